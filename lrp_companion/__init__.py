@@ -1,0 +1,32 @@
+"""LRP Companion: when LRP diverges from Leave-One-Out in Transformers. Names are loaded when they are used."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "attribute": "methods", "layer_lattice": "methods", "removal_evaluator": "methods",
+    "load_classifier": "models.pretrained", "Classifier": "models.pretrained",
+    "LinearAttention": "models.linear_attention",
+    "load_dataset": "sources",
+    "pearson": "metrics", "spearman": "metrics", "kendall": "metrics", "agreement": "metrics", "perturbation_curve": "metrics",
+    "bootstrap_mean": "metrics", "paired_difference": "metrics", "conservation_gap": "metrics", "invariance_gap": "metrics",
+    "token_heatmap": "views",
+    "Attribution": "schema", "Lattice": "schema", "ModelCard": "schema", "Protocol": "schema",
+    "CompanionError": "schema", "InputError": "schema", "SourceError": "schema", "ModelError": "schema",
+}  # fmt: skip
+
+__all__ = [*sorted(_HOME), "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(importlib.import_module(f"lrp_companion.{_HOME[name]}"), name)
+    raise AttributeError(f"module 'lrp_companion' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,122 @@
+"""The `lrp-companion` command: thin wrappers over the package. Bad input gives one line on standard error and exit code 2."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from lrp_companion import __version__
+from lrp_companion.schema import REMOVALS, SITES, TARGET_CHOICES, Attribution, CompanionError, InputError
+
+
+class _OneLineParser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise InputError(self.prog, got=message, expected="the options of --help", hint=f"see {self.prog} --help")
+
+
+def _layers(text: str) -> list[int]:
+    """Layers such as `1,2,7-12`."""
+    out: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        out += range(int(first), int(last if dash else first) + 1)
+    return out
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _OneLineParser(prog="lrp-companion", description="Explain text classifiers by LRP, and compare with Leave-One-Out.")
+    parser.add_argument("--version", action="version", version=f"lrp-companion {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, parser_class=_OneLineParser)
+    explain = commands.add_parser("explain", help="one score per token of a text")
+    explain.add_argument("text", help='the text, or "-" to read it from standard input')
+    explain.add_argument("--method", default="attnlrp", help="loo, ig, gradient-x-input, rollout, attnlrp, cp-lrp, pa-lrp, lrp (default: attnlrp)")
+    explain.add_argument("--model", default="companion", help="an embedded model, a folder, or a hub id (default: companion)")
+    explain.add_argument("--device", default="cpu")
+    explain.add_argument("--dtype", default="float32", help="float32, float64 or bfloat16")
+    explain.add_argument("--target", type=int, help="class to explain (default: the predicted one)")
+    explain.add_argument("--site", choices=SITES)
+    explain.add_argument("--output", choices=TARGET_CHOICES, help="what is explained: logit, margin or probability")
+    explain.add_argument("--epsilon", type=float)
+    explain.add_argument("--bypass", type=_layers, metavar="LAYERS", help="layers whose attention is held constant, from 1, such as 1,2,7-12 (method lrp)")
+    explain.add_argument("--removal", choices=REMOVALS)
+    explain.add_argument("--baseline", help="pad-token, mask-token or zero (method ig)")
+    explain.add_argument("--n-steps", type=int, help="quadrature nodes (method ig)")
+    explain.add_argument("--truncate", action="store_true", help="cut a text beyond the model's length")
+    explain.add_argument("--json", action="store_true", help="print the record as JSON")
+    explain.add_argument("--no-colour", action="store_true", help="no colours (also when NO_COLOR is set or the output is no terminal)")
+    sources = commands.add_parser("sources", help="what data and models this machine can reach")
+    sources.add_argument("--data-dir", help="folder with sst2/, imdb/ and mnist/ (default: LRP_COMPANION_DATA)")
+    sources.add_argument("--hub", action="store_true", help="also ask whether the hub answers")
+    sources.add_argument("--json", action="store_true")
+    return parser
+
+
+OPTIONS = ("target", "site", "output", "epsilon", "bypass", "removal", "baseline", "n_steps")
+
+
+def _explain(args: argparse.Namespace) -> None:
+    from lrp_companion.methods import attribute
+    from lrp_companion.models.pretrained import load_classifier
+    from lrp_companion.views.tokens import terminal_table
+
+    text = sys.stdin.read() if args.text == "-" else args.text
+    if not text.strip():
+        raise InputError("explain", got="an empty text", expected="a text with at least one word", hint="put the text in quotes")
+    options: dict[str, Any] = {name: getattr(args, name) for name in OPTIONS if getattr(args, name) is not None}
+    if args.truncate:
+        options["truncate"] = True
+    clf = load_classifier(args.model, device=args.device, dtype=args.dtype)
+    (record,) = attribute(clf, text, method=args.method, **options)
+    if args.json:
+        print(json.dumps(_as_json(record), ensure_ascii=False))
+        return
+    plain = args.no_colour or os.environ.get("NO_COLOR")
+    colour = not plain and (sys.stdout.isatty() or bool(os.environ.get("FORCE_COLOR")))
+    choices = ", ".join(f"{k} {v}" for k, v in record.choices.items())
+    print(f"{clf.card.name} ({clf.card.source}, {clf.card.layers} layers): {record.details['label']}, logit {record.logit:.3f}; {record.method} ({choices})")
+    print(terminal_table(record, colour=colour))
+
+
+def _as_json(record: Attribution) -> dict[str, Any]:
+    return {
+        "tokens": list(record.tokens), "scores": record.scores.tolist(), "special": record.special.tolist(), "target": record.target, "logit": record.logit,
+        "method": record.method, "choices": dict(record.choices), "details": dict(record.details),
+        "parts": {name: values.tolist() for name, values in record.parts.items()},
+    }  # fmt: skip
+
+
+def _sources(args: argparse.Namespace) -> None:
+    from lrp_companion.sources import reachable
+
+    rows = reachable(data_dir=args.data_dir, check_hub=args.hub)
+    if args.json:
+        print(json.dumps(rows))
+        return
+    widths = [max(len(str(row[key])) for row in rows) for key in ("name", "state")]
+    for row in rows:
+        print(f"{row['name']:<{widths[0]}}  {row['state']:<{widths[1]}}  {row['detail']}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; return its exit code: 0, or 2 for bad input."""
+    try:
+        args = _parser().parse_args(arguments)
+        {"explain": _explain, "sources": _sources}[args.command](args)
+    except CompanionError as error:
+        print(" ".join(str(error).split()), file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # the reader of a pipe went away: nothing to say
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,168 @@
+"""Text classifiers against LOO: methods side by side, and layers bypassed one after the other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from lrp_companion.methods import attribute, removal_evaluator
+from lrp_companion.methods.common import check_targets
+from lrp_companion.methods.lrp import at_site, lrp_masks
+from lrp_companion.metrics import Interval, agreement, bootstrap_mean, paired_difference, perturbation_curve
+from lrp_companion.models.pretrained import Classifier
+from lrp_companion.schema import Attribution, InputError, Protocol
+
+PAPER_METHODS = ("loo", "ig", "rollout", "attnlrp", "cp-lrp")
+PATHS = ("front-to-back", "back-to-front", "single")
+OURS = {"ours": Protocol()}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Rows of numbers, one per example and method, and the maps they were computed from.
+
+    A row holds `example`, `method`, `tokens`; `r` under each named protocol; `lerf`, `morf`, `delta` (mean logit along
+    the curves) where curves were asked for; `sum` of the scores; `special_share`, the part of sum |R| on special
+    tokens; `seconds` per example.
+    """
+
+    rows: list[dict[str, Any]]
+    maps: dict[str, list[Attribution]]
+    protocols: dict[str, Protocol]
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def values(self, column: str, method: str) -> np.ndarray:
+        """One column of one method, in the order of the examples."""
+        found = np.array([row[column] for row in self.rows if row["method"] == method], dtype=float)
+        if not found.size:
+            raise InputError("Comparison.values", got=f"method {method!r}", expected=f"one of {', '.join(self.maps)}", hint="compare that method first")
+        return found
+
+    def interval(self, column: str, method: str) -> Interval:
+        """Mean of a column with its 95 % bootstrap interval."""
+        return bootstrap_mean(self.values(column, method))
+
+    def difference(self, column: str, method: str, other: str) -> Interval:
+        """Mean paired difference `method - other` on the same examples, with its 95 % bootstrap interval."""
+        return paired_difference(self.values(column, method), self.values(column, other))
+
+
+def read_at(record: Attribution, site: str) -> np.ndarray:
+    """Scores at another site than the record's own; a method without parts (LOO, IG, rollout) has one map only."""
+    return at_site(dict(record.parts), site) if record.parts else record.scores
+
+
+def compare_methods(
+    clf: Classifier, texts: Sequence[str], *, methods: Sequence[str] = PAPER_METHODS, protocols: Mapping[str, Protocol] = OURS, options: Mapping[str, Mapping[str, Any]] | None = None,
+    curves: bool = True, chunk: int = 1, truncate: bool = False, progress: bool | None = None,
+) -> Comparison:  # fmt: skip
+    """Explain every text by every method and compare with LOO.
+
+    Parameters
+    ----------
+    protocols : name to `Protocol`; agreement is computed under each (they must share one target choice).
+    options : method to its own options, such as `{"ig": {"n_steps": 50}}`.
+    curves, chunk : whether to run MoRF and LeRF, and how many contiguous tokens one step removes.
+    """
+    output = _one_output(protocols)
+    encoded = clf.encode(list(texts), truncate=truncate)
+    asked = {name: dict((options or {}).get(name, {})) for name in dict.fromkeys(methods)}
+    maps, seconds = {}, {}
+    for name, own in asked.items():
+        if name != "rollout":
+            own.setdefault("output", output)
+        begin = time.perf_counter()
+        maps[name] = attribute(clf, list(texts), method=name, truncate=truncate, progress=progress, **own)
+        seconds[name] = (time.perf_counter() - begin) / len(encoded)
+    known = {maps["loo"][0].choices["removal"]: maps["loo"]} if "loo" in maps else {}
+    loo = _loo_maps(clf, texts, protocols, output, known, truncate, progress)
+    rows = []
+    for k, text in enumerate(encoded):
+        target = next(iter(loo.values()))[k].target
+        evaluate = removal_evaluator(clf, text, target=target)
+        for name in asked:
+            record = maps[name][k]
+            size = np.abs(record.scores).sum()
+            row: dict[str, Any] = {"example": k, "method": name, "tokens": len(text), "sum": float(record.scores.sum()), "seconds": seconds[name]}
+            row["special_share"] = float(np.abs(record.scores[record.special]).sum() / size) if size else float("nan")
+            for label, protocol in protocols.items():
+                row[f"r {label}"] = agreement(read_at(record, protocol.site), loo[protocol.removal][k].scores, text.special, protocol)
+            if curves:
+                for order in ("morf", "lerf"):
+                    row[order] = perturbation_curve(evaluate, record.scores, order=order, chunk=chunk, removable=~text.special).mean_logit
+                row["delta"] = row["lerf"] - row["morf"]
+            rows.append(row)
+    return Comparison(rows, maps, dict(protocols), {"chunk": chunk, "options": asked, "model": clf.card.name})
+
+
+def path_masks(layers: int) -> dict[str, list[frozenset[int]]]:
+    """The paper's three paths: layers bypassed from the front, from the back, and one at a time.
+
+    >>> [sorted(mask) for mask in path_masks(3)["back-to-front"]]
+    [[3], [2, 3], [1, 2, 3]]
+    """
+    numbers = range(1, layers + 1)
+    return {
+        "front-to-back": [frozenset(range(1, k + 1)) for k in numbers],
+        "back-to-front": [frozenset(range(k, layers + 1)) for k in reversed(numbers)],
+        "single": [frozenset([k]) for k in numbers],
+    }
+
+
+@dataclass(frozen=True)
+class LayerPaths:
+    """Agreement with LOO of every mask on the three paths: `r[protocol][mask]`, one value per example."""
+
+    layers: int
+    r: dict[str, dict[frozenset[int], np.ndarray]]
+
+    def curve(self, protocol: str, path: str) -> list[Interval]:
+        """The path's masks in order, each with mean r and its 95 % bootstrap interval."""
+        return [bootstrap_mean(self.r[protocol][mask]) for mask in path_masks(self.layers)[path]]
+
+    def level(self, protocol: str, bypass: Iterable[int]) -> Interval:
+        """Mean r of one mask: none is AttnLRP, all layers CP-LRP."""
+        return bootstrap_mean(self.r[protocol][frozenset(bypass)])
+
+
+def layer_paths(
+    clf: Classifier, texts: Sequence[str], *, protocols: Mapping[str, Protocol] = OURS, loo: Sequence[Attribution] | None = None, truncate: bool = False, progress: bool | None = None
+) -> LayerPaths:
+    """Bypass layers front to back, back to front and singly (Figure 2 and Table A3 of the paper), and correlate with LOO.
+
+    `loo` takes maps that are already there (attention-mask removal), so that they are not computed twice.
+    """
+    output = _one_output(protocols)
+    encoded = clf.encode(list(texts), truncate=truncate)
+    known = {"attention-mask": list(loo)} if loo is not None else {}
+    reference = _loo_maps(clf, texts, protocols, output, known, truncate, progress)
+    masks = list(dict.fromkeys([frozenset(), *(mask for path in path_masks(clf.card.layers).values() for mask in path)]))
+    maps = lrp_masks(clf, encoded, check_targets(None, len(encoded), len(clf.labels)), masks=masks, output=output, progress=progress)
+    r = {
+        label: {
+            mask: np.array([agreement(read_at(own[k], p.site), reference[p.removal][k].scores, text.special, p) for k, text in enumerate(encoded)])
+            for mask, own in zip(masks, maps, strict=True)
+        }
+        for label, p in protocols.items()
+    }
+    return LayerPaths(clf.card.layers, r)
+
+
+def _one_output(protocols: Mapping[str, Protocol]) -> str:
+    outputs = {p.target for p in protocols.values()}
+    if len(outputs) != 1:
+        raise InputError("compare", got=f"protocols with targets {sorted(outputs)}", expected="one target choice in all of them", hint="run one comparison per target choice")
+    return outputs.pop()
+
+
+def _loo_maps(
+    clf: Classifier, texts: Sequence[str], protocols: Mapping[str, Protocol], output: str, known: Mapping[str, list[Attribution]], truncate: bool, progress: bool | None
+) -> dict[str, list[Attribution]]:
+    """LOO under every removal that the protocols name, without those that are known already."""
+    missing = dict.fromkeys(p.removal for p in protocols.values() if p.removal not in known)
+    new = {removal: attribute(clf, list(texts), method="loo", removal=removal, output=output, truncate=truncate, progress=progress) for removal in missing}
+    return {**known, **new}

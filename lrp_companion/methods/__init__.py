@@ -1,0 +1,76 @@
+"""Attribution methods by name, for text classifiers and for the linear-attention image nets."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from lrp_companion.methods import image
+from lrp_companion.methods.common import check_targets
+from lrp_companion.methods.gradient import gradient_x_input, integrated_gradients
+from lrp_companion.methods.lrp import attnlrp, cp_lrp, layer_lattice, lrp, pa_lrp
+from lrp_companion.methods.perturbation import kept_logits, loo, removal_evaluator
+from lrp_companion.methods.rollout import rollout
+from lrp_companion.models.linear_attention import LinearAttention
+from lrp_companion.models.pretrained import Classifier
+from lrp_companion.schema import Attribution, InputError, ModelError, choose
+
+__all__ = ["IMAGE_METHODS", "TEXT_METHODS", "attribute", "kept_logits", "layer_lattice", "removal_evaluator"]
+
+TEXT_METHODS: dict[str, Callable[..., list[Attribution]]] = {
+    "loo": loo, "ig": integrated_gradients, "gradient-x-input": gradient_x_input, "rollout": rollout,
+    "attnlrp": attnlrp, "cp-lrp": cp_lrp, "pa-lrp": pa_lrp, "lrp": lrp,
+}  # fmt: skip
+IMAGE_METHODS = image.METHODS
+_PRESET = {"attnlrp": {"name", "bypass"}, "cp-lrp": {"name", "bypass"}, "pa-lrp": {"name", "bypass", "site"}, "lrp": {"name"}}
+
+
+def options_of(name: str) -> list[str]:
+    """Names of the options that a text method takes, besides `target` and `truncate`."""
+    function = lrp if name in _PRESET else TEXT_METHODS[name]
+    keyword = (p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY)
+    return sorted(set(keyword) - _PRESET.get(name, set()))
+
+
+def attribute(model: Any, inputs: Any, *, method: str, target: int | Sequence[int] | None = None, **options: Any) -> list[Attribution]:
+    """Explain every input: one score per token of a text, or per pixel of an image.
+
+    Parameters
+    ----------
+    model : a `Classifier` (from `load_classifier`) or a `LinearAttention`.
+    inputs : a text or a list of texts; for `LinearAttention` images (B, 14, 14) or (B, 196).
+    method : "loo", "ig", "gradient-x-input", "rollout", "attnlrp", "cp-lrp", "pa-lrp", or "lrp" with `bypass`.
+    target : the class to explain; None for the predicted one, an int for all, or one int per input.
+    options : keyword only, refused where a method has no use for them. On text: `site` ("word", "word+position",
+        "embedding") and `epsilon` (LRP), `bypass` (layers from 1, for "lrp"), `output` ("logit", "margin" for a
+        contrastive start, "probability"), `removal` ("attention-mask", "mask-token", "pad-token", "delete"; LOO),
+        `n_steps` and `baseline` (IG), `residual`, `head_fusion` and `row` (rollout), `batch_tokens`, `progress`,
+        `truncate` (cut texts beyond the model's length).
+
+    Returns
+    -------
+    A list of `Attribution`, in the order of the inputs; batched inside.
+
+    Raises
+    ------
+    InputError : bad input or options, before any work. ModelError : a model of another kind.
+
+    >>> attribute(clf, ["a film of rare grace"], method="cp-lrp")[0].tokens  # doctest: +SKIP
+    ('[CLS]', 'a', 'film', 'of', 'rare', 'grace', '[SEP]')
+    """
+    if isinstance(model, LinearAttention):
+        choose("attribute", "method", method, tuple(IMAGE_METHODS))
+        return image.attribute_images(model, inputs, method=method, target=target, **options)
+    if not isinstance(model, Classifier):
+        raise ModelError("attribute", got=f"a model of type {type(model).__name__}", expected="a Classifier or a LinearAttention", hint="load one with load_classifier")
+    choose("attribute", "method", method, tuple(TEXT_METHODS))
+    truncate = options.pop("truncate", False)
+    allowed = options_of(method)
+    for name in options:
+        if name not in allowed:
+            raise InputError(
+                "attribute", got=f"option {name!r} for method {method!r}", expected=f"one of {', '.join(['target', 'truncate', *allowed])}", hint="leave it out or change the method"
+            )
+    texts = model.encode(inputs, truncate=truncate)
+    return TEXT_METHODS[method](model, texts, check_targets(target, len(texts), len(model.labels)), **options)

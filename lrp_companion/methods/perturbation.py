@@ -1,0 +1,89 @@
+"""Removing tokens from a text: Leave-One-Out, and the runs behind perturbation curves.
+
+Four removals: `attention-mask` (nobody attends to the token; the paper's LOO), `mask-token` and `pad-token` (its word
+is replaced), `delete` (it is taken out and later tokens move up; without [CLS] the classifier reads what comes first).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lrp_companion.methods.common import Targets, attribution, read_output, settle, to_numpy, watch
+from lrp_companion.models.batching import pad, token_batches
+from lrp_companion.models.pretrained import Classifier, EncodedText
+from lrp_companion.schema import REMOVALS, TARGET_CHOICES, Attribution, InputError, choose
+
+
+def kept_logits(
+    clf: Classifier, jobs: Sequence[tuple[EncodedText, np.ndarray]], *, removal: str = "attention-mask", batch_tokens: int = 4096, progress: bool | None = None, label: str = "loo"
+) -> Tensor:
+    """Logits (N, C) of texts of which only the kept tokens are left; `keep` is bool, shape (T,), for each job."""
+    choose("attribute", "removal", removal, REMOVALS)
+    rows = []
+    for text, keep in jobs:
+        ids = np.asarray(text.input_ids)
+        if removal == "delete":
+            ids = ids[keep]
+        elif removal != "attention-mask":
+            ids = np.where(keep, ids, clf.mask_id if removal == "mask-token" else clf.pad_id)
+        if not (keep.any() and len(ids)):
+            raise InputError("removal", got="a text with every token removed", expected="at least one token kept", hint="keep the special tokens")
+        rows.append(ids.tolist())
+    out = torch.empty(len(jobs), len(clf.labels), dtype=clf.dtype)
+    for batch in watch(token_batches([len(row) for row in rows], batch_tokens), progress=progress, label=label):
+        ids, mask = pad([rows[k] for k in batch], clf.pad_id, clf.device)
+        if removal == "attention-mask":
+            for place, k in enumerate(batch):
+                mask[place, : len(rows[k])] = torch.as_tensor(jobs[k][1], device=clf.device)
+        out[batch] = clf.logits(ids, mask).cpu()
+    return out
+
+
+def loo(
+    clf: Classifier, texts: Sequence[EncodedText], targets: Targets, *, removal: str = "attention-mask", output: str = "logit", batch_tokens: int = 4096, progress: bool | None = None
+) -> list[Attribution]:
+    """Leave-One-Out: `LOO_i = f(x) - f(x without i)`, one forward pass per token (section 2.1 of the paper)."""
+    choose("attribute", "removal", removal, REMOVALS)
+    choose("attribute", "output", output, TARGET_CHOICES)
+    jobs = [(text, ~np.eye(len(text), dtype=bool)[i] if i >= 0 else np.ones(len(text), dtype=bool)) for text in texts for i in range(-1, len(text))]
+    logits = kept_logits(clf, jobs, removal=removal, batch_tokens=batch_tokens, progress=progress)
+    out, at = [], 0
+    for text, target in zip(texts, targets, strict=True):
+        own = logits[at : at + len(text) + 1]
+        at += len(text) + 1
+        chosen = settle([target], own[:1])
+        values = read_output(own, chosen.expand(len(own)), output)
+        choices = {"removal": removal, "output": output}
+        out.append(attribution(clf, text, values[0] - values[1:], method="loo", target=chosen, logit=own[0, chosen], choices=choices))
+    return out
+
+
+def removal_evaluator(
+    clf: Classifier, text: str | EncodedText, *, target: int, removal: str = "attention-mask", output: str = "logit", batch_tokens: int = 4096
+) -> Callable[[np.ndarray], np.ndarray]:
+    """A function from kept-token masks (steps, T) to the explained output (steps,), for `perturbation_curve`.
+
+    A set of kept tokens is run once, however many rankings pass through it.
+
+    >>> evaluate = removal_evaluator(clf, "a film of rare grace", target=1)  # doctest: +SKIP
+    >>> evaluate(np.ones((1, 7), dtype=bool)).shape                          # doctest: +SKIP
+    (1,)
+    """
+    encoded = text if isinstance(text, EncodedText) else clf.encode(text)[0]
+    choose("removal", "output", output, TARGET_CHOICES)
+
+    known: dict[bytes, float] = {}
+
+    def evaluate(keep: np.ndarray) -> np.ndarray:
+        rows = {row.tobytes(): row for row in np.asarray(keep, dtype=bool)}
+        new = {key: row for key, row in rows.items() if key not in known}
+        if new:
+            logits = kept_logits(clf, [(encoded, row) for row in new.values()], removal=removal, batch_tokens=batch_tokens, progress=False)
+            known.update(zip(new, to_numpy(read_output(logits, torch.full((len(logits),), int(target)), output)).tolist(), strict=True))
+        return np.array([known[row.tobytes()] for row in np.asarray(keep, dtype=bool)])
+
+    return evaluate

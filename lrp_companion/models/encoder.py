@@ -1,0 +1,325 @@
+"""BERT-family classifiers: a forward that keeps the tape, and blocks that carry relevance back one layer.
+
+The weights stay in the `transformers` model; this file only knows where they are (`Wiring`, one small function per
+family) and walks them once forward and once backward. All families here are post-LN: LayerNorm follows each sum.
+
+Shapes: B texts, T tokens, H heads, D hidden, C classes. Backward tensors may have more axes in front, so that many
+masks of one text are carried back together (`propagation.layer_lattice`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from lrp_companion import rules
+from lrp_companion.schema import ModelError
+
+
+@dataclass(frozen=True)
+class LayerWiring:
+    """The modules of one post-LN Transformer layer."""
+
+    query: nn.Linear
+    key: nn.Linear
+    value: nn.Linear
+    attention_out: nn.Linear
+    attention_norm: nn.LayerNorm
+    up: nn.Linear
+    activation: Callable[[Tensor], Tensor]
+    down: nn.Linear
+    output_norm: nn.LayerNorm
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """Where a `transformers` classifier keeps what an encoder needs. `head`: linear maps, each with its activation or None."""
+
+    word: nn.Embedding
+    position: nn.Embedding
+    type: nn.Embedding | None
+    embedding_norm: nn.LayerNorm
+    projection: nn.Linear | None
+    layers: tuple[LayerWiring, ...]
+    head: tuple[tuple[nn.Linear, Callable[[Tensor], Tensor] | None], ...]
+    heads: int
+    first_position: int = 0
+
+
+def _bert_layer(layer: nn.Module) -> LayerWiring:
+    own = layer.attention.self
+    return LayerWiring(
+        own.query, own.key, own.value, layer.attention.output.dense, layer.attention.output.LayerNorm,
+        layer.intermediate.dense, layer.intermediate.intermediate_act_fn, layer.output.dense, layer.output.LayerNorm,
+    )  # fmt: skip
+
+
+def _bert_like(base: nn.Module, head: tuple, *, projection: nn.Linear | None = None, first_position: int = 0) -> Wiring:
+    e = base.embeddings
+    return Wiring(
+        e.word_embeddings, e.position_embeddings, e.token_type_embeddings, e.LayerNorm, projection,
+        tuple(_bert_layer(x) for x in base.encoder.layer), head, base.config.num_attention_heads, first_position,
+    )  # fmt: skip
+
+
+def _bert(model: nn.Module) -> Wiring:
+    pooler = model.bert.pooler
+    return _bert_like(model.bert, ((pooler.dense, pooler.activation), (model.classifier, None)))
+
+
+def _roberta(model: nn.Module) -> Wiring:
+    head = ((model.classifier.dense, torch.tanh), (model.classifier.out_proj, None))
+    return _bert_like(model.roberta, head, first_position=model.config.pad_token_id + 1)
+
+
+def _electra(model: nn.Module) -> Wiring:
+    head = ((model.classifier.dense, model.classifier.activation), (model.classifier.out_proj, None))
+    return _bert_like(model.electra, head, projection=getattr(model.electra, "embeddings_project", None))
+
+
+def _distilbert(model: nn.Module) -> Wiring:
+    e = model.distilbert.embeddings
+    layers = tuple(
+        LayerWiring(
+            x.attention.q_lin, x.attention.k_lin, x.attention.v_lin, x.attention.out_lin, x.sa_layer_norm,
+            x.ffn.lin1, x.ffn.activation, x.ffn.lin2, x.output_layer_norm,
+        )
+        for x in model.distilbert.transformer.layer
+    )  # fmt: skip
+    head = ((model.pre_classifier, torch.relu), (model.classifier, None))
+    return Wiring(e.word_embeddings, e.position_embeddings, None, e.LayerNorm, None, layers, head, model.config.n_heads)
+
+
+FAMILIES: dict[str, Callable[[nn.Module], Wiring]] = {"bert": _bert, "roberta": _roberta, "electra": _electra, "distilbert": _distilbert}
+
+
+def slope_at_zero(activation: Callable[[Tensor], Tensor]) -> float:
+    """`phi'(0)`, the limit of `phi(z) / z` at 0: 1/2 for GELU, 1 for tanh, 0 for PyTorch's ReLU."""
+    with torch.enable_grad():
+        zero = torch.zeros((), dtype=torch.float64, requires_grad=True)
+        return torch.autograd.grad(activation(zero), zero)[0].item()
+
+
+def _spread(x: Tensor, norm: nn.LayerNorm) -> Tensor:
+    """LayerNorm's `sd`, shape (..., 1)."""
+    return (x.var(-1, keepdim=True, correction=0) + norm.eps).sqrt()
+
+
+@dataclass(frozen=True)
+class NormStep:
+    """One LayerNorm on the tape, after a sum `x`."""
+
+    norm: nn.LayerNorm
+    x: Tensor
+    y: Tensor
+
+    @classmethod
+    def run(cls, norm: nn.LayerNorm, x: Tensor) -> NormStep:
+        return cls(norm, x, norm(x))
+
+    def backward(self, g: Tensor, *, eps: float) -> Tensor:
+        """From the LayerNorm's output to the summands of its input."""
+        g = rules.layer_norm(g, self.norm.weight, _spread(self.x, self.norm), self.y, eps=eps)
+        return rules.add(g, self.x, eps=eps)
+
+
+@dataclass(frozen=True)
+class MapStep:
+    """One linear map on the tape, with the activation function behind it or None."""
+
+    linear: nn.Linear
+    activation: Callable[[Tensor], Tensor] | None
+    z: Tensor
+    y: Tensor
+
+    @classmethod
+    def run(cls, linear: nn.Linear, activation: Callable[[Tensor], Tensor] | None, x: Tensor) -> MapStep:
+        z = linear(x)
+        return cls(linear, activation, z, z if activation is None else activation(z))
+
+    def backward(self, g: Tensor, *, eps: float) -> Tensor:
+        if self.activation is not None:
+            g = rules.elementwise(g, self.z, self.y, slope_at_zero=slope_at_zero(self.activation))
+        return rules.linear(g, self.linear.weight, self.z, eps=eps)
+
+
+@dataclass(frozen=True)
+class HeadBlock:
+    """The classifier on the first token's hidden state."""
+
+    steps: tuple[MapStep, ...]
+    tokens: int
+
+    def backward(self, g: Tensor, *, eps: float = 0.0) -> Tensor:
+        """From g at the logits (..., B, C) to g at the last hidden states (..., B, T, D), zero beyond the first token."""
+        for step in reversed(self.steps):
+            g = step.backward(g, eps=eps)
+        return torch.nn.functional.pad(g.unsqueeze(-2), (0, 0, 0, self.tokens - 1))
+
+
+@dataclass(frozen=True)
+class LayerBlock:
+    """One Transformer layer on the tape. Memory: about 11 D + 4 D' (the inner width) + H T numbers per token."""
+
+    heads: int
+    query: MapStep
+    key: MapStep
+    value: MapStep
+    attention: Tensor
+    read: Tensor
+    attention_out: MapStep
+    attention_norm: NormStep
+    up: MapStep
+    down: MapStep
+    output_norm: NormStep
+
+    @classmethod
+    def run(cls, wiring: LayerWiring, heads: int, x: Tensor, masked: Tensor) -> LayerBlock:
+        query, key, value = (MapStep.run(m, None, x) for m in (wiring.query, wiring.key, wiring.value))
+        scores = _split(query.y, heads) @ _split(key.y, heads).mT * _scale(query.y, heads)
+        attention = scores.masked_fill(masked, torch.finfo(scores.dtype).min).softmax(-1)
+        read = attention @ _split(value.y, heads)
+        attention_out = MapStep.run(wiring.attention_out, None, _merge(read))
+        attention_norm = NormStep.run(wiring.attention_norm, x + attention_out.y)
+        up = MapStep.run(wiring.up, wiring.activation, attention_norm.y)
+        down = MapStep.run(wiring.down, None, up.y)
+        output_norm = NormStep.run(wiring.output_norm, attention_norm.y + down.y)
+        return cls(heads, query, key, value, attention, read, attention_out, attention_norm, up, down, output_norm)
+
+    def backward(self, g: Tensor, *, bypass: bool, eps: float = 0.0) -> Tensor:
+        """Carry g (..., B, T, D) from the layer's output to its input, the attention treated as CP-LRP does if `bypass`."""
+        around, g_read = self._around_attention(g, eps)
+        return around + (self._values_only(g_read, eps) if bypass else self._all_factors(g_read, eps))
+
+    def children(self, g: Tensor, *, eps: float = 0.0) -> tuple[Tensor, Tensor]:
+        """Both treatments from one layer-backward: (AttnLRP's g, CP-LRP's g).
+
+        They share everything but the attention: AttnLRP gives `G + P/2 + S`, CP-LRP `G + P`, with the value path `P`
+        and the query and key path `S`. With `eps > 0` the two stabilise the product differently, so `P` is run twice.
+        """
+        around, g_read = self._around_attention(g, eps)
+        values = self._values_only(g_read, eps)
+        if eps:
+            return around + self._all_factors(g_read, eps), around + values
+        return around + 0.5 * values + self._queries_and_keys(g_read, eps), around + values
+
+    def _around_attention(self, g: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+        g = self.output_norm.backward(g, eps=eps)
+        g = g + self.up.backward(self.down.backward(g, eps=eps), eps=eps)
+        g = self.attention_norm.backward(g, eps=eps)
+        return g, _split(self.attention_out.backward(g, eps=eps), self.heads)
+
+    def _values_only(self, g_read: Tensor, eps: float) -> Tensor:
+        g_value = rules.attention_values(g_read, self.attention, self.read, eps=eps)
+        return self.value.backward(_merge(g_value), eps=eps)
+
+    def _all_factors(self, g_read: Tensor, eps: float) -> Tensor:
+        _, g_value = rules.matmul(g_read, self.attention, _split(self.value.y, self.heads), self.read, eps=eps)
+        return self.value.backward(_merge(g_value), eps=eps) + self._queries_and_keys(g_read, eps)
+
+    def _queries_and_keys(self, g_read: Tensor, eps: float) -> Tensor:
+        g_attention, _ = rules.matmul(g_read, self.attention, _split(self.value.y, self.heads), self.read, eps=eps)
+        g_scores = rules.softmax(g_attention, self.attention)
+        queries, keys = _split(self.query.y, self.heads), _split(self.key.y, self.heads)
+        scale = _scale(self.query.y, self.heads)
+        scores = queries @ keys.mT * scale if eps else g_scores  # the scores themselves matter to the stabiliser only
+        g_query, g_key = rules.matmul(g_scores, queries * scale, keys.mT, scores, eps=eps)
+        g_query, g_key = _merge(g_query * scale), _merge(g_key.mT)
+        return self.query.backward(g_query, eps=eps) + self.key.backward(g_key, eps=eps)
+
+
+@dataclass(frozen=True)
+class EmbeddingBlock:
+    """The sum of word, position and type embeddings, its LayerNorm, and ELECTRA's projection to the hidden width."""
+
+    parts: dict[str, Tensor]
+    norm: NormStep
+    projection: MapStep | None
+
+    @property
+    def output(self) -> Tensor:
+        return self.norm.y if self.projection is None else self.projection.y
+
+    def backward(self, g: Tensor, *, eps: float = 0.0) -> Tensor:
+        """From g at the first layer's input to g at the sum of the embeddings (..., B, T, E)."""
+        if self.projection is not None:
+            g = self.projection.backward(g, eps=eps)
+        return self.norm.backward(g, eps=eps)
+
+
+@dataclass(frozen=True)
+class Tape:
+    """One forward pass: the logits (B, C) and every block, ready to carry relevance back."""
+
+    embedding: EmbeddingBlock
+    layers: tuple[LayerBlock, ...]
+    head: HeadBlock
+    logits: Tensor
+
+    @property
+    def attentions(self) -> list[Tensor]:
+        """Attention weights of every layer, each (B, H, T, T)."""
+        return [layer.attention for layer in self.layers]
+
+
+class Encoder:
+    """A `transformers` sequence classifier of the post-LN BERT wiring, as blocks that keep a tape."""
+
+    def __init__(self, model: nn.Module) -> None:
+        family = getattr(getattr(model, "config", None), "model_type", type(model).__name__)
+        if family not in FAMILIES:
+            raise ModelError(
+                "Encoder", got=f"a model of family {family!r}", expected=f"one of {', '.join(FAMILIES)}", hint="load a sequence classifier of one of these families"
+            )
+        self.family = family
+        self.wiring = FAMILIES[family](model)
+
+    def position_ids(self, tokens: int, device: torch.device) -> Tensor:
+        """Positions of T tokens, shape (1, T); RoBERTa's start behind its padding index."""
+        return torch.arange(tokens, device=device).unsqueeze(0) + self.wiring.first_position
+
+    def embed(self, input_ids: Tensor) -> Tensor:
+        """Word embeddings (B, T, E)."""
+        return self.wiring.word(input_ids)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, *, word: Tensor | None = None) -> Tape:
+        """Run the classifier and keep the tape; `word` (B, T, E) replaces the word embeddings (for gradients).
+
+        `input_ids` and `attention_mask` (B, T). A token whose mask is 0 is attended to by nobody.
+        The logits equal the `transformers` model's to rounding.
+        """
+        w = self.wiring
+        shape = input_ids.shape
+        parts = {"word": self.embed(input_ids) if word is None else word}
+        parts["position"] = w.position(self.position_ids(shape[1], input_ids.device)).expand(len(parts["word"]), -1, -1)
+        if w.type is not None:
+            parts["type"] = w.type.weight[0].expand_as(parts["position"])
+        norm = NormStep.run(w.embedding_norm, torch.stack(list(parts.values())).sum(0))
+        embedding = EmbeddingBlock(parts, norm, None if w.projection is None else MapStep.run(w.projection, None, norm.y))
+        x, masked, layers = embedding.output, attention_mask[:, None, None, :] == 0, []
+        for wiring in w.layers:
+            layers.append(LayerBlock.run(wiring, w.heads, x, masked))
+            x = layers[-1].output_norm.y
+        x, steps = x[:, 0], []
+        for linear, activation in w.head:
+            steps.append(MapStep.run(linear, activation, x))
+            x = steps[-1].y
+        return Tape(embedding, tuple(layers), HeadBlock(tuple(steps), shape[1]), x)
+
+
+def _split(x: Tensor, heads: int) -> Tensor:
+    """(..., T, D) to (..., H, T, D/H)."""
+    return x.unflatten(-1, (heads, -1)).transpose(-2, -3)
+
+
+def _merge(x: Tensor) -> Tensor:
+    """(..., H, T, D/H) to (..., T, D)."""
+    return x.transpose(-2, -3).flatten(-2)
+
+
+def _scale(x: Tensor, heads: int) -> float:
+    """1 / sqrt(d) of one head."""
+    return (x.shape[-1] // heads) ** -0.5

@@ -1,0 +1,113 @@
+"""The relevance rules as pure functions on tensors, one per operation of a Transformer.
+
+What goes backward is `g = R / a`, relevance per unit of activation (`relevance_gradient`), and not `R`: every rule is
+then a linear map on `g`, nothing is divided by a number near zero, and relevance anywhere is read off as `R = a * g`.
+With epsilon 0 this is the gradient of a modified network, in which the normalisers of LayerNorm, the slopes of the
+activations and (under CP-LRP) the attention weights count as constants; Arras et al. 2025 call it a modified gradient.
+
+Equation numbers are those of You et al. 2025 (arXiv 2510.18810). `eps` is the stabiliser of Eq. (1), (3) and (4).
+Each rule multiplies the `g` that arrives at its output by `stabiliser(output, eps)`, which is `z / (z + eps sign z)`.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def stabiliser(z: Tensor, eps: float) -> Tensor | float:
+    """The factor `|z| / (|z| + eps)` by which the epsilon rule damps relevance at an output `z`, Eq. (1).
+
+    Shape of `z`, values in [0, 1]; exactly 1 for `eps = 0`, at `z = 0` too, where the limit of the rule is taken.
+
+    >>> stabiliser(torch.tensor([3.0, -1.0, 0.0]), 1.0).tolist()
+    [0.75, 0.5, 0.0]
+    """
+    if eps == 0:
+        return 1.0
+    size = z.abs()
+    return size / (size + eps)
+
+
+def linear(g_z: Tensor, weight: Tensor, z: Tensor, *, eps: float = 0.0) -> Tensor:
+    """Epsilon rule for `z = x W^T + b`, Eq. (1): `g_x = (s_eps(z) g_z) W`; the bias keeps its share.
+
+    `weight` (out, in) as in `torch.nn.Linear`; `g_z` and `z` (..., out); returns (..., in).
+
+    >>> linear(torch.ones(1, 1), torch.tensor([[2.0, 3.0]]), torch.tensor([[5.0]])).tolist()
+    [[2.0, 3.0]]
+    """
+    return (stabiliser(z, eps) * g_z) @ weight
+
+
+def add(g_z: Tensor, z: Tensor, *, eps: float = 0.0) -> Tensor:
+    """Epsilon rule for a sum `z = x + y`, Eq. (1) with unit weights: both summands receive `s_eps(z) g_z`.
+
+    >>> add(torch.ones(2), torch.tensor([1.0, -3.0]), eps=1.0).tolist()
+    [0.5, 0.75]
+    """
+    return stabiliser(z, eps) * g_z
+
+
+def matmul(g_o: Tensor, a: Tensor, b: Tensor, o: Tensor, *, eps: float = 0.0, shares: tuple[float, float] = (0.5, 0.5)) -> tuple[Tensor, Tensor]:
+    """Uniform rule for a product of two activations `o = a b`, Eq. (3) and (4): each factor receives half.
+
+    `g_a = 1/2 (s g_o) b^T`, `g_b = 1/2 a^T (s g_o)` with `s = |o| / (|o| + eps/2)`.
+    `a` (..., n, k), `b` (..., k, m), `o` and `g_o` (..., n, m); returns shapes of `a` and `b`.
+    Other `shares` than halves give the mixtures that the paper compares through grouping.
+
+    >>> one = torch.ones(1, 1)
+    >>> [g.item() for g in matmul(one, 2 * one, 3 * one, 6 * one)]
+    [1.5, 1.0]
+    """
+    g = stabiliser(o, eps / 2) * g_o
+    return shares[0] * (g @ b.mT), shares[1] * (a.mT @ g)
+
+
+def attention_values(g_o: Tensor, a: Tensor, o: Tensor, *, eps: float = 0.0) -> Tensor:
+    """CP-LRP's rule for `o = a v`: the attention `a` is a constant, so the values receive everything.
+
+    `g_v = a^T (s_eps(o) g_o)`, not halved: Eq. (1) with weights `a` (Ali et al. 2022).
+    `a` (..., n, k), `o` and `g_o` (..., n, m); returns (..., k, m).
+
+    >>> attention_values(torch.ones(1, 1), torch.tensor([[0.25, 0.75]]), torch.ones(1, 1)).tolist()
+    [[0.25], [0.75]]
+    """
+    return a.mT @ (stabiliser(o, eps) * g_o)
+
+
+def softmax(g_a: Tensor, a: Tensor) -> Tensor:
+    """Taylor rule for `a = softmax(z)` over the last axis, Eq. (5): the plain Jacobian on `g`.
+
+    `g_z = a (g_a - sum_i a_i g_a_i)`, so that `R_z = z g_z`. Where `a = 0` (a masked key) nothing arrives.
+    All shapes (..., k). This rule does not conserve: `sum R_z != sum R_a` in general.
+
+    >>> softmax(torch.tensor([1.0, 0.0]), torch.tensor([0.5, 0.5])).tolist()
+    [0.25, -0.25]
+    """
+    return a * (g_a - (a * g_a).sum(-1, keepdim=True))
+
+
+def layer_norm(g_y: Tensor, gamma: Tensor, sd: Tensor, y: Tensor, *, eps: float = 0.0) -> Tensor:
+    """Rule for `y = gamma (x - mean x) / sd + beta` with `sd` held constant; beta keeps its share.
+
+    The rest is linear, so Eq. (1) applies: `h = gamma s_eps(y) g_y / sd`, `g_x = h - mean(h)` (Ali et al. 2022).
+    `g_y` and `y` (..., n), `gamma` (n,), `sd` (..., 1) with LayerNorm's own small constant inside.
+
+    >>> layer_norm(torch.tensor([1.0, 0.0]), torch.ones(2), torch.ones(1), torch.ones(2)).tolist()
+    [0.5, -0.5]
+    """
+    h = gamma * (stabiliser(y, eps) * g_y) / sd
+    return h - h.mean(-1, keepdim=True)
+
+
+def elementwise(g_y: Tensor, z: Tensor, y: Tensor, *, slope_at_zero: float) -> Tensor:
+    """Identity rule for an activation function `y = phi(z)`: `R_z = R_y`, so `g_z = g_y phi(z) / z`.
+
+    At `z = 0` the limit `phi'(0)` is taken (`slope_at_zero`: GELU 1/2, tanh 1; ReLU 0). All shapes equal.
+
+    >>> elementwise(torch.ones(2), torch.tensor([2.0, 0.0]), torch.tensor([2.0, 0.0]), slope_at_zero=0.5).tolist()
+    [1.0, 0.5]
+    """
+    zero = z == 0
+    return g_y * torch.where(zero, slope_at_zero, y / torch.where(zero, 1.0, z))

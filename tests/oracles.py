@@ -1,0 +1,399 @@
+"""Slow second implementations, written from the papers' equations and not from the package: what the tests compare with.
+
+Two independent roads to the same relevance:
+
+* `relevance_r_form`: You et al. 2025, Eq. (1), (3), (4), (5) literally, on relevance itself, contribution by contribution, in float64 NumPy, any epsilon;
+* `modified_gradient`: automatic differentiation of a forward pass with detached factors (Arras et al. 2025), epsilon 0.
+
+Both read the weights from a Hugging Face state dict by name and share no forward code with the package.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+# --------------------------------------------------------------------------------------------------------------------
+# (a) every rule on relevance itself, one contribution at a time
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def sign(value: float) -> float:
+    """+1 or -1; the rules are undefined at an exact 0 with epsilon 0, and tests keep away from it."""
+    return -1.0 if value < 0 else 1.0
+
+
+def r_linear(relevance: np.ndarray, x: np.ndarray, weight: np.ndarray, bias: np.ndarray | float, eps: float) -> np.ndarray:
+    """Eq. (1) for z_j = sum_i x_i W_ji + b_j; x (in,), weight (out, in), relevance (out,)."""
+    bias = np.broadcast_to(np.asarray(bias, dtype=float), weight.shape[:1])
+    out = np.zeros_like(x)
+    for j in range(weight.shape[0]):
+        total = math.fsum([*(x[i] * weight[j, i] for i in range(len(x))), bias[j]])
+        for i in range(len(x)):
+            out[i] += x[i] * weight[j, i] / (total + eps * sign(total)) * relevance[j]
+    return out
+
+
+def r_add(relevance: np.ndarray, summands: Sequence[np.ndarray], eps: float) -> list[np.ndarray]:
+    """Eq. (1) for a sum with unit weights."""
+    total = np.sum(summands, axis=0)
+    signs = np.vectorize(sign)(total)
+    return [part / (total + eps * signs) * relevance for part in summands]
+
+
+def r_matmul(relevance: np.ndarray, a: np.ndarray, b: np.ndarray, eps: float) -> tuple[np.ndarray, np.ndarray]:
+    """Eq. (3a), (3b) for O = A V; Eq. (4a), (4b) for Z = Q K^T with b = K^T / sqrt(d)."""
+    n, k = a.shape
+    m = b.shape[1]
+    r_a, r_b = np.zeros_like(a), np.zeros_like(b)
+    for j, p in itertools.product(range(n), range(m)):
+        total = math.fsum(a[j, i] * b[i, p] for i in range(k))
+        for i in range(k):
+            share = a[j, i] * b[i, p] / (2 * total + eps * sign(total)) * relevance[j, p]
+            r_a[j, i] += share
+            r_b[i, p] += share
+    return r_a, r_b
+
+
+def r_attention_values(relevance: np.ndarray, a: np.ndarray, v: np.ndarray, eps: float) -> np.ndarray:
+    """CP-LRP (Ali et al. 2022): O = A V as a linear layer with weights A, Eq. (1); nothing reaches A."""
+    columns = [r_linear(relevance[:, p], v[:, p], a, 0.0, eps) for p in range(v.shape[1])]
+    return np.stack(columns, axis=1)
+
+
+def r_softmax(relevance: np.ndarray, z: np.ndarray) -> np.ndarray:
+    """Eq. (5), row by row; relevance is that of A = softmax(Z). A key at -inf (padding) takes no part."""
+    out = np.zeros_like(z)
+    for j in range(z.shape[0]):
+        seen = [i for i in range(z.shape[1]) if z[j, i] > -np.inf]
+        top = max(z[j, i] for i in seen)
+        norm = math.fsum(math.exp(z[j, i] - top) for i in seen)
+        total = math.fsum(relevance[j, i] for i in seen)
+        for i in seen:
+            out[j, i] = z[j, i] * (relevance[j, i] - math.exp(z[j, i] - top) / norm * total)
+    return out
+
+
+def layer_norm_matrix(x: np.ndarray, gamma: np.ndarray, small: float) -> np.ndarray:
+    """The matrix of LayerNorm without beta when its standard deviation is a constant: diag(gamma / sd) (I - 1 1^T / n)."""
+    n = len(x)
+    sd = math.sqrt(sum((value - x.mean()) ** 2 for value in x) / n + small)
+    return np.diag(gamma / sd) @ (np.eye(n) - np.ones((n, n)) / n)
+
+
+def r_layer_norm(relevance: np.ndarray, x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, small: float, eps: float) -> np.ndarray:
+    """Eq. (1) on LayerNorm as a linear layer with bias beta; x (n,)."""
+    return r_linear(relevance, x, layer_norm_matrix(x, gamma, small), beta, eps)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The weights of a BERT-family classifier, by their names on the hub
+# --------------------------------------------------------------------------------------------------------------------
+
+Pair = tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True)
+class Block:
+    """One post-LayerNorm encoder layer: (weight, bias) of each step."""
+
+    query: Pair
+    key: Pair
+    value: Pair
+    output: Pair
+    norm: Pair
+    inner: Pair
+    outer: Pair
+    final_norm: Pair
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A whole classifier."""
+
+    word: Tensor
+    position: Tensor
+    type: Tensor | None
+    norm: Pair
+    project: Pair | None
+    blocks: tuple[Block, ...]
+    pooler: Pair
+    classifier: Pair
+    heads: int
+    small: float
+    activation: str
+    pooled_activation: str
+    first_position: int
+
+
+def weights_of(model: torch.nn.Module) -> Weights:
+    """Read a Hugging Face sequence classifier's weights in float64."""
+    config = model.config  # type: ignore[union-attr]
+    state = {name: value.detach().to(torch.float64) for name, value in model.state_dict().items()}
+    family = config.model_type
+
+    def pair(name: str) -> Pair:
+        return state[f"{name}.weight"], state[f"{name}.bias"]
+
+    if family == "distilbert":
+        steps = dict(query="attention.q_lin", key="attention.k_lin", value="attention.v_lin", output="attention.out_lin", norm="sa_layer_norm", inner="ffn.lin1", outer="ffn.lin2", final_norm="output_layer_norm")
+        root, count, heads, small, activation = "distilbert.transformer.layer", config.n_layers, config.n_heads, 1e-12, config.activation
+    else:
+        steps = dict(query="attention.self.query", key="attention.self.key", value="attention.self.value", output="attention.output.dense", norm="attention.output.LayerNorm", inner="intermediate.dense", outer="output.dense", final_norm="output.LayerNorm")
+        root, count, heads, small, activation = f"{family}.encoder.layer", config.num_hidden_layers, config.num_attention_heads, config.layer_norm_eps, config.hidden_act
+    top = {
+        "bert": ("bert.pooler.dense", "classifier", "tanh"),
+        "roberta": ("classifier.dense", "classifier.out_proj", "tanh"),
+        "electra": ("classifier.dense", "classifier.out_proj", "gelu"),
+        "distilbert": ("pre_classifier", "classifier", "relu"),
+    }[family]
+    project = f"{family}.embeddings_project"
+    return Weights(
+        word=state[f"{family}.embeddings.word_embeddings.weight"],
+        position=state[f"{family}.embeddings.position_embeddings.weight"],
+        type=state.get(f"{family}.embeddings.token_type_embeddings.weight"),
+        norm=pair(f"{family}.embeddings.LayerNorm"),
+        project=pair(project) if f"{project}.weight" in state else None,
+        blocks=tuple(Block(**{step: pair(f"{root}.{i}.{name}") for step, name in steps.items()}) for i in range(count)),
+        pooler=pair(top[0]),
+        classifier=pair(top[1]),
+        heads=heads,
+        small=small,
+        activation=activation,
+        pooled_activation=top[2],
+        first_position=config.pad_token_id + 1 if family == "roberta" else 0,
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# (b1) the whole encoder on relevance itself
+# --------------------------------------------------------------------------------------------------------------------
+
+_PHI: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
+    "gelu": np.vectorize(lambda z: 0.5 * z * (1 + math.erf(z / math.sqrt(2)))),
+    "relu": lambda z: np.maximum(z, 0.0),
+    "tanh": np.tanh,
+}
+
+
+def relevance_r_form(weights: Weights, input_ids: Sequence[int], start: Sequence[float], *, bypass: Collection[int] = (), eps: float = 0.0) -> tuple[float, dict[str, np.ndarray]]:
+    """One text, no padding. `start` weighs the logits; returns the explained output and relevance (T,) of word, position and type embeddings.
+
+    Eq. (1) everywhere a sum is formed (the three embeddings are one sum), Eq. (3) and (4) at the two products, Eq. (5) at the
+    softmax, CP-LRP's linear rule for A V in the layers of `bypass` (from 1), the identity at activations.
+    """
+
+    def array(value: Tensor) -> np.ndarray:
+        return value.numpy()
+
+    def linear(x: np.ndarray, pair: Pair) -> np.ndarray:
+        return x @ array(pair[0]).T + array(pair[1])
+
+    def norm(x: np.ndarray, pair: Pair) -> np.ndarray:
+        return np.stack([layer_norm_matrix(row, array(pair[0]), weights.small) @ row for row in x]) + array(pair[1])
+
+    def back_linear(relevance: np.ndarray, x: np.ndarray, pair: Pair) -> np.ndarray:
+        z = linear(x, pair)
+        contributions = x[:, None, :] * array(pair[0])[None]  # (T, out, in)
+        return (contributions * (relevance / (z + eps * np.where(z < 0, -1.0, 1.0)))[:, :, None]).sum(1)
+
+    def back_norm(relevance: np.ndarray, x: np.ndarray, pair: Pair) -> np.ndarray:
+        return np.stack([r_layer_norm(r, row, array(pair[0]), array(pair[1]), weights.small, eps) for r, row in zip(relevance, x, strict=True)])
+
+    ids = list(input_ids)
+    length = len(ids)
+    parts = {"word": array(weights.word)[ids], "position": array(weights.position)[weights.first_position : weights.first_position + length]}
+    if weights.type is not None:
+        parts["type"] = np.repeat(array(weights.type)[:1], length, axis=0)
+    embedded = np.sum(list(parts.values()), axis=0)
+    normed = norm(embedded, weights.norm)
+    x = normed if weights.project is None else linear(normed, weights.project)
+
+    memory = []
+    for block in weights.blocks:
+        q, k, v = (linear(x, pair) for pair in (block.query, block.key, block.value))
+        width = q.shape[1] // weights.heads
+        heads = []
+        for h in range(weights.heads):
+            s = slice(h * width, (h + 1) * width)
+            kt = k[:, s].T / math.sqrt(width)
+            z = q[:, s] @ kt
+            a = np.exp(z - z.max(1, keepdims=True))
+            a /= a.sum(1, keepdims=True)
+            heads.append((s, q[:, s], kt, z, a, v[:, s]))
+        o = np.concatenate([a @ value for *_, a, value in heads], axis=1)
+        attended = linear(o, block.output)
+        first = norm(attended + x, block.norm)
+        inside = linear(first, block.inner)
+        active = _PHI[weights.activation](inside)
+        outside = linear(active, block.outer)
+        memory.append((x, q, k, v, heads, o, attended, first, inside, active, outside))
+        x = norm(outside + first, block.final_norm)
+
+    pooled = linear(x[:1], weights.pooler)
+    active = _PHI[weights.pooled_activation](pooled)
+    logits = linear(active, weights.classifier)[0]
+    weight = np.asarray(start, dtype=float)
+
+    relevance = back_linear((weight * logits)[None], active, weights.classifier)
+    relevance = back_linear(relevance, x[:1], weights.pooler)  # identity at the activation
+    relevance = np.concatenate([relevance, np.zeros((length - 1, relevance.shape[1]))])
+    for number in range(len(weights.blocks), 0, -1):
+        block = weights.blocks[number - 1]
+        x, q, k, v, heads, o, attended, first, inside, active, outside = memory[number - 1]
+        relevance = back_norm(relevance, outside + first, block.final_norm)
+        r_outside, r_first = r_add(relevance, (outside, first), eps)
+        r_first = r_first + back_linear(back_linear(r_outside, active, block.outer), first, block.inner)
+        relevance = back_norm(r_first, attended + x, block.norm)
+        r_attended, r_x = r_add(relevance, (attended, x), eps)
+        r_o = back_linear(r_attended, o, block.output)
+        r_q, r_k, r_v = np.zeros_like(q), np.zeros_like(k), np.zeros_like(v)
+        for s, q_h, kt, z, a, v_h in heads:
+            if number in bypass:
+                r_v[:, s] = r_attention_values(r_o[:, s], a, v_h, eps)
+            else:
+                r_a, r_v[:, s] = r_matmul(r_o[:, s], a, v_h, eps)
+                r_q[:, s], r_kt = r_matmul(r_softmax(r_a, z), q_h, kt, eps)
+                r_k[:, s] = r_kt.T
+        r_x = r_x + back_linear(r_v, x, block.value)
+        if number not in bypass:
+            r_x = r_x + back_linear(r_q, x, block.query) + back_linear(r_k, x, block.key)
+        relevance = r_x
+    if weights.project is not None:
+        relevance = back_linear(relevance, normed, weights.project)
+    relevance = back_norm(relevance, embedded, weights.norm)
+    shares = r_add(relevance, tuple(parts.values()), eps)
+    return float(weight @ logits), {name: share.sum(1) for name, share in zip(parts, shares, strict=True)}
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# (b2) the whole encoder as the gradient of a modified network
+# --------------------------------------------------------------------------------------------------------------------
+
+_TORCH_PHI: Mapping[str, Callable[[Tensor], Tensor]] = {"gelu": torch.nn.functional.gelu, "relu": torch.relu, "tanh": torch.tanh}
+
+
+def _half(x: Tensor) -> Tensor:
+    """The same value with half the gradient."""
+    return 0.5 * x + (0.5 * x).detach()
+
+
+def _identity_rule(phi: str, z: Tensor) -> Tensor:
+    """phi(z) as z times a constant; tests keep away from z = 0."""
+    return z * (_TORCH_PHI[phi](z) / z).detach()
+
+
+def embed(weights: Weights, input_ids: Sequence[int]) -> dict[str, Tensor]:
+    """The summands of the embedding of one text, each (T, E)."""
+    ids = torch.as_tensor(list(input_ids))
+    parts = {"word": weights.word[ids], "position": weights.position[weights.first_position : weights.first_position + len(ids)]}
+    if weights.type is not None:
+        parts["type"] = weights.type[:1].expand(len(ids), -1)
+    return parts
+
+
+def forward(weights: Weights, parts: Mapping[str, Tensor], *, amounts: Sequence[float] | None = None, plain: bool = False) -> tuple[Tensor, list[Tensor]]:
+    """Logits (C,) and attention maps (H, T, T) by layer of one text, with the detached factors that make its gradient relevance.
+
+    `amounts[l]` is 0 for AttnLRP's layer, 1 for CP-LRP's, or any number between (a half-open layer). `plain=True` leaves the
+    network as it is, with its true gradient.
+    """
+    amounts = [0.0] * len(weights.blocks) if amounts is None else list(amounts)
+
+    def linear(x: Tensor, pair: Pair) -> Tensor:
+        return x @ pair[0].T + pair[1]
+
+    def norm(x: Tensor, pair: Pair) -> Tensor:
+        centred = x - x.mean(-1, keepdim=True)
+        sd = (centred.square().mean(-1, keepdim=True) + weights.small).sqrt()
+        return pair[0] * centred / (sd if plain else sd.detach()) + pair[1]
+
+    def phi(name: str, z: Tensor) -> Tensor:
+        return _TORCH_PHI[name](z) if plain else _identity_rule(name, z)
+
+    half = (lambda x: x) if plain else _half
+    x = norm(torch.stack(list(parts.values())).sum(0), weights.norm)
+    if weights.project is not None:
+        x = linear(x, weights.project)
+    maps = []
+    for block, amount in zip(weights.blocks, amounts, strict=True):
+        q, k, v = (linear(x, pair).unflatten(-1, (weights.heads, -1)).transpose(0, 1) for pair in (block.query, block.key, block.value))
+        a = torch.softmax(half(q) @ half(k).mT / q.shape[-1] ** 0.5, -1)
+        maps.append(a.detach())
+        both = half(a) @ half(v)  # AttnLRP
+        values = a.detach() @ v  # CP-LRP
+        o = ((1 - amount) * both + amount * values).transpose(0, 1).flatten(1)
+        x = norm(linear(o, block.output) + x, block.norm)
+        x = norm(linear(phi(weights.activation, linear(x, block.inner)), block.outer) + x, block.final_norm)
+    logits = linear(phi(weights.pooled_activation, linear(x[:1], weights.pooler)), weights.classifier)[0]
+    return logits, maps
+
+
+def modified_gradient(
+    weights: Weights, input_ids: Sequence[int], start: Sequence[float], *, amounts: Sequence[float] | None = None, plain: bool = False
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """One text, epsilon 0: logits and relevance (T,) of each part of the embedding sum. With `plain`: input x gradient."""
+    parts = {name: value.clone().requires_grad_() for name, value in embed(weights, input_ids).items()}
+    logits, _ = forward(weights, parts, amounts=amounts, plain=plain)
+    gradients = torch.autograd.grad(logits @ torch.as_tensor(start, dtype=torch.float64), list(parts.values()))
+    return logits.detach(), {name: (value * gradient).sum(-1).detach() for (name, value), gradient in zip(parts.items(), gradients, strict=True)}
+
+
+def integrated_gradients(weights: Weights, input_ids: Sequence[int], baseline: Tensor, target: int, steps: int) -> np.ndarray:
+    """Integrated gradients (Sundararajan et al. 2017) over the word embeddings by the midpoint rule; baseline (T, E) or broadcastable."""
+    parts = embed(weights, input_ids)
+    total = torch.zeros_like(parts["word"])
+    for step in range(steps):
+        point = (baseline + (step + 0.5) / steps * (parts["word"] - baseline)).requires_grad_()
+        logits, _ = forward(weights, {**parts, "word": point}, plain=True)
+        total += torch.autograd.grad(logits[target], point)[0]
+    return ((parts["word"] - baseline) * total / steps).sum(-1).numpy()
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# (c) leave-one-out and (d) rollout, one forward pass at a time
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def leave_one_out(model: torch.nn.Module, input_ids: Sequence[int], target: int, removal: str, *, mask_id: int, pad_id: int) -> np.ndarray:
+    """f(x) - f(x without token i), one unpadded call of the Hugging Face model per token."""
+
+    def logit(ids: Sequence[int], keep: Sequence[int]) -> float:
+        with torch.no_grad():
+            return float(model(input_ids=torch.tensor([list(ids)]), attention_mask=torch.tensor([list(keep)])).logits[0, target])
+
+    ids = list(input_ids)
+    ones = [1] * len(ids)
+    whole = logit(ids, ones)
+    scores = []
+    for i in range(len(ids)):
+        if removal == "attention-mask":
+            scores.append(whole - logit(ids, [*ones[:i], 0, *ones[i + 1 :]]))
+        elif removal == "delete":
+            scores.append(whole - logit([*ids[:i], *ids[i + 1 :]], ones[1:]))
+        else:
+            stand_in = {"mask-token": mask_id, "pad-token": pad_id}[removal]
+            scores.append(whole - logit([*ids[:i], stand_in, *ids[i + 1 :]], ones))
+    return np.array(scores)
+
+
+def rollout(maps: Sequence[np.ndarray], *, residual: bool = False, row: int = 0, fusion: Callable[..., np.ndarray] = np.mean) -> np.ndarray:
+    """Attention rollout (Abnar and Zuidema 2020): the product of the layers' maps (H, T, T), heads fused; `residual` averages each with the identity."""
+    length = maps[0].shape[-1]
+    product = np.eye(length)
+    for attention in maps:
+        fused = fusion(attention, axis=0)
+        if residual:
+            fused = (fused + np.eye(length)) / 2
+        fused = fused / fused.sum(-1, keepdims=True)
+        fresh = np.zeros((length, length))
+        for i, j, k in itertools.product(range(length), repeat=3):
+            fresh[i, j] += fused[i, k] * product[k, j]
+        product = fresh
+    return product[row]

@@ -1,0 +1,206 @@
+"""Every relevance rule against the paper's equation, contribution by contribution, in float64."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import oracles
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lrp_companion import rules
+
+EPSILONS = (0.0, 1e-6, 0.1, 1.0)
+sizes = st.integers(1, 5)
+epsilons = st.sampled_from(EPSILONS)
+seeds = st.integers(0, 10_000)
+
+
+def draw(seed: int, *shapes: tuple[int, ...]) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return [rng.standard_normal(shape) for shape in shapes]
+
+
+def tensors(*arrays: np.ndarray) -> list[torch.Tensor]:
+    return [torch.from_numpy(np.ascontiguousarray(a)) for a in arrays]
+
+
+def close(actual: torch.Tensor | np.ndarray, expected: np.ndarray) -> None:
+    """Equal to 1e-9 of the largest entry; z near 0 makes the R-form itself lose digits."""
+    np.testing.assert_allclose(np.asarray(actual), expected, rtol=1e-9, atol=1e-9 * max(1.0, float(np.abs(expected).max(initial=0.0))))
+
+
+@given(sizes, sizes, epsilons, seeds)
+def test_linear_is_equation_1(inputs: int, outputs: int, eps: float, seed: int) -> None:
+    x, w, b, g = draw(seed, (inputs,), (outputs, inputs), (outputs,), (outputs,))
+    z = w @ x + b
+    expected = oracles.r_linear(z * g, x, w, b, eps)
+    close(x * rules.linear(*tensors(g, w, z), eps=eps).numpy(), expected)
+
+
+@given(sizes, epsilons, seeds)
+def test_add_is_equation_1_with_unit_weights(size: int, eps: float, seed: int) -> None:
+    x, y, g = draw(seed, (size,), (size,), (size,))
+    g_back = rules.add(*tensors(g, x + y), eps=eps).numpy()
+    for part, expected in zip((x, y), oracles.r_add((x + y) * g, (x, y), eps), strict=True):
+        close(part * g_back, expected)
+
+
+@given(sizes, sizes, sizes, epsilons, seeds)
+def test_matmul_is_equations_3_and_4(rows: int, inner: int, columns: int, eps: float, seed: int) -> None:
+    a, b, g = draw(seed, (rows, inner), (inner, columns), (rows, columns))
+    o = a @ b
+    g_a, g_b = rules.matmul(*tensors(g, a, b, o), eps=eps)
+    r_a, r_b = oracles.r_matmul(o * g, a, b, eps)
+    close(a * g_a.numpy(), r_a)
+    close(b * g_b.numpy(), r_b)
+
+
+@given(sizes, sizes, st.floats(0, 1), seeds)
+def test_matmul_shares_scale_each_factor(rows: int, inner: int, share: float, seed: int) -> None:
+    a, b, g = draw(seed, (rows, inner), (inner, 2), (rows, 2))
+    o = a @ b
+    r_a, r_b = oracles.r_matmul(o * g, a, b, 0.0)
+    g_a, g_b = rules.matmul(*tensors(g, a, b, o), shares=(share, 1 - share))
+    close(a * g_a.numpy(), 2 * share * r_a)
+    close(b * g_b.numpy(), 2 * (1 - share) * r_b)
+
+
+@given(sizes, sizes, sizes, epsilons, seeds)
+def test_attention_values_is_a_linear_layer_with_constant_weights(rows: int, keys: int, width: int, eps: float, seed: int) -> None:
+    a, v, g = draw(seed, (rows, keys), (keys, width), (rows, width))
+    a = np.abs(a) / np.abs(a).sum(1, keepdims=True)
+    o = a @ v
+    close(v * rules.attention_values(*tensors(g, a, o), eps=eps).numpy(), oracles.r_attention_values(o * g, a, v, eps))
+
+
+@given(sizes, sizes, seeds)
+def test_softmax_is_equation_5(rows: int, keys: int, seed: int) -> None:
+    z, g = draw(seed, (rows, keys), (rows, keys))
+    a = torch.softmax(torch.from_numpy(z), -1).numpy()
+    close(z * rules.softmax(*tensors(g, a)).numpy(), oracles.r_softmax(a * g, z))
+
+
+@given(sizes, seeds)
+def test_softmax_leaves_masked_keys_out(keys: int, seed: int) -> None:
+    z, g = draw(seed, (2, keys + 1), (2, keys + 1))
+    z[:, -1] = -np.inf
+    a = torch.softmax(torch.from_numpy(z), -1).numpy()
+    back = rules.softmax(*tensors(g, a)).numpy()
+    assert (back[:, -1] == 0).all() and np.isfinite(back).all()
+    close(z[:, :-1] * back[:, :-1], oracles.r_softmax(a * g, z)[:, :-1])
+
+
+@given(st.integers(2, 6), epsilons, seeds)
+def test_layer_norm_is_equation_1_on_its_matrix(size: int, eps: float, seed: int) -> None:
+    small = 1e-5
+    x, gamma, beta, g = draw(seed, (size,), (size,), (size,), (size,))
+    sd = math.sqrt(x.var() + small)
+    y = gamma * (x - x.mean()) / sd + beta
+    expected = oracles.r_layer_norm(y * g, x, gamma, beta, small, eps)
+    close(x * rules.layer_norm(*tensors(g, gamma, np.array([sd]), y), eps=eps).numpy(), expected)
+
+
+@pytest.mark.parametrize(
+    ("phi", "slope"), [(torch.nn.functional.gelu, 0.5), (torch.tanh, 1.0), (torch.relu, 0.0), (lambda z: torch.nn.functional.gelu(z, approximate="tanh"), 0.5)],
+    ids=["gelu", "tanh", "relu", "gelu-tanh"],
+)  # fmt: skip
+def test_elementwise_keeps_relevance_and_takes_the_limit_at_zero(phi, slope: float) -> None:
+    z = torch.tensor([-3.0, -0.5, 0.7, 2.0], dtype=torch.float64)
+    g = torch.tensor([1.0, -2.0, 0.3, 4.0], dtype=torch.float64)
+    torch.testing.assert_close(z * rules.elementwise(g, z, phi(z), slope_at_zero=slope), phi(z) * g, rtol=1e-14, atol=0)
+    zero = torch.zeros(1, dtype=torch.float64)
+    assert rules.elementwise(torch.full((1,), 3.0, dtype=torch.float64), zero, phi(zero), slope_at_zero=slope).item() == 3 * slope
+    near = torch.full((1,), 1e-9, dtype=torch.float64)  # the limit joins what is beside it
+    assert rules.elementwise(torch.ones(1, dtype=torch.float64), near, phi(near), slope_at_zero=slope).item() == pytest.approx(slope if slope else 1.0, abs=1e-6)
+
+
+def test_batched_axes_are_the_same_rule_many_times() -> None:
+    a, b, g, x = draw(7, (2, 3, 4, 5), (2, 3, 5, 6), (2, 3, 4, 6), (2, 3, 6))
+    o = a @ b
+    g_a, g_b = rules.matmul(*tensors(g, a, b, o), eps=0.1)
+    g_v = rules.attention_values(*tensors(g, a, o), eps=0.1)
+    g_z = rules.softmax(*tensors(a, np.abs(a)))
+    gamma, sd = np.arange(1.0, 7), np.abs(x[..., :1]) + 1
+    g_x = rules.layer_norm(*tensors(x, gamma, sd, x), eps=0.1)
+    for i in np.ndindex(2, 3):
+        for whole, single in (
+            (g_a, rules.matmul(*tensors(g[i], a[i], b[i], o[i]), eps=0.1)[0]), (g_b, rules.matmul(*tensors(g[i], a[i], b[i], o[i]), eps=0.1)[1]),
+            (g_v, rules.attention_values(*tensors(g[i], a[i], o[i]), eps=0.1)), (g_z, rules.softmax(*tensors(a[i], np.abs(a[i])))),
+            (g_x, rules.layer_norm(*tensors(x[i], gamma, sd[i], x[i]), eps=0.1)),
+        ):  # fmt: skip
+            torch.testing.assert_close(whole[i], single, rtol=1e-13, atol=1e-13)
+
+
+def test_stabiliser_is_exactly_one_without_epsilon_and_damps_with_it() -> None:
+    z = torch.tensor([-2.0, 0.0, 3.0], dtype=torch.float64)
+    assert torch.equal(rules.stabiliser(z, 0.0) * torch.ones(3, dtype=torch.float64), torch.ones(3, dtype=torch.float64))
+    torch.testing.assert_close(rules.stabiliser(z, 0.5), z / (z + 0.5 * z.sign().where(z != 0, 1.0)))
+
+
+@pytest.mark.parametrize("eps", EPSILONS)
+def test_a_sum_that_cancels_stays_finite_in_float32(eps: float) -> None:
+    """1 + -1: an unsigned or absent stabiliser on relevance itself gives 1e8 or infinity here."""
+    total = torch.tensor([1.0]) + torch.tensor([-1.0 + 2**-24])
+    back = rules.add(torch.ones(1), total, eps=eps)
+    assert 0 <= back.item() <= 1
+    assert rules.linear(torch.ones(1), torch.ones(1, 2), torch.zeros(1), eps=eps).abs().max() <= 1
+
+
+@given(sizes, sizes, seeds)
+def test_where_relevance_is_kept_and_where_it_is_not(rows: int, inner: int, seed: int) -> None:
+    """Sums of relevance: kept by linear maps and sums without bias, halved to each factor of a product, not kept by Eq. (5)."""
+    a, b, g = draw(seed, (rows, inner), (inner, 3), (rows, 3))
+    o = a @ b
+    g_a, g_b = rules.matmul(*tensors(g, a, b, o))
+    assert (a * g_a.numpy()).sum() == pytest.approx((o * g).sum() / 2, abs=1e-9)
+    assert (b * g_b.numpy()).sum() == pytest.approx((o * g).sum() / 2, abs=1e-9)
+    assert (b * rules.attention_values(*tensors(g, a, o)).numpy()).sum() == pytest.approx((o * g).sum(), abs=1e-9)
+    assert (a * rules.linear(*tensors(g, b.T, o)).numpy()).sum() == pytest.approx((o * g).sum(), abs=1e-9)
+    torch.testing.assert_close(rules.attention_values(*tensors(g, a, o)), 2 * g_b)  # CP-LRP does not halve
+
+
+def test_the_softmax_rule_does_not_conserve() -> None:
+    z = torch.tensor([1.0, 0.0, -2.0], dtype=torch.float64)
+    a = z.softmax(-1)
+    g = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
+    assert abs(float((z * rules.softmax(g, a)).sum() - (a * g).sum())) > 0.1
+    torch.testing.assert_close(rules.softmax(g, a).sum(), torch.zeros((), dtype=torch.float64), atol=1e-15, rtol=0)
+
+
+@given(sizes, sizes, sizes, seeds)
+def test_a_purely_linear_net_equals_loo_with_zeroing(inputs: int, hidden: int, outputs: int, seed: int) -> None:
+    """Section 2.3 of the paper: R_i = x_i W_i = f(x) - f(x with x_i = 0), biases or not, any depth, a residual included."""
+    x, w1, b1, w2, b2, w3 = draw(seed, (inputs,), (hidden, inputs), (hidden,), (hidden, hidden), (hidden,), (outputs, hidden))
+
+    def run(x: np.ndarray) -> tuple[np.ndarray, ...]:
+        h = w1 @ x + b1
+        inner = w2 @ h + b2
+        return h, inner, inner + h, w3 @ (inner + h)
+
+    h, inner, total, out = run(x)
+    start = np.eye(outputs)[0]
+    g = rules.add(rules.linear(*tensors(start, w3, out)), torch.from_numpy(total))
+    g = g + rules.linear(g, *tensors(w2, inner))
+    relevance = x * rules.linear(g, *tensors(w1, h)).numpy()
+    loo = [out[0] - run(np.where(np.arange(inputs) == i, 0.0, x))[-1][0] for i in range(inputs)]
+    close(relevance, np.array(loo))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_rules_stay_in_their_dtype_and_near_float64(dtype: torch.dtype) -> None:
+    a, b, g = (t.to(dtype) for t in tensors(*draw(3, (4, 4), (4, 4), (4, 4))))
+    sd = torch.ones(4, 1, dtype=dtype)
+    calls = {
+        "linear": lambda g, a, b, s: rules.linear(g, a, b, eps=0.1), "add": lambda g, a, b, s: rules.add(g, a, eps=0.1),
+        "matmul": lambda g, a, b, s: rules.matmul(g, a, b, a @ b, eps=0.1)[1], "values": lambda g, a, b, s: rules.attention_values(g, a, b, eps=0.1),
+        "softmax": lambda g, a, b, s: rules.softmax(g, a.softmax(-1)), "norm": lambda g, a, b, s: rules.layer_norm(g, a[0], s, b, eps=0.1),
+        "elementwise": lambda g, a, b, s: rules.elementwise(g, a, torch.tanh(a), slope_at_zero=1.0),
+    }  # fmt: skip
+    for name, call in calls.items():
+        low, high = call(g, a, b, sd), call(g.double(), a.double(), b.double(), sd.double())
+        assert low.dtype == dtype, name
+        torch.testing.assert_close(low.double(), high, rtol=0, atol=float(high.abs().max()) * (1e-5 if dtype == torch.float32 else 0.05))

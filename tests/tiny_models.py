@@ -1,0 +1,130 @@
+"""Small random classifiers in the hub's on-disk format: real layouts, real tokenizers, no meaning.
+
+Every parameter is drawn anew (biases and LayerNorm weights too), so that no rule can hide behind a zero or a one.
+"""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+import torch
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    BertTokenizerFast,
+    DistilBertConfig,
+    DistilBertForSequenceClassification,
+    ElectraConfig,
+    ElectraForSequenceClassification,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    RobertaConfig,
+    RobertaForSequenceClassification,
+    RobertaTokenizerFast,
+)
+
+FAMILIES = ("bert", "roberta", "electra", "distilbert")
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+WORDS = tuple("a an the film plot of rare grace is was not never but very warm dull and slow quick actor scene no one laugh ##s ##ed ##ing , . !".split())
+TEXTS = (
+    "a film of rare grace",
+    "the plot is not very quick , but warm .",
+    "dull",
+    "the actors laughed and the slow scene was never dull !",
+)
+
+
+def wordpiece() -> BertTokenizerFast:
+    """A WordPiece tokenizer over `WORDS`."""
+    return BertTokenizerFast(vocab={token: index for index, token in enumerate((*SPECIAL, *WORDS))}, model_max_length=32)
+
+
+@functools.cache
+def _byte_pairs() -> tuple[dict[str, int], tuple[tuple[str, str], ...]]:
+    """A byte-level vocabulary and the merges that spell every word of `WORDS`, left to right."""
+    from tokenizers.pre_tokenizers import ByteLevel
+
+    vocab = {token: index for index, token in enumerate(("<s>", "<pad>", "</s>", "<unk>", "<mask>"))}
+    for letter in sorted(ByteLevel.alphabet()):
+        vocab[letter] = len(vocab)
+    merges: list[tuple[str, str]] = []
+    for word in WORDS:
+        spelling = "Ġ" + word.removeprefix("##")
+        for cut in range(1, len(spelling)):
+            pair = (spelling[:cut], spelling[cut])
+            if spelling[: cut + 1] not in vocab:
+                vocab[spelling[: cut + 1]] = len(vocab)
+                merges.append(pair)
+    return vocab, tuple(merges)
+
+
+def byte_pair() -> RobertaTokenizerFast:
+    """A byte-level BPE tokenizer over the same words, with RoBERTa's special tokens (<pad> is 1)."""
+    vocab, merges = _byte_pairs()
+    return RobertaTokenizerFast(vocab=dict(vocab), merges=list(merges), add_prefix_space=True, model_max_length=32)
+
+
+def randomise(model: PreTrainedModel, seed: int) -> None:
+    """Draw every parameter anew: attention neither flat nor saturated, every bias and LayerNorm weight at work."""
+    draw = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, value in model.named_parameters():
+            noise = torch.randn(value.shape, generator=draw, dtype=torch.float64)
+            if "norm" in name.lower() and name.endswith("weight"):
+                value.copy_(1 + 0.2 * noise)
+            elif value.ndim == 1:
+                value.copy_(0.2 * noise)
+            elif "embeddings." in name:
+                value.copy_(noise)
+            else:
+                value.copy_(1.2 * noise / value.shape[1] ** 0.5)
+
+
+def build(family: str, *, layers: int = 2, hidden: int = 16, heads: int = 2, inner: int = 24, labels: int = 2, activation: str = "gelu", seed: int = 0) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """A random classifier of one family and its tokenizer; positions for 32 tokens."""
+    tokenizer = byte_pair() if family == "roberta" else wordpiece()
+    names = dict(id2label={i: n for i, n in enumerate(("negative", "positive", "mixed")[:labels])}, label2id={n: i for i, n in enumerate(("negative", "positive", "mixed")[:labels])})
+    common = dict(vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id, **names)
+    wide = dict(hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=heads, intermediate_size=inner, hidden_act=activation, type_vocab_size=2)
+    model: PreTrainedModel
+    if family == "bert":
+        model = BertForSequenceClassification(BertConfig(**common, **wide, max_position_embeddings=32))
+    elif family == "roberta":  # positions start at pad + 1 = 2
+        model = RobertaForSequenceClassification(RobertaConfig(**common, **{**wide, "type_vocab_size": 1}, max_position_embeddings=34, bos_token_id=0, eos_token_id=2))
+    elif family == "electra":
+        model = ElectraForSequenceClassification(ElectraConfig(**common, **wide, embedding_size=hidden // 2, max_position_embeddings=32))
+    elif family == "distilbert":
+        config = DistilBertConfig(**common, dim=hidden, n_layers=layers, n_heads=heads, hidden_dim=inner, activation=activation, max_position_embeddings=32)
+        model = DistilBertForSequenceClassification(config)
+    else:
+        raise ValueError(family)
+    randomise(model, seed)
+    return model.eval(), tokenizer
+
+
+def save(folder: Path, family: str = "bert", **shape: object) -> Path:
+    """Write such a model as the hub would hold it (config, safetensors, tokenizer files)."""
+    model, tokenizer = build(family, **shape)  # type: ignore[arg-type]
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def save_bert_base(folder: Path) -> Path:
+    """Random weights in the shape of textattack/bert-base-uncased-SST-2 (12 layers, 768 wide); few words and positions to stay small."""
+    tokenizer = wordpiece()
+    with torch.device("cpu"):
+        model = BertForSequenceClassification(BertConfig(vocab_size=len(tokenizer)))
+    model.half().save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def without_constants(model: PreTrainedModel) -> PreTrainedModel:
+    """Set all biases and the position and type embeddings to zero, in place: then CP-LRP has nowhere to lose relevance."""
+    with torch.no_grad():
+        for name, value in model.named_parameters():
+            if name.endswith("bias") or "position_embeddings" in name or "token_type_embeddings" in name:
+                value.zero_()
+    return model
