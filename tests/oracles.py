@@ -362,11 +362,16 @@ def integrated_gradients(weights: Weights, input_ids: Sequence[int], baseline: T
 
 
 def leave_one_out(model: torch.nn.Module, input_ids: Sequence[int], target: int, removal: str, *, mask_id: int, pad_id: int) -> np.ndarray:
-    """f(x) - f(x without token i), one unpadded call of the Hugging Face model per token."""
+    """f(x) - f(x without token i), one unpadded call of the Hugging Face model per token.
+
+    Positions are given, since RoBERTa would renumber them around a [PAD] among the words: a replaced word keeps its place.
+    """
+    first = pad_id + 1 if model.config.model_type == "roberta" else 0  # type: ignore[union-attr]
 
     def logit(ids: Sequence[int], keep: Sequence[int]) -> float:
+        places = torch.arange(first, first + len(ids))[None]
         with torch.no_grad():
-            return float(model(input_ids=torch.tensor([list(ids)]), attention_mask=torch.tensor([list(keep)])).logits[0, target])
+            return float(model(input_ids=torch.tensor([list(ids)]), attention_mask=torch.tensor([list(keep)]), position_ids=places).logits[0, target])
 
     ids = list(input_ids)
     ones = [1] * len(ids)
@@ -384,14 +389,14 @@ def leave_one_out(model: torch.nn.Module, input_ids: Sequence[int], target: int,
 
 
 def rollout(maps: Sequence[np.ndarray], *, residual: bool = False, row: int = 0, fusion: Callable[..., np.ndarray] = np.mean) -> np.ndarray:
-    """Attention rollout (Abnar and Zuidema 2020): the product of the layers' maps (H, T, T), heads fused; `residual` averages each with the identity."""
+    """Attention rollout (Abnar and Zuidema 2020): the product of the layers' maps (H, T, T), heads fused and rows summing to one; `residual` averages each with the identity."""
     length = maps[0].shape[-1]
     product = np.eye(length)
     for attention in maps:
         fused = fusion(attention, axis=0)
+        fused = fused / fused.sum(-1, keepdims=True)
         if residual:
             fused = (fused + np.eye(length)) / 2
-        fused = fused / fused.sum(-1, keepdims=True)
         fresh = np.zeros((length, length))
         for i, j, k in itertools.product(range(length), repeat=3):
             fresh[i, j] += fused[i, k] * product[k, j]

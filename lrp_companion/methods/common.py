@@ -72,7 +72,7 @@ def attribution(
 ) -> Attribution:  # fmt: skip
     """The record of one explained text; scores beyond its length (padding) are cut off."""
     return Attribution(
-        tokens=text.tokens, scores=to_numpy(scores)[: len(text)], target=int(target), logit=float(to_numpy(logit)), special=text.special, method=method, choices=choices,
+        tokens=text.tokens, scores=to_numpy(scores)[: len(text)], target=int(target), logit=to_numpy(logit).item(), special=text.special, method=method, choices=choices,
         parts=parts or {}, details={"label": clf.labels[int(target)], "model": clf.card.name, "dtype": clf.card.dtype, **(details or {})},
     )  # fmt: skip
 

@@ -1,0 +1,63 @@
+# The commands of the project. `make book` and `make test` need Python 3.11 to 3.13, make and a package index; nothing else.
+#   make book                                             the book, its notebooks run on the embedded default
+#   make book SOURCE=folder DATA_DIR=../data LIMIT=64     notebook parameters: SOURCE DATA_DIR MODEL LIMIT SEED DEVICE
+#   make book PYTHON=/path/to/python                      with this interpreter (also 3.14 and later, untested)
+SHELL := /bin/bash
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+PORT := 8000
+PYTHON :=
+NEWEST_PYTHON := $(if $(PYTHON),99,13)
+
+# Only what is given on make's own command line: a DEVICE or MODEL that the shell happens to export is not meant for us.
+given = $(if $(filter command,$(origin $(1))),--parameter $(2) '$($(1))')
+PARAMETERS = $(call given,SOURCE,source) $(call given,DATA_DIR,data_dir) $(call given,MODEL,model) \
+             $(call given,LIMIT,limit) $(call given,SEED,seed) $(call given,DEVICE,device)
+
+.PHONY: help book test serve lint notebooks clean
+
+help:
+	@echo "make book | test | serve | lint | notebooks | clean"
+
+book: $(VENV)/book.stamp
+	@$(BIN)/python -m lrp_companion.book build $(PARAMETERS)
+
+# nbval compares with outputs made on the embedded default, so it is never shown a data folder.
+test: $(VENV)/dev.stamp
+	$(BIN)/python -m pytest --doctest-modules lrp_companion tests
+	env -u LRP_COMPANION_DATA $(BIN)/python -m pytest --nbval --nbval-current-env --nbval-sanitize-with tests/sanitize.cfg notebooks
+
+lint: $(VENV)/dev.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+serve: _build/html/index.html
+	@echo "The book is on http://127.0.0.1:$(PORT)/ (stop with Ctrl-C)"
+	@$(BIN)/python -m http.server $(PORT) --bind 127.0.0.1 --directory _build/html
+
+_build/html/index.html:
+	@echo "There is no book yet; run: make book" >&2; exit 1
+
+# For contributors: run the notebooks on their own defaults and keep the outputs that nbval compares with.
+notebooks: $(VENV)/book.stamp
+	@$(BIN)/python -m lrp_companion.book refresh
+
+clean:
+	rm -rf _build $(VENV) *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+
+# torch is pinned in constraints.txt like everything else, so pip never reaches for a newer (CUDA) build of it.
+$(VENV)/%.stamp: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) setuptools
+	$(PIP) --no-build-isolation --editable '.[$*]'
+	@touch $@
+
+$(BIN)/python:
+	@for candidate in $(or $(PYTHON),python3 python3.13 python3.12 python3.11); do \
+	  if "$$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, $(NEWEST_PYTHON)))' 2>/dev/null; then found="$$candidate"; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then echo "make: no Python 3.11, 3.12 or 3.13 here; name one: make book PYTHON=/path/to/python" >&2; exit 1; fi; \
+	echo "Creating $(VENV) with $$("$$found" --version)"; \
+	"$$found" -m venv $(VENV)

@@ -1,0 +1,187 @@
+"""Builds the book: executes the notebooks with papermill, lays pages and executed notebooks side by side, runs Jupyter Book.
+
+The committed notebooks are only read, except by `refresh`. What is built lies in `_build/`: `executed/` (notebooks with fresh
+outputs), `source/` (what Jupyter Book reads) and `html/` (the book).
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import hashlib
+import importlib.metadata
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import papermill
+from papermill.exceptions import PapermillExecutionError
+
+from lrp_companion.schema import CompanionError, InputError
+
+ROOT = Path(__file__).resolve().parent.parent
+# A notebook that is given one of these may read what no key covers: a folder, the hub.
+_OUTSIDE = ("source", "data_dir", "model")
+
+
+def check_parameters(notebook: Path, given: Mapping[str, str]) -> dict[str, Any]:
+    """Return the given parameters as values of the notebook's own types.
+
+    papermill itself only prints a message for a name that the notebook does not have.
+
+    Raises
+    ------
+    InputError
+        If the notebook's `parameters` cell has no such name, or a number is asked for and none is given.
+    """
+    declared = {name: ast.literal_eval(found["default"]) for name, found in papermill.inspect_notebook(str(notebook)).items()}
+    values: dict[str, Any] = {}
+    for name, text in given.items():
+        if name not in declared:
+            expected = f"one of {', '.join(declared)}" if declared else "none: the notebook has no cell tagged parameters"
+            raise InputError(f"run {notebook.name}", got=f"parameter {name!r}", expected=expected, hint="check the name")
+        kind = type(declared[name])
+        try:
+            values[name] = kind(text)
+        except ValueError:
+            hint = f"pass {name} as {kind.__name__}"
+            raise InputError(f"run {notebook.name}", got=f"{name}={text!r}", expected=f"a value like {declared[name]!r}", hint=hint) from None
+    return values
+
+
+def source_key(notebook: Path, parameters: Mapping[str, Any], *, package: Path = ROOT / "lrp_companion") -> str:
+    """Hash what a notebook's outputs depend on: its cells, the parameters, the package's files, Python and every installed version."""
+    cells = [(cell.cell_type, cell.source, cell.metadata.get("tags", [])) for cell in nbformat.read(notebook, as_version=4).cells]
+    installed = sorted({f"{found.name}=={found.version}" for found in importlib.metadata.distributions()})
+    digest = hashlib.sha256(json.dumps([cells, sorted(parameters.items()), sys.version, installed]).encode())
+    for path in sorted(package.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            digest.update(f"\0{path.relative_to(package).as_posix()}\0".encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _without_run_traces(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """Drop what papermill notes down: times, paths, statuses. None of it is the reader's, and all of it changes from run to run."""
+    for holder in (notebook, *notebook.cells):
+        holder.metadata.pop("papermill", None)
+        holder.metadata.pop("execution", None)
+    notebook.metadata.pop("widgets", None)
+    return notebook
+
+
+def execute(notebook: Path, output: Path, *, cwd: Path, parameters: Mapping[str, str] | None = None) -> bool:
+    """Execute one notebook into `output`; return False if an earlier result could be used again.
+
+    The key of an earlier result lies beside it. A run that reads outside the project (a data folder, the hub) is never used again.
+
+    Raises
+    ------
+    InputError
+        If a parameter is unknown or of the wrong kind.
+    papermill.exceptions.PapermillExecutionError
+        If a cell fails.
+    """
+    values = check_parameters(notebook, parameters or {})
+    key, key_file = source_key(notebook, values), output.with_suffix(".key")
+    outside = any(name in values for name in _OUTSIDE) or bool(os.environ.get("LRP_COMPANION_DATA"))
+    if not outside and output.is_file() and key_file.is_file() and key_file.read_text() == key:
+        return False
+    output.parent.mkdir(parents=True, exist_ok=True)
+    key_file.unlink(missing_ok=True)
+    papermill.execute_notebook(
+        str(notebook), str(output), values, kernel_name="python3", cwd=str(cwd), progress_bar=False, store_widget_state=False
+    )  # fmt: skip
+    executed = _without_run_traces(nbformat.read(output, as_version=4))
+    for cell in executed.cells:
+        if "injected-parameters" in cell.metadata.get("tags", []):
+            cell.source = cell.source.replace("# Parameters", "# Set for this build", 1)
+    nbformat.write(executed, output)
+    if not outside:
+        key_file.write_text(key)
+    return True
+
+
+def _execute_all(root: Path, parameters: Mapping[str, str]) -> list[Path]:
+    notebooks = sorted((root / "notebooks").glob("*.ipynb"))
+    for notebook in notebooks:  # every name is checked before the first cell runs
+        check_parameters(notebook, parameters)
+    executed = []
+    for notebook in notebooks:
+        output, start = root / "_build" / "executed" / notebook.name, time.perf_counter()
+        ran = execute(notebook, output, parameters=parameters, cwd=root)
+        print(f"{notebook.name}: {f'executed in {time.perf_counter() - start:.0f} s' if ran else 'unchanged, used again'}", flush=True)
+        executed.append(output)
+    return executed
+
+
+def build(root: Path, *, parameters: Mapping[str, str] | None = None) -> Path:
+    """Execute the notebooks and build the book from nothing, warnings as errors; return the index page.
+
+    Jupyter Book starts afresh each time: on pages that it keeps from an earlier build it would not repeat a warning.
+
+    Raises
+    ------
+    subprocess.CalledProcessError
+        If Jupyter Book fails or warns.
+    """
+    executed, target = _execute_all(root, parameters or {}), root / "_build"
+    source = target / "source"
+    for stale in (source, target / "html", target / ".doctrees"):
+        shutil.rmtree(stale, ignore_errors=True)
+    (source / "notebooks").mkdir(parents=True)
+    for name in ("_config.yml", "_toc.yml"):
+        shutil.copy(root / name, source)
+    shutil.copytree(root / "book", source / "book")
+    for notebook in executed:
+        shutil.copy(notebook, source / "notebooks")
+    program = Path(sys.executable).with_name("jupyter-book")
+    subprocess.run(
+        [program, "build", source, "--path-output", root, "--warningiserror", "--keep-going", "--quiet"], check=True, cwd=root
+    )  # fmt: skip
+    # the root page is a redirect to book/index.html
+    return target / "html" / "index.html"
+
+
+def refresh(root: Path) -> None:
+    """Execute the notebooks on their own defaults and keep the outputs in the committed files."""
+    for executed in _execute_all(root, {}):
+        shutil.copy(executed, root / "notebooks" / executed.name)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run `build` or `refresh`; return the exit code: 1 if a cell or the build fails, 2 for a wrong parameter."""
+    parser = argparse.ArgumentParser(prog="python -m lrp_companion.book", description="Execute the notebooks and build the book.")
+    parser.add_argument("command", choices=["build", "refresh"])
+    parser.add_argument("--parameter", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"), help="a notebook parameter, for build")
+    chosen = parser.parse_args(arguments)
+    parameters = dict(chosen.parameter)
+    if not parameters.keys() & {"source", "data_dir"}:
+        os.environ.pop("LRP_COMPANION_DATA", None)  # without a source asked for: the embedded default
+    try:
+        if chosen.command == "refresh":
+            refresh(ROOT)
+            return 0
+        page = build(ROOT, parameters=parameters)
+    except CompanionError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except PapermillExecutionError as error:
+        print(f"A notebook failed, so there is no book.\n{error}", file=sys.stderr)
+        return 1
+    except subprocess.CalledProcessError:
+        print("Jupyter Book failed or warned (see above), so there is no book.", file=sys.stderr)
+        return 1
+    print(f"The book: {page} (opens as a file, too)\nTo serve it: make serve")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,150 @@
+"""Methods on images for `LinearAttention`: one score per pixel."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from captum.attr import IntegratedGradients
+from torch import Tensor
+
+from lrp_companion.methods.common import check_targets, settle, to_numpy, watch
+from lrp_companion.models.linear_attention import SHARES, LinearAttention, check_shares
+from lrp_companion.schema import Attribution, InputError
+
+Maps = tuple[Tensor, dict[str, Any], dict[str, Tensor], dict[str, Tensor]]  # scores, choices, parts, details per image
+
+
+def attribute_images(
+    net: LinearAttention, images: Any, *, method: str, target: int | Sequence[int] | None = None, **options: Any
+) -> list[Attribution]:
+    """Explain every image (B, 14, 14) or (B, 196): the way from `lrp_companion.attribute` to the methods below.
+
+    `target` None is the predicted class. Options of another method are refused.
+    """
+    function = METHODS[method]
+    allowed = [p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    for name in options:
+        if name not in allowed:
+            expected = f"one of {', '.join(sorted(['target', *allowed]))}"
+            raise InputError("attribute", got=f"option {name!r} for method {method!r} on images", expected=expected, hint="leave it out or change the method")
+    x = net.check_images(images, "attribute")
+    targets = check_targets(target, len(x), net.classes)
+    with torch.no_grad():
+        logits = torch.cat([net(part) for part in x.split(256)])
+    chosen = settle(targets, logits)
+    scores, choices, parts, details = function(net, x, chosen, **options)
+    return _records(net, method, logits, chosen, scores, choices, parts, details)
+
+
+def loo(net: LinearAttention, x: Tensor, targets: Tensor, *, batch_images: int = 256, progress: bool | None = None) -> Maps:
+    """Leave-One-Out: the target's logit minus that of the image with one pixel at zero (appendix B.1.1 of the paper)."""
+    if isinstance(batch_images, bool) or not isinstance(batch_images, int) or batch_images < 1:
+        raise InputError("attribute", got=f"batch_images {batch_images!r}", expected="a whole number, at least 1", hint="256 fits small machines")
+    scores = torch.empty_like(x)
+    with torch.no_grad():
+        for k in watch(range(len(x)), progress=progress, label="loo"):
+            kept = x[k].expand(net.tokens, -1).clone()
+            kept.fill_diagonal_(0)
+            whole = net(x[k : k + 1])[0, targets[k]]
+            scores[k] = torch.cat([whole - net(part)[:, targets[k]] for part in kept.split(batch_images)])
+    return scores, {"removal": "zero-pixel"}, {}, {}
+
+
+def integrated_gradients(
+    net: LinearAttention, x: Tensor, targets: Tensor, *, n_steps: int = 50, baseline: str | np.ndarray | Tensor = "zero", batch_images: int = 256
+) -> Maps:
+    """Integrated gradients (Sundararajan et al. 2017) by captum, from a black image or from images that are passed.
+
+    `IG_i = (x_i - x'_i) . integral over a in [0,1] of df(x' + a (x - x'))/dx_i`, Gauss-Legendre with `n_steps` nodes,
+    exact here from 2 nodes on, because the logit is a polynomial of degree 3 along the way. `baseline` is "zero", one
+    image, or one for each. The convergence delta `sum IG - (f(x) - f(x'))` goes into `details`.
+    """
+    if isinstance(n_steps, bool) or not isinstance(n_steps, int) or n_steps < 1:
+        raise InputError("attribute", got=f"n_steps {n_steps!r}", expected="a whole number, at least 1", hint="try n_steps=50")
+    if isinstance(baseline, str):
+        if baseline != "zero":
+            raise InputError("attribute", got=f"baseline {baseline!r}", expected="'zero' or an array of pixels", hint="pass images.mean(0) for the mean image")
+        start, name = torch.zeros_like(x), baseline
+    else:
+        given = torch.as_tensor(baseline)
+        one = given.ndim == 1 or (given.ndim == 2 and given.shape[1] != net.tokens)
+        start, name = net.check_images(given[None] if one else given, "attribute: baseline"), "array"
+        if len(start) not in (1, len(x)):
+            raise InputError("attribute", got=f"{len(start)} baselines for {len(x)} images", expected="one baseline, or one per image", hint="pass images.mean(0) for the mean image")
+        start = start.expand_as(x)
+    weights = list(net.parameters())
+    wanted = [w.requires_grad for w in weights]
+    scores, delta = torch.empty_like(x), x.new_empty(len(x))
+    try:
+        for w in weights:  # gradients of the pixels only
+            w.requires_grad_(False)
+        for rows in torch.arange(len(x)).split(max(1, batch_images // n_steps)):
+            method = IntegratedGradients(net)
+            scores[rows], delta[rows] = method.attribute(x[rows], start[rows], target=targets[rows], n_steps=n_steps, return_convergence_delta=True)
+    finally:
+        for w, flag in zip(weights, wanted, strict=True):
+            w.requires_grad_(flag)
+    return scores, {"baseline": name, "n_steps": n_steps}, {}, {"convergence_delta": delta}
+
+
+def gradient_x_input(net: LinearAttention, x: Tensor, targets: Tensor) -> Maps:
+    """Input x gradient: `x_i df/dx_i`, the same from both orders of multiplication up to rounding."""
+    scores = torch.empty_like(x)
+    for rows in torch.arange(len(x)).split(256):
+        with torch.enable_grad():
+            leaf = x[rows].detach().clone().requires_grad_(True)
+            (g,) = torch.autograd.grad(net(leaf).gather(-1, targets[rows, None]).sum(), leaf)
+        scores[rows] = leaf.detach() * g
+    return scores, {}, {}, {}
+
+
+def lrp(net: LinearAttention, x: Tensor, targets: Tensor, *, shares: str | Sequence[float] | None = None, epsilon: float = 0.0) -> Maps:
+    """LRP with any shares for Q, K and V: three numbers, "left", "right", "flat", "values", or None for the net's own.
+
+    See `LinearAttention.relevance`; with a position embedding, `parts` holds what pixels and positions receive.
+    """
+    if isinstance(shares, str):
+        if shares not in SHARES:
+            raise InputError("attribute", got=f"shares {shares!r}", expected=f"three numbers or one of {', '.join(SHARES)}", hint="leave it out for the net's own")
+        point = SHARES[shares]
+    else:
+        point = SHARES[net.association] if shares is None else check_shares(shares)
+    parts = [net.relevance_parts(x[rows], targets[rows], shares=point, epsilon=epsilon) for rows in torch.arange(len(x)).split(64)]
+    whole = {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
+    return whole["pixel"], {"shares": point, "epsilon": epsilon}, whole, {}
+
+
+def attnlrp(net: LinearAttention, x: Tensor, targets: Tensor, *, epsilon: float = 0.0) -> Maps:
+    """AttnLRP (Achtibat et al. 2024): every matrix product halves the relevance, in the net's own order, Eq. (3), (4)."""
+    return lrp(net, x, targets, epsilon=epsilon)
+
+
+def cp_lrp(net: LinearAttention, x: Tensor, targets: Tensor, *, epsilon: float = 0.0) -> Maps:
+    """CP-LRP (Ali et al. 2022): queries and keys are constants, the values receive everything."""
+    return lrp(net, x, targets, shares="values", epsilon=epsilon)
+
+
+METHODS: dict[str, Callable[..., Maps]] = {
+    "loo": loo, "ig": integrated_gradients, "gradient-x-input": gradient_x_input, "attnlrp": attnlrp, "cp-lrp": cp_lrp, "lrp": lrp,
+}  # fmt: skip
+
+
+def _records(
+    net: LinearAttention, method: str, logits: Tensor, targets: Tensor, scores: Tensor, choices: Mapping[str, Any], parts: Mapping[str, Tensor], details: Mapping[str, Tensor]
+) -> list[Attribution]:
+    side = round(net.tokens**0.5)
+    square = side * side == net.tokens
+    names = tuple(f"{i // side},{i % side}" if square else f"0,{i}" for i in range(net.tokens))
+    everywhere = {"association": net.association, **choices}
+    values, extra, floats = to_numpy(scores), {k: to_numpy(v) for k, v in parts.items()}, {k: to_numpy(v) for k, v in details.items()}
+    return [
+        Attribution(
+            tokens=names, scores=values[k], target=int(target), logit=float(logits[k, target]), special=np.zeros(net.tokens, dtype=bool), method=method,
+            choices=everywhere, parts={key: part[k] for key, part in extra.items()}, details={"label": str(int(target)), **{key: float(v[k]) for key, v in floats.items()}},
+        )  # fmt: skip
+        for k, target in enumerate(targets.tolist())
+    ]

@@ -1,0 +1,62 @@
+"""Two properties that explanations are asked to have: conservation and implementation invariance."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lrp_companion.metrics.faithfulness import check_pair, pearson
+from lrp_companion.schema import InputError
+
+
+class ConservationGap(NamedTuple):
+    """How far the scores' sum is from the explained output: `absolute` in its unit, `relative` to its size."""
+
+    relative: float
+    absolute: float
+
+
+class InvarianceGap(NamedTuple):
+    """How far two explanations of one function are apart: `relative` distance (0: the same, 2: opposite) and Pearson's `r`."""
+
+    relative: float
+    r: float
+
+
+def conservation_gap(scores: Any, logit: float) -> ConservationGap:
+    """Return `(sum_i R_i - f) / |f|` and `sum_i R_i - f` (conservation: Bach et al. 2015, Eq. (2)).
+
+    Parameters
+    ----------
+    scores : any shape, or the sum itself.
+    logit : f, the output that was explained. For f = 0 the relative gap is undefined (NaN).
+
+    >>> conservation_gap([1.0, 2.0, -0.5], 2.0)
+    ConservationGap(relative=0.25, absolute=0.5)
+    """
+    given = np.asarray(scores, dtype=np.float64)
+    if not given.size or not np.isfinite(given).all() or not np.isfinite(logit):
+        raise InputError("conservation_gap", got="no scores, or NaN or infinity", expected="finite scores and a finite logit", hint="check the explanation")
+    absolute = float(given.sum() - logit)
+    return ConservationGap(absolute / abs(float(logit)) if logit else float("nan"), absolute)
+
+
+def invariance_gap(a: Any, b: Any) -> InvarianceGap:
+    """Return `|a - b| / ((|a| + |b|) / 2)` in the Euclidean norm, and Pearson's r, of two maps of one function.
+
+    Implementation invariance (Sundararajan et al. 2017) asks for 0: two networks that compute the same function must
+    have the same explanation. r alone does not tell: it is 1 for maps that differ by a factor.
+
+    Parameters
+    ----------
+    a, b : maps of one shape, two entries or more.
+
+    >>> invariance_gap([1.0, 2.0, 3.0], [2.0, 4.0, 6.0])
+    InvarianceGap(relative=0.6666666666666666, r=1.0)
+    """
+    left, right = check_pair("invariance_gap", np.ravel(a), np.ravel(b))
+    if np.shape(a) != np.shape(b):
+        raise InputError("invariance_gap", got=f"shapes {np.shape(a)} and {np.shape(b)}", expected="two maps of one shape", hint="explain the same input twice")
+    size = float(np.linalg.norm(left) + np.linalg.norm(right)) / 2
+    return InvarianceGap(float(np.linalg.norm(left - right)) / size if size else 0.0, pearson(left, right))

@@ -1,0 +1,293 @@
+"""Linear attention on small images: one function, two orders of multiplication, any shares of relevance.
+
+The MNIST nets of You et al. 2025 (section 4.3, appendix B.1.1): three projections, two matrix products without a
+softmax, a linear read-out. A token is one pixel.
+
+    t_i = x_i                          (or x_i u + p_i with a position embedding)
+    q_i = W_Q t_i, k_i = W_K t_i / sqrt(d), v_i = W_V t_i
+    left:  O = (Q K^T) V               right:  O = Q (K^T V)
+    logits = W_O O  over all positions (or over their mean)
+
+The paper gives T = 196, d = 32 and ten classes, and leaves open biases, positions, pooling and scale. The default
+here is the plainest net with its sizes: no bias, no position, read-out over all positions. It is homogeneous of degree
+3 in the pixels, `f(c x) = c^3 f(x)`. The scale 1/sqrt(d) of Eq. (2) sits on the keys, so that both orders share it.
+The paper's text calls the two orders left and right once this way (section 3.1) and once the other way (section 4.3).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lrp_companion import rules
+from lrp_companion.schema import InputError, choose
+
+ASSOCIATIONS = ("left", "right")
+READOUTS = ("all", "mean")
+SHARES: dict[str, tuple[float, float, float]] = {
+    "left": (0.25, 0.25, 0.5),
+    "right": (0.5, 0.25, 0.25),
+    "flat": (1 / 3, 1 / 3, 1 / 3),
+    "values": (0.0, 0.0, 1.0),
+}
+"""Parts of the relevance that Q, K and V receive: by grouping, in equal parts, or as CP-LRP has it."""
+
+
+class LinearAttention(torch.nn.Module):
+    """A linear-attention classifier of images whose products are taken from the left or from the right.
+
+    Parameters
+    ----------
+    association : "left" for `(Q K^T) V`, "right" for `Q (K^T V)`.
+    tokens, dim, classes : T pixels, width d, number of classes.
+    bias : biases in the projections and the read-out.
+    position_embedding : a pixel becomes `x_i u + p_i` (width d) before the projections; otherwise it is its value.
+    readout : "all" reads every position with its own weights, "mean" reads the mean over positions. Without
+        positions the mean does not know where a pixel is.
+    seed : of the initial weights; the global random state is left alone.
+    dtype : float32 or float64.
+
+    Raises
+    ------
+    InputError : unknown association or read-out, sizes below 1.
+
+    >>> net = LinearAttention(association="left", seed=1, dtype=torch.float64)
+    >>> images = torch.rand(2, 14, 14, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    >>> torch.allclose(net(images), net.sibling()(images))
+    True
+    >>> torch.allclose(net.relevance(images, 0), net.sibling().relevance(images, 0))
+    False
+    """
+
+    def __init__(
+        self, *, association: str = "left", tokens: int = 196, dim: int = 32, classes: int = 10, bias: bool = False, position_embedding: bool = False,
+        readout: str = "all", seed: int = 0, dtype: torch.dtype = torch.float32,
+    ) -> None:  # fmt: skip
+        choose("LinearAttention", "association", association, ASSOCIATIONS)
+        choose("LinearAttention", "readout", readout, READOUTS)
+        for name, size in (("tokens", tokens), ("dim", dim), ("classes", classes)):
+            if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+                raise InputError("LinearAttention", got=f"{name} {size!r}", expected="a whole number, at least 1", hint="the paper has 196 tokens, dim 32, 10 classes")
+        super().__init__()
+        self.association, self.readout = association, readout
+        self.tokens, self.dim, self.classes = tokens, dim, classes
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            width = dim if position_embedding else 1
+            self.embed = torch.nn.Linear(1, dim, bias=False) if position_embedding else None
+            self.position = torch.nn.Parameter(0.02 * torch.randn(tokens, dim)) if position_embedding else None
+            self.query, self.key, self.value = (torch.nn.Linear(width, dim, bias=bias) for _ in range(3))
+            self.read = torch.nn.Linear(tokens * dim if readout == "all" else dim, classes, bias=bias)
+        self.to(dtype)
+
+    # -- the function ------------------------------------------------------------------------------------------------
+
+    def forward(self, images: Tensor | np.ndarray) -> Tensor:
+        """Logits (B, classes) of images (B, T) or (B, side, side), multiplied in the order of `association`."""
+        return self._forward(self.check_images(images), self.association)["logits"]
+
+    def _forward(self, x: Tensor, association: str) -> dict[str, Any]:
+        """All activations; the last two axes are (T, d) where nothing else is said."""
+        pixel = x[..., None]
+        embedded = pixel if self.embed is None else self.embed(pixel)
+        token = embedded if self.position is None else embedded + self.position
+        query, key, value = self.query(token), self.key(token), self.value(token)
+        scaled = key * self.dim**-0.5
+        inner = query @ scaled.mT if association == "left" else scaled.mT @ value  # (T, T) or (d, d)
+        output = inner @ value if association == "left" else query @ inner
+        pooled = output.flatten(1) if self.readout == "all" else output.mean(1)
+        return {
+            "embedded": embedded, "token": token, "query": query, "key": key, "scaled": scaled, "value": value,
+            "inner": inner, "output": output, "pooled": pooled, "logits": self.read(pooled),
+        }  # fmt: skip
+
+    def with_association(self, association: str) -> LinearAttention:
+        """The same function with the products taken in the named order; the weights are shared, not copied."""
+        choose("LinearAttention.with_association", "association", association, ASSOCIATIONS)
+        other = copy.copy(self)
+        other.association = association
+        return other
+
+    def sibling(self) -> LinearAttention:
+        """The same function in the other order; the weights are shared, not copied."""
+        return self.with_association("right" if self.association == "left" else "left")
+
+    @property
+    def homogeneous(self) -> bool:
+        """True where `f(c x) = c^3 f(x)`: no bias and no position embedding."""
+        return self.position is None and self.query.bias is None
+
+    def extra_repr(self) -> str:
+        return f"association={self.association!r}, tokens={self.tokens}, dim={self.dim}, readout={self.readout!r}"
+
+    # -- training ----------------------------------------------------------------------------------------------------
+
+    def train_on(
+        self, images: Tensor | np.ndarray, labels: Sequence[int] | np.ndarray | Tensor, *, epochs: int = 5, lr: float = 1e-3, batch_size: int = 64, seed: int = 0
+    ) -> list[float]:
+        """Train with Adam and cross-entropy, as the paper's appendix B.1.1 says; return the mean loss of each epoch.
+
+        The same `seed` gives the same order of batches. Training multiplies from the right whatever the
+        association is, because the function is the same and `K^T V` is the smaller product. The batch size is ours.
+        """
+        x = self.check_images(images, "LinearAttention.train_on")
+        y = self._check_labels(labels, len(x), "LinearAttention.train_on")
+        for name, size in (("epochs", epochs), ("batch_size", batch_size)):
+            if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+                raise InputError("LinearAttention.train_on", got=f"{name} {size!r}", expected="a whole number, at least 1", hint="the paper trains for 5 epochs")
+        if isinstance(lr, bool) or not isinstance(lr, (int, float)) or not 0 < lr < float("inf"):
+            raise InputError("LinearAttention.train_on", got=f"lr {lr!r}", expected="a number above 0", hint="the paper trains with 1e-3")
+        order = torch.Generator().manual_seed(seed)
+        adam = torch.optim.Adam(self.parameters(), lr=lr)
+        losses = []
+        for _ in range(epochs):
+            total = 0.0
+            for rows in torch.randperm(len(x), generator=order).to(x.device).split(batch_size):
+                adam.zero_grad()
+                loss = torch.nn.functional.cross_entropy(self._forward(x[rows], "right")["logits"], y[rows])
+                loss.backward()
+                adam.step()
+                total += loss.item() * len(rows)
+            losses.append(total / len(x))
+        adam.zero_grad()
+        return losses
+
+    @torch.no_grad()
+    def accuracy(self, images: Tensor | np.ndarray, labels: Sequence[int] | np.ndarray | Tensor) -> float:
+        """Part of the images whose predicted class is the label, in [0, 1]."""
+        x = self.check_images(images, "LinearAttention.accuracy")
+        y = self._check_labels(labels, len(x), "LinearAttention.accuracy")
+        return float((torch.cat([self(part).argmax(-1) for part in x.split(256)]) == y).double().mean())
+
+    # -- relevance ---------------------------------------------------------------------------------------------------
+
+    def relevance(
+        self, images: Tensor | np.ndarray, target: int | Sequence[int] | Tensor, *, shares: Sequence[float] | None = None, epsilon: float = 0.0
+    ) -> Tensor:
+        """Relevance of every pixel, (B, T), for the logit of class `target`; with positions, only the pixels' part.
+
+        Each matrix product hands relevance back by Eq. (3) and (4) of the paper, in the order in which it was
+        computed; projections and read-out by Eq. (1). With `shares=None` a product gives each factor half, so that
+        Q, K and V receive (1/4, 1/4, 1/2) from the left and (1/2, 1/4, 1/4) from the right. `shares` names any other
+        point `(a_Q, a_K, a_V)` of the simplex; a factor with share 0 counts as a constant, so (0, 0, 1) is CP-LRP.
+        """
+        return self.relevance_parts(images, target, shares=shares, epsilon=epsilon)["pixel"]
+
+    @torch.no_grad()
+    def relevance_parts(
+        self, images: Tensor | np.ndarray, target: int | Sequence[int] | Tensor, *, shares: Sequence[float] | None = None, epsilon: float = 0.0
+    ) -> dict[str, Tensor]:
+        """As `relevance`, with what the position embedding receives beside: `pixel` and, if there is one, `position`."""
+        x = self.check_images(images, "LinearAttention.relevance")
+        chosen = self.check_target(target, len(x), "LinearAttention.relevance")
+        a_q, a_k, a_v = check_shares(SHARES[self.association] if shares is None else shares)
+        if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float)) or not 0 <= epsilon < float("inf"):
+            raise InputError("LinearAttention.relevance", got=f"epsilon {epsilon!r}", expected="a finite number, at least 0", hint="0 is the exact rule")
+        tape = self._forward(x, self.association)
+
+        start = torch.nn.functional.one_hot(chosen, self.classes).to(x)
+        g = rules.linear(start, self.read.weight, tape["logits"], eps=epsilon)
+        if self.readout == "all":
+            g_output = g.view_as(tape["output"])
+        else:  # a mean over T positions is a linear layer with weights 1/T
+            g_output = (rules.add(g, tape["pooled"], eps=epsilon) / self.tokens)[:, None].expand_as(tape["output"])
+
+        query, scaled, value, inner = tape["query"], tape["scaled"], tape["value"], tape["inner"]
+        if self.association == "left":
+            g_inner, g_value = _split(g_output, inner, value, tape["output"], (a_q + a_k, a_v), epsilon)
+            g_query, g_scaled = _split(g_inner, query, scaled.mT, inner, _within(a_q, a_k), epsilon)
+            g_scaled = g_scaled.mT
+        else:
+            g_query, g_inner = _split(g_output, query, inner, tape["output"], (a_q, a_k + a_v), epsilon)
+            g_scaled, g_value = _split(g_inner, scaled.mT, value, inner, _within(a_k, a_v), epsilon)
+            g_scaled = g_scaled.mT
+
+        g_token = (
+            rules.linear(g_query, self.query.weight, tape["query"], eps=epsilon)
+            + rules.linear(g_scaled * self.dim**-0.5, self.key.weight, tape["key"], eps=epsilon)
+            + rules.linear(g_value, self.value.weight, tape["value"], eps=epsilon)
+        )
+        if self.embed is None or self.position is None:
+            return {"pixel": x * g_token[..., 0]}
+        g_sum = rules.add(g_token, tape["token"], eps=epsilon)
+        g_pixel = rules.linear(g_sum, self.embed.weight, tape["embedded"], eps=epsilon)
+        return {"pixel": x * g_pixel[..., 0], "position": (self.position * g_sum).sum(-1)}
+
+    def share_maps(self, images: Tensor | np.ndarray, target: int | Sequence[int] | Tensor) -> dict[str, Tensor]:
+        """Three maps (B, T), epsilon 0: as if all relevance went through Q, through K, or through V.
+
+        Relevance is linear in the shares, so `a_Q R_Q + a_K R_K + a_V R_V` is the map of every other point of the
+        simplex. The three maps do not depend on the association; only the shares do.
+        """
+        corners = {"query": (1.0, 0.0, 0.0), "key": (0.0, 1.0, 0.0), "value": (0.0, 0.0, 1.0)}
+        return {name: self.relevance(images, target, shares=corner) for name, corner in corners.items()}
+
+    # -- input -------------------------------------------------------------------------------------------------------
+
+    def check_images(self, images: Tensor | np.ndarray, operation: str = "LinearAttention") -> Tensor:
+        """Images as a tensor (B, T) of the net's type and device; `InputError` for wrong shapes, NaN or infinity."""
+        weight = self.query.weight
+        try:
+            x = torch.as_tensor(np.asarray(images) if isinstance(images, (list, tuple)) else images)
+        except (TypeError, ValueError):
+            x = torch.empty(0, dtype=torch.bool)
+        side = round(self.tokens**0.5)
+        square = x.ndim == 3 and side * side == self.tokens and x.shape[1:] == (side, side)
+        if not (square or (x.ndim == 2 and x.shape[1] == self.tokens)) or len(x) == 0 or x.is_complex():
+            expected = f"(B, {self.tokens})" + (f" or (B, {side}, {side})" if side * side == self.tokens else "") + " with B at least 1"
+            raise InputError(operation, got=f"images of shape {tuple(np.shape(images))}", expected=expected, hint="a single image needs a first axis of length 1: images[None]")
+        x = x.to(device=weight.device, dtype=weight.dtype).reshape(len(x), self.tokens)
+        if not torch.isfinite(x).all():
+            raise InputError(operation, got="images with NaN or infinity", expected="finite pixels", hint="check how the images were read")
+        return x
+
+    def check_target(self, target: int | Sequence[int] | Tensor, count: int, operation: str) -> Tensor:
+        """Targets as a tensor (B,): one class for all images, or one for each."""
+        classes = torch.as_tensor(target)
+        if classes.ndim == 0:
+            classes = classes.expand(count)
+        valid = classes.dtype != torch.bool and not classes.is_floating_point() and classes.shape == (count,)
+        if not valid or classes.min() < 0 or classes.max() >= self.classes:
+            raise InputError(operation, got=f"target {target!r}", expected=f"a class from 0 to {self.classes - 1}, or one for each of {count} images", hint="use the predicted class")
+        return classes.to(device=self.query.weight.device, dtype=torch.long)
+
+    def _check_labels(self, labels: Any, count: int, operation: str) -> Tensor:
+        y = torch.as_tensor(np.asarray(labels.cpu() if isinstance(labels, Tensor) else labels))
+        if y.shape != (count,) or y.is_floating_point() or y.dtype == torch.bool or y.min() < 0 or y.max() >= self.classes:
+            raise InputError(operation, got=f"labels of shape {tuple(y.shape)}", expected=f"{count} classes from 0 to {self.classes - 1}", hint="pass one label per image")
+        return y.to(device=self.query.weight.device, dtype=torch.long)
+
+
+def check_shares(shares: Sequence[float]) -> tuple[float, float, float]:
+    """Shares of Q, K and V as floats; `InputError` unless there are three, none negative, with the sum 1.
+
+    >>> check_shares([0.25, 0.25, 0.5])
+    (0.25, 0.25, 0.5)
+    """
+    try:
+        values = tuple(float(share) for share in shares)
+    except (TypeError, ValueError):
+        values = ()
+    if len(values) != 3 or not all(share >= 0 for share in values) or abs(sum(values) - 1) > 1e-9:
+        raise InputError("relevance", got=f"shares {shares!r}", expected="three numbers of at least 0 with the sum 1, for Q, K and V", hint="equal shares are (1/3, 1/3, 1/3)")
+    return values  # type: ignore[return-value]
+
+
+def _within(first: float, second: float) -> tuple[float, float]:
+    """Two shares relative to their sum; when both are 0 nothing arrives, and halves of nothing are as good as any."""
+    total = first + second
+    return (first / total, second / total) if total else (0.5, 0.5)
+
+
+def _split(g_o: Tensor, a: Tensor, b: Tensor, o: Tensor, shares: tuple[float, float], eps: float) -> tuple[Tensor, Tensor]:
+    """Relevance of a product to its factors; a factor with share 0 is a constant, and the product linear in the other."""
+    if shares[0] == 0:
+        return torch.zeros_like(a), shares[1] * rules.attention_values(g_o, a, o, eps=eps)
+    if shares[1] == 0:
+        return shares[0] * rules.attention_values(g_o.mT, b.mT, o.mT, eps=eps).mT, torch.zeros_like(b)
+    return rules.matmul(g_o, a, b, o, eps=eps, shares=shares)

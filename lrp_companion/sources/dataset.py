@@ -1,0 +1,218 @@
+"""The record that every source gives, and how rows become one. No torch."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lrp_companion.schema import InputError, SourceError, choose
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SPLITS = {"sst2": ("train", "validation"), "imdb": ("train", "test", "unsupervised"), "mnist": ("train", "test")}
+DEFAULT_SPLITS = {"sst2": "validation", "imdb": "test", "mnist": "test"}
+COLUMNS = {"sst2": ("sentence", "label"), "imdb": ("text", "label"), "mnist": ("image", "label")}
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Labelled texts or images, with where they came from.
+
+    Attributes
+    ----------
+    name, split, source : such as "sst2", "validation", "embedded".
+    ids : one short name per item, stable under `take` and `where` (for parquet files the row number).
+    labels : int64, shape (n,); for reviews 1 = positive, 0 = negative, -1 = unlabelled; for MNIST the digit.
+    texts : the reviews; empty for images.
+    images : float64, shape (n, 14, 14) in [0, 1], read-only; None for texts.
+    tags : what each item tests, such as ("negation",); an empty tuple where nothing is known.
+    note : what the reader should know of this source, in a few words.
+    fingerprint : 12 hexadecimal digits of the SHA-256 over texts or pixels and labels, in order.
+
+    >>> reviews = Dataset("sst2", "validation", "embedded", ids=("a", "b"), labels=np.array([1, 0]), texts=("Good.", "Bad."))
+    >>> print(reviews.where(label=1).describe())
+    sst2/validation from embedded: 1 text, fingerprint 04e974b5e755
+    """
+
+    name: str
+    split: str
+    source: str
+    ids: tuple[str, ...]
+    labels: np.ndarray
+    texts: tuple[str, ...] = ()
+    images: np.ndarray | None = None
+    tags: tuple[tuple[str, ...], ...] = ()
+    note: str = ""
+    fingerprint: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        put(self, "ids", tuple(self.ids))
+        put(self, "texts", tuple(self.texts))
+        put(self, "tags", tuple(tuple(t) for t in self.tags) or ((),) * len(self.ids))
+        put(self, "labels", _read_only(self.labels, np.int64))
+        if self.images is not None:
+            put(self, "images", _read_only(self.images, np.float64))
+        items = self.texts if self.images is None else self.images
+        lengths = len(self.ids), len(items), len(self.labels), len(self.tags)
+        if len(set(lengths)) != 1:
+            got = f"ids, items, labels, tags of lengths {lengths}"
+            raise InputError("Dataset", got=got, expected="equal lengths", hint="pass one of each per item")
+        put(self, "fingerprint", self._fingerprint())
+
+    def _fingerprint(self) -> str:
+        digest = hashlib.sha256()
+        if self.images is None:
+            for text in self.texts:
+                raw = text.encode()
+                digest.update(len(raw).to_bytes(8, "little") + raw)  # the length keeps ("a", "bc") apart from ("ab", "c")
+        else:
+            digest.update(self.images.astype("<f8").tobytes())
+        digest.update(self.labels.astype("<i8").tobytes())
+        return digest.hexdigest()[:12]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        return f"Dataset({self.describe()!r})"
+
+    def describe(self) -> str:
+        """Return one line that says what this is, how much of it, and its fingerprint."""
+        kind = "text" if self.images is None else "image"
+        note = f" ({self.note})" if self.note else ""
+        count = f"{len(self):,} {kind}{'' if len(self) == 1 else 's'}"
+        return f"{self.name}/{self.split} from {self.source}: {count}{note}, fingerprint {self.fingerprint}"
+
+    def take(self, limit: int | None, *, seed: int = 0) -> Dataset:
+        """Return a seeded random sample of `limit` items without replacement, in their original order; None takes all.
+
+        With the same seed a smaller sample is part of a larger one.
+
+        Raises
+        ------
+        InputError
+            When `limit` is not a whole number from 1 to `len(self)`, or `seed` not a whole number from 0.
+        """
+        if not _whole(seed) or seed < 0:
+            raise InputError("load_dataset", got=f"seed {seed!r}", expected="a whole number from 0 up", hint="change seed or leave it out")
+        if limit is None:
+            return self
+        if not _whole(limit) or not 1 <= limit <= len(self):
+            expected = f"a whole number from 1 to {len(self)}, the number of items in {self.name}/{self.split} from {self.source}"
+            raise InputError("load_dataset", got=f"limit {limit!r}", expected=expected, hint="change limit, or leave it out to take all")
+        return self._rows(np.sort(np.random.default_rng(seed).permutation(len(self))[:limit]))
+
+    def where(self, *, tag: str | None = None, label: int | None = None) -> Dataset:
+        """Return the items with this tag and this label; either may be left open.
+
+        Raises
+        ------
+        InputError
+            When no item has them.
+        """
+        rows = [k for k in range(len(self)) if (tag is None or tag in self.tags[k]) and (label is None or label == self.labels[k])]
+        if not rows:
+            known = ", ".join(sorted({t for tags in self.tags for t in tags})) or "none"
+            expected = f"tags: {known}; labels: {', '.join(map(str, np.unique(self.labels)))}"
+            raise InputError(
+                "Dataset.where", got=f"tag {tag!r}, label {label!r}, which no item has", expected=expected, hint="choose from these"
+            )
+        return self._rows(np.asarray(rows))
+
+    def _rows(self, rows: np.ndarray) -> Dataset:
+        def pick(items: tuple) -> tuple:
+            return tuple(items[k] for k in rows) if items else ()
+
+        images = None if self.images is None else self.images[rows]
+        return replace(self, ids=pick(self.ids), labels=self.labels[rows], texts=pick(self.texts), images=images, tags=pick(self.tags))
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+def _read_only(values: Any, dtype: Any) -> np.ndarray:
+    array: np.ndarray = np.array(values, dtype=dtype)
+    array.setflags(write=False)
+    return array
+
+
+def reason(error: Exception) -> str:
+    """Return the first line of another library's error, to be quoted in ours."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+
+
+def choose_split(name: str, split: str | None) -> tuple[str, str]:
+    """Return the data set's name and its split, the default one for None; refuse what the data set does not have."""
+    choose("load_dataset", "name", name, tuple(SPLITS))
+    split = DEFAULT_SPLITS[name] if split is None else split
+    return name, choose("load_dataset", f"{name} split", split, SPLITS[name])
+
+
+def clean(text: str) -> str:
+    """Return a review with IMDB's HTML line breaks replaced by a space.
+
+    >>> clean("Slow.<br />Fine.")
+    'Slow. Fine.'
+    """
+    return text.replace("<br />", " ")
+
+
+def halve(images: np.ndarray) -> np.ndarray:
+    """Return 28x28 images in 0..255 as 14x14 in [0, 1]: each pixel is the mean of a 2x2 block, divided by 255.
+
+    The four integers are summed first and divided once, so that the result is the same on every machine.
+
+    >>> halve(np.full((1, 28, 28), 255)).shape, float(halve(np.full((1, 28, 28), 255)).max())
+    ((1, 14, 14), 1.0)
+    """
+    return images.reshape(len(images), 14, 2, 14, 2).sum(axis=(2, 4), dtype=np.int64) / (4 * 255)
+
+
+def from_table(table: pa.Table, *, name: str, split: str, source: str, place: str) -> Dataset:
+    """Return the rows of a parquet file or hub split as a `Dataset`; `place` is what an error calls it.
+
+    Raises
+    ------
+    SourceError
+        When a column is missing or of the wrong kind, a value is missing, a label is not one of the data set's, or there are no rows.
+    """
+
+    def refuse(got: str, expected: str) -> SourceError:
+        return SourceError("load_dataset", got=f"{got} in {place}", expected=expected, hint=f"fetch {name} again, or use source='embedded'")
+
+    wanted = COLUMNS[name]
+    if not set(wanted) <= set(table.column_names):
+        raise refuse(f"columns {', '.join(table.column_names) or 'none'}", f"columns {', '.join(wanted)}")
+    if not len(table):
+        raise refuse("no rows", "at least one row")
+    items, labels = (table[column].to_pylist() for column in wanted)
+    allowed = set(range(10)) if name == "mnist" else {-1, 0, 1} if split == "unsupervised" else {0, 1}
+    odd = [label for label in labels if not _whole(label) or label not in allowed]
+    if odd:
+        raise refuse(f"label {odd[0]!r}", f"labels from {min(allowed)} to {max(allowed)}")
+    ids = tuple(map(str, range(len(labels))))
+    if name == "mnist":
+        return Dataset(name, split, source, ids, np.array(labels), images=halve(np.stack([_pixels(item, refuse) for item in items])))
+    if not all(isinstance(text, str) for text in items):
+        raise refuse(f"column {wanted[0]} with values that are not text", "one string per row")
+    return Dataset(name, split, source, ids, np.array(labels), texts=tuple(map(clean, items)) if name == "imdb" else tuple(items))
+
+
+def _pixels(item: Any, refuse: Callable[[str, str], SourceError]) -> np.ndarray:
+    from PIL import Image
+
+    try:
+        pixels = np.asarray(Image.open(io.BytesIO(item["bytes"])).convert("L"))
+    except (TypeError, KeyError, SyntaxError, OSError):  # Pillow's own error is an OSError; a broken PNG chunk is a SyntaxError
+        raise refuse("an image that is no PNG", "PNG bytes under image.bytes") from None
+    if pixels.shape != (28, 28):
+        raise refuse(f"an image of shape {pixels.shape}", "28 x 28 pixels")
+    return pixels

@@ -1,0 +1,98 @@
+"""Sphinx extension of the book: every script and font of a page is copied from an installed wheel, so no page asks another host.
+
+MathJax comes from the wheel `sphinx-mathjax-offline` (only the file and the fonts that are used: the extension of that name
+would copy 48 MB), plotly.js from the wheel `plotly`; our own page script and style lie in `lrp_companion/static`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.config import Config
+from sphinx.errors import ExtensionError
+
+import lrp_companion
+
+PLOTLY_MIME = "application/vnd.plotly.v1+json"
+_STATIC = Path(__file__).parent / "static"
+_PLOT_MARK = "data-companion-plot"
+
+
+class PlotlyRenderer:
+    """Renders a notebook's plotly figure as data for `pages.js` (an entry point of the group `myst_nb.mime_renderers`)."""
+
+    mime_priority_overrides = [("html", PLOTLY_MIME, 4)]
+
+    @staticmethod
+    def handle_mime(renderer: Any, data: Any, inline: bool) -> list[nodes.Element] | None:
+        """Return the figure as one raw HTML node; None for every other kind of output, which myst-nb then renders itself."""
+        if inline or data.mime_type != PLOTLY_MIME:
+            return None
+        figure = {"data": data.content["data"], "layout": data.content.get("layout", {})}
+        # `<` is escaped so that no text inside the figure can close the script element
+        blob = json.dumps(figure, separators=(",", ":")).replace("<", "\\u003c")
+        html = (
+            f'<div class="companion-plot" {_PLOT_MARK}><noscript>This interactive figure needs JavaScript.</noscript>'
+            f'<script type="application/json">{blob}</script></div>'
+        )
+        return [nodes.raw("", html, format="html", classes=["output", "text_html"])]
+
+
+def _wheel_folder(module: str) -> Path:
+    """Return the folder of an installed module without importing it (`sphinx-mathjax-offline` is no importable name)."""
+    spec = importlib.util.find_spec(module)
+    if spec is None or spec.origin is None:
+        raise ExtensionError(f"the book needs the package {module}; install the extra: pip install -c constraints.txt -e .[book]")
+    return Path(spec.origin).parent
+
+
+def stage_assets(app: Sphinx) -> None:
+    """Lay out the pages' assets in one folder and hand it to Sphinx as a static path."""
+    if app.builder.format != "html":
+        return
+    staged = Path(app.doctreedir, "companion_assets")
+    shutil.rmtree(staged, ignore_errors=True)
+    shutil.copytree(_STATIC, staged / "companion")
+    shutil.copy(_wheel_folder("plotly") / "package_data" / "plotly.min.js", staged / "companion")
+    mathjax, fonts = _wheel_folder("sphinx-mathjax-offline") / "static" / "mathjax", "output/chtml/fonts/woff-v2"
+    shutil.copytree(mathjax / fonts, staged / "mathjax" / fonts)
+    shutil.copy(mathjax / "tex-chtml.js", staged / "mathjax")
+    app.config.html_static_path.append(str(staged))
+
+
+def _is_dead(script: Any) -> bool:
+    """Thebe wants a server and is not used; widget state wants a script from another host."""
+    attributes = getattr(script, "attributes", {})
+    return (
+        "thebe" in str(getattr(script, "filename", ""))
+        or "THEBE_JS_URL" in (attributes.get("body") or "")
+        or attributes.get("type") == "application/vnd.jupyter.widget-state+json"
+    )
+
+
+def trim_scripts(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None) -> None:
+    """Drop dead scripts from a page, and load plotly.js (4.7 MB) only where a figure needs it."""
+    if doctree is not None and any(_PLOT_MARK in node.astext() for node in doctree.findall(nodes.raw)):
+        app.add_js_file("companion/plotly.min.js", loading_method="defer", priority=400)
+    context["script_files"][:] = [script for script in context["script_files"] if not _is_dead(script)]
+
+
+def set_theme(app: Sphinx, config: Config) -> None:
+    """Add to jupyter-book's theme options; set in `_config.yml` they would replace them all."""
+    config.html_theme_options["show_toc_level"] = 2
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Connect the extension (called by Sphinx)."""
+    app.connect("config-inited", set_theme)
+    app.connect("builder-inited", stage_assets)
+    app.connect("html-page-context", trim_scripts, priority=900)  # after the extensions that add what is dropped here
+    app.add_css_file("companion/pages.css")
+    app.add_js_file("companion/pages.js", loading_method="defer", priority=600)
+    return {"version": lrp_companion.__version__, "parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,121 @@
+"""The set-up: what is pinned, what is promised, and that the two cannot drift apart."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+DECLARED = [Requirement(text) for group in (PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()) for text in group]
+
+
+def pins() -> dict[str, Version]:
+    """What constraints.txt pins on this Python, by canonical name."""
+    found: dict[str, Version] = {}
+    for line in (ROOT / "constraints.txt").read_text().splitlines():
+        if not (text := line.split("#")[0].strip()):
+            continue
+        requirement = Requirement(text)
+        (pin,) = requirement.specifier
+        assert pin.operator == "==" and "*" not in pin.version, f"{line} is not a pin"
+        if requirement.marker is None or requirement.marker.evaluate():
+            name = canonicalize_name(requirement.name)
+            assert name not in found, f"{name} is pinned twice"
+            found[name] = Version(pin.version)
+    return found
+
+
+def tracked_files() -> list[Path]:
+    listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    return [path for name in listed.stdout.splitlines() if (path := ROOT / name).is_file()]
+
+
+def make(*arguments: str) -> str:
+    return subprocess.run(["make", "--dry-run", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("requirement", [r for r in DECLARED if r.name != "lrp-companion"], ids=lambda r: r.name)
+def test_every_declared_package_is_pinned_inside_its_range(requirement: Requirement) -> None:
+    pinned = pins()
+    name = canonicalize_name(requirement.name)
+    assert name in pinned, f"constraints.txt does not pin {name}"
+    assert requirement.specifier.contains(pinned[name]), f"{name}: {pinned[name]} is outside {requirement.specifier}"
+
+
+def test_every_package_that_comes_along_is_pinned_and_installed_as_pinned() -> None:
+    if Path(sys.prefix) != ROOT / ".venv":
+        pytest.skip("only the environment that make sets up has to match constraints.txt")
+    pinned = pins()
+    waiting, seen = [("lrp-companion", frozenset({"dev"}))], set()
+    while waiting:
+        name, extras = waiting.pop()
+        if (name, extras) in seen:
+            continue
+        seen.add((name, extras))
+        distribution = importlib.metadata.distribution(name)
+        if name != "lrp-companion":
+            installed = Version(distribution.version).public  # a local build (2.13.0+cpu) is of that version
+            assert name in pinned, f"constraints.txt does not pin {name}"
+            assert installed == pinned[name].public, f"{name} is {installed}, pinned at {pinned[name]}"
+        for text in distribution.requires or []:
+            needed = Requirement(text)
+            if needed.marker is None or any(needed.marker.evaluate({"extra": extra}) for extra in extras or {""}):
+                waiting.append((canonicalize_name(needed.name), frozenset(needed.extras)))
+    assert len(seen) > 50
+
+
+@pytest.mark.parametrize(("name", "oldest"), [("torch", "2.11.0"), ("transformers", "5.17.0")])
+def test_ranges_admit_the_oldest_promised_releases(name: str, oldest: str) -> None:
+    (requirement,) = [r for r in DECLARED if r.name == name]
+    assert requirement.specifier.contains(oldest)
+
+
+def test_environment_file_takes_its_versions_from_the_constraints() -> None:
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text())
+    *others, last = environment["dependencies"]
+    assert last == {"pip": ["--constraint constraints.txt", "--editable .[dev]"]}
+    assert not [name for name in others if re.search(r"torch|transformers|numpy|jupyter", name)], "pinned twice"
+    (python,) = [Requirement(name) for name in others if name.startswith("python")]
+    tested = {text.rsplit(" ", 1)[1] for text in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", text)}
+    assert tested == {"3.11", "3.12", "3.13"}
+    assert {f"3.{minor}" for minor in range(9, 20) if python.specifier.contains(f"3.{minor}")} == tested
+
+
+def test_jupyter_book_stays_at_version_1() -> None:
+    (requirement,) = [r for r in DECLARED if r.name == "jupyter-book"]
+    assert requirement.specifier.contains("1.0.4") and not requirement.specifier.contains("2.0.0")
+
+
+def test_make_installs_through_the_constraints_only() -> None:
+    installs = [line for line in make("--always-make", "book", "test").splitlines() if " pip " in line]
+    assert len(installs) >= 2
+    assert all("--constraint constraints.txt" in line for line in installs)
+
+
+def test_make_passes_on_only_what_its_command_line_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DEVICE", "cuda")
+    monkeypatch.setenv("MODEL", "somewhere/else")
+    assert "--parameter" not in make("book")
+    assert "--parameter source 'folder'  --parameter limit '64'" in re.sub(r" {2,}", "  ", make("book", "SOURCE=folder", "LIMIT=64"))
+
+
+def test_no_file_names_a_package_index_a_delivery_network_or_a_folder_of_one_machine() -> None:
+    parts = ["py" + "pi.org", "python" + "hosted", "registry.np" + "mjs", "download.py" + "torch", "jsde" + "livr", "unp" + "kg.com", "cdn" + "js", "/" + "root/", "/ho" + "me/", "/wo" + "rk/"]
+    for path in tracked_files():
+        if path.suffix in {".safetensors", ".png"}:
+            continue
+        text = path.read_text(encoding="utf-8")
+        assert not [part for part in parts if part in text], f"{path.relative_to(ROOT)} names one of {parts}"

@@ -1,0 +1,126 @@
+"""The forward with a tape equals the Hugging Face model, padding and holes in the mask included."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tiny_models import FAMILIES, TEXTS, build
+
+from lrp_companion.models.batching import pad, token_batches
+from lrp_companion.models.encoder import Encoder, slope_at_zero
+from lrp_companion.models.pretrained import Classifier
+from lrp_companion.schema import InputError, ModelError
+
+CPU = torch.device("cpu")
+
+
+def batch(clf: Classifier, texts: tuple[str, ...] = TEXTS) -> tuple[torch.Tensor, torch.Tensor]:
+    return pad([text.input_ids for text in clf.encode(list(texts))], clf.pad_id, CPU)
+
+
+def test_logits_equal_the_hugging_face_model(family_clf: Classifier) -> None:
+    ids, mask = batch(family_clf)
+    assert (mask == 0).any()
+    tape = family_clf.encoder.forward(ids, mask)
+    with torch.no_grad():
+        plain = family_clf.network(input_ids=ids, attention_mask=mask).logits
+    torch.testing.assert_close(tape.logits, plain, rtol=1e-11, atol=1e-11)
+    torch.testing.assert_close(family_clf.logits(ids, mask), plain, rtol=1e-11, atol=1e-11)
+
+
+def test_logits_of_a_batch_equal_those_of_each_text_alone(family_clf: Classifier) -> None:
+    tape = family_clf.encoder.forward(*batch(family_clf))
+    for k, text in enumerate(TEXTS):
+        alone = family_clf.encoder.forward(*batch(family_clf, (text,)))
+        torch.testing.assert_close(tape.logits[k], alone.logits[0], rtol=1e-11, atol=1e-11)
+
+
+def test_a_hole_in_the_mask_is_seen_as_the_model_sees_it(family_clf: Classifier) -> None:
+    ids, mask = batch(family_clf, TEXTS[:2])
+    mask[0, 2] = mask[1, 0] = 0
+    with torch.no_grad():
+        plain = family_clf.network(input_ids=ids, attention_mask=mask).logits
+    torch.testing.assert_close(family_clf.encoder.forward(ids, mask).logits, plain, rtol=1e-11, atol=1e-11)
+
+
+def test_attention_equals_the_hugging_face_model_and_is_zero_on_padding(family_clf: Classifier) -> None:
+    ids, mask = batch(family_clf)
+    tape = family_clf.encoder.forward(ids, mask)
+    twin = type(family_clf.network)(family_clf.network.config).double().eval()
+    twin.load_state_dict(family_clf.network.state_dict())
+    twin.set_attn_implementation("eager")
+    with torch.no_grad():
+        maps = twin(input_ids=ids, attention_mask=mask, output_attentions=True).attentions
+    assert len(tape.attentions) == len(maps) == 2
+    for ours, theirs in zip(tape.attentions, maps, strict=True):
+        real = mask[:, None, :, None].bool()  # what padded positions attend to is read by nobody
+        torch.testing.assert_close(ours * real, theirs * real, rtol=1e-11, atol=1e-12)
+        assert (ours.masked_select(mask[:, None, None, :] == 0) == 0).all()
+
+
+def test_word_embeddings_may_be_given(family_clf: Classifier) -> None:
+    ids, mask = batch(family_clf)
+    word = family_clf.encoder.embed(ids)
+    assert torch.equal(family_clf.encoder.forward(ids, mask, word=word).logits, family_clf.encoder.forward(ids, mask).logits)
+    changed = family_clf.encoder.forward(ids, mask, word=torch.zeros_like(word))
+    with torch.no_grad():
+        extra = {} if family_clf.card.family != "roberta" else {"position_ids": family_clf.encoder.position_ids(ids.shape[1], CPU).expand_as(ids)}
+        plain = family_clf.network(inputs_embeds=torch.zeros_like(word), attention_mask=mask, **extra).logits
+    torch.testing.assert_close(changed.logits, plain, rtol=1e-11, atol=1e-11)
+
+
+def test_the_embedding_is_the_sum_of_its_parts(family_clf: Classifier) -> None:
+    parts = family_clf.encoder.forward(*batch(family_clf)).embedding.parts
+    assert set(parts) == {"word", "position", "type"} - ({"type"} if family_clf.card.family == "distilbert" else set())
+    width = 8 if family_clf.card.family == "electra" else 16
+    assert all(part.shape == (len(TEXTS), parts["word"].shape[1], width) for part in parts.values())
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu_new", "silu"])
+def test_other_activations(activation: str) -> None:
+    network, tokenizer = build("bert", activation=activation)
+    ids, mask = pad([tokenizer(text)["input_ids"] for text in TEXTS], 0, CPU)
+    network = network.double()
+    with torch.no_grad():
+        torch.testing.assert_close(Encoder(network).forward(ids, mask).logits, network(input_ids=ids, attention_mask=mask).logits, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize(("activation", "slope"), [(torch.nn.functional.gelu, 0.5), (torch.tanh, 1.0), (torch.relu, 0.0), (torch.nn.functional.silu, 0.5)])
+def test_slope_at_zero(activation, slope: float) -> None:
+    with torch.no_grad():  # also where no gradient is kept
+        assert slope_at_zero(activation) == slope
+
+
+def test_nothing_is_left_behind_on_the_model(family_clf: Classifier) -> None:
+    before = {name: value.clone() for name, value in family_clf.network.state_dict().items()}
+    family_clf.encoder.forward(*batch(family_clf))
+    for name, module in family_clf.network.named_modules():
+        assert not module._forward_hooks and not module._backward_hooks and not module._forward_pre_hooks, name
+    assert all(torch.equal(value, before[name]) for name, value in family_clf.network.state_dict().items())
+    assert all(parameter.grad is None for parameter in family_clf.network.parameters())
+
+
+def test_an_unsupported_family_is_named() -> None:
+    from transformers import GPT2Config, GPT2ForSequenceClassification
+
+    with pytest.raises(ModelError, match=r"Encoder: got a model of family 'gpt2'; expected one of bert, roberta, electra, distilbert"):
+        Encoder(GPT2ForSequenceClassification(GPT2Config(n_layer=1, n_head=1, n_embd=4, vocab_size=9)))
+    with pytest.raises(ModelError, match="family 'Linear'"):
+        Encoder(torch.nn.Linear(2, 2))
+    assert FAMILIES == ("bert", "roberta", "electra", "distilbert")
+
+
+def test_batches_cover_every_text_once_within_the_budget() -> None:
+    lengths = [3, 9, 4, 1, 7, 30, 9]
+    plan = token_batches(lengths, 18)
+    assert sorted(i for rows in plan for i in rows) == list(range(len(lengths)))
+    assert all(len(rows) == 1 or len(rows) * max(lengths[i] for i in rows) <= 18 for rows in plan)
+    assert token_batches([], 5) == []
+    ids, mask = pad([[5, 6], [7]], 9, CPU)
+    assert ids.tolist() == [[5, 6], [7, 9]] and mask.tolist() == [[1, 1], [1, 0]]
+
+
+@pytest.mark.parametrize("budget", [0, -4, 2.5, True, "many"])
+def test_a_bad_budget_is_refused(budget: object) -> None:
+    with pytest.raises(InputError, match=r"batch_tokens .*expected a whole number of tokens, at least 1"):
+        token_batches([3], budget)  # type: ignore[arg-type]

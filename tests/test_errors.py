@@ -1,0 +1,277 @@
+"""Bad input is refused before any work, by a message that names the operation, what came, what was expected, and the next step."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_models import TEXTS, build
+
+from lrp_companion.methods import attribute, layer_lattice, removal_evaluator
+from lrp_companion.models.pretrained import Classifier, load_classifier
+from lrp_companion.schema import CompanionError, InputError, ModelError, SourceError
+
+SHAPE = re.compile(r"^[\w.]+: got .+; expected .+\. Next step: .+\.$", re.DOTALL)
+
+
+def message(kind: type[CompanionError], call, *args: object, **options: object) -> str:
+    with pytest.raises(kind) as caught:
+        call(*args, **options)
+    text = str(caught.value)
+    assert SHAPE.match(text), text
+    assert caught.value.operation and caught.value.hint
+    return text
+
+
+@pytest.mark.parametrize("method", ["cp-lrp", "loo", "ig", "rollout"])
+def test_texts_that_cannot_be_explained(clf: Classifier, method: str) -> None:
+    assert "no texts" in message(InputError, attribute, clf, [], method=method)
+    for text in ("", "   ", "\t\n"):
+        assert "text 1, which is empty or only whitespace" in message(InputError, attribute, clf, ["fine", text], method=method)
+    for value, name in ((3, "int"), (None, "NoneType"), (b"film", "bytes"), (["a"], "list")):
+        assert f"text 1 of type {name}" in message(InputError, attribute, clf, ["fine", value], method=method)
+    assert "text 0, in which the tokenizer finds no token" in message(InputError, attribute, clf, "\u200b\u0000", method=method)
+    assert "lone surrogate" in message(InputError, attribute, clf, "film \ud800", method=method)
+
+
+@pytest.mark.parametrize("texts", [None, 7, b"a film"])
+def test_no_text_and_no_list(clf: Classifier, texts: object) -> None:
+    assert "text" in message(InputError, attribute, clf, texts, method="cp-lrp")
+
+
+def test_a_long_text_says_how_many_tokens(clf: Classifier) -> None:
+    text = message(InputError, attribute, clf, ["film", "film " * 60], method="loo")
+    assert "text 1 of 62 tokens; expected at most 32 tokens" in text and "truncate=True" in text
+    assert "62 tokens" in message(InputError, layer_lattice, clf, "film " * 60)
+
+
+def test_nothing_runs_before_the_refusal(clf: Classifier, monkeypatch: pytest.MonkeyPatch) -> None:
+    def work(*_: object, **__: object) -> None:
+        raise AssertionError("the model ran")
+
+    monkeypatch.setattr(clf.encoder, "forward", work)
+    monkeypatch.setattr(clf.network, "forward", work)
+    good = list(TEXTS)
+    for inputs, options in (
+        ([*good, ""], {"method": "loo"}), (good, {"method": "cp-lrp", "epsilon": -1}), (good, {"method": "loo", "removal": "x"}), (good, {"method": "lrp", "bypass": [4]}),
+        (good, {"method": "attnlrp", "site": "x"}), (good, {"method": "ig", "n_steps": 0}), (good, {"method": "rollout", "row": "x"}), (good, {"method": "attnlrp", "target": 3}),
+        (good, {"method": "gradient-x-input", "output": "x"}), (good, {"method": "cp-lrp", "batch_tokens": 0}), (good, {"method": "loo", "batch_tokens": 0}),
+        (good, {"method": "ig", "batch_tokens": 0}), (good, {"method": "rollout", "batch_tokens": -1}), (good, {"method": "gradient-x-input", "batch_tokens": 1.5}),
+    ):  # fmt: skip
+        message(InputError, attribute, clf, inputs, **options)
+
+
+def test_unknown_names(clf: Classifier) -> None:
+    text = message(InputError, attribute, clf, "film", method="atnlrp")
+    assert "method 'atnlrp'" in text and all(name in text for name in ("loo", "ig", "gradient-x-input", "rollout", "attnlrp", "cp-lrp", "pa-lrp", "lrp"))
+    assert "method None" in message(InputError, attribute, clf, "film", method=None)
+    text = message(InputError, attribute, clf, "film", method="cp-lrp", temperature=1)
+    assert "option 'temperature' for method 'cp-lrp'" in text and "epsilon" in text and "bypass" not in text
+    assert "option 'bypass' for method 'attnlrp'" in message(InputError, attribute, clf, "film", method="attnlrp", bypass=[1])
+    assert "option 'epsilon' for method 'loo'" in message(InputError, attribute, clf, "film", method="loo", epsilon=0.1)
+    assert "option 'site' for method 'pa-lrp'" in message(InputError, attribute, clf, "film", method="pa-lrp", site="word")
+    for option, method, choices in (
+        ("site", "attnlrp", ("word", "word+position", "embedding")), ("removal", "loo", ("attention-mask", "mask-token", "pad-token", "delete")),
+        ("output", "cp-lrp", ("logit", "margin", "probability")), ("baseline", "ig", ("pad-token", "mask-token", "zero")),
+        ("head_fusion", "rollout", ("mean", "max", "min")), ("row", "rollout", ("cls", "mean")),
+    ):  # fmt: skip
+        for value in ("nonsense", None, 3):
+            text = message(InputError, attribute, clf, "film", method=method, **{option: value})
+            assert f"{option} {value!r}" in text and all(choice in text for choice in choices)
+    assert "site 'x'" in message(InputError, layer_lattice, clf, "film", site="x")
+    assert "removal 'x'" in message(InputError, removal_evaluator(clf, "film", target=0, removal="x"), [[True, True, True]])
+
+
+@pytest.mark.parametrize("layer", [0, 4, -1, 1.5, "1", True, None])
+def test_layers_the_model_does_not_have(clf: Classifier, layer: object) -> None:
+    assert f"layer {layer!r}; expected integers from 1 to 3" in message(InputError, attribute, clf, "film", method="lrp", bypass=[1, layer])
+
+
+@pytest.mark.parametrize("bypass", [2, "12", None])
+def test_bypass_that_is_no_list(clf: Classifier, bypass: object) -> None:
+    assert f"layers {bypass!r}; expected integers from 1 to 3" in message(InputError, attribute, clf, "film", method="lrp", bypass=bypass)
+
+
+@pytest.mark.parametrize("target", [3, -1, 1.0, "positive", True])
+def test_classes_the_model_does_not_have(clf: Classifier, target: object) -> None:
+    assert f"target {target!r}; expected a class from 0 to 2" in message(InputError, attribute, clf, "film", method="cp-lrp", target=target)
+    assert f"target {target!r}" in message(InputError, attribute, clf, ["film", "plot"], method="loo", target=[0, target])
+    assert f"target {target!r}" in message(InputError, layer_lattice, clf, "film", target=target)
+
+
+def test_one_target_too_few(clf: Classifier) -> None:
+    assert "1 targets for 2 inputs" in message(InputError, attribute, clf, ["film", "plot"], method="cp-lrp", target=[0])
+
+
+@pytest.mark.parametrize("target", [7, -1, True])
+def test_a_removal_evaluator_checks_its_target(clf: Classifier, target: object) -> None:
+    assert f"target {target!r}" in message(InputError, removal_evaluator, clf, "film", target=target)
+
+
+@pytest.mark.parametrize("epsilon", [-1e-9, float("nan"), float("inf"), "0.1", None, True])
+def test_epsilon_that_is_no_stabiliser(clf: Classifier, epsilon: object) -> None:
+    assert f"epsilon {epsilon!r}; expected a finite number, 0 or above" in message(InputError, attribute, clf, "film", method="attnlrp", epsilon=epsilon)
+    assert f"epsilon {epsilon!r}" in message(InputError, layer_lattice, clf, "film", epsilon=epsilon)
+
+
+@pytest.mark.parametrize("n_steps", [0, -5, 2.5, "10", True])
+def test_steps_of_integrated_gradients(clf: Classifier, n_steps: object) -> None:
+    assert f"n_steps {n_steps!r}" in message(InputError, attribute, clf, "film", method="ig", n_steps=n_steps)
+
+
+def test_the_lattice_takes_one_text(clf: Classifier) -> None:
+    assert "a text of type list" in message(InputError, layer_lattice, clf, ["film"])
+
+
+def test_a_model_that_is_none_of_ours(clf: Classifier) -> None:
+    for thing, name in ((clf.network, "BertForSequenceClassification"), ("companion", "str"), (None, "NoneType")):
+        text = message(ModelError, attribute, thing, "film", method="cp-lrp")
+        assert f"a model of type {name}" in text and "load_classifier" in text
+
+
+def test_removing_every_token(clf: Classifier) -> None:
+    (text,) = clf.encode("film")
+    for removal in ("attention-mask", "delete"):
+        assert "every token removed" in message(InputError, removal_evaluator(clf, "film", target=0, removal=removal), [[False] * len(text)])
+
+
+def test_a_mask_of_another_length(clf: Classifier) -> None:
+    for removal in ("attention-mask", "delete", "mask-token"):
+        message(InputError, removal_evaluator(clf, "film", target=0, removal=removal), [[True, False]])
+
+
+# ------------------------------------------------------------------------------------------------ loading
+
+
+def test_options_of_load_classifier(model_folder) -> None:
+    folder = model_folder("bert")
+    assert "dtype 'float16'; expected one of float32, float64, bfloat16" in message(InputError, load_classifier, folder, dtype="float16")
+    assert "device 'abacus'" in message(InputError, load_classifier, folder, device="abacus")
+    if not torch.cuda.is_available():
+        assert 'device="cpu"' in message(InputError, load_classifier, folder, device="cuda")
+
+
+@pytest.mark.parametrize("name", ["./nowhere", "/no/such/folder", "a/b/c", "", "  ", Path("nowhere")])
+def test_a_folder_that_is_not_there(name: object) -> None:
+    assert "no folder" in message(SourceError, load_classifier, name)
+
+
+@pytest.mark.parametrize("name", [None, 3, ["companion"]])
+def test_a_name_that_is_no_name(name: object) -> None:
+    assert "load_classifier" in message(InputError, load_classifier, name)
+
+
+def test_folders_that_are_no_classifier(tmp_path: Path, model_folder) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    text = message(SourceError, load_classifier, empty)
+    assert "config cannot be read" in text and "save_pretrained" in text
+
+    broken = tmp_path / "broken"
+    shutil.copytree(model_folder("bert"), broken)
+    (broken / "config.json").write_text("{not json")
+    assert "config cannot be read" in message(SourceError, load_classifier, broken)
+
+    (tmp_path / "weightless").mkdir()
+    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(model_folder("bert") / name, tmp_path / "weightless" / name)
+    assert "network cannot be read" in message(SourceError, load_classifier, tmp_path / "weightless")
+
+    cut = tmp_path / "cut"
+    shutil.copytree(model_folder("bert"), cut)
+    data = (cut / "model.safetensors").read_bytes()
+    (cut / "model.safetensors").write_bytes(data[: len(data) // 2])
+    assert "network cannot be read" in message(SourceError, load_classifier, cut)
+
+    wordless = tmp_path / "wordless"
+    wordless.mkdir()
+    for name in ("config.json", "model.safetensors"):
+        shutil.copy(model_folder("bert") / name, wordless / name)
+    assert "tokenizer" in message(CompanionError, load_classifier, wordless)
+
+
+def test_models_of_another_kind(tmp_path: Path, model_folder) -> None:
+    from transformers import BertForMaskedLM, GPT2Config, GPT2ForSequenceClassification
+
+    GPT2ForSequenceClassification(GPT2Config(n_layer=1, n_head=1, n_embd=4, vocab_size=9, pad_token_id=0)).save_pretrained(tmp_path / "gpt2")
+    text = message(ModelError, load_classifier, tmp_path / "gpt2")
+    assert "family 'gpt2'; expected one of bert, roberta, electra, distilbert" in text
+
+    model, tokenizer = build("bert")
+    BertForMaskedLM(model.config).save_pretrained(tmp_path / "lm")
+    tokenizer.save_pretrained(tmp_path / "lm")
+    assert "saved as BertForMaskedLM; expected a sequence classifier" in message(ModelError, load_classifier, tmp_path / "lm")
+
+    one, tokenizer = build("bert", labels=1)
+    one.save_pretrained(tmp_path / "regression")
+    tokenizer.save_pretrained(tmp_path / "regression")
+    assert "1 label" in message(ModelError, load_classifier, tmp_path / "regression")
+
+    shutil.copytree(model_folder("bert"), tmp_path / "relative")
+    config = json.loads((tmp_path / "relative" / "config.json").read_text())
+    (tmp_path / "relative" / "config.json").write_text(json.dumps({**config, "position_embedding_type": "relative_key"}))
+    assert "position embeddings of type 'relative_key'" in message(ModelError, load_classifier, tmp_path / "relative")
+
+
+def test_a_classifier_whose_head_was_never_saved(tmp_path: Path) -> None:
+    """Random weights would be explained as if they meant something."""
+    from transformers import BertModel
+
+    model, tokenizer = build("bert")
+    base: BertModel = model.bert
+    base.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "architectures": ["BertForSequenceClassification"]}))
+    assert "without the weights classifier" in message(ModelError, load_classifier, tmp_path)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_not_numbers(tmp_path: Path, value: float) -> None:
+    model, tokenizer = build("bert")
+    with torch.no_grad():
+        model.bert.encoder.layer[1].output.dense.weight[0, 0] = value
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    assert "layer.1.output.dense.weight that is not finite" in message(ModelError, load_classifier, tmp_path)
+
+
+def test_a_tokenizer_without_a_mask_token(tmp_path: Path) -> None:
+    from tokenizers import Tokenizer, models
+    from transformers import PreTrainedTokenizerFast
+
+    model, _ = build("bert")
+    model.save_pretrained(tmp_path)
+    words = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel({"[PAD]": 0, "[UNK]": 1}, unk_token="[UNK]")), pad_token="[PAD]", unk_token="[UNK]")
+    words.save_pretrained(tmp_path)
+    assert "no mask token" in message(ModelError, load_classifier, tmp_path)
+
+
+def test_a_hub_that_cannot_be_reached_names_the_embedded_default(tmp_path: Path) -> None:
+    """In a process of its own, with an empty cache and the hub at a closed port of this machine."""
+    code = (
+        "import sys, time\ntime.sleep = lambda seconds: None  # the hub's client waits 23 s between its tries\nfrom lrp_companion.models.pretrained import load_classifier\nfrom lrp_companion.schema import SourceError\n"
+        "try:\n    load_classifier('someone/some-model')\nexcept SourceError as error:\n    print(error)\nelse:\n    sys.exit('loaded')\n"
+    )
+    closed = {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path), "HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_ETAG_TIMEOUT": "1", "HF_HUB_DOWNLOAD_TIMEOUT": "1"}
+    run = subprocess.run([sys.executable, "-c", code], env={**os.environ, **closed}, capture_output=True, text=True, timeout=100)
+    assert run.returncode == 0 and run.stderr == "", run.stderr
+    text = run.stdout.strip()
+    assert SHAPE.match(text), text
+    assert "hub id 'someone/some-model'" in text and 'load_classifier("companion")' in text
+
+
+def test_errors_survive_a_process_boundary() -> None:
+    for kind in (InputError, SourceError, ModelError):
+        error = kind("op", got="this", expected="that", hint="do it.")
+        again = pickle.loads(pickle.dumps(error))
+        assert type(again) is kind and str(again) == str(error) == "op: got this; expected that. Next step: do it."
+    assert issubclass(InputError, ValueError) and issubclass(SourceError, OSError) and issubclass(ModelError, TypeError)

@@ -1,0 +1,372 @@
+"""Linear attention: same outputs and other relevance from left and right, and what the shares are worth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from lrp_companion.methods.image import METHODS, attribute_images
+from lrp_companion.models.linear_attention import ASSOCIATIONS, READOUTS, SHARES, LinearAttention, check_shares
+from lrp_companion.schema import InputError
+from oracles import r_add, r_attention_values, r_linear, r_matmul
+
+READINGS = [(bias, position, readout) for bias in (False, True) for position in (False, True) for readout in READOUTS]
+
+
+def tiny(association: str = "left", *, seed: int = 3, tokens: int = 4, dim: int = 3, **options: object) -> LinearAttention:
+    net = LinearAttention(association=association, tokens=tokens, dim=dim, classes=3, seed=seed, dtype=torch.float64, **options)
+    if net.position is not None:
+        net.position.data *= 25  # a size that matters
+    return net
+
+
+def pictures(count: int = 2, *, tokens: int = 4, seed: int = 0) -> Tensor:
+    return torch.randn(count, tokens, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def r_form(net: LinearAttention, x: np.ndarray, target: int, *, eps: float, values_only: bool = False) -> dict[str, np.ndarray]:
+    """Eq. (1), (3), (4) literally on relevance, contribution by contribution, for one image; left grouping for CP-LRP."""
+    state = {name: value.detach().numpy() for name, value in net.state_dict().items()}
+
+    def weights(name: str) -> tuple[np.ndarray, np.ndarray | float]:
+        return state[f"{name}.weight"], state.get(f"{name}.bias", 0.0)
+
+    pixel = x[:, None]
+    position = state.get("position")
+    embedded = pixel if position is None else pixel @ state["embed.weight"].T
+    token = embedded if position is None else embedded + position
+    q, k, v = (token @ w.T + b for w, b in map(weights, ("query", "key", "value")))
+    small = k / np.sqrt(net.dim)
+    inner = q @ small.T if net.association == "left" else small.T @ v
+    o = inner @ v if net.association == "left" else q @ inner
+    rows = o.reshape(-1) if net.readout == "all" else o.mean(0)
+    w, b = weights("read")
+    logits = rows @ w.T + b
+
+    relevance = r_linear(np.eye(net.classes)[target] * logits, rows, w, b, eps)
+    if net.readout == "all":
+        r_o = relevance.reshape(o.shape)
+    else:
+        r_o = np.stack([r_linear(relevance[p : p + 1], o[:, p], np.full((1, net.tokens), 1 / net.tokens), 0.0, eps) for p in range(net.dim)], 1)
+    r_q, r_k = np.zeros_like(q), np.zeros_like(k)
+    if values_only:
+        r_v = r_attention_values(r_o, inner, v, eps)
+    elif net.association == "left":
+        r_inner, r_v = r_matmul(r_o, inner, v, eps)
+        r_q, r_kt = r_matmul(r_inner, q, small.T, eps)
+        r_k = r_kt.T
+    else:
+        r_q, r_inner = r_matmul(r_o, q, inner, eps)
+        r_kt, r_v = r_matmul(r_inner, small.T, v, eps)
+        r_k = r_kt.T
+    r_token = np.zeros_like(token)
+    for r, name in ((r_q, "query"), (r_k, "key"), (r_v, "value")):
+        w, b = weights(name)
+        r_token += np.stack([r_linear(r[t], token[t], w, b, eps) for t in range(net.tokens)])
+    if position is None:
+        return {"pixel": r_token[:, 0]}
+    r_embedded, r_position = r_add(r_token, [embedded, position], eps)
+    r_pixel = np.stack([r_linear(r_embedded[t], pixel[t], state["embed.weight"], 0.0, eps) for t in range(net.tokens)])
+    return {"pixel": r_pixel[:, 0], "position": r_position.sum(1)}
+
+
+def by_gradient(net: LinearAttention, x: Tensor, target: int, shares: Sequence[float]) -> Tensor:
+    """Second implementation, epsilon 0: input x gradient with two of the three projections detached, mixed by the shares."""
+    total = torch.zeros_like(x)
+    for kept, share in enumerate(shares):
+        leaf = x.clone().requires_grad_(True)
+        token = leaf[..., None] if net.embed is None else net.embed(leaf[..., None]) + net.position
+        q, k, v = (p if n == kept else p.detach() for n, p in enumerate((net.query(token), net.key(token), net.value(token))))
+        o = torch.einsum("bid,bjd,bje->bie", q, k, v) / net.dim**0.5
+        logits = net.read(o.flatten(1) if net.readout == "all" else o.mean(1))
+        total += share * x * torch.autograd.grad(logits[:, target].sum(), leaf)[0]
+    return total
+
+
+class TestTheFunction:
+    @pytest.mark.parametrize(("bias", "position", "readout"), READINGS)
+    def test_left_and_right_agree_in_output_and_differ_in_relevance(self, bias: bool, position: bool, readout: str) -> None:
+        net, x = tiny(bias=bias, position_embedding=position, readout=readout), pictures(5)
+        other = net.sibling()
+        assert torch.allclose(net(x), other(x), rtol=1e-12, atol=1e-12)
+        assert other.query.weight is net.query.weight and other.association == "right" and net.association == "left"
+        apart = (net.relevance(x, 1) - other.relevance(x, 1)).abs().max() / net.relevance(x, 1).abs().max()
+        assert apart > 1e-2
+
+    def test_the_paper_s_size(self) -> None:
+        left = LinearAttention(dtype=torch.float64)
+        x = torch.rand(3, 14, 14, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+        assert left(x).shape == (3, 10)
+        assert torch.allclose(left(x), left.with_association("right")(x), rtol=1e-12, atol=1e-12)
+        assert torch.equal(left(x), left(x.reshape(3, 196)))
+
+    def test_homogeneous_of_degree_three(self) -> None:
+        net, x = tiny(), pictures()
+        assert net.homogeneous and torch.allclose(net(2 * x), 8 * net(x))
+        biased = tiny(bias=True)
+        assert not biased.homogeneous and not torch.allclose(biased(2 * x), 8 * biased(x))
+
+    def test_what_the_default_net_computes(self) -> None:
+        """Without bias and position, f(x) = |x|^2 (m . x): a linear score times the brightness."""
+        net, x = tiny(), pictures()
+        flat = lambda layer: layer.weight[:, 0]  # noqa: E731
+        strength = (flat(net.query) @ flat(net.key)) / net.dim**0.5
+        m = strength * (net.read.weight.view(net.classes, net.tokens, net.dim) @ flat(net.value))
+        # O_t = (w_q . w_k) x_t sum_i x_i^2 w_v from the left, where w_q . w_k joins q and k
+        assert torch.allclose(net(x), x.square().sum(1, keepdim=True) * (x @ m.T))
+
+    def test_seed(self) -> None:
+        state = torch.random.get_rng_state()
+        same = tiny(seed=1).query.weight.equal(tiny(seed=1).query.weight)
+        assert same and not tiny(seed=1).query.weight.equal(tiny(seed=2).query.weight)
+        assert torch.equal(state, torch.random.get_rng_state())
+
+
+class TestTraining:
+    def test_learns_is_deterministic_and_does_not_depend_on_the_association(self) -> None:
+        x, y = pictures(300, seed=5), None
+        y = (x[:, 0] > x[:, 1]).long() + (x[:, 2] > 1).long()
+        nets = [tiny("left"), tiny("left"), tiny("right")]
+        losses = [net.train_on(x, y, epochs=4, lr=1e-2, seed=7) for net in nets]
+        assert losses[0] == losses[1] == losses[2] and losses[0][-1] < losses[0][0]
+        assert nets[0].read.weight.equal(nets[1].read.weight)
+        predicted = nets[0](x).argmax(1)
+        assert nets[0].accuracy(x, y.numpy()) == pytest.approx((predicted == y).double().mean().item())
+        assert tiny().train_on(x, y, epochs=1, seed=8) != tiny().train_on(x, y, epochs=1, seed=9)
+
+
+class TestRelevance:
+    @pytest.mark.parametrize("eps", [0.0, 0.05])
+    @pytest.mark.parametrize("association", ASSOCIATIONS)
+    @pytest.mark.parametrize(("bias", "position", "readout"), READINGS)
+    def test_equals_the_literal_equations(self, bias: bool, position: bool, readout: str, association: str, eps: float) -> None:
+        net, x = tiny(association, bias=bias, position_embedding=position, readout=readout), pictures()
+        ours = net.relevance_parts(x, [2, 0], epsilon=eps)
+        for k, target in enumerate((2, 0)):
+            slow = r_form(net, x[k].numpy(), target, eps=eps)
+            assert set(slow) == set(ours)
+            for name, values in slow.items():
+                np.testing.assert_allclose(ours[name][k].numpy(), values, rtol=1e-9, atol=1e-12)
+
+    @pytest.mark.parametrize("eps", [0.0, 0.05])
+    def test_values_only_is_cp_lrp(self, eps: float) -> None:
+        net, x = tiny(bias=True), pictures()
+        slow = r_form(net, x[0].numpy(), 1, eps=eps, values_only=True)["pixel"]
+        np.testing.assert_allclose(net.relevance(x, 1, shares=SHARES["values"], epsilon=eps)[0].numpy(), slow, rtol=1e-9, atol=1e-12)
+
+    @pytest.mark.parametrize("association", ASSOCIATIONS)
+    @pytest.mark.parametrize(("bias", "position", "readout"), READINGS)
+    def test_shares_are_a_modified_gradient(self, bias: bool, position: bool, readout: str, association: str) -> None:
+        net, x = tiny(association, bias=bias, position_embedding=position, readout=readout), pictures()
+        for shares in [SHARES[association], SHARES["flat"], SHARES["values"], (0.7, 0.1, 0.2), (0.0, 0.4, 0.6), (0.5, 0.5, 0.0)]:
+            torch.testing.assert_close(net.relevance(x, 0, shares=shares), by_gradient(net, x, 0, shares), rtol=1e-10, atol=1e-12)
+        torch.testing.assert_close(net.relevance(x, 0), by_gradient(net, x, 0, SHARES[association]), rtol=1e-10, atol=1e-12)
+
+    @settings(max_examples=25, deadline=None)
+    @given(st.tuples(*[st.floats(0.0, 1.0)] * 3).filter(lambda a: sum(a) > 0.1), st.integers(0, 50), st.sampled_from(READINGS))
+    def test_every_point_of_the_simplex_is_a_mixture_and_ignores_the_grouping(self, amounts: tuple[float, ...], seed: int, reading: tuple[bool, bool, str]) -> None:
+        shares = [a / sum(amounts) for a in amounts]
+        bias, position, readout = reading
+        net, x = tiny(seed=seed, bias=bias, position_embedding=position, readout=readout), pictures(seed=seed)
+        maps = net.share_maps(x, 1)
+        mixed = shares[0] * maps["query"] + shares[1] * maps["key"] + shares[2] * maps["value"]
+        for one in (net, net.sibling()):
+            torch.testing.assert_close(one.relevance(x, 1, shares=shares), mixed, rtol=1e-9, atol=1e-9)
+
+    @settings(max_examples=25, deadline=None)
+    @given(st.integers(0, 1000), st.sampled_from(READINGS))
+    def test_flat_shares_do_not_change_under_regrouping_or_batching(self, seed: int, reading: tuple[bool, bool, str]) -> None:
+        bias, position, readout = reading
+        net, x = tiny(seed=seed, bias=bias, position_embedding=position, readout=readout), pictures(3, seed=seed)
+        flat = net.relevance(x, 2, shares=SHARES["flat"])
+        torch.testing.assert_close(flat, net.sibling().relevance(x, 2, shares=SHARES["flat"]), rtol=1e-9, atol=1e-9)
+        order = torch.tensor([2, 0, 1])
+        torch.testing.assert_close(net.relevance(x[order], 2, shares=SHARES["flat"]), flat[order], rtol=1e-12, atol=1e-12)
+
+    @settings(max_examples=10, deadline=None)
+    @given(st.permutations(range(4)), st.integers(0, 20))
+    def test_pixels_can_be_renamed(self, order: list[int], seed: int) -> None:
+        net, x = tiny(seed=seed), pictures(seed=seed)
+        moved = tiny(seed=seed)
+        moved.read.weight.data = net.read.weight.data.view(3, 4, 3)[:, order].reshape(3, -1)
+        torch.testing.assert_close(moved.relevance(x[:, order], 0), net.relevance(x, 0)[:, order], rtol=1e-10, atol=1e-12)
+
+    @pytest.mark.parametrize("readout", READOUTS)
+    @pytest.mark.parametrize("association", ASSOCIATIONS)
+    def test_relevance_sums_to_the_logit_where_nothing_absorbs_it(self, association: str, readout: str) -> None:
+        x = pictures()
+        net = tiny(association, readout=readout)
+        torch.testing.assert_close(net.relevance(x, 1).sum(1), net(x)[:, 1], rtol=1e-10, atol=1e-12)
+        parts = (placed := tiny(association, readout=readout, position_embedding=True)).relevance_parts(x, 1)
+        torch.testing.assert_close(parts["pixel"].sum(1) + parts["position"].sum(1), placed(x)[:, 1], rtol=1e-10, atol=1e-12)
+
+    def test_left_and_right_on_the_default_net_by_formula(self) -> None:
+        """f = |x|^2 (m . x): Q hears each pixel's m_i x_i, K and V only its brightness x_i^2."""
+        net, x = tiny(), pictures()
+        f = net(x)[:, :1]
+        bright = x.square() / x.square().sum(1, keepdim=True) * f
+        maps = net.share_maps(x, 0)
+        torch.testing.assert_close(maps["key"], bright)
+        torch.testing.assert_close(maps["value"], bright)
+        torch.testing.assert_close(net.relevance(x, 0), 0.25 * maps["query"] + 0.75 * bright)
+        torch.testing.assert_close(net.sibling().relevance(x, 0), 0.5 * maps["query"] + 0.5 * bright)
+
+
+class TestMethods:
+    def scores(self, net: LinearAttention, x: Tensor, method: str, **options: object) -> np.ndarray:
+        return np.stack([record.scores for record in attribute_images(net, x, method=method, **options)])
+
+    @pytest.mark.parametrize("association", ASSOCIATIONS)
+    @pytest.mark.parametrize("readout", READOUTS)
+    def test_oracle_2_integrated_gradients_are_equal_shares(self, association: str, readout: str) -> None:
+        net, x = tiny(association, readout=readout), pictures(5)
+        ig = self.scores(net, x, "ig", n_steps=4)
+        np.testing.assert_allclose(ig, self.scores(net, x, "gradient-x-input") / 3, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(ig, self.scores(net, x, "lrp", shares="flat"), rtol=1e-9, atol=1e-12)
+
+    def test_the_identity_needs_a_homogeneous_function(self) -> None:
+        net, x = tiny(bias=True), pictures(5)
+        assert not np.allclose(self.scores(net, x, "ig"), self.scores(net, x, "gradient-x-input") / 3, rtol=1e-3)
+
+    def test_loo_is_one_zeroed_pixel(self) -> None:
+        net, x = tiny(bias=True), pictures(2)
+        slow = np.zeros((2, 4))
+        for k in range(2):
+            for i in range(4):
+                less = x[k : k + 1].clone()
+                less[0, i] = 0
+                slow[k, i] = (net(x[k : k + 1]) - net(less))[0, 2].item()
+        np.testing.assert_allclose(self.scores(net, x, "loo", target=2, batch_images=3), slow, rtol=1e-12)
+
+    def test_oracle_6_relevance_equals_loo_when_the_function_is_linear(self) -> None:
+        """Query and key weights 0 and their biases not: attention is constant, the logit linear in the pixels."""
+        net, x = tiny(bias=True), pictures(3)
+        for layer in (net.query, net.key):
+            layer.weight.data.zero_()
+        np.testing.assert_allclose(self.scores(net, x, "cp-lrp"), self.scores(net, x, "loo"), rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(self.scores(net, x, "gradient-x-input"), self.scores(net, x, "loo"), rtol=1e-9, atol=1e-12)
+
+    def test_names_of_rules_are_points_of_the_simplex(self) -> None:
+        for association in ASSOCIATIONS:
+            net, x = tiny(association, position_embedding=True), pictures()
+            np.testing.assert_allclose(self.scores(net, x, "attnlrp"), self.scores(net, x, "lrp", shares=association), rtol=1e-12)
+            np.testing.assert_allclose(self.scores(net, x, "cp-lrp"), self.scores(net, x, "lrp", shares=(0, 0, 1)), rtol=1e-12)
+
+    @pytest.mark.parametrize("method", sorted(METHODS))
+    def test_records(self, method: str) -> None:
+        net, x = tiny("right", position_embedding=True), pictures(3)
+        records = attribute_images(net, x.numpy(), method=method, target=[0, 1, 2])
+        assert [r.target for r in records] == [0, 1, 2]
+        assert [r.tokens for r in records] == [("0,0", "0,1", "1,0", "1,1")] * 3
+        assert all(r.method == method and r.choices["association"] == "right" and not r.special.any() for r in records)
+        assert [r.logit for r in records] == pytest.approx(net(x).diagonal().tolist())
+        predicted = attribute_images(net, x, method=method)
+        assert [r.target for r in predicted] == net(x).argmax(1).tolist()
+        if "lrp" in method:
+            assert set(records[0].parts) == {"pixel", "position"}
+
+    def test_integrated_gradients_say_how_far_off_they_are(self) -> None:
+        net, x = tiny(bias=True), pictures(6)
+        mean = x.mean(0)
+        for record, image in zip(attribute_images(net, x, method="ig", baseline=mean, target=1, n_steps=2, batch_images=4), x, strict=True):
+            gap = record.scores.sum() - (net(image[None]) - net(mean[None]))[0, 1].item()
+            assert abs(gap) < 1e-9 and abs(record.details["convergence_delta"]) < 1e-9
+            assert record.choices["baseline"] == "array" and record.choices["n_steps"] == 2
+        (coarse, *_) = attribute_images(net, x, method="ig", n_steps=1)
+        assert abs(coarse.details["convergence_delta"]) > 1e-4
+        assert all(w.requires_grad for w in net.parameters())
+
+    def test_a_baseline_may_be_a_picture_or_one_per_picture(self) -> None:
+        net, x = tiny(), pictures(2)
+        one = self.scores(net, x, "ig", baseline=torch.ones(4))
+        np.testing.assert_allclose(one, self.scores(net, x, "ig", baseline=np.ones((2, 2))))
+        np.testing.assert_allclose(one, self.scores(net, x, "ig", baseline=torch.ones(2, 4)))
+
+    def test_float32_is_close(self) -> None:
+        net = LinearAttention(tokens=4, dim=3, classes=3, seed=3)
+        for method in METHODS:
+            np.testing.assert_allclose(self.scores(net, pictures().float(), method), self.scores(tiny(), pictures(), method), rtol=1e-2, atol=1e-4)
+
+
+class TestErrors:
+    @pytest.mark.parametrize(
+        "images", [torch.zeros(4), torch.zeros(2, 5), torch.zeros(2, 3, 2), torch.zeros(0, 4), torch.zeros(1, 1, 2, 2), "picture", [[1.0], [1.0, 2.0]], None]
+    )
+    def test_shapes(self, images: object) -> None:
+        with pytest.raises(InputError, match=r"attribute: got images of shape .*; expected \(B, 4\) or \(B, 2, 2\) with B at least 1"):
+            attribute_images(tiny(), images, method="loo")
+
+    @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+    def test_numbers(self, bad: float) -> None:
+        with pytest.raises(InputError, match="got images with NaN or infinity; expected finite pixels"):
+            attribute_images(tiny(), torch.full((1, 4), bad), method="attnlrp")
+
+    @pytest.mark.parametrize("target", [3, -1, [0], [0, 5], 1.0, True, "one"])
+    def test_targets(self, target: object) -> None:
+        with pytest.raises(InputError, match="target"):
+            attribute_images(tiny(), pictures(), method="attnlrp", target=target)
+        if not isinstance(target, str):
+            with pytest.raises(InputError, match=r"got target .*; expected a class from 0 to 2, or one for each of 2 images"):
+                tiny().relevance(pictures(), target)
+
+    @pytest.mark.parametrize("shares", [(0.5, 0.5), (1, 1, 1), (1.5, -0.5, 0), "half", 1.0, (float("nan"), 0, 1), None])
+    def test_shares(self, shares: object) -> None:
+        with pytest.raises(InputError, match="expected three numbers of at least 0 with the sum 1"):
+            check_shares(shares)
+
+    def test_named_shares(self) -> None:
+        with pytest.raises(InputError, match="got shares 'middle'; expected three numbers or one of left, right, flat, values"):
+            attribute_images(tiny(), pictures(), method="lrp", shares="middle")
+
+    @pytest.mark.parametrize(("method", "option"), [("loo", "epsilon"), ("attnlrp", "shares"), ("ig", "removal"), ("gradient-x-input", "epsilon"), ("lrp", "bypass")])
+    def test_options_of_other_methods(self, method: str, option: str) -> None:
+        with pytest.raises(InputError, match=f"got option '{option}' for method '{method}' on images"):
+            attribute_images(tiny(), pictures(), method=method, **{option: 1})
+
+    @pytest.mark.parametrize(
+        ("method", "options", "message"),
+        [
+            ("ig", {"baseline": "mean"}, "got baseline 'mean'; expected 'zero' or an array"),
+            ("ig", {"baseline": torch.zeros(3, 4)}, "got 3 baselines for 2 images"),
+            ("ig", {"baseline": torch.zeros(1, 7)}, "attribute: baseline: got images of shape"),
+            ("ig", {"n_steps": 0}, "got n_steps 0; expected a whole number"),
+            ("loo", {"batch_images": 0}, "got batch_images 0"),
+            ("attnlrp", {"epsilon": -1.0}, "got epsilon -1.0; expected a finite number, at least 0"),
+        ],
+    )
+    def test_values_of_options(self, method: str, options: dict, message: str) -> None:
+        with pytest.raises(InputError, match=message):
+            attribute_images(tiny(), pictures(), method=method, **options)
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"association": "middle"}, "association 'middle'; expected one of left, right"),
+            ({"readout": "cls"}, "readout 'cls'; expected one of all, mean"),
+            ({"tokens": 0}, "tokens 0; expected a whole number"),
+            ({"dim": 2.5}, "dim 2.5; expected a whole number"),
+        ],
+    )
+    def test_construction(self, options: dict, message: str) -> None:
+        with pytest.raises(InputError, match=message):
+            LinearAttention(**options)
+
+    @pytest.mark.parametrize(
+        ("labels", "options", "message"),
+        [
+            ([0, 1, 2], {}, r"labels of shape \(3,\); expected 2 classes from 0 to 2"),
+            ([0, 3], {}, "expected 2 classes from 0 to 2"),
+            ([0.0, 1.0], {}, "expected 2 classes from 0 to 2"),
+            ([0, 1], {"epochs": 0}, "got epochs 0"),
+            ([0, 1], {"lr": 0}, "got lr 0; expected a number above 0"),
+        ],
+    )
+    def test_training(self, labels: list, options: dict, message: str) -> None:
+        with pytest.raises(InputError, match=message):
+            tiny().train_on(pictures(), labels, **options)

@@ -1,0 +1,169 @@
+"""The notebooks as files (clean, complete, parametrised) and how they are executed and built into a book."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import nbformat
+import pytest
+
+pytest.importorskip("papermill", reason="papermill comes with the extra book")
+
+from lrp_companion import book  # noqa: E402
+from lrp_companion.schema import InputError  # noqa: E402
+
+NOTEBOOKS = [book.ROOT / "notebooks" / f"{name}.ipynb" for name in ("01_product_counterexample", "02_mnist_invariance", "03_bert_layers")]
+every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+ABSOLUTE_PATH = re.compile(r"(?<![\w:/.<])/(home|root|tmp|usr|opt|work|Users|var|private)/|\b[A-Z]:\\\\")
+
+
+def code_cells(path: Path) -> list[nbformat.NotebookNode]:
+    return [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+
+
+@every_notebook
+def test_committed_notebook_is_valid_and_was_run_from_top_to_bottom(path: Path) -> None:
+    nbformat.validate(nbformat.read(path, as_version=4))
+    cells = code_cells(path)
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
+
+
+@every_notebook
+def test_committed_outputs_hold_no_error_stderr_path_or_widget(path: Path) -> None:
+    notebook = nbformat.read(path, as_version=4)
+    assert not {"widgets", "papermill"} & notebook.metadata.keys()
+    for cell in code_cells(path):
+        for output in cell.outputs:
+            assert output.output_type != "error" and output.get("name") != "stderr", output
+            assert not [kind for kind in output.get("data", {}) if "widget" in kind], output
+            text = output.get("text", "") + "".join(str(value) for kind, value in output.get("data", {}).items() if kind.startswith("text/"))
+            assert not ABSOLUTE_PATH.search(text), text[:500]
+
+
+@every_notebook
+def test_committed_cells_tell_a_story_and_leave_algorithms_to_the_package(path: Path) -> None:
+    for cell in code_cells(path):
+        assert len([line for line in cell.source.splitlines() if line.strip()]) <= 40, cell.source[:200]
+
+
+@every_notebook
+def test_every_notebook_takes_the_same_parameters(path: Path) -> None:
+    given = {"source": "embedded", "data_dir": "somewhere", "model": "companion", "limit": "3", "seed": "1", "device": "cpu"}
+    assert book.check_parameters(path, given) == {**given, "limit": 3, "seed": 1}
+
+
+@every_notebook
+def test_an_unknown_parameter_is_refused_by_name(path: Path) -> None:
+    with pytest.raises(InputError, match=rf"run {path.name}: got parameter 'limt'; expected one of .*limit"):
+        book.check_parameters(path, {"limt": "3"})
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A book of one page and one notebook, with the real configuration."""
+    cells = [
+        nbformat.v4.new_markdown_cell("# Tiny"),
+        nbformat.v4.new_code_cell("limit = 2\nname = 'a'", metadata={"tags": ["parameters"]}),
+        nbformat.v4.new_code_cell("import os\nprint(10 * limit, name, os.environ.get('LRP_COMPANION_DATA'))"),
+    ]
+    for folder in ("book", "notebooks"):
+        (tmp_path / folder).mkdir()
+    notebook = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}})
+    nbformat.write(notebook, tmp_path / "notebooks" / "tiny.ipynb")
+    shutil.copy(book.ROOT / "_config.yml", tmp_path)
+    for name in ("logo.svg", "references.bib"):
+        shutil.copy(book.ROOT / "book" / name, tmp_path / "book")
+    (tmp_path / "_toc.yml").write_text("format: jb-book\nroot: book/index\nchapters:\n- file: notebooks/tiny\n")
+    (tmp_path / "book" / "index.md").write_text("# Tiny book\n\n$R = a g$\n")
+    return tmp_path
+
+
+def printed(path: Path) -> str:
+    return "".join(output.text for cell in code_cells(path) for output in cell.outputs)
+
+
+def change(notebook: Path, *sources: str) -> None:
+    content = nbformat.read(notebook, as_version=4)
+    content.cells += [nbformat.v4.new_code_cell(source) for source in sources]
+    nbformat.write(content, notebook)
+
+
+def test_execute_runs_with_parameters_and_uses_an_unchanged_result_again(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LRP_COMPANION_DATA", raising=False)
+    notebook, output = project / "notebooks" / "tiny.ipynb", project / "out" / "tiny.ipynb"
+    before = notebook.read_bytes()
+    assert book.execute(notebook, output, cwd=project)
+    assert printed(output) == "20 a None\n"
+    assert not book.execute(notebook, output, cwd=project), "nothing changed, so nothing has to run"
+    assert book.execute(notebook, output, parameters={"limit": "3"}, cwd=project)
+    assert printed(output) == "30 a None\n"
+    assert notebook.read_bytes() == before
+    assert "papermill" not in output.read_text()
+    change(notebook, "1 / 0")
+    with pytest.raises(book.PapermillExecutionError, match="ZeroDivisionError"):
+        book.execute(notebook, output, cwd=project)
+    assert not output.with_suffix(".key").exists(), "a failed run must not be used again"
+
+
+def test_key_changes_with_every_input(project: Path) -> None:
+    notebook, package = project / "notebooks" / "tiny.ipynb", project / "package"
+    package.mkdir()
+    (package / "rules.py").write_text("half = 0.5\n")
+    keys = [book.source_key(notebook, {}, package=package), book.source_key(notebook, {"limit": 3}, package=package)]
+    (package / "rules.py").write_text("half = 1.0\n")
+    keys.append(book.source_key(notebook, {}, package=package))
+    change(notebook, "print(1)")
+    keys.append(book.source_key(notebook, {}, package=package))
+    assert len(set(keys)) == 4
+    assert book.source_key(notebook, {}, package=package) == keys[-1]
+
+
+def test_a_run_on_data_from_outside_is_never_used_again(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LRP_COMPANION_DATA", "elsewhere")
+    notebook, output = project / "notebooks" / "tiny.ipynb", project / "out" / "tiny.ipynb"
+    assert book.execute(notebook, output, cwd=project) and book.execute(notebook, output, cwd=project)
+    assert printed(output) == "20 a elsewhere\n"
+
+
+def test_a_number_is_asked_for_in_words(project: Path) -> None:
+    with pytest.raises(InputError, match="got limit='many'; expected a value like 2. Next step: pass limit as int"):
+        book.check_parameters(project / "notebooks" / "tiny.ipynb", {"limit": "many"})
+
+
+PLOT = """from IPython.display import display
+figure = {"data": [{"x": [1, 2], "y": [1, 4], "name": "</script><b>"}], "layout": {"title": {"text": "Squares"}}}
+display({"application/vnd.plotly.v1+json": figure, "text/plain": "a figure"}, raw=True)"""
+
+
+def test_build_makes_pages_that_load_nothing_from_elsewhere(project: Path) -> None:
+    from test_pages import outside_loads
+
+    change(project / "notebooks" / "tiny.ipynb", PLOT)
+    assert book.build(project) == project / "_build" / "html" / "index.html"
+    html = project / "_build" / "html"
+    assert not outside_loads(html)
+    index, tiny = (html / "book" / "index.html").read_text(), (html / "notebooks" / "tiny.html").read_text()
+    assert "mathjax/tex-chtml.js" in index and (html / "_static" / "mathjax" / "tex-chtml.js").is_file()
+    assert "20 a None" in tiny and "data-companion-plot" in tiny and "</script><b>" not in tiny
+    assert "plotly.min.js" in tiny and "plotly.min.js" not in index, "4.7 MB are loaded only where there is a plot"
+    assert not re.search("thebe|require(js|\\.min)", index + tiny, re.IGNORECASE)
+
+
+@pytest.mark.parametrize("fault", ["a page with a dead reference", "a cell that writes to stderr"])
+def test_build_fails_on_a_warning(project: Path, fault: str, capfd: pytest.CaptureFixture[str]) -> None:
+    if fault == "a page with a dead reference":
+        (project / "book" / "index.md").write_text("# Tiny book\n\n{ref}`nowhere`\n")
+    else:
+        change(project / "notebooks" / "tiny.ipynb", "import sys\nprint('careful', file=sys.stderr)")
+    with pytest.raises(subprocess.CalledProcessError):
+        book.build(project)
+    assert ("nowhere" if "page" in fault else "stderr") in capfd.readouterr().err
+
+
+def test_command_says_what_is_wrong_in_one_line(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(book, "ROOT", project)
+    assert book.main(["build", "--parameter", "limt", "3"]) == 2
+    assert capsys.readouterr().err == "run tiny.ipynb: got parameter 'limt'; expected one of limit, name. Next step: check the name.\n"

@@ -1,0 +1,249 @@
+"""The built book as a reader meets it: in Chromium with every other host blocked, on a desk and on a phone, light and dark, served and as files.
+
+Needs a built book (`make book`) and Chromium; skips with the reason without them, and fails instead where LRP_REQUIRE_BROWSER=1.
+"""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import os
+import re
+import shutil
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+HTML = ROOT / "_build" / "html"
+TOC = yaml.safe_load((ROOT / "_toc.yml").read_text())
+PAGES = [f"{name}.html" for name in [TOC["root"], *(chapter["file"] for part in TOC["parts"] for chapter in part["chapters"])]]
+NOTEBOOKS = [page for page in PAGES if page.startswith("notebooks/")]
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+]  # fmt: skip
+
+
+def missing(reason: str) -> Any:
+    """Skip, unless this run must not do without a browser."""
+    if os.environ.get("LRP_REQUIRE_BROWSER") == "1":
+        pytest.fail(f"LRP_REQUIRE_BROWSER=1, but {reason}")
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def html() -> Path:
+    if not (HTML / PAGES[0]).is_file():
+        missing("there is no built book; run make book")
+    return HTML
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    programs = [found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))]
+    if not programs:
+        missing("there is no Chromium on this machine")
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        missing("playwright is not installed; install the extra dev")
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=programs[0], args=FLAGS)
+        yield running
+        running.close()
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    extensions_map = {**http.server.SimpleHTTPRequestHandler.extensions_map, ".js": "text/javascript"}
+
+    def log_message(self, *args: Any) -> None:
+        pass
+
+
+def serve(folder: Path) -> Iterator[str]:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Quiet, directory=str(folder)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+
+
+@pytest.fixture(scope="session")
+def site(html: Path) -> Iterator[str]:
+    yield from serve(html)
+
+
+@dataclass
+class Watch:
+    """Everything that went wrong while a page was open."""
+
+    outside: list[str] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+
+    def nothing(self) -> bool:
+        return not (self.outside or self.complaints or self.missing)
+
+
+def open_page(context: Any, url: str) -> tuple[Any, Watch]:
+    page, watch = context.new_page(), Watch()
+
+    def gate(route: Any) -> None:
+        address = urlsplit(route.request.url)
+        if address.scheme in ("data", "blob", "file") or address.hostname == "127.0.0.1":
+            route.continue_()
+        else:
+            watch.outside.append(route.request.url)
+            route.abort()
+
+    page.route("**/*", gate)
+    page.on("console", lambda message: watch.complaints.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: watch.complaints.append(str(error)))
+    page.on("response", lambda answer: watch.missing.append(answer.url) if answer.status >= 400 else None)
+    page.on("requestfailed", lambda request: watch.missing.append(request.url))
+    page.goto(url, wait_until="load")
+    page.evaluate("window.MathJax ? MathJax.startup.promise.then(() => null) : null")
+    return page, watch
+
+
+def rendered(page: Any) -> dict[str, Any]:
+    """What stands on the page: formulas asked for, typeset and failed; pictures that did not load."""
+    page.evaluate("window.scrollTo(0, document.body.scrollHeight)")  # pictures may load when seen
+    page.wait_for_function("[...document.images].every(picture => picture.complete)")
+    return page.evaluate(
+        """() => ({
+            asked: document.querySelectorAll('.math').length,
+            typeset: document.querySelectorAll('.math mjx-container').length,
+            failed: [...document.querySelectorAll('mjx-merror')].map(e => e.textContent),
+            broken: [...document.images].filter(p => !p.naturalWidth).map(p => p.src),
+            pictures: document.querySelectorAll('.cell_output img').length,
+        })"""
+    )
+
+
+CONTRAST = """() => {
+    const channel = v => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+    const light = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
+    const numbers = text => text.match(/[\\d.]+/g).map(Number);
+    const ground = e => { for (; e; e = e.parentElement) { const c = numbers(getComputedStyle(e).backgroundColor); if (c.length < 4 || c[3] > 0.99) return c; } return [255, 255, 255]; };
+    const worst = [];
+    for (const e of document.querySelectorAll('article p, article h1, article h2, article td, article th, article pre, article li')) {
+        if (!e.innerText || !e.getClientRects().length) continue;
+        const [a, b] = [light(numbers(getComputedStyle(e).color)), light(ground(e))].sort((x, y) => y - x);
+        if ((a + 0.05) / (b + 0.05) < 4.5) worst.push(e.tagName + ': ' + e.innerText.slice(0, 60));
+    }
+    return worst;
+}"""
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_page_renders_and_asks_no_other_host(name: str, site: str, browser: Any) -> None:
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    page, watch = open_page(context, f"{site}/{name}")
+    seen = rendered(page)
+    context.close()
+    assert watch.nothing(), watch
+    assert seen["asked"] == seen["typeset"] and not seen["failed"], seen
+    assert not seen["broken"], seen
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_notebook_pages_show_maths_and_plots(name: str, site: str, browser: Any) -> None:
+    context = browser.new_context()
+    seen = rendered(open_page(context, f"{site}/{name}")[0])
+    context.close()
+    assert seen["typeset"] > 0 and seen["pictures"] > 0, seen
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_page_works_as_a_plain_file(name: str, html: Path, browser: Any) -> None:
+    context = browser.new_context()
+    page, watch = open_page(context, (html / name).as_uri())
+    seen = rendered(page)
+    context.close()
+    assert watch.nothing(), watch
+    assert seen["asked"] == seen["typeset"] and not seen["failed"] and not seen["broken"], seen
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_page_fits_a_phone(name: str, site: str, browser: Any) -> None:
+    context = browser.new_context(viewport={"width": 360, "height": 740}, is_mobile=True, has_touch=True)
+    page, _ = open_page(context, f"{site}/{name}")
+    width = page.evaluate("document.documentElement.scrollWidth")
+    wide = page.evaluate(
+        """() => [...document.querySelectorAll('article *')].filter(e => e.getBoundingClientRect().right > 361)
+            .slice(0, 5).map(e => e.tagName + '.' + e.className)"""
+    )
+    context.close()
+    assert width <= 360, f"{width} px wide; beyond the edge: {wide}"
+
+
+@pytest.mark.parametrize("mode", ["light", "dark"])
+@pytest.mark.parametrize("name", PAGES)
+def test_page_is_readable(name: str, mode: str, site: str, browser: Any) -> None:
+    context = browser.new_context(color_scheme=mode)
+    page, _ = open_page(context, f"{site}/{name}")
+    assert page.evaluate("document.documentElement.dataset.theme") == mode
+    faint = page.evaluate(CONTRAST)
+    context.close()
+    assert not faint, f"contrast under 4.5 to 1: {faint}"
+
+
+def test_search_finds_a_page(site: str, browser: Any) -> None:
+    context = browser.new_context()
+    page, watch = open_page(context, f"{site}/search.html?q=relevance")
+    page.wait_for_selector("#search-results li a")
+    context.close()
+    assert watch.nothing(), watch
+
+
+def test_first_page_leads_to_the_book(site: str, browser: Any) -> None:
+    context = browser.new_context()
+    page, _ = open_page(context, f"{site}/index.html")
+    page.wait_for_url(f"**/{PAGES[0]}")
+    context.close()
+
+
+LOADS = {"script": "src", "img": "src", "iframe": "src", "source": "src", "video": "src", "audio": "src", "object": "data", "link": "href"}
+
+
+def outside_loads(folder: Path) -> list[str]:
+    """Every address on another host that some page of the folder would load."""
+    from bs4 import BeautifulSoup
+
+    found = []
+    for path in folder.rglob("*.html"):
+        soup = BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser")
+        for tag, attribute in LOADS.items():
+            for element in soup.find_all(tag):
+                if re.match(r"(https?:)?//", str(element.get(attribute, ""))):
+                    found.append(f"{path.relative_to(folder)}: {element.get(attribute)}")
+        found += [f"{path.relative_to(folder)}: dead widget" for _ in soup.select('script[type^="application/vnd.jupyter.widget"]')]
+    return found
+
+
+def test_no_page_names_something_to_load_elsewhere(html: Path) -> None:
+    assert not outside_loads(html)
+
+
+def test_links_inside_the_book_lead_somewhere(html: Path) -> None:
+    from bs4 import BeautifulSoup
+
+    soups = {path: BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser") for path in html.rglob("*.html") if "_static" not in path.parts}
+    anchors = {path: {element["id"] for element in soup.select("[id]")} for path, soup in soups.items()}
+    dead = []
+    for path, soup in soups.items():
+        for element in soup.select("article a[href], nav a[href]"):
+            address = urlsplit(str(element["href"]))
+            if address.scheme or address.netloc:
+                continue
+            target = (path.parent / unquote(address.path)).resolve() if address.path else path
+            if not target.exists() or (address.fragment and target in anchors and unquote(address.fragment) not in anchors[target] | {"", "top"}):
+                dead.append(f"{path.relative_to(html)}: {element['href']}")
+    assert not dead

@@ -1,0 +1,142 @@
+"""Loading classifiers: folders in the hub's format, every family, every stored precision, the card and the tokens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from tiny_models import FAMILIES, TEXTS, build, save, save_bert_base
+
+from lrp_companion.models.pretrained import embedded_models, load_classifier
+from lrp_companion.schema import ModelCard
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_folder_in_the_hubs_format(model_folder, family: str) -> None:
+    folder = model_folder(family)
+    clf = load_classifier(folder)
+    assert isinstance(clf.card, ModelCard)
+    card = clf.card
+    assert (card.source, card.family, card.layers, card.heads, card.hidden, card.max_tokens, card.labels, card.dtype) == ("folder", family, 2, 2, 16, 32, ("negative", "positive"), "float32")
+    assert card.name == folder.name and len(card.fingerprint) >= 8
+    assert clf.labels == card.labels and clf.max_tokens == 32 and clf.dtype == torch.float32 and clf.device.type == "cpu"
+    assert (clf.pad_id, clf.mask_id) == (clf.tokenizer.pad_token_id, clf.tokenizer.mask_token_id)
+    network, _ = build(family)
+    texts = clf.encode(list(TEXTS))
+    for text in texts:
+        ids = torch.tensor([text.input_ids])
+        torch.testing.assert_close(clf.logits(ids, torch.ones_like(ids)), network(input_ids=ids).logits)
+    assert not clf.network.training
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_precision_is_converted_from_what_is_stored(tmp_path: Path, dtype: str) -> None:
+    model, tokenizer = build("bert")
+    half = model.half()
+    half.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    clf = load_classifier(str(tmp_path), dtype=dtype)
+    assert clf.dtype == getattr(torch, dtype) and clf.card.dtype == dtype
+    assert {p.dtype for p in clf.network.parameters()} == {clf.dtype}
+    torch.testing.assert_close(clf.network.classifier.weight.double(), half.classifier.weight.double(), rtol=1e-2 if dtype == "bfloat16" else 0, atol=0)
+
+
+def test_weights_in_shards(tmp_path: Path) -> None:
+    model, tokenizer = build("bert", layers=3)
+    model.save_pretrained(tmp_path, max_shard_size="10KB")
+    tokenizer.save_pretrained(tmp_path)
+    assert len(list(tmp_path.glob("*.safetensors"))) > 1
+    for name, value in load_classifier(tmp_path).network.state_dict().items():
+        assert torch.equal(value, model.state_dict()[name]), name
+
+
+def test_the_fingerprint_names_the_weights(tmp_path: Path) -> None:
+    prints = {
+        "one": load_classifier(save(tmp_path / "one", "bert")).card.fingerprint,
+        "same weights elsewhere": load_classifier(save(tmp_path / "two", "bert")).card.fingerprint,
+        "same weights, other precision": load_classifier(tmp_path / "one", dtype="float64").card.fingerprint,
+        "other weights": load_classifier(save(tmp_path / "three", "bert", seed=1)).card.fingerprint,
+    }
+    assert prints["one"] == prints["same weights elsewhere"] == prints["same weights, other precision"] != prints["other weights"]
+
+
+def test_the_shape_of_textattacks_sst2_model(tmp_path: Path) -> None:
+    """12 layers, 768 wide: loads, equals its own logits in a padded batch, and is explained under two masks."""
+    from lrp_companion.methods import attribute
+
+    clf = load_classifier(save_bert_base(tmp_path))
+    assert (clf.card.layers, clf.card.heads, clf.card.hidden, clf.card.max_tokens) == (12, 12, 768, 32)
+    assert clf.encoder.wiring.position.num_embeddings == 512
+    maps = attribute(clf, list(TEXTS[:2]), method="attnlrp")
+    ids = torch.tensor([clf.encode(TEXTS[0])[0].input_ids])
+    with torch.no_grad():
+        logits = clf.network(input_ids=ids).logits[0]
+    assert maps[0].logit == pytest.approx(float(logits[maps[0].target]), abs=1e-4)
+    single = attribute(clf, TEXTS[0], method="lrp", bypass=range(1, 13))[0]
+    np.testing.assert_allclose(single.scores, attribute(clf, list(TEXTS[:2]), method="cp-lrp")[0].scores, atol=1e-5)
+
+
+def test_tokens_and_what_is_special(model_folder) -> None:
+    clf = load_classifier(model_folder("bert"))
+    (text,) = clf.encode("A film, laughed!")
+    assert text.tokens == ("[CLS]", "a", "film", ",", "laugh", "##ed", "!", "[SEP]") and len(text) == 8
+    assert text.special.tolist() == [True, *[False] * 6, True]
+    assert text.text == "A film, laughed!"
+    (strange,) = clf.encode("zebra")
+    assert strange.tokens == ("[CLS]", "[UNK]", "[SEP]")
+    roberta = load_classifier(model_folder("roberta"))
+    assert roberta.encode("rare grace")[0].tokens == ("<s>", "Ġrare", "Ġgrace", "</s>")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_text_of_full_length_runs_and_one_more_token_does_not(model_folder, family: str) -> None:
+    clf = load_classifier(model_folder(family))
+    (full,) = clf.encode("film" + " film" * 29)
+    assert len(full) == clf.max_tokens == 32
+    ids = torch.tensor([full.input_ids])
+    assert torch.isfinite(clf.encoder.forward(ids, torch.ones_like(ids)).logits).all()
+    (cut,) = clf.encode("film" + " film" * 30, truncate=True)
+    assert cut.input_ids == full.input_ids and cut.special[-1]
+
+
+def test_settings_of_transformers_are_put_back(model_folder) -> None:
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    load_classifier(model_folder("bert"))
+    with pytest.raises(Exception, match="load_classifier"):
+        load_classifier("./nowhere")
+    assert (logging.get_verbosity(), logging.is_progress_bar_enabled()) == (level, bars)
+
+
+def test_random_state_is_not_touched(model_folder) -> None:
+    """Explaining is no source of randomness: the same numbers follow in the caller's streams."""
+    from lrp_companion.methods import attribute
+
+    folder = model_folder("bert")
+    torch.manual_seed(0)
+    np.random.seed(0)
+    expected = torch.rand(3), np.random.rand(3)
+    torch.manual_seed(0)
+    np.random.seed(0)
+    attribute(load_classifier(folder), TEXTS[0], method="cp-lrp")
+    assert torch.equal(torch.rand(3), expected[0]) and np.array_equal(np.random.rand(3), expected[1])
+
+
+@pytest.mark.parametrize("name", embedded_models())
+def test_an_embedded_model_is_a_plain_classifier_of_the_hubs_format(name: str) -> None:
+    clf = load_classifier(name)
+    assert clf.card.source == "embedded" and clf.card.name == name
+    folder = Path(transformers.__file__).parent  # any reader of the format opens it: transformers, without this package
+    assert folder.is_dir()
+    from lrp_companion.models.pretrained import EMBEDDED_FOLDER
+
+    plain = transformers.AutoModelForSequenceClassification.from_pretrained(EMBEDDED_FOLDER / name, dtype=torch.float32).eval()
+    ids = torch.tensor([clf.encode("a film of rare grace")[0].input_ids])
+    with torch.no_grad():
+        logits = plain(input_ids=ids).logits
+    torch.testing.assert_close(clf.encoder.forward(ids, torch.ones_like(ids)).logits.detach(), logits, rtol=1e-4, atol=1e-4)
+    assert clf.labels[int(logits.argmax())].lower() == "positive"

@@ -1,0 +1,212 @@
+"""The primer's worked example: every number printed on the page is recomputed, from the rules or by plain arithmetic."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from lrp_companion import rules
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "book/primer.md").read_text(encoding="utf-8")
+KEYS = np.array([1.0, 1.0, 2.0])
+NUMBER = re.compile(r"-?\d+(\.\d+)?")
+
+
+def agrees(printed: str, value: float) -> bool:
+    """The printed number is the value, rounded to the digits that are printed."""
+    digits = len(printed.partition(".")[2])
+    return abs(float(printed) - value) <= 0.5 * 10**-digits + 1e-12 if digits else abs(float(printed) - value) < 1e-9
+
+
+def table(name: str) -> dict[str, list[str]]:
+    """Rows of the table behind the marker `<!-- example: name -->`, without its head: label to cells."""
+    (part,) = re.findall(rf"<!-- example: {name} -->\n((?:\|.*\n)+)", PAGE)
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in part.splitlines()[2:]]
+    return {row[0]: row[1:] for row in rows}
+
+
+def head(values: list[float]) -> dict[str, np.ndarray | float]:
+    """The example's attention head through `lrp_companion.rules`; LOO by running the head without a key."""
+    v = torch.tensor(values, dtype=torch.float64)[:, None]
+    k = torch.tensor(KEYS)[:, None]
+    q = torch.tensor([[math.log(2)]], dtype=torch.float64)
+    z = q @ k.mT
+    a = z.softmax(-1)
+    o = a @ v
+    one = torch.ones_like(o)
+    g_a, g_v = rules.matmul(one, a, v, o)
+    g_z = rules.softmax(g_a, a)
+    g_q, g_k = rules.matmul(g_z, q, k.mT, z)
+    relevance = {"R_v": v * g_v, "R_k": k * g_k.mT, "R_a": (a * g_a).mT, "R_z": (z * g_z).mT}
+    out: dict[str, np.ndarray | float] = {key: x[:, 0].numpy() for key, x in relevance.items()}
+    out |= {"v": v[:, 0].numpy(), "z": z[0].numpy(), "a": a[0].numpy(), "f": o.item(), "g_a": g_a[0].numpy(), "g_z": g_z[0].numpy()}
+    out["R_q"] = np.array([(q * g_q).item(), 0.0, 0.0])
+    out["attnlrp"] = out["R_v"] + out["R_k"] + out["R_q"]
+    out["cp"] = (v * rules.attention_values(one, a, o))[:, 0].numpy()
+    kept = [[j for j in range(3) if j != i] for i in range(3)]
+    out["loo"] = np.array([o.item() - (z[:, keep].softmax(-1) @ v[keep]).item() for keep in kept])
+    return out
+
+
+def check_rows(name: str, expected: dict[str, tuple[np.ndarray, bool]]) -> None:
+    """All rows of a table agree with `expected` (values, whether their sum is printed), and no row goes unchecked."""
+    rows = table(name)
+    assert set(rows) == set(expected)
+    for label, (values, has_sum) in expected.items():
+        cells = rows[label]
+        assert len(cells) == 4
+        assert bool(cells[3]) == has_sum, label
+        for cell, value in zip(cells, [*values, values.sum()], strict=True):
+            assert cell == "" or agrees(cell, value), f"{name}, {label}: the page has {cell}, the rules give {value}"
+
+
+def test_forward_table() -> None:
+    x = head([2, -6, 8])
+    check_rows("forward", {
+        "key $k_i$": (KEYS, False), "value $v_i$": (x["v"], False), "score $z_i = q\\,k_i$": (x["z"], False),
+        "weight $a_i$": (x["a"], True), "contribution $a_i v_i$": (x["a"] * x["v"], True),
+    })  # fmt: skip
+    assert x["f"] == pytest.approx(3)
+
+
+def test_attnlrp_table() -> None:
+    x = head([2, -6, 8])
+    check_rows("attnlrp", {
+        "$g_{a_i} = \\tfrac12 v_i$": (x["g_a"], False), "$R_{a_i} = a_i\\, g_{a_i}$": (x["R_a"], True), "$R_{v_i} = v_i\\, g_{v_i}$": (x["R_v"], True),
+        "$g_{z_i} = a_i (g_{a_i} - 1.5)$": (x["g_z"], True), "$R_{z_i} = z_i\\, g_{z_i}$": (x["R_z"], True),
+        "$R_{k_i} = \\tfrac12 R_{z_i}$": (x["R_k"], True), "$R_q = \\tfrac12 \\sum_i R_{z_i}$": (x["R_q"], True),
+    })  # fmt: skip
+    assert (x["a"] * x["g_a"]).sum() == pytest.approx(1.5)
+
+
+def test_maps_table() -> None:
+    x = head([2, -6, 8])
+    check_rows("maps", {"AttnLRP, $R_v + R_k + R_q$": (x["attnlrp"], True), "CP-LRP, $a_i v_i$": (x["cp"], True), "LOO": (x["loo"], True)})
+
+
+def test_exercise_table() -> None:
+    x = head([8, 4, 2])
+    check_rows("exercise", {"$g_{z_i}$": (x["g_z"], True), "AttnLRP": (x["attnlrp"], True), "CP-LRP": (x["cp"], True), "LOO": (x["loo"], True)})
+
+
+@pytest.mark.parametrize("name", ["correlations", "exercise correlations"])
+def test_correlations(name: str) -> None:
+    ((label, cells),) = table(name).items()
+    x = head([float(number) for number in re.findall(r"-?\d+", label)])
+    for cell, method in zip(cells, ("attnlrp", "cp"), strict=True):
+        assert agrees(cell, np.corrcoef(x[method], x["loo"])[0, 1])
+
+
+def test_the_example_and_the_exercise_disagree_on_the_order() -> None:
+    first, second = (np.array(next(iter(table(name).values())), dtype=float) for name in ("correlations", "exercise correlations"))
+    assert first[0] < first[1]
+    assert second[0] > second[1]
+
+
+def arithmetic() -> list[str]:
+    """Inline maths that is nothing but numbers, operators, fractions and equal signs."""
+    pieces = re.findall(r"(?<!\$)\$([^$\n]+)\$(?!\$)", PAGE)
+    return [p for p in pieces if "=" in p and re.fullmatch(r"[\d\s.()+\-=]+", p.replace(r"\cdot", "").replace(r"\tfrac", "").translate({123: 32, 125: 32}))]
+
+
+def evaluate(tex: str) -> float:
+    """A number from TeX arithmetic."""
+    plain = re.sub(r"\\tfrac\{([^{}]*)\}\{([^{}]*)\}", r"((\1)/(\2))", tex)
+    plain = re.sub(r"\\tfrac(\d)(\d)", r"(\1/\2)", plain).replace(r"\cdot", "*")
+    assert re.fullmatch(r"[\d\s.()+\-*/]+", plain), tex
+    return eval(plain, {"__builtins__": {}})
+
+
+def test_every_equality_between_numbers_holds() -> None:
+    found = arithmetic()
+    assert len(found) >= 9
+    for piece in found:
+        first, *others = (evaluate(side) for side in piece.split("="))
+        assert others == pytest.approx([first] * len(others), abs=1e-12), piece
+
+
+def test_named_equalities_hold() -> None:
+    """Equalities that begin with a symbol: the numbers behind it agree with each other, and with the example."""
+    x = head([2, -6, 8])
+    y = head([8, 4, 2])
+    expected = {
+        "f = 0.25\\cdot 2": x["f"], "\\sum_i a_i g_{a_i} = ": (x["a"] * x["g_a"]).sum(), "g_z = 0.25": x["g_z"][1],
+        "f = 0.25\\cdot 8": y["f"], "s_\\varepsilon(z) = \\tfrac{0.1}": float(rules.stabiliser(torch.tensor(-0.1, dtype=torch.float64), 0.1)),
+    }  # fmt: skip
+    for start, value in expected.items():
+        (piece,) = re.findall(r"\$(" + re.escape(start) + r"[^$]*)\$", PAGE)
+        sides = [evaluate(side) for side in piece.split("=")[1:]]
+        assert sides == pytest.approx([value] * len(sides)), piece
+
+
+def test_closed_form_of_loo_in_one_head() -> None:
+    for values in ([2, -6, 8], [8, 4, 2], [0.3, -1, 7]):
+        x = head(values)
+        assert x["loo"] == pytest.approx(x["a"] / (1 - x["a"]) * (x["v"] - x["f"]))
+        assert x["g_z"] == pytest.approx(0.5 * x["a"] * (x["v"] - x["f"]))
+
+
+def test_sums_through_the_softmax_are_a_mean_and_a_covariance() -> None:
+    x = head([2, -6, 8])
+    a, z, g = x["a"], x["z"], x["g_a"]
+    assert x["R_a"].sum() == pytest.approx((a * g).sum())
+    assert x["R_z"].sum() == pytest.approx((a * z * g).sum() - (a * z).sum() * (a * g).sum())
+
+
+def test_a_bias_on_the_keys_moves_the_scores_relevance_but_not_the_tokens() -> None:
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(4, 3, dtype=torch.float64) for _ in range(3))
+    bias = torch.randn(3, dtype=torch.float64)
+    seen = []
+    for keys in (k, k + bias):
+        z = q @ keys.mT
+        a = z.softmax(-1)
+        o = a @ v
+        g_a, _ = rules.matmul(torch.ones_like(o), a, v, o)
+        g_z = rules.softmax(g_a, a)
+        g_q, g_k = rules.matmul(g_z, q, keys.mT, z)
+        seen.append((z * g_z, q * g_q, k * g_k.mT))
+    (z1, q1, k1), (z2, q2, k2) = seen
+    assert not torch.allclose(z1, z2)
+    assert torch.allclose(z1.sum(-1), z2.sum(-1), atol=1e-12)
+    assert torch.allclose(q1, q2, atol=1e-12)
+    assert torch.allclose(k1, k2, atol=1e-12)
+
+
+def test_code_of_the_page_gives_the_maps_of_the_page() -> None:
+    (code,) = re.findall(r"<!-- example: code -->\n```python\n(.*?)```", PAGE, flags=re.DOTALL)
+    names: dict[str, torch.Tensor] = {}
+    exec(compile(code, "primer.md", "exec"), names)
+    x = head([2, -6, 8])
+    assert names["o"].item() == pytest.approx(3)
+    assert names["attnlrp"][:, 0].numpy() == pytest.approx(x["attnlrp"])
+    assert names["cp_lrp"][:, 0].numpy() == pytest.approx(x["cp"])
+
+
+def test_half_open_layer_of_the_page() -> None:
+    x = head([2, -6, 8])
+    (piece,) = re.findall(r"gives `slow` \$([^$]*)\$", PAGE)
+    printed = [evaluate(side) for side in piece.split("=")]
+    assert printed == pytest.approx([(x["attnlrp"][1] + x["cp"][1]) / 2] * 2, abs=5e-5)
+
+
+def test_halving_trap_of_the_page() -> None:
+    (numbers,) = re.findall(r"the map would be \$([^$]*)\$", PAGE)
+    assert [float(n) for n in numbers.split(",")] == pytest.approx(head([2, -6, 8])["R_v"])
+
+
+def test_table_of_rules_names_every_rule_once_or_more() -> None:
+    public = {name for name, f in inspect.getmembers(rules, inspect.isfunction) if f.__module__ == rules.__name__ and not name.startswith("_")}
+    assert set(re.findall(r"`rules\.(\w+)`", PAGE)) == public
+
+
+def test_no_marked_table_goes_unchecked() -> None:
+    checked = {"forward", "attnlrp", "maps", "correlations", "exercise", "exercise correlations", "code"}
+    assert set(re.findall(r"<!-- example: ([\w ]+) -->", PAGE)) == checked

