@@ -97,8 +97,15 @@ def execute(notebook: Path, output: Path, *, cwd: Path, parameters: Mapping[str,
     output.parent.mkdir(parents=True, exist_ok=True)
     key_file.unlink(missing_ok=True)
     papermill.execute_notebook(
-        str(notebook), str(output), values, kernel_name="python3", cwd=str(cwd), progress_bar=False, store_widget_state=False
-    )  # fmt: skip
+        str(notebook),
+        str(output),
+        values,
+        kernel_name="python3",
+        cwd=str(cwd),
+        progress_bar=False,
+        store_widget_state=False,
+        extra_arguments=["--log-level=ERROR"],  # the kernel would warn on the terminal that it listens on a local port
+    )
     executed = _without_run_traces(nbformat.read(output, as_version=4))
     for cell in executed.cells:
         if "injected-parameters" in cell.metadata.get("tags", []):
@@ -143,10 +150,8 @@ def build(root: Path, *, parameters: Mapping[str, str] | None = None) -> Path:
     for notebook in executed:
         shutil.copy(notebook, source / "notebooks")
     program = Path(sys.executable).with_name("jupyter-book")
-    subprocess.run(
-        [program, "build", source, "--path-output", root, "--warningiserror", "--keep-going", "--quiet"], check=True, cwd=root
-    )  # fmt: skip
-    # the root page is a redirect to book/index.html
+    options = ["--path-output", root, "--warningiserror", "--keep-going", "--quiet"]
+    subprocess.run([program, "build", source, *options], check=True, cwd=root)
     return target / "html" / "index.html"
 
 

@@ -52,7 +52,7 @@ def _entry(section: str, line: str) -> str:
     if section not in _FIELDS:
         return f":{section.lower()}: {line}"
     entry = _ENTRY.fullmatch(line)
-    name, text = (entry[1], entry[2]) if entry else (line, "")
+    name, text = (entry[1].replace(", ", ","), entry[2]) if entry else (line, "")  # Sphinx would take a name before a space for a type
     return f":{_FIELDS[section]} {name}: {text}".rstrip()
 
 

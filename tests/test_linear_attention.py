@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from oracles import r_add, r_attention_values, r_linear, r_matmul
 from torch import Tensor
 
 from lrp_companion.methods.image import METHODS, attribute_images
 from lrp_companion.models.linear_attention import ASSOCIATIONS, READOUTS, SHARES, LinearAttention, check_shares
 from lrp_companion.schema import InputError
-from oracles import r_add, r_attention_values, r_linear, r_matmul
 
 READINGS = [(bias, position, readout) for bias in (False, True) for position in (False, True) for readout in READOUTS]
 
@@ -53,7 +53,9 @@ def r_form(net: LinearAttention, x: np.ndarray, target: int, *, eps: float, valu
     if net.readout == "all":
         r_o = relevance.reshape(o.shape)
     else:
-        r_o = np.stack([r_linear(relevance[p : p + 1], o[:, p], np.full((1, net.tokens), 1 / net.tokens), 0.0, eps) for p in range(net.dim)], 1)
+        r_o = np.stack(
+            [r_linear(relevance[p : p + 1], o[:, p], np.full((1, net.tokens), 1 / net.tokens), 0.0, eps) for p in range(net.dim)], 1
+        )
     r_q, r_k = np.zeros_like(q), np.zeros_like(k)
     if values_only:
         r_v = r_attention_values(r_o, inner, v, eps)
@@ -115,10 +117,8 @@ class TestTheFunction:
     def test_what_the_default_net_computes(self) -> None:
         """Without bias and position, f(x) = |x|^2 (m . x): a linear score times the brightness."""
         net, x = tiny(), pictures()
-        flat = lambda layer: layer.weight[:, 0]  # noqa: E731
-        strength = (flat(net.query) @ flat(net.key)) / net.dim**0.5
-        m = strength * (net.read.weight.view(net.classes, net.tokens, net.dim) @ flat(net.value))
-        # O_t = (w_q . w_k) x_t sum_i x_i^2 w_v from the left, where w_q . w_k joins q and k
+        w_q, w_k, w_v = (layer.weight[:, 0] for layer in (net.query, net.key, net.value))
+        m = (w_q @ w_k) / net.dim**0.5 * (net.read.weight.view(net.classes, net.tokens, net.dim) @ w_v)
         assert torch.allclose(net(x), x.square().sum(1, keepdim=True) * (x @ m.T))
 
     def test_seed(self) -> None:
@@ -130,7 +130,7 @@ class TestTheFunction:
 
 class TestTraining:
     def test_learns_is_deterministic_and_does_not_depend_on_the_association(self) -> None:
-        x, y = pictures(300, seed=5), None
+        x = pictures(300, seed=5)
         y = (x[:, 0] > x[:, 1]).long() + (x[:, 2] > 1).long()
         nets = [tiny("left"), tiny("left"), tiny("right")]
         losses = [net.train_on(x, y, epochs=4, lr=1e-2, seed=7) for net in nets]
@@ -168,9 +168,10 @@ class TestRelevance:
             torch.testing.assert_close(net.relevance(x, 0, shares=shares), by_gradient(net, x, 0, shares), rtol=1e-10, atol=1e-12)
         torch.testing.assert_close(net.relevance(x, 0), by_gradient(net, x, 0, SHARES[association]), rtol=1e-10, atol=1e-12)
 
-    @settings(max_examples=25, deadline=None)
     @given(st.tuples(*[st.floats(0.0, 1.0)] * 3).filter(lambda a: sum(a) > 0.1), st.integers(0, 50), st.sampled_from(READINGS))
-    def test_every_point_of_the_simplex_is_a_mixture_and_ignores_the_grouping(self, amounts: tuple[float, ...], seed: int, reading: tuple[bool, bool, str]) -> None:
+    def test_every_point_of_the_simplex_is_a_mixture_and_ignores_the_grouping(
+        self, amounts: tuple[float, ...], seed: int, reading: tuple[bool, bool, str]
+    ) -> None:
         shares = [a / sum(amounts) for a in amounts]
         bias, position, readout = reading
         net, x = tiny(seed=seed, bias=bias, position_embedding=position, readout=readout), pictures(seed=seed)
@@ -179,7 +180,6 @@ class TestRelevance:
         for one in (net, net.sibling()):
             torch.testing.assert_close(one.relevance(x, 1, shares=shares), mixed, rtol=1e-9, atol=1e-9)
 
-    @settings(max_examples=25, deadline=None)
     @given(st.integers(0, 1000), st.sampled_from(READINGS))
     def test_flat_shares_do_not_change_under_regrouping_or_batching(self, seed: int, reading: tuple[bool, bool, str]) -> None:
         bias, position, readout = reading
@@ -189,7 +189,6 @@ class TestRelevance:
         order = torch.tensor([2, 0, 1])
         torch.testing.assert_close(net.relevance(x[order], 2, shares=SHARES["flat"]), flat[order], rtol=1e-12, atol=1e-12)
 
-    @settings(max_examples=10, deadline=None)
     @given(st.permutations(range(4)), st.integers(0, 20))
     def test_pixels_can_be_renamed(self, order: list[int], seed: int) -> None:
         net, x = tiny(seed=seed), pictures(seed=seed)
@@ -226,9 +225,15 @@ class TestMethods:
     @pytest.mark.parametrize("readout", READOUTS)
     def test_oracle_2_integrated_gradients_are_equal_shares(self, association: str, readout: str) -> None:
         net, x = tiny(association, readout=readout), pictures(5)
-        ig = self.scores(net, x, "ig", n_steps=4)
-        np.testing.assert_allclose(ig, self.scores(net, x, "gradient-x-input") / 3, rtol=1e-9, atol=1e-12)
-        np.testing.assert_allclose(ig, self.scores(net, x, "lrp", shares="flat"), rtol=1e-9, atol=1e-12)
+        flat = self.scores(net, x, "lrp", shares="flat")
+        nodes, weights = np.polynomial.legendre.leggauss(2)  # exact: the integrand is a square
+        slow = sum(
+            w / 2 * self.scores(net, (t + 1) / 2 * x, "gradient-x-input", target=1) / ((t + 1) / 2)
+            for t, w in zip(nodes, weights, strict=True)
+        )
+        np.testing.assert_allclose(slow, self.scores(net, x, "lrp", shares="flat", target=1), rtol=1e-12, atol=1e-13)
+        np.testing.assert_allclose(self.scores(net, x, "gradient-x-input") / 3, flat, rtol=1e-12, atol=1e-13)
+        np.testing.assert_allclose(self.scores(net, x, "ig", n_steps=4), flat, rtol=1e-6, atol=1e-8)  # captum's weights are float32
 
     def test_the_identity_needs_a_homogeneous_function(self) -> None:
         net, x = tiny(bias=True), pictures(5)
@@ -276,7 +281,7 @@ class TestMethods:
         mean = x.mean(0)
         for record, image in zip(attribute_images(net, x, method="ig", baseline=mean, target=1, n_steps=2, batch_images=4), x, strict=True):
             gap = record.scores.sum() - (net(image[None]) - net(mean[None]))[0, 1].item()
-            assert abs(gap) < 1e-9 and abs(record.details["convergence_delta"]) < 1e-9
+            assert abs(gap) < 1e-6 and record.details["convergence_delta"] == pytest.approx(gap, abs=1e-9)
             assert record.choices["baseline"] == "array" and record.choices["n_steps"] == 2
         (coarse, *_) = attribute_images(net, x, method="ig", n_steps=1)
         assert abs(coarse.details["convergence_delta"]) > 1e-4
@@ -291,12 +296,24 @@ class TestMethods:
     def test_float32_is_close(self) -> None:
         net = LinearAttention(tokens=4, dim=3, classes=3, seed=3)
         for method in METHODS:
-            np.testing.assert_allclose(self.scores(net, pictures().float(), method), self.scores(tiny(), pictures(), method), rtol=1e-2, atol=1e-4)
+            np.testing.assert_allclose(
+                self.scores(net, pictures().float(), method), self.scores(tiny(), pictures(), method), rtol=1e-2, atol=1e-4
+            )
 
 
 class TestErrors:
     @pytest.mark.parametrize(
-        "images", [torch.zeros(4), torch.zeros(2, 5), torch.zeros(2, 3, 2), torch.zeros(0, 4), torch.zeros(1, 1, 2, 2), "picture", [[1.0], [1.0, 2.0]], None]
+        "images",
+        [
+            torch.zeros(4),
+            torch.zeros(2, 5),
+            torch.zeros(2, 3, 2),
+            torch.zeros(0, 4),
+            torch.zeros(1, 1, 2, 2),
+            "picture",
+            [[1.0], [1.0, 2.0]],
+            None,
+        ],
     )
     def test_shapes(self, images: object) -> None:
         with pytest.raises(InputError, match=r"attribute: got images of shape .*; expected \(B, 4\) or \(B, 2, 2\) with B at least 1"):
@@ -324,7 +341,10 @@ class TestErrors:
         with pytest.raises(InputError, match="got shares 'middle'; expected three numbers or one of left, right, flat, values"):
             attribute_images(tiny(), pictures(), method="lrp", shares="middle")
 
-    @pytest.mark.parametrize(("method", "option"), [("loo", "epsilon"), ("attnlrp", "shares"), ("ig", "removal"), ("gradient-x-input", "epsilon"), ("lrp", "bypass")])
+    @pytest.mark.parametrize(
+        ("method", "option"),
+        [("loo", "epsilon"), ("attnlrp", "shares"), ("ig", "removal"), ("gradient-x-input", "epsilon"), ("lrp", "bypass")],
+    )
     def test_options_of_other_methods(self, method: str, option: str) -> None:
         with pytest.raises(InputError, match=f"got option '{option}' for method '{method}' on images"):
             attribute_images(tiny(), pictures(), method=method, **{option: 1})

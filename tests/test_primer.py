@@ -210,3 +210,10 @@ def test_table_of_rules_names_every_rule_once_or_more() -> None:
 def test_no_marked_table_goes_unchecked() -> None:
     checked = {"forward", "attnlrp", "maps", "correlations", "exercise", "exercise correlations", "code"}
     assert set(re.findall(r"<!-- example: ([\w ]+) -->", PAGE)) == checked
+
+
+def test_every_path_on_the_map_of_the_code_exists() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:lrp_companion|tests|training|book|notebooks)/[\w./]*)`", text))
+    assert len(named) > 20
+    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []

@@ -19,3 +19,18 @@ def paper_table(name: str) -> list[dict[str, Any]]:
     """
     choose("paper_table", "table", name, TABLES)
     return json.loads(resources.files("lrp_companion").joinpath("embedded/paper_tables.json").read_text(encoding="utf-8"))[name]
+
+
+def paper_paths(dataset: str, *, column: str = "loo_r") -> dict[str, list[float]]:
+    """A column of the paper's Table A3 along its three paths ("SST" or "IMDB"), each in its own order.
+
+    >>> paper_paths("SST")["back-to-front"][:3]
+    [0.22, 0.26, 0.38]
+    """
+    choose("paper_paths", "data set", dataset, ("SST", "IMDB"))
+    choose("paper_paths", "column", column, ("loo_r", "lerf", "morf", "delta"))
+    out: dict[str, list[float]] = {}
+    for row in paper_table("tableA3"):
+        if row["dataset"] == dataset:
+            out.setdefault(row["path"].replace("_", "-"), []).append(row[column])
+    return out

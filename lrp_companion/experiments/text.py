@@ -51,6 +51,21 @@ class Comparison:
         return paired_difference(self.values(column, method), self.values(column, other))
 
 
+    def summary(self) -> list[dict[str, Any]]:
+        """One row per method: mean of every column of Table 2 of the paper, with intervals."""
+        columns = [*(f"r {name}" for name in self.protocols), *(c for c in ("lerf", "morf", "delta") if c in self.rows[0])]
+        return [{"method": method, **{column: self.interval(column, method) for column in columns}} for method in self.maps]
+
+    def special_tokens(self, methods: Sequence[str], *, site: str) -> list[dict[str, Any]]:
+        """One row per method: the share of sum |R| on special tokens, and the share of maps with a negative sum, at a site."""
+        out = []
+        for method in methods:
+            maps = [(read_at(record, site), record.special) for record in self.maps[method]]
+            shares = [np.abs(r[special]).sum() / np.abs(r).sum() if r.any() else float("nan") for r, special in maps]
+            out.append({"method": method, "share on special tokens": bootstrap_mean(shares), "negative sum": bootstrap_mean([float(r.sum() < 0) for r, _ in maps])})
+        return out
+
+
 def read_at(record: Attribution, site: str) -> np.ndarray:
     """Scores at another site than the record's own; a method without parts (LOO, IG, rollout) has one map only."""
     return at_site(dict(record.parts), site) if record.parts else record.scores
@@ -123,6 +138,23 @@ class LayerPaths:
     def curve(self, protocol: str, path: str) -> list[Interval]:
         """The path's masks in order, each with mean r and its 95 % bootstrap interval."""
         return [bootstrap_mean(self.r[protocol][mask]) for mask in path_masks(self.layers)[path]]
+
+    def curves(self, protocol: str) -> dict[str, list[Interval]]:
+        """All three paths, by name."""
+        return {path: self.curve(protocol, path) for path in PATHS}
+
+    def levels(self, protocol: str) -> dict[str, Interval]:
+        """The two ends of the paths."""
+        return {"AttnLRP": self.level(protocol, ()), "CP-LRP": self.level(protocol, range(1, self.layers + 1))}
+
+    def ends(self) -> list[dict[str, Any]]:
+        """One row per protocol: AttnLRP, CP-LRP, and the best mask on the three paths, chosen on these same examples."""
+        out = []
+        for protocol, by_mask in self.r.items():
+            best = max(by_mask, key=lambda mask: (bootstrap_mean(by_mask[mask], resamples=1).mean, -len(mask)))
+            names = f"{min(best)} to {max(best)}" if len(best) > 1 else ", ".join(map(str, best)) or "none"
+            out.append({"reading": protocol, **self.levels(protocol), "best on the paths": self.level(protocol, best), "its bypassed layers": names})
+        return out
 
     def level(self, protocol: str, bypass: Iterable[int]) -> Interval:
         """Mean r of one mask: none is AttnLRP, all layers CP-LRP."""

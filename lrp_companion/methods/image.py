@@ -30,7 +30,12 @@ def attribute_images(
     for name in options:
         if name not in allowed:
             expected = f"one of {', '.join(sorted(['target', *allowed]))}"
-            raise InputError("attribute", got=f"option {name!r} for method {method!r} on images", expected=expected, hint="leave it out or change the method")
+            raise InputError(
+                "attribute",
+                got=f"option {name!r} for method {method!r} on images",
+                expected=expected,
+                hint="leave it out or change the method",
+            )
     x = net.check_images(images, "attribute")
     targets = check_targets(target, len(x), net.classes)
     with torch.no_grad():
@@ -43,7 +48,9 @@ def attribute_images(
 def loo(net: LinearAttention, x: Tensor, targets: Tensor, *, batch_images: int = 256, progress: bool | None = None) -> Maps:
     """Leave-One-Out: the target's logit minus that of the image with one pixel at zero (appendix B.1.1 of the paper)."""
     if isinstance(batch_images, bool) or not isinstance(batch_images, int) or batch_images < 1:
-        raise InputError("attribute", got=f"batch_images {batch_images!r}", expected="a whole number, at least 1", hint="256 fits small machines")
+        raise InputError(
+            "attribute", got=f"batch_images {batch_images!r}", expected="a whole number, at least 1", hint="256 fits small machines"
+        )
     scores = torch.empty_like(x)
     with torch.no_grad():
         for k in watch(range(len(x)), progress=progress, label="loo"):
@@ -55,26 +62,43 @@ def loo(net: LinearAttention, x: Tensor, targets: Tensor, *, batch_images: int =
 
 
 def integrated_gradients(
-    net: LinearAttention, x: Tensor, targets: Tensor, *, n_steps: int = 50, baseline: str | np.ndarray | Tensor = "zero", batch_images: int = 256
+    net: LinearAttention,
+    x: Tensor,
+    targets: Tensor,
+    *,
+    n_steps: int = 50,
+    baseline: str | np.ndarray | Tensor = "zero",
+    batch_images: int = 256,
 ) -> Maps:
     """Integrated gradients (Sundararajan et al. 2017) by captum, from a black image or from images that are passed.
 
     `IG_i = (x_i - x'_i) . integral over a in [0,1] of df(x' + a (x - x'))/dx_i`, Gauss-Legendre with `n_steps` nodes,
-    exact here from 2 nodes on, because the logit is a polynomial of degree 3 along the way. `baseline` is "zero", one
-    image, or one for each. The convergence delta `sum IG - (f(x) - f(x'))` goes into `details`.
+    exact here from 2 nodes on up to captum's float32 weights, because the logit is a polynomial of degree 3 along the
+    way. `baseline` is "zero", one image, or one for each. The convergence delta `sum IG - (f(x) - f(x'))` goes into
+    `details`.
     """
     if isinstance(n_steps, bool) or not isinstance(n_steps, int) or n_steps < 1:
         raise InputError("attribute", got=f"n_steps {n_steps!r}", expected="a whole number, at least 1", hint="try n_steps=50")
     if isinstance(baseline, str):
         if baseline != "zero":
-            raise InputError("attribute", got=f"baseline {baseline!r}", expected="'zero' or an array of pixels", hint="pass images.mean(0) for the mean image")
+            raise InputError(
+                "attribute",
+                got=f"baseline {baseline!r}",
+                expected="'zero' or an array of pixels",
+                hint="pass images.mean(0) for the mean image",
+            )
         start, name = torch.zeros_like(x), baseline
     else:
         given = torch.as_tensor(baseline)
         one = given.ndim == 1 or (given.ndim == 2 and given.shape[1] != net.tokens)
         start, name = net.check_images(given[None] if one else given, "attribute: baseline"), "array"
         if len(start) not in (1, len(x)):
-            raise InputError("attribute", got=f"{len(start)} baselines for {len(x)} images", expected="one baseline, or one per image", hint="pass images.mean(0) for the mean image")
+            raise InputError(
+                "attribute",
+                got=f"{len(start)} baselines for {len(x)} images",
+                expected="one baseline, or one per image",
+                hint="pass images.mean(0) for the mean image",
+            )
         start = start.expand_as(x)
     weights = list(net.parameters())
     wanted = [w.requires_grad for w in weights]
@@ -84,7 +108,9 @@ def integrated_gradients(
             w.requires_grad_(False)
         for rows in torch.arange(len(x)).split(max(1, batch_images // n_steps)):
             method = IntegratedGradients(net)
-            scores[rows], delta[rows] = method.attribute(x[rows], start[rows], target=targets[rows], n_steps=n_steps, return_convergence_delta=True)
+            scores[rows], delta[rows] = method.attribute(
+                x[rows], start[rows], target=targets[rows], n_steps=n_steps, return_convergence_delta=True
+            )
     finally:
         for w, flag in zip(weights, wanted, strict=True):
             w.requires_grad_(flag)
@@ -109,7 +135,12 @@ def lrp(net: LinearAttention, x: Tensor, targets: Tensor, *, shares: str | Seque
     """
     if isinstance(shares, str):
         if shares not in SHARES:
-            raise InputError("attribute", got=f"shares {shares!r}", expected=f"three numbers or one of {', '.join(SHARES)}", hint="leave it out for the net's own")
+            raise InputError(
+                "attribute",
+                got=f"shares {shares!r}",
+                expected=f"three numbers or one of {', '.join(SHARES)}",
+                hint="leave it out for the net's own",
+            )
         point = SHARES[shares]
     else:
         point = SHARES[net.association] if shares is None else check_shares(shares)
@@ -129,12 +160,24 @@ def cp_lrp(net: LinearAttention, x: Tensor, targets: Tensor, *, epsilon: float =
 
 
 METHODS: dict[str, Callable[..., Maps]] = {
-    "loo": loo, "ig": integrated_gradients, "gradient-x-input": gradient_x_input, "attnlrp": attnlrp, "cp-lrp": cp_lrp, "lrp": lrp,
-}  # fmt: skip
+    "loo": loo,
+    "ig": integrated_gradients,
+    "gradient-x-input": gradient_x_input,
+    "attnlrp": attnlrp,
+    "cp-lrp": cp_lrp,
+    "lrp": lrp,
+}
 
 
 def _records(
-    net: LinearAttention, method: str, logits: Tensor, targets: Tensor, scores: Tensor, choices: Mapping[str, Any], parts: Mapping[str, Tensor], details: Mapping[str, Tensor]
+    net: LinearAttention,
+    method: str,
+    logits: Tensor,
+    targets: Tensor,
+    scores: Tensor,
+    choices: Mapping[str, Any],
+    parts: Mapping[str, Tensor],
+    details: Mapping[str, Tensor],
 ) -> list[Attribution]:
     side = round(net.tokens**0.5)
     square = side * side == net.tokens
@@ -143,8 +186,15 @@ def _records(
     values, extra, floats = to_numpy(scores), {k: to_numpy(v) for k, v in parts.items()}, {k: to_numpy(v) for k, v in details.items()}
     return [
         Attribution(
-            tokens=names, scores=values[k], target=int(target), logit=float(logits[k, target]), special=np.zeros(net.tokens, dtype=bool), method=method,
-            choices=everywhere, parts={key: part[k] for key, part in extra.items()}, details={"label": str(int(target)), **{key: float(v[k]) for key, v in floats.items()}},
-        )  # fmt: skip
+            tokens=names,
+            scores=values[k],
+            target=int(target),
+            logit=float(logits[k, target]),
+            special=np.zeros(net.tokens, dtype=bool),
+            method=method,
+            choices=everywhere,
+            parts={key: part[k] for key, part in extra.items()},
+            details={"label": str(int(target)), **{key: float(v[k]) for key, v in floats.items()}},
+        )
         for k, target in enumerate(targets.tolist())
     ]

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from lrp_companion.metrics.axioms import ConservationGap, InvarianceGap, conservation_gap, invariance_gap
 from lrp_companion.metrics.faithfulness import (
-    Curve, agreement, faithfulness_gap, kendall, normalise, pearson, perturbation_curve, removal_order, spearman
+    Curve,
+    agreement,
+    faithfulness_gap,
+    kendall,
+    normalise,
+    pearson,
+    perturbation_curve,
+    removal_order,
+    spearman,
 )  # fmt: skip
 from lrp_companion.metrics.statistics import Interval, bootstrap_mean, paired_difference
 
 __all__ = [
-    "ConservationGap", "Curve", "Interval", "InvarianceGap", "agreement", "bootstrap_mean", "conservation_gap", "faithfulness_gap", "invariance_gap",
-    "kendall", "normalise", "paired_difference", "pearson", "perturbation_curve", "removal_order", "spearman",
+    "ConservationGap", "Curve", "Interval", "InvarianceGap", "agreement", "bootstrap_mean", "conservation_gap", "faithfulness_gap",
+    "invariance_gap", "kendall", "normalise", "paired_difference", "pearson", "perturbation_curve", "removal_order", "spearman",
 ]  # fmt: skip

@@ -37,7 +37,12 @@ def conservation_gap(scores: Any, logit: float) -> ConservationGap:
     """
     given = np.asarray(scores, dtype=np.float64)
     if not given.size or not np.isfinite(given).all() or not np.isfinite(logit):
-        raise InputError("conservation_gap", got="no scores, or NaN or infinity", expected="finite scores and a finite logit", hint="check the explanation")
+        raise InputError(
+            "conservation_gap",
+            got="no scores, or NaN or infinity",
+            expected="finite scores and a finite logit",
+            hint="check the explanation",
+        )
     absolute = float(given.sum() - logit)
     return ConservationGap(absolute / abs(float(logit)) if logit else float("nan"), absolute)
 
@@ -57,6 +62,11 @@ def invariance_gap(a: Any, b: Any) -> InvarianceGap:
     """
     left, right = check_pair("invariance_gap", np.ravel(a), np.ravel(b))
     if np.shape(a) != np.shape(b):
-        raise InputError("invariance_gap", got=f"shapes {np.shape(a)} and {np.shape(b)}", expected="two maps of one shape", hint="explain the same input twice")
+        raise InputError(
+            "invariance_gap",
+            got=f"shapes {np.shape(a)} and {np.shape(b)}",
+            expected="two maps of one shape",
+            hint="explain the same input twice",
+        )
     size = float(np.linalg.norm(left) + np.linalg.norm(right)) / 2
     return InvarianceGap(float(np.linalg.norm(left - right)) / size if size else 0.0, pearson(left, right))

@@ -129,7 +129,9 @@ def removal_order(scores: Any, *, order: str = "morf", chunk: int = 1, removable
         raise InputError("removal_order", got=f"chunk {chunk!r}", expected="a positive integer", hint="1 removes single tokens")
     places = np.arange(len(given)) if removable is None else np.flatnonzero(_mask("removal_order", "removable", removable, given.shape))
     if not places.size:
-        raise InputError("removal_order", got="no removable token", expected="at least one", hint="pass removable=~special of a text with words")
+        raise InputError(
+            "removal_order", got="no removable token", expected="at least one", hint="pass removable=~special of a text with words"
+        )
     chunks = [places[start : start + chunk] for start in range(0, len(places), chunk)]
     sums = np.array([given[part].sum() for part in chunks])
     return [chunks[k] for k in np.argsort(-sums if order == "morf" else sums, kind="stable")]
@@ -169,7 +171,9 @@ class Curve:
         return float((self.logits[0] - self.logits).mean())
 
 
-def perturbation_curve(evaluate: Callable[[np.ndarray], Any], scores: Any, *, order: str = "morf", chunk: int = 1, removable: Any = None) -> Curve:
+def perturbation_curve(
+    evaluate: Callable[[np.ndarray], Any], scores: Any, *, order: str = "morf", chunk: int = 1, removable: Any = None
+) -> Curve:
     """Remove tokens step by step in the order of `scores` and record the output.
 
     Parameters
@@ -190,7 +194,10 @@ def perturbation_curve(evaluate: Callable[[np.ndarray], Any], scores: Any, *, or
     logits = np.asarray(evaluate(keep), dtype=np.float64)
     if logits.shape != (len(keep),) or not np.isfinite(logits).all():
         raise InputError(
-            "perturbation_curve", got=f"an output of shape {logits.shape}, or NaN in it", expected=f"({len(keep)},), finite", hint="evaluate gives one logit per row"
+            "perturbation_curve",
+            got=f"an output of shape {logits.shape}, or NaN in it",
+            expected=f"({len(keep)},), finite",
+            hint="evaluate gives one logit per row",
         )
     removed = (~keep).sum(axis=1)
     for array in (logits, removed):
@@ -208,9 +215,11 @@ def faithfulness_gap(lerf: Curve, morf: Curve) -> float:
     """
     if (lerf.order, morf.order) != ("lerf", "morf") or lerf.chunk != morf.chunk:
         raise InputError(
-            "faithfulness_gap", got=f"{lerf.order} by {lerf.chunk} and {morf.order} by {morf.chunk}", expected="lerf, then morf, with equal chunks",
+            "faithfulness_gap",
+            got=f"{lerf.order} by {lerf.chunk} and {morf.order} by {morf.chunk}",
+            expected="lerf, then morf, with equal chunks",
             hint="make both curves from one map",
-        )  # fmt: skip
+        )
     return lerf.mean_logit - morf.mean_logit
 
 
@@ -218,7 +227,12 @@ def check_pair(operation: str, a: Any, b: Any, *, least: int = 2) -> tuple[np.nd
     """Return two maps as float64 arrays of one shape (T,), T >= least; raise `InputError` otherwise."""
     left, right = _numbers(operation, a), _numbers(operation, b)
     if left.shape != right.shape:
-        raise InputError(operation, got=f"{len(left)} and {len(right)} entries", expected="two maps of one length", hint="compare maps of the same tokens")
+        raise InputError(
+            operation,
+            got=f"{len(left)} and {len(right)} entries",
+            expected="two maps of one length",
+            hint="compare maps of the same tokens",
+        )
     if len(left) < least:
         raise InputError(operation, got=f"maps of {len(left)} entries", expected=f"at least {least}", hint="a correlation needs two points")
     return left, right
@@ -229,14 +243,21 @@ def _numbers(operation: str, values: Any) -> np.ndarray:
     if out.ndim != 1 or not out.size:
         raise InputError(operation, got=f"a map of shape {out.shape}", expected="(T,), one score per token", hint="pass a flat array")
     if not np.isfinite(out).all():
-        raise InputError(operation, got=f"{int((~np.isfinite(out)).sum())} of {len(out)} scores NaN or infinite", expected="finite scores", hint="check the explanation")
+        raise InputError(
+            operation,
+            got=f"{int((~np.isfinite(out)).sum())} of {len(out)} scores NaN or infinite",
+            expected="finite scores",
+            hint="check the explanation",
+        )
     return out
 
 
 def _mask(operation: str, name: str, values: Any, shape: tuple[int, ...]) -> np.ndarray:
     out = np.asarray(values)
     if out.shape != shape or out.dtype != bool:
-        raise InputError(operation, got=f"{name} of shape {out.shape}, {out.dtype}", expected=f"{shape}, bool", hint="pass one True or False per token")
+        raise InputError(
+            operation, got=f"{name} of shape {out.shape}, {out.dtype}", expected=f"{shape}, bool", hint="pass one True or False per token"
+        )
     return out
 
 
@@ -257,4 +278,5 @@ def _unit(a: np.ndarray) -> np.ndarray:
 
 def _ranks(a: np.ndarray) -> np.ndarray:
     _, inverse, counts = np.unique(a, return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - (counts - 1) / 2)[inverse]
+    average: np.ndarray = np.cumsum(counts) - (counts - 1) / 2
+    return average[inverse]

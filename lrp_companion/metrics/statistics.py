@@ -97,7 +97,10 @@ def paired_difference(a: Any, b: Any, *, resamples: int = 10_000, level: float =
     left, right = _examples("paired_difference", a), _examples("paired_difference", b)
     if left.shape != right.shape:
         raise InputError(
-            "paired_difference", got=f"{len(left)} and {len(right)} values", expected="one pair per example", hint="compare on the same examples, in one order"
+            "paired_difference",
+            got=f"{len(left)} and {len(right)} values",
+            expected="one pair per example",
+            hint="compare on the same examples, in one order",
         )
     return bootstrap_mean(left - right, resamples=resamples, level=level, seed=seed)
 
@@ -105,7 +108,11 @@ def paired_difference(a: Any, b: Any, *, resamples: int = 10_000, level: float =
 def _examples(operation: str, values: Any) -> np.ndarray:
     out = np.asarray(values, dtype=np.float64)
     if out.ndim != 1 or not out.size:
-        raise InputError(operation, got=f"values of shape {out.shape}", expected="(examples,) with at least one", hint="pass one number per example")
+        raise InputError(
+            operation, got=f"values of shape {out.shape}", expected="(examples,) with at least one", hint="pass one number per example"
+        )
     if np.isinf(out).any():
-        raise InputError(operation, got="infinite values", expected="numbers, or NaN where undefined", hint="find where the infinity comes from")
+        raise InputError(
+            operation, got="infinite values", expected="numbers, or NaN where undefined", hint="find where the infinity comes from"
+        )
     return out

@@ -65,14 +65,28 @@ class LinearAttention(torch.nn.Module):
     """
 
     def __init__(
-        self, *, association: str = "left", tokens: int = 196, dim: int = 32, classes: int = 10, bias: bool = False, position_embedding: bool = False,
-        readout: str = "all", seed: int = 0, dtype: torch.dtype = torch.float32,
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        association: str = "left",
+        tokens: int = 196,
+        dim: int = 32,
+        classes: int = 10,
+        bias: bool = False,
+        position_embedding: bool = False,
+        readout: str = "all",
+        seed: int = 0,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
         choose("LinearAttention", "association", association, ASSOCIATIONS)
         choose("LinearAttention", "readout", readout, READOUTS)
         for name, size in (("tokens", tokens), ("dim", dim), ("classes", classes)):
             if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-                raise InputError("LinearAttention", got=f"{name} {size!r}", expected="a whole number, at least 1", hint="the paper has 196 tokens, dim 32, 10 classes")
+                raise InputError(
+                    "LinearAttention",
+                    got=f"{name} {size!r}",
+                    expected="a whole number, at least 1",
+                    hint="the paper has 196 tokens, dim 32, 10 classes",
+                )
         super().__init__()
         self.association, self.readout = association, readout
         self.tokens, self.dim, self.classes = tokens, dim, classes
@@ -102,9 +116,17 @@ class LinearAttention(torch.nn.Module):
         output = inner @ value if association == "left" else query @ inner
         pooled = output.flatten(1) if self.readout == "all" else output.mean(1)
         return {
-            "embedded": embedded, "token": token, "query": query, "key": key, "scaled": scaled, "value": value,
-            "inner": inner, "output": output, "pooled": pooled, "logits": self.read(pooled),
-        }  # fmt: skip
+            "embedded": embedded,
+            "token": token,
+            "query": query,
+            "key": key,
+            "scaled": scaled,
+            "value": value,
+            "inner": inner,
+            "output": output,
+            "pooled": pooled,
+            "logits": self.read(pooled),
+        }
 
     def with_association(self, association: str) -> LinearAttention:
         """The same function with the products taken in the named order; the weights are shared, not copied."""
@@ -128,7 +150,14 @@ class LinearAttention(torch.nn.Module):
     # -- training ----------------------------------------------------------------------------------------------------
 
     def train_on(
-        self, images: Tensor | np.ndarray, labels: Sequence[int] | np.ndarray | Tensor, *, epochs: int = 5, lr: float = 1e-3, batch_size: int = 64, seed: int = 0
+        self,
+        images: Tensor | np.ndarray,
+        labels: Sequence[int] | np.ndarray | Tensor,
+        *,
+        epochs: int = 5,
+        lr: float = 1e-3,
+        batch_size: int = 64,
+        seed: int = 0,
     ) -> list[float]:
         """Train with Adam and cross-entropy, as the paper's appendix B.1.1 says; return the mean loss of each epoch.
 
@@ -139,7 +168,12 @@ class LinearAttention(torch.nn.Module):
         y = self._check_labels(labels, len(x), "LinearAttention.train_on")
         for name, size in (("epochs", epochs), ("batch_size", batch_size)):
             if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-                raise InputError("LinearAttention.train_on", got=f"{name} {size!r}", expected="a whole number, at least 1", hint="the paper trains for 5 epochs")
+                raise InputError(
+                    "LinearAttention.train_on",
+                    got=f"{name} {size!r}",
+                    expected="a whole number, at least 1",
+                    hint="the paper trains for 5 epochs",
+                )
         if isinstance(lr, bool) or not isinstance(lr, (int, float)) or not 0 < lr < float("inf"):
             raise InputError("LinearAttention.train_on", got=f"lr {lr!r}", expected="a number above 0", hint="the paper trains with 1e-3")
         order = torch.Generator().manual_seed(seed)
@@ -167,7 +201,12 @@ class LinearAttention(torch.nn.Module):
     # -- relevance ---------------------------------------------------------------------------------------------------
 
     def relevance(
-        self, images: Tensor | np.ndarray, target: int | Sequence[int] | Tensor, *, shares: Sequence[float] | None = None, epsilon: float = 0.0
+        self,
+        images: Tensor | np.ndarray,
+        target: int | Sequence[int] | Tensor,
+        *,
+        shares: Sequence[float] | None = None,
+        epsilon: float = 0.0,
     ) -> Tensor:
         """Relevance of every pixel, (B, T), for the logit of class `target`; with positions, only the pixels' part.
 
@@ -180,14 +219,21 @@ class LinearAttention(torch.nn.Module):
 
     @torch.no_grad()
     def relevance_parts(
-        self, images: Tensor | np.ndarray, target: int | Sequence[int] | Tensor, *, shares: Sequence[float] | None = None, epsilon: float = 0.0
+        self,
+        images: Tensor | np.ndarray,
+        target: int | Sequence[int] | Tensor,
+        *,
+        shares: Sequence[float] | None = None,
+        epsilon: float = 0.0,
     ) -> dict[str, Tensor]:
         """As `relevance`, with what the position embedding receives beside: `pixel` and, if there is one, `position`."""
         x = self.check_images(images, "LinearAttention.relevance")
         chosen = self.check_target(target, len(x), "LinearAttention.relevance")
         a_q, a_k, a_v = check_shares(SHARES[self.association] if shares is None else shares)
         if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float)) or not 0 <= epsilon < float("inf"):
-            raise InputError("LinearAttention.relevance", got=f"epsilon {epsilon!r}", expected="a finite number, at least 0", hint="0 is the exact rule")
+            raise InputError(
+                "LinearAttention.relevance", got=f"epsilon {epsilon!r}", expected="a finite number, at least 0", hint="0 is the exact rule"
+            )
         tape = self._forward(x, self.association)
 
         start = torch.nn.functional.one_hot(chosen, self.classes).to(x)
@@ -233,14 +279,19 @@ class LinearAttention(torch.nn.Module):
         """Images as a tensor (B, T) of the net's type and device; `InputError` for wrong shapes, NaN or infinity."""
         weight = self.query.weight
         try:
-            x = torch.as_tensor(np.asarray(images) if isinstance(images, (list, tuple)) else images)
-        except (TypeError, ValueError):
-            x = torch.empty(0, dtype=torch.bool)
+            x = images if isinstance(images, Tensor) else torch.as_tensor(np.asarray(images))
+        except (TypeError, ValueError):  # text, None, rows of different lengths
+            x = torch.empty(0)
         side = round(self.tokens**0.5)
         square = x.ndim == 3 and side * side == self.tokens and x.shape[1:] == (side, side)
         if not (square or (x.ndim == 2 and x.shape[1] == self.tokens)) or len(x) == 0 or x.is_complex():
             expected = f"(B, {self.tokens})" + (f" or (B, {side}, {side})" if side * side == self.tokens else "") + " with B at least 1"
-            raise InputError(operation, got=f"images of shape {tuple(np.shape(images))}", expected=expected, hint="a single image needs a first axis of length 1: images[None]")
+            raise InputError(
+                operation,
+                got=f"images of shape {tuple(x.shape)}",
+                expected=expected,
+                hint="a single image needs a first axis of length 1: images[None]",
+            )
         x = x.to(device=weight.device, dtype=weight.dtype).reshape(len(x), self.tokens)
         if not torch.isfinite(x).all():
             raise InputError(operation, got="images with NaN or infinity", expected="finite pixels", hint="check how the images were read")
@@ -253,13 +304,23 @@ class LinearAttention(torch.nn.Module):
             classes = classes.expand(count)
         valid = classes.dtype != torch.bool and not classes.is_floating_point() and classes.shape == (count,)
         if not valid or classes.min() < 0 or classes.max() >= self.classes:
-            raise InputError(operation, got=f"target {target!r}", expected=f"a class from 0 to {self.classes - 1}, or one for each of {count} images", hint="use the predicted class")
+            raise InputError(
+                operation,
+                got=f"target {target!r}",
+                expected=f"a class from 0 to {self.classes - 1}, or one for each of {count} images",
+                hint="use the predicted class",
+            )
         return classes.to(device=self.query.weight.device, dtype=torch.long)
 
     def _check_labels(self, labels: Any, count: int, operation: str) -> Tensor:
         y = torch.as_tensor(np.asarray(labels.cpu() if isinstance(labels, Tensor) else labels))
         if y.shape != (count,) or y.is_floating_point() or y.dtype == torch.bool or y.min() < 0 or y.max() >= self.classes:
-            raise InputError(operation, got=f"labels of shape {tuple(y.shape)}", expected=f"{count} classes from 0 to {self.classes - 1}", hint="pass one label per image")
+            raise InputError(
+                operation,
+                got=f"labels of shape {tuple(y.shape)}",
+                expected=f"{count} classes from 0 to {self.classes - 1}",
+                hint="pass one label per image",
+            )
         return y.to(device=self.query.weight.device, dtype=torch.long)
 
 
@@ -274,7 +335,12 @@ def check_shares(shares: Sequence[float]) -> tuple[float, float, float]:
     except (TypeError, ValueError):
         values = ()
     if len(values) != 3 or not all(share >= 0 for share in values) or abs(sum(values) - 1) > 1e-9:
-        raise InputError("relevance", got=f"shares {shares!r}", expected="three numbers of at least 0 with the sum 1, for Q, K and V", hint="equal shares are (1/3, 1/3, 1/3)")
+        raise InputError(
+            "relevance",
+            got=f"shares {shares!r}",
+            expected="three numbers of at least 0 with the sum 1, for Q, K and V",
+            hint="equal shares are (1/3, 1/3, 1/3)",
+        )
     return values  # type: ignore[return-value]
 
 

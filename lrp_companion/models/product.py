@@ -96,7 +96,7 @@ def parse(text: str) -> Grouping:
     if len(stack) != 1:
         raise _not_a_grouping(text)
     tree = stack[0][0] if len(stack[0]) == 1 else tuple(stack[0])
-    if isinstance(tree, int) or sorted(leaves_of(tree)) != list(range(len(leaves_of(tree)))):
+    if isinstance(tree, int) or not _is_grouping(tree) or sorted(leaves_of(tree)) != list(range(len(leaves_of(tree)))):
         raise _not_a_grouping(text)
     return tree
 
@@ -170,9 +170,11 @@ class Product:
         self.grouping = flat(len(self.values)) if grouping is None else parse(grouping) if isinstance(grouping, str) else grouping
         if sorted(leaves_of(self.grouping)) != list(range(len(self.values))) or not _is_grouping(self.grouping):
             raise InputError(
-                "Product", got=f"a grouping of factors {[leaf + 1 for leaf in leaves_of(self.grouping)]}",
-                expected=f"each of the factors 1 to {len(self.values)} once, in groups of two or more", hint="build it with left, right, flat or parse",
-            )  # fmt: skip
+                "Product",
+                got=f"a grouping of factors {[leaf + 1 for leaf in leaves_of(self.grouping)]}",
+                expected=f"each of the factors 1 to {len(self.values)} once, in groups of two or more",
+                hint="build it with left, right, flat or parse",
+            )
 
     @property
     def value(self) -> Any:
@@ -221,7 +223,8 @@ class Product:
 
     def loo(self) -> tuple[Any, ...]:
         """Leave-One-Out: `f(x) - f(x with x_i = 0)`, computed by setting the factor to 0."""
-        return tuple(self.value - Product([0 if k == i else x for k, x in enumerate(self.values)], self.grouping).value for i in range(len(self.values)))
+        without = ([0 if k == i else x for k, x in enumerate(self.values)] for i in range(len(self.values)))
+        return tuple(self.value - Product(values, self.grouping).value for values in without)
 
     def shapley(self) -> tuple[Any, ...]:
         """Shapley values of the game in which a factor outside the coalition is set to 0, summed over all coalitions.
@@ -231,7 +234,9 @@ class Product:
         """
         n = len(self.values)
         if n > MAX_SHAPLEY_FACTORS:
-            raise InputError("Product.shapley", got=f"{n} factors", expected=f"at most {MAX_SHAPLEY_FACTORS}", hint="the sum runs over all coalitions")
+            raise InputError(
+                "Product.shapley", got=f"{n} factors", expected=f"at most {MAX_SHAPLEY_FACTORS}", hint="the sum runs over all coalitions"
+            )
 
         def worth(coalition: set[int]) -> Any:
             return math.prod(x if k in coalition else 0 for k, x in enumerate(self.values))
@@ -277,4 +282,9 @@ def _check_count(count: int) -> int:
 
 
 def _not_a_grouping(text: str) -> InputError:
-    return InputError("parse", got=f"grouping {text!r}", expected="factors x1, x2, ... once each, with balanced brackets", hint="write it like '(x1 x2) x3'")
+    return InputError(
+        "parse",
+        got=f"grouping {text!r}",
+        expected="factors x1, x2, ... once each, with balanced brackets",
+        hint="write it like '(x1 x2) x3'",
+    )

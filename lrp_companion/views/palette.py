@@ -1,6 +1,7 @@
-"""The colours, markers and dashes of every view. Colour is never the only sign: methods differ in marker and dash, signs in a line or a direction.
+"""The colours, markers and dashes of every view.
 
-NumPy only, so that the terminal needs no plotting library. Everything is drawn on white, which reads on light and dark
+Colour is never the only sign: methods differ in marker and dash, positive and negative in a line or a direction. NumPy
+only, so that the terminal needs no plotting library. Everything is drawn on white, which reads on light and dark
 pages alike.
 """
 
@@ -13,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from matplotlib.colors import ListedColormap
+    from matplotlib.colors import Colormap
 
 INK, QUIET, RULE = "#1b1b1b", "#595959", "#c9c9c9"  # text, quiet text (7:1 on white), hairlines
 LIGHTEST, DARKEST = 0.985, 0.62  # OKLab lightness at 0 and at +-1: black text on any of the colours has a contrast above 5:1
-ORANGE, BLUE = (0.165, 55.0), (0.145, 250.0)  # chroma and hue in degrees at +1 and at -1
+ORANGE, BLUE = (0.155, 55.0), (0.145, 250.0)  # chroma and hue in degrees at +1 and at -1
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def diverging(values: Any) -> np.ndarray:
         sRGB in [0, 1], shape (..., 3).
 
     >>> hexes([-1, 0, 1])
-    ['#3f89cb', '#fafafa', '#d66d00']
+    ['#348ad9', '#fafafa', '#cb6700']
     """
     given = np.clip(np.asarray(values, dtype=np.float64), -1, 1)
     size = np.abs(np.nan_to_num(given))
@@ -94,13 +95,11 @@ def hexes(values: Any) -> list[str]:
     return ["#" + "".join(f"{round(255 * part):02x}" for part in rgb) for rgb in diverging(np.ravel(values))]
 
 
-def diverging_map() -> ListedColormap:
+def diverging_map() -> Colormap:
     """The same colours as a matplotlib colour map, for images drawn with `vmin=-m, vmax=m`."""
     from matplotlib.colors import ListedColormap  # only views that draw need it
 
-    colours = ListedColormap(diverging(np.linspace(-1, 1, 257)), name="lrp-diverging")
-    colours.set_bad(diverging(np.nan))
-    return colours
+    return ListedColormap(diverging(np.linspace(-1, 1, 257)), name="lrp-diverging").with_extremes(bad=hexes(np.nan)[0])
 
 
 def _oklab_to_srgb(light: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:

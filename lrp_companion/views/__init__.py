@@ -1,0 +1,26 @@
+"""Records shown: token heat maps, tables, figures. Names are loaded when used, so the terminal table needs no plotting library."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_HOME = {
+    "token_heatmap": "tokens", "terminal_table": "tokens",
+    "table": "tables",
+    "layer_curves": "curves", "method_dots": "curves", "perturbation_figure": "curves",
+    "Drawing": "canvas", "drawing": "canvas",
+    "diverging": "palette", "diverging_map": "palette", "styles": "palette",
+}  # fmt: skip
+
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(importlib.import_module(f"lrp_companion.views.{_HOME[name]}"), name)
+    raise AttributeError(f"module 'lrp_companion.views' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,163 @@
+"""Rows of plain values as a table: HTML for pages, aligned text elsewhere."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lrp_companion.metrics import Interval
+from lrp_companion.schema import InputError
+
+CSS = """
+.lrp-table{background:#fff;color:#1b1b1b;padding:.5em .75em;border-radius:4px;overflow-x:auto}
+.lrp-table table{border-collapse:collapse;margin:0;font-size:.92em;color:#1b1b1b;background:#fff;font-variant-numeric:tabular-nums}
+.lrp-table caption{caption-side:top;text-align:left;color:#1b1b1b;padding:0 0 .4em;font-size:1em}
+.lrp-table th,.lrp-table td{padding:.25em .7em;border:0;border-bottom:1px solid #c9c9c9;color:#1b1b1b}
+.lrp-table th,.lrp-table td{background:#fff;text-align:left;vertical-align:top}
+.lrp-table td.lrp-number,.lrp-table th.lrp-number{text-align:right;white-space:nowrap}
+.lrp-table thead td{border:0}
+.lrp-table th.lrp-group{text-align:center;border-bottom:2px solid #1b1b1b}
+.lrp-table thead tr:last-child th{border-bottom:2px solid #1b1b1b}
+""".replace("\n", "")
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table that shows itself: `header`, `cells` (text) and which columns hold numbers."""
+
+    header: tuple[str, ...]
+    cells: tuple[tuple[str, ...], ...]
+    numeric: tuple[bool, ...]
+    caption: str | None = None
+    groups: tuple[tuple[str, int], ...] = ()
+
+    def _repr_html_(self) -> str:
+        kind = [' class="lrp-number"' if numeric else "" for numeric in self.numeric]
+        name = html.escape(self.caption or "Table", quote=True)
+        parts = [f'<div class="lrp-table" role="region" tabindex="0" aria-label="{name}"><style>{CSS}</style><table>']
+        if self.caption:
+            parts.append(f"<caption>{html.escape(self.caption)}</caption>")
+        parts.append("<thead>")
+        if self.groups:
+            spans = "".join(
+                f'<th class="lrp-group" colspan="{span}" scope="colgroup">{html.escape(title)}</th>'
+                if title
+                else f'<td colspan="{span}"></td>'
+                for title, span in self.groups
+            )
+            parts.append(f"<tr>{spans}</tr>")
+        parts.append(
+            "<tr>"
+            + "".join(f'<th scope="col"{k}>{html.escape(h)}</th>' for h, k in zip(self.header, kind, strict=True))
+            + "</tr></thead><tbody>"
+        )
+        for row in self.cells:
+            first, *rest = (html.escape(cell) for cell in row)
+            body = "".join(f"<td{k}>{cell}</td>" for cell, k in zip(rest, kind[1:], strict=True))
+            parts.append(f'<tr><th scope="row"{kind[0]}>{first}</th>{body}</tr>')
+        parts.append("</tbody></table></div>")
+        return "".join(parts)
+
+    def __repr__(self) -> str:
+        header = list(self.header)
+        if self.groups:
+            titles = [title for title, span in self.groups for _ in range(span)]
+            header = [f"{title}: {name}" if title else name for title, name in zip(titles, header, strict=True)]
+        rows = [header, *map(list, self.cells)]
+        widths = [max(len(row[k]) for row in rows) for k in range(len(header))]
+        lines = [
+            "  ".join(
+                cell.rjust(w) if numeric else cell.ljust(w) for cell, w, numeric in zip(row, widths, self.numeric, strict=True)
+            ).rstrip()
+            for row in rows
+        ]
+        return "\n".join([*([self.caption] if self.caption else []), *lines])
+
+
+def table(
+    rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str] | Mapping[str, str] | None = None,
+    groups: Mapping[str, Sequence[str]] | None = None, caption: str | None = None, digits: int = 2,
+) -> Table:  # fmt: skip
+    """Show rows as a table. The first column names the row.
+
+    Parameters
+    ----------
+    rows : mappings from column to value: text, numbers, an `Interval` (shown as mean and limits, with the number of
+        undefined examples where there are any), True or False, None for an empty cell; NaN is shown as "undefined".
+    columns : which columns, in order, or a mapping to their headings; all of the first row's by default.
+    groups : heading over neighbouring columns to these columns, such as `{"ours": [...], "the paper": [...]}`.
+    caption : what is shown: the model, the data, n and the choices.
+    digits : decimals of floats and intervals.
+
+    >>> table([{"method": "LOO", "r": 1.0}, {"method": "IG", "r": Interval(0.41, 0.3, 0.5, 96)}], caption="r with LOO")
+    r with LOO
+    method                  r
+    LOO                  1.00
+    IG      0.41 [0.30, 0.50]
+    """
+    records = list(rows)
+    if not records:
+        raise InputError("table", got="no rows", expected="at least one", hint="check what was computed")
+    headings = dict(columns) if isinstance(columns, Mapping) else {name: name for name in (records[0] if columns is None else columns)}
+    known = {name for record in records for name in record}
+    if not headings or not set(headings) <= known:
+        raise InputError(
+            "table",
+            got=f"columns {', '.join(map(str, headings)) or 'none'}",
+            expected=f"some of {', '.join(sorted(map(str, known)))}",
+            hint="name columns of the rows",
+        )
+    values = [[record.get(name) for name in headings] for record in records]
+    numeric = tuple(
+        all(v is None or _is_number(v) for v in column) and any(v is not None for v in column) for column in zip(*values, strict=True)
+    )
+    cells = tuple(tuple(cell(value, digits) for value in row) for row in values)
+    return Table(tuple(map(str, headings.values())), cells, numeric, caption, _spans(list(headings), groups))
+
+
+def cell(value: Any, digits: int) -> str:
+    """One value as text.
+
+    >>> cell(Interval(0.624, 0.59, 0.657, 96, 2), 2), cell(float("nan"), 2), cell([1, 2], 2)
+    ('0.62 [0.59, 0.66] (2 undefined)', 'undefined', '1, 2')
+    """
+    if value is None:
+        return ""
+    if isinstance(value, Interval):
+        return value.text(digits) + (f" ({value.undefined} undefined)" if value.undefined and value.n else "")
+    if isinstance(value, (bool, np.bool_)):
+        return "yes" if value else "no"
+    if isinstance(value, (float, np.floating)):
+        return "undefined" if math.isnan(value) else f"{value:.{digits}f}"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(cell(part, digits) for part in value)
+    return " ".join(str(value).split())
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (Interval, int, float, np.integer, np.floating)) and not isinstance(value, bool)
+
+
+def _spans(names: list[str], groups: Mapping[str, Sequence[str]] | None) -> tuple[tuple[str, int], ...]:
+    """Headings over columns with how many columns each covers."""
+    if not groups:
+        return ()
+    home = {column: title for title, columns in groups.items() for column in columns}
+    spans: list[tuple[str, int]] = []
+    for name in names:
+        title = home.get(name, "")
+        if spans and spans[-1][0] == title:
+            spans[-1] = (title, spans[-1][1] + 1)
+        else:
+            spans.append((title, 1))
+    titles = [title for title, _ in spans if title]
+    if set(home) - set(names) or len(set(titles)) < len(titles):
+        raise InputError(
+            "table", got=f"groups {dict(groups)!r}", expected="neighbouring columns of this table", hint="order the columns by group"
+        )
+    return tuple(spans)

@@ -1,0 +1,196 @@
+"""Scores on tokens: a heat map for pages (HTML) and a table for terminals. Tokens are only ever shown as text, never as markup."""
+
+from __future__ import annotations
+
+import html
+import math
+import shutil
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lrp_companion.metrics import agreement
+from lrp_companion.schema import Attribution, InputError, Protocol
+from lrp_companion.views.palette import hexes
+
+CSS = """
+.lrp-heatmap{background:#fff;color:#1b1b1b;padding:.5em .75em;border-radius:4px;line-height:1.35;overflow-wrap:anywhere}
+.lrp-heatmap p{margin:.5em 0 .2em;font-size:.9em;color:#1b1b1b}
+.lrp-heatmap ol.lrp-tokens{list-style:none;margin:0;padding:0;display:flex;flex-wrap:wrap;gap:.35em .25em}
+.lrp-heatmap ol.lrp-tokens>li{position:relative;margin:0;padding:.05em .3em;color:#1b1b1b;border:3px none transparent;
+border-block-style:solid;max-width:100%;print-color-adjust:exact;-webkit-print-color-adjust:exact}
+.lrp-heatmap ol.lrp-tokens>li.lrp-for{border-bottom-color:#1b1b1b}
+.lrp-heatmap ol.lrp-tokens>li.lrp-against{border-top:3px dotted #1b1b1b}
+.lrp-heatmap li.lrp-special{font-style:italic;outline:1px dashed #767676}
+.lrp-heatmap .lrp-hidden{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);white-space:nowrap}
+""".replace("\n", "")
+FAINT = 0.05  # below this part of the scale a token gets a colour but no line: the sign of almost nothing is no news
+TOKEN_WIDTH, BAR_WIDTH = 24, 20
+
+
+@dataclass(frozen=True)
+class TokenHeatmap:
+    """Rows of coloured tokens. In a notebook it shows itself; as text it lists every token with its score."""
+
+    rows: tuple[Attribution, ...]
+    titles: tuple[str, ...]
+
+    def _repr_html_(self) -> str:
+        parts = [f'<div class="lrp-heatmap"><style>{CSS}</style>']
+        for record, title in zip(self.rows, self.titles, strict=True):
+            parts.append(f"<p>{html.escape(_visible(title))}</p>")
+            parts.append(f'<ol class="lrp-tokens">{"".join(_items(record))}</ol>')
+        parts.append(
+            "<p>Orange with a line below: for the class. Blue with a dotted line above: against it. Darker is larger, on "
+            "each row's own scale, set by its words; special tokens are in dashed boxes.</p></div>"
+        )
+        return "".join(parts)
+
+    def __repr__(self) -> str:
+        lines: list[str] = []
+        for record, title in zip(self.rows, self.titles, strict=True):
+            lines.append(_visible(title))
+            line, digits = "", decimals(record.scores)
+            for token, score in zip(record.tokens, record.scores, strict=True):
+                piece = f"  {_visible(token)} {score:+.{digits}f}"
+                if line and _width(line) + _width(piece) > 100:
+                    lines.append(line)
+                    line = ""
+                line += piece
+            lines.append(line)
+        return "\n".join(lines)
+
+
+def token_heatmap(
+    attributions: Attribution | Sequence[Attribution], *, titles: Sequence[str] | None = None, loo: Attribution | None = None
+) -> TokenHeatmap:
+    """Show one or more explanations as rows of coloured tokens.
+
+    The colour runs from blue (against the class) over white to orange (for it) and is scaled by the row's largest |score|
+    among its words; special tokens beyond that get the end's colour. Every token's score is in its tooltip and in text
+    for screen readers; the sign is also in a line above or below the token.
+
+    Parameters
+    ----------
+    attributions : the rows, of one text or of several.
+    titles : one per row; by default the method, target and logit.
+    loo : LOO of the same tokens: shown first, and every other title ends with Pearson's r with it (no special tokens).
+
+    >>> record = Attribution(("[CLS]", "fine"), [0.1, -0.25], 1, 2.5, [True, False], "loo")
+    >>> token_heatmap(record)
+    loo, target 1, logit 2.500
+      [CLS] +0.100  fine -0.250
+    """
+    rows = [attributions] if isinstance(attributions, Attribution) else list(attributions)
+    names = [f"{r.method}, target {r.target}, logit {r.logit:.3f}" for r in rows] if titles is None else [str(title) for title in titles]
+    if not rows or len(names) != len(rows) or not all(isinstance(r, Attribution) for r in rows):
+        raise InputError(
+            "token_heatmap",
+            got=f"{len(rows)} rows and {len(names)} titles",
+            expected="Attributions, at least one, with a title each",
+            hint="pass one title per row",
+        )
+    if loo is not None:
+        if any(r.tokens != loo.tokens for r in rows):
+            raise InputError(
+                "token_heatmap", got="rows with other tokens than loo", expected="one text", hint="show each text with its own LOO"
+            )
+        names = [f"{name}; r with LOO {_r(row, loo)}" for row, name in zip(rows, names, strict=True)]
+        rows, names = [loo, *rows], [f"LOO, target {loo.target}, logit {loo.logit:.3f}", *names]
+    return TokenHeatmap(tuple(rows), tuple(names))
+
+
+def terminal_table(attribution: Attribution, *, colour: bool = True, width: int | None = None) -> str:
+    """Return one line per token: the token, its score, and a bar to the left (against the class) or to the right (for it).
+
+    The longest bar is the largest |score| among the words; a special token's bar beyond it ends in an arrow.
+
+    Parameters
+    ----------
+    colour : use ANSI colours: orange and blue bars, special tokens dim.
+    width : columns to fill; the terminal's by default, 80 where there is none.
+
+    >>> print(terminal_table(Attribution(("[CLS]", "fine"), [-0.1, 0.2], 1, 2.5, [True, False], "loo"), colour=False, width=40))
+    [CLS]   -0.100        ▐█████│
+    fine    +0.200              │███████████
+    sum     +0.100   of logit 2.500
+    """
+    digits = decimals(attribution.scores)
+    tokens = [_cut(_visible(token), TOKEN_WIDTH) for token in attribution.tokens]
+    scores = [f"{score:+.{digits}f}" for score in attribution.scores]
+    total = f"{attribution.scores.sum():+.{digits}f}"
+    first = max(_width(token) for token in [*tokens, "sum"])
+    second = max(len(score) for score in [*scores, total])
+    bar = max(4, min(BAR_WIDTH, ((width or shutil.get_terminal_size((80, 24)).columns) - first - second - 6) // 2))
+    scale = _scale(attribution)
+    lines = []
+    for token, score, value, special in zip(tokens, scores, attribution.scores, attribution.special, strict=True):
+        left, right = _bar(value / scale, bar)
+        name = token + " " * (first - _width(token))
+        if colour:
+            name = f"\x1b[2m{name}\x1b[0m" if special else name
+            left, right = (f"\x1b[38;5;{code}m{side}\x1b[0m" if side.strip() else side for code, side in ((39, left), (208, right)))
+        lines.append(f"{name}   {score:>{second}}   {left}│{right}".rstrip())
+    lines.append(f"{'sum':<{first}}   {total:>{second}}   of logit {attribution.logit:.3f}")
+    return "\n".join(lines)
+
+
+def decimals(scores: np.ndarray) -> int:
+    """How many decimals show the largest score to three digits: from 3 to 9."""
+    largest = float(np.abs(scores).max()) if np.size(scores) else 0.0
+    return min(9, max(3, 2 - math.floor(math.log10(largest)))) if largest > 0 and math.isfinite(largest) else 3
+
+
+def _items(record: Attribution) -> list[str]:
+    scale, digits, out = _scale(record), decimals(record.scores), []
+    for token, score, special, shade in zip(record.tokens, record.scores, record.special, hexes(record.scores / scale), strict=True):
+        sign = "" if abs(score) < FAINT * scale else "lrp-for" if score > 0 else "lrp-against"
+        kinds = " ".join(filter(None, [sign, "lrp-special" if special else ""]))
+        value = f"{score:+.{digits}f}"
+        out.append(
+            f'<li class="{kinds}" style="background:{shade}" title="{value}"><bdi>{html.escape(_visible(token))}</bdi>'
+            f'<span class="lrp-hidden"> {value}</span></li>'
+        )
+    return out
+
+
+def _scale(record: Attribution) -> float:
+    """The largest |score| among the words; special tokens often carry more and would leave the words pale."""
+    return float(np.abs(record.scores[~record.special]).max(initial=0.0)) or float(np.abs(record.scores).max(initial=0.0)) or 1.0
+
+
+def _bar(part: float, width: int) -> tuple[str, str]:
+    """The two sides of a bar of so many columns each, in half columns; an arrow where it is cut off."""
+    halves = min(round(2 * width * abs(part)), 2 * width)
+    whole, half = "█" * (halves // 2), halves % 2
+    if part < 0:
+        side = ("▐" if half else "") + whole
+        return ("◀" + side[1:] if part < -1 else side).rjust(width), ""
+    side = whole + ("▌" if half else "")
+    return " " * width, side[:-1] + "▶" if part > 1 else side
+
+
+def _r(row: Attribution, loo: Attribution) -> str:
+    r = agreement(row.scores, loo.scores, loo.special, Protocol())
+    return "undefined" if math.isnan(r) else f"{r:.2f}"
+
+
+def _visible(text: str) -> str:
+    """The text with control and direction marks spelled out, so that no token can steer a terminal or a page."""
+    keep = "\u200c\u200d"  # joiners, which some scripts and emoji need
+    return "".join(c if c in keep or unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Zl", "Zp") else ascii(c)[1:-1] for c in text)
+
+
+def _width(text: str) -> int:
+    """Columns the text takes in a terminal: wide characters two, marks that sit on others none."""
+    return sum(0 if unicodedata.category(c) in ("Mn", "Me", "Cf") else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def _cut(text: str, width: int) -> str:
+    if _width(text) <= width:
+        return text
+    while _width(text) > width - 1:
+        text = text[:-1]
+    return text + "…"

@@ -1,0 +1,28 @@
+"""House-style docstrings as reStructuredText."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("sphinx")
+
+from lrp_companion.sphinx_docstrings import to_rst
+
+
+def test_sections_become_fields_and_a_doctest_ends_them() -> None:
+    lines = ["Do it.", "", "Parameters", "----------", "a, b : two `things`,", "    on two lines.", "", "Returns", "-------", "A list.", "", "Raises", "------", "InputError : bad.", ""]
+    assert to_rst([*lines, ">>> f(`x`)", "1"]) == [
+        "Do it.", "", ":param a,b: two ``things``,", "    on two lines.", "", ":returns: A list.", "", ":raises InputError: bad.", "", ">>> f(`x`)", "1",
+    ]  # fmt: skip
+
+
+def test_numpydoc_entries_keep_their_indented_text() -> None:
+    assert to_rst(["Raises", "------", "SourceError", "    When it cannot be read."]) == [":raises SourceError:", "    When it cannot be read."]
+
+
+def test_a_doctest_gets_a_blank_line_before_it() -> None:
+    assert to_rst(["Raises", "------", "InputError : bad.", ">>> f()", "1"]) == [":raises InputError: bad.", "", ">>> f()", "1"]
+
+
+def test_roles_and_double_backticks_stay_as_they_are() -> None:
+    assert to_rst([":class:`X` and ``y`` and `z`s"]) == [r":class:`X` and ``y`` and ``z``\ s"]
