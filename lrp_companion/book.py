@@ -51,8 +51,8 @@ def check_parameters(notebook: Path, given: Mapping[str, str]) -> dict[str, Any]
         try:
             values[name] = kind(text)
         except ValueError:
-            hint = f"pass {name} as {kind.__name__}"
-            raise InputError(f"run {notebook.name}", got=f"{name}={text!r}", expected=f"a value like {declared[name]!r}", hint=hint) from None
+            expected, hint = f"a value like {declared[name]!r}", f"pass {name} as {kind.__name__}"
+            raise InputError(f"run {notebook.name}", got=f"{name}={text!r}", expected=expected, hint=hint) from None
     return values
 
 
@@ -104,7 +104,7 @@ def execute(notebook: Path, output: Path, *, cwd: Path, parameters: Mapping[str,
         cwd=str(cwd),
         progress_bar=False,
         store_widget_state=False,
-        extra_arguments=["--log-level=ERROR"],  # the kernel would warn on the terminal that it listens on a local port
+        extra_arguments=["--log-level=CRITICAL"],  # else each kernel warns on the terminal that it listens on a local port
     )
     executed = _without_run_traces(nbformat.read(output, as_version=4))
     for cell in executed.cells:
@@ -165,7 +165,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run `build` or `refresh`; return the exit code: 1 if a cell or the build fails, 2 for a wrong parameter."""
     parser = argparse.ArgumentParser(prog="python -m lrp_companion.book", description="Execute the notebooks and build the book.")
     parser.add_argument("command", choices=["build", "refresh"])
-    parser.add_argument("--parameter", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"), help="a notebook parameter, for build")
+    pair = ("NAME", "VALUE")
+    parser.add_argument("--parameter", nargs=2, action="append", default=[], metavar=pair, help="a notebook parameter, for build")
     chosen = parser.parse_args(arguments)
     parameters = dict(chosen.parameter)
     if not parameters.keys() & {"source", "data_dir"}:

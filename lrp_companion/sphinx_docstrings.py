@@ -13,7 +13,7 @@ from sphinx.application import Sphinx
 
 _FIELDS = {"Parameters": "param", "Attributes": "ivar", "Raises": "raises"}
 _ENTRY = re.compile(r"(\w+(?:, \w+)*) : (.*)")
-_CODE = re.compile(r"(?<![`:\\])`([^`]+)`(?!`)(\w?)")
+_INLINE = re.compile(r"(?P<kept>``.+?``|:\w+:`[^`]+`)|`(?P<code>[^`]+)`(?P<joined>\w?)|(?P<sign>[*|])")
 
 
 def to_rst(lines: list[str]) -> list[str]:
@@ -37,12 +37,17 @@ def to_rst(lines: list[str]) -> list[str]:
             out.append(line)
         else:
             doctest = False
-            out.append(_entry(section, _CODE.sub(_literal, line)))
+            out.append(_entry(section, _INLINE.sub(_inline, line)))
     return out
 
 
-def _literal(found: re.Match[str]) -> str:
-    return f"``{found[1]}``" + (rf"\ {found[2]}" if found[2] else "")
+def _inline(found: re.Match[str]) -> str:
+    """Code becomes a literal; stars and bars are no markup here."""
+    if found["kept"]:
+        return found["kept"]
+    if found["sign"]:
+        return f"\\{found['sign']}"
+    return f"``{found['code']}``" + (rf"\ {found['joined']}" if found["joined"] else "")
 
 
 def _entry(section: str, line: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
-from hypothesis import settings
+from hypothesis import Phase, settings
 from tiny_models import FAMILIES, save
 
 if TYPE_CHECKING:
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 torch.set_num_threads(1)  # the models are tiny: threads only wait for each other
 settings.register_profile("book", deadline=None, derandomize=True, max_examples=25)
+settings.register_profile(
+    "mutations", parent=settings.get_profile("book"), phases=[Phase.explicit, Phase.generate], database=None
+)  # no shrinking
 settings.load_profile("book")
 
 Folder = Callable[..., Path]

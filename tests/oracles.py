@@ -2,7 +2,8 @@
 
 Two independent roads to the same relevance:
 
-* `relevance_r_form`: You et al. 2025, Eq. (1), (3), (4), (5) literally, on relevance itself, contribution by contribution, in float64 NumPy, any epsilon;
+* `relevance_r_form`: You et al. 2025, Eq. (1), (3), (4), (5) literally, on relevance itself, contribution by contribution, in
+  float64 NumPy, any epsilon;
 * `modified_gradient`: automatic differentiation of a forward pass with detached factors (Arras et al. 2025), epsilon 0.
 
 Both read the weights from a Hugging Face state dict by name and share no forward code with the package.
@@ -142,11 +143,35 @@ def weights_of(model: torch.nn.Module) -> Weights:
         return state[f"{name}.weight"], state[f"{name}.bias"]
 
     if family == "distilbert":
-        steps = dict(query="attention.q_lin", key="attention.k_lin", value="attention.v_lin", output="attention.out_lin", norm="sa_layer_norm", inner="ffn.lin1", outer="ffn.lin2", final_norm="output_layer_norm")
+        steps = {
+            "query": "attention.q_lin",
+            "key": "attention.k_lin",
+            "value": "attention.v_lin",
+            "output": "attention.out_lin",
+            "norm": "sa_layer_norm",
+            "inner": "ffn.lin1",
+            "outer": "ffn.lin2",
+            "final_norm": "output_layer_norm",
+        }
         root, count, heads, small, activation = "distilbert.transformer.layer", config.n_layers, config.n_heads, 1e-12, config.activation
     else:
-        steps = dict(query="attention.self.query", key="attention.self.key", value="attention.self.value", output="attention.output.dense", norm="attention.output.LayerNorm", inner="intermediate.dense", outer="output.dense", final_norm="output.LayerNorm")
-        root, count, heads, small, activation = f"{family}.encoder.layer", config.num_hidden_layers, config.num_attention_heads, config.layer_norm_eps, config.hidden_act
+        steps = {
+            "query": "attention.self.query",
+            "key": "attention.self.key",
+            "value": "attention.self.value",
+            "output": "attention.output.dense",
+            "norm": "attention.output.LayerNorm",
+            "inner": "intermediate.dense",
+            "outer": "output.dense",
+            "final_norm": "output.LayerNorm",
+        }
+        root, count, heads, small, activation = (
+            f"{family}.encoder.layer",
+            config.num_hidden_layers,
+            config.num_attention_heads,
+            config.layer_norm_eps,
+            config.hidden_act,
+        )
     top = {
         "bert": ("bert.pooler.dense", "classifier", "tanh"),
         "roberta": ("classifier.dense", "classifier.out_proj", "tanh"),
@@ -182,8 +207,10 @@ _PHI: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
-def relevance_r_form(weights: Weights, input_ids: Sequence[int], start: Sequence[float], *, bypass: Collection[int] = (), eps: float = 0.0) -> tuple[float, dict[str, np.ndarray]]:
-    """One text, no padding. `start` weighs the logits; returns the explained output and relevance (T,) of word, position and type embeddings.
+def relevance_r_form(
+    weights: Weights, input_ids: Sequence[int], start: Sequence[float], *, bypass: Collection[int] = (), eps: float = 0.0
+) -> tuple[float, dict[str, np.ndarray]]:
+    """One text, no padding. `start` weighs the logits; returns the explained output and relevance (T,) of each part of the embedding.
 
     Eq. (1) everywhere a sum is formed (the three embeddings are one sum), Eq. (3) and (4) at the two products, Eq. (5) at the
     softmax, CP-LRP's linear rule for A V in the layers of `bypass` (from 1), the identity at activations.
@@ -204,11 +231,16 @@ def relevance_r_form(weights: Weights, input_ids: Sequence[int], start: Sequence
         return (contributions * (relevance / (z + eps * np.where(z < 0, -1.0, 1.0)))[:, :, None]).sum(1)
 
     def back_norm(relevance: np.ndarray, x: np.ndarray, pair: Pair) -> np.ndarray:
-        return np.stack([r_layer_norm(r, row, array(pair[0]), array(pair[1]), weights.small, eps) for r, row in zip(relevance, x, strict=True)])
+        return np.stack(
+            [r_layer_norm(r, row, array(pair[0]), array(pair[1]), weights.small, eps) for r, row in zip(relevance, x, strict=True)]
+        )
 
     ids = list(input_ids)
     length = len(ids)
-    parts = {"word": array(weights.word)[ids], "position": array(weights.position)[weights.first_position : weights.first_position + length]}
+    parts = {
+        "word": array(weights.word)[ids],
+        "position": array(weights.position)[weights.first_position : weights.first_position + length],
+    }
     if weights.type is not None:
         parts["type"] = np.repeat(array(weights.type)[:1], length, axis=0)
     embedded = np.sum(list(parts.values()), axis=0)
@@ -298,7 +330,9 @@ def embed(weights: Weights, input_ids: Sequence[int]) -> dict[str, Tensor]:
     return parts
 
 
-def forward(weights: Weights, parts: Mapping[str, Tensor], *, amounts: Sequence[float] | None = None, plain: bool = False) -> tuple[Tensor, list[Tensor]]:
+def forward(
+    weights: Weights, parts: Mapping[str, Tensor], *, amounts: Sequence[float] | None = None, plain: bool = False
+) -> tuple[Tensor, list[Tensor]]:
     """Logits (C,) and attention maps (H, T, T) by layer of one text, with the detached factors that make its gradient relevance.
 
     `amounts[l]` is 0 for AttnLRP's layer, 1 for CP-LRP's, or any number between (a half-open layer). `plain=True` leaves the
@@ -342,7 +376,9 @@ def modified_gradient(
     parts = {name: value.clone().requires_grad_() for name, value in embed(weights, input_ids).items()}
     logits, _ = forward(weights, parts, amounts=amounts, plain=plain)
     gradients = torch.autograd.grad(logits @ torch.as_tensor(start, dtype=torch.float64), list(parts.values()))
-    return logits.detach(), {name: (value * gradient).sum(-1).detach() for (name, value), gradient in zip(parts.items(), gradients, strict=True)}
+    return logits.detach(), {
+        name: (value * gradient).sum(-1).detach() for (name, value), gradient in zip(parts.items(), gradients, strict=True)
+    }
 
 
 def integrated_gradients(weights: Weights, input_ids: Sequence[int], baseline: Tensor, target: int, steps: int) -> np.ndarray:
@@ -371,7 +407,9 @@ def leave_one_out(model: torch.nn.Module, input_ids: Sequence[int], target: int,
     def logit(ids: Sequence[int], keep: Sequence[int]) -> float:
         places = torch.arange(first, first + len(ids))[None]
         with torch.no_grad():
-            return float(model(input_ids=torch.tensor([list(ids)]), attention_mask=torch.tensor([list(keep)]), position_ids=places).logits[0, target])
+            return float(
+                model(input_ids=torch.tensor([list(ids)]), attention_mask=torch.tensor([list(keep)]), position_ids=places).logits[0, target]
+            )
 
     ids = list(input_ids)
     ones = [1] * len(ids)
@@ -389,7 +427,10 @@ def leave_one_out(model: torch.nn.Module, input_ids: Sequence[int], target: int,
 
 
 def rollout(maps: Sequence[np.ndarray], *, residual: bool = False, row: int = 0, fusion: Callable[..., np.ndarray] = np.mean) -> np.ndarray:
-    """Attention rollout (Abnar and Zuidema 2020): the product of the layers' maps (H, T, T), heads fused and rows summing to one; `residual` averages each with the identity."""
+    """Attention rollout (Abnar and Zuidema 2020): the product of the layers' maps (H, T, T), heads fused and rows summing to one.
+
+    `residual` averages each map with the identity.
+    """
     length = maps[0].shape[-1]
     product = np.eye(length)
     for attention in maps:

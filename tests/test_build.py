@@ -113,7 +113,8 @@ def test_make_passes_on_only_what_its_command_line_gives(monkeypatch: pytest.Mon
 
 
 def test_no_file_names_a_package_index_a_delivery_network_or_a_folder_of_one_machine() -> None:
-    parts = ["py" + "pi.org", "python" + "hosted", "registry.np" + "mjs", "download.py" + "torch", "jsde" + "livr", "unp" + "kg.com", "cdn" + "js", "/" + "root/", "/ho" + "me/", "/wo" + "rk/"]
+    hosts = ["py" + "pi.org", "python" + "hosted", "registry.np" + "mjs", "download.py" + "torch", "jsde" + "livr", "unp" + "kg.com"]
+    parts = [*hosts, "cdn" + "js", "/ro" + "ot/", "/ho" + "me/", "/wo" + "rk/"]  # in two pieces, so that this file passes, too
     for path in tracked_files():
         if path.suffix in {".safetensors", ".png"}:
             continue

@@ -64,7 +64,11 @@ def test_word_embeddings_may_be_given(family_clf: Classifier) -> None:
     assert torch.equal(family_clf.encoder.forward(ids, mask, word=word).logits, family_clf.encoder.forward(ids, mask).logits)
     changed = family_clf.encoder.forward(ids, mask, word=torch.zeros_like(word))
     with torch.no_grad():
-        extra = {} if family_clf.card.family != "roberta" else {"position_ids": family_clf.encoder.position_ids(ids.shape[1], CPU).expand_as(ids)}
+        extra = (
+            {}
+            if family_clf.card.family != "roberta"
+            else {"position_ids": family_clf.encoder.position_ids(ids.shape[1], CPU).expand_as(ids)}
+        )
         plain = family_clf.network(inputs_embeds=torch.zeros_like(word), attention_mask=mask, **extra).logits
     torch.testing.assert_close(changed.logits, plain, rtol=1e-11, atol=1e-11)
 
@@ -82,10 +86,14 @@ def test_other_activations(activation: str) -> None:
     ids, mask = pad([tokenizer(text)["input_ids"] for text in TEXTS], 0, CPU)
     network = network.double()
     with torch.no_grad():
-        torch.testing.assert_close(Encoder(network).forward(ids, mask).logits, network(input_ids=ids, attention_mask=mask).logits, rtol=1e-11, atol=1e-11)
+        torch.testing.assert_close(
+            Encoder(network).forward(ids, mask).logits, network(input_ids=ids, attention_mask=mask).logits, rtol=1e-11, atol=1e-11
+        )
 
 
-@pytest.mark.parametrize(("activation", "slope"), [(torch.nn.functional.gelu, 0.5), (torch.tanh, 1.0), (torch.relu, 0.0), (torch.nn.functional.silu, 0.5)])
+@pytest.mark.parametrize(
+    ("activation", "slope"), [(torch.nn.functional.gelu, 0.5), (torch.tanh, 1.0), (torch.relu, 0.0), (torch.nn.functional.silu, 0.5)]
+)
 def test_slope_at_zero(activation, slope: float) -> None:
     with torch.no_grad():  # also where no gradient is kept
         assert slope_at_zero(activation) == slope

@@ -60,18 +60,20 @@ def test_nothing_runs_before_the_refusal(clf: Classifier, monkeypatch: pytest.Mo
     monkeypatch.setattr(clf.encoder, "forward", work)
     monkeypatch.setattr(clf.network, "forward", work)
     good = list(TEXTS)
-    for inputs, options in (
-        ([*good, ""], {"method": "loo"}), (good, {"method": "cp-lrp", "epsilon": -1}), (good, {"method": "loo", "removal": "x"}), (good, {"method": "lrp", "bypass": [4]}),
-        (good, {"method": "attnlrp", "site": "x"}), (good, {"method": "ig", "n_steps": 0}), (good, {"method": "rollout", "row": "x"}), (good, {"method": "attnlrp", "target": 3}),
-        (good, {"method": "gradient-x-input", "output": "x"}), (good, {"method": "cp-lrp", "batch_tokens": 0}), (good, {"method": "loo", "batch_tokens": 0}),
-        (good, {"method": "ig", "batch_tokens": 0}), (good, {"method": "rollout", "batch_tokens": -1}), (good, {"method": "gradient-x-input", "batch_tokens": 1.5}),
+    message(InputError, attribute, clf, [*good, ""], method="loo")
+    for method, name, value in (
+        ("cp-lrp", "epsilon", -1), ("loo", "removal", "x"), ("lrp", "bypass", [4]), ("attnlrp", "site", "x"), ("ig", "n_steps", 0),
+        ("rollout", "row", "x"), ("attnlrp", "target", 3), ("gradient-x-input", "output", "x"), ("cp-lrp", "batch_tokens", 0),
+        ("loo", "batch_tokens", 0), ("ig", "batch_tokens", 0), ("rollout", "batch_tokens", -1), ("gradient-x-input", "batch_tokens", 1.5),
     ):  # fmt: skip
-        message(InputError, attribute, clf, inputs, **options)
+        message(InputError, attribute, clf, good, method=method, **{name: value})
 
 
 def test_unknown_names(clf: Classifier) -> None:
     text = message(InputError, attribute, clf, "film", method="atnlrp")
-    assert "method 'atnlrp'" in text and all(name in text for name in ("loo", "ig", "gradient-x-input", "rollout", "attnlrp", "cp-lrp", "pa-lrp", "lrp"))
+    assert "method 'atnlrp'" in text and all(
+        name in text for name in ("loo", "ig", "gradient-x-input", "rollout", "attnlrp", "cp-lrp", "pa-lrp", "lrp")
+    )
     assert "method None" in message(InputError, attribute, clf, "film", method=None)
     text = message(InputError, attribute, clf, "film", method="cp-lrp", temperature=1)
     assert "option 'temperature' for method 'cp-lrp'" in text and "epsilon" in text and "bypass" not in text
@@ -79,7 +81,8 @@ def test_unknown_names(clf: Classifier) -> None:
     assert "option 'epsilon' for method 'loo'" in message(InputError, attribute, clf, "film", method="loo", epsilon=0.1)
     assert "option 'site' for method 'pa-lrp'" in message(InputError, attribute, clf, "film", method="pa-lrp", site="word")
     for option, method, choices in (
-        ("site", "attnlrp", ("word", "word+position", "embedding")), ("removal", "loo", ("attention-mask", "mask-token", "pad-token", "delete")),
+        ("site", "attnlrp", ("word", "word+position", "embedding")),
+        ("removal", "loo", ("attention-mask", "mask-token", "pad-token", "delete")),
         ("output", "cp-lrp", ("logit", "margin", "probability")), ("baseline", "ig", ("pad-token", "mask-token", "zero")),
         ("head_fusion", "rollout", ("mean", "max", "min")), ("row", "rollout", ("cls", "mean")),
     ):  # fmt: skip
@@ -118,7 +121,9 @@ def test_a_removal_evaluator_checks_its_target(clf: Classifier, target: object) 
 
 @pytest.mark.parametrize("epsilon", [-1e-9, float("nan"), float("inf"), "0.1", None, True])
 def test_epsilon_that_is_no_stabiliser(clf: Classifier, epsilon: object) -> None:
-    assert f"epsilon {epsilon!r}; expected a finite number, 0 or above" in message(InputError, attribute, clf, "film", method="attnlrp", epsilon=epsilon)
+    assert f"epsilon {epsilon!r}; expected a finite number, 0 or above" in message(
+        InputError, attribute, clf, "film", method="attnlrp", epsilon=epsilon
+    )
     assert f"epsilon {epsilon!r}" in message(InputError, layer_lattice, clf, "film", epsilon=epsilon)
 
 
@@ -140,7 +145,9 @@ def test_a_model_that_is_none_of_ours(clf: Classifier) -> None:
 def test_removing_every_token(clf: Classifier) -> None:
     (text,) = clf.encode("film")
     for removal in ("attention-mask", "delete"):
-        assert "every token removed" in message(InputError, removal_evaluator(clf, "film", target=0, removal=removal), [[False] * len(text)])
+        assert "every token removed" in message(
+            InputError, removal_evaluator(clf, "film", target=0, removal=removal), [[False] * len(text)]
+        )
 
 
 def test_a_mask_of_another_length(clf: Classifier) -> None:
@@ -201,7 +208,9 @@ def test_folders_that_are_no_classifier(tmp_path: Path, model_folder) -> None:
 def test_models_of_another_kind(tmp_path: Path, model_folder) -> None:
     from transformers import BertForMaskedLM, GPT2Config, GPT2ForSequenceClassification
 
-    GPT2ForSequenceClassification(GPT2Config(n_layer=1, n_head=1, n_embd=4, vocab_size=9, pad_token_id=0)).save_pretrained(tmp_path / "gpt2")
+    GPT2ForSequenceClassification(GPT2Config(n_layer=1, n_head=1, n_embd=4, vocab_size=9, pad_token_id=0)).save_pretrained(
+        tmp_path / "gpt2"
+    )
     text = message(ModelError, load_classifier, tmp_path / "gpt2")
     assert "family 'gpt2'; expected one of bert, roberta, electra, distilbert" in text
 
@@ -250,7 +259,9 @@ def test_a_tokenizer_without_a_mask_token(tmp_path: Path) -> None:
 
     model, _ = build("bert")
     model.save_pretrained(tmp_path)
-    words = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel({"[PAD]": 0, "[UNK]": 1}, unk_token="[UNK]")), pad_token="[PAD]", unk_token="[UNK]")
+    words = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(models.WordLevel({"[PAD]": 0, "[UNK]": 1}, unk_token="[UNK]")), pad_token="[PAD]", unk_token="[UNK]"
+    )
     words.save_pretrained(tmp_path)
     assert "no mask token" in message(ModelError, load_classifier, tmp_path)
 
@@ -258,11 +269,18 @@ def test_a_tokenizer_without_a_mask_token(tmp_path: Path) -> None:
 def test_a_hub_that_cannot_be_reached_names_the_embedded_default(tmp_path: Path) -> None:
     """In a process of its own, with an empty cache and the hub at a closed port of this machine."""
     code = (
-        "import sys, time\ntime.sleep = lambda seconds: None  # the hub's client waits 23 s between its tries\nfrom lrp_companion.models.pretrained import load_classifier\nfrom lrp_companion.schema import SourceError\n"
+        "import sys, time\ntime.sleep = lambda seconds: None  # the hub's client waits 23 s between its tries\n"
+        "from lrp_companion.models.pretrained import load_classifier\nfrom lrp_companion.schema import SourceError\n"
         "try:\n    load_classifier('someone/some-model')\nexcept SourceError as error:\n    print(error)\nelse:\n    sys.exit('loaded')\n"
     )
-    closed = {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path), "HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_ETAG_TIMEOUT": "1", "HF_HUB_DOWNLOAD_TIMEOUT": "1"}
-    run = subprocess.run([sys.executable, "-c", code], env={**os.environ, **closed}, capture_output=True, text=True, timeout=100)
+    closed = {
+        "HF_ENDPOINT": "http://127.0.0.1:9",
+        "HF_HOME": str(tmp_path),
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "HF_HUB_ETAG_TIMEOUT": "1",
+        "HF_HUB_DOWNLOAD_TIMEOUT": "1",
+    }
+    run = subprocess.run([sys.executable, "-c", code], env={**os.environ, **closed}, capture_output=True, text=True, timeout=300)
     assert run.returncode == 0 and run.stderr == "", run.stderr
     text = run.stdout.strip()
     assert SHAPE.match(text), text

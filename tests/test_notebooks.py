@@ -12,8 +12,8 @@ import pytest
 
 pytest.importorskip("papermill", reason="papermill comes with the extra book")
 
-from lrp_companion import book  # noqa: E402
-from lrp_companion.schema import InputError  # noqa: E402
+from lrp_companion import book
+from lrp_companion.schema import InputError
 
 NOTEBOOKS = [book.ROOT / "notebooks" / f"{name}.ipynb" for name in ("01_product_counterexample", "02_mnist_invariance", "03_bert_layers")]
 every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -39,7 +39,8 @@ def test_committed_outputs_hold_no_error_stderr_path_or_widget(path: Path) -> No
         for output in cell.outputs:
             assert output.output_type != "error" and output.get("name") != "stderr", output
             assert not [kind for kind in output.get("data", {}) if "widget" in kind], output
-            text = output.get("text", "") + "".join(str(value) for kind, value in output.get("data", {}).items() if kind.startswith("text/"))
+            texts = [str(value) for kind, value in output.get("data", {}).items() if kind.startswith("text/")]
+            text = output.get("text", "") + "".join(texts)
             assert not ABSOLUTE_PATH.search(text), text[:500]
 
 
@@ -71,8 +72,8 @@ def project(tmp_path: Path) -> Path:
     ]
     for folder in ("book", "notebooks"):
         (tmp_path / folder).mkdir()
-    notebook = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}})
-    nbformat.write(notebook, tmp_path / "notebooks" / "tiny.ipynb")
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}), tmp_path / "notebooks" / "tiny.ipynb")
     shutil.copy(book.ROOT / "_config.yml", tmp_path)
     for name in ("logo.svg", "references.bib"):
         shutil.copy(book.ROOT / "book" / name, tmp_path / "book")

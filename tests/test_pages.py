@@ -1,4 +1,4 @@
-"""The built book as a reader meets it: in Chromium with every other host blocked, on a desk and on a phone, light and dark, served and as files.
+"""The built book as a reader meets it: in Chromium, every other host blocked, on a desk and a phone, light and dark, served and as files.
 
 Needs a built book (`make book`) and Chromium; skips with the reason without them, and fails instead where LRP_REQUIRE_BROWSER=1.
 """
@@ -24,7 +24,6 @@ ROOT = Path(__file__).resolve().parent.parent
 HTML = ROOT / "_build" / "html"
 TOC = yaml.safe_load((ROOT / "_toc.yml").read_text())
 PAGES = [f"{name}.html" for name in [TOC["root"], *(chapter["file"] for part in TOC["parts"] for chapter in part["chapters"])]]
-NOTEBOOKS = [page for page in PAGES if page.startswith("notebooks/")]
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
@@ -131,7 +130,13 @@ CONTRAST = """() => {
     const channel = v => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
     const light = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
     const numbers = text => text.match(/[\\d.]+/g).map(Number);
-    const ground = e => { for (; e; e = e.parentElement) { const c = numbers(getComputedStyle(e).backgroundColor); if (c.length < 4 || c[3] > 0.99) return c; } return [255, 255, 255]; };
+    const ground = e => {
+        for (; e; e = e.parentElement) {
+            const c = numbers(getComputedStyle(e).backgroundColor);
+            if (c.length < 4 || c[3] > 0.99) return c;
+        }
+        return [255, 255, 255];
+    };
     const worst = [];
     for (const e of document.querySelectorAll('article p, article h1, article h2, article td, article th, article pre, article li')) {
         if (!e.innerText || !e.getClientRects().length) continue;
@@ -142,23 +147,42 @@ CONTRAST = """() => {
 }"""
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_page_renders_and_asks_no_other_host(name: str, site: str, browser: Any) -> None:
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    page, watch = open_page(context, f"{site}/{name}")
-    seen = rendered(page)
+@pytest.fixture(scope="module", params=PAGES)
+def opened(request: pytest.FixtureRequest, site: str, browser: Any) -> Iterator[tuple[str, Any, Watch]]:
+    """One page, opened once for all tests of it."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
+    page, watch = open_page(context, f"{site}/{request.param}")
+    yield request.param, page, watch
     context.close()
+
+
+def test_page_renders_and_asks_no_other_host(opened: tuple[str, Any, Watch]) -> None:
+    name, page, watch = opened
+    seen = rendered(page)
     assert watch.nothing(), watch
     assert seen["asked"] == seen["typeset"] and not seen["failed"], seen
     assert not seen["broken"], seen
+    if name.startswith("notebooks/"):
+        assert seen["typeset"] > 0 and seen["pictures"] > 0, seen
 
 
-@pytest.mark.parametrize("name", NOTEBOOKS)
-def test_notebook_pages_show_maths_and_plots(name: str, site: str, browser: Any) -> None:
-    context = browser.new_context()
-    seen = rendered(open_page(context, f"{site}/{name}")[0])
-    context.close()
-    assert seen["typeset"] > 0 and seen["pictures"] > 0, seen
+@pytest.mark.parametrize("mode", ["light", "dark"])
+def test_page_is_readable(mode: str, opened: tuple[str, Any, Watch]) -> None:
+    _, page, _ = opened
+    page.emulate_media(color_scheme=mode)
+    page.wait_for_function("mode => document.documentElement.dataset.theme === mode", arg=mode)
+    assert not (faint := page.evaluate(CONTRAST)), f"contrast under 4.5 to 1: {faint}"
+
+
+def test_page_fits_a_phone(opened: tuple[str, Any, Watch]) -> None:
+    _, page, _ = opened
+    page.set_viewport_size({"width": 360, "height": 740})
+    width = page.evaluate("document.documentElement.scrollWidth")
+    wide = page.evaluate(
+        """() => [...document.querySelectorAll('article *')].filter(e => e.getBoundingClientRect().right > 361)
+            .slice(0, 5).map(e => e.tagName + '.' + e.className)"""
+    )
+    assert width <= 360, f"{width} px wide; beyond the edge: {wide}"
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -171,30 +195,6 @@ def test_page_works_as_a_plain_file(name: str, html: Path, browser: Any) -> None
     assert seen["asked"] == seen["typeset"] and not seen["failed"] and not seen["broken"], seen
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_page_fits_a_phone(name: str, site: str, browser: Any) -> None:
-    context = browser.new_context(viewport={"width": 360, "height": 740}, is_mobile=True, has_touch=True)
-    page, _ = open_page(context, f"{site}/{name}")
-    width = page.evaluate("document.documentElement.scrollWidth")
-    wide = page.evaluate(
-        """() => [...document.querySelectorAll('article *')].filter(e => e.getBoundingClientRect().right > 361)
-            .slice(0, 5).map(e => e.tagName + '.' + e.className)"""
-    )
-    context.close()
-    assert width <= 360, f"{width} px wide; beyond the edge: {wide}"
-
-
-@pytest.mark.parametrize("mode", ["light", "dark"])
-@pytest.mark.parametrize("name", PAGES)
-def test_page_is_readable(name: str, mode: str, site: str, browser: Any) -> None:
-    context = browser.new_context(color_scheme=mode)
-    page, _ = open_page(context, f"{site}/{name}")
-    assert page.evaluate("document.documentElement.dataset.theme") == mode
-    faint = page.evaluate(CONTRAST)
-    context.close()
-    assert not faint, f"contrast under 4.5 to 1: {faint}"
-
-
 def test_search_finds_a_page(site: str, browser: Any) -> None:
     context = browser.new_context()
     page, watch = open_page(context, f"{site}/search.html?q=relevance")
@@ -205,7 +205,8 @@ def test_search_finds_a_page(site: str, browser: Any) -> None:
 
 def test_first_page_leads_to_the_book(site: str, browser: Any) -> None:
     context = browser.new_context()
-    page, _ = open_page(context, f"{site}/index.html")
+    page = context.new_page()
+    page.goto(f"{site}/index.html")
     page.wait_for_url(f"**/{PAGES[0]}")
     context.close()
 
@@ -235,7 +236,8 @@ def test_no_page_names_something_to_load_elsewhere(html: Path) -> None:
 def test_links_inside_the_book_lead_somewhere(html: Path) -> None:
     from bs4 import BeautifulSoup
 
-    soups = {path: BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser") for path in html.rglob("*.html") if "_static" not in path.parts}
+    paths = [path for path in html.resolve().rglob("*.html") if "_static" not in path.parts]
+    soups = {path: BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser") for path in paths}
     anchors = {path: {element["id"] for element in soup.select("[id]")} for path, soup in soups.items()}
     dead = []
     for path, soup in soups.items():
@@ -244,6 +246,7 @@ def test_links_inside_the_book_lead_somewhere(html: Path) -> None:
             if address.scheme or address.netloc:
                 continue
             target = (path.parent / unquote(address.path)).resolve() if address.path else path
-            if not target.exists() or (address.fragment and target in anchors and unquote(address.fragment) not in anchors[target] | {"", "top"}):
-                dead.append(f"{path.relative_to(html)}: {element['href']}")
+            ids = anchors.get(target, set())
+            if not target.exists() or (address.fragment and ids and unquote(address.fragment) not in ids):
+                dead.append(f"{path.relative_to(html.resolve())}: {element['href']}")
     assert not dead

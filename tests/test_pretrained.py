@@ -20,7 +20,16 @@ def test_a_folder_in_the_hubs_format(model_folder, family: str) -> None:
     clf = load_classifier(folder)
     assert isinstance(clf.card, ModelCard)
     card = clf.card
-    assert (card.source, card.family, card.layers, card.heads, card.hidden, card.max_tokens, card.labels, card.dtype) == ("folder", family, 2, 2, 16, 32, ("negative", "positive"), "float32")
+    assert (card.source, card.family, card.layers, card.heads, card.hidden, card.max_tokens, card.labels, card.dtype) == (
+        "folder",
+        family,
+        2,
+        2,
+        16,
+        32,
+        ("negative", "positive"),
+        "float32",
+    )
     assert card.name == folder.name and len(card.fingerprint) >= 8
     assert clf.labels == card.labels and clf.max_tokens == 32 and clf.dtype == torch.float32 and clf.device.type == "cpu"
     assert (clf.pad_id, clf.mask_id) == (clf.tokenizer.pad_token_id, clf.tokenizer.mask_token_id)
@@ -41,7 +50,9 @@ def test_precision_is_converted_from_what_is_stored(tmp_path: Path, dtype: str) 
     clf = load_classifier(str(tmp_path), dtype=dtype)
     assert clf.dtype == getattr(torch, dtype) and clf.card.dtype == dtype
     assert {p.dtype for p in clf.network.parameters()} == {clf.dtype}
-    torch.testing.assert_close(clf.network.classifier.weight.double(), half.classifier.weight.double(), rtol=1e-2 if dtype == "bfloat16" else 0, atol=0)
+    torch.testing.assert_close(
+        clf.network.classifier.weight.double(), half.classifier.weight.double(), rtol=1e-2 if dtype == "bfloat16" else 0, atol=0
+    )
 
 
 def test_weights_in_shards(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from lrp_companion import rules
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "book/primer.md").read_text(encoding="utf-8")
 KEYS = np.array([1.0, 1.0, 2.0])
-NUMBER = re.compile(r"-?\d+(\.\d+)?")
 
 
 def agrees(printed: str, value: float) -> bool:
@@ -79,7 +78,8 @@ def test_forward_table() -> None:
 def test_attnlrp_table() -> None:
     x = head([2, -6, 8])
     check_rows("attnlrp", {
-        "$g_{a_i} = \\tfrac12 v_i$": (x["g_a"], False), "$R_{a_i} = a_i\\, g_{a_i}$": (x["R_a"], True), "$R_{v_i} = v_i\\, g_{v_i}$": (x["R_v"], True),
+        "$g_{a_i} = \\tfrac12 v_i$": (x["g_a"], False),
+        "$R_{a_i} = a_i\\, g_{a_i}$": (x["R_a"], True), "$R_{v_i} = v_i\\, g_{v_i}$": (x["R_v"], True),
         "$g_{z_i} = a_i (g_{a_i} - 1.5)$": (x["g_z"], True), "$R_{z_i} = z_i\\, g_{z_i}$": (x["R_z"], True),
         "$R_{k_i} = \\tfrac12 R_{z_i}$": (x["R_k"], True), "$R_q = \\tfrac12 \\sum_i R_{z_i}$": (x["R_q"], True),
     })  # fmt: skip
@@ -93,7 +93,8 @@ def test_maps_table() -> None:
 
 def test_exercise_table() -> None:
     x = head([8, 4, 2])
-    check_rows("exercise", {"$g_{z_i}$": (x["g_z"], True), "AttnLRP": (x["attnlrp"], True), "CP-LRP": (x["cp"], True), "LOO": (x["loo"], True)})
+    rows = {"$g_{z_i}$": (x["g_z"], True), "AttnLRP": (x["attnlrp"], True), "CP-LRP": (x["cp"], True), "LOO": (x["loo"], True)}
+    check_rows("exercise", rows)
 
 
 @pytest.mark.parametrize("name", ["correlations", "exercise correlations"])
@@ -113,7 +114,7 @@ def test_the_example_and_the_exercise_disagree_on_the_order() -> None:
 def arithmetic() -> list[str]:
     """Inline maths that is nothing but numbers, operators, fractions and equal signs."""
     pieces = re.findall(r"(?<!\$)\$([^$\n]+)\$(?!\$)", PAGE)
-    return [p for p in pieces if "=" in p and re.fullmatch(r"[\d\s.()+\-=]+", p.replace(r"\cdot", "").replace(r"\tfrac", "").translate({123: 32, 125: 32}))]
+    return [p for p in pieces if "=" in p and re.fullmatch(r"[\d\s.()+\-=]+", re.sub(r"\\cdot|\\tfrac|[{}]", "", p))]
 
 
 def evaluate(tex: str) -> float:
@@ -138,7 +139,8 @@ def test_named_equalities_hold() -> None:
     y = head([8, 4, 2])
     expected = {
         "f = 0.25\\cdot 2": x["f"], "\\sum_i a_i g_{a_i} = ": (x["a"] * x["g_a"]).sum(), "g_z = 0.25": x["g_z"][1],
-        "f = 0.25\\cdot 8": y["f"], "s_\\varepsilon(z) = \\tfrac{0.1}": float(rules.stabiliser(torch.tensor(-0.1, dtype=torch.float64), 0.1)),
+        "f = 0.25\\cdot 8": y["f"],
+        "s_\\varepsilon(z) = \\tfrac{0.1}": float(rules.stabiliser(torch.tensor(-0.1, dtype=torch.float64), 0.1)),
     }  # fmt: skip
     for start, value in expected.items():
         (piece,) = re.findall(r"\$(" + re.escape(start) + r"[^$]*)\$", PAGE)
@@ -203,7 +205,7 @@ def test_halving_trap_of_the_page() -> None:
 
 
 def test_table_of_rules_names_every_rule_once_or_more() -> None:
-    public = {name for name, f in inspect.getmembers(rules, inspect.isfunction) if f.__module__ == rules.__name__ and not name.startswith("_")}
+    public = {name for name, f in inspect.getmembers(rules, inspect.isfunction) if f.__module__ == rules.__name__ and name[0] != "_"}
     assert set(re.findall(r"`rules\.(\w+)`", PAGE)) == public
 
 
@@ -217,3 +219,16 @@ def test_every_path_on_the_map_of_the_code_exists() -> None:
     named = set(re.findall(r"`((?:lrp_companion|tests|training|book|notebooks)/[\w./]*)`", text))
     assert len(named) > 20
     assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
+
+
+def test_numbers_in_the_remarks_agree_with_the_tables() -> None:
+    x = head([2, -6, 8])
+    (first,) = re.findall(r"`slow` has (.*?)\.\n", PAGE)
+    values = [x["attnlrp"][1], x["cp"][1], x["attnlrp"][0], x["cp"][0]]
+    assert [agrees(cell, value) for cell, value in zip(re.findall(r"\$([^$]+)\$", first), values, strict=True)] == [True] * 4
+    (second,) = re.findall(r"(\$\S+\$ went into the softmax and \$\S+\$ came out)", PAGE)
+    sums = [x["R_a"].sum(), x["R_z"].sum()]
+    assert [agrees(cell, value) for cell, value in zip(re.findall(r"\$([^$]+)\$", second), sums, strict=True)] == [True] * 2
+    (embeddings,) = re.findall(r"holds two numbers, (.*?)\. The key", PAGE)
+    pairs = np.array([[float(n) for n in pair] for pair in re.findall(r"\((-?\d+), (-?\d+)\)", embeddings)])
+    assert np.array_equal(pairs, np.stack([KEYS, x["v"]], 1))

@@ -30,7 +30,9 @@ def network(family: str = "bert", **shape: int | str) -> tuple[torch.nn.Module, 
     return model.double(), tokenizer(list(TEXTS))["input_ids"]
 
 
-def explain(model: torch.nn.Module, rows: list[list[int]], start: list[float], *, bypass: tuple[int, ...] = (), eps: float = 0.0) -> dict[str, np.ndarray]:
+def explain(
+    model: torch.nn.Module, rows: list[list[int]], start: list[float], *, bypass: tuple[int, ...] = (), eps: float = 0.0
+) -> dict[str, np.ndarray]:
     """Relevance parts, each (B, T), by the package."""
     with torch.no_grad():
         tape = Encoder(model).forward(*pad(rows, model.config.pad_token_id, CPU))
@@ -60,7 +62,14 @@ def test_equals_the_modified_gradient(family: str, bypass: tuple[int, ...]) -> N
 @pytest.mark.parametrize("eps", [0.0, 1e-6, 0.1, 1.0])
 @pytest.mark.parametrize(
     ("family", "bypass", "activation"),
-    [("bert", (), "gelu"), ("bert", (2,), "gelu"), ("bert", (1,), "relu"), ("electra", (1, 2), "gelu"), ("distilbert", (1,), "gelu"), ("roberta", (), "gelu")],
+    [
+        ("bert", (), "gelu"),
+        ("bert", (2,), "gelu"),
+        ("bert", (1,), "relu"),
+        ("electra", (1, 2), "gelu"),
+        ("distilbert", (1,), "gelu"),
+        ("roberta", (), "gelu"),
+    ],
     ids=str,
 )
 def test_equals_the_equations_on_relevance_itself(family: str, bypass: tuple[int, ...], activation: str, eps: float) -> None:
@@ -97,7 +106,13 @@ def test_without_constants_cp_lrp_sums_to_the_logit_and_attnlrp_does_not(family:
         assert (np.abs(attn - logits[:, target]) > 1e-3 * np.abs(logits[:, target])).all()
 
 
-@given(st.permutations(range(len(TEXTS))), st.integers(1, len(TEXTS)), st.sampled_from(MASKS), st.sampled_from([0.0, 0.1]), st.sampled_from(FAMILIES))
+@given(
+    st.permutations(range(len(TEXTS))),
+    st.integers(1, len(TEXTS)),
+    st.sampled_from(MASKS),
+    st.sampled_from([0.0, 0.1]),
+    st.sampled_from(FAMILIES),
+)
 def test_padding_and_order_change_nothing(order: list[int], count: int, bypass: tuple[int, ...], eps: float, family: str) -> None:
     """Oracle 4: alone or beside longer texts, in any order; padded positions score exactly 0."""
     model, rows = network(family)
@@ -186,7 +201,11 @@ def lattice_of(model: torch.nn.Module, ids: list[int]) -> Lattice:
 def test_bypass_identities(layers: int) -> None:
     """L:1 = L1, L_last: = L_last, L:last = L1: = CP-LRP, no layer = AttnLRP; every other pair of masks differs."""
     model, rows = network("bert", layers=layers)
-    runs = {mask: explain(model, rows[:1], [0.0, 1.0], bypass=mask)["word"][0] for n in range(layers + 1) for mask in itertools.combinations(range(1, layers + 1), n)}
+    runs = {
+        mask: explain(model, rows[:1], [0.0, 1.0], bypass=mask)["word"][0]
+        for n in range(layers + 1)
+        for mask in itertools.combinations(range(1, layers + 1), n)
+    }
     lattice = lattice_of(model, rows[0])
     weights = oracles.weights_of(model)
     for mask, value in runs.items():
@@ -207,17 +226,19 @@ def test_a_contrastive_start_is_the_difference_of_targets() -> None:
 
 
 def test_an_activation_exactly_at_zero_takes_the_limit() -> None:
-    """A dead inner unit (zero weights and bias) has z = 0: no NaN, and the map is that of z -> 0."""
+    """A GELU whose input is exactly 0 at one token: no NaN, and the map is that of z -> 0."""
     model, tokenizer = build("bert", seed=5)
     model = model.double()
     rows = tokenizer(list(TEXTS[:1]))["input_ids"]
     inner = model.bert.encoder.layer[0].intermediate.dense
-    maps = []
-    for value in (0.0, 1e-9):
-        with torch.no_grad():
-            inner.weight[0] = value
-            inner.bias[0] = value
-        maps.append(explain(model, rows, [0.0, 1.0])["word"])
+    with torch.no_grad():
+        hidden = Encoder(model).forward(*pad(rows, 0, CPU)).layers[0].attention_norm.y[0, 2]
+        inner.weight[0] = torch.eye(len(hidden), dtype=torch.float64)[0]  # z = x_0 + bias: exact whatever the order of summing
+        maps = []
+        for distance in (0.0, 1e-9):
+            inner.bias[0] = distance - hidden[0]
+            assert (Encoder(model).forward(*pad(rows, 0, CPU)).layers[0].up.z[0, 2, 0] == 0) == (distance == 0)
+            maps.append(explain(model, rows, [0.0, 1.0])["word"])
     assert np.isfinite(maps[0]).all()
     assert_near(maps[0], maps[1], 1e-6)
 

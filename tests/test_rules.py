@@ -105,9 +105,10 @@ def test_layer_norm_is_equation_1_on_its_matrix(size: int, eps: float, seed: int
 
 
 @pytest.mark.parametrize(
-    ("phi", "slope"), [(torch.nn.functional.gelu, 0.5), (torch.tanh, 1.0), (torch.relu, 0.0), (lambda z: torch.nn.functional.gelu(z, approximate="tanh"), 0.5)],
-    ids=["gelu", "tanh", "relu", "gelu-tanh"],
-)  # fmt: skip
+    ("phi", "slope"),
+    [(torch.nn.functional.gelu, 0.5), (torch.tanh, 1.0), (torch.relu, 0.0), (torch.nn.functional.silu, 0.5)],
+    ids=["gelu", "tanh", "relu", "silu"],
+)
 def test_elementwise_keeps_relevance_and_takes_the_limit_at_zero(phi, slope: float) -> None:
     z = torch.tensor([-3.0, -0.5, 0.7, 2.0], dtype=torch.float64)
     g = torch.tensor([1.0, -2.0, 0.3, 4.0], dtype=torch.float64)
@@ -115,7 +116,9 @@ def test_elementwise_keeps_relevance_and_takes_the_limit_at_zero(phi, slope: flo
     zero = torch.zeros(1, dtype=torch.float64)
     assert rules.elementwise(torch.full((1,), 3.0, dtype=torch.float64), zero, phi(zero), slope_at_zero=slope).item() == 3 * slope
     near = torch.full((1,), 1e-9, dtype=torch.float64)  # the limit joins what is beside it
-    assert rules.elementwise(torch.ones(1, dtype=torch.float64), near, phi(near), slope_at_zero=slope).item() == pytest.approx(slope if slope else 1.0, abs=1e-6)
+    assert rules.elementwise(torch.ones(1, dtype=torch.float64), near, phi(near), slope_at_zero=slope).item() == pytest.approx(
+        slope if slope else 1.0, abs=1e-6
+    )
 
 
 def test_batched_axes_are_the_same_rule_many_times() -> None:
@@ -128,7 +131,8 @@ def test_batched_axes_are_the_same_rule_many_times() -> None:
     g_x = rules.layer_norm(*tensors(x, gamma, sd, x), eps=0.1)
     for i in np.ndindex(2, 3):
         for whole, single in (
-            (g_a, rules.matmul(*tensors(g[i], a[i], b[i], o[i]), eps=0.1)[0]), (g_b, rules.matmul(*tensors(g[i], a[i], b[i], o[i]), eps=0.1)[1]),
+            (g_a, rules.matmul(*tensors(g[i], a[i], b[i], o[i]), eps=0.1)[0]),
+            (g_b, rules.matmul(*tensors(g[i], a[i], b[i], o[i]), eps=0.1)[1]),
             (g_v, rules.attention_values(*tensors(g[i], a[i], o[i]), eps=0.1)), (g_z, rules.softmax(*tensors(a[i], np.abs(a[i])))),
             (g_x, rules.layer_norm(*tensors(x[i], gamma, sd[i], x[i]), eps=0.1)),
         ):  # fmt: skip
@@ -196,7 +200,8 @@ def test_rules_stay_in_their_dtype_and_near_float64(dtype: torch.dtype) -> None:
     sd = torch.ones(4, 1, dtype=dtype)
     calls = {
         "linear": lambda g, a, b, s: rules.linear(g, a, b, eps=0.1), "add": lambda g, a, b, s: rules.add(g, a, eps=0.1),
-        "matmul": lambda g, a, b, s: rules.matmul(g, a, b, a @ b, eps=0.1)[1], "values": lambda g, a, b, s: rules.attention_values(g, a, b, eps=0.1),
+        "matmul": lambda g, a, b, s: rules.matmul(g, a, b, a @ b, eps=0.1)[1],
+        "values": lambda g, a, b, s: rules.attention_values(g, a, b, eps=0.1),
         "softmax": lambda g, a, b, s: rules.softmax(g, a.softmax(-1)), "norm": lambda g, a, b, s: rules.layer_norm(g, a[0], s, b, eps=0.1),
         "elementwise": lambda g, a, b, s: rules.elementwise(g, a, torch.tanh(a), slope_at_zero=1.0),
     }  # fmt: skip

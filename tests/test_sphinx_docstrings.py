@@ -8,16 +8,43 @@ pytest.importorskip("sphinx")
 
 from lrp_companion.sphinx_docstrings import to_rst
 
+HOUSE = """Do it.
+
+Parameters
+----------
+a, b : two `things`,
+    on two lines.
+
+Returns
+-------
+A list.
+
+Raises
+------
+InputError : bad.
+
+>>> f(`x`)
+1"""
+FIELDS = """Do it.
+
+:param a,b: two ``things``,
+    on two lines.
+
+:returns: A list.
+
+:raises InputError: bad.
+
+>>> f(`x`)
+1"""
+
 
 def test_sections_become_fields_and_a_doctest_ends_them() -> None:
-    lines = ["Do it.", "", "Parameters", "----------", "a, b : two `things`,", "    on two lines.", "", "Returns", "-------", "A list.", "", "Raises", "------", "InputError : bad.", ""]
-    assert to_rst([*lines, ">>> f(`x`)", "1"]) == [
-        "Do it.", "", ":param a,b: two ``things``,", "    on two lines.", "", ":returns: A list.", "", ":raises InputError: bad.", "", ">>> f(`x`)", "1",
-    ]  # fmt: skip
+    assert "\n".join(to_rst(HOUSE.splitlines())) == FIELDS
 
 
 def test_numpydoc_entries_keep_their_indented_text() -> None:
-    assert to_rst(["Raises", "------", "SourceError", "    When it cannot be read."]) == [":raises SourceError:", "    When it cannot be read."]
+    lines = ["Raises", "------", "SourceError", "    When it cannot be read."]
+    assert to_rst(lines) == [":raises SourceError:", "    When it cannot be read."]
 
 
 def test_a_doctest_gets_a_blank_line_before_it() -> None:
@@ -26,3 +53,9 @@ def test_a_doctest_gets_a_blank_line_before_it() -> None:
 
 def test_roles_and_double_backticks_stay_as_they_are() -> None:
     assert to_rst([":class:`X` and ``y`` and `z`s"]) == [r":class:`X` and ``y`` and ``z``\ s"]
+
+
+def test_stars_and_bars_are_no_markup() -> None:
+    assert to_rst(["All 2**L masks; the largest |score| is `|x|`; ``a|b``"]) == [
+        r"All 2\*\*L masks; the largest \|score\| is ``|x|``; ``a|b``"
+    ]

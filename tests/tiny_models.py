@@ -26,7 +26,10 @@ from transformers import (
 
 FAMILIES = ("bert", "roberta", "electra", "distilbert")
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-WORDS = tuple("a an the film plot of rare grace is was not never but very warm dull and slow quick actor scene no one laugh ##s ##ed ##ing , . !".split())
+WORDS = (
+    "a", "an", "the", "film", "plot", "of", "rare", "grace", "is", "was", "not", "never", "but", "very", "warm", "dull", "and", "slow",
+    "quick", "actor", "scene", "no", "one", "laugh", "##s", "##ed", "##ing", ",", ".", "!",
+)  # fmt: skip
 TEXTS = (
     "a film of rare grace",
     "the plot is not very quick , but warm .",
@@ -81,21 +84,41 @@ def randomise(model: PreTrainedModel, seed: int) -> None:
                 value.copy_(1.2 * noise / value.shape[1] ** 0.5)
 
 
-def build(family: str, *, layers: int = 2, hidden: int = 16, heads: int = 2, inner: int = 24, labels: int = 2, activation: str = "gelu", seed: int = 0) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+def build(
+    family: str,
+    *,
+    layers: int = 2,
+    hidden: int = 16,
+    heads: int = 2,
+    inner: int = 24,
+    labels: int = 2,
+    activation: str = "gelu",
+    seed: int = 0,
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """A random classifier of one family and its tokenizer; positions for 32 tokens."""
     tokenizer = byte_pair() if family == "roberta" else wordpiece()
-    names = dict(id2label={i: n for i, n in enumerate(("negative", "positive", "mixed")[:labels])}, label2id={n: i for i, n in enumerate(("negative", "positive", "mixed")[:labels])})
-    common = dict(vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id, **names)
-    wide = dict(hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=heads, intermediate_size=inner, hidden_act=activation, type_vocab_size=2)
+    names = ("negative", "positive", "mixed")[:labels]
+    common = {
+        "vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id,
+        "id2label": dict(enumerate(names)), "label2id": {name: index for index, name in enumerate(names)},
+    }  # fmt: skip
+    wide = {
+        "hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads, "intermediate_size": inner,
+        "hidden_act": activation, "type_vocab_size": 2,
+    }  # fmt: skip
     model: PreTrainedModel
     if family == "bert":
         model = BertForSequenceClassification(BertConfig(**common, **wide, max_position_embeddings=32))
     elif family == "roberta":  # positions start at pad + 1 = 2
-        model = RobertaForSequenceClassification(RobertaConfig(**common, **{**wide, "type_vocab_size": 1}, max_position_embeddings=34, bos_token_id=0, eos_token_id=2))
+        model = RobertaForSequenceClassification(
+            RobertaConfig(**common, **{**wide, "type_vocab_size": 1}, max_position_embeddings=34, bos_token_id=0, eos_token_id=2)
+        )
     elif family == "electra":
         model = ElectraForSequenceClassification(ElectraConfig(**common, **wide, embedding_size=hidden // 2, max_position_embeddings=32))
     elif family == "distilbert":
-        config = DistilBertConfig(**common, dim=hidden, n_layers=layers, n_heads=heads, hidden_dim=inner, activation=activation, max_position_embeddings=32)
+        config = DistilBertConfig(
+            **common, dim=hidden, n_layers=layers, n_heads=heads, hidden_dim=inner, activation=activation, max_position_embeddings=32
+        )
         model = DistilBertForSequenceClassification(config)
     else:
         raise ValueError(family)

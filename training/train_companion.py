@@ -30,6 +30,8 @@ import torch.nn.functional as F
 import transformers
 from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
 
+from lrp_companion.sources.dataset import clean
+
 LABELS = {0: "negative", 1: "positive"}
 
 
@@ -65,11 +67,6 @@ def read_split(folder: Path, dataset: str, split: str) -> tuple[list[str], list[
 
 def fingerprint(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-
-
-def clean(text: str) -> str:
-    """IMDB reviews carry HTML line breaks; a reader's review does not."""
-    return text.replace("<br />", " ")
 
 
 def tokenise(tokenizer, texts: list[str]) -> list[list[int]]:
@@ -176,27 +173,24 @@ def distillation(recipe: Recipe, out, ref, mask: torch.Tensor, progress: float) 
 
 
 @torch.no_grad()
-def accuracy(model, tokenizer, texts: list[str], labels: list[int], *, max_tokens: int = 512, batch_tokens: int = 8192, quiet=True) -> dict:
-    """Share of texts classified right; texts beyond `max_tokens` (with [CLS] and [SEP]) are cut at the end."""
+def classified_right(model, tokenizer, texts: list[str], labels: list[int], *, max_tokens: int = 512, batch_tokens: int = 8192) -> list[bool]:
+    """Whether each text is classified right; texts beyond `max_tokens` (with [CLS] and [SEP]) are cut at the end."""
     model.eval()
     device = next(model.parameters()).device
     ids = [x[: max_tokens - 2] for x in tokenise(tokenizer, texts)]
     order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
-    right = torch.zeros(len(ids), dtype=torch.bool)
-    at, begin = 0, time.time()
+    right = [False] * len(ids)
+    at = 0
     while at < len(order):
         size = 1
         while at + size < len(order) and (size + 1) * (len(ids[order[at + size]]) + 2) <= batch_tokens:
             size += 1
         rows = order[at : at + size]
         batch = {k: v.to(device) for k, v in collate([ids[i] for i in rows], tokenizer).items()}
-        predicted = model(**batch).logits.argmax(-1).cpu()
-        right[torch.tensor(rows)] = predicted == torch.tensor([labels[i] for i in rows])
+        for i, predicted in zip(rows, model(**batch).logits.argmax(-1).tolist(), strict=True):
+            right[i] = predicted == labels[i]
         at += size
-        if not quiet and (at // size) % 50 == 0:
-            print(f"  {at}/{len(order)} {right[order[:at]].float().mean():.4f} {time.time() - begin:.0f} s", flush=True)
-    p, n = right.float().mean().item(), len(ids)
-    return {"accuracy": p, "n": n, "standard_error": math.sqrt(p * (1 - p) / n), "truncated": sum(len(x) >= max_tokens - 2 for x in ids)}
+    return right
 
 
 def train(args: argparse.Namespace, recipe: Recipe) -> None:
@@ -267,7 +261,8 @@ def train(args: argparse.Namespace, recipe: Recipe) -> None:
             spent = seconds + time.time() - begin
             row = {"step": step + 1, "seconds": round(spent), **{k: round(v, 4) for k, v in running.items()}}
             if (step + 1) % 1000 == 0 or step + 1 == len(batches):
-                row["sst2_validation"] = accuracy(model, tokenizer, valid_texts, valid_labels)["accuracy"]
+                right = classified_right(model, tokenizer, valid_texts, valid_labels)
+                row["sst2_validation"] = round(sum(right) / len(right), 4)
             curve.append(row)
             print(json.dumps(row), flush=True)
         if time.time() - last_saved > 300:
@@ -298,7 +293,11 @@ def train(args: argparse.Namespace, recipe: Recipe) -> None:
 
 
 def evaluate(args: argparse.Namespace) -> None:
-    """Accuracy on all of SST-2 validation and all of IMDB test, as the float16 weights on disk give it in float32."""
+    """Accuracy on all of SST-2 validation and all of IMDB test, as the float16 weights on disk give it in float32.
+
+    Texts are taken in a seeded random order, 1,000 at a time, and the record is written after each thousand, so that an
+    interrupted measurement is one of a random sample and the same command goes on with it.
+    """
     if args.threads:
         torch.set_num_threads(args.threads)
     out, data = Path(args.out), Path(args.data_dir)
@@ -308,11 +307,21 @@ def evaluate(args: argparse.Namespace) -> None:
     record = json.loads(target.read_text()) if target.exists() else {}
     for dataset, split in (("sst2", "validation"), ("imdb", "test")):
         texts, labels = read_split(data, dataset, split)
-        row = accuracy(model, tokenizer, texts, labels, quiet=dataset == "sst2")
-        row["data"] = fingerprint(data / dataset / f"{split}.parquet")
-        record[f"{dataset}/{split}"] = row
-        print(dataset, split, json.dumps(row), flush=True)
-        target.write_text(json.dumps(record, indent=1) + "\n")
+        order = list(range(len(texts)))
+        random.Random(0).shuffle(order)
+        row = record.setdefault(f"{dataset}/{split}", {"right": 0, "n": 0, "of": len(texts), "max_tokens": 512, "data": fingerprint(data / dataset / f"{split}.parquet")})
+        while row["n"] < len(order):
+            part = order[row["n"] : row["n"] + 1000]
+            right = classified_right(model, tokenizer, [texts[i] for i in part], [labels[i] for i in part])
+            row["right"] += sum(right)
+            row["n"] += len(part)
+            p = row["right"] / row["n"]
+            row["accuracy"] = round(p, 4)
+            row["standard_error"] = round(math.sqrt(p * (1 - p) / row["n"]), 4)
+            partial = target.with_suffix(".part")
+            partial.write_text(json.dumps(record, indent=1) + "\n")
+            partial.replace(target)
+            print(dataset, split, json.dumps(row), flush=True)
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from lrp_companion.metrics.faithfulness import (
     perturbation_curve,
     removal_order,
     spearman,
-)  # fmt: skip
+)
 from lrp_companion.metrics.statistics import Interval, bootstrap_mean, paired_difference
 
 __all__ = [

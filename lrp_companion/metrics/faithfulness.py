@@ -26,7 +26,7 @@ def pearson(a: Any, b: Any) -> float:
     InputError
         for other shapes, fewer than two entries, NaN or infinity.
 
-    >>> pearson([1, 2, 3], [10, 20, 30]), pearson([1, 2, 3], [5, 5, 5])
+    >>> round(pearson([1, 2, 3], [10, 20, 30]), 12), pearson([1, 2, 3], [5, 5, 5])
     (1.0, nan)
     """
     return _correlation(*check_pair("pearson", a, b))
@@ -95,7 +95,7 @@ def agreement(scores: Any, loo: Any, special: Any, protocol: Protocol) -> float:
     float
         NaN where it is undefined: fewer than two tokens left, a constant map, or a map that cannot be rescaled.
 
-    >>> agreement([9.0, 1.0, 2.0, 3.0], [0.0, 2.0, 4.0, 6.0], [True, False, False, False], Protocol())
+    >>> round(agreement([9.0, 1.0, 2.0, 3.0], [0.0, 2.0, 4.0, 6.0], [True, False, False, False], Protocol()), 12)
     1.0
     """
     a, b = check_pair("agreement", scores, loo, least=1)

@@ -279,7 +279,7 @@ class LinearAttention(torch.nn.Module):
         """Images as a tensor (B, T) of the net's type and device; `InputError` for wrong shapes, NaN or infinity."""
         weight = self.query.weight
         try:
-            x = images if isinstance(images, Tensor) else torch.as_tensor(np.asarray(images))
+            x = images if isinstance(images, Tensor) else torch.as_tensor(np.array(images))
         except (TypeError, ValueError):  # text, None, rows of different lengths
             x = torch.empty(0)
         side = round(self.tokens**0.5)
@@ -313,7 +313,7 @@ class LinearAttention(torch.nn.Module):
         return classes.to(device=self.query.weight.device, dtype=torch.long)
 
     def _check_labels(self, labels: Any, count: int, operation: str) -> Tensor:
-        y = torch.as_tensor(np.asarray(labels.cpu() if isinstance(labels, Tensor) else labels))
+        y = torch.as_tensor(np.array(labels.cpu() if isinstance(labels, Tensor) else labels))
         if y.shape != (count,) or y.is_floating_point() or y.dtype == torch.bool or y.min() < 0 or y.max() >= self.classes:
             raise InputError(
                 operation,
@@ -341,7 +341,7 @@ def check_shares(shares: Sequence[float]) -> tuple[float, float, float]:
             expected="three numbers of at least 0 with the sum 1, for Q, K and V",
             hint="equal shares are (1/3, 1/3, 1/3)",
         )
-    return values  # type: ignore[return-value]
+    return values
 
 
 def _within(first: float, second: float) -> tuple[float, float]:

@@ -42,9 +42,11 @@ def layer_curves(
     """
     if not paths or set(paths) - set(PATH_TITLES) or len({len(steps) for steps in paths.values()}) != 1 or not all(paths.values()):
         raise InputError(
-            "layer_curves", got=f"paths {({name: len(steps) for name, steps in paths.items()})}", expected=f"some of {', '.join(PATH_TITLES)}, one step per layer each",
+            "layer_curves",
+            got=f"paths { ({name: len(steps) for name, steps in paths.items()}) }",
+            expected=f"some of {', '.join(PATH_TITLES)}, one step per layer each",
             hint="pass one interval per layer and path",
-        )  # fmt: skip
+        )
     last = len(next(iter(paths.values())))
     for name, values in (paper or {}).items():
         if name in paths and len(values) != last:
@@ -202,9 +204,9 @@ def _legend(figure: Drawing, panels: Sequence[Axes], *, neutral: str | None = No
         return
     columns = 2 if max(map(len, entries)) > 16 else 3
     legend = figure.legend(list(entries.values()), list(entries), loc="outside lower center", ncols=min(columns, len(entries)))
-    for handle, text in zip(legend.legend_handles, legend.get_texts(), strict=True):
-        if text.get_text() == neutral and isinstance(handle, Line2D):
-            handle.set(color=INK, marker="")
+    for drawn, text in zip(legend.legend_handles, legend.get_texts(), strict=True):
+        if text.get_text() == neutral and isinstance(drawn, Line2D):
+            drawn.set(color=INK, marker="")
 
 
 def _layer_alt(paths: Mapping[str, Sequence[Interval]], quantity: str, title: str | None) -> str:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.colors import Colormap
 
 INK, QUIET, RULE = "#1b1b1b", "#595959", "#c9c9c9"  # text, quiet text (7:1 on white), hairlines
-LIGHTEST, DARKEST = 0.985, 0.62  # OKLab lightness at 0 and at +-1: black text on any of the colours has a contrast above 5:1
-ORANGE, BLUE = (0.155, 55.0), (0.145, 250.0)  # chroma and hue in degrees at +1 and at -1
+LIGHTEST, DARKEST = 0.985, 0.64  # OKLab lightness at 0 and at +-1: ink on any of the colours has a contrast above 4.5:1
+ORANGE, BLUE = (0.155, 55.0), (0.14, 250.0)  # chroma and hue in degrees at +1 and at -1
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def diverging(values: Any) -> np.ndarray:
         sRGB in [0, 1], shape (..., 3).
 
     >>> hexes([-1, 0, 1])
-    ['#348ad9', '#fafafa', '#cb6700']
+    ['#3f90dd', '#fafafa', '#d16e0d']
     """
     given = np.clip(np.asarray(values, dtype=np.float64), -1, 1)
     size = np.abs(np.nan_to_num(given))

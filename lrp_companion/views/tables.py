@@ -14,10 +14,11 @@ from lrp_companion.metrics import Interval
 from lrp_companion.schema import InputError
 
 CSS = """
-.lrp-table{background:#fff;color:#1b1b1b;padding:.5em .75em;border-radius:4px;overflow-x:auto}
+.lrp-table{background:#fff;color:#1b1b1b;margin:0;padding:.5em .75em;border-radius:4px}
+.lrp-table figcaption{margin:0 0 .4em;color:#1b1b1b;font-size:.95em;text-align:left}
+.lrp-table>div{overflow-x:auto}
 .lrp-table table{border-collapse:collapse;margin:0;font-size:.92em;color:#1b1b1b;background:#fff;font-variant-numeric:tabular-nums}
-.lrp-table caption{caption-side:top;text-align:left;color:#1b1b1b;padding:0 0 .4em;font-size:1em}
-.lrp-table th,.lrp-table td{padding:.25em .7em;border:0;border-bottom:1px solid #c9c9c9;color:#1b1b1b}
+.lrp-table th,.lrp-table td{padding:.25em .55em;border:0;border-bottom:1px solid #c9c9c9;color:#1b1b1b}
 .lrp-table th,.lrp-table td{background:#fff;text-align:left;vertical-align:top}
 .lrp-table td.lrp-number,.lrp-table th.lrp-number{text-align:right;white-space:nowrap}
 .lrp-table thead td{border:0}
@@ -39,10 +40,10 @@ class Table:
     def _repr_html_(self) -> str:
         kind = [' class="lrp-number"' if numeric else "" for numeric in self.numeric]
         name = html.escape(self.caption or "Table", quote=True)
-        parts = [f'<div class="lrp-table" role="region" tabindex="0" aria-label="{name}"><style>{CSS}</style><table>']
-        if self.caption:
-            parts.append(f"<caption>{html.escape(self.caption)}</caption>")
-        parts.append("<thead>")
+        parts = [f'<figure class="lrp-table"><style>{CSS}</style>']
+        if self.caption:  # beside the box that scrolls, so that a phone shows all of it
+            parts.append(f"<figcaption>{html.escape(self.caption)}</figcaption>")
+        parts.append(f'<div role="region" tabindex="0" aria-label="{name}"><table><thead>')
         if self.groups:
             spans = "".join(
                 f'<th class="lrp-group" colspan="{span}" scope="colgroup">{html.escape(title)}</th>'
@@ -60,7 +61,7 @@ class Table:
             first, *rest = (html.escape(cell) for cell in row)
             body = "".join(f"<td{k}>{cell}</td>" for cell, k in zip(rest, kind[1:], strict=True))
             parts.append(f'<tr><th scope="row"{kind[0]}>{first}</th>{body}</tr>')
-        parts.append("</tbody></table></div>")
+        parts.append("</tbody></table></div></figure>")
         return "".join(parts)
 
     def __repr__(self) -> str:

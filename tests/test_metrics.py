@@ -1,0 +1,337 @@
+"""Metrics against scipy, plain loops, and the properties that define them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lrp_companion.metrics import (
+    Curve,
+    Interval,
+    agreement,
+    bootstrap_mean,
+    conservation_gap,
+    faithfulness_gap,
+    invariance_gap,
+    kendall,
+    normalise,
+    paired_difference,
+    pearson,
+    perturbation_curve,
+    removal_order,
+    spearman,
+)
+from lrp_companion.schema import MAP_CHOICES, STATISTICS, InputError, Protocol
+
+CORRELATIONS = {"pearson": pearson, "spearman": spearman, "kendall": kendall}
+SCIPY = {"pearson": scipy.stats.pearsonr, "spearman": scipy.stats.spearmanr, "kendall": scipy.stats.kendalltau}
+NAN = float("nan")
+
+# halves, so that ties occur and sums are exact
+scores = st.lists(st.integers(-8, 8).map(lambda k: k / 2), min_size=2, max_size=12).map(np.array)
+pairs = st.integers(2, 12).flatmap(
+    lambda n: st.tuples(*[st.lists(st.integers(-6, 6), min_size=n, max_size=n).map(lambda v: np.array(v) / 2)] * 2)
+)
+
+
+@pytest.mark.parametrize("name", STATISTICS)
+@given(pair=pairs)
+def test_correlations_equal_scipy(name, pair):
+    a, b = pair
+    own = CORRELATIONS[name](a, b)
+    if np.ptp(a) == 0 or np.ptp(b) == 0:
+        assert math.isnan(own)
+    else:
+        assert own == pytest.approx(SCIPY[name](a, b).statistic, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", STATISTICS)
+@given(pair=pairs, factor=st.floats(0.1, 10), shift=st.floats(-5, 5))
+def test_correlations_ignore_scale_and_shift_and_turn_with_the_sign(name, pair, factor, shift):
+    a, b = pair
+    statistic = CORRELATIONS[name]
+    r = statistic(a, b)
+    assert statistic(b, a) == pytest.approx(r, abs=1e-12, nan_ok=True)
+    assert statistic(a * 4 + 1, b) == pytest.approx(r, abs=1e-12, nan_ok=True)
+    assert statistic(-a, b) == pytest.approx(-r, abs=1e-12, nan_ok=True)
+    if name == "pearson":
+        assert statistic(factor * a + shift, b) == pytest.approx(r, abs=1e-9, nan_ok=True)
+    elif not math.isnan(r):
+        assert statistic(np.exp(a), b) == pytest.approx(r, abs=1e-12)
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e200])
+def test_pearson_of_tiny_and_huge_scores(size):
+    a, b = np.array([1.0, 2.0, 4.0]), np.array([1.0, 3.0, 2.0])
+    assert pearson(size * a, b) == pytest.approx(pearson(a, b), abs=1e-12)
+
+
+@pytest.mark.parametrize("constant", [[0.1] * 10, [0.0] * 10, [1e300] * 10])
+def test_a_constant_map_has_no_correlation(constant):
+    for statistic in CORRELATIONS.values():
+        assert math.isnan(statistic(constant, np.arange(10)))
+        assert math.isnan(statistic(np.arange(10), constant))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "words"),
+    [
+        ([1.0, 2.0], [1.0, 2.0, 3.0], "got 2 and 3 entries; expected two maps of one length"),
+        ([1.0], [1.0], "got maps of 1 entries; expected at least 2"),
+        ([1.0, NAN], [1.0, 2.0], "got 1 of 2 scores NaN or infinite"),
+        ([1.0, 2.0], [1.0, math.inf], "got 1 of 2 scores NaN or infinite"),
+        ([[1.0, 2.0]], [[1.0, 2.0]], r"got a map of shape \(1, 2\); expected \(T,\)"),
+        ([], [], r"got a map of shape \(0,\)"),
+    ],
+)
+def test_correlations_refuse_by_name(a, b, words):
+    for name, statistic in CORRELATIONS.items():
+        with pytest.raises(InputError, match=f"{name}: {words}"):
+            statistic(a, b)
+
+
+@given(values=scores)
+def test_normalised_maps_have_the_sum_they_promise(values):
+    one, absolute = normalise(values, "sum-to-one"), normalise(values, "absolute-sum")
+    assert np.array_equal(normalise(values, "raw"), values)
+    assert np.isnan(one).all() if values.sum() == 0 else one.sum() == pytest.approx(1)
+    assert np.isnan(absolute).all() if not values.any() else np.abs(absolute).sum() == pytest.approx(1)
+
+
+def test_a_sum_lost_to_rounding_gives_no_map():
+    values = np.float32([0.1, 0.2, -0.3]).astype(float)
+    assert values.sum() != 0
+    assert np.isnan(normalise(values, "sum-to-one")).all()
+    with pytest.raises(InputError, match="map 'sum to one'; expected one of raw, sum-to-one, absolute-sum"):
+        normalise(values, "sum to one")
+
+
+@given(pair=pairs, special=st.lists(st.booleans(), min_size=12, max_size=12))
+def test_agreement_is_the_statistic_of_the_chosen_tokens_and_maps(pair, special):
+    a, b = pair
+    special = np.array(special[: len(a)])
+    for tokens, choice, statistic in itertools.product(("all", "no-special"), MAP_CHOICES, STATISTICS):
+        kept = [k for k in range(len(a)) if tokens == "all" or not special[k]]
+        divide = {"raw": lambda v: 1.0, "sum-to-one": sum, "absolute-sum": lambda v: sum(map(abs, v))}[choice]
+        one, two = ([v[k] for k in kept] for v in (a, b))
+        by = divide(one), divide(two)
+        if len(kept) < 2 or min(np.ptp(one), np.ptp(two)) == 0 or 0 in by:
+            expected = NAN
+        else:
+            expected = SCIPY[statistic](np.divide(one, by[0]), np.divide(two, by[1])).statistic
+        found = agreement(a, b, special, Protocol(tokens=tokens, map=choice, statistic=statistic))
+        assert found == pytest.approx(expected, abs=1e-12, nan_ok=True)
+
+
+def test_a_negative_sum_turns_r():
+    a, b, none = [-3.0, 1.0, 0.5], [-1.0, 2.0, 0.0], [False] * 3
+    assert agreement(a, b, none, Protocol(map="sum-to-one")) == pytest.approx(-agreement(a, b, none, Protocol()))
+
+
+def test_agreement_refuses_masks_that_are_none():
+    with pytest.raises(InputError, match=r"agreement: got special of shape \(2,\), bool; expected \(3,\), bool"):
+        agreement([1.0, 2.0, 3.0], [1.0, 2.0, 3.0], [True, False], Protocol())
+    with pytest.raises(InputError, match="int64; expected"):
+        agreement([1.0, 2.0], [1.0, 2.0], np.array([0, 1], dtype=np.int64), Protocol())
+
+
+def slow_order(values, order, chunk, removable):
+    """Chunks one by one, each time the best of what is left; the earlier one where two are equal."""
+    places = [k for k in range(len(values)) if removable[k]]
+    left = [places[k : k + chunk] for k in range(0, len(places), chunk)]
+    out = []
+    while left:
+        best = left[0]
+        for part in left[1:]:
+            gain = sum(values[k] for k in part) - sum(values[k] for k in best)
+            if gain > 0 if order == "morf" else gain < 0:
+                best = part
+        left.remove(best)
+        out.append(best)
+    return out
+
+
+@given(
+    values=scores,
+    order=st.sampled_from(["morf", "lerf"]),
+    chunk=st.integers(1, 5),
+    removable=st.lists(st.booleans(), min_size=12, max_size=12),
+)
+def test_removal_order_equals_a_plain_search(values, order, chunk, removable):
+    removable = np.array(removable[: len(values)])
+    if not removable.any():
+        with pytest.raises(InputError, match="no removable token"):
+            removal_order(values, removable=removable)
+        return
+    found = [part.tolist() for part in removal_order(values, order=order, chunk=chunk, removable=removable)]
+    assert found == slow_order(values, order, chunk, removable)
+    assert sorted(itertools.chain(*found)) == np.flatnonzero(removable).tolist()
+
+
+def test_ties_leave_in_reading_order_both_ways():
+    for order in ("morf", "lerf"):
+        assert np.concatenate(removal_order([0.5] * 300, order=order)).tolist() == list(range(300))
+    halves = [1.0, 2.0] * 100
+    assert np.concatenate(removal_order(halves, order="lerf")).tolist() == [*range(0, 200, 2), *range(1, 200, 2)]
+
+
+@given(values=scores, weights=scores, chunk=st.integers(1, 4))
+def test_curves_start_at_the_whole_input_and_lerf_is_morf_of_the_opposite(values, weights, chunk):
+    weights = np.resize(weights, len(values))
+
+    def evaluate(keep):
+        return np.tanh(keep @ weights)
+
+    morf = perturbation_curve(evaluate, values, order="morf", chunk=chunk)
+    mirrored = perturbation_curve(evaluate, -values, order="lerf", chunk=chunk)
+    assert morf.logits[0] == np.tanh(weights.sum()) and morf.removed[0] == 0
+    assert morf.removed[-1] == len(values) and morf.logits[-1] == 0
+    assert np.array_equal(morf.logits, mirrored.logits) and np.array_equal(morf.removed, mirrored.removed)
+    steps = len(morf.logits) - 1
+    assert morf.mean_logit == pytest.approx(sum(morf.logits[1:]) / steps)
+    assert morf.aopc == pytest.approx(sum(morf.logits[0] - f for f in morf.logits) / (steps + 1))
+    assert morf.aopc == pytest.approx(steps / (steps + 1) * (morf.logits[0] - morf.mean_logit))
+
+
+@given(weights=st.lists(st.integers(-5, 5), min_size=2, max_size=5), guess=st.permutations(range(5)))
+def test_no_order_beats_the_true_one_on_a_linear_output(weights, guess):
+    weights = np.array(weights, dtype=float)
+
+    def gap(values):
+        curves = {order: perturbation_curve(lambda keep: keep @ weights, values, order=order) for order in ("lerf", "morf")}
+        return faithfulness_gap(curves["lerf"], curves["morf"])
+
+    assert gap(weights) >= gap(np.array(guess[: len(weights)], dtype=float)) - 1e-12
+
+
+def test_special_tokens_stay_and_one_call_evaluates_all():
+    calls = []
+
+    def evaluate(keep):
+        calls.append(keep)
+        return keep.sum(axis=1)
+
+    curve = perturbation_curve(evaluate, np.array([9.0, 1.0, 2.0, 3.0, 9.0]), chunk=2, removable=np.array([False, True, True, True, False]))
+    (keep,) = calls
+    assert keep[:, 0].all() and keep[:, 4].all() and keep[0].all()
+    assert curve.removed.tolist() == [0, 2, 3]  # chunk (1, 2) and (3): equal sums, so the first leaves first
+    assert curve.chunk == 2 and not curve.logits.flags.writeable
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (
+            lambda: perturbation_curve(lambda keep: keep.sum(), [1.0, 2.0]),
+            r"got an output of shape \(\), or NaN in it; expected \(3,\), finite",
+        ),
+        (lambda: perturbation_curve(lambda keep: np.full(3, NAN), [1.0, 2.0]), "or NaN in it"),
+        (lambda: removal_order([1.0], order="first"), "order 'first'; expected one of morf, lerf"),
+        (lambda: removal_order([1.0], chunk=0), "chunk 0; expected a positive integer"),
+        (lambda: removal_order([1.0], chunk=True), "chunk True"),
+        (lambda: removal_order([1.0, NAN]), "1 of 2 scores NaN"),
+        (lambda: removal_order([1.0, 2.0], removable=[True]), r"removable of shape \(1,\), bool; expected \(2,\), bool"),
+        (lambda: faithfulness_gap(*[Curve(np.zeros(2), np.arange(2), "morf", 1)] * 2), "morf by 1 and morf by 1; expected lerf, then morf"),
+    ],
+)
+def test_curves_refuse_by_name(call, words):
+    with pytest.raises(InputError, match=words):
+        call()
+
+
+def test_bootstrap_equals_a_plain_loop():
+    values = np.random.default_rng(1).normal(size=9)
+    draws = np.random.default_rng(7).integers(0, 9, size=(200, 9))
+    means = sorted(sum(values[k] for k in draw) / 9 for draw in draws)
+    found = bootstrap_mean(values, resamples=200, seed=7)
+    assert (found.low, found.high) == pytest.approx(tuple(np.percentile(means, [2.5, 97.5])), abs=1e-12)
+    assert found.mean == pytest.approx(values.mean()) and (found.n, found.undefined) == (9, 0)
+
+
+def test_bootstrap_agrees_with_scipy():
+    values = np.random.default_rng(2).exponential(size=60)
+    ours = bootstrap_mean(values, level=0.9)
+    theirs = scipy.stats.bootstrap(
+        (values,), np.mean, n_resamples=10_000, confidence_level=0.9, method="percentile", rng=3
+    ).confidence_interval
+    assert (ours.low, ours.high) == pytest.approx(tuple(theirs), abs=0.02)
+
+
+def test_blocks_change_nothing(monkeypatch):
+    values = np.random.default_rng(3).normal(size=40)
+    whole = bootstrap_mean(values, resamples=500)
+    monkeypatch.setattr("lrp_companion.metrics.statistics.BLOCK", 41)
+    assert bootstrap_mean(values, resamples=500) == whole
+
+
+@given(values=st.lists(st.one_of(st.floats(-5, 5), st.just(NAN)), min_size=1, max_size=20))
+def test_undefined_examples_are_counted(values):
+    found = bootstrap_mean(values, resamples=50)
+    defined = [v for v in values if not math.isnan(v)]
+    assert (found.n, found.undefined) == (len(defined), len(values) - len(defined))
+    assert found.mean == pytest.approx(np.mean(defined) if defined else NAN, nan_ok=True, abs=1e-12)
+    if found.n > 1:
+        assert min(defined) - 1e-12 <= found.low <= found.high <= max(defined) + 1e-12
+    else:
+        assert math.isnan(found.low) and math.isnan(found.high)
+
+
+def test_a_paired_difference_is_undefined_where_either_is():
+    found = paired_difference([0.5, NAN, 0.9, 0.1], [0.4, 0.6, NAN, 0.3])
+    assert (found.n, found.undefined) == (2, 2)
+    assert found.mean == pytest.approx(-0.05)
+    a, b = np.random.default_rng(4).normal(size=(2, 30))
+    assert paired_difference(a, b, resamples=100) == bootstrap_mean(a - b, resamples=100)
+
+
+def test_intervals_say_what_they_know():
+    assert str(Interval(0.624, 0.59, 0.657, 96, 2)) == "0.624 [0.590, 0.657], n = 96 (2 undefined)"
+    assert str(bootstrap_mean([0.5])) == "0.500 [no interval], n = 1"
+    assert str(bootstrap_mean([NAN, NAN])) == "undefined, n = 0 (2 undefined)"
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: bootstrap_mean([]), r"bootstrap_mean: got values of shape \(0,\)"),
+        (lambda: bootstrap_mean([[1.0]]), r"shape \(1, 1\); expected \(examples,\)"),
+        (lambda: bootstrap_mean([math.inf]), "infinite values; expected numbers, or NaN where undefined"),
+        (lambda: bootstrap_mean([1.0, 2.0], resamples=0), "resamples 0; expected a positive integer"),
+        (lambda: bootstrap_mean([1.0, 2.0], level=95), "level 95; expected a number between 0 and 1"),
+        (lambda: paired_difference([1.0], [1.0, 2.0]), "1 and 2 values; expected one pair per example"),
+        (lambda: conservation_gap([NAN], 1.0), "conservation_gap: got no scores, or NaN or infinity"),
+        (lambda: invariance_gap(np.zeros((2, 3)), np.zeros((3, 2))), r"shapes \(2, 3\) and \(3, 2\); expected two maps of one shape"),
+    ],
+)
+def test_statistics_and_axioms_refuse_by_name(call, words):
+    with pytest.raises(InputError, match=words):
+        call()
+
+
+def test_conservation_gap_has_the_sign_of_what_is_too_much():
+    assert conservation_gap([1.0, 1.0], -4.0) == (1.5, 6.0)
+    assert conservation_gap(3.0, 4.0) == (-0.25, -1.0)
+    assert math.isnan(conservation_gap([0.5], 0.0).relative) and conservation_gap([0.5], 0.0).absolute == 0.5
+
+
+@given(pair=pairs)
+def test_invariance_gap_is_a_symmetric_relative_distance(pair):
+    a, b = pair
+    gap = invariance_gap(a, b)
+    assert gap.relative == pytest.approx(invariance_gap(b, a).relative)
+    assert gap.relative == pytest.approx(invariance_gap(4 * a, 4 * b).relative)
+    assert 0 <= gap.relative <= 2 + 1e-12 and (gap.relative == 0) == np.array_equal(a, b)
+    assert gap.r == pytest.approx(pearson(a, b), nan_ok=True)
+    if a.any():
+        assert invariance_gap(a, -a).relative == pytest.approx(2)
+
+
+def test_invariance_gap_takes_images():
+    image = np.arange(6.0).reshape(2, 3)
+    assert invariance_gap(image, image) == pytest.approx((0.0, 1.0))

@@ -1,0 +1,353 @@
+"""Views: nothing of a token is ever markup, values are shown in text, figures hold the numbers they were given."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from html.parser import HTMLParser
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from lrp_companion.metrics import Curve, Interval, bootstrap_mean, perturbation_curve
+from lrp_companion.schema import Attribution, InputError
+from lrp_companion.views import layer_curves, method_dots, perturbation_figure, table, terminal_table, token_heatmap
+from lrp_companion.views.canvas import Drawing, drawing
+from lrp_companion.views.palette import INK, QUIET, STYLES, diverging, diverging_map, hexes, styles
+from lrp_companion.views.tokens import _width
+
+HOSTILE = (
+    "<img src=x onerror=alert(1)>",
+    "</script>",
+    "</style>",
+    "&amp;",
+    "&",
+    '" onmouseover="x',
+    "שלום",
+    "مرحبا",
+    "🎬",
+    "👩‍👩‍👧",
+    "映画",
+    "\x1b[31m",
+    "\u202eevil",
+    "$x^2$",
+)
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+class Page(HTMLParser):
+    """Elements, their attributes, and the text of each list item and cell of a fragment."""
+
+    VOID = ("br", "img", "hr", "meta", "link", "input")
+
+    def __init__(self, fragment: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.items: list[str] = []
+        self.feed(fragment)
+        self.close()
+        assert not self.open, "elements left open"
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag in ("li", "td", "th"):
+            self.items.append("")
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if {"li", "td", "th"} & set(self.open):
+            self.items[-1] += data
+
+    def named(self, tag):
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def record(tokens, scores, *, special=None, method="loo"):
+    return Attribution(tuple(tokens), scores, 1, 2.5, special if special is not None else [False] * len(tokens), method)
+
+
+def interval(mean):
+    return Interval(mean, mean - 0.1, mean + 0.1, 30)
+
+
+def contrast(colour):
+    parts = np.array([int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)])
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])
+
+
+# --- palette
+
+
+def test_sign_is_in_the_hue_and_size_in_equal_steps_of_lightness():
+    values = np.linspace(-1, 1, 21)
+    colours = diverging(values)
+    assert (colours[:10, 2] > colours[:10, 0]).all() and (colours[11:, 0] > colours[11:, 2]).all()
+    light = np.array([contrast(c) for c in hexes(values)])
+    assert (np.diff(light[:11]) > 0).all() and (np.diff(light[10:]) < 0).all()
+    # OKLab's lightness of the two sides is equal by construction; luminance follows it within a few hundredths
+    assert np.abs(light - light[::-1]).max() < 0.03
+    ink = contrast(INK)
+    assert ((light + 0.05) / (ink + 0.05)).min() > 4.5
+
+
+def test_diverging_clips_and_marks_what_is_undefined():
+    assert hexes([-3, 3]) == hexes([-1, 1])
+    grey = diverging(np.nan)
+    assert np.ptp(grey) < 1e-3 and grey[0] < diverging(0.0)[0]
+    assert np.allclose(diverging_map()(0.0)[:3], diverging(-1.0)) and np.allclose(diverging_map()(1.0)[:3], diverging(1.0))
+
+
+def test_methods_differ_in_more_than_colour_and_read_on_white():
+    methods = ["loo", "ig", "gradient-x-input", "rollout", "attnlrp", "cp-lrp", "pa-lrp", "lrp", "mask-gradient"]
+    looks = [STYLES[name] for name in methods]
+    assert (
+        len({look.marker for look in looks}) == len({look.colour for look in looks}) == len({look.label for look in looks}) == len(methods)
+    )
+    for look in STYLES.values():
+        assert 1.05 / (contrast(look.colour) + 0.05) > 4.5
+    own = styles(["a", "loo", "b"])
+    assert own["loo"] == STYLES["loo"] and own["a"].marker != own["b"].marker and own["a"].colour != own["b"].colour
+
+
+# --- tokens
+
+
+def test_tokens_are_text_and_never_markup():
+    shown = token_heatmap(record(HOSTILE, np.linspace(-1, 1, len(HOSTILE))), titles=["<b>bold</b> & more"])._repr_html_()
+    page = Page(shown)
+    assert {tag for tag, _ in page.elements} == {"div", "style", "p", "ol", "li", "bdi", "span"}
+    assert all(set(attributes) <= {"class", "style", "title"} for _, attributes in page.elements)
+    assert all(not name.startswith("on") for _, attributes in page.elements for name in attributes)
+    expected = [t.replace("\x1b", "\\x1b").replace("\u202e", "\\u202e") for t in HOSTILE]
+    assert [item.rsplit(" ", 1)[0] for item in page.items] == expected
+    assert "\x1b" not in shown and "\u202e" not in shown
+
+
+@given(st.lists(st.text(max_size=8), min_size=1, max_size=6))
+def test_any_text_survives_as_text(tokens):
+    heat = token_heatmap(record(tokens, np.arange(len(tokens)) - 1.0))
+    page = Page(heat._repr_html_())
+    assert len(page.items) == len(tokens) and {tag for tag, _ in page.elements} <= {"div", "style", "p", "ol", "li", "bdi", "span"}
+    for text in (repr(heat), terminal_table(record(tokens, np.arange(len(tokens)) - 1.0), colour=False, width=60)):
+        assert "\x1b" not in text and "\r" not in text
+
+
+def test_scores_are_in_title_and_text_and_signs_in_a_line():
+    page = Page(
+        token_heatmap(record(["[CLS]", "good", "bad", "so"], [4.0, 0.5, -0.25, 0.001], special=[True, False, False, False]))._repr_html_()
+    )
+    items = page.named("li")
+    assert [i["title"] for i in items] == ["+4.000", "+0.500", "-0.250", "+0.001"]
+    assert [item.rsplit(" ", 1)[1] for item in page.items] == [i["title"] for i in items]
+    assert [i["class"] for i in items] == ["lrp-for lrp-special", "lrp-for", "lrp-against", ""]
+    # scaled by the words: [CLS] and the largest word both have the end's colour
+    assert items[0]["style"] == items[1]["style"] == f"background:{hexes(1.0)[0]}"
+    assert items[2]["style"] == f"background:{hexes(-0.5)[0]}"
+
+
+def test_loo_comes_first_and_every_row_tells_its_r():
+    loo = record(["[CLS]", "a", "b", "c"], [9.0, 1.0, 2.0, 3.0], special=[True, False, False, False])
+    rows = [
+        record(loo.tokens, [-9.0, 3.0, 2.0, 1.0], special=loo.special, method="attnlrp"),
+        record(loo.tokens, [0.0] * 4, special=loo.special, method="ig"),
+    ]
+    text = repr(token_heatmap(rows, loo=loo)).splitlines()
+    assert text[0] == "LOO, target 1, logit 2.500"
+    assert text[2] == "attnlrp, target 1, logit 2.500; r with LOO -1.00"
+    assert text[4].endswith("r with LOO undefined")
+    assert text[1] == "  [CLS] +9.000  a +1.000  b +2.000  c +3.000"
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: token_heatmap([]), "got 0 rows and 0 titles; expected Attributions, at least one"),
+        (lambda: token_heatmap(record(["a"], [1.0]), titles=["x", "y"]), "1 rows and 2 titles"),
+        (lambda: token_heatmap(["a"], titles=["x"]), "expected Attributions"),
+        (lambda: token_heatmap(record(["a"], [1.0]), loo=record(["b"], [1.0])), "rows with other tokens than loo; expected one text"),
+        (lambda: table([]), "table: got no rows; expected at least one"),
+        (lambda: table([{"a": 1}], columns=["b"]), "columns b; expected some of a"),
+        (lambda: table([{"a": 1, "b": 2, "c": 3}], groups={"x": ["a", "c"]}), "expected neighbouring columns of this table"),
+        (lambda: table([{"a": 1}], groups={"x": ["z"]}), "expected neighbouring columns"),
+        (lambda: layer_curves({"sideways": [interval(0.1)]}), "expected some of front-to-back, back-to-front, single"),
+        (lambda: layer_curves({"single": [interval(0.1)], "front-to-back": [interval(0.1)] * 2}), "one step per layer each"),
+        (lambda: layer_curves({"single": [interval(0.1)]}, paper={"single": [0.1] * 12}), "12 values of the paper for single; expected 1"),
+        (lambda: method_dots({}), "got no groups, or an empty one"),
+        (lambda: perturbation_figure({"loo": []}), "perturbation_figure: got no curves"),
+    ],
+)
+def test_views_refuse_by_name(call, words):
+    with pytest.raises(InputError, match=words):
+        call()
+
+
+def test_terminal_table_has_columns_that_stand_under_each_other():
+    text = terminal_table(record(HOSTILE, np.linspace(-1, 1, len(HOSTILE))), colour=False, width=70).splitlines()
+    assert len(text) == len(HOSTILE) + 1 and all(_width(line) <= 70 for line in text)
+    assert len({_width(line[: line.index("│")]) for line in text[:-1]}) == 1
+    assert "\x1b" not in "".join(text)
+    assert text[0].count("█") == text[-2].count("█") > 0 and text[0].index("█") < text[0].index("│") < text[-2].index("│") + 1
+
+
+def test_terminal_colours_are_the_same_text():
+    attribution = record(["[CLS]", "good", "bad"], [3.0, 0.5, -0.25], special=[True, False, False])
+    coloured, plain = terminal_table(attribution, width=60), terminal_table(attribution, colour=False, width=60)
+    for code in ("\x1b[2m", "\x1b[38;5;208m", "\x1b[38;5;39m", "\x1b[0m"):
+        assert code in coloured
+        coloured = coloured.replace(code, "")
+    assert [line.split() for line in coloured.splitlines()] == [line.split() for line in plain.splitlines()]
+    assert plain.splitlines()[0].endswith("▶") and "sum" in plain and "of logit 2.500" in plain
+
+
+@pytest.mark.parametrize(("size", "shown"), [(0.0, "+0.000"), (12.3456, "+12.346"), (0.0123456, "+0.0123"), (1.2e-6, "+0.00000120")])
+def test_digits_follow_the_largest_score(size, shown):
+    assert shown in terminal_table(record(["a"], [size]), colour=False, width=60)
+
+
+# --- tables
+
+
+def test_tables_are_accessible_and_escaped():
+    rows = [{"method": "<b>x</b>", "r": Interval(0.5, 0.4, 0.6, 9, 2), "paper": None}, {"method": "y", "r": float("nan"), "paper": 0.25}]
+    shown = table(
+        rows,
+        columns={"method": "method", "r": "r & more", "paper": "r"},
+        groups={"ours": ["r"], "the paper": ["paper"]},
+        caption='A "caption" <i>',
+    )
+    page = Page(shown._repr_html_())
+    assert {tag for tag, _ in page.elements} == {"figure", "figcaption", "div", "style", "table", "thead", "tbody", "tr", "th", "td"}
+    assert page.named("div")[0]["aria-label"] == 'A "caption" <i>' and page.named("div")[0]["tabindex"] == "0"
+    assert [h["scope"] for h in page.named("th")] == ["colgroup"] * 2 + ["col"] * 3 + ["row"] * 2
+    assert page.items == [
+        "",
+        "ours",
+        "the paper",
+        "method",
+        "r & more",
+        "r",
+        "<b>x</b>",
+        "0.50 [0.40, 0.60] (2 undefined)",
+        "",
+        "y",
+        "undefined",
+        "0.25",
+    ]
+    assert repr(shown).splitlines()[1].split("  ")[-1] == "the paper: r"
+
+
+def test_table_text_is_aligned():
+    lines = repr(
+        table([{"a": "long name", "n": 5, "x": -1.0, "ok": True}, {"a": "b", "n": 96, "x": 10.0, "ok": False}], digits=1)
+    ).splitlines()
+    assert lines == ["a           n     x  ok", "long name   5  -1.0  yes", "b          96  10.0  no"]
+
+
+# --- figures
+
+
+def lines_of(axes):
+    return {line.get_label(): line for line in axes.get_lines()}
+
+
+def assert_draws(figure):
+    assert isinstance(figure, Drawing)
+    image = Image.open(io.BytesIO(figure._repr_png_()))
+    assert image.size == tuple(int(side * figure.dpi) for side in figure.get_size_inches())
+    assert all(text.get_fontsize() >= 9 for text in figure.findobj(mpl.text.Text) if text.get_text())
+    assert repr(figure).startswith("Figure: ") and " object at 0x" not in repr(figure)
+
+
+def test_layer_curves_hold_the_paths():
+    paths = {
+        name: [interval(base + k / 20) for k in range(5)]
+        for name, base in (("front-to-back", 0.1), ("back-to-front", 0.2), ("single", 0.3))
+    }
+    paper = {name: [0.5 - k / 10 for k in range(5)] for name in paths}
+    figure = layer_curves(paths, levels={"AttnLRP": interval(0.15), "CP-LRP": interval(0.45)}, paper=paper, title="costs $5 and $6")
+    assert_draws(figure)
+    for axes, (name, steps) in zip(figure.axes, paths.items(), strict=True):
+        lines = lines_of(axes)
+        layers = [5, 4, 3, 2, 1] if name == "back-to-front" else [1, 2, 3, 4, 5]
+        assert list(lines["ours, with interval"].get_xdata()) == layers
+        assert list(lines["ours, with interval"].get_ydata()) == [s.mean for s in steps]
+        assert (
+            list(lines["the paper's (another model)"].get_ydata()) == paper[name]
+            and lines["the paper's (another model)"].get_color() == QUIET
+        )
+        assert set(lines["AttnLRP"].get_ydata()) == {0.15} and lines["AttnLRP"].get_linestyle() != lines["CP-LRP"].get_linestyle()
+        (band,) = axes.collections
+        low, high = band.get_paths()[0].get_extents().get_points()[:, 1]
+        assert (low, high) == pytest.approx((steps[0].low, steps[-1].high))
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+        "AttnLRP",
+        "CP-LRP",
+        "the paper's (another model)",
+        "ours, with interval",
+    ]
+
+
+def test_a_legend_fits_the_figure():
+    figure = layer_curves(
+        {"single": [interval(0.1)] * 3}, levels={"AttnLRP": interval(0.1), "CP-LRP": interval(0.2)}, paper={"single": [0.1] * 3}
+    )
+    figure.draw_without_rendering()
+    box = figure.legends[0].get_window_extent()
+    assert box.x0 >= 0 and box.x1 <= figure.bbox.x1
+
+
+def test_method_dots_hold_the_intervals():
+    groups = {
+        "ours": {"loo": bootstrap_mean([1.0]), "cp-lrp": interval(0.5)},
+        "with positions": {"cp-lrp": interval(0.3), "mine": interval(-0.2)},
+    }
+    figure = method_dots(groups, paper={"cp-lrp": 0.52})
+    assert_draws(figure)
+    for axes, group in zip(figure.axes, groups.values(), strict=True):
+        assert [label.get_text() for label in axes.get_yticklabels()] == [styles([m])[m].label for m in group]
+        drawn = [tuple(line.get_xdata()) for line in axes.get_lines()]
+        for i in group.values():
+            assert (i.mean,) in drawn
+            assert np.isnan(i.low) or (i.low, i.high) in drawn
+        assert (0.52,) in drawn
+    assert "CP-LRP 0.50 [0.40, 0.60]" in repr(figure)
+
+
+def test_perturbation_figure_draws_one_text_as_it_is_and_many_as_means():
+    def curves(length):
+        weights = np.arange(1.0, length + 1)
+        return [perturbation_curve(lambda keep: keep @ weights, weights, order=order) for order in ("morf", "lerf")]
+
+    single = perturbation_figure({"loo": curves(4)})
+    assert_draws(single)
+    assert list(single.axes[0].get_lines()[0].get_ydata()) == [10, 6, 3, 1, 0]
+    assert list(single.axes[1].get_lines()[0].get_xdata()) == [0, 0.25, 0.5, 0.75, 1]
+    many = perturbation_figure({"loo": [*curves(2), *curves(4)], "ig": curves(4)[:1]})
+    assert_draws(many)
+    y = many.axes[0].get_lines()[0].get_ydata()
+    assert (y[0], y[10], y[-1]) == pytest.approx(((3 + 10) / 2, (1 + 3) / 2, 0))
+    one_order = perturbation_figure({"loo": [Curve(np.array([1.0, 0.0]), np.array([0, 1]), "morf", 1)]})
+    assert len(one_order.axes) == 1
+
+
+def test_figures_leave_no_state_behind():
+    before = dict(mpl.rcParams)
+    drawing("empty")
+    assert dict(mpl.rcParams) == before
+    code = (
+        "import sys, lrp_companion.views.tokens; early = {'matplotlib', 'torch'} & set(sys.modules); import lrp_companion.views.curves; "
+        "late = {'torch', 'transformers', 'matplotlib.pyplot'} & set(sys.modules); sys.exit(str(early | late) if early | late else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
