@@ -168,7 +168,7 @@ class Lattice:
     def mix(self, amounts: Sequence[float]) -> np.ndarray:
         """Scores at a point of [0,1]^L: 0 is AttnLRP in that layer, 1 is CP-LRP; exact, as relevance is multilinear.
 
-        R(m) = sum_k prod_l (m_l if bit l-1 of k else 1 - m_l) R(k); MATHS.md section 3. Shape (T,).
+        R(m) = sum_k prod_l (m_l if bit l-1 of k else 1 - m_l) R(k), as the primer derives. Shape (T,).
         """
         point = np.asarray(amounts, dtype=np.float64)
         if point.shape != (self.layers,) or not np.all((point >= 0) & (point <= 1)):
@@ -197,7 +197,7 @@ class ModelCard:
 
 @dataclass(frozen=True)
 class Protocol:
-    """The choices under which an explanation is compared with LOO (PROTOCOL.md section 3); defaults are ours.
+    """The choices under which an explanation is compared with LOO; the paper leaves most open, the defaults are ours.
 
     >>> Protocol(tokens="all").tokens
     'all'

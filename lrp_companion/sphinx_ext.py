@@ -66,33 +66,38 @@ def stage_assets(app: Sphinx) -> None:
     app.config.html_static_path.append(str(staged))
 
 
-def _is_dead(script: Any) -> bool:
-    """Thebe wants a server and is not used; widget state wants a script from another host."""
-    attributes = getattr(script, "attributes", {})
-    return (
-        "thebe" in str(getattr(script, "filename", ""))
-        or "THEBE_JS_URL" in (attributes.get("body") or "")
-        or attributes.get("type") == "application/vnd.jupyter.widget-state+json"
-    )
+def drop_thebe(app: Sphinx) -> None:
+    """Disconnect sphinx-thebe, which Jupyter Book always loads: it wants a server, and writes a script into every page."""
+    thebe = [found.id for listeners in app.events.listeners.values() for found in listeners if found.handler.__module__ == "sphinx_thebe"]
+    for listener in thebe:
+        app.disconnect(listener)
 
 
-def trim_scripts(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None) -> None:
-    """Drop dead scripts from a page, and load plotly.js (4.7 MB) only where a figure needs it."""
+def _is_dead(asset: Any) -> bool:
+    """Of thebe only the style is left by now; widget state wants a script from another host."""
+    state = getattr(asset, "attributes", {}).get("type") == "application/vnd.jupyter.widget-state+json"
+    return state or "thebe" in str(getattr(asset, "filename", ""))
+
+
+def trim_assets(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None) -> None:
+    """Drop dead scripts and styles from a page, and load plotly.js (4.7 MB) only where a figure needs it."""
     if doctree is not None and any(_PLOT_MARK in node.astext() for node in doctree.findall(nodes.raw)):
         app.add_js_file("companion/plotly.min.js", loading_method="defer", priority=400)
-    context["script_files"][:] = [script for script in context["script_files"] if not _is_dead(script)]
+    for kind in ("script_files", "css_files"):
+        context[kind][:] = [asset for asset in context[kind] if not _is_dead(asset)]
 
 
 def set_theme(app: Sphinx, config: Config) -> None:
     """Add to jupyter-book's theme options; set in `_config.yml` they would replace them all."""
-    config.html_theme_options["show_toc_level"] = 2
+    config.html_theme_options["navbar_persistent"] = []  # else a second search field stands in a bar of its own
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Connect the extension (called by Sphinx)."""
+    drop_thebe(app)  # _config.yml names this extension after Jupyter Book's own
     app.connect("config-inited", set_theme)
     app.connect("builder-inited", stage_assets)
-    app.connect("html-page-context", trim_scripts, priority=900)  # after the extensions that add what is dropped here
+    app.connect("html-page-context", trim_assets, priority=900)  # after the extensions that add what is dropped here
     app.add_css_file("companion/pages.css")
     app.add_js_file("companion/pages.js", loading_method="defer", priority=600)
     return {"version": lrp_companion.__version__, "parallel_read_safe": True, "parallel_write_safe": True}

@@ -109,6 +109,15 @@ def test_execute_runs_with_parameters_and_uses_an_unchanged_result_again(project
     assert not output.with_suffix(".key").exists(), "a failed run must not be used again"
 
 
+def test_refresh_keeps_the_outputs_in_the_notebook(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LRP_COMPANION_DATA", raising=False)
+    notebook = project / "notebooks" / "tiny.ipynb"
+    book.refresh(project)
+    assert printed(notebook) == "20 a None\n"
+    assert [cell.execution_count for cell in code_cells(notebook)] == [1, 2]
+    assert "papermill" not in notebook.read_text()
+
+
 def test_key_changes_with_every_input(project: Path) -> None:
     notebook, package = project / "notebooks" / "tiny.ipynb", project / "package"
     package.mkdir()

@@ -179,8 +179,9 @@ def test_page_fits_a_phone(opened: tuple[str, Any, Watch]) -> None:
     page.set_viewport_size({"width": 360, "height": 740})
     width = page.evaluate("document.documentElement.scrollWidth")
     wide = page.evaluate(
-        """() => [...document.querySelectorAll('article *')].filter(e => e.getBoundingClientRect().right > 361)
-            .slice(0, 5).map(e => e.tagName + '.' + e.className)"""
+        """() => [...document.querySelectorAll('body *')].filter(e => e.getBoundingClientRect().right > 361)
+            .filter(e => { while (e = e.parentElement) if (getComputedStyle(e).overflowX !== 'visible') return false; return true; })
+            .map(e => `${e.tagName}.${e.className}: ${e.innerText?.slice(0, 40)}`).slice(0, 8)"""
     )
     assert width <= 360, f"{width} px wide; beyond the edge: {wide}"
 

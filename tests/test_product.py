@@ -43,6 +43,8 @@ class TestThePapersExample:
         assert (first.whole, first.value, first.relevance, first.parts, first.share) == ("(x1 x2) x3", 24, 24, ("x1 x2", "x3"), 12)
         assert (second.whole, second.value, second.relevance, second.parts, second.share) == ("x1 x2", 6, 12, ("x1", "x2"), 6)
         assert second.part_values == (2, 3)
+        (only,) = Product([2, 3, 4]).steps()  # the flat product: one multiplication of three
+        assert (only.relevance, only.parts, only.share) == (24, ("x1", "x2", "x3"), 8)
 
     def test_shares_do_not_depend_on_the_values(self) -> None:
         assert shares(left(3)) == (Fraction(1, 4), Fraction(1, 4), Fraction(1, 2))

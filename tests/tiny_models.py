@@ -104,7 +104,7 @@ def build(
     }  # fmt: skip
     wide = {
         "hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads, "intermediate_size": inner,
-        "hidden_act": activation, "type_vocab_size": 2,
+        "hidden_act": activation, "type_vocab_size": 2, "layer_norm_eps": 1e-3,  # large enough to be missed where it is forgotten
     }  # fmt: skip
     model: PreTrainedModel
     if family == "bert":

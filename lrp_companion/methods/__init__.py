@@ -54,7 +54,8 @@ def attribute(model: Any, inputs: Any, *, method: str, target: int | Sequence[in
 
     Raises
     ------
-    InputError : bad input or options, before any work. ModelError : a model of another kind.
+    InputError : bad input or options, before any work.
+    ModelError : a model of another kind.
 
     >>> attribute(clf, ["a film of rare grace"], method="cp-lrp")[0].tokens  # doctest: +SKIP
     ('[CLS]', 'a', 'film', 'of', 'rare', 'grace', '[SEP]')

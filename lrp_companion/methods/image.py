@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from captum.attr import IntegratedGradients
 from torch import Tensor
+from tqdm import TqdmWarning
 
 from lrp_companion.methods.common import check_targets, settle, to_numpy, watch
 from lrp_companion.models.linear_attention import SHARES, LinearAttention, check_shares
 from lrp_companion.schema import Attribution, InputError
+
+with warnings.catch_warnings():  # in a notebook captum's progress bars ask for ipywidgets on import; none of them is shown here
+    warnings.simplefilter("ignore", TqdmWarning)
+    from captum.attr import IntegratedGradients
 
 Maps = tuple[Tensor, dict[str, Any], dict[str, Tensor], dict[str, Tensor]]  # scores, choices, parts, details per image
 

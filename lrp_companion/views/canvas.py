@@ -35,7 +35,8 @@ class Drawing(Figure):
 
     def _repr_png_(self) -> bytes:
         out = io.BytesIO()
-        self.savefig(out, format="png", metadata={"Software": None, "Description": self.alt})
+        with mpl.rc_context(LOOK):  # ticks are made while drawing
+            self.savefig(out, format="png", metadata={"Software": None, "Description": self.alt})
         return out.getvalue()
 
 

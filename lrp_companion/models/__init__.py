@@ -1,0 +1,1 @@
+"""Models that can be explained: products, linear attention, BERT-family classifiers."""
