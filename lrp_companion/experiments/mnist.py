@@ -11,7 +11,7 @@ import torch
 
 from lrp_companion.methods import attribute
 from lrp_companion.metrics import Interval, agreement, bootstrap_mean, invariance_gap
-from lrp_companion.models.linear_attention import SHARES, LinearAttention
+from lrp_companion.models.linear_attention import LinearAttention
 from lrp_companion.schema import Attribution, InputError, Protocol, choose
 from lrp_companion.sources.dataset import Dataset
 
@@ -107,7 +107,8 @@ def invariance_table(
     """
     sides = {side: net.with_association(side) for side in ("left", "right")}
     with torch.no_grad():
-        logits = {side: one(images) for side, one in sides.items()}
+        parts = [images[start : start + 256] for start in range(0, len(images), 256)]  # the left graph keeps T x T numbers per image
+        logits = {side: torch.cat([one(part) for part in parts]) for side, one in sides.items()}
     calls = {"LOO": EXPLAINERS["LOO"], **explainers}
     target = logits["left"].argmax(-1).tolist()  # the same class from both, also where rounding could decide
     maps: dict[tuple[str, str], list[Attribution]] = {}
@@ -116,7 +117,7 @@ def invariance_table(
             if name == "LOO" and one_loo and side == "left":
                 maps[name, side] = maps[name, "right"]
             else:
-                own = {"progress": progress} if call["method"] == "loo" else {}
+                own: dict[str, Any] = {"progress": progress} if call["method"] == "loo" else {}
                 maps[name, side] = attribute(sides[side], images, target=target, **call, **own)
     rows = []
     for name in calls:
@@ -155,9 +156,7 @@ def share_curve(net: LinearAttention, images: np.ndarray, loo: Sequence[Attribut
     out = {}
     for a in np.linspace(0, 0.75, steps):
         mixed = a * found["query"] + 0.25 * found["key"] + (0.75 - a) * found["value"]
-        out[float(a)] = bootstrap_mean(
-            [agreement(m, record.scores, record.special, RAW) for m, record in zip(mixed, loo, strict=True)], resamples=2000
-        )
+        out[float(a)] = bootstrap_mean([agreement(m, record.scores, record.special, RAW) for m, record in zip(mixed, loo, strict=True)])
     return out
 
 
@@ -187,6 +186,3 @@ def compare_readings(
                 | {"negative LOO": loo["negative left"]}
             )
     return rows
-
-
-__all__ = ["EXPLAINERS", "READINGS", "SHARES", "Invariance", "compare_readings", "invariance_table", "share_curve", "train_pair"]

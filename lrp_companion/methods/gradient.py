@@ -10,6 +10,7 @@ from torch import Tensor
 
 from lrp_companion.methods.common import Targets, attribution, batches, read_output, settle, to_numpy, watch
 from lrp_companion.methods.lrp import at_site
+from lrp_companion.models.batching import check_budget
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.propagation import relevance_parts
 from lrp_companion.schema import SITES, TARGET_CHOICES, Attribution, InputError, choose
@@ -54,6 +55,7 @@ def integrated_gradients(
     choose("attribute", "output", output, TARGET_CHOICES)
     if isinstance(n_steps, bool) or not isinstance(n_steps, int) or n_steps < 1:
         raise InputError("attribute", got=f"n_steps {n_steps!r}", expected="a whole number, at least 1", hint="try n_steps=50")
+    check_budget(batch_tokens)
     out = []
     for text, target in watch(list(zip(texts, targets, strict=True)), progress=progress, label="ig"):
         ids = torch.tensor([text.input_ids], device=clf.device)

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lrp_companion.methods.common import Targets, attribution, read_output, settle, to_numpy, watch
+from lrp_companion.methods.common import Targets, attribution, check_targets, read_output, settle, to_numpy, watch
 from lrp_companion.models.batching import pad, token_batches
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.schema import REMOVALS, TARGET_CHOICES, Attribution, InputError, choose
@@ -25,6 +25,8 @@ def kept_logits(
     choose("attribute", "removal", removal, REMOVALS)
     rows = []
     for text, keep in jobs:
+        if keep.shape != (len(text),):
+            raise InputError("removal", got=f"a mask of shape {keep.shape}", expected=f"({len(text)},), one entry per token", hint="special tokens count too")
         ids = np.asarray(text.input_ids)
         if removal == "delete":
             ids = ids[keep]
@@ -75,7 +77,7 @@ def removal_evaluator(
     """
     encoded = text if isinstance(text, EncodedText) else clf.encode(text)[0]
     choose("removal", "output", output, TARGET_CHOICES)
-
+    check_targets(target, 1, len(clf.labels))
     known: dict[bytes, float] = {}
 
     def evaluate(keep: np.ndarray) -> np.ndarray:

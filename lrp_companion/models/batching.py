@@ -10,6 +10,13 @@ from torch import Tensor
 from lrp_companion.schema import InputError
 
 
+def check_budget(batch_tokens: int) -> int:
+    """The budget if it is a whole number of tokens, at least 1; else raise `InputError`."""
+    if isinstance(batch_tokens, bool) or not isinstance(batch_tokens, int) or batch_tokens < 1:
+        raise InputError("batches", got=f"batch_tokens {batch_tokens!r}", expected="a whole number of tokens, at least 1", hint="try batch_tokens=4096")
+    return batch_tokens
+
+
 def token_batches(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
     """Indices of sequences, neighbours in length together, at most `batch_tokens` tokens a batch with its padding.
 
@@ -18,8 +25,7 @@ def token_batches(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
     >>> token_batches([3, 9, 4], 10)
     [[1], [2, 0]]
     """
-    if isinstance(batch_tokens, bool) or not isinstance(batch_tokens, int) or batch_tokens < 1:
-        raise InputError("batches", got=f"batch_tokens {batch_tokens!r}", expected="a whole number of tokens, at least 1", hint="try batch_tokens=4096")
+    check_budget(batch_tokens)
     batches: list[list[int]] = []
     room = 0
     for index in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +57,8 @@ class Classifier:
         InputError : no texts; a text that is no string, empty, without any token of its own, or beyond `max_tokens`
             (unless `truncate`, which cuts the end).
         """
+        if isinstance(texts, bytes) or not isinstance(texts, Iterable):
+            raise InputError("encode", got=f"texts of type {type(texts).__name__}", expected="a string or a list of strings", hint="pass strings only")
         texts = [texts] if isinstance(texts, str) else list(texts)
         if not texts:
             raise InputError("encode", got="no texts", expected="at least one text", hint="pass a string or a list of strings")
@@ -144,6 +146,11 @@ def load_classifier(name: str | os.PathLike = "companion", *, device: str = "cpu
     for special in ("mask", "pad", "cls", "sep"):
         if getattr(tokenizer, f"{special}_token_id") is None:
             raise ModelError("load_classifier", got=f"{name!r}, whose tokenizer has no {special} token", expected="mask, pad, cls and sep tokens", hint="choose another tokenizer")
+    if not len(tokenizer.all_special_ids) < len(tokenizer) <= config.vocab_size:  # transformers makes an empty one where the files are missing
+        raise ModelError(
+            "load_classifier", got=f"{name!r}, whose tokenizer has {len(tokenizer)} tokens for the model's {config.vocab_size}", expected="the tokenizer the model was trained with",
+            hint="save the tokenizer beside the model with save_pretrained",
+        )  # fmt: skip
     fingerprint = _fingerprint(name, network)
     network.eval().requires_grad_(False).to(device=where, dtype=kind)
     encoder = Encoder(network)
@@ -168,10 +175,12 @@ def _device(device: str) -> torch.device:
 
 def _locate(name: str | os.PathLike) -> tuple[str, str, str]:
     """Name for the record, path or id to load, and which of the three sources it is."""
+    if not isinstance(name, (str, os.PathLike)):
+        raise InputError("load_classifier", got=f"a name of type {type(name).__name__}", expected="an embedded model, a folder, or a hub id", hint="pass a string or a path")
     text = os.fspath(name)
     if text in embedded_models():
         return text, str(EMBEDDED_FOLDER / text), "embedded"
-    if Path(text).is_dir():
+    if text and Path(text).is_dir():
         return Path(text).resolve().name, text, "folder"
     if not text.strip() or isinstance(name, os.PathLike) or text.startswith((".", "/", "~")) or text.count("/") > 1 or "\\" in text:
         raise SourceError(
@@ -183,16 +192,19 @@ def _locate(name: str | os.PathLike) -> tuple[str, str, str]:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Without the progress bars and load reports of `transformers`; its settings are put back afterwards."""
+    """Without the progress bars, load reports and retry notes of `transformers` and the hub; settings are put back afterwards."""
+    from huggingface_hub.utils import logging as hub
     from transformers.utils import logging
 
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    level, bars, hub_level = logging.get_verbosity(), logging.is_progress_bar_enabled(), hub.get_verbosity()
     logging.set_verbosity_error()
+    hub.set_verbosity_error()
     logging.disable_progress_bar()
     try:
         yield
     finally:
         logging.set_verbosity(level)
+        hub.set_verbosity(hub_level)
         if bars:
             logging.enable_progress_bar()
 

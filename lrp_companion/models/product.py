@@ -165,7 +165,7 @@ class Product:
         self.values = tuple(values)
         _check_count(len(self.values))
         for value in self.values:
-            if isinstance(value, bool) or not isinstance(value, Real) or not -math.inf < value < math.inf:
+            if isinstance(value, bool) or not isinstance(value, Real) or not -math.inf < cast(Any, value) < math.inf:
                 raise InputError("Product", got=f"factor {value!r}", expected="finite numbers", hint="pass ints, floats or Fractions")
         self.grouping = flat(len(self.values)) if grouping is None else parse(grouping) if isinstance(grouping, str) else grouping
         if sorted(leaves_of(self.grouping)) != list(range(len(self.values))) or not _is_grouping(self.grouping):

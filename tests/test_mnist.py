@@ -1,0 +1,137 @@
+"""The MNIST loops against the methods called by hand, and the figures that show them."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import lrp_companion as lrp
+from lrp_companion.experiments.mnist import Invariance, compare_readings, invariance_table, share_curve, train_pair
+from lrp_companion.metrics import Interval
+from lrp_companion.models.product import Product, left
+from lrp_companion.schema import InputError
+from lrp_companion.sources.dataset import Dataset
+from lrp_companion.views.digits import digit_maps, share_line
+from lrp_companion.views.products import product_figure, share_dots
+
+TINY = {"tokens": 4, "dim": 3, "classes": 3}
+
+
+def pictures(count: int, seed: int = 0) -> Dataset:
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 3, count)
+    images = rng.random((count, 2, 2)) + 2 * np.eye(4)[labels].reshape(-1, 2, 2)
+    return Dataset("mnist", "test", "embedded", ids=tuple(map(str, range(count))), labels=labels, images=images)
+
+
+@pytest.fixture(scope="module")
+def pair() -> tuple[lrp.LinearAttention, lrp.LinearAttention]:
+    return train_pair(pictures(60), epochs=3, lr=0.01, bias=True, **TINY)
+
+
+@pytest.fixture(scope="module")
+def result(pair) -> Invariance:
+    return invariance_table(pair[0], pictures(8, seed=1).images)
+
+
+class TestExperiments:
+    def test_a_pair_shares_its_weights_and_repeats_itself(self, pair) -> None:
+        left_net, right_net = pair
+        assert (left_net.association, right_net.association) == ("left", "right")
+        assert left_net.query.weight is right_net.query.weight
+        again, _ = train_pair(pictures(60), epochs=3, lr=0.01, bias=True, **TINY)
+        assert again.read.weight.equal(left_net.read.weight)
+
+    def test_table_is_the_mean_of_correlations_made_by_hand(self, pair, result) -> None:
+        images = pictures(8, seed=1).images
+        maps = [lrp.attribute(net, images, method="attnlrp") for net in pair]
+        loo = lrp.attribute(pair[0], images, method="loo")
+        raw = {row["explainer"]: row for row in result.table()}["AttnLRP"]
+        one = {row["explainer"]: row for row in result.table("sum-to-one")}["AttnLRP"]
+        r = np.array([np.corrcoef(a.scores, b.scores)[0, 1] for a, b in zip(maps[0], loo, strict=True)])
+        assert raw["left-LOO"].mean == pytest.approx(r.mean())
+        turned = [np.corrcoef(a.scores / a.scores.sum(), b.scores / b.scores.sum())[0, 1] for a, b in zip(maps[0], loo, strict=True)]
+        assert one["left-LOO"].mean == pytest.approx(np.mean(turned))
+        between = [np.corrcoef(a.scores, b.scores)[0, 1] for a, b in zip(*maps, strict=True)]
+        assert raw["left-right"].mean == pytest.approx(np.mean(between))
+        assert raw["negative left"] == np.mean([a.scores.sum() < 0 for a in maps[0]])
+        assert raw["n"] == 8 and raw["relative gap"].mean > 0.01
+
+    def test_sum_to_one_changes_r_by_the_signs_of_the_sums_only(self, result) -> None:
+        for row in result.rows:
+            sign = np.sign(row["sum left"]) * np.sign(row["sum right"])
+            assert row["r left-right (sum-to-one)"] == pytest.approx(sign * row["r left-right"])
+
+    def test_what_knows_the_function_only_does_not_see_the_graph(self, result) -> None:
+        assert result.logit_gap < 1e-12
+        for row in result.table():
+            if row["explainer"] in ("LOO", "IG", "gradient x input", "equal shares", "values only"):
+                assert row["left-right"].mean == pytest.approx(1) and row["relative gap"].mean < 1e-6
+        assert np.allclose(result.values("r left-LOO", "LOO"), 1)
+
+    def test_constant_maps_are_counted_and_not_dropped(self, pair) -> None:
+        table = invariance_table(pair[0], np.zeros((2, 2, 2)), explainers={}).table()
+        assert table[0]["constant"] == 2 and table[0]["left-right"].undefined == 2 and table[0]["left-right"].n == 0
+
+    def test_share_curve_runs_through_both_graphs(self, pair, result) -> None:
+        points = share_curve(pair[0], pictures(8, seed=1).images, result.maps["LOO", "left"], steps=4)
+        rows = {row["explainer"]: row for row in result.table()}
+        assert points[0.25].mean == pytest.approx(rows["AttnLRP"]["left-LOO"].mean)
+        assert points[0.5].mean == pytest.approx(rows["AttnLRP"]["right-LOO"].mean)
+
+    def test_readings(self) -> None:
+        readings = {"plain": TINY, "placed": {**TINY, "position_embedding": True, "readout": "mean"}}
+        rows = compare_readings(pictures(60), pictures(5, seed=2), readings=readings)
+        assert [(row["reading"], row["map"]) for row in rows] == [(name, map) for name in readings for map in ("raw", "sum-to-one")]
+        net, _ = train_pair(pictures(60), **TINY)
+        whole = {row["explainer"]: row for row in invariance_table(net, pictures(5, seed=2).images).table()}["AttnLRP"]
+        assert rows[0]["right-LOO"].mean == pytest.approx(whole["right-LOO"].mean)
+        assert rows[0]["left-LOO"].mean == pytest.approx(whole["left-LOO"].mean)
+        assert rows[0]["accuracy"] == net.accuracy(pictures(5, seed=2).images, pictures(5, seed=2).labels)
+
+    def test_reviews_are_refused(self) -> None:
+        reviews = Dataset("sst2", "validation", "embedded", ids=("a",), labels=np.array([1]), texts=("Good.",))
+        with pytest.raises(InputError, match="train_pair: got sst2, which has no images; expected a data set of images"):
+            train_pair(reviews)
+        with pytest.raises(InputError, match="compare_readings: got sst2, which has no images"):
+            compare_readings(pictures(5), reviews)
+
+    def test_unknown_map(self, result) -> None:
+        with pytest.raises(InputError, match="map 'absolute'; expected one of raw, sum-to-one"):
+            result.table("absolute")
+
+
+class TestFigures:
+    def test_figure_1_holds_the_computed_numbers(self) -> None:
+        figure = product_figure({"left": Product([2, 3, 4], left(3)), "flat": Product([2.0, 0.5, -1.0])})
+        texts = [text.get_text() for axes in figure.axes for text in axes.texts]
+        assert {"y = 24\nR = 24", "x1 x2 = 6\nR = 12", "x1 = 2\nR = 6", "x2 = 3\nR = 6", "x3 = 4\nR = 12"} <= set(texts)
+        assert "x1 = 2\nR = -0.333" in texts
+        assert "x1 x2 and x3 receive 12 each" in figure.alt and figure._repr_png_().startswith(b"\x89PNG")
+
+    def test_share_dots_are_where_the_shares_are(self) -> None:
+        figure = share_dots([(0.25, 0.75), (0.5, 0.5)], labels=["a", "b"], equal=0.5, title="Shares")
+        (axes,) = figure.axes
+        assert [points.get_offsets()[:, 0].tolist() for points in axes.collections] == [[0.25, 0.5], [0.75, 0.5]]
+        assert figure.alt == "Shares. a: 0.25, 0.75. b: 0.5, 0.5."
+
+    def test_digits_scale_each_map_and_mark_what_is_negative(self) -> None:
+        scores = np.array([[4.0, -2.0, 0.0, -0.1]])
+        figure = digit_maps(np.ones((1, 2, 2)), {"LOO": scores, "zero": np.zeros((1, 4))}, labels=["says 3"])
+        digit, loo, zero = figure.axes
+        assert digit.get_ylabel() == "says 3" and loo.get_title() == "LOO"
+        assert loo.images[0].get_clim() == (-4, 4) and zero.images[0].get_clim() == (-1, 1)
+        assert loo.lines[0].get_xydata().tolist() == [[1.0, 0.0]], "a dot on the pixel below zero, none on what is close to it"
+
+    def test_digits_need_as_many_maps(self) -> None:
+        with pytest.raises(InputError, match=re.escape("got images of shape (2, 2, 2); expected (n, side, side), with n maps")):
+            digit_maps(np.ones((2, 2, 2)), {"LOO": [np.ones(4)]})
+
+    def test_line_names_its_points(self) -> None:
+        figure = share_line({0.0: Interval(0.2, 0.1, 0.3, 9), 0.5: Interval(0.6, 0.5, 0.7, 9)}, marks={"left": 0.25})
+        (axes,) = figure.axes
+        assert [text.get_text() for text in axes.texts] == ["left"]
+        assert axes.lines[1].get_xydata().tolist() == [[0.25, pytest.approx(0.4)]]
+        assert "from 0.20 at share 0.00 to 0.60 at 0.50" in figure.alt
