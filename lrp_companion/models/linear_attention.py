@@ -313,7 +313,7 @@ class LinearAttention(torch.nn.Module):
         return classes.to(device=self.query.weight.device, dtype=torch.long)
 
     def _check_labels(self, labels: Any, count: int, operation: str) -> Tensor:
-        y = torch.as_tensor(np.array(labels.cpu() if isinstance(labels, Tensor) else labels))
+        y = labels if isinstance(labels, Tensor) else torch.as_tensor(np.array(labels))
         if y.shape != (count,) or y.is_floating_point() or y.dtype == torch.bool or y.min() < 0 or y.max() >= self.classes:
             raise InputError(
                 operation,

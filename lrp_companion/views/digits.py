@@ -80,7 +80,8 @@ def share_line(points: Mapping[float, Interval], *, marks: Mapping[str, float], 
         look = STYLES.get(name, STYLES["lrp"])
         height = float(np.interp(place, x, mean))
         axes.plot(place, height, marker=look.marker, color=look.colour, markersize=8, linestyle="none")
-        axes.annotate(name, (place, height), (0, -15), textcoords="offset points", ha="center")
+        axes.annotate(name, (place, height), (6, -14), textcoords="offset points")
+    axes.margins(y=0.12)
     axes.set_xlabel("share of Q")
     axes.set_ylabel("mean r with LOO")
     if title:
