@@ -33,7 +33,9 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, parser_class=_OneLineParser)
     explain = commands.add_parser("explain", help="one score per token of a text")
     explain.add_argument("text", help='the text, or "-" to read it from standard input')
-    explain.add_argument("--method", default="attnlrp", help="loo, ig, gradient-x-input, rollout, attnlrp, cp-lrp, pa-lrp, lrp (default: attnlrp)")
+    explain.add_argument(
+        "--method", default="attnlrp", help="loo, ig, gradient-x-input, rollout, attnlrp, cp-lrp, pa-lrp, lrp (default: attnlrp)"
+    )
     explain.add_argument("--model", default="companion", help="an embedded model, a folder, or a hub id (default: companion)")
     explain.add_argument("--device", default="cpu")
     explain.add_argument("--dtype", default="float32", help="float32, float64 or bfloat16")
@@ -41,7 +43,9 @@ def _parser() -> argparse.ArgumentParser:
     explain.add_argument("--site", choices=SITES)
     explain.add_argument("--output", choices=TARGET_CHOICES, help="what is explained: logit, margin or probability")
     explain.add_argument("--epsilon", type=float)
-    explain.add_argument("--bypass", type=_layers, metavar="LAYERS", help="layers whose attention is held constant, from 1, such as 1,2,7-12 (method lrp)")
+    explain.add_argument(
+        "--bypass", type=_layers, metavar="LAYERS", help="layers whose attention is held constant, from 1, such as 1,2,7-12 (method lrp)"
+    )
     explain.add_argument("--removal", choices=REMOVALS)
     explain.add_argument("--baseline", help="pad-token, mask-token or zero (method ig)")
     explain.add_argument("--n-steps", type=int, help="quadrature nodes (method ig)")
@@ -77,16 +81,23 @@ def _explain(args: argparse.Namespace) -> None:
     plain = args.no_colour or os.environ.get("NO_COLOR")
     colour = not plain and (sys.stdout.isatty() or bool(os.environ.get("FORCE_COLOR")))
     choices = ", ".join(f"{k} {v}" for k, v in record.choices.items())
-    print(f"{clf.card.name} ({clf.card.source}, {clf.card.layers} layers): {record.details['label']}, logit {record.logit:.3f}; {record.method} ({choices})")
+    print(f"{clf.card.name} ({clf.card.source}, {clf.card.layers} layers): {record.details['label']}, logit {record.logit:.3f}")
+    print(f"{record.method} ({choices})")
     print(terminal_table(record, colour=colour))
 
 
 def _as_json(record: Attribution) -> dict[str, Any]:
     return {
-        "tokens": list(record.tokens), "scores": record.scores.tolist(), "special": record.special.tolist(), "target": record.target, "logit": record.logit,
-        "method": record.method, "choices": dict(record.choices), "details": dict(record.details),
+        "tokens": list(record.tokens),
+        "scores": record.scores.tolist(),
+        "special": record.special.tolist(),
+        "target": record.target,
+        "logit": record.logit,
+        "method": record.method,
+        "choices": dict(record.choices),
+        "details": dict(record.details),
         "parts": {name: values.tolist() for name, values in record.parts.items()},
-    }  # fmt: skip
+    }
 
 
 def _sources(args: argparse.Namespace) -> None:

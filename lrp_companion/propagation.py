@@ -62,7 +62,9 @@ def all_masks(tape: Walkable, start: Tensor, *, epsilon: float = 0.0, rows: int 
     return walk(tape.head.backward(start, eps=epsilon).unsqueeze(0), len(tape.layers))
 
 
-def some_masks(tape: Walkable, start: Tensor, masks: Collection[frozenset[int]], *, epsilon: float = 0.0) -> dict[frozenset[int], dict[str, Tensor]]:
+def some_masks(
+    tape: Walkable, start: Tensor, masks: Collection[frozenset[int]], *, epsilon: float = 0.0
+) -> dict[frozenset[int], dict[str, Tensor]]:
     """Relevance parts under each of these masks (sets of bypassed layers, from 1), each (B, T).
 
     Masks that agree from the last layer down to some layer share those layer-backwards.

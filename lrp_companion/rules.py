@@ -49,7 +49,9 @@ def add(g_z: Tensor, z: Tensor, *, eps: float = 0.0) -> Tensor:
     return stabiliser(z, eps) * g_z
 
 
-def matmul(g_o: Tensor, a: Tensor, b: Tensor, o: Tensor, *, eps: float = 0.0, shares: tuple[float, float] = (0.5, 0.5)) -> tuple[Tensor, Tensor]:
+def matmul(
+    g_o: Tensor, a: Tensor, b: Tensor, o: Tensor, *, eps: float = 0.0, shares: tuple[float, float] = (0.5, 0.5)
+) -> tuple[Tensor, Tensor]:
     """Uniform rule for a product of two activations `o = a b`, Eq. (3) and (4): each factor receives half.
 
     `g_a = 1/2 (s g_o) b^T`, `g_b = 1/2 a^T (s g_o)` with `s = |o| / (|o| + eps/2)`.

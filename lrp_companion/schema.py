@@ -76,7 +76,10 @@ def check_layers(operation: str, layers: Iterable[int], count: int) -> frozenset
     for layer in chosen:
         if isinstance(layer, (bool, np.bool_)) or not isinstance(layer, (int, np.integer)) or not 1 <= layer <= count:
             raise InputError(
-                operation, got=f"layer {layer!r}", expected=f"integers from 1 to {count} (layers count from 1)", hint="name only layers the model has"
+                operation,
+                got=f"layer {layer!r}",
+                expected=f"integers from 1 to {count} (layers count from 1)",
+                hint="name only layers the model has",
             )
     return frozenset(int(layer) for layer in chosen)
 
@@ -126,7 +129,12 @@ class Attribution:
         put(self, "details", MappingProxyType(dict(self.details)))
         for name, size in (("scores", self.scores.shape), ("special", self.special.shape)):
             if size != (len(self.tokens),):
-                raise InputError("Attribution", got=f"{name} of shape {size}", expected=f"({len(self.tokens)},), one per token", hint="pass one value per token")
+                raise InputError(
+                    "Attribution",
+                    got=f"{name} of shape {size}",
+                    expected=f"({len(self.tokens)},), one per token",
+                    hint="pass one value per token",
+                )
 
     def __repr__(self) -> str:
         return f"Attribution(method={self.method!r}, tokens={len(self.tokens)}, target={self.target}, logit={self.logit:.4g})"
@@ -154,7 +162,9 @@ class Lattice:
         put(self, "special", _frozen(self.special, bool))
         rows = self.scores.shape[0] if self.scores.ndim == 2 else 0
         if self.scores.ndim != 2 or self.scores.shape[1] != len(self.tokens) or rows < 1 or rows & (rows - 1):
-            raise InputError("Lattice", got=f"scores of shape {self.scores.shape}", expected=f"(2**L, {len(self.tokens)})", hint="pass one row per mask")
+            raise InputError(
+                "Lattice", got=f"scores of shape {self.scores.shape}", expected=f"(2**L, {len(self.tokens)})", hint="pass one row per mask"
+            )
 
     @property
     def layers(self) -> int:
@@ -172,7 +182,9 @@ class Lattice:
         """
         point = np.asarray(amounts, dtype=np.float64)
         if point.shape != (self.layers,) or not np.all((point >= 0) & (point <= 1)):
-            raise InputError("Lattice.mix", got=f"amounts {amounts!r}", expected=f"{self.layers} numbers from 0 to 1", hint="give one amount per layer")
+            raise InputError(
+                "Lattice.mix", got=f"amounts {amounts!r}", expected=f"{self.layers} numbers from 0 to 1", hint="give one amount per layer"
+            )
         rows = self.scores
         for amount in point:  # bit 0 belongs to layer 1: neighbours first
             rows = (1 - amount) * rows[0::2] + amount * rows[1::2]
@@ -212,8 +224,13 @@ class Protocol:
 
     def __post_init__(self) -> None:
         for name, options in (
-            ("site", SITES), ("tokens", TOKEN_CHOICES), ("map", MAP_CHOICES), ("removal", REMOVALS), ("target", TARGET_CHOICES), ("statistic", STATISTICS)
-        ):  # fmt: skip
+            ("site", SITES),
+            ("tokens", TOKEN_CHOICES),
+            ("map", MAP_CHOICES),
+            ("removal", REMOVALS),
+            ("target", TARGET_CHOICES),
+            ("statistic", STATISTICS),
+        ):
             choose("Protocol", name, getattr(self, name), options)
 
     def __str__(self) -> str:

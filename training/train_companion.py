@@ -22,6 +22,7 @@ import random
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -69,7 +70,7 @@ def fingerprint(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
-def tokenise(tokenizer, texts: list[str]) -> list[list[int]]:
+def tokenise(tokenizer: Any, texts: list[str]) -> list[list[int]]:
     return tokenizer([clean(t) for t in texts], add_special_tokens=False, truncation=False, verbose=False)["input_ids"]
 
 
@@ -107,9 +108,9 @@ def plan_batches(recipe: Recipe, sst2: list[list[int]], imdb: list[list[int]]) -
             batches.append(("sst2", [(i, sst2[i]) for i in part[at : at + recipe.sst2_batch]]))
     order = epochs_of(list(range(len(imdb))), recipe.imdb_epochs, rng)
     for start in range(0, len(order), 1024):
-        part = sorted(((i, window(imdb[i], recipe, rng)) for i in order[start : start + 1024]), key=lambda p: len(p[1]))
+        windows = sorted(((i, window(imdb[i], recipe, rng)) for i in order[start : start + 1024]), key=lambda p: len(p[1]))
         batch: list[tuple[int, list[int]]] = []
-        for item in part:
+        for item in windows:
             if batch and (len(batch) + 1) * (len(item[1]) + 2) > recipe.imdb_batch_tokens:
                 batches.append(("imdb", batch))
                 batch = []
@@ -119,7 +120,7 @@ def plan_batches(recipe: Recipe, sst2: list[list[int]], imdb: list[list[int]]) -
     return batches
 
 
-def collate(items: list[list[int]], tokenizer) -> dict[str, torch.Tensor]:
+def collate(items: list[list[int]], tokenizer: Any) -> dict[str, torch.Tensor]:
     rows = [[tokenizer.cls_token_id, *ids, tokenizer.sep_token_id] for ids in items]
     width = max(map(len, rows))
     ids = torch.full((len(rows), width), tokenizer.pad_token_id)
@@ -158,7 +159,7 @@ def start_model(recipe: Recipe, base: str, teacher: BertForSequenceClassificatio
     return BertForSequenceClassification.from_pretrained(base, config=config, dtype=torch.float32)
 
 
-def distillation(recipe: Recipe, out, ref, mask: torch.Tensor, progress: float) -> torch.Tensor:
+def distillation(recipe: Recipe, out: Any, ref: Any, mask: torch.Tensor, progress: float) -> torch.Tensor:
     t = recipe.distil_temperature
     soft = F.kl_div(F.log_softmax(out.logits / t, -1), F.softmax(ref.logits / t, -1), reduction="batchmean") * t * t
     weight = recipe.hidden_weight * max(0.0, 1 - progress / recipe.hidden_until)
@@ -173,7 +174,9 @@ def distillation(recipe: Recipe, out, ref, mask: torch.Tensor, progress: float) 
 
 
 @torch.no_grad()
-def classified_right(model, tokenizer, texts: list[str], labels: list[int], *, max_tokens: int = 512, batch_tokens: int = 8192) -> list[bool]:
+def classified_right(
+    model: Any, tokenizer: Any, texts: list[str], labels: list[int], *, max_tokens: int = 512, batch_tokens: int = 8192
+) -> list[bool]:
     """Whether each text is classified right; texts beyond `max_tokens` (with [CLS] and [SEP]) are cut at the end."""
     model.eval()
     device = next(model.parameters()).device
@@ -217,7 +220,8 @@ def train(args: argparse.Namespace, recipe: Recipe) -> None:
     rest = [p for p in model.parameters() if p.ndim <= 1]
     optimizer = torch.optim.AdamW(
         [{"params": decay, "weight_decay": recipe.weight_decay}, {"params": rest, "weight_decay": 0.0}],
-        lr=recipe.learning_rate, fused=True,
+        lr=recipe.learning_rate,
+        fused=True,
     )
     warmup = max(1, int(recipe.warmup_share * len(batches)))
     schedule = torch.optim.lr_scheduler.LambdaLR(
@@ -269,8 +273,15 @@ def train(args: argparse.Namespace, recipe: Recipe) -> None:
             last_saved = time.time()
             part = checkpoint.with_suffix(".part")
             torch.save(
-                {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "schedule": schedule.state_dict(),
-                 "rng": torch.get_rng_state(), "step": step + 1, "seconds": seconds + time.time() - begin, "curve": curve},
+                {
+                    "model": model.state_dict(),
+                    "optimizer": optimizer.state_dict(),
+                    "schedule": schedule.state_dict(),
+                    "rng": torch.get_rng_state(),
+                    "step": step + 1,
+                    "seconds": seconds + time.time() - begin,
+                    "curve": curve,
+                },
                 part,
             )
             part.replace(checkpoint)
@@ -309,7 +320,10 @@ def evaluate(args: argparse.Namespace) -> None:
         texts, labels = read_split(data, dataset, split)
         order = list(range(len(texts)))
         random.Random(0).shuffle(order)
-        row = record.setdefault(f"{dataset}/{split}", {"right": 0, "n": 0, "of": len(texts), "max_tokens": 512, "data": fingerprint(data / dataset / f"{split}.parquet")})
+        row = record.setdefault(
+            f"{dataset}/{split}",
+            {"right": 0, "n": 0, "of": len(texts), "max_tokens": 512, "data": fingerprint(data / dataset / f"{split}.parquet")},
+        )
         while row["n"] < len(order):
             part = order[row["n"] : row["n"] + 1000]
             right = classified_right(model, tokenizer, [texts[i] for i in part], [labels[i] for i in part])

@@ -39,7 +39,9 @@ class Comparison:
         """One column of one method, in the order of the examples."""
         found = np.array([row[column] for row in self.rows if row["method"] == method], dtype=float)
         if not found.size:
-            raise InputError("Comparison.values", got=f"method {method!r}", expected=f"one of {', '.join(self.maps)}", hint="compare that method first")
+            raise InputError(
+                "Comparison.values", got=f"method {method!r}", expected=f"one of {', '.join(self.maps)}", hint="compare that method first"
+            )
         return found
 
     def interval(self, column: str, method: str) -> Interval:
@@ -49,7 +51,6 @@ class Comparison:
     def difference(self, column: str, method: str, other: str) -> Interval:
         """Mean paired difference `method - other` on the same examples, with its 95 % bootstrap interval."""
         return paired_difference(self.values(column, method), self.values(column, other))
-
 
     def summary(self) -> list[dict[str, Any]]:
         """One row per method: mean of every column of Table 2 of the paper, with intervals."""
@@ -62,7 +63,13 @@ class Comparison:
         for method in methods:
             maps = [(read_at(record, site), record.special) for record in self.maps[method]]
             shares = [np.abs(r[special]).sum() / np.abs(r).sum() if r.any() else float("nan") for r, special in maps]
-            out.append({"method": method, "share on special tokens": bootstrap_mean(shares), "negative sum": bootstrap_mean([float(r.sum() < 0) for r, _ in maps])})
+            out.append(
+                {
+                    "method": method,
+                    "share on special tokens": bootstrap_mean(shares),
+                    "negative sum": bootstrap_mean([float(r.sum() < 0) for r, _ in maps]),
+                }
+            )
         return out
 
 
@@ -72,9 +79,17 @@ def read_at(record: Attribution, site: str) -> np.ndarray:
 
 
 def compare_methods(
-    clf: Classifier, texts: Sequence[str], *, methods: Sequence[str] = PAPER_METHODS, protocols: Mapping[str, Protocol] = OURS, options: Mapping[str, Mapping[str, Any]] | None = None,
-    curves: bool = True, chunk: int = 1, truncate: bool = False, progress: bool | None = None,
-) -> Comparison:  # fmt: skip
+    clf: Classifier,
+    texts: Sequence[str],
+    *,
+    methods: Sequence[str] = PAPER_METHODS,
+    protocols: Mapping[str, Protocol] = OURS,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    curves: bool = True,
+    chunk: int = 1,
+    truncate: bool = False,
+    progress: bool | None = None,
+) -> Comparison:
     """Explain every text by every method and compare with LOO.
 
     Parameters
@@ -102,7 +117,13 @@ def compare_methods(
         for name in asked:
             record = maps[name][k]
             size = np.abs(record.scores).sum()
-            row: dict[str, Any] = {"example": k, "method": name, "tokens": len(text), "sum": float(record.scores.sum()), "seconds": seconds[name]}
+            row: dict[str, Any] = {
+                "example": k,
+                "method": name,
+                "tokens": len(text),
+                "sum": float(record.scores.sum()),
+                "seconds": seconds[name],
+            }
             row["special_share"] = float(np.abs(record.scores[record.special]).sum() / size) if size else float("nan")
             for label, protocol in protocols.items():
                 row[f"r {label}"] = agreement(read_at(record, protocol.site), loo[protocol.removal][k].scores, text.special, protocol)
@@ -153,7 +174,14 @@ class LayerPaths:
         for protocol, by_mask in self.r.items():
             best = max(by_mask, key=lambda mask: (bootstrap_mean(by_mask[mask], resamples=1).mean, -len(mask)))
             names = f"{min(best)} to {max(best)}" if len(best) > 1 else ", ".join(map(str, best)) or "none"
-            out.append({"reading": protocol, **self.levels(protocol), "best on the paths": self.level(protocol, best), "its bypassed layers": names})
+            out.append(
+                {
+                    "reading": protocol,
+                    **self.levels(protocol),
+                    "best on the paths": self.level(protocol, best),
+                    "its bypassed layers": names,
+                }
+            )
         return out
 
     def level(self, protocol: str, bypass: Iterable[int]) -> Interval:
@@ -162,7 +190,13 @@ class LayerPaths:
 
 
 def layer_paths(
-    clf: Classifier, texts: Sequence[str], *, protocols: Mapping[str, Protocol] = OURS, loo: Sequence[Attribution] | None = None, truncate: bool = False, progress: bool | None = None
+    clf: Classifier,
+    texts: Sequence[str],
+    *,
+    protocols: Mapping[str, Protocol] = OURS,
+    loo: Sequence[Attribution] | None = None,
+    truncate: bool = False,
+    progress: bool | None = None,
 ) -> LayerPaths:
     """Bypass layers front to back, back to front and singly (Figure 2 and Table A3 of the paper), and correlate with LOO.
 
@@ -176,7 +210,9 @@ def layer_paths(
     maps = lrp_masks(clf, encoded, check_targets(None, len(encoded), len(clf.labels)), masks=masks, output=output, progress=progress)
     r = {
         label: {
-            mask: np.array([agreement(read_at(own[k], p.site), reference[p.removal][k].scores, text.special, p) for k, text in enumerate(encoded)])
+            mask: np.array(
+                [agreement(read_at(own[k], p.site), reference[p.removal][k].scores, text.special, p) for k, text in enumerate(encoded)]
+            )
             for mask, own in zip(masks, maps, strict=True)
         }
         for label, p in protocols.items()
@@ -187,14 +223,28 @@ def layer_paths(
 def _one_output(protocols: Mapping[str, Protocol]) -> str:
     outputs = {p.target for p in protocols.values()}
     if len(outputs) != 1:
-        raise InputError("compare", got=f"protocols with targets {sorted(outputs)}", expected="one target choice in all of them", hint="run one comparison per target choice")
+        raise InputError(
+            "compare",
+            got=f"protocols with targets {sorted(outputs)}",
+            expected="one target choice in all of them",
+            hint="run one comparison per target choice",
+        )
     return outputs.pop()
 
 
 def _loo_maps(
-    clf: Classifier, texts: Sequence[str], protocols: Mapping[str, Protocol], output: str, known: Mapping[str, list[Attribution]], truncate: bool, progress: bool | None
+    clf: Classifier,
+    texts: Sequence[str],
+    protocols: Mapping[str, Protocol],
+    output: str,
+    known: Mapping[str, list[Attribution]],
+    truncate: bool,
+    progress: bool | None,
 ) -> dict[str, list[Attribution]]:
     """LOO under every removal that the protocols name, without those that are known already."""
     missing = dict.fromkeys(p.removal for p in protocols.values() if p.removal not in known)
-    new = {removal: attribute(clf, list(texts), method="loo", removal=removal, output=output, truncate=truncate, progress=progress) for removal in missing}
+    new = {
+        removal: attribute(clf, list(texts), method="loo", removal=removal, output=output, truncate=truncate, progress=progress)
+        for removal in missing
+    }
     return {**known, **new}

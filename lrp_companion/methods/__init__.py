@@ -19,9 +19,15 @@ from lrp_companion.schema import Attribution, InputError, ModelError, choose
 __all__ = ["IMAGE_METHODS", "TEXT_METHODS", "attribute", "kept_logits", "layer_lattice", "removal_evaluator"]
 
 TEXT_METHODS: dict[str, Callable[..., list[Attribution]]] = {
-    "loo": loo, "ig": integrated_gradients, "gradient-x-input": gradient_x_input, "rollout": rollout,
-    "attnlrp": attnlrp, "cp-lrp": cp_lrp, "pa-lrp": pa_lrp, "lrp": lrp,
-}  # fmt: skip
+    "loo": loo,
+    "ig": integrated_gradients,
+    "gradient-x-input": gradient_x_input,
+    "rollout": rollout,
+    "attnlrp": attnlrp,
+    "cp-lrp": cp_lrp,
+    "pa-lrp": pa_lrp,
+    "lrp": lrp,
+}
 IMAGE_METHODS = image.METHODS
 _PRESET = {"attnlrp": {"name", "bypass"}, "cp-lrp": {"name", "bypass"}, "pa-lrp": {"name", "bypass", "site"}, "lrp": {"name"}}
 
@@ -64,14 +70,22 @@ def attribute(model: Any, inputs: Any, *, method: str, target: int | Sequence[in
         choose("attribute", "method", method, tuple(IMAGE_METHODS))
         return image.attribute_images(model, inputs, method=method, target=target, **options)
     if not isinstance(model, Classifier):
-        raise ModelError("attribute", got=f"a model of type {type(model).__name__}", expected="a Classifier or a LinearAttention", hint="load one with load_classifier")
+        raise ModelError(
+            "attribute",
+            got=f"a model of type {type(model).__name__}",
+            expected="a Classifier or a LinearAttention",
+            hint="load one with load_classifier",
+        )
     choose("attribute", "method", method, tuple(TEXT_METHODS))
     truncate = options.pop("truncate", False)
     allowed = options_of(method)
     for name in options:
         if name not in allowed:
             raise InputError(
-                "attribute", got=f"option {name!r} for method {method!r}", expected=f"one of {', '.join(['target', 'truncate', *allowed])}", hint="leave it out or change the method"
+                "attribute",
+                got=f"option {name!r} for method {method!r}",
+                expected=f"one of {', '.join(['target', 'truncate', *allowed])}",
+                hint="leave it out or change the method",
             )
     texts = model.encode(inputs, truncate=truncate)
     return TEXT_METHODS[method](model, texts, check_targets(target, len(texts), len(model.labels)), **options)

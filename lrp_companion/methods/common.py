@@ -20,12 +20,22 @@ Targets = Sequence[int | None]
 
 def check_targets(target: int | Sequence[int] | None, count: int, classes: int) -> list[int | None]:
     """One target per input: None (the predicted class), one class for all, or a list of classes."""
-    targets = list(target) if isinstance(target, (list, tuple, np.ndarray)) else [target] * count
+    targets: list[Any] = list(target) if isinstance(target, (list, tuple, np.ndarray)) else [target] * count
     if len(targets) != count:
-        raise InputError("attribute", got=f"{len(targets)} targets for {count} inputs", expected="one target per input", hint="pass a single class or a list as long as the inputs")
+        raise InputError(
+            "attribute",
+            got=f"{len(targets)} targets for {count} inputs",
+            expected="one target per input",
+            hint="pass a single class or a list as long as the inputs",
+        )
     for t in targets:
         if t is not None and (isinstance(t, (bool, np.bool_)) or not isinstance(t, (int, np.integer)) or not 0 <= t < classes):
-            raise InputError("attribute", got=f"target {t!r}", expected=f"a class from 0 to {classes - 1}, or None", hint="None explains the predicted class")
+            raise InputError(
+                "attribute",
+                got=f"target {t!r}",
+                expected=f"a class from 0 to {classes - 1}, or None",
+                hint="None explains the predicted class",
+            )
     return [None if t is None else int(t) for t in targets]
 
 
@@ -53,7 +63,9 @@ def output_gradient(logits: Tensor, targets: Tensor, output: str) -> Tensor:
         return torch.autograd.grad(read_output(leaf, targets, output).sum(), leaf)[0]
 
 
-def batches(clf: Classifier, texts: Sequence[EncodedText], *, batch_tokens: int, progress: bool | None, label: str) -> Iterator[tuple[list[int], Tensor, Tensor]]:
+def batches(
+    clf: Classifier, texts: Sequence[EncodedText], *, batch_tokens: int, progress: bool | None, label: str
+) -> Iterator[tuple[list[int], Tensor, Tensor]]:
     """Padded batches of texts: their indices, ids (B, T) and mask (B, T)."""
     plan = token_batches([len(t) for t in texts], batch_tokens)
     for rows in watch(plan, progress=progress, label=label):
@@ -67,14 +79,29 @@ def watch(items: Iterable, *, progress: bool | None, label: str, total: int | No
 
 
 def attribution(
-    clf: Classifier, text: EncodedText, scores: Tensor | np.ndarray, *, method: str, target: Tensor | int, logit: Tensor | float,
-    choices: Mapping[str, Any], parts: Mapping[str, np.ndarray] | None = None, details: Mapping[str, Any] | None = None,
-) -> Attribution:  # fmt: skip
+    clf: Classifier,
+    text: EncodedText,
+    scores: Tensor | np.ndarray,
+    *,
+    method: str,
+    target: Tensor | int,
+    logit: Tensor | float,
+    choices: Mapping[str, Any],
+    parts: Mapping[str, np.ndarray] | None = None,
+    details: Mapping[str, Any] | None = None,
+) -> Attribution:
     """The record of one explained text; scores beyond its length (padding) are cut off."""
     return Attribution(
-        tokens=text.tokens, scores=to_numpy(scores)[: len(text)], target=int(target), logit=to_numpy(logit).item(), special=text.special, method=method, choices=choices,
-        parts=parts or {}, details={"label": clf.labels[int(target)], "model": clf.card.name, "dtype": clf.card.dtype, **(details or {})},
-    )  # fmt: skip
+        tokens=text.tokens,
+        scores=to_numpy(scores)[: len(text)],
+        target=int(target),
+        logit=to_numpy(logit).item(),
+        special=text.special,
+        method=method,
+        choices=choices,
+        parts=parts or {},
+        details={"label": clf.labels[int(target)], "model": clf.card.name, "dtype": clf.card.dtype, **(details or {})},
+    )
 
 
 def to_numpy(x: Tensor | np.ndarray | float) -> np.ndarray:

@@ -19,7 +19,14 @@ BASELINES = ("pad-token", "mask-token", "zero")
 
 
 def gradient_x_input(
-    clf: Classifier, texts: Sequence[EncodedText], targets: Targets, *, site: str = "word", output: str = "logit", batch_tokens: int = 4096, progress: bool | None = None
+    clf: Classifier,
+    texts: Sequence[EncodedText],
+    targets: Targets,
+    *,
+    site: str = "word",
+    output: str = "logit",
+    batch_tokens: int = 4096,
+    progress: bool | None = None,
 ) -> list[Attribution]:
     """Input x gradient: `sum over the hidden axis of a df/da` at the embeddings, read at a site as for LRP."""
     choose("attribute", "site", site, SITES)
@@ -35,16 +42,29 @@ def gradient_x_input(
         for k, i in enumerate(rows):
             own = {key: value[k, : len(texts[i])] for key, value in parts.items()}
             out[i] = attribution(
-                clf, texts[i], at_site(own, site), method="gradient-x-input", target=chosen[k], logit=tape.logits[k, chosen[k]],
-                choices={"site": site, "output": output}, parts=own,
-            )  # fmt: skip
+                clf,
+                texts[i],
+                at_site(own, site),
+                method="gradient-x-input",
+                target=chosen[k],
+                logit=tape.logits[k, chosen[k]],
+                choices={"site": site, "output": output},
+                parts=own,
+            )
     return out  # type: ignore[return-value]
 
 
 def integrated_gradients(
-    clf: Classifier, texts: Sequence[EncodedText], targets: Targets, *, n_steps: int = 50, baseline: str = "pad-token", output: str = "logit",
-    batch_tokens: int = 4096, progress: bool | None = None,
-) -> list[Attribution]:  # fmt: skip
+    clf: Classifier,
+    texts: Sequence[EncodedText],
+    targets: Targets,
+    *,
+    n_steps: int = 50,
+    baseline: str = "pad-token",
+    output: str = "logit",
+    batch_tokens: int = 4096,
+    progress: bool | None = None,
+) -> list[Attribution]:
     """Integrated gradients (Sundararajan et al. 2017) at the word embeddings, by captum, from a stated baseline.
 
     `IG_i = (x_i - x'_i) . integral over a in [0,1] of df(x' + a (x - x'))/dx_i`, Gauss-Legendre with `n_steps` nodes.
@@ -70,7 +90,7 @@ def integrated_gradients(
             logits = clf.encoder.forward(ids, mask).logits
         chosen = settle([target], logits)
 
-        def explained(x: Tensor, ids=ids, mask=mask, chosen=chosen) -> Tensor:
+        def explained(x: Tensor, ids: Tensor = ids, mask: Tensor = mask, chosen: Tensor = chosen) -> Tensor:
             n = len(x)
             tape = clf.encoder.forward(ids.expand(n, -1), mask.expand(n, -1), word=x)
             return read_output(tape.logits, chosen.expand(n), output)
@@ -80,5 +100,7 @@ def integrated_gradients(
         )
         choices = {"site": "word", "baseline": baseline, "n_steps": n_steps, "output": output}
         details = {"convergence_delta": float(delta)}
-        out.append(attribution(clf, text, scores[0].sum(-1), method="ig", target=chosen, logit=logits[0, chosen], choices=choices, details=details))
+        out.append(
+            attribution(clf, text, scores[0].sum(-1), method="ig", target=chosen, logit=logits[0, chosen], choices=choices, details=details)
+        )
     return out

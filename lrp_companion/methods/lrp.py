@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,23 +29,52 @@ def check_epsilon(epsilon: float) -> float:
 
 def at_site(parts: dict[str, np.ndarray], site: str) -> np.ndarray:
     """The sum of the parts that a site reads; a family without type embeddings has none to add."""
-    return sum(parts[name] for name in SITE_PARTS[site] if name in parts)
+    return np.sum([parts[name] for name in SITE_PARTS[site] if name in parts], axis=0)
 
 
 def lrp(
-    clf: Classifier, texts: Sequence[EncodedText], targets: Targets, *, name: str = "lrp", bypass: Iterable[int] = (), site: str = "word", epsilon: float = 0.0,
-    output: str = "logit", batch_tokens: int = 4096, progress: bool | None = None,
-) -> list[Attribution]:  # fmt: skip
+    clf: Classifier,
+    texts: Sequence[EncodedText],
+    targets: Targets,
+    *,
+    name: str = "lrp",
+    bypass: Iterable[int] = (),
+    site: str = "word",
+    epsilon: float = 0.0,
+    output: str = "logit",
+    batch_tokens: int = 4096,
+    progress: bool | None = None,
+) -> list[Attribution]:
     """LRP with the attention of the layers in `bypass` (from 1) held constant; Eq. (1) to (5) of the paper."""
-    (maps,) = lrp_masks(clf, texts, targets, masks=[bypass], name=name, site=site, epsilon=epsilon, output=output, batch_tokens=batch_tokens, progress=progress)
+    (maps,) = lrp_masks(
+        clf,
+        texts,
+        targets,
+        masks=[bypass],
+        name=name,
+        site=site,
+        epsilon=epsilon,
+        output=output,
+        batch_tokens=batch_tokens,
+        progress=progress,
+    )
     return maps
 
 
 @torch.no_grad()
 def lrp_masks(
-    clf: Classifier, texts: Sequence[EncodedText], targets: Targets, *, masks: Sequence[Iterable[int]], name: str = "lrp", site: str = "word", epsilon: float = 0.0,
-    output: str = "logit", batch_tokens: int = 4096, progress: bool | None = None,
-) -> list[list[Attribution]]:  # fmt: skip
+    clf: Classifier,
+    texts: Sequence[EncodedText],
+    targets: Targets,
+    *,
+    masks: Sequence[Iterable[int]],
+    name: str = "lrp",
+    site: str = "word",
+    epsilon: float = 0.0,
+    output: str = "logit",
+    batch_tokens: int = 4096,
+    progress: bool | None = None,
+) -> list[list[Attribution]]:
     """LRP under several masks from one forward: one list of attributions per mask, in the order of the masks."""
     layers = [check_layers("attribute", mask, clf.card.layers) for mask in masks]
     eps = check_epsilon(epsilon)
@@ -61,29 +91,44 @@ def lrp_masks(
             for k, i in enumerate(rows):
                 own = {key: value[k, : len(texts[i])] for key, value in parts.items()}
                 out[place][i] = attribution(
-                    clf, texts[i], at_site(own, site), method=name, target=chosen[k], logit=tape.logits[k, chosen[k]], choices=choices, parts=own
+                    clf,
+                    texts[i],
+                    at_site(own, site),
+                    method=name,
+                    target=chosen[k],
+                    logit=tape.logits[k, chosen[k]],
+                    choices=choices,
+                    parts=own,
                 )
     return out
 
 
-def attnlrp(clf: Classifier, texts: Sequence[EncodedText], targets: Targets, **options) -> list[Attribution]:
+def attnlrp(clf: Classifier, texts: Sequence[EncodedText], targets: Targets, **options: Any) -> list[Attribution]:
     """AttnLRP (Achtibat et al. 2024): relevance through values, softmax, queries and keys in every layer."""
     return lrp(clf, texts, targets, name="attnlrp", bypass=(), **options)
 
 
-def cp_lrp(clf: Classifier, texts: Sequence[EncodedText], targets: Targets, **options) -> list[Attribution]:
+def cp_lrp(clf: Classifier, texts: Sequence[EncodedText], targets: Targets, **options: Any) -> list[Attribution]:
     """CP-LRP (Ali et al. 2022): the attention weights of every layer are constants."""
     return lrp(clf, texts, targets, name="cp-lrp", bypass=range(1, clf.card.layers + 1), **options)
 
 
-def pa_lrp(clf: Classifier, texts: Sequence[EncodedText], targets: Targets, **options) -> list[Attribution]:
+def pa_lrp(clf: Classifier, texts: Sequence[EncodedText], targets: Targets, **options: Any) -> list[Attribution]:
     """PA-LRP for learned absolute positions: AttnLRP with each position's share added to its token."""
     return lrp(clf, texts, targets, name="pa-lrp", bypass=(), site="word+position", **options)
 
 
 @torch.no_grad()
 def layer_lattice(
-    clf: Classifier, text: str, *, target: int | None = None, site: str = "word", epsilon: float = 0.0, output: str = "logit", truncate: bool = False, rows: int = 64
+    clf: Classifier,
+    text: str,
+    *,
+    target: int | None = None,
+    site: str = "word",
+    epsilon: float = 0.0,
+    output: str = "logit",
+    truncate: bool = False,
+    rows: int = 64,
 ) -> Lattice:
     """Relevance of one text under all 2**L bypass masks of the layers, from one forward and 2**L - 1 layer-backwards.
 
@@ -105,4 +150,6 @@ def layer_lattice(
     chosen = settle(check_targets(target, 1, len(clf.labels)), tape.logits)
     parts = all_masks(tape, output_gradient(tape.logits, chosen, output), epsilon=eps, rows=rows)
     scores = at_site({key: to_numpy(value)[:, 0] for key, value in parts.items()}, site)
-    return Lattice(tokens=encoded.tokens, scores=scores, target=int(chosen), logit=float(tape.logits[0, chosen]), special=encoded.special, site=site)
+    return Lattice(
+        tokens=encoded.tokens, scores=scores, target=int(chosen), logit=float(tape.logits[0, chosen]), special=encoded.special, site=site
+    )

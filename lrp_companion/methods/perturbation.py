@@ -19,39 +19,63 @@ from lrp_companion.schema import REMOVALS, TARGET_CHOICES, Attribution, InputErr
 
 
 def kept_logits(
-    clf: Classifier, jobs: Sequence[tuple[EncodedText, np.ndarray]], *, removal: str = "attention-mask", batch_tokens: int = 4096, progress: bool | None = None, label: str = "loo"
+    clf: Classifier,
+    jobs: Sequence[tuple[EncodedText, np.ndarray]],
+    *,
+    removal: str = "attention-mask",
+    batch_tokens: int = 4096,
+    progress: bool | None = None,
+    label: str = "loo",
 ) -> Tensor:
     """Logits (N, C) of texts of which only the kept tokens are left; `keep` is bool, shape (T,), for each job."""
     choose("attribute", "removal", removal, REMOVALS)
     rows = []
     for text, keep in jobs:
         if keep.shape != (len(text),):
-            raise InputError("removal", got=f"a mask of shape {keep.shape}", expected=f"({len(text)},), one entry per token", hint="special tokens count too")
+            raise InputError(
+                "removal",
+                got=f"a mask of shape {keep.shape}",
+                expected=f"({len(text)},), one entry per token",
+                hint="special tokens count too",
+            )
         ids = np.asarray(text.input_ids)
         if removal == "delete":
             ids = ids[keep]
         elif removal != "attention-mask":
             ids = np.where(keep, ids, clf.mask_id if removal == "mask-token" else clf.pad_id)
         if not (keep.any() and len(ids)):
-            raise InputError("removal", got="a text with every token removed", expected="at least one token kept", hint="keep the special tokens")
+            raise InputError(
+                "removal", got="a text with every token removed", expected="at least one token kept", hint="keep the special tokens"
+            )
         rows.append(ids.tolist())
     out = torch.empty(len(jobs), len(clf.labels), dtype=clf.dtype)
     for batch in watch(token_batches([len(row) for row in rows], batch_tokens), progress=progress, label=label):
-        ids, mask = pad([rows[k] for k in batch], clf.pad_id, clf.device)
+        padded, mask = pad([rows[k] for k in batch], clf.pad_id, clf.device)
         if removal == "attention-mask":
             for place, k in enumerate(batch):
                 mask[place, : len(rows[k])] = torch.as_tensor(jobs[k][1], device=clf.device)
-        out[batch] = clf.logits(ids, mask).cpu()
+        out[batch] = clf.logits(padded, mask).cpu()
     return out
 
 
 def loo(
-    clf: Classifier, texts: Sequence[EncodedText], targets: Targets, *, removal: str = "attention-mask", output: str = "logit", batch_tokens: int = 4096, progress: bool | None = None
+    clf: Classifier,
+    texts: Sequence[EncodedText],
+    targets: Targets,
+    *,
+    removal: str = "attention-mask",
+    output: str = "logit",
+    batch_tokens: int = 4096,
+    progress: bool | None = None,
 ) -> list[Attribution]:
     """Leave-One-Out: `LOO_i = f(x) - f(x without i)`, one forward pass per token (section 2.1 of the paper)."""
     choose("attribute", "removal", removal, REMOVALS)
     choose("attribute", "output", output, TARGET_CHOICES)
-    jobs = [(text, ~np.eye(len(text), dtype=bool)[i] if i >= 0 else np.ones(len(text), dtype=bool)) for text in texts for i in range(-1, len(text))]
+    jobs = [
+        (text, ~np.eye(len(text), dtype=bool)[i] if i >= 0 else np.ones(len(text), dtype=bool))
+        for text in texts
+        for i in range(-1, len(text))
+    ]
     logits = kept_logits(clf, jobs, removal=removal, batch_tokens=batch_tokens, progress=progress)
     out, at = [], 0
     for text, target in zip(texts, targets, strict=True):
@@ -65,7 +89,13 @@ def loo(
 
 
 def removal_evaluator(
-    clf: Classifier, text: str | EncodedText, *, target: int, removal: str = "attention-mask", output: str = "logit", batch_tokens: int = 4096
+    clf: Classifier,
+    text: str | EncodedText,
+    *,
+    target: int,
+    removal: str = "attention-mask",
+    output: str = "logit",
+    batch_tokens: int = 4096,
 ) -> Callable[[np.ndarray], np.ndarray]:
     """A function from kept-token masks (steps, T) to the explained output (steps,), for `perturbation_curve`.
 

@@ -16,9 +16,16 @@ ROWS = ("cls", "mean")
 
 @torch.no_grad()
 def rollout(
-    clf: Classifier, texts: Sequence[EncodedText], targets: Targets, *, residual: bool = False, head_fusion: str = "mean", row: str = "cls",
-    batch_tokens: int = 4096, progress: bool | None = None,
-) -> list[Attribution]:  # fmt: skip
+    clf: Classifier,
+    texts: Sequence[EncodedText],
+    targets: Targets,
+    *,
+    residual: bool = False,
+    head_fusion: str = "mean",
+    row: str = "cls",
+    batch_tokens: int = 4096,
+    progress: bool | None = None,
+) -> list[Attribution]:
     """Rollout `A~(l) = A(l) A~(l-1)` with `A~(0) = I`, heads fused; Eq. (Rollout) of the paper is the plain product.
 
     `residual` mixes the identity in (`(A + I) / 2`), as in the original. `row` reads the first token's row, or the mean
@@ -42,5 +49,7 @@ def rollout(
             state = fused @ state
         scores = state[:, 0] if row == "cls" else (real * state).sum(1) / real.sum(1)
         for k, i in enumerate(rows):
-            out[i] = attribution(clf, texts[i], scores[k], method="rollout", target=chosen[k], logit=tape.logits[k, chosen[k]], choices=choices)
+            out[i] = attribution(
+                clf, texts[i], scores[k], method="rollout", target=chosen[k], logit=tape.logits[k, chosen[k]], choices=choices
+            )
     return out  # type: ignore[return-value]

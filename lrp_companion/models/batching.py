@@ -13,7 +13,9 @@ from lrp_companion.schema import InputError
 def check_budget(batch_tokens: int) -> int:
     """The budget if it is a whole number of tokens, at least 1; else raise `InputError`."""
     if isinstance(batch_tokens, bool) or not isinstance(batch_tokens, int) or batch_tokens < 1:
-        raise InputError("batches", got=f"batch_tokens {batch_tokens!r}", expected="a whole number of tokens, at least 1", hint="try batch_tokens=4096")
+        raise InputError(
+            "batches", got=f"batch_tokens {batch_tokens!r}", expected="a whole number of tokens, at least 1", hint="try batch_tokens=4096"
+        )
     return batch_tokens
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -49,7 +50,7 @@ class Wiring:
     first_position: int = 0
 
 
-def _bert_layer(layer: nn.Module) -> LayerWiring:
+def _bert_layer(layer: Any) -> LayerWiring:
     own = layer.attention.self
     return LayerWiring(
         own.query, own.key, own.value, layer.attention.output.dense, layer.attention.output.LayerNorm,
@@ -57,7 +58,7 @@ def _bert_layer(layer: nn.Module) -> LayerWiring:
     )  # fmt: skip
 
 
-def _bert_like(base: nn.Module, head: tuple, *, projection: nn.Linear | None = None, first_position: int = 0) -> Wiring:
+def _bert_like(base: Any, head: tuple, *, projection: nn.Linear | None = None, first_position: int = 0) -> Wiring:
     e = base.embeddings
     return Wiring(
         e.word_embeddings, e.position_embeddings, e.token_type_embeddings, e.LayerNorm, projection,
@@ -65,22 +66,22 @@ def _bert_like(base: nn.Module, head: tuple, *, projection: nn.Linear | None = N
     )  # fmt: skip
 
 
-def _bert(model: nn.Module) -> Wiring:
+def _bert(model: Any) -> Wiring:
     pooler = model.bert.pooler
     return _bert_like(model.bert, ((pooler.dense, pooler.activation), (model.classifier, None)))
 
 
-def _roberta(model: nn.Module) -> Wiring:
+def _roberta(model: Any) -> Wiring:
     head = ((model.classifier.dense, torch.tanh), (model.classifier.out_proj, None))
     return _bert_like(model.roberta, head, first_position=model.config.pad_token_id + 1)
 
 
-def _electra(model: nn.Module) -> Wiring:
+def _electra(model: Any) -> Wiring:
     head = ((model.classifier.dense, model.classifier.activation), (model.classifier.out_proj, None))
     return _bert_like(model.electra, head, projection=getattr(model.electra, "embeddings_project", None))
 
 
-def _distilbert(model: nn.Module) -> Wiring:
+def _distilbert(model: Any) -> Wiring:
     e = model.distilbert.embeddings
     layers = tuple(
         LayerWiring(
@@ -93,7 +94,7 @@ def _distilbert(model: nn.Module) -> Wiring:
     return Wiring(e.word_embeddings, e.position_embeddings, None, e.LayerNorm, None, layers, head, model.config.n_heads)
 
 
-FAMILIES: dict[str, Callable[[nn.Module], Wiring]] = {"bert": _bert, "roberta": _roberta, "electra": _electra, "distilbert": _distilbert}
+FAMILIES: dict[str, Callable[[Any], Wiring]] = {"bert": _bert, "roberta": _roberta, "electra": _electra, "distilbert": _distilbert}
 
 
 def slope_at_zero(activation: Callable[[Tensor], Tensor]) -> float:
@@ -272,7 +273,10 @@ class Encoder:
         family = getattr(getattr(model, "config", None), "model_type", type(model).__name__)
         if family not in FAMILIES:
             raise ModelError(
-                "Encoder", got=f"a model of family {family!r}", expected=f"one of {', '.join(FAMILIES)}", hint="load a sequence classifier of one of these families"
+                "Encoder",
+                got=f"a model of family {family!r}",
+                expected=f"one of {', '.join(FAMILIES)}",
+                hint="load a sequence classifier of one of these families",
             )
         self.family = family
         self.wiring = FAMILIES[family](model)

@@ -58,7 +58,9 @@ class Classifier:
             (unless `truncate`, which cuts the end).
         """
         if isinstance(texts, bytes) or not isinstance(texts, Iterable):
-            raise InputError("encode", got=f"texts of type {type(texts).__name__}", expected="a string or a list of strings", hint="pass strings only")
+            raise InputError(
+                "encode", got=f"texts of type {type(texts).__name__}", expected="a string or a list of strings", hint="pass strings only"
+            )
         texts = [texts] if isinstance(texts, str) else list(texts)
         if not texts:
             raise InputError("encode", got="no texts", expected="at least one text", hint="pass a string or a list of strings")
@@ -66,9 +68,16 @@ class Classifier:
             if not isinstance(text, str):
                 raise InputError("encode", got=f"text {k} of type {type(text).__name__}", expected="a string", hint="pass strings only")
             if not text.strip():
-                raise InputError("encode", got=f"text {k}, which is empty or only whitespace", expected="a text with at least one word", hint="leave it out or write a word")
+                raise InputError(
+                    "encode",
+                    got=f"text {k}, which is empty or only whitespace",
+                    expected="a text with at least one word",
+                    hint="leave it out or write a word",
+                )
             if any("\ud800" <= c <= "\udfff" for c in text):
-                raise InputError("encode", got=f"text {k} with a lone surrogate", expected="valid Unicode", hint="decode the text as UTF-8 first")
+                raise InputError(
+                    "encode", got=f"text {k} with a lone surrogate", expected="valid Unicode", hint="decode the text as UTF-8 first"
+                )
         out = []
         rows = self.tokenizer(texts, truncation=False, verbose=False, return_special_tokens_mask=True)
         for k, text in enumerate(texts):
@@ -76,12 +85,20 @@ class Classifier:
             if len(ids) > self.max_tokens:
                 if not truncate:
                     raise InputError(
-                        "encode", got=f"text {k} of {len(ids)} tokens", expected=f"at most {self.max_tokens} tokens", hint="shorten it, or pass truncate=True to cut its end"
+                        "encode",
+                        got=f"text {k} of {len(ids)} tokens",
+                        expected=f"at most {self.max_tokens} tokens",
+                        hint="shorten it, or pass truncate=True to cut its end",
                     )
                 ids = [*ids[: self.max_tokens - 1], ids[-1]]
                 special = [*special[: self.max_tokens - 1], special[-1]]
             if all(special):
-                raise InputError("encode", got=f"text {k}, in which the tokenizer finds no token", expected="a text with at least one word", hint="write a word")
+                raise InputError(
+                    "encode",
+                    got=f"text {k}, in which the tokenizer finds no token",
+                    expected="a text with at least one word",
+                    hint="write a word",
+                )
             tokens = tuple(self.tokenizer.convert_ids_to_tokens(ids))
             out.append(EncodedText(text, tuple(ids), tokens, np.array(special, dtype=bool)))
         return out
@@ -100,7 +117,9 @@ def embedded_models() -> list[str]:
     return sorted(path.parent.name for path in EMBEDDED_FOLDER.glob("*/config.json"))
 
 
-def load_classifier(name: str | os.PathLike = "companion", *, device: str = "cpu", dtype: str = "float32", revision: str | None = None) -> Classifier:
+def load_classifier(
+    name: str | os.PathLike = "companion", *, device: str = "cpu", dtype: str = "float32", revision: str | None = None
+) -> Classifier:
     """Load a sequence classifier of the BERT wiring, to be explained.
 
     Parameters
@@ -124,42 +143,75 @@ def load_classifier(name: str | os.PathLike = "companion", *, device: str = "cpu
     config = _read(name, path, source, revision, "config")
     if config.model_type not in FAMILIES:
         raise ModelError(
-            "load_classifier", got=f"{name!r} of family {config.model_type!r}", expected=f"one of {', '.join(FAMILIES)}", hint="choose a sequence classifier of these families"
+            "load_classifier",
+            got=f"{name!r} of family {config.model_type!r}",
+            expected=f"one of {', '.join(FAMILIES)}",
+            hint="choose a sequence classifier of these families",
         )
     architectures = config.architectures or []
     if not any(a.endswith("ForSequenceClassification") for a in architectures):
         raise ModelError(
-            "load_classifier", got=f"{name!r}, saved as {', '.join(architectures) or 'no known architecture'}", expected="a sequence classifier",
+            "load_classifier",
+            got=f"{name!r}, saved as {', '.join(architectures) or 'no known architecture'}",
+            expected="a sequence classifier",
             hint="choose a model that was fine-tuned for sequence classification",
-        )  # fmt: skip
+        )
     if config.num_labels < 2:
-        raise ModelError("load_classifier", got=f"{name!r} with {config.num_labels} label", expected="a classifier with at least 2 labels", hint="regression heads are not supported")
+        raise ModelError(
+            "load_classifier",
+            got=f"{name!r} with {config.num_labels} label",
+            expected="a classifier with at least 2 labels",
+            hint="regression heads are not supported",
+        )
     if getattr(config, "position_embedding_type", "absolute") not in (None, "absolute"):
         raise ModelError(
-            "load_classifier", got=f"{name!r} with position embeddings of type {config.position_embedding_type!r}", expected="learned absolute positions", hint="choose another model"
+            "load_classifier",
+            got=f"{name!r} with position embeddings of type {config.position_embedding_type!r}",
+            expected="learned absolute positions",
+            hint="choose another model",
         )
     network, info = _read(name, path, source, revision, "network")
     missing = sorted(key for key in info["missing_keys"] if "position_ids" not in key)
     if missing:
-        raise ModelError("load_classifier", got=f"{name!r} without the weights {', '.join(missing[:3])}", expected="a complete, fine-tuned classifier", hint="fine-tune the model first")
+        raise ModelError(
+            "load_classifier",
+            got=f"{name!r} without the weights {', '.join(missing[:3])}",
+            expected="a complete, fine-tuned classifier",
+            hint="fine-tune the model first",
+        )
     tokenizer = _read(name, path, source, revision, "tokenizer")
     for special in ("mask", "pad", "cls", "sep"):
         if getattr(tokenizer, f"{special}_token_id") is None:
-            raise ModelError("load_classifier", got=f"{name!r}, whose tokenizer has no {special} token", expected="mask, pad, cls and sep tokens", hint="choose another tokenizer")
-    if not len(tokenizer.all_special_ids) < len(tokenizer) <= config.vocab_size:  # transformers makes an empty one where the files are missing
+            raise ModelError(
+                "load_classifier",
+                got=f"{name!r}, whose tokenizer has no {special} token",
+                expected="mask, pad, cls and sep tokens",
+                hint="choose another tokenizer",
+            )
+    if (
+        not len(tokenizer.all_special_ids) < len(tokenizer) <= config.vocab_size
+    ):  # transformers makes an empty one where the files are missing
         raise ModelError(
-            "load_classifier", got=f"{name!r}, whose tokenizer has {len(tokenizer)} tokens for the model's {config.vocab_size}", expected="the tokenizer the model was trained with",
+            "load_classifier",
+            got=f"{name!r}, whose tokenizer has {len(tokenizer)} tokens for the model's {config.vocab_size}",
+            expected="the tokenizer the model was trained with",
             hint="save the tokenizer beside the model with save_pretrained",
-        )  # fmt: skip
+        )
     fingerprint = _fingerprint(name, network)
     network.eval().requires_grad_(False).to(device=where, dtype=kind)
     encoder = Encoder(network)
     card = ModelCard(
-        name=name, source=source, family=config.model_type, layers=len(encoder.wiring.layers), heads=encoder.wiring.heads,
+        name=name,
+        source=source,
+        family=config.model_type,
+        layers=len(encoder.wiring.layers),
+        heads=encoder.wiring.heads,
         hidden=encoder.wiring.layers[0].query.in_features,
         max_tokens=min(int(encoder.wiring.position.num_embeddings) - encoder.wiring.first_position, int(tokenizer.model_max_length)),
-        labels=tuple(str(config.id2label[k]) for k in range(config.num_labels)), dtype=dtype, fingerprint=fingerprint,
-    )  # fmt: skip
+        labels=tuple(str(config.id2label[k]) for k in range(config.num_labels)),
+        dtype=dtype,
+        fingerprint=fingerprint,
+    )
     return Classifier(network, tokenizer, card=card)
 
 
@@ -167,16 +219,28 @@ def _device(device: str) -> torch.device:
     try:
         where = torch.device(device)
     except RuntimeError:
-        raise InputError("load_classifier", got=f"device {device!r}", expected='a device such as "cpu" or "cuda"', hint="check the name") from None
+        raise InputError(
+            "load_classifier", got=f"device {device!r}", expected='a device such as "cpu" or "cuda"', hint="check the name"
+        ) from None
     if where.type == "cuda" and not torch.cuda.is_available():
-        raise InputError("load_classifier", got=f"device {device!r}", expected="a device this machine has", hint='PyTorch sees no CUDA device here; use device="cpu"')
+        raise InputError(
+            "load_classifier",
+            got=f"device {device!r}",
+            expected="a device this machine has",
+            hint='PyTorch sees no CUDA device here; use device="cpu"',
+        )
     return where
 
 
 def _locate(name: str | os.PathLike) -> tuple[str, str, str]:
     """Name for the record, path or id to load, and which of the three sources it is."""
     if not isinstance(name, (str, os.PathLike)):
-        raise InputError("load_classifier", got=f"a name of type {type(name).__name__}", expected="an embedded model, a folder, or a hub id", hint="pass a string or a path")
+        raise InputError(
+            "load_classifier",
+            got=f"a name of type {type(name).__name__}",
+            expected="an embedded model, a folder, or a hub id",
+            hint="pass a string or a path",
+        )
     text = os.fspath(name)
     if text in embedded_models():
         return text, str(EMBEDDED_FOLDER / text), "embedded"
@@ -184,9 +248,11 @@ def _locate(name: str | os.PathLike) -> tuple[str, str, str]:
         return Path(text).resolve().name, text, "folder"
     if not text.strip() or isinstance(name, os.PathLike) or text.startswith((".", "/", "~")) or text.count("/") > 1 or "\\" in text:
         raise SourceError(
-            "load_classifier", got=f"{text!r}, which is no folder", expected="an embedded model, a folder, or a hub id",
+            "load_classifier",
+            got=f"{text!r}, which is no folder",
+            expected="an embedded model, a folder, or a hub id",
             hint=f"embedded models: {', '.join(embedded_models()) or 'none'}",
-        )  # fmt: skip
+        )
     return text, text, "hub"
 
 
@@ -224,20 +290,29 @@ def _read(name: str, path: str, source: str, revision: str | None, what: str) ->
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         if source == "hub":
             raise SourceError(
-                "load_classifier", got=f"hub id {name!r}, which cannot be loaded ({reason})", expected="a hub id that can be reached",
+                "load_classifier",
+                got=f"hub id {name!r}, which cannot be loaded ({reason})",
+                expected="a hub id that can be reached",
                 hint='check the id and the connection, or use the embedded model: load_classifier("companion")',
-            ) from error  # fmt: skip
+            ) from error
         raise SourceError(
-            "load_classifier", got=f"folder {name!r} whose {what} cannot be read ({reason})", expected="config.json, weights and tokenizer files in the hub's format",
+            "load_classifier",
+            got=f"folder {name!r} whose {what} cannot be read ({reason})",
+            expected="config.json, weights and tokenizer files in the hub's format",
             hint="save the model and its tokenizer there with save_pretrained",
-        ) from error  # fmt: skip
+        ) from error
 
 
 def _fingerprint(name: str, network: nn.Module) -> str:
     digest = hashlib.sha256()
     for key, value in sorted(network.state_dict().items()):
         if value.is_floating_point() and not torch.isfinite(value).all():
-            raise ModelError("load_classifier", got=f"{name!r} with a weight {key} that is not finite", expected="finite weights", hint="load another checkpoint")
+            raise ModelError(
+                "load_classifier",
+                got=f"{name!r} with a weight {key} that is not finite",
+                expected="finite weights",
+                hint="load another checkpoint",
+            )
         digest.update(key.encode())
         digest.update(value.contiguous().view(torch.uint8).numpy().tobytes() if value.ndim else str(value.item()).encode())
     return digest.hexdigest()[:16]
