@@ -162,6 +162,12 @@ def test_build_makes_pages_that_load_nothing_from_elsewhere(project: Path) -> No
     assert not re.search("thebe|require(js|\\.min)", index + tiny, re.IGNORECASE)
 
 
+@pytest.fixture(autouse=True)
+def no_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is built here is built on the embedded default, also where the rest of the tests see whole data sets."""
+    monkeypatch.delenv("LRP_COMPANION_DATA", raising=False)
+
+
 @pytest.mark.parametrize("fault", ["a page with a dead reference", "a cell that writes to stderr"])
 def test_build_fails_on_a_warning(project: Path, fault: str, capfd: pytest.CaptureFixture[str]) -> None:
     if fault == "a page with a dead reference":
