@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from browsing import FLAGS, HTML, missing, serve
 from hypothesis import Phase, settings
 from tiny_models import FAMILIES, save
 
@@ -52,3 +54,31 @@ def clf(model_folder: Folder) -> Classifier:
     from lrp_companion.models.pretrained import load_classifier
 
     return load_classifier(model_folder("bert", layers=3, labels=3), dtype="float64")
+
+
+@pytest.fixture(scope="session")
+def html() -> Path:
+    """The built book."""
+    if not (HTML / "index.html").is_file():
+        missing("there is no built book; run make book")
+    return HTML
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    programs = [found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))]
+    if not programs:
+        missing("there is no Chromium on this machine")
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        missing("playwright is not installed; install the extra dev")
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=programs[0], args=FLAGS)
+        yield running
+        running.close()
+
+
+@pytest.fixture(scope="session")
+def site(html: Path) -> Iterator[str]:
+    yield from serve(html)

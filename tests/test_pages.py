@@ -5,111 +5,18 @@ Needs a built book (`make book`) and Chromium; skips with the reason without the
 
 from __future__ import annotations
 
-import functools
-import http.server
-import os
 import re
-import shutil
-import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
 import yaml
+from browsing import ROOT, Watch, open_page
 
-ROOT = Path(__file__).resolve().parent.parent
-HTML = ROOT / "_build" / "html"
 TOC = yaml.safe_load((ROOT / "_toc.yml").read_text())
 PAGES = [f"{name}.html" for name in [TOC["root"], *(chapter["file"] for part in TOC["parts"] for chapter in part["chapters"])]]
-FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
-]  # fmt: skip
-
-
-def missing(reason: str) -> Any:
-    """Skip, unless this run must not do without a browser."""
-    if os.environ.get("LRP_REQUIRE_BROWSER") == "1":
-        pytest.fail(f"LRP_REQUIRE_BROWSER=1, but {reason}")
-    pytest.skip(reason)
-
-
-@pytest.fixture(scope="session")
-def html() -> Path:
-    if not (HTML / PAGES[0]).is_file():
-        missing("there is no built book; run make book")
-    return HTML
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    programs = [found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))]
-    if not programs:
-        missing("there is no Chromium on this machine")
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        missing("playwright is not installed; install the extra dev")
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=programs[0], args=FLAGS)
-        yield running
-        running.close()
-
-
-class _Quiet(http.server.SimpleHTTPRequestHandler):
-    extensions_map = {**http.server.SimpleHTTPRequestHandler.extensions_map, ".js": "text/javascript"}
-
-    def log_message(self, *args: Any) -> None:
-        pass
-
-
-def serve(folder: Path) -> Iterator[str]:
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Quiet, directory=str(folder)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
-
-
-@pytest.fixture(scope="session")
-def site(html: Path) -> Iterator[str]:
-    yield from serve(html)
-
-
-@dataclass
-class Watch:
-    """Everything that went wrong while a page was open."""
-
-    outside: list[str] = field(default_factory=list)
-    complaints: list[str] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
-
-    def nothing(self) -> bool:
-        return not (self.outside or self.complaints or self.missing)
-
-
-def open_page(context: Any, url: str) -> tuple[Any, Watch]:
-    page, watch = context.new_page(), Watch()
-
-    def gate(route: Any) -> None:
-        address = urlsplit(route.request.url)
-        if address.scheme in ("data", "blob", "file") or address.hostname == "127.0.0.1":
-            route.continue_()
-        else:
-            watch.outside.append(route.request.url)
-            route.abort()
-
-    page.route("**/*", gate)
-    page.on("console", lambda message: watch.complaints.append(message.text) if message.type == "error" else None)
-    page.on("pageerror", lambda error: watch.complaints.append(str(error)))
-    page.on("response", lambda answer: watch.missing.append(answer.url) if answer.status >= 400 else None)
-    page.on("requestfailed", lambda request: watch.missing.append(request.url))
-    page.goto(url, wait_until="load")
-    page.evaluate("window.MathJax ? MathJax.startup.promise.then(() => null) : null")
-    return page, watch
 
 
 def rendered(page: Any) -> dict[str, Any]:

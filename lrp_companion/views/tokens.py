@@ -24,37 +24,44 @@ border-block-style:solid;max-width:100%;print-color-adjust:exact;-webkit-print-c
 .lrp-heatmap ol.lrp-tokens>li.lrp-for{border-bottom-color:#1b1b1b}
 .lrp-heatmap ol.lrp-tokens>li.lrp-against{border-top:3px dotted #1b1b1b}
 .lrp-heatmap li.lrp-special{font-style:italic;outline:1px dashed #767676}
-.lrp-heatmap .lrp-hidden{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);white-space:nowrap}
+.lrp-heatmap .lrp-value{position:absolute;left:0;bottom:calc(100% + 5px);padding:0 .3em;background:#1b1b1b;color:#fff;
+font-size:.85em;font-style:normal;white-space:nowrap;opacity:0;pointer-events:none;z-index:2}
+.lrp-heatmap li:hover>.lrp-value{opacity:1}
+@media print{.lrp-heatmap .lrp-value{position:static;display:block;background:none;color:#1b1b1b;font-size:.7em;opacity:1}}
 """.replace("\n", "")
+KEY = (
+    "Orange with a line below: for the class. Blue with a dotted line above: against it. Darker is larger, on "
+    "each row's own scale, set by its words; special tokens are in dashed boxes."
+)
 FAINT = 0.05  # below this part of the scale a token gets a colour but no line: the sign of almost nothing is no news
 TOKEN_WIDTH, BAR_WIDTH = 24, 20
 
 
 @dataclass(frozen=True)
-class TokenHeatmap:
-    """Rows of coloured tokens. In a notebook it shows itself; as text it lists every token with its score."""
+class TokenRows:
+    """Rows of coloured tokens, without a script. In a notebook it shows itself; as text it lists every token with its score."""
 
     rows: tuple[Attribution, ...]
     titles: tuple[str, ...]
 
     def _repr_html_(self) -> str:
-        parts = [f'<div class="lrp-heatmap"><style>{CSS}</style>']
+        return f'<div class="lrp-heatmap"><style>{CSS}</style>{self.html()}</div>'
+
+    def html(self) -> str:
+        """The rows and their key as markup; a widget brings its own style."""
+        parts = []
         for record, title in zip(self.rows, self.titles, strict=True):
-            parts.append(f"<p>{html.escape(_visible(title))}</p>")
+            parts.append(f"<p>{html.escape(visible(title))}</p>")
             parts.append(f'<ol class="lrp-tokens">{"".join(_items(record))}</ol>')
-        parts.append(
-            "<p>Orange with a line below: for the class. Blue with a dotted line above: against it. Darker is larger, on "
-            "each row's own scale, set by its words; special tokens are in dashed boxes.</p></div>"
-        )
-        return "".join(parts)
+        return "".join([*parts, f'<p class="lrp-quiet">{KEY}</p>'])
 
     def __repr__(self) -> str:
         lines: list[str] = []
         for record, title in zip(self.rows, self.titles, strict=True):
-            lines.append(_visible(title))
+            lines.append(visible(title))
             line, digits = "", decimals(record.scores)
             for token, score in zip(record.tokens, record.scores, strict=True):
-                piece = f"  {_visible(token)} {score:+.{digits}f}"
+                piece = f"  {visible(token)} {score:+.{digits}f}"
                 if line and _width(line) + _width(piece) > 100:
                     lines.append(line)
                     line = ""
@@ -65,12 +72,12 @@ class TokenHeatmap:
 
 def token_heatmap(
     attributions: Attribution | Sequence[Attribution], *, titles: Sequence[str] | None = None, loo: Attribution | None = None
-) -> TokenHeatmap:
+) -> TokenRows:
     """Show one or more explanations as rows of coloured tokens.
 
     The colour runs from blue (against the class) over white to orange (for it) and is scaled by the row's largest |score|
-    among its words; special tokens beyond that get the end's colour. Every token's score is in its tooltip and in text
-    for screen readers; the sign is also in a line above or below the token.
+    among its words; special tokens beyond that get the end's colour. Every token's score shows on hover and in print and is
+    there for screen readers; the sign is also in a line above or below the token.
 
     Parameters
     ----------
@@ -99,7 +106,7 @@ def token_heatmap(
             )
         names = [f"{name}; r with LOO {_r(row, loo)}" for row, name in zip(rows, names, strict=True)]
         rows, names = [loo, *rows], [f"LOO, target {loo.target}, logit {loo.logit:.3f}", *names]
-    return TokenHeatmap(tuple(rows), tuple(names))
+    return TokenRows(tuple(rows), tuple(names))
 
 
 def terminal_table(attribution: Attribution, *, colour: bool = True, width: int | None = None) -> str:
@@ -118,7 +125,7 @@ def terminal_table(attribution: Attribution, *, colour: bool = True, width: int 
     sum     +0.100   of logit 2.500
     """
     digits = decimals(attribution.scores)
-    tokens = [_cut(_visible(token), TOKEN_WIDTH) for token in attribution.tokens]
+    tokens = [_cut(visible(token), TOKEN_WIDTH) for token in attribution.tokens]
     scores = [f"{score:+.{digits}f}" for score in attribution.scores]
     total = f"{attribution.scores.sum():+.{digits}f}"
     first = max(_width(token) for token in [*tokens, "sum"])
@@ -150,8 +157,8 @@ def _items(record: Attribution) -> list[str]:
         kinds = " ".join(filter(None, [sign, "lrp-special" if special else ""]))
         value = f"{score:+.{digits}f}"
         out.append(
-            f'<li class="{kinds}" style="background:{shade}" title="{value}"><bdi>{html.escape(_visible(token))}</bdi>'
-            f'<span class="lrp-hidden"> {value}</span></li>'
+            f'<li class="{kinds}" style="background:{shade}"><bdi>{html.escape(visible(token))}</bdi>'
+            f'<span class="lrp-value"> {value}</span></li>'
         )
     return out
 
@@ -177,7 +184,7 @@ def _r(row: Attribution, loo: Attribution) -> str:
     return "undefined" if math.isnan(r) else f"{r:.2f}"
 
 
-def _visible(text: str) -> str:
+def visible(text: str) -> str:
     """The text with control and direction marks spelled out, so that no token can steer a terminal or a page."""
     keep = "\u200c\u200d"  # joiners, which some scripts and emoji need
     return "".join(c if c in keep or unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Zl", "Zp") else ascii(c)[1:-1] for c in text)

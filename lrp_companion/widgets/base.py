@@ -1,0 +1,112 @@
+"""The base of every widget: one front end, alive in Jupyter through anywidget and in a page without a kernel from embedded JSON.
+
+A widget is a class here, `static/NAME.js` and `static/NAME.css`. Its front end is `base.js` followed by its own module, so
+that nothing is bundled and nothing is loaded from elsewhere. In a page `text/html` carries the state as JSON and, until the
+script runs (or where none may run), something to read.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+from pathlib import Path
+from typing import Any, ClassVar
+
+import anywidget
+import numpy as np
+import traitlets
+
+from lrp_companion.schema import InputError
+
+STATIC = Path(__file__).parent / "static"
+MARK = "data-companion-widget"
+
+
+def front_end(name: str, kind: str) -> str:
+    """Return the JavaScript or CSS (`kind` "js" or "css") of a widget: the base's, then its own."""
+    return "\n".join((STATIC / f"{part}.{kind}").read_text(encoding="utf-8") for part in ("base", name))
+
+
+def front_ends() -> list[str]:
+    """Return the names of all front ends, each with a module and a style."""
+    return sorted(path.stem for path in STATIC.glob("*.js") if path.stem != "base")
+
+
+def page_script(name: str) -> str:
+    """Return a front end as a classic script, which also runs in a page opened from disk (a module would not)."""
+    module, mark = front_end(name, "js"), "\nexport default "
+    if module.count(mark) != 1:
+        raise ValueError(f"{name}.js: expected one line that begins with 'export default'")
+    return f"(() => {{\n{module.replace(mark, chr(10) + 'const widget = ')}\nmount({json.dumps(name)}, widget);\n}})();\n"
+
+
+def embed(value: Any) -> str:
+    """Return JSON for a script element: no `<` is left, so no text in it can end the element or open another.
+
+    >>> embed({"token": "</script>"})
+    '{"token":"\\\\u003c/script>"}'
+    """
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
+
+
+def packed(values: Any, kind: str) -> str:
+    """Return an array as base64, little-endian: `kind` is a NumPy type such as "float32" or "int8"."""
+    return base64.b64encode(np.ascontiguousarray(values, dtype=np.dtype(kind).newbyteorder("<")).tobytes()).decode()
+
+
+class Widget(anywidget.AnyWidget):
+    """One front end with its state; subclasses name the front end: `class Mine(Widget, front="mine")`.
+
+    Attributes
+    ----------
+    address : the widget's name in the page's address (`#address.key=value`), one per page.
+    links : the traits that the address keeps; their values when the page is built are the start.
+    data : what the front end needs and nobody changes.
+    """
+
+    address = traitlets.Unicode().tag(sync=True)
+    data = traitlets.Dict().tag(sync=True)
+    links: ClassVar[tuple[str, ...]] = ()
+    front: ClassVar[str] = ""
+
+    def __init_subclass__(cls, *, front: str = "", **options: Any) -> None:
+        if front:
+            cls.front = front
+            cls._esm, cls._css = front_end(front, "js"), front_end(front, "css")
+        super().__init_subclass__(**options)
+
+    def state(self) -> dict[str, Any]:
+        """Return what the front end is given, as plain JSON."""
+        own = set(self.trait_names(sync=True)) - set(anywidget.AnyWidget.class_trait_names(sync=True)) - {"_esm", "_css", "_anywidget_id"}
+        return {name: getattr(self, name) for name in sorted(own)}
+
+    def fallback(self) -> str:
+        """Return HTML that is read where no script runs; every text in it escaped."""
+        raise NotImplementedError
+
+    def page_html(self) -> str:
+        """Return the widget for a page without a kernel."""
+        blob = embed({"state": self.state(), "address": {"name": self.address, "keys": list(self.links)}})
+        return (
+            f'<div class="lrp-widget" {MARK}="{self.front}" data-address="{html.escape(self.address)}">'
+            f'<script type="application/json">{blob}</script>{self.fallback()}</div>'
+        )
+
+    def _repr_mimebundle_(self, **options: Any) -> Any:
+        bundle, metadata = super()._repr_mimebundle_(**options) or ({}, {})
+        return {**bundle, "text/plain": repr(self), "text/html": self.page_html()}, metadata
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.summary()})"
+
+    def summary(self) -> str:
+        """Return the widget's content in a few words."""
+        return ""
+
+
+def check_address(operation: str, address: str) -> str:
+    """Return a name that can stand in an address: letters, digits and hyphens."""
+    if not (isinstance(address, str) and address.replace("-", "a").isascii() and address.replace("-", "a").isalnum()):
+        raise InputError(operation, got=f"address {address!r}", expected="letters, digits and hyphens", hint="use a short word")
+    return address

@@ -1,0 +1,61 @@
+"""Rows of coloured tokens: the plain widget that the text views share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import traitlets
+
+from lrp_companion.schema import Attribution
+from lrp_companion.views.tokens import KEY, token_heatmap, visible
+from lrp_companion.widgets.base import Widget, check_address
+
+
+class TokenHeatmap(Widget, front="token_heatmap"):
+    """One or more explanations as rows of coloured tokens, with each value on hover, on focus and in print.
+
+    Parameters
+    ----------
+    attributions, titles, loo : as for `token_heatmap`, which shows the same without a script.
+    address : the widget's name in the page.
+
+    Attributes
+    ----------
+    rows : one dict per row: `title`, `tokens`, `special`, `scores`. Set it from Python and the rows repaint.
+
+    >>> TokenHeatmap(Attribution(("[CLS]", "fine"), [0.1, -0.25], 1, 2.5, [True, False], "loo"))
+    TokenHeatmap(loo, target 1, logit 2.500)
+    """
+
+    rows = traitlets.List().tag(sync=True)
+
+    def __init__(
+        self,
+        attributions: Attribution | Sequence[Attribution],
+        *,
+        titles: Sequence[str] | None = None,
+        loo: Attribution | None = None,
+        address: str = "tokens",
+    ) -> None:
+        self._shown = token_heatmap(attributions, titles=titles, loo=loo)
+        rows = [row_of(record, title) for record, title in zip(self._shown.rows, self._shown.titles, strict=True)]
+        super().__init__(rows=rows, data={"key": KEY}, address=check_address("TokenHeatmap", address))
+
+    def fallback(self) -> str:
+        """Return the same rows without a script."""
+        return self._shown.html()
+
+    def summary(self) -> str:
+        """Return the rows' titles."""
+        return "; ".join(row["title"] for row in self.rows)
+
+
+def row_of(record: Attribution, title: str) -> dict[str, Any]:
+    """Return one row of tokens as plain JSON, with marks that steer text spelled out."""
+    return {
+        "title": visible(title),
+        "tokens": [visible(token) for token in record.tokens],
+        "special": record.special.tolist(),
+        "scores": record.scores.tolist(),
+    }

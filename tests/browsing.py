@@ -1,0 +1,113 @@
+"""A real browser for tests: Chromium, every other host blocked, and everything that goes wrong in a page written down.
+
+Tests skip with the reason where Chromium or a built book is missing, and fail instead where LRP_REQUIRE_BROWSER=1.
+"""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from lrp_companion.widgets.base import STATIC, Widget, page_script
+
+ROOT = Path(__file__).resolve().parent.parent
+HTML = ROOT / "_build" / "html"
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+]  # fmt: skip
+
+
+def missing(reason: str) -> Any:
+    """Skip, unless this run must not do without a browser."""
+    if os.environ.get("LRP_REQUIRE_BROWSER") == "1":
+        pytest.fail(f"LRP_REQUIRE_BROWSER=1, but {reason}")
+    pytest.skip(reason)
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    extensions_map = {**http.server.SimpleHTTPRequestHandler.extensions_map, ".js": "text/javascript"}
+
+    def log_message(self, *args: Any) -> None:
+        pass
+
+
+def serve(folder: Path) -> Iterator[str]:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Quiet, directory=str(folder)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+
+
+@dataclass
+class Watch:
+    """Everything that went wrong while a page was open."""
+
+    outside: list[str] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+
+    def nothing(self) -> bool:
+        return not (self.outside or self.complaints or self.missing)
+
+
+def open_page(context: Any, url: str) -> tuple[Any, Watch]:
+    page, watch = context.new_page(), Watch()
+
+    def gate(route: Any) -> None:
+        address = urlsplit(route.request.url)
+        if address.scheme in ("data", "blob", "file") or address.hostname == "127.0.0.1":
+            route.continue_()
+        else:
+            watch.outside.append(route.request.url)
+            route.abort()
+
+    page.route("**/*", gate)
+    page.on("console", lambda message: watch.complaints.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: watch.complaints.append(str(error)))
+    page.on("response", lambda answer: watch.missing.append(answer.url) if answer.status >= 400 else None)
+    page.on("requestfailed", lambda request: watch.missing.append(request.url))
+    page.goto(url, wait_until="load")
+    page.evaluate("window.MathJax ? MathJax.startup.promise.then(() => null) : null")
+    return page, watch
+
+
+def complaints_of_axe(page: Any, inside: str) -> list[str]:
+    """Accessibility rules that axe-core finds broken inside the elements that a selector names; its script comes from a wheel."""
+    if not page.evaluate("() => 'axe' in window"):
+        import axe_playwright_python
+
+        page.evaluate((Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text(encoding="utf-8"))
+    found = page.evaluate("inside => axe.run({include: [[inside]]}, {resultTypes: ['violations']})", inside)
+    return [f"{rule['id']}: {[node['html'][:120] for node in rule['nodes']][:3]}" for rule in found["violations"]]
+
+
+def widget_page(widget: Widget, folder: Path, *, theme: str = "light") -> str:
+    """Write one widget into a page of its own, as the book would, and return its address on disk."""
+    css = "".join((STATIC / f"{part}.css").read_text(encoding="utf-8") for part in ("base", widget.front))
+    ground = {"light": "#fff", "dark": "#121212"}[theme]
+    page = folder / f"{widget.front}-{theme}.html"
+    page.write_text(
+        f'<!doctype html><html lang="en" data-theme="{theme}"><meta charset="utf-8"><title>{widget.front}</title>'
+        f'<meta name="viewport" content="width=device-width"><style>body{{background:{ground};font:16px sans-serif}}{css}</style>'
+        f"<main><h1>A widget</h1>{widget.page_html()}</main><script>{page_script(widget.front)}</script></html>",
+        encoding="utf-8",
+    )
+    return page.as_uri()
+
+
+def state_of(page: Any, key: str, *, place: int = 0) -> Any:
+    """A value of a widget's state in the page."""
+    return page.evaluate(
+        "([key, place]) => document.querySelectorAll('[data-companion-widget]')[place].companion.model.get(key)", [key, place]
+    )
