@@ -12,11 +12,12 @@ import hashlib
 import importlib.metadata
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from lrp_companion.schema import CompanionError, InputError
 ROOT = Path(__file__).resolve().parent.parent
 # A notebook that is given one of these may read what no key covers: a folder, the hub.
 _OUTSIDE = ("source", "data_dir", "model")
+WIDGET_DATA = re.compile(r'<div class="lrp-widget" data-companion-widget=[^>]*><script type="application/json">.*?</script>', re.DOTALL)
 
 
 def check_parameters(notebook: Path, given: Mapping[str, str]) -> dict[str, Any]:
@@ -69,11 +71,25 @@ def source_key(notebook: Path, parameters: Mapping[str, Any], *, package: Path =
 
 
 def _without_run_traces(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    """Drop what papermill notes down: times, paths, statuses. None of it is the reader's, and all of it changes from run to run."""
+    """Drop what papermill notes down (times, paths, statuses) and views of widgets whose kernel is gone: they would be dead."""
     for holder in (notebook, *notebook.cells):
         holder.metadata.pop("papermill", None)
         holder.metadata.pop("execution", None)
     notebook.metadata.pop("widgets", None)
+    for output in _outputs(notebook):
+        output.get("data", {}).pop("application/vnd.jupyter.widget-view+json", None)
+    return notebook
+
+
+def _outputs(notebook: nbformat.NotebookNode) -> Iterator[nbformat.NotebookNode]:
+    return (output for cell in notebook.cells for output in cell.get("outputs", []))
+
+
+def without_widget_data(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """Keep of a widget only what can be read without a script: its data (up to 1.5 MB) are for pages, not for a committed file."""
+    for output in _outputs(notebook):
+        if "text/html" in output.get("data", {}):
+            output.data["text/html"] = WIDGET_DATA.sub('<div class="lrp-widget">', output.data["text/html"])
     return notebook
 
 
@@ -158,7 +174,7 @@ def build(root: Path, *, parameters: Mapping[str, str] | None = None) -> Path:
 def refresh(root: Path) -> None:
     """Execute the notebooks on their own defaults and keep the outputs in the committed files."""
     for executed in _execute_all(root, {}):
-        shutil.copy(executed, root / "notebooks" / executed.name)
+        nbformat.write(without_widget_data(nbformat.read(executed, as_version=4)), root / "notebooks" / executed.name)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

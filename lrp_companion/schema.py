@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 SITES = ("word", "word+position", "embedding")
+SITE_PARTS = {"word": ("word",), "word+position": ("word", "position"), "embedding": ("word", "position", "type")}
 REMOVALS = ("attention-mask", "mask-token", "pad-token", "delete")
 TOKEN_CHOICES = ("no-special", "all")
 MAP_CHOICES = ("raw", "sum-to-one", "absolute-sum")
@@ -84,6 +85,15 @@ def check_layers(operation: str, layers: Iterable[int], count: int) -> frozenset
     return frozenset(int(layer) for layer in chosen)
 
 
+def at_site(parts: Mapping[str, np.ndarray], site: str) -> np.ndarray:
+    """Return the sum of the parts that a site reads; a family without type embeddings has none to add.
+
+    >>> at_site({"word": np.array([1.0]), "position": np.array([0.5])}, "word+position")
+    array([1.5])
+    """
+    return np.sum([parts[name] for name in SITE_PARTS[site] if name in parts], axis=0)
+
+
 def _frozen(array: Any, dtype: Any) -> np.ndarray:
     out = np.array(array, dtype=dtype)
     out.setflags(write=False)
@@ -145,7 +155,8 @@ class Lattice:
     """Relevance of one text under all 2**L bypass masks of its L layers.
 
     `scores[k]` belongs to the mask whose bit l-1 is set where layer l is bypassed (treated as CP-LRP does),
-    so `scores[0]` is AttnLRP and `scores[-1]` is CP-LRP. Shape (2**L, T).
+    so `scores[0]` is AttnLRP and `scores[-1]` is CP-LRP. Shape (2**L, T). `parts` holds the same by part of the
+    embedding sum (`word`, `position`, `type`), for `at`.
     """
 
     tokens: tuple[str, ...]
@@ -154,12 +165,15 @@ class Lattice:
     logit: float
     special: np.ndarray
     site: str = "word"
+    parts: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False)
+    label: str = ""
 
     def __post_init__(self) -> None:
         put = object.__setattr__
         put(self, "tokens", tuple(self.tokens))
         put(self, "scores", _frozen(self.scores, np.float64))
         put(self, "special", _frozen(self.special, bool))
+        put(self, "parts", MappingProxyType({k: _frozen(v, np.float64) for k, v in self.parts.items()}))
         rows = self.scores.shape[0] if self.scores.ndim == 2 else 0
         if self.scores.ndim != 2 or self.scores.shape[1] != len(self.tokens) or rows < 1 or rows & (rows - 1):
             raise InputError(
@@ -170,6 +184,15 @@ class Lattice:
     def layers(self) -> int:
         """L, the number of layers."""
         return self.scores.shape[0].bit_length() - 1
+
+    def at(self, site: str) -> Lattice:
+        """The same lattice read at another site; needs the parts, which `layer_lattice` keeps."""
+        choose("Lattice.at", "site", site, SITES)
+        if site == self.site:
+            return self
+        if not self.parts:
+            raise InputError("Lattice.at", got="a lattice without parts", expected="parts by name", hint="make it with layer_lattice")
+        return replace(self, scores=at_site(self.parts, site), site=site)
 
     def scores_for(self, bypass: Iterable[int]) -> np.ndarray:
         """Scores with these layers (from 1) bypassed; shape (T,)."""

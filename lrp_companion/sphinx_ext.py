@@ -1,13 +1,14 @@
 """Sphinx extension of the book: every script and font of a page is copied from an installed wheel, so no page asks another host.
 
 MathJax comes from the wheel `sphinx-mathjax-offline` (only the file and the fonts that are used: the extension of that name
-would copy 48 MB), plotly.js from the wheel `plotly`; our own page script and style lie in `lrp_companion/static`.
+would copy 48 MB), plotly.js from the wheel `plotly`; our own page script and style lie in `lrp_companion/static`, the widgets'
+front ends in `lrp_companion/widgets/static`.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from sphinx.config import Config
 from sphinx.errors import ExtensionError
 
 import lrp_companion
+from lrp_companion.widgets import base as widgets
 
 PLOTLY_MIME = "application/vnd.plotly.v1+json"
 _STATIC = Path(__file__).parent / "static"
@@ -35,8 +37,7 @@ class PlotlyRenderer:
         if inline or data.mime_type != PLOTLY_MIME:
             return None
         figure = {"data": data.content["data"], "layout": data.content.get("layout", {})}
-        # `<` is escaped so that no text inside the figure can close the script element
-        blob = json.dumps(figure, separators=(",", ":")).replace("<", "\\u003c")
+        blob = widgets.embed(figure)
         html = (
             f'<div class="companion-plot" {_PLOT_MARK}><noscript>This interactive figure needs JavaScript.</noscript>'
             f'<script type="application/json">{blob}</script></div>'
@@ -63,6 +64,10 @@ def stage_assets(app: Sphinx) -> None:
     mathjax, fonts = _wheel_folder("sphinx-mathjax-offline") / "static" / "mathjax", "output/chtml/fonts/woff-v2"
     shutil.copytree(mathjax / fonts, staged / "mathjax" / fonts)
     shutil.copy(mathjax / "tex-chtml.js", staged / "mathjax")
+    for name in widgets.front_ends():  # as classic scripts: a module would not run in a page opened from disk
+        (staged / "companion" / f"{name}.js").write_text(widgets.page_script(name), encoding="utf-8")
+    styles = [(widgets.STATIC / f"{name}.css").read_text(encoding="utf-8") for name in ("base", *widgets.front_ends())]
+    (staged / "companion" / "widgets.css").write_text("\n".join(styles), encoding="utf-8")
     app.config.html_static_path.append(str(staged))
 
 
@@ -80,9 +85,15 @@ def _is_dead(asset: Any) -> bool:
 
 
 def trim_assets(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None) -> None:
-    """Drop dead scripts and styles from a page, and load plotly.js (4.7 MB) only where a figure needs it."""
-    if doctree is not None and any(_PLOT_MARK in node.astext() for node in doctree.findall(nodes.raw)):
+    """Drop dead scripts and styles from a page; load plotly.js (4.7 MB) and front ends only where they are needed."""
+    markup = [node.astext() for node in doctree.findall(nodes.raw)] if doctree is not None else []
+    if any(_PLOT_MARK in text for text in markup):
         app.add_js_file("companion/plotly.min.js", loading_method="defer", priority=400)
+    used = {name for text in markup for name in re.findall(rf'<div class="lrp-widget" {widgets.MARK}="(\w+)"', text)}
+    for name in sorted(used):
+        app.add_js_file(f"companion/{name}.js", loading_method="defer", priority=700)
+    if used:
+        app.add_css_file("companion/widgets.css")
     for kind in ("script_files", "css_files"):
         context[kind][:] = [asset for asset in context[kind] if not _is_dead(asset)]
 

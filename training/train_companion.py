@@ -149,17 +149,7 @@ def doubled(teacher: BertForSequenceClassification, scale: float, dropout: float
     return student
 
 
-def start_model(
-    recipe: Recipe, base: str, teacher: BertForSequenceClassification | None, start: str | None
-) -> BertForSequenceClassification:
-    if start:
-        model = BertForSequenceClassification.from_pretrained(start, dtype=torch.float32)
-        for module in model.bert.modules():
-            if isinstance(module, torch.nn.Dropout):
-                module.p = 0.0
-        for layer in [model.bert.embeddings, *(part for block in model.bert.encoder.layer for part in (block.attention.output, block.output))]:
-            layer.dropout.p = recipe.dropout
-        return model
+def start_model(recipe: Recipe, base: str, teacher: BertForSequenceClassification | None) -> BertForSequenceClassification:
     if teacher is not None:
         return doubled(teacher, recipe.branch_scale, recipe.dropout)
     config = BertConfig.from_pretrained(base, num_labels=2, id2label=LABELS, label2id={v: k for k, v in LABELS.items()})
@@ -225,7 +215,7 @@ def train(args: argparse.Namespace, recipe: Recipe) -> None:
     teacher = None
     if args.teacher:
         teacher = BertForSequenceClassification.from_pretrained(args.teacher, dtype=torch.float32).eval().to(args.device)
-    model = start_model(recipe, args.base, teacher, args.start).to(args.device)
+    model = start_model(recipe, args.base, teacher).to(args.device)
     decay = [p for p in model.parameters() if p.ndim > 1]
     rest = [p for p in model.parameters() if p.ndim <= 1]
     optimizer = torch.optim.AdamW(
@@ -301,7 +291,6 @@ def train(args: argparse.Namespace, recipe: Recipe) -> None:
     record = {
         "recipe": asdict(recipe),
         "teacher": Path(args.teacher).name if args.teacher else None,
-        "start": Path(args.start).name if args.start else None,
         "base": "sentence-transformers/all-MiniLM-L6-v2",
         "data": {f"{d}/train": fingerprint(data / d / "train.parquet") for d in ("sst2", "imdb")},
         "versions": {"python": platform.python_version(), "torch": torch.__version__, "transformers": transformers.__version__},
@@ -355,7 +344,6 @@ def main() -> None:
     parser.add_argument("--out", required=True, help="folder for the model, the checkpoint and the record")
     parser.add_argument("--base", default="sentence-transformers/all-MiniLM-L6-v2", help="hub id or folder of the base weights")
     parser.add_argument("--teacher", help="folder of the finished 6-layer model (for --layers 12)")
-    parser.add_argument("--start", help="folder of a 12-layer model to go on from (for --layers 12), instead of doubling the teacher")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--bf16", action="store_true", help="bfloat16 autocast: faster where the processor has the units for it")
     parser.add_argument("--threads", type=int, default=0)
@@ -371,8 +359,6 @@ def main() -> None:
         return
     if (args.layers == 12) != bool(args.teacher):
         parser.error("--layers 12 needs --teacher (the finished 6-layer model); --layers 6 takes none")
-    if args.start and args.layers == 6:
-        parser.error("--start is for --layers 12")
     train(args, Recipe(**{name: getattr(args, name) for name in asdict(Recipe(layers=12))}))
 
 

@@ -160,6 +160,57 @@ def share_curve(net: LinearAttention, images: np.ndarray, loo: Sequence[Attribut
     return out
 
 
+def first_of_each_class(labels: Sequence[int] | np.ndarray) -> list[int]:
+    """Return the place of the first image of every class, in the order of the classes: a choice that looks at no result.
+
+    >>> first_of_each_class([7, 2, 7, 0])
+    [3, 1, 0]
+    """
+    return np.unique(np.asarray(labels), return_index=True)[1].tolist()
+
+
+def share_digits(net: LinearAttention, images: np.ndarray, labels: Sequence[int] | np.ndarray) -> list[dict[str, Any]]:
+    """Explain the predicted class of each image in the parts of which any shares are a mixture, for `SharesSimplex`.
+
+    Parameters
+    ----------
+    images : (n, side, side) or (n, side * side), values in [0, 1].
+    labels : n classes.
+
+    Returns
+    -------
+    list of dict
+        `image` (side, side), `label`, `predicted`, `logit` of the predicted class, `maps` ("query", "key" and "value":
+        arrays of side * side, see `LinearAttention.share_maps`) and `loo`, an array of the same length.
+
+    >>> net = LinearAttention(tokens=4, dim=2, classes=2, dtype=torch.float64)
+    >>> digit = share_digits(net, np.array([[[0.5, 1.0], [0.0, 0.2]]]), [1])[0]
+    >>> sorted(digit), digit["image"].shape, digit["loo"].shape
+    (['image', 'label', 'loo', 'logit', 'maps', 'predicted'], (2, 2), (4,))
+    """
+    side, places = round(net.tokens**0.5), np.asarray(labels)
+    if side * side != net.tokens:
+        hint = "the paper has 196 tokens"
+        raise InputError("share_digits", got=f"a net of {net.tokens} tokens", expected="a square number of tokens", hint=hint)
+    x = net.check_images(images, "share_digits")
+    if places.shape != (len(x),) or places.dtype.kind not in "iu":
+        got = f"labels of shape {places.shape} and type {places.dtype}"
+        raise InputError("share_digits", got=got, expected=f"{len(x)} whole numbers", hint="pass one label per image")
+    with torch.no_grad():
+        logits = net(x)
+        target = logits.argmax(-1).tolist()
+        maps = {name: part.cpu().numpy() for name, part in net.share_maps(x, target).items()}
+    loo = attribute(net, x, method="loo", target=target, progress=False)
+    return [
+        {
+            "image": x[k].reshape(side, side).cpu().numpy(), "label": int(places[k]),
+            "predicted": target[k], "logit": float(logits[k, target[k]]),
+            "maps": {name: part[k] for name, part in maps.items()}, "loo": loo[k].scores,
+        }
+        for k in range(len(x))
+    ]  # fmt: skip
+
+
 def compare_readings(
     train: Dataset,
     test: Dataset,

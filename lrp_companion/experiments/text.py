@@ -11,10 +11,10 @@ import numpy as np
 
 from lrp_companion.methods import attribute, removal_evaluator
 from lrp_companion.methods.common import check_targets
-from lrp_companion.methods.lrp import at_site, lrp_masks
+from lrp_companion.methods.lrp import lrp_masks
 from lrp_companion.metrics import Interval, agreement, bootstrap_mean, paired_difference, perturbation_curve
 from lrp_companion.models.pretrained import Classifier
-from lrp_companion.schema import Attribution, InputError, Protocol
+from lrp_companion.schema import Attribution, InputError, Protocol, at_site
 
 PAPER_METHODS = ("loo", "ig", "rollout", "attnlrp", "cp-lrp")
 PATHS = ("front-to-back", "back-to-front", "single")

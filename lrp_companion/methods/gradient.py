@@ -9,11 +9,10 @@ from captum.attr import IntegratedGradients
 from torch import Tensor
 
 from lrp_companion.methods.common import Targets, attribution, batches, read_output, settle, to_numpy, watch
-from lrp_companion.methods.lrp import at_site
 from lrp_companion.models.batching import check_budget
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.propagation import relevance_parts
-from lrp_companion.schema import SITES, TARGET_CHOICES, Attribution, InputError, choose
+from lrp_companion.schema import SITES, TARGET_CHOICES, Attribution, InputError, at_site, choose
 
 BASELINES = ("pad-token", "mask-token", "zero")
 

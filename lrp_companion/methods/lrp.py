@@ -10,26 +10,18 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 
 from lrp_companion.methods.common import Targets, attribution, batches, check_targets, output_gradient, settle, to_numpy
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.propagation import all_masks, some_masks
-from lrp_companion.schema import SITES, TARGET_CHOICES, Attribution, InputError, Lattice, check_layers, choose
-
-SITE_PARTS = {"word": ("word",), "word+position": ("word", "position"), "embedding": ("word", "position", "type")}
+from lrp_companion.schema import SITES, TARGET_CHOICES, Attribution, InputError, Lattice, at_site, check_layers, choose
 
 
 def check_epsilon(epsilon: float) -> float:
     if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float)) or not math.isfinite(epsilon) or epsilon < 0:
         raise InputError("attribute", got=f"epsilon {epsilon!r}", expected="a finite number, 0 or above", hint="try epsilon=0.0 or 1e-6")
     return float(epsilon)
-
-
-def at_site(parts: dict[str, np.ndarray], site: str) -> np.ndarray:
-    """The sum of the parts that a site reads; a family without type embeddings has none to add."""
-    return np.sum([parts[name] for name in SITE_PARTS[site] if name in parts], axis=0)
 
 
 def lrp(
@@ -149,7 +141,14 @@ def layer_lattice(
     tape = clf.encoder.forward(ids, torch.ones_like(ids))
     chosen = settle(check_targets(target, 1, len(clf.labels)), tape.logits)
     parts = all_masks(tape, output_gradient(tape.logits, chosen, output), epsilon=eps, rows=rows)
-    scores = at_site({key: to_numpy(value)[:, 0] for key, value in parts.items()}, site)
+    own = {key: to_numpy(value)[:, 0] for key, value in parts.items()}
     return Lattice(
-        tokens=encoded.tokens, scores=scores, target=int(chosen), logit=float(tape.logits[0, chosen]), special=encoded.special, site=site
+        tokens=encoded.tokens,
+        scores=at_site(own, site),
+        target=int(chosen),
+        logit=float(tape.logits[0, chosen]),
+        special=encoded.special,
+        site=site,
+        parts=own,
+        label=clf.labels[int(chosen)],
     )

@@ -133,7 +133,7 @@ function tokenRow(tokens, special, label) {
       const sign = Math.abs(score) < 0.05 * scale ? "" : score > 0 ? "lrp-for" : "lrp-against";
       const text = (score >= 0 ? "+" : "") + score.toFixed(digits);
       items[i].className = `${sign} ${special[i] ? "lrp-special" : ""}`.trim();
-      items[i].style.background = shade(score / scale);
+      items[i].style.backgroundColor = shade(score / scale);
       values[i].textContent = ` ${text}`;
     });
   };

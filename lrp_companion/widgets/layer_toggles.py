@@ -1,0 +1,152 @@
+"""Twelve switches, one per layer: 4,096 explanations of a sentence, and every mixture between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import traitlets
+
+from lrp_companion.metrics import agreement
+from lrp_companion.schema import TOKEN_CHOICES, Attribution, InputError, Lattice, Protocol, check_layers
+from lrp_companion.views.tokens import token_heatmap, visible
+from lrp_companion.widgets.base import Widget, check_address, packed
+
+READ_AT = ("word", "word+position")
+R_STEPS = 32767  # r is carried in so many steps on each side of 0; -32768 stands for "undefined"
+
+
+class LayerToggles(Widget, front="layer_toggles"):
+    """Switches for the layers: AttnLRP or CP-LRP in each, the explanation, its r with LOO, and its rank among all masks.
+
+    Parameters
+    ----------
+    lattice : one `Lattice` (from `layer_lattice`) or several, one per sentence.
+    loo : LOO of the same sentences, as `attribute(..., method="loo")` gives it.
+    address : the widget's name in the page.
+
+    Attributes
+    ----------
+    bypassed : the layers (from 1) whose attention is held constant, as in CP-LRP.
+    amounts : one number from 0 (AttnLRP) to 1 (CP-LRP) per layer, in the mode of half-open layers.
+    mode : "switches" or "half-open".
+    sentence, site, tokens : which sentence; where relevance is read; whether special tokens count for r.
+
+    The page gets scores in 8-bit steps of each mask's largest, and the exact r of every mask to 3e-5.
+
+    >>> LayerToggles(lattices, loo)  # doctest: +SKIP
+    LayerToggles(6 sentences, 12 layers)
+    """
+
+    links = ("sentence", "mode", "bypassed", "amounts", "site", "tokens")
+    sentence = traitlets.Int(0).tag(sync=True)
+    bypassed = traitlets.List(traitlets.Int()).tag(sync=True)
+    amounts = traitlets.List(traitlets.Float()).tag(sync=True)
+    mode = traitlets.Enum(["switches", "half-open"], "switches").tag(sync=True)
+    site = traitlets.Enum(list(READ_AT), "word").tag(sync=True)
+    tokens = traitlets.Enum(list(TOKEN_CHOICES), "no-special").tag(sync=True)
+
+    def __init__(self, lattice: Lattice | Sequence[Lattice], loo: Attribution | Sequence[Attribution], *, address: str = "layers") -> None:
+        data = self._take(lattice, loo)
+        super().__init__(data=data, amounts=[0.0] * data["layers"], site=data["sites"][0], address=check_address("LayerToggles", address))
+
+    def show(self, lattice: Lattice | Sequence[Lattice], loo: Attribution | Sequence[Attribution]) -> None:
+        """Replace the sentences, as the live text box does; the layers keep their state if there are as many."""
+        data = self._take(lattice, loo)
+        with self.hold_sync():
+            if data["layers"] != self.data["layers"]:
+                self.bypassed, self.amounts = [], [0.0] * data["layers"]
+            if self.site not in data["sites"]:
+                self.site = data["sites"][0]
+            self.sentence, self.data = 0, data
+
+    def _take(self, lattice: Lattice | Sequence[Lattice], loo: Attribution | Sequence[Attribution]) -> dict[str, Any]:
+        lattices = [lattice] if isinstance(lattice, Lattice) else list(lattice)
+        maps = [loo] if isinstance(loo, Attribution) else list(loo)
+        if (
+            not lattices
+            or len(lattices) != len(maps)
+            or any(a.tokens != b.tokens or a.target != b.target for a, b in zip(lattices, maps, strict=True))
+            or len({(one.layers, one.site, bool(one.parts)) for one in lattices}) != 1
+        ):
+            raise InputError(
+                "LayerToggles",
+                got=f"{len(lattices)} lattices and {len(maps)} LOO maps",
+                expected="one LOO map per lattice, of the same tokens and target, and one model",
+                hint="make both from the same texts",
+            )
+        self._first = lattices[0], maps[0]
+        sites = list(READ_AT) if lattices[0].parts else [lattices[0].site]
+        return {
+            "layers": lattices[0].layers,
+            "sites": sites,
+            "sentences": [_sentence(one, reference, sites) for one, reference in zip(lattices, maps, strict=True)],
+        }
+
+    @traitlets.validate("bypassed")
+    def _check_bypassed(self, proposal: Any) -> list[int]:
+        return sorted(check_layers("LayerToggles.bypassed", proposal["value"], self.data["layers"])) if self.data else proposal["value"]
+
+    @traitlets.validate("amounts")
+    def _check_amounts(self, proposal: Any) -> list[float]:
+        value = proposal["value"]
+        if self.data and (len(value) != self.data["layers"] or not all(0 <= amount <= 1 for amount in value)):
+            raise InputError(
+                "LayerToggles.amounts",
+                got=f"{value!r}",
+                expected=f"{self.data['layers']} numbers from 0 to 1",
+                hint="give one amount per layer",
+            )
+        return value
+
+    @traitlets.validate("sentence")
+    def _check_sentence(self, proposal: Any) -> int:
+        count = len(self.data.get("sentences", ())) or 1
+        if not 0 <= proposal["value"] < count:
+            raise InputError(
+                "LayerToggles.sentence", got=f"{proposal['value']}", expected=f"0 to {count - 1}", hint="sentences count from 0 here"
+            )
+        return proposal["value"]
+
+    def fallback(self) -> str:
+        """Return the two ends of the switches for the first sentence, beside LOO."""
+        lattice, loo = self._first
+        ends = [
+            Attribution(lattice.tokens, lattice.scores_for(mask), lattice.target, lattice.logit, lattice.special, name)
+            for name, mask in (("AttnLRP (no layer bypassed)", ()), ("CP-LRP (all layers bypassed)", range(1, lattice.layers + 1)))
+        ]
+        return token_heatmap(ends, titles=[row.method for row in ends], loo=loo).html()
+
+    def summary(self) -> str:
+        """Return how many sentences and layers there are."""
+        count = len(self.data["sentences"])
+        return f"{count} sentence{'s' * (count != 1)}, {self.data['layers']} layers"
+
+
+def _sentence(lattice: Lattice, loo: Attribution, sites: Sequence[str]) -> dict[str, Any]:
+    """One sentence's 2**L explanations, packed: scores, and r with LOO under each choice of site and tokens."""
+    packed_sites = {}
+    for site in sites:
+        scores = lattice.at(site).scores
+        scale = np.abs(scores).max(axis=1)
+        steps = np.rint(127 * scores / np.where(scale == 0, 1, scale)[:, None])
+        r = {
+            tokens: packed(
+                _r_steps([agreement(row, loo.scores, lattice.special, Protocol(site=site, tokens=tokens)) for row in scores]), "int16"
+            )
+            for tokens in TOKEN_CHOICES
+        }
+        packed_sites[site] = {"scores": packed(steps, "int8"), "scale": packed(scale, "float32"), "r": r}
+    return {
+        "tokens": [visible(token) for token in lattice.tokens],
+        "special": lattice.special.tolist(),
+        "label": visible(lattice.label or f"class {lattice.target}"),
+        "logit": lattice.logit,
+        "loo": loo.scores.tolist(),
+        "sites": packed_sites,
+    }
+
+
+def _r_steps(values: Sequence[float]) -> np.ndarray:
+    return np.rint(np.nan_to_num(np.asarray(values) * R_STEPS, nan=-R_STEPS - 1))

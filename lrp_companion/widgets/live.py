@@ -1,0 +1,60 @@
+"""A text box that computes a reader's own sentence, for Jupyter; a page without a kernel says in one line that it needs one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ipywidgets
+
+from lrp_companion.schema import Attribution, CompanionError, Lattice
+from lrp_companion.widgets.layer_toggles import LayerToggles
+
+NO_KERNEL = "In Jupyter, with a kernel, a text box stands here that explains a sentence of your own."
+
+
+class LiveSentence(ipywidgets.VBox):
+    """`LayerToggles` with a text box above it: type a sentence, press Enter, and the switches are about that sentence.
+
+    Parameters
+    ----------
+    toggles : the widget to feed.
+    explain : text to its `Lattice` and its LOO; it may raise `CompanionError`, whose message is shown.
+
+    >>> def explain(text):  # doctest: +SKIP
+    ...     return lrp.layer_lattice(clf, text), lrp.attribute(clf, text, method="loo")[0]
+    >>> LiveSentence(toggles, explain)  # doctest: +SKIP
+    """
+
+    def __init__(self, toggles: LayerToggles, explain: Callable[[str], tuple[Lattice, Attribution]]) -> None:
+        self.toggles, self.explain, self._last = toggles, explain, ""
+        self.text = ipywidgets.Text(
+            placeholder="a sentence of your own", description="Sentence", continuous_update=False, layout=ipywidgets.Layout(width="60%")
+        )
+        self.button = ipywidgets.Button(description="Explain", tooltip="Compute all masks of this sentence")
+        self.said = ipywidgets.Label("")
+        self.button.on_click(lambda _: self.run())
+        self.text.observe(lambda change: change["new"].strip() and self.run(), names="value")
+        super().__init__([ipywidgets.HBox([self.text, self.button]), self.said, toggles])
+
+    def run(self) -> None:
+        """Explain what stands in the text box; what goes wrong is said beneath it, and the widget stays as it is."""
+        if self.text.value == self._last:  # a click also takes the focus from the box, which reports its text
+            return
+        self._last = self.text.value
+        self.button.disabled, self.said.value = True, "Computing every mask of the layers ..."
+        try:
+            self.toggles.show(*self.explain(self.text.value))
+            self.said.value = ""
+        except CompanionError as error:
+            self.said.value = str(error)
+        finally:
+            self.button.disabled = False
+
+    def _repr_mimebundle_(self, **options: Any) -> Any:
+        bundle = super()._repr_mimebundle_(**options) or {}
+        page = f'{self.toggles.page_html()}<p class="lrp-no-kernel"><em>{NO_KERNEL}</em></p>'
+        return {**bundle, "text/plain": repr(self), "text/html": page}
+
+    def __repr__(self) -> str:
+        return f"LiveSentence({self.toggles!r})"

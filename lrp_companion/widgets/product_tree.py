@@ -1,0 +1,110 @@
+"""A product of a few numbers as a tree that the reader regroups, with its relevance beside LOO and integrated gradients."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from typing import Any
+
+import traitlets
+
+from lrp_companion.models.product import Product, leaves_of, parse, shares, write
+from lrp_companion.schema import InputError
+from lrp_companion.widgets.base import Widget, check_address
+
+MOST = 5  # factors
+LARGEST = 1e60  # its fifth power is still a finite float
+
+
+class ProductTree(Widget, front="product_tree"):
+    """A product whose grouping is changed by clicking; relevance follows the tree (the uniform rule, the paper's Eq. 3).
+
+    Parameters
+    ----------
+    values : two to five numbers, at most 1e60 in size.
+    grouping : which of them are multiplied first, in the notation of `product.parse`, the factors in order.
+    address : the widget's name in the page.
+
+    Attributes
+    ----------
+    values, grouping : what the reader sees and changes. A grouping that `values` outgrow becomes one flat product.
+
+    Raises
+    ------
+    InputError : values or a grouping that are not as above, or that do not fit together.
+
+    >>> tree = ProductTree((2, 3, 4), "x1 (x2 x3)")
+    >>> tree.values = [2, 3, 4, 5]
+    >>> tree
+    ProductTree(x1 x2 x3 x4 = 120)
+    """
+
+    links = ("values", "grouping")
+    values = traitlets.List(traitlets.Float()).tag(sync=True)
+    grouping = traitlets.Unicode().tag(sync=True)
+
+    def __init__(self, values: Sequence[float] = (2, 3, 4), grouping: str = "(x1 x2) x3", *, address: str = "product") -> None:
+        numbers = _check_values(values)
+        super().__init__(values=numbers, grouping=_check_grouping(grouping, len(numbers)), address=check_address("ProductTree", address))
+
+    @traitlets.validate("values")
+    def _validate_values(self, proposal: Any) -> list[float]:
+        return _check_values(proposal["value"])
+
+    @traitlets.validate("grouping")
+    def _validate_grouping(self, proposal: Any) -> str:
+        return _check_grouping(proposal["value"], len(self.values))
+
+    @traitlets.observe("values")
+    def _regroup(self, change: Any) -> None:
+        if self.grouping and len(leaves_of(parse(self.grouping))) != len(self.values):
+            self.grouping = self._product(flat=True)
+
+    def _product(self, *, flat: bool = False) -> Any:
+        return write(Product(self.values).grouping) if flat else Product(self.values, self.grouping)
+
+    def fallback(self) -> str:
+        """Return the factors, their shares and the three attributions as a table."""
+        product, count = self._product(), len(self.values)
+        rows = [
+            ("share of f", [*map(str, shares(product.grouping)), "1"]),
+            *(
+                (name, [f"{number:.4g}" for number in (*scores, sum(scores))])
+                for name, scores in (("LRP", product.relevance()), ("IG from zero", product.integrated_gradients()), ("LOO", product.loo()))
+            ),
+        ]
+        head = "".join(f'<th scope="col">x{k + 1} = {value:.4g}</th>' for k, value in enumerate(self.values))
+        body = "".join(f'<tr><th scope="row">{name}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>' for name, cells in rows)
+        return (
+            f"<table><caption>{html.escape(self.grouping)} = {product.value:.4g}: relevance by the uniform rule, beside integrated "
+            f"gradients and LOO of the same {count} factors</caption><thead><tr><td></td>{head}"
+            f'<th scope="col">sum</th></tr></thead><tbody>{body}</tbody></table>'
+        )
+
+    def summary(self) -> str:
+        """Return the grouping and the product."""
+        return f"{self.grouping} = {self._product().value:.4g}"
+
+
+def _check_values(values: Any) -> list[float]:
+    try:
+        numbers = [float(value) for value in values]
+    except (TypeError, ValueError):
+        numbers = []
+    if not (2 <= len(numbers) <= MOST and all(abs(number) <= LARGEST for number in numbers)):
+        raise InputError(
+            "ProductTree",
+            got=f"values {values!r}",
+            expected=f"2 to {MOST} numbers of at most {LARGEST:g} in size",
+            hint="pass e.g. (2, 3, 4)",
+        )
+    return numbers
+
+
+def _check_grouping(grouping: str, count: int) -> str:
+    tree = parse(grouping)
+    if leaves_of(tree) != tuple(range(count)):
+        raise InputError(
+            "ProductTree", got=f"grouping {grouping!r}", expected=f"the factors x1 to x{count}, in order", hint="write it like '(x1 x2) x3'"
+        )
+    return write(tree)

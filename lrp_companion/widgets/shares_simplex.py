@@ -1,0 +1,125 @@
+"""The simplex of shares: any mixture of what queries, keys and values receive, beside LOO."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import traitlets
+
+from lrp_companion.metrics import agreement, invariance_gap
+from lrp_companion.schema import InputError, Protocol
+from lrp_companion.widgets.base import Widget, check_address, packed
+
+POINTS: dict[str, tuple[float, float, float]] = {
+    "left": (0.25, 0.25, 0.5),
+    "right": (0.5, 0.25, 0.25),
+    "flat": (1 / 3, 1 / 3, 1 / 3),
+    "CP": (0.0, 0.0, 1.0),
+}
+"""Shares of queries, keys and values: as the two groupings give them, in equal parts, and as CP-LRP has it."""
+
+FACTORS = ("query", "key", "value")
+MAPS = ("raw", "sum-to-one")
+
+
+class SharesSimplex(Widget, front="shares_simplex"):
+    """A triangle of shares to move in, and the map of one digit that they give: agreement with LOO and distance to both graphs.
+
+    Relevance of linear attention is linear in the shares: R = a_Q R_Q + a_K R_K + a_V R_V. The three maps are carried, every
+    mixture is made where it is looked at.
+
+    Parameters
+    ----------
+    digits : records such as `experiments.mnist.share_digits` returns: `image` (side, side) in [0, 1], `label`, `predicted`,
+        `logit`, `maps` ("query", "key", "value": side * side numbers each), `loo` (side * side numbers).
+    address : the widget's name in the page.
+
+    Attributes
+    ----------
+    shares : parts of the relevance that Q, K and V receive: three numbers of at least 0 with the sum 1. Starts at the left graph.
+    digit : place in `digits`.
+    map : "raw", or "sum-to-one" for maps that are divided by their sum before they are shown and compared.
+
+    >>> digit = {"image": [[0.5, 1.0], [0, 0]], "label": 1, "predicted": 1, "logit": 2.0, "loo": [1, 2, 0, 0]}
+    >>> SharesSimplex([{**digit, "maps": {"query": [1, 1, 0, 0], "key": [2, 0, 0, 0], "value": [0, 2, 0, 0]}}])
+    SharesSimplex(1 digit, shares 0.25, 0.25, 0.50)
+    """
+
+    shares = traitlets.List(traitlets.Float()).tag(sync=True)
+    digit = traitlets.Int(0).tag(sync=True)
+    map = traitlets.Enum(MAPS, "raw").tag(sync=True)
+    links = ("shares", "digit", "map")
+
+    def __init__(self, digits: Sequence[Mapping[str, Any]], *, address: str = "shares") -> None:
+        self._digits = [_checked(digit, place) for place, digit in enumerate(digits)]
+        sizes = {digit["image"].shape for digit in self._digits}
+        if len(sizes) != 1:
+            raise InputError("SharesSimplex", got=f"images of {len(sizes)} sizes", expected="digits of one size", hint="use share_digits")
+        data = {
+            "side": next(iter(sizes))[0],
+            "points": {name: list(point) for name, point in POINTS.items()},
+            "digits": [{key: digit[key] for key in ("label", "predicted", "logit")} for digit in self._digits],
+            **{key: packed([digit[key] for digit in self._digits], "float32") for key in ("image", *FACTORS, "loo")},
+        }
+        super().__init__(shares=list(POINTS["left"]), data=data, address=check_address("SharesSimplex", address))
+
+    @traitlets.validate("shares")
+    def _three_shares(self, proposal: Any) -> list[float]:
+        shares: list[float] = proposal["value"]
+        if len(shares) != 3 or not all(share >= 0 for share in shares) or abs(sum(shares) - 1) > 1e-9:
+            raise traitlets.TraitError(f"shares: got {shares}; expected three numbers of at least 0 with the sum 1, for Q, K and V")
+        return shares
+
+    @traitlets.validate("digit")
+    def _known_digit(self, proposal: Any) -> int:
+        if not 0 <= proposal["value"] < len(self._digits):
+            raise traitlets.TraitError(f"digit: got {proposal['value']}; expected a place from 0 to {len(self._digits) - 1}")
+        return int(proposal["value"])
+
+    def scores(self, shares: Sequence[float] | None = None, *, digit: int | None = None) -> np.ndarray:
+        """Return the raw map of one digit at some shares, shape (side * side,); by default what is shown."""
+        record = self._digits[self.digit if digit is None else digit]
+        return np.asarray(self.shares if shares is None else shares) @ np.stack([record[name] for name in FACTORS])
+
+    def fallback(self) -> str:
+        """Return r with LOO and the distance of the two graphs' maps as a table, a row per digit."""
+        points = {**POINTS, "here": tuple(self.shares)} if tuple(self.shares) not in POINTS.values() else POINTS
+        protocol, rows = Protocol(tokens="all", map=self.map), []
+        for k, digit in enumerate(self._digits):
+            maps = [self.scores(point, digit=k) for point in points.values()]
+            r = [agreement(scores, digit["loo"], np.zeros(len(scores), dtype=bool), protocol) for scores in maps]
+            cells = [*(f"{value:.3f}" for value in r), f"{invariance_gap(maps[0], maps[1]).relative:.3f}"]
+            rows.append((f"digit {digit['label']}, predicted {digit['predicted']}", cells))
+        heads = "".join(f'<th scope="col">{html.escape(head)}</th>' for head in ("", *points, "left to right"))
+        body = "".join(f'<tr><th scope="row">{html.escape(head)}</th><td>{"</td><td>".join(cells)}</td></tr>' for head, cells in rows)
+        named = "; ".join(f"{name} ({', '.join(f'{share:.2f}' for share in point)})" for name, point in points.items())
+        caption = (
+            f"r with LOO ({self.map} maps) at some shares of queries, keys and values: {named}; then the relative distance of raw maps"
+        )
+        return f"<table><caption>{html.escape(caption)}</caption><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
+
+    def summary(self) -> str:
+        """Return how many digits there are, and the shares."""
+        count = len(self._digits)
+        return f"{count} digit{'' if count == 1 else 's'}, shares {', '.join(f'{share:.2f}' for share in self.shares)}"
+
+
+def _checked(digit: Mapping[str, Any], place: int) -> dict[str, Any]:
+    """Return a record with its maps beside the rest, all arrays finite and of one size."""
+    try:
+        image = np.asarray(digit["image"], dtype=np.float64)
+        maps = {name: np.asarray(digit["maps"][name], dtype=np.float64) for name in FACTORS} | {"loo": np.asarray(digit["loo"], np.float64)}
+        rest = {"label": int(digit["label"]), "predicted": int(digit["predicted"]), "logit": float(digit["logit"])}
+    except (KeyError, TypeError, ValueError) as error:
+        expected = "image, label, predicted, logit, maps with query, key and value, and loo"
+        raise InputError("SharesSimplex", got=f"digit {place}: {error!r}", expected=expected, hint="use share_digits") from error
+    square = image.ndim == 2 and image.shape[0] == image.shape[1] > 1
+    finite = all(np.isfinite(part).all() for part in (*maps.values(), rest["logit"]))
+    if not square or not ((image >= 0) & (image <= 1)).all() or any(part.shape != (image.size,) for part in maps.values()) or not finite:
+        shapes = ", ".join(f"{name} {part.shape}" for name, part in maps.items())
+        expected = "a square image in [0, 1], and one finite number per pixel in each map"
+        raise InputError("SharesSimplex", got=f"digit {place}: image {image.shape}, {shapes}", expected=expected, hint="use share_digits")
+    return {"image": image, **maps, **rest}

@@ -1,0 +1,219 @@
+"""One attention read-out: closed forms against recomputation, finite differences, the rules in torch, and exact fractions."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lrp_companion import rules
+from lrp_companion.models.softmax_step import SoftmaxStep
+from lrp_companion.schema import InputError
+
+LOGITS = st.floats(-6, 6, allow_nan=False)
+VALUES = st.floats(-5, 5, allow_nan=False)
+STEPS = st.integers(2, 6).flatmap(
+    lambda n: st.builds(SoftmaxStep, st.lists(LOGITS, min_size=n, max_size=n), st.lists(VALUES, min_size=n, max_size=n))
+)
+TIGHT = {"rtol": 1e-9, "atol": 1e-10}
+
+
+def read(z: np.ndarray, v: np.ndarray) -> float:
+    """The step as it is defined, without any care for rounding."""
+    weights = np.exp(z)
+    return float((weights * v).sum() / weights.sum())
+
+
+def by_recomputation(step: SoftmaxStep, change: str) -> list[float]:
+    """`o - o'` for every token of one query: the token taken out of both lists, or its logit set to 0."""
+    out = []
+    for i in range(len(step.logits)):
+        if change == "removed":
+            after = read(np.delete(step.logits, i), np.delete(step.values, i))
+        else:
+            z = step.logits.copy()
+            z[i] = 0
+            after = read(z, step.values)
+        out.append(read(step.logits, step.values) - after)
+    return out
+
+
+class TestByHand:
+    """Weights 2 : 1 : 1 and values 4, 2, -2: the example that the notebook works through."""
+
+    step = SoftmaxStep([math.log(2), 0, 0], [4, 2, -2])
+
+    def test_function(self) -> None:
+        assert np.allclose(self.step.attention, [1 / 2, 1 / 4, 1 / 4])
+        assert self.step.output == pytest.approx(2)
+        assert np.allclose(self.step.without(), [0, 2, 10 / 3])
+        assert np.allclose(self.step.loo(), [2, 0, -4 / 3])
+        assert np.allclose(self.step.mask_gradient(), [1, 0, -1])
+        assert np.allclose(self.step.logit_zeroed(), [2 / 3, 0, 0])
+
+    def test_rules(self) -> None:
+        assert np.allclose(self.step.cp_lrp(), [2, 1 / 2, -1 / 2])
+        assert np.allclose(self.step.value_relevance(), [1, 1 / 4, -1 / 4])
+        assert np.allclose(self.step.logit_relevance(), [math.log(2) / 2, 0, 0])
+        assert np.allclose(self.step.attnlrp(), [1 + math.log(2) / 2, 1 / 4, -1 / 4])
+        assert self.step.conservation_gap() == pytest.approx(1 + math.log(2) / 2 - 2)
+        assert np.allclose(self.step.shifted(2).attnlrp(), [2 + math.log(2) / 2, 1 / 4, -5 / 4])
+
+    def test_flatness(self) -> None:
+        assert self.step.entropy() == pytest.approx(1.5 * math.log(2) / math.log(3))
+        assert self.step.spread() == pytest.approx(math.log(2) * math.sqrt(2) / 3)
+
+
+class TestAgainstRecomputation:
+    @given(STEPS)
+    def test_loo(self, step: SoftmaxStep) -> None:
+        assert np.allclose(step.loo(), by_recomputation(step, "removed"), **TIGHT)
+        a = step.attention
+        assert np.allclose(step.loo(), a * (step.values - step.output) / (1 - a), rtol=1e-6, atol=1e-7)
+
+    @given(STEPS)
+    def test_logit_zeroed(self, step: SoftmaxStep) -> None:
+        exact = np.array(by_recomputation(step, "zeroed"))
+        assert np.allclose(step.logit_zeroed(), exact, **TIGHT)
+        assert np.allclose(step.linearisation_error(), 2 * step.logit_relevance() - exact, **TIGHT)
+
+    @given(STEPS, st.floats(0, 20))
+    def test_weight_change(self, step: SoftmaxStep, factor: float) -> None:
+        for i, change in enumerate(step.weight_change(factor)):
+            weights = np.exp(step.logits)
+            weights[i] *= factor
+            assert change == pytest.approx(float(step.output) - float((weights * step.values).sum() / weights.sum()), rel=1e-8, abs=1e-9)
+        assert np.array_equal(step.weight_change(0), step.weight_change(np.zeros(len(step.logits))))
+        assert np.allclose(step.weight_change(0), step.loo(), **TIGHT) and not step.weight_change(1).any()
+
+    @given(STEPS)
+    def test_mask_gradient_is_the_derivative(self, step: SoftmaxStep) -> None:
+        for i, derivative in enumerate(step.mask_gradient()):
+            h = 1e-5 * np.eye(len(step.logits))[i]
+            numeric = (read(step.logits + h, step.values) - read(step.logits - h, step.values)) / 2e-5
+            assert derivative == pytest.approx(numeric, abs=1e-8)
+        assert step.mask_gradient().sum() == pytest.approx(0, abs=1e-12)
+
+
+class TestAgainstTheRules:
+    @given(STEPS)
+    def test_rules_in_torch(self, step: SoftmaxStep) -> None:
+        z, v = torch.tensor(step.logits), torch.tensor(step.values)
+        a = z.softmax(-1)
+        o = (a @ v).reshape(1, 1)
+        g_o = torch.ones_like(o)
+        g_a, g_v = rules.matmul(g_o, a[None], v[:, None], o)
+        g_z = rules.softmax(g_a, a[None])
+        assert np.allclose(step.value_relevance(), v * g_v[:, 0], **TIGHT)
+        assert np.allclose(step.value_relevance(), a * g_a[0], **TIGHT)
+        assert np.allclose(step.logit_relevance(), z * g_z[0], **TIGHT)
+        assert np.allclose(step.attnlrp(), v * g_v[:, 0] + z * g_z[0], **TIGHT)
+        assert np.allclose(step.cp_lrp(), v * rules.attention_values(g_o, a[None], o)[:, 0], **TIGHT)
+
+    @given(STEPS)
+    def test_moments(self, step: SoftmaxStep) -> None:
+        """A mean goes into the softmax, a covariance comes out."""
+        a, z, v = step.attention, step.logits, step.values
+        covariance = (a * z * v).sum() - (a * z).sum() * (a * v).sum()
+        assert step.cp_lrp().sum() == pytest.approx(float(step.output), abs=1e-10)
+        assert step.logit_relevance().sum() == pytest.approx(covariance / 2, abs=1e-9)
+        assert step.conservation_gap() == pytest.approx((covariance - float(step.output)) / 2, abs=1e-9)
+
+    @given(STEPS)
+    def test_rule_is_loo_times_a_factor(self, step: SoftmaxStep) -> None:
+        assert np.allclose(step.logit_relevance(), step.logits * (1 - step.attention) / 2 * step.loo(), **TIGHT)
+        assert np.allclose(step.cp_lrp() - step.loo(), step.attention * step.without(), **TIGHT)
+
+
+class TestInvariance:
+    @given(STEPS, st.floats(-20, 20))
+    def test_a_shift_changes_the_rule_only(self, step: SoftmaxStep, c: float) -> None:
+        other = step.shifted(c)
+        for name in ("loo", "mask_gradient", "cp_lrp", "value_relevance", "without"):
+            assert np.allclose(getattr(other, name)(), getattr(step, name)(), **TIGHT), name
+        assert other.output == pytest.approx(float(step.output)) and other.entropy() == pytest.approx(float(step.entropy()))
+        assert np.allclose(other.logit_relevance() - step.logit_relevance(), c * step.mask_gradient() / 2, rtol=1e-8, atol=1e-9)
+        assert other.conservation_gap() == pytest.approx(float(step.conservation_gap()), abs=1e-9)
+        assert np.allclose(other.centred().attnlrp(), step.centred().attnlrp(), **TIGHT)
+        assert other.centred().logits.mean() == pytest.approx(0, abs=1e-12)
+
+    @given(STEPS, st.floats(-20, 20))
+    def test_a_shift_of_the_values_does_not_reach_loo(self, step: SoftmaxStep, c: float) -> None:
+        other = SoftmaxStep(step.logits, step.values + c)
+        assert np.allclose(other.loo(), step.loo(), **TIGHT)
+        assert np.allclose(other.cp_lrp() - step.cp_lrp(), c * step.attention, **TIGHT)
+        assert np.allclose(other.logit_relevance(), step.logit_relevance(), rtol=1e-8, atol=1e-9)
+
+
+class TestThePapersTwoCases:
+    @given(st.lists(LOGITS, min_size=2, max_size=6), VALUES)
+    def test_equal_values_structural_bias(self, logits: list[float], value: float) -> None:
+        step = SoftmaxStep(logits, [value] * len(logits))
+        assert not step.loo().any() and not step.mask_gradient().any() and not step.logit_relevance().any()
+        assert np.allclose(step.cp_lrp(), value * step.attention) and np.allclose(step.attnlrp(), value * step.attention / 2)
+
+    @given(st.lists(VALUES, min_size=2, max_size=6), st.floats(-6, 6))
+    def test_equal_logits_level(self, values: list[float], level: float) -> None:
+        n = len(values)
+        step = SoftmaxStep([level] * n, values)
+        assert np.allclose(step.logit_relevance(), level * (n - 1) / (2 * n) * step.loo(), **TIGHT)
+        assert np.allclose(step.mask_gradient(), (n - 1) / n * step.loo(), **TIGHT)
+        assert step.entropy() == pytest.approx(1) and step.spread() == pytest.approx(0, abs=1e-12)
+
+    def test_a_token_with_all_the_attention(self) -> None:
+        """The gradient fades, removal does not; nothing is lost to rounding although 1 - A is below 1e-200."""
+        step = SoftmaxStep([250.0, -250.0, -250.0], [3.0, 1.0, 5.0])
+        assert step.attention[0] == 1 and abs(step.mask_gradient()).max() < 1e-200
+        assert step.loo()[0] == pytest.approx(3 - 3, abs=1e-12) and step.without()[0] == pytest.approx(3)
+        step = SoftmaxStep([250.0, -250.0, -250.0], [3.0, 1.0, 1.0])
+        assert step.loo()[0] == pytest.approx(2) and step.logit_zeroed()[0] == pytest.approx(2)
+
+
+def test_many_queries_at_once() -> None:
+    draw = np.random.default_rng(0)
+    z, v = draw.normal(size=(2, 3, 2, 5))
+    many = SoftmaxStep(z, v)
+    names = ("cp_lrp", "attnlrp", "loo", "logit_zeroed", "linearisation_error", "conservation_gap", "spread", "entropy")
+    for j in np.ndindex(3, 2):
+        one = SoftmaxStep(z[j], v[j])
+        for name in names:
+            assert np.allclose(getattr(many, name)()[j], getattr(one, name)(), **TIGHT), name
+        assert np.allclose(many.centred().logits[j], one.centred().logits) and np.allclose(many.output[j], one.output)
+    assert np.allclose(many.scaled(2).logits, 2 * z) and repr(many) == "SoftmaxStep(tokens=5, queries=6)"
+
+
+class TestErrors:
+    @pytest.mark.parametrize(
+        ("logits", "values", "message"),
+        [
+            ([1.0], [1.0], "n of 2 or more"),
+            ([1.0, 2.0], [1.0, 2.0, 3.0], r"shape \(2,\) and values of shape \(3,\)"),
+            (1.0, 1.0, "the same shape"),
+            ([1.0, math.inf], [1.0, 2.0], "logits with NaN or infinity.*leave masked tokens out"),
+            ([1.0, 2.0], [math.nan, 2.0], "values with NaN or infinity"),
+            ([1.0, 400.0], [1.0, 2.0], "a logit of size 400; expected logits of size 300 or less"),
+            (["a", "b"], [1.0, 2.0], "expected numbers"),
+        ],
+    )
+    def test_bad_input(self, logits: object, values: object, message: str) -> None:
+        with pytest.raises(InputError, match=message):
+            SoftmaxStep(logits, values)  # type: ignore[arg-type]
+
+    def test_bad_factors(self) -> None:
+        step = SoftmaxStep([0, 1], [0, 1])
+        with pytest.raises(InputError, match="factor -1; expected 0 or above"):
+            step.weight_change(-1)
+        with pytest.raises(InputError, match="constant with NaN"):
+            step.shifted(math.nan)
+
+    def test_inputs_are_copied_and_kept(self) -> None:
+        z = np.array([0.0, 1.0])
+        step = SoftmaxStep(z, z)
+        z[0] = 5
+        assert step.logits[0] == 0
+        with pytest.raises(ValueError, match="read-only"):
+            step.logits[0] = 1

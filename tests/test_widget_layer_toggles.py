@@ -1,0 +1,218 @@
+"""LayerToggles: every mask and mixture in the page equals the package's numbers; mouse, keyboard, address, live text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import traitlets
+from browsing import complaints_of_axe, open_page, state_of, widget_page
+
+import lrp_companion as lrp
+from lrp_companion import InputError, LayerToggles, LiveSentence, Protocol
+from lrp_companion.metrics import agreement
+from lrp_companion.widgets.live import NO_KERNEL
+
+TEXTS = ["a film of rare grace", "dull , slow and far too long"]
+READINGS = [(site, tokens) for site in ("word", "word+position") for tokens in ("no-special", "all")]
+
+
+@pytest.fixture(scope="module")
+def made(clf: Any) -> tuple[list[Any], list[Any]]:
+    return [lrp.layer_lattice(clf, text) for text in TEXTS], lrp.attribute(clf, TEXTS, method="loo")
+
+
+@pytest.fixture
+def toggles(made: tuple[list[Any], list[Any]]) -> LayerToggles:
+    return LayerToggles(*made)
+
+
+@pytest.fixture(params=["light", "dark"])
+def opened(request: pytest.FixtureRequest, made: Any, browser: Any, tmp_path: Path) -> Iterator[tuple[Any, Any]]:
+    context = browser.new_context(viewport={"width": 1000, "height": 900})
+    page, watch = open_page(context, widget_page(LayerToggles(*made), tmp_path, theme=request.param))
+    page.wait_for_selector("[data-ready]")
+    yield page, watch
+    context.close()
+
+
+def put(page: Any, **values: Any) -> None:
+    script = "document.querySelector('[data-companion-widget]').companion.model.set"
+    page.evaluate(f"values => {{ for (const key in values) {script}(key, values[key]) }}", values)
+
+
+def shown(page: Any) -> tuple[float, int, np.ndarray]:
+    """r, rank and scores as they stand in the page."""
+    result = page.locator(".lrp-result")
+    scores = page.locator("ol[aria-label^=Relevance] .lrp-value").all_text_contents()
+    return float(result.get_attribute("data-r")), int(result.get_attribute("data-rank")), np.array([float(text) for text in scores])
+
+
+def check(page: Any, lattice: Any, loo: Any, layers: list[int]) -> None:
+    site, tokens = state_of(page, "site"), state_of(page, "tokens")
+    protocol, own = Protocol(site=site, tokens=tokens), lattice.at(site)
+    everything = np.array([agreement(row, loo.scores, lattice.special, protocol) for row in own.scores])
+    expected = own.scores_for(layers)
+    r, rank, scores = shown(page)
+    assert r == pytest.approx(agreement(expected, loo.scores, lattice.special, protocol), abs=5e-5)
+    close = 4e-5  # r is carried in steps of 3e-5, so masks that near to each other may share a rank
+    assert (everything > r + close).sum() + 1 <= rank <= (everything > r - close).sum() + 1
+    assert np.abs(scores - expected).max() <= np.abs(expected).max() / 127 + 1e-3
+
+
+def test_every_mask_of_two_sentences_under_every_reading(opened: tuple[Any, Any], made: Any) -> None:
+    page, watch = opened
+    for sentence, (lattice, loo) in enumerate(zip(*made, strict=True)):
+        page.get_by_label("Sentence").select_option(index=sentence)
+        for site, tokens in READINGS:
+            page.locator(f"input[value='{site}']").check()
+            page.locator(f"input[value='{tokens}']").check()
+            for mask in range(8):
+                layers = [layer for layer in (1, 2, 3) if mask >> (layer - 1) & 1]
+                put(page, bypassed=layers)
+                check(page, lattice, loo, layers)
+    assert watch.nothing(), watch
+
+
+def test_mouse_and_keyboard_turn_the_layers(opened: tuple[Any, Any], made: Any) -> None:
+    page, watch = opened
+    switches = page.get_by_role("group", name="Layers bypassed").get_by_role("button")
+    switches.nth(1).click()
+    assert state_of(page, "bypassed") == [2] and switches.nth(1).get_attribute("aria-pressed") == "true"
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Space")
+    assert state_of(page, "bypassed") == [2, 3]
+    page.keyboard.press("Home")
+    page.keyboard.press("Enter")
+    assert state_of(page, "bypassed") == [1, 2, 3]
+    check(page, made[0][0], made[1][0], [1, 2, 3])
+    assert page.get_by_role("button", name="CP-LRP").get_attribute("aria-pressed") == "true"
+    page.get_by_role("button", name="AttnLRP").click()
+    assert state_of(page, "bypassed") == []
+    page.wait_for_function("document.querySelector('[aria-live]').textContent.includes('AttnLRP')")
+    assert not complaints_of_axe(page, ".lrp-widget") and watch.nothing(), watch
+
+
+def test_presets_walk_the_papers_paths_and_find_the_best_mask(opened: tuple[Any, Any], made: Any) -> None:
+    page, _ = opened
+    expected = {"front": [1, 2], "back": [2, 3], "single": [2]}
+    for place, (_, layers) in enumerate(expected.items()):
+        page.get_by_label("Path").select_option(index=place)
+        page.get_by_label("k", exact=True).fill("2")
+        assert state_of(page, "bypassed") == layers
+    page.get_by_role("button", name="Best for this sentence").click()
+    _, rank, _ = shown(page)
+    assert rank == 1
+    check(page, made[0][0], made[1][0], state_of(page, "bypassed"))
+
+
+def test_half_open_layers_are_the_exact_mixture(opened: tuple[Any, Any], made: Any) -> None:
+    page, _ = opened
+    (lattice, *_), (loo, *_) = made
+    page.get_by_role("radio", name="half-open").check()
+    generator = np.random.default_rng(0)
+    for _ in range(20):
+        amounts = generator.random(3).round(2).tolist()
+        put(page, amounts=amounts)
+        expected = lattice.mix(amounts)
+        r, _, scores = shown(page)
+        assert np.abs(scores - expected).max() <= np.abs(lattice.scores).max() / 127 + 1e-3
+        assert r == pytest.approx(agreement(expected, loo.scores, lattice.special, Protocol()), abs=0.02)
+    slide = page.get_by_label("Layer 1: from AttnLRP")
+    slide.focus()
+    page.keyboard.press("End")
+    assert state_of(page, "amounts")[0] == 1
+    assert not complaints_of_axe(page, ".lrp-widget")
+    page.get_by_label("on or off").check()
+    assert state_of(page, "bypassed") == [layer for layer, amount in enumerate(state_of(page, "amounts"), 1) if amount == 1]
+
+
+def test_the_state_survives_in_the_address(made: Any, browser: Any, tmp_path: Path) -> None:
+    context = browser.new_context()
+    url = widget_page(LayerToggles(*made), tmp_path)
+    page, _ = open_page(context, url)
+    page.wait_for_selector("[data-ready]")
+    put(page, sentence=1, bypassed=[1, 3], site="word+position")
+    page.wait_for_function("location.hash.includes('layers.bypassed=1,3')")
+    sent = page.evaluate("document.querySelector('.lrp-link').href")
+    other, watch = open_page(context, sent)
+    other.wait_for_selector("[data-ready]")
+    assert [state_of(other, key) for key in ("sentence", "bypassed", "site", "tokens")] == [1, [1, 3], "word+position", "no-special"]
+    check(other, made[0][1], made[1][1], [1, 3])
+    other.evaluate("location.hash = '#layers.bypassed=2'")
+    other.wait_for_function("document.querySelector('[data-companion-widget]').companion.model.get('bypassed').join() === '2'")
+    assert watch.nothing(), watch
+    context.close()
+
+
+NONSENSE = (
+    "bypassed=9", "bypassed=1,1", "bypassed=<img onerror=alert(1)>", "sentence=7", "sentence=x", "site=nowhere", "amounts=2,2,2",
+    "amounts=0.5", "mode=", "tokens=%00", "unknown=1",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("hash", NONSENSE)
+def test_nonsense_in_the_address_is_ignored(hash: str, made: Any, browser: Any, tmp_path: Path) -> None:
+    context = browser.new_context()
+    page, watch = open_page(context, f"{widget_page(LayerToggles(*made), tmp_path)}#layers.{hash}")
+    page.wait_for_selector("[data-ready]")
+    assert [state_of(page, key) for key in ("bypassed", "sentence", "site", "mode", "tokens")] == [[], 0, "word", "switches", "no-special"]
+    assert watch.nothing(), watch
+    context.close()
+
+
+def test_it_fits_a_phone(made: Any, browser: Any, tmp_path: Path) -> None:
+    context = browser.new_context(viewport={"width": 360, "height": 740})
+    page, _ = open_page(context, widget_page(LayerToggles(*made), tmp_path))
+    page.wait_for_selector("[data-ready]")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    page.get_by_role("radio", name="half-open").check()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    context.close()
+
+
+def test_python_refuses_what_does_not_fit(toggles: LayerToggles, made: Any) -> None:
+    lattices, loos = made
+    with pytest.raises(InputError, match="layer 4; expected integers from 1 to 3"):
+        toggles.bypassed = [4]
+    with pytest.raises(InputError, match="3 numbers from 0 to 1"):
+        toggles.amounts = [0.5]
+    with pytest.raises(InputError, match="0 to 1"):
+        toggles.sentence = 2
+    with pytest.raises(traitlets.TraitError):
+        toggles.mode = "maybe"
+    with pytest.raises(InputError, match="one LOO map per lattice"):
+        LayerToggles(lattices, loos[:1])
+    with pytest.raises(InputError, match="one LOO map per lattice"):
+        LayerToggles(lattices[0], loos[1])
+    toggles.bypassed = [3, 1]
+    assert toggles.bypassed == [1, 3] and repr(toggles) == "LayerToggles(2 sentences, 3 layers)"
+
+
+def test_the_page_can_be_read_without_a_script(toggles: LayerToggles) -> None:
+    text = re.sub(r"<[^>]+>", " ", toggles.fallback())
+    assert "LOO" in text and "AttnLRP (no layer bypassed)" in text and "CP-LRP (all layers bypassed)" in text
+
+
+def test_a_live_sentence_feeds_the_switches_and_says_what_is_wrong(toggles: LayerToggles, clf: Any) -> None:
+    asked: list[str] = []
+
+    def explain(text: str) -> Any:
+        asked.append(text)
+        return lrp.layer_lattice(clf, text), lrp.attribute(clf, text, method="loo")[0]
+
+    live = LiveSentence(toggles, explain)
+    toggles.bypassed = [2]
+    live.text.value = "rare grace"
+    assert asked == ["rare grace"] and toggles.data["sentences"][0]["tokens"][1:-1] == list(clf.encode("rare grace")[0].tokens[1:-1])
+    assert toggles.bypassed == [2] and toggles.sentence == 0 and not live.button.disabled
+    live.button.click()
+    assert asked == ["rare grace"], "the same text is not computed twice"
+    live.text.value = "grace " * 2000
+    assert "tokens" in live.said.value and len(toggles.data["sentences"][0]["tokens"]) == 4
+    bundle = live._repr_mimebundle_()
+    assert NO_KERNEL in bundle["text/html"] and "data-companion-widget" in bundle["text/html"] and "0x" not in bundle["text/plain"]

@@ -1,0 +1,111 @@
+"""A widget in JupyterLab, with a kernel: a click reaches Python, Python repaints the view, a typed sentence is explained."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import nbformat
+import pytest
+from browsing import missing, open_page
+
+CELLS = [
+    """import lrp_companion as lrp
+clf = lrp.load_classifier({folder!r})
+def explain(text):
+    return lrp.layer_lattice(clf, text), lrp.attribute(clf, text, method="loo")[0]
+toggles = lrp.LayerToggles(*explain("a film of rare grace"))
+live = lrp.LiveSentence(toggles, explain)
+live""",
+    'print("in Python:", toggles.bypassed)',
+    "toggles.bypassed = [1, 3]",
+    "toggles.site = 'word+position'; print('read at', toggles.site)",
+]
+
+
+@pytest.fixture(scope="module")
+def lab(model_folder: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    try:
+        import jupyterlab  # noqa: F401
+    except ImportError:
+        missing("jupyterlab is not installed; install the extra dev")
+    home = tmp_path_factory.mktemp("lab")
+    cells = [nbformat.v4.new_code_cell(text.replace("{folder!r}", repr(str(model_folder("bert", layers=3))))) for text in CELLS]
+    kernel = {
+        "kernelspec": {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"},
+        "language_info": {"name": "python"},
+    }
+    (home / "work").mkdir()
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), home / "work" / "live.ipynb")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    own = {name: str(home / name) for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_DATA_DIR", "IPYTHONDIR")}
+    options = ["--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}", "--IdentityProvider.token=", "--LabApp.news_url=None"]
+    command = [sys.executable, "-m", "jupyterlab", *options, f"--ServerApp.root_dir={home / 'work'}", "--LabApp.extension_manager=readonly"]
+    with open(home / "log", "w") as log:
+        server = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **own, "OMP_NUM_THREADS": "1"})
+    address = f"http://127.0.0.1:{port}"
+    try:
+        for _ in range(240):
+            try:
+                urllib.request.urlopen(f"{address}/api", timeout=1).close()
+                break
+            except (urllib.error.URLError, OSError):
+                assert server.poll() is None, (home / "log").read_text()[-2000:]
+                time.sleep(0.5)
+        yield address
+    finally:
+        server.terminate()
+        server.wait(20)
+
+
+def run_cell(page: Any, place: int) -> Any:
+    """Run the cell at a place and return it."""
+    cell = page.locator(".jp-Notebook .jp-CodeCell").nth(place)
+    cell.locator(".cm-content").click()
+    page.keyboard.press("Shift+Enter")
+    return cell
+
+
+def test_a_widget_lives_in_jupyterlab(lab: str, browser: Any) -> None:
+    context = browser.new_context(viewport={"width": 1400, "height": 1400})
+    page, watch = open_page(context, f"{lab}/lab/tree/live.ipynb")
+    page.set_default_timeout(120_000)
+    page.wait_for_selector(".jp-Notebook .jp-CodeCell .cm-content")
+    page.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status=idle]", state="attached")
+    page.get_by_text("Python 3 (ipykernel) | Idle").wait_for()
+    first = run_cell(page, 0)
+    page.add_locator_handler(page.locator(".jp-Dialog .jp-mod-accept"), lambda button: button.click())  # it may ask for the kernel
+    first.locator(".lrp-switch").first.wait_for()
+    assert first.locator("li bdi").first.text_content() == "[CLS]"
+
+    first.locator(".lrp-switch").nth(1).click()
+    said = run_cell(page, 1).locator(".jp-OutputArea-output")
+    said.wait_for()
+    assert "in Python: [2]" in said.inner_text()
+
+    run_cell(page, 2)
+    first.locator(".lrp-switch[aria-pressed=true]").nth(1).wait_for()
+    assert [switch.get_attribute("aria-pressed") for switch in first.locator(".lrp-switch").all()] == ["true", "false", "true"]
+
+    box = first.get_by_role("textbox", name="Sentence")
+    box.fill("dull and slow")
+    box.press("Enter")
+    page.wait_for_function("[...document.querySelectorAll('.lrp-tokens li bdi')].some(token => token.textContent === 'dull')")
+    assert first.locator(".lrp-switch[aria-pressed=true]").count() == 2, "the layers keep their state"
+
+    box.fill("<img src=x onerror=alert(1)>" + " again" * 3000)
+    box.press("Enter")
+    page.wait_for_function("document.body.innerText.includes('Next step')")
+    run_cell(page, 3)
+    page.wait_for_selector("input[value='word+position']:checked")
+    assert not [url for url in watch.outside if "jupyter" not in url], watch.outside
+    context.close()
