@@ -20,6 +20,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import nbformat
 import papermill
@@ -30,6 +31,7 @@ from lrp_companion.schema import CompanionError, InputError
 ROOT = Path(__file__).resolve().parent.parent
 # A notebook that is given one of these may read what no key covers: a folder, the hub.
 _OUTSIDE = ("source", "data_dir", "model")
+_LOADED = re.compile(r'<(?:script[^>]*? src|link[^>]*? rel="stylesheet"[^>]*? href)="([^"?#]+)')
 WIDGET_DATA = re.compile(r'<div class="lrp-widget" data-companion-widget=[^>]*><script type="application/json">.*?</script>', re.DOTALL)
 
 
@@ -171,6 +173,18 @@ def build(root: Path, *, parameters: Mapping[str, str] | None = None) -> Path:
     return target / "html" / "index.html"
 
 
+def page_weights(html: Path) -> dict[str, tuple[int, int]]:
+    """Return, page by page, the bytes of the page itself and of the scripts and styles that it loads."""
+    weights = {}
+    for page in sorted(html.rglob("*.html")):
+        if "_static" in page.parts:
+            continue
+        text = page.read_text(encoding="utf-8")
+        loaded = {(page.parent / unquote(address)).resolve() for address in _LOADED.findall(text)}
+        weights[page.relative_to(html).as_posix()] = page.stat().st_size, sum(path.stat().st_size for path in loaded if path.is_file())
+    return weights
+
+
 def refresh(root: Path) -> None:
     """Execute the notebooks on their own defaults and keep the outputs in the committed files."""
     for executed in _execute_all(root, {}):
@@ -201,6 +215,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except subprocess.CalledProcessError:
         print("Jupyter Book failed or warned (see above), so there is no book.", file=sys.stderr)
         return 1
+    for name, (own, loaded) in page_weights(page.parent).items():
+        print(f"{own / 1e3:8.0f} kB, and {loaded / 1e3:6.0f} kB of scripts and styles: {name}")
     print(f"The book: {page} (opens as a file, too)\nTo serve it: make serve")
     return 0
 

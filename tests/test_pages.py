@@ -11,9 +11,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import numpy as np
 import pytest
 import yaml
-from browsing import ROOT, Watch, open_page
+from browsing import ROOT, Watch, complaints_of_axe, open_page, serve
+
+from lrp_companion.widgets.base import front_ends
 
 TOC = yaml.safe_load((ROOT / "_toc.yml").read_text())
 PAGES = [f"{name}.html" for name in [TOC["root"], *(chapter["file"] for part in TOC["parts"] for chapter in part["chapters"])]]
@@ -159,3 +162,102 @@ def test_links_inside_the_book_lead_somewhere(html: Path) -> None:
             if not target.exists() or (address.fragment and ids and unquote(address.fragment) not in ids):
                 dead.append(f"{path.relative_to(html.resolve())}: {element['href']}")
     assert not dead
+
+
+DATA = re.compile(r'data-companion-widget="(\w+)"[^>]*><script type="application/json">(.*?)</script>')
+LIMITS = {"layer_toggles": 1_500_000}  # bytes of data a widget may bring; 300,000 for all others
+
+
+def widgets_of(page: Any) -> list[Any]:
+    """All widgets of a page, awake."""
+    hosts = page.locator("[data-companion-widget]").all()
+    for host in hosts:
+        host.scroll_into_view_if_needed()
+        page.wait_for_function("host => host.dataset.ready === ''", arg=host.element_handle())
+    return hosts
+
+
+def test_every_widget_of_the_page_wakes_and_passes_axe(site: str, html: Path, browser: Any) -> None:
+    seen: dict[str, int] = {}
+    for name in PAGES:
+        for kind, data in DATA.findall((html / name).read_text()):
+            assert len(data) <= LIMITS.get(kind, 300_000), f"{kind} on {name}: {len(data)} bytes"
+        for theme in ("light", "dark"):
+            context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme=theme)
+            page, watch = open_page(context, f"{site}/{name}")
+            for host in widgets_of(page):
+                kind = host.get_attribute("data-companion-widget")
+                seen[kind] = seen.get(kind, 0) + 1
+                assert not (broken := complaints_of_axe(page, f'[data-companion-widget="{kind}"]')), (name, theme, broken)
+            page.set_viewport_size({"width": 360, "height": 740})
+            assert page.evaluate("document.documentElement.scrollWidth") <= 360, f"{name}: wider than a phone once its widgets are awake"
+            assert watch.nothing(), (name, watch)
+            context.close()
+    assert set(seen) == set(front_ends()), f"widgets in the book: {seen}"
+
+
+def test_widgets_work_in_pages_opened_from_disk(html: Path, browser: Any) -> None:
+    for name in PAGES:
+        if "data-companion-widget" not in (html / name).read_text():
+            continue
+        context = browser.new_context()
+        page, watch = open_page(context, (html / name).as_uri())
+        widgets_of(page)
+        assert watch.nothing(), (name, watch)
+        context.close()
+
+
+def test_the_book_works_from_a_sub_folder_of_a_host(html: Path, browser: Any, tmp_path: Path) -> None:
+    (tmp_path / "a" / "book").mkdir(parents=True)
+    (tmp_path / "a" / "book" / "html").symlink_to(html, target_is_directory=True)
+    for address in serve(tmp_path):
+        context = browser.new_context()
+        page, watch = open_page(context, f"{address}/a/book/html/notebooks/03_bert_layers.html")
+        widgets_of(page)
+        assert watch.nothing(), watch
+        context.close()
+
+
+def test_a_link_into_a_page_brings_its_widget_into_view(site: str, browser: Any) -> None:
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    page, watch = open_page(context, f"{site}/notebooks/03_bert_layers.html#layers.bypassed=2,3&layers.sentence=1")
+    page.wait_for_selector('[data-companion-widget="layer_toggles"][data-ready]')
+    inside = "(e => { const b = e.getBoundingClientRect(); return b.bottom > 0 && b.top < innerHeight })"
+    page.wait_for_function(f"{inside}(document.querySelector('[data-companion-widget=layer_toggles]'))")
+    pressed = page.locator(".lrp-switch[aria-pressed=true]")
+    assert pressed.all_text_contents() == ["L2CP", "L3CP"] and watch.nothing(), watch
+    context.close()
+
+
+def test_layers_in_the_book_show_the_packages_numbers(site: str, browser: Any) -> None:
+    """200 random masks and the presets for two sentences, in the built page, against lattices computed here."""
+    import lrp_companion as lrp
+
+    clf, data = lrp.load_classifier("companion"), lrp.load_dataset("sst2", source="embedded", limit=64, seed=0)
+    texts = [text for text in data.texts if len(clf.encode(text)[0]) <= 14][:6]
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    page, watch = open_page(context, f"{site}/notebooks/03_bert_layers.html")
+    widgets_of(page)
+    host = page.locator('[data-companion-widget="layer_toggles"]')
+    read = """(host, masks) => { const m = host.companion.model, out = [];
+        for (const bypassed of masks) { m.set('bypassed', bypassed);
+            const result = host.querySelector('.lrp-result'), row = host.querySelector('.lrp-tokens');
+            out.push([Number(result.dataset.r), [...row.querySelectorAll('.lrp-value')].map(v => Number(v.textContent))]); }
+        return out; }"""
+    generator = np.random.default_rng(0)
+    for place in (0, 3):
+        lattice, (loo,) = lrp.layer_lattice(clf, texts[place]), lrp.attribute(clf, [texts[place]], method="loo")
+        host.get_by_label("Sentence").select_option(index=place)
+        masks = [sorted((np.flatnonzero(generator.random(12) < 0.5) + 1).tolist()) for _ in range(200)]
+        for name, bypassed in (("AttnLRP", []), ("CP-LRP", list(range(1, 13)))):
+            host.get_by_role("button", name=name, exact=True).click()
+            assert host.evaluate("host => host.companion.model.get('bypassed')") == bypassed
+        for bypassed, (r, scores) in zip(masks, host.evaluate(read, masks), strict=True):
+            expected = lattice.scores_for(bypassed)
+            assert r == pytest.approx(lrp.agreement(expected, loo.scores, lattice.special, lrp.Protocol()), abs=2e-3)
+            assert np.abs(np.array(scores) - expected).max() <= np.abs(expected).max() / 100 + 1e-3
+        everything = [lrp.agreement(row, loo.scores, lattice.special, lrp.Protocol()) for row in lattice.scores]
+        host.get_by_role("button", name="Best for this sentence").click()
+        assert float(host.locator(".lrp-result").get_attribute("data-r")) == pytest.approx(max(everything), abs=2e-3)
+    assert watch.nothing(), watch
+    context.close()

@@ -186,7 +186,7 @@ def share_digits(net: LinearAttention, images: np.ndarray, labels: Sequence[int]
     >>> net = LinearAttention(tokens=4, dim=2, classes=2, dtype=torch.float64)
     >>> digit = share_digits(net, np.array([[[0.5, 1.0], [0.0, 0.2]]]), [1])[0]
     >>> sorted(digit), digit["image"].shape, digit["loo"].shape
-    (['image', 'label', 'loo', 'logit', 'maps', 'predicted'], (2, 2), (4,))
+    (['image', 'label', 'logit', 'loo', 'maps', 'predicted'], (2, 2), (4,))
     """
     side, places = round(net.tokens**0.5), np.asarray(labels)
     if side * side != net.tokens:

@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lrp_companion.methods import image
-from lrp_companion.methods.common import check_targets
+from lrp_companion.methods.common import check_options, check_targets
 from lrp_companion.methods.gradient import gradient_x_input, integrated_gradients
 from lrp_companion.methods.lrp import attnlrp, cp_lrp, layer_lattice, lrp, pa_lrp
 from lrp_companion.methods.perturbation import kept_logits, loo, removal_evaluator
 from lrp_companion.methods.rollout import rollout
 from lrp_companion.models.linear_attention import LinearAttention
 from lrp_companion.models.pretrained import Classifier
-from lrp_companion.schema import Attribution, InputError, ModelError, choose
+from lrp_companion.schema import Attribution, ModelError, choose
 
 __all__ = ["IMAGE_METHODS", "TEXT_METHODS", "attribute", "kept_logits", "layer_lattice", "removal_evaluator"]
 
@@ -78,14 +78,6 @@ def attribute(model: Any, inputs: Any, *, method: str, target: int | Sequence[in
         )
     choose("attribute", "method", method, tuple(TEXT_METHODS))
     truncate = options.pop("truncate", False)
-    allowed = options_of(method)
-    for name in options:
-        if name not in allowed:
-            raise InputError(
-                "attribute",
-                got=f"option {name!r} for method {method!r}",
-                expected=f"one of {', '.join(['target', 'truncate', *allowed])}",
-                hint="leave it out or change the method",
-            )
+    check_options(repr(method), options, ["target", "truncate", *options_of(method)])
     texts = model.encode(inputs, truncate=truncate)
     return TEXT_METHODS[method](model, texts, check_targets(target, len(texts), len(model.labels)), **options)

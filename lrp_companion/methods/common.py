@@ -39,6 +39,18 @@ def check_targets(target: int | Sequence[int] | None, count: int, classes: int) 
     return [None if t is None else int(t) for t in targets]
 
 
+def check_options(method: str, options: Iterable[str], allowed: Iterable[str]) -> None:
+    """Refuse options that a method has no use for."""
+    for name in options:
+        if name not in allowed:
+            raise InputError(
+                "attribute",
+                got=f"option {name!r} for method {method}",
+                expected=f"one of {', '.join(sorted(allowed))}",
+                hint="leave it out or change the method",
+            )
+
+
 def settle(targets: Targets, logits: Tensor) -> Tensor:
     """The targets as a tensor (B,), the predicted class where none was named."""
     predicted = logits.argmax(-1)

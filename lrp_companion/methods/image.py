@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from tqdm import TqdmWarning
 
-from lrp_companion.methods.common import check_targets, settle, to_numpy, watch
+from lrp_companion.methods.common import check_options, check_targets, settle, to_numpy, watch
 from lrp_companion.models.linear_attention import SHARES, LinearAttention, check_shares
 from lrp_companion.schema import Attribution, InputError
 
@@ -32,15 +32,7 @@ def attribute_images(
     """
     function = METHODS[method]
     allowed = [p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
-    for name in options:
-        if name not in allowed:
-            expected = f"one of {', '.join(sorted(['target', *allowed]))}"
-            raise InputError(
-                "attribute",
-                got=f"option {name!r} for method {method!r} on images",
-                expected=expected,
-                hint="leave it out or change the method",
-            )
+    check_options(f"{method!r} on images", options, ["target", *allowed])
     x = net.check_images(images, "attribute")
     targets = check_targets(target, len(x), net.classes)
     with torch.no_grad():

@@ -34,13 +34,13 @@ class LiveSentence(ipywidgets.VBox):
         self.button = ipywidgets.Button(description="Explain", tooltip="Compute all masks of this sentence")
         self.said = ipywidgets.Label("")
         self.button.on_click(lambda _: self.run())
-        self.text.observe(lambda change: change["new"].strip() and self.run(), names="value")
+        self.text.observe(lambda _: self.run(), names="value")
         super().__init__([ipywidgets.HBox([self.text, self.button]), self.said, toggles])
 
     def run(self) -> None:
         """Explain what stands in the text box; what goes wrong is said beneath it, and the widget stays as it is."""
-        if self.text.value == self._last:  # a click also takes the focus from the box, which reports its text
-            return
+        if not self.text.value.strip() or self.text.value == self._last:
+            return  # a click also takes the focus from the box, which then reports the same text
         self._last = self.text.value
         self.button.disabled, self.said.value = True, "Computing every mask of the layers ..."
         try:

@@ -96,9 +96,7 @@ class SharesSimplex(Widget, front="shares_simplex"):
         heads = "".join(f'<th scope="col">{html.escape(head)}</th>' for head in ("", *points, "left to right"))
         body = "".join(f'<tr><th scope="row">{html.escape(head)}</th><td>{"</td><td>".join(cells)}</td></tr>' for head, cells in rows)
         named = "; ".join(f"{name} ({', '.join(f'{share:.2f}' for share in point)})" for name, point in points.items())
-        caption = (
-            f"r with LOO ({self.map} maps) at some shares of queries, keys and values: {named}; then the relative distance of raw maps"
-        )
+        caption = f"r with LOO ({self.map} maps) at some shares of queries, keys and values: {named}; then the distance of raw maps"
         return f"<table><caption>{html.escape(caption)}</caption><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
 
     def summary(self) -> str:

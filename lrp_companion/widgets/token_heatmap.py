@@ -28,7 +28,7 @@ class TokenHeatmap(Widget, front="token_heatmap"):
     TokenHeatmap(loo, target 1, logit 2.500)
     """
 
-    rows = traitlets.List().tag(sync=True)
+    rows: traitlets.List[Any] = traitlets.List().tag(sync=True)
 
     def __init__(
         self,

@@ -34,18 +34,20 @@ function corner({ steps, scale }, mask, width) {
 }
 
 /** Scores with half-open layers: the mixture of all corners, exact because relevance is linear in each layer's amount. */
-function mixture({ steps, scale }, amounts, width) {
-  let rows = scale.length, values = new Float64Array(rows * width);
-  for (let row = 0; row < rows; row++) for (let i = 0; i < width; i++) values[row * width + i] = (steps[row * width + i] * scale[row]) / 127;
-  for (const amount of amounts) {
+function mixture(parts, amounts, width) {
+  const { steps, scale } = parts;
+  parts.corners ??= Float32Array.from(steps, (step, at) => (step * scale[Math.floor(at / width)]) / 127);
+  parts.mixed ??= new Float32Array(steps.length / 2);
+  let from = parts.corners, rows = scale.length;
+  for (const amount of amounts) { // bit 0 belongs to layer 1: neighbours first; each row is written after it was read
     rows /= 2;
     for (let row = 0; row < rows; row++) {
-      for (let i = 0; i < width; i++) {
-        values[row * width + i] = (1 - amount) * values[2 * row * width + i] + amount * values[(2 * row + 1) * width + i];
-      }
+      const to = row * width, one = 2 * to, other = one + width;
+      for (let i = 0; i < width; i++) parts.mixed[to + i] = (1 - amount) * from[one + i] + amount * from[other + i];
     }
+    from = parts.mixed;
   }
-  return Array.from(values.subarray(0, width));
+  return Array.from(parts.mixed.subarray(0, width));
 }
 
 /** How many of the sorted numbers lie above a value, by a step of a mask's r at least. */

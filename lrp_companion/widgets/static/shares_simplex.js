@@ -1,5 +1,5 @@
 // A triangle of shares, and the map of a digit that they give.
-const FACTORS = ["query", "key", "value"], WORDS = ["queries", "keys", "values"], STEPS = 20, SIDE = 280, TOP = 32, LEFT = 30;
+const FACTORS = ["query", "key", "value"], WORDS = ["queries", "keys", "values"], STEPS = 30, SIDE = 280, TOP = 32, LEFT = 30;
 const TALL = (SIDE * Math.sqrt(3)) / 2, SHOWN = { raw: "raw", "sum-to-one": "sum to one" };
 const MARKS = {
   left: "M0-7 7 0 0 7-7 0Z", right: "M-6-6 6 6M6-6-6 6", flat: "M0-7V7M-7 0H7", CP: "M-6-6H6V6H-6Z",
@@ -7,9 +7,12 @@ const MARKS = {
 const sum = (list) => list.reduce((all, one) => all + one, 0);
 const norm = (list) => Math.sqrt(sum(list.map((x) => x * x)));
 const dot = (a, b) => sum(a.map((x, i) => x * b[i]));
+const between = (a, b, t) => a.map((x, i) => x + t * (b[i] - x));
+const middle = (corners) => [0, 1, 2].map((i) => sum(corners.map((one) => one[i])) / corners.length);
 
 /** Shares as a place in the picture (V at the left, Q at the right, K on top), and the nearest shares of a place. */
 const placeOf = ([q, k]) => [LEFT + SIDE * (q + k / 2), TOP + TALL * (1 - k)];
+const outline = (corners) => corners.map((one) => placeOf(one).map((x) => x.toFixed(2))).join(" ");
 const sharesAt = (x, y) => { const k = 1 - (y - TOP) / TALL, q = (x - LEFT) / SIDE - k / 2; return nearest([q, k, 1 - q - k]); };
 
 /** The nearest point of the simplex, to four decimals. */
@@ -19,6 +22,14 @@ function nearest(given) {
   for (let n = 1, total = 0; n <= 3; n++) { total += sorted[n - 1]; if (sorted[n - 1] > (total - 1) / n) off = (total - 1) / n; }
   const [q, k] = given.map((x) => Number(Math.max(0, x - off).toFixed(4)));
   return [q, k, Number(Math.max(0, 1 - q - k).toFixed(4))];
+}
+
+/** The part of a triangle of shares where a linear function is at least 0. */
+function cut(corners, height) {
+  return corners.flatMap((a, i) => {
+    const b = corners[(i + 1) % 3], x = height(a), y = height(b);
+    return [...(x >= 0 ? [a] : []), ...(x >= 0 !== y >= 0 ? [between(a, b, x / (x - y))] : [])];
+  });
 }
 
 /** Draw scores on a canvas in their colours, with a dot on those below zero, or a digit in grey. */
@@ -55,18 +66,18 @@ function render({ model, el }) {
       for (const corners of [[[q, k], [q + 1, k], [q, k + 1]], [[q + 1, k], [q + 1, k + 1], [q, k + 1]]]) {
         if (corners[1][0] + corners[1][1] > STEPS) continue;
         const shares = corners.map(([a, b]) => [a / STEPS, b / STEPS, (STEPS - a - b) / STEPS]);
-        cells.push({ shares, node: svg("polygon", { points: shares.map((one) => placeOf(one).map((x) => x.toFixed(2))).join(" "), "stroke-width": 0.7 }) });
+        cells.push({ shares, node: svg("polygon", { points: outline(shares), "stroke-width": 0.7 }) });
       }
     }
   }
-  const levels = svg("path", { class: "lrp-level" }), zero = svg("path", { class: "lrp-level lrp-zero" });
-  field.append(...cells.map(({ node }) => node), levels, zero);
+  const [levels, zero, high99] = ["", "lrp-zero", "lrp-high"].map((kind) => svg("path", { class: `lrp-level ${kind}` })), rest = svg("g", {});
+  field.append(...cells.map(({ node }) => node), rest, levels, zero, high99);
   const mark = (name) => svg("path", { d: MARKS[name], class: "lrp-mark", "aria-hidden": "true" });
   const label = (x, y, anchor, inside, text = "") => svg("text", { x, y, "text-anchor": anchor, class: inside ? "lrp-inside" : "" }, text);
-  const beside = { left: [-11, 5, "end"], right: [11, 5, "start"], flat: [0, -11, "middle"], CP: [-10, 4, "end"] };
+  const beside = { left: [-16, 5, "end"], right: [16, 5, "start"], flat: [0, -16, "middle"], CP: [-11, -8, "end"] };
   const named = Object.entries(points).map(([name, point]) => {
     const [x, y] = placeOf(point), [dx, dy, anchor] = beside[name];
-    return svg("g", { transform: `translate(${x} ${y})` }, mark(name), label(dx, dy, anchor, name !== "CP", name));
+    return svg("g", { transform: `translate(${x} ${y})` }, svg("circle", { r: 9.5, class: "lrp-ground" }), mark(name), label(dx, dy, anchor, name !== "CP", name));
   });
   const corners = [label(LEFT + SIDE + 18, TOP + TALL + 25, "end"), label(LEFT + SIDE / 2, TOP - 14, "middle"), label(LEFT - 18, TOP + TALL + 25, "start")];
   const rule = `lrp-hint-${model.get("address")}-${render.count = (render.count ?? 0) + 1}`;
@@ -134,20 +145,21 @@ function render({ model, el }) {
   const cellsOf = rows.map(() => h("dd", {})), turned = h("p", {}), { node: line, say: tell } = liveLine();
   const readout = h("dl", { class: "lrp-readout" }, rows.flatMap((row, i) => [h("dt", {}, row), cellsOf[i]]));
   readout.firstChild.className = cellsOf[0].className = "lrp-first";
-  const here = h("p", { class: "lrp-readout" });
+  const here = h("p", { class: "lrp-readout lrp-printed" });
   el.append(
-    h("div", { class: "lrp-controls lrp-digits", role: "group", "aria-label": "Digit" }, digitButtons),
+    h("div", { class: "lrp-controls" },
+      h("div", { class: "lrp-digits", role: "group", "aria-label": "Digit" }, digitButtons), mapChoice.node),
     h("div", { class: "lrp-simplex" },
       h("div", {}, picture, h("p", { class: "lrp-quiet" }, "r with LOO: \u22121", bar, "1. ", range),
         h("div", { class: "lrp-controls", role: "group", "aria-label": "Named points" }, pointButtons)),
       h("div", {}, h("div", { class: "lrp-maps" }, figures), here, h("div", { class: "lrp-controls lrp-shares" },
-        inputs.map((input, i) => h("label", {}, `${WORDS[i]} `, input))), readout, turned, h("div", { class: "lrp-controls" }, mapChoice.node))),
+        inputs.map((input, i) => h("label", {}, `${WORDS[i]} `, input))), readout, turned)),
     h("p", { class: "lrp-quiet", id: rule }, hint), line);
 
   let place, maps, loo, graphs, shown;
   const about = (name, map, total) => {
-    const below = map.filter((x) => x < 0).length / count;
-    return [`sum ${say(total)}, ${Math.round(100 * below)} % < 0`,
+    const least = 1e-6 * Math.max(...map.map(Math.abs)), below = map.filter((x) => x < -least).length / count; // LOO of a black pixel is rounding
+    return [`sum ${say(total)}, ${Math.round(100 * below)}\u00a0%\u00a0<\u00a00`,
       `${name}: sum ${say(total)}, largest ${say(Math.max(...map), decimalsFor(map))}, ${Math.round(100 * below)} % of the pixels below zero`];
   };
   function caption(i, title, [short, long]) {
@@ -172,28 +184,35 @@ function render({ model, el }) {
     // r is linear over a root of a square form in the shares, so the field needs the 196 pixels once
     const flat = (map) => { const mean = sum(map) / count; return map.map((x) => x - mean); };
     const flats = maps.map(flat), other = flat(loo), square = flats.map((a) => flats.map((b) => dot(a, b))), cross = flats.map((a) => dot(a, other));
-    const sums = maps.map(sum), sign = (a) => (model.get("map") === "raw" ? 1 : Math.sign(dot(a, sums) * sum(loo)));
-    const r = (a) => (sign(a) * dot(a, cross)) / Math.sqrt(dot(a, square.map((row) => dot(row, a))) * dot(other, other));
-    const values = cells.map(({ shares }) => shares.map(r)), all = values.flat().filter(Number.isFinite);
+    const sums = maps.map(sum), divides = model.get("map") !== "raw", turn = Math.sign(sum(loo)), total = (a) => dot(a, sums);
+    const r = (a, sign = Math.sign(total(a))) => ((divides ? sign * turn : 1) * dot(a, cross)) / Math.sqrt(dot(a, square.map((row) => dot(row, a))) * dot(other, other));
+    const values = cells.map(({ shares }) => shares.map((one) => r(one))), all = values.flat().filter(Number.isFinite);
     const low = Math.min(...all), high = Math.max(...all), gap = [0.01, 0.02, 0.05, 0.1].find((one) => (high - low) / one < 12) ?? 0.2;
-    const paths = { levels: "", zero: "" };
+    const lines = { 0: "", 0.99: "", other: "" }, tint = (node, value) => ["fill", "stroke"].forEach((name) => {
+      node.setAttribute(name, Number.isFinite(value) ? shade(value) : "#c9c9c9");
+    });
+    rest.replaceChildren();
     cells.forEach(({ shares, node }, c) => {
-      const middle = r([0, 1, 2].map((i) => (shares[0][i] + shares[1][i] + shares[2][i]) / 3)), own = values[c];
-      const colour = Number.isFinite(middle) ? shade(middle) : "#c9c9c9";
-      node.setAttribute("fill", colour);
-      node.setAttribute("stroke", colour);
-      if (!own.every(Number.isFinite) || new Set(shares.map(sign)).size > 1) return; // r jumps where a sum changes its sign
-      for (let n = Math.ceil(Math.min(...own) / gap); n * gap <= Math.max(...own); n++) {
-        const ends = [[0, 1], [1, 2], [2, 0]].filter(([a, b]) => own[a] < n * gap !== own[b] < n * gap).map(([a, b]) => {
-          const t = (n * gap - own[a]) / (own[b] - own[a]);
-          return placeOf(shares[a].map((x, i) => x + t * (shares[b][i] - x))).map((x) => x.toFixed(1));
-        });
-        if (ends.length === 2) paths[n === 0 ? "zero" : "levels"] += `M${ends[0]}L${ends[1]}`;
+      const own = values[c];
+      if (divides && shares.some((one) => total(one) < 0) && shares.some((one) => total(one) > 0)) { // r jumps where the sum turns
+        const [above, below] = [1, -1].map((sign) => cut(shares, (a) => sign * total(a))), extra = svg("polygon", { points: outline(below) });
+        rest.append(extra);
+        tint(node, r(middle(above), 1));
+        return tint(extra, r(middle(below), -1));
+      }
+      tint(node, r(middle(shares)));
+      if (!own.every(Number.isFinite)) return;
+      const from = Math.min(...own), to = Math.max(...own), heights = [0.99];
+      for (let n = Math.ceil(from / gap); n * gap <= to; n++) heights.push(n * gap);
+      for (const height of heights) {
+        const ends = [[0, 1], [1, 2], [2, 0]].filter(([a, b]) => own[a] < height !== own[b] < height)
+          .map(([a, b]) => placeOf(between(shares[a], shares[b], (height - own[a]) / (own[b] - own[a]))).map((x) => x.toFixed(1)));
+        if (ends.length === 2) lines[height in lines ? height : "other"] += `M${ends[0]}L${ends[1]}`;
       }
     });
-    levels.setAttribute("d", paths.levels);
-    zero.setAttribute("d", paths.zero);
-    range.textContent = all.length ? `Here from ${say(low)} to ${say(high)}; a line every ${gap}${paths.zero ? ", dashed at 0" : ""}.` : "Undefined here.";
+    [levels, zero, high99].forEach((node, i) => node.setAttribute("d", lines[["other", 0, 0.99][i]]));
+    const kinds = [`a line every ${gap}`, lines[0] && "dashed at 0", lines[0.99] && "thick at 0.99"].filter(Boolean).join(", ");
+    range.textContent = all.length ? `This digit: ${say(low)} to ${say(high)}; ${kinds}.` : "Undefined for this digit.";
     field.setAttribute("aria-label", `r with LOO over all shares, digit ${truth}: from ${say(low)} to ${say(high)}`);
     corners.forEach((node, i) => { node.textContent = `${WORDS[i]} only: ${say(r([0, 1, 2].map((j) => Number(i === j))))}`; });
     paint();
@@ -227,7 +246,7 @@ function render({ model, el }) {
 
 function accept(key, value, model) {
   if (key === "shares") return value.length === 3 && value.every((share) => share >= 0) && Math.abs(sum(value) - 1) <= 1e-9;
-  return key === "map" ? value in SHOWN : Number.isInteger(value) && value >= 0 && value < model.get("data").digits.length;
+  return key === "map" ? Object.keys(SHOWN).includes(value) : Number.isInteger(value) && value >= 0 && value < model.get("data").digits.length;
 }
 
 export default front({ render, accept });

@@ -1,0 +1,377 @@
+"""The simplex of shares in a browser: every number in it against the net's own relevance at these shares."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import traitlets
+from browsing import complaints_of_axe, open_page, state_of, widget_page
+
+from lrp_companion.experiments.mnist import first_of_each_class, share_digits
+from lrp_companion.methods import attribute
+from lrp_companion.metrics import agreement, invariance_gap
+from lrp_companion.models.linear_attention import SHARES, LinearAttention
+from lrp_companion.schema import InputError, Protocol
+from lrp_companion.widgets import SharesSimplex
+from lrp_companion.widgets.shares_simplex import MAPS, POINTS
+
+COUNT = 10
+LABELS = [7, 2, 1, 0, 4, 9, 5, 6, 3, 8]
+EVERYWHERE = np.zeros(196, dtype=bool)
+Open = Callable[..., tuple[Any, Any]]
+
+
+def pictures() -> np.ndarray:
+    values = np.random.default_rng(0).random((COUNT, 14, 14))
+    return np.where(values > 0.6, values, 0.0)  # strokes on black
+
+
+@pytest.fixture(scope="module")
+def net() -> LinearAttention:
+    """Biases keep a part of the relevance, so sums are of both signs."""
+    return LinearAttention(dim=4, bias=True, seed=3, dtype=torch.float64)
+
+
+@pytest.fixture(scope="module")
+def digits(net: LinearAttention) -> list[dict[str, Any]]:
+    return share_digits(net, pictures(), LABELS)
+
+
+@pytest.fixture
+def shown(browser: Any, tmp_path: Path, digits: list[dict[str, Any]]) -> Iterator[Open]:
+    contexts = []
+
+    def show(hash: str = "", *, theme: str = "light", **options: Any) -> tuple[Any, Any]:
+        contexts.append(browser.new_context(**{"viewport": {"width": 820, "height": 1000}, **options}))
+        page, watch = open_page(contexts[-1], widget_page(SharesSimplex(digits), tmp_path, theme=theme) + hash)
+        page.wait_for_selector("[data-ready]")
+        return page, watch
+
+    yield show
+    for context in contexts:
+        context.close()
+
+
+def points(count: int = 20) -> list[list[float]]:
+    return np.random.default_rng(1).dirichlet([1, 1, 1], count).tolist()
+
+
+def relevance(net: LinearAttention, digit: dict[str, Any], shares: Any, place: int) -> np.ndarray:
+    """The map by its own walk through the net, not by a mixture."""
+    return net.relevance(pictures()[place : place + 1], digit["predicted"], shares=shares)[0].numpy()
+
+
+def check(page: Any, net: LinearAttention, digits: list[dict[str, Any]]) -> dict[str, float]:
+    """Compare the numbers in the page with the package's for the state that the page is in."""
+    shares, place, map = (state_of(page, key) for key in ("shares", "digit", "map"))
+    digit, found = digits[place], {key: float(value) for key, value in page.locator("dl").evaluate("node => ({...node.dataset})").items()}
+    scores = relevance(net, digit, shares, place)
+    assert found["r"] == pytest.approx(agreement(scores, digit["loo"], EVERYWHERE, Protocol(tokens="all", map=map)), abs=1e-6)
+    for key, graph in (("gapLeft", "left"), ("gapRight", "right")):
+        assert found[key] == pytest.approx(invariance_gap(scores, relevance(net, digit, SHARES[graph], place)).relative, abs=1e-6)
+    assert found["sum"] == pytest.approx(scores.sum(), abs=1e-5 * np.abs(scores).sum())
+    assert found["logit"] == pytest.approx(float(net(pictures()[place : place + 1])[0].max().detach()))
+    texts = [text.replace("\u2212", "-") for text in page.locator("dd").all_text_contents()]
+    numbers = [found[key] for key in ("r", "gapLeft", "gapRight", "sum", "logit")]
+    assert all(abs(float(text) - number) <= 0.00501 for text, number in zip(texts, numbers, strict=True))
+    return found
+
+
+def put(page: Any, **values: Any) -> None:
+    page.evaluate(
+        "values => { const m = document.querySelector('.lrp-widget').companion.model; for (const k in values) m.set(k, values[k]); }",
+        values,
+    )
+
+
+def handle(page: Any) -> Any:
+    return page.get_by_role("button", name="Shares:")
+
+
+@pytest.mark.parametrize("map", MAPS)
+def test_twenty_points_give_the_nets_own_numbers(map: str, shown: Open, net: LinearAttention, digits: list[dict[str, Any]]) -> None:
+    page, watch = shown()
+    page.get_by_label(map.replace("-", " ")).check()
+    signs = set()
+    for k, shares in enumerate(points()):
+        put(page, digit=k % COUNT, shares=shares)
+        signs.add(check(page, net, digits)["sum"] > 0)
+    assert signs == {True, False} and watch.nothing()
+
+
+def test_number_inputs_reach_every_point(shown: Open, net: LinearAttention, digits: list[dict[str, Any]]) -> None:
+    page, watch = shown()
+    queries, keys, values = (page.get_by_label(name, exact=True) for name in ("queries", "keys", "values"))
+    for shares in points():
+        for box, share in ((queries, shares[0]), (keys, shares[1])):
+            box.fill(repr(share))
+            box.press("Tab")
+        assert state_of(page, "shares") == pytest.approx(shares, abs=1e-12)
+        check(page, net, digits)
+    put(page, shares=[0.2, 0.2, 0.6])
+    values.fill("0.2")
+    values.press("Enter")
+    assert state_of(page, "shares") == pytest.approx([0.4, 0.4, 0.2])
+    queries.fill("0.9")
+    queries.press("Enter")
+    assert state_of(page, "shares") == pytest.approx([0.9, 0.1, 0])
+    keys.fill("7")
+    keys.press("Enter")
+    assert state_of(page, "shares") == [0, 1, 0]
+    assert keys.input_value() == "1" and queries.input_value() == "0"
+    values.fill("0.5")
+    values.press("Enter")
+    assert state_of(page, "shares") == [0, 0.5, 0.5]
+    queries.fill("")
+    queries.press("Tab")
+    assert state_of(page, "shares") == [0, 0.5, 0.5] and queries.input_value() == "0" and watch.nothing()
+
+
+def test_the_mouse_drags_and_a_finger_taps(shown: Open, net: LinearAttention, digits: list[dict[str, Any]]) -> None:
+    page, watch = shown(has_touch=True)
+    box = page.locator("svg[aria-label='Shares of relevance']").bounding_box()
+    scale = box["width"] / 340
+
+    def place(shares: Any) -> tuple[float, float]:
+        q, k, _ = shares
+        return box["x"] + scale * (30 + 280 * (q + k / 2)), box["y"] + scale * (32 + 140 * 3**0.5 * (1 - k))
+
+    page.mouse.move(*place(POINTS["left"]))
+    page.mouse.down()
+    for aim in ([0.4, 0.4, 0.2], [0.1, 0.7, 0.2], [0.6, 0.3, 0.1]):
+        page.mouse.move(*place(aim))
+        assert state_of(page, "shares") == pytest.approx(aim, abs=0.01)
+        check(page, net, digits)
+    page.mouse.move(*place([1.4, -0.2, -0.2]))  # outside: the nearest point
+    assert state_of(page, "shares") == [1, 0, 0]
+    page.mouse.up()
+    page.mouse.move(*place([0.2, 0.2, 0.6]))
+    assert state_of(page, "shares") == [1, 0, 0]
+    page.mouse.click(*place([0.2, 0.5, 0.3]))
+    assert state_of(page, "shares") == pytest.approx([0.2, 0.5, 0.3], abs=0.01)
+    page.touchscreen.tap(*place([0.5, 0.2, 0.3]))
+    assert state_of(page, "shares") == pytest.approx([0.5, 0.2, 0.3], abs=0.01)
+    check(page, net, digits)
+    assert watch.nothing()
+
+
+def test_keys_move_the_point(shown: Open, net: LinearAttention, digits: list[dict[str, Any]]) -> None:
+    page, watch = shown()
+    handle(page).focus()
+    for key, shares in (
+        ("ArrowRight", [0.26, 0.25, 0.49]),
+        ("ArrowLeft", [0.25, 0.25, 0.5]),
+        ("ArrowUp", [0.245, 0.26, 0.495]),
+        ("ArrowDown", [0.25, 0.25, 0.5]),
+        ("Shift+ArrowRight", [0.35, 0.25, 0.4]),
+        ("Shift+ArrowUp", [0.3, 0.35, 0.35]),
+        ("Home", [1 / 3, 1 / 3, 1 / 3]),
+        ("Enter", [0, 0, 1]),
+        ("Enter", [0.25, 0.25, 0.5]),
+        (" ", [0.5, 0.25, 0.25]),
+    ):
+        page.keyboard.press(key)
+        assert state_of(page, "shares") == pytest.approx(shares, abs=1e-12), key
+        check(page, net, digits)
+        assert all(f"{share:.2f}" in handle(page).get_attribute("aria-label") for share in state_of(page, "shares"))
+    for _ in range(12):
+        page.keyboard.press("Shift+ArrowRight")
+    assert state_of(page, "shares")[2] == 0 and sum(state_of(page, "shares")) == pytest.approx(1, abs=1e-12) and watch.nothing()
+
+
+def test_named_points_and_digits_by_mouse_and_keyboard(shown: Open, net: LinearAttention, digits: list[dict[str, Any]]) -> None:
+    page, watch = shown()
+    assert {name: POINTS[name] for name in ("left", "right", "flat")} == {name: SHARES[name] for name in ("left", "right", "flat")}
+    assert POINTS["CP"] == SHARES["values"]
+    for name, shares in POINTS.items():
+        button = page.get_by_role("button", name=name, exact=True)
+        button.click()
+        assert state_of(page, "shares") == list(shares) and button.get_attribute("aria-pressed") == "true"
+        assert page.locator("button[aria-pressed=true]").count() == 2  # this point and this digit
+        check(page, net, digits)
+    assert page.locator("[role=group][aria-label='Named points'] button[tabindex='0']").count() == 1
+    for place, label in enumerate(LABELS):
+        page.get_by_role("button", name=f"digit {label}").click()
+        assert state_of(page, "digit") == place
+        check(page, net, digits)
+        names = [canvas.get_attribute("aria-label") for canvas in page.locator("canvas[role=img]").all()]
+        scores, loo = relevance(net, digits[place], POINTS["CP"], place), digits[place]["loo"]
+        assert f"{label}; the network predicts {digits[place]['predicted']}" in names[0]
+        for name, map in zip(names[1:], (scores, loo), strict=True):
+            assert f"sum {map.sum():.2f}".replace("-", "\u2212") in name
+            assert f"{100 * (map < -1e-6 * np.abs(map).max()).mean():.0f} % of the pixels below zero" in name
+    page.get_by_role("button", name="digit 0").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    assert state_of(page, "digit") == LABELS.index(4) and watch.nothing()
+
+
+def test_colours_dots_and_the_field_say_the_map(shown: Open, net: LinearAttention, digits: list[dict[str, Any]]) -> None:
+    from lrp_companion.views.palette import hexes
+
+    page, watch = shown()
+    put(page, shares=[0.6, 0.2, 0.2])
+    read = """node => { const pen = node.getContext("2d"); return [...Array(196).keys()].map((i) =>
+      [2, 10].map((off) => [...pen.getImageData(20 * (i % 14) + off, 20 * Math.floor(i / 14) + off, 1, 1).data.slice(0, 3)])); }"""
+    scores = relevance(net, digits[0], [0.6, 0.2, 0.2], 0)
+    for canvas, map in ((1, scores), (2, digits[0]["loo"])):
+        size = np.abs(map).max()
+        drawn = page.locator("canvas[role=img]").nth(canvas).evaluate(read)
+        for value, expected, (corner, centre) in zip(map, hexes(map / size), drawn, strict=True):
+            assert np.abs(np.array(corner) - [int(expected[i : i + 2], 16) for i in (1, 3, 5)]).max() <= 1
+            assert (centre == [27, 27, 27]) == (value < -0.08 * size)
+    field = page.locator("svg g[role=img]")
+    corners = page.locator("svg[aria-label='Shares of relevance'] > text").all_text_contents()
+    for name, shares in (("queries", [1, 0, 0]), ("keys", [0, 1, 0]), ("values", [0, 0, 1])):
+        r = agreement(relevance(net, digits[0], shares, 0), digits[0]["loo"], EVERYWHERE, Protocol(tokens="all"))
+        assert f"{name} only: {r:.2f}".replace("-", "\u2212") in corners
+    grid = [(q / 30, k / 30, (30 - q - k) / 30) for q in range(31) for k in range(31 - q)]
+    parts = [digits[0]["maps"][name] for name in ("query", "key", "value")]
+    every = [agreement(np.array(one) @ parts, digits[0]["loo"], EVERYWHERE, Protocol(tokens="all")) for one in grid]
+    assert field.get_attribute("aria-label").endswith(f"from {min(every):.2f} to {max(every):.2f}".replace("-", "\u2212"))
+    assert watch.nothing()
+
+
+def test_a_negative_sum_is_said(shown: Open, digits: list[dict[str, Any]]) -> None:
+    page, _ = shown()
+    seen = set()
+    for place, digit in enumerate(digits):
+        for shares in ([1, 0, 0], [0, 1, 0], [0, 0, 1]):
+            put(page, digit=place, shares=shares)
+            own = sum(share * digit["maps"][name].sum() for share, name in zip(shares, ("query", "key", "value"), strict=True)) < 0
+            text, other = page.locator("dl + p").text_content(), digit["loo"].sum() < 0
+            assert ("this map" in text, "LOO" in text) == (own, other) and ("turns the sign" in text) == (own != other)
+            seen.add((bool(own), bool(other)))
+    assert len(seen) > 1
+    page.wait_for_function("document.querySelector('[role=status]').textContent.includes('r with LOO')")
+    line = page.locator("[role=status]").text_content()
+    assert all(word in line for word in ("queries", "keys", "values", "distance to left", "to right", "sum", "logit"))
+
+
+def test_a_map_whose_sum_cancels_is_undefined_and_not_drawn(browser: Any, tmp_path: Path) -> None:
+    flat = {"image": np.ones((2, 2)), "label": 3, "predicted": 3, "logit": 0.0, "loo": [1, 2, 3, 4]}
+    widget = SharesSimplex([{**flat, "maps": {"query": [1, -1, 0, 0], "key": [0, 0, 2, -2], "value": [0, 0, 0, 0]}}])
+    page, watch = open_page(browser.new_context(), widget_page(widget, tmp_path) + "#shares.map=sum-to-one")
+    page.wait_for_selector("[data-ready]")
+    assert page.locator("dl").get_attribute("data-r") == "NaN" and page.locator("dd").first.text_content() == "undefined"
+    put(page, shares=[0, 0, 1], map="raw")  # a map of zeros
+    assert page.locator("dl").get_attribute("data-r") == "NaN"
+    assert float(page.locator("dl").get_attribute("data-gap-left")) == pytest.approx(2) and watch.nothing()
+    page.context.close()
+
+
+def test_the_state_survives_in_the_address(shown: Open, net: LinearAttention, digits: list[dict[str, Any]]) -> None:
+    page, watch = shown()
+    put(page, shares=[0.2, 0.3, 0.5], digit=4, map="sum-to-one")
+    page.wait_for_function("location.hash.includes('shares.map')")
+    hash = page.evaluate("location.hash")
+    again, later = shown(hash)
+    assert [state_of(again, key) for key in ("shares", "digit", "map")] == [[0.2, 0.3, 0.5], 4, "sum-to-one"]
+    check(again, net, digits)
+    assert again.get_by_role("button", name="digit 4").get_attribute("aria-pressed") == "true"
+    assert again.get_by_label("sum to one").is_checked() and watch.nothing() and later.nothing()
+
+
+@pytest.mark.parametrize(
+    "hash",
+    [
+        "shares.shares=0.5,0.5", "shares.shares=-0.5,1,0.5", "shares.shares=0.5,0.5,0.5", "shares.shares=a,b,c", "shares.shares=",
+        "shares.shares=Infinity,0,0", "shares.digit=10", "shares.digit=-1", "shares.digit=1.5", "shares.digit=x", "shares.map=other",
+        "shares.map=toString", "shares.map=%3Cimg%20src=x%20onerror=alert(1)%3E", "shares.data=1", "shares.digit=%3Cscript%3E",
+    ],
+)  # fmt: skip
+def test_nonsense_in_the_address_is_ignored(hash: str, shown: Open) -> None:
+    page, watch = shown(f"#{hash}")
+    assert [state_of(page, key) for key in ("shares", "digit", "map")] == [[0.25, 0.25, 0.5], 0, "raw"] and watch.nothing()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing(theme: str, shown: Open) -> None:
+    page, watch = shown("#shares.digit=3&shares.map=sum-to-one", theme=theme)
+    assert complaints_of_axe(page, ".lrp-widget") == []
+    handle(page).focus()
+    assert complaints_of_axe(page, ".lrp-widget") == [] and watch.nothing()
+
+
+def test_a_phone_needs_no_sideways_scrolling(shown: Open) -> None:
+    page, watch = shown(viewport={"width": 360, "height": 740})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    sizes = page.locator("button, input, .lrp-handle").evaluate_all("nodes => nodes.map((n) => n.getBoundingClientRect().height)")
+    scale = page.locator("svg[aria-label='Shares of relevance']").bounding_box()["width"] / 340
+    boxes = [size for size in sizes if size > 14]  # radio buttons stand in labels
+    assert min(boxes) >= 24 and 14 * scale >= 11 and watch.nothing()
+
+
+def test_print_keeps_the_state_and_leaves_the_controls_out(shown: Open) -> None:
+    page, _ = shown()
+    page.emulate_media(media="print")
+    assert page.get_by_text("Shares (left): queries 0.25, keys 0.25, values 0.50").is_visible()
+    assert not page.get_by_label("queries", exact=True).is_visible() and not page.get_by_role("button", name="digit 7").is_visible()
+
+
+class TestPython:
+    def test_records_are_the_nets(self, net: LinearAttention, digits: list[dict[str, Any]]) -> None:
+        loo = attribute(net, pictures(), method="loo", progress=False)
+        for k, digit in enumerate(digits):
+            assert digit["label"] == LABELS[k] and digit["predicted"] == loo[k].target and np.array_equal(digit["loo"], loo[k].scores)
+            assert digit["logit"] == pytest.approx(loo[k].logit) and np.array_equal(digit["image"], pictures()[k])
+        assert SharesSimplex(digits).scores([0.2, 0.3, 0.5], digit=3) == pytest.approx(relevance(net, digits[3], [0.2, 0.3, 0.5], 3))
+
+    def test_the_choice_of_digits_looks_at_labels_only(self) -> None:
+        assert first_of_each_class(np.array([3, 3, 1, 0, 1])) == [3, 2, 0]
+
+    @pytest.mark.parametrize("labels", [[1], [[1] * COUNT], [0.5] * COUNT])
+    def test_labels_that_do_not_fit_are_refused(self, labels: Any, net: LinearAttention) -> None:
+        with pytest.raises(InputError, match="one label per image"):
+            share_digits(net, pictures(), labels)
+
+    def test_a_net_without_a_square_of_tokens_is_refused(self) -> None:
+        with pytest.raises(InputError, match="square number of tokens"):
+            share_digits(LinearAttention(tokens=5, dim=2), np.zeros((1, 5)), [0])
+
+    @pytest.mark.parametrize(
+        ("name", "value", "message"),
+        [
+            ("shares", [0.5, 0.5], "three numbers"), ("shares", [0.5, 0.6, -0.1], "at least 0"), ("shares", [0.5, 0.5, 0.5], "sum 1"),
+            ("shares", [float("nan"), 0.5, 0.5], "at least 0"), ("digit", COUNT, "from 0 to 9"),
+            ("digit", -1, "from 0 to 9"), ("map", "other", "map"),
+        ],
+    )  # fmt: skip
+    def test_state_that_cannot_be_is_refused(self, name: str, value: Any, message: str, digits: list[dict[str, Any]]) -> None:
+        widget = SharesSimplex(digits)
+        with pytest.raises(traitlets.TraitError, match=message):
+            setattr(widget, name, value)
+        assert widget.state()["shares"] == [0.25, 0.25, 0.5]
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"image": np.zeros((2, 3))}, {"image": np.full((14, 14), 2.0)}, {"loo": np.zeros(4)}, {"loo": np.full(196, np.nan)},
+            {"maps": {"query": np.zeros(196)}}, {"logit": float("inf")}, {"label": "x"},
+        ],
+    )  # fmt: skip
+    def test_records_that_do_not_fit_are_refused(self, change: dict[str, Any], digits: list[dict[str, Any]]) -> None:
+        with pytest.raises(InputError, match="digit 1"):
+            SharesSimplex([digits[0], {**digits[1], **change}])
+
+    def test_no_digit_and_digits_of_two_sizes_are_refused(self, digits: list[dict[str, Any]]) -> None:
+        small = {**digits[0], "image": np.zeros((2, 2)), "loo": np.zeros(4), "maps": dict.fromkeys(("query", "key", "value"), np.zeros(4))}
+        for given in ([], [digits[0], small]):
+            with pytest.raises(InputError, match="digits of one size"):
+                SharesSimplex(given)
+
+    def test_a_page_without_a_script_has_the_numbers_as_a_table(self, digits: list[dict[str, Any]]) -> None:
+        widget = SharesSimplex(digits, address="mine")
+        widget.shares = [0.2, 0.3, 0.5]
+        page = widget.page_html()
+        assert len(page.encode()) < 300_000 and 'data-address="mine"' in page
+        json.dumps(widget.state(), allow_nan=False)
+        r = agreement(widget.scores(), digits[0]["loo"], EVERYWHERE, Protocol(tokens="all"))
+        assert f"<td>{r:.3f}</td>" in widget.fallback() and "digit 7, predicted" in widget.fallback() and ">here<" in widget.fallback()
+        assert repr(widget) == "SharesSimplex(10 digits, shares 0.20, 0.30, 0.50)"
