@@ -23,7 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 WORKERS = min(4, os.cpu_count() or 1)
 WARM = [  # imported once, before anything of the package; each mutant then runs in a fork
-    "captum.attr", "hypothesis.strategies", "pytest", "torch.nn.functional", "transformers.models.auto.modeling_auto",
+    "anywidget", "captum.attr", "hypothesis.strategies", "pytest", "torch.nn.functional", "transformers.models.auto.modeling_auto",
     *(f"transformers.models.{name}.modeling_{name}" for name in ("bert", "roberta", "electra", "distilbert")),
     "transformers.models.bert.tokenization_bert", "transformers.models.roberta.tokenization_roberta",
 ]  # fmt: skip
@@ -58,6 +58,8 @@ faith = of("metrics/faithfulness.py", "test_metrics.py")
 axiom = of("metrics/axioms.py", "test_metrics.py")
 statistic = of("metrics/statistics.py", "test_metrics.py")
 loo = of("methods/perturbation.py", "test_text_methods.py")
+step = of("models/softmax_step.py", "test_softmax_step.py")
+inside = of("experiments/softmax.py", "test_softmax_experiment.py")
 lattice = of("schema.py", "test_propagation.py", "test_text_methods.py")
 text = of("methods/lrp.py", "test_text_methods.py")
 rollout = of("methods/rollout.py", "test_text_methods.py")
@@ -160,6 +162,13 @@ MUTATIONS: list[Mutation] = [
     statistic("interval too narrow", "[(1 - level) / 2, (1 + level) / 2]", "[(1 - level), level]"),
     statistic("undefined values dropped in silence", "undefined = len(defined), len(given) - len(defined)", "undefined = len(defined), 0"),
     statistic("unpaired difference", "bootstrap_mean(left - right,", "bootstrap_mean(left - right.mean(),"),
+    # one softmax step
+    step("LOO without renormalisation", "self.attention * self._gain()", "self.attention * (self.values - self.output[..., None])"),
+    step("softmax rule: not halved", "return 0.5 * self.logits * self.mask_gradient()", "return self.logits * self.mask_gradient()"),
+    step("logit set to zero: sign of the exponent", "self._change(-np.expm1(-self.logits))", "self._change(-np.expm1(self.logits))"),
+    step("weight change: denominator forgets t", "(rest + (1 - lost) * self.attention)", "(rest + self.attention)"),
+    inside("scores not scaled", " / np.sqrt(query.shape[-1])", ""),
+    inside("centred logits not centred", "lambda step: step.centred().attnlrp()", "lambda step: step.attnlrp()"),
 ]
 # fmt: on
 

@@ -15,7 +15,7 @@ pytest.importorskip("papermill", reason="papermill comes with the extra book")
 from lrp_companion import book
 from lrp_companion.schema import InputError
 
-NOTEBOOKS = [book.ROOT / "notebooks" / f"{name}.ipynb" for name in ("01_product_counterexample", "02_mnist_invariance", "03_bert_layers")]
+NOTEBOOKS = sorted((book.ROOT / "notebooks").glob("*.ipynb"))
 every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 ABSOLUTE_PATH = re.compile(r"(?<![\w:/.<])/(home|root|tmp|usr|opt|work|Users|var|private)/|\b[A-Z]:\\\\")
 

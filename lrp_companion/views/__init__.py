@@ -9,7 +9,7 @@ _HOME = {
     "token_heatmap": "tokens", "terminal_table": "tokens",
     "table": "tables",
     "layer_curves": "curves", "method_dots": "curves", "perturbation_figure": "curves",
-    "digit_maps": "digits", "share_line": "digits", "product_figure": "products", "share_dots": "products",
+    "binned_lines": "binned", "digit_maps": "digits", "share_line": "digits", "product_figure": "products", "share_dots": "products",
     "Drawing": "canvas", "drawing": "canvas",
     "diverging": "palette", "diverging_map": "palette", "styles": "palette",
 }  # fmt: skip

@@ -8,6 +8,8 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 from lrp_companion.views.palette import INK, RULE
 
@@ -34,9 +36,13 @@ class Drawing(Figure):
     __str__ = __repr__
 
     def _repr_png_(self) -> bytes:
-        out = io.BytesIO()
+        drawn, out = io.BytesIO(), io.BytesIO()
         with mpl.rc_context(LOOK):  # ticks are made while drawing
-            self.savefig(out, format="png", metadata={"Software": None, "Description": self.alt})
+            self.savefig(drawn, format="png")
+        few = Image.open(drawn).convert("RGB").quantize(256, dither=Image.Dither.NONE)  # flat colours: a third of the bytes
+        text = PngInfo()
+        text.add_itxt("Description", self.alt)
+        few.save(out, format="png", optimize=True, pnginfo=text)
         return out.getvalue()
 
 

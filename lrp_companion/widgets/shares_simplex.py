@@ -110,7 +110,7 @@ def _checked(digit: Mapping[str, Any], place: int) -> dict[str, Any]:
     try:
         image = np.asarray(digit["image"], dtype=np.float64)
         maps = {name: np.asarray(digit["maps"][name], dtype=np.float64) for name in FACTORS} | {"loo": np.asarray(digit["loo"], np.float64)}
-        rest = {"label": int(digit["label"]), "predicted": int(digit["predicted"]), "logit": float(digit["logit"])}
+        rest: dict[str, Any] = {"label": int(digit["label"]), "predicted": int(digit["predicted"]), "logit": float(digit["logit"])}
     except (KeyError, TypeError, ValueError) as error:
         expected = "image, label, predicted, logit, maps with query, key and value, and loo"
         raise InputError("SharesSimplex", got=f"digit {place}: {error!r}", expected=expected, hint="use share_digits") from error

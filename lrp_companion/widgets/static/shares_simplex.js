@@ -141,7 +141,7 @@ function render({ model, el }) {
   const canvases = ["digit", "map", "loo"].map(() => h("canvas", { role: "img" }));
   const captions = canvases.map(() => [h("strong", {}), h("span", { class: "lrp-quiet" })]);
   const figures = canvases.map((canvas, i) => h("figure", {}, captions[i][0], canvas, h("figcaption", {}, captions[i][1])));
-  const rows = ["r with LOO", "distance to the left graph's map", "distance to the right graph's map", "sum of the map, raw", "logit of the predicted class"];
+  const rows = ["r with LOO", "distance to the left map (raw)", "distance to the right map (raw)", "sum of the map (raw)", "logit of the predicted class"];
   const cellsOf = rows.map(() => h("dd", {})), turned = h("p", {}), { node: line, say: tell } = liveLine();
   const readout = h("dl", { class: "lrp-readout" }, rows.flatMap((row, i) => [h("dt", {}, row), cellsOf[i]]));
   readout.firstChild.className = cellsOf[0].className = "lrp-first";
@@ -154,7 +154,7 @@ function render({ model, el }) {
         h("div", { class: "lrp-controls", role: "group", "aria-label": "Named points" }, pointButtons)),
       h("div", {}, h("div", { class: "lrp-maps" }, figures), here, h("div", { class: "lrp-controls lrp-shares" },
         inputs.map((input, i) => h("label", {}, `${WORDS[i]} `, input))), readout, turned)),
-    h("p", { class: "lrp-quiet", id: rule }, hint), line);
+    h("p", { class: "lrp-foot", id: rule }, hint), line);
 
   let place, maps, loo, graphs, shown;
   const about = (name, map, total) => {
@@ -235,7 +235,7 @@ function render({ model, el }) {
     [r, ...gaps, total, logit].forEach((value, i) => { cellsOf[i].textContent = say(value, i > 2 ? 2 : 3); });
     Object.assign(readout.dataset, { r, gapLeft: gaps[0], gapRight: gaps[1], sum: total, logit });
     const below = [total < 0 && "this map", sum(loo) < 0 && "LOO"].filter(Boolean);
-    turned.textContent = !below.length ? "" : `The sum of ${below.join(" and of ")} is negative: ${below.length === 2
+    turned.textContent = !below.length ? "" : `The sum${below.length === 2 ? "s" : ""} of ${below.join(" and of ")} ${below.length === 2 ? "are" : "is"} negative: ${below.length === 2
       ? "dividing both by their sums turns r twice, which leaves it." : "dividing by the sums turns the sign of r."}`;
     tell(`Digit ${truth}, ${SHOWN[model.get("map")]}, ${text}: r with LOO ${say(r)}, distance to left ${say(gaps[0])}, to right ${say(gaps[1])}; `
       + `sum ${say(total)}${total < 0 ? ", negative" : ""}, logit ${say(logit)}.`);
