@@ -185,7 +185,7 @@ function fromAddress(text, like) {
     return list.includes(undefined) ? undefined : list;
   }
   if (typeof like === "number") return number(text);
-  if (typeof like === "boolean") return { 1: true, 0: false }[text];
+  if (typeof like === "boolean") return ["0", "1"].includes(text) ? text === "1" : undefined;
   return text;
 }
 
