@@ -13,6 +13,7 @@ from lrp_companion.methods import attribute, removal_evaluator
 from lrp_companion.methods.common import check_targets
 from lrp_companion.methods.lrp import lrp_masks
 from lrp_companion.metrics import Interval, agreement, bootstrap_mean, paired_difference, perturbation_curve
+from lrp_companion.metrics.faithfulness import ORDERS, removal_order
 from lrp_companion.models.pretrained import Classifier
 from lrp_companion.schema import Attribution, InputError, Protocol, at_site
 
@@ -128,11 +129,52 @@ def compare_methods(
             for label, protocol in protocols.items():
                 row[f"r {label}"] = agreement(read_at(record, protocol.site), loo[protocol.removal][k].scores, text.special, protocol)
             if curves:
-                for order in ("morf", "lerf"):
+                for order in ORDERS:
                     row[order] = perturbation_curve(evaluate, record.scores, order=order, chunk=chunk, removable=~text.special).mean_logit
                 row["delta"] = row["lerf"] - row["morf"]
             rows.append(row)
     return Comparison(rows, maps, dict(protocols), {"chunk": chunk, "options": asked, "model": clf.card.name})
+
+
+def perturbation_paths(
+    clf: Classifier, texts: Sequence[str], maps: Mapping[str, Sequence[Attribution]], *, chunk: int = 1, truncate: bool = False
+) -> list[dict[str, Any]]:
+    """Follow MoRF and LeRF step by step: which tokens go, and what is left of the logit. One dict per text.
+
+    Parameters
+    ----------
+    maps : method to one attribution per text, such as `Comparison.maps`; all explain the same class.
+
+    Returns
+    -------
+    list
+        `tokens`, `special`, `label`, and under `methods` for each method `scores`, and for "morf" and "lerf" a dict of
+        `steps` (which tokens go at each), `logits` (of the whole text and after each step) and `mean`, the curve's `mean_logit`.
+        Special tokens are never removed.
+    """
+    encoded = clf.encode(list(texts), truncate=truncate)
+    for method, own in maps.items():
+        if [record.tokens for record in own] != [text.tokens for text in encoded]:
+            raise InputError(
+                "perturbation_paths", got=f"maps of other texts for {method!r}", expected="one map per text", hint="explain these texts"
+            )
+    out = []
+    for k, text in enumerate(encoded):
+        targets = {own[k].target for own in maps.values()}
+        if len(targets) != 1:
+            raise InputError("perturbation_paths", got=f"targets {sorted(targets)}", expected="one class", hint="explain the same class")
+        target = targets.pop()
+        evaluate = removal_evaluator(clf, text, target=target)
+        methods: dict[str, Any] = {}
+        for method, own in maps.items():
+            methods[method] = {"scores": own[k].scores}
+            for order in ORDERS:
+                options: dict[str, Any] = {"order": order, "chunk": chunk, "removable": ~text.special}
+                curve = perturbation_curve(evaluate, own[k].scores, **options)
+                steps = [step.tolist() for step in removal_order(own[k].scores, **options)]
+                methods[method][order] = {"steps": steps, "logits": curve.logits, "mean": curve.mean_logit}
+        out.append({"tokens": text.tokens, "special": text.special, "label": clf.labels[target], "methods": methods})
+    return out
 
 
 def path_masks(layers: int) -> dict[str, list[frozenset[int]]]:

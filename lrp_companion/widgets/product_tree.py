@@ -8,7 +8,7 @@ from typing import Any
 
 import traitlets
 
-from lrp_companion.models.product import Product, leaves_of, parse, shares, write
+from lrp_companion.models.product import Product, flat, leaves_of, parse, shares, write
 from lrp_companion.schema import InputError
 from lrp_companion.widgets.base import Widget, check_address
 
@@ -58,10 +58,10 @@ class ProductTree(Widget, front="product_tree"):
     @traitlets.observe("values")
     def _regroup(self, change: Any) -> None:
         if self.grouping and len(leaves_of(parse(self.grouping))) != len(self.values):
-            self.grouping = self._product(flat=True)
+            self.grouping = write(flat(len(self.values)))
 
-    def _product(self, *, flat: bool = False) -> Any:
-        return write(Product(self.values).grouping) if flat else Product(self.values, self.grouping)
+    def _product(self) -> Product:
+        return Product(self.values, self.grouping)
 
     def fallback(self) -> str:
         """Return the factors, their shares and the three attributions as a table."""

@@ -1,5 +1,5 @@
 // A product as a tree: regroup it, and see relevance move. A grouping is a factor's place (from 0) or a list of groupings.
-const MOST = 5, LARGEST = 1e60, HALF = 21, LEVEL = 72; // factors; size of one; half a box's height and a level's, in pixels
+const MOST = 5, LARGEST = 1e60, HALF = 21, FLOW = 20, LEVEL = 78; // factors; size of one; in pixels: half a box, a number above it, a level
 const FRACTIONS = { 2: "½", 3: "⅓", 4: "¼", 5: "⅕" };
 
 const flat = (n) => Array.from({ length: n }, (_, i) => i);
@@ -8,7 +8,10 @@ const right = (n) => flat(n).reduceRight((tree, leaf) => [leaf, tree]);
 const PRESETS = { left, right, flat };
 const isLeaf = Number.isInteger;
 const leaves = (tree) => [tree].flat(Infinity);
-const write = (tree) => (isLeaf(tree) ? `x${tree + 1}` : tree.map((part) => (isLeaf(part) ? write(part) : `(${write(part)})`)).join(" "));
+const write = (tree) => (isLeaf(tree) ? `x${tree + 1}` : tree.map(bracket).join(" "));
+const bracket = (part) => (isLeaf(part) ? write(part) : `(${write(part)})`);
+const undo = (name) => `Dissolve the product ${name}`;
+const pair = (first, second) => `Multiply ${bracket(first)} and ${bracket(second)} first`;
 const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
 const times = (list) => list.reduce((all, x) => all * x, 1);
 const evaluate = (tree, values) => (isLeaf(tree) ? values[tree] : times(tree.map((part) => evaluate(part, values))));
@@ -35,7 +38,7 @@ function rewrite(tree, change) {
 }
 const join = (tree, product, i) => rewrite(tree, (own) => (own === product ? [...own.slice(0, i), [own[i], own[i + 1]], ...own.slice(i + 2)] : own));
 const dissolve = (tree, product) => rewrite(tree, (own) => own.flatMap((part) => (part === product ? part : [part])));
-const drop = (tree, leaf) => rewrite(tree, (own) => own.filter((part) => part !== leaf && !same(part, [leaf])));
+const drop = (tree, leaf) => rewrite(tree, (own) => own.filter((part) => part !== leaf));
 
 /** Every node from the output down, with what the uniform rule hands it: each of k parts receives 1/k (Eq. 3). */
 function nodes(tree, values) {
@@ -51,6 +54,16 @@ function nodes(tree, values) {
   return list;
 }
 
+/** The curve on which relevance comes down to a node: where it bends, where it ends, and its x at some height. */
+function curve({ x, y, above, below }) {
+  const end = y - FLOW - (below ? HALF : 0), deep = end - above.y, bend = Math.min(deep / 2, 60);
+  const path = `M${above.x} ${above.y}Q${x} ${above.y + bend} ${x} ${end}`;
+  return { path, end, at(down) {
+    const t = down / (bend + Math.sqrt(bend * bend + (deep - 2 * bend) * down));
+    return above.x * (1 - t) ** 2 + x * (1 - (1 - t) ** 2);
+  } };
+}
+
 /** At most four significant digits, no trailing zeros. */
 function short(value) {
   const size = Math.abs(value), text = size && (size >= 1e6 || size < 1e-4) ? value.toExponential(3).replace(/\.?0*e\+?/, "e") : String(Number(value.toPrecision(4)));
@@ -58,7 +71,7 @@ function short(value) {
 }
 
 /** A name such as `(x1 x2) x3` with its indices set low. */
-const pretty = (name) => name.split(/(?<=x)(\d)/).map((piece, i) => (i % 2 ? h("sub", {}, piece) : piece));
+const pretty = (name) => name.split(/(\d)/).map((piece, i) => (i % 2 ? h("sub", {}, piece) : piece));
 
 const fits = (value) => Number.isFinite(value) && Math.abs(value) <= LARGEST;
 
@@ -90,16 +103,20 @@ function render({ model, el }) {
   const row = h("div", { class: "lrp-leaves" }), chart = h("div", { class: "lrp-chart" }), sums = h("p", { class: "lrp-readout" });
   let inputs = [], labels = [], focused = null;
 
+  const fill = () => inputs.forEach((input, i) => {
+    if (input.valueAsNumber !== values()[i]) input.value = values()[i];
+    input.setAttribute("aria-invalid", false);
+  });
   const type = (i) => {
     const value = inputs[i].valueAsNumber, fine = fits(value);
     inputs[i].setAttribute("aria-invalid", !fine);
     problem.hidden = fine;
     problem.textContent = fine ? "" : `x${i + 1} has to be a number of at most 1e60 in size; ${short(values()[i])} is kept.`;
-    if (fine) put(model, { values: values().with?.(i, value) ?? values().map((own, k) => (k === i ? value : own)) });
+    if (fine) put(model, { values: values().map((own, k) => (k === i ? value : own)) });
     else live.say(problem.textContent);
   };
   const build = (n) => {
-    inputs = flat(n).map((i) => h("input", { type: "number", step: "any", "aria-label": `x${i + 1}`, oninput: () => type(i), onchange: () => { problem.hidden = true; paint(); } }));
+    inputs = flat(n).map((i) => h("input", { type: "number", step: "any", "aria-label": `x${i + 1}`, oninput: () => type(i), onchange: () => { problem.hidden = true; fill(); } }));
     labels = flat(n).map((i) => h("span", {}, pretty(`x${i + 1}`)));
     row.replaceChildren(...inputs.map((input, i) => h("label", {}, labels[i], input)));
   };
@@ -112,44 +129,41 @@ function render({ model, el }) {
     stage.dataset.n = n;
     lines.setAttribute("viewBox", `0 0 100 ${tall}`);
     lines.setAttribute("aria-label", items.filter(({ below }) => below).map(({ name, value, below }, i) =>
-      `${i ? name : `The output ${name}`} = ${short(value)} hands ${short(below[0].relevance)} each to ${below.map((own) => own.name).join(" and ")}`).join("; "));
-    lines.replaceChildren(...items.filter(({ above }) => above).map(({ x, y, above, relevance }) =>
-      svg("line", { x1: above.x, y1: above.y, x2: x, y2: y, stroke: ink, "stroke-width": 1.5 + 9 * part(relevance), "vector-effect": "non-scaling-stroke" })));
+      `${i ? name : `The output ${name}`} = ${short(value)} hands ${short(below[0].relevance)} each to ${below.map((own) => bracket(own.node)).join(", ")}`).join("; "));
+    lines.replaceChildren(...items.filter(({ above }) => above).map((item) =>
+      svg("path", { d: curve(item).path, fill: "none", stroke: ink, "stroke-width": 1.5 + 9 * part(item.relevance), "vector-effect": "non-scaling-stroke" })));
     const at = (node, x, y) => { node.style.left = `${x}%`; node.style.top = `${y}px`; return node; };
     const visit = (item) => {
       const { node, name, value, relevance, above, below, x, y } = item;
-      if (above) shown.push(at(h("span", { class: "lrp-flow", "aria-hidden": "true" }, `↓ ${short(relevance)}`), x, below ? y - HALF - 11 : y - 13));
+      if (above) shown.push(at(h("span", { class: "lrp-flow", "aria-hidden": "true" }, h("span", {}, "↓ "), short(relevance)), x, y - FLOW / 2 - (below ? HALF : 0)));
       if (!below) return;
       const inside = [h("span", {}, above ? h("span", { class: "lrp-name" }, pretty(name), " = ") : "f = ", h("b", {}, short(value))), h("small", {}, `${FRACTIONS[node.length]} to each`)];
-      const label = `Dissolve the product ${name}`, key = name;
+      const label = undo(name);
       const box = above
-        ? h("button", { type: "button", class: "lrp-box", "aria-label": label, title: label, onclick: () => regroup(dissolve(grouped(), find(name)), `${write(node[0])}×${write(node[1])}`) }, inside)
+        ? h("button", { type: "button", class: "lrp-box", "aria-label": label, title: label, onclick: () => regroup(dissolve(items[0].node, node), pair(node[0], node[1])) }, inside)
         : h("div", { class: "lrp-box", "aria-hidden": "true" }, inside);
       box.style.background = shade(0.9 * part(relevance) * Math.sign(relevance));
       shown.push(at(box, x, y));
-      if (above) controls.push([key, box]);
+      if (above) controls.push(box);
       below.forEach((first, i) => {
         visit(first);
         const second = below[i + 1];
         if (below.length < 3 || !second) return;
-        const near = first.y < second.y ? first : second, dy = near.y - y;
-        const place = Math.min(0.62 * dy, dy - (near.below ? 58 : 38)), along = (to) => x + ((to.x - x) * place) / (to.y - y);
-        const what = `Multiply ${first.name} and ${second.name} first`;
-        const cross = h("button", { type: "button", class: "lrp-join", "aria-label": what, title: what, onclick: () => regroup(join(grouped(), find(name), i), write([first.node, second.node])) }, "×");
-        shown.push(at(cross, (along(first) + along(second)) / 2, y + place));
-        controls.push([`${first.name}×${second.name}`, cross]);
+        const arcs = [curve(first), curve(second)], room = Math.min(arcs[0].end, arcs[1].end) - y;
+        const down = Math.min(0.55 * room, room - 13);
+        const label = pair(first.node, second.node);
+        const cross = h("button", { type: "button", class: "lrp-join", "aria-label": label, title: label, onclick: () => regroup(join(items[0].node, node, i), undo(write([first.node, second.node]))) }, "×");
+        shown.push(at(cross, (arcs[0].at(down) + arcs[1].at(down)) / 2, y + down));
+        controls.push(cross);
       });
     };
-    const find = (name) => nodes(grouped(), values()).find((item) => item.name === name).node;
     const inside = stage.contains(document.activeElement);
-    if (focused === null) focused = document.activeElement?.dataset?.key ?? null;
+    focused ??= document.activeElement?.getAttribute("aria-label");
     visit(items[0]);
-    for (const [key, control] of controls) control.dataset.key = key;
     stage.replaceChildren(lines, ...shown);
-    const stop = oneTabStop(controls.map(([, control]) => control));
-    const next = controls.find(([key]) => key === focused)?.[1];
+    const stop = oneTabStop(controls), next = controls.find((control) => control.getAttribute("aria-label") === focused);
     if (next) stop(next);
-    if (inside) (next ?? controls[0]?.[1] ?? presets[0]).focus({ preventScroll: true });
+    if (inside) (next ?? controls[0] ?? presets[0]).focus({ preventScroll: true });
     focused = null;
   };
 
@@ -173,11 +187,8 @@ function render({ model, el }) {
     const leaf = flat(n).map((i) => items.find((item) => item.node === i)), relevance = leaf.map((item) => item.relevance);
     const part = (amount) => (f ? Math.abs(amount / f) : 0), ink = f ? shade(Math.sign(f)) : "var(--lrp-rule)";
     el.style.setProperty("--lrp-count", n);
-    inputs.forEach((input, i) => {
-      if (input.valueAsNumber !== list[i]) input.value = list[i];
-      input.setAttribute("aria-invalid", false);
-      labels[i].style.background = shade(0.9 * part(relevance[i]) * Math.sign(relevance[i]));
-    });
+    fill();
+    labels.forEach((label, i) => { label.style.background = shade(0.9 * part(relevance[i]) * Math.sign(relevance[i])); });
     Object.keys(PRESETS).forEach((name, i) => presets[i].setAttribute("aria-pressed", preset().includes(name)));
     less.setAttribute("aria-disabled", n === 2);
     more.setAttribute("aria-disabled", n === MOST);

@@ -1,0 +1,138 @@
+// Perturbation curves, step by step: two methods side by side.
+const SIDES = ["left", "right"];
+const ORDER_NAMES = { morf: "most relevant first (MoRF)", lerf: "least relevant first (LeRF)" };
+const BOX = { left: 44, right: 312, top: 12, bottom: 150 };
+
+function accept(key, value, model) {
+  const { methods, texts } = model.get("data");
+  const whole = (limit) => Number.isInteger(value) && value >= 0 && value < limit;
+  return {
+    text: () => whole(texts.length),
+    step: () => whole(Math.max(...texts.map(({ tokens }) => tokens.length)) + 1),
+    order: () => Object.hasOwn(ORDER_NAMES, value),
+    left: () => Object.hasOwn(methods, value),
+    right: () => Object.hasOwn(methods, value),
+  }[key]();
+}
+
+/** Round numbers between two limits, about four of them. */
+function ticks(low, high) {
+  const raw = (high - low) / 4, power = 10 ** Math.floor(Math.log10(raw));
+  const size = power * [1, 2, 5, 10].find((factor) => factor * power >= raw), out = [];
+  for (let k = Math.ceil(low / size); k * size <= high + 1e-9; k++) out.push(k * size);
+  return { out, digits: Math.max(0, -Math.floor(Math.log10(size) + 1e-9)) };
+}
+
+function chart() {
+  const grid = svg("g", {}), whole = svg("line", { x1: BOX.left, x2: BOX.right, class: "lrp-whole" });
+  const under = svg("text", { x: (BOX.left + BOX.right) / 2, y: 186, "text-anchor": "middle" }, "tokens removed"), beside = svg("text", { x: 4, y: 8 });
+  const lines = SIDES.map((side) => ({
+    ahead: svg("path", { class: `lrp-ahead lrp-${side}` }), done: svg("path", { class: `lrp-done lrp-${side}` }), marks: svg("g", { class: `lrp-marks lrp-${side}` }),
+  }));
+  const node = svg("svg", { viewBox: "0 0 320 192", role: "img", class: "lrp-curve" }, grid, whole, lines.flatMap(({ ahead, done, marks }) => [ahead, done, marks]), under, beside);
+  const paint = (curves, step, label, text) => {
+    const all = curves.flatMap(({ logits }) => logits), spare = 0.06 * (Math.max(...all) - Math.min(...all) || 1);
+    const low = Math.min(...all) - spare, high = Math.max(...all) + spare;
+    const most = Math.max(1, ...curves.map(({ removed }) => removed.at(-1)));
+    const x = (count) => BOX.left + ((BOX.right - BOX.left - 6) * count) / most, y = (logit) => BOX.bottom - ((BOX.bottom - BOX.top) * (logit - low)) / (high - low);
+    const rows = ticks(low, high), columns = ticks(0, most);
+    grid.replaceChildren(
+      ...rows.out.flatMap((value) => [svg("line", { x1: BOX.left, x2: BOX.right, y1: y(value), y2: y(value), class: "lrp-gridline" }), svg("text", { x: BOX.left - 5, y: y(value) + 4, "text-anchor": "end" }, say(value, rows.digits))]),
+      ...columns.out.filter(Number.isInteger).map((value) => svg("text", { x: x(value), y: BOX.bottom + 16, "text-anchor": "middle" }, say(value, 0))),
+    );
+    whole.setAttribute("y1", y(curves[0].logits[0]));
+    whole.setAttribute("y2", y(curves[0].logits[0]));
+    beside.textContent = `logit of ${label}`;
+    curves.forEach(({ logits, removed }, side) => {
+      const at = (k) => `${x(removed[k]).toFixed(1)} ${y(logits[k]).toFixed(1)}`, now = Math.min(step, logits.length - 1);
+      const places = logits.map((_, k) => k);
+      lines[side].ahead.setAttribute("d", `M${places.slice(now).map(at).join("L")}`);
+      lines[side].done.setAttribute("d", `M${places.slice(0, now + 1).map(at).join("L")}`);
+      lines[side].marks.replaceChildren(...places.slice(0, now + 1).map((k) => svg("path", { d: side ? "M-4 -4L4 4M-4 4L4 -4" : "M0 -4.5L4.5 0 0 4.5 -4.5 0Z", transform: `translate(${at(k)})` })));
+    });
+    node.setAttribute("aria-label", text);
+  };
+  return { node, paint };
+}
+
+function render({ model, el }) {
+  const { methods, texts } = model.get("data"), names = Object.keys(methods), live = liveLine();
+  const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  const steps = (side) => texts[model.get("text")].methods[model.get(side)][model.get("order")].steps;
+  const last = () => Math.max(...SIDES.map((side) => steps(side).length));
+  let timer = 0;
+  const stop = () => { clearInterval(timer); timer = 0; play.textContent = "Play"; };
+  const go = (step) => put(model, { step: Math.max(0, Math.min(last(), step)) });
+  const start = () => {
+    if (model.get("step") >= last()) go(0);
+    play.textContent = "Pause";
+    timer = setInterval(() => { go(model.get("step") + 1); if (model.get("step") >= last()) stop(); }, still ? 1500 : 900);
+  };
+
+  const beginning = ({ tokens, special }) => {
+    const text = tokens.filter((_, i) => !special[i]).join(" ").replaceAll(" ##", "");
+    return text.length > 60 ? `${text.slice(0, 58)} …` : text;
+  };
+  const fresh = (values) => { stop(); put(model, { ...values, step: 0 }); };
+  const pick = dropdown("Text", texts.map(beginning), (text) => fresh({ text }));
+  const order = choice("Remove the", ORDER_NAMES, (value) => fresh({ order: value }));
+  const play = h("button", { type: "button", class: "lrp-play", onclick: () => (timer ? stop() : start()) }, "Play");
+  const button = (name, call) => h("button", { type: "button", onclick: () => { stop(); call(); } }, name);
+  const slider = h("input", { type: "range", min: 0, "aria-label": "Step", oninput: () => { stop(); go(Number(slider.value)); } });
+  const count = h("span", { class: "lrp-readout" });
+  const panels = SIDES.map((side) => {
+    const choose = dropdown(side === "left" ? "Method ◆" : "Method ✕", Object.values(methods), (place) => put(model, { [side]: names[place] }));
+    const tokens = h("div", {}), next = h("p", { class: "lrp-readout" });
+    return { side, choose, tokens, next, shown: "", row: null, node: h("section", { class: `lrp-panel lrp-${side}`, "aria-label": `${side} method` }, choose.node, tokens, next) };
+  });
+  const curve = chart(), body = h("tbody", {});
+  const summary = h("table", { class: "lrp-numbers" }, h("thead", {}, h("tr", {}, ["Method", "logit now", "mean, MoRF ↓", "mean, LeRF ↑", "Δ = LeRF − MoRF"].map((name) => h("th", { scope: "col" }, name)))), body);
+  el.replaceChildren(
+    h("div", { class: "lrp-controls" }, pick.node, order.node),
+    h("div", { class: "lrp-controls" }, button("First", () => go(0)), button("Back", () => go(model.get("step") - 1)), play, button("Forward", () => go(model.get("step") + 1)), button("Last", () => go(last())), slider, count),
+    h("div", { class: "lrp-panels" }, panels.map(({ node }) => node)),
+    h("div", { class: "lrp-outcome" }, h("figure", {}, curve.node), h("div", { class: "lrp-scroll", role: "region", tabindex: 0, "aria-label": "Means of the curves" }, summary)),
+    live.node,
+  );
+
+  const end = follow(model, ["text", "left", "right", "order", "step"], () => {
+    const place = model.get("text"), { tokens, special, label, methods: all } = texts[place], step = Math.min(model.get("step"), last());
+    const said = [], curves = [];
+    pick.show(place); order.show(model.get("order"));
+    slider.max = last(); slider.value = step;
+    count.textContent = `step ${step} of ${last()}`;
+    panels.forEach((panel) => {
+      const method = model.get(panel.side), own = all[method], { steps: plan, logits } = own[model.get("order")];
+      const now = Math.min(step, plan.length), gone = new Set(plan.slice(0, now).flat()), next = plan[now] ?? [];
+      if (panel.shown !== `${place} ${method}`) {
+        panel.shown = `${place} ${method}`;
+        panel.row = tokenRow(tokens, special, `Relevance by ${methods[method]}`);
+        panel.row.paint(own.scores);
+        panel.tokens.replaceChildren(panel.row.node);
+      }
+      [...panel.row.node.children].forEach((item, i) => {
+        item.classList.toggle("lrp-gone", gone.has(i));
+        item.classList.toggle("lrp-next", next.includes(i));
+        if (gone.has(i)) item.setAttribute("aria-description", "removed");
+        else item.removeAttribute("aria-description");
+      });
+      panel.choose.show(names.indexOf(method));
+      const list = (places) => places.map((i) => tokens[i]).join(" ");
+      panel.next.textContent = next.length ? `next: “${list(next)}” (${say(next.reduce((sum, i) => sum + own.scores[i], 0), 3)})` : "nothing is left but the special tokens";
+      const removed = plan.reduce((counts, own) => [...counts, counts.at(-1) + own.length], [0]);
+      curves.push({ logits, removed });
+      said.push(`${methods[method]} has removed ${now ? list(plan.slice(0, now).flat()) : "nothing"}, logit ${say(logits[now])}`);
+    });
+    body.replaceChildren(...SIDES.map((side, i) => {
+      const own = all[model.get(side)], { logits } = own[model.get("order")], now = logits[Math.min(step, logits.length - 1)];
+      const cells = [now, own.morf.mean, own.lerf.mean, own.lerf.mean - own.morf.mean];
+      return h("tr", { "data-logit": now, "data-morf": own.morf.mean, "data-lerf": own.lerf.mean }, h("th", { scope: "row" }, `${i ? "✕" : "◆"} ${methods[model.get(side)]}`), cells.map((value) => h("td", {}, say(value))));
+    }));
+    const text = `Step ${step} of ${last()}, ${ORDER_NAMES[model.get("order")]}: ${said.join("; ")}`;
+    curve.paint(curves, step, label, `Curves of the logit of ${label}. ${text}`);
+    live.say(text);
+  });
+  return () => { stop(); end(); };
+}
+
+export default front({ render, accept });

@@ -1,0 +1,401 @@
+"""The product as a tree: every grouping by mouse and keyboard, and every number in the page against `Product`."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+from itertools import combinations
+from itertools import product as cartesian
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from browsing import complaints_of_axe, open_page, state_of, widget_page
+from traitlets import TraitError
+
+from lrp_companion.models.product import Grouping, Product, flat, leaves_of, left, parse, right, shares, write
+from lrp_companion.schema import InputError
+from lrp_companion.widgets import ProductTree
+
+Open = Callable[..., Any]
+
+
+def every_grouping(leaves: Sequence[int]) -> Iterator[Grouping]:
+    """All ways to group these factors in order, products of three and more included."""
+    if len(leaves) == 1:
+        yield leaves[0]
+    for parts in range(2, len(leaves) + 1):
+        for cuts in combinations(range(1, len(leaves)), parts - 1):
+            edges = (0, *cuts, len(leaves))
+            yield from cartesian(*(list(every_grouping(leaves[a:b])) for a, b in zip(edges, edges[1:], strict=False)))
+
+
+def bracket(node: Grouping) -> str:
+    return write(node) if isinstance(node, int) else f"({write(node)})"
+
+
+def clicks_to(tree: Grouping) -> list[str]:
+    """Names of the controls that lead from the flat product to a grouping."""
+
+    def inner(node: Grouping) -> list[str]:
+        if isinstance(node, int):
+            return []
+        names = [name for part in node for name in inner(part)]
+        whole, passing = node[0], []
+        for part in node[1:]:
+            names.append(f"Multiply {bracket(whole)} and {bracket(part)} first")
+            whole = (whole, part)
+            passing.append(f"Dissolve the product {write(whole)}")
+        if len(node) == 2:
+            return names
+        for _ in node[2:]:  # a product of three and more is made of pairs, from the outside in
+            whole = whole[0]  # type: ignore[index]
+            names.append(f"Dissolve the product {write(whole)}")
+        return names
+
+    return [] if isinstance(tree, int) else [name for part in tree for name in inner(part)]
+
+
+def short(number: float) -> str:
+    """At most four significant digits, for numbers that need no exponent."""
+    return f"{float(f'{number:.4g}'):.15g}".replace("-", "\N{MINUS SIGN}")
+
+
+def scores(page: Any, kind: str) -> tuple[float, ...]:
+    return tuple(json.loads(page.get_attribute(f"[data-kind={kind}]", "data-scores")))
+
+
+def check(page: Any, values: Sequence[float], grouping: str) -> None:
+    """Everything that stands in the page against the package."""
+    truth = Product([float(value) for value in values], grouping)
+    n = len(values)
+    assert (scores(page, "lrp"), scores(page, "ig"), scores(page, "loo")) == (truth.relevance(), truth.integrated_gradients(), truth.loo())
+    shown = ", ".join(map(short, truth.relevance()))
+    assert page.inner_text(".lrp-head") == f"Grouping {grouping}: relevance {shown} of f = {short(truth.value)}."
+    assert page.inner_text(".lrp-product > p.lrp-readout:last-of-type, .lrp-chart + p") == (
+        f"Shares of f: {', '.join(map(str, shares(truth.grouping)))}; they sum to 1. LOO sums to {n} f = {short(sum(truth.loo()))}."
+    )
+    handed = [step.share for step in truth.steps() for _ in step.parts]
+    assert sorted(page.locator(".lrp-flow").all_text_contents()) == sorted(f"↓ {short(share)}" for share in handed)
+    boxes = page.locator(".lrp-box b").all_text_contents()
+    assert sorted(boxes) == sorted(short(step.value) for step in truth.steps())
+    assert [float(box.input_value()) for box in page.locator("input").all()] == [float(value) for value in values]
+    pressed = [name for name, make in (("left", left), ("right", right), ("flat", flat)) if make(n) == truth.grouping]
+    assert page.locator("[aria-pressed=true]").all_text_contents() == pressed
+
+
+@pytest.fixture
+def opened(browser: Any, tmp_path: Path) -> Iterator[Open]:
+    contexts = []
+
+    def go(
+        values: Sequence[float] = (2, 3, 4), grouping: str = "(x1 x2) x3", *, hash: str = "", theme: str = "light", width: int = 900
+    ) -> Any:
+        context = browser.new_context(viewport={"width": width, "height": 900})
+        contexts.append(context)
+        page, watch = open_page(context, widget_page(ProductTree(values, grouping), tmp_path, theme=theme) + hash)
+        page.watch = watch
+        page.wait_for_selector("[data-ready]")
+        return page
+
+    yield go
+    for context in contexts:
+        context.close()
+
+
+def press(page: Any, name: str) -> None:
+    page.get_by_role("button", name=name, exact=True).click()
+
+
+def box(page: Any, name: str) -> Any:
+    return page.get_by_role("spinbutton", name=name, exact=True)
+
+
+class TestPython:
+    def test_the_state_is_checked_and_written_in_one_way(self) -> None:
+        widget = ProductTree((2, Fraction(1, 2), -4), "((x1)*(x2·x3))")
+        assert widget.grouping == "x1 (x2 x3)"
+        assert widget.values == [2.0, 0.5, -4.0]
+        assert repr(widget) == "ProductTree(x1 (x2 x3) = -4)"
+        widget.values = [1, 2, 3, 4]
+        assert widget.grouping == "x1 x2 x3 x4"
+        widget.grouping = "(x1 x2) (x3 x4)"
+        assert widget.state()["grouping"] == "(x1 x2) (x3 x4)"
+        widget.set_state({"values": [5, 6], "grouping": "x1 x2"})  # as the front end sends it
+        assert repr(widget) == "ProductTree(x1 x2 = 30)"
+
+    @pytest.mark.parametrize("values", [(), (1,), range(6), (1, float("nan")), (1, float("inf")), (1, 1e61), ("a", 2), None, 3])
+    def test_bad_values_are_refused(self, values: Any) -> None:
+        with pytest.raises(InputError, match="ProductTree: got values .* expected 2 to 5 numbers"):
+            ProductTree(values)
+
+    @pytest.mark.parametrize("grouping", ["x1 x2", "x2 x1 x3", "x1 x2 x3 x4"])
+    def test_a_grouping_of_other_factors_is_refused(self, grouping: str) -> None:
+        with pytest.raises(InputError, match=r"got grouping .* expected the factors x1 to x3, in order"):
+            ProductTree(grouping=grouping)
+        widget = ProductTree()
+        with pytest.raises(InputError, match="in order"):
+            widget.grouping = grouping
+        assert widget.grouping == "(x1 x2) x3"
+
+    def test_bad_text_and_address_are_refused(self) -> None:
+        with pytest.raises(InputError, match="parse: got grouping"):
+            ProductTree(grouping="<img>")
+        with pytest.raises(InputError, match="address"):
+            ProductTree(address="a b")
+        with pytest.raises((TraitError, InputError)):
+            ProductTree().values = [1, "x"]
+
+    def test_the_fallback_has_every_number(self) -> None:
+        page = ProductTree((2, -3, 4)).fallback()
+        for text in ("(x1 x2) x3 = -24", "x2 = -3", "1/4", "<td>-12</td>", "<td>-8</td>", "<td>-72</td>"):
+            assert text in page
+        assert len(ProductTree().page_html()) < 5000
+
+    def test_no_torch(self) -> None:
+        code = "import sys, lrp_companion.widgets as w; w.ProductTree(); assert not {'torch', 'matplotlib'} & set(sys.modules)"
+        subprocess.run([sys.executable, "-c", code], check=True)
+
+
+class TestGroupings:
+    def test_all_eleven_of_four_factors_by_mouse(self, opened: Open) -> None:
+        trees = list(every_grouping(range(4)))
+        assert len(set(trees)) == 11
+        page, values = opened((2, -3, 0.5, 7), "x1 x2 x3 x4"), (2, -3, 0.5, 7)
+        for tree in trees:
+            press(page, "flat")
+            for name in clicks_to(tree):
+                press(page, name)
+            assert parse(state_of(page, "grouping")) == tree
+            check(page, values, write(tree))
+        assert page.watch.nothing()
+
+    def test_by_keyboard_with_one_tab_stop(self, opened: Open) -> None:
+        page = opened((2, 3, 4, 5), "x1 x2 x3 x4")
+        key, focused = page.keyboard.press, "document.activeElement.getAttribute('aria-label')"
+        page.get_by_role("button", name="Add a factor").focus()
+        key("Tab")
+        assert page.evaluate(focused) == "Multiply x1 and x2 first"
+        key("Tab")
+        assert page.evaluate(focused) == "x1"  # the tree is one stop; then come the numbers
+        key("Shift+Tab")
+        for arrows, then, grouping, focus in (
+            (["ArrowRight"], "Enter", "x1 (x2 x3) x4", "Dissolve the product x2 x3"),
+            (["End"], "Space", "x1 ((x2 x3) x4)", "Dissolve the product (x2 x3) x4"),
+            (["ArrowRight"], "Enter", "x1 (x2 x3 x4)", "Multiply x2 and x3 first"),
+            (["ArrowRight"], "Enter", "x1 (x2 (x3 x4))", "Dissolve the product x3 x4"),
+            (["Home"], "Enter", "x1 x2 (x3 x4)", "Multiply x2 and (x3 x4) first"),
+            (["ArrowRight", "ArrowUp", "ArrowLeft"], "Space", "(x1 x2) (x3 x4)", "Dissolve the product x1 x2"),
+        ):
+            for arrow in arrows:
+                key(arrow)
+            key(then)
+            assert page.evaluate(focused) == focus
+            assert page.locator(".lrp-stage [tabindex='0']").count() == 1
+            check(page, (2, 3, 4, 5), grouping)
+        page.wait_for_timeout(450)
+        assert page.inner_text("[role=status]") == "Grouping (x1 x2) (x3 x4): relevance 30, 30, 30, 30 of f = 120."
+        assert page.watch.nothing()
+
+    def test_presets(self, opened: Open) -> None:
+        page = opened((2, 3, 4, 5, 6), "x1 x2 (x3 x4) x5")
+        check(page, (2, 3, 4, 5, 6), "x1 x2 (x3 x4) x5")
+        for name, make in (("left", left), ("right", right), ("flat", flat)):
+            press(page, name)
+            check(page, (2, 3, 4, 5, 6), write(make(5)))
+
+    @pytest.mark.parametrize("width", [360, 900])
+    def test_nothing_covers_anything(self, opened: Open, width: int) -> None:
+        page = opened((2, -3, 4.25, 500, 0.0617), "x1 x2 x3 x4 x5", width=width)
+        overlaps = """() => {
+            const boxes = [...document.querySelectorAll('.lrp-stage > :not(svg)')].map((node) => [node, node.getBoundingClientRect()]);
+            const stage = document.querySelector('.lrp-product').getBoundingClientRect(), bad = [];
+            boxes.forEach(([a, p], i) => {
+                if (p.left < stage.left - 1 || p.right > stage.right + 1) bad.push(`out: ${a.textContent}`);
+                for (const [b, q] of boxes.slice(i + 1))
+                    if (p.right > q.left + 1 && q.right > p.left + 1 && p.bottom > q.top + 1 && q.bottom > p.top + 1)
+                        bad.push(`${a.textContent} | ${b.textContent}`);
+            });
+            return bad;
+        }"""
+        trees = [tree for n in range(2, 6) for tree in every_grouping(range(n))]
+        assert len(trees) == 1 + 3 + 11 + 45
+        bad = {}
+        for tree in trees:
+            state = {"values": [2, -3, 4.25, 500, 0.0617][: len(leaves_of(tree))], "grouping": write(tree)}
+            page.evaluate(
+                "state => { for (const key in state) document.querySelector('.lrp-widget').companion.model.set(key, state[key]); }",
+                state,
+            )
+            if found := page.evaluate(overlaps):
+                bad[write(tree)] = found
+        assert not bad
+
+
+class TestValues:
+    def test_random_products(self, opened: Open) -> None:
+        page, generator = opened(), random.Random(0)
+        for _ in range(30):
+            n = generator.randint(2, 5)
+            tree = generator.choice(list(every_grouping(range(n))))
+            values = [round(generator.uniform(-9, 9), generator.randint(0, 2)) for _ in range(n)]
+            page.evaluate(f"location.hash = 'product.values={','.join(map(str, values))}&product.grouping={quote(write(tree))}'")
+            page.wait_for_function(
+                "text => document.querySelector('.lrp-head').textContent.startsWith(`Grouping ${text}:`)", arg=write(tree)
+            )
+            page.wait_for_function(
+                "values => String([...document.querySelectorAll('input')].map((i) => Number(i.value))) === String(values)", arg=values
+            )
+            truth = Product(values, tree)
+            assert scores(page, "lrp") == truth.relevance()
+            assert scores(page, "ig") == truth.integrated_gradients()
+            assert scores(page, "loo") == truth.loo()
+        assert page.watch.nothing()
+
+    def test_typed(self, opened: Open) -> None:
+        page = opened()
+        for text, value in (("-1.5", -1.5), ("0", 0), ("2e-3", 0.002), (".25", 0.25)):
+            box(page, "x2").fill(text)
+            check(page, (2, value, 4), "(x1 x2) x3")
+        box(page, "x2").press("ArrowUp")
+        check(page, (2, 1.25, 4), "(x1 x2) x3")
+        box(page, "x2").press_sequentially("5")
+        assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "x2"
+        check(page, (2, 1.255, 4), "(x1 x2) x3")
+
+    @pytest.mark.parametrize("text", ["", "1e70"])
+    def test_what_is_no_number_is_said_and_the_last_one_kept(self, opened: Open, text: str) -> None:
+        page = opened()
+        x2 = box(page, "x2")
+        x2.fill(text)
+        assert x2.get_attribute("aria-invalid") == "true"
+        assert page.inner_text(".lrp-problem") == "x2 has to be a number of at most 1e60 in size; 3 is kept."
+        assert state_of(page, "values") == [2, 3, 4]
+        x2.blur()
+        assert x2.get_attribute("aria-invalid") == "false"
+        assert page.locator(".lrp-problem").is_hidden()
+        check(page, (2, 3, 4), "(x1 x2) x3")
+
+    @pytest.mark.parametrize(("text", "value"), [("7", 7), ("", 3)])
+    def test_the_first_click_after_typing_counts(self, opened: Open, text: str, value: float) -> None:
+        page = opened((2, 3, 4, 5), "x1 x2 x3 x4")
+        box(page, "x2").press("ControlOrMeta+a")
+        page.keyboard.press("Backspace")
+        page.keyboard.type(text)
+        press(page, "Multiply x2 and x3 first")
+        check(page, (2, value, 4, 5), "x1 (x2 x3) x4")
+        assert page.locator(".lrp-problem").is_hidden()
+
+    def test_add_and_remove(self, opened: Open) -> None:
+        page = opened()
+        more, less = "Add a factor", "Remove the last factor"
+        for name, values, grouping in (
+            (more, (2, 3, 4, 5), "((x1 x2) x3) x4"),  # a preset is kept
+            (more, (2, 3, 4, 5, 6), "(((x1 x2) x3) x4) x5"),
+            (more, (2, 3, 4, 5, 6), "(((x1 x2) x3) x4) x5"),
+            ("Dissolve the product ((x1 x2) x3) x4", (2, 3, 4, 5, 6), "((x1 x2) x3) x4 x5"),
+            ("Multiply x4 and x5 first", (2, 3, 4, 5, 6), "((x1 x2) x3) (x4 x5)"),
+            (less, (2, 3, 4, 5), "((x1 x2) x3) x4"),
+            ("flat", (2, 3, 4, 5), "x1 x2 x3 x4"),
+            ("Multiply x2 and x3 first", (2, 3, 4, 5), "x1 (x2 x3) x4"),
+            (more, (2, 3, 4, 5, 6), "x1 (x2 x3) x4 x5"),  # else the new factor joins the last multiplication
+            (less, (2, 3, 4, 5), "x1 (x2 x3) x4"),
+            (less, (2, 3, 4), "x1 (x2 x3)"),
+            (less, (2, 3), "x1 x2"),
+            (less, (2, 3), "x1 x2"),
+        ):
+            page.get_by_role("button", name=name, exact=True).click(force=True)
+            check(page, values, grouping)
+        assert page.get_by_role("button", name=less).get_attribute("aria-disabled") == "true"
+        assert page.watch.nothing()
+
+    @pytest.mark.parametrize(
+        ("value", "text"),
+        [
+            (1e7, "1e7"),
+            (-1234567.0, "−1.235e6"),
+            (123456.0, "123500"),
+            (0.00001234, "1.234e−5"),
+            (1 / 3, "0.3333"),
+            (-0.0, "0"),
+            (1.05e10, "1.05e10"),
+        ],
+    )
+    def test_numbers_are_short(self, opened: Open, value: float, text: str) -> None:
+        page = opened((1, value), "x1 x2")
+        assert page.inner_text(".lrp-head").endswith(f"of f = {text}.")
+
+
+class TestAddress:
+    def test_the_state_survives(self, opened: Open) -> None:
+        page = opened()
+        press(page, "right")
+        box(page, "x1").fill("-2.5")
+        page.wait_for_function("location.hash.includes('values')")
+        again = opened(hash=page.evaluate("location.hash"))
+        check(again, (-2.5, 3, 4), "x1 (x2 x3)")
+        assert again.watch.nothing()
+
+    def test_a_teachers_link(self, opened: Open) -> None:
+        check(opened(hash="#product.values=1,2,3,4&product.grouping=(x1 x2) (x3 x4)"), (1, 2, 3, 4), "(x1 x2) (x3 x4)")
+        check(opened(hash="#product.values=1,2,3,4"), (1, 2, 3, 4), "x1 x2 x3 x4")  # a grouping that does not fit: flat
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "product.grouping=<img src=x onerror=alert(1)>", "product.grouping=%3Cimg%3E", "product.grouping=", "product.grouping=x1",
+            "product.grouping=x2 x1 x3", "product.grouping=x1 x1 x2", "product.grouping=x1 (x2 x3", "product.grouping=x1 () x2 x3",
+            "product.grouping=x1 x2 x3 x4 x5 x6", "product.grouping=" + "(" * 5000, "product.grouping=x0 x1 x2",
+            "product.values=1,2,3,4,5,6,7,8,9", "product.values=NaN,1,2", "product.values=1",
+            "product.values=", "product.values=1,Infinity",
+            "product.values=1,1e99", "product.values=a,b", "product.address=x", "product.data=1",
+        ],
+    )  # fmt: skip
+    def test_nonsense_is_ignored(self, opened: Open, text: str) -> None:
+        page = opened(hash=f"#{text}")
+        check(page, (2, 3, 4), "(x1 x2) x3")
+        assert page.locator("img").count() == 0
+        assert page.watch.nothing()
+
+
+class TestForEveryone:
+    @pytest.mark.parametrize("theme", ["light", "dark"])
+    def test_axe(self, opened: Open, theme: str) -> None:
+        page = opened((2, -3, 4, 5), "(x1 x2) x3 x4", theme=theme)
+        assert complaints_of_axe(page, ".lrp-widget") == []
+        box(page, "x2").fill("")
+        assert complaints_of_axe(page, ".lrp-widget") == []
+        box(page, "x2").fill("0")
+        assert complaints_of_axe(page, ".lrp-widget") == []
+
+    def test_the_picture_is_described(self, opened: Open) -> None:
+        assert opened().get_attribute(".lrp-stage svg", "aria-label") == (
+            "The output (x1 x2) x3 = 24 hands 12 each to (x1 x2), x3; x1 x2 = 6 hands 6 each to x1, x2"
+        )
+        assert opened((2, -3, 4)).get_attribute("[data-kind=lrp]", "aria-label") == "LRP along the tree: x1 −6, x2 −6, x3 −12; sum −24"
+
+    def test_fits_a_phone_and_a_finger(self, opened: Open) -> None:
+        page = opened((2, 3, 4, 5, -1234.5), "x1 x2 x3 x4 x5", width=360)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+        sizes = [box.bounding_box() for box in page.locator(".lrp-widget :is(button, input)").all()]
+        assert all(size["width"] >= 24 and size["height"] >= 24 for size in sizes)
+
+    def test_prints_without_controls(self, opened: Open) -> None:
+        page = opened((2, 3, 4), "x1 x2 x3")
+        page.emulate_media(media="print")
+        assert page.locator(".lrp-join:visible").count() == page.locator(".lrp-controls:visible").count() == 0
+        assert page.locator(".lrp-flow:visible").count() == 3
+
+    def test_a_repaint_is_cheap(self, opened: Open) -> None:
+        page = opened((2, 3, 4, 5, 6), "x1 x2 x3 x4 x5")
+        took = page.evaluate("""() => {
+            const { model } = document.querySelector('.lrp-widget').companion, start = performance.now();
+            for (let i = 0; i < 50; i++) model.set('values', [i, 3, 4, 5, 6]);
+            return (performance.now() - start) / 50;
+        }""")
+        assert took < 20
