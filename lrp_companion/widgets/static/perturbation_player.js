@@ -1,7 +1,7 @@
 // Perturbation curves, step by step: two methods side by side.
 const SIDES = ["left", "right"];
 const ORDER_NAMES = { morf: "most relevant first (MoRF)", lerf: "least relevant first (LeRF)" };
-const BOX = { left: 44, right: 312, top: 12, bottom: 150 };
+const BOX = { left: 44, right: 312, top: 20, bottom: 158 };
 
 function accept(key, value, model) {
   const { methods, texts } = model.get("data");
@@ -25,11 +25,11 @@ function ticks(low, high) {
 
 function chart() {
   const grid = svg("g", {}), whole = svg("line", { x1: BOX.left, x2: BOX.right, class: "lrp-whole" });
-  const under = svg("text", { x: (BOX.left + BOX.right) / 2, y: 186, "text-anchor": "middle" }, "tokens removed"), beside = svg("text", { x: 4, y: 8 });
+  const under = svg("text", { x: (BOX.left + BOX.right) / 2, y: 194, "text-anchor": "middle" }, "tokens removed"), beside = svg("text", { x: 4, y: 12 });
   const lines = SIDES.map((side) => ({
     ahead: svg("path", { class: `lrp-ahead lrp-${side}` }), done: svg("path", { class: `lrp-done lrp-${side}` }), marks: svg("g", { class: `lrp-marks lrp-${side}` }),
   }));
-  const node = svg("svg", { viewBox: "0 0 320 192", role: "img", class: "lrp-curve" }, grid, whole, lines.flatMap(({ ahead, done, marks }) => [ahead, done, marks]), under, beside);
+  const node = svg("svg", { viewBox: "0 0 320 200", role: "img", class: "lrp-curve" }, grid, whole, lines.flatMap(({ ahead, done, marks }) => [ahead, done, marks]), under, beside);
   const paint = (curves, step, label, text) => {
     const all = curves.flatMap(({ logits }) => logits), spare = 0.06 * (Math.max(...all) - Math.min(...all) || 1);
     const low = Math.min(...all) - spare, high = Math.max(...all) + spare;
@@ -86,7 +86,7 @@ function render({ model, el }) {
     return { side, choose, tokens, next, shown: "", row: null, node: h("section", { class: `lrp-panel lrp-${side}`, "aria-label": `${side} method` }, choose.node, tokens, next) };
   });
   const curve = chart(), body = h("tbody", {});
-  const summary = h("table", { class: "lrp-numbers" }, h("thead", {}, h("tr", {}, ["Method", "logit now", "mean, MoRF ↓", "mean, LeRF ↑", "Δ = LeRF − MoRF"].map((name) => h("th", { scope: "col" }, name)))), body);
+  const summary = h("table", { class: "lrp-numbers" }, h("caption", {}, "Mean logit along the curves; Δ = LeRF − MoRF"), h("thead", {}, h("tr", {}, ["Method", "logit now", "MoRF ↓", "LeRF ↑", "Δ"].map((name) => h("th", { scope: "col" }, name)))), body);
   el.replaceChildren(
     h("div", { class: "lrp-controls" }, pick.node, order.node),
     h("div", { class: "lrp-controls" }, button("First", () => go(0)), button("Back", () => go(model.get("step") - 1)), play, button("Forward", () => go(model.get("step") + 1)), button("Last", () => go(last())), slider, count),

@@ -1,0 +1,75 @@
+"""One attention read-out on sliders: what the rules say of each token, and what its removal really changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import traitlets
+
+from lrp_companion.schema import InputError
+from lrp_companion.views.tables import table
+from lrp_companion.widgets.base import Widget, check_address
+
+FEWEST, MOST = 3, 6
+LIMITS = {"logits": 8.0, "values": 2.0}
+
+
+class SoftmaxLab(Widget, front="softmax_lab"):
+    """Logits and values on sliders; attention, AttnLRP, CP-LRP and the true change when a token is removed.
+
+    `o = sum_i A_i v_i` with `A = softmax(z)`; the quantities are those of `models.softmax_step.SoftmaxStep`.
+
+    Parameters
+    ----------
+    logits, values : 3 to 6 numbers each, logits z within 8 of zero, values v within 2.
+    address : the widget's name in the page.
+
+    >>> SoftmaxLab(logits=(1, 0, 0), values=(2, 1, -1))
+    SoftmaxLab(3 tokens)
+    """
+
+    links = ("logits", "values")
+    logits = traitlets.List(traitlets.Float()).tag(sync=True)
+    values = traitlets.List(traitlets.Float()).tag(sync=True)
+
+    def __init__(
+        self, *, logits: Sequence[float] = (2, 1, 0, 0), values: Sequence[float] = (1, -0.5, 0.5, 0.25), address: str = "softmax"
+    ) -> None:
+        if len(logits) != len(values):
+            raise InputError(
+                "SoftmaxLab",
+                got=f"{len(logits)} logits and {len(values)} values",
+                expected="one value per logit",
+                hint="give both per token",
+            )
+        super().__init__(logits=list(logits), values=list(values), data={"limits": LIMITS}, address=check_address("SoftmaxLab", address))
+
+    @traitlets.validate("logits", "values")
+    def _check(self, proposal: Any) -> list[float]:
+        name, numbers = proposal["trait"].name, proposal["value"]
+        if not FEWEST <= len(numbers) <= MOST or not all(abs(number) <= LIMITS[name] for number in numbers):
+            raise InputError(
+                "SoftmaxLab",
+                got=f"{name} {numbers!r}",
+                expected=f"{FEWEST} to {MOST} numbers from -{LIMITS[name]:g} to {LIMITS[name]:g}",
+                hint="a page shows no more",
+            )
+        return numbers
+
+    def fallback(self) -> str:
+        """Return the numbers of the state at start as a table."""
+        z, v = np.array(self.logits), np.array(self.values)
+        a = np.exp(z) / np.exp(z).sum()
+        o = float(a @ v)
+        quantities = {
+            "logit z": z, "value v": v, "attention A": a, "LOO": a * (v - o) / (1 - a),
+            "AttnLRP": 0.5 * a * v + 0.5 * z * a * (v - o), "CP-LRP": a * v,
+        }  # fmt: skip
+        rows = [{"quantity": name, **{f"token {i + 1}": float(x) for i, x in enumerate(row)}} for name, row in quantities.items()]
+        return table(rows, digits=3, caption=f"One query; output o = {o:.3f}")._repr_html_()
+
+    def summary(self) -> str:
+        """Return how many tokens there are."""
+        return f"{len(self.logits)} tokens"

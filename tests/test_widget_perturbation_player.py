@@ -1,0 +1,200 @@
+"""PerturbationPlayer: the steps and curves of the package, by mouse, keyboard, address and while playing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import traitlets
+from browsing import complaints_of_axe, open_page, state_of, widget_page
+
+import lrp_companion as lrp
+from lrp_companion import InputError, PerturbationPlayer
+from lrp_companion.experiments.text import perturbation_paths
+from lrp_companion.methods import kept_logits
+
+TEXTS = ["a film of rare grace", "dull , slow and far too long"]
+METHODS = ("loo", "attnlrp", "cp-lrp")
+
+
+@pytest.fixture(scope="module")
+def paths(clf: Any) -> list[dict[str, Any]]:
+    return perturbation_paths(clf, TEXTS, {name: lrp.attribute(clf, TEXTS, method=name) for name in METHODS})
+
+
+def hostile() -> dict[str, Any]:
+    tokens = ("[CLS]", "<img src=x onerror=alert(1)>", "</script>", "&amp;", "\u05e9\u05dc", "\U0001f600", "[SEP]")
+    curve = {"steps": [[1], [2], [3], [4], [5]], "logits": [3.0, 2.0, 1.0, 0.5, 0.0, -1.0], "mean": 0.5}
+    own = {"scores": np.arange(7.0), "morf": curve, "lerf": curve}
+    return {"tokens": tokens, "special": np.isin(range(7), (0, 6)), "label": "<b>", "methods": {"loo": own, "attnlrp": own}}
+
+
+@pytest.fixture(params=["light", "dark"])
+def opened(request: pytest.FixtureRequest, paths: Any, browser: Any, tmp_path: Path) -> Iterator[tuple[Any, Any]]:
+    context = browser.new_context(viewport={"width": 1000, "height": 900})
+    page, watch = open_page(context, widget_page(PerturbationPlayer(paths), tmp_path, theme=request.param))
+    page.wait_for_selector("[data-ready]")
+    yield page, watch
+    context.close()
+
+
+def put(page: Any, **values: Any) -> None:
+    script = "document.querySelector('[data-companion-widget]').companion.model.set"
+    page.evaluate(f"values => {{ for (const key in values) {script}(key, values[key]) }}", values)
+
+
+def check(page: Any, paths: list[dict[str, Any]]) -> None:
+    """What stands in the page is what the package computed for this text, step and pair of methods."""
+    path, step, order = paths[state_of(page, "text")], state_of(page, "step"), state_of(page, "order")
+    for row, side in enumerate(("left", "right")):
+        own = path["methods"][state_of(page, side)]
+        shown = page.locator("tbody tr").nth(row)
+        assert float(shown.get_attribute("data-logit")) == own[order]["logits"][step]
+        assert [float(shown.get_attribute(f"data-{name}")) for name in ("morf", "lerf")] == [own["morf"]["mean"], own["lerf"]["mean"]]
+        items = page.locator(f"section.lrp-{side} li")
+        kinds = [item.get_attribute("class") or "" for item in items.all()]
+        gone = sorted(i for tokens in own[order]["steps"][:step] for i in tokens)
+        assert [i for i, kind in enumerate(kinds) if "lrp-gone" in kind] == gone
+        following = own[order]["steps"][step] if step < len(own[order]["steps"]) else []
+        assert [i for i, kind in enumerate(kinds) if "lrp-next" in kind] == following
+
+
+def test_paths_are_the_curves_of_the_package(paths: list[dict[str, Any]], clf: Any) -> None:
+    for text, path in zip(TEXTS, paths, strict=True):
+        (encoded,) = clf.encode(text)
+        for own in path["methods"].values():
+            ranked = sorted(np.flatnonzero(~path["special"]), key=lambda i, scores=own["scores"]: -scores[i])
+            assert own["morf"]["steps"] == [[i] for i in ranked] and own["lerf"]["steps"] == [[i] for i in ranked[::-1]]
+            keep = np.ones(len(encoded), dtype=bool)
+            target = clf.labels.index(path["label"])
+            for step, logit in zip([[], *own["morf"]["steps"]], own["morf"]["logits"], strict=True):
+                keep[step] = False
+                assert kept_logits(clf, [(encoded, keep)])[0, target].item() == pytest.approx(logit, abs=1e-9)
+            assert own["morf"]["mean"] == pytest.approx(np.mean(own["morf"]["logits"][1:]))
+
+
+def test_chunks_go_together(clf: Any) -> None:
+    (path,) = perturbation_paths(clf, TEXTS[:1], {"loo": lrp.attribute(clf, TEXTS[:1], method="loo")}, chunk=2)
+    assert [len(step) for step in path["methods"]["loo"]["morf"]["steps"]] in ([2, 2, 1], [1, 2, 2], [2, 1, 2])
+
+
+def test_paths_refuse_maps_of_other_texts_or_classes(clf: Any) -> None:
+    maps = lrp.attribute(clf, TEXTS, method="loo")
+    with pytest.raises(InputError, match="one map per text"):
+        perturbation_paths(clf, TEXTS, {"loo": maps[::-1]})
+    others = lrp.attribute(clf, TEXTS, method="attnlrp", target=[(own.target + 1) % 3 for own in maps])
+    with pytest.raises(InputError, match="explain the same class"):
+        perturbation_paths(clf, TEXTS, {"loo": maps, "attnlrp": others})
+
+
+def test_every_text_order_method_and_step(opened: tuple[Any, Any], paths: Any) -> None:
+    page, watch = opened
+    for text, path in enumerate(paths):
+        page.locator("select").first.select_option(index=text)
+        for place, order in enumerate(("morf", "lerf")):
+            page.get_by_role("radio").nth(place).check()
+            for left, right in (("loo", "attnlrp"), ("cp-lrp", "loo")):
+                put(page, left=left, right=right)
+                for step in range(len(path["methods"][left][order]["steps"]) + 1):
+                    put(page, step=step)
+                    check(page, paths)
+    assert watch.nothing(), watch
+
+
+def test_buttons_slider_and_keys_step(opened: tuple[Any, Any], paths: Any) -> None:
+    page, watch = opened
+    last = len(paths[0]["methods"]["loo"]["morf"]["steps"])
+    for name, expected in (("Forward", 1), ("Forward", 2), ("Back", 1), ("Last", last), ("Forward", last), ("First", 0), ("Back", 0)):
+        page.get_by_role("button", name=name).click()
+        assert state_of(page, "step") == expected
+    slider = page.get_by_role("slider")
+    slider.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    assert state_of(page, "step") == 2
+    check(page, paths)
+    page.wait_for_function("document.querySelector('[aria-live]').textContent.startsWith('Step 2 of')")
+    page.get_by_label("Method ◆").select_option(label="LOO")
+    assert state_of(page, "left") == "loo"
+    assert not complaints_of_axe(page, ".lrp-widget") and watch.nothing(), watch
+
+
+def test_playing_advances_and_stops_at_the_end(paths: Any, browser: Any, tmp_path: Path) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    page.clock.install()
+    page.goto(widget_page(PerturbationPlayer(paths), tmp_path))
+    page.wait_for_selector("[data-ready]", state="attached")
+    play = page.locator(".lrp-play")
+    play.focus()
+    page.keyboard.press("Space")
+    assert play.text_content() == "Pause"
+    page.clock.run_for(2000)
+    assert state_of(page, "step") == 2
+    page.keyboard.press("Space")
+    page.clock.run_for(5000)
+    assert state_of(page, "step") == 2 and play.text_content() == "Play"
+    play.click()
+    page.clock.run_for(60_000)
+    assert state_of(page, "step") == len(paths[0]["methods"]["loo"]["morf"]["steps"]) and play.text_content() == "Play"
+    context.close()
+
+
+def test_the_state_survives_in_the_address(paths: Any, browser: Any, tmp_path: Path) -> None:
+    context = browser.new_context()
+    page, _ = open_page(context, widget_page(PerturbationPlayer(paths), tmp_path))
+    page.wait_for_selector("[data-ready]")
+    put(page, text=1, left="loo", order="lerf", step=3)
+    page.wait_for_function("location.hash.includes('player.step=3')")
+    other, watch = open_page(context, page.url)
+    other.wait_for_selector("[data-ready]")
+    assert [state_of(other, key) for key in ("text", "left", "order", "step")] == [1, "loo", "lerf", 3]
+    check(other, paths)
+    assert watch.nothing(), watch
+    context.close()
+
+
+@pytest.mark.parametrize(
+    "hash", ["text=9", "text=-1", "step=99", "step=1.5", "left=nobody", "right=toString", "order=constructor", "step=<b>"]
+)
+def test_nonsense_in_the_address_is_ignored(hash: str, paths: Any, browser: Any, tmp_path: Path) -> None:
+    context = browser.new_context()
+    page, watch = open_page(context, f"{widget_page(PerturbationPlayer(paths), tmp_path)}#player.{hash}")
+    page.wait_for_selector("[data-ready]")
+    assert [state_of(page, key) for key in ("text", "left", "right", "order", "step")] == [0, "attnlrp", "cp-lrp", "morf", 0]
+    assert watch.nothing(), watch
+    context.close()
+
+
+def test_hostile_tokens_are_text_and_a_phone_has_room(browser: Any, tmp_path: Path) -> None:
+    context = browser.new_context(viewport={"width": 360, "height": 740})
+    page, watch = open_page(context, widget_page(PerturbationPlayer([hostile()]), tmp_path))
+    page.wait_for_selector("[data-ready]")
+    assert page.locator("section.lrp-left li bdi").nth(1).text_content() == hostile()["tokens"][1]
+    page.get_by_role("button", name="Forward").click()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360 and page.locator("img").count() == 0
+    assert not complaints_of_axe(page, ".lrp-widget") and watch.nothing(), watch
+    context.close()
+
+
+def test_python_refuses_what_does_not_fit(paths: Any) -> None:
+    player = PerturbationPlayer(paths)
+    for name, value in (("text", 2), ("step", 99), ("left", "nobody")):
+        with pytest.raises(InputError):
+            setattr(player, name, value)
+    with pytest.raises(traitlets.TraitError):
+        player.order = "sideways"
+    with pytest.raises(InputError, match="each with the same methods"):
+        PerturbationPlayer([])
+    with pytest.raises(InputError, match="each with the same methods"):
+        PerturbationPlayer([*paths, hostile()])
+    assert repr(player) == "PerturbationPlayer(2 texts; loo, attnlrp, cp-lrp)"
+    assert "&lt;b&gt;" in PerturbationPlayer([hostile()]).fallback()
+
+
+def test_six_texts_and_five_methods_are_light(paths: Any) -> None:
+    many = [{**hostile(), "methods": {f"m{k}": hostile()["methods"]["loo"] for k in range(5)}} for _ in range(6)]
+    assert len(PerturbationPlayer(many).page_html()) < 300_000

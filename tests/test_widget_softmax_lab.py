@@ -1,0 +1,161 @@
+"""SoftmaxLab: every number equals `SoftmaxStep`'s, by slider, button, keyboard and address."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from browsing import complaints_of_axe, open_page, state_of, widget_page
+
+from lrp_companion import InputError, SoftmaxLab
+from lrp_companion.metrics import pearson
+from lrp_companion.models.softmax_step import SoftmaxStep
+
+
+@pytest.fixture(params=["light", "dark"])
+def opened(request: pytest.FixtureRequest, browser: Any, tmp_path: Path) -> Iterator[tuple[Any, Any]]:
+    context = browser.new_context(viewport={"width": 1000, "height": 1000})
+    page, watch = open_page(context, widget_page(SoftmaxLab(), tmp_path, theme=request.param))
+    page.wait_for_selector("[data-ready]")
+    yield page, watch
+    context.close()
+
+
+def put(page: Any, **values: Any) -> None:
+    script = "document.querySelector('[data-companion-widget]').companion.model.set"
+    page.evaluate(f"values => {{ for (const key in values) {script}(key, values[key]) }}", values)
+
+
+def check(page: Any) -> None:
+    """All numbers of the page against the package's."""
+    step = SoftmaxStep(state_of(page, "logits"), state_of(page, "values"))
+    expected = {
+        "attention": step.attention, "loo": step.loo(), "cp": step.cp_lrp(), "attnlrp": step.attnlrp(),
+        "value": step.value_relevance(), "logit": step.logit_relevance(),
+    }  # fmt: skip
+    read = "key => [...document.querySelectorAll(`.lrp-row-${key} [data-x]`)].map(cell => Number(cell.dataset.x))"
+    for key, row in expected.items():
+        np.testing.assert_allclose(page.evaluate(read, key), row, rtol=1e-9, atol=1e-12)
+    assert float(page.locator(".lrp-lab-output").get_attribute("data-x")) == pytest.approx(float(step.output), abs=1e-12)
+    for place, map in enumerate((step.cp_lrp(), step.attnlrp())):
+        row = page.locator(".lrp-facts tbody tr").nth(place)
+        size = np.linalg.norm(step.loo())
+        if size > 1e-9 and np.ptp(map) > 1e-9 and np.ptp(step.loo()) > 1e-9:
+            assert float(row.get_attribute("data-r")) == pytest.approx(pearson(map, step.loo()), abs=1e-9)
+            assert float(row.get_attribute("data-error")) == pytest.approx(np.linalg.norm(map - step.loo()) / size, rel=1e-9)
+        elif size <= 1e-12:
+            assert row.get_attribute("data-error") == "NaN"
+
+
+def test_thirty_random_settings(opened: tuple[Any, Any]) -> None:
+    page, watch = opened
+    generator = np.random.default_rng(0)
+    for _ in range(30):
+        n = int(generator.integers(3, 7))
+        put(page, logits=generator.uniform(-8, 8, n).round(1).tolist(), values=generator.uniform(-2, 2, n).round(2).tolist())
+        check(page)
+    assert watch.nothing(), watch
+
+
+def test_sliders_answer_to_keys_and_mouse(opened: tuple[Any, Any]) -> None:
+    page, watch = opened
+    slider = page.get_by_label("logit of token 2")
+    slider.focus()
+    page.keyboard.press("ArrowRight")
+    assert state_of(page, "logits") == pytest.approx([2, 1.1, 0, 0])
+    page.keyboard.press("End")
+    assert state_of(page, "logits")[1] == 8
+    check(page)
+    box = page.get_by_label("value of token 3").bounding_box()
+    page.mouse.click(box["x"] + 2, box["y"] + box["height"] / 2)
+    assert state_of(page, "values")[2] < -1.5
+    check(page)
+    page.wait_for_function("document.querySelector('[aria-live]').textContent.startsWith('Output')")
+    assert not complaints_of_axe(page, ".lrp-widget") and watch.nothing(), watch
+
+
+def test_presets_show_the_papers_two_errors(opened: tuple[Any, Any]) -> None:
+    page, _ = opened
+    read = "key => [...document.querySelectorAll(`.lrp-row-${key} [data-x]`)].map(cell => Number(cell.dataset.x))"
+    for name in ("uniform logits", "large equal logits", "one dominates"):
+        button = page.get_by_role("button", name=name)
+        button.click()
+        assert button.get_attribute("aria-pressed") == "true"
+        check(page)
+        if name == "uniform logits":
+            assert np.abs(page.evaluate(read, "loo")).max() < 1e-12 and min(page.evaluate(read, "cp")) == 0.25
+            assert page.locator(".lrp-facts tbody td").nth(1).text_content() == "undefined"
+        if name == "large equal logits":
+            np.testing.assert_allclose(page.evaluate(read, "logit"), 6 * 3 / 8 * np.array(page.evaluate(read, "loo")))
+    page.get_by_role("button", name="large equal logits").click()
+    before = page.evaluate(read, "loo"), page.evaluate(read, "logit")
+    page.get_by_role("button", name="all logits + 1").click()
+    np.testing.assert_allclose(page.evaluate(read, "loo"), before[0], atol=1e-12)
+    assert np.abs(np.subtract(page.evaluate(read, "logit"), before[1])).max() > 0.05
+    for _ in range(2):
+        button = page.get_by_role("button", name="all logits + 1")
+        if button.is_enabled():
+            button.click()
+    assert max(state_of(page, "logits")) == 8 and not page.get_by_role("button", name="all logits + 1").is_enabled()
+
+
+def test_tokens_come_and_go(opened: tuple[Any, Any]) -> None:
+    page, _ = opened
+    for name, count in (("+ token", 5), ("+ token", 6), ("− token", 5), ("− token", 4), ("− token", 3)):
+        page.get_by_role("button", name=name, exact=True).click()
+        assert len(state_of(page, "logits")) == len(state_of(page, "values")) == count
+        assert page.locator(".lrp-pair").count() == count
+        check(page)
+    assert not page.get_by_role("button", name="− token", exact=True).is_enabled()
+    assert not complaints_of_axe(page, ".lrp-widget")
+
+
+def test_the_state_survives_in_the_address(browser: Any, tmp_path: Path) -> None:
+    context = browser.new_context(viewport={"width": 360, "height": 740})
+    page, _ = open_page(context, widget_page(SoftmaxLab(), tmp_path))
+    page.wait_for_selector("[data-ready]")
+    put(page, logits=[1, 2, 3], values=[0.5, -0.5, 1.5])
+    page.wait_for_function("location.hash.includes('softmax.values=0.5,-0.5,1.5')")
+    other, watch = open_page(context, page.url)
+    other.wait_for_selector("[data-ready]")
+    assert (state_of(other, "logits"), state_of(other, "values")) == ([1, 2, 3], [0.5, -0.5, 1.5])
+    check(other)
+    assert other.evaluate("document.documentElement.scrollWidth") <= 360 and watch.nothing(), watch
+    context.close()
+
+
+@pytest.mark.parametrize("hash", ["logits=9,0,0", "logits=1,2", "values=1,x,2", "values=", "logits=1e999,0,0", "logits=<img>,0,0"])
+def test_nonsense_in_the_address_is_ignored(hash: str, browser: Any, tmp_path: Path) -> None:
+    context = browser.new_context()
+    page, watch = open_page(context, f"{widget_page(SoftmaxLab(), tmp_path)}#softmax.{hash}")
+    page.wait_for_selector("[data-ready]")
+    assert (state_of(page, "logits"), state_of(page, "values")) == ([2, 1, 0, 0], [1, -0.5, 0.5, 0.25])
+    assert watch.nothing(), watch
+    context.close()
+
+
+def test_lists_of_two_lengths_in_the_address_are_cut_to_the_shorter(browser: Any, tmp_path: Path) -> None:
+    context = browser.new_context()
+    page, watch = open_page(context, f"{widget_page(SoftmaxLab(), tmp_path)}#softmax.logits=1,2,3")
+    page.wait_for_selector("[data-ready]")
+    assert page.locator(".lrp-pair").count() == 3 and watch.nothing(), watch
+    context.close()
+
+
+def test_python_refuses_what_does_not_fit() -> None:
+    lab = SoftmaxLab()
+    for name, value in (("logits", [9, 0, 0]), ("values", [1, 2]), ("values", [0] * 7), ("logits", [float("nan"), 0, 0])):
+        with pytest.raises(InputError, match="3 to 6 numbers"):
+            setattr(lab, name, value)
+    with pytest.raises(InputError, match="one value per logit"):
+        SoftmaxLab(logits=(1, 2, 3))
+    assert repr(lab) == "SoftmaxLab(4 tokens)"
+
+
+def test_without_a_script_the_start_is_a_table_of_the_packages_numbers() -> None:
+    lab, step = SoftmaxLab(), SoftmaxStep([2, 1, 0, 0], [1, -0.5, 0.5, 0.25])
+    for number in (*step.loo(), *step.attnlrp(), *step.cp_lrp()):
+        assert f"{abs(number):.3f}" in lab.fallback()
