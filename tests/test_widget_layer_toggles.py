@@ -115,13 +115,13 @@ def test_half_open_layers_are_the_exact_mixture(opened: tuple[Any, Any], made: A
     (lattice, *_), (loo, *_) = made
     page.get_by_role("radio", name="half-open").check()
     generator = np.random.default_rng(0)
-    for _ in range(20):
-        amounts = generator.random(3).round(2).tolist()
-        put(page, amounts=amounts)
-        expected = lattice.mix(amounts)
+    for k in range(20):
+        amounts, site, tokens = generator.random(3).round(2).tolist(), *READINGS[k % 4]
+        put(page, amounts=amounts, site=site, tokens=tokens)
+        expected = lattice.at(site).mix(amounts)
         r, _, scores = shown(page)
-        assert np.abs(scores - expected).max() <= np.abs(lattice.scores).max() / 127 + 1e-3
-        assert r == pytest.approx(agreement(expected, loo.scores, lattice.special, Protocol()), abs=0.02)
+        assert np.abs(scores - expected).max() <= np.abs(lattice.at(site).scores).max() / 127 + 1e-3
+        assert r == pytest.approx(agreement(expected, loo.scores, lattice.special, Protocol(site=site, tokens=tokens)), abs=0.02)
     slide = page.get_by_label("Layer 1: from AttnLRP")
     slide.focus()
     page.keyboard.press("End")

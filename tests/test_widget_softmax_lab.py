@@ -24,6 +24,9 @@ def opened(request: pytest.FixtureRequest, browser: Any, tmp_path: Path) -> Iter
     context.close()
 
 
+READ = "key => [...document.querySelectorAll(`.lrp-row-${key} [data-x]`)].map(cell => Number(cell.dataset.x))"
+
+
 def put(page: Any, **values: Any) -> None:
     script = "document.querySelector('[data-companion-widget]').companion.model.set"
     page.evaluate(f"values => {{ for (const key in values) {script}(key, values[key]) }}", values)
@@ -36,9 +39,8 @@ def check(page: Any) -> None:
         "attention": step.attention, "loo": step.loo(), "cp": step.cp_lrp(), "attnlrp": step.attnlrp(),
         "value": step.value_relevance(), "logit": step.logit_relevance(),
     }  # fmt: skip
-    read = "key => [...document.querySelectorAll(`.lrp-row-${key} [data-x]`)].map(cell => Number(cell.dataset.x))"
     for key, row in expected.items():
-        np.testing.assert_allclose(page.evaluate(read, key), row, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(page.evaluate(READ, key), row, rtol=1e-9, atol=1e-12)
     assert float(page.locator(".lrp-lab-output").get_attribute("data-x")) == pytest.approx(float(step.output), abs=1e-12)
     for place, map in enumerate((step.cp_lrp(), step.attnlrp())):
         row = page.locator(".lrp-facts tbody tr").nth(place)
@@ -50,6 +52,28 @@ def check(page: Any) -> None:
             assert row.get_attribute("data-error") == "NaN"
 
 
+def check_bars(page: Any) -> None:
+    """The bars' ends, in pixels from the zero line, against the numbers: LOO, CP-LRP, and AttnLRP's stack with its mark."""
+    step = SoftmaxStep(state_of(page, "logits"), state_of(page, "values"))
+    limit = float(page.locator(".lrp-top").text_content())
+    value, logit = step.value_relevance(), step.logit_relevance()
+    stacked = np.where(value * logit > 0, value, 0)
+    spans = {
+        "loo": (0 * value, step.loo()),
+        "cp": (0 * value, step.cp_lrp()),
+        "value": (0 * value, value),
+        "logit": (stacked, stacked + logit),
+    }
+    read = """key => [...document.querySelectorAll(`.lrp-column.lrp-fill-${key}`)].map(bar => {
+        const cell = bar.parentNode.getBoundingClientRect(), box = bar.getBoundingClientRect(), half = cell.height / 2
+        return [box.bottom, box.top].map(y => (cell.top + half - y) / half)
+    })"""
+    for key, ends in spans.items():
+        np.testing.assert_allclose(page.evaluate(read, key), np.sort(np.stack(ends, 1)) / limit, atol=0.01)
+        assert np.abs(np.stack(ends)).max() <= limit * (1 + 1e-9)
+    np.testing.assert_allclose(np.mean(page.evaluate(read, "attnlrp"), 1), step.attnlrp() / limit, atol=0.02)
+
+
 def test_thirty_random_settings(opened: tuple[Any, Any]) -> None:
     page, watch = opened
     generator = np.random.default_rng(0)
@@ -57,7 +81,18 @@ def test_thirty_random_settings(opened: tuple[Any, Any]) -> None:
         n = int(generator.integers(3, 7))
         put(page, logits=generator.uniform(-8, 8, n).round(1).tolist(), values=generator.uniform(-2, 2, n).round(2).tolist())
         check(page)
+        check_bars(page)
     assert watch.nothing(), watch
+
+
+@pytest.mark.parametrize("logits", [[0, 0, 0], [2.3, -1.1, 0.7, 5]])
+def test_equal_values_leave_no_rounding_noise_to_correlate(opened: tuple[Any, Any], logits: list[float]) -> None:
+    page, _ = opened
+    for value in (0.3, -0.7, 1.1):
+        put(page, logits=logits, values=[value] * len(logits))
+        assert page.evaluate(READ, "loo") == [0] * len(logits)
+        assert page.locator(".lrp-facts tbody td").all_text_contents() == ["undefined"] * 4
+        assert not any("\N{MINUS SIGN}0.000" in text for text in page.locator(".lrp-lab").all_text_contents())
 
 
 def test_sliders_answer_to_keys_and_mouse(opened: tuple[Any, Any]) -> None:
@@ -79,27 +114,35 @@ def test_sliders_answer_to_keys_and_mouse(opened: tuple[Any, Any]) -> None:
 
 def test_presets_show_the_papers_two_errors(opened: tuple[Any, Any]) -> None:
     page, _ = opened
-    read = "key => [...document.querySelectorAll(`.lrp-row-${key} [data-x]`)].map(cell => Number(cell.dataset.x))"
     for name in ("uniform logits", "large equal logits", "one dominates"):
         button = page.get_by_role("button", name=name)
         button.click()
         assert button.get_attribute("aria-pressed") == "true"
         check(page)
         if name == "uniform logits":
-            assert np.abs(page.evaluate(read, "loo")).max() < 1e-12 and min(page.evaluate(read, "cp")) == 0.25
+            assert np.abs(page.evaluate(READ, "loo")).max() < 1e-12 and min(page.evaluate(READ, "cp")) == 0.25
             assert page.locator(".lrp-facts tbody td").nth(1).text_content() == "undefined"
         if name == "large equal logits":
-            np.testing.assert_allclose(page.evaluate(read, "logit"), 6 * 3 / 8 * np.array(page.evaluate(read, "loo")))
+            np.testing.assert_allclose(page.evaluate(READ, "logit"), 6 * 3 / 8 * np.array(page.evaluate(READ, "loo")))
     page.get_by_role("button", name="large equal logits").click()
-    before = page.evaluate(read, "loo"), page.evaluate(read, "logit")
+    before = page.evaluate(READ, "loo"), page.evaluate(READ, "logit")
     page.get_by_role("button", name="all logits + 1").click()
-    np.testing.assert_allclose(page.evaluate(read, "loo"), before[0], atol=1e-12)
-    assert np.abs(np.subtract(page.evaluate(read, "logit"), before[1])).max() > 0.05
+    np.testing.assert_allclose(page.evaluate(READ, "loo"), before[0], atol=1e-12)
+    assert np.abs(np.subtract(page.evaluate(READ, "logit"), before[1])).max() > 0.05
     for _ in range(2):
         button = page.get_by_role("button", name="all logits + 1")
         if button.is_enabled():
             button.click()
     assert max(state_of(page, "logits")) == 8 and not page.get_by_role("button", name="all logits + 1").is_enabled()
+    assert page.evaluate("document.activeElement.textContent") == "all logits \N{MINUS SIGN} 1", "the focus is not lost with the button"
+    put(page, logits=[-1.1, 0.1, 2.3, 0])
+    page.get_by_role("button", name="all logits + 1").click()
+    assert state_of(page, "logits") == [-0.1, 1.1, 3.3, 1]
+    page.get_by_role("button", name="uniform logits").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    assert state_of(page, "values") == [2, 1, 0, -1]
+    assert not complaints_of_axe(page, ".lrp-widget")
 
 
 def test_tokens_come_and_go(opened: tuple[Any, Any]) -> None:
@@ -123,7 +166,10 @@ def test_the_state_survives_in_the_address(browser: Any, tmp_path: Path) -> None
     other.wait_for_selector("[data-ready]")
     assert (state_of(other, "logits"), state_of(other, "values")) == ([1, 2, 3], [0.5, -0.5, 1.5])
     check(other)
+    put(other, logits=[-1.5] * 6, values=[-0.25] * 6)
     assert other.evaluate("document.documentElement.scrollWidth") <= 360 and watch.nothing(), watch
+    wide = "[...document.querySelectorAll('.lrp-lab td > span')].filter(span => span.offsetWidth > span.parentNode.offsetWidth).length"
+    assert other.evaluate(wide) == 0 and not complaints_of_axe(other, ".lrp-widget")
     context.close()
 
 
@@ -159,3 +205,5 @@ def test_without_a_script_the_start_is_a_table_of_the_packages_numbers() -> None
     lab, step = SoftmaxLab(), SoftmaxStep([2, 1, 0, 0], [1, -0.5, 0.5, 0.25])
     for number in (*step.loo(), *step.attnlrp(), *step.cp_lrp()):
         assert f"{abs(number):.3f}" in lab.fallback()
+    lab.logits = [1, 2, 3]
+    assert "token 3" in lab.fallback() and "token 4" not in lab.fallback() and len(lab.page_html()) < 10_000

@@ -27,6 +27,18 @@ live""",
     'print("in Python:", toggles.bypassed)',
     "toggles.bypassed = [1, 3]",
     "toggles.site = 'word+position'; print('read at', toggles.site)",
+    """from lrp_companion.experiments.mnist import share_digits
+from lrp_companion.experiments.text import perturbation_paths
+import numpy as np
+net, images = lrp.LinearAttention(seed=1), np.random.default_rng(0).random((2, 14, 14))
+text = ["a film of rare grace"]
+maps = {m: lrp.attribute(clf, text, method=m) for m in ("loo", "cp-lrp")}
+others = [lrp.ProductTree(), lrp.SoftmaxLab(), lrp.SharesSimplex(share_digits(net, images, [0, 1])),
+          lrp.PerturbationPlayer(perturbation_paths(clf, text, maps)), lrp.TokenHeatmap(maps["loo"])]
+for one in others:
+    display(one)""",
+    "print('seen:', others[0].grouping, others[1].logits[0], [round(share, 2) for share in others[2].shares], others[3].step)",
+    "others[0].grouping = 'x1 (x2 x3)'; others[1].logits = [1, 2, 3, 4]; others[3].step = 0",
 ]
 
 
@@ -107,5 +119,18 @@ def test_a_widget_lives_in_jupyterlab(lab: str, browser: Any) -> None:
     page.wait_for_function("document.body.innerText.includes('Next step')")
     run_cell(page, 3)
     page.wait_for_selector("input[value='word+position']:checked")
+
+    cell = run_cell(page, 4)
+    cell.get_by_role("button", name="flat", exact=True).first.click()
+    cell.get_by_role("button", name="one dominates").click()
+    cell.get_by_role("button", name="right").last.click()
+    cell.get_by_role("button", name="Forward").click()
+    assert cell.locator("ol.lrp-tokens").count() == 3
+    said = run_cell(page, 5).locator(".jp-OutputArea-output")
+    said.wait_for()
+    assert "seen: x1 x2 x3 6.0 [0.5, 0.25, 0.25] 1" in said.inner_text()
+    run_cell(page, 6)
+    cell.get_by_role("button", name="right").first.and_(page.locator("[aria-pressed=true]")).wait_for()
+    cell.get_by_text("step 0 of 5", exact=True).wait_for()
     assert not [url for url in watch.outside if "jupyter" not in url], watch.outside
     context.close()

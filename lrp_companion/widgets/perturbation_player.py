@@ -22,7 +22,7 @@ class PerturbationPlayer(Widget, front="perturbation_player"):
 
     Parameters
     ----------
-    paths : one dict per text, as `experiments.text.perturbation_paths` makes them.
+    paths : one dict per text, as `perturbation_paths` makes them.
     address : the widget's name in the page.
 
     Attributes

@@ -5,7 +5,7 @@ function render({ model, el }) {
       ...model.get("rows").flatMap(({ title, tokens, special, scores }) => {
         const row = tokenRow(tokens, special, title);
         row.paint(scores);
-        return [h("p", {}, title), row.node];
+        return [h("p", { class: "lrp-title" }, title), row.node];
       }),
       h("p", { class: "lrp-quiet" }, model.get("data").key),
     );
