@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import traitlets
 
+from lrp_companion.models.softmax_step import SoftmaxStep
 from lrp_companion.schema import InputError
 from lrp_companion.views.tables import table
 from lrp_companion.widgets.base import Widget, check_address
@@ -25,6 +26,14 @@ class SoftmaxLab(Widget, front="softmax_lab"):
     ----------
     logits, values : 3 to 6 numbers each, logits z within 8 of zero, values v within 2.
     address : the widget's name in the page.
+
+    Attributes
+    ----------
+    logits, values : what the reader sees and changes; while their lengths differ, the first tokens that have both.
+
+    Raises
+    ------
+    InputError : lists of different lengths at the start, fewer than 3 or more than 6 numbers, numbers out of range.
 
     >>> SoftmaxLab(logits=(1, 0, 0), values=(2, 1, -1))
     SoftmaxLab(3 tokens)
@@ -60,15 +69,14 @@ class SoftmaxLab(Widget, front="softmax_lab"):
 
     def fallback(self) -> str:
         """Return the numbers of the state at start as a table."""
-        z, v = np.array(self.logits), np.array(self.values)
-        a = np.exp(z) / np.exp(z).sum()
-        o = float(a @ v)
+        n = min(len(self.logits), len(self.values))  # set one after the other they may differ: the shorter length counts, as in the view
+        step = SoftmaxStep(np.array(self.logits[:n]), np.array(self.values[:n]))
         quantities = {
-            "logit z": z, "value v": v, "attention A": a, "LOO": a * (v - o) / (1 - a),
-            "AttnLRP": 0.5 * a * v + 0.5 * z * a * (v - o), "CP-LRP": a * v,
+            "logit z": step.logits, "value v": step.values, "attention A": step.attention, "LOO": step.loo(),
+            "AttnLRP": step.attnlrp(), "CP-LRP": step.cp_lrp(),
         }  # fmt: skip
         rows = [{"quantity": name, **{f"token {i + 1}": float(x) for i, x in enumerate(row)}} for name, row in quantities.items()]
-        return table(rows, digits=3, caption=f"One query; output o = {o:.3f}")._repr_html_()
+        return table(rows, digits=3, caption=f"One query; output o = {step.output:.3f}")._repr_html_()
 
     def summary(self) -> str:
         """Return how many tokens there are."""
