@@ -31,6 +31,15 @@ def test_a_front_end_is_one_small_module_and_one_style_of_our_own(name: str) -> 
     assert len(script.encode()) + len(style.encode()) < 40_000, "a page's front end stays small"
 
 
+def test_no_two_widgets_share_a_class_name() -> None:
+    """All styles of a page are one file, so a name that two widgets use must be the base's."""
+    used: dict[str, set[str]] = {}
+    for name in ("base", *front_ends()):
+        for found in re.findall(r"\.(lrp-[\w-]+)", (STATIC / f"{name}.css").read_text()):
+            used.setdefault(found, set()).add(name)
+    assert not {found: names for found, names in used.items() if len(names) > 1 and "base" not in names}
+
+
 def test_every_front_end_has_a_widget_that_the_package_exports() -> None:
     import lrp_companion as lrp
     from lrp_companion.widgets import __all__ as names

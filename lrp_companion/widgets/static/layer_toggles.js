@@ -74,9 +74,9 @@ function words(layers, last) {
 
 /** All r of a sentence as a histogram over their own range, with a mark for the one in force and for the two ends. */
 function histogram() {
-  const bars = Array.from({ length: BINS }, (_, k) => svg("rect", { x: 20 + 7 * k, width: 6, class: "lrp-bar" }));
+  const bars = Array.from({ length: BINS }, (_, k) => svg("rect", { x: 20 + 7 * k, width: 6, class: "lrp-bin" }));
   const text = (name, y, anchor) => svg("text", { y, "text-anchor": anchor ?? "middle" }, name);
-  const mark = svg("g", { class: "lrp-mark" }, svg("line", { y1: 10, y2: 70 }), svg("path", { d: "M-5 3h10l-5 8z" }));
+  const mark = svg("g", { class: "lrp-here" }, svg("line", { y1: 10, y2: 70 }), svg("path", { d: "M-5 3h10l-5 8z" }));
   const ends = ["A", "C"].map((name) => svg("g", {}, svg("line", { y1: 66, y2: 72, class: "lrp-end" }), text(name, 84)));
   const limits = [20, 300].map((x) => svg("text", { x, y: 98, "text-anchor": "middle", class: "lrp-axis" }));
   const base = svg("line", { x1: 20, x2: 300, y1: 66.5, y2: 66.5, class: "lrp-end" });
