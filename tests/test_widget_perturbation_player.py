@@ -13,8 +13,9 @@ from browsing import complaints_of_axe, open_page, state_of, widget_page
 
 import lrp_companion as lrp
 from lrp_companion import InputError, PerturbationPlayer
-from lrp_companion.experiments.text import perturbation_paths
-from lrp_companion.methods import kept_logits
+from lrp_companion.experiments.text import compare_methods, perturbation_paths
+from lrp_companion.methods import kept_logits, removal_evaluator
+from lrp_companion.metrics import perturbation_curve
 
 TEXTS = ["a film of rare grace", "dull , slow and far too long"]
 METHODS = ("loo", "attnlrp", "cp-lrp")
@@ -29,7 +30,7 @@ def hostile() -> dict[str, Any]:
     tokens = ("[CLS]", "<img src=x onerror=alert(1)>", "</script>", "&amp;", "\u05e9\u05dc", "\U0001f600", "[SEP]")
     curve = {"steps": [[1], [2], [3], [4], [5]], "logits": [3.0, 2.0, 1.0, 0.5, 0.0, -1.0], "mean": 0.5}
     own = {"scores": np.arange(7.0), "morf": curve, "lerf": curve}
-    return {"tokens": tokens, "special": np.isin(range(7), (0, 6)), "label": "<b>", "methods": {"loo": own, "attnlrp": own}}
+    return {"tokens": tokens, "special": np.isin(range(7), (0, 6)), "label": "<b>", "logit": 3.0, "methods": {"loo": own, "attnlrp": own}}
 
 
 @pytest.fixture(params=["light", "dark"])
@@ -54,6 +55,9 @@ def check(page: Any, paths: list[dict[str, Any]]) -> None:
         shown = page.locator("tbody tr").nth(row)
         assert float(shown.get_attribute("data-logit")) == own[order]["logits"][step]
         assert [float(shown.get_attribute(f"data-{name}")) for name in ("morf", "lerf")] == [own["morf"]["mean"], own["lerf"]["mean"]]
+        line = page.locator(f"path.lrp-done.lrp-{side}")
+        assert [float(value) for value in line.get_attribute("data-logits").split()] == list(own[order]["logits"])
+        assert page.locator(f"g.lrp-marks.lrp-{side} path").count() == step + 1
         items = page.locator(f"section.lrp-{side} li")
         kinds = [item.get_attribute("class") or "" for item in items.all()]
         gone = sorted(i for tokens in own[order]["steps"][:step] for i in tokens)
@@ -74,6 +78,18 @@ def test_paths_are_the_curves_of_the_package(paths: list[dict[str, Any]], clf: A
                 keep[step] = False
                 assert kept_logits(clf, [(encoded, keep)])[0, target].item() == pytest.approx(logit, abs=1e-9)
             assert own["morf"]["mean"] == pytest.approx(np.mean(own["morf"]["logits"][1:]))
+
+
+def test_paths_are_what_perturbation_curve_and_the_table_say(paths: list[dict[str, Any]], clf: Any) -> None:
+    words = compare_methods(clf, TEXTS, methods=METHODS)
+    for k, path in enumerate(paths):
+        evaluate = removal_evaluator(clf, TEXTS[k], target=clf.labels.index(path["label"]))
+        for name, own in path["methods"].items():
+            assert path["logit"] == own["morf"]["logits"][0] == own["lerf"]["logits"][0]
+            for order in ("morf", "lerf"):
+                curve = perturbation_curve(evaluate, own["scores"], order=order, removable=~path["special"])
+                assert np.array_equal(own[order]["logits"], curve.logits) and own[order]["mean"] == curve.mean_logit
+                assert own[order]["mean"] == words.values(order, name)[k]
 
 
 def test_chunks_go_together(clf: Any) -> None:
@@ -122,8 +138,47 @@ def test_buttons_slider_and_keys_step(opened: tuple[Any, Any], paths: Any) -> No
     assert not complaints_of_axe(page, ".lrp-widget") and watch.nothing(), watch
 
 
-def test_playing_advances_and_stops_at_the_end(paths: Any, browser: Any, tmp_path: Path) -> None:
+def test_a_step_beyond_this_text_is_its_last_and_leaves_no_dead_press(paths: Any, browser: Any, tmp_path: Path) -> None:
+    last, most = (len(path["methods"]["loo"]["morf"]["steps"]) for path in paths)
+    assert last + 1 < most
     context = browser.new_context()
+    page, watch = open_page(context, f"{widget_page(PerturbationPlayer(paths), tmp_path)}#player.step={most}")
+    page.wait_for_selector("[data-ready]")
+    assert page.locator(".lrp-controls .lrp-readout").text_content() == f"step {last} of {last}"
+    page.get_by_role("button", name="Back").click()
+    assert state_of(page, "step") == last - 1
+    check(page, paths)
+    page.goto(page.url.split("#")[0] + f"#player.step={most + 1}")  # more than any text has, in Python as here
+    with pytest.raises(InputError):
+        PerturbationPlayer(paths).step = most + 1
+    assert state_of(page, "step") < most + 1 and watch.nothing(), watch
+    context.close()
+
+
+def test_the_chart_names_its_lines_and_the_next_token_its_score(opened: tuple[Any, Any], paths: Any) -> None:
+    page, _ = opened
+    put(page, left="loo", step=1)
+    names = page.locator(".lrp-curve text").all_text_contents()
+    assert {"whole text", "LOO", "CP-LRP", "tokens removed", f"logit of {paths[0]['label']}"} <= set(names)
+    own = paths[0]["methods"]["loo"]
+    (i,) = own["morf"]["steps"][1]
+    said = page.locator("section.lrp-left p").text_content()
+    assert said.startswith(f"next: “{paths[0]['tokens'][i]}” (") and said[-1] == ")"
+    shown = said.split("(")[-1][:-1].replace("\u2212", "-")
+    assert shown[0] in "+-" and float(shown) == pytest.approx(own["scores"][i], abs=10.0 ** -len(shown.split(".")[1]))
+    assert page.locator("section.lrp-left li").nth(i).get_attribute("aria-description") == "goes next"
+
+
+def test_a_ring_shows_the_focus_on_every_token(opened: tuple[Any, Any]) -> None:
+    page, _ = opened
+    for item in page.locator("section.lrp-left li").all():
+        item.focus()
+        assert item.evaluate("node => [getComputedStyle(node).outlineStyle, getComputedStyle(node).outlineWidth]") == ["solid", "3px"]
+
+
+@pytest.mark.parametrize(("motion", "time"), [("no-preference", 2000), ("reduce", 3500)])
+def test_playing_advances_and_stops_at_the_end(motion: Any, time: int, paths: Any, browser: Any, tmp_path: Path) -> None:
+    context = browser.new_context(reduced_motion=motion)
     page = context.new_page()
     page.clock.install()
     page.goto(widget_page(PerturbationPlayer(paths), tmp_path))
@@ -132,7 +187,7 @@ def test_playing_advances_and_stops_at_the_end(paths: Any, browser: Any, tmp_pat
     play.focus()
     page.keyboard.press("Space")
     assert play.text_content() == "Pause"
-    page.clock.run_for(2000)
+    page.clock.run_for(time)
     assert state_of(page, "step") == 2
     page.keyboard.press("Space")
     page.clock.run_for(5000)
@@ -173,8 +228,12 @@ def test_hostile_tokens_are_text_and_a_phone_has_room(browser: Any, tmp_path: Pa
     context = browser.new_context(viewport={"width": 360, "height": 740})
     page, watch = open_page(context, widget_page(PerturbationPlayer([hostile()]), tmp_path))
     page.wait_for_selector("[data-ready]")
-    assert page.locator("section.lrp-left li bdi").nth(1).text_content() == hostile()["tokens"][1]
-    page.get_by_role("button", name="Forward").click()
+    assert page.locator("section.lrp-left li bdi").all_text_contents() == list(hostile()["tokens"])
+    for token in hostile()["tokens"][1:-1]:
+        assert f"“{token}”" in page.locator("section.lrp-left p").text_content()
+        page.get_by_role("button", name="Forward").click()
+    table = page.locator(".lrp-scroll")
+    assert table.evaluate("node => node.scrollWidth <= node.clientWidth")
     assert page.evaluate("document.documentElement.scrollWidth") <= 360 and page.locator("img").count() == 0
     assert not complaints_of_axe(page, ".lrp-widget") and watch.nothing(), watch
     context.close()
@@ -196,5 +255,10 @@ def test_python_refuses_what_does_not_fit(paths: Any) -> None:
 
 
 def test_six_texts_and_five_methods_are_light(paths: Any) -> None:
-    many = [{**hostile(), "methods": {f"m{k}": hostile()["methods"]["loo"] for k in range(5)}} for _ in range(6)]
+    rng = np.random.default_rng(0)
+    scores, logits = rng.normal(size=20), rng.normal(size=19)
+    curve = {"steps": [[i] for i in range(1, 19)], "logits": logits, "mean": logits[1:].mean()}
+    own = {"scores": scores, "morf": curve, "lerf": curve}
+    path = {"tokens": ["[CLS]", *["overwrought"] * 18, "[SEP]"], "special": np.isin(range(20), (0, 19)), "label": "negative"}
+    many = [{**path, "methods": {f"m{k}": own for k in range(5)}} for _ in range(6)]
     assert len(PerturbationPlayer(many).page_html()) < 300_000

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from lrp_companion.methods import attribute, removal_evaluator
-from lrp_companion.methods.common import check_targets
+from lrp_companion.methods.common import check_targets, watch
 from lrp_companion.methods.lrp import lrp_masks
 from lrp_companion.metrics import Interval, agreement, bootstrap_mean, paired_difference, perturbation_curve
 from lrp_companion.metrics.faithfulness import ORDERS, removal_order
@@ -137,7 +137,13 @@ def compare_methods(
 
 
 def perturbation_paths(
-    clf: Classifier, texts: Sequence[str], maps: Mapping[str, Sequence[Attribution]], *, chunk: int = 1, truncate: bool = False
+    clf: Classifier,
+    texts: Sequence[str],
+    maps: Mapping[str, Sequence[Attribution]],
+    *,
+    chunk: int = 1,
+    truncate: bool = False,
+    progress: bool | None = None,
 ) -> list[dict[str, Any]]:
     """Follow MoRF and LeRF step by step: which tokens go, and what is left of the logit. One dict per text.
 
@@ -148,8 +154,9 @@ def perturbation_paths(
     Returns
     -------
     list
-        `tokens`, `special`, `label`, and under `methods` for each method `scores`, and for "morf" and "lerf" a dict of
-        `steps` (which tokens go at each), `logits` (of the whole text and after each step) and `mean`, the curve's `mean_logit`.
+        `tokens`, `special`, `label`, `logit` of the whole text, and under `methods` for each method `scores`, and for "morf"
+        and "lerf" a dict of `steps` (which tokens go at each), `logits` (of the whole text and after each step) and `mean`,
+        the curve's `mean_logit`.
         Special tokens are never removed.
     """
     encoded = clf.encode(list(texts), truncate=truncate)
@@ -159,7 +166,7 @@ def perturbation_paths(
                 "perturbation_paths", got=f"maps of other texts for {method!r}", expected="one map per text", hint="explain these texts"
             )
     out = []
-    for k, text in enumerate(encoded):
+    for k, text in enumerate(watch(encoded, progress=progress, label="paths")):
         targets = {own[k].target for own in maps.values()}
         if len(targets) != 1:
             raise InputError("perturbation_paths", got=f"targets {sorted(targets)}", expected="one class", hint="explain the same class")
@@ -173,7 +180,8 @@ def perturbation_paths(
                 curve = perturbation_curve(evaluate, own[k].scores, **options)
                 steps = [step.tolist() for step in removal_order(own[k].scores, **options)]
                 methods[method][order] = {"steps": steps, "logits": curve.logits, "mean": curve.mean_logit}
-        out.append({"tokens": text.tokens, "special": text.special, "label": clf.labels[target], "methods": methods})
+        logit = float(curve.logits[0])
+        out.append({"tokens": text.tokens, "special": text.special, "label": clf.labels[target], "logit": logit, "methods": methods})
     return out
 
 

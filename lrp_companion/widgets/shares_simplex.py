@@ -33,7 +33,7 @@ class SharesSimplex(Widget, front="shares_simplex"):
 
     Parameters
     ----------
-    digits : records such as `experiments.mnist.share_digits` returns: `image` (side, side) in [0, 1], `label`, `predicted`,
+    digits : records as `share_digits` returns them: `image` (side, side) in [0, 1], `label`, `predicted`,
         `logit`, `maps` ("query", "key", "value": side * side numbers each), `loo` (side * side numbers).
     address : the widget's name in the page.
 

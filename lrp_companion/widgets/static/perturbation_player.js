@@ -1,14 +1,15 @@
 // Perturbation curves, step by step: two methods side by side.
 const SIDES = ["left", "right"];
 const ORDER_NAMES = { morf: "most relevant first (MoRF)", lerf: "least relevant first (LeRF)" };
-const BOX = { left: 44, right: 312, top: 20, bottom: 158 };
+const BOX = { left: 44, right: 236, top: 22, bottom: 158 }; // names of the lines stand right of it
+const MARKS = ["M0 -4.5L4.5 0 0 4.5 -4.5 0Z", "M-4 -4L4 4M-4 4L4 -4"];
 
 function accept(key, value, model) {
   const { methods, texts } = model.get("data");
   const whole = (limit) => Number.isInteger(value) && value >= 0 && value < limit;
   return {
     text: () => whole(texts.length),
-    step: () => whole(Math.max(...texts.map(({ tokens }) => tokens.length)) + 1),
+    step: () => whole(1 + Math.max(...texts.flatMap((text) => Object.values(text.methods)).flatMap(({ morf, lerf }) => [morf.steps.length, lerf.steps.length]))),
     order: () => Object.hasOwn(ORDER_NAMES, value),
     left: () => Object.hasOwn(methods, value),
     right: () => Object.hasOwn(methods, value),
@@ -24,12 +25,12 @@ function ticks(low, high) {
 }
 
 function chart() {
-  const grid = svg("g", {}), whole = svg("line", { x1: BOX.left, x2: BOX.right, class: "lrp-whole" });
+  const grid = svg("g", {}), names = svg("g", {}), whole = svg("line", { x1: BOX.left, x2: BOX.right, class: "lrp-whole" });
   const under = svg("text", { x: (BOX.left + BOX.right) / 2, y: 194, "text-anchor": "middle" }, "tokens removed"), beside = svg("text", { x: 4, y: 12 });
   const lines = SIDES.map((side) => ({
     ahead: svg("path", { class: `lrp-ahead lrp-${side}` }), done: svg("path", { class: `lrp-done lrp-${side}` }), marks: svg("g", { class: `lrp-marks lrp-${side}` }),
   }));
-  const node = svg("svg", { viewBox: "0 0 320 200", role: "img", class: "lrp-curve" }, grid, whole, lines.flatMap(({ ahead, done, marks }) => [ahead, done, marks]), under, beside);
+  const node = svg("svg", { viewBox: "0 0 320 200", role: "img", class: "lrp-curve" }, grid, whole, lines.flatMap(({ ahead, done, marks }) => [ahead, done, marks]), names, under, beside);
   const paint = (curves, step, label, text) => {
     const all = curves.flatMap(({ logits }) => logits), spare = 0.06 * (Math.max(...all) - Math.min(...all) || 1);
     const low = Math.min(...all) - spare, high = Math.max(...all) + spare;
@@ -40,16 +41,23 @@ function chart() {
       ...rows.out.flatMap((value) => [svg("line", { x1: BOX.left, x2: BOX.right, y1: y(value), y2: y(value), class: "lrp-gridline" }), svg("text", { x: BOX.left - 5, y: y(value) + 4, "text-anchor": "end" }, say(value, rows.digits))]),
       ...columns.out.filter(Number.isInteger).map((value) => svg("text", { x: x(value), y: BOX.bottom + 16, "text-anchor": "middle" }, say(value, 0))),
     );
-    whole.setAttribute("y1", y(curves[0].logits[0]));
-    whole.setAttribute("y2", y(curves[0].logits[0]));
+    for (const end of ["y1", "y2"]) whole.setAttribute(end, y(curves[0].logits[0]));
     beside.textContent = `logit of ${label}`;
     curves.forEach(({ logits, removed }, side) => {
       const at = (k) => `${x(removed[k]).toFixed(1)} ${y(logits[k]).toFixed(1)}`, now = Math.min(step, logits.length - 1);
       const places = logits.map((_, k) => k);
+      lines[side].done.dataset.logits = logits.join(" ");
       lines[side].ahead.setAttribute("d", `M${places.slice(now).map(at).join("L")}`);
       lines[side].done.setAttribute("d", `M${places.slice(0, now + 1).map(at).join("L")}`);
-      lines[side].marks.replaceChildren(...places.slice(0, now + 1).map((k) => svg("path", { d: side ? "M-4 -4L4 4M-4 4L4 -4" : "M0 -4.5L4.5 0 0 4.5 -4.5 0Z", transform: `translate(${at(k)})` })));
+      lines[side].marks.replaceChildren(...places.slice(0, now + 1).map((k) => svg("path", { d: MARKS[side], transform: `translate(${at(k)})` })));
     });
+    const rightEnds = [{ name: "whole text", at: y(curves[0].logits[0]) }, ...curves.map(({ name, logits }, side) => ({ name, side, at: y(logits.at(-1)) }))];
+    rightEnds.sort((a, b) => a.at - b.at).forEach((own, k) => { own.at = Math.max(own.at, k ? rightEnds[k - 1].at + 15 : BOX.top); });
+    rightEnds.forEach((own, k) => { own.at = Math.min(own.at, BOX.bottom - 15 * (rightEnds.length - 1 - k)); });
+    names.replaceChildren(...rightEnds.flatMap(({ name, side, at }) => [
+      svg("text", { x: side === undefined ? BOX.right + 3 : BOX.right + 14, y: at + 4 }, name.length > 11 ? `${name.slice(0, 10)}…` : name),
+      ...(side === undefined ? [] : [svg("path", { d: MARKS[side], transform: `translate(${BOX.right + 7} ${at})`, class: `lrp-marks lrp-${SIDES[side]}` })]),
+    ]));
     node.setAttribute("aria-label", text);
   };
   return { node, paint };
@@ -62,11 +70,12 @@ function render({ model, el }) {
   const last = () => Math.max(...SIDES.map((side) => steps(side).length));
   let timer = 0;
   const stop = () => { clearInterval(timer); timer = 0; play.textContent = "Play"; };
+  const here = () => Math.min(model.get("step"), last()); // the address may name a step that only a longer text has
   const go = (step) => put(model, { step: Math.max(0, Math.min(last(), step)) });
   const start = () => {
-    if (model.get("step") >= last()) go(0);
+    if (here() >= last()) go(0);
     play.textContent = "Pause";
-    timer = setInterval(() => { go(model.get("step") + 1); if (model.get("step") >= last()) stop(); }, still ? 1500 : 900);
+    timer = setInterval(() => { go(here() + 1); if (here() >= last()) stop(); }, still ? 1500 : 900);
   };
 
   const beginning = ({ tokens, special }) => {
@@ -85,18 +94,18 @@ function render({ model, el }) {
     const tokens = h("div", {}), next = h("p", { class: "lrp-readout" });
     return { side, choose, tokens, next, shown: "", row: null, node: h("section", { class: `lrp-panel lrp-${side}`, "aria-label": `${side} method` }, choose.node, tokens, next) };
   });
-  const curve = chart(), body = h("tbody", {});
+  const curve = chart(), caption = h("figcaption", {}), body = h("tbody", {});
   const summary = h("table", { class: "lrp-numbers" }, h("caption", {}, "Mean logit along the curves; Δ = LeRF − MoRF"), h("thead", {}, h("tr", {}, ["Method", "logit now", "MoRF ↓", "LeRF ↑", "Δ"].map((name) => h("th", { scope: "col" }, name)))), body);
   el.replaceChildren(
     h("div", { class: "lrp-controls" }, pick.node, order.node),
-    h("div", { class: "lrp-controls" }, button("First", () => go(0)), button("Back", () => go(model.get("step") - 1)), play, button("Forward", () => go(model.get("step") + 1)), button("Last", () => go(last())), slider, count),
+    h("div", { class: "lrp-controls" }, h("div", { class: "lrp-buttons" }, button("First", () => go(0)), button("Back", () => go(here() - 1)), play, button("Forward", () => go(here() + 1)), button("Last", () => go(last()))), slider, count),
     h("div", { class: "lrp-panels" }, panels.map(({ node }) => node)),
-    h("div", { class: "lrp-outcome" }, h("figure", {}, curve.node), h("div", { class: "lrp-scroll", role: "region", tabindex: 0, "aria-label": "Means of the curves" }, summary)),
+    h("div", { class: "lrp-outcome" }, h("figure", {}, caption, curve.node), h("div", { class: "lrp-scroll", role: "region", tabindex: 0, "aria-label": "Means of the curves" }, summary)),
     live.node,
   );
 
   const end = follow(model, ["text", "left", "right", "order", "step"], () => {
-    const place = model.get("text"), { tokens, special, label, methods: all } = texts[place], step = Math.min(model.get("step"), last());
+    const place = model.get("text"), { tokens, special, label, methods: all } = texts[place], step = here();
     const said = [], curves = [];
     pick.show(place); order.show(model.get("order"));
     slider.max = last(); slider.value = step;
@@ -113,15 +122,16 @@ function render({ model, el }) {
       [...panel.row.node.children].forEach((item, i) => {
         item.classList.toggle("lrp-gone", gone.has(i));
         item.classList.toggle("lrp-next", next.includes(i));
-        if (gone.has(i)) item.setAttribute("aria-description", "removed");
+        const what = gone.has(i) ? "removed" : next.includes(i) ? "goes next" : null;
+        if (what) item.setAttribute("aria-description", what);
         else item.removeAttribute("aria-description");
       });
       panel.choose.show(names.indexOf(method));
-      const list = (places) => places.map((i) => tokens[i]).join(" ");
-      panel.next.textContent = next.length ? `next: “${list(next)}” (${say(next.reduce((sum, i) => sum + own.scores[i], 0), 3)})` : "nothing is left but the special tokens";
+      const list = (places, between) => places.map((i) => tokens[i]).join(between), sum = next.reduce((all, i) => all + own.scores[i], 0);
+      panel.next.replaceChildren(...(next.length ? ["next: “", h("bdi", {}, list(next, " ")), `” (${sum >= 0 ? "+" : ""}${say(sum, decimalsFor(own.scores))})`] : ["nothing is left but the special tokens"]));
       const removed = plan.reduce((counts, own) => [...counts, counts.at(-1) + own.length], [0]);
-      curves.push({ logits, removed });
-      said.push(`${methods[method]} has removed ${now ? list(plan.slice(0, now).flat()) : "nothing"}, logit ${say(logits[now])}`);
+      curves.push({ name: methods[method], logits, removed });
+      said.push(`${methods[method]} has removed ${now ? list(plan.slice(0, now).flat(), ", ") : "nothing"}, logit ${say(logits[now])}`);
     });
     body.replaceChildren(...SIDES.map((side, i) => {
       const own = all[model.get(side)], { logits } = own[model.get("order")], now = logits[Math.min(step, logits.length - 1)];
@@ -129,6 +139,7 @@ function render({ model, el }) {
       return h("tr", { "data-logit": now, "data-morf": own.morf.mean, "data-lerf": own.lerf.mean }, h("th", { scope: "row" }, `${i ? "✕" : "◆"} ${methods[model.get(side)]}`), cells.map((value) => h("td", {}, say(value))));
     }));
     const text = `Step ${step} of ${last()}, ${ORDER_NAMES[model.get("order")]}: ${said.join("; ")}`;
+    caption.textContent = `Step ${step} of ${last()}, ${ORDER_NAMES[model.get("order")]}; dotted: steps to come`;
     curve.paint(curves, step, label, `Curves of the logit of ${label}. ${text}`);
     live.say(text);
   });
