@@ -52,6 +52,24 @@ def _parser() -> argparse.ArgumentParser:
     explain.add_argument("--truncate", action="store_true", help="cut a text beyond the model's length")
     explain.add_argument("--json", action="store_true", help="print the record as JSON")
     explain.add_argument("--no-colour", action="store_true", help="no colours (also when NO_COLOR is set or the output is no terminal)")
+    run = commands.add_parser("run", help="measure a whole data set; the same command again goes on where it stopped")
+    run.add_argument("task", choices=("mnist", "sst2", "imdb"))
+    run.add_argument("--out", required=True, help="folder of this run: a manifest and rows of numbers")
+    run.add_argument("--model", help="an embedded model, a folder, or a hub id (default: companion); for mnist a reading: plain, biases, ...")
+    run.add_argument("--methods", type=_names, help="such as loo,ig,attnlrp,cp-lrp (default: all six)")
+    run.add_argument("--masks", choices=("none", "paths", "all"), help="layers bypassed: on the paper's three paths (default), or all 2**L")
+    run.add_argument("--n-steps", type=int, help="quadrature nodes of ig (default: 50)")
+    run.add_argument("--nets", type=int, help="mnist: how many nets to train, with the seeds 0, 1, ... (default: 5)")
+    run.add_argument("--limit", type=int, help="a random sample of so many examples (default: all)")
+    run.add_argument("--seed", type=int, default=0, help="of the sample (default: 0)")
+    run.add_argument("--source", choices=("auto", "embedded", "folder", "hub"), default="auto")
+    run.add_argument("--data-dir", help="folder with sst2/, imdb/ and mnist/ (default: LRP_COMPANION_DATA)")
+    run.add_argument("--split", help="default: validation of sst2, test of imdb and mnist")
+    run.add_argument("--device", default="cpu")
+    run.add_argument("--dtype", help="float32 (default), float64 or bfloat16; mnist is always float64")
+    run.add_argument("--processes", type=int, default=1, help="processes on this machine, one per GPU with --device cuda")
+    run.add_argument("--resume", action="store_true", help="go on only; refuse to begin a new run")
+    run.add_argument("--quiet", action="store_true", help="no progress")
     sources = commands.add_parser("sources", help="what data and models this machine can reach")
     sources.add_argument("--data-dir", help="folder with sst2/, imdb/ and mnist/ (default: LRP_COMPANION_DATA)")
     sources.add_argument("--hub", action="store_true", help="also ask whether the hub answers")
@@ -112,11 +130,69 @@ def _sources(args: argparse.Namespace) -> None:
         print(f"{row['name']:<{widths[0]}}  {row['state']:<{widths[1]}}  {row['detail']}")
 
 
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _run(args: argparse.Namespace, given: Sequence[str]) -> None:
+    from lrp_companion.experiments.runner import device_of, execute, launch, world
+
+    if args.processes < 1:
+        raise InputError("run", got=f"--processes {args.processes}", expected="a whole number, at least 1", hint="leave it out for one")
+    if args.processes > 1 and "WORLD_SIZE" not in os.environ:
+        launch(args.processes, given)
+        return
+    state = world()
+    device = device_of(args.device, state)
+    jobs = (_mnist_jobs if args.task == "mnist" else _text_jobs)(args, device)
+    try:
+        manifest = execute(jobs, args.out, resume=args.resume, progress=False if args.quiet else None, state=state)
+    except KeyboardInterrupt:
+        print(f"run: stopped; finished jobs are kept in {args.out}, the same command goes on from there", file=sys.stderr)
+        raise
+    if manifest:
+        seconds = sum(session["seconds"] or 0 for session in manifest["sessions"])
+        print(f"run {manifest['key']}: {manifest['examples']} examples of {manifest['data']}, {seconds:.0f} s in {args.out}")
+
+
+def _chosen(args: argparse.Namespace, allowed: Sequence[str]) -> dict[str, Any]:
+    """Options that were given; those that this task has no use for are refused."""
+    only = ("model", "methods", "masks", "n_steps", "nets", "dtype")
+    given = {name: getattr(args, name) for name in only if getattr(args, name) is not None}
+    for name in given:
+        if name not in allowed:
+            listed = ", ".join("--" + option.replace("_", "-") for option in allowed)
+            raise InputError("run", got=f"--{name.replace('_', '-')} for {args.task}", expected=f"of these only {listed}", hint="leave it out")
+    return given
+
+
+def _text_jobs(args: argparse.Namespace, device: str) -> Any:
+    options = _chosen(args, ("model", "methods", "masks", "n_steps", "dtype"))
+    from lrp_companion.experiments.text_jobs import TextJobs
+    from lrp_companion.models.pretrained import load_classifier
+    from lrp_companion.sources import load_dataset
+
+    data = load_dataset(args.task, split=args.split, source=args.source, data_dir=args.data_dir)
+    clf = load_classifier(options.pop("model", "companion"), device=device, dtype=options.pop("dtype", "float32"))
+    return TextJobs(clf, data, limit=args.limit, seed=args.seed, **options)
+
+
+def _mnist_jobs(args: argparse.Namespace, device: str) -> Any:
+    options = _chosen(args, ("model", "nets"))
+    from lrp_companion.experiments.mnist_jobs import MnistJobs
+    from lrp_companion.sources import load_dataset
+
+    train, test = (load_dataset("mnist", split=split, source=args.source, data_dir=args.data_dir) for split in ("train", args.split or "test"))
+    reading = options.pop("model", "plain")
+    return MnistJobs(train, test, reading=reading, limit=args.limit, seed=args.seed, device=device, **options)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code: 0, or 2 for bad input."""
     try:
         args = _parser().parse_args(arguments)
-        {"explain": _explain, "sources": _sources}[args.command](args)
+        given = list(sys.argv[1:] if arguments is None else arguments)
+        {"explain": _explain, "sources": _sources, "run": lambda own: _run(own, given)}[args.command](args)
     except CompanionError as error:
         print(" ".join(str(error).split()), file=sys.stderr)
         return 2

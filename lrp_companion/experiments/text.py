@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,9 +12,9 @@ import numpy as np
 from lrp_companion.methods import attribute, removal_evaluator
 from lrp_companion.methods.common import check_targets, watch
 from lrp_companion.methods.lrp import lrp_masks
-from lrp_companion.metrics import Interval, agreement, bootstrap_mean, paired_difference, perturbation_curve
+from lrp_companion.metrics import Curve, Interval, agreement, bootstrap_mean, paired_difference, perturbation_curve
 from lrp_companion.metrics.faithfulness import ORDERS, removal_order
-from lrp_companion.models.pretrained import Classifier
+from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.schema import Attribution, InputError, Protocol, at_site
 
 PAPER_METHODS = ("loo", "ig", "rollout", "attnlrp", "cp-lrp")
@@ -114,7 +114,7 @@ def compare_methods(
     rows = []
     for k, text in enumerate(encoded):
         target = next(iter(loo.values()))[k].target
-        evaluate = removal_evaluator(clf, text, target=target)
+        shared = shared_curves(clf, text, target, {name: maps[name][k].scores for name in asked}, chunk=chunk) if curves else None
         for name in asked:
             record = maps[name][k]
             size = np.abs(record.scores).sum()
@@ -128,12 +128,39 @@ def compare_methods(
             row["special_share"] = float(np.abs(record.scores[record.special]).sum() / size) if size else float("nan")
             for label, protocol in protocols.items():
                 row[f"r {label}"] = agreement(read_at(record, protocol.site), loo[protocol.removal][k].scores, text.special, protocol)
-            if curves:
-                for order in ORDERS:
-                    row[order] = perturbation_curve(evaluate, record.scores, order=order, chunk=chunk, removable=~text.special).mean_logit
+            if shared is not None:
+                row |= {order: curve.mean_logit for order, curve in shared.curves[name].items()}
                 row["delta"] = row["lerf"] - row["morf"]
             rows.append(row)
     return Comparison(rows, maps, dict(protocols), {"chunk": chunk, "options": asked, "model": clf.card.name})
+
+
+@dataclass(frozen=True)
+class SharedCurves:
+    """Curves of several rankings of one text: `curves[name][order]`, with how many forwards they asked for and how many were run."""
+
+    curves: dict[Any, dict[str, Curve]]
+    asked: int
+    run: int
+
+
+def shared_curves(clf: Classifier, text: EncodedText, target: int, rankings: Mapping[Any, np.ndarray], *, chunk: int = 1) -> SharedCurves:
+    """MoRF and LeRF of every ranking; sets of kept tokens that several pass through are run once. Special tokens stay."""
+    wanted: list[np.ndarray] = []
+
+    def note(keep: np.ndarray) -> np.ndarray:
+        wanted.append(keep)
+        return np.zeros(len(keep))
+
+    def all_curves(evaluate: Callable[[np.ndarray], np.ndarray]) -> dict[Any, dict[str, Curve]]:
+        options: dict[str, Any] = {"chunk": chunk, "removable": ~text.special}
+        return {name: {order: perturbation_curve(evaluate, scores, order=order, **options) for order in ORDERS} for name, scores in rankings.items()}
+
+    all_curves(note)
+    keep = np.unique(np.concatenate(wanted), axis=0)
+    evaluate = removal_evaluator(clf, text, target=target)
+    evaluate(keep)
+    return SharedCurves(all_curves(evaluate), sum(map(len, wanted)), len(keep))
 
 
 def perturbation_paths(
@@ -171,13 +198,13 @@ def perturbation_paths(
         if len(targets) != 1:
             raise InputError("perturbation_paths", got=f"targets {sorted(targets)}", expected="one class", hint="explain the same class")
         target = targets.pop()
-        evaluate = removal_evaluator(clf, text, target=target)
+        shared = shared_curves(clf, text, target, {method: own[k].scores for method, own in maps.items()}, chunk=chunk)
         methods: dict[str, Any] = {}
         for method, own in maps.items():
             methods[method] = {"scores": own[k].scores}
             for order in ORDERS:
                 options: dict[str, Any] = {"order": order, "chunk": chunk, "removable": ~text.special}
-                curve = perturbation_curve(evaluate, own[k].scores, **options)
+                curve = shared.curves[method][order]
                 steps = [step.tolist() for step in removal_order(own[k].scores, **options)]
                 methods[method][order] = {"steps": steps, "logits": curve.logits, "mean": curve.mean_logit}
         logit = float(curve.logits[0])

@@ -27,9 +27,15 @@ def kept_logits(
     progress: bool | None = None,
     label: str = "loo",
 ) -> Tensor:
-    """Logits (N, C) of texts of which only the kept tokens are left; `keep` is bool, shape (T,), for each job."""
+    """Logits (N, C) of texts of which only the kept tokens are left; `keep` is bool, shape (T,), for each job.
+
+    A token that nobody attends to changes nothing but its own hidden state. So under `attention-mask` removed tokens
+    are not run at all, the others keep their positions, and only the first token, which the classifier reads, always
+    stays in the batch. Equal to running the whole text under the mask, to rounding.
+    """
     choose("attribute", "removal", removal, REMOVALS)
-    rows = []
+    leave_out = removal == "attention-mask" and clf.takes_positions
+    rows, places = [], []
     for text, keep in jobs:
         if keep.shape != (len(text),):
             raise InputError(
@@ -38,23 +44,27 @@ def kept_logits(
                 expected=f"({len(text)},), one entry per token",
                 hint="special tokens count too",
             )
-        ids = np.asarray(text.input_ids)
-        if removal == "delete":
-            ids = ids[keep]
-        elif removal != "attention-mask":
-            ids = np.where(keep, ids, clf.mask_id if removal == "mask-token" else clf.pad_id)
-        if not (keep.any() and len(ids)):
+        if not keep.any():
             raise InputError(
                 "removal", got="a text with every token removed", expected="at least one token kept", hint="keep the special tokens"
             )
-        rows.append(ids.tolist())
+        ids, stay = np.asarray(text.input_ids), keep.copy()
+        if removal in ("mask-token", "pad-token"):
+            ids = np.where(keep, ids, clf.mask_id if removal == "mask-token" else clf.pad_id)
+        if removal != "delete" and not leave_out:
+            stay[:] = True
+        elif leave_out:
+            stay[0] = True
+        places.append(np.flatnonzero(stay))
+        rows.append(ids[stay].tolist())
     out = torch.empty(len(jobs), len(clf.labels), dtype=clf.dtype)
     for batch in watch(token_batches([len(row) for row in rows], batch_tokens), progress=progress, label=label):
         padded, mask = pad([rows[k] for k in batch], clf.pad_id, clf.device)
+        positions = pad([places[k].tolist() for k in batch], 0, clf.device)[0] if leave_out else None
         if removal == "attention-mask":
-            for place, k in enumerate(batch):
-                mask[place, : len(rows[k])] = torch.as_tensor(jobs[k][1], device=clf.device)
-        out[batch] = clf.logits(padded, mask).cpu()
+            for row, k in enumerate(batch):
+                mask[row, : len(rows[k])] = torch.as_tensor(jobs[k][1][places[k]], device=clf.device)
+        out[batch] = clf.logits(padded, mask, positions=positions).cpu()
     return out
 
 

@@ -39,7 +39,7 @@ def spearman(a: Any, b: Any) -> float:
     1.0
     """
     left, right = check_pair("spearman", a, b)
-    return _correlation(_ranks(left), _ranks(right))
+    return _correlation(ranks(left), ranks(right))
 
 
 def kendall(a: Any, b: Any) -> float:
@@ -264,11 +264,11 @@ def _mask(operation: str, name: str, values: Any, shape: tuple[int, ...]) -> np.
 def _correlation(a: np.ndarray, b: np.ndarray) -> float:
     if np.ptp(a) == 0 or np.ptp(b) == 0:
         return float("nan")
-    a, b = _unit(a), _unit(b)
+    a, b = unit(a), unit(b)
     return float(np.clip(a @ b, -1, 1))
 
 
-def _unit(a: np.ndarray) -> np.ndarray:
+def unit(a: np.ndarray) -> np.ndarray:
     """Centre and scale to norm 1; dividing by the largest entry first keeps squares from over- and underflowing."""
     a = a / np.abs(a).max()
     a = a - a.mean()
@@ -276,7 +276,8 @@ def _unit(a: np.ndarray) -> np.ndarray:
     return a / np.linalg.norm(a)
 
 
-def _ranks(a: np.ndarray) -> np.ndarray:
+def ranks(a: np.ndarray) -> np.ndarray:
+    """Ranks from 1, ties sharing their average rank."""
     _, inverse, counts = np.unique(a, return_inverse=True, return_counts=True)
     average: np.ndarray = np.cumsum(counts) - (counts - 1) / 2
     return average[inverse]

@@ -100,14 +100,26 @@ class Dataset:
         InputError
             When `limit` is not a whole number from 1 to `len(self)`, or `seed` not a whole number from 0.
         """
-        if not _whole(seed) or seed < 0:
-            raise InputError("load_dataset", got=f"seed {seed!r}", expected="a whole number from 0 up", hint="change seed or leave it out")
-        if limit is None:
-            return self
-        if not _whole(limit) or not 1 <= limit <= len(self):
+        self._check_seed(seed)
+        return self if limit is None else self._rows(np.sort(self.order(limit, seed=seed)))
+
+    def order(self, limit: int | None, *, seed: int = 0) -> list[int]:
+        """Return the places of the items that `take` takes, in the random order in which it draws them.
+
+        >>> digits = Dataset("mnist", "test", "embedded", ids=("a", "b", "c"), labels=np.arange(3), images=np.zeros((3, 14, 14)))
+        >>> digits.order(2, seed=1) == digits.order(None, seed=1)[:2]
+        True
+        """
+        self._check_seed(seed)
+        count = len(self) if limit is None else limit
+        if not _whole(count) or not 1 <= count <= len(self):
             expected = f"a whole number from 1 to {len(self)}, the number of items in {self.name}/{self.split} from {self.source}"
             raise InputError("load_dataset", got=f"limit {limit!r}", expected=expected, hint="change limit, or leave it out to take all")
-        return self._rows(np.sort(np.random.default_rng(seed).permutation(len(self))[:limit]))
+        return np.random.default_rng(seed).permutation(len(self))[:count].tolist()
+
+    def _check_seed(self, seed: Any) -> None:
+        if not _whole(seed) or seed < 0:
+            raise InputError("load_dataset", got=f"seed {seed!r}", expected="a whole number from 0 up", hint="change seed or leave it out")
 
     def where(self, *, tag: str | None = None, label: int | None = None) -> Dataset:
         """Return the items with this tag and this label; either may be left open.

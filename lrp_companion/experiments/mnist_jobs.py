@@ -1,0 +1,111 @@
+"""A run on MNIST: nets trained with several seeds, each explained from the left and from the right, one job per image."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import torch
+
+from lrp_companion.experiments.mnist import EXPLAINERS, READINGS, invariance_table, train_pair
+from lrp_companion.experiments.store import RunFolder
+from lrp_companion.models.linear_attention import LinearAttention
+from lrp_companion.schema import InputError, choose
+from lrp_companion.sources import Dataset
+
+SPAN = 1_000_000  # jobs of one net: seed * SPAN + row of the image
+
+
+class MnistJobs:
+    """What a run on MNIST consists of; see `runner.execute`."""
+
+    def __init__(
+        self, train: Dataset, test: Dataset, *, reading: str = "plain", nets: int = 5, limit: int | None = None, seed: int = 0, device: str = "cpu"
+    ) -> None:
+        choose("run", "model", reading, tuple(READINGS))
+        if isinstance(nets, bool) or not isinstance(nets, int) or nets < 1:
+            raise InputError("run", got=f"nets {nets!r}", expected="a whole number, at least 1", hint="the nets have the seeds 0, 1, ...")
+        if train.images is None or test.images is None:
+            raise InputError("run", got=f"{train.name}, which has no images", expected="a data set of images", hint="run mnist")
+        self.train, self.test, self.reading, self.nets, self.device = train, test, reading, nets, device
+        self.sample = test.order(limit, seed=seed)
+        self._known: dict[int, LinearAttention] = {}
+        self.config = {
+            "task": "mnist", "split": test.split, "source": test.source, "data": test.fingerprint, "train": train.fingerprint,
+            "seed": seed, "model": reading, "options": READINGS[reading],
+            "explainers": {name: dict(call) for name, call in EXPLAINERS.items()},
+        }  # fmt: skip
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What the manifest says beside the configuration."""
+        data = f"{self.test.describe()}; trained on {self.train.describe()}"
+        return {"model": {"name": self.reading, "family": "linear attention"}, "data": data, "examples": len(self.sample), "nets": self.nets}
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """First the nets, then the images under each."""
+        return ("nets", "images")
+
+    def jobs(self, table: str) -> list[int]:
+        """Seeds, or seed and image."""
+        return list(range(self.nets)) if table == "nets" else [seed * SPAN + row for seed in range(self.nets) for row in self.sample]
+
+    def cost(self, table: str, job: int) -> float:
+        """About how long a job takes, in images explained."""
+        return len(self.train) / 150 if table == "nets" else 1.0
+
+    def run(self, table: str, job: int, folder: RunFolder) -> pa.Table:
+        """The rows of one job."""
+        if table == "nets":
+            return self._net(job, folder)
+        seed, row = divmod(job, SPAN)
+        return self._image(self._load(seed, folder), row)
+
+    def _net(self, seed: int, folder: RunFolder) -> pa.Table:
+        left, right = train_pair(self.train, seed=seed, device=self.device, **READINGS[self.reading])
+        assert self.test.images is not None
+        with torch.no_grad():
+            gaps = [float((left(part) - right(part)).abs().max()) for part in torch.as_tensor(self.test.images.copy()).split(256)]
+        folder.add_weights(f"net-{seed}.safetensors", left.state_dict())
+        self._known[seed] = left
+        return pa.table(
+            {
+                "seed": pa.array([seed], pa.int32()),
+                "accuracy": pa.array([left.accuracy(self.test.images, self.test.labels)], pa.float64()),
+                "tested": pa.array([len(self.test)], pa.int32()),
+                "logit_gap": pa.array([max(gaps)], pa.float64()),
+            }
+        )
+
+    def _load(self, seed: int, folder: RunFolder) -> LinearAttention:
+        """The net of a seed: trained in this process, read from the folder, or, where only its row was kept, trained again."""
+        if seed not in self._known:
+            weights = folder.weights(f"net-{seed}.safetensors")
+            if weights is None:
+                self._known[seed] = train_pair(self.train, seed=seed, device=self.device, **READINGS[self.reading])[0]
+            else:
+                options = {k: v for k, v in READINGS[self.reading].items() if k not in ("epochs", "lr")}
+                net = LinearAttention(association="left", seed=seed, dtype=torch.float64, **options).to(self.device)
+                net.load_state_dict(weights)
+                self._known[seed] = net
+        return self._known[seed]
+
+    def _image(self, net: LinearAttention, row: int) -> pa.Table:
+        assert self.test.images is not None
+        found = invariance_table(net, self.test.images[row : row + 1], progress=False)
+        names = [name for name in found.rows[0] if name not in ("image", "explainer", "target", "constant")]
+        return pa.table(
+            {
+                "image": pa.array([row] * len(found.rows), pa.int32()),
+                "label": pa.array([int(self.test.labels[row])] * len(found.rows), pa.int8()),
+                "target": pa.array([own["target"] for own in found.rows], pa.int8()),
+                "explainer": pa.array([own["explainer"] for own in found.rows], pa.string()),
+                **{name: pa.array([own[name] for own in found.rows], pa.float32()) for name in names},
+            }
+        )
+
+    def summaries(self, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+        """None: every table of a report is made from the rows."""
+        return {}

@@ -1,0 +1,203 @@
+"""Run jobs, keep what is finished, go on where it stopped; in one process or many.
+
+A run is a configuration (hashed into a key), tables in a fixed order, and independent jobs in each. Process k of n owns
+every n-th job. A job's rows are written when it is done, so a run that is stopped in any way loses the job in hand.
+"""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+import torch
+from tqdm import tqdm
+
+from lrp_companion import __version__
+from lrp_companion.experiments.store import FORMAT, MANIFEST, RunFolder, key_of, open_folder, read_folder
+from lrp_companion.schema import CompanionError, InputError
+
+PACKAGES = ("torch", "transformers", "numpy", "captum", "accelerate", "pyarrow")
+
+
+class RunError(CompanionError, RuntimeError):
+    """A process of a run that ended before its work was done."""
+
+
+class Jobs(Protocol):
+    """What `execute` runs: a configuration, and independent jobs in tables that may read the tables before them."""
+
+    @property
+    def config(self) -> Mapping[str, Any]: ...
+    @property
+    def about(self) -> Mapping[str, Any]: ...
+    @property
+    def tables(self) -> Sequence[str]: ...
+
+    def jobs(self, table: str) -> Sequence[int]: ...
+    def cost(self, table: str, job: int) -> float: ...
+    def run(self, table: str, job: int, folder: RunFolder) -> pa.Table: ...
+    def summaries(self, tables: Mapping[str, pa.Table]) -> Mapping[str, pa.Table]: ...
+
+
+def world() -> Any:
+    """This process among those that `accelerate launch`, torchrun or `--processes` started; None where it is alone."""
+    if int(os.environ.get("WORLD_SIZE", "1")) < 2:
+        return None
+    from accelerate import PartialState
+
+    cpu = not torch.cuda.is_available() or os.environ.get("ACCELERATE_USE_CPU", "").lower() == "true"
+    return PartialState(cpu=cpu, timeout=datetime.timedelta(days=30))
+
+
+def device_of(device: str, state: Any) -> str:
+    """The device of this process: with many GPUs, `cuda` is the process's own."""
+    return f"cuda:{state.local_process_index}" if device == "cuda" and state is not None else device
+
+
+def execute(jobs: Jobs, out: str | os.PathLike[str], *, resume: bool = False, progress: bool | None = None, state: Any = None) -> dict[str, Any]:
+    """Run all jobs that `out` does not hold yet, and return the manifest.
+
+    Parameters
+    ----------
+    resume : refuse to start a new run.
+    progress : a bar with an estimate of the time left: always, never, or (None) a bar on a terminal and a line a minute elsewhere.
+    state : what `world` returned.
+
+    Raises
+    ------
+    InputError : `out` cannot be written, holds another run, or a run is at work in it.
+    SourceError : a shard cannot be read or written; what was finished before stays.
+    """
+    rank, size = (0, 1) if state is None else (state.process_index, state.num_processes)
+    if resume and not (Path(out) / MANIFEST).is_file():
+        raise InputError("run", got=f"--resume and no run in {out}", expected="the --out of a run", hint="leave out --resume to begin one")
+    if rank:
+        state.wait_for_everyone()  # the first process makes the folder
+    with open_folder(out, jobs.config, first=rank == 0) as folder:
+        keep: Any = _Session(folder, jobs, size) if rank == 0 else nullcontext()
+        with keep:
+            if state is not None and rank == 0:
+                state.wait_for_everyone()
+            todo = {table: [job for job in list(jobs.jobs(table))[rank::size] if job not in folder.done.get(table, ())] for table in jobs.tables}
+            with _bar(jobs, todo, rank, progress) as bar:
+                for table, own in todo.items():
+                    bar.set_description(f"{jobs.config['task']}: {table}", refresh=False)
+                    for job in own:
+                        folder.add(table, job, jobs.run(table, job, folder))
+                        bar.update(jobs.cost(table, job))
+            if state is not None:
+                state.wait_for_everyone()
+            if rank == 0:
+                folder.gather()
+                keep.finish()
+    return read_folder(out)[0] if rank == 0 else {}
+
+
+class _Session:
+    """One session of a run in its manifest: begun when it starts, ended however it ends (but for a kill)."""
+
+    def __init__(self, folder: RunFolder, jobs: Jobs, processes: int) -> None:
+        self.folder, self.jobs = folder, jobs
+        fresh = {"format": FORMAT, "key": key_of(jobs.config), "config": dict(jobs.config)}
+        self.manifest = folder.manifest() if (folder.path / MANIFEST).is_file() else fresh
+        self.manifest |= dict(jobs.about)
+        self.row: dict[str, Any] = {"start": _now(), "end": None, "seconds": None, "processes": processes, **surroundings()}
+        self.began = time.monotonic()
+
+    def __enter__(self) -> _Session:
+        self.manifest.setdefault("sessions", []).append(self.row)
+        self.manifest["finished"] = False
+        self.folder.write_manifest(self.manifest)
+        return self
+
+    def finish(self) -> None:
+        """All jobs are done: make the summaries."""
+        for name, table in self.jobs.summaries(read_folder(self.folder.path)[1]).items():
+            self.folder.summarise(name, table)
+        self.manifest["finished"] = True
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        self.row |= {"end": _now(), "seconds": round(time.monotonic() - self.began, 1)}
+        if kind is not None:
+            self.row["stopped by"] = kind.__name__
+        self.folder.write_manifest(self.manifest)
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def surroundings() -> dict[str, Any]:
+    """Versions, commit and hardware, for a manifest: what the numbers were made with."""
+    versions = {"python": platform.python_version(), "lrp_companion": __version__, **{name: metadata.version(name) for name in PACKAGES}}
+    cpu = platform.processor() or platform.machine()
+    if (info := Path("/proc/cpuinfo")).is_file():
+        cpu = next((line.partition(":")[2].strip() for line in info.read_text().splitlines() if line.startswith("model name")), cpu)
+    hardware: dict[str, Any] = {"cpu": cpu, "cores": os.cpu_count(), "threads": torch.get_num_threads()}
+    if torch.cuda.is_available():
+        hardware["gpus"] = [torch.cuda.get_device_name(k) for k in range(torch.cuda.device_count())]
+    return {"versions": versions, "commit": _commit(), "hardware": hardware}
+
+
+def _commit() -> str | None:
+    """The commit of the checkout that this package runs from, with "+" where files differ from it; None outside a checkout."""
+    here = Path(__file__).parents[2]
+    if not (here / ".git").exists():
+        return None
+    try:
+        head, changes = (
+            subprocess.run(["git", "-C", str(here), *call], capture_output=True, text=True, check=True, timeout=20).stdout
+            for call in (("rev-parse", "--short=12", "HEAD"), ("status", "--porcelain", "--untracked-files=no"))
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return head.strip() + ("+" if changes.strip() else "")
+
+
+def _bar(jobs: Jobs, todo: Mapping[str, Sequence[int]], rank: int, progress: bool | None) -> tqdm:
+    terminal = sys.stderr.isatty()
+    form = "{desc} {percentage:.1f} % [{elapsed} gone, {remaining} left]" + ("" if terminal else "\n")
+    total = sum(jobs.cost(table, job) for table, own in todo.items() for job in own)
+    hidden = rank > 0 or progress is False or not total
+    pace = {} if terminal else {"mininterval": 60, "miniters": 0}
+    return tqdm(total=total, disable=hidden, bar_format="{l_bar}{bar}| " + form if terminal else form, smoothing=0.05, **pace)
+
+
+def launch(processes: int, arguments: Sequence[str]) -> None:
+    """Start this command in several processes on this machine (through torch's elastic launcher), and wait for them.
+
+    Raises
+    ------
+    RunError : one of them died; the others were stopped, and what all had finished is kept.
+    """
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // processes)))
+    config = LaunchConfig(
+        min_nodes=1, max_nodes=1, nproc_per_node=processes, run_id=f"lrp-companion-{os.getpid()}",
+        rdzv_backend="c10d", rdzv_endpoint="localhost:0", max_restarts=0, monitor_interval=0.2,
+    )  # fmt: skip
+    try:
+        elastic_launch(config, sys.executable)("-m", "lrp_companion.cli", *arguments)
+    except ChildFailedError as error:
+        rank, failure = error.get_first_failure()
+        how = f"exit code {failure.exitcode}" if failure.exitcode >= 0 else f"signal {failure.signal_name()}"
+        raise RunError(
+            "run",
+            got=f"the end of process {rank + 1} of {processes} ({how}; its message is above)",
+            expected="all processes to finish",
+            hint="mend the cause, then give the same command again: finished jobs are kept",
+        ) from None

@@ -1,0 +1,308 @@
+"""A run on reviews, one job per example and table: LOO first, then methods, masks of the paths, all masks.
+
+Rows are numbers only: no word, token or token id of a text is kept. A job's batches hold one example alone, so its rows
+do not depend on what else was run, in which order, or by how many processes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+from lrp_companion.experiments.store import RunFolder
+from lrp_companion.experiments.text import path_masks, shared_curves
+from lrp_companion.methods import TEXT_METHODS, kept_logits
+from lrp_companion.methods.common import output_gradient, read_output, to_numpy
+from lrp_companion.metrics.faithfulness import CANCELLED, ORDERS, Curve
+from lrp_companion.metrics.grid import agreement_grid
+from lrp_companion.models.pretrained import Classifier, EncodedText
+from lrp_companion.propagation import all_masks, some_masks
+from lrp_companion.schema import REMOVALS, SITES, STATISTICS, TARGET_CHOICES, TOKEN_CHOICES, Attribution, InputError, at_site, choose
+from lrp_companion.sources import Dataset
+
+METHODS = ("loo", "ig", "rollout", "gradient-x-input", "attnlrp", "cp-lrp")
+MASK_CHOICES = ("none", "paths", "all")
+PARTS = ("word", "position", "type")
+SETTINGS: dict[str, dict[str, Any]] = {
+    "sst2": {"chunk": 1, "removals": REMOVALS},
+    "imdb": {"chunk": 16, "removals": ("attention-mask", "mask-token")},
+}
+ONE_MAP = ("loo", "ig", "rollout")  # methods without parts by site
+LOGIT_ONLY = ("ig",)  # explained for the logit only: every further output would cost the whole method again
+
+
+class TextJobs:
+    """What a run on reviews consists of; see `runner.execute`."""
+
+    def __init__(
+        self,
+        clf: Classifier,
+        data: Dataset,
+        *,
+        methods: Sequence[str] = METHODS,
+        masks: str = "paths",
+        limit: int | None = None,
+        seed: int = 0,
+        n_steps: int = 50,
+    ) -> None:
+        for method in methods:
+            choose("run", "method", method, METHODS)
+        choose("run", "masks", masks, MASK_CHOICES)
+        settings = SETTINGS[choose("run", "task", data.name, tuple(SETTINGS))]
+        if masks == "all" and clf.card.layers > 16:
+            raise InputError("run", got=f"all masks of {clf.card.layers} layers", expected="at most 16 layers", hint="use --masks paths")
+        self.clf, self.data, self.methods, self.masks, self.n_steps = clf, data, tuple(methods), masks, n_steps
+        self.chunk, self.removals = settings["chunk"], tuple(settings["removals"])
+        self.sample = data.order(limit, seed=seed)  # in random order, so that a run that was cut short is a random sample, too
+        self.config = {
+            "task": data.name, "split": data.split, "source": data.source, "data": data.fingerprint, "seed": seed,
+            "model": clf.card.name, "weights": clf.card.fingerprint, "dtype": clf.card.dtype, "methods": list(self.methods),
+            "chunk": self.chunk, "removals": list(self.removals), "n_steps": n_steps,
+        }  # fmt: skip
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What the manifest says beside the configuration."""
+        c = self.clf.card
+        model = {"name": c.name, "family": c.family, "layers": c.layers, "heads": c.heads, "hidden": c.hidden, "labels": list(c.labels)}
+        return {"model": model, "data": self.data.describe(), "axes": axes(self.removals), "examples": len(self.sample)}
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Tables in the order in which they are made; each has one job per example."""
+        return ("examples", "methods", *(() if self.masks == "none" else ("masks",)), *(("lattice",) if self.masks == "all" else ()))
+
+    def jobs(self, table: str) -> list[int]:
+        """Rows of the split, in the order in which they are run."""
+        return self.sample
+
+    @cached_property
+    def _encoded(self) -> dict[int, EncodedText]:
+        return dict(zip(self.sample, self.clf.encode([self.data.texts[k] for k in self.sample], truncate=True), strict=True))
+
+    def cost(self, table: str, job: int) -> float:
+        """About how much work a job is, in tokens run forward: for the estimate of the time left."""
+        tokens = len(self._encoded[job])
+        steps = 2 * tokens / self.chunk
+        return {
+            "examples": len(self.removals) * tokens * tokens,
+            "methods": (3 * self.n_steps * ("ig" in self.methods) + 40) * tokens + 0.35 * len(self.methods) * steps * tokens,
+            "masks": 100 * tokens + 0.15 * 3 * self.clf.card.layers * steps * tokens,
+            "lattice": 2.0**self.clf.card.layers * tokens,
+        }[table]
+
+    def run(self, table: str, job: int, folder: RunFolder) -> pa.Table:
+        """The rows of one job."""
+        text = self._encoded[job]
+        if table == "examples":
+            return self._loo(job, text)
+        (known,) = folder.rows("examples", job).to_pylist()
+        after = np.array(known["after"]).reshape(len(self.removals), len(text) + 1, -1)
+        own = {"methods": self._methods, "masks": self._masks, "lattice": self._lattice}[table]
+        return own(text, known["target"], loo_maps(after, known["target"]), known["seconds"])
+
+    # -- tables --------------------------------------------------------------------------------------------------------
+
+    def _loo(self, job: int, text: EncodedText) -> pa.Table:
+        keeps = [np.ones(len(text), dtype=bool), *~np.eye(len(text), dtype=bool)]
+        after, seconds = [], []
+        for removal in self.removals:
+            begin = time.perf_counter()
+            after.append(to_numpy(kept_logits(self.clf, [(text, keep) for keep in keeps], removal=removal, progress=False)))
+            seconds.append(time.perf_counter() - begin)
+        whole = len(self.clf.tokenizer(text.text, verbose=False)["input_ids"])
+        kind = pa.float64() if self.clf.card.dtype == "float64" else pa.float32()
+        return pa.table(
+            {
+                "label": pa.array([int(self.data.labels[job])], pa.int8()),
+                "target": pa.array([int(after[0][0].argmax())], pa.int8()),
+                "tokens": pa.array([len(text)], pa.int32()),
+                "whole": pa.array([whole], pa.int32()),
+                "special": pa.array([np.flatnonzero(text.special).tolist()], pa.list_(pa.int32())),
+                "after": pa.array([np.stack(after).ravel()], pa.list_(kind)),
+                "seconds": pa.array([seconds], pa.list_(pa.float32())),
+            }
+        )
+
+    def _methods(self, text: EncodedText, target: int, loo: np.ndarray, loo_seconds: Sequence[float]) -> pa.Table:
+        maps = np.full((len(self.methods), len(SITES), len(TARGET_CHOICES), len(text)), np.nan)
+        parts = np.full((len(self.methods), len(PARTS), len(text)), np.nan)
+        seconds, deltas = [], []
+        for m, method in enumerate(self.methods):
+            if method == "loo":
+                maps[m], parts[m, 0] = loo[0], loo[0, 0]
+                seconds.append(loo_seconds[0])
+                deltas.append(np.nan)
+                continue
+            for o, output in enumerate(TARGET_CHOICES):
+                if o and method in LOGIT_ONLY:
+                    continue
+                if o and method == "rollout":  # it knows no output
+                    maps[m, :, o] = maps[m, :, 0]
+                    continue
+                begin = time.perf_counter()
+                record = self._explain(method, text, target, output)
+                if not o:
+                    seconds.append(time.perf_counter() - begin)
+                    deltas.append(record.details.get("convergence_delta", np.nan))
+                    for p, part in enumerate(PARTS):
+                        if part == "word" or part in record.parts:
+                            parts[m, p] = record.parts.get(part, record.scores)
+                maps[m, :, o] = [read_site(record.parts, site) if record.parts else record.scores for site in SITES]
+        shared = shared_curves(self.clf, text, target, {m: maps[k, 0, 0] for k, m in enumerate(self.methods)}, chunk=self.chunk)
+        rows = explained(maps, parts, loo, text, self.removals, STATISTICS, [shared.curves[m] for m in self.methods])
+        return pa.table(
+            {
+                "method": pa.array(self.methods, pa.string()),
+                "seconds": pa.array(seconds, pa.float32()),
+                "convergence_delta": pa.array(deltas, pa.float32()),
+                **rows,
+                **_forwards(shared.asked, shared.run, len(self.methods)),
+            }
+        )
+
+    def _explain(self, method: str, text: EncodedText, target: int, output: str) -> Attribution:
+        options: dict[str, Any] = {"n_steps": self.n_steps} if method == "ig" else {}
+        if method != "rollout":
+            options["output"] = output
+        return TEXT_METHODS[method](self.clf, [text], [target], progress=False, **options)[0]
+
+    @torch.no_grad()
+    def _masks(self, text: EncodedText, target: int, loo: np.ndarray, _: Any) -> pa.Table:
+        masks = paths_of(self.clf.card.layers)
+        tape, starts = self._tape(text, target, TARGET_CHOICES)
+        found = some_masks(tape, starts, masks)
+        by_part = {name: np.stack([to_numpy(found[mask][name])[:, 0] for mask in masks]) for name in found[masks[0]]}  # (mask, target, T)
+        maps = np.stack([at_site(by_part, site) for site in SITES], 1)
+        parts = np.stack([by_part.get(name, np.full_like(maps[:, 0], np.nan))[:, 0] for name in PARTS], 1)
+        numbers = [mask_number(mask) for mask in masks]
+        shared = shared_curves(self.clf, text, target, dict(zip(numbers, maps[:, 0, 0], strict=True)), chunk=self.chunk)
+        rows = explained(maps, parts, loo, text, self.removals, ("pearson",), [shared.curves[number] for number in numbers])
+        return pa.table({"mask": pa.array(numbers, pa.int32()), **rows, **_forwards(shared.asked, shared.run, len(numbers))})
+
+    @torch.no_grad()
+    def _lattice(self, text: EncodedText, target: int, loo: np.ndarray, _: Any) -> pa.Table:
+        tape, starts = self._tape(text, target, ("logit",))
+        rows = max(1, 1 << 12 >> max(0, len(text) - 1).bit_length())
+        by_part = {name: to_numpy(value)[:, 0] for name, value in all_masks(tape, starts[0], rows=rows).items()}
+        maps = np.stack([at_site(by_part, site) for site in SITES], 1)[:, :, None]
+        out = agreement_grid(
+            np.broadcast_to(maps, (*maps.shape[:2], len(TARGET_CHOICES), len(text))), loo[:1], text.special, statistics=("pearson",)
+        )
+        return pa.table({"r": _fixed(round_r(out[:, :, :, 0, 0, 0].transpose(1, 2, 0)[None]), pa.float32())})
+
+    def _tape(self, text: EncodedText, target: int, outputs: Sequence[str]) -> tuple[Any, torch.Tensor]:
+        """A tape and where relevance starts for each output, (outputs, 1, C)."""
+        ids = torch.tensor([text.input_ids], device=self.clf.device)
+        tape = self.clf.encoder.forward(ids, torch.ones_like(ids))
+        chosen = torch.tensor([target], device=self.clf.device)
+        return tape, torch.stack([output_gradient(tape.logits, chosen, output) for output in outputs])
+
+    def summaries(self, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+        """Tables made from the rows of all jobs: the mean of r of every mask over all examples, and over two halves."""
+        if "lattice" not in tables:
+            return {}
+        lattice = tables["lattice"]
+        r = np.stack(lattice["r"].combine_chunks().to_numpy(zero_copy_only=False)).reshape(len(lattice), len(SITES), len(TOKEN_CHOICES), -1)
+        rows: dict[str, list] = {name: [] for name in ("part", "site", "tokens", "mask", "mean", "sd", "n")}
+        for part, own in (("all", r), ("first half", r[0::2]), ("second half", r[1::2])):
+            for s, site in enumerate(SITES):
+                for t, tokens in enumerate(TOKEN_CHOICES):
+                    values = own[:, s, t].astype(np.float64)
+                    n = np.isfinite(values).sum(0)
+                    with np.errstate(invalid="ignore", divide="ignore"):
+                        mean = np.nansum(values, 0) / n
+                        sd = np.sqrt(np.nansum((values - mean) ** 2, 0) / (n - 1))
+                    for name, column in (("mean", mean), ("sd", sd), ("n", n), ("mask", np.arange(len(n)))):
+                        rows[name] += column.tolist()
+                    for name, value in (("part", part), ("site", site), ("tokens", tokens)):
+                        rows[name] += [value] * len(n)
+        kinds = {"mask": pa.int32(), "mean": pa.float32(), "sd": pa.float32(), "n": pa.int32()}
+        return {"lattice_means": pa.table({name: pa.array(column, kinds.get(name, pa.string())) for name, column in rows.items()})}
+
+
+def read_site(parts: Mapping[str, np.ndarray], site: str) -> np.ndarray:
+    """A map at a site; NaN where its parts cancel but for rounding.
+
+    So they do for input x gradient at the whole embedding sum: the LayerNorm behind it undoes every scale.
+    """
+    out = at_site(parts, site)
+    return out if np.abs(out).sum() > CANCELLED * sum(np.abs(part).sum() for part in parts.values()) else np.full_like(out, np.nan)
+
+
+def axes(removals: Sequence[str]) -> dict[str, list[str]]:
+    """The axes of a stored r, by name: `r` of `methods` has all five, of `masks` Pearson only, of `lattice` site and tokens."""
+    return {"site": list(SITES), "tokens": list(TOKEN_CHOICES), "removal": list(removals), "target": list(TARGET_CHOICES), "statistic": list(STATISTICS)}
+
+
+def mask_number(layers: frozenset[int] | set[int]) -> int:
+    """The number whose bit l-1 is set where layer l (from 1) is bypassed.
+
+    >>> mask_number({1, 3})
+    5
+    """
+    return sum(1 << (layer - 1) for layer in layers)
+
+
+def paths_of(layers: int) -> list[frozenset[int]]:
+    """Every mask on the paper's three paths once, AttnLRP (none) first."""
+    return list(dict.fromkeys([frozenset(), *(mask for path in path_masks(layers).values() for mask in path)]))
+
+
+def loo_maps(after: np.ndarray, target: int) -> np.ndarray:
+    """LOO of each removal and output, (removal, target, T), from the logits (removal, 1 + T, C) of the whole text and without each token."""
+    logits = torch.as_tensor(np.asarray(after, dtype=np.float64))
+    classes = torch.full(logits.shape[:2], target).flatten()
+    values = [read_output(logits.flatten(0, 1), classes, output).reshape(logits.shape[:2]) for output in TARGET_CHOICES]
+    stacked = torch.stack(values, 1).numpy()
+    return stacked[:, :, :1] - stacked[:, :, 1:]
+
+
+def explained(
+    maps: np.ndarray,
+    parts: np.ndarray,
+    loo: np.ndarray,
+    text: EncodedText,
+    removals: Sequence[str],
+    statistics: tuple[str, ...],
+    curves: Sequence[Mapping[str, Curve]],
+) -> dict[str, pa.Array]:
+    """Columns that every explanation of a text has.
+
+    `r` (site, tokens, removal, target, statistic); `sum` and `size`, sum R and sum |R| (site, tokens, target); `first` and
+    `last`, relevance of the first and last token ([CLS], [SEP]) by part of the embedding sum; `morf` and `lerf`, the
+    mean logit along the curves.
+    """
+    r = agreement_grid(maps, loo, text.special, statistics=statistics)
+    kept = [~text.special if tokens == "no-special" else np.ones(len(text), dtype=bool) for tokens in TOKEN_CHOICES]
+    sums = np.stack([maps[..., own].sum(-1) for own in kept], 2)
+    sizes = np.stack([np.abs(maps[..., own]).sum(-1) for own in kept], 2)
+    return {
+        "r": _fixed(round_r(r), pa.float32()),
+        "sum": _fixed(sums, pa.float32()),
+        "size": _fixed(sizes, pa.float32()),
+        "first": _fixed(parts[..., 0], pa.float32()),
+        "last": _fixed(parts[..., -1], pa.float32()),
+        **{order: pa.array([own[order].mean_logit for own in curves], pa.float32()) for order in ORDERS},
+    }
+
+
+def round_r(r: np.ndarray) -> np.ndarray:
+    """r to the next multiple of 2**-16 = 0.000015, which compresses to half the size."""
+    return np.round(r * 65536) / 65536
+
+
+def _forwards(asked: int, run: int, rows: int) -> dict[str, pa.Array]:
+    return {"forwards_asked": pa.array([asked] * rows, pa.int32()), "forwards_run": pa.array([run] * rows, pa.int32())}
+
+
+def _fixed(values: np.ndarray, kind: pa.DataType) -> pa.Array:
+    """(n, ...) as a column of n lists of one length."""
+    flat = pa.array(np.ascontiguousarray(values).reshape(-1), kind)
+    return pa.FixedSizeListArray.from_arrays(flat, int(np.prod(values.shape[1:])))
