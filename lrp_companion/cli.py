@@ -55,7 +55,9 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="measure a whole data set; the same command again goes on where it stopped")
     run.add_argument("task", choices=("mnist", "sst2", "imdb"))
     run.add_argument("--out", required=True, help="folder of this run: a manifest and rows of numbers")
-    run.add_argument("--model", help="an embedded model, a folder, or a hub id (default: companion); for mnist a reading: plain, biases, ...")
+    run.add_argument(
+        "--model", help="an embedded model, a folder, or a hub id (default: companion); for mnist a reading: plain, biases, ..."
+    )
     run.add_argument("--methods", type=_names, help="such as loo,ig,attnlrp,cp-lrp (default: all six)")
     run.add_argument("--masks", choices=("none", "paths", "all"), help="layers bypassed: on the paper's three paths (default), or all 2**L")
     run.add_argument("--n-steps", type=int, help="quadrature nodes of ig (default: 50)")
@@ -162,7 +164,9 @@ def _chosen(args: argparse.Namespace, allowed: Sequence[str]) -> dict[str, Any]:
     for name in given:
         if name not in allowed:
             listed = ", ".join("--" + option.replace("_", "-") for option in allowed)
-            raise InputError("run", got=f"--{name.replace('_', '-')} for {args.task}", expected=f"of these only {listed}", hint="leave it out")
+            raise InputError(
+                "run", got=f"--{name.replace('_', '-')} for {args.task}", expected=f"of these only {listed}", hint="leave it out"
+            )
     return given
 
 
@@ -182,7 +186,9 @@ def _mnist_jobs(args: argparse.Namespace, device: str) -> Any:
     from lrp_companion.experiments.mnist_jobs import MnistJobs
     from lrp_companion.sources import load_dataset
 
-    train, test = (load_dataset("mnist", split=split, source=args.source, data_dir=args.data_dir) for split in ("train", args.split or "test"))
+    train, test = (
+        load_dataset("mnist", split=split, source=args.source, data_dir=args.data_dir) for split in ("train", args.split or "test")
+    )
     reading = options.pop("model", "plain")
     return MnistJobs(train, test, reading=reading, limit=args.limit, seed=args.seed, device=device, **options)
 

@@ -21,7 +21,15 @@ class MnistJobs:
     """What a run on MNIST consists of; see `runner.execute`."""
 
     def __init__(
-        self, train: Dataset, test: Dataset, *, reading: str = "plain", nets: int = 5, limit: int | None = None, seed: int = 0, device: str = "cpu"
+        self,
+        train: Dataset,
+        test: Dataset,
+        *,
+        reading: str = "plain",
+        nets: int = 5,
+        limit: int | None = None,
+        seed: int = 0,
+        device: str = "cpu",
     ) -> None:
         choose("run", "model", reading, tuple(READINGS))
         if isinstance(nets, bool) or not isinstance(nets, int) or nets < 1:
@@ -41,7 +49,12 @@ class MnistJobs:
     def about(self) -> dict[str, Any]:
         """What the manifest says beside the configuration."""
         data = f"{self.test.describe()}; trained on {self.train.describe()}"
-        return {"model": {"name": self.reading, "family": "linear attention"}, "data": data, "examples": len(self.sample), "nets": self.nets}
+        return {
+            "model": {"name": self.reading, "family": "linear attention"},
+            "data": data,
+            "examples": len(self.sample),
+            "nets": self.nets,
+        }
 
     @property
     def tables(self) -> tuple[str, ...]:

@@ -65,7 +65,9 @@ def device_of(device: str, state: Any) -> str:
     return f"cuda:{state.local_process_index}" if device == "cuda" and state is not None else device
 
 
-def execute(jobs: Jobs, out: str | os.PathLike[str], *, resume: bool = False, progress: bool | None = None, state: Any = None) -> dict[str, Any]:
+def execute(
+    jobs: Jobs, out: str | os.PathLike[str], *, resume: bool = False, progress: bool | None = None, state: Any = None
+) -> dict[str, Any]:
     """Run all jobs that `out` does not hold yet, and return the manifest.
 
     Parameters
@@ -89,15 +91,17 @@ def execute(jobs: Jobs, out: str | os.PathLike[str], *, resume: bool = False, pr
         with keep:
             if state is not None and rank == 0:
                 state.wait_for_everyone()
-            todo = {table: [job for job in list(jobs.jobs(table))[rank::size] if job not in folder.done.get(table, ())] for table in jobs.tables}
+            todo = {
+                table: [job for job in list(jobs.jobs(table))[rank::size] if job not in folder.done.get(table, ())] for table in jobs.tables
+            }
             with _bar(jobs, todo, rank, progress) as bar:
                 for table, own in todo.items():
                     bar.set_description(f"{jobs.config['task']}: {table}", refresh=False)
                     for job in own:
                         folder.add(table, job, jobs.run(table, job, folder))
                         bar.update(jobs.cost(table, job))
-            if state is not None:
-                state.wait_for_everyone()
+                    if state is not None:
+                        state.wait_for_everyone()  # the next table may read this one
             if rank == 0:
                 folder.gather()
                 keep.finish()
@@ -110,13 +114,14 @@ class _Session:
     def __init__(self, folder: RunFolder, jobs: Jobs, processes: int) -> None:
         self.folder, self.jobs = folder, jobs
         fresh = {"format": FORMAT, "key": key_of(jobs.config), "config": dict(jobs.config)}
-        self.manifest = folder.manifest() if (folder.path / MANIFEST).is_file() else fresh
-        self.manifest |= dict(jobs.about)
+        self.manifest: dict[str, Any] = folder.manifest() if (folder.path / MANIFEST).is_file() else fresh
+        most = max(self.manifest.get("examples", 0), jobs.about["examples"])
+        self.manifest |= {**jobs.about, "examples": most}
         self.row: dict[str, Any] = {"start": _now(), "end": None, "seconds": None, "processes": processes, **surroundings()}
         self.began = time.monotonic()
 
     def __enter__(self) -> _Session:
-        self.manifest.setdefault("sessions", []).append(self.row)
+        self.manifest["sessions"] = [*self.manifest.get("sessions", []), self.row]
         self.manifest["finished"] = False
         self.folder.write_manifest(self.manifest)
         return self

@@ -124,7 +124,10 @@ def open_folder(path: str | os.PathLike[str], config: Mapping[str, Any], *, firs
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise InputError(
-                "run", got=f"{place}, where a run is at work", expected="a folder of its own for each run", hint="wait for it, or name another --out"
+                "run",
+                got=f"{place}, where a run is at work",
+                expected="a folder of its own for each run",
+                hint="wait for it, or name another --out",
             ) from None
         try:
             _check(place, config)
@@ -227,7 +230,9 @@ def _read_manifest(place: Path) -> dict[str, Any]:
             raise ValueError("its key does not fit its configuration, or it has another format")
     except (ValueError, KeyError, TypeError) as error:
         got = f"{file}, which cannot be read ({error})"
-        raise SourceError("load_run", got=got, expected=f"a manifest of format {FORMAT}", hint="restore the file; the rows are untouched") from None
+        raise SourceError(
+            "load_run", got=got, expected=f"a manifest of format {FORMAT}", hint="restore the file; the rows are untouched"
+        ) from None
     return found
 
 

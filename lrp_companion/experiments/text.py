@@ -154,7 +154,10 @@ def shared_curves(clf: Classifier, text: EncodedText, target: int, rankings: Map
 
     def all_curves(evaluate: Callable[[np.ndarray], np.ndarray]) -> dict[Any, dict[str, Curve]]:
         options: dict[str, Any] = {"chunk": chunk, "removable": ~text.special}
-        return {name: {order: perturbation_curve(evaluate, scores, order=order, **options) for order in ORDERS} for name, scores in rankings.items()}
+        return {
+            name: {order: perturbation_curve(evaluate, scores, order=order, **options) for order in ORDERS}
+            for name, scores in rankings.items()
+        }
 
     all_curves(note)
     keep = np.unique(np.concatenate(wanted), axis=0)

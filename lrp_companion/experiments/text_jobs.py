@@ -15,10 +15,11 @@ import numpy as np
 import pyarrow as pa
 import torch
 
+from lrp_companion.experiments.records import PARTS, loo_map
 from lrp_companion.experiments.store import RunFolder
 from lrp_companion.experiments.text import path_masks, shared_curves
 from lrp_companion.methods import TEXT_METHODS, kept_logits
-from lrp_companion.methods.common import output_gradient, read_output, to_numpy
+from lrp_companion.methods.common import output_gradient, to_numpy
 from lrp_companion.metrics.faithfulness import CANCELLED, ORDERS, Curve
 from lrp_companion.metrics.grid import agreement_grid
 from lrp_companion.models.pretrained import Classifier, EncodedText
@@ -28,7 +29,6 @@ from lrp_companion.sources import Dataset
 
 METHODS = ("loo", "ig", "rollout", "gradient-x-input", "attnlrp", "cp-lrp")
 MASK_CHOICES = ("none", "paths", "all")
-PARTS = ("word", "position", "type")
 SETTINGS: dict[str, dict[str, Any]] = {
     "sst2": {"chunk": 1, "removals": REMOVALS},
     "imdb": {"chunk": 16, "removals": ("attention-mask", "mask-token")},
@@ -105,7 +105,12 @@ class TextJobs:
         (known,) = folder.rows("examples", job).to_pylist()
         after = np.array(known["after"]).reshape(len(self.removals), len(text) + 1, -1)
         own = {"methods": self._methods, "masks": self._masks, "lattice": self._lattice}[table]
-        return own(text, known["target"], loo_maps(after, known["target"]), known["seconds"])
+        return own(
+            text,
+            known["target"],
+            np.stack([[loo_map(own, known["target"], output) for output in TARGET_CHOICES] for own in after]),
+            known["seconds"],
+        )
 
     # -- tables --------------------------------------------------------------------------------------------------------
 
@@ -238,7 +243,13 @@ def read_site(parts: Mapping[str, np.ndarray], site: str) -> np.ndarray:
 
 def axes(removals: Sequence[str]) -> dict[str, list[str]]:
     """The axes of a stored r, by name: `r` of `methods` has all five, of `masks` Pearson only, of `lattice` site and tokens."""
-    return {"site": list(SITES), "tokens": list(TOKEN_CHOICES), "removal": list(removals), "target": list(TARGET_CHOICES), "statistic": list(STATISTICS)}
+    return {
+        "site": list(SITES),
+        "tokens": list(TOKEN_CHOICES),
+        "removal": list(removals),
+        "target": list(TARGET_CHOICES),
+        "statistic": list(STATISTICS),
+    }
 
 
 def mask_number(layers: frozenset[int] | set[int]) -> int:
@@ -253,15 +264,6 @@ def mask_number(layers: frozenset[int] | set[int]) -> int:
 def paths_of(layers: int) -> list[frozenset[int]]:
     """Every mask on the paper's three paths once, AttnLRP (none) first."""
     return list(dict.fromkeys([frozenset(), *(mask for path in path_masks(layers).values() for mask in path)]))
-
-
-def loo_maps(after: np.ndarray, target: int) -> np.ndarray:
-    """LOO of each removal and output, (removal, target, T), from the logits (removal, 1 + T, C) of the whole text and without each token."""
-    logits = torch.as_tensor(np.asarray(after, dtype=np.float64))
-    classes = torch.full(logits.shape[:2], target).flatten()
-    values = [read_output(logits.flatten(0, 1), classes, output).reshape(logits.shape[:2]) for output in TARGET_CHOICES]
-    stacked = torch.stack(values, 1).numpy()
-    return stacked[:, :, :1] - stacked[:, :, 1:]
 
 
 def explained(

@@ -61,8 +61,8 @@ def cross_correlation(a: np.ndarray, b: np.ndarray, statistic: str) -> np.ndarra
     choose("cross_correlation", "statistic", statistic, STATISTICS)
     sides, defined = [], []
     for rows in (np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)):
-        fine = np.isfinite(rows).all(-1)
-        fine[fine] &= np.ptp(rows[fine], axis=-1) > 0
+        fine = np.asarray(np.isfinite(rows).all(-1))
+        fine[fine] = np.ptp(rows[fine], axis=-1) > 0
         defined.append(fine)
         if statistic == "kendall":
             first, second = np.triu_indices(rows.shape[-1], k=1)
@@ -100,5 +100,3 @@ def place(protocol: Protocol) -> tuple[int, ...]:
     (0, 0, 0, 0, 0)
     """
     return tuple(options.index(getattr(protocol, name)) for name, options in AXES.items())
-
-
