@@ -34,7 +34,7 @@ def _parser() -> argparse.ArgumentParser:
     explain = commands.add_parser("explain", help="one score per token of a text")
     explain.add_argument("text", help='the text, or "-" to read it from standard input')
     explain.add_argument(
-        "--method", default="attnlrp", help="loo, ig, gradient-x-input, rollout, attnlrp, cp-lrp, pa-lrp, lrp (default: attnlrp)"
+        "--method", default="attnlrp", help="loo, ig, gradient-x-input, rollout, attnlrp, cp-lrp, pa-lrp, lrp, mask-gradient (default: attnlrp)"
     )
     explain.add_argument("--model", default="companion", help="an embedded model, a folder, or a hub id (default: companion)")
     explain.add_argument("--device", default="cpu")
@@ -49,6 +49,8 @@ def _parser() -> argparse.ArgumentParser:
     explain.add_argument("--removal", choices=REMOVALS)
     explain.add_argument("--baseline", help="pad-token, mask-token or zero (method ig)")
     explain.add_argument("--n-steps", type=int, help="quadrature nodes (method ig)")
+    explain.add_argument("--groups", type=_count_or_all, help='groups of tokens, a number or "all" (method mask-gradient)')
+    explain.add_argument("--nodes", type=int, help="quadrature nodes of each token's path (method mask-gradient)")
     explain.add_argument("--truncate", action="store_true", help="cut a text beyond the model's length")
     explain.add_argument("--json", action="store_true", help="print the record as JSON")
     explain.add_argument("--no-colour", action="store_true", help="no colours (also when NO_COLOR is set or the output is no terminal)")
@@ -79,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-OPTIONS = ("target", "site", "output", "epsilon", "bypass", "removal", "baseline", "n_steps")
+OPTIONS = ("target", "site", "output", "epsilon", "bypass", "removal", "baseline", "n_steps", "groups", "nodes")
 
 
 def _explain(args: argparse.Namespace) -> None:
@@ -130,6 +132,10 @@ def _sources(args: argparse.Namespace) -> None:
     widths = [max(len(str(row[key])) for row in rows) for key in ("name", "state")]
     for row in rows:
         print(f"{row['name']:<{widths[0]}}  {row['state']:<{widths[1]}}  {row['detail']}")
+
+
+def _count_or_all(text: str) -> int | str:
+    return text if text == "all" else int(text)
 
 
 def _names(text: str) -> list[str]:

@@ -10,6 +10,7 @@ from lrp_companion.methods import image
 from lrp_companion.methods.common import check_options, check_targets
 from lrp_companion.methods.gradient import gradient_x_input, integrated_gradients
 from lrp_companion.methods.lrp import attnlrp, cp_lrp, layer_lattice, lrp, pa_lrp
+from lrp_companion.methods.mask_gradient import mask_gradient
 from lrp_companion.methods.perturbation import kept_logits, loo, removal_evaluator
 from lrp_companion.methods.rollout import rollout
 from lrp_companion.models.linear_attention import LinearAttention
@@ -27,6 +28,7 @@ TEXT_METHODS: dict[str, Callable[..., list[Attribution]]] = {
     "cp-lrp": cp_lrp,
     "pa-lrp": pa_lrp,
     "lrp": lrp,
+    "mask-gradient": mask_gradient,
 }
 IMAGE_METHODS = image.METHODS
 _PRESET = {"attnlrp": {"name", "bypass"}, "cp-lrp": {"name", "bypass"}, "pa-lrp": {"name", "bypass", "site"}, "lrp": {"name"}}
@@ -46,12 +48,13 @@ def attribute(model: Any, inputs: Any, *, method: str, target: int | Sequence[in
     ----------
     model : a `Classifier` (from `load_classifier`) or a `LinearAttention`.
     inputs : a text or a list of texts; for `LinearAttention` images (B, 14, 14) or (B, 196).
-    method : "loo", "ig", "gradient-x-input", "rollout", "attnlrp", "cp-lrp", "pa-lrp", or "lrp" with `bypass`.
+    method : "loo", "ig", "gradient-x-input", "rollout", "attnlrp", "cp-lrp", "pa-lrp",
+        "lrp" with `bypass`, or "mask-gradient" with `groups`.
     target : the class to explain; None for the predicted one, an int for all, or one int per input.
     options : keyword only, refused where a method has no use for them. On text: `site` ("word", "word+position",
         "embedding") and `epsilon` (LRP), `bypass` (layers from 1, for "lrp"), `output` ("logit", "margin" for a
         contrastive start, "probability"), `removal` ("attention-mask", "mask-token", "pad-token", "delete"; LOO),
-        `n_steps` and `baseline` (IG), `residual`, `head_fusion` and `row` (rollout), `batch_tokens`, `progress`,
+        `n_steps` and `baseline` (IG), `groups`, `nodes` and `seed` (mask-gradient), `residual`, `head_fusion` and `row` (rollout), `batch_tokens`, `progress`,
         `truncate` (cut texts beyond the model's length).
 
     Returns

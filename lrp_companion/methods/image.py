@@ -13,6 +13,7 @@ from torch import Tensor
 from tqdm import TqdmWarning
 
 from lrp_companion.methods.common import check_options, check_targets, settle, to_numpy, watch
+from lrp_companion.methods.mask_gradient import integrate, plan, quadrature_rows
 from lrp_companion.models.linear_attention import SHARES, LinearAttention, check_shares
 from lrp_companion.schema import Attribution, InputError
 
@@ -156,6 +157,29 @@ def cp_lrp(net: LinearAttention, x: Tensor, targets: Tensor, *, epsilon: float =
     return lrp(net, x, targets, shares="values", epsilon=epsilon)
 
 
+def mask_gradient(
+    net: LinearAttention,
+    x: Tensor,
+    targets: Tensor,
+    *,
+    groups: int | str = 1,
+    nodes: int | Sequence[float] | None = None,
+    seed: int | None = None,
+) -> Maps:
+    """Gradient of a pixel mask: `df(w * x)/dw_i` at w = 1, which is input x gradient, or its quadrature with K groups of pixels."""
+    own, points, weights = plan(net.tokens, groups, nodes, seed)
+    rows = quadrature_rows(own, points)
+    scores = torch.empty_like(x)
+    for k in range(len(x)):
+        gradients = []
+        for part in torch.as_tensor(rows).to(x).split(256):
+            with torch.enable_grad():
+                w = part.clone().requires_grad_(True)
+                gradients.append(torch.autograd.grad(net(w * x[k])[:, targets[k]].sum(), w)[0])
+        scores[k] = torch.as_tensor(integrate(to_numpy(torch.cat(gradients)), own, points, weights)).to(x)
+    return scores, {"groups": groups, "nodes": tuple(points.tolist()), "seed": seed}, {}, {}
+
+
 METHODS: dict[str, Callable[..., Maps]] = {
     "loo": loo,
     "ig": integrated_gradients,
@@ -163,6 +187,7 @@ METHODS: dict[str, Callable[..., Maps]] = {
     "attnlrp": attnlrp,
     "cp-lrp": cp_lrp,
     "lrp": lrp,
+    "mask-gradient": mask_gradient,
 }
 
 

@@ -178,10 +178,13 @@ class LayerBlock:
     output_norm: NormStep
 
     @classmethod
-    def run(cls, wiring: LayerWiring, heads: int, x: Tensor, masked: Tensor) -> LayerBlock:
+    def run(cls, wiring: LayerWiring, heads: int, x: Tensor, masked: Tensor, keep: Tensor | None = None) -> LayerBlock:
         query, key, value = (MapStep.run(m, None, x) for m in (wiring.query, wiring.key, wiring.value))
         scores = _split(query.y, heads) @ _split(key.y, heads).mT * _scale(query.y, heads)
         attention = scores.masked_fill(masked, torch.finfo(scores.dtype).min).softmax(-1)
+        if keep is not None:
+            kept = attention * keep
+            attention = kept / kept.sum(-1, keepdim=True)
         read = attention @ _split(value.y, heads)
         attention_out = MapStep.run(wiring.attention_out, None, _merge(read))
         attention_norm = NormStep.run(wiring.attention_norm, x + attention_out.y)
@@ -289,10 +292,11 @@ class Encoder:
         """Word embeddings (B, T, E)."""
         return self.wiring.word(input_ids)
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, *, word: Tensor | None = None) -> Tape:
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, *, word: Tensor | None = None, keep: Tensor | None = None) -> Tape:
         """Run the classifier and keep the tape; `word` (B, T, E) replaces the word embeddings (for gradients).
 
-        `input_ids` and `attention_mask` (B, T). A token whose mask is 0 is attended to by nobody.
+        `input_ids` and `attention_mask` (B, T). A token whose mask is 0 is attended to by nobody. `keep` (B, T) is a soft
+        mask: attention weights of every layer are proportional to `keep_i exp(Z_ji)`.
         The logits equal the `transformers` model's to rounding.
         """
         w = self.wiring
@@ -304,8 +308,9 @@ class Encoder:
         norm = NormStep.run(w.embedding_norm, torch.stack(list(parts.values())).sum(0))
         embedding = EmbeddingBlock(parts, norm, None if w.projection is None else MapStep.run(w.projection, None, norm.y))
         x, masked, layers = embedding.output, attention_mask[:, None, None, :] == 0, []
+        soft = None if keep is None else keep[:, None, None, :]
         for wiring in w.layers:
-            layers.append(LayerBlock.run(wiring, w.heads, x, masked))
+            layers.append(LayerBlock.run(wiring, w.heads, x, masked, soft))
             x = layers[-1].output_norm.y
         x, steps = x[:, 0], []
         for linear, activation in w.head:

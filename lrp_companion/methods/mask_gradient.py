@@ -1,0 +1,173 @@
+"""Gradient of the mask: what LOO integrates, read at one or a few points, from backward passes through the true model.
+
+Let w be a soft keep-mask, `f(x, w)` the output when attention weights are proportional to `w_i exp(Z_ji)` in every layer
+(for pixels, when pixel i is scaled by w_i). `w = 1` is the model, `w_i = 0` is LOO of token i, so
+
+    LOO_i = f(x, 1) - f(x, w_i = 0) = integral over w_i from 0 to 1 of df/dw_i, the others kept at 1.
+
+One backward pass gives `df/dw_i` at `w = 1` for all tokens. With K groups of tokens, pass k puts group k at another node,
+and the integral becomes a quadrature on each token's own path, but for what the tokens of its group do to each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.polynomial import legendre
+
+from lrp_companion.methods.common import Targets, attribution, read_output, settle, to_numpy, watch
+from lrp_companion.models.batching import pad, token_batches
+from lrp_companion.models.pretrained import Classifier, EncodedText
+from lrp_companion.schema import TARGET_CHOICES, Attribution, InputError, choose
+
+
+def quadrature(nodes: int | Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes in [0, 1], the last of them 1, and their weights.
+
+    A number n takes the n nodes of Gauss and Radau with one node at 1, exact for polynomials of degree 2n - 2. Nodes
+    that are named get interpolatory weights, exact for degree n - 1.
+
+    >>> [values.round(3).tolist() for values in quadrature(2)]
+    [[0.333, 1.0], [0.75, 0.25]]
+    >>> [values.round(3).tolist() for values in quadrature([0, 0.5, 1])]
+    [[0.0, 0.5, 1.0], [0.167, 0.667, 0.167]]
+    """
+    if isinstance(nodes, int) and not isinstance(nodes, bool) and 1 <= nodes <= 32:
+        last = legendre.legroots([*[0] * (nodes - 1), 1, 1]).real  # of P_{n-1} + P_n: Radau's nodes on [-1, 1], the first at -1
+        points = np.append(np.sort((1 - np.sort(last)[1:]) / 2), 1.0)
+    else:
+        try:
+            points = np.sort(np.asarray(nodes, dtype=np.float64))
+        except (TypeError, ValueError):
+            points = np.empty(0)
+        if (
+            isinstance(nodes, (bool, int))
+            or points.ndim != 1
+            or not points.size
+            or len(set(points)) < points.size
+            or points[-1] != 1
+            or points[0] < 0
+        ):
+            raise InputError(
+                "attribute",
+                got=f"nodes {nodes!r}",
+                expected="a whole number from 1 to 32, or different numbers from 0 to 1 that end with 1",
+                hint="nodes=1 reads the gradient at the whole input only",
+            )
+    moments = np.eye(points.size)[0]  # Legendre's polynomials on [0, 1] integrate to 1, 0, 0, ...
+    return points, np.linalg.solve(legendre.legvander(2 * points - 1, points.size - 1).T, moments)
+
+
+def group_of(tokens: int, groups: int | str, *, seed: int | None = None) -> np.ndarray:
+    """The group of every token, (T,): token i is in group i mod K, so that neighbours are apart; with a seed, at random.
+
+    >>> group_of(5, 2).tolist()
+    [0, 1, 0, 1, 0]
+    """
+    if groups != "all" and (isinstance(groups, (bool, str)) or not isinstance(groups, int) or groups < 1):
+        raise InputError(
+            "attribute", got=f"groups {groups!r}", expected='a whole number, at least 1, or "all"', hint="more groups cost more passes"
+        )
+    count = tokens if groups == "all" else min(int(groups), tokens)
+    out = np.arange(tokens) % count
+    return out if seed is None else np.random.default_rng(seed).permutation(out)
+
+
+def quadrature_rows(groups: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Masks to run, (R, T): first all ones, then for each node below 1 and each group that group at the node."""
+    rows = [np.ones(len(groups))]
+    rows += [np.where(groups == k, point, 1.0) for point in points[:-1] for k in range(groups.max() + 1)]
+    return np.stack(rows)
+
+
+def integrate(gradients: np.ndarray, groups: np.ndarray, points: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Scores (T,) from the gradients (R, T) at `quadrature_rows`: each token is read where its own group stands at the node."""
+    count, places = groups.max() + 1, np.arange(len(groups))
+    scores = weights[-1] * gradients[0]
+    for n, weight in enumerate(weights[:-1]):
+        scores = scores + weight * gradients[1 + n * count + groups, places]
+    return scores
+
+
+def plan(
+    tokens: int, groups: int | str, nodes: int | Sequence[float] | None, seed: int | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Groups, nodes and weights for T tokens; one group has one node, because scaling all of w changes nothing."""
+    own = group_of(tokens, groups, seed=seed)
+    points, weights = quadrature((1 if groups == 1 else 2) if nodes is None else nodes)
+    if groups == 1 and len(points) > 1:
+        raise InputError(
+            "attribute",
+            got=f"nodes {nodes!r} with groups 1",
+            expected="one node for one group: scaling the whole mask changes nothing",
+            hint="take groups=2 or more, or leave out nodes",
+        )
+    return own, points, weights
+
+
+def mask_gradient(
+    clf: Classifier,
+    texts: Sequence[EncodedText],
+    targets: Targets,
+    *,
+    groups: int | str = 1,
+    nodes: int | Sequence[float] | None = None,
+    seed: int | None = None,
+    output: str = "logit",
+    batch_tokens: int = 4096,
+    progress: bool | None = None,
+) -> list[Attribution]:
+    """Gradient of the attention mask: `df/dw_i` at w = 1, or its quadrature along w_i with K groups of tokens.
+
+    One group costs one forward and one backward pass, K groups with n nodes 1 + K (n - 1) of them (in `details`). The
+    derivative is that of the model itself: no rule, no epsilon. Scores of one group sum to 0, because attention does
+    not see a scale of w; with `groups="all"` and many nodes they become LOO by the attention mask.
+    """
+    choose("attribute", "output", output, TARGET_CHOICES)
+    plans = [plan(len(text), groups, nodes, seed) for text in texts]
+    rows = [quadrature_rows(own, points) for own, points, _ in plans]
+    options: dict[str, Any] = {"output": output, "batch_tokens": batch_tokens, "progress": progress}
+    first = _gradients(clf, texts, [(k, own[0]) for k, own in enumerate(rows)], targets, **options)
+    chosen = [target for _, target, _ in first]
+    jobs = [(k, row) for k, own in enumerate(rows) for row in own[1:]]
+    others = iter(_gradients(clf, texts, jobs, chosen, **options) if jobs else [])
+    out = []
+    for k, (own, points, weights) in enumerate(plans):
+        gradient, target, logit = first[k]
+        gradients = np.stack([gradient, *(next(others)[0] for _ in rows[k][1:])])
+        scores = integrate(gradients, own, points, weights)
+        choices = {"groups": groups, "nodes": tuple(points.tolist()), "seed": seed, "output": output}
+        details = {"passes": len(gradients)}
+        out.append(attribution(clf, texts[k], scores, method="mask-gradient", target=target, logit=logit, choices=choices, details=details))
+    return out
+
+
+def _gradients(
+    clf: Classifier,
+    texts: Sequence[EncodedText],
+    jobs: Sequence[tuple[int, np.ndarray]],
+    targets: Targets,
+    *,
+    output: str,
+    batch_tokens: int,
+    progress: bool | None,
+) -> list[tuple[np.ndarray, int, float]]:
+    """For each job, a text and its mask (T,): `df/dw` (T,), the explained class, and its logit."""
+    found: list[Any] = [None] * len(jobs)
+    for batch in watch(token_batches([len(row) for _, row in jobs], batch_tokens), progress=progress, label="mask-gradient"):
+        ids, real = pad([texts[jobs[b][0]].input_ids for b in batch], clf.pad_id, clf.device)
+        keep = torch.zeros(real.shape, dtype=clf.dtype)
+        for place, b in enumerate(batch):
+            keep[place, : len(jobs[b][1])] = torch.as_tensor(jobs[b][1])
+        keep = keep.to(clf.device).requires_grad_(True)
+        with torch.enable_grad():
+            logits = clf.encoder.forward(ids, real, keep=keep).logits
+            chosen = settle([targets[jobs[b][0]] for b in batch], logits)
+            (g,) = torch.autograd.grad(read_output(logits, chosen, output).sum(), keep)
+        for place, b in enumerate(batch):
+            target = int(chosen[place])
+            found[b] = to_numpy(g[place, : len(jobs[b][1])]), target, float(logits[place, target].detach())
+    return found

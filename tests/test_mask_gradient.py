@@ -1,0 +1,192 @@
+"""The gradient of the mask against finite differences, LOO, other graphs of the same function, and by its properties."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tiny_models import TEXTS
+
+import lrp_companion as lrp
+from lrp_companion import Classifier, InputError, LinearAttention
+from lrp_companion.methods.mask_gradient import group_of, integrate, plan, quadrature, quadrature_rows
+
+
+def soft_logits(clf: Classifier, text: str, w: np.ndarray) -> np.ndarray:
+    """Logits of transformers' own model with log w added to every attention score."""
+    (encoded,) = clf.encode(text)
+    mask = torch.as_tensor(np.log(w), dtype=clf.dtype).expand(1, 1, len(w), len(w))
+    with torch.no_grad():
+        return clf.logits(torch.tensor([encoded.input_ids]), mask)[0].numpy()
+
+
+def images(count: int = 3) -> np.ndarray:
+    return np.random.default_rng(0).random((count, 4, 4))
+
+
+@pytest.fixture(params=["plain", "positions"])
+def net(request: pytest.FixtureRequest) -> LinearAttention:
+    extra: dict[str, Any] = {"bias": True, "position_embedding": True} if request.param == "positions" else {}
+    return LinearAttention(tokens=16, dim=3, classes=4, seed=1, dtype=torch.float64, **extra)
+
+
+def test_it_is_the_derivative_of_the_function_of_the_mask(family_clf: Classifier) -> None:
+    text, h = TEXTS[0], 1e-5
+    (found,) = lrp.attribute(family_clf, text, method="mask-gradient")
+    ones = np.ones(len(found.tokens))
+    assert soft_logits(family_clf, text, ones)[found.target] == pytest.approx(found.logit, abs=1e-10)
+    for i in range(len(ones)):
+        up, down = (soft_logits(family_clf, text, ones + sign * h * np.eye(len(ones))[i])[found.target] for sign in (1, -1))
+        assert found.scores[i] == pytest.approx((up - down) / (2 * h), abs=1e-8)
+
+
+def test_it_sums_to_zero_because_a_scale_of_the_mask_changes_nothing(family_clf: Classifier) -> None:
+    for record in lrp.attribute(family_clf, list(TEXTS), method="mask-gradient"):
+        assert abs(record.scores.sum()) < 1e-10 * np.abs(record.scores).sum()
+
+
+def test_a_group_for_each_token_and_many_nodes_give_loo(family_clf: Classifier) -> None:
+    texts = list(TEXTS[:2])
+    loo = lrp.attribute(family_clf, texts, method="loo")
+    errors = []
+    for nodes in (1, 3, 12, 32):
+        found = lrp.attribute(family_clf, texts, method="mask-gradient", groups="all", nodes=nodes)
+        errors.append(max(np.abs(a.scores - b.scores).max() for a, b in zip(found, loo, strict=True)))
+    assert errors[0] > errors[1] > errors[2] > errors[3]
+    kinked = family_clf.encoder.family == "distilbert"  # its classifier has a ReLU: no quadrature is fast across a kink
+    assert errors[3] < (1e-2 if kinked else 1e-8) * max(np.abs(b.scores).max() for b in loo)
+
+
+@pytest.mark.parametrize("output", ["margin", "probability"])
+def test_other_outputs_give_their_own_loo(clf: Classifier, output: str) -> None:
+    (loo,) = lrp.attribute(clf, TEXTS[1], method="loo", output=output)
+    (found,) = lrp.attribute(clf, TEXTS[1], method="mask-gradient", output=output, groups="all", nodes=12)
+    assert np.allclose(found.scores, loo.scores, atol=1e-8)
+
+
+@pytest.mark.parametrize("options", [{}, {"groups": 3}, {"groups": 2, "nodes": [0, 0.5, 1]}, {"groups": "all", "seed": 4}], ids=str)
+def test_batches_padding_and_order_change_nothing(clf: Classifier, options: dict[str, Any]) -> None:
+    together = lrp.attribute(clf, list(TEXTS), method="mask-gradient", batch_tokens=64, **options)
+    for text, record in zip(TEXTS, together, strict=True):
+        (alone,) = lrp.attribute(clf, text, method="mask-gradient", **options)
+        assert np.allclose(alone.scores, record.scores, atol=1e-10) and alone.choices == record.choices
+
+
+def test_cost_is_what_is_said(clf: Classifier, monkeypatch: pytest.MonkeyPatch) -> None:
+    (encoded,), rows = clf.encode(TEXTS[1]), 0
+    forward = clf.encoder.forward
+
+    def counted(ids: Any, *args: Any, **options: Any) -> Any:
+        nonlocal rows
+        rows += len(ids)
+        return forward(ids, *args, **options)
+
+    monkeypatch.setattr(clf.encoder, "forward", counted)
+    for options, passes in (
+        ({}, 1),
+        ({"groups": 3}, 4),
+        ({"groups": 3, "nodes": 3}, 7),
+        ({"groups": "all"}, 1 + len(encoded)),
+        ({"groups": 999}, 1 + len(encoded)),
+    ):
+        rows = 0
+        (record,) = lrp.attribute(clf, TEXTS[1], method="mask-gradient", **options)
+        assert rows == passes == record.details["passes"]
+
+
+def test_a_fused_projection_of_queries_keys_and_values_changes_nothing(clf: Classifier) -> None:
+    class Part(torch.nn.Module):
+        def __init__(self, fused: torch.nn.Linear, place: int) -> None:
+            super().__init__()
+            self.fused, self.place = fused, place
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.fused(x).chunk(3, -1)[self.place]
+
+    network = copy.deepcopy(clf.network)
+    for layer in network.bert.encoder.layer:
+        own = layer.attention.self
+        parts = own.query, own.key, own.value
+        fused = torch.nn.Linear(own.query.in_features, 3 * own.query.out_features, dtype=torch.float64)
+        with torch.no_grad():
+            fused.weight.copy_(torch.cat([part.weight for part in parts]))
+            fused.bias.copy_(torch.cat([part.bias for part in parts]))
+        own.query, own.key, own.value = (Part(fused, place) for place in range(3))
+    rewritten = Classifier(network, clf.tokenizer, card=clf.card)
+    for options in ({}, {"groups": 4}):
+        a, b = (lrp.attribute(one, TEXTS[1], method="mask-gradient", **options)[0].scores for one in (clf, rewritten))
+        assert np.allclose(a, b, atol=1e-12)
+
+
+# -- images ------------------------------------------------------------------------------------------------------------
+
+
+def test_on_images_one_group_is_gradient_times_input(net: LinearAttention) -> None:
+    for a, b in zip(
+        lrp.attribute(net, images(), method="mask-gradient"), lrp.attribute(net, images(), method="gradient-x-input"), strict=True
+    ):
+        assert np.allclose(a.scores, b.scores, atol=1e-13)
+
+
+def test_on_images_two_nodes_are_exact_because_the_logit_has_degree_three(net: LinearAttention) -> None:
+    loo = lrp.attribute(net, images(), method="loo")
+    found = lrp.attribute(net, images(), method="mask-gradient", groups="all")
+    assert all(np.allclose(a.scores, b.scores, atol=1e-12) for a, b in zip(found, loo, strict=True))
+
+
+@pytest.mark.parametrize("groups", [1, 3, "all"])
+def test_left_and_right_agree(net: LinearAttention, groups: Any) -> None:
+    for a, b in zip(*(lrp.attribute(one, images(), method="mask-gradient", groups=groups) for one in (net, net.sibling())), strict=True):
+        assert np.allclose(a.scores, b.scores, atol=1e-12)
+
+
+# -- quadrature --------------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 32), st.integers(0, 62))
+def test_radau_is_exact_to_degree_2n_minus_2(n: int, degree: int) -> None:
+    points, weights = quadrature(n)
+    assert points[-1] == 1 and np.all((points > 0) & (points <= 1)) and np.all(weights > 0)
+    if degree <= 2 * n - 2:
+        assert weights @ points**degree == pytest.approx(1 / (degree + 1), abs=1e-9)
+
+
+@given(st.lists(st.sampled_from([0.0, 0.1, 0.3, 0.5, 0.8]), unique=True), st.integers(0, 5))
+def test_named_nodes_are_exact_to_their_number(others: list[float], degree: int) -> None:
+    points, weights = quadrature([1.0, *others])
+    if degree <= len(others):
+        assert weights @ points**degree == pytest.approx(1 / (degree + 1), abs=1e-9)
+
+
+def test_every_token_is_read_on_its_own_path() -> None:
+    own, points, weights = plan(5, 2, 3, None)
+    rows = quadrature_rows(own, points)
+    assert rows.shape == (5, 5) and np.array_equal(rows[0], np.ones(5))
+    gradients = 3 * rows**2  # of sum w_i^3, whose LOO is 1 for each token
+    assert np.allclose(integrate(gradients, own, points, weights), 1)
+
+
+def test_groups_keep_neighbours_apart_or_are_drawn() -> None:
+    assert group_of(7, 3).tolist() == [0, 1, 2, 0, 1, 2, 0]
+    drawn = group_of(7, 3, seed=1)
+    assert (
+        sorted(drawn) == sorted(group_of(7, 3))
+        and np.array_equal(drawn, group_of(7, 3, seed=1))
+        and not np.array_equal(drawn, group_of(7, 3))
+    )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"groups": 0}, {"groups": "each"}, {"groups": True}, {"nodes": 2}, {"groups": 2, "nodes": 0}, {"groups": 2, "nodes": [0.5]}, {"groups": 2, "nodes": [1, 1]},
+     {"groups": 2, "nodes": [-0.1, 1]}, {"groups": 2, "nodes": "many"}, {"groups": 2, "nodes": True}, {"groups": 2, "epsilon": 0.1}],
+    ids=str,
+)  # fmt: skip
+def test_bad_options_are_refused(clf: Classifier, options: dict[str, Any]) -> None:
+    with pytest.raises(InputError):
+        lrp.attribute(clf, TEXTS[0], method="mask-gradient", **options)
