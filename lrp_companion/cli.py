@@ -34,7 +34,7 @@ def _parser() -> argparse.ArgumentParser:
     explain = commands.add_parser("explain", help="one score per token of a text")
     explain.add_argument("text", help='the text, or "-" to read it from standard input')
     explain.add_argument(
-        "--method", default="attnlrp", help="loo, ig, gradient-x-input, rollout, attnlrp, cp-lrp, pa-lrp, lrp, mask-gradient (default: attnlrp)"
+        "--method", default="attnlrp", help="attnlrp (default), cp-lrp, pa-lrp, lrp, loo, ig, gradient-x-input, rollout, mask-gradient"
     )
     explain.add_argument("--model", default="companion", help="an embedded model, a folder, or a hub id (default: companion)")
     explain.add_argument("--device", default="cpu")

@@ -54,8 +54,8 @@ def attribute(model: Any, inputs: Any, *, method: str, target: int | Sequence[in
     options : keyword only, refused where a method has no use for them. On text: `site` ("word", "word+position",
         "embedding") and `epsilon` (LRP), `bypass` (layers from 1, for "lrp"), `output` ("logit", "margin" for a
         contrastive start, "probability"), `removal` ("attention-mask", "mask-token", "pad-token", "delete"; LOO),
-        `n_steps` and `baseline` (IG), `groups`, `nodes` and `seed` (mask-gradient), `residual`, `head_fusion` and `row` (rollout), `batch_tokens`, `progress`,
-        `truncate` (cut texts beyond the model's length).
+        `n_steps` and `baseline` (IG), `groups`, `nodes` and `seed` (mask-gradient), `residual`,
+        `head_fusion` and `row` (rollout), `batch_tokens`, `progress`, `truncate` (cut texts beyond the model's length).
 
     Returns
     -------
