@@ -147,13 +147,12 @@ def _run(args: argparse.Namespace, given: Sequence[str]) -> None:
 
     if args.processes < 1:
         raise InputError("run", got=f"--processes {args.processes}", expected="a whole number, at least 1", hint="leave it out for one")
-    if args.processes > 1 and "WORLD_SIZE" not in os.environ:
-        launch(args.processes, given)
-        return
-    state = world()
-    device = device_of(args.device, state)
-    jobs = (_mnist_jobs if args.task == "mnist" else _text_jobs)(args, device)
     try:
+        if args.processes > 1 and "WORLD_SIZE" not in os.environ:
+            launch(args.processes, given)
+            return
+        state = world()
+        jobs = (_mnist_jobs if args.task == "mnist" else _text_jobs)(args, device_of(args.device, state))
         manifest = execute(jobs, args.out, resume=args.resume, progress=False if args.quiet else None, state=state)
     except KeyboardInterrupt:
         print(f"run: stopped; finished jobs are kept in {args.out}, the same command goes on from there", file=sys.stderr)

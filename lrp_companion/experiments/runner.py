@@ -85,12 +85,12 @@ def execute(
     if resume and not (Path(out) / MANIFEST).is_file():
         raise InputError("run", got=f"--resume and no run in {out}", expected="the --out of a run", hint="leave out --resume to begin one")
     if rank:
-        state.wait_for_everyone()  # the first process makes the folder
+        _wait(state)  # the first process makes the folder
     with open_folder(out, jobs.config, first=rank == 0) as folder:
         keep: Any = _Session(folder, jobs, size) if rank == 0 else nullcontext()
         with keep:
             if state is not None and rank == 0:
-                state.wait_for_everyone()
+                _wait(state)
             todo = {
                 table: [job for job in list(jobs.jobs(table))[rank::size] if job not in folder.done.get(table, ())] for table in jobs.tables
             }
@@ -101,11 +101,22 @@ def execute(
                         folder.add(table, job, jobs.run(table, job, folder))
                         bar.update(jobs.cost(table, job))
                     if state is not None:
-                        state.wait_for_everyone()  # the next table may read this one
+                        _wait(state)  # the next table may read this one
             if rank == 0:
                 folder.gather()
                 keep.finish()
     return read_folder(out)[0] if rank == 0 else {}
+
+
+def _wait(state: Any) -> None:
+    """Wait for the other processes; where one of them is gone, say so in one line: its own message says why."""
+    try:
+        state.wait_for_everyone()
+    except RuntimeError as error:
+        if "closed by peer" not in str(error) and "reset by peer" not in str(error):
+            raise
+        hint = "see the message of that process"
+        raise RunError("run", got="the end of another process of this run", expected="all of them to go on", hint=hint) from None
 
 
 class _Session:
@@ -186,6 +197,7 @@ def launch(processes: int, arguments: Sequence[str]) -> None:
     ------
     RunError : one of them died; the others were stopped, and what all had finished is kept.
     """
+    from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
@@ -197,6 +209,8 @@ def launch(processes: int, arguments: Sequence[str]) -> None:
     )  # fmt: skip
     try:
         elastic_launch(config, sys.executable)("-m", "lrp_companion.cli", *arguments)
+    except SignalException:
+        raise KeyboardInterrupt from None
     except ChildFailedError as error:
         rank, failure = error.get_first_failure()
         how = f"exit code {failure.exitcode}" if failure.exitcode >= 0 else f"signal {failure.signal_name()}"
