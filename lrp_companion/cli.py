@@ -74,6 +74,10 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--processes", type=int, default=1, help="processes on this machine, one per GPU with --device cuda")
     run.add_argument("--resume", action="store_true", help="go on only; refuse to begin a new run")
     run.add_argument("--quiet", action="store_true", help="no progress")
+    report = commands.add_parser("report", help="tables, figures and claims of runs, with the paper's numbers beside")
+    report.add_argument("folders", nargs="+", metavar="DIR", help="the folder of a run, or a folder of such folders")
+    report.add_argument("--json", action="store_true", help="print the rows as JSON")
+    report.add_argument("--figures", metavar="FOLDER", help="also write Figure 2 of each run there, as PNG and PDF")
     sources = commands.add_parser("sources", help="what data and models this machine can reach")
     sources.add_argument("--data-dir", help="folder with sst2/, imdb/ and mnist/ (default: LRP_COMPANION_DATA)")
     sources.add_argument("--hub", action="store_true", help="also ask whether the hub answers")
@@ -151,7 +155,7 @@ def _run(args: argparse.Namespace, given: Sequence[str]) -> None:
         if args.processes > 1 and "WORLD_SIZE" not in os.environ:
             launch(args.processes, given)
             return
-        state = world()
+        state = world(args.device)
         jobs = (_mnist_jobs if args.task == "mnist" else _text_jobs)(args, device_of(args.device, state))
         manifest = execute(jobs, args.out, resume=args.resume, progress=False if args.quiet else None, state=state)
     except KeyboardInterrupt:
@@ -198,12 +202,27 @@ def _mnist_jobs(args: argparse.Namespace, device: str) -> Any:
     return MnistJobs(train, test, reading=reading, limit=args.limit, seed=args.seed, device=device, **options)
 
 
+def _report(args: argparse.Namespace) -> None:
+    from lrp_companion.experiments.records import load_runs
+    from lrp_companion.experiments.report import report_rows
+    from lrp_companion.views.beside import report, write_figures
+
+    runs = load_runs(args.folders)
+    files = write_figures(runs, args.figures) if args.figures else []
+    if args.json:
+        print(json.dumps(report_rows(runs), ensure_ascii=False))
+        return
+    print(report(runs), end="")
+    if files:
+        print(f"\nFigures: {', '.join(file.name for file in files)} in {args.figures}")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code: 0, or 2 for bad input."""
     try:
         args = _parser().parse_args(arguments)
         given = list(sys.argv[1:] if arguments is None else arguments)
-        {"explain": _explain, "sources": _sources, "run": lambda own: _run(own, given)}[args.command](args)
+        {"explain": _explain, "sources": _sources, "report": _report, "run": lambda own: _run(own, given)}[args.command](args)
     except CompanionError as error:
         print(" ".join(str(error).split()), file=sys.stderr)
         return 2

@@ -122,9 +122,10 @@ class TextRun(Run):
         return paired_difference(self.r(explanation, protocol), self.r(other, protocol))
 
     def negative_sum(self, explanation: Explanation, *, site: str = "word", tokens: str = "all", target: str = "logit") -> np.ndarray:
-        """1 where the sum of the map is negative, else 0."""
+        """1 where the sum of the map is negative, else 0; NaN where there is no map."""
         sums = _stack(self._rows(explanation)["sum"], (len(SITES), len(TOKEN_CHOICES), len(TARGET_CHOICES)))
-        return (sums[:, SITES.index(site), TOKEN_CHOICES.index(tokens), TARGET_CHOICES.index(target)] < 0).astype(np.float64)
+        own = sums[:, SITES.index(site), TOKEN_CHOICES.index(tokens), TARGET_CHOICES.index(target)]
+        return np.where(np.isnan(own), np.nan, own < 0)
 
     def share(self, explanation: Explanation, *, token: str = "special", site: str = "word") -> np.ndarray:
         """The part of sum |R| that stands on "first" ([CLS]), "last" ([SEP]) or all "special" tokens, for the logit."""

@@ -50,13 +50,16 @@ class Jobs(Protocol):
     def summaries(self, tables: Mapping[str, pa.Table]) -> Mapping[str, pa.Table]: ...
 
 
-def world() -> Any:
-    """This process among those that `accelerate launch`, torchrun or `--processes` started; None where it is alone."""
+def world(device: str) -> Any:
+    """This process among those that `accelerate launch`, torchrun or `--processes` started; None where it is alone.
+
+    Processes on the CPU talk over gloo, also where there are GPUs.
+    """
     if int(os.environ.get("WORLD_SIZE", "1")) < 2:
         return None
     from accelerate import PartialState
 
-    cpu = not torch.cuda.is_available() or os.environ.get("ACCELERATE_USE_CPU", "").lower() == "true"
+    cpu = device == "cpu" or not torch.cuda.is_available() or os.environ.get("ACCELERATE_USE_CPU", "").lower() == "true"
     return PartialState(cpu=cpu, timeout=datetime.timedelta(days=30))
 
 

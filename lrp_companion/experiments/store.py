@@ -154,10 +154,11 @@ def _make(place: Path) -> None:
 
 
 def _check(place: Path, config: Mapping[str, Any]) -> None:
-    others = [entry.name for entry in place.iterdir() if not entry.name.startswith(".")]
+    left = [SHARDS] if (place / SHARDS).is_dir() and not any((place / SHARDS).glob("*.parquet")) else []  # killed before its manifest stood
+    others = [name for name in os.listdir(place) if not name.startswith(".") and not name.endswith(".part") and name not in left]
     if MANIFEST in others:
         known = _read_manifest(place)["config"]
-        differing = sorted(name for name in {*known, *config} if known.get(name) != config.get(name))
+        differing = [name for name in {**known, **config} if known.get(name) != config.get(name)]  # the task first
         if differing:
             pairs = "; ".join(f"{name}: {known.get(name)!r} there, {config.get(name)!r} now" for name in differing[:4])
             got = f"{place}, which holds another run ({pairs})"
@@ -169,6 +170,9 @@ def _check(place: Path, config: Mapping[str, Any]) -> None:
 
 def _parts(shard: Path) -> tuple[str, int]:
     table, _, job = shard.stem.rpartition("-")
+    if not table or not job.isdecimal():
+        expected, hint = "shards of a run, such as methods-000000007.parquet", f"take {shard.name} out of this folder"
+        raise SourceError("load_run", got=f"{shard}, which no run has made", expected=expected, hint=hint)
     return table, int(job)
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from lrp_companion.experiments.paths import PATHS as PATHS  # read from here, too
+from lrp_companion.experiments.paths import path_masks as path_masks
 from lrp_companion.methods import attribute, removal_evaluator
 from lrp_companion.methods.common import check_targets, watch
 from lrp_companion.methods.lrp import lrp_masks
@@ -18,7 +20,6 @@ from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.schema import Attribution, InputError, Protocol, at_site
 
 PAPER_METHODS = ("loo", "ig", "rollout", "attnlrp", "cp-lrp")
-PATHS = ("front-to-back", "back-to-front", "single")
 OURS = {"ours": Protocol()}
 
 
@@ -213,20 +214,6 @@ def perturbation_paths(
         logit = float(curve.logits[0])
         out.append({"tokens": text.tokens, "special": text.special, "label": clf.labels[target], "logit": logit, "methods": methods})
     return out
-
-
-def path_masks(layers: int) -> dict[str, list[frozenset[int]]]:
-    """The paper's three paths: layers bypassed from the front, from the back, and one at a time.
-
-    >>> [sorted(mask) for mask in path_masks(3)["back-to-front"]]
-    [[3], [2, 3], [1, 2, 3]]
-    """
-    numbers = range(1, layers + 1)
-    return {
-        "front-to-back": [frozenset(range(1, k + 1)) for k in numbers],
-        "back-to-front": [frozenset(range(k, layers + 1)) for k in reversed(numbers)],
-        "single": [frozenset([k]) for k in numbers],
-    }
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,11 @@ class TextJobs:
     ) -> None:
         for method in methods:
             choose("run", "method", method, METHODS)
+        if not methods or len(set(methods)) < len(methods):
+            got = f"methods {', '.join(methods) or 'none'}"
+            raise InputError("run", got=got, expected="at least one, each once", hint=f"choose from {', '.join(METHODS)}")
+        if isinstance(n_steps, bool) or not isinstance(n_steps, int) or n_steps < 1:
+            raise InputError("run", got=f"n_steps {n_steps!r}", expected="a whole number, at least 1", hint="50 is the default")
         choose("run", "masks", masks, MASK_CHOICES)
         settings = SETTINGS[choose("run", "task", data.name, tuple(SETTINGS))]
         if masks == "all" and clf.card.layers > 16:
