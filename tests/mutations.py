@@ -66,6 +66,12 @@ rollout = of("methods/rollout.py", "test_text_methods.py")
 gradient = of("methods/gradient.py", "test_text_methods.py")
 output = of("methods/common.py", "test_text_methods.py")
 batch = of("models/batching.py", "test_encoder.py")
+grid = of("metrics/grid.py", "test_grid.py")
+store = of("experiments/store.py", "test_store.py")
+run = of("experiments/runner.py", "test_runner.py::TestStopped")
+rows = of("experiments/text_jobs.py", "test_records.py::TestMethods")
+record = of("experiments/records.py", "test_records.py::TestMethods")
+digits = of("experiments/mnist_jobs.py", "test_records.py::TestMnist")
 
 # fmt: off
 MUTATIONS: list[Mutation] = [
@@ -171,6 +177,45 @@ MUTATIONS: list[Mutation] = [
     step("weight change: denominator forgets t", "(rest + (1 - lost) * self.attention)", "(rest + self.attention)"),
     inside("scores not scaled", " / np.sqrt(query.shape[-1])", ""),
     inside("centred logits not centred", "lambda step: step.centred().attnlrp()", "lambda step: step.attnlrp()"),
+    # records: agreement under every choice, the folder of a run, the runner, its rows, and how they are read
+    grid("special tokens the other way round", 'kept = ~special if tokens == "no-special"', 'kept = special if tokens == "no-special"'),
+    grid("every target against the logit's LOO", "loo[:, o, kept]", "loo[:, 0, kept]"),
+    grid("signs of sums forgotten", "np.sign(total), np.nan)", "1.0, np.nan)"),
+    grid("cancelled sums have a sign", "np.abs(total) > CANCELLED * size", "np.abs(total) > 0 * size"),
+    grid("Kendall without ties", "own / np.sqrt(np.abs(own).sum(-1, keepdims=True))", "own / np.sqrt(own.shape[-1])"),
+    grid("rows with a NaN are ranked", "np.isfinite(rows).all(-1)", "np.isfinite(rows).any(-1)"),
+    store("written in place", 'part = file.with_name(f"{file.name}.{os.getpid()}.part")', "part = file"),
+    store("a job in two files counts twice", " and (file.parent == place or _parts(file)[1] not in seen)", ""),
+    store("half written files stay", "half.unlink()", "half.exists()"),
+    store("two runs in one folder", "fcntl.LOCK_EX | fcntl.LOCK_NB", "fcntl.LOCK_SH | fcntl.LOCK_NB"),
+    store("rows of another run are taken", "if owner != key:", "if not owner:"),
+    store("another configuration goes on", "if known.get(name) != config.get(name)]", "if name not in config]"),
+    store("a run killed at its start is another's folder", " and name not in left]", "]"),
+    store("files of others are run over", "    elif others:", "    elif False:"),
+    store("summaries are taken for jobs", 'if "_" not in file.stem:', "if file.stem:"),
+    store("checksums are not read", "page_checksum_verification=True", "page_checksum_verification=False"),
+    store("rows in the order of the files", 'sort_keys=[(JOB, "ascending")]', 'sort_keys=[(JOB, "descending")]'),
+    run("finished jobs are run again", " if job not in folder.done.get(table, ())", ""),
+    run("a stopped run is finished", 'self.manifest["finished"] = False', 'self.manifest["finished"] = True'),
+    run("a smaller limit makes a run smaller", 'max(self.manifest.get("examples", 0), jobs.about["examples"])', 'jobs.about["examples"]'),
+    run("sessions before are forgotten", '[*self.manifest.get("sessions", []), self.row]', "[self.row]", "test_runner.py::TestKilled"),
+    run("all processes own the same jobs", "[rank::size]", "[0::size]", "test_runner.py::TestProcesses"),
+    rows("every map read at the word", "[read_site(record.parts, site)", "[read_site(record.parts, SITES[0])"),
+    rows("LOO of the first class", 'loo_map(own, known["target"], output)', "loo_map(own, 0, output)"),
+    rows("long reviews lose single tokens", "enumerate(self.methods)}, chunk=self.chunk)", "enumerate(self.methods)})"),
+    rows("tokens counted after the cut", 'len(self.clf.tokenizer(text.text, verbose=False)["input_ids"])', "len(text)"),
+    rows("r in coarse steps", "np.round(r * 65536) / 65536", "np.round(r * 4096) / 4096"),
+    rows("halves alike", '("second half", r[1::2])', '("second half", r[0::2])', "test_records.py::TestMasks"),
+    rows("layers from 0 in a mask's number", "sum(1 << (layer - 1) for", "sum(1 << layer for", "test_records.py::TestMasks"),
+    rows("two words of a method", "len(set(methods)) < len(methods)", "False", "test_runner.py::TestRefusals"),
+    record("every removal is the first", 'where[2], where[4] = axes["removal"].index(protocol.removal),', "where[2], where[4] = 0,"),
+    record("every map is raw", "at_map(raw, protocol.map,", 'at_map(raw, "raw",'),
+    record("sums of LOO over all tokens", "maps = [np.delete(one, special) for", "maps = [one for"),
+    record("share of the words", "return 1 - sizes[:, TOKEN_CHOICES", "return sizes[:, TOKEN_CHOICES"),
+    record("margin with the wrong sign", "chosen - np.delete(after, target,", "chosen + np.delete(after, target,"),
+    record("unfinished examples are read", "set.intersection(*jobs)", "set.union(*jobs)", "test_records.py::TestReading"),
+    digits("every image under the first net", "seed, row = divmod(job, SPAN)", "seed, row = 0, job % SPAN"),
+    digits("kept weights are not loaded", "net.load_state_dict(weights)", "weights.clear()"),
 ]
 # fmt: on
 

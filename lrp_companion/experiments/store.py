@@ -242,10 +242,10 @@ def _read_manifest(place: Path) -> dict[str, Any]:
 
 def _read_table(file: Path, key: str, columns: list[str] | None = None) -> pa.Table:
     try:
-        with pq.ParquetFile(file) as source:
-            owner = (source.schema_arrow.metadata or {}).get(b"run", b"").decode()
+        with pq.ParquetFile(file, page_checksum_verification=True) as source:
+            owner = (source.schema_arrow.metadata or {}).get(b"run", b"").decode(errors="replace")
             table = source.read(columns)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:
         reason = str(error).splitlines()[0].rstrip(".")
         hint = f"remove {file.name} and give the same run command again: it makes these rows anew"
         raise SourceError("load_run", got=f"{file}, which cannot be read ({reason})", expected="a whole parquet file", hint=hint) from None
@@ -266,7 +266,8 @@ def _write_table(file: Path, rows: pa.Table, key: str) -> None:
     sink = pa.BufferOutputStream()
     names = [c.name + (".list.element" if pa.types.is_nested(c.type) else "") for c in rows.schema if _real(c.type)]
     texts = [column.name for column in rows.schema if pa.types.is_string(column.type)]
-    pq.write_table(rows.replace_schema_metadata({"run": key}), sink, compression="zstd", use_dictionary=texts, use_byte_stream_split=names)
+    options = {"compression": "zstd", "use_dictionary": texts, "use_byte_stream_split": names, "write_page_checksum": True}
+    pq.write_table(rows.replace_schema_metadata({"run": key}), sink, **options)
     _write_bytes(file, sink.getvalue())
 
 
