@@ -1,0 +1,131 @@
+"""Agreement under every choice at once, against one correlation at a time."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lrp_companion.metrics import agreement, kendall, normalise, pearson, spearman
+from lrp_companion.metrics.grid import AXES, agreement_grid, at_map, cross_correlation, place
+from lrp_companion.schema import MAP_CHOICES, REMOVALS, SITES, STATISTICS, TARGET_CHOICES, TOKEN_CHOICES, InputError, Protocol
+
+CORRELATIONS = {"pearson": pearson, "spearman": spearman, "kendall": kendall}
+NAN = float("nan")
+TINY = 2.0**-60  # beside numbers of size 1 it cancels to less than the rounding of single precision
+
+# halves, so that ties, constant maps and sums that cancel occur, and numbers of every size
+values = st.one_of(st.integers(-3, 3).map(lambda k: k / 2), st.sampled_from([0.0, TINY, -TINY, 1e30, -1e-30]))
+
+
+def rows(tokens: int, least: int = 1, most: int = 4) -> st.SearchStrategy[np.ndarray]:
+    own = st.lists(values, min_size=tokens, max_size=tokens)
+    return st.lists(own, min_size=least, max_size=most).map(lambda drawn: np.array(drawn, dtype=np.float64).reshape(len(drawn), tokens))
+
+
+def same(a: float, b: float) -> bool:
+    return math.isnan(a) == math.isnan(b) and (math.isnan(a) or abs(a - b) < 1e-12)
+
+
+@pytest.mark.parametrize("statistic", STATISTICS)
+@given(drawn=st.integers(2, 9).flatmap(lambda tokens: st.tuples(rows(tokens), rows(tokens))))
+def test_every_row_with_every_row_is_one_correlation_at_a_time(statistic, drawn):
+    a, b = drawn
+    found = cross_correlation(a, b, statistic)
+    assert found.shape == (len(a), len(b))
+    for i, j in itertools.product(range(len(a)), range(len(b))):
+        assert same(found[i, j], CORRELATIONS[statistic](a[i], b[j]))
+
+
+@pytest.mark.parametrize("statistic", STATISTICS)
+def test_rows_with_nan_or_infinity_are_undefined_and_leave_the_others_alone(statistic):
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(5, 7)), rng.normal(size=(4, 7))
+    whole = cross_correlation(a, b, statistic)
+    a[1, 3], b[2, 0], a[4] = NAN, np.inf, 2.5
+    found = cross_correlation(a, b, statistic)
+    assert np.isnan(found[[1, 4]]).all() and np.isnan(found[:, 2]).all()
+    rest = np.ix_([0, 2, 3], [0, 1, 3])
+    assert np.array_equal(found[rest], whole[rest]) or np.allclose(found[rest], whole[rest], atol=1e-14, rtol=0)
+    assert cross_correlation(np.full((2, 7), NAN), b, statistic).shape == (2, 4)
+
+
+def test_an_unknown_statistic_is_refused():
+    with pytest.raises(InputError, match="statistic 'cosine'; expected one of pearson, spearman, kendall"):
+        cross_correlation(np.eye(3), np.eye(3), "cosine")
+
+
+def test_axes_are_the_choices_of_a_protocol_but_for_the_map():
+    assert {*AXES, "map"} == set(Protocol.__dataclass_fields__)
+    for name, options in AXES.items():
+        for k, option in enumerate(options):
+            assert place(Protocol(**{name: option})) == tuple(k if name == axis else 0 for axis in AXES)
+
+
+@st.composite
+def texts(draw) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Maps (2, site, target, T), LOO (removal, target, T) and special tokens of one text; from one token to seven."""
+    tokens = draw(st.integers(1, 7))
+    maps = draw(rows(tokens, 18, 18)).reshape(2, len(SITES), len(TARGET_CHOICES), tokens)
+    loo = draw(rows(tokens, 12, 12)).reshape(len(REMOVALS), len(TARGET_CHOICES), tokens)
+    return maps, loo, np.array(draw(st.lists(st.booleans(), min_size=tokens, max_size=tokens)))
+
+
+def by_hand(scores: np.ndarray, loo: np.ndarray, special: np.ndarray, protocol: Protocol) -> float:
+    return agreement(scores, loo, special, protocol)
+
+
+@given(text=texts())
+def test_grid_is_agreement_under_every_choice(text):
+    maps, loo, special = text
+    found = agreement_grid(maps, loo, special)
+    assert found.shape == (2, *map(len, AXES.values()))
+    for site, tokens, removal, target, statistic in itertools.product(*AXES.values()):
+        protocol = Protocol(site=site, tokens=tokens, removal=removal, target=target, statistic=statistic)
+        s, _, r, o, _ = place(protocol)
+        for k in range(2):
+            assert same(found[(k, *place(protocol))], by_hand(maps[k, s, o], loo[r, o], special, protocol))
+
+
+@given(text=texts())
+def test_every_map_choice_follows_from_the_sums(text):
+    maps, loo, special = text
+    grid = agreement_grid(maps[0], loo, special)
+    for tokens, map, statistic in itertools.product(TOKEN_CHOICES, MAP_CHOICES, STATISTICS):
+        protocol = Protocol(tokens=tokens, map=map, statistic=statistic)
+        kept = ~special if tokens == "no-special" else np.ones(len(special), dtype=bool)
+        raw = np.array([grid[place(protocol)]])
+        sums = tuple(np.array([own[0, 0, kept].sum()]) for own in (maps[0], loo))
+        sizes = tuple(np.array([np.abs(own[0, 0, kept]).sum()]) for own in (maps[0], loo))
+        assert same(at_map(raw, map, sums=sums, sizes=sizes)[0], by_hand(maps[0, 0, 0], loo[0, 0], special, protocol))
+
+
+def test_a_negative_sum_turns_r_and_a_cancelled_one_ends_it():
+    loo = np.array([1.0, 2.0, 4.0])
+    for scores, wanted in (([1.0, 2, 4], 1), ([-1.0, -2, -4], 1), ([-4.0, -2, -1], -1), ([1.0, -3, 2], NAN), ([1.0, -3, 2 + 1e-9], NAN)):
+        own = np.array(scores)
+        r = np.array([pearson(own, loo)])
+        found = at_map(
+            r,
+            "sum-to-one",
+            sums=(own.sum(None, keepdims=True), loo.sum(None, keepdims=True)),
+            sizes=(np.abs(own).sum(None, keepdims=True), np.array([7.0])),
+        )[0]
+        one = normalise(own, "sum-to-one")
+        assert same(found, NAN if np.isnan(one).any() else pearson(one, loo / loo.sum()))
+        assert math.isnan(wanted) == math.isnan(found) and (math.isnan(wanted) or np.sign(found) == wanted)
+        for map in ("raw", "absolute-sum"):
+            assert at_map(r, map, sums=(own[:1], loo[:1]), sizes=(own[:1], loo[:1]))[0] == r[0]
+    with pytest.raises(InputError, match="map 'square'"):
+        at_map(np.zeros(1), "square", sums=(loo, loo), sizes=(loo, loo))
+
+
+@pytest.mark.parametrize("wrong", ["maps", "loo"])
+def test_arrays_of_another_shape_are_refused(wrong):
+    shapes = {"maps": (3, 3, 5), "loo": (4, 3, 5)} | {wrong: (4, 2, 5)}
+    with pytest.raises(InputError, match=rf"{wrong} of shape \(4, 2, 5\); expected \(..., 3 targets, 5 tokens\)"):
+        agreement_grid(np.zeros(shapes["maps"]), np.zeros(shapes["loo"]), np.zeros(5, dtype=bool))

@@ -1,0 +1,454 @@
+"""What a run keeps, and how it is read: the same numbers as the methods and metrics give one by one."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tiny_models import TEXTS
+
+from lrp_companion.experiments.mnist import READINGS, invariance_table, train_pair
+from lrp_companion.experiments.mnist_jobs import MnistJobs
+from lrp_companion.experiments.records import MnistRun, TextRun, load_run, load_runs
+from lrp_companion.experiments.runner import execute
+from lrp_companion.experiments.text import Comparison, compare_methods, layer_paths, shared_curves
+from lrp_companion.experiments.text_jobs import METHODS, TextJobs, paths_of
+from lrp_companion.methods import attribute, layer_lattice, removal_evaluator
+from lrp_companion.metrics import agreement, bootstrap_mean, paired_difference, perturbation_curve
+from lrp_companion.models.pretrained import Classifier, load_classifier
+from lrp_companion.schema import (
+    MAP_CHOICES,
+    REMOVALS,
+    SITE_PARTS,
+    SITES,
+    STATISTICS,
+    TARGET_CHOICES,
+    TOKEN_CHOICES,
+    InputError,
+    Protocol,
+    SourceError,
+    at_site,
+)
+from lrp_companion.sources import load_dataset
+from lrp_companion.sources.dataset import Dataset
+
+STEP = 2.0**-17 + 1e-7  # r is kept to multiples of 2**-16 in single precision
+CLOSE = {"rel": 2e-6, "abs": 2e-7}  # other numbers are kept in single precision
+STEPS = {"ig": {"n_steps": 4}}
+WORDS = (*TEXTS, "the warm film", "no , never")
+
+
+def reviews(texts: Sequence[str] = WORDS, name: str = "sst2") -> Dataset:
+    split = {"sst2": "validation", "imdb": "test"}[name]
+    return Dataset(name, split, "embedded", tuple(map(str, range(len(texts)))), np.arange(len(texts)) % 2, texts=tuple(texts))
+
+
+def run(clf: Classifier, data: Dataset, out: Path, **options: object) -> TextRun:
+    execute(TextJobs(clf, data, n_steps=4, **options), out, progress=False)  # type: ignore[arg-type]
+    found = load_run(out)
+    assert isinstance(found, TextRun)
+    return found
+
+
+@pytest.fixture(scope="module")
+def short(clf: Classifier, tmp_path_factory: pytest.TempPathFactory) -> TextRun:
+    """Short texts, one of a single word, with everything that a run measures."""
+    return run(clf, reviews(), tmp_path_factory.mktemp("short"), masks="all")
+
+
+@pytest.fixture(scope="module")
+def two_layers(model_folder) -> Classifier:
+    return load_classifier(model_folder("bert"), dtype="float64")
+
+
+@pytest.fixture(scope="module")
+def long(two_layers: Classifier, tmp_path_factory: pytest.TempPathFactory) -> tuple[TextRun, Dataset]:
+    """Long reviews, beyond the model's 32 tokens."""
+    data = load_dataset("imdb", source="embedded")
+    return run(two_layers, data, tmp_path_factory.mktemp("long"), limit=3, seed=5), data.take(3, seed=5)
+
+
+def protocols(removals: Sequence[str], statistics: Sequence[str] = STATISTICS, **fixed: str) -> list[Protocol]:
+    return [
+        Protocol(site, tokens, map, removal, fixed["target"], statistic)
+        for site, tokens, map, removal, statistic in itertools.product(SITES, TOKEN_CHOICES, MAP_CHOICES, removals, statistics)
+    ]
+
+
+def compared(clf: Classifier, texts: Sequence[str], target: str, removals: Sequence[str], methods=METHODS, chunk: int = 1) -> Comparison:
+    asked = {str(protocol): protocol for protocol in protocols(removals, target=target)}
+    options = STEPS if "ig" in methods else None
+    return compare_methods(clf, texts, methods=methods, protocols=asked, options=options, chunk=chunk, truncate=True, progress=False)
+
+
+def same_r(found: np.ndarray, wanted: np.ndarray, *, undefined: bool = False) -> None:
+    """`undefined`: parts that cancel but for rounding, of which only the run says that they mean nothing."""
+    if undefined:
+        wanted = np.where(np.isnan(found), np.nan, wanted)
+    assert np.array_equal(np.isnan(found), np.isnan(wanted)), (found, wanted)
+    assert np.allclose(found, wanted, atol=STEP, rtol=0, equal_nan=True), (found, wanted)
+
+
+def same_methods(own: TextRun, by_hand: Comparison, methods: Sequence[str], target: str) -> None:
+    for method, (name, protocol) in itertools.product(methods, by_hand.protocols.items()):
+        r = own.r(method, protocol)
+        if method == "ig" and target != "logit":
+            assert np.isnan(r).all()  # not measured
+        else:
+            whole = method == "gradient-x-input" and set(by_hand.maps[method][0].parts) <= set(SITE_PARTS[protocol.site])
+            same_r(r, by_hand.values(f"r {name}", method), undefined=whole)
+
+
+class TestMethods:
+    @pytest.mark.parametrize("target", TARGET_CHOICES)
+    def test_r_under_every_choice_is_that_of_the_methods_compared(self, clf, short, target):
+        same_methods(short, compared(clf, WORDS, target, REMOVALS), METHODS, target)
+
+    def test_long_reviews_in_chunks_of_16_under_two_removals(self, two_layers, long):
+        own, data = long
+        assert own.manifest["config"]["chunk"] == 16 and own.manifest["axes"]["removal"] == ["attention-mask", "mask-token"]
+        by_hand = compared(two_layers, data.texts, "logit", ("attention-mask", "mask-token"), chunk=16)
+        same_methods(own, by_hand, METHODS, "logit")
+        for method, name in itertools.product(METHODS, ("morf", "lerf", "delta")):
+            assert own.column(method, name) == pytest.approx(by_hand.values(name, method), **CLOSE)
+        single = compared(two_layers, data.texts, "logit", ("attention-mask",), methods=("loo",))
+        assert not np.allclose(own.column("loo", "morf"), single.values("morf", "loo"))
+
+    def test_tokens_beyond_the_model_are_cut_and_counted(self, two_layers, long, short):
+        own, data = long
+        assert own.examples.tolist() == [int(name[1:]) - 1 for name in data.ids]  # rows of the whole split, ascending
+        whole = [len(two_layers.tokenizer(text)["input_ids"]) for text in data.texts]
+        assert own.about("whole").tolist() == whole and own.about("tokens").tolist() == [32] * 3 and min(whole) > 32
+        assert own.about("label").tolist() == data.labels.tolist()
+        assert short.about("whole").tolist() == short.about("tokens").tolist()
+
+    def test_curves_seconds_and_sums(self, clf, short):
+        by_hand = compared(clf, WORDS, "logit", REMOVALS)
+        for method in METHODS:
+            for name in ("morf", "lerf", "delta"):
+                assert short.column(method, name) == pytest.approx(by_hand.values(name, method), **CLOSE)
+            assert (short.column(method, "seconds") > 0).all()
+            assert short.share(method) == pytest.approx(by_hand.values("special_share", method), **CLOSE)
+            assert short.negative_sum(method).tolist() == [float(total < 0) for total in by_hand.values("sum", method)]
+        deltas = [record.details["convergence_delta"] for record in by_hand.maps["ig"]]
+        assert short.column("ig", "convergence_delta") == pytest.approx(deltas, **CLOSE)
+        assert np.isnan(short.column("attnlrp", "convergence_delta")).all()
+
+    def test_sums_shares_and_signs_at_every_site(self, clf, short):
+        for method, site in itertools.product(("attnlrp", "cp-lrp", "loo"), SITES):
+            for target in TARGET_CHOICES:
+                records = attribute(clf, list(WORDS), method=method, output=target)
+                maps = [at_site(dict(record.parts), site) if record.parts else record.scores for record in records]
+                for tokens in TOKEN_CHOICES:
+                    kept = [own[~record.special] if tokens == "no-special" else own for own, record in zip(maps, records, strict=True)]
+                    found = short.negative_sum(method, site=site, tokens=tokens, target=target)
+                    assert found.tolist() == [float(own.sum() < 0) for own in kept], (method, site, target, tokens)
+                if target == "logit":
+                    sizes = np.array([np.abs(own).sum() for own in maps])
+                    for token, place in (("first", 0), ("last", -1)):
+                        wanted = np.array([abs(own[place]) for own in maps]) / sizes
+                        assert short.share(method, token=token, site=site) == pytest.approx(wanted, **CLOSE), (method, site)
+        assert np.isnan(short.negative_sum("ig", target="margin")).all() and set(short.negative_sum("ig")) <= {0.0, 1.0}
+
+    def test_loo_is_kept_whole_for_every_removal_and_target(self, clf, short):
+        for removal, target in itertools.product(REMOVALS, TARGET_CHOICES):
+            records = attribute(clf, list(WORDS), method="loo", removal=removal, output=target)
+            for own, record in zip(short.loo(Protocol(removal=removal, target=target)), records, strict=True):
+                assert own == pytest.approx(record.scores, abs=1e-12)
+        assert short.about("target").tolist() == [record.target for record in records]
+
+    def test_every_family(self, family_clf, tmp_path):
+        methods = ("loo", "gradient-x-input", "attnlrp", "cp-lrp")
+        own = run(family_clf, reviews(TEXTS[:2]), tmp_path, methods=methods)
+        same_methods(own, compared(family_clf, TEXTS[:2], "logit", REMOVALS, methods=methods), methods, "logit")
+        by_hand = layer_paths(family_clf, TEXTS[:2], progress=False).r["ours"]
+        for mask in own.masks:
+            same_r(own.r(mask), by_hand[mask])
+
+    def test_a_sample_is_a_part_of_the_whole(self, clf, short, tmp_path):
+        part = run(clf, reviews(), tmp_path, limit=3, seed=4, methods=["cp-lrp"], masks="none")
+        assert set(part.examples) == set(reviews().order(3, seed=4)) and part.n == 3
+        assert np.array_equal(part.r("cp-lrp"), short.r("cp-lrp")[part.examples], equal_nan=True)
+        assert part.methods == ("cp-lrp",) and part.masks == ()
+
+
+class TestMasks:
+    @pytest.mark.parametrize("target", TARGET_CHOICES)
+    def test_masks_of_the_paths_are_those_of_layer_paths(self, clf, short, target):
+        asked = {str(protocol): protocol for protocol in protocols(REMOVALS, ("pearson",), target=target)}
+        by_hand = layer_paths(clf, WORDS, protocols=asked, progress=False)
+        assert set(short.masks) == set(paths_of(3)) and len(short.masks) == 7
+        for mask, (name, protocol) in itertools.product(short.masks, asked.items()):
+            same_r(short.r(mask, protocol), by_hand.r[name][mask])
+        assert np.array_equal(short.r((), Protocol(target=target)), short.r("attnlrp", Protocol(target=target)), equal_nan=True)
+        assert np.array_equal(short.r([1, 2, 3], Protocol(target=target)), short.r("cp-lrp", Protocol(target=target)), equal_nan=True)
+
+    def test_curves_and_shares_of_a_mask_are_made_by_hand(self, clf, short):
+        for mask in ({2}, {1, 2}):
+            records = attribute(clf, list(WORDS), method="lrp", bypass=mask)
+            for k, (text, record) in enumerate(zip(clf.encode(list(WORDS)), records, strict=True)):
+                evaluate = removal_evaluator(clf, text, target=record.target)
+                for order in ("morf", "lerf"):
+                    curve = perturbation_curve(evaluate, record.scores, order=order, removable=~text.special)
+                    assert short.column(mask, order)[k] == pytest.approx(curve.mean_logit, **CLOSE)
+            shares = [np.abs(record.scores[record.special]).sum() / np.abs(record.scores).sum() for record in records]
+            assert short.share(mask) == pytest.approx(shares, **CLOSE)
+
+    def test_all_masks_are_those_of_the_lattice(self, clf, short):
+        lattices = [layer_lattice(clf, text) for text in WORDS]
+        loo = attribute(clf, list(WORDS), method="loo")
+        rows = short.tables["lattice"].to_pylist()
+        kept = np.array([row["r"] for row in rows]).reshape(len(WORDS), len(SITES), len(TOKEN_CHOICES), 8)
+        for (s, site), (t, tokens) in itertools.product(enumerate(SITES), enumerate(TOKEN_CHOICES)):
+            wanted = np.array(
+                [
+                    [agreement(scores, own.scores, own.special, Protocol(site, tokens)) for scores in lattice.at(site).scores]
+                    for lattice, own in zip(lattices, loo, strict=True)
+                ]
+            )
+            same_r(kept[:, s, t], wanted)
+            for part, chosen in (("all", wanted), ("first half", wanted[0::2]), ("second half", wanted[1::2])):
+                found = short.mask_means(site=site, tokens=tokens, part=part)
+                assert found == pytest.approx(np.nanmean(chosen, 0), abs=2 * STEP)
+        means = short.tables["lattice_means"].to_pylist()
+        assert {row["n"] for row in means if row["part"] == "all" and row["tokens"] == "all"} == {len(WORDS)}
+        assert {row["n"] for row in means if row["part"] == "all" and row["tokens"] == "no-special"} == {len(WORDS) - 1}  # one word: no r
+        sd = next(r["sd"] for r in means if (r["part"], r["site"], r["tokens"], r["mask"]) == ("all", "embedding", "all", 7))
+        assert sd == pytest.approx(np.std(wanted[:, 7], ddof=1), abs=1e-4)
+
+    def test_more_than_16_layers_have_too_many_masks(self, clf, monkeypatch):
+        from dataclasses import replace
+
+        monkeypatch.setattr(clf, "card", replace(clf.card, layers=17))
+        with pytest.raises(InputError, match="all masks of 17 layers; expected at most 16 layers"):
+            TextJobs(clf, reviews(), masks="all")
+
+
+class TestSharedCurves:
+    @pytest.mark.parametrize("chunk", [1, 2, 16])
+    def test_shared_curves_are_the_separate_ones_with_fewer_runs(self, clf, chunk):
+        (text,) = clf.encode(TEXTS[3])
+        rankings = {name: attribute(clf, TEXTS[3], method=name)[0].scores for name in ("loo", "attnlrp", "cp-lrp")}
+        rankings["again"] = 3 * rankings["loo"]
+        found = shared_curves(clf, text, 1, rankings, chunk=chunk)
+        plain, asked = removal_evaluator(clf, text, target=1), []
+
+        def evaluate(keep: np.ndarray) -> np.ndarray:
+            asked.append(keep)
+            return plain(keep)
+
+        for name, order in itertools.product(rankings, ("morf", "lerf")):
+            curve = perturbation_curve(evaluate, rankings[name], order=order, chunk=chunk, removable=~text.special)
+            assert found.curves[name][order].logits == pytest.approx(curve.logits, abs=1e-12)
+            assert found.curves[name][order].order == order and found.curves[name][order].chunk == chunk
+        assert found.asked == sum(map(len, asked)) and found.run == len(np.unique(np.concatenate(asked), axis=0)) < found.asked
+
+    def test_the_model_runs_each_set_of_kept_tokens_once(self, clf, monkeypatch):
+        from lrp_companion.methods import perturbation
+
+        (text,), ran = clf.encode(TEXTS[1]), []
+        real = perturbation.kept_logits
+        monkeypatch.setattr(perturbation, "kept_logits", lambda c, jobs, **o: ran.extend(jobs) or real(c, jobs, **o))
+        rng = np.random.default_rng(0)
+        found = shared_curves(clf, text, 0, {k: rng.normal(size=len(text)) for k in range(5)})
+        assert len(ran) == found.run == len({keep.tobytes() for _, keep in ran})
+
+    def test_a_run_says_how_much_it_saved(self, short):
+        for table in ("methods", "masks"):
+            asked, ran = (short.tables[table][name].to_numpy() for name in ("forwards_asked", "forwards_run"))
+            assert (ran < asked).all()
+
+
+class TestNoText:
+    COLUMNS = {
+        "examples": {"label", "target", "tokens", "whole", "special", "after", "seconds", "job"},
+        "lattice": {"r", "job"},
+        "lattice_means": {"part", "site", "tokens", "mask", "mean", "sd", "n"},
+    }
+
+    def test_a_record_holds_numbers_and_the_names_of_methods(self, short, long):
+        for own in (short, long[0]):
+            for name, table in own.tables.items():
+                for column in table.schema:
+                    inner = column.type.value_type if pa.types.is_nested(column.type) else column.type
+                    if pa.types.is_integer(inner) or pa.types.is_floating(inner):
+                        continue
+                    allowed = {"methods": {"method": METHODS}}.get(
+                        name, {"part": ("all", "first half", "second half"), "site": SITES, "tokens": TOKEN_CHOICES}
+                    )
+                    assert set(table[column.name].to_pylist()) <= set(allowed[column.name]), (name, column)
+                assert set(table.column_names) == self.COLUMNS.get(name, set(table.column_names))
+
+    def test_no_word_of_a_text_is_in_any_file(self, clf, tmp_path):
+        rare = "laughlaughlaugh grace rare actor"
+        run(clf, reviews([rare, "quick slow"]), tmp_path, masks="all")
+        raw = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+        assert not any(word.encode() in raw for word in (*rare.split(), "quick", "slow"))
+        (text,) = clf.encode(rare)
+        flat = json.dumps([load_run(tmp_path).tables[name].to_pylist() for name in ("examples", "methods", "masks")])
+        assert str(list(text.input_ids)).strip("[]") not in flat
+
+
+class TestReading:
+    def test_means_and_differences_are_those_of_the_examples(self, short):
+        for protocol in (Protocol(), Protocol(site="embedding", tokens="all", map="sum-to-one", statistic="kendall")):
+            assert short.agreement("cp-lrp", protocol) == bootstrap_mean(short.r("cp-lrp", protocol))
+            wanted = paired_difference(short.r("cp-lrp", protocol), short.r("attnlrp", protocol))
+            assert short.difference("cp-lrp", "attnlrp", protocol) == wanted
+        assert short.agreement([2]).undefined == 1  # the text of one word
+        assert short.difference([2], "attnlrp").n == len(WORDS) - 1
+
+    def test_what_a_run_says_of_itself(self, short, long):
+        assert (short.task, short.layers, short.n, short.methods) == ("sst2", 3, len(WORDS), METHODS)
+        assert f"n = {len(WORDS)} (run {short.manifest['key']})" in short.describe() and short.model in short.describe()
+        assert long[0].task == "imdb" and long[0].n == 3 and long[0].seconds > 0
+        killed = TextRun("x", short.manifest | {"sessions": [{"seconds": None}, {"seconds": 2.5}]}, short.tables)
+        assert killed.seconds == 2.5
+
+    @pytest.mark.parametrize(
+        ("call", "words"),
+        [
+            (lambda run: run.r("pa-lrp"), "method 'pa-lrp'; expected one of loo, ig"),
+            (lambda run: run.r([4]), "layer 4; expected integers from 1 to 3"),
+            (lambda run: run.r([1, 3]), r"layers \[1, 3\]; expected a mask on the paper's paths"),
+            (lambda run: run.r([1], Protocol(statistic="kendall")), "kendall for a mask; expected pearson"),
+            (lambda run: run.column("nothing", "morf"), "method 'nothing'"),
+        ],
+    )
+    def test_questions_that_a_run_cannot_answer(self, short, call, words):
+        with pytest.raises(InputError, match=words):
+            call(short)
+
+    def test_long_reviews_have_two_removals_and_no_lattice(self, long):
+        with pytest.raises(InputError, match="removal 'delete'; expected one of attention-mask, mask-token"):
+            long[0].r("attnlrp", Protocol(removal="delete"))
+        with pytest.raises(InputError, match="run without all masks; expected a run with --masks all"):
+            long[0].mask_means()
+
+    def test_an_unfinished_run_is_read_over_the_examples_that_every_table_holds(self, clf, short, tmp_path):
+        class Stops(TextJobs):
+            at = ("masks", 3)
+
+            def run(self, table, job, folder):
+                if (table, self.sample.index(job)) == self.at:
+                    raise KeyboardInterrupt
+                return super().run(table, job, folder)
+
+        with pytest.raises(KeyboardInterrupt):
+            execute(Stops(clf, reviews(), n_steps=4), tmp_path, progress=False)
+        own = load_run(tmp_path)
+        order = reviews().order(None)
+        assert own.examples.tolist() == sorted(order[:3]) and own.n == 3
+        assert not own.manifest["finished"] and own.manifest["sessions"][-1]["stopped by"] == "KeyboardInterrupt"
+        for explanation in ("attnlrp", "loo", [2]):
+            assert np.array_equal(own.r(explanation), short.r(explanation)[own.examples], equal_nan=True)
+        early, Stops.at = tmp_path / "early", ("methods", 0)
+        with pytest.raises(KeyboardInterrupt):
+            execute(Stops(clf, reviews(), n_steps=4), early, progress=False)
+        with pytest.raises(SourceError, match="without explained examples; expected at least one finished example"):
+            load_run(early)
+
+    def test_several_runs_are_read_at_once(self, clf, tmp_path):
+        for name, seed in (("b", 1), ("a", 2)):
+            run(clf, reviews(), tmp_path / "all" / name, limit=1, seed=seed, methods=["loo"], masks="none")
+        (tmp_path / "all" / "notes").mkdir()
+        assert [own.name for own in load_runs([tmp_path / "all"])] == ["a", "b"]
+        assert [own.name for own in load_runs([tmp_path / "all" / "b", tmp_path / "all"])] == ["b", "a", "b"]
+        for empty in (tmp_path / "all" / "notes", tmp_path / "none"):
+            with pytest.raises(SourceError, match="an empty folder|which is no folder"):
+                load_runs([empty])
+
+
+def pictures(count: int, seed: int, split: str) -> Dataset:
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 3, count)
+    images = np.clip(rng.random((count, 2, 2)) / 2 + np.eye(4)[labels].reshape(-1, 2, 2) / 2, 0, 1)
+    return Dataset("mnist", split, "embedded", ids=tuple(map(str, range(count))), labels=labels, images=images)
+
+
+class TestMnist:
+    @pytest.fixture(autouse=True)
+    def tiny(self, monkeypatch):
+        monkeypatch.setitem(READINGS, "plain", {"tokens": 4, "dim": 3, "classes": 3, "epochs": 2, "lr": 0.01})
+
+    @staticmethod
+    def jobs(**options: object) -> MnistJobs:
+        return MnistJobs(pictures(40, 0, "train"), pictures(9, 1, "test"), **{"nets": 2, **options})  # type: ignore[arg-type]
+
+    def run(self, out: Path, **options: object) -> MnistRun:
+        execute(self.jobs(**options), out, progress=False)
+        found = load_run(out)
+        assert isinstance(found, MnistRun)
+        return found
+
+    def test_rows_are_those_of_the_invariance_table(self, tmp_path):
+        own, test = self.run(tmp_path, limit=5, seed=2), pictures(9, 1, "test")
+        chosen = sorted(test.order(5, seed=2))
+        assert own.seeds == [0, 1] and own.n == 5 and own.task == "mnist" and own.manifest["nets"] == 2
+        for seed in own.seeds:
+            left, right = train_pair(pictures(40, 0, "train"), seed=seed, **READINGS["plain"])
+            assert own.accuracy()[seed] == left.accuracy(test.images, test.labels) == right.accuracy(test.images, test.labels)
+            table = invariance_table(left, test.images[chosen], progress=False)
+            for explainer, pair, label in itertools.product(own.explainers, ("left-right", "left-LOO", "right-LOO"), ("", " (sum-to-one)")):
+                found = own.values(explainer, f"r {pair}{label}", seed=seed)
+                assert found == pytest.approx(table.values(f"r {pair}{label}", explainer), abs=1e-6, nan_ok=True)
+            for name in ("sum left", "sum right", "gap"):
+                assert own.values("AttnLRP", name, seed=seed) == pytest.approx(table.values(name, "AttnLRP"), rel=1e-5, abs=1e-6)
+        both = np.mean([own.values("AttnLRP", "gap", seed=seed) for seed in (0, 1)], axis=0)
+        assert own.values("AttnLRP", "gap") == pytest.approx(both)
+        assert (own.tables["nets"]["logit_gap"].to_numpy() < 1e-12).all() and own.tables["nets"]["tested"].to_pylist() == [9, 9]
+        labels = own.tables["images"].filter(pa.array(np.asarray(own.tables["images"]["explainer"].to_pylist()) == "LOO"))
+        assert all(test.labels[row["image"]] == row["label"] for row in labels.to_pylist())
+        with pytest.raises(InputError, match="explainer 'SHAP'; expected one of LOO"):
+            own.values("SHAP", "gap")
+
+    @pytest.mark.parametrize("lost", [False, True])
+    def test_stopped_and_resumed_it_is_the_same(self, tmp_path, lost, monkeypatch):
+        whole = self.run(tmp_path / "whole")
+        real, count = MnistJobs.run, 0
+
+        def stops(jobs: MnistJobs, table: str, job: int, folder: object) -> pa.Table:
+            nonlocal count
+            count += 1
+            if count % 6 == 0:
+                raise KeyboardInterrupt
+            return real(jobs, table, job, folder)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(MnistJobs, "run", stops)
+            for _ in range(3):
+                with pytest.raises(KeyboardInterrupt):
+                    self.run(tmp_path / "parts")
+        if lost:  # the nets' rows are there and their weights are not
+            for file in (tmp_path / "parts" / "nets").iterdir():
+                file.unlink()
+        parts = self.run(tmp_path / "parts")
+        assert len(parts.manifest["sessions"]) == 4 and parts.manifest["finished"]
+        for name, table in whole.tables.items():
+            assert parts.tables[name].equals(table)
+
+    def test_more_nets_and_images_are_added(self, tmp_path):
+        self.run(tmp_path / "grown", nets=1, limit=4)
+        grown, whole = self.run(tmp_path / "grown", nets=3, limit=7), self.run(tmp_path / "whole", nets=3, limit=7)
+        assert all(grown.tables[name].equals(table) for name, table in whole.tables.items()) and grown.seeds == [0, 1, 2]
+
+    @pytest.mark.parametrize(
+        ("options", "words"),
+        [({"nets": 0}, "nets 0"), ({"nets": True}, "nets True"), ({"reading": "plane"}, "model 'plane'"), ({"limit": 10}, "limit 10")],
+    )
+    def test_bad_options(self, options, words):
+        with pytest.raises(InputError, match=words):
+            self.jobs(**options)
+
+    def test_a_run_without_images_yet(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(MnistJobs, "_image", lambda *_: functools.partial(int, "x")())
+        with pytest.raises(ValueError):
+            self.run(tmp_path)
+        with pytest.raises(SourceError, match="without explained images"):
+            load_run(tmp_path)

@@ -1,0 +1,585 @@
+"""A run that is stopped in any way and given again ends with the rows of an undisturbed one; so do two processes."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import lrp_companion
+from lrp_companion.cli import main
+from lrp_companion.experiments import runner, store
+from lrp_companion.experiments.store import read_folder
+from lrp_companion.experiments.text_jobs import METHODS, TextJobs
+from lrp_companion.sources import load_dataset
+from lrp_companion.sources.folder import VARIABLE
+
+PACKAGE = Path(lrp_companion.__file__).resolve().parents[1]
+COMMAND = ("-m", "lrp_companion.cli")
+LIMIT = 8
+PATIENCE = 120  # seconds after which a child is given up
+cpu_only = pytest.mark.skipif(torch.cuda.is_available(), reason="a process that has used autograd beside a GPU cannot be forked")
+
+
+@pytest.fixture(autouse=True)
+def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """One thread in every process, this package in every child, and no data folder that would be found by chance."""
+    for name, value in (("OMP_NUM_THREADS", "1"), ("PYTHONPATH", str(PACKAGE)), (VARIABLE, str(tmp_path / "nowhere"))):
+        monkeypatch.setenv(name, value)
+    for name in ("WORLD_SIZE", "RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="module")
+def model(model_folder) -> Path:
+    return model_folder("bert", layers=3, labels=3)
+
+
+def arguments(model: Path, out: Path, *more: str, task: str = "sst2", limit: int = LIMIT) -> list[str]:
+    common = ["--source", "embedded", "--model", str(model), "--dtype", "float64", "--n-steps", "2", "--limit", str(limit)]
+    return ["run", task, "--out", str(out), *common, *more]
+
+
+ALL = ("--masks", "all", "--quiet")
+
+
+@pytest.fixture(scope="module")
+def whole(model, tmp_path_factory) -> Path:
+    """A run that nothing disturbed."""
+    out = tmp_path_factory.mktemp("whole") / "run"
+    assert main(arguments(model, out, *ALL)) == 0
+    return out
+
+
+def rows(out: Path) -> dict[str, str]:
+    """All rows of a run to the last bit, but for the seconds that they took."""
+    return {
+        name: repr(table.drop_columns([c for c in table.column_names if c == "seconds"]).to_pylist())
+        for name, table in read_folder(out)[1].items()
+    }
+
+
+def same(out: Path, whole: Path) -> None:
+    manifest, known = (read_folder(path)[0] for path in (out, whole))
+    assert manifest["finished"] and manifest["key"] == known["key"] and manifest["examples"] == known["examples"]
+    assert rows(out) == rows(whole)
+    assert {file.name for file in out.iterdir()} == {file.name for file in whole.iterdir()}
+
+
+def shards(out: Path, since: int = 0) -> int:
+    """How many shards there are, of which a part may be gone in a moment."""
+    count = 0
+    for file in (out / "shards").glob("*.parquet"):
+        try:
+            count += file.stat().st_mtime_ns >= since
+        except FileNotFoundError:
+            continue
+    return count
+
+
+class Child:
+    """The command in a process of its own: a fork, which need not import everything anew."""
+
+    def __init__(self, given: Sequence[str], log: Path, before: Callable[[], object] = lambda: None) -> None:
+        self.log = log
+        sys.stdout.flush(), sys.stderr.flush()
+        self.pid = os.fork()
+        if self.pid:
+            return
+        code = 1
+        try:
+            descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            os.dup2(descriptor, 1), os.dup2(descriptor, 2)
+            sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            before()
+            code = main(given)
+            sys.stdout.flush(), sys.stderr.flush()
+        finally:
+            os._exit(code)
+
+    def until(self, ready: Callable[[], bool]) -> None:
+        end = time.monotonic() + PATIENCE
+        while not ready():
+            assert time.monotonic() < end and os.waitpid(self.pid, os.WNOHANG) == (0, 0), self.log.read_text()
+            time.sleep(0.002)
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+
+    def wait(self) -> int:
+        """Its exit code; negative for a signal."""
+        end = time.monotonic() + PATIENCE
+        while (found := os.waitpid(self.pid, os.WNOHANG)) == (0, 0):
+            if time.monotonic() > end:
+                self.kill()
+            time.sleep(0.005)
+        return os.waitstatus_to_exitcode(found[1])
+
+
+def slowly() -> None:
+    """Let jobs take a while, so that a run is not over before it is killed."""
+    real = TextJobs.run
+
+    def run(*given: object) -> object:
+        time.sleep(0.05)
+        return real(*given)  # type: ignore[arg-type]
+
+    TextJobs.run = run  # type: ignore[method-assign, assignment]
+
+
+def stop_at(step: str, count: int) -> Callable[[], None]:
+    """Let a process be killed in the middle of its n-th write: before or after the file has its name, or while shards are removed."""
+
+    def before() -> None:
+        real, left = {"replace": os.replace, "named": os.replace, "unlink": Path.unlink}[step], [count]
+
+        def dies(*given: object, **more: object) -> object:
+            left[0] -= 1
+            if step == "named":
+                real(*given, **more)
+            if not left[0]:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return None if step == "named" else real(*given, **more)
+
+        if step == "unlink":
+            Path.unlink = dies  # type: ignore[method-assign, assignment]
+        else:
+            os.replace = dies  # type: ignore[assignment]
+
+    return before
+
+
+@cpu_only
+class TestKilled:
+    def test_killed_at_random_moments_several_times(self, model, whole, tmp_path):
+        draw, out, codes, most = random.Random(4), tmp_path / "run", [], 0
+        for _ in range(4):
+            begun, more = time.time_ns(), draw.randint(1, 3)
+            child = Child(arguments(model, out, *ALL), tmp_path / "log", slowly)
+            child.until(lambda begun=begun, more=more: shards(out, begun) >= more)
+            time.sleep(draw.random() / 100)
+            child.kill()
+            codes.append(child.wait())
+            kept = sum(len(set(table["job"].to_pylist())) for table in read_folder(out)[1].values())
+            assert kept >= most + more  # nothing is lost
+            most = kept
+        assert codes == [-signal.SIGKILL] * 4 and not read_folder(out)[0]["finished"]
+        assert main(arguments(model, out, *ALL, "--resume")) == 0
+        same(out, whole)
+        assert [session["end"] is None for session in read_folder(out)[0]["sessions"]] == [True] * 4 + [False]
+
+    # 32 shards and the first manifest are 33 writes; then come four tables, a summary, and the manifest again
+    @pytest.mark.parametrize(
+        ("step", "count"),
+        [("replace", 1), ("named", 1), ("replace", 2), ("named", 20), ("replace", 34), ("named", 34), ("unlink", 12), ("named", 36),
+         ("named", 38), ("replace", 39)],
+    )  # fmt: skip
+    def test_killed_in_the_middle_of_a_write(self, model, whole, tmp_path, step, count):
+        out = tmp_path / "run"
+        assert Child(arguments(model, out, *ALL), tmp_path / "log", stop_at(step, count)).wait() == -signal.SIGKILL
+        assert main(arguments(model, out, *ALL)) == 0
+        same(out, whole)
+
+    def test_a_run_at_work_keeps_a_second_one_out(self, model, whole, tmp_path, capsys):
+        out = tmp_path / "run"
+        child = Child(arguments(model, out, *ALL), tmp_path / "log", slowly)
+        child.until(lambda: shards(out) > 0)
+        os.kill(child.pid, signal.SIGSTOP)
+        assert main(arguments(model, out, *ALL)) == 2
+        assert f"{out}, where a run is at work" in one_line(capsys)
+        os.kill(child.pid, signal.SIGCONT)
+        assert child.wait() == 0
+        same(out, whole)
+
+    def test_a_full_disk_ends_the_run_and_the_same_command_finishes_it(self, model, whole, tmp_path):
+        def before() -> None:
+            real, left = os.fsync, [20]
+
+            def full(descriptor: int) -> None:
+                left[0] -= 1
+                if left[0] < 0:
+                    raise OSError(28, "No space left on device")
+                real(descriptor)
+
+            os.fsync = full  # type: ignore[assignment]
+
+        child = Child(arguments(model, tmp_path / "run", *ALL), tmp_path / "log", before)
+        assert child.wait() == 2
+        (line,) = (tmp_path / "log").read_text().strip().splitlines()
+        assert "cannot be written (No space left on device)" in line and "finished jobs are kept" in line
+        assert shards(tmp_path / "run") == 9  # two calls for each file; the manifest was the first
+        assert main(arguments(model, tmp_path / "run", *ALL)) == 0
+        same(tmp_path / "run", whole)
+
+
+def one_line(capsys: pytest.CaptureFixture) -> str:
+    (line,) = [own for own in capsys.readouterr().err.splitlines() if own.strip()]
+    return line
+
+
+class TestStopped:
+    def test_ctrl_c_says_what_is_kept_and_the_run_goes_on(self, model, whole, tmp_path):
+        out = tmp_path / "run"
+        with subprocess.Popen([sys.executable, *COMMAND, *arguments(model, out, *ALL)], stderr=subprocess.PIPE, text=True) as child:
+            end = time.monotonic() + PATIENCE
+            while not shards(out):
+                assert child.poll() is None and time.monotonic() < end
+                time.sleep(0.002)
+            child.send_signal(signal.SIGINT)
+            _, said = child.communicate(timeout=PATIENCE)
+        assert child.returncode == 130
+        assert said.splitlines() == [f"run: stopped; finished jobs are kept in {out}, the same command goes on from there", "interrupted"]
+        manifest = read_folder(out)[0]
+        assert manifest["sessions"][0]["stopped by"] == "KeyboardInterrupt" and not manifest["finished"]
+        assert manifest["sessions"][0]["end"] >= manifest["sessions"][0]["start"]
+        assert main(arguments(model, out, *ALL, "--resume")) == 0
+        same(out, whole)
+
+    def test_an_error_in_the_middle_is_told_and_kept_in_the_manifest(self, model, whole, tmp_path, monkeypatch):
+        real = TextJobs._masks
+
+        def breaks(jobs: TextJobs, text, *rest):
+            if jobs._encoded[jobs.sample[5]] is text:
+                raise MemoryError("too much")
+            return real(jobs, text, *rest)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(TextJobs, "_masks", breaks)
+            with pytest.raises(MemoryError):
+                main(arguments(model, tmp_path, *ALL))
+        assert read_folder(tmp_path)[0]["sessions"][0]["stopped by"] == "MemoryError" and shards(tmp_path) == 2 * LIMIT + 5
+        assert main(arguments(model, tmp_path, *ALL)) == 0
+        same(tmp_path, whole)
+
+    def test_a_larger_limit_adds_to_a_run_and_more_tables_too(self, model, whole, tmp_path):
+        for limit, masks in ((3, "none"), (5, "all"), (2, "paths"), (LIMIT, "all")):
+            assert main(arguments(model, tmp_path, "--masks", masks, "--quiet", limit=limit)) == 0
+            manifest, tables = read_folder(tmp_path)
+            assert manifest["examples"] == max(limit, 5 if masks == "paths" else 0) and manifest["finished"]
+        same(tmp_path, whole)
+        again = {file: file.stat().st_mtime_ns for file in tmp_path.glob("*.parquet") if "_" not in file.name}
+        assert main(arguments(model, tmp_path, *ALL)) == 0  # nothing left to do
+        assert again == {file: file.stat().st_mtime_ns for file in again}
+        same(tmp_path, whole)
+
+    def test_the_other_task_grows_alike(self, model, tmp_path):
+        assert main(arguments(model, tmp_path / "whole", "--quiet", task="imdb", limit=4)) == 0
+        for limit in (1, 4):
+            assert main(arguments(model, tmp_path / "grown", "--quiet", task="imdb", limit=limit)) == 0
+        same(tmp_path / "grown", tmp_path / "whole")
+
+    def test_a_spoilt_shard_is_one_line_and_its_rows_are_made_anew(self, model, whole, tmp_path, capsys, monkeypatch):
+        real = TextJobs.run
+
+        def stops(jobs: TextJobs, table, job, folder):
+            if (table, job) == ("masks", jobs.sample[4]):
+                raise KeyboardInterrupt
+            return real(jobs, table, job, folder)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(TextJobs, "run", stops)
+            assert main(arguments(model, tmp_path, *ALL)) == 130
+        capsys.readouterr()
+        for table in ("examples", "methods", "masks"):
+            shard = sorted((tmp_path / "shards").glob(f"{table}-*.parquet"))[1]
+            shard.write_bytes(shard.read_bytes()[:100])
+            assert main(arguments(model, tmp_path, *ALL)) == 2
+            line = one_line(capsys)
+            assert f"{shard}, which cannot be read (" in line and f"remove {shard.name} and give the same run command again" in line
+            shard.unlink()
+        assert main(arguments(model, tmp_path, *ALL)) == 0
+        same(tmp_path, whole)
+        capsys.readouterr()
+        for table in ("methods", "lattice"):  # the same for a table that was put together
+            (tmp_path / f"{table}.parquet").write_bytes(b"PAR1")
+            assert main(arguments(model, tmp_path, *ALL)) == 2
+            assert f"{table}.parquet, which cannot be read (" in one_line(capsys)
+            (tmp_path / f"{table}.parquet").unlink()
+        (tmp_path / "manifest.json").write_text("{")
+        assert main(arguments(model, tmp_path, *ALL)) == 2
+        assert "manifest.json, which cannot be read (" in one_line(capsys)
+        (tmp_path / "manifest.json").write_bytes((whole / "manifest.json").read_bytes())
+        assert main(arguments(model, tmp_path, *ALL)) == 0
+        same(tmp_path, whole)
+
+
+def workers(parent: int) -> list[int]:
+    """Processes of the command that this process started."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if int(folder.joinpath("stat").read_text().rpartition(")")[2].split()[1]) == parent:
+                found += [int(folder.name)] if b"lrp_companion.cli" in folder.joinpath("cmdline").read_bytes() else []
+        except OSError:
+            continue
+    return sorted(found)
+
+
+class TestProcesses:
+    @cpu_only
+    @pytest.mark.skipif(not Path("/proc/self/stat").is_file(), reason="no /proc")
+    def test_two_processes_equal_one_also_when_one_of_them_died(self, model, whole, tmp_path):
+        out, log = tmp_path / "run", tmp_path / "log"
+        call = arguments(model, out, *ALL, "--processes", "2")
+        child = Child(call, log)
+        child.until(lambda: shards(out) > 3)
+        own = workers(child.pid)
+        assert len(own) == 2
+        os.kill(own[-1], signal.SIGKILL)
+        assert child.wait() == 2
+        said = log.read_text()
+        last = said.strip().splitlines()[-1]
+        assert re.fullmatch(
+            r"run: got the end of process [12] of 2 \(.*; its message is above\); expected all processes to finish\. .*", last
+        )
+        assert "SIGKILL" in last and "finished jobs are kept" in last and "Traceback" not in said
+        assert not any(map(alive, own))
+        assert shards(out) > 3
+        assert Child(call, log).wait() == 0, log.read_text()
+        same(out, whole)
+        assert [session["processes"] for session in read_folder(out)[0]["sessions"]] == [2, 2]
+
+    @pytest.mark.skipif(torch.cuda.is_available(), reason="--multi_gpu wants one GPU for each process")
+    def test_accelerate_launch_is_the_same_run(self, model, whole, tmp_path):
+        """`--cpu` would start one process only, for want of MPI; without a GPU `--multi_gpu` means gloo."""
+        few = [
+            "--num_processes",
+            "2",
+            "--num_machines",
+            "1",
+            "--mixed_precision",
+            "no",
+            "--dynamo_backend",
+            "no",
+            "--main_process_port",
+            "0",
+        ]
+        launch = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", *few]
+        done = subprocess.run(
+            [*launch, *COMMAND, *arguments(model, tmp_path / "run", *ALL)], capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count("run ") == 1 and f"{LIMIT} examples" in done.stdout  # one process speaks for both
+        same(tmp_path / "run", whole)
+        assert read_folder(tmp_path / "run")[0]["sessions"][0]["processes"] == 2
+
+    def test_each_job_has_one_owner_and_every_process_its_device(self, monkeypatch):
+        class State:
+            local_process_index = 3
+
+        assert runner.device_of("cuda", State) == "cuda:3" and runner.device_of("cuda:1", State) == "cuda:1"
+        assert runner.device_of("cuda", None) == "cuda" and runner.device_of("cpu", State) == "cpu"
+        assert runner.world("cpu") is None
+        asked = []
+        monkeypatch.setattr("accelerate.PartialState", lambda **options: asked.append(options["cpu"]))
+        monkeypatch.setenv("WORLD_SIZE", "2")
+        for gpu, device, flag in ((True, "cuda", ""), (True, "cuda", "true"), (True, "cpu", ""), (False, "cpu", "")):
+            monkeypatch.setattr(torch.cuda, "is_available", lambda gpu=gpu: gpu)
+            monkeypatch.setenv("ACCELERATE_USE_CPU", flag)
+            runner.world(device)
+        assert asked == [False, True, True, True]
+
+    def test_a_process_that_waits_in_vain_says_so(self, model, tmp_path):
+        class State:
+            process_index, num_processes = 1, 2
+
+            def __init__(self, words: str) -> None:
+                self.words = words
+
+            def wait_for_everyone(self) -> None:
+                raise RuntimeError(self.words)
+
+        class Jobs:
+            config: dict = {}
+
+        for words, kind in (("Connection closed by peer [::1]", runner.RunError), ("read: Connection reset by peer", runner.RunError)):
+            with pytest.raises(kind, match="the end of another process of this run"):
+                runner.execute(Jobs(), tmp_path, state=State(words))  # type: ignore[arg-type]
+        with pytest.raises(RuntimeError, match="something else"):
+            runner.execute(Jobs(), tmp_path, state=State("something else"))  # type: ignore[arg-type]
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("more", "words"),
+        [
+            (["--limit", "0"], "limit 0; expected a whole number from 1 to 96"),
+            (["--limit", "97"], "limit 97"),
+            (["--limit", "many"], "--limit"),
+            (["--seed", "-1"], "seed -1"),
+            (["--methods", "loo,shap"], "method 'shap'; expected one of loo, ig"),
+            (["--methods", ","], "methods none; expected at least one"),
+            (["--methods", "loo,ig,loo"], "methods loo, ig, loo; expected at least one, each once"),
+            (["--masks", "some"], "--masks"),
+            (["--n-steps", "0"], "n_steps 0; expected a whole number, at least 1"),
+            (["--processes", "0"], "--processes 0; expected a whole number, at least 1"),
+            (["--nets", "3"], "--nets for sst2; expected of these only --model, --methods"),
+            (["--dtype", "float16"], "dtype 'float16'"),
+            (["--device", "abacus"], "device 'abacus'"),
+            (["--split", "test"], "sst2 split 'test'"),
+            (["--split", "train"], "sst2 split 'train' from the embedded source"),
+            (["--data-dir", "."], "data_dir '.' with source 'embedded'"),
+            (["--source", "folder"], "which does not exist"),
+            (["--model", "./nowhere"], "'./nowhere', which is no folder"),
+            (["--resume"], "--resume and no run in"),
+        ],
+    )
+    def test_bad_options_are_one_line_and_leave_no_folder(self, model, tmp_path, capsys, more, words):
+        assert main([*arguments(model, tmp_path / "run"), *more]) == 2
+        assert words in one_line(capsys)
+        assert not (tmp_path / "run").exists()
+
+    @pytest.mark.parametrize("option", [("--methods", "loo"), ("--masks", "all"), ("--n-steps", "2"), ("--dtype", "float32")])
+    def test_mnist_has_no_use_for_options_of_texts(self, tmp_path, capsys, option):
+        assert main(["run", "mnist", "--out", str(tmp_path / "run"), "--source", "embedded", *option]) == 2
+        assert f"{option[0]} for mnist; expected of these only --model, --nets" in one_line(capsys)
+
+    def test_readings_and_nets_that_are_not_there(self, tmp_path, capsys):
+        for option, words in ((("--model", "companion"), "model 'companion'; expected one of plain"), (("--nets", "0"), "nets 0")):
+            assert main(["run", "mnist", "--out", str(tmp_path / "run"), "--source", "embedded", *option]) == 2
+            assert words in one_line(capsys) and not (tmp_path / "run").exists()
+
+    def test_folders_that_hold_no_classifier(self, model, tmp_path, capsys):
+        (tmp_path / "empty").mkdir()
+        (tmp_path / "other").mkdir()
+        config = json.loads((model / "config.json").read_text())
+        (tmp_path / "other" / "config.json").write_text(json.dumps(config | {"model_type": "gpt2", "architectures": ["GPT2Model"]}))
+        for name in ("empty", "other"):
+            assert main([*arguments(model, tmp_path / "run"), "--model", str(tmp_path / name)]) == 2
+            assert name in one_line(capsys) and not (tmp_path / "run").exists()
+
+    def test_places_where_a_run_cannot_be(self, model, whole, tmp_path, capsys):
+        (tmp_path / "file").write_text("here first")
+        (tmp_path / "full").mkdir()
+        (tmp_path / "full" / "thesis.tex").write_text("")
+        places = {
+            tmp_path / "file": "which cannot be written (", tmp_path / "file" / "run": "which cannot be written (",
+            tmp_path / "full": "holds thesis.tex and no manifest.json",
+        }  # fmt: skip
+        for place, words in places.items():
+            assert main(arguments(model, place, *ALL)) == 2
+            assert words in one_line(capsys)
+        before = rows(whole)
+        for option, words in ((("--seed", "3"), "seed: 0 there, 3 now"), (("--methods", "loo,ig"), "methods: [")):
+            assert main([*arguments(model, whole, *ALL), *option]) == 2
+            assert f"{whole}, which holds another run ({words}" in one_line(capsys)
+        assert main(arguments(model, whole, *ALL, task="imdb")) == 2
+        assert "task: 'sst2' there, 'imdb' now" in capsys.readouterr().err
+        assert rows(whole) == before
+
+    def test_resume_goes_on_with_what_there_is(self, model, tmp_path, capsys):
+        (tmp_path / "empty").mkdir()
+        assert main(arguments(model, tmp_path / "empty", "--resume")) == 2
+        assert "leave out --resume to begin one" in one_line(capsys) and not list((tmp_path / "empty").iterdir())
+        few = ("--masks", "none", "--methods", "loo", "--quiet")
+        assert main(arguments(model, tmp_path / "run", *few, limit=1)) == 0
+        assert main(arguments(model, tmp_path / "run", *few, "--resume", limit=2)) == 0
+        assert read_folder(tmp_path / "run")[0]["examples"] == 2
+
+
+class TestTelling:
+    def test_lines_of_progress_where_there_is_no_terminal(self, model, tmp_path, capsys):
+        few = ("--masks", "none", "--methods", "loo,cp-lrp")
+        assert main(arguments(model, tmp_path / "run", *few, limit=2)) == 0
+        said = capsys.readouterr()
+        lines = [line.strip() for line in said.err.splitlines() if line.strip()]
+        assert lines and all(re.fullmatch(r"(sst2: \w+: +)?[\d.]+ % \[[\d:]+ gone, [\d:?]+ left\]", line) for line in lines), lines
+        assert lines[-1].startswith("sst2: methods:") and "100.0 %" in lines[-1]
+        assert re.fullmatch(r"run [0-9a-f]{12}: 2 examples of sst2/validation from embedded: .+, \d+ s in .+\n", said.out)
+        assert main(arguments(model, tmp_path / "run", *few, "--quiet", limit=3)) == 0
+        assert capsys.readouterr().err == ""
+
+    def test_a_bar_on_a_terminal_counts_up_to_the_whole(self, model, tmp_path, monkeypatch):
+        class Terminal(io.StringIO):
+            def isatty(self) -> bool:
+                return True
+
+        screen = Terminal()
+        monkeypatch.setattr(sys, "stderr", screen)
+        assert main(arguments(model, tmp_path / "run", "--masks", "none", "--methods", "loo", limit=2)) == 0
+        assert "100.0 %" in screen.getvalue() and "left]" in screen.getvalue() and "\r" in screen.getvalue()
+
+    def test_a_manifest_says_what_the_numbers_were_made_with(self, whole, clf):
+        manifest = read_folder(whole)[0]
+        data = load_dataset("sst2", source="embedded")
+        config = manifest["config"]
+        assert (config["data"], config["weights"], config["dtype"]) == (data.fingerprint, clf.card.fingerprint, "float64")
+        assert config["methods"] == list(METHODS) and config["seed"] == 0 and "limit" not in config and "masks" not in config
+        assert manifest["key"] == store.key_of(config) and manifest["model"]["layers"] == 3 and manifest["examples"] == LIMIT
+        (session,) = manifest["sessions"]
+        assert set(session["versions"]) == {"python", "lrp_companion", *runner.PACKAGES}
+        assert session["versions"]["torch"] == torch.__version__ and session["hardware"]["cores"] == os.cpu_count()
+        assert session["end"] >= session["start"] and session["seconds"] > 0 and session["processes"] == 1
+        assert session["commit"] is None or re.fullmatch(r"[0-9a-f]{12}\+?", session["commit"])
+
+    def test_a_record_depends_on_the_seed_and_not_on_the_order(self, model, whole, tmp_path):
+        assert main(arguments(model, tmp_path / "run", *ALL, "--seed", "1")) == 0
+        jobs = [set(read_folder(path)[1]["methods"]["job"].to_pylist()) for path in (whole, tmp_path / "run")]
+        data = load_dataset("sst2", source="embedded")
+        assert jobs == [set(data.order(LIMIT, seed=0)), set(data.order(LIMIT, seed=1))] and jobs[0] != jobs[1]
+        lists = [
+            {row["job"]: repr(row["after"]) for row in read_folder(path)[1]["examples"].to_pylist()} for path in (whole, tmp_path / "run")
+        ]
+        common = jobs[0] & jobs[1]
+        assert {k: lists[0][k] for k in common} == {k: lists[1][k] for k in common}
+
+
+@pytest.fixture
+def digits(tmp_path: Path) -> Iterator[Path]:
+    """A few drawn digits as the hub holds MNIST: 28 x 28 PNG under image.bytes."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from PIL import Image
+
+    rng = np.random.default_rng(0)
+    (tmp_path / "data" / "mnist").mkdir(parents=True)
+    for split, count in (("train", 20), ("test", 4)):
+        images = []
+        for k in range(count):
+            pixels = (40 * rng.random((28, 28))).astype(np.uint8)
+            pixels[2 * (k % 10) : 2 * (k % 10) + 6, 4:24] = 230
+            raw = io.BytesIO()
+            Image.fromarray(pixels).save(raw, "png")
+            images.append({"bytes": raw.getvalue(), "path": None})
+        pq.write_table(
+            pa.table({"image": images, "label": [k % 10 for k in range(count)]}), tmp_path / "data" / "mnist" / f"{split}.parquet"
+        )
+    yield tmp_path / "data"
+
+
+def test_mnist_from_a_folder_by_the_same_command(digits, tmp_path, capsys):
+    from lrp_companion.experiments.mnist import invariance_table, train_pair
+    from lrp_companion.experiments.records import load_run
+
+    call = ["run", "mnist", "--source", "folder", "--data-dir", str(digits), "--quiet", "--out"]
+    assert main([*call, str(tmp_path / "grown"), "--nets", "1", "--limit", "1"]) == 0
+    for out in ("grown", "whole"):
+        assert main([*call, str(tmp_path / out), "--nets", "2", "--limit", "2"]) == 0
+    same(tmp_path / "grown", tmp_path / "whole")
+    assert "2 examples of mnist/test from folder: 4 images" in capsys.readouterr().out
+    own = load_run(tmp_path / "whole")
+    train, test = (load_dataset("mnist", split=split, source="folder", data_dir=digits) for split in ("train", "test"))
+    left, _ = train_pair(train, seed=1)
+    table = invariance_table(left, test.images[sorted(test.order(2, seed=0))], progress=False)
+    for explainer in own.explainers:
+        assert own.values(explainer, "r left-LOO", seed=1) == pytest.approx(table.values("r left-LOO", explainer), abs=1e-6)
