@@ -233,7 +233,12 @@ def one_line(capsys: pytest.CaptureFixture) -> str:
 class TestStopped:
     def test_ctrl_c_says_what_is_kept_and_the_run_goes_on(self, model, whole, tmp_path):
         out = tmp_path / "run"
-        with subprocess.Popen([sys.executable, *COMMAND, *arguments(model, out, *ALL)], stderr=subprocess.PIPE, text=True) as child:
+
+        def heed() -> None:  # what runs in a shell's background is started deaf to Ctrl-C
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+        command = [sys.executable, *COMMAND, *arguments(model, out, *ALL)]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=heed) as child:
             end = time.monotonic() + PATIENCE
             while not shards(out):
                 assert child.poll() is None and time.monotonic() < end

@@ -88,8 +88,9 @@ def test_paths_are_what_perturbation_curve_and_the_table_say(paths: list[dict[st
             assert path["logit"] == own["morf"]["logits"][0] == own["lerf"]["logits"][0]
             for order in ("morf", "lerf"):
                 curve = perturbation_curve(evaluate, own["scores"], order=order, removable=~path["special"])
-                assert np.array_equal(own[order]["logits"], curve.logits) and own[order]["mean"] == curve.mean_logit
-                assert own[order]["mean"] == words.values(order, name)[k]
+                assert own[order]["logits"] == pytest.approx(curve.logits, abs=1e-12)  # batches differ, and so the last bits
+                assert own[order]["mean"] == pytest.approx(curve.mean_logit, abs=1e-12)
+                assert own[order]["mean"] == pytest.approx(words.values(order, name)[k], abs=1e-12)
 
 
 def test_chunks_go_together(clf: Any) -> None:
