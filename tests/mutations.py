@@ -58,6 +58,7 @@ faith = of("metrics/faithfulness.py", "test_metrics.py")
 axiom = of("metrics/axioms.py", "test_metrics.py")
 statistic = of("metrics/statistics.py", "test_metrics.py")
 loo = of("methods/perturbation.py", "test_text_methods.py")
+packed = of("models/packed.py", "test_packed.py")
 step = of("models/softmax_step.py", "test_softmax_step.py")
 inside = of("experiments/softmax.py", "test_softmax_experiment.py")
 lattice = of("schema.py", "test_propagation.py", "test_text_methods.py")
@@ -132,8 +133,13 @@ MUTATIONS: list[Mutation] = [
     text("PA-LRP without positions", 'bypass=(), site="word+position"', 'bypass=(), site="word"'),
     loo("sign of LOO", "values[0] - values[1:]", "values[1:] - values[0]"),
     loo("[MASK] and [PAD] swapped", 'clf.mask_id if removal == "mask-token"', 'clf.mask_id if removal != "mask-token"'),
-    loo("kept tokens move up", "positions=positions", "positions=None"),
-    loo("the first token is attended to", "torch.as_tensor(jobs[k][1][places[k]], device=clf.device)", "1"),
+    loo("kept tokens move up", "Row(ids[stay], places[stay],", "Row(ids[stay], places[: stay.sum()],"),
+    loo("the first token is attended to", "first_unread=not keep[0]", "first_unread=False"),
+    packed("every key is read", "attn_mask=own.read", "attn_mask=None"),
+    packed("tokens of one position share their queries", "positions * wiring.word.num_embeddings + ids", "positions * 0 + ids"),
+    packed("the last layer reads another token", "x = x[first] if last else x", "x = x[first + 1] if last else x"),
+    packed("rows of one length only", "slice(token, token + len(own) * length)", "slice(0, len(own) * length)"),
+    packed("LayerNorm without its residual", "layer.down(layer.activation(layer.up(x))).add_(x)", "layer.down(layer.activation(layer.up(x)))"),
     rollout("product in the other order", "state = fused @ state", "state = state @ fused"),
     rollout("residual forgotten", "0.5 * (fused + torch.eye(", "1.0 * (fused + 0 * torch.eye("),
     gradient("no baseline", "torch.where(special[None, :, None], word, start)", "torch.zeros_like(word)"),

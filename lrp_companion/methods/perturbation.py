@@ -13,17 +13,19 @@ import torch
 from torch import Tensor
 
 from lrp_companion.methods.common import Targets, attribution, check_targets, read_output, settle, to_numpy, watch
-from lrp_companion.models.batching import pad, token_batches
+from lrp_companion.models.batching import token_batches
+from lrp_companion.models.packed import Row, packed_logits
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.schema import REMOVALS, TARGET_CHOICES, Attribution, InputError, choose
 
 
+@torch.no_grad()
 def kept_logits(
     clf: Classifier,
     jobs: Sequence[tuple[EncodedText, np.ndarray]],
     *,
     removal: str = "attention-mask",
-    batch_tokens: int = 4096,
+    batch_tokens: int | None = None,
     progress: bool | None = None,
     label: str = "loo",
 ) -> Tensor:
@@ -32,40 +34,38 @@ def kept_logits(
     A token that nobody attends to changes nothing but its own hidden state. So under `attention-mask` removed tokens
     are not run at all, the others keep their positions, and only the first token, which the classifier reads, always
     stays in the batch. Equal to running the whole text under the mask, to rounding.
+    A batch has `batch_tokens` tokens at most; by default what keeps the processor (1,024) or a GPU (65,536) busy.
     """
     choose("attribute", "removal", removal, REMOVALS)
-    leave_out = removal == "attention-mask" and clf.takes_positions
-    rows, places = [], []
-    for text, keep in jobs:
-        if keep.shape != (len(text),):
-            raise InputError(
-                "removal",
-                got=f"a mask of shape {keep.shape}",
-                expected=f"({len(text)},), one entry per token",
-                hint="special tokens count too",
-            )
-        if not keep.any():
-            raise InputError(
-                "removal", got="a text with every token removed", expected="at least one token kept", hint="keep the special tokens"
-            )
-        ids, stay = np.asarray(text.input_ids), keep.copy()
-        if removal in ("mask-token", "pad-token"):
-            ids = np.where(keep, ids, clf.mask_id if removal == "mask-token" else clf.pad_id)
-        if removal != "delete" and not leave_out:
-            stay[:] = True
-        elif leave_out:
-            stay[0] = True
-        places.append(np.flatnonzero(stay))
-        rows.append(ids[stay].tolist())
+    budget = (65_536 if clf.device.type == "cuda" else 1_024) if batch_tokens is None else batch_tokens
+    rows = [_row(clf, text, keep, removal) for text, keep in jobs]
     out = torch.empty(len(jobs), len(clf.labels), dtype=clf.dtype)
-    for batch in watch(token_batches([len(row) for row in rows], batch_tokens), progress=progress, label=label):
-        padded, mask = pad([rows[k] for k in batch], clf.pad_id, clf.device)
-        positions = pad([places[k].tolist() for k in batch], 0, clf.device)[0] if leave_out else None
-        if removal == "attention-mask":
-            for row, k in enumerate(batch):
-                mask[row, : len(rows[k])] = torch.as_tensor(jobs[k][1][places[k]], device=clf.device)
-        out[batch] = clf.logits(padded, mask, positions=positions).cpu()
+    for batch in watch(token_batches([len(row) for row in rows], budget), progress=progress, label=label):
+        out[batch] = packed_logits(clf.encoder.wiring, [rows[k] for k in batch], device=clf.device).cpu()
     return out
+
+
+def _row(clf: Classifier, text: EncodedText, keep: np.ndarray, removal: str) -> Row:
+    """What is left of a text, as the encoder is to run it."""
+    if keep.shape != (len(text),):
+        raise InputError(
+            "removal",
+            got=f"a mask of shape {keep.shape}",
+            expected=f"({len(text)},), one entry per token",
+            hint="special tokens count too",
+        )
+    if not keep.any():
+        raise InputError(
+            "removal", got="a text with every token removed", expected="at least one token kept", hint="keep the special tokens"
+        )
+    ids, places = np.asarray(text.input_ids), np.arange(len(text))
+    if removal == "delete":
+        return Row(ids[keep], places[: keep.sum()])
+    if removal == "attention-mask":
+        stay = keep.copy()
+        stay[0] = True
+        return Row(ids[stay], places[stay], first_unread=not keep[0])
+    return Row(np.where(keep, ids, clf.mask_id if removal == "mask-token" else clf.pad_id), places)
 
 
 def loo(
@@ -75,7 +75,7 @@ def loo(
     *,
     removal: str = "attention-mask",
     output: str = "logit",
-    batch_tokens: int = 4096,
+    batch_tokens: int | None = None,
     progress: bool | None = None,
 ) -> list[Attribution]:
     """Leave-One-Out: `LOO_i = f(x) - f(x without i)`, one forward pass per token (section 2.1 of the paper)."""
@@ -105,7 +105,7 @@ def removal_evaluator(
     target: int,
     removal: str = "attention-mask",
     output: str = "logit",
-    batch_tokens: int = 4096,
+    batch_tokens: int | None = None,
 ) -> Callable[[np.ndarray], np.ndarray]:
     """A function from kept-token masks (steps, T) to the explained output (steps,), for `perturbation_curve`.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -105,23 +104,12 @@ class Classifier:
         return out
 
     @torch.no_grad()
-    def logits(self, input_ids: Tensor, attention_mask: Tensor, *, positions: Tensor | None = None) -> Tensor:
-        """The `transformers` model's own logits (B, C) for ids and mask (B, T).
-
-        `positions` (B, T), from 0, places tokens elsewhere than in the order they come (see `takes_positions`).
-        """
+    def logits(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """The `transformers` model's own logits (B, C) for ids and mask (B, T)."""
         extra = {}
-        first = self.encoder.wiring.first_position
-        if positions is not None:
-            extra["position_ids"] = positions + first
-        elif first:  # RoBERTa would count positions anew where a token is replaced by padding
+        if self.encoder.wiring.first_position:  # RoBERTa would count positions anew where a token is replaced by padding
             extra["position_ids"] = self.encoder.position_ids(input_ids.shape[1], input_ids.device).expand_as(input_ids)
         return self.network(input_ids=input_ids, attention_mask=attention_mask, **extra).logits
-
-    @property
-    def takes_positions(self) -> bool:
-        """Whether `logits` can be told positions; DistilBERT's classifier always counts its own."""
-        return "position_ids" in inspect.signature(self.network.forward).parameters
 
 
 def embedded_models() -> list[str]:

@@ -1,0 +1,90 @@
+"""Rows of several lengths run together, without tape or padding, against the `transformers` model run row by row."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tiny_models
+import torch
+
+from lrp_companion.methods import kept_logits
+from lrp_companion.models.encoder import Encoder
+from lrp_companion.models.packed import Row, packed_logits
+from lrp_companion.models.pretrained import Classifier
+from lrp_companion.schema import InputError
+
+
+def alone(network: torch.nn.Module, row: Row, first_position: int) -> torch.Tensor:
+    """The `transformers` model's logits of one row, every token of it in its place and the gaps hidden."""
+    width = int(row.positions.max()) + 1
+    ids, seen = torch.zeros(1, width, dtype=torch.long), torch.zeros(1, width, dtype=torch.long)
+    ids[0, row.positions], seen[0, row.positions] = torch.as_tensor(row.ids), 1
+    seen[0, 0] = 0 if row.first_unread else 1
+    extra = {"position_ids": torch.arange(width)[None] + first_position} if first_position else {}
+    return network(input_ids=ids, attention_mask=seen, **extra).logits[0]
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "electra", "distilbert"])
+@pytest.mark.parametrize("layers", [1, 2, 3])
+@torch.no_grad()
+def test_equal_to_one_row_at_a_time(family: str, layers: int) -> None:
+    network = tiny_models.build(family, layers=layers)[0].double()
+    wiring, generator = Encoder(network).wiring, np.random.default_rng(layers)
+    rows = []
+    for length in (7, 7, 7, 4, 2, 2, 1, 7):  # equal lengths meet again behind others, too
+        places = np.sort(generator.choice(np.arange(1, 10), size=length - 1, replace=False))
+        rows.append(Row(generator.integers(5, 35, length), np.array([0, *places]), bool(length > 1 and generator.random() < 0.4)))
+    rows[2] = Row(rows[1].ids, rows[1].positions, True)  # hidden and seen first tokens in one stretch
+    rows[1] = Row(rows[1].ids, rows[1].positions, False)
+    got = packed_logits(wiring, rows)
+    expected = torch.stack([alone(network, row, wiring.first_position) for row in rows])
+    torch.testing.assert_close(got, expected, rtol=1e-10, atol=1e-11)
+
+
+@pytest.mark.parametrize("removal", ["attention-mask", "mask-token", "pad-token", "delete"])
+def test_the_same_whatever_is_run_together(family_clf: Classifier, removal: str) -> None:
+    texts = family_clf.encode(["a film of rare grace", "dull", "not one scene of it stays"])
+    generator = np.random.default_rng(0)
+    jobs = [(text, keep) for text in texts for keep in [~row for row in np.eye(len(text), dtype=bool)]]
+    jobs += [(texts[2], generator.random(len(texts[2])) < 0.5) for _ in range(12)]
+    jobs = [(text, keep) for text, keep in jobs if keep.any()]
+    together = kept_logits(family_clf, jobs, removal=removal, progress=False)
+    for budget in (1, 20):
+        torch.testing.assert_close(
+            kept_logits(family_clf, jobs, removal=removal, batch_tokens=budget, progress=False), together, rtol=1e-10, atol=1e-11
+        )
+
+
+def test_it_runs_each_token_and_position_once_before_attention(clf: Classifier) -> None:
+    text = clf.encode("a film of rare grace")[0]
+    seen: list[int] = []
+    hook = clf.encoder.wiring.layers[0].value.register_forward_hook(lambda module, inputs, output: seen.append(len(inputs[0])))
+    try:
+        kept_logits(clf, [(text, keep) for keep in ~np.eye(len(text), dtype=bool)], progress=False)
+    finally:
+        hook.remove()
+    assert seen == [len(text)]
+
+
+def test_the_last_layer_runs_for_the_first_token_only(clf: Classifier) -> None:
+    text = clf.encode("a film of rare grace")[0]
+    seen: dict[str, int] = {}
+    last = clf.encoder.wiring.layers[-1]
+    hooks = [
+        getattr(last, name).register_forward_hook(lambda module, inputs, output, name=name: seen.update({name: len(inputs[0])}))
+        for name in ("query", "key", "up")
+    ]
+    try:
+        kept_logits(clf, [(text, keep) for keep in ~np.eye(len(text), dtype=bool)], progress=False)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    rows = len(text)
+    assert seen == {"query": rows, "key": rows * (rows - 1) + 1, "up": rows}  # the first token stays where it is hidden
+
+
+@pytest.mark.parametrize("keep", [np.ones(3, bool), np.zeros(7, bool)])
+def test_a_bad_set_of_tokens_is_refused(clf: Classifier, keep: np.ndarray) -> None:
+    text = clf.encode("a film of rare grace")[0]
+    with pytest.raises(InputError, match="removal"):
+        kept_logits(clf, [(text, keep)], progress=False)
