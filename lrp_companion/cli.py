@@ -151,6 +151,8 @@ def _run(args: argparse.Namespace, given: Sequence[str]) -> None:
 
     if args.processes < 1:
         raise InputError("run", got=f"--processes {args.processes}", expected="a whole number, at least 1", hint="leave it out for one")
+    if not args.out.strip():
+        raise InputError("run", got="an empty --out", expected="a folder", hint="name one that can be made, such as --out runs/first")
     try:
         if args.processes > 1 and "WORLD_SIZE" not in os.environ:
             launch(args.processes, given)

@@ -179,7 +179,10 @@ class TestKilled:
         assert codes == [-signal.SIGKILL] * 4 and not read_folder(out)[0]["finished"]
         assert main(arguments(model, out, *ALL, "--resume")) == 0
         same(out, whole)
-        assert [session["end"] is None for session in read_folder(out)[0]["sessions"]] == [True] * 4 + [False]
+        sessions = read_folder(out)[0]["sessions"]
+        assert ["kill" in session.get("stopped by", "") for session in sessions] == [True] * 4 + [False]
+        for session, after in zip(sessions, sessions[1:], strict=False):  # the end of a killed one is that of its last rows
+            assert session["start"] <= session["end"] <= after["start"] and session["seconds"] > 0
 
     # 32 shards and the first manifest are 33 writes; then come four tables, a summary, and the manifest again
     @pytest.mark.parametrize(
@@ -513,6 +516,18 @@ class TestTelling:
         assert re.fullmatch(r"run [0-9a-f]{12}: 2 examples of sst2/validation from embedded: .+, \d+ s in .+\n", said.out)
         assert main(arguments(model, tmp_path / "run", *few, "--quiet", limit=3)) == 0
         assert capsys.readouterr().err == ""
+
+    def test_off_a_terminal_progress_is_plain_lines_none_twice(self, capsys):
+        lines = runner._Lines()
+        for text in ("\r", "\ra run: 1 %", "\ra run: 1 %", "\r  \n", "\ra run: 2 %\n"):
+            lines.write(text)
+        lines.flush()
+        assert capsys.readouterr().err == "a run: 1 %\na run: 2 %\n"
+
+    def test_an_empty_out_is_refused(self, model, tmp_path, monkeypatch, capsys):
+        monkeypatch.chdir(tmp_path)
+        assert main(["run", "sst2", "--model", str(model), "--out", " "]) == 2
+        assert "an empty --out" in one_line(capsys) and not list(tmp_path.iterdir())
 
     def test_a_bar_on_a_terminal_counts_up_to_the_whole(self, model, tmp_path, monkeypatch):
         class Terminal(io.StringIO):

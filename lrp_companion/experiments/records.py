@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -138,6 +138,17 @@ class TextRun(Run):
             parts = _stack(table[token], (len(PARTS),))
             return np.abs(np.nansum(parts[:, : SITES.index(site) + 1], 1)) / everything
 
+    def parts(self, explanation: Explanation, *, token: str = "first", site: str = "word") -> np.ndarray:
+        """Relevance of the "first" ([CLS]) or "last" ([SEP]) token by part (word, position, type), signed, divided by sum |R|; (n, 3)."""
+        table = self._rows(explanation)
+        sizes = _stack(table["size"], (len(SITES), len(TOKEN_CHOICES), len(TARGET_CHOICES)))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return _stack(table[token], (len(PARTS),)) / sizes[:, SITES.index(site), TOKEN_CHOICES.index("all"), :1]
+
+    def logits(self) -> np.ndarray:
+        """Logits (n, classes) of the whole texts."""
+        return np.stack([after[0, 0] for after in self._after])
+
     def mask_means(self, *, site: str = "word", tokens: str = "no-special", part: str = "all") -> np.ndarray:
         """Mean r of all 2**L masks over the examples ("all") or over the "first half" or "second half"; shape (2**L,)."""
         if "lattice_means" not in self.tables:
@@ -209,7 +220,7 @@ class TextRun(Run):
 
 @dataclass(frozen=True)
 class MnistRun(Run):
-    """A run on MNIST: nets of several seeds, and one row per net, image and explainer."""
+    """A run on MNIST: nets of several seeds, and one row per net, image and explainer; each image stands under each net."""
 
     @property
     def seeds(self) -> list[int]:
@@ -240,6 +251,20 @@ class MnistRun(Run):
         return values.mean(0) if seed is None else values[self.seeds.index(seed)]
 
 
+def _whole(run: MnistRun) -> MnistRun:
+    """The nets and images of a run that is not finished: as many as make a full table, each image under each net."""
+    images = run.tables["images"]
+    seeds, rows = images["seed"].to_numpy(), images["image"].to_numpy()
+    by_seed = {int(seed): set(rows[seeds == seed].tolist()) for seed in np.unique(seeds)}
+    order = sorted(by_seed, key=lambda seed: (-len(by_seed[seed]), seed))
+    choices = [(order[:k], set.intersection(*(by_seed[seed] for seed in order[:k]))) for k in range(1, len(order) + 1)]
+    kept_seeds, kept = max(choices, key=lambda choice: len(choice[0]) * len(choice[1]))
+    keep = np.isin(seeds, kept_seeds) & np.isin(rows, sorted(kept))
+    nets = run.tables["nets"]
+    nets = nets.filter(pa.array(np.isin(nets["seed"].to_numpy(), kept_seeds)))
+    return replace(run, tables={**run.tables, "images": images.filter(pa.array(keep)), "nets": nets})
+
+
 def load_run(path: str | os.PathLike[str]) -> TextRun | MnistRun:
     """Read the folder of a run, finished or not.
 
@@ -256,7 +281,7 @@ def load_run(path: str | os.PathLike[str]) -> TextRun | MnistRun:
             )
         images = tables["images"]
         seeds = pa.array(images[JOB].to_numpy() // 1_000_000, pa.int32())
-        return MnistRun(name, manifest, {**tables, "images": images.append_column("seed", seeds)})
+        return _whole(MnistRun(name, manifest, {**tables, "images": images.append_column("seed", seeds)}))
     if "methods" not in tables:
         raise SourceError(
             "load_run", got=f"{path}, without explained examples", expected="at least one finished example", hint="let the run go on"

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from lrp_companion.experiments.paper import paper_paths, paper_table
 from lrp_companion.experiments.paths import mask_label, path_masks
@@ -60,20 +59,6 @@ def find_runs(results: str | Path = "results") -> list[AnyRun]:
 # -- tables ------------------------------------------------------------------------------------------------------------
 
 
-def whole(run: MnistRun) -> MnistRun:
-    """The nets and images of a run that is not finished: as many as make a full table, each image under each net."""
-    images = run.tables["images"]
-    seeds, rows = images["seed"].to_numpy(), images["image"].to_numpy()
-    by_seed = {int(seed): set(rows[seeds == seed].tolist()) for seed in np.unique(seeds)}
-    order = sorted(by_seed, key=lambda seed: (-len(by_seed[seed]), seed))
-    choices = [(order[:k], set.intersection(*(by_seed[seed] for seed in order[:k]))) for k in range(1, len(order) + 1)]
-    kept_seeds, kept = max(choices, key=lambda choice: len(choice[0]) * len(choice[1]))
-    keep = np.isin(seeds, kept_seeds) & np.isin(rows, sorted(kept))
-    nets = run.tables["nets"]
-    nets = nets.filter(pa.array(np.isin(nets["seed"].to_numpy(), kept_seeds)))
-    return replace(run, tables={**run.tables, "images": images.filter(pa.array(keep)), "nets": nets})
-
-
 def table1(run: MnistRun, *, map: str = "raw") -> list[Row]:
     """Table 1: how well maps of the left and the right graph agree, with each other and with LOO.
 
@@ -92,7 +77,7 @@ def table1(run: MnistRun, *, map: str = "raw") -> list[Row]:
     1.0
     """
     choose("table1", "map", map, tuple(MAPS))
-    run, paper = whole(run), {row["explainer"]: row for row in paper_table("table1")}
+    paper = {row["explainer"]: row for row in paper_table("table1")}
     accuracy, out = run.accuracy(), []
     for explainer in run.explainers:
         row: Row = {"explainer": explainer}
@@ -511,7 +496,7 @@ Notes = Callable[[_Spec, str, str], str]
 def _columns(spec: _Spec, run: AnyRun) -> list[tuple[str, Value, Notes]]:
     """Readings of a column: name, values per example, and a note on an effect."""
     if isinstance(run, MnistRun):
-        return [_digit_column(whole(run), map) for map in MAPS]
+        return [_digit_column(run, map) for map in MAPS]
     readings: Mapping[str, Protocol | None] = READINGS if spec.column == "r" else {"curves": None}
     return [(name, _text_column(run, spec.column, protocol), lambda *_: "") for name, protocol in readings.items()]
 

@@ -131,11 +131,22 @@ class _Session:
         self.manifest: dict[str, Any] = folder.manifest() if (folder.path / MANIFEST).is_file() else fresh
         most = max(self.manifest.get("examples", 0), jobs.about["examples"])
         self.manifest |= {**jobs.about, "examples": most}
+        earlier: Any = self.manifest.get("sessions", [])
+        self.manifest["sessions"] = [self._ended(row) for row in earlier]
         self.row: dict[str, Any] = {"start": _now(), "end": None, "seconds": None, "processes": processes, **surroundings()}
         self.began = time.monotonic()
 
+    def _ended(self, row: dict[str, Any]) -> dict[str, Any]:
+        """A session that was killed has no end: its last rows tell when it was at work."""
+        newest = self.folder.last_write
+        if row["end"] is not None or newest is None:
+            return row
+        seconds = max(0.0, newest - datetime.datetime.fromisoformat(row["start"]).timestamp())
+        end = datetime.datetime.fromtimestamp(newest, datetime.UTC).isoformat(timespec="seconds")
+        return row | {"end": end, "seconds": round(seconds, 1), "stopped by": "a kill; its end is that of its last rows"}
+
     def __enter__(self) -> _Session:
-        self.manifest["sessions"] = [*self.manifest.get("sessions", []), self.row]
+        self.manifest["sessions"].append(self.row)
         self.manifest["finished"] = False
         self.folder.write_manifest(self.manifest)
         return self
@@ -186,11 +197,27 @@ def _commit() -> str | None:
 
 def _bar(jobs: Jobs, todo: Mapping[str, Sequence[int]], rank: int, progress: bool | None) -> tqdm:
     terminal = sys.stderr.isatty()
-    form = "{desc} {percentage:.1f} % [{elapsed} gone, {remaining} left]" + ("" if terminal else "\n")
+    form = "{desc} {percentage:.1f} % [{elapsed} gone, {remaining} left]"
     total = sum(jobs.cost(table, job) for table, own in todo.items() for job in own)
     hidden = rank > 0 or progress is False or not total
-    pace = {} if terminal else {"mininterval": 60, "miniters": 0}
+    pace = {} if terminal else {"mininterval": 60, "miniters": 0, "file": _Lines()}
     return tqdm(total=total, disable=hidden, bar_format="{l_bar}{bar}| " + form if terminal else form, smoothing=0.05, **pace)
+
+
+class _Lines:
+    """Where a bar off a terminal writes: one plain line per state, none twice."""
+
+    def __init__(self) -> None:
+        self.last = ""
+
+    def write(self, text: str) -> None:
+        line = text.strip()
+        if line and line != self.last:
+            self.last = line
+            print(line, file=sys.stderr, flush=True)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
 
 
 def launch(processes: int, arguments: Sequence[str]) -> None:

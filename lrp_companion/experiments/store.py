@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,7 @@ class RunFolder:
     path: Path
     config: Mapping[str, Any]
     done: dict[str, set[int]] = field(default_factory=dict)
+    last_write: float | None = None  # of rows, in seconds since 1970, before this session
     _gathered: dict[str, pa.Table] = field(default_factory=dict, repr=False)
 
     @property
@@ -119,27 +120,38 @@ def open_folder(path: str | os.PathLike[str], config: Mapping[str, Any], *, firs
         yield RunFolder(place, config, _jobs_done(place, key_of(config)))
         return
     _make(place)
-    with open(place / ".lock", "w") as lock:
+    with _lock(place / ".lock"):
+        _check(place, config)
+        for half in [*place.glob("*.part"), *(place / SHARDS).glob("*.part")]:
+            half.unlink()
+        (place / SHARDS).mkdir(exist_ok=True)
+        last = max((file.stat().st_mtime for file in place.rglob("*.parquet")), default=None)
+        opened = RunFolder(place, config, _jobs_done(place, key_of(config)), last)
+        opened.gather()
+        (place / SHARDS).mkdir(exist_ok=True)
+        yield opened
+
+
+@contextmanager
+def _lock(file: Path) -> Iterator[None]:
+    """Hold a file's lock; refuse where another process does. The file is gone afterwards."""
+    while True:
+        lock = os.open(file, os.O_CREAT | os.O_RDWR, 0o644)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise InputError(
-                "run",
-                got=f"{place}, where a run is at work",
-                expected="a folder of its own for each run",
-                hint="wait for it, or name another --out",
-            ) from None
-        try:
-            _check(place, config)
-            for half in [*place.glob("*.part"), *(place / SHARDS).glob("*.part")]:
-                half.unlink()
-            (place / SHARDS).mkdir(exist_ok=True)
-            opened = RunFolder(place, config, _jobs_done(place, key_of(config)))
-            opened.gather()
-            (place / SHARDS).mkdir(exist_ok=True)
-            yield opened
-        finally:
-            (place / ".lock").unlink(missing_ok=True)
+            os.close(lock)
+            got, hint = f"{file.parent}, where a run is at work", "wait for it, or name another --out"
+            raise InputError("run", got=got, expected="a folder of its own for each run", hint=hint) from None
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(lock), os.stat(file)):
+                break
+        os.close(lock)  # its last holder removed the file between the two calls, so this lock keeps nobody out
+    try:
+        yield
+    finally:
+        file.unlink(missing_ok=True)
+        os.close(lock)
 
 
 def _make(place: Path) -> None:

@@ -86,10 +86,11 @@ def packed_logits(wiring: Wiring, rows: Sequence[Row], *, device: torch.device |
             if last:
                 query, x = query[first], x[first]
         read = torch.empty_like(query)
-        for own in stretches:
-            where = own.rows if last else own.tokens
-            qkv = own.split(query[where], wiring.heads), own.split(key[own.tokens], wiring.heads), own.split(value[own.tokens], wiring.heads)
-            read[where] = scaled_dot_product_attention(*qkv, attn_mask=own.read).transpose(1, 2).reshape(-1, query.shape[-1])
+        for stretch in stretches:
+            where = stretch.rows if last else stretch.tokens
+            q, k, v = (stretch.split(x, wiring.heads) for x in (query[where], key[stretch.tokens], value[stretch.tokens]))
+            found = scaled_dot_product_attention(q, k, v, attn_mask=stretch.read)
+            read[where] = found.transpose(1, 2).reshape(-1, query.shape[-1])
         x = _rest(layer, x, read)
     for linear, activation in wiring.head:
         x = linear(x) if activation is None else activation(linear(x))
