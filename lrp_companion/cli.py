@@ -55,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     explain.add_argument("--json", action="store_true", help="print the record as JSON")
     explain.add_argument("--no-colour", action="store_true", help="no colours (also when NO_COLOR is set or the output is no terminal)")
     run = commands.add_parser("run", help="measure a whole data set; the same command again goes on where it stopped")
-    run.add_argument("task", choices=("mnist", "sst2", "imdb"))
+    run.add_argument("task", choices=("mnist", "mnist-grid", "sst2", "imdb"))
     run.add_argument("--out", required=True, help="folder of this run: a manifest and rows of numbers")
     run.add_argument(
         "--model", help="an embedded model, a folder, or a hub id (default: companion); for mnist a reading: plain, biases, ..."
@@ -158,7 +158,7 @@ def _run(args: argparse.Namespace, given: Sequence[str]) -> None:
             launch(args.processes, given)
             return
         state = world(args.device)
-        jobs = (_mnist_jobs if args.task == "mnist" else _text_jobs)(args, device_of(args.device, state))
+        jobs = (_mnist_jobs if args.task.startswith("mnist") else _text_jobs)(args, device_of(args.device, state))
         manifest = execute(jobs, args.out, resume=args.resume, progress=False if args.quiet else None, state=state)
     except KeyboardInterrupt:
         print(f"run: stopped; finished jobs are kept in {args.out}, the same command goes on from there", file=sys.stderr)
@@ -193,15 +193,18 @@ def _text_jobs(args: argparse.Namespace, device: str) -> Any:
 
 
 def _mnist_jobs(args: argparse.Namespace, device: str) -> Any:
-    options = _chosen(args, ("model", "nets"))
+    options = _chosen(args, ("nets",) if args.task == "mnist-grid" else ("model", "nets"))
+    from lrp_companion.experiments.mnist_grid import MnistGridJobs
     from lrp_companion.experiments.mnist_jobs import MnistJobs
     from lrp_companion.sources import load_dataset
 
     train, test = (
         load_dataset("mnist", split=split, source=args.source, data_dir=args.data_dir) for split in ("train", args.split or "test")
     )
-    reading = options.pop("model", "plain")
-    return MnistJobs(train, test, reading=reading, limit=args.limit, seed=args.seed, device=device, **options)
+    options |= {"limit": args.limit, "seed": args.seed, "device": device}
+    if args.task == "mnist-grid":
+        return MnistGridJobs(train, test, **options)
+    return MnistJobs(train, test, reading=options.pop("model", "plain"), **options)
 
 
 def _report(args: argparse.Namespace) -> None:

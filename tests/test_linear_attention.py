@@ -30,7 +30,7 @@ def pictures(count: int = 2, *, tokens: int = 4, seed: int = 0) -> Tensor:
     return torch.randn(count, tokens, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def r_form(net: LinearAttention, x: np.ndarray, target: int, *, eps: float, values_only: bool = False) -> dict[str, np.ndarray]:
+def r_form(net: LinearAttention, x: np.ndarray, target: int, *, eps: float, values_only: bool = False, scaled: bool = True) -> dict[str, np.ndarray]:
     """Eq. (1), (3), (4) literally on relevance, contribution by contribution, for one image; left grouping for CP-LRP."""
     state = {name: value.detach().numpy() for name, value in net.state_dict().items()}
 
@@ -39,10 +39,10 @@ def r_form(net: LinearAttention, x: np.ndarray, target: int, *, eps: float, valu
 
     pixel = x[:, None]
     position = state.get("position")
-    embedded = pixel if position is None else pixel @ state["embed.weight"].T
+    embedded = pixel @ state["embed.weight"].T if "embed.weight" in state else pixel
     token = embedded if position is None else embedded + position
     q, k, v = (token @ w.T + b for w, b in map(weights, ("query", "key", "value")))
-    small = k / np.sqrt(net.dim)
+    small = k / np.sqrt(net.dim) if scaled else k
     inner = q @ small.T if net.association == "left" else small.T @ v
     o = inner @ v if net.association == "left" else q @ inner
     rows = o.reshape(-1) if net.readout == "all" else o.mean(0)
@@ -71,11 +71,10 @@ def r_form(net: LinearAttention, x: np.ndarray, target: int, *, eps: float, valu
     for r, name in ((r_q, "query"), (r_k, "key"), (r_v, "value")):
         w, b = weights(name)
         r_token += np.stack([r_linear(r[t], token[t], w, b, eps) for t in range(net.tokens)])
-    if position is None:
-        return {"pixel": r_token[:, 0]}
-    r_embedded, r_position = r_add(r_token, [embedded, position], eps)
-    r_pixel = np.stack([r_linear(r_embedded[t], pixel[t], state["embed.weight"], 0.0, eps) for t in range(net.tokens)])
-    return {"pixel": r_pixel[:, 0], "position": r_position.sum(1)}
+    r_embedded, r_position = (r_token, None) if position is None else r_add(r_token, [embedded, position], eps)
+    if "embed.weight" in state:
+        r_embedded = np.stack([r_linear(r_embedded[t], pixel[t], state["embed.weight"], 0.0, eps) for t in range(net.tokens)])
+    return {"pixel": r_embedded[:, 0]} | ({} if r_position is None else {"position": r_position.sum(1)})
 
 
 def by_gradient(net: LinearAttention, x: Tensor, target: int, shares: Sequence[float]) -> Tensor:
@@ -153,6 +152,22 @@ class TestRelevance:
             assert set(slow) == set(ours)
             for name, values in slow.items():
                 np.testing.assert_allclose(ours[name][k].numpy(), values, rtol=1e-9, atol=1e-12)
+
+    @pytest.mark.parametrize("eps", [0.0, 0.05])
+    @pytest.mark.parametrize("association", ASSOCIATIONS)
+    @pytest.mark.parametrize("scaled", [True, False])
+    @pytest.mark.parametrize(("position", "embedding"), [(False, True), (True, False), (True, True), (False, False)])
+    def test_so_do_the_other_readings_of_the_paper(
+        self, position: bool, embedding: bool, scaled: bool, association: str, eps: float
+    ) -> None:
+        net = tiny(association, bias=True, position_embedding=position, embedding=embedding, scaled=scaled)
+        assert (net.embed is not None, net.position is not None) == (embedding, position)
+        x = pictures()
+        ours, slow = net.relevance_parts(x, 1, epsilon=eps), r_form(net, x[0].numpy(), 1, eps=eps, scaled=scaled)
+        assert set(slow) == set(ours)
+        for name, values in slow.items():
+            np.testing.assert_allclose(ours[name][0].numpy(), values, rtol=1e-9, atol=1e-12)
+        torch.testing.assert_close(net(x), net.sibling()(x), rtol=1e-12, atol=1e-12)
 
     @pytest.mark.parametrize("eps", [0.0, 0.05])
     def test_values_only_is_cp_lrp(self, eps: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -251,6 +252,77 @@ class MnistRun(Run):
         return values.mean(0) if seed is None else values[self.seeds.index(seed)]
 
 
+@dataclass(frozen=True)
+class MnistGridRun(Run):
+    """A run over readings of the paper's MNIST nets: several seeds of each, and some images under each net."""
+
+    @cached_property
+    def readings(self) -> list[dict[str, Any]]:
+        """Options of the nets, the plainest first; a reading's number is its place."""
+        choices = self.manifest["config"]["choices"]
+        return [dict(zip(choices, point, strict=True)) for point in itertools.product(*choices.values())]
+
+    @cached_property
+    def seeds(self) -> list[int]:
+        """Seeds under which every reading was trained and explained."""
+        count = len(self.readings)
+        done = set(self.tables["images"][JOB].to_pylist()) & set(self.tables["nets"][JOB].to_pylist())
+        return [seed for seed in range(1 + max(done) // count) if set(range(seed * count, (seed + 1) * count)) <= done]
+
+    @property
+    def n(self) -> int:
+        """Images explained under each net."""
+        return len(set(self.tables["images"]["image"].to_pylist()))
+
+    @property
+    def explainers(self) -> tuple[str, ...]:
+        return tuple(self.manifest["config"]["explainers"])
+
+    def accuracy(self, reading: int) -> np.ndarray:
+        """Of the nets of a reading, one per seed, on the whole test split."""
+        jobs, values = self.tables["nets"][JOB].to_numpy(), self.tables["nets"]["accuracy"].to_numpy()
+        at = dict(zip(jobs.tolist(), values.tolist(), strict=True))
+        return np.array([at[seed * len(self.readings) + reading] for seed in self.seeds])
+
+    def values(self, reading: int, explainer: str, pair: str, *, map: str = "raw") -> np.ndarray:
+        """r of "left-right", "left-LOO" or "right-LOO", shape (seeds, images).
+
+        Dividing maps by their sums changes r by the product of the signs only; dividing by sum |R| changes nothing.
+        """
+        rows = self._of(reading, explainer)
+        r = rows[f"r {pair}"].to_numpy(zero_copy_only=False).astype(np.float64)
+        if map == "sum-to-one":
+            other = self._of(reading, "LOO") if pair.endswith("LOO") else rows
+            first = rows["negative left" if pair.startswith("left") else "negative right"]
+            second = other["negative right"]  # LOO is one map for both graphs
+            r = r * _sign(first) * _sign(second)
+        return r.reshape(len(self.seeds), -1)
+
+    def negative(self, reading: int, explainer: str, side: str) -> np.ndarray:
+        """Whether the sum of a map is negative, "left" or "right", shape (seeds, images)."""
+        return self._of(reading, explainer)[f"negative {side}"].to_numpy(zero_copy_only=False).reshape(len(self.seeds), -1)
+
+    def ig(self) -> list[dict[str, Any]]:
+        """Rows of IG by `reading`, `seed`, `image`, `baseline`, `n_steps`: `r` with LOO and `delta`, the convergence delta."""
+        table = self.tables["ig"]
+        jobs = table[JOB].to_numpy()
+        extra = {"reading": pa.array(jobs % len(self.readings)), "seed": pa.array(jobs // len(self.readings))}
+        return pa.table({**{name: table[name] for name in table.column_names if name != JOB}, **extra}).to_pylist()
+
+    def _of(self, reading: int, explainer: str) -> pa.Table:
+        memory = self.__dict__.setdefault("_memory", {})
+        if (reading, explainer) not in memory:
+            table = self.tables["images"]
+            jobs = [seed * len(self.readings) + reading for seed in self.seeds]
+            keep = np.isin(table[JOB].to_numpy(), jobs) & (np.asarray(table["explainer"].to_pylist()) == explainer)
+            memory[reading, explainer] = table.filter(pa.array(keep)).sort_by([(JOB, "ascending"), ("image", "ascending")])
+        return memory[reading, explainer]
+
+
+def _sign(negative: Any) -> np.ndarray:
+    return np.where(negative.to_numpy(zero_copy_only=False), -1.0, 1.0)
+
+
 def _whole(run: MnistRun) -> MnistRun:
     """The nets and images of a run that is not finished: as many as make a full table, each image under each net."""
     images = run.tables["images"]
@@ -265,7 +337,10 @@ def _whole(run: MnistRun) -> MnistRun:
     return replace(run, tables={**run.tables, "images": images.filter(pa.array(keep)), "nets": nets})
 
 
-def load_run(path: str | os.PathLike[str]) -> TextRun | MnistRun:
+AnyRun = TextRun | MnistRun | MnistGridRun
+
+
+def load_run(path: str | os.PathLike[str]) -> AnyRun:
     """Read the folder of a run, finished or not.
 
     Raises
@@ -274,11 +349,13 @@ def load_run(path: str | os.PathLike[str]) -> TextRun | MnistRun:
     """
     manifest, tables = read_folder(path)
     name = Path(path).resolve().name
-    if manifest["config"]["task"] == "mnist":
+    if manifest["config"]["task"].startswith("mnist"):
         if "images" not in tables:
             raise SourceError(
                 "load_run", got=f"{path}, without explained images", expected="at least one finished image", hint="let the run go on"
             )
+        if manifest["config"]["task"] == "mnist-grid":
+            return MnistGridRun(name, manifest, tables)
         images = tables["images"]
         seeds = pa.array(images[JOB].to_numpy() // 1_000_000, pa.int32())
         return _whole(MnistRun(name, manifest, {**tables, "images": images.append_column("seed", seeds)}))
@@ -289,9 +366,9 @@ def load_run(path: str | os.PathLike[str]) -> TextRun | MnistRun:
     return TextRun(name, manifest, tables)
 
 
-def load_runs(paths: Sequence[str | os.PathLike[str]]) -> list[TextRun | MnistRun]:
+def load_runs(paths: Sequence[str | os.PathLike[str]]) -> list[AnyRun]:
     """Read several runs; a folder without a manifest stands for the runs in it."""
-    out: list[TextRun | MnistRun] = []
+    out: list[AnyRun] = []
     for path in map(Path, paths):
         inside = (
             sorted(folder.parent for folder in path.glob("*/manifest.json"))

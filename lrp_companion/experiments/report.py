@@ -17,12 +17,11 @@ import numpy as np
 
 from lrp_companion.experiments.paper import paper_paths, paper_table
 from lrp_companion.experiments.paths import mask_label, path_masks
-from lrp_companion.experiments.records import Explanation, MnistRun, TextRun, load_runs
+from lrp_companion.experiments.records import AnyRun, Explanation, MnistGridRun, MnistRun, TextRun, load_runs
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.metrics.statistics import BLOCK
 from lrp_companion.schema import InputError, Protocol, SourceError, choose
 
-AnyRun = TextRun | MnistRun
 Row = dict[str, Any]
 READINGS = {
     "ours": Protocol(),
@@ -448,7 +447,7 @@ def claims(runs: Sequence[AnyRun]) -> list[Claim]:
     known = named(runs)
     out: list[Claim] = []
     for spec in SPECS:
-        tested = [_tested(spec, run) for run in known if run.task == spec.task]
+        tested = [_tested(spec, run) for run in known if run.task == spec.task and not isinstance(run, MnistGridRun)]
         effects = tuple(effect for own, _ in tested for effect in own)
         lacking = [why for _, why in tested if why]
         why = "" if effects else "; ".join(lacking) or f"no run of {spec.task} here"
@@ -464,7 +463,7 @@ def _rule(low: float, high: float) -> str:
     return f"above {low:g}" if high == math.inf else f"from {low:g} to {high:g}"
 
 
-def _tested(spec: _Spec, run: AnyRun) -> tuple[list[Effect], str]:
+def _tested(spec: _Spec, run: TextRun | MnistRun) -> tuple[list[Effect], str]:
     """Effects of a claim in a run, or why there are none."""
     effects: list[Effect] = []
     paper = _paper_effects(spec)
@@ -493,7 +492,7 @@ def _joined(*notes: str) -> str:
 Notes = Callable[[_Spec, str, str], str]
 
 
-def _columns(spec: _Spec, run: AnyRun) -> list[tuple[str, Value, Notes]]:
+def _columns(spec: _Spec, run: TextRun | MnistRun) -> list[tuple[str, Value, Notes]]:
     """Readings of a column: name, values per example, and a note on an effect."""
     if isinstance(run, MnistRun):
         return [_digit_column(run, map) for map in MAPS]
@@ -628,6 +627,7 @@ def report_rows(runs: Sequence[AnyRun]) -> dict[str, Any]:
         own: Row = tables.setdefault(run.name, {})
         if isinstance(run, MnistRun):
             own |= {f"{map} maps": {"table1": table1(run, map=map)} for map in MAPS}
+        if not isinstance(run, TextRun):
             continue
         for name, protocol in READINGS.items():
             own[name] = {"protocol": str(protocol), "table2": table2(run, protocol=protocol)}

@@ -4,7 +4,7 @@ The MNIST nets of You et al. 2025 (section 4.3, appendix B.1.1): three projectio
 softmax, a linear read-out. A token is one pixel.
 
     t_i = x_i                          (or x_i u + p_i with a position embedding)
-    q_i = W_Q t_i, k_i = W_K t_i / sqrt(d), v_i = W_V t_i
+    q_i = W_Q t_i, k_i = W_K t_i / sqrt(d), v_i = W_V t_i      (or without the sqrt(d))
     left:  O = (Q K^T) V               right:  O = Q (K^T V)
     logits = W_O O  over all positions (or over their mean)
 
@@ -46,7 +46,9 @@ class LinearAttention(torch.nn.Module):
     association : "left" for `(Q K^T) V`, "right" for `Q (K^T V)`.
     tokens, dim, classes : T pixels, width d, number of classes.
     bias : biases in the projections and the read-out.
-    position_embedding : a pixel becomes `x_i u + p_i` (width d) before the projections; otherwise it is its value.
+    position_embedding : a trained `p_i` is added to every token before the projections.
+    embedding : a pixel becomes `x_i u` (width d) first; otherwise it is its value. None: where there are positions.
+    scaled : keys are divided by sqrt(d), as in Eq. (2).
     readout : "all" reads every position with its own weights, "mean" reads the mean over positions. Without
         positions the mean does not know where a pixel is.
     seed : of the initial weights; the global random state is left alone.
@@ -73,6 +75,8 @@ class LinearAttention(torch.nn.Module):
         classes: int = 10,
         bias: bool = False,
         position_embedding: bool = False,
+        embedding: bool | None = None,
+        scaled: bool = True,
         readout: str = "all",
         seed: int = 0,
         dtype: torch.dtype = torch.float32,
@@ -88,13 +92,14 @@ class LinearAttention(torch.nn.Module):
                     hint="the paper has 196 tokens, dim 32, 10 classes",
                 )
         super().__init__()
-        self.association, self.readout = association, readout
+        self.association, self.readout, self.scale = association, readout, dim**-0.5 if scaled else 1.0
         self.tokens, self.dim, self.classes = tokens, dim, classes
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            width = dim if position_embedding else 1
-            self.embed = torch.nn.Linear(1, dim, bias=False) if position_embedding else None
-            self.position = torch.nn.Parameter(0.02 * torch.randn(tokens, dim)) if position_embedding else None
+            wide = position_embedding if embedding is None else embedding
+            width = dim if wide else 1
+            self.embed = torch.nn.Linear(1, dim, bias=False) if wide else None
+            self.position = torch.nn.Parameter(0.02 * torch.randn(tokens, width)) if position_embedding else None
             self.query, self.key, self.value = (torch.nn.Linear(width, dim, bias=bias) for _ in range(3))
             self.read = torch.nn.Linear(tokens * dim if readout == "all" else dim, classes, bias=bias)
         self.to(dtype)
@@ -111,7 +116,7 @@ class LinearAttention(torch.nn.Module):
         embedded = pixel if self.embed is None else self.embed(pixel)
         token = embedded if self.position is None else embedded + self.position
         query, key, value = self.query(token), self.key(token), self.value(token)
-        scaled = key * self.dim**-0.5
+        scaled = key * self.scale
         inner = query @ scaled.mT if association == "left" else scaled.mT @ value  # (T, T) or (d, d)
         output = inner @ value if association == "left" else query @ inner
         pooled = output.flatten(1) if self.readout == "all" else output.mean(1)
@@ -255,14 +260,13 @@ class LinearAttention(torch.nn.Module):
 
         g_token = (
             rules.linear(g_query, self.query.weight, tape["query"], eps=epsilon)
-            + rules.linear(g_scaled * self.dim**-0.5, self.key.weight, tape["key"], eps=epsilon)
+            + rules.linear(g_scaled * self.scale, self.key.weight, tape["key"], eps=epsilon)
             + rules.linear(g_value, self.value.weight, tape["value"], eps=epsilon)
         )
-        if self.embed is None or self.position is None:
-            return {"pixel": x * g_token[..., 0]}
-        g_sum = rules.add(g_token, tape["token"], eps=epsilon)
-        g_pixel = rules.linear(g_sum, self.embed.weight, tape["embedded"], eps=epsilon)
-        return {"pixel": x * g_pixel[..., 0], "position": (self.position * g_sum).sum(-1)}
+        g_sum = g_token if self.position is None else rules.add(g_token, tape["token"], eps=epsilon)
+        g_pixel = g_sum if self.embed is None else rules.linear(g_sum, self.embed.weight, tape["embedded"], eps=epsilon)
+        parts = {"pixel": x * g_pixel[..., 0]}
+        return parts if self.position is None else parts | {"position": (self.position * g_sum).sum(-1)}
 
     def share_maps(self, images: Tensor | np.ndarray, target: int | Sequence[int] | Tensor) -> dict[str, Tensor]:
         """Three maps (B, T), epsilon 0: as if all relevance went through Q, through K, or through V.

@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lrp_companion.experiments.records import MnistRun, TextRun
-from lrp_companion.experiments.report import MAPS, READINGS, AnyRun, Claim, claims, figure2, named, not_run, ran, table1, table2, tableA3
+from lrp_companion.experiments.records import AnyRun, MnistRun, TextRun
+from lrp_companion.experiments.report import MAPS, READINGS, Claim, claims, figure2, named, not_run, ran, table1, table2, tableA3
 from lrp_companion.metrics import Interval
 from lrp_companion.schema import InputError
 from lrp_companion.views.tables import Table, cell, table
@@ -179,6 +179,8 @@ def report(runs: Sequence[AnyRun], *, out: str | Path | None = None) -> str:
         parts.append(f"== {run.name} ==")
         if isinstance(run, MnistRun):
             parts.append(_text(table1_beside(run)))
+        elif not isinstance(run, TextRun):
+            parts.append(f"{len(run.readings)} readings of the nets: see the chapter on the protocol.")
         else:
             parts += [_text(table2_beside(run)), _text(table2_curves(run))]
             parts += [_text(tableA3_beside(run)), _text(tableA3_curves(run))] if run.masks else ["No Table A3: a run without masks"]

@@ -181,7 +181,7 @@ function toAddress(value) {
 function fromAddress(text, like) {
   const number = (piece) => (piece.trim() !== "" && Number.isFinite(Number(piece)) ? Number(piece) : undefined);
   if (Array.isArray(like)) {
-    const list = text === "" ? [] : text.split(",").map(number);
+    const list = text === "" ? [] : text.split(",").map(typeof like[0] === "string" ? String : number);
     return list.includes(undefined) ? undefined : list;
   }
   if (typeof like === "number") return number(text);

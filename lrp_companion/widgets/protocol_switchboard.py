@@ -1,0 +1,196 @@
+"""Every choice that the paper leaves open as a switch: two agreements with LOO, their difference, and its place among all choices."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import traitlets
+
+from lrp_companion.metrics import Interval
+from lrp_companion.schema import InputError, choose
+from lrp_companion.views.tables import table
+from lrp_companion.widgets.base import Widget, check_address
+
+STEPS = 10_000  # values are carried in steps of 1e-4
+LACKS = -32768  # a combination that a run has not, or a value that is undefined
+
+
+class ProtocolSwitchboard(Widget, front="protocol_switchboard"):
+    """Turn every choice of the protocol; see both methods' r with LOO, their paired difference, and its place among all combinations.
+
+    Parameters
+    ----------
+    data : what `audit.switchboard` makes from runs: boards, each with axes of choices, and runs with an interval per combination.
+    address : the widget's name in the page.
+
+    Attributes
+    ----------
+    board : the key of the board in view.
+    run : the key of the run: data set and model.
+    choices : one option's key per axis, in the board's order.
+
+    A run that lacks the combination, as IMDB lacks some removals, falls back to the nearest one that it has.
+
+    Raises
+    ------
+    InputError : cells that do not fill the grid of choices; a board, run, option or preset that is not there.
+
+    >>> ProtocolSwitchboard(switchboard(runs))  # doctest: +SKIP
+    ProtocolSwitchboard(Reviews: 2 runs, 648 combinations)
+    """
+
+    links: ClassVar[tuple[str, ...]] = ("board", "run", "choices")
+    board = traitlets.Unicode().tag(sync=True)
+    run = traitlets.Unicode().tag(sync=True)
+    choices = traitlets.List(traitlets.Unicode()).tag(sync=True)
+
+    def __init__(self, data: Mapping[str, Any], *, address: str = "switchboard") -> None:
+        boards = list(data.get("boards", ()))
+        if not boards or len({board["key"] for board in boards}) != len(boards):
+            raise InputError("ProtocolSwitchboard", got=f"{len(boards)} boards", expected="one or more, each with its own key", hint=_MAKE)
+        self._cells = {(board["key"], run["key"]): _cells(board, run) for board in boards for run in board["runs"]}
+        starts = [self._state(board, board["start"]) for board in boards]
+        for board in boards:
+            for preset in board["presets"]:
+                self._state(board, {**board["start"], **preset["state"]})
+        board, run, choices = starts[0]
+        super().__init__(
+            data={"boards": boards}, board=board, run=run, choices=choices, address=check_address("ProtocolSwitchboard", address)
+        )
+
+    def _state(self, board: Mapping[str, Any], state: Mapping[str, Any]) -> tuple[str, str, list[str]]:
+        """A start or preset as the three traits."""
+        where = f"ProtocolSwitchboard, {board['key']}"
+        run = choose(where, "run", state.get("run"), [run["key"] for run in board["runs"]])
+        choices = [choose(where, axis["key"], state.get(axis["key"]), _keys(axis)) for axis in board["axes"]]
+        if set(state) - {"run", *(axis["key"] for axis in board["axes"])} or not self._has(board, run, choices):
+            raise InputError(
+                where,
+                got=f"the state {dict(state)!r}",
+                expected="a run, an option per axis, and a combination that was measured",
+                hint=_MAKE,
+            )
+        return board["key"], run, choices
+
+    def _has(self, board: Mapping[str, Any], run: str, choices: Sequence[str]) -> bool:
+        cells = self._cells[board["key"], run][0]
+        return bool(cells[(*_place(board, choices), 6)] != LACKS)
+
+    def _board(self) -> Mapping[str, Any]:
+        return next(board for board in self.data["boards"] if board["key"] == self.board)
+
+    @traitlets.validate("board")
+    def _check_board(self, proposal: Any) -> str:
+        return choose("ProtocolSwitchboard", "board", proposal["value"], [board["key"] for board in self.data["boards"]])
+
+    @traitlets.validate("run")
+    def _check_run(self, proposal: Any) -> str:
+        return choose("ProtocolSwitchboard", "run", proposal["value"], [run["key"] for run in self._board()["runs"]])
+
+    @traitlets.validate("choices")
+    def _check_choices(self, proposal: Any) -> list[str]:
+        board, value = self._board(), proposal["value"]
+        known = len(value) == len(board["axes"]) and all(own in _keys(axis) for own, axis in zip(value, board["axes"], strict=True))
+        if not known or not self._has(board, self.run, value):
+            raise InputError(
+                "ProtocolSwitchboard.choices",
+                got=f"{value!r}",
+                expected="; ".join(f"{axis['key']}: {', '.join(_keys(axis))}" for axis in board["axes"]),
+                hint=f"give one option per axis, in this order, that was measured in the run {self.run}",
+            )
+        return value
+
+    @traitlets.observe("board")
+    def _begin(self, change: Any) -> None:
+        board = self._board()
+        if self.run not in {run["key"] for run in board["runs"]}:  # the page sends all three together, Python sets one
+            with self.hold_trait_notifications():
+                _, self.run, self.choices = self._state(board, board["start"])
+
+    @traitlets.observe("run")
+    def _fall_back(self, change: Any) -> None:
+        board = self._board()
+        if self.run not in {run["key"] for run in board["runs"]} or len(self.choices) != len(board["axes"]):
+            return
+        if all(own in _keys(axis) for own, axis in zip(self.choices, board["axes"], strict=True)):
+            self.choices = self._nearest(board, self.run, self.choices)
+
+    def _nearest(self, board: Mapping[str, Any], run: str, choices: Sequence[str]) -> list[str]:
+        """The measured combination with the fewest other options, then the fewest steps along the rows, then the first."""
+        here, cells = _place(board, choices), self._cells[board["key"], run][0]
+        measured = np.argwhere(cells[..., 6] != LACKS)
+        steps = np.abs(measured - here)
+        found = measured[np.lexsort((steps.sum(1), (steps > 0).sum(1)))[0]]
+        return [_keys(axis)[place] for axis, place in zip(board["axes"], found, strict=True)]
+
+    def values(self) -> dict[str, Interval]:
+        """Return what the page shows: the intervals of both methods' r under their labels, and of their "difference"."""
+        board = self._board()
+        return self._values(board, self.run, self.choices)
+
+    def _values(self, board: Mapping[str, Any], run: str, choices: Sequence[str]) -> dict[str, Interval]:
+        cells, lacking = self._cells[board["key"], run]
+        own, without = cells[_place(board, choices)].astype(np.float64), int(lacking[_place(board, choices)])
+        own[own == LACKS] = np.nan
+        n = next(one["n"] for one in board["runs"] if one["key"] == run) - without
+        limits = (own / STEPS).reshape(3, 3).tolist()
+        found = {
+            name: Interval(mean, low, high, n, without)
+            for name, (mean, low, high) in zip((board["b"], board["a"], "difference"), limits, strict=True)
+        }
+        return {name: found[name] for name in (board["a"], board["b"], "difference")}
+
+    def fallback(self) -> str:
+        """Return the numbers of every preset, a table per board."""
+        return "".join(self._table(board)._repr_html_() for board in self.data["boards"])
+
+    def _table(self, board: Mapping[str, Any]) -> Any:
+        options = [{option["key"]: option["label"] for option in axis["options"]} for axis in board["axes"]]
+        labels = {run["key"]: run["label"] for run in board["runs"]}
+        states = {preset["label"]: preset["state"] for preset in board["presets"]} or {"start": {}}
+        rows = []
+        for label, state in states.items():
+            _, run, choices = self._state(board, {**board["start"], **state})
+            values = self._values(board, run, choices)
+            row = {"setting": label, "data and model": labels[run]}
+            row |= {axis["label"]: names[own] for axis, names, own in zip(board["axes"], options, choices, strict=True)}
+            rows.append(row | values | {"n": values["difference"].n})
+        title = f"{board['label']}: r with LOO, and {board['a']} minus {board['b']} (paired), under some of all choices"
+        return table(rows, columns={name: name for name in rows[0]}, caption=title)
+
+    def summary(self) -> str:
+        """Return the boards, how many runs and how many combinations each has."""
+        return "; ".join(
+            f"{board['label']}: {len(board['runs'])} run{'s' * (len(board['runs']) != 1)},"
+            f" {np.prod([len(axis['options']) for axis in board['axes']])} combinations"
+            for board in self.data["boards"]
+        )
+
+
+_MAKE = "make the data with audit.switchboard"
+
+
+def _keys(axis: Mapping[str, Any]) -> list[str]:
+    return [option["key"] for option in axis["options"]]
+
+
+def _place(board: Mapping[str, Any], choices: Sequence[str]) -> tuple[int, ...]:
+    return tuple(_keys(axis).index(own) for axis, own in zip(board["axes"], choices, strict=True))
+
+
+def _cells(board: Mapping[str, Any], run: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    """A run's cells (*options, 9) in steps, and how many examples have no r in each (*options)."""
+    shape = tuple(len(axis["options"]) for axis in board["axes"])
+    cells = np.frombuffer(base64.b64decode(run["cells"]), dtype="<i2")
+    lacking = np.frombuffer(base64.b64decode(run["undefined"]), dtype="<u2")
+    if cells.size != 9 * np.prod(shape) or lacking.size != np.prod(shape) or not (cells.reshape(-1, 9)[:, 6] != LACKS).any():
+        raise InputError(
+            "ProtocolSwitchboard",
+            got=f"{cells.size} and {lacking.size} numbers for the run {run['key']!r}",
+            expected=f"9 and 1 for each of {np.prod(shape)} combinations, some of them measured",
+            hint=_MAKE,
+        )
+    return cells.reshape(*shape, 9), lacking.reshape(shape)

@@ -1,0 +1,171 @@
+"""Readings of the paper's MNIST nets: the run, its loader, and what the audit makes of it."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from lrp_companion.cli import main
+from lrp_companion.experiments.audit_digits import (
+    CELLS,
+    digit_board,
+    digit_choices,
+    digit_grid,
+    digit_ig,
+    digit_nearest,
+    digit_signs,
+    paper_values,
+)
+from lrp_companion.experiments.mnist import EXPLAINERS, invariance_table, train_pair
+from lrp_companion.experiments.mnist_grid import CHOICES, MnistGridJobs, readings
+from lrp_companion.experiments.records import MnistGridRun, load_run
+from lrp_companion.experiments.runner import execute
+from lrp_companion.experiments.store import read_folder
+from lrp_companion.methods import attribute
+from lrp_companion.schema import InputError
+from lrp_companion.sources import Dataset, load_dataset
+
+FEW = {"bias": (False, True), "position_embedding": (False, True), "embedding": (False, True)}
+KINDS = {"nets": 2, "limit": 3, "epochs": 1, "choices": FEW, "ig_steps": (1, 4)}
+
+
+@pytest.fixture(scope="module")
+def digits() -> tuple[Dataset, Dataset]:
+    return load_dataset("mnist", split="train", source="embedded", limit=96), load_dataset(
+        "mnist", split="test", source="embedded", limit=6
+    )
+
+
+@pytest.fixture(scope="module")
+def run(digits, tmp_path_factory) -> MnistGridRun:
+    place = tmp_path_factory.mktemp("grid") / "grid"
+    execute(MnistGridJobs(*digits, **KINDS), place, progress=False)
+    found = load_run(place)
+    assert isinstance(found, MnistGridRun)
+    return found
+
+
+def test_readings_are_all_combinations_the_plainest_first() -> None:
+    own = readings()
+    assert len(own) == 32 == len({tuple(row.values()) for row in own}) and own[0] == {name: options[0] for name, options in CHOICES.items()}
+
+
+def test_rows_are_those_of_the_loop_called_by_hand(run, digits) -> None:
+    train, test = digits
+    sample = MnistGridJobs(train, test, **KINDS).sample
+    assert run.readings == readings(FEW) and run.seeds == [0, 1] and run.n == 3
+    for reading, seed in ((0, 0), (7, 1), (2, 1)):
+        net, _ = train_pair(train, seed=seed, epochs=1, **run.readings[reading])
+        assert run.accuracy(reading)[seed] == pytest.approx(net.accuracy(test.images, test.labels))
+        rows = invariance_table(net, test.images[sorted(sample)], explainers={n: EXPLAINERS[n] for n in ("IG", "AttnLRP")}, progress=False)
+        for (explainer, pair), map in itertools.product(CELLS.values(), ("raw", "sum-to-one")):
+            expected = rows.values(f"r {pair}" + (" (sum-to-one)" if map != "raw" else ""), explainer)
+            np.testing.assert_allclose(run.values(reading, explainer, pair, map=map)[seed], expected, atol=2e-5)
+        assert run.negative(reading, "AttnLRP", "left")[seed].tolist() == (rows.values("sum left", "AttnLRP") < 0).tolist()
+
+
+def test_a_resumed_run_and_one_without_its_weights_are_the_same(run, digits, tmp_path) -> None:
+    jobs = MnistGridJobs(*digits, **KINDS)
+    real, count = jobs.run, 0
+
+    def stop(table, job, folder):
+        nonlocal count
+        count += 1
+        if count == 20:
+            raise KeyboardInterrupt
+        return real(table, job, folder)
+
+    jobs.run = stop  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        execute(jobs, tmp_path, progress=False)
+    for file in (tmp_path / "nets").iterdir():
+        file.unlink()
+    execute(MnistGridJobs(*digits, **KINDS), tmp_path, progress=False)
+    for name, table in read_folder(tmp_path)[1].items():
+        assert table.equals(run.tables[name]), name
+
+
+def test_grid_is_the_mean_over_images_of_the_mean_over_nets(run) -> None:
+    rows = digit_grid(run)
+    assert len(rows) == 16 and [row["map"] for row in rows[:2]] == ["raw", "sum-to-one"]
+    for row in rows:
+        for name, (explainer, pair) in CELLS.items():
+            values = run.values(row["reading"], explainer, pair, map=row["map"])
+            assert row[name].mean == pytest.approx(values.mean(0).mean()) and row[name].n == 3
+        assert row["difference"].mean == pytest.approx(row["AttnLRP, left with LOO"].mean - row["AttnLRP, right with LOO"].mean)
+        assert row["accuracy"][1] <= row["accuracy"][0] <= row["accuracy"][2]
+
+
+def test_choices_split_all_of_the_variance(run) -> None:
+    rows = digit_choices(run)
+    assert sum(row["share"] for row in rows) == pytest.approx(1)
+    means = np.array([row["AttnLRP, left with LOO"].mean for row in digit_grid(run)]).reshape(2, 2, 2, 2)
+    bias = next(row for row in rows if row["choices"] == ("bias",))
+    assert list(bias["levels"].values()) == pytest.approx(means.mean((1, 2, 3)).tolist())
+    assert bias["squares"] == pytest.approx(16 * means.mean((1, 2, 3)).var())
+
+
+def test_signs_split_the_images_by_their_sums(run) -> None:
+    for row in digit_signs(run):
+        groups = [row[name] for name in ("both positive", "not both positive") if row[name]]
+        assert sum(n for _, n in groups) == 6
+        assert sum(mean * n for mean, n in groups) / 6 == pytest.approx(row["sum to one"].mean, abs=1e-6)
+
+
+def test_nearest_has_the_smallest_distance_to_the_paper(run) -> None:
+    found, printed = digit_nearest(run), paper_values()
+    distances = [np.sqrt(np.mean([(row[name].mean - printed[name]) ** 2 for name in CELLS])) for row in digit_grid(run)]
+    assert found["distance"] == pytest.approx(min(distances)) and found["readings"] == 8
+    assert printed["AttnLRP, left with right"] == pytest.approx(0.787, abs=1e-3)
+
+
+def test_ig_by_hand(run, digits) -> None:
+    train, test = digits
+    sample = MnistGridJobs(train, test, **KINDS).sample
+    net = train_pair(train, seed=1, epochs=1, **run.readings[7])[0].with_association("right")
+    assert {row["reading"] for row in run.ig()} == {0, 7} and {row["n_steps"] for row in digit_ig(run)} == {1, 4}
+    image = test.images[sample[0] : sample[0] + 1]
+    loo = attribute(net, image, method="loo", progress=False)[0]
+    maps = [
+        attribute(net, image, method="ig", n_steps=4, baseline=start, target=loo.target)[0].scores
+        for start in (np.zeros((14, 14)), np.ones((14, 14)))
+    ]
+    (row,) = [
+        row
+        for row in run.ig()
+        if (row["reading"], row["seed"], row["image"], row["baseline"], row["n_steps"]) == (7, 1, sample[0], "black and white", 4)
+    ]
+    assert row["r"] == pytest.approx(np.corrcoef((maps[0] + maps[1]) / 2, loo.scores)[0, 1], abs=1e-5) and row["delta"] < 1e-5
+
+
+def test_the_board_holds_the_grid(run) -> None:
+    board = digit_board(run)
+    shape = [len(axis["options"]) for axis in board["axes"]]
+    cells = np.frombuffer(base64.b64decode(board["runs"][0]["cells"]), "<i2").reshape(*shape, 9) / 10_000
+    assert shape == [2, 2, 2, 2] and all(set(preset["state"]) == {"run", *(a["key"] for a in board["axes"])} for preset in board["presets"])
+    for place, row in zip(np.ndindex(*shape), digit_grid(run), strict=True):
+        for k, name in enumerate(("AttnLRP, right with LOO", "AttnLRP, left with LOO", "difference")):
+            assert cells[place][3 * k : 3 * k + 3] == pytest.approx([row[name].mean, row[name].low, row[name].high], abs=6e-5)
+
+
+def test_the_command(tmp_path, capsys) -> None:
+    assert main(["run", "mnist-grid", "--out", str(tmp_path), "--source", "embedded", "--model", "plain"]) == 2
+    assert "--model for mnist-grid" in capsys.readouterr().err
+    with pytest.raises(InputError, match="no run over readings"):
+        digit_grid(load_run("results/mnist-plain"))
+
+
+@pytest.mark.parametrize("nets", [0, True, 1.5])
+def test_bad_counts(digits, nets) -> None:
+    with pytest.raises(InputError, match="nets"):
+        MnistGridJobs(*digits, **{**KINDS, "nets": nets})
+
+
+def test_a_run_without_a_whole_seed_is_told(run) -> None:
+    few = {name: table.filter(torch.tensor(table["job"].to_numpy() < 5).numpy()) for name, table in run.tables.items()}
+    with pytest.raises(InputError, match="no seed finished"):
+        digit_grid(MnistGridRun(run.name, run.manifest, few))
