@@ -15,13 +15,17 @@ given = $(if $(filter command,$(origin $(1))),--parameter $(2) '$($(1))')
 PARAMETERS = $(call given,SOURCE,source) $(call given,DATA_DIR,data_dir) $(call given,MODEL,model) \
              $(call given,LIMIT,limit) $(call given,SEED,seed) $(call given,DEVICE,device)
 
-.PHONY: help book test serve lint notebooks clean
+.PHONY: help book student test serve lint notebooks bench clean
 
 help:
-	@echo "make book | test | serve | lint | notebooks | clean"
+	@echo "make book | student | test | serve | lint | notebooks | bench | clean"
 
 book: $(VENV)/book.stamp
 	@$(BIN)/python -m lrp_companion.book build $(PARAMETERS)
+
+# The same book and the exercise notebooks without their solutions, in _build/student/.
+student: $(VENV)/book.stamp
+	@$(BIN)/python -m lrp_companion.book student $(PARAMETERS)
 
 # nbval compares with outputs made on the embedded default, so it is never shown a data folder.
 test: $(VENV)/dev.stamp
@@ -44,6 +48,10 @@ _build/html/index.html:
 # For contributors: run the notebooks on their own defaults and keep the outputs that nbval compares with.
 notebooks: $(VENV)/book.stamp
 	@$(BIN)/python -m lrp_companion.book refresh
+
+# Speed against peers: about ten minutes on a quiet machine; writes results/benchmarks.json and the tables made from it.
+bench: $(VENV)/dev.stamp
+	@$(BIN)/python -m benchmarks $(if $(QUICK),--quick)
 
 clean:
 	rm -rf _build $(VENV) *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

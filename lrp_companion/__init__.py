@@ -16,7 +16,7 @@ _HOME = {
     "bootstrap_mean": "metrics", "paired_difference": "metrics", "conservation_gap": "metrics", "invariance_gap": "metrics",
     "token_heatmap": "views",
     "TokenHeatmap": "widgets", "LayerToggles": "widgets", "LiveSentence": "widgets", "PerturbationPlayer": "widgets",
-    "ProductTree": "widgets", "SharesSimplex": "widgets", "SoftmaxLab": "widgets",
+    "ProductTree": "widgets", "ProtocolSwitchboard": "widgets", "SharesSimplex": "widgets", "SoftmaxLab": "widgets",
     "Attribution": "schema", "Lattice": "schema", "ModelCard": "schema", "Protocol": "schema",
     "CompanionError": "schema", "InputError": "schema", "SourceError": "schema", "ModelError": "schema",
 }  # fmt: skip

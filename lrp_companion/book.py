@@ -26,6 +26,7 @@ import nbformat
 import papermill
 from papermill.exceptions import PapermillExecutionError
 
+from lrp_companion import book_student
 from lrp_companion.schema import CompanionError, InputError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -147,17 +148,19 @@ def _execute_all(root: Path, parameters: Mapping[str, str]) -> list[Path]:
     return executed
 
 
-def build(root: Path, *, parameters: Mapping[str, str] | None = None) -> Path:
+def build(root: Path, *, parameters: Mapping[str, str] | None = None, student: bool = False) -> Path:
     """Execute the notebooks and build the book from nothing, warnings as errors; return the index page.
 
     Jupyter Book starts afresh each time: on pages that it keeps from an earlier build it would not repeat a warning.
+    The student edition, in `_build/student/`, is the same book with the solutions taken out of its sources.
 
     Raises
     ------
     subprocess.CalledProcessError
         If Jupyter Book fails or warns.
     """
-    executed, target = _execute_all(root, parameters or {}), root / "_build"
+    executed, over = _execute_all(root, parameters or {}), root / "_build" / "student" if student else root
+    target = over / "_build"
     source = target / "source"
     for stale in (source, target / "html", target / ".doctrees"):
         shutil.rmtree(stale, ignore_errors=True)
@@ -167,10 +170,19 @@ def build(root: Path, *, parameters: Mapping[str, str] | None = None) -> Path:
     shutil.copytree(root / "book", source / "book")
     for notebook in executed:
         shutil.copy(notebook, source / "notebooks")
+    book_student.write_notebooks(root / "notebooks" / "exercises", source / "notebooks" / "exercises")  # for download
+    if student:
+        book_student.strip_folder(source)
     program = Path(sys.executable).with_name("jupyter-book")
-    options = ["--path-output", str(root), "--warningiserror", "--keep-going", "--quiet"]
+    options = ["--path-output", str(over), "--warningiserror", "--keep-going", "--quiet"]
     subprocess.run([program, "build", source, *options], check=True, cwd=root)
-    return target / "html" / "index.html"
+    return _moved(target / "html", over / "html") / "index.html" if student else target / "html" / "index.html"
+
+
+def _moved(made: Path, wanted: Path) -> Path:
+    """Jupyter Book adds `_build` to every path: the student edition lies where one looks for it."""
+    shutil.rmtree(wanted, ignore_errors=True)
+    return made.rename(wanted)
 
 
 def page_weights(html: Path) -> dict[str, tuple[int, int]]:
@@ -189,14 +201,17 @@ def refresh(root: Path) -> None:
     """Execute the notebooks on their own defaults and keep the outputs in the committed files."""
     for executed in _execute_all(root, {}):
         nbformat.write(without_widget_data(nbformat.read(executed, as_version=4)), root / "notebooks" / executed.name)
+    for notebook in sorted((root / "notebooks" / "exercises").glob("*.ipynb")):
+        execute(notebook, output := root / "_build" / "executed" / "exercises" / notebook.name, cwd=root)
+        shutil.copy(output, notebook)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run `build` or `refresh`; return the exit code: 1 if a cell or the build fails, 2 for a wrong parameter."""
+    """Run `build`, `student` or `refresh`; return the exit code: 1 if a cell or the build fails, 2 for a wrong parameter."""
     parser = argparse.ArgumentParser(prog="python -m lrp_companion.book", description="Execute the notebooks and build the book.")
-    parser.add_argument("command", choices=["build", "refresh"])
+    parser.add_argument("command", choices=["build", "student", "refresh"])
     pair = ("NAME", "VALUE")
-    parser.add_argument("--parameter", nargs=2, action="append", default=[], metavar=pair, help="a notebook parameter, for build")
+    parser.add_argument("--parameter", nargs=2, action="append", default=[], metavar=pair, help="a notebook parameter, not for refresh")
     chosen = parser.parse_args(arguments)
     parameters = dict(chosen.parameter)
     if not parameters.keys() & {"source", "data_dir"}:
@@ -205,7 +220,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if chosen.command == "refresh":
             refresh(ROOT)
             return 0
-        page = build(ROOT, parameters=parameters)
+        page = build(ROOT, parameters=parameters, student=chosen.command == "student")
+        if chosen.command == "student":
+            for path in book_student.write_notebooks(ROOT / "notebooks" / "exercises", ROOT / "_build" / "student" / "notebooks"):
+                print(f"without solutions: {path}")
     except CompanionError as error:
         print(error, file=sys.stderr)
         return 2
@@ -217,7 +235,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     for name, (own, loaded) in page_weights(page.parent).items():
         print(f"{own / 1e3:8.0f} kB, and {loaded / 1e3:6.0f} kB of scripts and styles: {name}")
-    print(f"The book: {page} (opens as a file, too)\nTo serve it: make serve")
+    print(f"The book: {page} (opens as a file, too)" + ("" if chosen.command == "student" else "\nTo serve it: make serve"))
     return 0
 
 

@@ -13,6 +13,14 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from lrp_companion.schema import InputError
+
+MEMORY = 2 << 30
+BUSY = {
+    "cpu": 1_536,
+    "cuda": 65_536,
+}  # tokens of all masks together: on a processor more do not help (measured from 16 to 128 masks), on a GPU a guess
+
 
 class _Map(Protocol):
     def backward(self, g: Tensor, *, eps: float = 0.0) -> Tensor: ...
@@ -22,6 +30,9 @@ class _Layer(Protocol):
     def backward(self, g: Tensor, *, bypass: bool, eps: float = 0.0) -> Tensor: ...
 
     def children(self, g: Tensor, *, eps: float = 0.0) -> tuple[Tensor, Tensor]: ...
+
+    @property
+    def working(self) -> int: ...
 
 
 class _Embedding(_Map, Protocol):
@@ -45,21 +56,65 @@ def relevance_parts(tape: Walkable, g: Tensor) -> dict[str, Tensor]:
     return {name: (value * g).sum(-1) for name, value in tape.embedding.parts.items()}
 
 
-def all_masks(tape: Walkable, start: Tensor, *, epsilon: float = 0.0, rows: int = 64) -> dict[str, Tensor]:
+def all_masks(tape: Walkable, start: Tensor, *, epsilon: float = 0.0, rows: int | None = None, memory: int = MEMORY) -> dict[str, Tensor]:
     """Relevance parts under all 2**L masks, each (2**L, B, T); bit l-1 of the row's number is set where layer l is bypassed.
 
     One layer-backward yields both treatments of that layer, so all masks cost 2**L - 1 of them. The tree is walked
-    depth-first once a node holds `rows` masks, so that memory stays bounded by about `2 rows L` hidden states.
+    breadth-first until `rows` masks are carried back together, then depth-first: one block of that size waits at each
+    depth. By default `rows` keeps the processor busy within `memory` bytes, the tape not counted (see `masks_at_once`).
+    Results depend on neither, to rounding.
     """
-
-    def walk(g: Tensor, depth: int) -> dict[str, Tensor]:
+    layers, g = tape.layers, tape.head.backward(start, eps=epsilon)
+    at_once = masks_at_once(tape, g, memory) if rows is None else rows
+    weights = _embedding_weights(tape, g, epsilon)
+    out = {name: g.new_empty(2 ** len(layers), *g.shape[:-1]) for name in weights}
+    waiting = [(g.unsqueeze(0), len(layers), torch.zeros(1, dtype=torch.long, device=g.device))]
+    while waiting:
+        g, depth, numbers = waiting.pop()
         if depth == 0:
-            return relevance_parts(tape, tape.embedding.backward(g, eps=epsilon))
-        both = torch.stack(tape.layers[depth - 1].children(g, eps=epsilon), 1).flatten(0, 1)
-        leaves = [walk(part, depth - 1) for part in both.split(max(2, rows))]
-        return {name: torch.cat([leaf[name] for leaf in leaves]) for name in leaves[0]}
+            for name, weight in weights.items():
+                out[name][numbers] = torch.einsum("nbtd,btd->nbt", g, weight)
+            continue
+        g, bypassed = layers[depth - 1].children(g, eps=epsilon)
+        both = numbers, numbers + 2 ** (depth - 1)
+        if 2 * len(g) <= at_once:
+            waiting.append((torch.cat([g, bypassed]), depth - 1, torch.cat(both)))
+        else:
+            waiting += [(bypassed, depth - 1, both[1]), (g, depth - 1, both[0])]
+        del g, bypassed
+    return out
 
-    return walk(tape.head.backward(start, eps=epsilon).unsqueeze(0), len(tape.layers))
+
+def masks_at_once(tape: Walkable, g: Tensor, memory: int) -> int:
+    """How many masks `all_masks` may carry back together: a power of two that keeps the processor busy within `memory` bytes.
+
+    Counted are the results, one waiting block per layer, and what one layer-backward holds for `g` (B, T, D).
+    """
+    tokens, depth = g.shape[:-1].numel(), len(tape.layers)
+    results = 2**depth * tokens * len(tape.embedding.parts) * (g.element_size() + 8)  # and their copies in float64
+    each = g.element_size() * (max(layer.working for layer in tape.layers) + depth * g.numel())
+    room = (memory - results) // each
+    if room < 1:
+        raise InputError(
+            "all_masks",
+            got=f"{memory:,} bytes for 2**{depth} masks of {tokens} tokens",
+            expected=f"at least {results + each:,}",
+            hint="raise memory, or shorten the text",
+        )
+    busy = BUSY.get(g.device.type, BUSY["cpu"]) // tokens
+    return 1 << max(1, min(room, busy)).bit_length() - 1
+
+
+def _embedding_weights(tape: Walkable, g: Tensor, epsilon: float) -> dict[str, Tensor]:
+    """The weights w, (B, T, D) for each part, with `R = w . g` for g at the first layer's input.
+
+    Relevance is linear in g and the embeddings are mapped token by token, so one backward step of the rule itself gives
+    its weights, and no mask runs it again.
+    """
+    with torch.enable_grad():
+        leaf = torch.zeros_like(g, requires_grad=True)
+        parts = relevance_parts(tape, tape.embedding.backward(leaf, eps=epsilon))
+        return {name: torch.autograd.grad(part.sum(), leaf, retain_graph=True)[0] for name, part in parts.items()}
 
 
 def some_masks(

@@ -58,6 +58,10 @@ faith = of("metrics/faithfulness.py", "test_metrics.py")
 axiom = of("metrics/axioms.py", "test_metrics.py")
 statistic = of("metrics/statistics.py", "test_metrics.py")
 loo = of("methods/perturbation.py", "test_text_methods.py")
+audit = of("experiments/audit.py", "test_audit.py")
+digit_audit = of("experiments/audit_digits.py", "test_mnist_grid.py")
+game = of("experiments/lattice.py", "test_lattice.py")
+exercise = of("exercises/checking.py", "test_exercises.py")
 packed = of("models/packed.py", "test_packed.py")
 step = of("models/softmax_step.py", "test_softmax_step.py")
 inside = of("experiments/softmax.py", "test_softmax_experiment.py")
@@ -127,6 +131,34 @@ MUTATIONS: list[Mutation] = [
     walk("relevance without its activation", "(value * g).sum(-1)", "g.expand_as(value).sum(-1)"),
     lattice("mixture in the other order of bits", "for amount in point:", "for amount in point[::-1]:"),
     lattice("layers counted from 0", "sum(1 << (layer - 1) for layer", "sum(1 << (layer % self.layers) for layer"),
+    # all masks at once, and what follows from them
+    block("half of the value path lost", "around.add_(half)", "around.add_(0)"),
+    block("scores not scaled in the children", "queries, scale * keys.mT, scores", "queries, keys.mT, scores"),
+    rule("small epsilon taken for none", "return g if eps == 0 else", "return g if eps < 1 else"),
+    walk("masks numbered from the other end", "numbers + 2 ** (depth - 1)", "numbers + 2 ** (len(layers) - depth)"),
+    game("Shapley weights of one size", "f(layers - size + 1)", "f(layers)"),
+    game("judged on the half that chose", "HALVES[1 - HALVES.index(on)]", "HALVES[HALVES.index(on)]"),
+    # exercises that check themselves
+    exercise("every answer is near enough", "TOLERANCE = 1e-9", "TOLERANCE = 1e9"),
+    exercise("a wrong answer counts as right", "return self.passes", "return True"),
+    # the audit
+    audit("the other method first", "r[0] - r[1])", "r[1] - r[0])"),
+    audit("absolute sum as sum to one", 'DISTINCT.index("raw" if option', 'DISTINCT.index("sum-to-one" if option'),
+    audit("undefined examples counted in draws",
+          "draws[rows, holes] /= weights @ known[:, holes].astype(np.float64)",
+          "draws[rows, holes] /= len(given)"),
+    audit("interactions keep the main effects",
+          "table.mean(axis=others, keepdims=True) - sum(lower)",
+          "table.mean(axis=others, keepdims=True) - table.mean()"),
+    audit("gains from the other end", "gains = gains[:, ::-1]", "gains = gains[:, ::1]"),
+    audit("later half against everything", "2 * later - total", "later - total"),
+    audit("Holm without its steps", "(len(p) - rank) * p[k]", "len(p) * p[k]"),
+    audit("a and b swapped in the switchboard", "found.values[..., [1, 0, 2], :]", "found.values[..., [0, 1, 2], :]"),
+    audit("defined for undefined", "missing[own] = found.n - found.defined[..., 2]", "missing[own] = found.defined[..., 2]"),
+    digit_audit("right minus left",
+          "columns[:, 1 :: len(CELLS)] - columns[:, 2 :: len(CELLS)]",
+          "columns[:, 2 :: len(CELLS)] - columns[:, 1 :: len(CELLS)]"),
+    digit_audit("one negative sum is enough", "& ~run.negative(k, \"LOO\", \"right\")", "| ~run.negative(k, \"LOO\", \"right\")"),
     # methods on text
     lattice("site forgets positions", '"word+position": ("word", "position")', '"word+position": ("word",)'),
     text("CP-LRP spares the last layer", "bypass=range(1, clf.card.layers + 1)", "bypass=range(1, clf.card.layers)"),
@@ -139,7 +171,9 @@ MUTATIONS: list[Mutation] = [
     packed("tokens of one position share their queries", "positions * wiring.word.num_embeddings + ids", "positions * 0 + ids"),
     packed("the last layer reads another token", "x = x[first] if last else x", "x = x[first + 1] if last else x"),
     packed("rows of one length only", "slice(token, token + len(own) * length)", "slice(0, len(own) * length)"),
-    packed("LayerNorm without its residual", "layer.down(layer.activation(layer.up(x))).add_(x)", "layer.down(layer.activation(layer.up(x)))"),
+    packed("LayerNorm without its residual",
+          "layer.down(layer.activation(layer.up(x))).add_(x)",
+          "layer.down(layer.activation(layer.up(x)))"),
     rollout("product in the other order", "state = fused @ state", "state = state @ fused"),
     rollout("residual forgotten", "0.5 * (fused + torch.eye(", "1.0 * (fused + 0 * torch.eye("),
     gradient("no baseline", "torch.where(special[None, :, None], word, start)", "torch.zeros_like(word)"),
@@ -153,7 +187,9 @@ MUTATIONS: list[Mutation] = [
     image("first split of the left order", "(a_q + a_k, a_v), epsilon)", "(a_v, a_q + a_k), epsilon)"),
     image("second split of the right order", "_within(a_k, a_v), epsilon)", "_within(a_v, a_k), epsilon)"),
     image("scale of the keys forgotten on the way back", "rules.linear(g_scaled * self.scale,", "rules.linear(g_scaled,"),
-    image("an embedding forgotten on the way back", "g_sum if self.embed is None else rules.linear(", "g_sum if self.embed is not None else rules.linear("),
+    image("an embedding forgotten on the way back",
+          "g_sum if self.embed is None else rules.linear(",
+          "g_sum if self.embed is not None else rules.linear("),
     image("mean not divided", 'tape["pooled"], eps=epsilon) / self.tokens)', 'tape["pooled"], eps=epsilon))'),
     image("position's part lost", "(self.position * g_sum).sum(-1)", "(0 * self.position * g_sum).sum(-1)"),
     product("halves instead of equal parts", "share = _divide(relevance, len(node))", "share = _divide(relevance, 2)"),

@@ -30,7 +30,9 @@ def pictures(count: int = 2, *, tokens: int = 4, seed: int = 0) -> Tensor:
     return torch.randn(count, tokens, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def r_form(net: LinearAttention, x: np.ndarray, target: int, *, eps: float, values_only: bool = False, scaled: bool = True) -> dict[str, np.ndarray]:
+def r_form(
+    net: LinearAttention, x: np.ndarray, target: int, *, eps: float, values_only: bool = False, scaled: bool = True
+) -> dict[str, np.ndarray]:
     """Eq. (1), (3), (4) literally on relevance, contribution by contribution, for one image; left grouping for CP-LRP."""
     state = {name: value.detach().numpy() for name, value in net.state_dict().items()}
 

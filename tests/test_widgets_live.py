@@ -35,9 +35,18 @@ text = ["a film of rare grace"]
 maps = {m: lrp.attribute(clf, text, method=m) for m in ("loo", "cp-lrp")}
 others = [lrp.ProductTree(), lrp.SoftmaxLab(), lrp.SharesSimplex(share_digits(net, images, [0, 1])),
           lrp.PerturbationPlayer(perturbation_paths(clf, text, maps)), lrp.TokenHeatmap(maps["loo"])]
+import base64
+packed = lambda values, kind: base64.b64encode(np.array(values, kind).tobytes()).decode()
+cells = [[0, -100, 100, 3000, 2900, 3100, 3000, 2800, 3200], [0, -100, 100, -3000, -3100, -2900, -3000, -3200, -2800]]
+both = [{"key": "all", "label": "all"}, {"key": "words", "label": "words only"}]
+tokens = {"key": "tokens", "label": "tokens that count", "options": both}
+made = {"key": "one", "label": "one run", "n": 9, "paper": None, "cells": packed(cells, "<i2"), "undefined": packed([0, 0], "<u2")}
+others.append(lrp.ProtocolSwitchboard({"boards": [{"key": "text", "label": "Reviews", "a": "CP-LRP", "b": "AttnLRP", "axes": [tokens],
+              "runs": [made], "start": {"run": "one", "tokens": "all"}, "presets": []}]}))
 for one in others:
     display(one)""",
-    "print('seen:', others[0].grouping, others[1].logits[0], [round(share, 2) for share in others[2].shares], others[3].step)",
+    """print('seen:', others[0].grouping, others[1].logits[0], [round(share, 2) for share in others[2].shares], others[3].step,
+      others[5].choices)""",
     "others[0].grouping = 'x1 (x2 x3)'; others[1].logits = [1, 2, 3, 4]; others[3].step = 0",
 ]
 
@@ -126,9 +135,10 @@ def test_a_widget_lives_in_jupyterlab(lab: str, browser: Any) -> None:
     cell.get_by_role("button", name="right").last.click()
     cell.get_by_role("button", name="Forward").click()
     assert cell.locator("ol.lrp-tokens").count() == 3
+    cell.get_by_role("radio", name="words only").first.check()
     said = run_cell(page, 5).locator(".jp-OutputArea-output")
     said.wait_for()
-    assert "seen: x1 x2 x3 6.0 [0.5, 0.25, 0.25] 1" in said.inner_text()
+    assert "seen: x1 x2 x3 6.0 [0.5, 0.25, 0.25] 1 ['words']" in said.inner_text()
     run_cell(page, 6)
     cell.get_by_role("button", name="right").first.and_(page.locator("[aria-pressed=true]")).wait_for()
     cell.get_by_text("step 0 of 5", exact=True).wait_for()

@@ -199,8 +199,7 @@ class TextJobs:
     @torch.no_grad()
     def _lattice(self, text: EncodedText, target: int, loo: np.ndarray, _: Any) -> pa.Table:
         tape, starts = self._tape(text, target, ("logit",))
-        rows = max(1, 1 << 12 >> max(0, len(text) - 1).bit_length())
-        by_part = {name: to_numpy(value)[:, 0] for name, value in all_masks(tape, starts[0], rows=rows).items()}
+        by_part = {name: to_numpy(value)[:, 0] for name, value in all_masks(tape, starts[0]).items()}
         maps = np.stack([at_site(by_part, site) for site in SITES], 1)[:, :, None]
         out = agreement_grid(
             np.broadcast_to(maps, (*maps.shape[:2], len(TARGET_CHOICES), len(text))), loo[:1], text.special, statistics=("pearson",)

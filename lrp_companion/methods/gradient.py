@@ -85,20 +85,21 @@ def integrated_gradients(
             start = clf.encoder.embed(torch.full_like(ids, clf.pad_id if baseline == "pad-token" else clf.mask_id))
         special = torch.as_tensor(text.special, device=clf.device)
         start = torch.where(special[None, :, None], word, start)
-        with torch.no_grad():
-            logits = clf.encoder.forward(ids, mask).logits
-        chosen = settle([target], logits)
+        with torch.no_grad():  # both ends of the path
+            logits = clf.encoder.forward(ids.expand(2, -1), mask.expand(2, -1), word=torch.cat([word, start])).logits
+        chosen = settle([target], logits[:1])
+        ends = read_output(logits, chosen.expand(2), output)
 
         def explained(x: Tensor, ids: Tensor = ids, mask: Tensor = mask, chosen: Tensor = chosen) -> Tensor:
             n = len(x)
             tape = clf.encoder.forward(ids.expand(n, -1), mask.expand(n, -1), word=x)
             return read_output(tape.logits, chosen.expand(n), output)
 
-        scores, delta = IntegratedGradients(explained).attribute(
-            word, start, n_steps=n_steps, internal_batch_size=max(1, batch_tokens // len(text)), return_convergence_delta=True
+        scores = IntegratedGradients(explained).attribute(
+            word, start, n_steps=n_steps, internal_batch_size=max(1, batch_tokens // len(text))
         )
         choices = {"site": "word", "baseline": baseline, "n_steps": n_steps, "output": output}
-        details = {"convergence_delta": float(delta)}
+        details = {"convergence_delta": float(scores.sum() - (ends[0] - ends[1]))}
         out.append(
             attribution(clf, text, scores[0].sum(-1), method="ig", target=chosen, logit=logits[0, chosen], choices=choices, details=details)
         )

@@ -14,7 +14,7 @@ import torch
 
 from lrp_companion.methods.common import Targets, attribution, batches, check_targets, output_gradient, settle, to_numpy
 from lrp_companion.models.pretrained import Classifier, EncodedText
-from lrp_companion.propagation import all_masks, some_masks
+from lrp_companion.propagation import MEMORY, all_masks, some_masks
 from lrp_companion.schema import SITES, TARGET_CHOICES, Attribution, InputError, Lattice, at_site, check_layers, choose
 
 
@@ -120,12 +120,13 @@ def layer_lattice(
     epsilon: float = 0.0,
     output: str = "logit",
     truncate: bool = False,
-    rows: int = 64,
+    memory: int = MEMORY,
 ) -> Lattice:
     """Relevance of one text under all 2**L bypass masks of the layers, from one forward and 2**L - 1 layer-backwards.
 
     Row k of `Lattice.scores` has bit l-1 set where layer l is bypassed: row 0 is AttnLRP, the last row CP-LRP.
-    `rows` bounds how many masks are carried back at once; memory grows with it, results do not depend on it.
+    `memory`, in bytes, bounds what is held beside the model and the tape of one forward: masks are carried back in blocks
+    that fit. Results do not depend on it, to rounding; 12 layers at BERT-base width and 64 tokens need less than 2 GiB.
 
     >>> lattice = layer_lattice(clf, "a film of rare grace")  # doctest: +SKIP
     >>> lattice.scores.shape                                  # doctest: +SKIP
@@ -133,6 +134,8 @@ def layer_lattice(
     """
     if not isinstance(text, str):
         raise InputError("layer_lattice", got=f"a text of type {type(text).__name__}", expected="one string", hint="call it once per text")
+    if isinstance(memory, bool) or not isinstance(memory, int) or memory < 1:
+        raise InputError("layer_lattice", got=f"memory {memory!r}", expected="a whole number of bytes", hint="2 * 2**30 is 2 GiB")
     (encoded,) = clf.encode(text, truncate=truncate)
     eps = check_epsilon(epsilon)
     choose("layer_lattice", "site", site, SITES)
@@ -140,7 +143,7 @@ def layer_lattice(
     ids = torch.tensor([encoded.input_ids], device=clf.device)
     tape = clf.encoder.forward(ids, torch.ones_like(ids))
     chosen = settle(check_targets(target, 1, len(clf.labels)), tape.logits)
-    parts = all_masks(tape, output_gradient(tape.logits, chosen, output), epsilon=eps, rows=rows)
+    parts = all_masks(tape, output_gradient(tape.logits, chosen, output), epsilon=eps, memory=memory)
     own = {key: to_numpy(value)[:, 0] for key, value in parts.items()}
     return Lattice(
         tokens=encoded.tokens,

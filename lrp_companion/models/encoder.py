@@ -104,11 +104,6 @@ def slope_at_zero(activation: Callable[[Tensor], Tensor]) -> float:
         return torch.autograd.grad(activation(zero), zero)[0].item()
 
 
-def _spread(x: Tensor, norm: nn.LayerNorm) -> Tensor:
-    """LayerNorm's `sd`, shape (..., 1)."""
-    return (x.var(-1, keepdim=True, correction=0) + norm.eps).sqrt()
-
-
 @dataclass(frozen=True)
 class NormStep:
     """One LayerNorm on the tape, after a sum `x`."""
@@ -116,14 +111,16 @@ class NormStep:
     norm: nn.LayerNorm
     x: Tensor
     y: Tensor
+    sd: Tensor
 
     @classmethod
     def run(cls, norm: nn.LayerNorm, x: Tensor) -> NormStep:
-        return cls(norm, x, norm(x))
+        y, _, inverse = torch.native_layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
+        return cls(norm, x, y, inverse.detach().reciprocal().to(x.dtype))
 
     def backward(self, g: Tensor, *, eps: float) -> Tensor:
         """From the LayerNorm's output to the summands of its input."""
-        g = rules.layer_norm(g, self.norm.weight, _spread(self.x, self.norm), self.y, eps=eps)
+        g = rules.layer_norm(g, self.norm.weight, self.sd, self.y, eps=eps)
         return rules.add(g, self.x, eps=eps)
 
 
@@ -178,10 +175,10 @@ class LayerBlock:
     output_norm: NormStep
 
     @classmethod
-    def run(cls, wiring: LayerWiring, heads: int, x: Tensor, masked: Tensor, keep: Tensor | None = None) -> LayerBlock:
+    def run(cls, wiring: LayerWiring, heads: int, x: Tensor, masked: Tensor | None, keep: Tensor | None = None) -> LayerBlock:
         query, key, value = (MapStep.run(m, None, x) for m in (wiring.query, wiring.key, wiring.value))
         scores = _split(query.y, heads) @ _split(key.y, heads).mT * _scale(query.y, heads)
-        attention = scores.masked_fill(masked, torch.finfo(scores.dtype).min).softmax(-1)
+        attention = (scores if masked is None else scores.masked_fill(masked, torch.finfo(scores.dtype).min)).softmax(-1)
         if keep is not None:
             kept = attention * keep
             attention = kept / kept.sum(-1, keepdim=True)
@@ -196,7 +193,10 @@ class LayerBlock:
     def backward(self, g: Tensor, *, bypass: bool, eps: float = 0.0) -> Tensor:
         """Carry g (..., B, T, D) from the layer's output to its input, the attention treated as CP-LRP does if `bypass`."""
         around, g_read = self._around_attention(g, eps)
-        return around + (self._values_only(g_read, eps) if bypass else self._all_factors(g_read, eps))
+        if bypass:
+            return self._values_only(g_read, eps).add_(around)
+        values, queries_and_keys = self._all_factors(g_read, eps)
+        return values.add_(queries_and_keys).add_(around)
 
     def children(self, g: Tensor, *, eps: float = 0.0) -> tuple[Tensor, Tensor]:
         """Both treatments from one layer-backward: (AttnLRP's g, CP-LRP's g).
@@ -205,14 +205,22 @@ class LayerBlock:
         and the query and key path `S`. With `eps > 0` the two stabilise the product differently, so `P` is run twice.
         """
         around, g_read = self._around_attention(g, eps)
-        values = self._values_only(g_read, eps)
+        half, queries_and_keys = self._all_factors(g_read, eps)
         if eps:
-            return around + self._all_factors(g_read, eps), around + values
-        return around + 0.5 * values + self._queries_and_keys(g_read, eps), around + values
+            values = self._values_only(g_read, eps).add_(around)
+            return half.add_(queries_and_keys).add_(around), values
+        around.add_(half)
+        return queries_and_keys.add_(around), half.add_(around)
+
+    @property
+    def working(self) -> int:
+        """Numbers that `children` holds at most for each mask it carries, all texts of the batch together."""
+        hidden, inner, weights = self.attention_norm.y.numel(), self.up.z.numel(), self.attention.numel()
+        return 6 * hidden + max(2 * inner, 3 * weights)
 
     def _around_attention(self, g: Tensor, eps: float) -> tuple[Tensor, Tensor]:
         g = self.output_norm.backward(g, eps=eps)
-        g = g + self.up.backward(self.down.backward(g, eps=eps), eps=eps)
+        g = self.up.backward(self.down.backward(g, eps=eps), eps=eps).add_(g)
         g = self.attention_norm.backward(g, eps=eps)
         return g, _split(self.attention_out.backward(g, eps=eps), self.heads)
 
@@ -220,19 +228,16 @@ class LayerBlock:
         g_value = rules.attention_values(g_read, self.attention, self.read, eps=eps)
         return self.value.backward(_merge(g_value), eps=eps)
 
-    def _all_factors(self, g_read: Tensor, eps: float) -> Tensor:
-        _, g_value = rules.matmul(g_read, self.attention, _split(self.value.y, self.heads), self.read, eps=eps)
-        return self.value.backward(_merge(g_value), eps=eps) + self._queries_and_keys(g_read, eps)
-
-    def _queries_and_keys(self, g_read: Tensor, eps: float) -> Tensor:
-        g_attention, _ = rules.matmul(g_read, self.attention, _split(self.value.y, self.heads), self.read, eps=eps)
+    def _all_factors(self, g_read: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+        """What AttnLRP gives to the layer's input through the values, and through queries and keys."""
+        g_attention, g_value = rules.matmul(g_read, self.attention, _split(self.value.y, self.heads), self.read, eps=eps)
+        values = self.value.backward(_merge(g_value), eps=eps)
         g_scores = rules.softmax(g_attention, self.attention)
-        queries, keys = _split(self.query.y, self.heads), _split(self.key.y, self.heads)
         scale = _scale(self.query.y, self.heads)
-        scores = queries @ keys.mT * scale if eps else g_scores  # the scores themselves matter to the stabiliser only
-        g_query, g_key = rules.matmul(g_scores, queries * scale, keys.mT, scores, eps=eps)
-        g_query, g_key = _merge(g_query * scale), _merge(g_key.mT)
-        return self.query.backward(g_query, eps=eps) + self.key.backward(g_key, eps=eps)
+        queries, keys = scale * _split(self.query.y, self.heads), _split(self.key.y, self.heads)
+        scores = queries @ keys.mT if eps else g_scores  # the scores themselves matter to the stabiliser only
+        g_query, g_key = rules.matmul(g_scores, queries, scale * keys.mT, scores, eps=eps)  # what meets a factor carries the scale
+        return values, self.query.backward(_merge(g_query), eps=eps).add_(self.key.backward(_merge(g_key.mT), eps=eps))
 
 
 @dataclass(frozen=True)
@@ -307,7 +312,8 @@ class Encoder:
             parts["type"] = w.type.weight[0].expand_as(parts["position"])
         norm = NormStep.run(w.embedding_norm, torch.stack(list(parts.values())).sum(0))
         embedding = EmbeddingBlock(parts, norm, None if w.projection is None else MapStep.run(w.projection, None, norm.y))
-        x, masked, layers = embedding.output, attention_mask[:, None, None, :] == 0, []
+        x, layers = embedding.output, []
+        masked = None if attention_mask.all() else attention_mask[:, None, None, :] == 0
         soft = None if keep is None else keep[:, None, None, :]
         for wiring in w.layers:
             layers.append(LayerBlock.run(wiring, w.heads, x, masked, soft))

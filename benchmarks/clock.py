@@ -1,0 +1,108 @@
+"""How a comparison is timed, and what arithmetic alone would take.
+
+Two pieces of code are compared in one run: their repeats alternate, in turning order, so that a machine that slows down
+slows both. The result is a ratio for each repeat; its median and its range are kept, and all seconds.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+MINIMUM = 0.2  # seconds: shorter work is repeated inside one measurement
+ROWS = 1024  # tokens of the matrix multiplies by which the machine's rate is measured
+
+
+def interleaved(sides: Mapping[str, Callable[[], Any]], *, repeats: int, minimum: float = MINIMUM) -> dict[str, list[float]]:
+    """Seconds of one call of each side, one value per repeat, sides alternating; each side is called once before.
+
+    >>> sorted(interleaved({"a": int, "b": float}, repeats=2, minimum=0.0))
+    ['a', 'b']
+    """
+    inner = {}
+    for name, call in sides.items():
+        call()
+        begin = time.perf_counter()
+        call()
+        inner[name] = max(1, math.ceil(minimum / max(time.perf_counter() - begin, 1e-9)) if minimum else 1)
+    names, out = list(sides), {name: [] for name in sides}  # type: tuple[list[str], dict[str, list[float]]]
+    for repeat in range(repeats):
+        for name in names[repeat % len(names) :] + names[: repeat % len(names)]:
+            begin = time.perf_counter()
+            for _ in range(inner[name]):
+                sides[name]()
+            out[name].append((time.perf_counter() - begin) / inner[name])
+    return out
+
+
+def ratio(above: list[float], below: list[float]) -> dict[str, float]:
+    """Median, lowest and highest of `above / below`, repeat by repeat.
+
+    >>> ratio([2.0, 6.0, 4.0], [1.0, 2.0, 1.0])
+    {'median': 3.0, 'low': 2.0, 'high': 4.0}
+    """
+    own = np.array(above) / np.array(below)
+    return {"median": float(np.median(own)), "low": float(own.min()), "high": float(own.max())}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What decides how much arithmetic an encoder needs."""
+
+    layers: int
+    hidden: int
+    inner: int
+    heads: int
+
+    def forward(self, tokens: int) -> float:
+        """Floating-point operations (two per multiply-add) of the matrix products of one forward, head and embedding left out.
+
+        Per layer and token the four maps of attention and the two of the inner layer; `Q K^T` and `A V` grow with tokens squared.
+        """
+        return self.layers * (2 * tokens * (4 * self.hidden**2 + 2 * self.hidden * self.inner) + 4 * tokens**2 * self.hidden)
+
+    def backward(self, tokens: int) -> float:
+        """The same for AttnLRP's way back: the same maps transposed, four products in attention."""
+        return self.forward(tokens) + 4 * self.layers * tokens**2 * self.hidden
+
+    def loo(self, tokens: int) -> float:
+        """One forward of the whole text and one per removed token, nothing shared."""
+        return (tokens + 1) * self.forward(tokens)
+
+    def all_masks(self, tokens: int) -> float:
+        """One forward and 2**L - 1 layer-backwards."""
+        return self.forward(tokens) + (2**self.layers - 1) * self.backward(tokens) / self.layers
+
+
+def multiplier(shape: Shape, dtype: torch.dtype = torch.float32) -> tuple[Callable[[], None], float]:
+    """The matrix products of one layer on `ROWS` tokens, by the fastest call that PyTorch has, and how many operations they are."""
+    draw = torch.Generator().manual_seed(0)
+    narrow, wide = (torch.randn(ROWS, width, generator=draw).to(dtype) for width in (shape.hidden, shape.inner))
+    square, up, down = (
+        torch.randn(a, b, generator=draw).to(dtype)
+        for a, b in ((shape.hidden, shape.hidden), (shape.inner, shape.hidden), (shape.hidden, shape.inner))
+    )
+    outs = torch.empty_like(narrow), torch.empty_like(wide)
+
+    def multiply() -> None:
+        for _ in range(4):
+            torch.mm(narrow, square.T, out=outs[0])
+        torch.mm(narrow, up.T, out=outs[1])
+        torch.mm(wide, down.T, out=outs[0])
+
+    return multiply, 2 * ROWS * (4 * shape.hidden**2 + 2 * shape.hidden * shape.inner)
+
+
+def slope(x: list[float], y: list[float]) -> float:
+    """The exponent p of `y ~ x**p` by least squares on logarithms.
+
+    >>> round(slope([1.0, 2.0, 4.0], [3.0, 12.0, 48.0]), 6)
+    2.0
+    """
+    return float(np.polyfit(np.log(x), np.log(y), 1)[0])

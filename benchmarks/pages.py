@@ -1,0 +1,150 @@
+"""Tables of the book's performance page and of the README, made from the record alone.
+
+A page holds `<!-- benchmarks: NAME -->` and `<!-- end -->`; what stands between is replaced by the part of that name.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+RECORD = ROOT / "results" / "benchmarks.json"
+PAGES = (ROOT / "book" / "performance.md", ROOT / "README.md")
+_PART = re.compile(r"(<!-- benchmarks: (\w+) -->\n).*?(<!-- end -->)", flags=re.S)
+
+Record = Mapping[str, Any]
+
+
+def load(path: Path = RECORD) -> dict[str, Any]:
+    """Read the record."""
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def fill(record: Record, pages: tuple[Path, ...] = PAGES) -> None:
+    """Replace every generated part of the pages that are there."""
+    for page in pages:
+        if page.is_file():
+            page.write_text(filled(page.read_text(encoding="utf-8"), record), encoding="utf-8")
+
+
+def filled(text: str, record: Record) -> str:
+    """The text with its generated parts made anew.
+
+    >>> filled("<!-- benchmarks: missed -->\nold\n<!-- end -->", {"rows": []})
+    '<!-- benchmarks: missed -->\nEvery goal is reached.\n<!-- end -->'
+    """
+    return _PART.sub(lambda found: f"{found[1]}{PARTS[found[2]](record)}\n{found[3]}", text)
+
+
+def reached(row: Record) -> bool | None:
+    """Whether the median meets the goal; None without a goal."""
+    if row["goal"] is None:
+        return None
+    return row["ratio"]["median"] <= row["goal"] if row["sense"] == "at most" else row["ratio"]["median"] >= row["goal"]
+
+
+def number(value: float) -> str:
+    """Three digits, as many as a ratio of times is worth.
+
+    >>> number(0.8567), number(3.4567), number(23.456), number(1234.5)
+    ('0.857', '3.46', '23.5', '1,234')
+    """
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 1 else f"{value:.3f}"
+
+
+def spread(row: Record) -> str:
+    """The median with the lowest and highest repeat, or the one value there is."""
+    r = row["ratio"]
+    return number(r["median"]) + ("" if r["low"] == r["high"] else f" ({number(r['low'])} to {number(r['high'])})")
+
+
+def line(row: Record) -> str:
+    """One row as a line for the terminal."""
+    goal = "" if row["goal"] is None else f", goal {row['sense']} {row['goal']:g}: {'reached' if reached(row) else 'NOT reached'}"
+    return f"{row['what']} against {row['against']}: {spread(row)}{goal}"
+
+
+def growth_line(curve: Record) -> str:
+    """One curve as a line for the terminal."""
+    return f"{curve['what']}, along {curve['along']}: exponent {curve['exponent']:.2f}, arithmetic {curve['expected']:.2f}"
+
+
+def _table(header: list[str], rows: list[list[str]]) -> str:
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (header, ["---"] * len(header), *rows))
+
+
+def _setting(record: Record) -> str:
+    c, h, v = record["config"], record["hardware"], record["versions"]
+    quick = "**A quick run, to see that everything works: its times mean little.** " if c["quick"] else ""
+    return (
+        f"{quick}Measured with `{c['model']}` in {c['dtype']} on {h['threads']} threads of an {h['processor']}; {c['data']}; "
+        f"PyTorch {v['torch']}, transformers {v['transformers']}, captum {v['captum']}, Python {v['python']}. "
+        f"{c['repeats']} repeats, sides alternating; the whole took {number(record['seconds'])} s."
+    )
+
+
+def _goals(record: Record) -> str:
+    rows = []
+    for row in record["rows"]:
+        if row["goal"] is not None:
+            rows.append(
+                [
+                    row["what"],
+                    row["against"],
+                    f"{row['sense']} {row['goal']:g}",
+                    spread(row),
+                    "yes" if reached(row) else "**no**",
+                    row.get("note", ""),
+                ]
+            )
+    return _table(["what", "against", "goal", "result", "reached", "measured on"], rows)
+
+
+def _short(record: Record) -> str:
+    rows = [
+        [row["what"], row["against"], f"{row['sense']} {row['goal']:g}", spread(row)] for row in record["rows"] if row["goal"] is not None
+    ]
+    return _table(["what", "against", "goal", "result"], rows)
+
+
+def _limits(record: Record) -> str:
+    rows = [[row["what"], spread(row), row.get("note", "")] for row in record["rows"] if "arithmetic limit" in row["against"]]
+    return _table(["what", "part of the limit", "note"], rows)
+
+
+def _equal(record: Record) -> str:
+    rows = [[row["what"], row["against"], f"{row['equal']:.1e}", f"{row['tolerance']:g}"] for row in record["rows"] if "equal" in row]
+    rows += [
+        [row["what"], "LOO in float32, mean r", f"{row['r']:.5f}", "-"] for row in record["rows"] if "r" in row and "loop" in row["against"]
+    ]
+    return _table(["what", "against", "difference", "allowed"], rows)
+
+
+def _growth(record: Record) -> str:
+    rows = []
+    for curve in record["growth"]:
+        points = ", ".join(f"{x:,}: {_time(s)}" for x, s in zip(curve["x"], curve["seconds"], strict=True))
+        rows.append([curve["what"], curve["along"], points, f"{curve['exponent']:.2f}", f"{curve['expected']:.2f}"])
+    return _table(["what", "along", "time", "exponent", "of its arithmetic"], rows)
+
+
+def _time(seconds: float) -> str:
+    return f"{number(seconds)} s" if seconds >= 1 else f"{number(1000 * seconds)} ms"
+
+
+def _missed(record: Record) -> str:
+    missed = [row for row in record["rows"] if reached(row) is False]
+    if not missed:
+        return "Every goal is reached."
+    return "Not reached:\n\n" + "\n".join(
+        f"- {row['what']} against {row['against']}: {spread(row)}, goal {row['sense']} {row['goal']:g}." for row in missed
+    )
+
+
+PARTS: dict[str, Callable[[Record], str]] = {
+    "setting": _setting, "goals": _goals, "short": _short, "limits": _limits, "equal": _equal, "growth": _growth, "missed": _missed,
+}  # fmt: skip

@@ -1,0 +1,261 @@
+"""Theme: measuring agreement."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from lrp_companion.exercises.checking import THEMES, Case, Exercise, Slip
+
+
+def correlation(a: np.ndarray, b: np.ndarray) -> float:
+    """Pearson's r by its definition; NaN for a constant side."""
+    a, b = a - a.mean(), b - b.mean()
+    below = math.sqrt(math.fsum(a * a) * math.fsum(b * b))
+    return math.fsum(a * b) / below if below > 0 else math.nan
+
+
+def _ranks(a: np.ndarray) -> np.ndarray:
+    return np.argsort(np.argsort(a)).astype(float)
+
+
+def agreement(scores: np.ndarray, loo: np.ndarray, special: np.ndarray) -> float:
+    """Pearson's r over the tokens that are not special."""
+    words = [k for k in range(len(scores)) if not special[k]]
+    return correlation(scores[words], loo[words])
+
+
+def _cosine(a: np.ndarray, b: np.ndarray) -> float:
+    return float(a @ b / np.sqrt((a @ a) * (b @ b)))
+
+
+def _map_cases(rng: np.random.Generator) -> list[Case]:
+    def draw(count: int) -> tuple:
+        special = np.zeros(count, dtype=bool)
+        special[[0, -1]] = True
+        return rng.normal(size=count) + 1, rng.normal(size=count) + 0.5, special
+
+    one = np.array([False, True, False, False, True, False])
+    return [
+        Case("of eight tokens, special ones at both ends", draw(8)),
+        Case("of six tokens, special ones inside", (rng.normal(size=6), rng.normal(size=6) + 2, one)),
+        Case("of twelve tokens", draw(12)),
+    ]
+
+
+def morf_order(scores: np.ndarray, special: np.ndarray) -> np.ndarray:
+    """Indices of the words, the most relevant first; equal scores in reading order."""
+    left = [k for k in range(len(scores)) if not special[k]]
+    out = []
+    while left:
+        best = max(left, key=lambda k: scores[k])  # the first of the largest
+        out.append(best)
+        left.remove(best)
+    return np.array(out)
+
+
+def _order(scores: np.ndarray, special: np.ndarray, *, kind: str) -> np.ndarray:
+    words = np.flatnonzero(~special)
+    own = scores[words]
+    return {
+        "lerf": words[np.argsort(own, kind="stable")],
+        "absolute": words[np.argsort(-np.abs(own), kind="stable")],
+        "special too": np.argsort(-scores, kind="stable"),
+        "inside": np.argsort(-own, kind="stable"),
+        "ties": words[np.argsort(own, kind="stable")[::-1]],
+        "ranks": np.argsort(np.argsort(-own, kind="stable"), kind="stable"),
+        "only special": np.flatnonzero(special),
+    }[kind]
+
+
+def _rank_cases(rng: np.random.Generator) -> list[Case]:
+    ends = np.array([True, False, False, False, False, False, True])
+    return [
+        Case("of seven tokens", (rng.normal(size=7), ends)),
+        Case("with equal scores", (np.array([0.0, 1.0, 2.0, 2.0, 1.0, -3.0, 9.0]), ends)),
+        Case("with a large negative score", (np.array([5.0, 0.5, -4.0, 1.0, 0.2]), np.array([True, False, False, False, True]))),
+    ]
+
+
+def mean_logit(logits: np.ndarray) -> float:
+    """`1/K sum_{k=1..K} f_k`: what is recorded after each removal, the whole input left out."""
+    total = 0.0
+    for value in logits[1:]:
+        total += float(value)
+    return total / (len(logits) - 1)
+
+
+def _curve_cases(rng: np.random.Generator) -> list[Case]:
+    return [
+        Case("of four removals", (np.array([3.0, 2.0, 0.5, -1.0, -1.5]),)),
+        Case("of nine removals", (rng.normal(size=10) + 1,)),
+        Case("of one removal", (np.array([2.0, 1.0]),)),
+    ]
+
+
+def sum_to_one(maps: np.ndarray) -> np.ndarray:
+    """Row by row, divided by the row's sum with its sign."""
+    return np.array([[value / math.fsum(row) for value in row] for row in maps])
+
+
+def _batch_cases(rng: np.random.Generator) -> list[Case]:
+    return [
+        Case("of two maps of three tokens", (rng.normal(size=(2, 3)) + 1,)),
+        Case("with a negative sum", (np.array([[1.0, -3.0, 1.0, 0.5], [2.0, 1.0, -1.0, 0.5]]),)),
+        Case("of as many maps as tokens", (rng.normal(size=(4, 4)) - 0.7,)),
+    ]
+
+
+EXERCISES = (
+    Exercise(
+        name="agreement",
+        title="Agreement with LOO",
+        theme=THEMES[3],
+        signature="agreement(scores, loo, special)",
+        task=(
+            "Return Pearson's r of two maps, shape (T,), over the tokens that are not special (special is bool, shape (T,)), as one number."
+        ),
+        answer=agreement,
+        cases=_map_cases,
+        parts=("r",),
+        slips=(
+            Slip(
+                lambda s, g, m: correlation(s, g),
+                "Special tokens are counted: leave them out of both maps before anything else.",
+            ),
+            Slip(
+                lambda s, g, m: correlation(s[m], g[m]),
+                "The mask is turned round: special tokens are kept and the words are left out. Use ~special.",
+            ),
+            Slip(
+                lambda s, g, m: correlation(np.where(m, 0, s), np.where(m, 0, g)),
+                "Special tokens are set to 0 and still counted: take them out, so that fewer tokens are left.",
+            ),
+            Slip(
+                lambda s, g, m: _cosine(s[~m], g[~m]),
+                "The means are not subtracted: this is the cosine of the maps, not their correlation.",
+            ),
+            Slip(
+                lambda s, g, m: _cosine((s - s.mean())[~m], (g - g.mean())[~m]),
+                "The mean is taken before the special tokens are left out: leave them out first, then centre.",
+            ),
+            Slip(
+                lambda s, g, m: correlation(_ranks(s[~m]), _ranks(g[~m])),
+                "This is the correlation of ranks (Spearman). Pearson's r uses the scores themselves.",
+            ),
+            Slip(lambda s, g, m: agreement(s, g, m) ** 2, "This is r squared: its sign is lost."),
+            Slip(lambda s, g, m: abs(agreement(s, g, m)), "The sign of r is lost: a map that is turned round has a negative r."),
+            Slip(
+                lambda s, g, m: float(np.cov(s[~m], g[~m])[0, 1]),
+                "This is the covariance: divide by both standard deviations.",
+            ),
+            Slip(
+                lambda s, g, m: float(np.cov(s[~m], g[~m])[0, 1] / (s[~m].std() * g[~m].std())),
+                "Two kinds of variance are mixed: the covariance divides by n - 1, the standard deviations by n.",
+            ),
+        ),
+        hints=(
+            "First leave out, then centre, then divide by the two norms.",
+            "keep = ~special; np.corrcoef(scores[keep], loo[keep])[0, 1]",
+        ),
+    ),
+    Exercise(
+        name="morf-order",
+        title="Most relevant first",
+        theme=THEMES[3],
+        signature="morf_order(scores, special)",
+        task=(
+            "Return the indices of the tokens in the order in which MoRF removes them: the most relevant first, equal scores in reading "
+            "order, special tokens never."
+        ),
+        answer=morf_order,
+        cases=_rank_cases,
+        parts=("the order",),
+        whole=True,
+        slips=(
+            Slip(lambda *a: _order(*a, kind="lerf"), "The order is LeRF's, the least relevant first: MoRF begins with the largest score."),
+            Slip(
+                lambda *a: _order(*a, kind="absolute"),
+                "You rank by absolute value. A large negative score speaks against the class: MoRF removes it last.",
+            ),
+            Slip(lambda *a: _order(*a, kind="special too"), "Special tokens are removed, too: leave them out of the order."),
+            Slip(
+                lambda *a: _order(*a, kind="inside"),
+                "The indices count within the words: translate them to places in the whole text.",
+            ),
+            Slip(
+                lambda *a: _order(*a, kind="ties"),
+                "Equal scores leave in reverse order. argsort()[::-1] turns ties round: sort -scores with kind='stable'.",
+            ),
+            Slip(lambda *a: _order(*a, kind="ranks"), "These are ranks, the place of each token in the order. Return the order itself."),
+            Slip(lambda *a: _order(*a, kind="only special"), "The mask is turned round: only special tokens are in your order."),
+        ),
+        hints=(
+            "np.argsort(-x, kind='stable') sorts from large to small.",
+            "words = np.flatnonzero(~special); words[np.argsort(-scores[words], kind='stable')]",
+        ),
+    ),
+    Exercise(
+        name="mean-logit",
+        title="The mean logit of a curve",
+        theme=THEMES[3],
+        signature="mean_logit(logits)",
+        task="logits holds f_0 (the whole input) to f_K (after K removals), shape (K + 1,). Return the mean logit 1/K sum_{k=1..K} f_k.",
+        answer=mean_logit,
+        cases=_curve_cases,
+        parts=("the mean logit",),
+        slips=(
+            Slip(
+                lambda f: float(f.mean()),
+                "The logit of the whole input, f_0, is in your mean: average what is recorded after each removal, f_1 to f_K.",
+            ),
+            Slip(
+                lambda f: float((f[0] - f).mean()), "This is AOPC, the mean drop from f_0, a quantity of its own with the other direction."
+            ),
+            Slip(lambda f: float((f[0] - f[1:]).mean()), "This is the mean drop from f_0. The mean logit does not subtract."),
+            Slip(lambda f: float(f[1:].sum()), "This is the sum: divide by K."),
+            Slip(lambda f: float(f[1:].sum() / len(f)), "You divide by K + 1: f_0 is left out, so K entries are left."),
+            Slip(lambda f: float(f[:-1].mean()), "The last entry is left out in place of the first: f_0 is the whole input."),
+            Slip(
+                lambda f: float(((f[1:] + f[:-1]) / 2).mean()),
+                "This is the area by trapezoids, in which f_0 counts half. Here it does not count.",
+            ),
+        ),
+        hints=("How many entries count? The whole input does not.", "logits[1:].mean()"),
+    ),
+    Exercise(
+        name="sum-to-one",
+        title="Maps that sum to one",
+        theme=THEMES[3],
+        signature="sum_to_one(maps)",
+        task="Divide every map, a row of maps (n, T), by its sum, as the paper does; shape (n, T).",
+        answer=sum_to_one,
+        cases=_batch_cases,
+        parts=("the maps",),
+        slips=(
+            Slip(
+                lambda x: x / np.abs(x).sum(1, keepdims=True),
+                "You divide by the sum of absolute values, so the rows do not sum to one. Divide by the sum itself.",
+            ),
+            Slip(
+                lambda x: x / np.abs(x.sum(1, keepdims=True)),
+                "The sign of the sum is dropped: divided by a negative sum, a map is turned round. That is what sum to one does.",
+            ),
+            Slip(lambda x: x / x.sum(0, keepdims=True), "The sum runs over the wrong axis: every map is a row, sum over its tokens."),
+            Slip(lambda x: x / x.sum(), "All maps together are divided by one sum: each row by its own (axis=1, keepdims=True)."),
+            Slip(lambda x: weights_of(x), "This is a softmax: it makes every score positive. Divide by the sum."),
+            Slip(lambda x: x / np.linalg.norm(x, axis=1, keepdims=True), "You divide by the Euclidean norm: divide by the sum."),
+            Slip(lambda x: x / np.abs(x).max(1, keepdims=True), "You divide by the largest score: divide by the sum."),
+            Slip(lambda x: np.abs(x) / np.abs(x).sum(1, keepdims=True), "The signs of the scores are lost: no absolute values here."),
+            Slip(lambda x: x / x.mean(1, keepdims=True), "You divide by the mean: the rows sum to T in place of one."),
+        ),
+        hints=("Divide by the sum itself. It may be negative.", "maps / maps.sum(axis=1, keepdims=True)"),
+    ),
+)
+
+
+def weights_of(maps: np.ndarray) -> np.ndarray:
+    """The softmax of each row."""
+    e = np.exp(maps)
+    return e / e.sum(1, keepdims=True)

@@ -1,0 +1,94 @@
+"""All exercises by name, and the three functions that a reader uses."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from typing import Any
+
+from lrp_companion.exercises import agreement, products, rules, softmax
+from lrp_companion.exercises.checking import THEMES, Catalogue, Exercise, Result, examine
+from lrp_companion.schema import InputError, choose
+
+EXERCISES: dict[str, Exercise] = {
+    one.name: one for one in (*products.EXERCISES, *rules.EXERCISES, *softmax.EXERCISES, *agreement.EXERCISES)
+}
+FRAMEWORKS = ("numpy", "torch")
+
+
+def check(name: str, function: Callable[..., Any], *, framework: str = "numpy") -> Result:
+    """Compare a function with the slow form of a rule on random inputs, and say what is likely wrong with it.
+
+    Parameters
+    ----------
+    name : an exercise, as `exercises()` lists them.
+    function : called with the arguments that the exercise names, in order; float64 arrays and plain numbers.
+    framework : "numpy", or "torch" for a function that wants tensors.
+
+    Returns
+    -------
+    Result
+        true if the function passes; else its message names the likely slip. An exception of the function is told in it.
+
+    Raises
+    ------
+    InputError : a name that is no exercise, something that cannot be called, another framework.
+
+    >>> check("mean-logit", lambda logits: sum(logits) / len(logits))
+    not yet: mean-logit. The logit of the whole input, f_0, is in your mean: average what is recorded after each removal, f_1 to f_K.
+    >>> check("mean-logit", lambda logits: sum(logits[1:]) / (len(logits) - 1))
+    passes: mean-logit. Right on 3 random inputs.
+    """
+    exercise = _find("check", name)
+    choose("check", "framework", framework, FRAMEWORKS)
+    if not callable(function):
+        raise InputError(
+            "check",
+            got=f"{function!r} in place of a function",
+            expected=f"a function {exercise.signature}",
+            hint="pass its name, without calling it",
+        )
+    return examine(exercise, function, torch=framework == "torch")
+
+
+def exercises(theme: str | None = None) -> Catalogue:
+    """List all exercises, or those of one theme.
+
+    Raises
+    ------
+    InputError : an unknown theme.
+
+    >>> exercises("softmax and attention").names
+    ('softmax-rule', 'attention-values', 'attention-loo', 'detached-attention')
+    """
+    if theme is not None:
+        choose("exercises", "theme", theme, THEMES)
+    return Catalogue(tuple(one for one in EXERCISES.values() if theme in (None, one.theme)))
+
+
+def hint(name: str, number: int = 1) -> str:
+    """Return a hint for an exercise: 1 is the gentlest, later ones tell more.
+
+    Raises
+    ------
+    InputError : a name that is no exercise, or a hint that there is not.
+
+    >>> hint("sum-to-one")
+    'Divide by the sum itself. It may be negative.'
+    """
+    hints = _find("hint", name).hints
+    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= len(hints):
+        raise InputError("hint", got=f"hint {number!r} of {name!r}", expected=f"1 to {len(hints)}", hint="hints count from 1")
+    return hints[number - 1]
+
+
+def _find(operation: str, name: str) -> Exercise:
+    if isinstance(name, str) and name in EXERCISES:
+        return EXERCISES[name]
+    near = difflib.get_close_matches(str(name), EXERCISES, n=1)
+    raise InputError(
+        operation,
+        got=f"exercise {name!r}",
+        expected=f"one of {', '.join(EXERCISES)}",
+        hint=f"did you mean {near[0]!r}" if near else "exercises() lists them",
+    )

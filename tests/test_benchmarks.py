@@ -1,0 +1,101 @@
+"""The benchmarks run and agree on a tiny model; their arithmetic counts what PyTorch counts; pages show the record and nothing else."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from benchmarks import pages  # noqa: E402
+from benchmarks.__main__ import main  # noqa: E402
+from benchmarks.cases import CASES, Disagreement, _equal, shape_of  # noqa: E402
+from benchmarks.clock import interleaved, multiplier, ratio, slope  # noqa: E402
+
+ROW = {"what": "a", "against": "b", "goal": 2.0, "sense": "at least", "ratio": {"median": 2.5, "low": 2.0, "high": 3.0}}
+
+
+@pytest.fixture(scope="module")
+def record(model_folder, tmp_path_factory):
+    """A quick run on a tiny model."""
+    out = tmp_path_factory.mktemp("bench") / "record.json"
+    folder = model_folder("bert", layers=3, hidden=16)
+    assert main(["--quick", "--model", str(folder), "--out", str(out)]) == 0
+    return json.loads(out.read_text())
+
+
+def test_a_quick_run_measures_every_case(record):
+    assert {row["case"] for row in record["rows"]} == set(CASES)
+    assert {row["what"] for row in record["rows"] if row["goal"]} >= {"LOO", "LOO, bfloat16", "AttnLRP", "IG, 50 steps"}
+    for row in record["rows"]:
+        r = row["ratio"]
+        assert 0 < r["low"] <= r["median"] <= r["high"] and all(s > 0 for own in row["seconds"].values() for s in own)
+        assert row.get("equal", 0) <= row.get("tolerance", 0) or "equal" not in row
+    assert record["config"]["quick"] is True and record["hardware"]["threads"] >= 1 and set(record["versions"]) >= {"torch", "captum"}
+    assert [curve["along"] for curve in record["growth"]].count("tokens") == 2
+
+
+def test_the_curves_of_many_rankings_share_forwards(record):
+    (row,) = [row for row in record["rows"] if row["case"] == "curves"]
+    asked, run = (int(word.replace(",", "")) for word in row["note"].split("; ")[1].split() if word.replace(",", "").isdigit())
+    assert run < asked
+
+
+def test_sides_that_disagree_are_not_timed():
+    assert _equal("x", [[1.0, 2.0]], [[1.0, 2.0]])["equal"] == 0
+    with pytest.raises(Disagreement, match="x: the two sides differ by 0.05"):
+        _equal("x", [[1.0, 2.1]], [[1.0, 2.0]])
+    with pytest.raises(Disagreement):
+        _equal("x", [[float("nan"), 2.0]], [[1.0, 2.0]])
+
+
+@pytest.mark.parametrize("tokens", [4, 9])
+def test_the_arithmetic_is_what_pytorch_counts(tokens, clf):
+    """A forward of the tape: its matrix products, less the head's and the last bits."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    shape = shape_of(clf)
+    ids = torch.arange(5, 5 + tokens)[None]
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        clf.encoder.forward(ids, torch.ones_like(ids))
+    head = 2 * sum(linear.weight.numel() for linear, _ in clf.encoder.wiring.head)
+    assert counter.get_total_flops() == shape.forward(tokens) + head
+    multiply, operations = multiplier(shape)
+    with FlopCounterMode(display=False) as counter:
+        multiply()
+    assert counter.get_total_flops() == operations
+
+
+def test_sides_alternate_and_ratios_are_by_repeat():
+    calls: list[str] = []
+    found = interleaved({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, repeats=4, minimum=0.0)
+    assert calls == ["a", "a", "b", "b", *"abbaabba"] and [len(own) for own in found.values()] == [4, 4]
+    assert ratio([1.0, 8.0, 3.0], [1.0, 2.0, 1.0]) == {"median": 3.0, "low": 1.0, "high": 4.0}
+    assert slope([1.0, 10.0], [2.0, 2000.0]) == pytest.approx(3.0)
+
+
+def test_goals_are_met_on_the_right_side():
+    assert pages.reached(ROW) and not pages.reached({**ROW, "goal": 2.6})
+    assert pages.reached({**ROW, "sense": "at most", "goal": 2.6}) and not pages.reached({**ROW, "sense": "at most"})
+    assert pages.reached({**ROW, "goal": None}) is None
+    assert pages.line({**ROW, "goal": 2.6}).endswith("goal at least 2.6: NOT reached")
+
+
+def test_every_part_can_be_made_and_only_the_parts_change(record):
+    for name in pages.PARTS:
+        text = f"before\n<!-- benchmarks: {name} -->\nold\n<!-- end -->\nafter"
+        new = pages.filled(text, record)
+        assert new.startswith("before\n") and new.endswith("<!-- end -->\nafter") and "\nold\n" not in new
+        assert pages.filled(new, record) == new
+
+
+@pytest.mark.parametrize("page", pages.PAGES, ids=lambda page: page.name)
+def test_pages_show_the_committed_record(page):
+    text = page.read_text(encoding="utf-8")
+    assert "<!-- benchmarks: " in text
+    assert pages.filled(text, pages.load()) == text, "run: python -m benchmarks --pages"

@@ -1,0 +1,268 @@
+"""The student edition: solutions are gone, everything else stays, and the notebooks run up to their first gap."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+pytest.importorskip("papermill", reason="papermill comes with the extra book")
+
+from browsing import ROOT, complaints_of_axe, open_page, serve
+
+from lrp_companion import book, book_student
+from lrp_companion.book_student import BEGIN, END, GAP, student_notebook, without_code_solutions, without_solution_blocks
+from lrp_companion.schema import InputError
+
+EXERCISES = sorted((ROOT / "notebooks/exercises").glob("*.ipynb"))
+
+
+def cells(path: Path, kind: str = "code") -> list[nbformat.NotebookNode]:
+    return [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == kind]
+
+
+# -- stripping -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_gap_replaces_each_solution_and_nothing_else() -> None:
+    source = f"def f(x):\n    {BEGIN}\n    y = 2\n    return x * y\n    {END}\n\n\nprint(f(1))\n{BEGIN}\na = 1\n{END}\nb = 2\n"
+    assert without_code_solutions(source) == f"def f(x):\n    {GAP}\n\n\nprint(f(1))\n{GAP}\nb = 2\n"
+    assert without_code_solutions("x = 1  # BEGIN\n") == "x = 1  # BEGIN\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        (f"{BEGIN}\nx = 1\n", "in line 1; expected an # END SOLUTION after it"),
+        (f"x = 1\n{END}\n", "in line 2; expected # BEGIN SOLUTION, code, # END SOLUTION"),
+        (f"{BEGIN}\n{BEGIN}\n{END}\n{END}\n", "in line 2; expected # BEGIN SOLUTION"),
+        (f"x = 1  {BEGIN}\n", "expected a line of its own"),
+    ],
+)
+def test_markers_that_do_not_pair_are_refused(source: str, told: str) -> None:
+    with pytest.raises(InputError, match=f"student edition of cell 3.*{told}"):
+        without_code_solutions(source, name="cell 3")
+
+
+def test_solution_blocks_go_with_all_that_is_in_them() -> None:
+    long = "````{solution} one\n:class: dropdown\n```python\nx\n```\nsecret\n````\n"
+    short = "```{solution} two\nsecret\n```\n:::{solution} three\nsecret\n:::\n"
+    assert without_solution_blocks(f"A\n\n{long}\n{short}\nB\n") == "A\n\nB\n"
+    shown = "````md\n```{solution} as it is written\nexample\n```\n````\n"
+    assert without_solution_blocks(shown) == shown, "a block that only shows how a solution is written stays"
+    inside = ":::{admonition} Box\n```{solution} one\nsecret\n```\nstays\n:::\n"
+    assert without_solution_blocks(inside) == ":::{admonition} Box\nstays\n:::\n"
+    with pytest.raises(InputError, match="a solution in line 2; expected its end"):
+        without_solution_blocks("A\n```{solution} one\n")
+
+
+@pytest.mark.parametrize("path", EXERCISES, ids=lambda path: path.stem)
+def test_a_student_notebook_differs_in_solutions_and_outputs_only(path: Path) -> None:
+    whole = nbformat.read(path, as_version=4)
+    before = copy.deepcopy(whole)
+    student = student_notebook(whole)
+    assert whole == before, "the solution notebook is not touched"
+    assert student.metadata == whole.metadata and len(student.cells) == len(whole.cells)
+    gaps = 0
+    for old, new in zip(whole.cells, student.cells, strict=True):
+        assert (old.cell_type, old.id, old.metadata) == (new.cell_type, new.id, new.metadata)
+        if BEGIN not in old.source:
+            assert old.source == new.source
+            continue
+        head, _, rest = old.source.partition(BEGIN)
+        tail = rest.partition(END)[2]
+        assert new.source == f"{head}{GAP}{tail}" and BEGIN not in new.source and END not in new.source
+        gaps += 1
+    assert gaps >= 3 and not any(cell.get("outputs") for cell in student.cells)
+
+
+@pytest.mark.parametrize("path", EXERCISES, ids=lambda path: path.stem)
+def test_committed_solutions_were_run_and_pass(path: Path) -> None:
+    """Run again, and compared with these outputs, by nbval in `make test`."""
+    own = cells(path)
+    assert [cell.execution_count for cell in own] == list(range(1, len(own) + 1))
+    solved = [cell for cell in own if BEGIN in cell.source]
+    assert all("passes: " in cell.outputs[-1].data["text/plain"] for cell in solved) and len(solved) >= 3
+    assert not re.search(r"/(home|root|tmp|usr|work)/", path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("path", EXERCISES, ids=lambda path: path.stem)
+def test_student_form_runs_up_to_its_first_gap(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cell by cell in one namespace: every check says that there is a gap, and what needs the function stops at it."""
+    scope: dict[str, Any] = {"__name__": "student"}
+    results, stopped = [], 0
+    for cell in student_notebook(nbformat.read(path, as_version=4)).cells:
+        if cell.cell_type != "code":
+            continue
+        *body, last = [part for part in re.split(r"\n(?=check\()", cell.source) if part] if "\ncheck(" in cell.source else (cell.source, "")
+        try:
+            exec("\n".join(body), scope)
+            if last:
+                results.append(eval(last, scope))
+        except NotImplementedError as gap:
+            assert str(gap) == "Your code here."
+            stopped += 1
+    assert len(results) >= 3 and stopped >= 1
+    assert {result.message for result in results} == {"There is still a gap: write the function's body."}
+
+
+# -- a small book, built once as the student edition, with a quiz ---------------------------------------------------------
+
+SECRET = "the-solution-nobody-may-read"
+QUIZ = """
+[[questions]]
+ask = 'Is $a^2 = a$ for $a = 1$?'
+[[questions.options]]
+text = 'No, $a^2 = 2$.'
+why = 'That is $2a$.'
+[[questions.options]]
+text = 'Yes.'
+why = '$1 \\cdot 1 = 1$.'
+right = true
+[[questions.options]]
+text = 'Only sometimes.'
+why = 'There is one $a$.'
+
+[[questions]]
+ask = 'And <b>for</b> `a = 0`?'
+[[questions.options]]
+text = 'Yes.'
+why = 'Zero.'
+right = true
+[[questions.options]]
+text = 'No.'
+why = 'Look again.'
+"""
+
+
+@pytest.fixture(scope="module")
+def edition(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The html folder of a student edition: a page and a notebook with exercises, solutions, quizzes and a state link."""
+    root = tmp_path_factory.mktemp("small")
+    for folder in ("book/quizzes", "notebooks/exercises"):
+        (root / folder).mkdir(parents=True)
+    for name in ("logo.svg", "references.bib"):
+        shutil.copy(ROOT / "book" / name, root / "book")
+    shutil.copy(ROOT / "_config.yml", root)
+    (root / "_toc.yml").write_text("format: jb-book\nroot: book/index\nchapters:\n- file: notebooks/tiny\n")
+    solution = f"````{{exercise}} Two\n:label: ex-LABEL\nFind it.\n````\n\n````{{solution}} ex-LABEL\n:class: dropdown\n{SECRET}\n````\n"
+    page = f"# Small\n\n{solution.replace('LABEL', 'one')}\n"
+    page += "{state}`open <notebooks/tiny#product.grouping=(x1 x2) x3&product.values=1,2,3>`\n"
+    (root / "book/index.md").write_text(page + "\n{download}`e0.ipynb <../notebooks/exercises/e0.ipynb>`\n\nEnd of the page.\n")
+    code = f"x = 1\n{BEGIN}\nx = '{SECRET}'\n{END}\nx"
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    made = [
+        nbformat.v4.new_markdown_cell("# Tiny\n\n" + solution.replace("LABEL", "two")),
+        nbformat.v4.new_code_cell("print('kept output')"),
+    ]
+    nbformat.write(nbformat.v4.new_notebook(cells=made, metadata=kernel), root / "notebooks/tiny.ipynb")
+    nbformat.write(
+        nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)], metadata=kernel), root / "notebooks/exercises/e0.ipynb"
+    )
+    for name in ("index", "tiny"):
+        (root / f"book/quizzes/{name}.toml").write_text(QUIZ)
+    index = book.build(root, student=True)
+    assert index == root / "_build/student/html/index.html" and index.is_file()
+    return index.parent
+
+
+def test_no_file_of_the_student_edition_holds_a_solution(edition: Path) -> None:
+    files = [path for path in edition.rglob("*") if path.is_file()]
+    assert len(files) > 20 and not [path for path in files if SECRET.encode() in path.read_bytes()]
+    texts = [(edition / name).read_text(encoding="utf-8") for name in ("book/index.html", "notebooks/tiny.html")]
+    assert all("Find it." in text for text in texts) and "End of the page." in texts[0] and "kept output" in texts[1]
+    (download,) = edition.glob("_downloads/*/e0.ipynb")
+    assert GAP in json.loads(download.read_text())["cells"][0]["source"][1] + json.loads(download.read_text())["cells"][0]["source"][0]
+
+
+def test_a_state_link_leads_to_the_page_with_its_state_escaped(edition: Path) -> None:
+    text = (edition / "book/index.html").read_text(encoding="utf-8")
+    assert 'href="../notebooks/tiny.html#product.grouping=%28x1%20x2%29%20x3&amp;product.values=1,2,3"' in text
+
+
+@pytest.fixture(scope="module")
+def small_site(edition: Path) -> Any:
+    yield from serve(edition)
+
+
+PLACES = ["book/index.html", "notebooks/tiny.html"]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_quiz_is_answered_by_keyboard(place: str, small_site: str, browser: Any) -> None:
+    context = browser.new_context(viewport={"width": 360, "height": 740})
+    page, watch = open_page(context, f"{small_site}/{place}")
+    page.wait_for_selector(".companion-quiz[data-ready]")
+    first = page.locator(".quiz-question").first
+    assert first.get_by_role("group", name="Question 1.").count() == 1, "the question is the legend of its answers"
+    radios, check, status = first.get_by_role("radio"), first.get_by_role("button", name="Check"), first.get_by_role("status")
+    assert first.locator("details").is_hidden(), "no answer shows before one is given"
+    check.click()
+    assert status.inner_text() == "Choose an answer first."
+    radios.nth(0).focus()
+    page.keyboard.press("Space")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    assert "✗ Question 1, answer A:" in status.inner_text() and "No. That is" in status.inner_text()
+    assert first.locator("details").is_hidden() and page.locator(".quiz-score").inner_text() == ""
+    radios.nth(0).focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    assert "✓ Question 1, answer B:" in status.inner_text() and "Right." in status.inner_text() and "No." not in status.inner_text()
+    assert page.locator(".quiz-score").inner_text() == "1 of 2 answered, 0 at the first try."
+    first.locator("summary").click()
+    others = first.locator(".quiz-answers li:visible")
+    assert [item.inner_text()[:3] for item in others.all()] == ["No.", "No."]
+    assert others.evaluate_all("items => items.map(item => item.value)") == [1, 3], "letters A and C: B is shown above"
+    second = page.locator(".quiz-question").nth(1)
+    second.get_by_role("radio").first.check()
+    second.get_by_role("button", name="Check").click()
+    assert page.locator(".quiz-score").inner_text() == "2 of 2 answered, 1 at the first try."
+    second.get_by_role("button", name="Check").click()
+    assert page.locator(".quiz-score").inner_text() == "2 of 2 answered, 1 at the first try.", "asked again, counted once"
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    for theme in ("light", "dark"):
+        page.emulate_media(color_scheme=theme)
+        page.wait_for_function("theme => document.documentElement.dataset.theme === theme", arg=theme)
+        assert not complaints_of_axe(page, ".companion-quiz")
+    asked = page.evaluate(
+        "[document.querySelectorAll('.companion-quiz .math').length, document.querySelectorAll('.companion-quiz mjx-container').length]"
+    )
+    assert asked[0] == asked[1] > 0 and watch.nothing(), watch
+    context.close()
+
+
+def test_a_quiz_is_read_without_a_script(small_site: str, browser: Any) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{small_site}/book/index.html")
+    first = page.locator(".quiz-question").first
+    assert first.get_by_role("list").count() >= 1 and first.locator(".quiz-options li").count() == 3
+    fold = first.locator("details")
+    assert fold.locator("li").first.is_hidden()
+    fold.locator("summary").click()
+    assert [item.inner_text()[:3] for item in fold.locator("li").all()] == ["No.", "Rig", "No."]
+    context.close()
+
+
+def test_script_and_style_are_loaded_where_there_is_a_quiz(edition: Path) -> None:
+    assert "companion/quiz.js" in (edition / "book/index.html").read_text(encoding="utf-8")
+    assert "companion/quiz.js" not in (edition / "search.html").read_text(encoding="utf-8")
+
+
+def test_make_has_the_student_edition() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    assert "-m lrp_companion.book student $(PARAMETERS)" in makefile
+
+
+def test_the_command_writes_notebooks_without_solutions(tmp_path: Path) -> None:
+    written = book_student.write_notebooks(ROOT / "notebooks/exercises", tmp_path / "out")
+    assert [path.name for path in written] == [path.name for path in EXERCISES] and len(written) == 4
+    assert not any(BEGIN in path.read_text() or "passes" in path.read_text() for path in written)

@@ -1,0 +1,67 @@
+"""The quizzes as files: five questions a chapter, one right answer each, a reason for every answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from browsing import ROOT
+
+pytest.importorskip("sphinx", reason="sphinx comes with the extra book")
+
+from sphinx.errors import ExtensionError
+
+from lrp_companion.sphinx_quiz import FOLDER, read_quiz
+
+FILES = sorted((ROOT / FOLDER).glob("*.toml"))
+CHAPTERS = ["primer", "01_product_counterexample", "02_mnist_invariance", "03_bert_layers", "04_softmax_rule", "05_reproduction"]
+
+
+def test_every_chapter_has_a_quiz_and_every_quiz_a_page() -> None:
+    toc = yaml.safe_load((ROOT / "_toc.yml").read_text())
+    pages = {Path(chapter["file"]).name for part in toc["parts"] for chapter in part["chapters"]}
+    names = {path.stem for path in FILES}
+    assert set(CHAPTERS) <= names <= pages
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_five_questions_with_a_reason_for_every_answer(path: Path) -> None:
+    questions = read_quiz(path)
+    assert len(questions) == 5
+    for question in questions:
+        options = question["options"]
+        assert len(options) >= 3 and len({option["text"] for option in options}) == len({option["why"] for option in options}) == len(
+            options
+        )
+        assert all(option["why"].rstrip().endswith(".") for option in options)
+    places = [[option.get("right", False) for option in question["options"]].index(True) for question in questions]
+    assert len(set(places)) >= 2, "the right answer is not always at the same place"
+
+
+GOOD = (
+    "[[questions]]\nask = 'a'\n[[questions.options]]\ntext = 'b'\nwhy = 'c'\nright = true\n[[questions.options]]\ntext = 'd'\nwhy = 'e'\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "has no questions"),
+        ("[[questions]\n", "is no quiz"),
+        (GOOD.replace("ask = 'a'", "query = 'a'"), "question 1: got query, options; expected ask, options"),
+        (GOOD.replace("why = 'e'", ""), "question 1: got text; expected text, why"),
+        (GOOD.replace("why = 'e'", "why = 'e'\nrigth = true"), "question 1: got text, why, rigth"),
+        (GOOD.replace("right = true", ""), "exactly one with right = true"),
+        (GOOD + "right = true\n", "exactly one with right = true"),
+        (GOOD.replace("right = true", "right = 'yes'"), "exactly one with right = true"),
+        (GOOD.partition("[[questions.options]]\ntext = 'd'")[0], "two options or more"),
+    ],
+)
+def test_a_faulty_quiz_fails_the_build_by_name(text: str, told: str, tmp_path: Path) -> None:
+    path = tmp_path / "page.toml"
+    path.write_text(GOOD)
+    assert len(read_quiz(path)) == 1
+    path.write_text(text)
+    with pytest.raises(ExtensionError, match=told):
+        read_quiz(path)
