@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import matplotlib as mpl
 import numpy as np
 from matplotlib.ticker import MaxNLocator
@@ -72,7 +74,7 @@ def layer_game_figure(game: LayerGame, *, title: str | None = None) -> Drawing:
     heat.set_ylabel("layer")
     figure.colorbar(image, ax=heat)
     if title:
-        figure.suptitle(title, fontweight="bold")
+        figure.suptitle(textwrap.fill(title, 48), fontweight="bold")
     return figure
 
 
