@@ -162,7 +162,8 @@ def leave_one_out(bench: Bench) -> Iterator[Row]:
     captum = [peers.loo_captum(clf, *own, per_eval=best) for own in zip(texts, targets, strict=True)]
     as_captum = _equal("LOO and FeatureAblation", ours, captum)
 
-    multiply, operations = multiplier(bench.shape)
+    arithmetic = sum(bench.shape.loo(len(t)) for t in texts)
+    multiply, operations = multiplier(bench.shape, work=arithmetic / 2)
     seconds = bench.time(
         {
             "ours": lambda: _loo(clf, texts, targets),
@@ -170,9 +171,10 @@ def leave_one_out(bench: Bench) -> Iterator[Row]:
             "loop": lambda: [peers.loo_loop(clf, *own) for own in zip(texts, targets, strict=True)],
             "captum": lambda: [peers.loo_captum(clf, *own, per_eval=best) for own in zip(texts, targets, strict=True)],
             "multiply": multiply,
-        }
+        },
+        repeats=min(3, bench.size.repeats),
     )
-    limit = [s / operations * sum(bench.shape.loo(len(t)) for t in texts) for s in seconds["multiply"]]
+    limit = [s / operations * arithmetic for s in seconds["multiply"]]
     in_low = {"r": float(np.nanmean(kept)), "note": "in bfloat16; r with LOO in float32, mean over sentences"}
     yield _row("LOO", "plain loop", 3.3, seconds["loop"], seconds["ours"], note=words, **same)
     yield _row("LOO, bfloat16", "plain loop", 6.0, seconds["loop"], seconds["low"], **in_low)
@@ -230,7 +232,7 @@ def relevance(bench: Bench) -> Iterator[Row]:
         seconds["ours"],
         seconds["forward"],
         at_most=True,
-        note="the transformers model's forward",
+        note=f"the transformers model's forward, padded to {ids.shape[1]} tokens; ours splits the texts into batches with less padding",
     )
     yield _row(f"AttnLRP, batch of {len(texts)}", "autograd, modified gradient", 1.2, seconds["autograd"], seconds["ours"], **same)
 
@@ -248,19 +250,21 @@ def masks(bench: Bench) -> Iterator[Row]:
         numbers = np.random.default_rng(0).choice(2**layers, min(bench.size.mask_sample, 2**layers), replace=False)
         sample = [frozenset(layer + 1 for layer in range(layers) if k >> layer & 1) for k in numbers.tolist()]
 
-        def ours(clf: Classifier = clf, ids: torch.Tensor = ids[:1], start: torch.Tensor = start[:1]) -> torch.Tensor:
+        together = copies if layers <= 6 else 1  # the larger tree fills the processor with one text
+
+        def ours(clf: Classifier = clf, ids: torch.Tensor = ids[:together], start: torch.Tensor = start[:together]) -> torch.Tensor:
             return all_masks(clf.encoder.forward(ids, torch.ones_like(ids)), start)["word"][:, 0]
 
         def other(clf: Classifier = clf, ids: torch.Tensor = ids, start: torch.Tensor = start, sample: list = sample) -> list[torch.Tensor]:
             return peers.one_run_per_mask(clf, ids, start, sample)
 
         same = _equal("all masks and one run per mask", ours()[numbers].numpy(), [own[0].numpy() for own in other()])
-        multiply, operations = multiplier(shape)
+        multiply, operations = multiplier(shape, work=together * shape.all_masks(tokens) / 2)
         seconds = bench.time({"ours": ours, "other": other, "multiply": multiply})
-        each = [s * 2**layers / (len(sample) * copies) for s in seconds["other"]]
-        limit = [s / operations * shape.all_masks(tokens) for s in seconds["multiply"]]
+        each = [s * 2**layers * together / (len(sample) * copies) for s in seconds["other"]]
+        limit = [s / operations * together * shape.all_masks(tokens) for s in seconds["multiply"]]
         what = f"all {2**layers:,} masks, {name}"
-        note = f"{tokens} tokens; timed on {len(sample)} of the masks, {copies} copies of the text a batch"
+        note = f"{together} text(s) of {tokens} tokens at once; the other side {len(sample)} of the masks, {copies} texts at once"
         yield _row(what, "one run per mask, batched the same", goal, each, seconds["ours"], note=note, **same)
         yield _row(what, "arithmetic limit of the shared tree", float("nan"), limit, seconds["ours"], note="for comparison")
 

@@ -80,8 +80,11 @@ class Shape:
         return self.forward(tokens) + (2**self.layers - 1) * self.backward(tokens) / self.layers
 
 
-def multiplier(shape: Shape, dtype: torch.dtype = torch.float32) -> tuple[Callable[[], None], float]:
-    """The matrix products of one layer on `ROWS` tokens, by the fastest call that PyTorch has, and how many operations they are."""
+def multiplier(shape: Shape, dtype: torch.dtype = torch.float32, *, work: float = 0.0) -> tuple[Callable[[], None], float]:
+    """The matrix products of one layer on `ROWS` tokens, by the fastest call that PyTorch has, and how many operations they are.
+
+    Repeated until they are about `work` operations, so that their time is measured as long as what it is compared with.
+    """
     draw = torch.Generator().manual_seed(0)
     narrow, wide = (torch.randn(ROWS, width, generator=draw).to(dtype) for width in (shape.hidden, shape.inner))
     square, up, down = (
@@ -90,13 +93,17 @@ def multiplier(shape: Shape, dtype: torch.dtype = torch.float32) -> tuple[Callab
     )
     outs = torch.empty_like(narrow), torch.empty_like(wide)
 
-    def multiply() -> None:
-        for _ in range(4):
-            torch.mm(narrow, square.T, out=outs[0])
-        torch.mm(narrow, up.T, out=outs[1])
-        torch.mm(wide, down.T, out=outs[0])
+    operations = 2 * ROWS * (4 * shape.hidden**2 + 2 * shape.hidden * shape.inner)
+    rounds = max(1, round(work / operations))
 
-    return multiply, 2 * ROWS * (4 * shape.hidden**2 + 2 * shape.hidden * shape.inner)
+    def multiply() -> None:
+        for _ in range(rounds):
+            for _ in range(4):
+                torch.mm(narrow, square.T, out=outs[0])
+            torch.mm(narrow, up.T, out=outs[1])
+            torch.mm(wide, down.T, out=outs[0])
+
+    return multiply, rounds * operations
 
 
 def slope(x: list[float], y: list[float]) -> float:

@@ -16,10 +16,8 @@ from torch import Tensor
 from lrp_companion.schema import InputError
 
 MEMORY = 2 << 30
-BUSY = {
-    "cpu": 1_536,
-    "cuda": 65_536,
-}  # tokens of all masks together: on a processor more do not help (measured from 16 to 128 masks), on a GPU a guess
+BUSY = {"cpu": 1_536, "cuda": 65_536}
+"""Tokens of all masks together: on a processor more do not help (measured from 16 to 128 masks), on a GPU a guess."""
 
 
 class _Map(Protocol):

@@ -58,8 +58,12 @@ faith = of("metrics/faithfulness.py", "test_metrics.py")
 axiom = of("metrics/axioms.py", "test_metrics.py")
 statistic = of("metrics/statistics.py", "test_metrics.py")
 loo = of("methods/perturbation.py", "test_text_methods.py")
-audit = of("experiments/audit.py", "test_audit.py")
-digit_audit = of("experiments/audit_digits.py", "test_mnist_grid.py")
+cells = of("experiments/audit/cells.py", "test_audit.py")
+draws = of("experiments/audit/draws.py", "test_audit.py")
+reasons = of("experiments/audit/reasons.py", "test_audit.py")
+by_example = of("experiments/audit/examples.py", "test_audit.py")
+boards = of("experiments/audit/boards.py", "test_audit.py")
+digit_audit = of("experiments/audit/digits.py", "test_mnist_grid.py")
 game = of("experiments/lattice.py", "test_lattice.py")
 exercise = of("exercises/checking.py", "test_exercises.py")
 packed = of("models/packed.py", "test_packed.py")
@@ -147,19 +151,19 @@ MUTATIONS: list[Mutation] = [
     exercise("every answer is near enough", "TOLERANCE = 1e-9", "TOLERANCE = 1e9"),
     exercise("a wrong answer counts as right", "return self.passes", "return True"),
     # the audit
-    audit("the other method first", "r[0] - r[1])", "r[1] - r[0])"),
-    audit("absolute sum as sum to one", 'DISTINCT.index("raw" if option', 'DISTINCT.index("sum-to-one" if option'),
-    audit("undefined examples counted in draws",
+    cells("the other method first", "r[0] - r[1])", "r[1] - r[0])"),
+    cells("absolute sum as sum to one", 'DISTINCT.index("raw" if option', 'DISTINCT.index("sum-to-one" if option'),
+    draws("undefined examples counted in draws",
           "draws[rows, holes] /= weights @ known[:, holes].astype(np.float64)",
           "draws[rows, holes] /= len(given)"),
-    audit("interactions keep the main effects",
+    cells("interactions keep the main effects",
           "table.mean(axis=others, keepdims=True) - sum(lower)",
           "table.mean(axis=others, keepdims=True) - table.mean()"),
-    audit("gains from the other end", "gains = gains[:, ::-1]", "gains = gains[:, ::1]"),
-    audit("later half against everything", "2 * later - total", "later - total"),
-    audit("Holm without its steps", "(len(p) - rank) * p[k]", "len(p) * p[k]"),
-    audit("a and b swapped in the switchboard", "found.values[..., [1, 0, 2], :]", "found.values[..., [0, 1, 2], :]"),
-    audit("defined for undefined", "missing[own] = found.n - found.defined[..., 2]", "missing[own] = found.defined[..., 2]"),
+    reasons("gains from the other end", "gains = gains[:, ::-1]", "gains = gains[:, ::1]"),
+    reasons("later half against everything", "2 * later - total", "later - total"),
+    by_example("Holm without its steps", "(len(p) - rank) * p[k]", "len(p) * p[k]"),
+    boards("a and b swapped in the switchboard", "found.values[..., [1, 0, 2], :]", "found.values[..., [0, 1, 2], :]"),
+    boards("defined for undefined", "missing[own] = found.n - found.defined[..., 2]", "missing[own] = found.defined[..., 2]"),
     digit_audit("right minus left",
           "columns[:, 1 :: len(CELLS)] - columns[:, 2 :: len(CELLS)]",
           "columns[:, 2 :: len(CELLS)] - columns[:, 1 :: len(CELLS)]"),

@@ -16,7 +16,7 @@ import pytest
 from test_report import EXPLAINERS, level, mnist_run, text_run
 
 from lrp_companion.experiments import audit
-from lrp_companion.experiments.audit import CHOICES, OPTIONS, grid
+from lrp_companion.experiments.audit import CHOICES, OPTIONS, examples, grid
 from lrp_companion.experiments.records import TextRun, load_run
 from lrp_companion.experiments.report import READINGS
 from lrp_companion.metrics import Interval, bootstrap_mean
@@ -340,7 +340,7 @@ def test_rank_correlation_and_its_p_are_those_of_scipy():
     generator = np.random.default_rng(2)
     x = generator.integers(0, 9, 150).astype(float)
     y = np.stack([x + generator.normal(0, 12, 150), generator.normal(size=150)], 1)
-    for k, (effect, p) in enumerate(audit._rank_correlations(x, y)):
+    for k, (effect, p) in enumerate(examples._rank_correlations(x, y)):
         theirs = stats.spearmanr(x, y[:, k])
         assert effect.mean == pytest.approx(theirs.statistic) and effect.low < effect.mean < effect.high
         assert p == pytest.approx(theirs.pvalue, abs=0.02)
@@ -351,10 +351,10 @@ def test_group_difference_and_its_p():
     generator = np.random.default_rng(4)
     x = (np.arange(120) % 3 == 0).astype(float)
     y = generator.normal(size=(120, 2)) + np.array([0.5, 0.0]) * x[:, None]
-    for k, (effect, p) in enumerate(audit._group_differences(x, y)):
+    for k, (effect, p) in enumerate(examples._group_differences(x, y)):
         assert effect.mean == pytest.approx(y[x == 1, k].mean() - y[x == 0, k].mean())
         assert p == pytest.approx(stats.ttest_ind(y[x == 1, k], y[x == 0, k]).pvalue, abs=0.02)
-    same = audit._group_differences(x, np.stack([x, -x], 1))
+    same = examples._group_differences(x, np.stack([x, -x], 1))
     assert [p for _, p in same] == [1 / 10_001] * 2, "no permutation reaches a perfect split"
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import base64
 import itertools
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 
 from lrp_companion.cli import main
-from lrp_companion.experiments.audit_digits import (
+from lrp_companion.experiments.audit.boards import digit_board
+from lrp_companion.experiments.audit.digits import (
     CELLS,
-    digit_board,
     digit_choices,
     digit_grid,
     digit_ig,
@@ -108,6 +110,22 @@ def test_choices_split_all_of_the_variance(run) -> None:
     bias = next(row for row in rows if row["choices"] == ("bias",))
     assert list(bias["levels"].values()) == pytest.approx(means.mean((1, 2, 3)).tolist())
     assert bias["squares"] == pytest.approx(16 * means.mean((1, 2, 3)).var())
+
+
+def test_an_image_counts_as_positive_where_both_sums_are(run) -> None:
+    """With signs drawn anew, so that all four cases are there."""
+    images, draw = run.tables["images"], np.random.default_rng(0)
+    names = images.column_names
+    for side in ("negative left", "negative right"):
+        images = images.set_column(names.index(side), side, pa.array(draw.random(len(images)) < 0.5))
+    drawn = replace(run, tables={**run.tables, "images": images})
+    cases = set()
+    for row in digit_signs(drawn):
+        maps, loo = drawn.negative(row["reading"], "AttnLRP", "left"), drawn.negative(row["reading"], "LOO", "right")
+        cases |= set(zip(maps.ravel().tolist(), loo.ravel().tolist(), strict=True))
+        good = int((~(maps | loo)).sum())
+        assert [row[name][1] if row[name] else 0 for name in ("both positive", "not both positive")] == [good, 6 - good]
+    assert len(cases) == 4
 
 
 def test_signs_split_the_images_by_their_sums(run) -> None:

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from lrp_companion.experiments.mnist import EXPLAINERS, invariance_table, train_pair
+from lrp_companion.experiments.mnist import EXPLAINERS, invariance_table
+from lrp_companion.experiments.mnist_jobs import DigitJobs
 from lrp_companion.experiments.store import RunFolder
 from lrp_companion.methods import attribute
 from lrp_companion.metrics import agreement
-from lrp_companion.models.linear_attention import LinearAttention
-from lrp_companion.schema import InputError, Protocol
+from lrp_companion.schema import Protocol
 from lrp_companion.sources import Dataset
 
 CHOICES: dict[str, tuple[Any, ...]] = {
@@ -42,7 +42,7 @@ def readings(choices: Mapping[str, Sequence[Any]] = CHOICES) -> list[dict[str, A
     return [dict(zip(choices, point, strict=True)) for point in itertools.product(*choices.values())]
 
 
-class MnistGridJobs:
+class MnistGridJobs(DigitJobs):
     """What a run over readings consists of; see `runner.execute`. A job is a net: reading + number of readings * seed."""
 
     def __init__(
@@ -58,14 +58,8 @@ class MnistGridJobs:
         choices: Mapping[str, Sequence[Any]] = CHOICES,
         ig_steps: Sequence[int] = IG_STEPS,
     ) -> None:
-        if isinstance(nets, bool) or not isinstance(nets, int) or nets < 1:
-            raise InputError("run", got=f"nets {nets!r}", expected="a whole number, at least 1", hint="the nets have the seeds 0, 1, ...")
-        if train.images is None or test.images is None:
-            raise InputError("run", got=f"{train.name}, which has no images", expected="a data set of images", hint="run mnist-grid")
-        self.train, self.test, self.nets, self.device, self.epochs = train, test, nets, device, epochs
-        self.sample = test.order(min(IMAGES, len(test)) if limit is None else limit, seed=seed)
-        self.readings, self.ig_steps = readings(choices), tuple(ig_steps)
-        self._known: dict[int, LinearAttention] = {}
+        super().__init__(train, test, nets=nets, limit=min(IMAGES, len(test)) if limit is None else limit, seed=seed, device=device)
+        self.readings, self.ig_steps, self.epochs = readings(choices), tuple(ig_steps), epochs
         self.config = {
             "task": "mnist-grid", "split": test.split, "source": test.source, "data": test.fingerprint, "train": train.fingerprint,
             "seed": seed, "images": len(self.sample), "epochs": epochs, "choices": {name: list(own) for name, own in choices.items()},
@@ -76,9 +70,7 @@ class MnistGridJobs:
     @property
     def about(self) -> dict[str, Any]:
         """What the manifest says beside the configuration."""
-        data = f"{self.test.describe()}; trained on {self.train.describe()}"
-        model = {"name": f"{len(self.readings)} readings", "family": "linear attention"}
-        return {"model": model, "data": data, "examples": len(self.sample), "nets": self.nets}
+        return self._about(f"{len(self.readings)} readings")
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -106,39 +98,27 @@ class MnistGridJobs:
         """The rows of one net."""
         return {"nets": self._net, "images": self._images, "ig": self._ig}[table](job, folder)
 
-    def _net(self, job: int, folder: RunFolder) -> pa.Table:
+    def _options(self, job: int) -> tuple[int, dict[str, Any]]:
+        """Seed and options of the net of a job."""
         seed, reading = divmod(job, len(self.readings))
-        net = train_pair(self.train, seed=seed, device=self.device, epochs=self.epochs, **self.readings[reading])[0]
-        folder.add_weights(f"net-{job}.safetensors", net.state_dict())
-        self._known[job] = net
-        assert self.test.images is not None
-        accuracy = net.with_association("right").accuracy(self.test.images, self.test.labels)
+        return seed, {**self.readings[reading], "epochs": self.epochs}
+
+    def _net(self, job: int, folder: RunFolder) -> pa.Table:
+        seed, options = self._options(job)
+        right = self._trained(job, folder, seed, options).with_association("right")
         return pa.table(
             {
-                "reading": pa.array([reading], pa.int32()),
+                "reading": pa.array([job % len(self.readings)], pa.int32()),
                 "seed": pa.array([seed], pa.int32()),
-                "accuracy": pa.array([accuracy], pa.float64()),
+                "accuracy": pa.array([right.accuracy(self.images, self.test.labels)], pa.float64()),
                 "tested": pa.array([len(self.test)], pa.int32()),
             }
         )
 
-    def _load(self, job: int, folder: RunFolder) -> LinearAttention:
-        """The net of a job: trained in this process, read from the folder, or, where only its row was kept, trained again."""
-        if job not in self._known:
-            seed, reading = divmod(job, len(self.readings))
-            weights = folder.weights(f"net-{job}.safetensors")
-            if weights is None:
-                return train_pair(self.train, seed=seed, device=self.device, epochs=self.epochs, **self.readings[reading])[0]
-            net = LinearAttention(association="left", seed=seed, dtype=torch.float64, **self.readings[reading]).to(self.device)
-            net.load_state_dict(weights)
-            return net
-        return self._known[job]
-
     def _images(self, job: int, folder: RunFolder) -> pa.Table:
-        assert self.test.images is not None
-        net = self._load(job, folder)
+        net = self._load(job, folder, *self._options(job))
         explainers = {name: EXPLAINERS[name] for name in EXPLAINED}
-        rows = invariance_table(net, self.test.images[self.sample], explainers=explainers, one_loo=True, progress=False).rows
+        rows = invariance_table(net, self.images[self.sample], explainers=explainers, one_loo=True, progress=False).rows
         return pa.table(
             {
                 "image": pa.array([self.sample[row["image"]] for row in rows], pa.int32()),
@@ -153,10 +133,10 @@ class MnistGridJobs:
 
     def _ig(self, job: int, folder: RunFolder) -> pa.Table:
         """Agreement of IG with LOO, and the largest convergence delta, by baseline and number of steps."""
-        assert self.test.images is not None and self.train.images is not None
-        net = self._load(job, folder).with_association("right")
+        assert self.train.images is not None
+        net = self._load(job, folder, *self._options(job)).with_association("right")
         sample = self.sample[:IG_IMAGES]
-        images = self.test.images[sample]
+        images = self.images[sample]
         with torch.no_grad():
             target = net(images).argmax(-1).tolist()
         loo = attribute(net, images, method="loo", target=target, progress=False)
@@ -178,7 +158,3 @@ class MnistGridJobs:
                     out["delta"].append(max(abs(maps[k].details["convergence_delta"]) for maps in found))
         kinds = {"image": pa.int32(), "n_steps": pa.int32(), "r": pa.float32(), "delta": pa.float32()}
         return pa.table({name: pa.array(column, kinds.get(name, pa.string())) for name, column in out.items()})
-
-    def summaries(self, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-        """None: every table of a page is made from the rows."""
-        return {}

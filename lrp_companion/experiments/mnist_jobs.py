@@ -17,7 +17,53 @@ from lrp_companion.sources import Dataset
 SPAN = 1_000_000  # jobs of one net: seed * SPAN + row of the image
 
 
-class MnistJobs:
+class DigitJobs:
+    """What runs on digits share: checked data, images in random order, and nets that are trained once and kept."""
+
+    def __init__(self, train: Dataset, test: Dataset, *, nets: int, limit: int | None, seed: int, device: str) -> None:
+        if isinstance(nets, bool) or not isinstance(nets, int) or nets < 1:
+            raise InputError("run", got=f"nets {nets!r}", expected="a whole number, at least 1", hint="the nets have the seeds 0, 1, ...")
+        if train.images is None or test.images is None:
+            raise InputError("run", got=f"{train.name}, which has no images", expected="a data set of images", hint="run mnist")
+        self.train, self.test, self.nets, self.device = train, test, nets, device
+        self.images, self.sample = test.images, test.order(limit, seed=seed)
+        self._known: dict[int, LinearAttention] = {}
+
+    def _about(self, model: str) -> dict[str, Any]:
+        data = f"{self.test.describe()}; trained on {self.train.describe()}"
+        return {
+            "model": {"name": model, "family": "linear attention"},
+            "data": data,
+            "examples": len(self.sample),
+            "nets": self.nets,
+        }
+
+    def _trained(self, number: int, folder: RunFolder, seed: int, options: Mapping[str, Any]) -> LinearAttention:
+        """Train a net and keep its weights under this number."""
+        net = train_pair(self.train, seed=seed, device=self.device, **options)[0]
+        folder.add_weights(f"net-{number}.safetensors", net.state_dict())
+        self._known[number] = net
+        return net
+
+    def _load(self, number: int, folder: RunFolder, seed: int, options: Mapping[str, Any]) -> LinearAttention:
+        """A net: trained in this process, read from the folder, or, where only its row was kept, trained again."""
+        if number not in self._known:
+            weights = folder.weights(f"net-{number}.safetensors")
+            if weights is None:
+                self._known[number] = train_pair(self.train, seed=seed, device=self.device, **options)[0]
+            else:
+                shape = {name: own for name, own in options.items() if name not in ("epochs", "lr")}
+                net = LinearAttention(association="left", seed=seed, dtype=torch.float64, **shape).to(self.device)
+                net.load_state_dict(weights)
+                self._known[number] = net
+        return self._known[number]
+
+    def summaries(self, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+        """None: every table of a report is made from the rows."""
+        return {}
+
+
+class MnistJobs(DigitJobs):
     """What a run on MNIST consists of; see `runner.execute`."""
 
     def __init__(
@@ -32,13 +78,8 @@ class MnistJobs:
         device: str = "cpu",
     ) -> None:
         choose("run", "model", reading, tuple(READINGS))
-        if isinstance(nets, bool) or not isinstance(nets, int) or nets < 1:
-            raise InputError("run", got=f"nets {nets!r}", expected="a whole number, at least 1", hint="the nets have the seeds 0, 1, ...")
-        if train.images is None or test.images is None:
-            raise InputError("run", got=f"{train.name}, which has no images", expected="a data set of images", hint="run mnist")
-        self.train, self.test, self.reading, self.nets, self.device = train, test, reading, nets, device
-        self.sample = test.order(limit, seed=seed)
-        self._known: dict[int, LinearAttention] = {}
+        super().__init__(train, test, nets=nets, limit=limit, seed=seed, device=device)
+        self.reading = reading
         self.config = {
             "task": "mnist", "split": test.split, "source": test.source, "data": test.fingerprint, "train": train.fingerprint,
             "seed": seed, "model": reading, "options": READINGS[reading],
@@ -48,13 +89,7 @@ class MnistJobs:
     @property
     def about(self) -> dict[str, Any]:
         """What the manifest says beside the configuration."""
-        data = f"{self.test.describe()}; trained on {self.train.describe()}"
-        return {
-            "model": {"name": self.reading, "family": "linear attention"},
-            "data": data,
-            "examples": len(self.sample),
-            "nets": self.nets,
-        }
+        return self._about(self.reading)
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -74,40 +109,24 @@ class MnistJobs:
         if table == "nets":
             return self._net(job, folder)
         seed, row = divmod(job, SPAN)
-        return self._image(self._load(seed, folder), row)
+        return self._image(self._load(seed, folder, seed, READINGS[self.reading]), row)
 
     def _net(self, seed: int, folder: RunFolder) -> pa.Table:
-        left, right = train_pair(self.train, seed=seed, device=self.device, **READINGS[self.reading])
-        assert self.test.images is not None
+        left = self._trained(seed, folder, seed, READINGS[self.reading])
+        right = left.with_association("right")
         with torch.no_grad():
-            gaps = [float((left(part) - right(part)).abs().max()) for part in torch.as_tensor(self.test.images.copy()).split(256)]
-        folder.add_weights(f"net-{seed}.safetensors", left.state_dict())
-        self._known[seed] = left
+            gaps = [float((left(part) - right(part)).abs().max()) for part in torch.as_tensor(self.images.copy()).split(256)]
         return pa.table(
             {
                 "seed": pa.array([seed], pa.int32()),
-                "accuracy": pa.array([left.accuracy(self.test.images, self.test.labels)], pa.float64()),
+                "accuracy": pa.array([left.accuracy(self.images, self.test.labels)], pa.float64()),
                 "tested": pa.array([len(self.test)], pa.int32()),
                 "logit_gap": pa.array([max(gaps)], pa.float64()),
             }
         )
 
-    def _load(self, seed: int, folder: RunFolder) -> LinearAttention:
-        """The net of a seed: trained in this process, read from the folder, or, where only its row was kept, trained again."""
-        if seed not in self._known:
-            weights = folder.weights(f"net-{seed}.safetensors")
-            if weights is None:
-                self._known[seed] = train_pair(self.train, seed=seed, device=self.device, **READINGS[self.reading])[0]
-            else:
-                options = {k: v for k, v in READINGS[self.reading].items() if k not in ("epochs", "lr")}
-                net = LinearAttention(association="left", seed=seed, dtype=torch.float64, **options).to(self.device)
-                net.load_state_dict(weights)
-                self._known[seed] = net
-        return self._known[seed]
-
     def _image(self, net: LinearAttention, row: int) -> pa.Table:
-        assert self.test.images is not None
-        found = invariance_table(net, self.test.images[row : row + 1], progress=False)
+        found = invariance_table(net, self.images[row : row + 1], progress=False)
         names = [name for name in found.rows[0] if name not in ("image", "explainer", "target", "constant")]
         return pa.table(
             {
@@ -118,7 +137,3 @@ class MnistJobs:
                 **{name: pa.array([own[name] for own in found.rows], pa.float32()) for name in names},
             }
         )
-
-    def summaries(self, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-        """None: every table of a report is made from the rows."""
-        return {}

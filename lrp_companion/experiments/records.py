@@ -220,12 +220,8 @@ class TextRun(Run):
 
 
 @dataclass(frozen=True)
-class MnistRun(Run):
-    """A run on MNIST: nets of several seeds, and one row per net, image and explainer; each image stands under each net."""
-
-    @property
-    def seeds(self) -> list[int]:
-        return sorted(set(self.tables["images"]["seed"].to_pylist()))
+class DigitRun(Run):
+    """What runs on digits share: images that are explained under every net."""
 
     @property
     def n(self) -> int:
@@ -235,6 +231,15 @@ class MnistRun(Run):
     @property
     def explainers(self) -> tuple[str, ...]:
         return tuple(self.manifest["config"]["explainers"])
+
+
+@dataclass(frozen=True)
+class MnistRun(DigitRun):
+    """A run on MNIST: nets of several seeds, and one row per net, image and explainer; each image stands under each net."""
+
+    @property
+    def seeds(self) -> list[int]:
+        return sorted(set(self.tables["images"]["seed"].to_pylist()))
 
     def accuracy(self) -> np.ndarray:
         """Of every net, on the whole test split."""
@@ -253,7 +258,7 @@ class MnistRun(Run):
 
 
 @dataclass(frozen=True)
-class MnistGridRun(Run):
+class MnistGridRun(DigitRun):
     """A run over readings of the paper's MNIST nets: several seeds of each, and some images under each net."""
 
     @cached_property
@@ -268,15 +273,6 @@ class MnistGridRun(Run):
         count = len(self.readings)
         done = set(self.tables["images"][JOB].to_pylist()) & set(self.tables["nets"][JOB].to_pylist())
         return [seed for seed in range(1 + max(done) // count) if set(range(seed * count, (seed + 1) * count)) <= done]
-
-    @property
-    def n(self) -> int:
-        """Images explained under each net."""
-        return len(set(self.tables["images"]["image"].to_pylist()))
-
-    @property
-    def explainers(self) -> tuple[str, ...]:
-        return tuple(self.manifest["config"]["explainers"])
 
     def accuracy(self, reading: int) -> np.ndarray:
         """Of the nets of a reading, one per seed, on the whole test split."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from lrp_companion.models.batching import pad, token_batches
+from lrp_companion.models.batching import budget, pad, token_batches
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.schema import Attribution, InputError
 
@@ -76,10 +76,10 @@ def output_gradient(logits: Tensor, targets: Tensor, output: str) -> Tensor:
 
 
 def batches(
-    clf: Classifier, texts: Sequence[EncodedText], *, batch_tokens: int, progress: bool | None, label: str
+    clf: Classifier, texts: Sequence[EncodedText], *, batch_tokens: int | None, progress: bool | None, label: str
 ) -> Iterator[tuple[list[int], Tensor, Tensor]]:
     """Padded batches of texts: their indices, ids (B, T) and mask (B, T)."""
-    plan = token_batches([len(t) for t in texts], batch_tokens)
+    plan = token_batches([len(t) for t in texts], budget(batch_tokens, clf.device))
     for rows in watch(plan, progress=progress, label=label):
         yield rows, *pad([texts[i].input_ids for i in rows], clf.pad_id, clf.device)
 

@@ -9,7 +9,7 @@ from captum.attr import IntegratedGradients
 from torch import Tensor
 
 from lrp_companion.methods.common import Targets, attribution, batches, read_output, settle, to_numpy, watch
-from lrp_companion.models.batching import check_budget
+from lrp_companion.models.batching import budget
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.propagation import relevance_parts
 from lrp_companion.schema import SITES, TARGET_CHOICES, Attribution, InputError, at_site, choose
@@ -24,7 +24,7 @@ def gradient_x_input(
     *,
     site: str = "word",
     output: str = "logit",
-    batch_tokens: int = 4096,
+    batch_tokens: int | None = None,
     progress: bool | None = None,
 ) -> list[Attribution]:
     """Input x gradient: `sum over the hidden axis of a df/da` at the embeddings, read at a site as for LRP."""
@@ -61,7 +61,7 @@ def integrated_gradients(
     n_steps: int = 50,
     baseline: str = "pad-token",
     output: str = "logit",
-    batch_tokens: int = 4096,
+    batch_tokens: int | None = None,
     progress: bool | None = None,
 ) -> list[Attribution]:
     """Integrated gradients (Sundararajan et al. 2017) at the word embeddings, by captum, from a stated baseline.
@@ -74,7 +74,7 @@ def integrated_gradients(
     choose("attribute", "output", output, TARGET_CHOICES)
     if isinstance(n_steps, bool) or not isinstance(n_steps, int) or n_steps < 1:
         raise InputError("attribute", got=f"n_steps {n_steps!r}", expected="a whole number, at least 1", hint="try n_steps=50")
-    check_budget(batch_tokens)
+    tokens_at_once = 2 * budget(None, clf.device) if batch_tokens is None else budget(batch_tokens, clf.device)  # nothing is padded here
     out = []
     for text, target in watch(list(zip(texts, targets, strict=True)), progress=progress, label="ig"):
         ids = torch.tensor([text.input_ids], device=clf.device)
@@ -90,16 +90,15 @@ def integrated_gradients(
         chosen = settle([target], logits[:1])
         ends = read_output(logits, chosen.expand(2), output)
 
-        def explained(x: Tensor, ids: Tensor = ids, mask: Tensor = mask, chosen: Tensor = chosen) -> Tensor:
+        def explained(x: Tensor, mask: Tensor = mask, chosen: Tensor = chosen) -> Tensor:
             n = len(x)
-            tape = clf.encoder.forward(ids.expand(n, -1), mask.expand(n, -1), word=x)
-            return read_output(tape.logits, chosen.expand(n), output)
+            return read_output(clf.network(inputs_embeds=x, attention_mask=mask.expand(n, -1)).logits, chosen.expand(n), output)
 
         scores = IntegratedGradients(explained).attribute(
-            word, start, n_steps=n_steps, internal_batch_size=max(1, batch_tokens // len(text))
+            word, start, n_steps=n_steps, internal_batch_size=max(1, tokens_at_once // len(text))
         )
         choices = {"site": "word", "baseline": baseline, "n_steps": n_steps, "output": output}
-        details = {"convergence_delta": float(scores.sum() - (ends[0] - ends[1]))}
+        details = {"convergence_delta": float(scores.sum() - (ends[0] - ends[1])), "passes": (n_steps + 2, n_steps)}
         out.append(
             attribution(clf, text, scores[0].sum(-1), method="ig", target=chosen, logit=logits[0, chosen], choices=choices, details=details)
         )

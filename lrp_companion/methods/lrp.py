@@ -34,7 +34,7 @@ def lrp(
     site: str = "word",
     epsilon: float = 0.0,
     output: str = "logit",
-    batch_tokens: int = 4096,
+    batch_tokens: int | None = None,
     progress: bool | None = None,
 ) -> list[Attribution]:
     """LRP with the attention of the layers in `bypass` (from 1) held constant; Eq. (1) to (5) of the paper."""
@@ -64,7 +64,7 @@ def lrp_masks(
     site: str = "word",
     epsilon: float = 0.0,
     output: str = "logit",
-    batch_tokens: int = 4096,
+    batch_tokens: int | None = None,
     progress: bool | None = None,
 ) -> list[list[Attribution]]:
     """LRP under several masks from one forward: one list of attributions per mask, in the order of the masks."""

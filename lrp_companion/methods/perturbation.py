@@ -37,10 +37,10 @@ def kept_logits(
     A batch has `batch_tokens` tokens at most; by default what keeps the processor (1,024) or a GPU (65,536) busy.
     """
     choose("attribute", "removal", removal, REMOVALS)
-    budget = (65_536 if clf.device.type == "cuda" else 1_024) if batch_tokens is None else batch_tokens
+    at_once = (65_536 if clf.device.type == "cuda" else 1_024) if batch_tokens is None else batch_tokens
     rows = [_row(clf, text, keep, removal) for text, keep in jobs]
     out = torch.empty(len(jobs), len(clf.labels), dtype=clf.dtype)
-    for batch in watch(token_batches([len(row) for row in rows], budget), progress=progress, label=label):
+    for batch in watch(token_batches([len(row) for row in rows], at_once), progress=progress, label=label):
         out[batch] = packed_logits(clf.encoder.wiring, [rows[k] for k in batch], device=clf.device).cpu()
     return out
 

@@ -23,7 +23,7 @@ def rollout(
     residual: bool = False,
     head_fusion: str = "mean",
     row: str = "cls",
-    batch_tokens: int = 4096,
+    batch_tokens: int | None = None,
     progress: bool | None = None,
 ) -> list[Attribution]:
     """Rollout `A~(l) = A(l) A~(l-1)` with `A~(0) = I`, heads fused; Eq. (Rollout) of the paper is the plain product.

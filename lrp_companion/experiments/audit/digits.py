@@ -6,19 +6,17 @@ over nets (seeds); intervals are 95 % percentile bootstrap intervals over images
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from lrp_companion.experiments.audit import SCALE, UNDEFINED, _limits, resampled, variance_shares
+from lrp_companion.experiments.audit.cells import Row, variance_shares
+from lrp_companion.experiments.audit.draws import limits, resampled
 from lrp_companion.experiments.paper import paper_table
 from lrp_companion.experiments.records import MnistGridRun
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.schema import InputError, choose
 
-Row = dict[str, Any]
 MAPS = ("raw", "sum-to-one")
 LABELS: dict[str, tuple[str, dict[Any, str]]] = {
     "bias": ("biases", {False: "no", True: "yes"}),
@@ -83,7 +81,7 @@ def digit_grid(run: MnistGridRun) -> list[Row]:
 
 
 def digit_choices(run: MnistGridRun, what: str = "AttnLRP, left with LOO") -> list[Row]:
-    """What moves a mean r most: shares of its variance over all readings and maps (see `audit.variance_shares`).
+    """What moves a mean r most: shares of its variance over all readings and maps (see `cells.variance_shares`).
 
     Returns
     -------
@@ -161,46 +159,6 @@ def digit_ig(run: MnistGridRun) -> list[Row]:
     return out
 
 
-def digit_board(run: MnistGridRun) -> Row:
-    """The readings as a board of the widget `ProtocolSwitchboard`: AttnLRP's agreement with LOO from the left and from the right."""
-    rows, printed = digit_grid(run), paper_values()
-    choices: Mapping[str, Sequence[Any]] = {**run.manifest["config"]["choices"], "map": MAPS}
-    right, left = "AttnLRP, right with LOO", "AttnLRP, left with LOO"
-    cells = np.array(
-        [[own for part in (row[right], row[left], row["difference"]) for own in (part.mean, part.low, part.high)] for row in rows]
-    )
-    axes = [
-        {"key": name, "label": LABELS[name][0], "options": [{"key": _key(own), "label": LABELS[name][1][own]} for own in options]}
-        for name, options in choices.items()
-    ]
-    start = {"run": run.name, **{name: _key(options[0]) for name, options in choices.items()}}
-    nearest = digit_nearest(run)["nearest"]
-    return {
-        "key": "digits", "label": "Digits", "a": "AttnLRP from the left", "b": "AttnLRP from the right", "axes": axes,
-        "runs": [
-            {
-                "key": run.name, "label": f"{len(run.seeds)} nets a reading", "n": run.n,
-                "paper": {"a": printed[left], "b": printed[right]},
-                "cells": _packed(np.where(np.isnan(cells), UNDEFINED, np.round(cells * SCALE)), "<i2"),
-                "undefined": _packed(np.array([row["difference"].undefined for row in rows]), "<u2"),
-            }
-        ],
-        "start": start,
-        "presets": [
-            {"label": "the plainest net", "state": start},
-            {"label": "nearest to the paper's Table 1", "state": {"run": run.name, **{name: _key(nearest[name]) for name in choices}}},
-        ],
-    }  # fmt: skip
-
-
-def _key(option: Any) -> str:
-    return {True: "yes", False: "no"}[option] if isinstance(option, bool) else str(option)
-
-
-def _packed(values: np.ndarray, kind: str) -> str:
-    return base64.b64encode(values.astype(kind).tobytes()).decode()
-
-
 def _values(run: MnistGridRun, reading: int, name: str, map: str) -> np.ndarray:
     """A number per image: the mean over nets."""
     explainer, pair = CELLS[name]
@@ -216,7 +174,7 @@ def _mean(values: np.ndarray) -> np.ndarray:
 
 def _intervals(columns: np.ndarray) -> list[Interval]:
     mean, draws, defined = resampled(columns)
-    low, high = _limits(draws)
+    low, high = limits(draws)
     return [
         Interval(float(m), float(a), float(b), int(n), len(columns) - int(n)) for m, a, b, n in zip(mean, low, high, defined, strict=True)
     ]

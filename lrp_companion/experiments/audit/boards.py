@@ -1,0 +1,110 @@
+"""The audit as the boards of the widget `ProtocolSwitchboard`: every cell as a 16-bit integer, packed as base64."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from lrp_companion.experiments.audit.cells import CHOICES, LABELS, NAMES, OPTIONS, Grid, Row, grid, paper_values, presets
+from lrp_companion.experiments.audit.digits import LABELS as DIGIT_LABELS
+from lrp_companion.experiments.audit.digits import MAPS, digit_grid, digit_nearest
+from lrp_companion.experiments.audit.digits import paper_values as digit_paper_values
+from lrp_companion.experiments.records import MnistGridRun, TextRun
+from lrp_companion.schema import InputError, Protocol
+
+UNDEFINED, SCALE = -32768, 10_000
+
+
+def switchboard(runs: Iterable[Any], *, a: str = "cp-lrp", b: str = "attnlrp") -> dict[str, Any]:
+    """Every cell of every run on reviews, as the widget `ProtocolSwitchboard` takes it.
+
+    Numbers are 16-bit integers, the value times 10,000, packed as base64; -32768 where there is none.
+
+    Parameters
+    ----------
+    runs : runs; those on digits and those without both methods are left out.
+
+    Raises
+    ------
+    InputError : no run is left.
+    """
+    able = [run for run in runs if isinstance(run, TextRun) and {a, b} <= set(run.methods)]
+    if not able:
+        hint = "make one with lrp-companion run sst2"
+        raise InputError("switchboard", got="no runs on reviews", expected=f"one with {a} and {b}", hint=hint)
+    grids = [grid(run, a=a, b=b) for run in able]
+    axes = [
+        {"key": name, "label": LABELS[name][0], "options": [{"key": key, "label": LABELS[name][1][key]} for key in OPTIONS[name]]}
+        for name in CHOICES
+    ]
+    marked = [{"label": label, "state": _state(own, protocol)} for label, own, protocol in presets(grids)]
+    board = {
+        "key": "text", "label": "Reviews", "a": NAMES.get(a, a), "b": NAMES.get(b, b), "axes": axes,
+        "runs": [_packed_run(own) for own in grids], "start": marked[0]["state"], "presets": marked,
+    }  # fmt: skip
+    return {"boards": [board]}
+
+
+def _state(found: Grid, protocol: Protocol) -> dict[str, str]:
+    return {"run": found.run, **{name: getattr(protocol, name) for name in CHOICES}}
+
+
+def _packed_run(found: Grid) -> dict[str, Any]:
+    """All options of every axis, also those that the run has not."""
+    shape = tuple(map(len, OPTIONS.values()))
+    cells, missing = np.full((*shape, 9), UNDEFINED, dtype="<i2"), np.full(shape, found.n, dtype="<u2")
+    own = np.ix_(*([OPTIONS[name].index(option) for option in found.axes[name]] for name in CHOICES))
+    values = found.values[..., [1, 0, 2], :].reshape(*found.shape, 9)  # b, a, a - b
+    cells[own] = np.where(np.isnan(values), UNDEFINED, np.round(values * SCALE)).astype("<i2")
+    missing[own] = found.n - found.defined[..., 2]
+    return {
+        "key": found.run, "label": found.title, "n": found.n, "paper": paper_values(found.task, found.a, found.b),
+        "cells": _packed(cells, "<i2"), "undefined": _packed(missing, "<u2"),
+    }  # fmt: skip
+
+
+def digit_board(run: MnistGridRun) -> Row:
+    """The readings as a board of the widget `ProtocolSwitchboard`: AttnLRP's agreement with LOO from the left and from the right."""
+    rows, printed = digit_grid(run), digit_paper_values()
+    choices: Mapping[str, Sequence[Any]] = {**run.manifest["config"]["choices"], "map": MAPS}
+    right, left = "AttnLRP, right with LOO", "AttnLRP, left with LOO"
+    cells = np.array(
+        [[own for part in (row[right], row[left], row["difference"]) for own in (part.mean, part.low, part.high)] for row in rows]
+    )
+    axes = [
+        {
+            "key": name,
+            "label": DIGIT_LABELS[name][0],
+            "options": [{"key": _key(own), "label": DIGIT_LABELS[name][1][own]} for own in options],
+        }
+        for name, options in choices.items()
+    ]
+    start = {"run": run.name, **{name: _key(options[0]) for name, options in choices.items()}}
+    nearest = digit_nearest(run)["nearest"]
+    return {
+        "key": "digits", "label": "Digits", "a": "AttnLRP from the left", "b": "AttnLRP from the right", "axes": axes,
+        "runs": [
+            {
+                "key": run.name, "label": f"{len(run.seeds)} nets a reading", "n": run.n,
+                "paper": {"a": printed[left], "b": printed[right]},
+                "cells": _packed(np.where(np.isnan(cells), UNDEFINED, np.round(cells * SCALE)), "<i2"),
+                "undefined": _packed(np.array([row["difference"].undefined for row in rows]), "<u2"),
+            }
+        ],
+        "start": start,
+        "presets": [
+            {"label": "the plainest net", "state": start},
+            {"label": "nearest to the paper's Table 1", "state": {"run": run.name, **{name: _key(nearest[name]) for name in choices}}},
+        ],
+    }  # fmt: skip
+
+
+def _key(option: Any) -> str:
+    return {True: "yes", False: "no"}[option] if isinstance(option, bool) else str(option)
+
+
+def _packed(values: np.ndarray, kind: str) -> str:
+    return base64.b64encode(values.astype(kind).tobytes()).decode()

@@ -1,0 +1,73 @@
+"""Bootstrap draws over examples, the same for every column, so that columns can be subtracted and averaged draw by draw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from lrp_companion.experiments.report import RESAMPLES
+from lrp_companion.metrics import Interval
+from lrp_companion.metrics.statistics import BLOCK
+from lrp_companion.schema import InputError
+
+
+def resampled(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Means of columns and of 10,000 bootstrap draws of them; the draws are the same for all columns of one length.
+
+    A draw takes n of the n rows with replacement and averages those that are defined. Without NaN the draws are those of
+    `bootstrap_mean`.
+
+    Parameters
+    ----------
+    values : shape (examples, columns); NaN where undefined.
+
+    Returns
+    -------
+    tuple
+        Means (columns,), means of the draws (10000, columns), defined examples (columns,). Draws of a column with fewer
+        than two defined examples are NaN.
+
+    >>> mean, draws, defined = resampled(np.array([[0.2], [0.4], [np.nan]]))
+    >>> float(mean[0].round(6)), draws.shape, int(defined[0])
+    (0.3, (10000, 1), 2)
+    """
+    given = np.asarray(values, dtype=np.float64)
+    if given.ndim != 2 or not len(given):
+        raise InputError("resampled", got=f"values of shape {given.shape}", expected="(examples, columns)", hint="pass a row per example")
+    known = ~np.isnan(given)
+    filled, defined = np.where(known, given, 0.0), known.sum(0)
+    holes = defined < len(given)
+    draws = np.empty((RESAMPLES, given.shape[1]))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        for rows, weights in _weights(len(given)):
+            draws[rows] = weights @ filled
+            draws[rows, ~holes] /= len(given)
+            if holes.any():
+                draws[rows, holes] /= weights @ known[:, holes].astype(np.float64)
+        mean = filled.sum(0) / defined
+    draws[:, defined < 2] = np.nan
+    return mean, draws, defined
+
+
+def _weights(n: int) -> Iterator[tuple[slice, np.ndarray]]:
+    """How often each example is in each draw, some draws at a time; the draws of `bootstrap_mean`."""
+    generator, step = np.random.default_rng(0), max(1, BLOCK // n)
+    for start in range(0, RESAMPLES, step):
+        rows = min(step, RESAMPLES - start)
+        drawn = generator.integers(0, n, size=(rows, n)) + n * np.arange(rows)[:, None]
+        yield slice(start, start + rows), np.bincount(drawn.ravel(), minlength=rows * n).reshape(rows, n).astype(np.float64)
+
+
+def limits(draws: np.ndarray) -> np.ndarray:
+    """Limits of columns of draws; draws without a value (no defined example in them) are left out."""
+    out = np.quantile(draws, [0.025, 0.975], axis=0)
+    holes = np.isnan(out[0]) & ~np.isnan(draws).all(0)
+    if holes.any():
+        out[:, holes] = np.nanquantile(draws[:, holes], [0.025, 0.975], axis=0)
+    return out
+
+
+def interval_of(value: float, draws: np.ndarray, n: int, undefined: int = 0) -> Interval:
+    low, high = limits(draws[:, None])[:, 0]
+    return Interval(float(value), float(low), float(high), n, undefined)

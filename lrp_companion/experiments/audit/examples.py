@@ -1,0 +1,127 @@
+"""Does the effect depend on the example? Length, confidence and label, corrected for looking many times."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from lrp_companion.experiments.audit.cells import Row, needs_text
+from lrp_companion.experiments.audit.draws import limits, resampled
+from lrp_companion.experiments.records import TextRun
+from lrp_companion.experiments.report import READINGS, RESAMPLES
+from lrp_companion.metrics import Interval
+from lrp_companion.metrics.faithfulness import ranks
+from lrp_companion.metrics.statistics import BLOCK
+from lrp_companion.schema import Protocol
+
+FEATURES = ("length", "confidence", "label", "correct")
+
+
+def features(run: TextRun) -> dict[str, np.ndarray]:
+    """What is known of each example: `length` in tokens, `confidence` (probability of the predicted class), `label`, `correct`."""
+    logits = run.logits()
+    return {
+        "length": run.about("tokens").astype(np.float64),
+        "confidence": 1 / np.exp(logits - logits.max(1, keepdims=True)).sum(1),
+        "label": run.about("label").astype(np.float64),
+        "correct": (run.about("label") == run.about("target")).astype(np.float64),
+    }
+
+
+def subgroups(
+    runs: Sequence[TextRun], *, a: str = "cp-lrp", b: str = "attnlrp", readings: Mapping[str, Protocol] = READINGS
+) -> list[Row]:  # fmt: skip
+    """Does the paired difference `a - b` depend on the example? Every run, reading and feature, corrected for looking many times.
+
+    For length and confidence the effect is Spearman's rank correlation of the difference with the feature; for label and
+    correct the mean difference where the feature is 1 minus that where it is 0. Intervals are bootstrap intervals (ranks
+    are taken once). p is from 10,000 permutations of the feature; `p, Holm` is corrected over all rows (Holm 1979).
+
+    Returns
+    -------
+    list
+        Rows `run`, `reading`, `feature`, `what`, `effect` (interval), `groups` (sizes: 0 and 1, or None), `p`, `p, Holm`. A
+        feature that is the same for all examples has no row.
+    """
+    out: list[Row] = []
+    for run in runs:
+        needs_text("subgroups", run)
+        known = features(run)
+        by_examples: dict[bytes, dict[str, np.ndarray]] = {}  # readings that are defined for the same examples are looked at together
+        for reading, protocol in readings.items():
+            difference = run.r(a, protocol) - run.r(b, protocol)
+            by_examples.setdefault(np.isnan(difference).tobytes(), {})[reading] = difference
+        for own in by_examples.values():
+            keep = ~np.isnan(next(iter(own.values())))
+            y = np.stack(list(own.values()), 1)[keep]
+            for name, values in known.items():
+                x = values[keep]
+                if len(x) < 2 or np.ptp(x) == 0:
+                    continue
+                ordered = name in ("length", "confidence")
+                found = _rank_correlations(x, y) if ordered else _group_differences(x, y)
+                groups = None if ordered else (int((x == 0).sum()), int((x == 1).sum()))
+                what = "rank correlation" if ordered else f"{name} 1 - {name} 0"
+                for reading, column, (effect, p) in zip(own, y.T, found, strict=True):
+                    if np.ptp(column) == 0:
+                        continue
+                    effect = Interval(effect.mean, effect.low, effect.high, effect.n, int((~keep).sum()))
+                    row = {"run": run.name, "reading": reading, "feature": name, "what": what, "effect": effect, "groups": groups}
+                    out.append({**row, "p": p})
+    for row, corrected in zip(out, holm([row["p"] for row in out]), strict=True):
+        row["p, Holm"] = corrected
+    return out
+
+
+Tested = list[tuple[Interval, float]]
+
+
+def _rank_correlations(x: np.ndarray, y: np.ndarray) -> Tested:
+    """Spearman's r of x (n,) with each column of y (n, k), and its p."""
+    u, v = ranks(x)[:, None], np.stack([ranks(column) for column in y.T], 1)
+    mean, draws, _ = resampled(np.concatenate([u, u * u, v, v * v, u * v], 1))
+
+    def r(m: np.ndarray) -> np.ndarray:
+        mu, uu, (mv, vv, uv) = m[..., :1], m[..., 1:2], np.split(m[..., 2:], 3, axis=-1)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return (uv - mu * mv) / np.sqrt((uu - mu**2) * (vv - mv**2))
+
+    return _tested(r(mean), r(draws), len(x), _permutation_p(u[:, 0], v))
+
+
+def _group_differences(x: np.ndarray, y: np.ndarray) -> Tested:
+    """Mean of each column of y (n, k) where x is 1 minus where it is 0, and its p."""
+    one = x[:, None] == 1
+    mean, draws, _ = resampled(np.concatenate([np.where(one, y, np.nan), np.where(one, np.nan, y)], 1))
+    k = y.shape[1]
+    return _tested(mean[:k] - mean[k:], draws[:, :k] - draws[:, k:], len(x), _permutation_p(one[:, 0].astype(np.float64), y))
+
+
+def _tested(values: np.ndarray, draws: np.ndarray, n: int, p: np.ndarray) -> Tested:
+    low, high = limits(draws)
+    return [(Interval(float(v), float(a), float(b), n), float(own)) for v, a, b, own in zip(values, low, high, p, strict=True)]
+
+
+def _permutation_p(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Part of 10,000 permutations of x, and x itself, whose |covariance| with a column of y is at least that of x; one per column."""
+    u, v = x - x.mean(), y - y.mean(0)
+    own, generator, step = np.abs(u @ v), np.random.default_rng(0), max(1, BLOCK // len(u))
+    reached = np.zeros(y.shape[1])
+    for start in range(0, RESAMPLES, step):
+        drawn = generator.permuted(np.broadcast_to(u, (min(step, RESAMPLES - start), len(u))), axis=1)
+        reached += (np.abs(drawn @ v) >= own * (1 - 1e-9)).sum(0)
+    return (reached + 1) / (RESAMPLES + 1)
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """p-values corrected for their number (Holm 1979): in rising order the k-th of m times m - k + 1, never falling, at most 1.
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    order, out, highest = sorted(range(len(p)), key=lambda k: p[k]), [0.0] * len(p), 0.0
+    for rank, k in enumerate(order):
+        highest = max(highest, min(1.0, (len(p) - rank) * p[k]))
+        out[k] = highest
+    return out
