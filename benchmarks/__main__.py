@@ -46,7 +46,7 @@ def measure(*, model: str, quick: bool, threads: int | None, only: list[str] | N
     return {
         "config": {
             "quick": quick, "model": clf.card.name, "weights": clf.card.fingerprint, "dtype": clf.card.dtype, "data": data.describe(),
-            "sentences": size.sentences, "repeats": size.repeats, "seed": 0,
+            "sentences": size.sentences, "repeats": size.repeats, "seed": 0, "only": only,
         },
         "hardware": {"processor": _processor(), "threads": torch.get_num_threads(), "device": clf.device.type},
         "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},

@@ -35,7 +35,7 @@ def filled(text: str, record: Record) -> str:
     """The text with its generated parts made anew.
 
     >>> filled("<!-- benchmarks: missed -->\nold\n<!-- end -->", {"rows": []})
-    '<!-- benchmarks: missed -->\nEvery goal is reached.\n<!-- end -->'
+    '<!-- benchmarks: missed -->\nNothing was measured.\n<!-- end -->'
     """
     return _PART.sub(lambda found: f"{found[1]}{PARTS[found[2]](record)}\n{found[3]}", text)
 
@@ -80,8 +80,9 @@ def _table(header: list[str], rows: list[list[str]]) -> str:
 def _setting(record: Record) -> str:
     c, h, v = record["config"], record["hardware"], record["versions"]
     quick = "**A quick run, to see that everything works: its times mean little.** " if c["quick"] else ""
+    part = f"**Only a part was measured: {', '.join(c['only'])}.** " if c.get("only") else ""
     return (
-        f"{quick}Measured with `{c['model']}` in {c['dtype']} on {h['threads']} threads of an {h['processor']}; {c['data']}; "
+        f"{quick}{part}Measured with `{c['model']}` in {c['dtype']} on {h['threads']} threads of an {h['processor']}; {c['data']}; "
         f"PyTorch {v['torch']}, transformers {v['transformers']}, captum {v['captum']}, Python {v['python']}. "
         f"{c['repeats']} repeats, sides alternating; the whole took {number(record['seconds'])} s."
     )
@@ -137,9 +138,11 @@ def _time(seconds: float) -> str:
 
 
 def _missed(record: Record) -> str:
-    missed = [row for row in record["rows"] if reached(row) is False]
+    missed, judged = ([row for row in record["rows"] if reached(row) in own] for own in ((False,), (True, False)))
+    if not judged:
+        return "Nothing was measured."
     if not missed:
-        return "Every goal is reached."
+        return f"All {len(judged)} goals that were measured are reached."
     return "Not reached:\n\n" + "\n".join(
         f"- {row['what']} against {row['against']}: {spread(row)}, goal {row['sense']} {row['goal']:g}." for row in missed
     )

@@ -18,7 +18,7 @@ from test_report import EXPLAINERS, level, mnist_run, text_run
 from lrp_companion.experiments import audit
 from lrp_companion.experiments.audit import CHOICES, OPTIONS, examples, grid
 from lrp_companion.experiments.records import TextRun, load_run
-from lrp_companion.experiments.report import READINGS
+from lrp_companion.experiments.tables import READINGS
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.schema import CompanionError, InputError, Protocol
 

@@ -18,12 +18,16 @@ import pyarrow as pa
 import pytest
 
 from lrp_companion.cli import main
+from lrp_companion.experiments import claims as judging
+from lrp_companion.experiments import draws
 from lrp_companion.experiments import report as rows
+from lrp_companion.experiments import tables as beside_paper
+from lrp_companion.experiments.claims import VERDICTS, Effect, claims, independent_difference, side, verdict
 from lrp_companion.experiments.paper import paper_table
 from lrp_companion.experiments.paths import mask_label, path_masks
 from lrp_companion.experiments.records import MnistRun, TextRun, load_run, load_runs
-from lrp_companion.experiments.report import READINGS, VERDICTS, Effect, claims, independent_difference, side, verdict
 from lrp_companion.experiments.store import FORMAT, key_of, open_folder
+from lrp_companion.experiments.tables import READINGS
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.schema import SITES, STATISTICS, TARGET_CHOICES, TOKEN_CHOICES, CompanionError, SourceError
 from lrp_companion.views import beside
@@ -132,7 +136,7 @@ def mnist_run(path: Path, r: Mapping[tuple[str, str], np.ndarray], *, nets: int 
         tables["nets"][seed] = pa.table(own)
         for image in range(n):
             columns: dict[str, Any] = {"image": pa.array([image] * len(EXPLAINERS), pa.int32()), "explainer": list(EXPLAINERS)}
-            for pair in rows.PAIRS:
+            for pair in beside_paper.PAIRS:
                 values = [r[name, pair][seed][image] if (name, pair) in r else 0.5 for name in EXPLAINERS]
                 columns[f"r {pair}"] = pa.array(values, pa.float32())
                 columns[f"r {pair} (sum-to-one)"] = pa.array([-value for value in values], pa.float32())
@@ -199,7 +203,7 @@ def sst2(folders: dict[str, Path]) -> TextRun:
 
 def test_table_2_is_what_a_hand_computes(sst2):
     for column, protocol in enumerate(READINGS.values()):
-        found = {row["method"]: row for row in rows.table2(sst2, protocol=protocol)}
+        found = {row["method"]: row for row in beside_paper.table2(sst2, protocol=protocol)}
         given = [(0.6, 0.2, 0.2), (0.7, 0.3, -0.3), (0.8, 0.1, 0.1), (0.6, 0.3, 0.3)]
         assert parts(found["attnlrp"]["r"]) == pytest.approx(by_hand([own[column] for own in given]), abs=1e-6)
         assert parts(found["attnlrp"]["delta"]) == pytest.approx(by_hand([3.0, 3.0, 2.0, 3.0]), abs=1e-6)
@@ -207,12 +211,12 @@ def test_table_2_is_what_a_hand_computes(sst2):
 
 
 def test_table_A3_walks_the_paths_and_ends_at_the_methods(sst2):
-    found = rows.tableA3(sst2)
+    found = beside_paper.tableA3(sst2)
     assert [row["bypassed"] for row in found[:3]] == ["1", "1 to 2", "1 to 3"] and len(found) == 36
     assert parts(found[4]["r"]) == pytest.approx(by_hand([0.35, 0.36, 0.37, 0.38]), abs=1e-6)
     ends = [row["r"] for row in found if len(row["layers"]) == 12]
-    assert len(ends) == 2 and ends[0] == ends[1] == next(row["r"] for row in rows.table2(sst2) if row["method"] == "cp-lrp")
-    drawn = rows.figure2(sst2)
+    assert len(ends) == 2 and ends[0] == ends[1] == next(row["r"] for row in beside_paper.table2(sst2) if row["method"] == "cp-lrp")
+    drawn = beside_paper.figure2(sst2)
     assert [step for path in drawn["paths"].values() for step in path] == [row["r"] for row in found]
     assert drawn["levels"]["CP-LRP"] == ends[0] and drawn["paper"]["back-to-front"][:3] == [0.22, 0.26, 0.38]
     assert mask_label(frozenset([1, 3])) == "1, 3"
@@ -220,11 +224,11 @@ def test_table_A3_walks_the_paths_and_ends_at_the_methods(sst2):
 
 def test_table_1_is_what_a_hand_computes(folders):
     run = load_run(folders["mnist"])
-    found = {row["explainer"]: row for row in rows.table1(run)}
+    found = {row["explainer"]: row for row in beside_paper.table1(run)}
     assert parts(found["AttnLRP"]["left-right"]) == pytest.approx(by_hand([0.725, 0.825, 0.85]), abs=1e-6)
     assert found["AttnLRP"]["left-right, nets"] == pytest.approx((0.8, 0.8), abs=1e-6)
     assert found["AttnLRP"]["accuracy"] == pytest.approx((0.8, 0.85)) and found["AttnLRP"]["n"] == 3 and found["AttnLRP"]["nets"] == 2
-    turned = {row["explainer"]: row for row in rows.table1(run, map="sum-to-one")}
+    turned = {row["explainer"]: row for row in beside_paper.table1(run, map="sum-to-one")}
     assert turned["AttnLRP"]["left-right"].mean == pytest.approx(-0.8, abs=1e-6)
 
 
@@ -232,7 +236,7 @@ def test_table_1_is_what_a_hand_computes(folders):
 def test_an_unfinished_run_on_digits_is_read_as_far_as_it_is_whole(tmp_path, lost, nets, n):
     left_right = np.array([[0.1, 0.2, 0.3], [0.5, 0.6, 0.7]])
     run = load_run(mnist_run(tmp_path / "run", {("AttnLRP", "left-right"): left_right}, leave_out=lost))
-    row = next(row for row in rows.table1(run) if row["explainer"] == "AttnLRP")
+    row = next(row for row in beside_paper.table1(run) if row["explainer"] == "AttnLRP")
     assert (row["nets"], row["n"]) == (nets, n)
     assert row["left-right"].mean == pytest.approx(left_right[:nets, :n].mean(), abs=1e-6)
     assert claims([run])[0].effects[0].value.n == n
@@ -240,17 +244,17 @@ def test_an_unfinished_run_on_digits_is_read_as_far_as_it_is_whole(tmp_path, los
 
 def test_the_papers_columns_are_the_papers(sst2, folders):
     paper = {(row["dataset"], row["method"]): row for row in paper_table("table2")}
-    for row in rows.table2(sst2):
-        printed = paper.get(("SST", rows.PAPER_METHODS.get(row["method"], "")))
+    for row in beside_paper.table2(sst2):
+        printed = paper.get(("SST", beside_paper.PAPER_METHODS.get(row["method"], "")))
         for ours, theirs in (("r", "loo_r"), ("lerf", "lerf"), ("morf", "morf"), ("delta", "delta")):
             assert row[f"{ours}, paper"] == (printed[theirs] if printed else None)
     paths = [row for row in paper_table("tableA3") if row["dataset"] == "SST"]
-    own = [(row["path"].replace("-", "_"), row["layers"], row["r, paper"], row["delta, paper"]) for row in rows.tableA3(sst2)]
+    own = [(row["path"].replace("-", "_"), row["layers"], row["r, paper"], row["delta, paper"]) for row in beside_paper.tableA3(sst2)]
     assert sorted(own) == sorted((row["path"], row["bypass"], row["loo_r"], row["delta"]) for row in paths)
     six = load_run(folders["six"])
-    assert all(row["r, paper"] is None for row in rows.tableA3(six)) and rows.figure2(six)["paper"] is None
-    found = {row["explainer"]: row for row in rows.table1(load_run(folders["mnist"]))}
-    assert [found["AttnLRP"][f"{pair}, paper"] for pair in rows.PAIRS] == [0.7865, 0.073, -0.0698]
+    assert all(row["r, paper"] is None for row in beside_paper.tableA3(six)) and beside_paper.figure2(six)["paper"] is None
+    found = {row["explainer"]: row for row in beside_paper.table1(load_run(folders["mnist"]))}
+    assert [found["AttnLRP"][f"{pair}, paper"] for pair in beside_paper.PAIRS] == [0.7865, 0.073, -0.0698]
     assert found["gradient x input"]["left-right, paper"] is None
 
 
@@ -272,10 +276,10 @@ def test_the_embedded_paper_tables_are_the_printed_ones():
 def test_columns_are_drawn_as_one_column_is():
     generator = np.random.default_rng(5)
     columns = [generator.normal(size=700), generator.random(700), np.where(np.arange(700) == 3, np.nan, 1.0), np.full(700, 0.25)]
-    for own, found in zip(columns, rows.bootstrap_columns(columns), strict=True):
+    for own, found in zip(columns, draws.bootstrap_columns(columns), strict=True):
         alone = bootstrap_mean(own)
         assert parts(found) == pytest.approx(parts(alone), abs=1e-12) and (found.n, found.undefined) == (alone.n, alone.undefined)
-    assert rows.bootstrap_columns([np.array([1.0])])[0].n == 1
+    assert draws.bootstrap_columns([np.array([1.0])])[0].n == 1
 
 
 def test_undefined_values_are_counted_and_shown(folders):
@@ -314,12 +318,12 @@ def test_a_side_is_named_only_by_the_whole_interval(limits, band, expected):
 
 
 def test_the_papers_own_numbers_lie_on_the_papers_side():
-    for spec in rows.SPECS:
-        for what, value in rows._paper_effects(spec).items():
+    for spec in judging.SPECS:
+        for what, value in judging._paper_effects(spec).items():
             assert spec.low < value < spec.high, (spec.says, what, value)
 
 
-def find(found: Sequence[rows.Claim], says: str) -> rows.Claim:
+def find(found: Sequence[judging.Claim], says: str) -> judging.Claim:
     return next(claim for claim in found if claim.says.startswith(says))
 
 
@@ -380,14 +384,14 @@ def test_a_smaller_gain_is_a_difference_of_two_means(folders):
 
 def test_the_papers_own_classifier_is_held_to_the_papers_values(tmp_path):
     r = {"ig": level(-0.05, -0.05), "rollout": level(0.08, 0.08), "attnlrp": level(0.2, 0.24), "cp-lrp": level(0.52, 0.52)}
-    run = load_run(text_run(tmp_path / "hub", r, n=2, model=rows.HUB["sst2"]))
+    run = load_run(text_run(tmp_path / "hub", r, n=2, model=beside_paper.HUB["sst2"]))
     claim = find(claims([run]), "on SST, the paper's own classifier")
     assert claim.verdict == "reproduced" and len(claim.effects) == 12
-    assert [row["model"] for row in rows.not_run([run])] == [rows.HUB["imdb"]]
+    assert [row["model"] for row in beside_paper.not_run([run])] == [beside_paper.HUB["imdb"]]
 
 
 def test_what_was_not_run_is_scaled_from_what_was(folders):
-    (sst, imdb) = rows.not_run(load_runs([folders["top"]]))
+    (sst, imdb) = beside_paper.not_run(load_runs([folders["top"]]))
     assert sst["from run"] == "sst2-made-up" and sst["seconds per text"] == pytest.approx(60 / 4)
     assert sst["times"] == pytest.approx(4) and sst["seconds per text, estimated"] == pytest.approx(60)
     assert imdb["command"].startswith("lrp-companion run imdb --model fabriceyhc/")
@@ -399,9 +403,9 @@ def test_a_time_that_is_not_known_is_not_made_up(folders, tmp_path):
     manifest["sessions"].append({**manifest["sessions"][0], "seconds": None})
     (tmp_path / "run" / "manifest.json").write_text(json.dumps(manifest))
     run = load_run(tmp_path / "run")
-    assert run.seconds == 60 and rows.ran([run])[0]["minutes"] is None
-    assert {row["times"] for row in rows.not_run([run])} == {None}
-    assert rows.ran([load_run(folders["sst2"])])[0]["minutes"] == 1
+    assert run.seconds == 60 and beside_paper.ran([run])[0]["minutes"] is None
+    assert {row["times"] for row in beside_paper.not_run([run])} == {None}
+    assert beside_paper.ran([load_run(folders["sst2"])])[0]["minutes"] == 1
 
 
 # -- the whole report --------------------------------------------------------------------------------------------------
@@ -419,7 +423,7 @@ def test_the_report_says_all_on_lines_a_terminal_holds(folders, tmp_path):
 
 def test_runs_of_one_name_are_told_apart_and_each_counts_once(folders, tmp_path):
     other = text_run(tmp_path / "sst2-made-up", {}, n=2, model="other")
-    runs = rows.named(load_runs([folders["sst2"], other, folders["sst2"]]))
+    runs = beside_paper.named(load_runs([folders["sst2"], other, folders["sst2"]]))
     assert len(runs) == 2 and [run.name for run in runs] == [f"sst2-made-up ({run.manifest['key']})" for run in runs]
 
 
@@ -438,7 +442,7 @@ def test_json_holds_the_same_numbers(folders, sst2, capsys):
     found = json.loads(capsys.readouterr().out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
     assert [run["run"] for run in found["runs"]] == ["imdb-made-up", "mnist-made-up", "sst2-made-up", "sst2-six"]
     cell = found["tables"]["sst2-made-up"][WITH_POSITIONS]["table2"][5]["r"]
-    expected = rows.table2(sst2, protocol=READINGS[WITH_POSITIONS])[5]["r"]
+    expected = beside_paper.table2(sst2, protocol=READINGS[WITH_POSITIONS])[5]["r"]
     assert (cell["mean"], cell["low"], cell["n"]) == (expected.mean, expected.low, 4)
     verdicts = {claim["says"]: claim["verdict"] for claim in found["claims"]}
     assert verdicts == {claim.says: claim.verdict for claim in claims(load_runs([folders["top"]]))}
@@ -521,9 +525,9 @@ def fresh(runs: Sequence[TextRun | MnistRun]) -> set[str]:
 
             shown += [beside.tableA3_beside(run), beside.tableA3_curves(run)]
             for name, protocol in READINGS.items():
-                shown.append(layer_plot(**rows.figure2(run, protocol=protocol), title=f"{run.name}, n = {run.n:,}: {name}"))
+                shown.append(layer_plot(**beside_paper.figure2(run, protocol=protocol), title=f"{run.name}, n = {run.n:,}: {name}"))
             title = f"{run.name}, n = {run.n:,}: curves"
-            shown.append(layer_plot(**rows.figure2(run, column="delta"), quantity="Δ", title=title))
+            shown.append(layer_plot(**beside_paper.figure2(run, column="delta"), quantity="Δ", title=title))
     return {repr(one) for one in shown if one is not None}
 
 
@@ -563,7 +567,7 @@ def test_results_are_found_from_the_top_and_from_the_notebooks(folders, tmp_path
 def test_the_plot_for_pages_draws_what_the_print_draws(sst2):
     from lrp_companion.views import layer_plot
 
-    drawn = rows.figure2(sst2)
+    drawn = beside_paper.figure2(sst2)
     plot = layer_plot(**drawn, title="a title")
     lines = [line for line in plot.data if line["name"] == "ours, with interval"]
     for line, (name, steps) in zip(lines, drawn["paths"].items(), strict=True):

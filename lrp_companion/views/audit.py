@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from lrp_companion.experiments.audit import CHOICES, LABELS, NAMES, Grid, anova, choice_effects, counts, late_counts, presets
-from lrp_companion.experiments.report import READINGS
+from lrp_companion.experiments.tables import READINGS
 from lrp_companion.metrics import Interval
 from lrp_companion.schema import InputError, Protocol
 from lrp_companion.views.canvas import LOOK, Drawing, drawing

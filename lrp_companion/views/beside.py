@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from lrp_companion.experiments.records import AnyRun, MnistRun, TextRun
-from lrp_companion.experiments.report import MAPS, READINGS, Claim, claims, figure2, named, not_run, ran, table1, table2, tableA3
+from lrp_companion.experiments.claims import Claim, claims
+from lrp_companion.experiments.tables import MAPS, READINGS, figure2, named, not_run, ran, table1, table2, tableA3
 from lrp_companion.metrics import Interval
 from lrp_companion.schema import InputError
 from lrp_companion.views.tables import Table, cell, table

@@ -31,9 +31,9 @@ from lrp_companion.experiments.audit.cells import (
     title,
     variance_shares,
 )
-from lrp_companion.experiments.audit.draws import resampled
 from lrp_companion.experiments.audit.examples import FEATURES, features, holm, subgroups
 from lrp_companion.experiments.audit.reasons import findings, late_counts, layer_gains, signs, special_shares
+from lrp_companion.experiments.draws import resampled
 
 __all__ = [
     "CHOICES",

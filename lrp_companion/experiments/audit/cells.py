@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from lrp_companion.experiments.audit.draws import interval_of, limits, resampled
+from lrp_companion.experiments.draws import interval_of, limits, resampled
 from lrp_companion.experiments.paper import paper_table
 from lrp_companion.experiments.records import OURS, TextRun
-from lrp_companion.experiments.report import DATA
+from lrp_companion.experiments.tables import DATA
 from lrp_companion.metrics import Interval
 from lrp_companion.schema import MAP_CHOICES, REMOVALS, SITES, STATISTICS, TARGET_CHOICES, TOKEN_CHOICES, InputError, Protocol, choose
 

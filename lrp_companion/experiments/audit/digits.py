@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from lrp_companion.experiments.audit.cells import Row, variance_shares
-from lrp_companion.experiments.audit.draws import limits, resampled
+from lrp_companion.experiments.draws import limits, resampled
 from lrp_companion.experiments.paper import paper_table
 from lrp_companion.experiments.records import MnistGridRun
 from lrp_companion.metrics import Interval, bootstrap_mean

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from lrp_companion.experiments.audit.cells import Row, needs_text
-from lrp_companion.experiments.audit.draws import limits, resampled
+from lrp_companion.experiments.draws import RESAMPLES, limits, resampled
 from lrp_companion.experiments.records import TextRun
-from lrp_companion.experiments.report import READINGS, RESAMPLES
+from lrp_companion.experiments.tables import READINGS
 from lrp_companion.metrics import Interval
 from lrp_companion.metrics.faithfulness import ranks
 from lrp_companion.metrics.statistics import BLOCK

@@ -20,10 +20,10 @@ from lrp_companion.experiments.audit.cells import (
     side_of_zero,
     with_choices,
 )
-from lrp_companion.experiments.audit.draws import limits, resampled
+from lrp_companion.experiments.draws import bootstrap_columns, limits, resampled
 from lrp_companion.experiments.paths import mask_label, path_masks
 from lrp_companion.experiments.records import OURS, Explanation, TextRun
-from lrp_companion.experiments.report import NONE, READINGS, bootstrap_columns
+from lrp_companion.experiments.tables import NONE, READINGS
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.schema import InputError, Protocol, choose
 

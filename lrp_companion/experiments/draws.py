@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from lrp_companion.experiments.report import RESAMPLES
-from lrp_companion.metrics import Interval
+from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.metrics.statistics import BLOCK
 from lrp_companion.schema import InputError
+
+RESAMPLES = 10_000  # as in bootstrap_mean
 
 
 def resampled(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -71,3 +72,19 @@ def limits(draws: np.ndarray) -> np.ndarray:
 def interval_of(value: float, draws: np.ndarray, n: int, undefined: int = 0) -> Interval:
     low, high = limits(draws[:, None])[:, 0]
     return Interval(float(value), float(low), float(high), n, undefined)
+
+
+def bootstrap_columns(columns: Sequence[np.ndarray]) -> list[Interval]:
+    """`bootstrap_mean` of columns of equal length, with the same draws made once for all columns without NaN.
+
+    >>> print(bootstrap_columns([np.array([0.2, 0.4, 0.6]), np.array([1.0, 2.0, float("nan")])])[0])
+    0.400 [0.200, 0.600], n = 3
+    """
+    out = [None if len(own) > 1 and not np.isnan(own).any() else bootstrap_mean(own) for own in columns]
+    together = [own for own, done in zip(columns, out, strict=True) if done is None]
+    if together:
+        mean, draws, _ = resampled(np.stack(together, 1))
+        ends = zip(mean.tolist(), *limits(draws).tolist(), strict=True)
+        made = iter([Interval(value, low, high, len(together[0])) for value, low, high in ends])
+        out = [next(made) if done is None else done for done in out]
+    return [interval for interval in out if interval is not None]
