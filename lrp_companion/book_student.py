@@ -1,13 +1,15 @@
-"""The student edition: solutions are taken out of notebooks and pages, and nothing else is changed.
+"""The student edition: solutions, and what is for instructors, are taken out of notebooks and pages, and nothing else is changed.
 
 In a code cell a solution stands between the lines `# BEGIN SOLUTION` and `# END SOLUTION`; in its place comes a gap that says
-so when it is run. In a page a solution is a `{solution}` block.
+so when it is run. In a page a solution is a `{solution}` block. What is for instructors is an admonition with the title *For
+instructors*, or a page in a folder called `instructor`.
 """
 
 from __future__ import annotations
 
 import copy
 import re
+import shutil
 from pathlib import Path
 
 import nbformat
@@ -15,7 +17,9 @@ import nbformat
 from lrp_companion.schema import InputError
 
 BEGIN, END = "# BEGIN SOLUTION", "# END SOLUTION"
+HIDDEN = ("{solution}", "{answers}", "{admonition} For instructors")  # blocks of a page; answers are a speaker's notes
 GAP = 'raise NotImplementedError("Your code here.")'
+INSTRUCTOR = "instructor"  # a folder whose pages students do not get
 _FENCE = re.compile(r"^(?P<indent> {0,3})(?P<fence>`{3,}|:{3,})\s*(?P<rest>.*)$")
 
 
@@ -58,7 +62,7 @@ def _bad_marker(name: str, number: int, line: str, expected: str) -> InputError:
 
 
 def without_solution_blocks(text: str, *, name: str = "page") -> str:
-    r"""Return Markdown without its `{solution}` blocks, whatever stands inside them.
+    r"""Return Markdown without its `{solution}` blocks and what is for instructors, whatever stands inside them.
 
     Raises
     ------
@@ -67,15 +71,17 @@ def without_solution_blocks(text: str, *, name: str = "page") -> str:
 
     >>> without_solution_blocks("Before\n\n````{solution} ex-one\n```python\nx = 1\n```\n````\n\nAfter\n")
     'Before\n\nAfter\n'
+    >>> without_solution_blocks("Before\n\n:::{admonition} For instructors\nThe answer is 1.\n:::\n\nAfter\n")
+    'Before\n\nAfter\n'
     """
     kept: list[str] = []
-    inside = ""  # the fence of the solution, or of any other block that may only show how one is written
+    inside = ""  # the fence of what is left out, or of any other block that may only show how one is written
     dropping = False
     begun = 0
     for number, line in enumerate(text.splitlines(), start=1):
         found = _FENCE.match(line)
         if not inside and found:
-            dropping = found["rest"].startswith("{solution}")
+            dropping = found["rest"].startswith(HIDDEN)
             # a solution inside an admonition of colons is still one, so only code-like fences hide their content
             if dropping or (found["fence"][0] == "`" and found["rest"]):
                 inside, begun = found["fence"], number
@@ -116,12 +122,31 @@ def student_notebook(notebook: nbformat.NotebookNode, *, name: str = "notebook",
     return out
 
 
+def without_instructor_pages(toc: str) -> str:
+    r"""Return a table of contents without the pages in a folder called `instructor`.
+
+    >>> without_instructor_pages("sections:\n- file: course/session1\n- file: course/instructor/session1\n")
+    'sections:\n- file: course/session1\n'
+    """
+    return re.sub(rf"^ *- file: (?:\S*/)?{INSTRUCTOR}/\S+\n", "", toc, flags=re.MULTILINE)
+
+
 def strip_folder(folder: Path) -> list[Path]:
-    """Take the solutions out of all pages and notebooks under a folder, in place; return what was changed.
+    """Take solutions and what is for instructors out of the sources of a book, in place; return what was changed.
 
     Outputs of a book's executed notebooks stay: they are part of its pages.
+
+    Raises
+    ------
+    InputError
+        If a page that stays names one that goes: the link would lead nowhere.
     """
     changed = []
+    for contents in folder.glob("_toc.yml"):
+        contents.write_text(without_instructor_pages(contents.read_text(encoding="utf-8")), encoding="utf-8")
+    for place in sorted(folder.rglob(INSTRUCTOR)):
+        changed += sorted(path for path in place.rglob("*") if path.is_file())
+        shutil.rmtree(place)
     for path in sorted([*folder.rglob("*.md"), *folder.rglob("*.ipynb")]):
         before = path.read_text(encoding="utf-8")
         if path.suffix == ".md":
@@ -130,6 +155,9 @@ def strip_folder(folder: Path) -> list[Path]:
             notebook = nbformat.reads(before, as_version=4)
             stripped = student_notebook(notebook, name=path.name, keep_outputs=True)
             after = nbformat.writes(stripped) + "\n" if stripped != notebook else before
+        if found := re.search(rf"\b{INSTRUCTOR}/[\w.-]+", after):
+            expected = "such a link only in an admonition with the title For instructors"
+            raise InputError(f"student edition of {path.name}", got=f"a link to {found[0]}", expected=expected, hint="move the link")
         if after != before:
             path.write_text(after, encoding="utf-8")
             changed.append(path)

@@ -19,6 +19,7 @@ from sphinx.config import Config
 from sphinx.errors import ExtensionError
 
 import lrp_companion
+from lrp_companion import launch
 from lrp_companion.widgets import base as widgets
 
 PLOTLY_MIME = "application/vnd.plotly.v1+json"
@@ -45,7 +46,7 @@ class PlotlyRenderer:
         return [nodes.raw("", html, format="html", classes=["output", "text_html"])]
 
 
-def _wheel_folder(module: str) -> Path:
+def wheel_folder(module: str) -> Path:
     """Return the folder of an installed module without importing it (`sphinx-mathjax-offline` is no importable name)."""
     spec = importlib.util.find_spec(module)
     if spec is None or spec.origin is None:
@@ -60,8 +61,8 @@ def stage_assets(app: Sphinx) -> None:
     staged = Path(app.doctreedir, "companion_assets")
     shutil.rmtree(staged, ignore_errors=True)
     shutil.copytree(_STATIC, staged / "companion")
-    shutil.copy(_wheel_folder("plotly") / "package_data" / "plotly.min.js", staged / "companion")
-    mathjax, fonts = _wheel_folder("sphinx-mathjax-offline") / "static" / "mathjax", "output/chtml/fonts/woff-v2"
+    shutil.copy(wheel_folder("plotly") / "package_data" / "plotly.min.js", staged / "companion")
+    mathjax, fonts = wheel_folder("sphinx-mathjax-offline") / "static" / "mathjax", "output/chtml/fonts/woff-v2"
     shutil.copytree(mathjax / fonts, staged / "mathjax" / fonts)
     shutil.copy(mathjax / "tex-chtml.js", staged / "mathjax")
     for name in widgets.front_ends():  # as classic scripts: a module would not run in a page opened from disk
@@ -100,7 +101,9 @@ def trim_assets(app: Sphinx, pagename: str, templatename: str, context: dict[str
 
 def set_theme(app: Sphinx, config: Config) -> None:
     """Add to jupyter-book's theme options; set in `_config.yml` they would replace them all."""
-    config.html_theme_options["navbar_persistent"] = []  # else a second search field stands in a bar of its own
+    options = config.html_theme_options
+    options["navbar_persistent"] = []  # else a second search field stands in a bar of its own
+    options["launch_buttons"] = {**options.get("launch_buttons", {}), **launch.buttons(options.get("repository_url", ""))}
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

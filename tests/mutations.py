@@ -66,6 +66,30 @@ boards = of("experiments/audit/boards.py", "test_audit.py")
 digit_audit = of("experiments/audit/digits.py", "test_mnist_grid.py")
 game = of("experiments/lattice.py", "test_lattice.py")
 exercise = of("exercises/checking.py", "test_exercises.py")
+student = of(
+    "book_student.py",
+    *(
+        f"test_course.py::test_{name}"
+        for name in (
+            "the_student_edition_has_no_instructors_page_no_link_to_one_and_no_answer",
+            "the_student_edition_keeps_the_table_of_contents_otherwise",
+            "a_link_to_an_instructors_page_outside_its_box_is_refused",
+        )
+    ),
+)
+deck = of(
+    "sphinx_slides.py",
+    *(
+        f"test_slides.py::test_{name}"
+        for name in (
+            "a_widget_starts_in_the_state_that_is_asked_for_and_leaves_the_address_alone",
+            "a_state_that_cannot_be_is_refused",
+            "a_table_is_shown_in_part",
+            "sections_lie_side_by_side",
+        )
+    ),
+)
+launch = of("launch.py", "test_launch.py")
 packed = of("models/packed.py", "test_packed.py")
 step = of("models/softmax_step.py", "test_softmax_step.py")
 inside = of("experiments/softmax.py", "test_softmax_experiment.py")
@@ -222,6 +246,16 @@ MUTATIONS: list[Mutation] = [
     statistic("interval too narrow", "[(1 - level) / 2, (1 + level) / 2]", "[(1 - level), level]"),
     statistic("undefined values dropped in silence", "undefined = len(defined), len(given) - len(defined)", "undefined = len(defined), 0"),
     statistic("unpaired difference", "bootstrap_mean(left - right,", "bootstrap_mean(left - right.mean(),"),
+    # the course
+    student("boxes for instructors stay", ', "{admonition} For instructors")', ")"),
+    student("pages of instructors stay in the contents", '"", toc, flags=re.MULTILINE)', 'r"\\g<0>", toc, flags=re.MULTILINE)'),
+    student("links to instructors are let through", 'if found := re.search(rf"\\b{INSTRUCTOR}/[\\w.-]+", after):', "if found := None:"),
+    deck("a slide's widget writes into the address", 'blob["address"]["keys"] = []', "pass"),
+    deck("any state will do", "if key not in keys:", "if False:"),
+    deck("the other columns", "if head not in wanted", "if head in wanted"),
+    deck("slides inside one another", "{body[:second]}</section>", "{body[:second]}"),
+    launch("a second cell each time", 'for cell in out.cells if cell.get("id") != CELL]', "for cell in out.cells]"),
+    launch("the cell acts elsewhere", 'if "google.colab" in sys.modules:', 'if "google.colab" not in sys.modules:'),
     # one softmax step
     step("LOO without renormalisation", "self.attention * self._gain()", "self.attention * (self.values - self.output[..., None])"),
     step("softmax rule: not halved", "return 0.5 * self.logits * self.mask_gradient()", "return self.logits * self.mask_gradient()"),
@@ -283,7 +317,7 @@ def try_tests(job: tuple[str, str | None, str, str, tuple[str, ...]]) -> tuple[s
     start = time.process_time()
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
         copy = Path(folder) / "lrp_companion"
-        shutil.copytree(ROOT / "lrp_companion", copy, ignore=shutil.ignore_patterns("__pycache__", "embedded", "static"))
+        shutil.copytree(ROOT / "lrp_companion", copy, ignore=shutil.ignore_patterns("__pycache__", "embedded"))
         (copy / "embedded").symlink_to(ROOT / "lrp_companion" / "embedded")
         if file is not None:
             path = copy / file

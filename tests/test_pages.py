@@ -19,7 +19,9 @@ from browsing import ROOT, Watch, complaints_of_axe, open_page, serve
 from lrp_companion.widgets.base import front_ends
 
 TOC = yaml.safe_load((ROOT / "_toc.yml").read_text())
-PAGES = [f"{name}.html" for name in [TOC["root"], *(chapter["file"] for part in TOC["parts"] for chapter in part["chapters"])]]
+CHAPTERS = [chapter for part in TOC["parts"] for chapter in part["chapters"]]
+FILES = [entry["file"] for chapter in CHAPTERS for entry in (chapter, *chapter.get("sections", ()))]
+PAGES = [f"{name}.html" for name in [TOC["root"], *FILES] if not name.startswith("book/slides/session")]  # decks are no pages
 
 
 def rendered(page: Any) -> dict[str, Any]:

@@ -15,7 +15,15 @@ from sphinx.errors import ExtensionError
 from lrp_companion.sphinx_quiz import FOLDER, read_quiz
 
 FILES = sorted((ROOT / FOLDER).glob("*.toml"))
-CHAPTERS = ["primer", "01_product_counterexample", "02_mnist_invariance", "03_bert_layers", "04_softmax_rule", "05_reproduction"]
+CHAPTERS = [
+    "primer",
+    "01_product_counterexample",
+    "02_mnist_invariance",
+    "03_bert_layers",
+    "04_softmax_rule",
+    "05_reproduction",
+    "06_protocol_audit",
+]
 
 
 def test_every_chapter_has_a_quiz_and_every_quiz_a_page() -> None:

@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lrp_companion.experiments.records import AnyRun, MnistRun, TextRun
 from lrp_companion.experiments.claims import Claim, claims
+from lrp_companion.experiments.records import AnyRun, MnistRun, TextRun
 from lrp_companion.experiments.tables import MAPS, READINGS, figure2, named, not_run, ran, table1, table2, tableA3
 from lrp_companion.metrics import Interval
 from lrp_companion.schema import InputError

@@ -64,7 +64,7 @@ function oneTabStop(items) {
 
 /** A labelled choice between a few options as radio buttons (one tab stop by nature); `show(value)` marks one. */
 function choice(legend, options, pick) {
-  const name = `lrp-${choice.count = (choice.count ?? 0) + 1}`;
+  const name = `lrp-${window.lrpChoices = (window.lrpChoices ?? 0) + 1}`; // one count for all front ends of a page
   const inputs = Object.entries(options).map(([value, label]) => {
     const input = h("input", { type: "radio", name, value, onchange: () => pick(value) });
     return [value, input, h("label", {}, input, ` ${label}`)];
@@ -192,7 +192,7 @@ function fromAddress(text, like) {
 /** Keep the model's linked keys and the part `#name.key=value` of the address alike, both ways; returns the clean-up. */
 function followAddress(model, { name, keys }, accept, link) {
   const start = Object.fromEntries(keys.map((key) => [key, model.get(key)]));
-  let own = null, timer = 0;
+  let timer = 0;
   const read = () => {
     const given = new URLSearchParams(location.hash.slice(1));
     if (!keys.some((key) => given.has(`${name}.${key}`))) return false; // a heading's anchor is no state
@@ -213,17 +213,15 @@ function followAddress(model, { name, keys }, accept, link) {
     link.href = `#${address()}`;
     clearTimeout(timer);
     timer = setTimeout(() => {
-      if (location.hash.slice(1) === address()) return;
-      own = address();
-      history.replaceState(history.state, "", own ? `#${own}` : location.pathname + location.search);
+      const own = address();
+      if (location.hash.slice(1) !== own) history.replaceState(history.state, "", own ? `#${own}` : location.pathname + location.search);
     }, 200);
   };
-  const onhash = () => { if (location.hash.slice(1) !== own) read(); };
   read();
-  addEventListener("hashchange", onhash);
+  addEventListener("hashchange", read); // replaceState above is silent: every event is the reader's
   const stop = follow(model, keys, () => { link.href = `#${address()}`; });
   for (const key of keys) model.on(`change:${key}`, write);
-  return () => { stop(); removeEventListener("hashchange", onhash); clearTimeout(timer); };
+  return () => { stop(); removeEventListener("hashchange", read); clearTimeout(timer); };
 }
 
 /** Bring every widget of this kind in the page to life, each when it first comes near the window or is named in the address. */

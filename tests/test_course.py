@@ -1,0 +1,319 @@
+"""The course: plans that fill 90 minutes, links that hold what they name, claims that are so, and a student edition without the answers."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import numpy as np
+import pytest
+from browsing import ROOT, open_page
+from test_exercise_numbers import EVERYTHING, OURS, WIDGETS, r_of, state
+
+import lrp_companion as lrp
+from lrp_companion import book_student
+from lrp_companion.experiments.records import load_run
+from lrp_companion.models.product import Product
+from lrp_companion.models.softmax_step import SoftmaxStep
+from lrp_companion.schema import InputError
+from lrp_companion.widgets import ProtocolSwitchboard
+
+COURSE = ROOT / "book/course"
+SESSIONS = ("session1", "session2", "session3")
+STUDENT = {name: (COURSE / f"{name}.md").read_text(encoding="utf-8") for name in SESSIONS}
+TEACHER = {path.stem: path.read_text(encoding="utf-8") for path in sorted((COURSE / "instructor").glob("*.md"))}
+PAGES = {path.relative_to(COURSE).as_posix(): path.read_text(encoding="utf-8") for path in sorted(COURSE.rglob("*.md"))}
+LINK = re.compile(r"\{state\}`([^`]*?) <([^`>]*)>`")
+LINKS = [(page, *found) for page, text in PAGES.items() for found in LINK.findall(text)]
+EXERCISE = re.compile(r"\{ref\}`([^`<]+) <(ex-[\w-]+)>`")
+HOMES = {**WIDGETS, "switchboard": ("notebooks/06_protocol_audit", ProtocolSwitchboard)}
+
+
+def section(text: str, heading: str) -> str:
+    (found,) = re.findall(rf"^## {heading}\n(.*?)(?=^## |\Z)", text, re.DOTALL | re.MULTILINE)
+    return found
+
+
+def rows(text: str) -> list[list[str]]:
+    """The first table of a text, without its head."""
+    found: list[list[str]] = []
+    for line in text.splitlines():
+        if line.startswith("|"):
+            found.append([cell.strip() for cell in line.strip("|").split("|")])
+        elif found:
+            break
+    return found[2:]
+
+
+def plan(text: str) -> list[tuple[int, int]]:
+    """From which minute, and how long."""
+    return [(int(start), int(minutes)) for start, minutes, *_ in rows(section(text, "Plan"))]
+
+
+def goals(text: str) -> list[str]:
+    return re.findall(r"^\d\. (.+)$", text.partition("<!-- goals -->")[2].partition("<!-- end of goals -->")[0], re.MULTILINE)
+
+
+# -- plans, goals, marks -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SESSIONS)
+def test_a_plan_fills_90_minutes_without_a_gap_and_is_the_same_on_both_pages(name: str) -> None:
+    for text in (STUDENT[name], TEACHER[name]):
+        parts = plan(text)
+        assert sum(minutes for _, minutes in parts) == 90 and len(parts) >= 6
+        assert [start for start, _ in parts] == [sum(minutes for _, minutes in parts[:k]) for k in range(len(parts))]
+    assert plan(STUDENT[name]) == plan(TEACHER[name])
+
+
+@pytest.mark.parametrize("name", SESSIONS)
+def test_an_instructors_page_has_all_its_parts(name: str) -> None:
+    text = TEACHER[name]
+    headings = [
+        "Goals, and how they show",
+        "Before",
+        "Plan",
+        "Questions, and answers one hears",
+        "Common misunderstandings",
+        "When late",
+        "Exercises to set",
+    ]
+    assert re.findall(r"^## (.+)$", text, re.MULTILINE) == headings
+    asked = goals(STUDENT[name])
+    assert len(asked) == 5 and f"{{include}} ../{name}.md" in text, "goals stand in one place"
+    numbered = rows(section(text, headings[0]))
+    assert [row[0] for row in numbered] == [str(k + 1) for k in range(len(asked))] and all(row[1] for row in numbered)
+    questions = rows(section(text, headings[3]))
+    assert len(questions) >= 6 and all(len(row) == 3 and all(row) for row in questions)
+    assert len(re.findall(r"^- \*\*", section(text, headings[4]), re.MULTILINE)) >= 4
+    for exercise, served, minutes, _ in rows(section(text, headings[6])):
+        assert EXERCISE.fullmatch(exercise) and int(minutes) > 0
+        assert {int(k) for k in served.split(",")} <= set(range(1, len(asked) + 1))
+
+
+def test_exercises_are_called_by_their_titles() -> None:
+    written = [*(ROOT / "book").rglob("*.md"), *(ROOT / "notebooks").glob("*.ipynb")]
+    sources = "\n".join(path.read_text(encoding="utf-8").replace("\\n", "\n") for path in written)
+    titles = {label: title for title, label in re.findall(r"\{exercise\} ([^\"\n]+)[\"\n, ]+:label: ([\w-]+)", sources)}
+    found = [pair for text in PAGES.values() for pair in EXERCISE.findall(text)]
+    assert len(found) > 30 and not [(name, label) for name, label in found if titles.get(label) != name]
+    assert not [text for text in PAGES.values() if re.search(r"\{ref\}`ex-", text)], "a number alone says nothing"
+
+
+def test_marks_sum_to_100() -> None:
+    marks = rows(section(PAGES["project.md"], "Marks"))
+    assert sum(int(points) for _, points, *_ in marks) == 100 and all(len(row) == 4 and all(row) for row in marks)
+
+
+def test_oral_questions_have_an_answer_and_a_follow_up() -> None:
+    questions = re.findall(r"^(\d+)\. \*\*(.+?)\*\*\n\n +(.+?)\n +\*Follow-up:\* (.+)$", TEACHER["oral"], re.MULTILINE)
+    assert [int(number) for number, *_ in questions] == list(range(1, 15))
+    assert all(ask.rstrip("*")[-1] in "?." and len(answer.split()) >= 8 for _, ask, answer, _ in questions)
+
+
+def test_no_result_is_typed_in() -> None:
+    """A decimal number stands in a link's state or in code only; results are read on the chapters' pages."""
+    for page, text in PAGES.items():
+        plain = re.sub(r"```(?:python|bash)\n.*?```|<[^<>`]*#[^<>`]*>", "", EXERCISE.sub("", text), flags=re.DOTALL)
+        assert not (found := re.findall(r"\d+\.\d+", plain)), (page, found)
+
+
+# -- what the answers say is so ------------------------------------------------------------------------------------------
+
+
+def test_the_commands_of_the_project_are_commands() -> None:
+    from lrp_companion import cli
+
+    (block,) = re.findall(r"```bash\n(.*?)```", PAGES["project.md"], re.DOTALL)
+    called = [line.split()[1:] for line in block.splitlines() if line.startswith(".venv/bin/lrp-companion")]
+    assert len(called) == 5
+    for arguments in called:
+        cli._parser().parse_args(arguments)
+    assert "-p results runs/mine" in block and 'results = "results"' in (ROOT / "notebooks/06_protocol_audit.ipynb").read_text().replace(
+        '\\"', '"'
+    )
+
+
+def test_autograd_gives_every_factor_all_of_the_product(capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", STUDENT["session1"], re.DOTALL)
+    exec(compile(code, "session 1", "exec"), {})
+    assert capsys.readouterr().out == f"{[24.0] * 3}\n" * 2 and [float(x) for x in Product((2, 3, 4)).loo()] == [24.0] * 3
+
+
+def test_shares_that_session_1_shows() -> None:
+    assert Product((3, 3, 3), "(x1 x2) x3").relevance()[2] == max(Product((3, 3, 3), "(x1 x2) x3").relevance()) == 13.5
+    assert len(set(Product((2, 3, 4, 5), "(x1 x2) (x3 x4)").relevance())) == 1
+
+
+@cache
+def paths() -> tuple[Any, ...]:
+    """LOO and rollout along the curves of the third sentence of notebook 03."""
+    from lrp_companion.experiments.text import perturbation_paths
+
+    clf, data = lrp.load_classifier("companion"), lrp.load_dataset("sst2", source="embedded", limit=64, seed=0)
+    text = [text for text in data.texts if len(clf.encode(text)[0]) <= 14][2]
+    return tuple(perturbation_paths(clf, [text], {name: lrp.attribute(clf, [text], method=name) for name in ("loo", "rollout")}))
+
+
+def test_rollout_removes_other_words_and_the_logit_falls_later() -> None:
+    assert paths()[0]["label"] == "positive"
+    own = paths()[0]["methods"]
+    first = [[step["tokens"] if isinstance(step, dict) else step for step in own[name]["morf"]["steps"][:2]] for name in ("loo", "rollout")]
+    assert not set(map(str, first[0])) & set(map(str, first[1]))
+    assert own["rollout"]["morf"]["mean"] > own["loo"]["morf"]["mean"]
+
+
+def test_the_vote_of_session_2_turns_and_its_masks_do_not_travel() -> None:
+    word, everything = r_of(0, OURS), r_of(0, EVERYTHING)
+    assert word[0] > word[-1] and everything[0] < everything[-1]
+    hunted = {place: r_of(place, EVERYTHING) for place in (0, 2, 4)}
+    travels = [hunted[j].argmax() == hunted[i].argmax() for i in hunted for j in hunted if i != j]
+    assert np.mean(travels) < 0.5 and max(hunted[4][1 << layer] for layer in range(12)) < 0.8 < hunted[4].max()
+
+
+def test_sliders_answer_as_the_page_says() -> None:
+    even, apart = SoftmaxStep([0, 0, 0, 0], [1, 1, 1, 1]), SoftmaxStep([0, 0, 0, 0], [1, 1, 1, 2])
+    assert np.allclose(even.loo(), 0) and (even.cp_lrp() > 0).all() and (even.attnlrp() > 0).all()
+    assert (np.abs(apart.loo() - even.loo()) > 0.01).all(), "LOO moves at every token"
+    assert np.allclose(apart.cp_lrp()[:3], even.cp_lrp()[:3]) and apart.cp_lrp()[3] > even.cp_lrp()[3]
+    here, there = (SoftmaxStep(np.array([2, 1, 0, 0]) - c, [1, -0.5, 0.5, 0.25]) for c in (0, 8))
+    for name in ("loo", "cp_lrp"):
+        assert np.allclose(getattr(here, name)(), getattr(there, name)())
+    assert here.attnlrp().sum() == pytest.approx(there.attnlrp().sum())
+    assert lrp.pearson(here.attnlrp(), here.loo()) > 0 > lrp.pearson(there.attnlrp(), there.loo())
+
+
+def test_the_switchboards_first_run_turns_with_the_reading() -> None:
+    run = load_run(ROOT / "results/sst2-companion")
+    words, positions = run.difference("cp-lrp", "attnlrp"), run.difference("cp-lrp", "attnlrp", EVERYTHING)
+    assert words.high < 0 < positions.low
+
+
+# -- links ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("page", "name", "link"), LINKS, ids=[f"{page}-{k}" for k, (page, *_) in enumerate(LINKS)])
+def test_a_link_names_a_widget_and_a_state_that_there_are(page: str, name: str, link: str) -> None:
+    place, widget, given = state(link)
+    home, kind = HOMES[widget]
+    assert place == home and given and given.keys() <= set(kind.links) and name  # type: ignore[attr-defined]
+    if kind is ProtocolSwitchboard:
+        options = dict(zip(("site", "tokens", "map", "removal", "target", "statistic"), given["choices"].split(","), strict=True))
+        assert lrp.Protocol(**options)
+
+
+def test_one_name_on_a_page_is_one_state() -> None:
+    """A name that leads to two states, or a state under a name that contradicts another page's, is a slip."""
+    for page in PAGES:
+        own = [(name, link) for where, name, link in LINKS if where == page]
+        assert len({name for name, _ in set(own)}) == len(set(own)), page
+    assert len(LINKS) >= 40
+
+
+def test_links_of_the_built_course_lead_to_the_state_that_they_name(site: str, html: Path, browser: Any) -> None:
+    """Every address that the pages' links resolve to in Chromium, each opened once: the widget wakes in that state, in view."""
+    if not (html / "book/course/instructor/session1.html").is_file():
+        pytest.skip("the built book is older than the course; run make book")
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    addresses: dict[str, str] = {}
+    for page in PAGES:
+        opened, watch = open_page(context, f"{site}/book/course/{page.removesuffix('.md')}.html")
+        resolved = opened.locator("article a.companion-state").evaluate_all("links => links.map(link => [link.innerText, link.href])")
+        given = [(name, link) for where, name, link in LINKS if where == page]
+        assert [name for name, _ in resolved] == [name for name, _ in given] and watch.nothing(), (page, watch)
+        addresses.update({address: link for (_, address), (_, link) in zip(resolved, given, strict=True)})
+        opened.close()
+    assert set(addresses.values()) == {link for *_, link in LINKS}
+    awake: dict[str, tuple[Any, Any]] = {}
+    for address, link in addresses.items():
+        place, name, given = state(unquote(link).replace("+", "%2B"))
+        host, first = f'[data-address="{name}"]', name not in awake
+        assert f"/{place}.html#" in address
+        if first:  # the widgets of a page are woken once; after that only the address changes
+            awake[name] = open_page(context, address)
+        opened, watch = awake[name]
+        opened.goto(address)
+        opened.wait_for_selector(f"{host}[data-ready]")
+        for key, text in given.items():
+            opened.wait_for_function(
+                "([host, key, text]) => String(document.querySelector(host).companion.model.get(key)) === text", arg=[host, key, text]
+            )
+        opened.evaluate("() => new Promise(done => setTimeout(done, 250))")  # what the page writes into the address 200 ms later is written
+        if first:
+            inside = "host => (b => b.bottom > 0 && b.top < innerHeight)(document.querySelector(host).getBoundingClientRect())"
+            opened.wait_for_function(inside, arg=host)
+        assert watch.nothing(), (link, watch)
+    context.close()
+
+
+# -- the student edition -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def stripped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The book's own pages as the student edition has them."""
+    folder = tmp_path_factory.mktemp("student")
+    shutil.copytree(ROOT / "book", folder / "book")
+    shutil.copy(ROOT / "_toc.yml", folder)
+    book_student.strip_folder(folder)
+    return folder
+
+
+def told(text: str) -> Iterator[str]:
+    """What only an instructor's page says: its prose and cells, without what the student's page has too."""
+    for piece in re.split(r"[|\n]", LINK.sub("", EXERCISE.sub("", text))):
+        if len(words := re.sub(r"[^\w\s]", " ", piece).split()) >= 7 and "include" not in words:
+            yield piece.strip()
+
+
+def test_the_student_edition_has_no_instructors_page_no_link_to_one_and_no_answer(stripped: Path) -> None:
+    kept = {
+        path.relative_to(stripped).as_posix(): path.read_text(encoding="utf-8")
+        for path in stripped.rglob("*")
+        if path.suffix in (".md", ".yml")
+    }
+    assert not list(stripped.rglob("*instructor*")) and {f"book/course/{name}.md" for name in SESSIONS} <= set(kept)
+    assert not [name for name, text in kept.items() if re.search(r"instructor/|For instructors", text)]
+    everything = "\n".join(kept.values())
+    answers = [piece for text in TEACHER.values() for piece in told(text)]
+    assert len(answers) > 100 and not [piece for piece in answers if piece in everything]
+    assert "no mark hangs on it" in PAGES["project.md"] and "no mark hangs on it" not in everything
+    for name in SESSIONS:
+        assert kept[f"book/course/{name}.md"] == STUDENT[name], "a student's page is the same in both editions"
+
+
+def test_the_student_edition_keeps_the_table_of_contents_otherwise(stripped: Path) -> None:
+    full, student = ((folder / "_toc.yml").read_text().splitlines() for folder in (ROOT, stripped))
+    assert [line for line in full if "instructor/" not in line] == student and len(full) - len(student) == len(TEACHER)
+
+
+def test_a_link_to_an_instructors_page_outside_its_box_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "course/instructor").mkdir(parents=True)
+    (tmp_path / "course/instructor/one.md").write_text("# Answers\n")
+    (tmp_path / "course/index.md").write_text("# Course\n\nSee [the answers](instructor/one.md).\n")
+    with pytest.raises(InputError, match=r"student edition of index.md: got a link to instructor/one.md"):
+        book_student.strip_folder(tmp_path)
+
+
+def test_instructors_pages_say_that_they_are(stripped: Path) -> None:
+    for text in TEACHER.values():
+        assert text.startswith("# For instructors: ") and "It is not in the student edition." in text
+    assert json.dumps(sorted(TEACHER)) == json.dumps(["oral", *SESSIONS])
+
+
+def test_no_file_of_the_built_student_edition_has_an_answer() -> None:
+    """Pages, their sources, the index of the search: what `make student` made, if it was run."""
+    built = ROOT / "_build/student/html"
+    if not (built / "book/course/session1.html").is_file():
+        pytest.skip("there is no student edition with the course; run make student")
+    files = [path for path in built.rglob("*") if path.suffix in (".html", ".js", ".md", ".txt", ".json", ".inv")]
+    marks = ["instructor/", "For instructors", "by the clock, with answers", "no mark hangs on it", "The widget is stuck", "Follow-up"]
+    assert len(files) > 40 and not [(path.name, mark) for path in files for mark in marks if mark in path.read_text(errors="ignore")]
+    full = (ROOT / "_build/html/book/course/index.html").read_text(encoding="utf-8")
+    assert "For instructors" in full and "instructor/oral.html" in full

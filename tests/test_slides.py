@@ -1,0 +1,274 @@
+"""Slides and cheat sheet: what a notebook shows, on another page; decks as a speaker meets them, on the screen and on paper."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from browsing import ROOT, complaints_of_axe, open_page, state_of
+
+from lrp_companion import book_student
+from lrp_companion.schema import InputError
+from lrp_companion.sphinx_slides import excerpt, find_cell, in_state, part_of_table, slides
+from lrp_companion.views import table
+from lrp_companion.widgets import ProductTree
+
+DECKS = sorted(path.stem for path in (ROOT / "book/slides").glob("session*.md"))
+DATA = re.compile(r'<script type="application/json">(.*?)</script>', re.DOTALL)
+
+
+# -- what a cell shows ----------------------------------------------------------------------------------------------------
+
+
+def notebook() -> nbformat.NotebookNode:
+    shown = nbformat.v4.new_output("execute_result", {"text/html": ProductTree((2, 3, 4)).page_html(), "text/plain": "a tree"})
+    cells = [nbformat.v4.new_markdown_cell("# One", id="words"), nbformat.v4.new_code_cell("1", id="tree", outputs=[shown])]
+    return nbformat.v4.new_notebook(cells=cells)
+
+
+def test_a_cell_is_found_by_its_id_and_by_its_widgets_address() -> None:
+    made = notebook()
+    assert find_cell(made, "words").source == "# One"
+    assert find_cell(made, "tree") is find_cell(made, "product")
+    with pytest.raises(InputError, match="'tre'"):
+        find_cell(made, "tre")
+
+
+def test_a_widget_starts_in_the_state_that_is_asked_for_and_leaves_the_address_alone() -> None:
+    markup = ProductTree((2, 3, 4)).page_html()
+    turned = in_state(markup, "values=2,-3,0.5,4&grouping=(x1 x2) (x3 x4)")
+    blob = json.loads(DATA.search(turned)[1])
+    assert blob["state"]["values"] == [2, -3, 0.5, 4] and blob["state"]["grouping"] == "(x1 x2) (x3 x4)"
+    assert blob["address"]["keys"] == []
+    assert DATA.sub("", turned) == DATA.sub("", markup), "only the data change"
+
+
+@pytest.mark.parametrize(
+    ("state", "told"), [("colour=1", "one of values, grouping"), ("values=a,b", "a value like"), ("values=2,,3", "a value like")]
+)
+def test_a_state_that_cannot_be_is_refused(state: str, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        in_state(ProductTree((2, 3, 4)).page_html(), state)
+
+
+def test_an_excerpt_needs_both_its_bounds() -> None:
+    assert excerpt("a\nb\nc", "a", "") == "b\nc"
+    with pytest.raises(InputError, match="'z'"):
+        excerpt("a\nb\nc", "a", "z")
+    with pytest.raises(InputError, match="'z'"):
+        excerpt("a\nb\nc", "z", "c")
+
+
+def test_a_table_is_shown_in_part() -> None:
+    markup = table([{"method": name, "r": value, "n": 3} for name, value in (("a", 0.1), ("b", 0.2), ("c", 0.3))], caption="All")
+    whole, part = markup._repr_html_(), part_of_table(markup._repr_html_(), "method | r", "2-9")
+    assert all(word in whole for word in (">n<", ">a<", ">3<"))
+    assert not [word for word in (">n<", ">a<", ">3<", "0.1") if word in part]
+    assert all(word in part for word in (">method<", ">b<", "0.2", ">c<", "0.3", "All", "<style>"))
+    assert part_of_table(whole, "", "1").count("<tr>") == 2
+    for columns, rows, told in (("q", "", "one of method | r | n"), ("", "4", "1 to 3"), ("", "x", "1 to 3")):
+        with pytest.raises(InputError, match=re.escape(told)):
+            part_of_table(whole, columns, rows)
+
+
+def test_sections_lie_side_by_side() -> None:
+    assert slides("<section>a</section>") == "<section>a</section>"
+    nested = '<section id="t"><h1>T</h1><section id="a">A</section><section id="b">B</section></section>\n'
+    assert slides(nested) == '<section id="t"><h1>T</h1></section><section id="a">A</section><section id="b">B</section>'
+
+
+@pytest.mark.parametrize("name", DECKS)
+def test_the_student_edition_keeps_the_slides_and_drops_notes_with_answers(name: str) -> None:
+    before = (ROOT / f"book/slides/{name}.md").read_text(encoding="utf-8")
+    after = book_student.without_solution_blocks(before)
+    assert "```{answers}" in before and "{answers}" not in after
+    assert re.findall("^#.*", before, re.M) == re.findall("^#.*", after, re.M)
+    assert before.count("```{notes}") == after.count("```{notes}") and before.count("```{cell}") == after.count("```{cell}")
+    dropped = re.findall(r"```\{answers\}\n(.*?)\n```", before, re.S)
+    assert not [text for text in dropped if text in after]
+
+
+@pytest.mark.parametrize("name", DECKS)
+def test_every_slide_but_a_deck_has_notes_and_no_measured_number(name: str) -> None:
+    text = (ROOT / f"book/slides/{name}.md").read_text(encoding="utf-8")
+    parts = re.split(r"^#{1,2} ", text, flags=re.M)[1:]
+    assert len(parts) >= 18
+    for part in parts:
+        assert re.search(r"^```\{(notes|answers)\}$", part, re.M), part.splitlines()[0]
+        assert not re.search(r"\br\s*=\s*[-−]?0\.\d", part), "a correlation is shown by a cell, never typed"
+
+
+# -- the decks in the built book --------------------------------------------------------------------------------------------
+
+
+def opened(browser: Any, address: str, theme: str = "light") -> tuple[Any, Any, Any]:
+    context = browser.new_context(viewport={"width": 1280, "height": 720}, color_scheme=theme)
+    page, watch = open_page(context, address)
+    page.wait_for_selector(".reveal[data-ready]")
+    return context, page, watch
+
+
+def turn_to(page: Any, number: int) -> None:
+    page.evaluate("number => Reveal.slide(number)", number)
+    page.wait_for_function(
+        "() => [...Reveal.getCurrentSlide().querySelectorAll('[data-companion-widget]')].every(host => host.dataset.ready === '')"
+    )
+    page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
+TOO_TALL = """() => {
+    const slide = Reveal.getCurrentSlide(), box = slide.getBoundingClientRect(), out = [], floor = box.bottom - 44 / 720 * box.height;
+    for (const node of slide.querySelectorAll('h1, h2, p, li, pre, table, img, .lrp-widget, .slide-cell, mjx-container')) {
+        const own = node.getBoundingClientRect();
+        if (node.closest('.notes, .lrp-hidden, mjx-assistive-mml') || !own.width) continue;
+        const low = node.closest('.slide-origin') ? box.bottom : floor;
+        if (own.right <= box.right + 1 && own.left >= box.left - 1 && own.bottom <= low + 2) continue;
+        out.push(`${node.tagName} ${node.textContent.slice(0, 40)}`);
+    }
+    return out;
+}"""
+
+
+def count(page: Any) -> int:
+    return page.evaluate("Reveal.getTotalSlides()")
+
+
+@pytest.mark.parametrize("name", DECKS)
+def test_every_slide_holds_what_it_shows_and_asks_no_other_host(name: str, site: str, browser: Any) -> None:
+    context, page, watch = opened(browser, f"{site}/book/slides/{name}.html")
+    source = (ROOT / f"book/slides/{name}.md").read_text(encoding="utf-8")
+    assert count(page) == len(re.findall(r"^#{1,2} ", source, re.M))
+    for number in range(count(page)):
+        turn_to(page, number)
+        title = page.evaluate("Reveal.getCurrentSlide().querySelector('h1, h2').textContent")
+        assert not (found := page.evaluate(TOO_TALL)), (name, title, found)
+        assert page.evaluate("[...Reveal.getCurrentSlide().querySelectorAll('img')].every(p => p.naturalWidth && p.alt)"), title
+        sizes = page.evaluate("[...Reveal.getCurrentSlide().querySelectorAll('.slide-cell')].map(c => Number(c.style.zoom || 1))")
+        assert all(size >= 0.5 for size in sizes), (title, sizes)
+    seen = page.evaluate("[document.querySelectorAll('.math').length, document.querySelectorAll('.math mjx-container').length]")
+    assert seen[0] == seen[1] > 0 and page.locator("mjx-merror").count() == 0
+    assert watch.nothing(), watch
+    context.close()
+
+
+@pytest.mark.parametrize("name", DECKS)
+def test_a_deck_prints_one_page_per_slide(name: str, site: str, browser: Any) -> None:
+    context, page, watch = opened(browser, f"{site}/book/slides/{name}.html?print-pdf")
+    page.wait_for_selector(".pdf-page")
+    assert page.locator("[data-companion-widget]:not([data-ready])").count() == 0, "a widget is printed as it starts"
+    assert pages_of(page.pdf(prefer_css_page_size=True, print_background=True)) == count(page)
+    page.emulate_media(media="print")
+    cut = page.evaluate(
+        """() => [...document.querySelectorAll('.pdf-page')].filter(sheet => {
+            const box = sheet.getBoundingClientRect(), inside = [...sheet.querySelectorAll('h1, h2, p, li, .slide-cell, .lrp-widget')];
+            return inside.some(node => {
+                const own = node.getBoundingClientRect();
+                if (node.closest('.notes, .lrp-hidden') || !own.width) return false;
+                const foot = node.closest('.slide-origin') ? 0 : 30;
+                return own.left < box.left + 40 || own.right > box.right - 40 || own.bottom > box.bottom - foot;
+            });
+        }).map(sheet => sheet.querySelector('h1, h2').textContent)"""
+    )
+    assert not cut, f"cut off, or at the edge of the paper: {cut}"
+    assert watch.nothing(), watch
+    context.close()
+
+
+def pages_of(pdf: bytes) -> int:
+    return len(re.findall(rb"/Type\s*/Page(?![a-z])", pdf))
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("name", DECKS)
+def test_slides_pass_axe(name: str, theme: str, site: str, browser: Any) -> None:
+    context, page, watch = opened(browser, f"{site}/book/slides/{name}.html", theme)
+    assert page.evaluate("document.documentElement.dataset.theme") == theme
+    for number in range(0, count(page), 3):
+        turn_to(page, number)
+        assert not (broken := complaints_of_axe(page, ".reveal")), (number, broken)
+    page.keyboard.press("t")
+    assert page.evaluate("document.documentElement.dataset.theme") != theme
+    context.close()
+
+
+def widget_slide(page: Any, kind: str) -> int:
+    return page.evaluate(
+        "kind => [...document.querySelectorAll('.slides > section')].findIndex(s => s.querySelector(`[data-companion-widget=${kind}]`))",
+        kind,
+    )
+
+
+def test_arrow_keys_are_the_widgets_while_it_has_the_focus(html: Path, browser: Any) -> None:
+    context, page, watch = opened(browser, (html / "book/slides/session1.html").as_uri())
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("Reveal.getIndices().h") == 1
+    number = widget_slide(page, "shares_simplex")
+    turn_to(page, number)
+    assert state_of(page, "shares", place=1) == [0.25, 0.25, 0.5]
+    handle = page.locator(
+        'section.present [data-companion-widget="shares_simplex"] [role="slider"], section.present svg [tabindex="0"]'
+    ).first
+    handle.focus()
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("Reveal.getIndices().h") == number
+    assert state_of(page, "shares", place=1)[0] > 0.25, "the widget took the key"
+    page.keyboard.press("Escape")
+    assert not page.evaluate("Reveal.isOverview()")
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("Reveal.getIndices().h") == number + 1
+    assert watch.nothing(), watch
+    context.close()
+
+
+def test_a_widget_on_a_slide_reacts_and_leaves_the_address_to_the_slides(html: Path, browser: Any) -> None:
+    context, page, watch = opened(browser, (html / "book/slides/session2.html").as_uri())
+    number = widget_slide(page, "layer_toggles")
+    turn_to(page, number)
+    slide = page.locator("section.present")
+    assert slide.locator(".lrp-switch[aria-pressed=true]").count() == 6, "the state that the slide asks for"
+    slide.locator(".lrp-switch").first.click()
+    assert slide.locator(".lrp-switch[aria-pressed=true]").count() == 7
+    page.wait_for_timeout(400)  # a widget writes its address after 200 ms
+    assert page.evaluate("location.hash").startswith("#/") and page.evaluate("Reveal.getIndices().h") == number
+    link = slide.locator(".slide-origin a").get_attribute("href")
+    assert link.endswith("03_bert_layers.html#layers.bypassed=7,8,9,10,11,12")
+    assert watch.nothing(), watch
+    context.close()
+
+
+def test_choices_of_two_widgets_on_a_page_do_not_exclude_each_other(site: str, browser: Any) -> None:
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    page, _ = open_page(context, f"{site}/notebooks/03_bert_layers.html")
+    for host in page.locator("[data-companion-widget]").all():
+        host.scroll_into_view_if_needed()
+        page.wait_for_function("host => host.dataset.ready === ''", arg=host.element_handle())
+    unset = page.evaluate(
+        "[...document.querySelectorAll('fieldset.lrp-choice')].filter(f => !f.querySelector(':checked')).map(f => f.textContent)"
+    )
+    assert not unset
+    context.close()
+
+
+def test_speaker_notes_open_in_a_window_of_their_own(site: str, browser: Any) -> None:
+    context, page, watch = opened(browser, f"{site}/book/slides/session1.html")
+    with context.expect_page() as found:
+        page.keyboard.press("s")
+    speaker = found.value
+    speaker.wait_for_function(
+        "document.querySelector('.speaker-controls-notes:not(.hidden) .value')?.textContent.includes('arrows turn slides')"
+    )
+    assert watch.nothing(), watch
+    context.close()
+
+
+def test_the_cheat_sheet_prints_on_two_pages(site: str, browser: Any) -> None:
+    context = browser.new_context()
+    page, watch = open_page(context, f"{site}/book/cheatsheet.html")
+    assert pages_of(page.pdf(prefer_css_page_size=True)) == 2
+    assert page.locator("#how-to-report-a-comparison li").count() == 8
+    assert watch.nothing(), watch
+    context.close()
