@@ -22,17 +22,25 @@ ROWS = 1024  # tokens of the matrix multiplies by which the machine's rate is me
 def interleaved(sides: Mapping[str, Callable[[], Any]], *, repeats: int, minimum: float = MINIMUM) -> dict[str, list[float]]:
     """Seconds of one call of each side, one value per repeat, sides alternating; each side is called once before.
 
+    A second call tells how often short work is repeated inside one measurement; for long work it is the first repeat.
+
     >>> sorted(interleaved({"a": int, "b": float}, repeats=2, minimum=0.0))
     ['a', 'b']
     """
-    inner = {}
-    for name, call in sides.items():
+    inner: dict[str, int] = {}
+    names, out = list(sides), {name: [] for name in sides}  # type: tuple[list[str], dict[str, list[float]]]
+    for call in sides.values():
         call()
+    for name, call in sides.items():
         begin = time.perf_counter()
         call()
-        inner[name] = max(1, math.ceil(minimum / max(time.perf_counter() - begin, 1e-9)) if minimum else 1)
-    names, out = list(sides), {name: [] for name in sides}  # type: tuple[list[str], dict[str, list[float]]]
-    for repeat in range(repeats):
+        once = time.perf_counter() - begin
+        inner[name] = max(1, math.ceil(minimum / max(once, 1e-9)) if minimum else 1)
+        if inner[name] == 1:
+            out[name].append(once)
+    alike = min(map(len, out.values()))  # repeats stay pairs: a side's first counts if all sides have one
+    out = {name: own[:alike] for name, own in out.items()}
+    for repeat in range(alike, repeats):
         for name in names[repeat % len(names) :] + names[: repeat % len(names)]:
             begin = time.perf_counter()
             for _ in range(inner[name]):

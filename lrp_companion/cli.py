@@ -34,7 +34,9 @@ def _parser() -> argparse.ArgumentParser:
     explain = commands.add_parser("explain", help="one score per token of a text")
     explain.add_argument("text", help='the text, or "-" to read it from standard input')
     explain.add_argument(
-        "--method", default="attnlrp", help="attnlrp (default), cp-lrp, pa-lrp, lrp, loo, ig, gradient-x-input, rollout, mask-gradient"
+        "--method",
+        default="attnlrp",
+        help="attnlrp (default), cp-lrp, pa-lrp, lrp, loo, ig, gradient-x-input, rollout, mask-gradient, hybrid, sampled-loo",
     )
     explain.add_argument("--model", default="companion", help="an embedded model, a folder, or a hub id (default: companion)")
     explain.add_argument("--device", default="cpu")
@@ -49,8 +51,16 @@ def _parser() -> argparse.ArgumentParser:
     explain.add_argument("--removal", choices=REMOVALS)
     explain.add_argument("--baseline", help="pad-token, mask-token or zero (method ig)")
     explain.add_argument("--n-steps", type=int, help="quadrature nodes (method ig)")
-    explain.add_argument("--groups", type=_count_or_all, help='groups of tokens, a number or "all" (method mask-gradient)')
-    explain.add_argument("--nodes", type=int, help="quadrature nodes of each token's path (method mask-gradient)")
+    explain.add_argument("--groups", type=_count_or_all, help='groups of tokens, a number or "all" (methods mask-gradient, hybrid)')
+    explain.add_argument(
+        "--nodes",
+        type=_nodes,
+        help="how many quadrature nodes each token's path has, or which, such as 0.2,1 (methods mask-gradient, hybrid)",
+    )
+    explain.add_argument("--exact", type=int, help="tokens with exact LOO (method hybrid)")
+    explain.add_argument("--correct", help="what the others learn from these: none, scale, shift or line (method hybrid)")
+    explain.add_argument("--budget", type=int, help="tokens drawn at random (method sampled-loo)")
+    explain.add_argument("--seed", type=int, help="of random groups or tokens (methods mask-gradient, hybrid, sampled-loo)")
     explain.add_argument("--truncate", action="store_true", help="cut a text beyond the model's length")
     explain.add_argument("--json", action="store_true", help="print the record as JSON")
     explain.add_argument("--no-colour", action="store_true", help="no colours (also when NO_COLOR is set or the output is no terminal)")
@@ -60,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--model", help="an embedded model, a folder, or a hub id (default: companion); for mnist a reading: plain, biases, ..."
     )
-    run.add_argument("--methods", type=_names, help="such as loo,ig,attnlrp,cp-lrp (default: all six)")
+    run.add_argument("--methods", type=_names, help="such as loo,attnlrp,mask-gradient:groups=8:nodes=0.2+1 (default: six)")
     run.add_argument("--masks", choices=("none", "paths", "all"), help="layers bypassed: on the paper's three paths (default), or all 2**L")
     run.add_argument("--n-steps", type=int, help="quadrature nodes of ig (default: 50)")
     run.add_argument("--nets", type=int, help="mnist: how many nets to train, with the seeds 0, 1, ... (default: 5)")
@@ -85,7 +95,22 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-OPTIONS = ("target", "site", "output", "epsilon", "bypass", "removal", "baseline", "n_steps", "groups", "nodes")
+OPTIONS = (
+    "target",
+    "site",
+    "output",
+    "epsilon",
+    "bypass",
+    "removal",
+    "baseline",
+    "n_steps",
+    "groups",
+    "nodes",
+    "exact",
+    "correct",
+    "budget",
+    "seed",
+)
 
 
 def _explain(args: argparse.Namespace) -> None:
@@ -140,6 +165,10 @@ def _sources(args: argparse.Namespace) -> None:
 
 def _count_or_all(text: str) -> int | str:
     return text if text == "all" else int(text)
+
+
+def _nodes(text: str) -> int | list[float]:
+    return [float(node) for node in text.split(",")] if "," in text else int(text)
 
 
 def _names(text: str) -> list[str]:

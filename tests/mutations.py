@@ -90,6 +90,12 @@ deck = of(
     ),
 )
 launch = of("launch.py", "test_launch.py")
+soft = of("methods/mask_gradient.py", "test_mask_gradient.py")
+hybrid = of("methods/hybrid.py", "test_hybrid.py")
+frontier = of("experiments/frontier.py", "test_frontier.py::TestFrontier")
+options = of("experiments/remedy_options.py", "test_remedy_options.py")
+near = of("experiments/text_jobs.py", "test_frontier.py::TestColumns")
+names = of("methods/__init__.py", "test_frontier.py::TestNames")
 packed = of("models/packed.py", "test_packed.py")
 step = of("models/softmax_step.py", "test_softmax_step.py")
 inside = of("experiments/softmax.py", "test_softmax_experiment.py")
@@ -246,6 +252,23 @@ MUTATIONS: list[Mutation] = [
     statistic("interval too narrow", "[(1 - level) / 2, (1 + level) / 2]", "[(1 - level), level]"),
     statistic("undefined values dropped in silence", "undefined = len(defined), len(given) - len(defined)", "undefined = len(defined), 0"),
     statistic("unpaired difference", "bootstrap_mean(left - right,", "bootstrap_mean(left - right.mean(),"),
+    # the remedy
+    soft("the low node also for few groups", "MANY, LOW = 8, (0.2, 1)", "MANY, LOW = 2, (0.2, 1)"),
+    hybrid("the smallest are exact", "np.argsort(-np.abs(own.scores), kind", "np.argsort(np.abs(own.scores), kind"),
+    hybrid("the value of another output", 'gradient.details["value"] - left', "gradient.logit - left"),
+    hybrid("a scale of the wrong side", "own @ exact / (own @ own)", "own @ exact / (exact @ exact)"),
+    hybrid("exact passes are not counted", '"passes": (forwards + len(own), backwards)', '"passes": (forwards, backwards)'),
+    hybrid("one draw for all texts", "default_rng([seed, *text.input_ids])", "default_rng([*text.input_ids])"),
+    frontier("a rival may cost more", "if other != method and cost[other] <= cost[method]", "if other != method"),
+    frontier("differences the wrong way round", "value - values[other][column]", "values[other][column] - value"),
+    options("groups by place anyway", 'if option.by == "place":', 'if option.by != "random":'),
+    options("short texts are taken", "if len(text) >= LEAST else []", "if len(text) >= 1 else []"),
+    near("overlap of the smallest", "np.argsort(-np.abs(given), axis=-1", "np.argsort(np.abs(given), axis=-1"),
+    near("error relative to the map", ".sum(-1) / wanted.sum()", ".sum(-1) / np.abs(given).sum(-1)"),
+    near("extra columns always", "if set(self.methods) - set(METHODS) else {}", "if self.methods else {}"),
+    near("options are not passed on", 'options = {**options, "output": output}', 'options = {"output": output}'),
+    names("an option twice", "or not value or key in options", "or not value"),
+    names("one bypassed layer is a number", 'if len(values) > 1 or key == "bypass" else values[0]', "if len(values) > 1 else values[0]"),
     # the course
     student("boxes for instructors stay", ', "{admonition} For instructors")', ")"),
     student("pages of instructors stay in the contents", '"", toc, flags=re.MULTILINE)', 'r"\\g<0>", toc, flags=re.MULTILINE)'),

@@ -10,7 +10,8 @@ import sys
 import pytest
 
 from lrp_companion.cli import main
-from lrp_companion.models.pretrained import embedded_models
+from lrp_companion.methods import attribute
+from lrp_companion.models.pretrained import embedded_models, load_classifier
 
 needs_model = pytest.mark.skipif("companion" not in embedded_models(), reason="the embedded model is not in this checkout")
 
@@ -41,6 +42,29 @@ def test_explain_json_is_the_record(capsys):
     assert record["scores"] == pytest.approx([w + p for w, p in zip(record["parts"]["word"], record["parts"]["position"], strict=True)])
 
 
+@needs_model
+@pytest.mark.parametrize(
+    ("arguments", "options"),
+    [
+        (["mask-gradient", "--groups", "8"], {"groups": 8}),
+        (["mask-gradient", "--groups", "all", "--nodes", "3"], {"groups": "all", "nodes": 3}),
+        (["mask-gradient", "--groups", "2", "--nodes", "0.2,1", "--seed", "5"], {"groups": 2, "nodes": [0.2, 1], "seed": 5}),
+        (["hybrid", "--exact", "2", "--correct", "shift"], {"exact": 2, "correct": "shift"}),
+        (["sampled-loo", "--budget", "3", "--seed", "1"], {"budget": 3, "seed": 1}),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_explain_between_one_pass_and_exact(capsys, arguments, options):
+    text = "a film of rare grace"
+    assert main(["explain", text, "--method", *arguments, "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    (found,) = attribute(load_classifier("companion"), text, method=arguments[0], **options)
+    assert record["scores"] == pytest.approx(found.scores.tolist(), abs=1e-6) and record["details"]["passes"] == list(
+        found.details["passes"]
+    )
+    assert record["choices"] == json.loads(json.dumps(dict(found.choices)))
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -49,6 +73,10 @@ def test_explain_json_is_the_record(capsys):
         (["explain", "a film", "--model", "./nowhere"], "'./nowhere', which is no folder"),
         (["explain", "a film", "--method", "lrp", "--bypass", "13"], "layer 13; expected integers from 1 to 12"),
         (["explain", "a film", "--method", "rollout", "--site", "word"], "option 'site' for method 'rollout'"),
+        (["explain", "a film", "--method", "loo", "--groups", "2"], "option 'groups' for method 'loo'"),
+        (["explain", "a film", "--method", "mask-gradient", "--nodes", "few"], "--nodes"),
+        (["explain", "a film", "--method", "mask-gradient", "--groups", "2", "--nodes", "0.2,0.4"], "end with 1"),
+        (["explain", "a film", "--method", "hybrid", "--exact", "0"], "exact 0"),
         (["explain", "a film", "--target", "7"], "target 7; expected a class from 0 to 1"),
         (["explain", "a film", "--device", "abacus"], "device 'abacus'"),
         (["explain", "a film", "--site", "sentence"], "--site"),

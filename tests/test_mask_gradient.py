@@ -96,7 +96,15 @@ def test_cost_is_what_is_said(clf: Classifier, monkeypatch: pytest.MonkeyPatch) 
     ):
         rows = 0
         (record,) = lrp.attribute(clf, TEXTS[1], method="mask-gradient", **options)
-        assert rows == passes == record.details["passes"]
+        assert rows == passes and record.details["passes"] == (passes, passes)
+
+
+@pytest.mark.parametrize(
+    ("groups", "nodes"), [(1, [1]), (2, [1 / 3, 1]), (7, [1 / 3, 1]), (8, [0.2, 1]), (30, [0.2, 1]), ("all", [0.2, 1])]
+)
+def test_nodes_that_nobody_named(clf: Classifier, groups: Any, nodes: list[float]) -> None:
+    (found,), (named,) = (lrp.attribute(clf, TEXTS[1], method="mask-gradient", groups=groups, **own) for own in ({}, {"nodes": nodes}))
+    assert found.choices["nodes"] == pytest.approx(tuple(nodes)) and np.allclose(found.scores, named.scores, atol=1e-12)
 
 
 def test_a_fused_projection_of_queries_keys_and_values_changes_nothing(clf: Classifier) -> None:
@@ -186,7 +194,7 @@ def test_groups_keep_neighbours_apart_or_are_drawn() -> None:
     [
         {"groups": 0}, {"groups": "each"}, {"groups": True}, {"nodes": 2}, {"groups": 2, "nodes": 0}, {"groups": 2, "nodes": [0.5]},
         {"groups": 2, "nodes": [1, 1]}, {"groups": 2, "nodes": [-0.1, 1]}, {"groups": 2, "nodes": "many"}, {"groups": 2, "nodes": True},
-        {"groups": 2, "epsilon": 0.1},
+        {"groups": 2, "epsilon": 0.1}, {"groups": 2, "seed": -1}, {"groups": 2, "seed": 0.5},
     ],
     ids=str,
 )  # fmt: skip

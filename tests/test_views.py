@@ -109,7 +109,7 @@ def test_diverging_clips_and_marks_what_is_undefined():
 
 
 def test_methods_differ_in_more_than_colour_and_read_on_white():
-    methods = ["loo", "ig", "gradient-x-input", "rollout", "attnlrp", "cp-lrp", "pa-lrp", "lrp", "mask-gradient"]
+    methods = ["loo", "ig", "gradient-x-input", "rollout", "attnlrp", "cp-lrp", "pa-lrp", "lrp", "mask-gradient", "hybrid", "sampled-loo"]
     looks = [STYLES[name] for name in methods]
     assert (
         len({look.marker for look in looks}) == len({look.colour for look in looks}) == len({look.label for look in looks}) == len(methods)

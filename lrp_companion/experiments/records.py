@@ -16,9 +16,11 @@ import pyarrow as pa
 from lrp_companion.experiments.store import JOB, read_folder
 from lrp_companion.metrics import Interval, bootstrap_mean, paired_difference
 from lrp_companion.metrics.grid import at_map, place
-from lrp_companion.schema import SITES, TARGET_CHOICES, TOKEN_CHOICES, InputError, Protocol, SourceError, check_layers
+from lrp_companion.schema import SITES, TARGET_CHOICES, TOKEN_CHOICES, InputError, Protocol, SourceError, check_layers, choose
 
 PARTS = ("word", "position", "type")
+TOP = (1, 3, 5)
+"""How many tokens are compared in an overlap."""
 OURS = Protocol()
 Explanation = str | Iterable[int]
 """A method's name, or the layers that are bypassed (from 1)."""
@@ -145,6 +147,33 @@ class TextRun(Run):
         sizes = _stack(table["size"], (len(SITES), len(TOKEN_CHOICES), len(TARGET_CHOICES)))
         with np.errstate(invalid="ignore", divide="ignore"):
             return _stack(table[token], (len(PARTS),)) / sizes[:, SITES.index(site), TOKEN_CHOICES.index("all"), :1]
+
+    def overlap(self, method: str, *, k: int = 3, site: str = "word", tokens: str = "no-special") -> np.ndarray:
+        """The part of the k tokens with the largest |LOO| that is among the k with the largest |R|; NaN with fewer than k tokens."""
+        if k not in TOP:
+            raise InputError("Run.overlap", got=f"k {k!r}", expected=f"one of {', '.join(map(str, TOP))}", hint="a run counts these only")
+        return self._near(method, "overlap", (len(TOP),), site, tokens)[:, TOP.index(k)]
+
+    def error(self, method: str, *, site: str = "word", tokens: str = "no-special") -> np.ndarray:
+        """How far a map is from LOO's own values: sum |R - LOO| / sum |LOO| of each example, 0 for LOO itself."""
+        return self._near(method, "error", (), site, tokens)
+
+    def passes(self, method: str) -> np.ndarray:
+        """Forward and backward passes that each example cost, (n, 2)."""
+        return _stack(self._near_column(method, "passes"), (2,))
+
+    def _near(self, method: str, name: str, shape: tuple[int, ...], site: str, tokens: str) -> np.ndarray:
+        choose(f"Run.{name}", "site", site, SITES)
+        choose(f"Run.{name}", "tokens", tokens, TOKEN_CHOICES)
+        found = _stack(self._near_column(method, name), (len(SITES), len(TOKEN_CHOICES), *shape))
+        return found[:, SITES.index(site), TOKEN_CHOICES.index(tokens)]
+
+    def _near_column(self, method: str, name: str) -> Any:
+        if not isinstance(method, str) or name not in self.tables["methods"].column_names:
+            expected = "a method of a run that names methods beyond the default six"
+            got = f"{name} of {method!r} in {self.name}"
+            raise InputError(f"Run.{name}", got=got, expected=expected, hint="such as --methods loo,attnlrp,mask-gradient")
+        return self._rows(method)[name]
 
     def logits(self) -> np.ndarray:
         """Logits (n, classes) of the whole texts."""

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from lrp_companion.experiments.records import PARTS, loo_map
+from lrp_companion.experiments.records import PARTS, TOP, loo_map
 from lrp_companion.experiments.store import RunFolder
 from lrp_companion.experiments.text import path_masks, shared_curves
-from lrp_companion.methods import TEXT_METHODS, kept_logits
+from lrp_companion.methods import TEXT_METHODS, kept_logits, method_call
 from lrp_companion.methods.common import output_gradient, to_numpy
 from lrp_companion.metrics.faithfulness import CANCELLED, ORDERS, Curve
 from lrp_companion.metrics.grid import agreement_grid
@@ -28,13 +28,15 @@ from lrp_companion.schema import REMOVALS, SITES, STATISTICS, TARGET_CHOICES, TO
 from lrp_companion.sources import Dataset
 
 METHODS = ("loo", "ig", "rollout", "gradient-x-input", "attnlrp", "cp-lrp")
+"""Methods of a run by default, with their own options. Where others are named, cost and error are kept as well."""
 MASK_CHOICES = ("none", "paths", "all")
 SETTINGS: dict[str, dict[str, Any]] = {
     "sst2": {"chunk": 1, "removals": REMOVALS},
     "imdb": {"chunk": 16, "removals": ("attention-mask", "mask-token")},
 }
-ONE_MAP = ("loo", "ig", "rollout")  # methods without parts by site
-LOGIT_ONLY = ("ig",)  # explained for the logit only: every further output would cost the whole method again
+LOGIT_ONLY = ("ig", "mask-gradient", "hybrid", "sampled-loo")
+"""Explained for the logit only: every further output would cost the whole method again."""
+FIXED = ("output", "site", "removal", "progress", "batch_tokens")  # not for a run to choose: it measures all, or it changes nothing
 
 
 class TextJobs:
@@ -51,8 +53,7 @@ class TextJobs:
         seed: int = 0,
         n_steps: int = 50,
     ) -> None:
-        for method in methods:
-            choose("run", "method", method, METHODS)
+        self.calls = {method: _run_call(method, n_steps) for method in methods}
         if not methods or len(set(methods)) < len(methods):
             got = f"methods {', '.join(methods) or 'none'}"
             raise InputError("run", got=got, expected="at least one, each once", hint=f"choose from {', '.join(METHODS)}")
@@ -62,6 +63,8 @@ class TextJobs:
         settings = SETTINGS[choose("run", "task", data.name, tuple(SETTINGS))]
         if masks == "all" and clf.card.layers > 16:
             raise InputError("run", got=f"all masks of {clf.card.layers} layers", expected="at most 16 layers", hint="use --masks paths")
+        for kind, own in self.calls.values():
+            TEXT_METHODS[kind](clf, [], [], progress=False, **own)  # on no text: refuses bad options before the run begins
         self.clf, self.data, self.methods, self.masks, self.n_steps = clf, data, tuple(methods), masks, n_steps
         self.chunk, self.removals = settings["chunk"], tuple(settings["removals"])
         self.sample = data.order(limit, seed=seed)  # in random order, so that a run that was cut short is a random sample, too
@@ -97,7 +100,7 @@ class TextJobs:
         steps = 2 * tokens / self.chunk
         return {
             "examples": len(self.removals) * tokens * tokens,
-            "methods": (3 * self.n_steps * ("ig" in self.methods) + 40) * tokens + 0.35 * len(self.methods) * steps * tokens,
+            "methods": sum(self._passes(own, tokens) for own in self.methods) * tokens + 0.35 * len(self.methods) * steps * tokens,
             "masks": 100 * tokens + 0.15 * 3 * self.clf.card.layers * steps * tokens,
             "lattice": 2.0**self.clf.card.layers * tokens,
         }[table]
@@ -142,6 +145,7 @@ class TextJobs:
 
     def _methods(self, text: EncodedText, target: int, loo: np.ndarray, loo_seconds: Sequence[float]) -> pa.Table:
         maps = np.full((len(self.methods), len(SITES), len(TARGET_CHOICES), len(text)), np.nan)
+        passes = np.zeros((len(self.methods), 2))
         parts = np.full((len(self.methods), len(PARTS), len(text)), np.nan)
         seconds, deltas = [], []
         for m, method in enumerate(self.methods):
@@ -149,11 +153,13 @@ class TextJobs:
                 maps[m], parts[m, 0] = loo[0], loo[0, 0]
                 seconds.append(loo_seconds[0])
                 deltas.append(np.nan)
+                passes[m] = len(text) + 1, 0
                 continue
+            kind, _ = self.calls[method]
             for o, output in enumerate(TARGET_CHOICES):
-                if o and method in LOGIT_ONLY:
+                if o and kind in LOGIT_ONLY:
                     continue
-                if o and method == "rollout":  # it knows no output
+                if o and kind == "rollout":  # it knows no output
                     maps[m, :, o] = maps[m, :, 0]
                     continue
                 begin = time.perf_counter()
@@ -161,6 +167,7 @@ class TextJobs:
                 if not o:
                     seconds.append(time.perf_counter() - begin)
                     deltas.append(record.details.get("convergence_delta", np.nan))
+                    passes[m] = record.details.get("passes", (1, 0 if kind == "rollout" else 1))
                     for p, part in enumerate(PARTS):
                         if part == "word" or part in record.parts:
                             parts[m, p] = record.parts.get(part, record.scores)
@@ -174,14 +181,26 @@ class TextJobs:
                 "convergence_delta": pa.array(deltas, pa.float32()),
                 **rows,
                 **_forwards(shared.asked, shared.run, len(self.methods)),
+                **(nearness(maps[:, :, 0], loo[0, 0], text.special, passes) if set(self.methods) - set(METHODS) else {}),
             }
         )
 
     def _explain(self, method: str, text: EncodedText, target: int, output: str) -> Attribution:
-        options: dict[str, Any] = {"n_steps": self.n_steps} if method == "ig" else {}
-        if method != "rollout":
-            options["output"] = output
-        return TEXT_METHODS[method](self.clf, [text], [target], progress=False, **options)[0]
+        kind, options = self.calls[method]
+        if kind != "rollout":
+            options = {**options, "output": output}
+        return TEXT_METHODS[kind](self.clf, [text], [target], progress=False, **options)[0]
+
+    def _passes(self, method: str, tokens: int) -> float:
+        """About how many forwards a method costs."""
+        kind, options = self.calls[method]
+        if kind == "ig":
+            return 3.0 * options["n_steps"]
+        if kind not in ("mask-gradient", "hybrid", "sampled-loo"):
+            return 10.0
+        groups, removed = options.get("groups", 1), options.get("exact", 4) if kind == "hybrid" else options.get("budget", 8)
+        gradients = 0.0 if kind == "sampled-loo" else 3.0 * (tokens if groups == "all" else groups)
+        return gradients + (0 if kind == "mask-gradient" else removed)
 
     @torch.no_grad()
     def _masks(self, text: EncodedText, target: int, loo: np.ndarray, _: Any) -> pa.Table:
@@ -297,6 +316,40 @@ def explained(
         "last": _fixed(parts[..., -1], pa.float32()),
         **{order: pa.array([own[order].mean_logit for own in curves], pa.float32()) for order in ORDERS},
     }
+
+
+def nearness(maps: np.ndarray, loo: np.ndarray, special: np.ndarray, passes: np.ndarray) -> dict[str, pa.Array]:
+    """Columns on how near maps (methods, site, T) come to LOO (T,) itself, and at what cost.
+
+    `overlap` (site, tokens, k of `TOP`): how many of the k tokens with the largest |LOO| are among the k with the largest
+    |R|, as a part of k; NaN with fewer than k tokens. `error` (site, tokens): sum |R - LOO| / sum |LOO|. `passes`: forward
+    and backward passes of one text.
+    """
+    overlap, error = np.full((*maps.shape[:2], 2, len(TOP)), np.nan), np.full((*maps.shape[:2], 2), np.nan)
+    for t, tokens in enumerate(TOKEN_CHOICES):
+        own = ~special if tokens == "no-special" else np.ones(len(loo), dtype=bool)
+        wanted, given = np.abs(loo[own]), maps[..., own]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            error[..., t] = np.abs(given - loo[own]).sum(-1) / wanted.sum()
+        for place, k in enumerate(TOP):
+            if k <= own.sum():
+                top = set(np.argsort(-wanted, kind="stable")[:k].tolist())
+                first = np.argsort(-np.abs(given), axis=-1, kind="stable")[..., :k]
+                shared = np.isin(first, list(top)).mean(-1)
+                overlap[..., t, place] = np.where(np.isnan(given).any(-1), np.nan, shared)
+    return {"overlap": _fixed(overlap, pa.float32()), "error": _fixed(error, pa.float32()), "passes": _fixed(passes, pa.float32())}
+
+
+def _run_call(method: str, n_steps: int) -> tuple[str, dict[str, Any]]:
+    """What a method of a run calls; the outputs, sites and removals are the run's own."""
+    kind, options = method_call(method)
+    fixed = sorted(set(options) & set(FIXED))
+    if fixed:
+        hint = "leave it out"
+        raise InputError("run", got=f"method {method!r}", expected=f"no {', '.join(fixed)}: a run measures all", hint=hint)
+    if kind == "ig":
+        options.setdefault("n_steps", n_steps)
+    return kind, options
 
 
 def round_r(r: np.ndarray) -> np.ndarray:

@@ -9,15 +9,16 @@ from typing import Any
 from lrp_companion.methods import image
 from lrp_companion.methods.common import check_options, check_targets
 from lrp_companion.methods.gradient import gradient_x_input, integrated_gradients
+from lrp_companion.methods.hybrid import hybrid, sampled_loo
 from lrp_companion.methods.lrp import attnlrp, cp_lrp, layer_lattice, lrp, pa_lrp
 from lrp_companion.methods.mask_gradient import mask_gradient
 from lrp_companion.methods.perturbation import kept_logits, loo, removal_evaluator
 from lrp_companion.methods.rollout import rollout
 from lrp_companion.models.linear_attention import LinearAttention
 from lrp_companion.models.pretrained import Classifier
-from lrp_companion.schema import Attribution, ModelError, choose
+from lrp_companion.schema import Attribution, InputError, ModelError, choose
 
-__all__ = ["IMAGE_METHODS", "TEXT_METHODS", "attribute", "kept_logits", "layer_lattice", "removal_evaluator"]
+__all__ = ["IMAGE_METHODS", "TEXT_METHODS", "attribute", "kept_logits", "layer_lattice", "method_call", "removal_evaluator"]
 
 TEXT_METHODS: dict[str, Callable[..., list[Attribution]]] = {
     "loo": loo,
@@ -29,6 +30,8 @@ TEXT_METHODS: dict[str, Callable[..., list[Attribution]]] = {
     "pa-lrp": pa_lrp,
     "lrp": lrp,
     "mask-gradient": mask_gradient,
+    "hybrid": hybrid,
+    "sampled-loo": sampled_loo,
 }
 IMAGE_METHODS = image.METHODS
 _PRESET = {"attnlrp": {"name", "bypass"}, "cp-lrp": {"name", "bypass"}, "pa-lrp": {"name", "bypass", "site"}, "lrp": {"name"}}
@@ -41,6 +44,37 @@ def options_of(name: str) -> list[str]:
     return sorted(set(keyword) - _PRESET.get(name, set()))
 
 
+def method_call(name: str) -> tuple[str, dict[str, Any]]:
+    """A text method and its options from one word: `METHOD` or `METHOD:option=value:option=value`, several values joined by "+".
+
+    >>> method_call("mask-gradient:groups=8:nodes=0.2+1")
+    ('mask-gradient', {'groups': 8, 'nodes': (0.2, 1)})
+    """
+    method, *rest = name.split(":")
+    choose("attribute", "method", method, tuple(TEXT_METHODS))
+    options = {}
+    for part in rest:
+        key, equals, value = part.partition("=")
+        if not equals or not key or not value or key in options:
+            hint = "such as mask-gradient:groups=8:nodes=0.2+1"
+            raise InputError("attribute", got=f"method {name!r}", expected="each option once, as option=value", hint=hint)
+        values = tuple(_value(own) for own in value.split("+"))
+        options[key] = values if len(values) > 1 or key == "bypass" else values[0]
+    check_options(repr(method), options, options_of(method))
+    return method, options
+
+
+def _value(text: str) -> bool | int | float | str:
+    if text in ("true", "false"):
+        return text == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
 def attribute(model: Any, inputs: Any, *, method: str, target: int | Sequence[int] | None = None, **options: Any) -> list[Attribution]:
     """Explain every input: one score per token of a text, or per pixel of an image.
 
@@ -49,13 +83,15 @@ def attribute(model: Any, inputs: Any, *, method: str, target: int | Sequence[in
     model : a `Classifier` (from `load_classifier`) or a `LinearAttention`.
     inputs : a text or a list of texts; for `LinearAttention` images (B, 14, 14) or (B, 196).
     method : "loo", "ig", "gradient-x-input", "rollout", "attnlrp", "cp-lrp", "pa-lrp",
-        "lrp" with `bypass`, or "mask-gradient" with `groups`.
+        "lrp" with `bypass`, "mask-gradient" with `groups`, "hybrid" (LOO for the `exact` largest of a mask gradient), or
+        "sampled-loo" (LOO for a random `budget` of tokens).
     target : the class to explain; None for the predicted one, an int for all, or one int per input.
     options : keyword only, refused where a method has no use for them. On text: `site` ("word", "word+position",
         "embedding") and `epsilon` (LRP), `bypass` (layers from 1, for "lrp"), `output` ("logit", "margin" for a
         contrastive start, "probability"), `removal` ("attention-mask", "mask-token", "pad-token", "delete"; LOO),
-        `n_steps` and `baseline` (IG), `groups`, `nodes` and `seed` (mask-gradient), `residual`,
-        `head_fusion` and `row` (rollout), `batch_tokens`, `progress`, `truncate` (cut texts beyond the model's length).
+        `n_steps` and `baseline` (IG), `groups`, `nodes` and `seed` (mask-gradient, hybrid), `exact` and
+        `correct` (hybrid), `budget` and `seed` (sampled-loo), `residual`, `head_fusion` and `row` (rollout),
+        `batch_tokens`, `progress`, `truncate` (cut texts beyond the model's length).
 
     Returns
     -------

@@ -19,9 +19,14 @@ import torch
 from numpy.polynomial import legendre
 
 from lrp_companion.methods.common import Targets, attribution, read_output, settle, to_numpy, watch
-from lrp_companion.models.batching import pad, token_batches
+from lrp_companion.models.batching import budget, pad, token_batches
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.schema import TARGET_CHOICES, Attribution, InputError, choose
+
+MANY, LOW = 8, (0.2, 1)
+"""From so many groups on, texts are read at these nodes: attention that is concentrated changes fast near w = 0, and few other
+tokens move with each. With fewer groups the two nodes of Radau, 1/3 and 1. Chosen on training sentences, by r and, between
+0.2 and 0.1, by the error of the value itself: `results/remedy-options`, read by `experiments.frontier.option_choices`."""
 
 
 def quadrature(nodes: int | Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
@@ -71,9 +76,17 @@ def group_of(tokens: int, groups: int | str, *, seed: int | None = None) -> np.n
         raise InputError(
             "attribute", got=f"groups {groups!r}", expected='a whole number, at least 1, or "all"', hint="more groups cost more passes"
         )
+    if seed is not None:
+        check_seed(seed)
     count = tokens if groups == "all" else min(int(groups), tokens)
     out = np.arange(tokens) % count
     return out if seed is None else np.random.default_rng(seed).permutation(out)
+
+
+def check_seed(seed: object) -> None:
+    """Refuse a seed that is no whole number from 0."""
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise InputError("attribute", got=f"seed {seed!r}", expected="a whole number, at least 0", hint="try seed=0")
 
 
 def quadrature_rows(groups: np.ndarray, points: np.ndarray) -> np.ndarray:
@@ -117,47 +130,52 @@ def mask_gradient(
     nodes: int | Sequence[float] | None = None,
     seed: int | None = None,
     output: str = "logit",
-    batch_tokens: int = 4096,
+    batch_tokens: int | None = None,
     progress: bool | None = None,
 ) -> list[Attribution]:
     """Gradient of the attention mask: `df/dw_i` at w = 1, or its quadrature along w_i with K groups of tokens.
 
     One group costs one forward and one backward pass, K groups with n nodes 1 + K (n - 1) of them (in `details`). The
     derivative is that of the model itself: no rule, no epsilon. Scores of one group sum to 0, because attention does
-    not see a scale of w; with `groups="all"` and many nodes they become LOO by the attention mask.
+    not see a scale of w. Without `nodes` there are two, 1/3 and 1, or from 8 groups on 0.2 and 1; with `groups="all"` and
+    many nodes the scores become LOO by the attention mask.
     """
     choose("attribute", "output", output, TARGET_CHOICES)
+    if nodes is None and (groups == "all" or (isinstance(groups, int) and groups >= MANY)):
+        nodes = LOW
+    plan(1, groups, nodes, seed)  # refuses bad options also where there is no text
     plans = [plan(len(text), groups, nodes, seed) for text in texts]
     rows = [quadrature_rows(own, points) for own, points, _ in plans]
     options: dict[str, Any] = {"output": output, "batch_tokens": batch_tokens, "progress": progress}
-    first = _gradients(clf, texts, [(k, own[0]) for k, own in enumerate(rows)], targets, **options)
-    chosen = [target for _, target, _ in first]
+    first = gradients_at(clf, texts, [(k, own[0]) for k, own in enumerate(rows)], targets, **options)
+    chosen = [target for _, target, *_ in first]
     jobs = [(k, row) for k, own in enumerate(rows) for row in own[1:]]
-    others = iter(_gradients(clf, texts, jobs, chosen, **options) if jobs else [])
+    others = iter(gradients_at(clf, texts, jobs, chosen, **options) if jobs else [])
     out = []
     for k, (own, points, weights) in enumerate(plans):
-        gradient, target, logit = first[k]
+        gradient, target, logit, value = first[k]
         gradients = np.stack([gradient, *(next(others)[0] for _ in rows[k][1:])])
         scores = integrate(gradients, own, points, weights)
         choices = {"groups": groups, "nodes": tuple(points.tolist()), "seed": seed, "output": output}
-        details = {"passes": len(gradients)}
+        details = {"passes": (len(gradients), len(gradients)), "value": value}
         out.append(attribution(clf, texts[k], scores, method="mask-gradient", target=target, logit=logit, choices=choices, details=details))
     return out
 
 
-def _gradients(
+def gradients_at(
     clf: Classifier,
     texts: Sequence[EncodedText],
     jobs: Sequence[tuple[int, np.ndarray]],
     targets: Targets,
     *,
-    output: str,
-    batch_tokens: int,
-    progress: bool | None,
-) -> list[tuple[np.ndarray, int, float]]:
-    """For each job, a text and its mask (T,): `df/dw` (T,), the explained class, and its logit."""
+    output: str = "logit",
+    batch_tokens: int | None = None,
+    progress: bool | None = None,
+) -> list[tuple[np.ndarray, int, float, float]]:
+    """For each job, a text's place in `texts` and its mask (T,): `df/dw` (T,), the explained class, its logit, and f itself."""
     found: list[Any] = [None] * len(jobs)
-    for batch in watch(token_batches([len(row) for _, row in jobs], batch_tokens), progress=progress, label="mask-gradient"):
+    batched = token_batches([len(row) for _, row in jobs], budget(batch_tokens, clf.device))
+    for batch in watch(batched, progress=progress, label="mask-gradient"):
         ids, real = pad([texts[jobs[b][0]].input_ids for b in batch], clf.pad_id, clf.device)
         keep = torch.zeros(real.shape, dtype=clf.dtype)
         for place, b in enumerate(batch):
@@ -166,8 +184,10 @@ def _gradients(
         with torch.enable_grad():
             logits = clf.encoder.forward(ids, real, keep=keep).logits
             chosen = settle([targets[jobs[b][0]] for b in batch], logits)
-            (g,) = torch.autograd.grad(read_output(logits, chosen, output).sum(), keep)
+            values = read_output(logits, chosen, output)
+            (g,) = torch.autograd.grad(values.sum(), keep)
         for place, b in enumerate(batch):
             target = int(chosen[place])
-            found[b] = to_numpy(g[place, : len(jobs[b][1])]), target, float(logits[place, target].detach())
+            value = float(values[place].detach())
+            found[b] = to_numpy(g[place, : len(jobs[b][1])]), target, float(logits[place, target].detach()), value
     return found

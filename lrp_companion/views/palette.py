@@ -41,6 +41,8 @@ STYLES = {
     "pa-lrp": Style("PA-LRP", "#00755e", "P", (0, (4, 1.5, 1, 1.5))),
     "lrp": Style("LRP", "#6b4fa0", "p", (0, (2, 1))),
     "mask-gradient": Style("mask gradient", "#a8216b", "*", (0, (8, 2))),
+    "hybrid": Style("hybrid", "#3d6b1f", "h", (0, (5, 1, 1, 1, 1, 1))),
+    "sampled-loo": Style("sampled LOO", "#30616b", "d", (0, (1, 3))),
     "left": Style("left", "#0067a5", "D", "-"),
     "right": Style("right", "#c44c00", "X", (0, (3, 1.5))),
     "flat": Style("flat", "#00755e", "P", (0, (4, 1.5, 1, 1.5))),

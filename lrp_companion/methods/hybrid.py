@@ -1,0 +1,133 @@
+"""Leave-One-Out where it matters, something cheaper elsewhere: the largest scores of a mask gradient, or a random sample.
+
+A gradient of the mask g costs a pass or a few for all tokens; LOO l costs a forward pass for each token. So take LOO for
+some tokens c and learn from these pairs (g_c, l_c) what the gradient misses on the others: a control variate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from lrp_companion.methods.common import Targets, attribution, read_output, settle, to_numpy
+from lrp_companion.methods.mask_gradient import check_seed, mask_gradient
+from lrp_companion.methods.perturbation import kept_logits
+from lrp_companion.models.pretrained import Classifier, EncodedText
+from lrp_companion.schema import TARGET_CHOICES, Attribution, InputError, choose
+
+CORRECTIONS = ("none", "scale", "shift", "line")
+
+
+def hybrid(
+    clf: Classifier,
+    texts: Sequence[EncodedText],
+    targets: Targets,
+    *,
+    exact: int = 4,
+    correct: str = "none",
+    groups: int | str = 1,
+    nodes: int | Sequence[float] | None = None,
+    seed: int | None = None,
+    output: str = "logit",
+    batch_tokens: int | None = None,
+    progress: bool | None = None,
+) -> list[Attribution]:
+    """LOO by the attention mask for the `exact` tokens with the largest |mask gradient|, the gradient for the others.
+
+    The mask gradient is that of `groups`, `nodes` and `seed`; `correct` is what the others learn from the exact ones
+    (see `corrected`). `exact` further forward passes; with `exact` at the number of tokens it is LOO.
+    """
+    choose("attribute", "correct", correct, CORRECTIONS)
+    choose("attribute", "output", output, TARGET_CHOICES)
+    _check_count("exact", exact)
+    options: dict[str, Any] = {"output": output, "batch_tokens": batch_tokens, "progress": progress}
+    gradients = mask_gradient(clf, texts, targets, groups=groups, nodes=nodes, seed=seed, **options)
+    chosen = [np.sort(np.argsort(-np.abs(own.scores), kind="stable")[:exact]) for own in gradients]
+    jobs = [(text, without(len(text), i)) for text, own in zip(texts, chosen, strict=True) for i in own]
+    logits = kept_logits(clf, jobs, batch_tokens=batch_tokens, progress=progress, label="hybrid")
+    out, at = [], 0
+    for text, gradient, own in zip(texts, gradients, chosen, strict=True):
+        classes = torch.full((len(own),), gradient.target)
+        left = to_numpy(read_output(logits[at : at + len(own)], classes, output))
+        at += len(own)
+        scores = corrected(gradient.scores, own, gradient.details["value"] - left, correct)
+        choices = {"exact": exact, "correct": correct, **gradient.choices}
+        forwards, backwards = gradient.details["passes"]
+        details = {"passes": (forwards + len(own), backwards), "exact tokens": tuple(own.tolist())}
+        own_target, logit = gradient.target, gradient.logit
+        out.append(attribution(clf, text, scores, method="hybrid", target=own_target, logit=logit, choices=choices, details=details))
+    return out
+
+
+def corrected(gradient: np.ndarray, places: np.ndarray, exact: np.ndarray, correct: str) -> np.ndarray:
+    """Scores (T,): the exact values at their places, the gradient elsewhere, corrected by what the exact ones say of it.
+
+    "scale": a g with `a = sum g_c l_c / sum g_c**2`; "shift": g + mean(l_c - g_c); "line": a g + b, the least-squares line
+    of l_c over g_c. Where the pairs do not fix a, because all g_c are equal, "scale" of zeros is "none" and "line" is "shift".
+
+    >>> corrected(np.array([1.0, 2.0, 3.0]), np.array([0, 2]), np.array([3.0, 7.0]), "line")
+    array([3., 5., 7.])
+    """
+    scores, own = gradient.copy(), gradient[places]
+    if correct == "scale" and own.any():
+        scores *= own @ exact / (own @ own)
+    elif correct == "line" and np.ptp(own) > 0:
+        centred = own - own.mean()
+        scores = exact.mean() + (gradient - own.mean()) * (centred @ exact / (centred @ centred))
+    elif correct in ("shift", "line"):
+        scores += (exact - own).mean()
+    scores[places] = exact
+    return scores
+
+
+def sampled_loo(
+    clf: Classifier,
+    texts: Sequence[EncodedText],
+    targets: Targets,
+    *,
+    budget: int = 8,
+    seed: int = 0,
+    output: str = "logit",
+    batch_tokens: int | None = None,
+    progress: bool | None = None,
+) -> list[Attribution]:
+    """LOO by the attention mask for `budget` tokens drawn at random, their mean for the others.
+
+    What random removals buy at the cost of `budget + 1` forward passes. The draw depends on the seed and the text alone.
+    """
+    choose("attribute", "output", output, TARGET_CHOICES)
+    _check_count("budget", budget)
+    check_seed(seed)
+    chosen = [np.sort(np.random.default_rng([seed, *text.input_ids]).permutation(len(text))[:budget]) for text in texts]
+    jobs = [(text, without(len(text), i)) for text, own in zip(texts, chosen, strict=True) for i in (-1, *own)]
+    logits = kept_logits(clf, jobs, batch_tokens=batch_tokens, progress=progress, label="sampled-loo")
+    out, at = [], 0
+    for text, target, own in zip(texts, targets, chosen, strict=True):
+        after = logits[at : at + len(own) + 1]
+        at += len(after)
+        explained = settle([target], after[:1])
+        values = to_numpy(read_output(after, explained.expand(len(after)), output))
+        scores = np.full(len(text), (values[0] - values[1:]).mean())
+        scores[own] = values[0] - values[1:]
+        choices = {"budget": budget, "seed": seed, "output": output}
+        details = {"passes": (len(after), 0), "exact tokens": tuple(own.tolist())}
+        logit = after[0, explained]
+        out.append(attribution(clf, text, scores, method="sampled-loo", target=explained, logit=logit, choices=choices, details=details))
+    return out
+
+
+def without(tokens: int, place: int) -> np.ndarray:
+    """Kept tokens (T,) of a text of which the token at `place` is removed; -1 keeps all.
+
+    >>> without(3, 1).tolist(), without(3, -1).tolist()
+    ([True, False, True], [True, True, True])
+    """
+    return np.arange(tokens) != place
+
+
+def _check_count(name: str, count: Any) -> None:
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise InputError("attribute", got=f"{name} {count!r}", expected="a whole number, at least 1", hint="one forward pass for each")

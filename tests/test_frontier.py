@@ -1,0 +1,266 @@
+"""Methods named with their options, what a run of them keeps, and the frontier: against slow plain recomputation."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tiny_models import TEXTS
+
+from lrp_companion.experiments.frontier import frontier
+from lrp_companion.experiments.records import TOP, TextRun, load_run
+from lrp_companion.experiments.runner import execute
+from lrp_companion.experiments.text_jobs import FIXED, METHODS, TextJobs
+from lrp_companion.methods import attribute, method_call
+from lrp_companion.metrics import bootstrap_mean, paired_difference, pearson, spearman
+from lrp_companion.models.pretrained import Classifier
+from lrp_companion.schema import SITES, TOKEN_CHOICES, Attribution, InputError, Protocol, at_site
+from lrp_companion.sources.dataset import Dataset
+
+WORDS = (*TEXTS, "the warm film", "no , never", "a dull plot and a slow actor")
+CALLS: dict[str, tuple[str, dict[str, Any]]] = {
+    "loo": ("loo", {}),
+    "attnlrp": ("attnlrp", {}),
+    "cp-lrp": ("cp-lrp", {}),
+    "gradient-x-input": ("gradient-x-input", {}),
+    "rollout": ("rollout", {}),
+    "rollout:residual=true:head_fusion=max": ("rollout", {"residual": True, "head_fusion": "max"}),
+    "ig": ("ig", {"n_steps": 2}),
+    "ig:n_steps=3:baseline=zero": ("ig", {"n_steps": 3, "baseline": "zero"}),
+    "lrp:bypass=1+2": ("lrp", {"bypass": (1, 2)}),
+    "lrp:bypass=3:epsilon=0.1": ("lrp", {"bypass": (3,), "epsilon": 0.1}),
+    "mask-gradient": ("mask-gradient", {}),
+    "mask-gradient:groups=2:nodes=0.2+1": ("mask-gradient", {"groups": 2, "nodes": (0.2, 1)}),
+    "mask-gradient:groups=all:nodes=3": ("mask-gradient", {"groups": "all", "nodes": 3}),
+    "mask-gradient:groups=3:seed=4": ("mask-gradient", {"groups": 3, "seed": 4}),
+    "hybrid:exact=2:correct=line": ("hybrid", {"exact": 2, "correct": "line"}),
+    "hybrid:exact=3:groups=2": ("hybrid", {"exact": 3, "groups": 2}),
+    "sampled-loo:budget=2": ("sampled-loo", {"budget": 2}),
+}
+PASSES = {  # of a text of T tokens
+    "loo": lambda t: (t + 1, 0),
+    "rollout": lambda _: (1, 0),
+    "rollout:residual=true:head_fusion=max": lambda _: (1, 0),
+    "ig": lambda _: (4, 2),
+    "ig:n_steps=3:baseline=zero": lambda _: (5, 3),
+    "mask-gradient:groups=2:nodes=0.2+1": lambda t: (3, 3),
+    "mask-gradient:groups=all:nodes=3": lambda t: (1 + 2 * t, 1 + 2 * t),
+    "mask-gradient:groups=3:seed=4": lambda t: (4, 4),
+    "hybrid:exact=2:correct=line": lambda _: (3, 1),
+    "hybrid:exact=3:groups=2": lambda _: (6, 3),
+    "sampled-loo:budget=2": lambda _: (3, 0),
+}
+
+
+def reviews() -> Dataset:
+    return Dataset("sst2", "validation", "embedded", tuple(map(str, range(len(WORDS)))), np.arange(len(WORDS)) % 2, texts=WORDS)
+
+
+def run(clf: Classifier, out: Path, **options: Any) -> TextRun:
+    execute(TextJobs(clf, reviews(), n_steps=2, masks="none", **options), out, progress=False)
+    found = load_run(out)
+    assert isinstance(found, TextRun)
+    return found
+
+
+@pytest.fixture(scope="module")
+def whole(clf: Classifier, tmp_path_factory: pytest.TempPathFactory) -> TextRun:
+    return run(clf, tmp_path_factory.mktemp("frontier"), methods=list(CALLS))
+
+
+@pytest.fixture(scope="module")
+def records(clf: Classifier) -> dict[str, list[Attribution]]:
+    return {name: attribute(clf, list(WORDS), method=method, **options) for name, (method, options) in CALLS.items()}
+
+
+@pytest.fixture(scope="module")
+def rows(whole: TextRun) -> list[dict[str, Any]]:
+    return frontier(whole)
+
+
+class TestNames:
+    @pytest.mark.parametrize("name", CALLS)
+    def test_a_name_is_a_method_and_its_options(self, name):
+        method, options = method_call(name)
+        assert method == CALLS[name][0] and {**({"n_steps": 2} if name == "ig" else {}), **options} == CALLS[name][1]
+
+    def test_values_keep_their_kinds(self):
+        _, options = method_call("mask-gradient:groups=all:nodes=0+0.5+1:seed=3")
+        assert options == {"groups": "all", "nodes": (0, 0.5, 1), "seed": 3} and type(options["seed"]) is int
+        assert method_call("lrp:bypass=2")[1] == {"bypass": (2,)}
+        assert method_call("lrp:epsilon=1e-6:site=embedding")[1] == {"epsilon": 1e-6, "site": "embedding"}
+        assert method_call("rollout:residual=false")[1] == {"residual": False}
+
+    @pytest.mark.parametrize(
+        ("name", "words"),
+        [
+            ("shap", "method 'shap'; expected one of loo, ig"), ("shap:groups=2", "method 'shap'"), ("", "method ''"),
+            ("mask-gradient:groups", "each option once, as option=value"), ("mask-gradient:groups=", "each option once"),
+            ("mask-gradient:=2", "each option once"), ("mask-gradient:", "each option once"),
+            ("mask-gradient:groups=2:groups=3", "each option once"),
+            ("attnlrp:bypass=1", "option 'bypass' for method 'attnlrp'"), ("pa-lrp:site=word", "option 'site' for method 'pa-lrp'"),
+            ("loo:groups=2", "option 'groups' for method 'loo'"), ("mask-gradient:target=1", "option 'target'"),
+            ("ig:truncate=true", "option 'truncate'"),
+        ],
+    )  # fmt: skip
+    def test_names_that_say_nothing(self, name, words):
+        with pytest.raises(InputError, match=words):
+            method_call(name)
+
+    @pytest.mark.parametrize(
+        "name", ["lrp:bypass=1:output=margin", "attnlrp:site=embedding", "loo:removal=delete", "ig:progress=true", "hybrid:batch_tokens=9"]
+    )
+    def test_a_run_refuses_options_that_are_its_own(self, clf, name):
+        option = name.rpartition(":")[2].partition("=")[0]
+        assert option in FIXED
+        with pytest.raises(InputError, match=f"expected no {option}: a run measures all"):
+            TextJobs(clf, reviews(), methods=["loo", name])
+
+    @pytest.mark.parametrize(
+        ("name", "words"),
+        [("mask-gradient:groups=0", "groups 0"), ("hybrid:exact=0", "exact 0"), ("lrp:bypass=4", "layer 4"), ("ig:n_steps=0", "n_steps 0"),
+         ("mask-gradient:nodes=0.2+1", "with groups 1"), ("sampled-loo:seed=x", "seed 'x'"), ("rollout:row=none", "row 'none'")],
+    )  # fmt: skip
+    def test_a_run_refuses_bad_values_before_it_begins(self, clf, monkeypatch, name, words):
+        monkeypatch.setattr(clf.encoder, "forward", None)
+        with pytest.raises(InputError, match=words):
+            TextJobs(clf, reviews(), methods=["loo", name])
+
+
+class TestColumns:
+    def test_overlap_and_error_are_those_of_the_maps(self, whole, records):
+        for name, site, tokens in itertools.product(CALLS, SITES, TOKEN_CHOICES):
+            error, overlap = [], {k: [] for k in TOP}
+            for own, loo in zip(records[name], records["loo"], strict=True):
+                scores = at_site(dict(own.parts), site) if own.parts else own.scores
+                words = [i for i in range(len(scores)) if tokens == "all" or not own.special[i]]
+                error.append(sum(abs(scores[i] - loo.scores[i]) for i in words) / sum(abs(loo.scores[i]) for i in words))
+                for k in TOP:
+                    first = [set(sorted(words, key=lambda i, m=m: -abs(m[i]))[:k]) for m in (scores, loo.scores)]
+                    defined = len(words) >= k and not np.isnan(scores).any()
+                    overlap[k].append(len(first[0] & first[1]) / k if defined else np.nan)
+            np.testing.assert_allclose(whole.error(name, site=site, tokens=tokens), error, rtol=1e-5, atol=1e-6, err_msg=f"{name} {site}")
+            for k in TOP:
+                found = whole.overlap(name, k=k, site=site, tokens=tokens)
+                np.testing.assert_allclose(found, overlap[k], rtol=1e-6, err_msg=f"{name} {site} {tokens} {k}")
+        assert np.isnan(whole.overlap("attnlrp", k=5)).any() and whole.error("loo").max() == 0 and (whole.overlap("loo", k=1) == 1).all()
+        assert np.nanmin(whole.error("attnlrp")) > 0 and np.nanmin(whole.overlap("rollout", k=1)) == 0
+
+    def test_passes_are_what_a_text_costs(self, whole, records):
+        tokens = whole.about("tokens")
+        for name in CALLS:
+            wanted = [PASSES.get(name, lambda _: (1, 1))(int(own)) for own in tokens]
+            assert whole.passes(name).tolist() == [list(map(float, own)) for own in wanted], name
+
+    def test_r_of_named_options_is_that_of_the_call(self, whole, records):
+        for name, statistic in itertools.product(CALLS, (pearson, spearman)):
+            found = whole.r(name, Protocol(tokens="all", statistic=statistic.__name__))
+            wanted = [statistic(own.scores, loo.scores) for own, loo in zip(records[name], records["loo"], strict=True)]
+            np.testing.assert_allclose(found, wanted, atol=1e-5)
+        assert not np.allclose(whole.r("lrp:bypass=1+2"), whole.r("attnlrp"), equal_nan=True)
+        for name in ("mask-gradient", "hybrid:exact=3:groups=2", "sampled-loo:budget=2", "ig:n_steps=3:baseline=zero"):
+            assert np.isnan(whole.r(name, Protocol(target="margin"))).all()  # not measured
+
+    def test_the_default_methods_have_no_extra_columns(self, clf, tmp_path):
+        own = run(clf, tmp_path, methods=METHODS, limit=2)
+        assert not {"overlap", "error", "passes"} & set(own.tables["methods"].column_names)
+        for call in (own.overlap, own.error, own.passes):
+            with pytest.raises(InputError, match="of 'attnlrp' in .*; expected a method of a run that names methods beyond"):
+                call("attnlrp")
+        with pytest.raises(InputError, match="passes of 'loo'"):
+            frontier(own)
+
+    @pytest.mark.parametrize(
+        ("call", "words"),
+        [
+            (lambda run: run.overlap("loo", k=2), "k 2; expected one of 1, 3, 5"),
+            (lambda run: run.error("loo", site="words"), "site 'words'"),
+            (lambda run: run.error("loo", tokens="some"), "tokens 'some'"),
+            (lambda run: run.passes("lrp"), "method 'lrp'"),
+        ],
+    )
+    def test_questions_that_a_run_cannot_answer(self, whole, call, words):
+        with pytest.raises(InputError, match=words):
+            call(whole)
+
+
+class TestFrontier:
+    def test_every_interval_is_that_of_its_column(self, whole, rows):
+        assert sorted(row["method"] for row in rows) == sorted(CALLS)
+        for row in rows:
+            name = row["method"]
+            assert row["n"] == len(WORDS) and row["seconds"] == same(bootstrap_mean(whole.column(name, "seconds")))
+            for statistic, tokens in itertools.product(("pearson", "spearman"), TOKEN_CHOICES):
+                assert row["r"][statistic][tokens] == same(whole.agreement(name, Protocol(tokens=tokens, statistic=statistic)))
+            for tokens in TOKEN_CHOICES:
+                assert row["error"][tokens] == same(bootstrap_mean(whole.error(name, tokens=tokens)))
+                for k in TOP:
+                    assert row["overlap"][tokens][k] == same(bootstrap_mean(whole.overlap(name, k=k, tokens=tokens)))
+            for column in ("morf", "lerf", "delta"):
+                assert row[column] == same(bootstrap_mean(whole.column(name, column)))
+            forwards, backwards = whole.passes(name).mean(0)
+            assert (row["forwards"], row["backwards"]) == (forwards, backwards) and row["cost"] == forwards + backwards
+            assert row["speedup"] == pytest.approx(whole.column("loo", "seconds").mean() / whole.column(name, "seconds").mean())
+        assert [row["cost"] for row in rows] == sorted(row["cost"] for row in rows)
+        assert rows[0]["r"]["pearson"]["no-special"].undefined == 1  # the text of one word
+
+    def test_differences_are_paired(self, whole, rows):
+        for row in rows:
+            name = row["method"]
+            assert set(row["minus"]) == {"attnlrp", "cp-lrp", "loo"} - {name}
+            for other, own in row["minus"].items():
+                assert set(own) == {"morf", "lerf", "delta"} | ({"r"} if other != "loo" else set())
+                for column in ("morf", "lerf", "delta"):
+                    assert own[column] == same(paired_difference(whole.column(name, column), whole.column(other, column)))
+                if other != "loo":
+                    for tokens in TOKEN_CHOICES:
+                        assert own["r"]["pearson"][tokens] == same(whole.difference(name, other, Protocol(tokens=tokens)))
+
+    def test_dominated_by_means_and_beaten_by_intervals(self, whole, rows):
+        by = {row["method"]: row for row in rows}
+        for a, tokens in itertools.product(by, TOKEN_CHOICES):
+            dominated, beaten = False, set()
+            for b in by:
+                means = [np.nanmean(whole.r(name, Protocol(tokens=tokens))) for name in (a, b)]
+                if b == a or by[b]["cost"] > by[a]["cost"]:
+                    continue
+                dominated |= means[1] > means[0] or (means[1] == means[0] and by[b]["cost"] < by[a]["cost"])
+                if whole.difference(b, a, Protocol(tokens=tokens)).low > 0:
+                    beaten.add(b)
+            assert by[a]["dominated"][tokens] == dominated and set(by[a]["beaten by"][tokens]) == beaten, (a, tokens)
+        assert any(row["dominated"]["all"] for row in rows) and not all(row["dominated"]["all"] for row in rows)
+        assert any(row["beaten by"]["no-special"] for row in rows)
+
+    def test_without_references(self, clf, tmp_path):
+        rows = frontier(run(clf, tmp_path, methods=["mask-gradient", "sampled-loo:budget=1"], limit=3))
+        assert [row["minus"] for row in rows] == [{}, {}] and rows[0]["speedup"] is None
+        assert rows[1]["method"] == "sampled-loo:budget=1" and rows[1]["r"]["pearson"]["all"].n == 0  # a constant map has no r
+        assert not rows[1]["dominated"]["all"] and rows[1]["beaten by"]["all"] == ()
+
+    def test_equal_cost_and_equal_r_dominate_nobody(self, whole):
+        table = whole.tables["methods"]
+        keep = pa.array([name == "attnlrp" for name in table["method"].to_pylist()])
+        twin = table.filter(keep).set_column(table.column_names.index("method"), "method", pa.array(["twin"] * len(WORDS)))
+        both = pa.concat_tables([table.filter(keep), twin])
+        manifest = {**whole.manifest, "config": {**whole.manifest["config"], "methods": ["attnlrp", "twin"]}}
+        rows = frontier(replace(whole, manifest=manifest, tables={**whole.tables, "methods": both}))
+        assert [row["dominated"]["all"] for row in rows] == [False, False]
+
+
+def same(interval: Any) -> Any:
+    """An interval that is equal up to rounding, undefined limits included."""
+
+    class Same:
+        def __eq__(self, other: object) -> bool:
+            fields = ("mean", "low", "high", "n", "undefined")
+            return [getattr(other, f) for f in fields] == pytest.approx([getattr(interval, f) for f in fields], abs=1e-9, nan_ok=True)
+
+        def __repr__(self) -> str:
+            return repr(interval)
+
+    return Same()

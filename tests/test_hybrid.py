@@ -1,0 +1,175 @@
+"""LOO for some tokens, a gradient or a mean for the others: against plain recomputation, and by what it must equal."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tiny_models import TEXTS
+
+import lrp_companion as lrp
+from lrp_companion import Classifier, InputError
+from lrp_companion.methods.hybrid import CORRECTIONS, corrected, kept_logits
+
+METHODS = {"hybrid": "exact", "sampled-loo": "budget"}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_with_every_token_exact_it_is_loo(family_clf: Classifier, method: str) -> None:
+    for found, loo in zip(
+        lrp.attribute(family_clf, list(TEXTS), method=method, **{METHODS[method]: 99}),
+        lrp.attribute(family_clf, list(TEXTS), method="loo"),
+        strict=True,
+    ):
+        assert np.allclose(found.scores, loo.scores, rtol=0, atol=1e-11) and found.target == loo.target
+        assert found.logit == pytest.approx(loo.logit, rel=1e-12)
+
+
+def line_through(x: np.ndarray, y: np.ndarray, correct: str) -> tuple[float, float]:
+    """Slope and intercept of a correction, by NumPy's own fits."""
+    if correct == "scale":
+        return float(np.linalg.lstsq(x[:, None], y, rcond=None)[0][0]), 0.0
+    if correct == "line":
+        slope, intercept = np.polyfit(x, y, 1)
+        return float(slope), float(intercept)
+    return 1.0, float(np.mean(y - x)) if correct == "shift" else 0.0
+
+
+@pytest.mark.parametrize("correct", CORRECTIONS)
+@pytest.mark.parametrize("options", [{}, {"groups": 3}, {"groups": 3, "nodes": [0, 0.5, 1], "seed": 2}], ids=str)
+@pytest.mark.parametrize("output", ["logit", "probability"])
+def test_the_largest_are_exact_and_the_rest_is_corrected(clf: Classifier, correct: str, options: dict[str, Any], output: str) -> None:
+    for text, found in zip(
+        TEXTS, lrp.attribute(clf, list(TEXTS), method="hybrid", exact=3, correct=correct, output=output, **options), strict=True
+    ):
+        (g,), (loo,) = (
+            lrp.attribute(clf, text, method=name, output=output, **own) for name, own in (("mask-gradient", options), ("loo", {}))
+        )
+        top = sorted(range(len(g.scores)), key=lambda i: -abs(g.scores[i]))[:3]
+        x, y = g.scores[top], loo.scores[top]
+        slope, intercept = line_through(x, y, correct)
+        wanted = [loo.scores[i] if i in top else slope * g.scores[i] + intercept for i in range(len(g.scores))]
+        np.testing.assert_allclose(found.scores, wanted, rtol=0, atol=1e-9)
+        forwards, backwards = g.details["passes"]
+        assert found.details["exact tokens"] == tuple(sorted(top)) and found.details["passes"] == (forwards + 3, backwards)
+        assert found.choices == {"exact": 3, "correct": correct, **g.choices}
+
+
+def test_sampled_tokens_are_exact_and_the_others_have_their_mean(clf: Classifier) -> None:
+    drawn = []
+    for text in TEXTS:
+        (loo,) = lrp.attribute(clf, text, method="loo", output="margin")
+        (found,) = lrp.attribute(clf, text, method="sampled-loo", budget=2, seed=3, output="margin")
+        own = list(found.details["exact tokens"])
+        assert len(set(own)) == 2
+        rest = np.delete(np.arange(len(loo.scores)), own)
+        np.testing.assert_allclose(found.scores[own], loo.scores[own], rtol=0, atol=1e-11)
+        np.testing.assert_allclose(found.scores[rest], loo.scores[own].mean(), rtol=0, atol=1e-11)
+        drawn.append(tuple(own))
+        (again,), (other,) = (lrp.attribute(clf, text, method="sampled-loo", budget=2, seed=seed) for seed in (3, 4))
+        assert again.details["exact tokens"] == tuple(own)
+        drawn.append(other.details["exact tokens"])
+    assert len(set(drawn)) > 3
+
+
+def test_the_mean_of_the_sample_is_right_on_average(clf: Classifier) -> None:
+    """A random token is left out as often as any other: the mean over many seeds is the mean of LOO."""
+    (loo,) = lrp.attribute(clf, TEXTS[1], method="loo")
+    counts = np.zeros(len(loo.scores))
+    for seed in range(200):
+        (found,) = lrp.attribute(clf, TEXTS[1], method="sampled-loo", budget=1, seed=seed)
+        counts[list(found.details["exact tokens"])] += 1
+        assert np.ptp(found.scores) == pytest.approx(0, abs=1e-12)
+    assert counts.min() > 3 and counts.max() < 40
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        ("hybrid", {"exact": 2, "correct": "line"}),
+        ("hybrid", {"exact": 5, "groups": 4, "seed": 1}),
+        ("sampled-loo", {"budget": 3, "seed": 8}),
+    ],
+)
+def test_batches_padding_and_order_change_nothing(clf: Classifier, method: str, options: dict[str, Any]) -> None:
+    together = lrp.attribute(clf, list(TEXTS)[::-1], method=method, batch_tokens=40, **options)[::-1]
+    for text, record in zip(TEXTS, together, strict=True):
+        (alone,) = lrp.attribute(clf, text, method=method, **options)
+        assert np.allclose(alone.scores, record.scores, rtol=0, atol=1e-10)
+        assert alone.choices == record.choices and alone.details == record.details
+
+
+def test_cost_is_what_is_said(clf: Classifier, monkeypatch: pytest.MonkeyPatch) -> None:
+    (encoded,), rows, kept = clf.encode(TEXTS[1]), 0, kept_logits
+    forward = clf.encoder.forward
+
+    def counted(ids: Any, *args: Any, **options: Any) -> Any:
+        nonlocal rows
+        rows += len(ids)
+        return forward(ids, *args, **options)
+
+    def removed(own: Any, jobs: Any, **options: Any) -> Any:
+        nonlocal rows
+        rows += len(jobs)
+        return kept(own, jobs, **options)
+
+    monkeypatch.setattr(clf.encoder, "forward", counted)
+    monkeypatch.setattr(import_module("lrp_companion.methods.hybrid"), "kept_logits", removed)
+    tokens = len(encoded)
+    for method, options, passes in (
+        ("hybrid", {}, (5, 1)),
+        ("hybrid", {"exact": 2, "groups": 3, "nodes": 3}, (9, 7)),
+        ("hybrid", {"exact": 99}, (1 + tokens, 1)),
+        ("sampled-loo", {"budget": 4}, (5, 0)),
+        ("sampled-loo", {"budget": 99}, (1 + tokens, 0)),
+    ):
+        rows = 0
+        (record,) = lrp.attribute(clf, TEXTS[1], method=method, **options)
+        assert record.details["passes"] == passes and rows == passes[0], (method, options)
+
+
+pairs = st.lists(st.tuples(st.floats(-9, 9), st.floats(-9, 9)), min_size=2, max_size=6)
+
+
+@given(pairs, st.sampled_from(CORRECTIONS))
+def test_a_correction_is_exact_where_it_can_be(values: list[tuple[float, float]], correct: str) -> None:
+    """LOO that is what the correction assumes is met on every token; whatever it is, the chosen ones are exact."""
+    gradient = np.round([g for g, _ in values], 2)
+    slope, intercept = {"none": (1, 0), "scale": (-2, 0), "shift": (1, 3), "line": (-2, 3)}[correct]
+    places = np.array([0, len(values) - 1])
+    loo = slope * gradient + intercept
+    if np.ptp(gradient[places]) > 0:
+        assert np.allclose(corrected(gradient, places, loo[places], correct), loo, atol=1e-6)
+    other = np.array([v for _, v in values])[places]
+    found = corrected(gradient, places, other, correct)
+    assert np.array_equal(found[places], other) and np.isfinite(found).all()
+
+
+def test_pairs_that_fix_no_slope() -> None:
+    places, exact = np.array([0, 1]), np.array([1.0, 5.0])
+    assert corrected(np.array([0.0, 0.0, 2.0]), places, exact, "scale").tolist() == [1, 5, 2]
+    assert corrected(np.array([1.0, 1.0, 2.0]), places, exact, "line").tolist() == [1, 5, 4]
+    assert corrected(np.array([1.0, 2.0]), np.array([1]), np.array([4.0]), "line").tolist() == [3, 4]
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "words"),
+    [
+        ("hybrid", {"exact": 0}, "exact 0"), ("hybrid", {"exact": 1.5}, "exact 1.5"), ("hybrid", {"exact": True}, "exact True"),
+        ("hybrid", {"exact": "all"}, "exact 'all'"), ("hybrid", {"correct": "mean"}, "correct 'mean'"), ("hybrid", {"nodes": 3}, "nodes 3"),
+        ("hybrid", {"groups": 0}, "groups 0"), ("hybrid", {"output": "sum"}, "output 'sum'"), ("hybrid", {"budget": 3}, "option 'budget'"),
+        ("hybrid", {"removal": "delete"}, "option 'removal'"), ("sampled-loo", {"budget": 0}, "budget 0"),
+        ("sampled-loo", {"seed": -1}, "seed -1"), ("sampled-loo", {"seed": 0.5}, "seed 0.5"), ("sampled-loo", {"seed": True}, "seed True"),
+        ("sampled-loo", {"output": "sum"}, "output 'sum'"), ("sampled-loo", {"exact": 3}, "option 'exact'"),
+    ],
+)  # fmt: skip
+def test_bad_options_are_refused_before_any_work(
+    clf: Classifier, monkeypatch: pytest.MonkeyPatch, method: str, options: dict[str, Any], words: str
+) -> None:
+    monkeypatch.setattr(clf.encoder, "forward", None)
+    with pytest.raises(InputError, match=words):
+        lrp.attribute(clf, TEXTS[0], method=method, **options)
