@@ -117,12 +117,21 @@ def layer_norm(g_y: Tensor, gamma: Tensor, sd: Tensor, y: Tensor, *, eps: float 
     return h.sub_(h.mean(-1, keepdim=True))
 
 
-def elementwise(g_y: Tensor, z: Tensor, y: Tensor, *, slope_at_zero: float) -> Tensor:
+def elementwise(g_y: Tensor, slope: Tensor) -> Tensor:
     """Identity rule for an activation function `y = phi(z)`: `R_z = R_y`, so `g_z = g_y phi(z) / z`.
 
-    At `z = 0` the limit `phi'(0)` is taken (`slope_at_zero`: GELU 1/2, tanh 1; ReLU 0). All shapes equal.
+    `slope` is `phi(z) / z` (see `slope`): it does not depend on `g`, so a tape keeps it. All shapes equal.
 
-    >>> elementwise(torch.ones(2), torch.tensor([2.0, 0.0]), torch.tensor([2.0, 0.0]), slope_at_zero=0.5).tolist()
+    >>> elementwise(torch.ones(2), slope(torch.tensor([2.0, 0.0]), torch.tensor([2.0, 0.0]), at_zero=0.5)).tolist()
     [1.0, 0.5]
     """
-    return g_y * (y / z).masked_fill_(z == 0, slope_at_zero)
+    return g_y * slope
+
+
+def slope(z: Tensor, y: Tensor, *, at_zero: float) -> Tensor:
+    """`y / z` of an activation function `y = phi(z)`; at `z = 0` the limit `phi'(0)` (GELU 1/2, tanh 1; ReLU 0). All shapes equal.
+
+    >>> slope(torch.tensor([2.0, 0.0]), torch.tensor([3.0, 0.0]), at_zero=0.5).tolist()
+    [1.5, 0.5]
+    """
+    return (y / z).masked_fill_(z == 0, at_zero)

@@ -142,8 +142,8 @@ MUTATIONS: list[Mutation] = [
     rule("layer norm: gamma forgotten", "* (gamma / sd)", "* (1 / sd)"),
     rule("layer norm: sd forgotten", "* (gamma / sd)", "* gamma"),
     rule("layer norm: no stabiliser", "h = _stabilised(g_y, y, eps) *", "h = g_y *"),
-    rule("elementwise: sign", "return g_y * (y / z)", "return -g_y * (y / z)"),
-    rule("elementwise: no limit at zero", "(z == 0, slope_at_zero)", "(z == 0, 0.0)"),
+    rule("elementwise: sign", "return g_y * slope", "return -g_y * slope"),
+    rule("elementwise: no limit at zero", "(z == 0, at_zero)", "(z == 0, 0.0)"),
     # the wiring of one layer
     block("bypass the other way round", "        if bypass:", "        if not bypass:"),
     block("children swapped",
@@ -162,6 +162,7 @@ MUTATIONS: list[Mutation] = [
     block("sd with n - 1", "inverse.detach().reciprocal().to(x.dtype))", "x.std(-1, keepdim=True))"),
     block("padding attended to", "attention_mask[:, None, None, :] == 0", "attention_mask[:, None, None, :] < 0", "test_encoder.py"),
     block("RoBERTa's positions from 0", "unsqueeze(0) + self.wiring.first_position", "unsqueeze(0)", "test_encoder.py"),
+    block("activations pass everything", "g = rules.elementwise(g, self.slope)", "g = g * 1"),
     block("slope at zero of every activation 1", "torch.autograd.grad(activation(zero), zero)[0].item()", "1.0"),
     # the walk over layers and masks
     walk("mask off by one", "(depth in m) == bypass", "(depth - 1 in m) == bypass"),

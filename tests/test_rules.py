@@ -112,11 +112,11 @@ def test_layer_norm_is_equation_1_on_its_matrix(size: int, eps: float, seed: int
 def test_elementwise_keeps_relevance_and_takes_the_limit_at_zero(phi, slope: float) -> None:
     z = torch.tensor([-3.0, -0.5, 0.7, 2.0], dtype=torch.float64)
     g = torch.tensor([1.0, -2.0, 0.3, 4.0], dtype=torch.float64)
-    torch.testing.assert_close(z * rules.elementwise(g, z, phi(z), slope_at_zero=slope), phi(z) * g, rtol=1e-14, atol=0)
+    torch.testing.assert_close(z * rules.elementwise(g, rules.slope(z, phi(z), at_zero=slope)), phi(z) * g, rtol=1e-14, atol=0)
     zero = torch.zeros(1, dtype=torch.float64)
-    assert rules.elementwise(torch.full((1,), 3.0, dtype=torch.float64), zero, phi(zero), slope_at_zero=slope).item() == 3 * slope
+    assert rules.elementwise(torch.full((1,), 3.0, dtype=torch.float64), rules.slope(zero, phi(zero), at_zero=slope)).item() == 3 * slope
     near = torch.full((1,), 1e-9, dtype=torch.float64)  # the limit joins what is beside it
-    assert rules.elementwise(torch.ones(1, dtype=torch.float64), near, phi(near), slope_at_zero=slope).item() == pytest.approx(
+    assert rules.elementwise(torch.ones(1, dtype=torch.float64), rules.slope(near, phi(near), at_zero=slope)).item() == pytest.approx(
         slope if slope else 1.0, abs=1e-6
     )
 
@@ -203,7 +203,7 @@ def test_rules_stay_in_their_dtype_and_near_float64(dtype: torch.dtype) -> None:
         "matmul": lambda g, a, b, s: rules.matmul(g, a, b, a @ b, eps=0.1)[1],
         "values": lambda g, a, b, s: rules.attention_values(g, a, b, eps=0.1),
         "softmax": lambda g, a, b, s: rules.softmax(g, a.softmax(-1)), "norm": lambda g, a, b, s: rules.layer_norm(g, a[0], s, b, eps=0.1),
-        "elementwise": lambda g, a, b, s: rules.elementwise(g, a, torch.tanh(a), slope_at_zero=1.0),
+        "elementwise": lambda g, a, b, s: rules.elementwise(g, rules.slope(a, torch.tanh(a), at_zero=1.0)),
     }  # fmt: skip
     for name, call in calls.items():
         low, high = call(g, a, b, sd), call(g.double(), a.double(), b.double(), sd.double())
