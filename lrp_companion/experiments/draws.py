@@ -75,16 +75,22 @@ def interval_of(value: float, draws: np.ndarray, n: int, undefined: int = 0) -> 
 
 
 def bootstrap_columns(columns: Sequence[np.ndarray]) -> list[Interval]:
-    """`bootstrap_mean` of columns of equal length, with the same draws made once for all columns without NaN.
+    """`bootstrap_mean` of columns, with the same draws made once for all columns that are defined on the same examples.
 
     >>> print(bootstrap_columns([np.array([0.2, 0.4, 0.6]), np.array([1.0, 2.0, float("nan")])])[0])
     0.400 [0.200, 0.600], n = 3
     """
-    out = [None if len(own) > 1 and not np.isnan(own).any() else bootstrap_mean(own) for own in columns]
-    together = [own for own, done in zip(columns, out, strict=True) if done is None]
-    if together:
-        mean, draws, _ = resampled(np.stack(together, 1))
-        ends = zip(mean.tolist(), *limits(draws).tolist(), strict=True)
-        made = iter([Interval(value, low, high, len(together[0])) for value, low, high in ends])
-        out = [next(made) if done is None else done for done in out]
-    return [interval for interval in out if interval is not None]
+    alike: dict[bytes, list[int]] = {}
+    for place, values in enumerate(columns):
+        alike.setdefault(np.isnan(values).tobytes(), []).append(place)
+    out: dict[int, Interval] = {}
+    for places in alike.values():
+        known = ~np.isnan(columns[places[0]])
+        n, undefined = int(known.sum()), int((~known).sum())
+        if n < 2:
+            out |= {place: bootstrap_mean(columns[place]) for place in places}
+            continue
+        mean, draws, _ = resampled(np.stack([columns[place][known] for place in places], 1))
+        ends = zip(places, mean.tolist(), *limits(draws).tolist(), strict=True)
+        out |= {place: Interval(value, low, high, n, undefined) for place, value, low, high in ends}
+    return [out[place] for place in range(len(columns))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from lrp_companion.experiments.draws import bootstrap_columns
 from lrp_companion.experiments.records import TOP, TextRun
-from lrp_companion.metrics import Interval, bootstrap_mean
+from lrp_companion.metrics import Interval
 from lrp_companion.schema import TOKEN_CHOICES, Protocol, SourceError
 
 Row = dict[str, Any]
@@ -233,19 +233,7 @@ def _beaten_by(
 
 
 def _intervals(columns: Mapping[Key, np.ndarray]) -> dict[Key, Interval]:
-    """`bootstrap_mean` of every column, with the same draws made once for all columns that are undefined on the same examples."""
-    alike: dict[bytes, list[Key]] = {}
-    for key, values in columns.items():
-        alike.setdefault(np.isnan(values).tobytes(), []).append(key)
-    out: dict[Key, Interval] = {}
-    for keys in alike.values():
-        undefined = np.isnan(columns[keys[0]])
-        if (~undefined).sum() < 2:
-            out |= {key: bootstrap_mean(columns[key]) for key in keys}
-            continue
-        found = bootstrap_columns([columns[key][~undefined] for key in keys])
-        out |= {key: replace(value, undefined=int(undefined.sum())) for key, value in zip(keys, found, strict=True)}
-    return {key: out[key] for key in columns}
+    return dict(zip(columns, bootstrap_columns(list(columns.values())), strict=True))
 
 
 def _nested(flat: Mapping[tuple, Interval]) -> dict[Any, Any]:

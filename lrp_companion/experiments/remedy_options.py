@@ -17,6 +17,7 @@ from lrp_companion.methods.common import watch
 from lrp_companion.methods.hybrid import CORRECTIONS, corrected
 from lrp_companion.methods.mask_gradient import gradients_at, group_of, integrate, quadrature, quadrature_rows
 from lrp_companion.methods.perturbation import loo
+from lrp_companion.metrics.faithfulness import relative_error
 from lrp_companion.metrics.grid import cross_correlation
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.schema import TOKEN_CHOICES, InputError, choose
@@ -133,7 +134,7 @@ def compare_options(
         for t, tokens in enumerate(TOKEN_CHOICES):
             kept = ~text.special if tokens == "no-special" else np.ones(len(text), dtype=bool)
             r[:, t, n] = cross_correlation(maps[:, kept], exact.scores[None, kept], "pearson")[:, 0]
-            errors[:, t, n] = np.abs(maps[:, kept] - exact.scores[kept]).sum(-1) / np.abs(exact.scores[kept]).sum()
+            errors[:, t, n] = relative_error(maps[:, kept], exact.scores[kept])
     lengths = [len(text) for text in texts]
     config = {
         "model": clf.card.name, "layers": clf.card.layers, "weights": clf.card.fingerprint, "dtype": clf.card.dtype,

@@ -20,7 +20,7 @@ from lrp_companion.experiments.store import RunFolder
 from lrp_companion.experiments.text import path_masks, shared_curves
 from lrp_companion.methods import TEXT_METHODS, kept_logits, method_call
 from lrp_companion.methods.common import output_gradient, to_numpy
-from lrp_companion.metrics.faithfulness import CANCELLED, ORDERS, Curve
+from lrp_companion.metrics.faithfulness import CANCELLED, ORDERS, Curve, relative_error
 from lrp_companion.metrics.grid import agreement_grid
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.propagation import all_masks, some_masks
@@ -329,8 +329,7 @@ def nearness(maps: np.ndarray, loo: np.ndarray, special: np.ndarray, passes: np.
     for t, tokens in enumerate(TOKEN_CHOICES):
         own = ~special if tokens == "no-special" else np.ones(len(loo), dtype=bool)
         wanted, given = np.abs(loo[own]), maps[..., own]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            error[..., t] = np.abs(given - loo[own]).sum(-1) / wanted.sum()
+        error[..., t] = relative_error(given, loo[own])
         for place, k in enumerate(TOP):
             if k <= own.sum():
                 top = set(np.argsort(-wanted, kind="stable")[:k].tolist())

@@ -281,3 +281,13 @@ def ranks(a: np.ndarray) -> np.ndarray:
     _, inverse, counts = np.unique(a, return_inverse=True, return_counts=True)
     average: np.ndarray = np.cumsum(counts) - (counts - 1) / 2
     return average[inverse]
+
+
+def relative_error(maps: np.ndarray, loo: np.ndarray) -> np.ndarray:
+    """How far maps (..., T) are from LOO's own values (T,): sum |R - LOO| / sum |LOO|; not finite where LOO is 0 throughout.
+
+    >>> relative_error(np.array([[1.0, 2.0], [0.0, 0.0]]), np.array([1.0, 3.0])).tolist()
+    [0.25, 1.0]
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.abs(maps - loo).sum(-1) / np.abs(loo).sum()
