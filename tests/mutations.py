@@ -260,6 +260,8 @@ MUTATIONS: list[Mutation] = [
     hybrid("a scale of the wrong side", "own @ exact / (own @ own)", "own @ exact / (exact @ exact)"),
     hybrid("exact passes are not counted", '"passes": (forwards + len(own), backwards)', '"passes": (forwards, backwards)'),
     hybrid("one draw for all texts", "default_rng([seed, *text.input_ids])", "default_rng([*text.input_ids])"),
+    draws("undefined examples are forgotten", "int((~known).sum())", "0", "test_frontier.py::TestFrontier"),
+    draws("columns with gaps share draws with others", "np.isnan(values).tobytes(), []", "bytes(1), []", "test_frontier.py::TestFrontier"),
     frontier("a rival may cost more", "if other != method and cost[other] <= cost[method]", "if other != method"),
     frontier("differences the wrong way round", "value - values[other][column]", "values[other][column] - value"),
     options("groups by place anyway", 'if option.by == "place":', 'if option.by != "random":'),
