@@ -95,6 +95,7 @@ hybrid = of("methods/hybrid.py", "test_hybrid.py")
 frontier = of("experiments/frontier.py", "test_frontier.py::TestFrontier")
 options = of("experiments/remedy_options.py", "test_remedy_options.py")
 near = of("experiments/text_jobs.py", "test_frontier.py::TestColumns")
+taken = of("experiments/text_jobs.py", "test_runner.py::TestTelling")
 names = of("methods/__init__.py", "test_frontier.py::TestNames")
 packed = of("models/packed.py", "test_packed.py")
 step = of("models/softmax_step.py", "test_softmax_step.py")
@@ -266,6 +267,11 @@ MUTATIONS: list[Mutation] = [
     frontier("differences the wrong way round", "value - values[other][column]", "values[other][column] - value"),
     options("groups by place anyway", 'if option.by == "place":', 'if option.by != "random":'),
     options("short texts are taken", "if len(text) >= LEAST else []", "if len(text) >= 1 else []"),
+    options("all masks of another text", "[:, 0]\n        for t, kept in enumerate(_kept(text)):\n            r[t, n]",
+            "[::-1, 0]\n        for t, kept in enumerate(_kept(text)):\n            r[t, n]"),
+    taken("LOO of another number format", '"weights", "dtype", "removals")', '"weights", "removals")'),
+    taken("LOO of another model", '"data", "weights", "dtype", "removals")', '"data", "dtype", "removals")'),
+    taken("LOO is computed anyway", "if known is None or", "if True or"),
     near("overlap of the smallest", "np.argsort(-np.abs(given), axis=-1", "np.argsort(np.abs(given), axis=-1"),
     faith("error relative to the map", ".sum(-1) / np.abs(loo).sum()", ".sum(-1) / np.abs(maps).sum(-1)",
           "test_frontier.py::TestColumns"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import torch
 from tiny_models import TEXTS
 
 from lrp_companion.experiments.frontier import QUESTIONS, load_options, option_choices, option_rows
-from lrp_companion.experiments.remedy_options import LEAST, Option, compare_options, options_to_try
+from lrp_companion.experiments.remedy_options import LEAST, Option, compare_masks, compare_options, options_to_try
 from lrp_companion.methods import attribute, method_call
 from lrp_companion.methods.hybrid import corrected, hybrid
 from lrp_companion.methods.mask_gradient import LOW, MANY, group_of, quadrature
@@ -192,3 +193,28 @@ class TestRecords:
         assert quadrature(LOW)[0].tolist() == [0.2, 1]
         assert not any(verdict == "better" for (question, _), verdict in verdicts.items() if question.startswith(("groups", "correction")))
         assert signature(hybrid).parameters["correct"].default == "none"
+
+
+class TestMasks:
+    def test_each_mask_is_the_mean_of_plain_calls(self, clf):
+        found = compare_masks(clf, sentences(), limit=4, seed=3)
+        kept = long_enough(clf, 3)[:4]
+        exact = attribute(clf, kept, method="loo")
+        for number in range(2**clf.card.layers):
+            layers = [bit + 1 for bit in range(clf.card.layers) if number >> bit & 1]
+            maps = attribute(clf, kept, method="lrp", bypass=layers)
+            for tokens in TOKEN_CHOICES:
+                r = [
+                    pearson(own.scores[places], loo.scores[places])
+                    for own, loo in zip(maps, exact, strict=True)
+                    for places in [~np.array(own.special) if tokens == "no-special" else slice(None)]
+                ]
+                assert found["r"][tokens][number] == pytest.approx(np.nanmean(r), abs=2e-5)
+        assert found["config"]["texts"] == 4 and found["config"]["weights"] == clf.card.fingerprint
+
+    def test_refusals(self, clf, monkeypatch):
+        with pytest.raises(InputError, match="compare_masks: got limit 99"):
+            compare_masks(clf, sentences(), limit=99)
+        monkeypatch.setattr(clf, "card", replace(clf.card, layers=17))
+        with pytest.raises(InputError, match="17 layers; expected at most 16"):
+            compare_masks(clf, sentences(), limit=1)

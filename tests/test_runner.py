@@ -20,7 +20,7 @@ import torch
 
 import lrp_companion
 from lrp_companion.cli import main
-from lrp_companion.experiments import runner, store
+from lrp_companion.experiments import runner, store, text_jobs
 from lrp_companion.experiments.store import read_folder
 from lrp_companion.experiments.text_jobs import METHODS, TextJobs
 from lrp_companion.sources import load_dataset
@@ -450,6 +450,7 @@ class TestRefusals:
             (["--source", "folder"], "which does not exist"),
             (["--model", "./nowhere"], "'./nowhere', which is no folder"),
             (["--resume"], "--resume and no run in"),
+            (["--loo-from", "./nowhere"], "nowhere, which is no folder"),
         ],
     )
     def test_bad_options_are_one_line_and_leave_no_folder(self, model, tmp_path, capsys, more, words):
@@ -457,7 +458,9 @@ class TestRefusals:
         assert words in one_line(capsys)
         assert not (tmp_path / "run").exists()
 
-    @pytest.mark.parametrize("option", [("--methods", "loo"), ("--masks", "all"), ("--n-steps", "2"), ("--dtype", "float32")])
+    @pytest.mark.parametrize(
+        "option", [("--methods", "loo"), ("--masks", "all"), ("--n-steps", "2"), ("--dtype", "float32"), ("--loo-from", "x")]
+    )
     def test_mnist_has_no_use_for_options_of_texts(self, tmp_path, capsys, option):
         assert main(["run", "mnist", "--out", str(tmp_path / "run"), "--source", "embedded", *option]) == 2
         assert f"{option[0]} for mnist; expected of these only --model, --nets" in one_line(capsys)
@@ -551,6 +554,38 @@ class TestTelling:
         assert session["versions"]["torch"] == torch.__version__ and session["hardware"]["cores"] == os.cpu_count()
         assert session["end"] >= session["start"] and session["seconds"] > 0 and session["processes"] == 1
         assert session["commit"] is None or re.fullmatch(r"[0-9a-f]{12}\+?", session["commit"])
+
+    def test_loo_of_another_run_is_taken_where_it_is_there(self, model, whole, tmp_path, monkeypatch, capsys):
+        given = [*arguments(model, tmp_path / "run"), "--methods", ",".join(METHODS[:0:-1]), "--masks", "none", "--quiet"]
+        assert main([*given, "--limit", str(LIMIT + 1)]) == 0
+        asked: list[str] = []
+        real = text_jobs.kept_logits
+        monkeypatch.setattr(text_jobs, "kept_logits", lambda clf, jobs, **more: asked.append(jobs[0][0].text) or real(clf, jobs, **more))
+        given[3] = str(tmp_path / "other")
+        assert main([*given, "--limit", str(LIMIT + 1), "--loo-from", str(whole)]) == 0
+        data = load_dataset("sst2", source="embedded")
+        assert set(asked) == {data.texts[data.order(LIMIT + 1, seed=0)[LIMIT]]}  # the one text that the other run does not hold
+        assert rows(tmp_path / "other") == rows(tmp_path / "run")
+        manifest, known = (read_folder(path)[0] for path in (tmp_path / "other", whole))
+        assert manifest["loo from"] == known["key"] and "loo from" not in known
+        taken = {row["job"]: row["seconds"] for row in read_folder(whole)[1]["examples"].to_pylist()}
+        found = {row["job"]: row["seconds"] for row in read_folder(tmp_path / "other")[1]["examples"].to_pylist()}
+        assert {job: found[job] for job in taken} == taken
+
+    @pytest.mark.parametrize("more", [("--dtype", "float32"), ("--source", "folder"), ("--model", "other")])
+    def test_loo_of_another_run_of_something_else_is_refused(self, model_folder, model, whole, tmp_path, monkeypatch, capsys, more):
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        (tmp_path / "data" / "sst2").mkdir(parents=True)
+        pq.write_table(pa.table({"sentence": ["a warm film"] * LIMIT, "label": [1] * LIMIT}), tmp_path / "data/sst2/validation.parquet")
+        monkeypatch.setenv(VARIABLE, str(tmp_path / "data"))
+        if more[0] == "--model":
+            more = ("--model", str(model_folder("bert", layers=2, labels=3)))
+            capsys.readouterr()  # saving has a bar of its own
+        assert main([*arguments(model, tmp_path / "run"), *more, "--quiet", "--loo-from", str(whole)]) == 2
+        name = {"--dtype": "dtype float64; expected dtype float32", "--source": "data ", "--model": "weights "}[more[0]]
+        assert f"LOO from {whole} with " + name in one_line(capsys) and not (tmp_path / "run").exists()
 
     def test_a_record_depends_on_the_seed_and_not_on_the_order(self, model, whole, tmp_path):
         assert main(arguments(model, tmp_path / "run", *ALL, "--seed", "1")) == 0

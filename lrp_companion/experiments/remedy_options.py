@@ -1,4 +1,4 @@
-"""Options of the mask gradient and the hybrid, compared on sentences that judge nothing else.
+"""Options of the mask gradient and the hybrid, and masks of the layers, compared on sentences that judge nothing else.
 
 For each text the gradient is taken once at every mask that some option needs; options are combinations of these and of
 LOO, so that nodes, weights and groups are compared on the same texts, at the price of the distinct passes.
@@ -11,15 +11,17 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import torch
 
 from lrp_companion.experiments.runner import surroundings
-from lrp_companion.methods.common import watch
+from lrp_companion.methods.common import output_gradient, to_numpy, watch
 from lrp_companion.methods.hybrid import CORRECTIONS, corrected
 from lrp_companion.methods.mask_gradient import gradients_at, group_of, integrate, quadrature, quadrature_rows
 from lrp_companion.methods.perturbation import loo
 from lrp_companion.metrics.faithfulness import relative_error
 from lrp_companion.metrics.grid import cross_correlation
 from lrp_companion.models.pretrained import Classifier, EncodedText
+from lrp_companion.propagation import all_masks
 from lrp_companion.schema import TOKEN_CHOICES, InputError, choose
 from lrp_companion.sources import Dataset
 
@@ -117,30 +119,15 @@ def compare_options(
     """
     if not options or len({option.name for option in options}) < len(options):
         raise InputError("compare_options", got=f"{len(options)} options", expected="at least one, each once", hint="see options_to_try")
-    texts: list[EncodedText] = []
-    for place in data.order(None, seed=seed):
-        (text,) = clf.encode([data.texts[place]], truncate=True)
-        texts += [text] if len(text) >= LEAST else []
-        if len(texts) == limit:
-            break
-    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1 or len(texts) != limit:
-        got = f"limit {limit!r} with {len(texts)} texts of at least {LEAST} tokens"
-        raise InputError("compare_options", got=got, expected="a whole number from 1 to how many there are", hint="lower limit")
+    texts = _draw("compare_options", clf, data, limit, seed)
     r, errors = (np.full((len(options), len(TOKEN_CHOICES), limit), np.nan) for _ in range(2))
     passes = np.zeros((len(options), limit, 2))
     for n, text in enumerate(watch(texts, progress=progress, label="options")):
         (exact,) = loo(clf, [text], [None], progress=False)
         maps, passes[:, n] = _maps(clf, text, exact.target, exact.scores, options, seed)
-        for t, tokens in enumerate(TOKEN_CHOICES):
-            kept = ~text.special if tokens == "no-special" else np.ones(len(text), dtype=bool)
+        for t, kept in enumerate(_kept(text)):
             r[:, t, n] = cross_correlation(maps[:, kept], exact.scores[None, kept], "pearson")[:, 0]
             errors[:, t, n] = relative_error(maps[:, kept], exact.scores[kept])
-    lengths = [len(text) for text in texts]
-    config = {
-        "model": clf.card.name, "layers": clf.card.layers, "weights": clf.card.fingerprint, "dtype": clf.card.dtype,
-        "data": f"{data.name}/{data.split} from {data.source}", "fingerprint": data.fingerprint, "texts": limit, "least tokens": LEAST,
-        "seed": seed, "tokens": {"mean": round(float(np.mean(lengths)), 2), "least": min(lengths), "most": max(lengths)},
-    }  # fmt: skip
     rows = []
     for k, option in enumerate(options):
         row: dict[str, Any] = {"name": option.name, **asdict(option), "passes": passes[k].mean(0).round(3).tolist()}
@@ -149,7 +136,72 @@ def compare_options(
             tokens: [round(float(own), 4) if np.isfinite(own) else None for own in r[k, t]] for t, tokens in enumerate(TOKEN_CHOICES)
         }
         rows.append(row)
-    return {"config": config, "made with": surroundings(), "rows": rows}
+    return {"config": _config(clf, data, texts, seed), "made with": surroundings(), "rows": rows}
+
+
+def compare_masks(clf: Classifier, data: Dataset, *, limit: int, seed: int = 0, progress: bool | None = None) -> dict[str, Any]:
+    """Agreement with LOO of LRP under every bypass mask on a random sample of texts of at least `LEAST` tokens, numbers only.
+
+    Parameters
+    ----------
+    limit, seed : how many texts, and the seed of their draw.
+
+    Returns
+    -------
+    dict
+        `config` and `made with` as for `compare_options`, and by tokens ("no-special", "all") `r`, the mean over texts of
+        Pearson's r at the words for the logit, one number for each mask: bit l-1 of its place is set where layer l is bypassed.
+
+    Raises
+    ------
+    InputError : fewer texts of that length than `limit`, or more than 16 layers.
+
+    >>> len(compare_masks(clf, data, limit=20)["r"]["all"])  # of 6 layers  # doctest: +SKIP
+    64
+    """
+    if clf.card.layers > 16:
+        raise InputError("compare_masks", got=f"{clf.card.layers} layers", expected="at most 16", hint="compare single masks instead")
+    texts = _draw("compare_masks", clf, data, limit, seed)
+    r = np.full((len(TOKEN_CHOICES), limit, 2**clf.card.layers), np.nan)
+    for n, text in enumerate(watch(texts, progress=progress, label="masks")):
+        (exact,) = loo(clf, [text], [None], progress=False)
+        ids = torch.tensor([text.input_ids], device=clf.device)
+        with torch.no_grad():
+            tape = clf.encoder.forward(ids, torch.ones_like(ids))
+            start = output_gradient(tape.logits, torch.tensor([exact.target], device=clf.device), "logit")
+            maps = to_numpy(all_masks(tape, start)["word"])[:, 0]
+        for t, kept in enumerate(_kept(text)):
+            r[t, n] = cross_correlation(maps[:, kept], exact.scores[None, kept], "pearson")[:, 0]
+    means = {tokens: [round(float(own), 5) for own in np.nanmean(r[t], 0)] for t, tokens in enumerate(TOKEN_CHOICES)}
+    return {"config": _config(clf, data, texts, seed), "made with": surroundings(), "r": means}
+
+
+def _draw(where: str, clf: Classifier, data: Dataset, limit: int, seed: int) -> list[EncodedText]:
+    """The first `limit` texts of at least `LEAST` tokens in the random order of a seed."""
+    texts: list[EncodedText] = []
+    for place in data.order(None, seed=seed):
+        (text,) = clf.encode([data.texts[place]], truncate=True)
+        texts += [text] if len(text) >= LEAST else []
+        if len(texts) == limit:
+            break
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1 or len(texts) != limit:
+        got = f"limit {limit!r} with {len(texts)} texts of at least {LEAST} tokens"
+        raise InputError(where, got=got, expected="a whole number from 1 to how many there are", hint="lower limit")
+    return texts
+
+
+def _config(clf: Classifier, data: Dataset, texts: Sequence[EncodedText], seed: int) -> dict[str, Any]:
+    lengths = [len(text) for text in texts]
+    return {
+        "model": clf.card.name, "layers": clf.card.layers, "weights": clf.card.fingerprint, "dtype": clf.card.dtype,
+        "data": f"{data.name}/{data.split} from {data.source}", "fingerprint": data.fingerprint, "texts": len(texts), "least tokens": LEAST,
+        "seed": seed, "tokens": {"mean": round(float(np.mean(lengths)), 2), "least": min(lengths), "most": max(lengths)},
+    }  # fmt: skip
+
+
+def _kept(text: EncodedText) -> list[np.ndarray]:
+    """The tokens that count, (T,), by `TOKEN_CHOICES`."""
+    return [~text.special if tokens == "no-special" else np.ones(len(text), dtype=bool) for tokens in TOKEN_CHOICES]
 
 
 def _maps(

@@ -6,6 +6,7 @@ do not depend on what else was run, in which order, or by how many processes.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -16,7 +17,7 @@ import pyarrow as pa
 import torch
 
 from lrp_companion.experiments.records import PARTS, TOP, loo_map
-from lrp_companion.experiments.store import RunFolder
+from lrp_companion.experiments.store import JOB, RunFolder, read_folder
 from lrp_companion.experiments.text import path_masks, shared_curves
 from lrp_companion.methods import TEXT_METHODS, kept_logits, method_call
 from lrp_companion.methods.common import output_gradient, to_numpy
@@ -52,6 +53,7 @@ class TextJobs:
         limit: int | None = None,
         seed: int = 0,
         n_steps: int = 50,
+        loo_from: str | os.PathLike[str] | None = None,
     ) -> None:
         self.calls = {method: _run_call(method, n_steps) for method in methods}
         if not methods or len(set(methods)) < len(methods):
@@ -73,13 +75,29 @@ class TextJobs:
             "model": clf.card.name, "weights": clf.card.fingerprint, "dtype": clf.card.dtype, "methods": list(self.methods),
             "chunk": self.chunk, "removals": list(self.removals), "n_steps": n_steps,
         }  # fmt: skip
+        self.known: dict[int, dict[str, Any]] = {}
+        self.known_key: str | None = None
+        if loo_from is not None:
+            self.known, self.known_key = self._known(loo_from)
+
+    def _known(self, folder: str | os.PathLike[str]) -> tuple[dict[int, dict[str, Any]], str]:
+        """Rows of LOO of another run by job, and its key; a run that differs in what LOO depends on is refused."""
+        manifest, tables = read_folder(folder)
+        needed = ("task", "split", "data", "weights", "dtype", "removals")
+        differs = [f"{name} {manifest['config'].get(name)}" for name in needed if manifest["config"].get(name) != self.config[name]]
+        if differs:
+            expected = ", ".join(f"{own.split(' ')[0]} {self.config[own.split(' ')[0]]}" for own in differs)
+            hint = "leave out --loo-from, then LOO is computed"
+            raise InputError("run", got=f"LOO from {folder} with {', '.join(differs)}", expected=expected, hint=hint)
+        return {row[JOB]: row for row in tables["examples"].to_pylist()} if "examples" in tables else {}, manifest["key"]
 
     @property
     def about(self) -> dict[str, Any]:
         """What the manifest says beside the configuration."""
         c = self.clf.card
         model = {"name": c.name, "family": c.family, "layers": c.layers, "heads": c.heads, "hidden": c.hidden, "labels": list(c.labels)}
-        return {"model": model, "data": self.data.describe(), "axes": axes(self.removals), "examples": len(self.sample)}
+        out = {"model": model, "data": self.data.describe(), "axes": axes(self.removals), "examples": len(self.sample)}
+        return out | ({"loo from": self.known_key} if self.known_key else {})
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -99,7 +117,7 @@ class TextJobs:
         tokens = len(self._encoded[job])
         steps = 2 * tokens / self.chunk
         return {
-            "examples": len(self.removals) * tokens * tokens,
+            "examples": len(self.removals) * tokens * (1 if job in self.known else tokens),
             "methods": sum(self._passes(own, tokens) for own in self.methods) * tokens + 0.35 * len(self.methods) * steps * tokens,
             "masks": 100 * tokens + 0.15 * 3 * self.clf.card.layers * steps * tokens,
             "lattice": 2.0**self.clf.card.layers * tokens,
@@ -123,22 +141,27 @@ class TextJobs:
     # -- tables --------------------------------------------------------------------------------------------------------
 
     def _loo(self, job: int, text: EncodedText) -> pa.Table:
-        keeps = [np.ones(len(text), dtype=bool), *~np.eye(len(text), dtype=bool)]
-        after, seconds = [], []
-        for removal in self.removals:
-            begin = time.perf_counter()
-            after.append(to_numpy(kept_logits(self.clf, [(text, keep) for keep in keeps], removal=removal, progress=False)))
-            seconds.append(time.perf_counter() - begin)
+        known = self.known.get(job)
+        if known is None or known["tokens"] != len(text):
+            keeps = [np.ones(len(text), dtype=bool), *~np.eye(len(text), dtype=bool)]
+            after, seconds = [], []
+            for removal in self.removals:
+                begin = time.perf_counter()
+                after.append(to_numpy(kept_logits(self.clf, [(text, keep) for keep in keeps], removal=removal, progress=False)))
+                seconds.append(time.perf_counter() - begin)
+            logits = np.stack(after).ravel()
+        else:
+            logits, seconds = np.array(known["after"]), known["seconds"]
         whole = len(self.clf.tokenizer(text.text, verbose=False)["input_ids"])
         kind = pa.float64() if self.clf.card.dtype == "float64" else pa.float32()
         return pa.table(
             {
                 "label": pa.array([int(self.data.labels[job])], pa.int8()),
-                "target": pa.array([int(after[0][0].argmax())], pa.int8()),
+                "target": pa.array([int(logits[: len(self.clf.labels)].argmax())], pa.int8()),
                 "tokens": pa.array([len(text)], pa.int32()),
                 "whole": pa.array([whole], pa.int32()),
                 "special": pa.array([np.flatnonzero(text.special).tolist()], pa.list_(pa.int32())),
-                "after": pa.array([np.stack(after).ravel()], pa.list_(kind)),
+                "after": pa.array([logits], pa.list_(kind)),
                 "seconds": pa.array([seconds], pa.list_(pa.float32())),
             }
         )
