@@ -225,7 +225,7 @@ def _text_jobs(args: argparse.Namespace, device: str) -> Any:
 
 
 def _mnist_jobs(args: argparse.Namespace, device: str) -> Any:
-    options = _chosen(args, ("nets",) if args.task == "mnist-grid" else ("model", "nets"))
+    options = _chosen(args, ("nets",) if args.task == "mnist-grid" else ("model", "methods", "nets"))
     from lrp_companion.experiments.mnist_grid import MnistGridJobs
     from lrp_companion.experiments.mnist_jobs import MnistJobs
     from lrp_companion.sources import load_dataset

@@ -458,12 +458,10 @@ class TestRefusals:
         assert words in one_line(capsys)
         assert not (tmp_path / "run").exists()
 
-    @pytest.mark.parametrize(
-        "option", [("--methods", "loo"), ("--masks", "all"), ("--n-steps", "2"), ("--dtype", "float32"), ("--loo-from", "x")]
-    )
+    @pytest.mark.parametrize("option", [("--masks", "all"), ("--n-steps", "2"), ("--dtype", "float32"), ("--loo-from", "x")])
     def test_mnist_has_no_use_for_options_of_texts(self, tmp_path, capsys, option):
         assert main(["run", "mnist", "--out", str(tmp_path / "run"), "--source", "embedded", *option]) == 2
-        assert f"{option[0]} for mnist; expected of these only --model, --nets" in one_line(capsys)
+        assert f"{option[0]} for mnist; expected of these only --model, --methods, --nets" in one_line(capsys)
 
     def test_readings_and_nets_that_are_not_there(self, tmp_path, capsys):
         for option, words in ((("--model", "companion"), "model 'companion'; expected one of plain"), (("--nets", "0"), "nets 0")):
@@ -638,3 +636,33 @@ def test_mnist_from_a_folder_by_the_same_command(digits, tmp_path, capsys):
     table = invariance_table(left, test.images[sorted(test.order(2, seed=0))], progress=False)
     for explainer in own.explainers:
         assert own.values(explainer, "r left-LOO", seed=1) == pytest.approx(table.values("r left-LOO", explainer), abs=1e-6)
+
+
+def test_mnist_with_methods_of_ones_own(digits, tmp_path, capsys):
+    from lrp_companion.experiments.frontier import digit_frontier
+    from lrp_companion.experiments.records import MnistRun, load_run
+    from lrp_companion.metrics import bootstrap_mean
+
+    names = ["loo", "gradient-x-input", "ig:n_steps=3", "attnlrp", "mask-gradient", "mask-gradient:groups=4", "mask-gradient:groups=all"]
+    call = ["run", "mnist", "--source", "folder", "--data-dir", str(digits), "--quiet", "--nets", "2", "--limit", "3"]
+    assert main([*call, "--out", str(tmp_path / "run"), "--methods", ",".join(names)]) == 0
+    run = load_run(tmp_path / "run")
+    assert isinstance(run, MnistRun) and run.explainers == ("LOO", *names[1:])
+    rows = {row["method"]: row for row in digit_frontier(run)}
+    passes = {"loo": (197, 0), "ig:n_steps=3": (5, 3), "mask-gradient:groups=4": (5, 5), "mask-gradient:groups=all": (197, 197)}
+    assert {name: (row["forwards"], row["backwards"]) for name, row in rows.items()} == dict.fromkeys(names, (1, 1)) | passes
+    costs = [row["cost"] for row in digit_frontier(run)]
+    assert costs == sorted(costs) and {row["n"] for row in rows.values()} == {3} and {row["nets"] for row in rows.values()} == {2}
+    for name in names[1:]:
+        assert rows[name]["r"]["right"] == bootstrap_mean(run.values(name, "r right-LOO"))
+        assert rows[name]["left-right"] == bootstrap_mean(run.values(name, "r left-right"))
+        assert rows[name]["gap"] == bootstrap_mean(run.values(name, "gap"))
+    exact = rows["mask-gradient:groups=all"]  # the logit is a polynomial of degree 3 in each pixel: two nodes of Radau are exact
+    assert exact["r"]["left"].low == pytest.approx(1, abs=1e-6) and exact["gap"].high < 1e-12
+    for given, words in (
+        ("shap", "method 'shap'"), ("mask-gradient:groups=0", "groups 0"), ("loo:progress=true", "options that change the numbers"),
+        ("attnlrp,attnlrp", "each once"), ("rollout", "method 'rollout'"),
+    ):  # fmt: skip
+        capsys.readouterr()
+        assert main([*call, "--out", str(tmp_path / "no"), "--methods", given]) == 2
+        assert words in one_line(capsys) and not (tmp_path / "no").exists()

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from lrp_companion.experiments.draws import bootstrap_columns
-from lrp_companion.experiments.records import TOP, TextRun
+from lrp_companion.experiments.records import TOP, MnistRun, TextRun
 from lrp_companion.metrics import Interval
 from lrp_companion.schema import TOKEN_CHOICES, Protocol, SourceError
 
@@ -84,6 +84,51 @@ def frontier(run: TextRun) -> list[Row]:
             row[name] = {tokens: is_better(method, tokens, cost, own, rival) for tokens in TOKEN_CHOICES}
         rows.append(row)
     return rows
+
+
+PIXELS = 196
+
+
+def digit_frontier(run: MnistRun) -> list[Row]:
+    """The same for nets on digits, where every pixel is a token: raw maps of both graphs, each image a mean over the nets.
+
+    Returns
+    -------
+    list
+        A row per method, the cheapest first: `method`, `forwards`, `backwards` and their sum `cost`; `n` images and `nets`; and
+        as intervals `r` with LOO of the left graph ("left") and the right one ("right"), `left-right` between the two maps,
+        and `gap`, their relative distance.
+
+    >>> digit_frontier(load_run("results/frontier/mnist-plain"))[0]["method"]  # doctest: +SKIP
+    'gradient-x-input'
+    """
+    columns = {"left": "r left-LOO", "right": "r right-LOO", "left-right": "r left-right", "gap": "gap"}
+    found = _intervals({(name, key): run.values(name, column) for name in run.explainers for key, column in columns.items()})
+    rows = []
+    for name in run.explainers:
+        forwards, backwards = _digit_passes(run.manifest["config"]["explainers"][name])
+        own = {key: found[name, key] for key in columns}
+        rows.append(
+            {"method": name.lower() if name == "LOO" else name, "forwards": forwards, "backwards": backwards, "cost": forwards + backwards}
+            | {"n": run.n, "nets": len(run.seeds), "r": {side: own[side] for side in ("left", "right")}}
+            | {key: own[key] for key in ("left-right", "gap")}
+        )
+    return sorted(rows, key=lambda row: row["cost"])
+
+
+def _digit_passes(call: Mapping[str, Any]) -> tuple[int, int]:
+    """Forward and backward passes of one image. IG needs two forwards more for its convergence delta."""
+    if call["method"] == "loo":
+        return PIXELS + 1, 0
+    if call["method"] == "ig":
+        return call.get("n_steps", 50) + 2, call.get("n_steps", 50)
+    if call["method"] != "mask-gradient":
+        return 1, 1
+    groups, nodes = call.get("groups", 1), call.get("nodes")
+    count = PIXELS if groups == "all" else groups
+    points = (1 if groups == 1 else 2) if nodes is None else nodes if isinstance(nodes, int) else len(nodes)
+    passes = 1 + count * (points - 1)
+    return passes, passes
 
 
 # -- options, chosen on sentences that judge nothing else ---------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +10,7 @@ import torch
 
 from lrp_companion.experiments.mnist import EXPLAINERS, READINGS, invariance_table, train_pair
 from lrp_companion.experiments.store import RunFolder
+from lrp_companion.methods import IMAGE_METHODS, attribute, method_call
 from lrp_companion.models.linear_attention import LinearAttention
 from lrp_companion.schema import InputError, choose
 from lrp_companion.sources import Dataset
@@ -72,6 +73,7 @@ class MnistJobs(DigitJobs):
         test: Dataset,
         *,
         reading: str = "plain",
+        methods: Sequence[str] | None = None,
         nets: int = 5,
         limit: int | None = None,
         seed: int = 0,
@@ -80,10 +82,11 @@ class MnistJobs(DigitJobs):
         choose("run", "model", reading, tuple(READINGS))
         super().__init__(train, test, nets=nets, limit=limit, seed=seed, device=device)
         self.reading = reading
+        self.explainers = EXPLAINERS if methods is None else explainers_of(methods)
         self.config = {
             "task": "mnist", "split": test.split, "source": test.source, "data": test.fingerprint, "train": train.fingerprint,
             "seed": seed, "model": reading, "options": READINGS[reading],
-            "explainers": {name: dict(call) for name, call in EXPLAINERS.items()},
+            "explainers": {name: dict(call) for name, call in self.explainers.items()},
         }  # fmt: skip
 
     @property
@@ -126,7 +129,7 @@ class MnistJobs(DigitJobs):
         )
 
     def _image(self, net: LinearAttention, row: int) -> pa.Table:
-        found = invariance_table(net, self.images[row : row + 1], progress=False)
+        found = invariance_table(net, self.images[row : row + 1], explainers=self.explainers, progress=False)
         names = [name for name in found.rows[0] if name not in ("image", "explainer", "target", "constant")]
         return pa.table(
             {
@@ -137,3 +140,25 @@ class MnistJobs(DigitJobs):
                 **{name: pa.array([own[name] for own in found.rows], pa.float32()) for name in names},
             }
         )
+
+
+def explainers_of(methods: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Calls of `attribute` by the names of a run, LOO always among them.
+
+    >>> explainers_of(["attnlrp", "mask-gradient:groups=4"])["mask-gradient:groups=4"]
+    {'method': 'mask-gradient', 'groups': 4}
+    """
+    if not methods or len(set(methods)) < len(methods):
+        got = f"methods {', '.join(methods) or 'none'}"
+        raise InputError("run", got=got, expected="at least one, each once", hint=f"choose from {', '.join(IMAGE_METHODS)}")
+    out = {"LOO": EXPLAINERS["LOO"]}
+    for name in methods:
+        method, options = method_call(name, images=True)
+        if "progress" in options or "batch_images" in options:
+            raise InputError("run", got=f"method {name!r}", expected="options that change the numbers", hint="leave out the others")
+        if method != "loo":
+            out[name] = {"method": method, **options}
+    tiny = LinearAttention(tokens=4, dim=2, classes=2, dtype=torch.float64)
+    for call in out.values():  # on one tiny image: refuses bad options before the run begins
+        attribute(tiny, torch.zeros(1, 4, dtype=torch.float64), **call)
+    return out

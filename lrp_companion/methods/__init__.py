@@ -37,21 +37,21 @@ IMAGE_METHODS = image.METHODS
 _PRESET = {"attnlrp": {"name", "bypass"}, "cp-lrp": {"name", "bypass"}, "pa-lrp": {"name", "bypass", "site"}, "lrp": {"name"}}
 
 
-def options_of(name: str) -> list[str]:
-    """Names of the options that a text method takes, besides `target` and `truncate`."""
-    function = lrp if name in _PRESET else TEXT_METHODS[name]
+def options_of(name: str, *, images: bool = False) -> list[str]:
+    """Names of the options that a method takes on text or on images, besides `target` and `truncate`."""
+    function: Callable[..., Any] = IMAGE_METHODS[name] if images else lrp if name in _PRESET else TEXT_METHODS[name]
     keyword = (p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY)
-    return sorted(set(keyword) - _PRESET.get(name, set()))
+    return sorted(set(keyword) - (set() if images else _PRESET.get(name, set())))
 
 
-def method_call(name: str) -> tuple[str, dict[str, Any]]:
-    """A text method and its options from one word: `METHOD` or `METHOD:option=value:option=value`, several values joined by "+".
+def method_call(name: str, *, images: bool = False) -> tuple[str, dict[str, Any]]:
+    """A method and its options from one word: `METHOD` or `METHOD:option=value:option=value`, several values joined by "+".
 
-    >>> method_call("mask-gradient:groups=8:nodes=0.2+1")
-    ('mask-gradient', {'groups': 8, 'nodes': (0.2, 1)})
+    >>> method_call("mask-gradient:groups=8:nodes=0.2+1"), method_call("lrp:shares=flat", images=True)
+    (('mask-gradient', {'groups': 8, 'nodes': (0.2, 1)}), ('lrp', {'shares': 'flat'}))
     """
     method, *rest = name.split(":")
-    choose("attribute", "method", method, tuple(TEXT_METHODS))
+    choose("attribute", "method", method, tuple(IMAGE_METHODS if images else TEXT_METHODS))
     options = {}
     for part in rest:
         key, equals, value = part.partition("=")
@@ -60,7 +60,7 @@ def method_call(name: str) -> tuple[str, dict[str, Any]]:
             raise InputError("attribute", got=f"method {name!r}", expected="each option once, as option=value", hint=hint)
         values = tuple(_value(own) for own in value.split("+"))
         options[key] = values if len(values) > 1 or key == "bypass" else values[0]
-    check_options(repr(method), options, options_of(method))
+    check_options(repr(method), options, options_of(method, images=images))
     return method, options
 
 
