@@ -26,6 +26,7 @@ from lrp_companion.experiments.text import shared_curves
 from lrp_companion.methods import removal_evaluator
 from lrp_companion.methods.gradient import integrated_gradients
 from lrp_companion.methods.lrp import attnlrp, lrp_masks
+from lrp_companion.methods.mask_gradient import mask_gradient
 from lrp_companion.methods.perturbation import loo
 from lrp_companion.metrics import pearson, perturbation_curve
 from lrp_companion.models.batching import pad
@@ -237,6 +238,32 @@ def relevance(bench: Bench) -> Iterator[Row]:
     yield _row(f"AttnLRP, batch of {len(texts)}", "autograd, modified gradient", 1.2, seconds["autograd"], seconds["ours"], **same)
 
 
+def mask_gradients(bench: Bench) -> Iterator[Row]:
+    """The gradient of the mask against a forward pass, and eight groups of it against LOO on a long text."""
+    clf, (texts, targets) = bench.clf, bench.first(32)
+    ids, mask = pad([t.input_ids for t in texts], clf.pad_id, clf.device)
+    long = bench.text_of(max(bench.size.loo_lengths))
+
+    def ours() -> Any:
+        return mask_gradient(clf, texts, targets, progress=False)
+
+    def eight() -> Any:
+        return mask_gradient(clf, [long], [0], groups=8, progress=False)
+
+    def exact() -> Any:
+        return loo(clf, [long], [0], progress=False)
+
+    seconds = bench.time({"ours": ours, "forward": lambda: clf.logits(ids, mask)})
+    yield _row(
+        f"mask gradient, one pass, batch of {len(texts)}", "one forward of the batch", 3.0, seconds["ours"], seconds["forward"],
+        at_most=True, note=f"the transformers model's forward, padded to {ids.shape[1]} tokens",
+    )  # fmt: skip
+    seconds = bench.time({"eight": eight, "loo": exact}, repeats=min(3, bench.size.repeats))
+    r = pearson(eight()[0].scores, exact()[0].scores)
+    note = f"a text of {len(long):,} random words; r with LOO there: {r:.2f}"
+    yield _row("mask gradient, K = 8", "exact LOO", 8.0, seconds["loo"], seconds["eight"], note=note)
+
+
 @torch.no_grad()
 def masks(bench: Bench) -> Iterator[Row]:
     """All masks of the layers against one run per mask, on batches of the same number of tokens."""
@@ -323,7 +350,10 @@ def lattice_memory(bench: Bench) -> Iterator[Row]:
     }  # fmt: skip
 
 
-CASES = {"loo": leave_one_out, "gradients": gradients, "relevance": relevance, "masks": masks, "curves": curves, "memory": lattice_memory}
+CASES = {
+    "loo": leave_one_out, "gradients": gradients, "relevance": relevance, "mask-gradient": mask_gradients, "masks": masks,
+    "curves": curves, "memory": lattice_memory,
+}  # fmt: skip
 
 
 # -- how cost grows ----------------------------------------------------------------------------------------------------

@@ -73,6 +73,8 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--methods", type=_names, help="such as loo,attnlrp,mask-gradient:groups=8:nodes=0.2+1 (default: six)")
     run.add_argument("--masks", choices=("none", "paths", "all"), help="layers bypassed: on the paper's three paths (default), or all 2**L")
     run.add_argument("--n-steps", type=int, help="quadrature nodes of ig (default: 50)")
+    run.add_argument("--removals", type=_names, help="how LOO removes a token: attention-mask, and others (default: all of the task)")
+    run.add_argument("--targets", type=_names, help="what is explained: logit, and others (default: logit, margin, probability)")
     run.add_argument(
         "--loo-from", metavar="DIR", help="take LOO from another run of the same model, data and number format, where it has it"
     )
@@ -202,7 +204,7 @@ def _run(args: argparse.Namespace, given: Sequence[str]) -> None:
 
 def _chosen(args: argparse.Namespace, allowed: Sequence[str]) -> dict[str, Any]:
     """Options that were given; those that this task has no use for are refused."""
-    only = ("model", "methods", "masks", "n_steps", "loo_from", "nets", "dtype")
+    only = ("model", "methods", "masks", "n_steps", "removals", "targets", "loo_from", "nets", "dtype")
     given = {name: getattr(args, name) for name in only if getattr(args, name) is not None}
     for name in given:
         if name not in allowed:
@@ -214,7 +216,7 @@ def _chosen(args: argparse.Namespace, allowed: Sequence[str]) -> dict[str, Any]:
 
 
 def _text_jobs(args: argparse.Namespace, device: str) -> Any:
-    options = _chosen(args, ("model", "methods", "masks", "n_steps", "loo_from", "dtype"))
+    options = _chosen(args, ("model", "methods", "masks", "n_steps", "removals", "targets", "loo_from", "dtype"))
     from lrp_companion.experiments.text_jobs import TextJobs
     from lrp_companion.models.pretrained import load_classifier
     from lrp_companion.sources import load_dataset

@@ -92,8 +92,8 @@ deck = of(
 launch = of("launch.py", "test_launch.py")
 soft = of("methods/mask_gradient.py", "test_mask_gradient.py")
 hybrid = of("methods/hybrid.py", "test_hybrid.py")
-frontier = of("experiments/frontier.py", "test_frontier.py::TestFrontier")
-options = of("experiments/remedy_options.py", "test_remedy_options.py")
+frontier = of("experiments/remedy/frontier.py", "test_frontier.py::TestFrontier")
+options = of("experiments/remedy/compare.py", "test_remedy_options.py")
 near = of("experiments/text_jobs.py", "test_frontier.py::TestColumns")
 taken = of("experiments/text_jobs.py", "test_runner.py::TestTelling")
 names = of("methods/__init__.py", "test_frontier.py::TestNames")
@@ -237,6 +237,7 @@ MUTATIONS: list[Mutation] = [
     product("factors take halves", "descend(part, _divide(relevance, len(node)))", "descend(part, _divide(relevance, 2))"),
     product("Shapley's weight", "(Fraction(math.factorial(size) * ", "(Fraction("),
     product("LOO without its sign", "tuple(self.value - Product(values,", "tuple(-self.value - Product(values,"),
+    product("mask gradient without the other factors", "descend(part, gradient * others)", "descend(part, gradient)"),
     product("integrated gradients not divided", "if j != i), n) for i, x", "if j != i), 1) for i, x"),
     # metrics
     faith("Pearson without centring", "    a = a - a.mean()\n", ""),
@@ -269,8 +270,12 @@ MUTATIONS: list[Mutation] = [
     options("short texts are taken", "if len(text) >= LEAST else []", "if len(text) >= 1 else []"),
     options("all masks of another text", "[:, 0]\n        for t, kept in enumerate(_kept(text)):\n            r[t, n]",
             "[::-1, 0]\n        for t, kept in enumerate(_kept(text)):\n            r[t, n]"),
-    taken("LOO of another number format", '"weights", "dtype", "removals")', '"weights", "removals")'),
-    taken("LOO of another model", '"data", "weights", "dtype", "removals")', '"data", "dtype", "removals")'),
+    taken("LOO of another number format", '"data", "weights", "dtype")', '"data", "weights")'),
+    taken("LOO of another model", '"data", "weights", "dtype")', '"data", "dtype")'),
+    taken("LOO of another removal", 'own = [config["removals"].index(name) for name in self.removals]',
+          "own = list(range(len(self.removals)))[::-1]"),
+    taken("all targets are explained", "if output not in self.targets or (o and", "if (o and"),
+    taken("masks of one target at another", "own[:, where] = np.stack", "own[:, : len(where)] = np.stack"),
     taken("LOO is computed anyway", "if known is None or", "if True or"),
     near("overlap of the smallest", "np.argsort(-np.abs(given), axis=-1", "np.argsort(np.abs(given), axis=-1"),
     faith("error relative to the map", ".sum(-1) / np.abs(loo).sum()", ".sum(-1) / np.abs(maps).sum(-1)",

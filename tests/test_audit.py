@@ -340,7 +340,7 @@ def test_rank_correlation_and_its_p_are_those_of_scipy():
     generator = np.random.default_rng(2)
     x = generator.integers(0, 9, 150).astype(float)
     y = np.stack([x + generator.normal(0, 12, 150), generator.normal(size=150)], 1)
-    for k, (effect, p) in enumerate(examples._rank_correlations(x, y)):
+    for k, (effect, p) in enumerate(examples.rank_correlations(x, y)):
         theirs = stats.spearmanr(x, y[:, k])
         assert effect.mean == pytest.approx(theirs.statistic) and effect.low < effect.mean < effect.high
         assert p == pytest.approx(theirs.pvalue, abs=0.02)

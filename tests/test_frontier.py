@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 from tiny_models import TEXTS
 
-from lrp_companion.experiments.frontier import frontier
 from lrp_companion.experiments.records import TOP, TextRun, load_run
+from lrp_companion.experiments.remedy.frontier import frontier
 from lrp_companion.experiments.runner import execute
 from lrp_companion.experiments.text_jobs import FIXED, METHODS, TextJobs
 from lrp_companion.methods import attribute, method_call

@@ -104,6 +104,7 @@ class TestIdentities:
         assert sum(grouped.relevance()) == one.value
         assert grouped.relevance() == tuple(share * one.value for share in shares(tree))
         assert grouped.loo() == one.loo() and grouped.shapley() == one.shapley()
+        assert grouped.mask_gradient() == one.loo()
 
     def test_a_product_of_zero_has_no_relevance(self) -> None:
         assert Product([0.0, 3.0, 4.0], left(3)).relevance() == (0.0, 0.0, 0.0)

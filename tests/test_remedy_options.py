@@ -13,8 +13,8 @@ import pytest
 import torch
 from tiny_models import TEXTS
 
-from lrp_companion.experiments.frontier import QUESTIONS, load_options, option_choices, option_rows
-from lrp_companion.experiments.remedy_options import LEAST, Option, compare_masks, compare_options, options_to_try
+from lrp_companion.experiments.remedy.choices import QUESTIONS, best_masks, load_options, option_choices, option_rows
+from lrp_companion.experiments.remedy.compare import LEAST, Option, compare_masks, compare_options, options_to_try
 from lrp_companion.methods import attribute, method_call
 from lrp_companion.methods.hybrid import corrected, hybrid
 from lrp_companion.methods.mask_gradient import LOW, MANY, group_of, quadrature
@@ -218,3 +218,21 @@ class TestMasks:
         monkeypatch.setattr(clf, "card", replace(clf.card, layers=17))
         with pytest.raises(InputError, match="17 layers; expected at most 16"):
             compare_masks(clf, sentences(), limit=1)
+
+    def test_the_best_mask_of_the_records_is_the_one_that_was_run(self):
+        rows = best_masks(load_options(RECORDS.parent / "best-mask"))
+        assert [row["model"] for row in rows] == ["companion", "companion-6"]
+        for row, record in zip(rows, load_options(RECORDS.parent / "best-mask"), strict=True):
+            r = record["r"]["no-special"]
+            number = sum(1 << (layer - 1) for layer in row["layers"])
+            assert len(r) == 2 ** record["config"]["layers"] and r[number] == max(r) == row["r"]["no-special"]["best"]
+            assert row["r"]["all"] == {
+                "best": record["r"]["all"][number],
+                "attnlrp": record["r"]["all"][0],
+                "cp-lrp": record["r"]["all"][-1],
+            }
+            assert record["config"]["data"].startswith("sst2/train") and row["n"] == record["config"]["texts"] >= 100
+
+    def test_where_no_layer_is_best_it_is_attnlrp(self):
+        (row,) = best_masks([{"config": {"model": "m", "texts": 9}, "r": {"no-special": [0.3, 0.3], "all": [0.2, 0.1]}}])
+        assert (row["name"], row["layers"]) == ("attnlrp", [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import os
 import random
@@ -21,6 +22,7 @@ import torch
 import lrp_companion
 from lrp_companion.cli import main
 from lrp_companion.experiments import runner, store, text_jobs
+from lrp_companion.experiments.records import load_run
 from lrp_companion.experiments.store import read_folder
 from lrp_companion.experiments.text_jobs import METHODS, TextJobs
 from lrp_companion.sources import load_dataset
@@ -450,6 +452,9 @@ class TestRefusals:
             (["--source", "folder"], "which does not exist"),
             (["--model", "./nowhere"], "'./nowhere', which is no folder"),
             (["--resume"], "--resume and no run in"),
+            (["--removals", "delete"], "removals delete; expected attention-mask and others, each once"),
+            (["--removals", "attention-mask,drop"], "removals 'drop'; expected one of attention-mask, mask-token"),
+            (["--targets", "logit,logit"], "targets logit, logit; expected logit and others, each once"),
             (["--loo-from", "./nowhere"], "nowhere, which is no folder"),
         ],
     )
@@ -570,6 +575,34 @@ class TestTelling:
         found = {row["job"]: row["seconds"] for row in read_folder(tmp_path / "other")[1]["examples"].to_pylist()}
         assert {job: found[job] for job in taken} == taken
 
+    def test_fewer_removals_and_targets_are_a_part_of_the_whole(self, model, whole, tmp_path):
+        given = [
+            *arguments(model, tmp_path / "run"),
+            "--quiet",
+            "--removals",
+            "mask-token,attention-mask",
+            "--targets",
+            "probability,logit",
+        ]
+        assert main(given) == 0
+        given[3] = str(tmp_path / "taken")
+        assert main([*given, "--loo-from", str(whole)]) == 0
+        assert rows(tmp_path / "taken") == rows(tmp_path / "run")
+        full, part = load_run(whole), load_run(tmp_path / "run")
+        assert part.manifest["config"]["removals"] == ["attention-mask", "mask-token"] and part.manifest["config"]["targets"] == [
+            "logit",
+            "probability",
+        ]
+        for explanation in ("loo", "ig", "attnlrp", "gradient-x-input", [1], [2, 3]):
+            for removal, target in itertools.product(("attention-mask", "mask-token"), ("logit", "margin", "probability")):
+                protocol = lrp_companion.Protocol(removal=removal, target=target, tokens="all")
+                wanted = full.r(explanation, protocol)
+                if target == "margin" and explanation != "loo":  # LOO's own comes from logits, whatever is explained
+                    wanted = np.full_like(wanted, np.nan)
+                np.testing.assert_array_equal(part.r(explanation, protocol), wanted)
+        with pytest.raises(lrp_companion.CompanionError, match="removal 'delete'; expected one of attention-mask, mask-token"):
+            part.r("attnlrp", lrp_companion.Protocol(removal="delete"))
+
     @pytest.mark.parametrize("more", [("--dtype", "float32"), ("--source", "folder"), ("--model", "other")])
     def test_loo_of_another_run_of_something_else_is_refused(self, model_folder, model, whole, tmp_path, monkeypatch, capsys, more):
         import pyarrow as pa
@@ -622,7 +655,6 @@ def digits(tmp_path: Path) -> Iterator[Path]:
 
 def test_mnist_from_a_folder_by_the_same_command(digits, tmp_path, capsys):
     from lrp_companion.experiments.mnist import invariance_table, train_pair
-    from lrp_companion.experiments.records import load_run
 
     call = ["run", "mnist", "--source", "folder", "--data-dir", str(digits), "--quiet", "--out"]
     assert main([*call, str(tmp_path / "grown"), "--nets", "1", "--limit", "1"]) == 0
@@ -639,8 +671,8 @@ def test_mnist_from_a_folder_by_the_same_command(digits, tmp_path, capsys):
 
 
 def test_mnist_with_methods_of_ones_own(digits, tmp_path, capsys):
-    from lrp_companion.experiments.frontier import digit_frontier
-    from lrp_companion.experiments.records import MnistRun, load_run
+    from lrp_companion.experiments.records import MnistRun
+    from lrp_companion.experiments.remedy.frontier import digit_frontier
     from lrp_companion.metrics import bootstrap_mean
 
     names = ["loo", "gradient-x-input", "ig:n_steps=3", "attnlrp", "mask-gradient", "mask-gradient:groups=4", "mask-gradient:groups=all"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.metrics.statistics import BLOCK
 from lrp_companion.schema import InputError
 
+Key = TypeVar("Key", bound=Hashable)
 RESAMPLES = 10_000  # as in bootstrap_mean
 
 
@@ -94,3 +96,8 @@ def bootstrap_columns(columns: Sequence[np.ndarray]) -> list[Interval]:
         ends = zip(places, mean.tolist(), *limits(draws).tolist(), strict=True)
         out |= {place: Interval(value, low, high, n, undefined) for place, value, low, high in ends}
     return [out[place] for place in range(len(columns))]
+
+
+def intervals(columns: Mapping[Key, np.ndarray]) -> dict[Key, Interval]:
+    """`bootstrap_columns` by name."""
+    return dict(zip(columns, bootstrap_columns(list(columns.values())), strict=True))

@@ -53,6 +53,8 @@ class TextJobs:
         limit: int | None = None,
         seed: int = 0,
         n_steps: int = 50,
+        removals: Sequence[str] | None = None,
+        targets: Sequence[str] = TARGET_CHOICES,
         loo_from: str | os.PathLike[str] | None = None,
     ) -> None:
         self.calls = {method: _run_call(method, n_steps) for method in methods}
@@ -68,12 +70,15 @@ class TextJobs:
         for kind, own in self.calls.values():
             TEXT_METHODS[kind](clf, [], [], progress=False, **own)  # on no text: refuses bad options before the run begins
         self.clf, self.data, self.methods, self.masks, self.n_steps = clf, data, tuple(methods), masks, n_steps
-        self.chunk, self.removals = settings["chunk"], tuple(settings["removals"])
+        self.chunk = settings["chunk"]
+        self.removals = _some("removals", removals, settings["removals"])
+        self.targets = _some("targets", targets, TARGET_CHOICES)
         self.sample = data.order(limit, seed=seed)  # in random order, so that a run that was cut short is a random sample, too
         self.config = {
             "task": data.name, "split": data.split, "source": data.source, "data": data.fingerprint, "seed": seed,
             "model": clf.card.name, "weights": clf.card.fingerprint, "dtype": clf.card.dtype, "methods": list(self.methods),
             "chunk": self.chunk, "removals": list(self.removals), "n_steps": n_steps,
+            **({"targets": list(self.targets)} if self.targets != TARGET_CHOICES else {}),
         }  # fmt: skip
         self.known: dict[int, dict[str, Any]] = {}
         self.known_key: str | None = None
@@ -83,13 +88,21 @@ class TextJobs:
     def _known(self, folder: str | os.PathLike[str]) -> tuple[dict[int, dict[str, Any]], str]:
         """Rows of LOO of another run by job, and its key; a run that differs in what LOO depends on is refused."""
         manifest, tables = read_folder(folder)
-        needed = ("task", "split", "data", "weights", "dtype", "removals")
-        differs = [f"{name} {manifest['config'].get(name)}" for name in needed if manifest["config"].get(name) != self.config[name]]
-        if differs:
-            expected = ", ".join(f"{own.split(' ')[0]} {self.config[own.split(' ')[0]]}" for own in differs)
+        config = manifest["config"]
+        needed = ("task", "split", "data", "weights", "dtype")
+        wrong = [name for name in needed if config.get(name) != self.config[name]]
+        wrong += [] if set(self.removals) <= set(config.get("removals", ())) else ["removals"]
+        if wrong:
+            got = ", ".join(f"{name} {config.get(name)}" for name in wrong)
+            expected = ", ".join(f"{name} {self.config[name]}" for name in wrong)
             hint = "leave out --loo-from, then LOO is computed"
-            raise InputError("run", got=f"LOO from {folder} with {', '.join(differs)}", expected=expected, hint=hint)
-        return {row[JOB]: row for row in tables["examples"].to_pylist()} if "examples" in tables else {}, manifest["key"]
+            raise InputError("run", got=f"LOO from {folder} with {got}", expected=expected, hint=hint)
+        own = [config["removals"].index(name) for name in self.removals]
+        found: dict[int, dict[str, Any]] = {}
+        for row in tables["examples"].to_pylist() if "examples" in tables else ():
+            after = np.array(row["after"]).reshape(len(config["removals"]), -1)[own]
+            found[row[JOB]] = {"tokens": row["tokens"], "after": after.ravel(), "seconds": [row["seconds"][k] for k in own]}
+        return found, manifest["key"]
 
     @property
     def about(self) -> dict[str, Any]:
@@ -151,7 +164,7 @@ class TextJobs:
                 seconds.append(time.perf_counter() - begin)
             logits = np.stack(after).ravel()
         else:
-            logits, seconds = np.array(known["after"]), known["seconds"]
+            logits, seconds = known["after"], known["seconds"]
         whole = len(self.clf.tokenizer(text.text, verbose=False)["input_ids"])
         kind = pa.float64() if self.clf.card.dtype == "float64" else pa.float32()
         return pa.table(
@@ -180,7 +193,7 @@ class TextJobs:
                 continue
             kind, _ = self.calls[method]
             for o, output in enumerate(TARGET_CHOICES):
-                if o and kind in LOGIT_ONLY:
+                if output not in self.targets or (o and kind in LOGIT_ONLY):
                     continue
                 if o and kind == "rollout":  # it knows no output
                     maps[m, :, o] = maps[m, :, 0]
@@ -228,9 +241,12 @@ class TextJobs:
     @torch.no_grad()
     def _masks(self, text: EncodedText, target: int, loo: np.ndarray, _: Any) -> pa.Table:
         masks = paths_of(self.clf.card.layers)
-        tape, starts = self._tape(text, target, TARGET_CHOICES)
+        tape, starts = self._tape(text, target, self.targets)
         found = some_masks(tape, starts, masks)
-        by_part = {name: np.stack([to_numpy(found[mask][name])[:, 0] for mask in masks]) for name in found[masks[0]]}  # (mask, target, T)
+        where = [TARGET_CHOICES.index(output) for output in self.targets]
+        by_part = {name: np.full((len(masks), len(TARGET_CHOICES), len(text)), np.nan) for name in found[masks[0]]}  # (mask, target, T)
+        for name, own in by_part.items():
+            own[:, where] = np.stack([to_numpy(found[mask][name])[:, 0] for mask in masks])
         maps = np.stack([at_site(by_part, site) for site in SITES], 1)
         parts = np.stack([by_part.get(name, np.full_like(maps[:, 0], np.nan))[:, 0] for name in PARTS], 1)
         numbers = [mask_number(mask) for mask in masks]
@@ -360,6 +376,18 @@ def nearness(maps: np.ndarray, loo: np.ndarray, special: np.ndarray, passes: np.
                 shared = np.isin(first, list(top)).mean(-1)
                 overlap[..., t, place] = np.where(np.isnan(given).any(-1), np.nan, shared)
     return {"overlap": _fixed(overlap, pa.float32()), "error": _fixed(error, pa.float32()), "passes": _fixed(passes, pa.float32())}
+
+
+def _some(name: str, chosen: Sequence[str] | None, options: Sequence[str]) -> tuple[str, ...]:
+    """Options in their order, the first one always among them: methods and curves are made with it."""
+    if chosen is None:
+        return tuple(options)
+    for own in chosen:
+        choose("run", name, own, tuple(options))
+    if options[0] not in chosen or len(set(chosen)) < len(chosen):
+        got = f"{name} {', '.join(chosen) or 'none'}"
+        raise InputError("run", got=got, expected=f"{options[0]} and others, each once", hint=f"choose from {', '.join(options)}")
+    return tuple(own for own in options if own in chosen)
 
 
 def _run_call(method: str, n_steps: int) -> tuple[str, dict[str, Any]]:

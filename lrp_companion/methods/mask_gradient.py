@@ -26,7 +26,7 @@ from lrp_companion.schema import TARGET_CHOICES, Attribution, InputError, choose
 MANY, LOW = 8, (0.2, 1)
 """From so many groups on, texts are read at these nodes: attention that is concentrated changes fast near w = 0, and few other
 tokens move with each. With fewer groups the two nodes of Radau, 1/3 and 1. Chosen on training sentences, by r and, between
-0.2 and 0.1, by the error of the value itself: `results/remedy-options`, read by `experiments.frontier.option_choices`."""
+0.2 and 0.1, by the error of the value itself: `results/remedy-options`, read by `experiments.remedy.choices.option_choices`."""
 
 
 def quadrature(nodes: int | Sequence[float]) -> tuple[np.ndarray, np.ndarray]:

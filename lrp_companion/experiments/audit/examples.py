@@ -60,7 +60,7 @@ def subgroups(
                 if len(x) < 2 or np.ptp(x) == 0:
                     continue
                 ordered = name in ("length", "confidence")
-                found = _rank_correlations(x, y) if ordered else _group_differences(x, y)
+                found = rank_correlations(x, y) if ordered else _group_differences(x, y)
                 groups = None if ordered else (int((x == 0).sum()), int((x == 1).sum()))
                 what = "rank correlation" if ordered else f"{name} 1 - {name} 0"
                 for reading, column, (effect, p) in zip(own, y.T, found, strict=True):
@@ -77,8 +77,8 @@ def subgroups(
 Tested = list[tuple[Interval, float]]
 
 
-def _rank_correlations(x: np.ndarray, y: np.ndarray) -> Tested:
-    """Spearman's r of x (n,) with each column of y (n, k), and its p."""
+def rank_correlations(x: np.ndarray, y: np.ndarray) -> Tested:
+    """Spearman's r of x (n,) with each column of y (n, k), its bootstrap interval (ranks are taken once), and its p by permutation."""
     u, v = ranks(x)[:, None], np.stack([ranks(column) for column in y.T], 1)
     mean, draws, _ = resampled(np.concatenate([u, u * u, v, v * v, u * v], 1))
 

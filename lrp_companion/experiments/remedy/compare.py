@@ -107,7 +107,7 @@ def compare_options(
     dict
         `config` (model, data, texts, seed, their tokens), `made with` (versions, hardware), and `rows`, one per option:
         `name`, its fields, `passes` (mean forwards and backwards of a text), and by tokens ("no-special", "all") `error`, the mean
-        of sum |R - LOO| / sum |LOO|, and `r`, Pearson's for each text (None where undefined). `frontier.option_rows` makes
+        of sum |R - LOO| / sum |LOO|, and `r`, Pearson's for each text (None where undefined). `choices.option_rows` makes
         intervals.
 
     Raises

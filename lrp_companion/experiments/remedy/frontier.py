@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-from lrp_companion.experiments.draws import bootstrap_columns
+from lrp_companion.experiments.audit.cells import title
+from lrp_companion.experiments.audit.examples import features, holm, rank_correlations
+from lrp_companion.experiments.draws import intervals
 from lrp_companion.experiments.records import TOP, MnistRun, TextRun
 from lrp_companion.metrics import Interval
-from lrp_companion.schema import TOKEN_CHOICES, Protocol, SourceError
+from lrp_companion.schema import TOKEN_CHOICES, InputError, Protocol
 
 Row = dict[str, Any]
-Key = TypeVar("Key", bound=tuple)
 AGREEMENTS = ("pearson", "spearman")
 CURVES = ("morf", "lerf", "delta")
 REFERENCES = ("attnlrp", "cp-lrp", "loo")
@@ -54,7 +51,7 @@ def frontier(run: TextRun) -> list[Row]:
     cost = {method: float(own.sum()) for method, own in passes.items()}
     order = sorted(run.methods, key=lambda method: cost[method])
     values = {method: _values(run, method) for method in order}
-    own = _intervals({(method, column): value for method in order for column, value in values[method].items()})
+    own = intervals({(method, column): value for method in order for column, value in values[method].items()})
     to_references = {
         (method, other, column): value - values[other][column]
         for method in order
@@ -63,8 +60,8 @@ def frontier(run: TextRun) -> list[Row]:
         for column, value in values[method].items()
         if column[0] in CURVES or (column[:2] == ("r", "pearson") and other != "loo")
     }
-    minus = _intervals(to_references)
-    rival = _intervals(
+    minus = intervals(to_references)
+    rival = intervals(
         {
             (method, other, tokens): values[other]["r", "pearson", tokens] - values[method]["r", "pearson", tokens]
             for method in order
@@ -86,6 +83,105 @@ def frontier(run: TextRun) -> list[Row]:
     return rows
 
 
+WHERE = ("length", "confidence", "concentration", "special")
+
+
+def where_it_errs(run: TextRun, attention: Mapping[str, Any], *, methods: Sequence[str] | None = None) -> list[Row]:
+    """Does a method come less near to LOO on some texts? Spearman's rank correlation of its r and its error with what is known of a text.
+
+    Parameters
+    ----------
+    attention : the record of `limits.concentrations` on the same model and data.
+    methods : of the run, all but LOO by default.
+
+    Returns
+    -------
+    list
+        Rows `method`, `feature` ("length" in tokens, "confidence" of the prediction, "concentration" of attention, and what
+        "special" tokens receive of it), `of` ("r" or "error", at the words), `effect` (interval), `p` from 10,000 permutations
+        and `p, Holm`, corrected over all rows.
+
+    Raises
+    ------
+    InputError : attention of another model or data, or without an example of the run.
+
+    >>> where_it_errs(run, attention)[0]["feature"]  # doctest: +SKIP
+    'length'
+    """
+    config, known = run.manifest["config"], attention["config"]
+    differs = [name for name, own in (("weights", "weights"), ("data", "fingerprint")) if config[name] != known[own]]
+    place = {job: k for k, job in enumerate(attention["rows"]["example"])}
+    if differs or not set(run.examples.tolist()) <= set(place):
+        got = f"attention of other {' and '.join(differs)}" if differs else "attention without some examples of the run"
+        raise InputError("where_it_errs", got=got, expected="the run's model and data", hint="make it with limits.concentrations")
+    own = [place[job] for job in run.examples.tolist()]
+    about = {name: values for name, values in features(run).items() if name in WHERE}
+    about |= {name: np.array(attention["rows"][name])[own] for name in ("concentration", "special")}
+    rows: list[Row] = []
+    for method in [name for name in run.methods if name != "loo"] if methods is None else methods:
+        values = {"r": run.r(method), "error": run.error(method)}
+        for of, column in values.items():
+            keep = ~np.isnan(column)
+            if keep.sum() < 2 or np.ptp(column[keep]) == 0:
+                continue
+            for feature in WHERE:
+                if np.ptp(about[feature][keep]) == 0:
+                    continue
+                ((effect, p),) = rank_correlations(about[feature][keep], column[keep][:, None])
+                rows.append({"method": method, "feature": feature, "of": of, "effect": effect, "p": p})
+    for row, corrected in zip(rows, holm([row["p"] for row in rows]), strict=True):
+        row["p, Holm"] = corrected
+    return rows
+
+
+def best_within(rows: Sequence[Row], budgets: Sequence[float] = (2, 6, 12, 20, 40), *, tokens: str = "no-special") -> list[Row]:
+    """The method of highest mean r whose mean cost is within each budget of passes, LOO left out: rows of `frontier`.
+
+    Rows `budget`, `method`, `cost`, `r` and `error` (intervals), `seconds`, `speedup`. The best of several means is a little too high for
+    new texts: each was chosen on the texts that it is told of.
+    """
+    out = []
+    for budget in budgets:
+        within = [row for row in rows if row["cost"] <= budget and row["method"] != "loo" and np.isfinite(row["r"]["pearson"][tokens].mean)]
+        if not within:
+            continue
+        best = max(within, key=lambda row: row["r"]["pearson"][tokens].mean)
+        found = {"budget": budget, "method": best["method"], "cost": best["cost"]}
+        out.append(
+            found | {"r": best["r"]["pearson"][tokens], "error": best["error"][tokens]} | {k: best[k] for k in ("seconds", "speedup")}
+        )
+    return out
+
+
+SAID = ("mask-gradient", "mask-gradient:groups=8", "hybrid:exact=8")
+NAMES = {"attnlrp": "AttnLRP", "cp-lrp": "CP-LRP", "loo": "LOO", "mask-gradient": "one pass of the mask gradient"}
+NAMES |= {"mask-gradient:groups=8": "the mask gradient with K = 8", "hybrid:exact=8": "the hybrid with 8 exact"}
+
+
+def findings(run: TextRun, rows: Sequence[Row]) -> list[Row]:
+    """What the rows of `frontier` say of a run, in words that follow from their numbers: `run`, `says`, `what`, `effect`, `n`."""
+    own = {row["method"]: row for row in rows}
+    asked = [
+        (f"r, {label}", method, other, own[method]["minus"][other]["r"]["pearson"][tokens], "nearer to LOO")
+        for method in SAID
+        for other in ("attnlrp", "cp-lrp")
+        for tokens, label in (("no-special", "words"), ("all", "all tokens"))
+        if method in own and other in own[method]["minus"]
+    ]
+    asked += [
+        ("LeRF - MoRF", method, "attnlrp", own[method]["minus"]["attnlrp"]["delta"], "better by perturbation")
+        for method in ("loo", *SAID)
+        if method in own and "attnlrp" in own[method]["minus"]
+    ]
+    out = []
+    for what, method, other, effect, better in asked:
+        name, rival = NAMES[method], NAMES[other]
+        says = f"{name} is {better} than {rival}" if effect.low > 0 else f"{rival} is {better} than {name}"
+        says = says if effect.low > 0 or effect.high < 0 else f"{name} and {rival} cannot be told apart"
+        out.append({"run": title(run), "says": says, "what": f"{what}: difference", "effect": effect, "n": effect.n})
+    return out
+
+
 PIXELS = 196
 
 
@@ -103,7 +199,7 @@ def digit_frontier(run: MnistRun) -> list[Row]:
     'gradient-x-input'
     """
     columns = {"left": "r left-LOO", "right": "r right-LOO", "left-right": "r left-right", "gap": "gap"}
-    found = _intervals({(name, key): run.values(name, column) for name in run.explainers for key, column in columns.items()})
+    found = intervals({(name, key): run.values(name, column) for name in run.explainers for key, column in columns.items()})
     rows = []
     for name in run.explainers:
         forwards, backwards = _digit_passes(run.manifest["config"]["explainers"][name])
@@ -129,123 +225,6 @@ def _digit_passes(call: Mapping[str, Any]) -> tuple[int, int]:
     points = (1 if groups == 1 else 2) if nodes is None else nodes if isinstance(nodes, int) else len(nodes)
     passes = 1 + count * (points - 1)
     return passes, passes
-
-
-# -- options, chosen on sentences that judge nothing else ---------------------------------------------------------------
-
-
-def load_options(folder: str | os.PathLike[str] = "results/remedy-options") -> list[dict[str, Any]]:
-    """The records of `remedy_options.compare_options` in a folder, which is looked for here and in the folders above.
-
-    Raises
-    ------
-    SourceError : no such folder, or no record in it.
-    """
-    here = Path.cwd()
-    found = next((place / folder for place in (here, *here.parents) if (place / folder).is_dir()), Path(folder))
-    files = sorted(found.glob("*.json"))
-    if not files:
-        raise SourceError("load_options", got=f"{found}, without records", expected="one file for each model", hint="see results/README.md")
-    return [json.loads(file.read_text(encoding="utf-8")) for file in files]
-
-
-def option_rows(record: Mapping[str, Any]) -> list[Row]:
-    """Options of a record: `name`, its fields, `forwards`, `backwards`, `cost`, and by tokens `r` as intervals and the mean `error`."""
-    found = _intervals({(row["name"], tokens): _numbers(row["r"][tokens]) for row in record["rows"] for tokens in TOKEN_CHOICES})
-    out = []
-    for row in record["rows"]:
-        forwards, backwards = row["passes"]
-        r = {tokens: found[row["name"], tokens] for tokens in TOKEN_CHOICES}
-        out.append({**row, "forwards": forwards, "backwards": backwards, "cost": forwards + backwards, "r": r})
-    return out
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One option against another that was there first.
-
-    Attributes
-    ----------
-    question : what is chosen.
-    option, against : names of options of the records.
-    differences : by model and tokens, the paired difference of r, `option - against`.
-    """
-
-    question: str
-    option: str
-    against: str
-    differences: Mapping[tuple[str, str], Interval]
-
-    @property
-    def verdict(self) -> str:
-        """ "better" or "worse" if every interval, on all models and tokens, is on that side of 0; else "open"."""
-        values = self.differences.values()
-        return "better" if all(own.low > 0 for own in values) else "worse" if all(own.high < 0 for own in values) else "open"
-
-
-QUESTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
-    **{
-        f"nodes, K = {groups}": (
-            f"mask-gradient:groups={groups}:nodes=2",
-            tuple(f"mask-gradient:groups={groups}:nodes={nodes}" for nodes in ("0.5+1", "0.2+1", "0.1+1", "0.05+1", "0+1", "0+0.5+1", "3")),
-        )
-        for groups in (2, 4, 8, "all")
-    },
-    **{
-        f"a lower node, K = {groups}": (f"mask-gradient:groups={groups}:nodes=0.2+1", (f"mask-gradient:groups={groups}:nodes=0.1+1",))
-        for groups in (2, 4, 8, "all")
-    },
-    **{
-        f"equal weights, K = {groups}": (
-            f"mask-gradient:groups={groups}:nodes=0.2+1",
-            tuple(f"mask-gradient:groups={groups}:nodes={nodes}:weights=equal" for nodes in ("0.2+1", "0.1+1")),
-        )
-        for groups in (2, 4, 8, "all")
-    },
-    **{
-        f"groups, K = {groups}, nodes {nodes}": (
-            f"mask-gradient:groups={groups}:nodes={nodes}",
-            tuple(f"mask-gradient:groups={groups}:nodes={nodes}:by={by}" for by in ("random", "gradient")),
-        )
-        for groups in (2, 4, 8)
-        for nodes in ("2", "0.2+1")
-    },
-    **{
-        f"correction, {exact} exact tokens": (
-            f"hybrid:exact={exact}",
-            tuple(f"hybrid:exact={exact}:correct={correct}" for correct in ("scale", "shift", "line")),
-        )
-        for exact in (2, 4, 8)
-    },
-}  # fmt: skip
-"""What is chosen: the option that was there first, and those that would have to be better on every model and both tokens."""
-
-
-def option_choices(records: Sequence[Mapping[str, Any]]) -> list[Choice]:
-    """Each option of `QUESTIONS` against the one that was there first, paired on the texts of each record."""
-    values = {
-        (record["config"]["model"], row["name"], tokens): _numbers(row["r"][tokens])
-        for record in records
-        for row in record["rows"]
-        for tokens in TOKEN_CHOICES
-    }
-    asked = {
-        (question, option, first, model, tokens): values[model, option, tokens] - values[model, first, tokens]
-        for question, (first, options) in QUESTIONS.items()
-        for option in options
-        for model in (record["config"]["model"] for record in records)
-        for tokens in TOKEN_CHOICES
-    }
-    found, out = _intervals(asked), []
-    for question, (first, options) in QUESTIONS.items():
-        for option in options:
-            own = {key[3:]: value for key, value in found.items() if key[:3] == (question, option, first)}
-            out.append(Choice(question, option, first, own))
-    return out
-
-
-def _numbers(values: Sequence[float | None]) -> np.ndarray:
-    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
 
 
 # -- intervals -----------------------------------------------------------------------------------------------------------
@@ -275,10 +254,6 @@ def _beaten_by(
     method: str, tokens: str, cost: Mapping[str, float], own: Mapping[tuple, Interval], rival: Mapping[tuple, Interval]
 ) -> tuple[str, ...]:
     return tuple(other for (name, other, at), value in rival.items() if (name, at) == (method, tokens) and value.low > 0)
-
-
-def _intervals(columns: Mapping[Key, np.ndarray]) -> dict[Key, Interval]:
-    return dict(zip(columns, bootstrap_columns(list(columns.values())), strict=True))
 
 
 def _nested(flat: Mapping[tuple, Interval]) -> dict[Any, Any]:

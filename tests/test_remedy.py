@@ -1,0 +1,281 @@
+"""Where the gradient of the mask errs, pairs of words, budgets, and what is shown of them: against slow plain recomputation."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tiny_models import TEXTS
+
+from lrp_companion.experiments.audit.examples import holm
+from lrp_companion.experiments.records import TextRun, load_run
+from lrp_companion.experiments.remedy import limits
+from lrp_companion.experiments.remedy.choices import load_options, option_choices
+from lrp_companion.experiments.remedy.frontier import SAID, WHERE, best_within, digit_frontier, findings, frontier, where_it_errs
+from lrp_companion.experiments.runner import execute
+from lrp_companion.experiments.text_jobs import TextJobs
+from lrp_companion.methods import attribute, kept_logits
+from lrp_companion.metrics import Interval
+from lrp_companion.models.pretrained import Classifier
+from lrp_companion.schema import TOKEN_CHOICES, InputError
+from lrp_companion.sources.dataset import Dataset
+from lrp_companion.views import remedy as views
+
+ROOT = Path(__file__).resolve().parent.parent
+LONG = (
+    *TEXTS[:2],
+    *TEXTS[3:],
+    "a dull plot and a slow actor",
+    "no laugh , never one warm scene",
+    "the rare film was quick and the plot a dull one",
+)
+METHODS = ("loo", "attnlrp", "cp-lrp", "gradient-x-input", "mask-gradient", "mask-gradient:groups=2", "mask-gradient:groups=8",
+           "hybrid:exact=2", "hybrid:exact=8", "sampled-loo:budget=2", "lrp:bypass=1+2")  # fmt: skip
+
+
+def data(texts: tuple[str, ...] = LONG) -> Dataset:
+    return Dataset("sst2", "validation", "embedded", tuple(map(str, range(len(texts)))), np.arange(len(texts)) % 2, texts=texts)
+
+
+@pytest.fixture(scope="module")
+def run(clf: Classifier, tmp_path_factory: pytest.TempPathFactory) -> TextRun:
+    out = tmp_path_factory.mktemp("remedy") / "run"
+    execute(TextJobs(clf, data(), methods=METHODS, masks="none"), out, progress=False)
+    found = load_run(out)
+    assert isinstance(found, TextRun)
+    return found
+
+
+@pytest.fixture(scope="module")
+def rows(run: TextRun) -> list[dict[str, Any]]:
+    return frontier(run)
+
+
+@pytest.fixture(scope="module")
+def attention(clf: Classifier) -> dict[str, Any]:
+    return limits.concentrations(clf, data(), progress=False)
+
+
+class TestPaths:
+    def test_a_path_goes_from_loo_to_the_whole_text_and_its_slope_is_a_derivative(self, clf):
+        text, places = LONG[1], [2, 5]
+        found = limits.mask_paths(clf, text, places=places, points=401)
+        (loo,), (gradient,) = attribute(clf, text, method="loo"), attribute(clf, text, method="mask-gradient")
+        np.testing.assert_allclose(found["loo"], loo.scores[places], atol=1e-12)
+        np.testing.assert_allclose(found["gradient"], gradient.scores[places], atol=1e-12)
+        np.testing.assert_allclose(found["value"][:, -1], gradient.logit, atol=1e-12)
+        between = np.diff(found["value"], axis=1) / np.diff(found["w"])
+        np.testing.assert_allclose(between, (found["slope"][:, 1:] + found["slope"][:, :-1]) / 2, atol=1e-3 * np.abs(found["slope"]).max())
+        assert found["tokens"] == [loo.tokens[2], loo.tokens[5]] and found["label"] == clf.labels[loo.target]
+
+    def test_another_class(self, clf):
+        (loo,) = attribute(clf, LONG[0], method="loo", target=2)
+        found = limits.mask_paths(clf, LONG[0], places=[1], points=2, target=2)
+        assert found["loo"] == pytest.approx(loo.scores[1:2]) and found["label"] == clf.labels[2]
+
+    @pytest.mark.parametrize(
+        ("options", "words"),
+        [({"places": []}, r"places \[\]; expected places from 0 to 6"), ({"places": [7]}, r"places \[7\]"), ({"places": [-1]}, "places"),
+         ({"places": [1], "points": 1}, "points 1"), ({"places": [1], "points": True}, "points True")],
+    )  # fmt: skip
+    def test_refusals(self, clf, options, words):
+        with pytest.raises(InputError, match=words):
+            limits.mask_paths(clf, LONG[0], **options)
+
+
+class TestPairs:
+    def test_pairs_are_removed_together(self, clf):
+        text = LONG[3]
+        (encoded,), (loo,) = clf.encode([text]), attribute(clf, text, method="loo")
+        found = limits.pair_removals(clf, text)
+        words = [i for i in range(len(encoded)) if not encoded.special[i]]
+        assert np.isnan(found["single"][encoded.special]).all() and np.isnan(np.diag(found["pair"])).all()
+        np.testing.assert_allclose(found["single"][words], loo.scores[words], atol=1e-12)
+        for i, j in itertools.combinations(words, 2):
+            keep = np.ones(len(encoded), dtype=bool)
+            keep[[i, j]] = False
+            without = float(kept_logits(clf, [(encoded, keep)], progress=False)[0, loo.target])
+            assert found["pair"][i, j] == found["pair"][j, i] == pytest.approx(loo.logit - without)
+            assert found["backing"][i, j] == pytest.approx(loo.logit - without - loo.scores[i] - loo.scores[j])
+
+    def test_of_each_text_the_pair_that_hides_most(self, clf):
+        found = limits.backed_pairs(clf, LONG, progress=False)
+        assert sorted(row["text"] for row in found) == list(range(len(LONG)))
+        assert [row["backing"] for row in found] == sorted((row["backing"] for row in found), reverse=True)
+        for row in found:
+            own = limits.pair_removals(clf, LONG[row["text"]])
+            i, j = row["places"]
+            assert i < j and row["backing"] == np.nanmax(own["backing"]) == own["backing"][i, j]
+            assert row["words"] == (own["tokens"][i], own["tokens"][j]) and row["pair"] == own["pair"][i, j]
+            assert row["single"] == (own["single"][i], own["single"][j]) and row["largest"] == np.nanmax(np.abs(own["single"]))
+
+    def test_one_word_has_no_pair(self, clf):
+        with pytest.raises(InputError, match="a text of 1 words"):
+            limits.pair_removals(clf, "dull")
+
+    def test_the_largest_loo_of_many_texts(self, clf):
+        place, text = limits.largest_loo(clf, LONG, progress=False)
+        found = {text: attribute(clf, text, method="loo")[0] for text in LONG}
+        best = max(found[own].scores[i] for own in LONG for i in range(len(found[own].scores)) if not found[own].special[i])
+        assert found[text].scores[place] == pytest.approx(best) and not found[text].special[place]
+
+
+class TestConcentration:
+    def test_it_is_the_mean_of_squares_of_attention(self, clf, attention):
+        assert attention["rows"]["example"] == data().order(None, seed=0)
+        for k, place in enumerate(attention["rows"]["example"]):
+            (encoded,) = clf.encode([LONG[place]])
+            ids = torch.tensor([encoded.input_ids])
+            squares, special = [], []
+            for layer in clf.encoder.forward(ids, torch.ones_like(ids)).attentions:
+                for head in layer[0].detach().numpy():
+                    squares += [sum(a * a for a in row) for row in head]
+                    special += [sum(a for a, own in zip(row, encoded.special, strict=True) if own) for row in head]
+            assert attention["rows"]["concentration"][k] == pytest.approx(np.mean(squares), abs=1e-5)
+            assert attention["rows"]["special"][k] == pytest.approx(np.mean(special), abs=1e-5)
+            assert 1 / len(encoded) <= attention["rows"]["concentration"][k] + 1e-5
+        assert attention["config"]["weights"] == clf.card.fingerprint and attention["config"]["texts"] == len(LONG)
+
+    def test_where_it_errs_are_rank_correlations_over_texts(self, run, attention):
+        stats = pytest.importorskip("scipy.stats")
+        found = where_it_errs(run, attention)
+        place = {job: k for k, job in enumerate(attention["rows"]["example"])}
+        logits = run.logits()
+        about = {
+            "length": run.about("tokens"),
+            "confidence": np.exp(logits).max(1) / np.exp(logits).sum(1),
+            **{name: [attention["rows"][name][place[job]] for job in run.examples] for name in ("concentration", "special")},
+        }
+        assert {(row["method"], row["feature"], row["of"]) for row in found} == set(
+            itertools.product([name for name in METHODS if name != "loo"], WHERE, ("r", "error"))
+        )
+        for row in found:
+            values = run.r(row["method"]) if row["of"] == "r" else run.error(row["method"])
+            assert row["effect"].mean == pytest.approx(stats.spearmanr(about[row["feature"]], values).statistic)
+        assert [row["p, Holm"] for row in found] == holm([row["p"] for row in found])
+        few = where_it_errs(run, attention, methods=["mask-gradient"])
+        assert {row["method"] for row in few} == {"mask-gradient"} and len(few) == 8
+
+    def test_attention_of_something_else_is_refused(self, run, attention):
+        other = {**attention, "config": {**attention["config"], "weights": "x"}}
+        with pytest.raises(InputError, match="attention of other weights; expected the run's model and data"):
+            where_it_errs(run, other)
+        short = {**attention, "rows": {name: own[:2] for name, own in attention["rows"].items()}}
+        with pytest.raises(InputError, match="attention without some examples of the run"):
+            where_it_errs(run, short)
+
+
+class TestBudgets:
+    def test_the_best_within_each_budget(self, rows):
+        for tokens in TOKEN_CHOICES:
+            found = best_within(rows, (1, 2, 4, 8, 1000), tokens=tokens)
+            assert [row["budget"] for row in found] == [2, 4, 8, 1000]  # nothing costs one pass here
+            for row in found:
+                within = {
+                    own["method"]: own["r"]["pearson"][tokens].mean
+                    for own in rows
+                    if own["cost"] <= row["budget"] and own["method"] != "loo"
+                }
+                assert within[row["method"]] == max(within.values()) == row["r"].mean
+                own = next(own for own in rows if own["method"] == row["method"])
+                assert (row["cost"], row["error"], row["speedup"]) == (own["cost"], own["error"][tokens], own["speedup"])
+
+    def test_findings_name_the_side_of_an_interval(self, run, rows):
+        found = findings(run, rows)
+        assert len(found) == 4 * len(SAID) + len(SAID) + 1 and {row["n"] for row in found} == {len(LONG)}
+        for effect, says in (
+            (Interval(0.2, 0.1, 0.3, 9), "one pass of the mask gradient is nearer to LOO than AttnLRP"),
+            (Interval(-0.2, -0.3, -0.1, 9), "AttnLRP is nearer to LOO than one pass of the mask gradient"),
+            (Interval(0.0, -0.1, 0.1, 9), "one pass of the mask gradient and AttnLRP cannot be told apart"),
+        ):
+            minus = {"attnlrp": {"r": {"pearson": {"no-special": effect, "all": effect}}, "delta": effect}}
+            own = findings(run, [{"method": "mask-gradient", "minus": minus}])
+            assert own[0]["says"] == own[1]["says"] == says and own[0]["effect"] == effect
+            assert own[2]["says"] == says.replace("nearer to LOO", "better by perturbation") and own[2]["what"].startswith("LeRF - MoRF")
+
+
+class TestViews:
+    @pytest.mark.parametrize(
+        ("name", "label"),
+        [
+            ("mask-gradient", "mask gradient"), ("mask-gradient:groups=all:nodes=2", "mask gradient, K = T, 2 nodes of Radau"),
+            ("mask-gradient:groups=4:nodes=0+0.5+1:weights=equal", "mask gradient, K = 4, nodes 0, 0.5 and 1, equal weights"),
+            ("mask-gradient:groups=2:by=random", "mask gradient, K = 2, random groups"), ("lrp:bypass=3", "LRP, layer 3 bypassed"),
+            ("lrp:bypass=2+3+4+8", "LRP, layers 2, 3, 4, 8 bypassed"), ("hybrid:exact=8:groups=8", "hybrid, 8 exact, K = 8"),
+            ("hybrid:exact=4:correct=line", "hybrid, 4 exact, line"), ("ig", "IG, 50 steps"), ("ig:n_steps=8", "IG, 8 steps"),
+            ("sampled-loo:budget=4", "random removals, 4"), ("attnlrp", "AttnLRP"), ("rollout:residual=true", "rollout, residual true"),
+        ],
+    )  # fmt: skip
+    def test_a_method_in_words(self, name, label):
+        assert views.method_label(name) == label
+
+    def test_the_figure_says_in_words_what_it_draws(self, rows):
+        figure = views.frontier_figure(rows, title="a run")
+        top, beneath = figure.axes
+        for row in rows:
+            if row["method"] != "loo":
+                for tokens, axes in zip(TOKEN_CHOICES, (top, beneath), strict=True):
+                    r = row["r"]["pearson"][tokens].mean
+                    assert f"{views.method_label(row['method'])} ({row['cost']:.0f} passes) {r:.2f}" in figure.alt
+                    drawn = np.concatenate(
+                        [np.column_stack(line.get_data()) for line in axes.lines if line.get_marker() not in ("", "None")]
+                    )
+                    near = drawn[np.abs(drawn[:, 1] - r) < 1e-9]
+                    assert (np.abs(np.log(near[:, 0] / row["cost"])) < 0.25).any(), row["method"]
+        lines = {line.get_label(): len(line.get_xdata()) for line in top.lines}
+        assert lines["mask gradient, more passes"] == 3 and lines["hybrid, more passes"] == 2 and lines["AttnLRP"] == 1
+        places = views._dodged([2.0, 2.0, 2.0, 9.0], list("abcd"))
+        assert places["a"] < places["b"] == 2.0 < places["c"] and places["d"] == 9.0
+        with pytest.raises(InputError, match="no method besides LOO"):
+            views.frontier_figure([row for row in rows if row["method"] == "loo"], title="")
+
+    def test_tables_show_the_rows(self, run, rows, attention):
+        shown = repr(views.frontier_table(rows, title="t"))
+        own = next(row for row in rows if row["method"] == "mask-gradient:groups=2")
+        line = next(line for line in shown.splitlines() if line.startswith("mask gradient, K = 2"))
+        for value in (own["r"]["pearson"]["no-special"], own["r"]["pearson"]["all"], own["overlap"]["no-special"][3], own["error"]["all"]):
+            assert value.text(2) in line
+        assert line.split()[5:7] == ["3.0", "3.0"]
+        difference = repr(views.difference_table(rows, title="t"))
+        assert own["minus"]["attnlrp"]["r"]["pearson"]["all"].text(2) in difference and "LOO " not in difference
+        curves = repr(views.perturbation_table(rows, title="t")).splitlines()
+        order = [row["method"] for row in sorted(rows, key=lambda row: -row["delta"].mean)]
+        assert [line.startswith(views.method_label(name)) for line, name in zip(curves[2:], order, strict=True)] == [True] * len(rows)
+        assert best_within(rows)[0]["r"].text(2) in repr(views.budget_table({"a": best_within(rows)}, title="t"))
+        errs = where_it_errs(run, attention, methods=["mask-gradient"])
+        starred = [{**row, "p, Holm": 0.01 if row["feature"] == "length" else 0.5} for row in errs]
+        text = repr(views.errs_table(starred, title="t"))
+        assert text.count("*") == 2 and errs[0]["effect"].text(2) + " *" in text
+
+    def test_choices_pairs_and_paths(self, clf):
+        asked = option_choices(load_options(ROOT / "results" / "remedy-options"))
+        shown = repr(views.option_table(asked[:3], title="t"))
+        assert "companion-6: words" in shown and asked[0].differences["companion", "all"].text(3) in shown
+        backed = limits.backed_pairs(clf, LONG[:2], progress=False)
+        assert f"{backed[0]['backing']:.2f}" in repr(views.backing_table(backed, title="t"))
+        found = limits.mask_paths(clf, LONG[0], places=[2, 3], points=5)
+        figure = views.mask_path_figure(found, title="two words")
+        assert f"{found['tokens'][0]} falls by {found['loo'][0]:.2f}, its slope says {found['gradient'][0]:.2f}" in figure.alt
+        (curve, slope, *_) = figure.axes[0].lines
+        assert np.allclose(curve.get_ydata(), found["value"][0]) and slope.get_ydata()[1] == pytest.approx(found["value"][0, -1])
+        assert np.diff(slope.get_ydata())[0] == pytest.approx(found["gradient"][0])
+
+    def test_digits(self):
+        interval = Interval(0.5, 0.4, 0.6, 3)
+        rows = [
+            {
+                "method": name,
+                "forwards": 1,
+                "backwards": 1,
+                "r": {"left": interval, "right": interval},
+                "left-right": interval,
+                "gap": interval,
+            }
+            for name in ("loo", "mask-gradient:groups=4")
+        ]
+        shown = repr(views.digit_frontier_table(rows, title="t"))
+        assert "mask gradient, K = 4" in shown and "0.500 [0.400, 0.600]" in shown and callable(digit_frontier)
