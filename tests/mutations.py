@@ -193,6 +193,7 @@ MUTATIONS: list[Mutation] = [
           "table.mean(axis=others, keepdims=True) - table.mean()"),
     reasons("gains from the other end", "gains = gains[:, ::-1]", "gains = gains[:, ::1]"),
     reasons("later half against everything", "2 * later - total", "later - total"),
+    by_example("texts with a tag are the others", "float(tag in text) for text in tags", "float(tag not in text) for text in tags"),
     by_example("Holm without its steps", "(len(p) - rank) * p[k]", "len(p) * p[k]"),
     boards("a and b swapped in the switchboard", "found.values[..., [1, 0, 2], :]", "found.values[..., [0, 1, 2], :]"),
     boards("defined for undefined", "missing[own] = found.n - found.defined[..., 2]", "missing[own] = found.defined[..., 2]"),

@@ -369,6 +369,28 @@ def test_holm_by_hand_and_against_its_definition():
 
 
 @recorded
+def test_tags_are_compared_group_by_group():
+    from lrp_companion import views
+
+    generator = np.random.default_rng(6)
+    tags = [["a"] if k % 3 == 0 else ["a", "b"] if k % 3 == 1 else [] for k in range(90)] + [["rare"]]
+    values = {"one": generator.normal(size=91), "two": generator.normal(size=91) + 3 * np.array(["b" in own for own in tags])}
+    values["one"][5] = np.nan
+    rows = audit.tag_effects(values, tags)
+    assert [(row["reading"], row["tag"]) for row in rows] == [(reading, tag) for reading in values for tag in "ab"]  # one text is no group
+    for row in rows:
+        own = values[row["reading"]]
+        inside = np.array([row["tag"] in text for text in tags])
+        assert row["effect"].mean == pytest.approx(np.nanmean(own[inside]) - np.nanmean(own[~inside]))
+        assert row["groups"] == (int((~inside & ~np.isnan(own)).sum()), int((inside & ~np.isnan(own)).sum()))
+        assert row["with tag"].mean == pytest.approx(np.nanmean(own[inside])) and row["effect"].undefined == int(np.isnan(own).sum())
+    assert [row["p, Holm"] for row in rows] == audit.holm([row["p"] for row in rows])
+    assert rows[3]["p"] < 0.001 < rows[0]["p"] and rows[3]["effect"].low > 2
+    assert "30 + 61" in repr(views.tag_table(rows, title="t")) and "≤ 0.0001" in repr(views.tag_table(rows, title="t"))
+    with pytest.raises(InputError, match="2 differences for 91 texts"):
+        audit.tag_effects({"one": np.zeros(2)}, tags)
+
+
 def test_features_and_subgroups_of_the_record():
     run, plain = load_run(RECORD), Plain(RECORD)
     known = audit.features(run)

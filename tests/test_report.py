@@ -405,6 +405,10 @@ def test_a_time_that_is_not_known_is_not_made_up(folders, tmp_path):
     run = load_run(tmp_path / "run")
     assert run.seconds == 60 and beside_paper.ran([run])[0]["minutes"] is None
     assert {row["times"] for row in beside_paper.not_run([run])} == {None}
+    manifest["sessions"][-1] |= {"seconds": 3.0, "stopped by": "a kill; its end is that of its last rows"}
+    (tmp_path / "run" / "manifest.json").write_text(json.dumps(manifest))
+    killed = load_run(tmp_path / "run")
+    assert killed.seconds == 63 and {row["times"] for row in beside_paper.not_run([killed])} == {None}  # nobody knows if it was at work
     assert beside_paper.ran([load_run(folders["sst2"])])[0]["minutes"] == 1
 
 

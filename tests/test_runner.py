@@ -185,6 +185,11 @@ class TestKilled:
         assert ["kill" in session.get("stopped by", "") for session in sessions] == [True] * 4 + [False]
         for session, after in zip(sessions, sessions[1:], strict=False):  # the end of a killed one is that of its last rows
             assert session["start"] <= session["end"] <= after["start"] and session["seconds"] > 0
+        manifest = read_folder(out)[0]
+        manifest["sessions"][0] |= {"end": None, "seconds": None}  # as where nobody noted it: later rows do not tell
+        (out / "manifest.json").write_text(json.dumps(manifest))
+        assert main(arguments(model, out, *ALL, "--limit", str(LIMIT + 1))) == 0
+        assert read_folder(out)[0]["sessions"][0]["end"] is None
 
     # 32 shards and the first manifest are 33 writes; then come four tables, a summary, and the manifest again
     @pytest.mark.parametrize(

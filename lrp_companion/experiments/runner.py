@@ -132,14 +132,15 @@ class _Session:
         most = max(self.manifest.get("examples", 0), jobs.about["examples"])
         self.manifest |= {**jobs.about, "examples": most}
         earlier: Any = self.manifest.get("sessions", [])
-        self.manifest["sessions"] = [self._ended(row) for row in earlier]
+        follows = [*(row["start"] for row in earlier[1:]), _now()]  # none for a first session
+        self.manifest["sessions"] = [self._ended(row, start) for row, start in zip(earlier, follows, strict=False)]
         self.row: dict[str, Any] = {"start": _now(), "end": None, "seconds": None, "processes": processes, **surroundings()}
         self.began = time.monotonic()
 
-    def _ended(self, row: dict[str, Any]) -> dict[str, Any]:
-        """A session that was killed has no end: its last rows tell when it was at work."""
+    def _ended(self, row: dict[str, Any], following: str) -> dict[str, Any]:
+        """A session that was killed has no end: its last rows tell when it was at work, if no other session has written since."""
         newest = self.folder.last_write
-        if row["end"] is not None or newest is None:
+        if row["end"] is not None or newest is None or newest > datetime.datetime.fromisoformat(following).timestamp() + 1:
             return row
         seconds = max(0.0, newest - datetime.datetime.fromisoformat(row["start"]).timestamp())
         end = datetime.datetime.fromtimestamp(newest, datetime.UTC).isoformat(timespec="seconds")

@@ -172,8 +172,8 @@ def not_run(runs: Sequence[AnyRun]) -> list[Row]:
 
 
 def _timed(run: AnyRun) -> bool:
-    """Whether the time of every session is known: one that was killed, or still runs, has none."""
-    return all(session["seconds"] is not None for session in run.manifest["sessions"])
+    """Whether every session went to its end: of one that was killed, or still runs, it is not known how long it was at work."""
+    return all(session["seconds"] is not None and "stopped by" not in session for session in run.manifest["sessions"])
 
 
 def _weights(run: TextRun) -> float:

@@ -16,10 +16,10 @@ _HOME = {
     "binned_lines": "binned", "digit_maps": "digits", "share_line": "digits", "product_figure": "products", "share_dots": "products",
     **dict.fromkeys(("specification_curve", "option_dots", "share_lines", "gain_map", "counts_table", "readings_table"), "audit"),
     **dict.fromkeys(("anova_table", "signs_table", "late_table", "findings_table", "gains_table"), "audit"),
-    **dict.fromkeys(("presets_table", "subgroup_table"), "audit"),
+    **dict.fromkeys(("presets_table", "subgroup_table", "tag_table"), "audit"),
     **dict.fromkeys(("frontier_figure", "frontier_table", "difference_table", "perturbation_table", "budget_table"), "remedy"),
     **dict.fromkeys(("option_table", "digit_frontier_table", "errs_table", "backing_table", "mask_path_figure"), "remedy"),
-    "method_label": "remedy",
+    "method_label": "remedy", "first_look_table": "remedy",
     "Drawing": "canvas", "drawing": "canvas",
     "diverging": "palette", "diverging_map": "palette", "styles": "palette",
 }  # fmt: skip

@@ -323,13 +323,30 @@ def findings_table(rows: Sequence[Row], *, digits: int = 2) -> Table:
     return table(own, columns=columns, caption=f"{rows[0]['run']}: effects with their 95 % intervals", digits=digits)
 
 
+def tag_table(rows: Sequence[Row], *, title: str, digits: int = 2) -> Table:
+    """Rows of `tag_effects`: the mean of the texts with a tag, how far it lies from the others', n, and p, corrected."""
+    _needs("tag_table", rows, "rows")
+    own = [
+        {
+            "reading": row["reading"], "tag": row["tag"], "mean with the tag": row["with tag"], "minus the others": row["effect"],
+            "n": " + ".join(f"{size:,}" for size in row["groups"][::-1]), "p": _small(row["p"]), "p, Holm": f"{row['p, Holm']:.3f}",
+        }
+        for row in rows
+    ]  # fmt: skip
+    return table(own, caption=f"{title}; p, Holm: corrected for all {len(rows)} looked at", digits=digits)
+
+
+def _small(p: float) -> str:
+    return "≤ 0.0001" if p <= 0.0001 else f"{p:.4f}"
+
+
 def subgroup_table(rows: Sequence[Row], *, run: str | None = None, digits: int = 2) -> Table:
     """Rows of `subgroups`, of one run or of all: effect, interval, n, and p corrected for looking many times."""
     own: list[Row] = [
         {
             "reading": row["reading"], "what": f"{row['feature']}: rank correlation" if row["groups"] is None else row["what"],
             "effect": row["effect"], "n": " + ".join(f"{size:,}" for size in (row["groups"] or (row["effect"].n,))[::-1]),
-            "p": "≤ 0.0001" if row["p"] <= 0.0001 else f"{row['p']:.4f}", "p, Holm": f"{row['p, Holm']:.3f}",
+            "p": _small(row["p"]), "p, Holm": f"{row['p, Holm']:.3f}",
         }
         for row in rows
         if run in (None, row["run"])

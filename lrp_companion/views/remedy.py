@@ -238,6 +238,18 @@ def option_table(choices: Sequence[Choice], *, title: str, digits: int = 3) -> T
     return table(shown, columns=columns, groups=groups, caption=title, digits=digits)
 
 
+def first_look_table(noted: Mapping[str, Any], found: Mapping[int, Sequence[Row]], *, title: str, digits: int = 2) -> Table:
+    """Numbers that were noted before there were records beside rows of `frontier`, by layers."""
+    shown = []
+    for own in noted["rows"]:
+        row: dict[str, Any] = {"method": method_label(own["method"]), "tokens": TOKENS[own["tokens"]], "n then": own["n"]}
+        for layers, rows in found.items():
+            now = next((one["r"]["pearson"][own["tokens"]] for one in rows if one["method"] == own["method"]), None)
+            row |= {f"{layers} layers, then": own["r"].get(str(layers)), f"{layers} layers, now": now}
+        shown.append(row)
+    return table(shown, caption=title, digits=digits)
+
+
 def digit_frontier_table(rows: Sequence[Row], *, title: str, digits: int = 3) -> Table:
     """Rows of `digit_frontier`: passes, agreement of both graphs with LOO, and how far the two graphs' maps lie apart."""
     shown = [

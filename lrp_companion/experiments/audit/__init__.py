@@ -31,7 +31,7 @@ from lrp_companion.experiments.audit.cells import (
     title,
     variance_shares,
 )
-from lrp_companion.experiments.audit.examples import FEATURES, features, holm, subgroups
+from lrp_companion.experiments.audit.examples import FEATURES, features, holm, subgroups, tag_effects
 from lrp_companion.experiments.audit.reasons import findings, late_counts, layer_gains, signs, special_shares
 from lrp_companion.experiments.draws import resampled
 
@@ -64,6 +64,7 @@ __all__ = [
     "special_shares",
     "subgroups",
     "switchboard",
+    "tag_effects",
     "title",
     "variance_shares",
 ]

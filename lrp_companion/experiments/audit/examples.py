@@ -10,10 +10,10 @@ from lrp_companion.experiments.audit.cells import Row, needs_text
 from lrp_companion.experiments.draws import RESAMPLES, limits, resampled
 from lrp_companion.experiments.records import TextRun
 from lrp_companion.experiments.tables import READINGS
-from lrp_companion.metrics import Interval
+from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.metrics.faithfulness import ranks
 from lrp_companion.metrics.statistics import BLOCK
-from lrp_companion.schema import Protocol
+from lrp_companion.schema import InputError, Protocol
 
 FEATURES = ("length", "confidence", "label", "correct")
 
@@ -72,6 +72,48 @@ def subgroups(
     for row, corrected in zip(out, holm([row["p"] for row in out]), strict=True):
         row["p, Holm"] = corrected
     return out
+
+
+def tag_effects(differences: Mapping[str, np.ndarray], tags: Sequence[Sequence[str]]) -> list[Row]:
+    """Does a paired difference depend on what a text tests? Mean over the texts with a tag minus that over the others, tag by tag.
+
+    Parameters
+    ----------
+    differences : by reading, one number per text, such as r of CP-LRP minus r of AttnLRP; NaN where undefined.
+    tags : of each text, such as ("negation",); a text may have several.
+
+    Returns
+    -------
+    list
+        Rows `reading`, `tag`, `with tag` (the mean of these texts), `effect` (interval), `groups` (texts without and with the
+        tag), `p` from 10,000 permutations, and `p, Holm`, corrected over all rows. A tag that fewer than two texts have, or
+        all but fewer than two, has no row.
+
+    Raises
+    ------
+    InputError : not one difference per text.
+
+    >>> tag_effects({"ours": np.array([0.0, 0.1, 0.5, 0.7])}, [["plain"], [], ["irony"], ["irony"]])[0]["effect"].mean.__round__(6)
+    0.55
+    """
+    rows: list[Row] = []
+    for reading, values in differences.items():
+        if len(values) != len(tags):
+            hint = "pass the tags of the texts that were compared"
+            raise InputError("tag_effects", got=f"{len(values)} differences for {len(tags)} texts", expected="one for each", hint=hint)
+        keep = ~np.isnan(values)
+        for tag in sorted({own for text in tags for own in text}):
+            x = np.array([float(tag in text) for text in tags])[keep]
+            sizes = int((x == 0).sum()), int(x.sum())
+            if min(sizes) < 2:
+                continue
+            ((effect, p),) = _group_differences(x, values[keep][:, None])
+            effect = Interval(effect.mean, effect.low, effect.high, effect.n, int((~keep).sum()))
+            inside = bootstrap_mean(values[keep][x == 1])
+            rows.append({"reading": reading, "tag": tag, "with tag": inside, "effect": effect, "groups": sizes, "p": p})
+    for row, corrected in zip(rows, holm([row["p"] for row in rows]), strict=True):
+        row["p, Holm"] = corrected
+    return rows
 
 
 Tested = list[tuple[Interval, float]]
