@@ -15,6 +15,7 @@ _HOME = {
     "pearson": "metrics", "spearman": "metrics", "kendall": "metrics", "agreement": "metrics", "perturbation_curve": "metrics",
     "bootstrap_mean": "metrics", "paired_difference": "metrics", "conservation_gap": "metrics", "invariance_gap": "metrics",
     "token_heatmap": "views",
+    "FrontierPlayer": "widgets",
     "TokenHeatmap": "widgets", "LayerToggles": "widgets", "LiveSentence": "widgets", "PerturbationPlayer": "widgets",
     "ProductTree": "widgets", "ProtocolSwitchboard": "widgets", "SharesSimplex": "widgets", "SoftmaxLab": "widgets",
     "Attribution": "schema", "Lattice": "schema", "ModelCard": "schema", "Protocol": "schema",

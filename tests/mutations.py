@@ -95,6 +95,10 @@ hybrid = of("methods/hybrid.py", "test_hybrid.py")
 frontier = of("experiments/remedy/frontier.py", "test_frontier.py::TestFrontier")
 options = of("experiments/remedy/compare.py", "test_remedy_options.py")
 near = of("experiments/text_jobs.py", "test_frontier.py::TestColumns")
+anytime = of("experiments/remedy/anytime.py", "test_anytime.py")
+errs = of("experiments/remedy/frontier.py", "test_remedy.py")
+limits = of("experiments/remedy/limits.py", "test_remedy.py")
+remedy = of("views/remedy.py", "test_remedy.py")
 taken = of("experiments/text_jobs.py", "test_runner.py::TestTelling")
 names = of("methods/__init__.py", "test_frontier.py::TestNames")
 packed = of("models/packed.py", "test_packed.py")
@@ -271,6 +275,22 @@ MUTATIONS: list[Mutation] = [
     options("short texts are taken", "if len(text) >= LEAST else []", "if len(text) >= 1 else []"),
     options("all masks of another text", "[:, 0]\n        for t, kept in enumerate(_kept(text)):\n            r[t, n]",
             "[::-1, 0]\n        for t, kept in enumerate(_kept(text)):\n            r[t, n]"),
+    soft("low nodes for few groups", "isinstance(groups, int) and groups >= MANY", "isinstance(groups, int)",
+         "test_anytime.py", "test_mask_gradient.py"),
+    anytime("the largest, not the farthest from 0", "order = np.argsort(-np.abs(gradient), kind=", "order = np.argsort(-gradient, kind="),
+    anytime("the mean of all of LOO", "exact[np.sort(order[:p])].mean()", "exact.mean()"),
+    anytime("the first pass of the hybrid for nothing", "order[:p], (1 + p, 1))", "order[:p], (p, 1))"),
+    anytime("errors over all tokens", "relative_error(scores[kept], exact[kept])", "relative_error(scores, exact)"),
+    errs("features in another order", "own = [place[job] for job in run.examples.tolist()]",
+         "own = [place[job] for job in run.examples.tolist()][::-1]"),
+    errs("budgets are passed by", 'row["cost"] <= budget', 'row["cost"] <= 2 * budget'),
+    errs("a side that the interval does not say", "if effect.low > 0 or effect.high < 0 else", "if effect.mean else"),
+    limits("the slope of another token", "own[0][chosen[k // points]]", "own[0][chosen[0]]"),
+    limits("backing without the second word", "pair - single[:, None] - single", "pair - single[:, None]"),
+    limits("the pair that hides least", "np.nanargmax(found[\"backing\"])", "np.nanargmin(found[\"backing\"])"),
+    limits("squares before the mean over heads", "(attention**2).sum(-1).mean()", "(attention.mean(2) ** 2).sum(-1).mean()"),
+    remedy("a star for p alone", 'row["p, Holm"] < 0.05', 'row["p"] < 0.05'),
+    remedy("points of equal cost on one another", "cost_of[name] * 1.07 ** (k - (len(own) - 1) / 2)", "cost_of[name]"),
     taken("LOO of another number format", '"data", "weights", "dtype")', '"data", "weights")'),
     taken("LOO of another model", '"data", "weights", "dtype")', '"data", "dtype")'),
     taken("LOO of another removal", 'own = [config["removals"].index(name) for name in self.removals]',
@@ -324,7 +344,7 @@ MUTATIONS: list[Mutation] = [
     run("a stopped run is finished", 'self.manifest["finished"] = False', 'self.manifest["finished"] = True'),
     run("a smaller limit makes a run smaller", 'max(self.manifest.get("examples", 0), jobs.about["examples"])', 'jobs.about["examples"]'),
     run("sessions before are forgotten",
-          "self.manifest[\"sessions\"] = [self._ended(row) for row in earlier]",
+          "self.manifest[\"sessions\"] = [self._ended(row, start) for row, start in zip(earlier, follows, strict=False)]",
           "self.manifest[\"sessions\"] = []", "test_runner.py::TestKilled"),
     run("all processes own the same jobs", "[rank::size]", "[0::size]", "test_runner.py::TestProcesses"),
     rows("every map read at the word", "[read_site(record.parts, site)", "[read_site(record.parts, SITES[0])"),

@@ -434,7 +434,8 @@ def test_switchboard_of_several_runs(turned, tmp_path):
     assert (cells[:, :, :, 2:] == -32768).all() and (cells[:, :, :, :2, ..., 0] != -32768).all() and (missing[:, :, :, 2:] == 2).all()
     assert cells[0, 0, 0, 0, 0, 0, ::3].tolist() == [3500, 5000, 1500]
     labels = [preset["label"] for preset in board["presets"]]
-    assert labels == ["ours (default)", "nearest to the paper's SST numbers", "largest flip"]
+    names = ["ours (default)", "nearest to the paper's SST numbers", "largest flip"]
+    assert labels == [f"{name} (SST-2, 12 layers)" for name in names]
     flip = board["presets"][2]["state"]
     assert (flip["site"], flip["tokens"], flip["map"]) == ("word+position", "all", "sum-to-one") and flip["run"] == "turned"
     near = board["presets"][1]["state"]

@@ -23,6 +23,7 @@ CHAPTERS = [
     "04_softmax_rule",
     "05_reproduction",
     "06_protocol_audit",
+    "07_remedy",
 ]
 
 

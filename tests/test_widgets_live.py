@@ -28,6 +28,7 @@ live""",
     "toggles.bypassed = [1, 3]",
     "toggles.site = 'word+position'; print('read at', toggles.site)",
     """from lrp_companion.experiments.mnist import share_digits
+from lrp_companion.experiments.remedy.anytime import anytime_maps
 from lrp_companion.experiments.text import perturbation_paths
 import numpy as np
 net, images = lrp.LinearAttention(seed=1), np.random.default_rng(0).random((2, 14, 14))
@@ -43,11 +44,12 @@ tokens = {"key": "tokens", "label": "tokens that count", "options": both}
 made = {"key": "one", "label": "one run", "n": 9, "paper": None, "cells": packed(cells, "<i2"), "undefined": packed([0, 0], "<u2")}
 others.append(lrp.ProtocolSwitchboard({"boards": [{"key": "text", "label": "Reviews", "a": "CP-LRP", "b": "AttnLRP", "axes": [tokens],
               "runs": [made], "start": {"run": "one", "tokens": "all"}, "presets": []}]}))
+others.append(lrp.FrontierPlayer(anytime_maps(clf, text)))
 for one in others:
     display(one)""",
     """print('seen:', others[0].grouping, others[1].logits[0], [round(share, 2) for share in others[2].shares], others[3].step,
-      others[5].choices)""",
-    "others[0].grouping = 'x1 (x2 x3)'; others[1].logits = [1, 2, 3, 4]; others[3].step = 0",
+      others[5].choices, others[6].way, others[6].step)""",
+    "others[6].step = 2; others[0].grouping = 'x1 (x2 x3)'; others[1].logits = [1, 2, 3, 4]; others[3].step = 0",
 ]
 
 
@@ -134,13 +136,16 @@ def test_a_widget_lives_in_jupyterlab(lab: str, browser: Any) -> None:
     cell.get_by_role("button", name="one dominates").click()
     cell.get_by_role("button", name="right").last.click()
     cell.get_by_role("button", name="Forward").click()
-    assert cell.locator("ol.lrp-tokens").count() == 3
+    assert cell.locator("ol.lrp-tokens").count() == 5
+    cell.get_by_role("radio", name="Random").check()
+    cell.get_by_role("slider", name="Step").last.press("End")
     cell.get_by_role("radio", name="words only").first.check()
     said = run_cell(page, 5).locator(".jp-OutputArea-output")
     said.wait_for()
-    assert "seen: x1 x2 x3 6.0 [0.5, 0.25, 0.25] 1 ['words']" in said.inner_text()
+    assert "seen: x1 x2 x3 6.0 [0.5, 0.25, 0.25] 1 ['words'] random 7" in said.inner_text()
     run_cell(page, 6)
     cell.get_by_role("button", name="right").first.and_(page.locator("[aria-pressed=true]")).wait_for()
     cell.get_by_text("step 0 of 5", exact=True).wait_for()
+    cell.get_by_text("tokens with LOO: 2 of 7", exact=True).wait_for()
     assert not [url for url in watch.outside if "jupyter" not in url], watch.outside
     context.close()

@@ -66,6 +66,15 @@ def quadrature(nodes: int | Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
     return points, np.linalg.solve(legendre.legvander(2 * points - 1, points.size - 1).T, moments)
 
 
+def default_nodes(groups: int | str) -> tuple[float, ...] | None:
+    """The nodes for texts where none are named; None leaves the choice to `plan`, one node for one group and Radau's two for more.
+
+    >>> default_nodes(8), default_nodes(4)
+    ((0.2, 1), None)
+    """
+    return LOW if groups == "all" or (isinstance(groups, int) and groups >= MANY) else None
+
+
 def group_of(tokens: int, groups: int | str, *, seed: int | None = None) -> np.ndarray:
     """The group of every token, (T,): token i is in group i mod K, so that neighbours are apart; with a seed, at random.
 
@@ -141,8 +150,7 @@ def mask_gradient(
     many nodes the scores become LOO by the attention mask.
     """
     choose("attribute", "output", output, TARGET_CHOICES)
-    if nodes is None and (groups == "all" or (isinstance(groups, int) and groups >= MANY)):
-        nodes = LOW
+    nodes = default_nodes(groups) if nodes is None else nodes
     plan(1, groups, nodes, seed)  # refuses bad options also where there is no text
     plans = [plan(len(text), groups, nodes, seed) for text in texts]
     rows = [quadrature_rows(own, points) for own, points, _ in plans]

@@ -9,7 +9,7 @@ _HOME = {
     "TokenHeatmap": "token_heatmap",
     "LayerToggles": "layer_toggles", "LiveSentence": "live",
     "ProductTree": "product_tree", "SharesSimplex": "shares_simplex", "SoftmaxLab": "softmax_lab",
-    "PerturbationPlayer": "perturbation_player", "ProtocolSwitchboard": "protocol_switchboard",
+    "FrontierPlayer": "frontier_player", "PerturbationPlayer": "perturbation_player", "ProtocolSwitchboard": "protocol_switchboard",
 }  # fmt: skip
 
 __all__ = sorted(_HOME)

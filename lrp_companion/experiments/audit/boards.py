@@ -40,7 +40,7 @@ def switchboard(runs: Iterable[Any], *, a: str = "cp-lrp", b: str = "attnlrp") -
         {"key": name, "label": LABELS[name][0], "options": [{"key": key, "label": LABELS[name][1][key]} for key in OPTIONS[name]]}
         for name in CHOICES
     ]
-    marked = [{"label": label, "state": _state(own, protocol)} for label, own, protocol in presets(grids)]
+    marked = [{"label": f"{label} ({own.title})", "state": _state(own, protocol)} for label, own, protocol in presets(grids)]
     board = {
         "key": "text", "label": "Reviews", "a": NAMES.get(a, a), "b": NAMES.get(b, b), "axes": axes,
         "runs": [_packed_run(own) for own in grids], "start": marked[0]["state"], "presets": marked,

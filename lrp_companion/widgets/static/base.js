@@ -120,15 +120,16 @@ function decimalsFor(values) {
   return largest > 0 && Number.isFinite(largest) ? Math.min(9, Math.max(3, 2 - Math.floor(Math.log10(largest)))) : 3;
 }
 
-/** A row of tokens, coloured by `paint(scores)`: the markup of `views/tokens.py`, one tab stop, the value on hover and focus. */
+/** A row of tokens, coloured by `paint(scores)`: the markup of `views/tokens.py`, one tab stop, the value on hover and focus.
+ * `paint(scores, of)` takes the scale of other scores. */
 function tokenRow(tokens, special, label) {
   const values = tokens.map(() => h("span", { class: "lrp-value" }));
   const items = tokens.map((token, i) => h("li", {}, h("bdi", {}, token), values[i]));
   const node = h("ol", { class: "lrp-tokens", "aria-label": label }, items);
   oneTabStop(items);
-  const paint = (scores) => {
-    const list = Array.from(scores), words = list.filter((_, i) => !special[i]).map(Math.abs);
-    const scale = Math.max(0, ...words) || Math.max(0, ...list.map(Math.abs)) || 1, digits = decimalsFor(list);
+  const paint = (scores, of = scores) => {
+    const list = Array.from(scores), sizes = Array.from(of, Math.abs), words = sizes.filter((_, i) => !special[i]);
+    const scale = Math.max(0, ...words) || Math.max(0, ...sizes) || 1, digits = decimalsFor(list);
     list.forEach((score, i) => {
       const sign = Math.abs(score) < 0.05 * scale ? "" : score > 0 ? "lrp-for" : "lrp-against";
       const text = (score >= 0 ? "+" : "") + score.toFixed(digits);

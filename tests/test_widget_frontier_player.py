@@ -1,0 +1,451 @@
+"""FrontierPlayer: maps, passes, r and error of the package at every step, by mouse, keyboard, address and while playing."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from browsing import complaints_of_axe, open_page, state_of, widget_page
+
+from lrp_companion import FrontierPlayer, InputError
+from lrp_companion.experiments.remedy.anytime import anytime_maps
+from lrp_companion.views.palette import hexes
+from lrp_companion.widgets.base import STATIC
+
+TEXTS = ["a film of rare grace", "dull , slow and far too long , a dull film"]
+WAYS = ("hybrid", "groups", "random")
+NAMES = {"no-special": "words", "all": "words and special tokens"}
+
+
+@pytest.fixture(scope="module")
+def maps(clf: Any) -> list[dict[str, Any]]:
+    return anytime_maps(clf, TEXTS)
+
+
+def made(size: int = 7, tokens: tuple[str, ...] = (), *, label: str = "negative", seed: int = 0, pace: int = 1) -> dict[str, Any]:
+    """A text as `anytime_maps` makes it, of random numbers; `pace` tokens become exact at each step, groups change after so many."""
+    rng = np.random.default_rng(seed)
+    loo, special, order = rng.normal(size=size), np.isin(range(size), (0, size - 1)), rng.permutation(size)
+
+    def steps(start: Any, exact: bool, passes: Any) -> list[dict[str, Any]]:
+        out = []
+        for p in range(size + 1):
+            places = np.sort(order[: pace * p if exact else 0])
+            scores = np.array(start(p), dtype=float)
+            scores[places] = loo[places]
+            r, error = ({tokens: rng.random() for tokens in NAMES} for _ in range(2))
+            forwards, backwards = passes(p)
+            out.append({"scores": scores, "forwards": forwards, "backwards": backwards, "exact": places.tolist(), "r": r, "error": error})
+        return out
+
+    first, rows = rng.normal(size=size), rng.normal(size=(size + 1, size))
+    ways = {
+        "hybrid": steps(lambda _: first, True, lambda p: (1 + p, 1)),
+        "groups": steps(lambda p: rows[p // pace], False, lambda p: (1 + p, 1 + p)),
+        "random": steps(lambda p: np.full(size, 0.1 * p), True, lambda p: (p, 0)),
+    }
+    words = tokens or ("[CLS]", *["overwrought"] * (size - 2), "[SEP]")
+    return {"tokens": words, "special": special, "label": label, "loo": loo, "forwards": size + 1, "ways": ways}
+
+
+def hostile() -> dict[str, Any]:
+    return made(7, ("[CLS]", "<img src=x onerror=alert(1)>", "</script>", "&amp;", "\u05e9\u05dc", "\U0001f600", "[SEP]"), label="<b>")
+
+
+@pytest.fixture(params=["light", "dark"])
+def opened(request: pytest.FixtureRequest, maps: Any, browser: Any, tmp_path: Path) -> Iterator[tuple[Any, Any]]:
+    context = browser.new_context(viewport={"width": 1000, "height": 1100})
+    page, watch = open_page(context, widget_page(FrontierPlayer(maps), tmp_path, theme=request.param))
+    page.wait_for_selector("[data-ready]")
+    yield page, watch
+    context.close()
+
+
+def put(page: Any, **values: Any) -> None:
+    script = "document.querySelector('[data-companion-widget]').companion.model.set"
+    page.evaluate(f"values => {{ for (const key in values) {script}(key, values[key]) }}", values)
+
+
+def say(value: float) -> str:
+    return "undefined" if np.isnan(value) else f"{value:.2f}".replace("-", "\u2212")
+
+
+def about(shown: str, value: float) -> bool:
+    """A number in the page, of two decimals, against one that was carried with five digits."""
+    return shown == "undefined" if np.isnan(value) else float(shown.replace("\u2212", "-")) == pytest.approx(value, abs=0.00505)
+
+
+SNAPSHOT = """() => {
+  const all = (selector, read, inside = document) => [...inside.querySelectorAll(selector)].map(read);
+  const model = document.querySelector('[data-companion-widget]').companion.model, words = (own) => own.textContent;
+  const number = (selector, ...names) => names.map((name) => parseFloat(document.querySelector(selector).getAttribute(name)));
+  const slider = document.querySelector('input[type=range]'), [grid, ends] = all('.lrp-frontier-chart > g', (own) => own);
+  const here = document.querySelector('.lrp-frontier-here');
+  return {
+    state: Object.fromEntries(['text', 'way', 'tokens', 'step'].map((key) => [key, model.get(key)])),
+    scores: document.querySelector('ol.lrp-tokens').dataset.scores.split(' ').map(Number),
+    rows: all('ol.lrp-tokens', (row) => all('li', (own) => ({
+      exact: own.classList.contains('lrp-frontier-exact'), colour: own.style.backgroundColor, what: own.getAttribute('aria-description'),
+      dot: getComputedStyle(own.firstChild, '::after').visibility === 'visible',
+    }), row)),
+    said: document.querySelector('.lrp-frontier-said').textContent,
+    slider: [Number(slider.max), Number(slider.value), slider.getAttribute('aria-valuetext')],
+    grid: all('text', (own) => [own.textContent, parseFloat(own.getAttribute('x')), parseFloat(own.getAttribute('y'))], grid),
+    ends: all('text', words, ends),
+    lines: Object.fromEntries(['hybrid', 'groups', 'random'].map(
+      (name) => [name, document.querySelector(`path.lrp-frontier-line.lrp-frontier-${name}`).getAttribute('d')])),
+    here: {shown: here.getBoundingClientRect().width > 0, kind: here.getAttribute('class'), at: number('.lrp-frontier-here', 'cx', 'cy')},
+    now: number('.lrp-frontier-now', 'x1', 'x2'), loo: number('.lrp-frontier-loo', 'x1', 'x2'),
+    table: Object.fromEntries(all('tr[data-way]', (row) => [row.dataset.way, all('td', words, row)])),
+    budget: document.querySelector('caption').textContent,
+  };
+}"""
+
+
+def check(page: Any, maps: list[dict[str, Any]]) -> None:
+    """What stands in the page is what the package computed for this text, way, tokens and step."""
+    shown = page.evaluate(SNAPSHOT)
+    text, way, tokens = maps[shown["state"]["text"]], shown["state"]["way"], shown["state"]["tokens"]
+    last = len(text["tokens"])
+    at = min(shown["state"]["step"], last)
+    step = text["ways"][way][at]
+    np.testing.assert_allclose(shown["scores"], step["scores"], rtol=0, atol=5.1e-5 * np.abs(text["loo"]).max())
+    scale = np.abs(text["loo"][~text["special"]]).max()
+    for row, scores, exact in zip(shown["rows"], (step["scores"], text["loo"]), (step["exact"], []), strict=True):
+        colours = [[int(part) for part in re.findall(r"\d+", item["colour"])] for item in row]
+        wanted = [[int(colour[k : k + 2], 16) for k in (1, 3, 5)] for colour in hexes(scores / scale)]
+        assert np.abs(np.subtract(colours, wanted)).max() <= 1, "both rows are on the scale of LOO's words"
+        for kind, sign in (("exact", True), ("dot", True), ("what", "LOO's own value")):
+            assert [i for i, item in enumerate(row) if item[kind] == sign] == exact, kind
+    frame = rf"{passes(step)}: r (?:= )?(\S+) with LOO on the {NAMES[tokens]}, error (\S+) \(LOO itself: {last + 1} forward passes\)"
+    r, error = re.fullmatch(frame, shown["said"]).groups()
+    assert about(r, step["r"][tokens]) and about(error, step["error"][tokens]) and ("r = " in shown["said"]) == (r != "undefined")
+    assert shown["slider"][:2] == [last, at] and shown["slider"][2].endswith(f": {at} of {last}")
+    chart_and_table(shown, text, way, tokens, step)
+
+
+def passes(step: dict[str, Any]) -> str:
+    forwards, backwards = step["forwards"], step["backwards"]
+    if not backwards:
+        return f"{forwards} forward pass{'es' * (forwards != 1)}"
+    if forwards == backwards:
+        return f"{forwards} forward pass{'es' * (forwards != 1)} and as many backward"
+    return f"{forwards} forward and {backwards} backward pass{'es' * (backwards != 1)}"
+
+
+def chart_and_table(shown: dict[str, Any], text: dict[str, Any], way: str, tokens: str, step: dict[str, Any]) -> None:
+    """Lines, the reader's point and the bound lie on straight scales; the table has what each way gives for the same passes."""
+    rungs = [(float(name.replace("\u2212", "-")), y - 4) for name, _, y in shown["grid"] if "." in name]
+    marks = [(int(name), x) for name, x, _ in shown["grid"] if "." not in name]
+    across, up = np.polyfit(*zip(*marks, strict=True), 1), np.polyfit(*zip(*rungs, strict=True), 1)
+    places = {name: [(own["forwards"] + own["backwards"], own["r"][tokens]) for own in text["ways"][name]] for name in WAYS}
+    for name in WAYS:
+        points = [(float(x), float(y)) for x, y in re.findall(r"[ML]([\d.]+) ([\d.-]+)", shown["lines"][name])]
+        wanted = [(np.polyval(across, cost), np.polyval(up, r)) for cost, r in places[name] if np.isfinite(r)]
+        np.testing.assert_allclose(points, wanted, rtol=0, atol=0.11)
+        assert shown["lines"][name].count("M") == 1
+    cost, r = step["forwards"] + step["backwards"], step["r"][tokens]
+    for line, passes in (("loo", text["forwards"]), ("now", cost)):
+        assert shown[line] == pytest.approx([np.polyval(across, passes)] * 2, abs=1e-6)
+    assert shown["here"]["shown"] == bool(np.isfinite(r)) and f"lrp-frontier-{way}" in shown["here"]["kind"]
+    if np.isfinite(r):
+        assert shown["here"]["at"] == pytest.approx([np.polyval(across, cost), np.polyval(up, r)], abs=0.04)  # r has four decimals
+    ends = dict(end.split() for end in shown["ends"])
+    assert set(ends) == {"Hybrid", "Groups", "Random"} and all(about(ends[name.title()], places[name][-1][1]) for name in WAYS)
+    assert shown["budget"] == f"What each way says for at most {cost} passes"
+    for name in WAYS:
+        affordable = [own for own in text["ways"][name] if own["forwards"] + own["backwards"] <= cost]
+        if not affordable:
+            assert shown["table"][name] == ["–"] * 3
+            continue
+        spent, *values = shown["table"][name]
+        assert int(spent) == affordable[-1]["forwards"] + affordable[-1]["backwards"]
+        assert all(about(value, affordable[-1][key][tokens]) for value, key in zip(values, ("r", "error"), strict=True))
+
+
+def test_every_text_way_choice_of_tokens_and_step(opened: tuple[Any, Any], maps: Any) -> None:
+    page, watch = opened
+    for text, own in enumerate(maps):
+        page.get_by_label("Sentence").select_option(index=text)
+        for way in WAYS:
+            page.get_by_role("radio", name=way.title()).check()
+            for tokens, name in NAMES.items():
+                page.get_by_role("radio", name=name, exact=True).check()
+                assert [state_of(page, key) for key in ("text", "way", "tokens")] == [text, way, tokens]
+                for step in range(len(own["tokens"]) + 1):
+                    put(page, step=step)
+                    check(page, maps)
+    assert watch.nothing(), watch
+
+
+def test_steps_that_repeat_or_take_two_tokens_at_once(browser: Any, tmp_path: Path) -> None:
+    text = made(9, pace=2)
+    assert FrontierPlayer([text]).data["texts"][0]["ways"]["groups"]["rest"][3] is None
+    context = browser.new_context()
+    page, watch = open_page(context, widget_page(FrontierPlayer([text]), tmp_path))
+    page.wait_for_selector("[data-ready]")
+    for way, step in product(WAYS, range(10)):
+        put(page, way=way, step=step)
+        check(page, [text])
+    assert watch.nothing(), watch
+    context.close()
+
+
+def test_the_slider_and_the_radio_buttons_by_key(opened: tuple[Any, Any], maps: Any) -> None:
+    page, watch = opened
+    slider, last = page.get_by_role("slider"), len(maps[0]["tokens"])
+    slider.focus()
+    for key, step in (("ArrowRight", 1), ("ArrowUp", 2), ("ArrowRight", 3), ("ArrowLeft", 2), ("End", last), ("ArrowRight", last), ("Home", 0), ("ArrowLeft", 0)):  # fmt: skip  # noqa: E501
+        page.keyboard.press(key)
+        assert state_of(page, "step") == step
+        check(page, maps)
+    box = slider.bounding_box()
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    assert abs(state_of(page, "step") - last / 2) <= 1
+    check(page, maps)
+    page.get_by_role("radio", name="Hybrid").focus()
+    page.keyboard.press("ArrowDown")
+    assert state_of(page, "way") == "groups"
+    check(page, maps)
+    assert page.locator(".lrp-controls + .lrp-quiet").text_content().startswith("Groups: ")
+    page.wait_for_function("document.querySelector('[role=status]').textContent.startsWith('Groups, groups: ')")
+    assert page.locator(".lrp-frontier-said").text_content() in page.locator("[role=status]").text_content()
+    label = page.get_by_role("img").get_attribute("aria-label")
+    assert page.locator(".lrp-frontier-said").text_content() in label and "Random ends at 1.00" in label
+    assert not complaints_of_axe(page, ".lrp-widget") and watch.nothing(), watch
+
+
+def test_a_token_tells_its_value_on_focus_and_no_token_moves(opened: tuple[Any, Any], maps: Any) -> None:
+    page, _ = opened
+    rows = page.locator("ol.lrp-tokens")
+
+    def edges() -> list[list[float]]:
+        return [row.locator("li").evaluate_all("all => all.map((own) => own.getBoundingClientRect().left)") for row in rows.all()]
+
+    before = edges()
+    assert before[0] == before[1], "one above the other"
+    put(page, step=len(maps[0]["tokens"]))
+    assert edges() == before
+    rows.first.locator("li").first.focus()
+    page.keyboard.press("ArrowRight")
+    value = page.evaluate("document.activeElement.querySelector('.lrp-value').textContent")
+    assert float(value) == pytest.approx(maps[0]["loo"][1], abs=5e-4)
+    assert page.evaluate("getComputedStyle(document.activeElement.querySelector('.lrp-value')).opacity") == "1"
+
+
+def test_a_shorter_sentence_takes_the_step_back(opened: tuple[Any, Any], maps: Any) -> None:
+    page, watch = opened
+    short, long = (len(own["tokens"]) for own in maps)
+    assert short < long
+    page.get_by_label("Sentence").select_option(index=1)
+    put(page, step=long)
+    check(page, maps)
+    page.get_by_label("Sentence").select_option(index=0)
+    assert state_of(page, "step") == short
+    check(page, maps)
+    page.get_by_label("Sentence").select_option(index=1)
+    assert state_of(page, "step") == short
+    page.goto(page.url.split("#")[0] + f"#passes.step={long}")  # a step that only the longer text has
+    page.wait_for_function("document.querySelector('input[type=range]').value === document.querySelector('input[type=range]').max")
+    assert state_of(page, "text") == 0
+    check(page, maps)
+    page.get_by_role("slider").focus()
+    page.keyboard.press("ArrowLeft")
+    assert state_of(page, "step") == short - 1, "no dead press"
+    check(page, maps)
+    assert watch.nothing(), watch
+
+
+@pytest.mark.parametrize(("motion", "time"), [("no-preference", 1500), ("reduce", 3100)])
+def test_playing_advances_and_stops_at_the_end(motion: Any, time: int, maps: Any, browser: Any, tmp_path: Path) -> None:
+    context = browser.new_context(reduced_motion=motion)
+    page = context.new_page()
+    page.clock.install()
+    page.goto(widget_page(FrontierPlayer(maps), tmp_path))
+    page.wait_for_selector("[data-ready]", state="attached")
+    play, last = page.get_by_role("button"), len(maps[0]["tokens"])
+    play.focus()
+    page.keyboard.press("Space")
+    assert play.text_content() == "Pause"
+    page.clock.run_for(time)
+    assert state_of(page, "step") == 2
+    page.keyboard.press("Space")
+    page.clock.run_for(5000)
+    assert state_of(page, "step") == 2 and play.text_content() == "Play"
+    play.click()
+    page.get_by_role("radio", name="Random").check()  # a change of what is shown pauses, and keeps the step
+    page.clock.run_for(5000)
+    assert (state_of(page, "step"), state_of(page, "way"), play.text_content()) == (2, "random", "Play")
+    play.click()
+    page.clock.run_for(60_000)
+    assert state_of(page, "step") == last and play.text_content() == "Play"
+    check(page, maps)
+    play.click()
+    assert state_of(page, "step") == 0 and play.text_content() == "Pause", "from the end it plays again"
+    context.close()
+
+
+def test_the_state_survives_in_the_address(maps: Any, browser: Any, tmp_path: Path) -> None:
+    context = browser.new_context()
+    page, _ = open_page(context, widget_page(FrontierPlayer(maps), tmp_path))
+    page.wait_for_selector("[data-ready]")
+    put(page, text=1, way="random", tokens="all", step=9)
+    page.wait_for_function("location.hash.includes('passes.step=9')")
+    other, watch = open_page(context, page.url)
+    other.wait_for_selector("[data-ready]")
+    assert [state_of(other, key) for key in ("text", "way", "tokens", "step")] == [1, "random", "all", 9]
+    check(other, maps)
+    assert watch.nothing(), watch
+    context.close()
+
+
+@pytest.mark.parametrize(
+    "hash",
+    ["text=2", "text=-1", "text=0.5", "step=99", "step=-1", "step=1.5", "way=nobody", "way=toString", "tokens=constructor", "way=<b>"],
+)
+def test_nonsense_in_the_address_is_ignored(hash: str, maps: Any, browser: Any, tmp_path: Path) -> None:
+    context = browser.new_context()
+    page, watch = open_page(context, f"{widget_page(FrontierPlayer(maps), tmp_path)}#passes.{hash}")
+    page.wait_for_selector("[data-ready]")
+    assert [state_of(page, key) for key in ("text", "way", "tokens", "step")] == [0, "hybrid", "no-special", 0]
+    check(page, maps)
+    assert watch.nothing(), watch
+    context.close()
+
+
+@pytest.mark.parametrize("width", [360, 390])
+def test_hostile_tokens_are_text_and_a_phone_has_room(width: int, browser: Any, tmp_path: Path) -> None:
+    context = browser.new_context(viewport={"width": width, "height": 740})
+    page, watch = open_page(context, widget_page(FrontierPlayer([hostile(), made(24)]), tmp_path))
+    page.wait_for_selector("[data-ready]")
+    for row in page.locator("ol.lrp-tokens").all():
+        assert row.locator("bdi").all_text_contents() == list(hostile()["tokens"])
+    assert page.locator("img").count() == 0 and page.get_by_text("LOO, for the class <b>").is_visible()
+    for text, way in product((0, 1), WAYS):
+        put(page, text=text, way=way, tokens="all", step=7)
+        outside = page.evaluate(
+            """() => { const box = document.querySelector('.lrp-widget').getBoundingClientRect();
+              return [...document.querySelectorAll('.lrp-widget :is(li, label, select, button, input, svg, td, th, p):not(.lrp-hidden)')]
+                .filter((own) => own.getBoundingClientRect().right > box.right + 0.5).map((own) => own.outerHTML.slice(0, 80));
+            }"""
+        )
+        assert not outside and page.evaluate("document.documentElement.scrollWidth") <= width
+        names = page.evaluate(
+            """() => { const edge = document.querySelector('svg').getBoundingClientRect().right;
+              return [...document.querySelectorAll('svg text')].filter((own) => own.getBoundingClientRect().right > edge).length; }"""
+        )
+        assert names == 0, "every word of the chart is inside it"
+    assert not complaints_of_axe(page, ".lrp-widget")
+    assert watch.nothing(), watch
+    context.close()
+
+
+def test_print_and_no_script_say_the_numbers(maps: Any, browser: Any, tmp_path: Path) -> None:
+    context = browser.new_context()
+    page, _ = open_page(context, widget_page(FrontierPlayer(maps), tmp_path))
+    page.wait_for_selector("[data-ready]")
+    page.emulate_media(media="print")
+    assert not page.get_by_role("slider").is_visible() and not page.get_by_role("button").first.is_visible()
+    assert all(page.locator(own).is_visible() for own in (".lrp-frontier-said", ".lrp-frontier-chart", ".lrp-frontier-bought"))
+    context.close()
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(widget_page(FrontierPlayer(maps), tmp_path))
+    rows = {row.locator("th").text_content(): row.locator("td").all_text_contents() for row in page.locator(".lrp-widget tbody tr").all()}
+    for way, counts in (("hybrid", "tokens with LOO"), ("groups", "groups"), ("random", "tokens with LOO")):
+        for at in {0, 1, len(maps[0]["tokens"])}:
+            step = maps[0]["ways"][way][at]
+            expected = [str(step["forwards"]), str(step["backwards"]), *(say(step["r"][tokens]).replace("\u2212", "-") for tokens in NAMES)]
+            assert rows[f"{way.title()}, {counts}: {at}"] == expected
+    context.close()
+
+
+def test_an_undefined_r_says_so_and_breaks_the_line(browser: Any, tmp_path: Path) -> None:
+    text = made(12, seed=1)
+    for step in text["ways"]["groups"][4:6]:
+        step["r"]["no-special"] = step["error"]["no-special"] = float("nan")
+    context = browser.new_context()
+    page, watch = open_page(context, f"{widget_page(FrontierPlayer([text]), tmp_path)}#passes.way=groups&passes.step=4")
+    page.wait_for_selector("[data-ready]")
+    assert ": r undefined with LOO on the words, error undefined (" in page.locator(".lrp-frontier-said").text_content()
+    assert page.locator("path.lrp-frontier-line.lrp-frontier-groups").first.get_attribute("d").count("M") == 2
+    assert not page.locator(".lrp-frontier-here").is_visible()
+    assert page.locator("tr[data-way=groups] td").all_text_contents()[1:] == ["undefined"] * 2
+    put(page, tokens="all")
+    assert page.locator(".lrp-frontier-here").is_visible() and watch.nothing(), watch
+    context.close()
+
+
+def test_python_refuses_what_does_not_fit(maps: Any) -> None:
+    player = FrontierPlayer(maps)
+    short, long = (len(own["tokens"]) for own in maps)
+    for name, value in (("text", 2), ("text", -1), ("step", short + 1), ("step", -1), ("way", "ig"), ("tokens", "words")):
+        with pytest.raises(InputError):
+            setattr(player, name, value)
+    player.text = 1
+    player.step = long
+    player.text = 0
+    assert player.step == short
+    player.set_state({"text": 1, "step": long, "way": "random"})  # as a page with a kernel sends it
+    assert (player.text, player.step, player.way) == (1, long, "random")
+    assert repr(player) == "FrontierPlayer(2 texts; hybrid, groups, random)"
+    assert repr(FrontierPlayer(maps[:1])) == "FrontierPlayer(1 text; hybrid, groups, random)"
+    assert "<b>" not in FrontierPlayer([hostile()]).fallback() and "&lt;b&gt;" in FrontierPlayer([hostile()]).fallback()
+    with pytest.raises(InputError, match="letters, digits and hyphens"):
+        FrontierPlayer(maps, address="a b")
+
+
+def test_data_that_does_not_fit_is_refused() -> None:
+    def changed(change: Any) -> dict[str, Any]:
+        text = copy.deepcopy(made())
+        change(text)
+        return text
+
+    def step(text: dict[str, Any], at: int, way: str = "hybrid", **values: Any) -> None:
+        text["ways"][way][at].update(values)
+
+    for change, message in (
+        (lambda text: text.pop("loo"), "text 0 without 'loo'"),
+        (lambda text: text["ways"].pop("groups"), "text 0 without 'groups'"),
+        (lambda text: text.update(special=[True]), "special tokens of shape (1,)"),
+        (lambda text: text.update(loo=np.full(7, np.nan)), "7 tokens, LOO of shape (7,)"),
+        (lambda text: text["ways"]["random"].pop(), "random with 7 steps for 7 tokens"),
+        (lambda text: step(text, 2, scores=np.zeros(6)), "hybrid, step 2 with scores of shape (6,)"),
+        (lambda text: step(text, 2, way="groups", scores=np.full(7, np.inf)), "groups, step 2 with scores"),
+        (lambda text: step(text, 3, scores=text["loo"] + 1), "hybrid, step 3 whose exact tokens"),
+        (lambda text: step(text, 4, exact=[]), "or were more before"),
+        (lambda text: step(text, 0, exact=[9]), "text 0: index 9"),
+        (lambda text: text["ways"].update(hybrid=3), "text 0: object of type 'int'"),
+        (lambda text: text.update(tokens=[], loo=[], special=[]), "text 0 with 0 tokens"),
+    ):
+        with pytest.raises(InputError, match=re.escape(message)):
+            FrontierPlayer([changed(change)])
+    with pytest.raises(InputError, match="no texts"):
+        FrontierPlayer([])
+
+
+def test_six_texts_are_light_and_so_is_the_script() -> None:
+    assert len(FrontierPlayer([made(24, seed=seed) for seed in range(6)]).page_html().encode()) < 60_000
+    assert len((STATIC / "frontier_player.js").read_bytes()) < 14_000
+
+
+def test_a_step_repaints_64_tokens_within_a_frame(browser: Any, tmp_path: Path) -> None:
+    context = browser.new_context(viewport={"width": 800, "height": 900})
+    page, watch = open_page(context, widget_page(FrontierPlayer([made(64)]), tmp_path))
+    page.wait_for_selector("[data-ready]")
+    times = page.evaluate(
+        """() => { const model = document.querySelector('[data-companion-widget]').companion.model;
+          return Array.from({length: 60}, (_, k) => {
+            const start = performance.now();
+            model.set('step', k + 1); document.body.offsetHeight;
+            return performance.now() - start; }); }"""
+    )
+    print(f"repaint: median {np.median(times):.1f} ms, longest {max(times):.1f} ms")
+    assert np.quantile(times, 0.1) < 16 and watch.nothing(), watch
+    context.close()
