@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from pathlib import Path
 from typing import Any
 
@@ -279,3 +280,29 @@ class TestViews:
         ]
         shown = repr(views.digit_frontier_table(rows, title="t"))
         assert "mask gradient, K = 4" in shown and "0.500 [0.400, 0.600]" in shown and callable(digit_frontier)
+
+
+FRONTIER = sorted((ROOT / "results" / "frontier").glob("*/manifest.json"))
+
+
+@pytest.mark.skipif(not FRONTIER, reason="no records of the frontier here")
+def test_the_committed_page_shows_what_the_committed_records_give():
+    from lrp_companion.experiments.audit import title
+    from lrp_companion.experiments.report import find_runs
+
+    cells = json.loads((ROOT / "notebooks" / "07_remedy.ipynb").read_text(encoding="utf-8"))["cells"]
+    shown = {"".join(output["data"]["text/plain"]) for cell in cells for output in cell.get("outputs", []) if "data" in output}
+    runs = find_runs(ROOT / "results" / "frontier")
+    texts = [run for run in runs if isinstance(run, TextRun)]
+    found = {run.name: frontier(run) for run in texts}
+    fresh: list[Any] = [views.first_look_table(
+        load_options(ROOT / "results" / "first-look")[0],
+        {run.layers: found[run.name] for run in texts if run.task == "sst2"},
+        title="Mean r with LOO, then and now; the models are not the same",
+    )]  # fmt: skip
+    fresh += [views.frontier_figure(found[run.name], title=f"{title(run)}, n = {run.n:,}") for run in texts]
+    tables = [views.perturbation_table(found[run.name], title="") for run in texts]
+    tables += [views.digit_frontier_table(digit_frontier(run), title="") for run in runs if run.task == "mnist"]
+    assert fresh and not {repr(one) for one in fresh} - shown
+    for one in tables:  # the captions are the page's own
+        assert any(text.split("\n", 1)[-1] == repr(one).split("\n", 1)[-1] for text in shown), repr(one)
