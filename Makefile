@@ -1,10 +1,12 @@
 # The commands of the project. `make book` and `make test` need Python 3.11 to 3.13, make and a package index; nothing else.
 #   make book                                             the book, its notebooks run on the embedded default
 #   make book SOURCE=folder DATA_DIR=../data LIMIT=64     notebook parameters: SOURCE DATA_DIR MODEL LIMIT SEED DEVICE
+#   make test WORKERS=4                                   with four processes instead of two
 #   make book PYTHON=/path/to/python                      with this interpreter (also 3.14 and later, untested)
 SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
+WORKERS ?= 2
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 PORT := 8000
 PYTHON :=
@@ -29,8 +31,8 @@ student: $(VENV)/book.stamp
 
 # nbval compares with outputs made on the embedded default, so it is never shown a data folder.
 test: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest --doctest-modules lrp_companion tests
-	env -u LRP_COMPANION_DATA $(BIN)/python -m pytest --nbval --nbval-current-env --nbval-sanitize-with tests/sanitize.cfg notebooks
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --doctest-modules lrp_companion tests
+	env -u LRP_COMPANION_DATA $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --nbval --nbval-current-env --nbval-sanitize-with tests/sanitize.cfg notebooks
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

@@ -363,6 +363,9 @@ def test_print_and_no_script_say_the_numbers(maps: Any, browser: Any, tmp_path: 
             step = maps[0]["ways"][way][at]
             expected = [str(step["forwards"]), str(step["backwards"]), *(say(step["r"][tokens]).replace("\u2212", "-") for tokens in NAMES)]
             assert rows[f"{way.title()}, {counts}: {at}"] == expected
+    page.set_viewport_size({"width": 390, "height": 800})
+    heights = [row.bounding_box()["height"] for row in page.locator(".lrp-widget tbody th").all()]
+    assert max(heights) < 100, "words are whole also where the table is wider than a phone"
     context.close()
 
 
