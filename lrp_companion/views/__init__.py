@@ -19,7 +19,7 @@ _HOME = {
     **dict.fromkeys(("presets_table", "subgroup_table", "tag_table"), "audit"),
     **dict.fromkeys(("frontier_figure", "frontier_table", "difference_table", "perturbation_table", "budget_table"), "remedy"),
     **dict.fromkeys(("option_table", "digit_frontier_table", "errs_table", "backing_table", "mask_path_figure"), "remedy"),
-    "method_label": "remedy", "first_look_table": "remedy",
+    "method_label": "remedy", "nearness_table": "remedy", "first_look_table": "remedy",
     "Drawing": "canvas", "drawing": "canvas",
     "diverging": "palette", "diverging_map": "palette", "styles": "palette",
 }  # fmt: skip

@@ -154,23 +154,31 @@ def _staircase(axes: Axes, points: Sequence[tuple[float, float]]) -> None:
 
 
 def frontier_table(rows: Sequence[Row], *, title: str, digits: int = 2) -> Table:
-    """Rows of `frontier`: passes, seconds, agreement by both token choices, overlap of the three largest, and error of the value."""
+    """Rows of `frontier`: forward + backward passes, seconds, r with LOO by both token choices, and whether some method beats it."""
     shown = [
         {
-            "method": method_label(row["method"]), "forwards": f"{row['forwards']:.1f}", "backwards": f"{row['backwards']:.1f}",
-            "seconds": row["seconds"].mean, "Pearson": row["r"]["pearson"]["no-special"], "Spearman": row["r"]["spearman"]["no-special"],
-            "top 3": row["overlap"]["no-special"][3], "error": row["error"]["no-special"], "Pearson, all": row["r"]["pearson"]["all"],
-            "error, all": row["error"]["all"], "beaten": "no" if not row["beaten by"]["no-special"] else "yes",
+            "method": method_label(row["method"]), "passes": f"{row['forwards']:.0f} + {row['backwards']:.0f}",
+            "seconds": row["seconds"].mean, **{f"r, {TOKENS[tokens]}": row["r"]["pearson"][tokens] for tokens in TOKEN_CHOICES},
+            "dominated": ", ".join(TOKENS[tokens] for tokens in TOKEN_CHOICES if row["beaten by"][tokens]) or "no",
         }
         for row in rows
     ]  # fmt: skip
-    columns = {name: name.removesuffix(", all") for name in shown[0]} if shown else None
-    groups = {
-        "passes": ["forwards", "backwards"],
-        "words": ["Pearson", "Spearman", "top 3", "error"],
-        "all tokens": ["Pearson, all", "error, all"],
-    }
-    return table(shown, columns=columns, groups=groups, caption=title, digits=digits)
+    return table(shown, caption=title, digits=digits)
+
+
+def nearness_table(rows: Sequence[Row], *, title: str, digits: int = 2) -> Table:
+    """Rows of `frontier`: error of the value, overlap of the three largest, and Spearman's r, by both token choices."""
+    columns = {"error": lambda row, tokens: row["error"][tokens], "top 3": lambda row, tokens: row["overlap"][tokens][3],
+               "Spearman": lambda row, tokens: row["r"]["spearman"][tokens]}  # fmt: skip
+    shown = [
+        {"method": method_label(row["method"])}
+        | {f"{name}, {TOKENS[tokens]}": own(row, tokens) for tokens in TOKEN_CHOICES for name, own in columns.items()}
+        for row in rows
+    ]
+    keys = [f"{name}, {TOKENS[tokens]}" for tokens in TOKEN_CHOICES for name in columns]
+    groups = {TOKENS[tokens]: [key for key in keys if key.endswith(TOKENS[tokens])] for tokens in TOKEN_CHOICES}
+    headings = {"method": "method"} | {key: key.split(", ")[0] for key in keys}
+    return table(shown, columns=headings, groups=groups, caption=title, digits=digits)
 
 
 def difference_table(rows: Sequence[Row], *, title: str, digits: int = 2) -> Table:
@@ -226,14 +234,11 @@ def option_table(choices: Sequence[Choice], *, title: str, digits: int = 3) -> T
     models = list(dict.fromkeys(model for own in choices for model, _ in own.differences))
     keys = {f"{model}, {tokens}": (model, tokens) for model in models for tokens in TOKEN_CHOICES}
     shown = [
-        {"option": method_label(own.option), "against": method_label(own.against)}
+        {"option": method_label(own.option), "verdict": own.verdict, "against": method_label(own.against)}
         | {key: own.differences[at] for key, at in keys.items() if at in own.differences}
-        | {"verdict": own.verdict}
         for own in choices
     ]
-    columns = (
-        {"option": "option", "against": "against"} | {key: TOKENS[tokens] for key, (_, tokens) in keys.items()} | {"verdict": "verdict"}
-    )
+    columns = {name: name for name in ("option", "verdict", "against")} | {key: TOKENS[tokens] for key, (_, tokens) in keys.items()}
     groups = {model: [key for key, (own, _) in keys.items() if own == model] for model in models}
     return table(shown, columns=columns, groups=groups, caption=title, digits=digits)
 
