@@ -304,8 +304,8 @@ def test_the_committed_page_shows_what_the_committed_records_give():
         title="Mean r with LOO, then and now; the models are not the same",
     )]  # fmt: skip
     fresh += [views.frontier_figure(found[run.name], title=f"{title(run)}, n = {run.n:,}") for run in texts]
-    tables = [views.perturbation_table(found[run.name], title="") for run in texts]
-    tables += [views.digit_frontier_table(digit_frontier(run), title="") for run in runs if run.task == "mnist"]
+    tables = [views.perturbation_table(found[run.name], title="any") for run in texts]
+    tables += [views.digit_frontier_table(digit_frontier(run), title="any") for run in runs if run.task == "mnist"]
     assert fresh and not {repr(one) for one in fresh} - shown
     for one in tables:  # the captions are the page's own
         assert any(text.split("\n", 1)[-1] == repr(one).split("\n", 1)[-1] for text in shown), repr(one)
