@@ -324,12 +324,15 @@ def findings_table(rows: Sequence[Row], *, digits: int = 2) -> Table:
 
 
 def tag_table(rows: Sequence[Row], *, title: str, digits: int = 2) -> Table:
-    """Rows of `tag_effects`: the mean of the texts with a tag, how far it lies from the others', n, and p, corrected."""
+    """Rows of `tag_effects`: the mean of the texts with a tag, how far it lies from the others', n, and whether p is small.
+
+    Permutations of numbers that a model makes on the page tie or not by rounding, so no digits of p are shown.
+    """
     _needs("tag_table", rows, "rows")
     own = [
         {
             "reading": row["reading"], "tag": row["tag"], "mean with the tag": row["with tag"], "minus the others": row["effect"],
-            "n": " + ".join(f"{size:,}" for size in row["groups"][::-1]), "p": _small(row["p"]), "p, Holm": f"{row['p, Holm']:.3f}",
+            "n": " + ".join(f"{size:,}" for size in row["groups"][::-1]), "p, Holm, below 0.05": bool(row["p, Holm"] < 0.05),
         }
         for row in rows
     ]  # fmt: skip
