@@ -65,6 +65,15 @@ def choose(operation: str, name: str, value: object, options: Sequence[str]) -> 
     raise InputError(operation, got=f"{name} {value!r}", expected=f"one of {', '.join(options)}", hint=f"choose a {name} from this list")
 
 
+def counted(special: np.ndarray, tokens: str) -> np.ndarray:
+    """The tokens that count under a choice of `TOKEN_CHOICES`, (T,), from where tokens are special (T,).
+
+    >>> counted(np.array([True, False]), "no-special").tolist(), counted(np.array([True, False]), "all").tolist()
+    ([False, True], [True, True])
+    """
+    return ~special if tokens == "no-special" else np.ones(len(special), dtype=bool)
+
+
 def check_layers(operation: str, layers: Iterable[int], count: int) -> frozenset[int]:
     """Return the layers as a set, counted from 1 as in the paper; raise `InputError` for any outside 1..count.
 

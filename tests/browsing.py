@@ -106,6 +106,12 @@ def widget_page(widget: Widget, folder: Path, *, theme: str = "light") -> str:
     return page.as_uri()
 
 
+def put(page: Any, **values: Any) -> None:
+    """Set values of the first widget's state in the page, as Python would."""
+    script = "document.querySelector('[data-companion-widget]').companion.model.set"
+    page.evaluate(f"values => {{ for (const key in values) {script}(key, values[key]) }}", values)
+
+
 def state_of(page: Any, key: str, *, place: int = 0) -> Any:
     """A value of a widget's state in the page."""
     return page.evaluate(

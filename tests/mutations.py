@@ -99,6 +99,7 @@ anytime = of("experiments/remedy/anytime.py", "test_anytime.py")
 errs = of("experiments/remedy/frontier.py", "test_remedy.py")
 limits = of("experiments/remedy/limits.py", "test_remedy.py")
 remedy = of("views/remedy.py", "test_remedy.py")
+counts = of("schema.py", "test_grid.py")
 taken = of("experiments/text_jobs.py", "test_runner.py::TestTelling")
 names = of("methods/__init__.py", "test_frontier.py::TestNames")
 packed = of("models/packed.py", "test_packed.py")
@@ -273,8 +274,7 @@ MUTATIONS: list[Mutation] = [
     frontier("differences the wrong way round", "value - values[other][column]", "values[other][column] - value"),
     options("groups by place anyway", 'if option.by == "place":', 'if option.by != "random":'),
     options("short texts are taken", "if len(text) >= LEAST else []", "if len(text) >= 1 else []"),
-    options("all masks of another text", "[:, 0]\n        for t, kept in enumerate(_kept(text)):\n            r[t, n]",
-            "[::-1, 0]\n        for t, kept in enumerate(_kept(text)):\n            r[t, n]"),
+    options("all masks of another class", "text.text, target=exact.target,", "text.text, target=(exact.target + 1) % 2,"),
     soft("low nodes for few groups", "isinstance(groups, int) and groups >= MANY", "isinstance(groups, int)",
          "test_anytime.py", "test_mask_gradient.py"),
     anytime("the largest, not the farthest from 0", "order = np.argsort(-np.abs(gradient), kind=", "order = np.argsort(-gradient, kind="),
@@ -284,7 +284,7 @@ MUTATIONS: list[Mutation] = [
     errs("features in another order", "own = [place[job] for job in run.examples.tolist()]",
          "own = [place[job] for job in run.examples.tolist()][::-1]"),
     errs("budgets are passed by", 'row["cost"] <= budget', 'row["cost"] <= 2 * budget'),
-    errs("a side that the interval does not say", "if effect.low > 0 or effect.high < 0 else", "if effect.mean else"),
+    errs("a side that the interval does not say", "sides.get(side_of_zero(effect),", 'sides.get("above" if effect.mean > 0 else "below",'),
     limits("the slope of another token", "own[0][chosen[k // points]]", "own[0][chosen[0]]"),
     limits("backing without the second word", "pair - single[:, None] - single", "pair - single[:, None]"),
     limits("the pair that hides least", "np.nanargmax(found[\"backing\"])", "np.nanargmin(found[\"backing\"])"),
@@ -323,7 +323,7 @@ MUTATIONS: list[Mutation] = [
     inside("scores not scaled", " / np.sqrt(query.shape[-1])", ""),
     inside("centred logits not centred", "lambda step: step.centred().attnlrp()", "lambda step: step.attnlrp()"),
     # records: agreement under every choice, the folder of a run, the runner, its rows, and how they are read
-    grid("special tokens the other way round", 'kept = ~special if tokens == "no-special"', 'kept = special if tokens == "no-special"'),
+    counts("special tokens the other way round", "return ~special if tokens ==", "return special if tokens =="),
     grid("every target against the logit's LOO", "loo[:, o, kept]", "loo[:, 0, kept]"),
     grid("signs of sums forgotten", "np.sign(total), np.nan)", "1.0, np.nan)"),
     grid("cancelled sums have a sign", "np.abs(total) > CANCELLED * size", "np.abs(total) > 0 * size"),

@@ -13,7 +13,7 @@ import pytest
 import torch
 from tiny_models import TEXTS
 
-from lrp_companion.experiments.remedy.choices import QUESTIONS, best_masks, load_options, option_choices, option_rows
+from lrp_companion.experiments.remedy.choices import QUESTIONS, best_masks, load_sheets, option_choices, option_rows
 from lrp_companion.experiments.remedy.compare import LEAST, Option, compare_masks, compare_options, options_to_try
 from lrp_companion.methods import attribute, method_call
 from lrp_companion.methods.hybrid import corrected, hybrid
@@ -170,14 +170,14 @@ def test_options_that_are_none(options):
 
 def test_a_folder_without_records(tmp_path):
     with pytest.raises(SourceError, match="without records"):
-        load_options(tmp_path)
+        load_sheets(tmp_path)
 
 
 class TestRecords:
     """What is committed: made on training sentences, and what the defaults of the methods rest on."""
 
     def test_they_answer_every_question_on_training_sentences_of_both_models(self):
-        records = load_options(RECORDS)
+        records = load_sheets(RECORDS)
         assert {record["config"]["model"] for record in records} == {"companion", "companion-6"}
         assert len({record["config"]["fingerprint"] for record in records}) == 1
         for record in records:
@@ -186,7 +186,7 @@ class TestRecords:
             assert all(len(row["r"][tokens]) == record["config"]["texts"] for row in record["rows"] for tokens in TOKEN_CHOICES)
 
     def test_the_defaults_are_what_they_chose(self):
-        verdicts = {(own.question, own.option): own.verdict for own in option_choices(load_options(RECORDS))}
+        verdicts = {(own.question, own.option): own.verdict for own in option_choices(load_sheets(RECORDS))}
         for groups in (2, 4, 8, "all"):
             low = verdicts[f"nodes, K = {groups}", f"mask-gradient:groups={groups}:nodes=0.2+1"] == "better"
             assert low == (groups == "all" or groups >= MANY)
@@ -220,9 +220,9 @@ class TestMasks:
             compare_masks(clf, sentences(), limit=1)
 
     def test_the_best_mask_of_the_records_is_the_one_that_was_run(self):
-        rows = best_masks(load_options(RECORDS.parent / "best-mask"))
+        rows = best_masks(load_sheets(RECORDS.parent / "best-mask"))
         assert [row["model"] for row in rows] == ["companion", "companion-6"]
-        for row, record in zip(rows, load_options(RECORDS.parent / "best-mask"), strict=True):
+        for row, record in zip(rows, load_sheets(RECORDS.parent / "best-mask"), strict=True):
             r = record["r"]["no-special"]
             number = sum(1 << (layer - 1) for layer in row["layers"])
             assert len(r) == 2 ** record["config"]["layers"] and r[number] == max(r) == row["r"]["no-special"]["best"]

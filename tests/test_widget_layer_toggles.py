@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import traitlets
-from browsing import complaints_of_axe, open_page, state_of, widget_page
+from browsing import complaints_of_axe, open_page, put, state_of, widget_page
 
 import lrp_companion as lrp
 from lrp_companion import InputError, LayerToggles, LiveSentence, Protocol
@@ -38,11 +38,6 @@ def opened(request: pytest.FixtureRequest, made: Any, browser: Any, tmp_path: Pa
     page.wait_for_selector("[data-ready]")
     yield page, watch
     context.close()
-
-
-def put(page: Any, **values: Any) -> None:
-    script = "document.querySelector('[data-companion-widget]').companion.model.set"
-    page.evaluate(f"values => {{ for (const key in values) {script}(key, values[key]) }}", values)
 
 
 def shown(page: Any) -> tuple[float, int, np.ndarray]:

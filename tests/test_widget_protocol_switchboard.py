@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from browsing import complaints_of_axe, open_page, state_of, widget_page
+from browsing import complaints_of_axe, open_page, put, state_of, widget_page
 
 from lrp_companion import InputError, ProtocolSwitchboard
 from lrp_companion.widgets.base import packed
@@ -92,11 +92,6 @@ def opened(request: pytest.FixtureRequest, data: Any, browser: Any, tmp_path: Pa
     page.wait_for_selector("[data-ready]")
     yield page, watch
     context.close()
-
-
-def put(page: Any, **values: Any) -> None:
-    script = "document.querySelector('[data-companion-widget]').companion.model.set"
-    page.evaluate(f"values => {{ for (const key in values) {script}(key, values[key]) }}", values)
 
 
 def state(page: Any) -> tuple[str, list[str]]:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 import traitlets
-from browsing import complaints_of_axe, open_page, state_of, widget_page
+from browsing import complaints_of_axe, open_page, put, state_of, widget_page
 
 from lrp_companion.experiments.mnist import first_of_each_class, share_digits
 from lrp_companion.methods import attribute
@@ -81,13 +81,6 @@ def check(page: Any, net: LinearAttention, digits: list[dict[str, Any]]) -> dict
     numbers = [found[key] for key in ("r", "gapLeft", "gapRight", "sum", "logit")]
     assert all(abs(float(text) - number) <= 0.00501 for text, number in zip(texts, numbers, strict=True))
     return found
-
-
-def put(page: Any, **values: Any) -> None:
-    page.evaluate(
-        "values => { const m = document.querySelector('.lrp-widget').companion.model; for (const k in values) m.set(k, values[k]); }",
-        values,
-    )
 
 
 def handle(page: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from browsing import complaints_of_axe, open_page, state_of, widget_page
+from browsing import complaints_of_axe, open_page, put, state_of, widget_page
 
 from lrp_companion import InputError, SoftmaxLab
 from lrp_companion.metrics import pearson
@@ -25,11 +25,6 @@ def opened(request: pytest.FixtureRequest, browser: Any, tmp_path: Path) -> Iter
 
 
 READ = "key => [...document.querySelectorAll(`.lrp-row-${key} [data-x]`)].map(cell => Number(cell.dataset.x))"
-
-
-def put(page: Any, **values: Any) -> None:
-    script = "document.querySelector('[data-companion-widget]').companion.model.set"
-    page.evaluate(f"values => {{ for (const key in values) {script}(key, values[key]) }}", values)
 
 
 def check(page: Any) -> None:

@@ -391,6 +391,12 @@ def load_run(path: str | os.PathLike[str]) -> AnyRun:
     return TextRun(name, manifest, tables)
 
 
+def nearby(folder: str | os.PathLike[str]) -> Path:
+    """A folder that is looked for here and in the folders above; the path as given where there is none."""
+    here = Path.cwd()
+    return next((place / folder for place in (here, *here.parents) if (place / folder).is_dir()), Path(folder))
+
+
 def load_runs(paths: Sequence[str | os.PathLike[str]]) -> list[AnyRun]:
     """Read several runs; a folder without a manifest stands for the runs in it."""
     out: list[AnyRun] = []

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from lrp_companion.experiments.claims import Claim, claims
-from lrp_companion.experiments.records import AnyRun, MnistRun, TextRun, load_runs
+from lrp_companion.experiments.records import AnyRun, MnistRun, TextRun, load_runs, nearby
 from lrp_companion.experiments.tables import MAPS, READINGS, Row, figure2, named, not_run, ran, table1, table2, tableA3
 from lrp_companion.metrics import Interval
 from lrp_companion.schema import SourceError
@@ -26,9 +26,7 @@ def find_runs(results: str | Path = "results") -> list[AnyRun]:
     ------
     SourceError : there is no such folder, no run in it, or one that cannot be read.
     """
-    here = Path.cwd()
-    found = next((place / results for place in (here, *here.parents) if (place / results).is_dir()), Path(results))
-    return load_runs([found])
+    return load_runs([nearby(results)])
 
 
 def as_plain(value: Any) -> Any:

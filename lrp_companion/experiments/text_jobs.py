@@ -25,7 +25,18 @@ from lrp_companion.metrics.faithfulness import CANCELLED, ORDERS, Curve, relativ
 from lrp_companion.metrics.grid import agreement_grid
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.propagation import all_masks, some_masks
-from lrp_companion.schema import REMOVALS, SITES, STATISTICS, TARGET_CHOICES, TOKEN_CHOICES, Attribution, InputError, at_site, choose
+from lrp_companion.schema import (
+    REMOVALS,
+    SITES,
+    STATISTICS,
+    TARGET_CHOICES,
+    TOKEN_CHOICES,
+    Attribution,
+    InputError,
+    at_site,
+    choose,
+    counted,
+)
 from lrp_companion.sources import Dataset
 
 METHODS = ("loo", "ig", "rollout", "gradient-x-input", "attnlrp", "cp-lrp")
@@ -344,7 +355,7 @@ def explained(
     mean logit along the curves.
     """
     r = agreement_grid(maps, loo, text.special, statistics=statistics)
-    kept = [~text.special if tokens == "no-special" else np.ones(len(text), dtype=bool) for tokens in TOKEN_CHOICES]
+    kept = [counted(text.special, tokens) for tokens in TOKEN_CHOICES]
     sums = np.stack([maps[..., own].sum(-1) for own in kept], 2)
     sizes = np.stack([np.abs(maps[..., own]).sum(-1) for own in kept], 2)
     return {
@@ -366,7 +377,7 @@ def nearness(maps: np.ndarray, loo: np.ndarray, special: np.ndarray, passes: np.
     """
     overlap, error = np.full((*maps.shape[:2], 2, len(TOP)), np.nan), np.full((*maps.shape[:2], 2), np.nan)
     for t, tokens in enumerate(TOKEN_CHOICES):
-        own = ~special if tokens == "no-special" else np.ones(len(loo), dtype=bool)
+        own = counted(special, tokens)
         wanted, given = np.abs(loo[own]), maps[..., own]
         error[..., t] = relative_error(given, loo[own])
         for place, k in enumerate(TOP):

@@ -9,7 +9,18 @@ from __future__ import annotations
 import numpy as np
 
 from lrp_companion.metrics.faithfulness import CANCELLED, ranks, unit
-from lrp_companion.schema import MAP_CHOICES, REMOVALS, SITES, STATISTICS, TARGET_CHOICES, TOKEN_CHOICES, InputError, Protocol, choose
+from lrp_companion.schema import (
+    MAP_CHOICES,
+    REMOVALS,
+    SITES,
+    STATISTICS,
+    TARGET_CHOICES,
+    TOKEN_CHOICES,
+    InputError,
+    Protocol,
+    choose,
+    counted,
+)
 
 AXES = {"site": SITES, "tokens": TOKEN_CHOICES, "removal": REMOVALS, "target": TARGET_CHOICES, "statistic": STATISTICS}
 """Axes of a stored r, in this order; the remaining choice, the map, follows from the sums."""
@@ -41,7 +52,7 @@ def agreement_grid(maps: np.ndarray, loo: np.ndarray, special: np.ndarray, *, st
     flat = maps.reshape(-1, *maps.shape[-2:])
     out = np.full((len(flat), len(TOKEN_CHOICES), len(loo), len(TARGET_CHOICES), len(statistics)), np.nan)
     for t, tokens in enumerate(TOKEN_CHOICES):
-        kept = ~special if tokens == "no-special" else np.ones(len(special), dtype=bool)
+        kept = counted(special, tokens)
         if kept.sum() < 2:
             continue
         for o in range(len(TARGET_CHOICES)):

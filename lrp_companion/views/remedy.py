@@ -22,7 +22,6 @@ Row = Mapping[str, Any]
 TOKENS = {"no-special": "words", "all": "all tokens"}
 FAMILIES = {"mask-gradient": "groups", "hybrid": "exact", "sampled-loo": "budget", "ig": "n_steps"}
 """Methods that are drawn as a line, from the cheapest to the dearest, and the option that names a point of it."""
-IG_STEPS = 50  # of a run, where its name does not say
 
 
 def method_label(name: str) -> str:
@@ -36,9 +35,7 @@ def method_label(name: str) -> str:
         layers = frozenset(map(int, options.pop("bypass").split("+")))
         return f"LRP, layer{'s' * (len(layers) > 1)} {mask_label(layers)} bypassed" + _rest(options)
     words = [styles([kind])[kind].label if kind != "sampled-loo" else "random removals"]
-    if kind == "ig":
-        words.append(f"{options.pop('n_steps', IG_STEPS)} steps")
-    for key, form in (("exact", "{} exact"), ("budget", "{}"), ("groups", "K = {}")):
+    for key, form in (("n_steps", "{} steps"), ("exact", "{} exact"), ("budget", "{}"), ("groups", "K = {}")):
         if key in options:
             words.append(form.format(options.pop(key).replace("all", "T")))
     if "nodes" in options:
@@ -91,7 +88,7 @@ def frontier_figure(rows: Sequence[Row], *, title: str, statistic: str = "pearso
                 for row in points:
                     place = at[row["method"]], row["r"][statistic][tokens].mean
                     shift = (-7, 6) if above else (4, -11)
-                    axes.annotate(_mark(row["method"]), place, xytext=shift, textcoords="offset points", fontsize=8, color=look.colour)
+                    axes.annotate(_mark(row), place, xytext=shift, textcoords="offset points", fontsize=8, color=look.colour)
         _staircase(axes, [(row["cost"], row["r"][statistic][tokens].mean) for row in own])
         if exact is not None:
             axes.axvline(exact, color=INK, linewidth=0.9, linestyle=":", label=f"LOO itself: {exact:.0f} passes, r = 1")
@@ -134,10 +131,10 @@ def _families(names: Sequence[str]) -> list[tuple[list[str], Style]]:
     return out
 
 
-def _mark(name: str) -> str:
-    kind, options = _parts(name)
-    value = options.get(FAMILIES[kind], {"ig": str(IG_STEPS), "mask-gradient": "1"}.get(kind, ""))
-    return value.replace("all", "T")
+def _mark(row: Row) -> str:
+    """What names a point of a line: its option, or, of a method with its own default, its backward passes: steps of IG, one group."""
+    kind, options = _parts(row["method"])
+    return options.get(FAMILIES[kind], f"{row['backwards']:.0f}").replace("all", "T")
 
 
 def _points(axes: Axes, points: Sequence[tuple[float, Interval]], look: Style) -> None:

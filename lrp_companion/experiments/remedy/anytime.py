@@ -16,7 +16,7 @@ from lrp_companion.methods.perturbation import loo
 from lrp_companion.metrics import agreement
 from lrp_companion.metrics.faithfulness import relative_error
 from lrp_companion.models.pretrained import Classifier, EncodedText
-from lrp_companion.schema import TOKEN_CHOICES, Protocol
+from lrp_companion.schema import TOKEN_CHOICES, Protocol, counted
 
 WAYS = ("hybrid", "groups", "random")
 _Spent = tuple[np.ndarray, int, int, list[int]]  # scores, forward and backward passes, exact places
@@ -109,7 +109,7 @@ def _replaced(scores: np.ndarray, exact: np.ndarray, places: np.ndarray, passes:
 def _step(text: EncodedText, exact: np.ndarray, scores: np.ndarray, forwards: int, backwards: int, places: list[int]) -> dict[str, Any]:
     r, error = {}, {}
     for tokens in TOKEN_CHOICES:
-        kept = ~text.special if tokens == "no-special" else np.ones(len(text), dtype=bool)
+        kept = counted(text.special, tokens)
         r[tokens] = agreement(scores, exact, text.special, Protocol(tokens=tokens))
         error[tokens] = float(relative_error(scores[kept], exact[kept]))
     return {"scores": scores, "forwards": forwards, "backwards": backwards, "exact": places, "r": r, "error": error}

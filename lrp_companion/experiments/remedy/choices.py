@@ -6,31 +6,31 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from lrp_companion.experiments.audit.cells import side_of_zero
 from lrp_companion.experiments.draws import intervals
 from lrp_companion.experiments.lattice import best_mask, bypassed
+from lrp_companion.experiments.records import nearby
 from lrp_companion.metrics import Interval
 from lrp_companion.schema import TOKEN_CHOICES, SourceError
 
 Row = dict[str, Any]
 
 
-def load_options(folder: str | os.PathLike[str] = "results/remedy-options") -> list[dict[str, Any]]:
-    """The records of `compare.compare_options`, or of `compare_masks`, in a folder, which is looked for here and in the folders above.
+def load_sheets(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """The records in a folder, one JSON file each, by name, as `compare` and `limits` make them; looked for here and in the folders above.
 
     Raises
     ------
     SourceError : no such folder, or no record in it.
     """
-    here = Path.cwd()
-    found = next((place / folder for place in (here, *here.parents) if (place / folder).is_dir()), Path(folder))
+    found = nearby(folder)
     files = sorted(found.glob("*.json"), key=lambda file: file.stem)
     if not files:
-        raise SourceError("load_options", got=f"{found}, without records", expected="one file for each model", hint="see results/README.md")
+        raise SourceError("load_sheets", got=f"{found}, without records", expected="one file for each model", hint="see results/README.md")
     return [json.loads(file.read_text(encoding="utf-8")) for file in files]
 
 
@@ -64,8 +64,8 @@ class Choice:
     @property
     def verdict(self) -> str:
         """ "better" or "worse" if every interval, on all models and tokens, is on that side of 0; else "open"."""
-        values = self.differences.values()
-        return "better" if all(own.low > 0 for own in values) else "worse" if all(own.high < 0 for own in values) else "open"
+        sides = {side_of_zero(own) for own in self.differences.values()}
+        return "better" if sides == {"above"} else "worse" if sides == {"below"} else "open"
 
 
 QUESTIONS: dict[str, tuple[str, tuple[str, ...]]] = {

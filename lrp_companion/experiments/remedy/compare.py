@@ -11,18 +11,17 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
 from lrp_companion.experiments.runner import surroundings
-from lrp_companion.methods.common import output_gradient, to_numpy, watch
+from lrp_companion.methods.common import watch
 from lrp_companion.methods.hybrid import CORRECTIONS, corrected
+from lrp_companion.methods.lrp import layer_lattice
 from lrp_companion.methods.mask_gradient import gradients_at, group_of, integrate, quadrature, quadrature_rows
 from lrp_companion.methods.perturbation import loo
 from lrp_companion.metrics.faithfulness import relative_error
 from lrp_companion.metrics.grid import cross_correlation
 from lrp_companion.models.pretrained import Classifier, EncodedText
-from lrp_companion.propagation import all_masks
-from lrp_companion.schema import TOKEN_CHOICES, InputError, choose
+from lrp_companion.schema import TOKEN_CHOICES, InputError, choose, counted
 from lrp_companion.sources import Dataset
 
 GROUPINGS = ("place", "random", "gradient")
@@ -165,11 +164,7 @@ def compare_masks(clf: Classifier, data: Dataset, *, limit: int, seed: int = 0, 
     r = np.full((len(TOKEN_CHOICES), limit, 2**clf.card.layers), np.nan)
     for n, text in enumerate(watch(texts, progress=progress, label="masks")):
         (exact,) = loo(clf, [text], [None], progress=False)
-        ids = torch.tensor([text.input_ids], device=clf.device)
-        with torch.no_grad():
-            tape = clf.encoder.forward(ids, torch.ones_like(ids))
-            start = output_gradient(tape.logits, torch.tensor([exact.target], device=clf.device), "logit")
-            maps = to_numpy(all_masks(tape, start)["word"])[:, 0]
+        maps = layer_lattice(clf, text.text, target=exact.target, truncate=True).scores
         for t, kept in enumerate(_kept(text)):
             r[t, n] = cross_correlation(maps[:, kept], exact.scores[None, kept], "pearson")[:, 0]
     means = {tokens: [round(float(own), 5) for own in np.nanmean(r[t], 0)] for t, tokens in enumerate(TOKEN_CHOICES)}
@@ -191,17 +186,22 @@ def _draw(where: str, clf: Classifier, data: Dataset, limit: int, seed: int) -> 
 
 
 def _config(clf: Classifier, data: Dataset, texts: Sequence[EncodedText], seed: int) -> dict[str, Any]:
+    return {**config_of(clf, data, texts, seed), "least tokens": LEAST}
+
+
+def config_of(clf: Classifier, data: Dataset, texts: Sequence[EncodedText], seed: int) -> dict[str, Any]:
+    """With what numbers on some texts of a data set were made: the model, the data, how many texts, their draw and their lengths."""
     lengths = [len(text) for text in texts]
     return {
         "model": clf.card.name, "layers": clf.card.layers, "weights": clf.card.fingerprint, "dtype": clf.card.dtype,
-        "data": f"{data.name}/{data.split} from {data.source}", "fingerprint": data.fingerprint, "texts": len(texts), "least tokens": LEAST,
+        "data": f"{data.name}/{data.split} from {data.source}", "fingerprint": data.fingerprint, "texts": len(texts),
         "seed": seed, "tokens": {"mean": round(float(np.mean(lengths)), 2), "least": min(lengths), "most": max(lengths)},
     }  # fmt: skip
 
 
 def _kept(text: EncodedText) -> list[np.ndarray]:
     """The tokens that count, (T,), by `TOKEN_CHOICES`."""
-    return [~text.special if tokens == "no-special" else np.ones(len(text), dtype=bool) for tokens in TOKEN_CHOICES]
+    return [counted(text.special, tokens) for tokens in TOKEN_CHOICES]
 
 
 def _maps(

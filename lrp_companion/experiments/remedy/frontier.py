@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lrp_companion.experiments.audit.cells import title
+from lrp_companion.experiments.audit.cells import NAMES, side_of_zero, title
 from lrp_companion.experiments.audit.examples import features, holm, rank_correlations
 from lrp_companion.experiments.draws import intervals
 from lrp_companion.experiments.records import TOP, MnistRun, TextRun
@@ -153,9 +153,11 @@ def best_within(rows: Sequence[Row], budgets: Sequence[float] = (2, 6, 12, 20, 4
     return out
 
 
-SAID = ("mask-gradient", "mask-gradient:groups=8", "hybrid:exact=8")
-NAMES = {"attnlrp": "AttnLRP", "cp-lrp": "CP-LRP", "loo": "LOO", "mask-gradient": "one pass of the mask gradient"}
-NAMES |= {"mask-gradient:groups=8": "the mask gradient with K = 8", "hybrid:exact=8": "the hybrid with 8 exact"}
+SAID = {
+    "mask-gradient": "one pass of the mask gradient",
+    "mask-gradient:groups=8": "the mask gradient with K = 8",
+    "hybrid:exact=8": "the hybrid with 8 exact",
+}
 
 
 def findings(run: TextRun, rows: Sequence[Row]) -> list[Row]:
@@ -175,9 +177,9 @@ def findings(run: TextRun, rows: Sequence[Row]) -> list[Row]:
     ]
     out = []
     for what, method, other, effect, better in asked:
-        name, rival = NAMES[method], NAMES[other]
-        says = f"{name} is {better} than {rival}" if effect.low > 0 else f"{rival} is {better} than {name}"
-        says = says if effect.low > 0 or effect.high < 0 else f"{name} and {rival} cannot be told apart"
+        name, rival = SAID.get(method) or NAMES[method], NAMES[other]
+        sides = {"above": f"{name} is {better} than {rival}", "below": f"{rival} is {better} than {name}"}
+        says = sides.get(side_of_zero(effect), f"{name} and {rival} cannot be told apart")
         out.append({"run": title(run), "says": says, "what": f"{what}: difference", "effect": effect, "n": effect.n})
     return out
 

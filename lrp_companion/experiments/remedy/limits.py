@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from lrp_companion.experiments.remedy.compare import config_of
 from lrp_companion.experiments.runner import surroundings
 from lrp_companion.methods.common import settle, to_numpy, watch
 from lrp_companion.methods.mask_gradient import gradients_at
@@ -18,9 +19,7 @@ from lrp_companion.schema import InputError
 from lrp_companion.sources import Dataset
 
 
-def mask_paths(
-    clf: Classifier, text: str, *, places: Sequence[int], points: int = 21, target: int | None = None, truncate: bool = False
-) -> dict[str, Any]:
+def mask_paths(clf: Classifier, text: str, *, places: Sequence[int], points: int = 21, target: int | None = None) -> dict[str, Any]:
     """The explained logit and its derivative while one token's mask w_i goes from 0 to 1, the others kept at 1.
 
     LOO_i is the rise of the first over the whole way, the gradient of the mask its slope at the end, w_i = 1.
@@ -43,7 +42,7 @@ def mask_paths(
     >>> mask_paths(clf, "a film of rare grace", places=[4, 5])["value"].shape  # doctest: +SKIP
     (2, 21)
     """
-    (encoded,) = clf.encode([text], truncate=truncate)
+    (encoded,) = clf.encode([text])
     chosen = list(places)
     if not chosen or not all(isinstance(own, (int, np.integer)) and 0 <= own < len(encoded) for own in chosen):
         hint = "count from 0, special tokens included"
@@ -164,8 +163,4 @@ def concentrations(
             attention = torch.stack(list(clf.encoder.forward(ids, torch.ones_like(ids)).attentions))
         rows["concentration"].append(round(float((attention**2).sum(-1).mean()), 5))
         rows["special"].append(round(float(attention[..., torch.as_tensor(text.special.copy())].sum(-1).mean()), 5))
-    config = {
-        "model": clf.card.name, "layers": clf.card.layers, "weights": clf.card.fingerprint, "dtype": clf.card.dtype,
-        "data": f"{data.name}/{data.split} from {data.source}", "fingerprint": data.fingerprint, "texts": len(sample), "seed": seed,
-    }  # fmt: skip
-    return {"config": config, "made with": surroundings(), "rows": rows}
+    return {"config": config_of(clf, data, texts, seed), "made with": surroundings(), "rows": rows}
