@@ -352,6 +352,7 @@ MUTATIONS: list[Mutation] = [
     rows("long reviews lose single tokens", "enumerate(self.methods)}, chunk=self.chunk)", "enumerate(self.methods)})"),
     rows("tokens counted after the cut", 'len(self.clf.tokenizer(text.text, verbose=False)["input_ids"])', "len(text)"),
     rows("r in coarse steps", "np.round(r * 65536) / 65536", "np.round(r * 4096) / 4096"),
+    rows("sums in coarse steps", "np.round(mantissa * 8192) / 8192", "np.round(mantissa * 512) / 512"),
     rows("halves alike", '("second half", r[1::2])', '("second half", r[0::2])', "test_records.py::TestMasks"),
     rows("layers from 0 in a mask's number", "sum(1 << (layer - 1) for", "sum(1 << layer for", "test_records.py::TestMasks"),
     rows("two words of a method", "len(set(methods)) < len(methods)", "False", "test_runner.py::TestRefusals"),

@@ -144,7 +144,9 @@ class TestColumns:
                     first = [set(sorted(words, key=lambda i, m=m: -abs(m[i]))[:k]) for m in (scores, loo.scores)]
                     defined = len(words) >= k and not np.isnan(scores).any()
                     overlap[k].append(len(first[0] & first[1]) / k if defined else np.nan)
-            np.testing.assert_allclose(whole.error(name, site=site, tokens=tokens), error, rtol=1e-5, atol=1e-6, err_msg=f"{name} {site}")
+            np.testing.assert_allclose(
+                whole.error(name, site=site, tokens=tokens), error, rtol=2.0**-13 + 1e-5, atol=1e-6, err_msg=f"{name} {site}"
+            )
             for k in TOP:
                 found = whole.overlap(name, k=k, site=site, tokens=tokens)
                 np.testing.assert_allclose(found, overlap[k], rtol=1e-6, err_msg=f"{name} {site} {tokens} {k}")

@@ -352,7 +352,7 @@ def explained(
 
     `r` (site, tokens, removal, target, statistic); `sum` and `size`, sum R and sum |R| (site, tokens, target); `first` and
     `last`, relevance of the first and last token ([CLS], [SEP]) by part of the embedding sum; `morf` and `lerf`, the
-    mean logit along the curves.
+    mean logit along the curves. See `round_r` and `round_bits` for their precision.
     """
     r = agreement_grid(maps, loo, text.special, statistics=statistics)
     kept = [counted(text.special, tokens) for tokens in TOKEN_CHOICES]
@@ -360,10 +360,10 @@ def explained(
     sizes = np.stack([np.abs(maps[..., own]).sum(-1) for own in kept], 2)
     return {
         "r": _fixed(round_r(r), pa.float32()),
-        "sum": _fixed(sums, pa.float32()),
-        "size": _fixed(sizes, pa.float32()),
-        "first": _fixed(parts[..., 0], pa.float32()),
-        "last": _fixed(parts[..., -1], pa.float32()),
+        "sum": _fixed(round_bits(sums), pa.float32()),
+        "size": _fixed(round_bits(sizes), pa.float32()),
+        "first": _fixed(round_bits(parts[..., 0]), pa.float32()),
+        "last": _fixed(round_bits(parts[..., -1]), pa.float32()),
         **{order: pa.array([own[order].mean_logit for own in curves], pa.float32()) for order in ORDERS},
     }
 
@@ -386,7 +386,11 @@ def nearness(maps: np.ndarray, loo: np.ndarray, special: np.ndarray, passes: np.
                 first = np.argsort(-np.abs(given), axis=-1, kind="stable")[..., :k]
                 shared = np.isin(first, list(top)).mean(-1)
                 overlap[..., t, place] = np.where(np.isnan(given).any(-1), np.nan, shared)
-    return {"overlap": _fixed(overlap, pa.float32()), "error": _fixed(error, pa.float32()), "passes": _fixed(passes, pa.float32())}
+    return {
+        "overlap": _fixed(overlap, pa.float32()),
+        "error": _fixed(round_bits(error), pa.float32()),
+        "passes": _fixed(passes, pa.float32()),
+    }
 
 
 def _some(name: str, chosen: Sequence[str] | None, options: Sequence[str]) -> tuple[str, ...]:
@@ -416,6 +420,16 @@ def _run_call(method: str, n_steps: int) -> tuple[str, dict[str, Any]]:
 def round_r(r: np.ndarray) -> np.ndarray:
     """r to the next multiple of 2**-16 = 0.000015, which compresses to half the size."""
     return np.round(r * 65536) / 65536
+
+
+def round_bits(values: np.ndarray) -> np.ndarray:
+    """Values to 13 significant bits: off by at most 2**-13 = 0.00012 of themselves, and a third smaller in a file. Signs stay.
+
+    >>> round_bits(np.array([1.0, -1.0001, 1000.3, 0.0])).tolist()
+    [1.0, -1.0, 1000.25, 0.0]
+    """
+    mantissa, exponent = np.frexp(np.asarray(values, dtype=np.float32))
+    return np.ldexp(np.round(mantissa * 8192) / 8192, exponent)
 
 
 def _forwards(asked: int, run: int, rows: int) -> dict[str, pa.Array]:
