@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+from test_report import level, text_run
 
 from lrp_companion.cli import main
-from lrp_companion.experiments.audit.boards import digit_board
+from lrp_companion.experiments.audit.boards import digit_board, switchboard
 from lrp_companion.experiments.audit.digits import (
     CELLS,
     digit_choices,
@@ -169,6 +170,67 @@ def test_the_board_holds_the_grid(run) -> None:
     for place, row in zip(np.ndindex(*shape), digit_grid(run), strict=True):
         for k, name in enumerate(("AttnLRP, right with LOO", "AttnLRP, left with LOO", "difference")):
             assert cells[place][3 * k : 3 * k + 3] == pytest.approx([row[name].mean, row[name].low, row[name].high], abs=6e-5)
+
+
+def test_what_is_shown_is_the_grid(run) -> None:
+    from lrp_companion import views
+
+    grid = digit_grid(run)
+    assert views.reading_label(run.readings[0]) == "the plainest" and views.reading_label(run.readings[7]) == "biases, positions, embedding"
+    assert len({views.reading_label(own) for own in readings()}) == 32
+    for map in ("raw", "sum-to-one"):
+        shown = views.reading_table(run, map=map)
+        for row, cells in zip([row for row in grid if row["map"] == map], shown.cells, strict=True):
+            assert cells[0] == views.reading_label(run.readings[row["reading"]]) and f"{100 * row['accuracy'][0]:.1f} %" in cells[1]
+            assert list(cells[2:6]) == [row[name].text(2) for name in CELLS] and cells[6] == f"{100 * row['negative']:.1f} %"
+    nearest = views.nearest_table(run).cells
+    assert [cells[0].split(";")[0].split(":")[0] for cells in nearest] == [
+        "the paper, choices unknown", "nearest to it", "the plainest net", "the plainest net",
+    ]  # fmt: skip
+    assert nearest[0][2:] == tuple(f"{value:.2f}" for value in paper_values().values())
+    assert list(nearest[1][2:]) == [digit_nearest(run)["nearest"][name].text(2) for name in CELLS]
+    shares = views.reading_choices_table(run).cells
+    assert [cells[0] for cells in shares[:4]] == ["biases", "position embedding", "pixel to Q, K, V", "map"]
+    for column in range(1, len(CELLS) + 2):
+        assert sum(float(cells[column].removesuffix(" %")) for cells in shares) == pytest.approx(100, abs=0.6)
+    for row, cells in zip(digit_signs(run), views.reading_signs_table(digit_signs(run), title="signs").cells, strict=True):
+        assert cells[1:3] == (row["raw"].text(2), row["sum to one"].text(2))
+        assert int(cells[4]) + int(cells[6]) == 6
+        assert cells[3] == ("" if row["both positive"] is None else f"{row['both positive'][0]:.2f}")
+
+
+def test_figures_of_readings_say_what_they_draw(run) -> None:
+    from lrp_companion import views
+
+    means = [row["AttnLRP, left with LOO"].mean for row in digit_grid(run)]
+    curve, steps = views.reading_curve(run), views.ig_steps(digit_ig(run), title="IG")
+    assert f"from {min(means):.2f} to {max(means):.2f} over 16 combinations" in curve.alt
+    top = curve.axes[0].get_lines()[2].get_ydata()
+    assert (
+        np.allclose(top, sorted(means))
+        and [line.get_ydata()[0] for line in curve.axes[0].get_lines()[1:6:2]] == list(paper_values().values())[:3]
+    )
+    last = next(row["r"].mean for row in digit_ig(run) if (row["reading"], row["baseline"], row["n_steps"]) == (7, "zero", 4))
+    assert f"biases, positions, embedding: zero {last:.2f}" in steps.alt
+    for figure in (curve, steps):
+        assert figure._repr_png_().startswith(b"\x89PNG")
+    for view in (views.ig_steps, views.reading_signs_table):
+        with pytest.raises(InputError, match="expected at least one"):
+            view([], title="nothing")
+    with pytest.raises(InputError, match="map 'half'"):
+        views.reading_table(run, map="half")
+
+
+def test_the_switchboard_has_a_board_of_digits_behind_the_reviews(run, tmp_path) -> None:
+    from lrp_companion import ProtocolSwitchboard, views
+
+    reviews = load_run(text_run(tmp_path / "reviews", {"attnlrp": level(0.3, 0.4), "cp-lrp": level(0.5, 0.5)}, n=2, layers=2))
+    data = switchboard([run, reviews, run])
+    assert [board["key"] for board in data["boards"]] == ["text", "digits"] and data["boards"][1] == digit_board(run)
+    assert "AttnLRP from the right" in ProtocolSwitchboard(data).fallback()
+    with pytest.raises(InputError, match="no runs on reviews"):
+        switchboard([run])
+    assert [cells[:2] for cells in views.runs_table([run, reviews]).cells] == [("grid", "8 readings"), ("reviews", "made-up")]
 
 
 def test_the_command(tmp_path, capsys) -> None:

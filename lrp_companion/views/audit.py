@@ -76,24 +76,26 @@ def specification_curve(grid: Grid, *, marked: Mapping[str, Protocol] | None = N
     top.set_ylabel(_difference(grid))
     figure.suptitle(f"{grid.title}, n = {grid.n:,}: mean difference of r", fontweight="bold")
     top.legend(loc="upper left", handletextpad=0.3, borderaxespad=0.2)
-    _matrix(beneath, rows, options)
+    option_matrix(beneath, rows, options, LABELS)
     beneath.set_xlabel("combinations of choices, by effect")
     return figure
 
 
-def _matrix(axes: Axes, rows: Sequence[Row], options: Sequence[tuple[str, str]]) -> None:
+def option_matrix(
+    axes: Axes, rows: Sequence[Row], options: Sequence[tuple[str, Any]], labels: Mapping[str, tuple[str, Mapping[Any, str]]]
+) -> None:
     """A line of ticks per option, a gap between choices; the choice's name stands above its options."""
     y, ticks, names = 0.0, [], []
     last = None
     for name, option in options:
         if name != last:
             y += 0.7
-            axes.text(0.0, y, LABELS[name][0], fontsize=9.5, fontweight="bold", va="center", transform=axes.get_yaxis_transform())
+            axes.text(0.0, y, labels[name][0], fontsize=9.5, fontweight="bold", va="center", transform=axes.get_yaxis_transform())
             y += 1.0
         chosen = [k + 1 for k, row in enumerate(rows) if row[name] == option]
         axes.vlines(chosen, y - 0.38, y + 0.38, color=INK, linewidth=0.7)
         ticks.append(y)
-        names.append(LABELS[name][1][option])
+        names.append(labels[name][1][option])
         last, y = name, y + 1.0
     axes.set_yticks(ticks, names)
     axes.tick_params(axis="y", length=0)
@@ -258,14 +260,15 @@ def anova_table(grids: Sequence[Grid], *, interactions: int = 5) -> Table:
     rows: list[Row] = []
     for own in [*singles, *pairs[:interactions]]:
         name = " × ".join(words[part] for part in own)
-        rows.append({"choice": name, **{run: _percent(shares.get(own)) for run, shares in by_run.items()}})
+        rows.append({"choice": name, **{run: percent(shares.get(own)) for run, shares in by_run.items()}})
     rest = {run: 1 - sum(shares.get(own, 0) for own in [*singles, *pairs[:interactions]]) for run, shares in by_run.items()}
-    rows.append({"choice": "all else together", **{run: _percent(share) for run, share in rest.items()}})
+    rows.append({"choice": "all else together", **{run: percent(share) for run, share in rest.items()}})
     columns = {"choice": "choice", **{grid.run: f"{grid.title}, n = {grid.n:,}" for grid in grids}}
     return table(rows, columns=columns, caption=f"Part of the variance of {_difference(grids[0])} over the cells (analysis of variance)")
 
 
-def _percent(share: float | None) -> str:
+def percent(share: float | None) -> str:
+    """A part of 1 as text; nothing where there is none."""
     return "" if share is None or np.isnan(share) else f"{100 * share:.1f} %"
 
 

@@ -19,18 +19,20 @@ UNDEFINED, SCALE = -32768, 10_000
 
 
 def switchboard(runs: Iterable[Any], *, a: str = "cp-lrp", b: str = "attnlrp") -> dict[str, Any]:
-    """Every cell of every run on reviews, as the widget `ProtocolSwitchboard` takes it.
+    """Every cell of every run, as the widget `ProtocolSwitchboard` takes it: a board of reviews, then one of digits.
 
     Numbers are 16-bit integers, the value times 10,000, packed as base64; -32768 where there is none.
 
     Parameters
     ----------
-    runs : runs; those on digits and those without both methods are left out.
+    runs : runs. Left out are those on reviews without both methods, and those on digits but for the first one over readings
+        of the nets.
 
     Raises
     ------
-    InputError : no run is left.
+    InputError : no run on reviews is left.
     """
+    runs = list(runs)
     able = [run for run in runs if isinstance(run, TextRun) and {a, b} <= set(run.methods)]
     if not able:
         hint = "make one with lrp-companion run sst2"
@@ -45,7 +47,7 @@ def switchboard(runs: Iterable[Any], *, a: str = "cp-lrp", b: str = "attnlrp") -
         "key": "text", "label": "Reviews", "a": NAMES.get(a, a), "b": NAMES.get(b, b), "axes": axes,
         "runs": [_packed_run(own) for own in grids], "start": marked[0]["state"], "presets": marked,
     }  # fmt: skip
-    return {"boards": [board]}
+    return {"boards": [board, *[digit_board(run) for run in runs if isinstance(run, MnistGridRun)][:1]]}
 
 
 def _state(found: Grid, protocol: Protocol) -> dict[str, str]:

@@ -1,0 +1,189 @@
+"""Readings of the paper's MNIST nets shown: all of them by agreement with LOO, what moves it, signs, and integrated gradients by steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from textwrap import wrap
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.ticker import NullLocator
+
+from lrp_companion.experiments.audit.digits import ACCURACY, CELLS, LABELS, MAPS, digit_choices, digit_grid, digit_nearest, paper_values
+from lrp_companion.experiments.records import MnistGridRun
+from lrp_companion.schema import InputError
+from lrp_companion.views.audit import COLOURS, MARKERS, option_matrix, percent
+from lrp_companion.views.canvas import LOOK, Drawing, drawing
+from lrp_companion.views.palette import INK
+from lrp_companion.views.tables import Table, table
+
+Row = Mapping[str, Any]
+WORDS = {
+    "bias": "biases", "position_embedding": "positions", "embedding": "embedding", "readout": "mean of positions",
+    "scaled": "scores not divided",
+}  # fmt: skip
+"""What a reading has that the plainest has not."""
+
+
+def reading_label(reading: Mapping[str, Any]) -> str:
+    """A reading in a few words: what it has that the plainest net has not.
+
+    >>> reading_label({"bias": True, "position_embedding": False, "embedding": False, "readout": "mean", "scaled": True})
+    'biases, mean of positions'
+    """
+    plainest = {name: next(iter(options)) for name, (_, options) in LABELS.items()}
+    return ", ".join(word for name, word in WORDS.items() if name in reading and reading[name] != plainest[name]) or "the plainest"
+
+
+@mpl.rc_context(LOOK)
+def reading_curve(run: MnistGridRun) -> Drawing:
+    """Draw every reading and map, sorted by AttnLRP's agreement with LOO from the left, its accuracy, and its options beneath.
+
+    Dotted lines are the paper's Table 1, under choices that are not known.
+    """
+    rows = sorted(digit_grid(run), key=lambda row: row["AttnLRP, left with LOO"].mean)
+    shown = [name for name in CELLS if name.startswith("AttnLRP")]
+    printed = paper_values()
+    ends = [f"{rows[k]['AttnLRP, left with LOO'].mean:.2f}" for k in (0, -1)]
+    alt = (
+        f"{run.name}, n = {run.n:,} images, {len(run.seeds)} nets a reading: AttnLRP's mean r with LOO from the left goes from "
+        f"{ends[0]} to {ends[1]} over {len(rows)} combinations of reading and map; beneath, accuracy and options."
+    )
+    figure, (top, middle, beneath) = drawing(alt, rows=3, height=7.6, sharex=True, height_ratios=[1.25, 0.5, 1.3])
+    x = np.arange(1, len(rows) + 1)
+    for k, name in enumerate(shown):
+        mean, low, high = (np.array([getattr(row[name], part) for row in rows]) for part in ("mean", "low", "high"))
+        top.vlines(x, low, high, color=COLOURS[k], linewidth=0.8, alpha=0.5)
+        label = f"{name.removeprefix('AttnLRP, ')} (paper: {printed[name]:.2f})"
+        top.plot(x, mean, linestyle="none", marker=MARKERS[k], markersize=2.8, color=COLOURS[k], label=label)
+        top.axhline(printed[name], color=COLOURS[k], linewidth=0.9, linestyle=":")
+    top.axhline(0, color=INK, linewidth=0.9)
+    top.set_ylabel("AttnLRP, mean r")
+    accuracy = np.array([row["accuracy"] for row in rows])
+    middle.vlines(x, accuracy[:, 1], accuracy[:, 2], color=INK, linewidth=0.8, alpha=0.5)
+    middle.plot(x, accuracy[:, 0], linestyle="none", marker="o", markersize=2.4, color=INK)
+    middle.axhline(ACCURACY, color=INK, linewidth=0.9, linestyle=":", label=f"the paper's {100 * ACCURACY:.0f} %")
+    middle.set_ylabel("accuracy")
+    middle.legend(loc="best")
+    options = [(name, option) for name, own in _distinct(rows).items() for option in own]
+    option_matrix(beneath, rows, options, LABELS)
+    beneath.set_xlabel("readings and maps, by r of left with LOO")
+    figure.suptitle(f"MNIST, {run.n:,} images, {len(run.seeds)} nets a reading", fontweight="bold")
+    figure.legend(*top.get_legend_handles_labels(), loc="outside lower center", ncols=1)
+    return figure
+
+
+def _distinct(rows: Sequence[Row]) -> dict[str, list[Any]]:
+    """Each choice with the options that the rows have, where there is a choice."""
+    found = {name: [option for option in options if any(row.get(name) == option for row in rows)] for name, (_, options) in LABELS.items()}
+    return {name: own for name, own in found.items() if len(own) > 1}
+
+
+def reading_table(run: MnistGridRun, *, map: str = "raw", digits: int = 2) -> Table:
+    """Every reading: accuracy (mean, and smallest to largest net) and agreement with one map."""
+    if map not in MAPS:
+        raise InputError(
+            "reading_table", got=f"map {map!r}", expected=f"one of {', '.join(MAPS)}", hint="the paper divides maps by their sum"
+        )
+    rows = [
+        {
+            "reading": reading_label(run.readings[row["reading"]]),
+            "accuracy": "{:.1%} ({:.1%} to {:.1%})".format(*row["accuracy"]).replace("%", " %"),
+            **{name: row[name] for name in CELLS}, "negative": percent(row["negative"]),
+        }
+        for row in digit_grid(run)
+        if row["map"] == map
+    ]  # fmt: skip
+    columns = {
+        "reading": "reading", "accuracy": "accuracy (nets)", **{name: name for name in CELLS}, "negative": "AttnLRP, left: negative sums",
+    }  # fmt: skip
+    caption = f"Mean r by reading of the nets, {LABELS['map'][1][map]} maps; n = {run.n:,} images, {len(run.seeds)} nets a reading"
+    return table(rows, columns=columns, caption=caption, digits=digits)
+
+
+def reading_choices_table(run: MnistGridRun, *, pairs: int = 4) -> Table:
+    """Which part of the variance of each mean r over readings and maps goes with each choice, and with the strongest pairs."""
+    asked = {**{name: name for name in CELLS}, "difference": "AttnLRP: left minus right with LOO"}
+    shares = {what: {row["choices"]: row["share"] for row in digit_choices(run, what)} for what in asked}
+    singles = [(name,) for name in _distinct(digit_grid(run))]
+    double = [own for own in dict.fromkeys(key for found in shares.values() for key in found) if len(own) == 2]
+    double.sort(key=lambda own: -max(found.get(own, 0) for found in shares.values()))
+    kept = [*singles, *double[:pairs]]
+    rows = [
+        {"choice": " × ".join(LABELS[part][0] for part in own), **{what: percent(found.get(own)) for what, found in shares.items()}}
+        for own in kept
+    ]
+    rest = {what: percent(1 - sum(found.get(own, 0) for own in kept)) for what, found in shares.items()}
+    rows.append({"choice": "all else together", **rest})
+    caption = f"Part of the variance of mean r over {len(run.readings)} readings and {len(MAPS)} maps (analysis of variance)"
+    return table(rows, columns={"choice": "choice", **asked}, caption=caption)
+
+
+def reading_signs_table(rows: Sequence[Row], *, title: str, digits: int = 2) -> Table:
+    """Rows of `digit_signs`: r of AttnLRP from the left with LOO, raw and sum to one, and the latter by the signs of both sums."""
+    if not rows:
+        raise InputError("reading_signs_table", got="no readings", expected="at least one", hint="give rows of digit_signs")
+    own = []
+    for row in rows:
+        parts: dict[str, Any] = {}
+        for name in ("both positive", "not both positive"):
+            value, n = row[name] or (None, 0)
+            parts |= {name: value, f"n {name}": n}
+        own.append({"reading": reading_label(row), "raw": row["raw"], "sum to one": row["sum to one"], **parts})
+    columns = {
+        "reading": "reading", "raw": "r raw", "sum to one": "r sum to one", "both positive": "r, both sums positive",
+        "n both positive": "n", "not both positive": "r sum to one, otherwise", "n not both positive": "n",
+    }  # fmt: skip
+    return table(own, columns=columns, caption=title, digits=digits)
+
+
+def nearest_table(run: MnistGridRun, *, digits: int = 2) -> Table:
+    """The paper's Table 1 for AttnLRP and IG, the reading and map nearest to it, and the plainest net."""
+    found = digit_nearest(run)
+    grid = digit_grid(run)
+    rows: list[Row] = [{"which": "the paper, choices unknown", "accuracy": f"{100 * ACCURACY:.0f} %", **found["paper"]}]
+    for name, row in (("nearest to it", found["nearest"]), ("the plainest net", grid[0]), ("the plainest net", grid[1])):
+        what = f"{name}: {reading_label(run.readings[row['reading']])}; {LABELS['map'][1][row['map']]}"
+        rows.append({"which": what.replace(": the plainest;", ";"), "accuracy": percent(row["accuracy"][0]), **{k: row[k] for k in CELLS}})
+    caption = f"Beside the paper's Table 1; n = {run.n:,} images, {len(run.seeds)} nets a reading"
+    columns = {"which": "nets and map", "accuracy": "accuracy", **{name: name for name in CELLS}}
+    return table(rows, columns=columns, caption=caption, digits=digits)
+
+
+@mpl.rc_context(LOOK)
+def ig_steps(rows: Sequence[Row], *, title: str) -> Drawing:
+    """Draw IG's agreement with LOO and its largest convergence delta by the number of steps, a line per baseline: rows of `digit_ig`."""
+    if not rows:
+        raise InputError("ig_steps", got="no rows", expected="at least one", hint="give rows of digit_ig")
+    readings = list(dict.fromkeys(row["reading"] for row in rows))
+    baselines = list(dict.fromkeys(row["baseline"] for row in rows))
+    steps = sorted({row["n_steps"] for row in rows})
+    last = {(row["reading"], row["baseline"]): row["r"].mean for row in rows if row["n_steps"] == steps[-1]}
+    names = {reading: reading_label(next(row for row in rows if row["reading"] == reading)) for reading in readings}
+    told = "; ".join(f"{names[reading]}: " + ", ".join(f"{own} {last[reading, own]:.2f}" for own in baselines) for reading in readings)
+    figure, axes = drawing(
+        f"{title}. IG's mean r with LOO at {steps[-1]} steps: {told}.", rows=2, columns=len(readings), height=5.4, sharex=True, sharey="row"
+    )
+    for j, reading in enumerate(readings):
+        top, beneath = axes[j], axes[len(readings) + j]
+        for k, baseline in enumerate(baselines):
+            own = sorted((row for row in rows if (row["reading"], row["baseline"]) == (reading, baseline)), key=lambda row: row["n_steps"])
+            x = [row["n_steps"] for row in own]
+            mean, low, high = ([getattr(row["r"], part) for row in own] for part in ("mean", "low", "high"))
+            look = {"color": COLOURS[k], "marker": MARKERS[k]}
+            top.fill_between(x, low, high, color=COLOURS[k], alpha=0.22, linewidth=0)
+            top.plot(x, mean, label=baseline, **look)
+            beneath.plot(x, [row["delta"] for row in own], **look)
+        top.set_title("\n".join(wrap(names[reading], 22)))
+        beneath.set_xscale("log", base=2)
+        beneath.set_yscale("log")
+        beneath.yaxis.set_major_formatter(lambda value, _: f"{value:.0e}".replace("e-0", "e−"))
+        beneath.set_xticks(steps, [str(own) for own in steps], rotation=60)
+        beneath.xaxis.set_minor_locator(NullLocator())
+        beneath.set_xlabel("steps")
+    axes[0].set_ylabel("IG: mean r with LOO")
+    axes[len(readings)].set_ylabel("largest convergence delta")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(baselines), title="baseline")
+    figure.suptitle(title, fontweight="bold")
+    return figure
