@@ -64,6 +64,7 @@ reasons = of("experiments/audit/reasons.py", "test_audit.py")
 by_example = of("experiments/audit/examples.py", "test_audit.py")
 boards = of("experiments/audit/boards.py", "test_audit.py")
 digit_audit = of("experiments/audit/digits.py", "test_mnist_grid.py")
+reading_views = of("views/readings.py", "test_mnist_grid.py")
 game = of("experiments/lattice.py", "test_lattice.py")
 exercise = of("exercises/checking.py", "test_exercises.py")
 student = of(
@@ -205,6 +206,7 @@ MUTATIONS: list[Mutation] = [
     digit_audit("right minus left",
           "columns[:, 1 :: len(CELLS)] - columns[:, 2 :: len(CELLS)]",
           "columns[:, 2 :: len(CELLS)] - columns[:, 1 :: len(CELLS)]"),
+    reading_views("a table of raw maps only", 'if row["map"] == map', "if row[\"map\"] == MAPS[0]"),
     digit_audit("one negative sum is enough", "& ~run.negative(k, \"LOO\", \"right\")", "| ~run.negative(k, \"LOO\", \"right\")"),
     # methods on text
     lattice("site forgets positions", '"word+position": ("word", "position")', '"word+position": ("word",)'),

@@ -171,7 +171,7 @@ def ig_steps(rows: Sequence[Row], *, title: str) -> Drawing:
             own = sorted((row for row in rows if (row["reading"], row["baseline"]) == (reading, baseline)), key=lambda row: row["n_steps"])
             x = [row["n_steps"] for row in own]
             mean, low, high = ([getattr(row["r"], part) for row in own] for part in ("mean", "low", "high"))
-            look = {"color": COLOURS[k], "marker": MARKERS[k]}
+            look: dict[str, Any] = {"color": COLOURS[k], "marker": MARKERS[k]}
             top.fill_between(x, low, high, color=COLOURS[k], alpha=0.22, linewidth=0)
             top.plot(x, mean, label=baseline, **look)
             beneath.plot(x, [row["delta"] for row in own], **look)
