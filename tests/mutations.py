@@ -299,6 +299,8 @@ MUTATIONS: list[Mutation] = [
           "own = list(range(len(self.removals)))[::-1]"),
     taken("all targets are explained", "if output not in self.targets or (o and", "if (o and"),
     taken("masks of one target at another", "own[:, where] = np.stack", "own[:, : len(where)] = np.stack"),
+    taken("seconds of another run", "[np.nan] * len(self.removals)", "[1.0] * len(self.removals)"),
+    frontier("seconds of texts whose LOO was not timed", "seconds[timed].mean()", "seconds.mean()"),
     taken("LOO is computed anyway", "if known is None or", "if True or"),
     near("overlap of the smallest", "np.argsort(-np.abs(given), axis=-1", "np.argsort(np.abs(given), axis=-1"),
     faith("error relative to the map", ".sum(-1) / np.abs(loo).sum()", ".sum(-1) / np.abs(maps).sum(-1)",

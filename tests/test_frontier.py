@@ -211,6 +211,18 @@ class TestFrontier:
         assert [row["cost"] for row in rows] == sorted(row["cost"] for row in rows)
         assert rows[0]["r"]["pearson"]["no-special"].undefined == 1  # the text of one word
 
+    def test_speedup_is_over_the_texts_whose_loo_was_timed(self, whole):
+        table = whole.tables["methods"]
+        loo, jobs = np.array(table["method"].to_pylist()) == "loo", table["job"].to_numpy()
+        few = np.isin(jobs, np.unique(jobs)[:2])
+        for timed, known in ((few, 2), (np.zeros_like(few), 0)):
+            seconds = np.where(loo, np.where(timed, 8.0, np.nan), np.where(few, 2.0, 1.0))
+            k = table.column_names.index("seconds")
+            drawn = replace(whole, tables={**whole.tables, "methods": table.set_column(k, "seconds", pa.array(seconds, pa.float32()))})
+            for row in frontier(drawn):
+                wanted = (4.0 if row["method"] != "loo" else 1.0) if known else None
+                assert row["speedup"] == wanted
+
     def test_differences_are_paired(self, whole, rows):
         for row in rows:
             name = row["method"]

@@ -574,11 +574,11 @@ class TestTelling:
         data = load_dataset("sst2", source="embedded")
         assert set(asked) == {data.texts[data.order(LIMIT + 1, seed=0)[LIMIT]]}  # the one text that the other run does not hold
         assert rows(tmp_path / "other") == rows(tmp_path / "run")
-        manifest, known = (read_folder(path)[0] for path in (tmp_path / "other", whole))
+        (manifest, tables), (known, known_tables) = (read_folder(path) for path in (tmp_path / "other", whole))
         assert manifest["loo from"] == known["key"] and "loo from" not in known
-        taken = {row["job"]: row["seconds"] for row in read_folder(whole)[1]["examples"].to_pylist()}
-        found = {row["job"]: row["seconds"] for row in read_folder(tmp_path / "other")[1]["examples"].to_pylist()}
-        assert {job: found[job] for job in taken} == taken
+        taken = set(known_tables["examples"]["job"].to_pylist())
+        for row in tables["examples"].to_pylist():  # how long it took elsewhere says nothing of the methods here
+            assert all((second > 0) != (row["job"] in taken) for second in row["seconds"])
 
     def test_fewer_removals_and_targets_are_a_part_of_the_whole(self, model, whole, tmp_path):
         given = [

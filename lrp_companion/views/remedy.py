@@ -151,16 +151,18 @@ def _staircase(axes: Axes, points: Sequence[tuple[float, float]]) -> None:
 
 
 def frontier_table(rows: Sequence[Row], *, title: str, digits: int = 2) -> Table:
-    """Rows of `frontier`: forward + backward passes, seconds, r with LOO by both token choices, and whether some method beats it."""
+    """Rows of `frontier`: forward + backward passes, seconds, LOO's seconds over these, r with LOO, and whether some method beats it."""
     shown = [
         {
             "method": method_label(row["method"]), "passes": f"{row['forwards']:.0f} + {row['backwards']:.0f}",
-            "seconds": row["seconds"].mean, **{f"r, {TOKENS[tokens]}": row["r"]["pearson"][tokens] for tokens in TOKEN_CHOICES},
+            "seconds": row["seconds"].mean, "times faster than LOO": row["speedup"],
+            **{f"r, {TOKENS[tokens]}": row["r"]["pearson"][tokens] for tokens in TOKEN_CHOICES},
             "dominated": ", ".join(TOKENS[tokens] for tokens in TOKEN_CHOICES if row["beaten by"][tokens]) or "no",
         }
         for row in rows
     ]  # fmt: skip
-    return table(shown, caption=title, digits=digits)
+    columns = [name for name in shown[0] if any(row[name] is not None for row in shown)]
+    return table(shown, columns=columns, caption=title, digits=digits)
 
 
 def nearness_table(rows: Sequence[Row], *, title: str, digits: int = 2) -> Table:

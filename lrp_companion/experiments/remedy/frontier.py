@@ -30,7 +30,8 @@ def frontier(run: TextRun) -> list[Row]:
     list
         A row per method, the cheapest first:
         `method`; `forwards`, `backwards` and their sum `cost`, means over examples; `n`;
-        `seconds`, an interval, and `speedup`, LOO's mean seconds over the method's own (None without LOO);
+        `seconds`, an interval, and `speedup`, LOO's mean seconds over the method's own (None without LOO), over the texts
+        whose LOO this run has computed itself;
         `r` by "pearson" and "spearman", then by tokens ("no-special", "all");
         `overlap` by tokens, then by k, and `error` by tokens (see `TextRun.overlap` and `TextRun.error`);
         `morf`, `lerf` and `delta`, of the mean logit while tokens are removed;
@@ -75,7 +76,7 @@ def frontier(run: TextRun) -> list[Row]:
         forwards, backwards = passes[method].tolist()
         row: Row = {"method": method, "forwards": forwards, "backwards": backwards, "cost": cost[method], "n": run.n}
         row |= _nested({column: value for (name, column), value in own.items() if name == method})
-        row["speedup"] = own["loo", ("seconds",)].mean / row["seconds"].mean if "loo" in values else None
+        row["speedup"] = _speedup(run, method) if "loo" in values else None
         row["minus"] = _nested({(other, *column): value for (name, other, column), value in minus.items() if name == method})
         for name, is_better in (("dominated", _is_dominated), ("beaten by", _beaten_by)):
             row[name] = {tokens: is_better(method, tokens, cost, own, rival) for tokens in TOKEN_CHOICES}
@@ -239,6 +240,12 @@ def _values(run: TextRun, method: str) -> dict[tuple, np.ndarray]:
     out |= {("overlap", tokens, k): run.overlap(method, k=k, tokens=tokens) for tokens in TOKEN_CHOICES for k in TOP}
     out |= {("error", tokens): run.error(method, tokens=tokens) for tokens in TOKEN_CHOICES}
     return out | {(name,): run.column(method, name) for name in CURVES}
+
+
+def _speedup(run: TextRun, method: str) -> float | None:
+    seconds, loo = run.column(method, "seconds"), run.column("loo", "seconds")
+    timed = np.isfinite(seconds) & np.isfinite(loo)
+    return float(loo[timed].mean() / seconds[timed].mean()) if timed.any() else None
 
 
 def _is_dominated(
