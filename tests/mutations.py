@@ -344,6 +344,7 @@ MUTATIONS: list[Mutation] = [
     store("summaries are taken for jobs", 'if "_" not in file.stem:', "if file.stem:"),
     store("checksums are not read", "page_checksum_verification=True", "page_checksum_verification=False"),
     store("rows in the order of the files", 'sort_keys=[(JOB, "ascending")]', 'sort_keys=[(JOB, "descending")]'),
+    run("a part of an unfinished run ends it", '"finished"] = self.whole', '"finished"] = True', "test_runner.py"),
     run("finished jobs are run again", " if job not in folder.done.get(table, ())", ""),
     run("a stopped run is finished", 'self.manifest["finished"] = False', 'self.manifest["finished"] = True'),
     run("a smaller limit makes a run smaller", 'max(self.manifest.get("examples", 0), jobs.about["examples"])', 'jobs.about["examples"]'),

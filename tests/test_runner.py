@@ -276,6 +276,8 @@ class TestStopped:
             with pytest.raises(MemoryError):
                 main(arguments(model, tmp_path, *ALL))
         assert read_folder(tmp_path)[0]["sessions"][0]["stopped by"] == "MemoryError" and shards(tmp_path) == 2 * LIMIT + 5
+        assert main(arguments(model, tmp_path, "--masks", "all", "--quiet", limit=2)) == 0  # a part of it
+        assert not read_folder(tmp_path)[0]["finished"] and read_folder(tmp_path)[0]["examples"] == LIMIT
         assert main(arguments(model, tmp_path, *ALL)) == 0
         same(tmp_path, whole)
 

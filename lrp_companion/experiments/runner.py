@@ -131,6 +131,7 @@ class _Session:
         self.manifest: dict[str, Any] = folder.manifest() if (folder.path / MANIFEST).is_file() else fresh
         most = max(self.manifest.get("examples", 0), jobs.about["examples"])
         self.manifest |= {**jobs.about, "examples": most}
+        self.whole = jobs.about["examples"] == most or self.manifest.get("finished", False)
         earlier: Any = self.manifest.get("sessions", [])
         follows = [*(row["start"] for row in earlier[1:]), _now()]  # none for a first session
         self.manifest["sessions"] = [self._ended(row, start) for row, start in zip(earlier, follows, strict=False)]
@@ -153,10 +154,10 @@ class _Session:
         return self
 
     def finish(self) -> None:
-        """All jobs are done: make the summaries."""
+        """All jobs are done: make the summaries. The run is finished if no earlier session was asked for more, or that one had ended."""
         for name, table in self.jobs.summaries(read_folder(self.folder.path)[1]).items():
             self.folder.summarise(name, table)
-        self.manifest["finished"] = True
+        self.manifest["finished"] = self.whole
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         self.row |= {"end": _now(), "seconds": round(time.monotonic() - self.began, 1)}
