@@ -336,6 +336,8 @@ def test_hostile_tokens_are_text_and_a_phone_has_room(width: int, browser: Any, 
               return [...document.querySelectorAll('svg text')].filter((own) => own.getBoundingClientRect().right > edge).length; }"""
         )
         assert names == 0, "every word of the chart is inside it"
+        lines = page.evaluate("[...document.querySelectorAll('.lrp-frontier-bought tr')].map((own) => own.getBoundingClientRect().height)")
+        assert max(lines) < 1.3 * min(lines), "no word of the table breaks"
     assert not complaints_of_axe(page, ".lrp-widget")
     assert watch.nothing(), watch
     context.close()
