@@ -36,7 +36,8 @@ def _difference(grid: Grid) -> str:
     return f"{_name(grid.a)} − {_name(grid.b)}"
 
 
-def _needs(operation: str, rows: Sequence[Any], what: str) -> None:
+def needs(operation: str, rows: Sequence[Any], what: str) -> None:
+    """Refuse an empty list of what a view is made from."""
     if not rows:
         raise InputError(operation, got=f"no {what}", expected="at least one", hint="check which runs were read")
 
@@ -51,7 +52,7 @@ def specification_curve(grid: Grid, *, marked: Mapping[str, Protocol] | None = N
     marked : name to protocol: cells that are pointed out; the three `READINGS` by default.
     """
     rows = grid.curve()
-    _needs("specification_curve", rows, "cell with an effect")
+    needs("specification_curve", rows, "cell with an effect")
     effect, low, high = (np.array([getattr(row["difference"], part) for row in rows]) for part in ("mean", "low", "high"))
     sides, x = [row["side"] for row in rows], np.arange(1, len(rows) + 1)
     told = counts(grid)
@@ -107,7 +108,7 @@ def option_matrix(
 @mpl.rc_context(LOOK)
 def option_dots(grids: Sequence[Grid]) -> Drawing:
     """Draw the mean effect over all cells with an option, option by option, one marker per run."""
-    _needs("option_dots", grids, "grids")
+    needs("option_dots", grids, "grids")
     first = grids[0]
     found = [{(row["choice"], row["option"]): row["mean"] for row in choice_effects(grid)} for grid in grids]
     names = [(name, option) for name in CHOICES for option in dict.fromkeys(o for grid in grids for o in grid.distinct[name])]
@@ -146,7 +147,7 @@ def option_dots(grids: Sequence[Grid]) -> Drawing:
 @mpl.rc_context(LOOK)
 def share_lines(rows: Sequence[Row], *, title: str) -> Drawing:
     """Draw what stands on [CLS] and [SEP], and how many maps have a negative sum, as layers are bypassed: rows of `special_shares`."""
-    _needs("share_lines", rows, "steps")
+    needs("share_lines", rows, "steps")
     panels = {
         "Part of sum |R| that stands on it, with positions": {"[CLS]": "[CLS], with positions", "[SEP]": "[SEP], with positions"},
         "The same for [CLS], its position alone, with sign": {"position of [CLS]": "position of [CLS]"},
@@ -177,7 +178,7 @@ def gain_map(rows: Sequence[Row], *, title: str, removal: str = "attention-mask"
     A number is printed where the whole interval lies on one side of 0 and two decimals show it.
     """
     own = [row for row in rows if (row["removal"], row["target"]) == (removal, target)]
-    _needs("gain_map", own, "rows with this removal and target")
+    needs("gain_map", own, "rows with this removal and target")
     gains = [list(row["gains"]) for row in own]
     values = np.array([[gain.mean for gain in line] for line in gains])
     largest = float(np.nanmax(np.abs(values))) or 1.0
@@ -227,7 +228,7 @@ def counts_table(grid: Grid, *, digits: int = 2) -> Table:
 
 def presets_table(grids: Sequence[Grid], *, digits: int = 2) -> Table:
     """The presets of the switchboard: choices, both methods and their difference."""
-    _needs("presets_table", grids, "grids")
+    needs("presets_table", grids, "grids")
     rows = []
     for label, grid, protocol in presets(grids):
         choices = "; ".join(LABELS[name][1][getattr(protocol, name)] for name in CHOICES)
@@ -238,7 +239,7 @@ def presets_table(grids: Sequence[Grid], *, digits: int = 2) -> Table:
 
 def readings_table(grids: Sequence[Grid], *, readings: Mapping[str, Protocol] = READINGS, digits: int = 2) -> Table:
     """Both methods and their difference under a few readings, run by run."""
-    _needs("readings_table", grids, "grids")
+    needs("readings_table", grids, "grids")
     rows = []
     for name, protocol in readings.items():
         for grid in grids:
@@ -251,7 +252,7 @@ def readings_table(grids: Sequence[Grid], *, readings: Mapping[str, Protocol] = 
 
 def anova_table(grids: Sequence[Grid], *, interactions: int = 5) -> Table:
     """Which part of the variance of the effect over the cells goes with each choice, and with the strongest pairs of choices."""
-    _needs("anova_table", grids, "grids")
+    needs("anova_table", grids, "grids")
     by_run = {grid.run: {row["choices"]: row["share"] for row in anova(grid)} for grid in grids}
     singles = [(name,) for name in CHOICES if len(grids[0].distinct[name]) > 1]
     pairs = [own for own in dict.fromkeys(key for shares in by_run.values() for key in shares) if len(own) == 2]
@@ -293,7 +294,7 @@ def late_table(paths: Mapping[str, Sequence[Row]], *, title: str) -> Table:
         for tokens in dict.fromkeys(row["tokens"] for row in own):
             part = late_counts([row for row in own if row["tokens"] == tokens])
             rows.append({"path": f"{path.replace('-', ' ')}; {LABELS['tokens'][1][tokens]}", **part})
-    _needs("late_table", rows, "rows")
+    needs("late_table", rows, "rows")
     columns = {
         "path": "path; tokens that count", "cells": "cells", "later": "later > first", "across": "open", "first": "first > later",
         "total above": "r rises", "total below": "r falls", "later, total above": "rises, later > first",
@@ -310,7 +311,7 @@ def gains_table(rows: Sequence[Row], *, title: str, readings: Mapping[str, Proto
         for row in rows
         if all(row[choice] == getattr(protocol, choice) for choice in CHOICES[:5])
     ]
-    _needs("gains_table", own, "rows under these readings")
+    needs("gains_table", own, "rows under these readings")
     columns = {
         "reading": "reading", "total": "total gain", "later - first": "later − first half", "share": "part of the later half",
         "largest": "largest gain at layer", "largest in draws": "in this part of the draws", "n": "n",
@@ -320,7 +321,7 @@ def gains_table(rows: Sequence[Row], *, title: str, readings: Mapping[str, Proto
 
 def findings_table(rows: Sequence[Row], *, digits: int = 2) -> Table:
     """Rows of `findings` of one run: what is said, under which choices, with effect, interval and n."""
-    _needs("findings_table", rows, "findings")
+    needs("findings_table", rows, "findings")
     own = [{**row, "choices": f"{row['choices']} ({row['what']})"} for row in rows]
     columns = {"says": "under these choices, on this model", "choices": "choices (what is measured)", "effect": "effect", "n": "n"}
     return table(own, columns=columns, caption=f"{rows[0]['run']}: effects with their 95 % intervals", digits=digits)
@@ -331,7 +332,7 @@ def tag_table(rows: Sequence[Row], *, title: str, digits: int = 2) -> Table:
 
     Permutations of numbers that a model makes on the page tie or not by rounding, so no digits of p are shown.
     """
-    _needs("tag_table", rows, "rows")
+    needs("tag_table", rows, "rows")
     own = [
         {
             "reading": row["reading"], "tag": row["tag"], "mean with the tag": row["with tag"], "minus the others": row["effect"],
@@ -357,6 +358,6 @@ def subgroup_table(rows: Sequence[Row], *, run: str | None = None, digits: int =
         for row in rows
         if run in (None, row["run"])
     ]  # fmt: skip
-    _needs("subgroup_table", own, "rows")
+    needs("subgroup_table", own, "rows")
     caption = f"{run or 'All runs'}: does the difference depend on the example? p, Holm: corrected for all {len(rows)} looked at"
     return table(own, caption=caption, digits=digits)

@@ -12,8 +12,8 @@ from matplotlib.ticker import NullLocator
 
 from lrp_companion.experiments.audit.digits import ACCURACY, CELLS, LABELS, MAPS, digit_choices, digit_grid, digit_nearest, paper_values
 from lrp_companion.experiments.records import MnistGridRun
-from lrp_companion.schema import InputError
-from lrp_companion.views.audit import COLOURS, MARKERS, option_matrix, percent
+from lrp_companion.schema import choose
+from lrp_companion.views.audit import COLOURS, MARKERS, needs, option_matrix, percent
 from lrp_companion.views.canvas import LOOK, Drawing, drawing
 from lrp_companion.views.palette import INK
 from lrp_companion.views.tables import Table, table
@@ -82,14 +82,11 @@ def _distinct(rows: Sequence[Row]) -> dict[str, list[Any]]:
 
 def reading_table(run: MnistGridRun, *, map: str = "raw", digits: int = 2) -> Table:
     """Every reading: accuracy (mean, and smallest to largest net) and agreement with one map."""
-    if map not in MAPS:
-        raise InputError(
-            "reading_table", got=f"map {map!r}", expected=f"one of {', '.join(MAPS)}", hint="the paper divides maps by their sum"
-        )
+    choose("reading_table", "map", map, MAPS)
     rows = [
         {
             "reading": reading_label(run.readings[row["reading"]]),
-            "accuracy": "{:.1%} ({:.1%} to {:.1%})".format(*row["accuracy"]).replace("%", " %"),
+            "accuracy": "{} ({} to {})".format(*(percent(own) for own in row["accuracy"])),
             **{name: row[name] for name in CELLS}, "negative": percent(row["negative"]),
         }
         for row in digit_grid(run)
@@ -122,8 +119,7 @@ def reading_choices_table(run: MnistGridRun, *, pairs: int = 4) -> Table:
 
 def reading_signs_table(rows: Sequence[Row], *, title: str, digits: int = 2) -> Table:
     """Rows of `digit_signs`: r of AttnLRP from the left with LOO, raw and sum to one, and the latter by the signs of both sums."""
-    if not rows:
-        raise InputError("reading_signs_table", got="no readings", expected="at least one", hint="give rows of digit_signs")
+    needs("reading_signs_table", rows, "rows of digit_signs")
     own = []
     for row in rows:
         parts: dict[str, Any] = {}
@@ -141,11 +137,11 @@ def reading_signs_table(rows: Sequence[Row], *, title: str, digits: int = 2) -> 
 def nearest_table(run: MnistGridRun, *, digits: int = 2) -> Table:
     """The paper's Table 1 for AttnLRP and IG, the reading and map nearest to it, and the plainest net."""
     found = digit_nearest(run)
-    grid = digit_grid(run)
+    grid, nearest = digit_grid(run), f"nearest to it: {reading_label(run.readings[found['nearest']['reading']])}"
     rows: list[Row] = [{"which": "the paper, choices unknown", "accuracy": f"{100 * ACCURACY:.0f} %", **found["paper"]}]
-    for name, row in (("nearest to it", found["nearest"]), ("the plainest net", grid[0]), ("the plainest net", grid[1])):
-        what = f"{name}: {reading_label(run.readings[row['reading']])}; {LABELS['map'][1][row['map']]}"
-        rows.append({"which": what.replace(": the plainest;", ";"), "accuracy": percent(row["accuracy"][0]), **{k: row[k] for k in CELLS}})
+    for name, row in ((nearest, found["nearest"]), ("the plainest net", grid[0]), ("the plainest net", grid[1])):
+        what = f"{name}; {LABELS['map'][1][row['map']]}"
+        rows.append({"which": what, "accuracy": percent(row["accuracy"][0]), **{k: row[k] for k in CELLS}})
     caption = f"Beside the paper's Table 1; n = {run.n:,} images, {len(run.seeds)} nets a reading"
     columns = {"which": "nets and map", "accuracy": "accuracy", **{name: name for name in CELLS}}
     return table(rows, columns=columns, caption=caption, digits=digits)
@@ -154,8 +150,7 @@ def nearest_table(run: MnistGridRun, *, digits: int = 2) -> Table:
 @mpl.rc_context(LOOK)
 def ig_steps(rows: Sequence[Row], *, title: str) -> Drawing:
     """Draw IG's agreement with LOO and its largest convergence delta by the number of steps, a line per baseline: rows of `digit_ig`."""
-    if not rows:
-        raise InputError("ig_steps", got="no rows", expected="at least one", hint="give rows of digit_ig")
+    needs("ig_steps", rows, "rows of digit_ig")
     readings = list(dict.fromkeys(row["reading"] for row in rows))
     baselines = list(dict.fromkeys(row["baseline"] for row in rows))
     steps = sorted({row["n_steps"] for row in rows})
