@@ -240,6 +240,8 @@ MUTATIONS: list[Mutation] = [
           "g_sum if self.embed is None else rules.linear(",
           "g_sum if self.embed is not None else rules.linear("),
     image("mean not divided", 'tape["pooled"], eps=epsilon) / self.tokens)', 'tape["pooled"], eps=epsilon))'),
+    image("training without the positions of the keys", "+ n @ (others @ a_v)", ""),
+    image("training scales the keys' pixels only", "c_k = a_k * self.scale, c_k * self.scale", "c_k = a_k * self.scale, c_k"),
     image("position's part lost", "(self.position * g_sum).sum(-1)", "(0 * self.position * g_sum).sum(-1)"),
     product("halves instead of equal parts", "share = _divide(relevance, len(node))", "share = _divide(relevance, 2)"),
     product("factors take halves", "descend(part, _divide(relevance, len(node)))", "descend(part, _divide(relevance, 2))"),

@@ -130,6 +130,21 @@ class TestTheFunction:
 
 
 class TestTraining:
+    @pytest.mark.parametrize("options", [{}, {"embedding": True}, {"scaled": False}])
+    @pytest.mark.parametrize(("bias", "position", "readout"), READINGS)
+    def test_trains_the_function_of_the_forward_pass(self, bias: bool, position: bool, readout: str, options: dict[str, bool]) -> None:
+        """Logits and every gradient, to rounding: the factored form is another order of the same sums."""
+        net, x = tiny(bias=bias, position_embedding=position, readout=readout, **options), pictures(5)
+        weight = pictures(5, tokens=net.classes, seed=1)
+
+        def gradients(logits: Tensor) -> list[Tensor]:
+            return list(torch.autograd.grad((logits * weight).sum(), list(net.parameters())))
+
+        plain, factored = net(x), net.factored(x)
+        assert torch.allclose(factored, plain, rtol=1e-12, atol=1e-13)
+        for own, wanted in zip(gradients(factored), gradients(plain), strict=True):
+            assert torch.allclose(own, wanted, rtol=1e-10, atol=1e-12) and wanted.abs().max() > 1e-6
+
     def test_learns_is_deterministic_and_does_not_depend_on_the_association(self) -> None:
         x = pictures(300, seed=5)
         y = (x[:, 0] > x[:, 1]).long() + (x[:, 2] > 1).long()

@@ -253,19 +253,32 @@ def readings_table(grids: Sequence[Grid], *, readings: Mapping[str, Protocol] = 
 def anova_table(grids: Sequence[Grid], *, interactions: int = 5) -> Table:
     """Which part of the variance of the effect over the cells goes with each choice, and with the strongest pairs of choices."""
     needs("anova_table", grids, "grids")
-    by_run = {grid.run: {row["choices"]: row["share"] for row in anova(grid)} for grid in grids}
-    singles = [(name,) for name in CHOICES if len(grids[0].distinct[name]) > 1]
-    pairs = [own for own in dict.fromkeys(key for shares in by_run.values() for key in shares) if len(own) == 2]
-    pairs.sort(key=lambda own: -max(shares.get(own, 0) for shares in by_run.values()))
-    words = {name: LABELS[name][0] for name in CHOICES}
-    rows: list[Row] = []
-    for own in [*singles, *pairs[:interactions]]:
-        name = " × ".join(words[part] for part in own)
-        rows.append({"choice": name, **{run: percent(shares.get(own)) for run, shares in by_run.items()}})
-    rest = {run: 1 - sum(shares.get(own, 0) for own in [*singles, *pairs[:interactions]]) for run, shares in by_run.items()}
-    rows.append({"choice": "all else together", **{run: percent(share) for run, share in rest.items()}})
-    columns = {"choice": "choice", **{grid.run: f"{grid.title}, n = {grid.n:,}" for grid in grids}}
-    return table(rows, columns=columns, caption=f"Part of the variance of {_difference(grids[0])} over the cells (analysis of variance)")
+    shares = {grid.run: {row["choices"]: row["share"] for row in anova(grid)} for grid in grids}
+    singles = [name for name in CHOICES if len(grids[0].distinct[name]) > 1]
+    caption = f"Part of the variance of {_difference(grids[0])} over the cells (analysis of variance)"
+    columns = {grid.run: f"{grid.title}, n = {grid.n:,}" for grid in grids}
+    return variance_table(shares, singles=singles, words=LABELS, pairs=interactions, columns=columns, caption=caption)
+
+
+def variance_table(
+    shares: Mapping[str, Mapping[tuple[str, ...], float]],
+    *,
+    singles: Sequence[str],
+    words: Mapping[str, Sequence[Any]],
+    pairs: int,
+    columns: Mapping[str, str],
+    caption: str,
+) -> Table:
+    """Parts of a variance, a column each: every single choice, the pairs that are strongest in any column, all else together."""
+    found = [own for own in dict.fromkeys(key for column in shares.values() for key in column) if len(own) == 2]
+    found.sort(key=lambda own: -max(column.get(own, 0) for column in shares.values()))
+    kept: list[tuple[str, ...]] = [*((name,) for name in singles), *found[:pairs]]
+    rows: list[Row] = [
+        {"choice": " × ".join(words[part][0] for part in own), **{what: percent(column.get(own)) for what, column in shares.items()}}
+        for own in kept
+    ]
+    rest = {what: percent(1 - sum(column.get(own, 0) for own in kept)) for what, column in shares.items()}
+    return table([*rows, {"choice": "all else together", **rest}], columns={"choice": "choice", **columns}, caption=caption)
 
 
 def percent(share: float | None) -> str:

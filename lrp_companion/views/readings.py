@@ -13,7 +13,7 @@ from matplotlib.ticker import NullLocator
 from lrp_companion.experiments.audit.digits import ACCURACY, CELLS, LABELS, MAPS, digit_choices, digit_grid, digit_nearest, paper_values
 from lrp_companion.experiments.records import MnistGridRun
 from lrp_companion.schema import choose
-from lrp_companion.views.audit import COLOURS, MARKERS, needs, option_matrix, percent
+from lrp_companion.views.audit import COLOURS, MARKERS, needs, option_matrix, percent, variance_table
 from lrp_companion.views.canvas import LOOK, Drawing, drawing
 from lrp_companion.views.palette import INK
 from lrp_companion.views.tables import Table, table
@@ -103,18 +103,8 @@ def reading_choices_table(run: MnistGridRun, *, pairs: int = 4) -> Table:
     """Which part of the variance of each mean r over readings and maps goes with each choice, and with the strongest pairs."""
     asked = {**{name: name for name in CELLS}, "difference": "AttnLRP: left minus right with LOO"}
     shares = {what: {row["choices"]: row["share"] for row in digit_choices(run, what)} for what in asked}
-    singles = [(name,) for name in _distinct(digit_grid(run))]
-    double = [own for own in dict.fromkeys(key for found in shares.values() for key in found) if len(own) == 2]
-    double.sort(key=lambda own: -max(found.get(own, 0) for found in shares.values()))
-    kept = [*singles, *double[:pairs]]
-    rows = [
-        {"choice": " × ".join(LABELS[part][0] for part in own), **{what: percent(found.get(own)) for what, found in shares.items()}}
-        for own in kept
-    ]
-    rest = {what: percent(1 - sum(found.get(own, 0) for own in kept)) for what, found in shares.items()}
-    rows.append({"choice": "all else together", **rest})
     caption = f"Part of the variance of mean r over {len(run.readings)} readings and {len(MAPS)} maps (analysis of variance)"
-    return table(rows, columns={"choice": "choice", **asked}, caption=caption)
+    return variance_table(shares, singles=list(_distinct(digit_grid(run))), words=LABELS, pairs=pairs, columns=asked, caption=caption)
 
 
 def reading_signs_table(rows: Sequence[Row], *, title: str, digits: int = 2) -> Table:
