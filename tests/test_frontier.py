@@ -15,7 +15,8 @@ from tiny_models import TEXTS
 from lrp_companion.experiments.records import TOP, TextRun, load_run
 from lrp_companion.experiments.remedy.frontier import frontier
 from lrp_companion.experiments.runner import execute
-from lrp_companion.experiments.text_jobs import FIXED, METHODS, TextJobs
+from lrp_companion.experiments.text_jobs import FIXED, TextJobs
+from lrp_companion.experiments.work import METHODS
 from lrp_companion.methods import attribute, method_call
 from lrp_companion.metrics import bootstrap_mean, paired_difference, pearson, spearman
 from lrp_companion.models.pretrained import Classifier

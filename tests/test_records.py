@@ -18,7 +18,8 @@ from lrp_companion.experiments.mnist_jobs import MnistJobs
 from lrp_companion.experiments.records import MnistRun, TextRun, load_run, load_runs
 from lrp_companion.experiments.runner import execute
 from lrp_companion.experiments.text import Comparison, compare_methods, layer_paths, shared_curves
-from lrp_companion.experiments.text_jobs import METHODS, TextJobs, paths_of, round_bits
+from lrp_companion.experiments.text_jobs import TextJobs, paths_of, round_bits
+from lrp_companion.experiments.work import METHODS
 from lrp_companion.methods import attribute, layer_lattice, removal_evaluator
 from lrp_companion.metrics import agreement, bootstrap_mean, paired_difference, perturbation_curve
 from lrp_companion.models.pretrained import Classifier, load_classifier

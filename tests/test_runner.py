@@ -24,7 +24,8 @@ from lrp_companion.cli import main
 from lrp_companion.experiments import runner, store, text_jobs
 from lrp_companion.experiments.records import load_run
 from lrp_companion.experiments.store import read_folder
-from lrp_companion.experiments.text_jobs import METHODS, TextJobs
+from lrp_companion.experiments.text_jobs import TextJobs
+from lrp_companion.experiments.work import METHODS
 from lrp_companion.sources import load_dataset
 from lrp_companion.sources.folder import VARIABLE
 

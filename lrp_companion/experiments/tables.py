@@ -12,6 +12,7 @@ from lrp_companion.experiments.draws import bootstrap_columns
 from lrp_companion.experiments.paper import paper_paths, paper_table
 from lrp_companion.experiments.paths import mask_label, path_masks
 from lrp_companion.experiments.records import AnyRun, Explanation, MnistRun, TextRun
+from lrp_companion.experiments.work import METHODS, method_passes, text_work, token_operations
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.schema import InputError, Protocol, choose
 
@@ -30,6 +31,8 @@ CURVES = ("lerf", "morf", "delta")
 HUB = {"sst2": "textattack/bert-base-uncased-SST-2", "imdb": "fabriceyhc/bert-base-uncased-imdb"}
 """The paper's two classifiers."""
 BASE_LAYERS, BASE_HIDDEN = 12, 768  # of those two
+TEXTS = {"sst2": 872, "imdb": 25_000}  # of the whole split
+RATE = 1e13  # operations a second of one GPU with full batches: assumed, not measured
 NONE: frozenset[int] = frozenset()  # no layer bypassed: AttnLRP
 
 
@@ -145,39 +148,45 @@ def ran(runs: Sequence[AnyRun]) -> list[Row]:
 def not_run(runs: Sequence[AnyRun]) -> list[Row]:
     """The paper's two classifiers, where no run is theirs: the command, and how long it would take.
 
-    The time is an estimate: measured seconds per text of a finished run on the same data, times the ratio of the
-    encoders' weights, layers * hidden**2. It is for the processor of that run, a GPU divides it.
+    The time is an estimate from arithmetic: the operations of the same run with BERT-base's sizes, on texts as long as those
+    of the largest run on the same data, over a rate that is assumed (`RATE`). Short texts do not fill a GPU and take longer.
+
+    Returns
+    -------
+    list
+        Rows `model`, `data`, `command`, `texts` (of the whole split), `from run` (whose lengths were taken) and
+        `operations` of a mean text, both None without a run, and `hours` for the whole split.
     """
     out = []
     for task, model in HUB.items():
         own = [run for run in runs if isinstance(run, TextRun) and run.task == task]
         if any(run.model == model for run in own):
             continue
-        timed = [run for run in own if run.manifest["finished"] and _timed(run)]
-        row: Row = {
-            "model": model,
-            "data": DATA[task],
-            "command": _hub_command(task),
-            "from run": None,
-            "seconds per text": None,
-            "times": None,
-        }
-        if timed:
-            nearest = max(timed, key=_weights)
-            row |= {"from run": nearest.name, "seconds per text": nearest.seconds / nearest.n}
-            row["times"] = BASE_LAYERS * BASE_HIDDEN**2 / _weights(nearest)
-        row["seconds per text, estimated"] = row["seconds per text"] * row["times"] if timed else None
+        row: Row = {"model": model, "data": DATA[task], "command": _hub_command(task), "texts": TEXTS[task], "from run": None}
+        row |= {"operations": None, "hours": None}
+        if own:
+            largest = max(own, key=lambda run: run.n)
+            row["from run"], row["operations"] = (
+                largest.name,
+                float(np.mean([_operations(largest, int(t)) for t in largest.about("tokens")])),
+            )
+            row["hours"] = row["operations"] * TEXTS[task] / RATE / 3600
         out.append(row)
     return out
+
+
+def _operations(run: TextRun, tokens: int) -> float:
+    """Floating-point operations of all tables of a run with the three paths, on a text of so many tokens, with BERT-base's sizes."""
+    config = run.manifest["config"]
+    passes = sum(method_passes(method, {"n_steps": config["n_steps"]}, tokens) for method in METHODS if method != "loo")
+    sizes = {"methods": len(METHODS), "removals": len(config["removals"]), "layers": BASE_LAYERS, "chunk": config["chunk"]}
+    work = text_work(tokens, passes=passes, **sizes)
+    return sum(work[table] for table in ("examples", "methods", "masks")) * token_operations(tokens, layers=BASE_LAYERS, hidden=BASE_HIDDEN)
 
 
 def _timed(run: AnyRun) -> bool:
     """Whether every session went to its end: of one that was killed, or still runs, it is not known how long it was at work."""
     return all(session["seconds"] is not None and "stopped by" not in session for session in run.manifest["sessions"])
-
-
-def _weights(run: TextRun) -> float:
-    return float(run.layers * run.manifest["model"]["hidden"] ** 2)
 
 
 def _hub_command(task: str) -> str:

@@ -19,6 +19,7 @@ import torch
 from lrp_companion.experiments.records import PARTS, TOP, loo_map
 from lrp_companion.experiments.store import JOB, RunFolder, read_folder
 from lrp_companion.experiments.text import path_masks, shared_curves
+from lrp_companion.experiments.work import METHODS, method_passes, text_work
 from lrp_companion.methods import TEXT_METHODS, kept_logits, method_call
 from lrp_companion.methods.common import output_gradient, to_numpy
 from lrp_companion.metrics.faithfulness import CANCELLED, ORDERS, Curve, relative_error
@@ -39,8 +40,6 @@ from lrp_companion.schema import (
 )
 from lrp_companion.sources import Dataset
 
-METHODS = ("loo", "ig", "rollout", "gradient-x-input", "attnlrp", "cp-lrp")
-"""Methods of a run by default, with their own options. Where others are named, cost and error are kept as well."""
 MASK_CHOICES = ("none", "paths", "all")
 SETTINGS: dict[str, dict[str, Any]] = {
     "sst2": {"chunk": 1, "removals": REMOVALS},
@@ -139,13 +138,11 @@ class TextJobs:
     def cost(self, table: str, job: int) -> float:
         """About how much work a job is, in tokens run forward: for the estimate of the time left."""
         tokens = len(self._encoded[job])
-        steps = 2 * tokens / self.chunk
-        return {
-            "examples": len(self.removals) * tokens * (1 if job in self.known else tokens),
-            "methods": sum(self._passes(own, tokens) for own in self.methods) * tokens + 0.35 * len(self.methods) * steps * tokens,
-            "masks": 100 * tokens + 0.15 * 3 * self.clf.card.layers * steps * tokens,
-            "lattice": 2.0**self.clf.card.layers * tokens,
-        }[table]
+        if table == "examples" and job in self.known:
+            return float(len(self.removals) * tokens)
+        passes = sum(method_passes(*self.calls[own], tokens) for own in self.methods)
+        sizes = {"methods": len(self.methods), "removals": len(self.removals), "layers": self.clf.card.layers, "chunk": self.chunk}
+        return text_work(tokens, passes=passes, **sizes)[table]
 
     def run(self, table: str, job: int, folder: RunFolder) -> pa.Table:
         """The rows of one job."""
@@ -237,17 +234,6 @@ class TextJobs:
         if kind != "rollout":
             options = {**options, "output": output}
         return TEXT_METHODS[kind](self.clf, [text], [target], progress=False, **options)[0]
-
-    def _passes(self, method: str, tokens: int) -> float:
-        """About how many forwards a method costs."""
-        kind, options = self.calls[method]
-        if kind == "ig":
-            return 3.0 * options["n_steps"]
-        if kind not in ("mask-gradient", "hybrid", "sampled-loo"):
-            return 10.0
-        groups, removed = options.get("groups", 1), options.get("exact", 4) if kind == "hybrid" else options.get("budget", 8)
-        gradients = 0.0 if kind == "sampled-loo" else 3.0 * (tokens if groups == "all" else groups)
-        return gradients + (0 if kind == "mask-gradient" else removed)
 
     @torch.no_grad()
     def _masks(self, text: EncodedText, target: int, loo: np.ndarray, _: Any) -> pa.Table:

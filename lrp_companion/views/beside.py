@@ -148,17 +148,15 @@ def not_run_table(runs: Sequence[AnyRun]) -> Table | None:
     rows, caption = not_run(runs), "Not run: the paper's own two classifiers"
     if not rows:
         return None
-    columns = {"model": "not run", "command": "command"}
-    if any(row["times"] for row in rows):
-        columns |= {
-            "from run": "scaled from run", "seconds per text": "its seconds per text", "times": "times",
-            "seconds per text, estimated": "estimated seconds per text",
-        }  # fmt: skip
+    columns = {"model": "not run", "command": "command", "texts": "texts"}
+    if any(row["operations"] for row in rows):
+        columns |= {"from run": "as long as those of", "peta": "10¹⁵ operations, all texts", "hours": "hours at 10¹³ a second"}
+        rows = [{**row, "peta": None if row["operations"] is None else row["operations"] * row["texts"] / 1e15} for row in rows]
         caption += (
-            ". The time is an estimate for the processor of the run it is scaled from: measured time, times the ratio of "
-            "layers x width squared of the encoders; what a GPU makes of it was not measured"
+            ". The time is an estimate from arithmetic for one GPU that does 10¹³ operations a second, which is assumed and was "
+            "not measured; short texts do not fill a GPU and take longer. A sample (--limit) takes its part of it"
         )
-    return table(rows, columns=columns, caption=caption)
+    return table(rows, columns=columns, caption=caption, digits=1)
 
 
 def report(runs: Sequence[AnyRun], *, out: str | Path | None = None) -> str:
