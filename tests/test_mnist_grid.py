@@ -21,6 +21,7 @@ from lrp_companion.experiments.audit.digits import (
     digit_grid,
     digit_ig,
     digit_nearest,
+    digit_ranges,
     digit_signs,
     paper_values,
 )
@@ -189,6 +190,11 @@ def test_what_is_shown_is_the_grid(run) -> None:
     ]  # fmt: skip
     assert nearest[0][2:] == tuple(f"{value:.2f}" for value in paper_values().values())
     assert list(nearest[1][2:]) == [digit_nearest(run)["nearest"][name].text(2) for name in CELLS]
+    for row, cells in zip(digit_ranges(run), views.reading_ranges_table(run).cells[1:], strict=True):
+        name, floor = "AttnLRP, left with LOO", 0.85 if row["which"] == "reach" else 0.0
+        own = [one[name] for one in grid if one["map"] == row["map"] and one["accuracy"][0] >= floor]
+        assert cells[1] == str(len(own)) and row[f"{name}, beneath"] == sum(one.high < 0 for one in own)
+        assert cells[4] == (f"{min(one.mean for one in own):.2f} to {max(one.mean for one in own):.2f}" if own else "")
     shares = views.reading_choices_table(run).cells
     assert [cells[0] for cells in shares[:4]] == ["biases", "position embedding", "pixel to Q, K, V", "map"]
     for column in range(1, len(CELLS) + 2):

@@ -21,7 +21,7 @@ _HOME = {
     **dict.fromkeys(("option_table", "digit_frontier_table", "errs_table", "backing_table", "mask_path_figure"), "remedy"),
     "method_label": "remedy", "nearness_table": "remedy", "first_look_table": "remedy",
     **dict.fromkeys(("reading_curve", "reading_table", "reading_choices_table", "reading_signs_table", "nearest_table"), "readings"),
-    "ig_steps": "readings", "reading_label": "readings",
+    "reading_ranges_table": "readings", "ig_steps": "readings", "reading_label": "readings",
     "Drawing": "canvas", "drawing": "canvas",
     "diverging": "palette", "diverging_map": "palette", "styles": "palette",
 }  # fmt: skip

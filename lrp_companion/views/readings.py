@@ -10,7 +10,17 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.ticker import NullLocator
 
-from lrp_companion.experiments.audit.digits import ACCURACY, CELLS, LABELS, MAPS, digit_choices, digit_grid, digit_nearest, paper_values
+from lrp_companion.experiments.audit.digits import (
+    ACCURACY,
+    CELLS,
+    LABELS,
+    MAPS,
+    digit_choices,
+    digit_grid,
+    digit_nearest,
+    digit_ranges,
+    paper_values,
+)
 from lrp_companion.experiments.records import MnistGridRun
 from lrp_companion.schema import choose
 from lrp_companion.views.audit import COLOURS, MARKERS, needs, option_matrix, percent, variance_table
@@ -96,6 +106,20 @@ def reading_table(run: MnistGridRun, *, map: str = "raw", digits: int = 2) -> Ta
         "reading": "reading", "accuracy": "accuracy (nets)", **{name: name for name in CELLS}, "negative": "AttnLRP, left: negative sums",
     }  # fmt: skip
     caption = f"Mean r by reading of the nets, {LABELS['map'][1][map]} maps; n = {run.n:,} images, {len(run.seeds)} nets a reading"
+    return table(rows, columns=columns, caption=caption, digits=digits)
+
+
+def reading_ranges_table(run: MnistGridRun, *, digits: int = 2) -> Table:
+    """The lowest to the highest mean r over all readings, and over those that reach the paper's accuracy, beside the paper's Table 1."""
+    paper = {"which": "the paper, choices unknown", "accuracy": f"{100 * ACCURACY:.0f} %", **paper_values()}
+    rows: list[Row] = [paper]
+    for row in digit_ranges(run):
+        which = {"all": "all readings", "reach": f"those with {100 * ACCURACY:.0f} % or more"}[row["which"]]
+        own = {name: row[name] and "{:.{d}f} to {:.{d}f}".format(*row[name], d=digits) for name in CELLS}
+        accuracy = row["accuracy"] and "{} to {}".format(*(percent(value) for value in row["accuracy"]))
+        rows.append({"which": f"{which}; {LABELS['map'][1][row['map']]}", "readings": row["readings"], "accuracy": accuracy, **own})
+    caption = f"Lowest to highest mean r over readings of the nets; n = {run.n:,} images, {len(run.seeds)} nets a reading"
+    columns = {"which": "nets and map", "readings": "readings", "accuracy": "accuracy", **{name: name for name in CELLS}}
     return table(rows, columns=columns, caption=caption, digits=digits)
 
 

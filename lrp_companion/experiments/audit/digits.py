@@ -142,6 +142,30 @@ def digit_nearest(run: MnistGridRun) -> Row:
     }  # fmt: skip
 
 
+def digit_ranges(run: MnistGridRun) -> list[Row]:
+    """The lowest and the highest mean r over readings: all of them, and those whose nets reach the paper's accuracy, by map.
+
+    Returns
+    -------
+    list
+        Rows `map`, `which` ("all" or "reach"), `readings` (how many), `accuracy` and each of `CELLS` as (lowest, highest), all None
+        where there is no reading, and for each of `CELLS` `<name>, beneath`: in how many of them the whole interval is below 0.
+    """
+    out = []
+    for map in MAPS:
+        rows = [row for row in digit_grid(run) if row["map"] == map]
+        for which, own in (("all", rows), ("reach", [row for row in rows if row["accuracy"][0] >= ACCURACY])):
+            ranges = {name: [row[name].mean for row in own] for name in CELLS} | {"accuracy": [row["accuracy"][0] for row in own]}
+            out.append(
+                {
+                    "map": map, "which": which, "readings": len(own),
+                    **{name: (min(values), max(values)) if values else None for name, values in ranges.items()},
+                    **{f"{name}, beneath": sum(row[name].high < 0 for row in own) for name in CELLS},
+                }
+            )  # fmt: skip
+    return out
+
+
 def digit_ig(run: MnistGridRun) -> list[Row]:
     """IG by baseline and number of steps: `r` with LOO as an interval over images, and the largest convergence `delta`; per reading."""
     _needs_grid("digit_ig", run)
