@@ -31,6 +31,7 @@ from lrp_companion.methods.perturbation import loo
 from lrp_companion.metrics import pearson, perturbation_curve
 from lrp_companion.models.batching import pad
 from lrp_companion.models.encoder import Encoder
+from lrp_companion.models.linear_attention import LinearAttention
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.propagation import all_masks
 
@@ -350,9 +351,25 @@ def lattice_memory(bench: Bench) -> Iterator[Row]:
     }  # fmt: skip
 
 
+def training(bench: Bench) -> Iterator[Row]:
+    """One step of training the fullest net of the digits: as `train_on` computes the logits, and by the forward pass from the right."""
+    net = LinearAttention(association="right", bias=True, position_embedding=True, dtype=torch.float64)
+    draw = torch.Generator().manual_seed(0)
+    images, labels = torch.rand(64, net.tokens, generator=draw, dtype=torch.float64), torch.randint(net.classes, (64,), generator=draw)
+
+    def step(logits: Callable[[torch.Tensor], torch.Tensor]) -> list[np.ndarray]:
+        loss = torch.nn.functional.cross_entropy(logits(images), labels)
+        return [own.numpy() for own in torch.autograd.grad(loss, list(net.parameters()))]
+
+    same = _equal("training by both orders", step(net.factored), step(net), 1e-9)
+    seconds = bench.time({"ours": lambda: step(net.factored), "other": lambda: step(net)})
+    note = f"gradients of a batch of {len(images)} images, float64, with biases, positions and embedding"
+    yield _row("training step of a net for digits", "its forward from the right", 3.0, seconds["other"], seconds["ours"], note=note, **same)
+
+
 CASES = {
     "loo": leave_one_out, "gradients": gradients, "relevance": relevance, "mask-gradient": mask_gradients, "masks": masks,
-    "curves": curves, "memory": lattice_memory,
+    "curves": curves, "training": training, "memory": lattice_memory,
 }  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import itertools
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,6 +17,7 @@ from test_report import level, text_run
 from lrp_companion.cli import main
 from lrp_companion.experiments.audit.boards import digit_board, switchboard
 from lrp_companion.experiments.audit.digits import (
+    ACCURACY,
     CELLS,
     digit_choices,
     digit_grid,
@@ -256,3 +258,25 @@ def test_a_run_without_a_whole_seed_is_told(run) -> None:
     few = {name: table.filter(torch.tensor(table["job"].to_numpy() < 5).numpy()) for name, table in run.tables.items()}
     with pytest.raises(InputError, match="no seed finished"):
         digit_grid(MnistGridRun(run.name, run.manifest, few))
+
+
+def test_what_the_chapter_says_of_the_digits_holds_in_the_record() -> None:
+    """The words of chapter 6 have no numbers; this is what they stand on."""
+    record = load_run(Path(__file__).parent.parent / "results" / "mnist-grid")
+    assert isinstance(record, MnistGridRun) and len(record.seeds) == 5 and record.n == 100
+    grid = digit_grid(record)
+    able = [row for row in grid if row["accuracy"][0] >= ACCURACY]
+    assert len(able) == 40 and min(row["accuracy"][1] for row in able) > ACCURACY + 0.01
+    assert max(row["accuracy"][2] for row in grid if row["accuracy"][0] < ACCURACY) < 0.5
+    assert all(row["AttnLRP, left with right"].high < 1 for row in able)
+    raw = [row for row in able if row["map"] == "raw"]
+    assert min(min(row["AttnLRP, left with LOO"].low, row["AttnLRP, right with LOO"].low) for row in raw) > 0.6
+    assert sum(row["difference"].high < 0 for row in raw) > len(raw) / 2
+    split = [row for row in digit_signs(record) if row["reading"] in {own["reading"] for own in able}]
+    assert min(row["both positive"][0] for row in split) > 0.8
+    ig = {(row["reading"], row["baseline"], row["n_steps"]): row["r"] for row in digit_ig(record)}
+    readings_of_ig = {key[0] for key in ig}
+    for reading, baseline in itertools.product(readings_of_ig, ("zero", "mean image", "black and white")):
+        assert abs(ig[reading, baseline, 8].mean - ig[reading, baseline, 512].mean) < 0.002
+    assert ig[0, "black and white", 512].high < 0 < min(ig[0, name, 512].low for name in ("zero", "mean image"))
+    assert digit_nearest(record)["distance"] > 0.3
