@@ -51,7 +51,7 @@ _build/html/index.html:
 notebooks: $(VENV)/book.stamp
 	@$(BIN)/python -m lrp_companion.book refresh
 
-# Speed against peers: about a quarter of an hour on two quiet cores; writes results/benchmarks.json and the tables made from it.
+# Speed against peers: a quarter to half an hour on two quiet cores; writes results/benchmarks.json and the tables made from it.
 bench: $(VENV)/dev.stamp
 	@$(BIN)/python -m benchmarks $(if $(QUICK),--quick)
 
