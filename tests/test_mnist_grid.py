@@ -235,7 +235,7 @@ def test_the_switchboard_has_a_board_of_digits_behind_the_reviews(run, tmp_path)
     reviews = load_run(text_run(tmp_path / "reviews", {"attnlrp": level(0.3, 0.4), "cp-lrp": level(0.5, 0.5)}, n=2, layers=2))
     data = switchboard([run, reviews, run])
     assert [board["key"] for board in data["boards"]] == ["text", "digits"] and data["boards"][1] == digit_board(run)
-    assert "AttnLRP from the right" in ProtocolSwitchboard(data).fallback()
+    assert "AttnLRP (right)" in ProtocolSwitchboard(data).fallback()
     with pytest.raises(InputError, match="no runs on reviews"):
         switchboard([run])
     assert [cells[:2] for cells in views.runs_table([run, reviews]).cells] == [("grid", "8 readings"), ("reviews", "made-up")]

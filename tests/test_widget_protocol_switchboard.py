@@ -345,6 +345,29 @@ def hostile(data: dict[str, Any]) -> dict[str, Any]:
     return bad
 
 
+OUTSIDE = """() => {
+  const box = document.querySelector('.lrp-widget').getBoundingClientRect();
+  return [...document.querySelectorAll('.lrp-measures :is(th, td, svg), .lrp-ends *, .lrp-spec > *, .lrp-turn label')]
+    .map((own) => own.getBoundingClientRect())
+    .filter((own) => own.width && (own.left < box.left || own.right > box.right + 0.5)).length;
+}"""  # what a page cuts off does not make it wider, so its own width tells nothing
+
+
+@pytest.mark.parametrize("width", [360, 460, 660, 1000])
+def test_long_names_stay_inside(data: Any, browser: Any, tmp_path: Path, width: int) -> None:
+    long = copy.deepcopy(data)
+    for board in long["boards"]:
+        board |= {"a": "AttnLRP read from the left", "b": "AttnLRP read from the right"}
+    context = browser.new_context(viewport={"width": width, "height": 900})
+    page, watch = open_page(context, widget_page(ProtocolSwitchboard(long), tmp_path))
+    page.wait_for_selector("[data-ready]")
+    for tab in page.get_by_role("tab").all():
+        tab.click()
+        assert page.evaluate(OUTSIDE) == 0 and page.locator(".lrp-strip").first.bounding_box()["width"] > 100
+    assert watch.nothing(), watch
+    context.close()
+
+
 def test_hostile_labels_are_text_and_a_phone_has_room(data: Any, browser: Any, tmp_path: Path) -> None:
     context = browser.new_context(viewport={"width": 360, "height": 740}, has_touch=True)
     page, watch = open_page(context, widget_page(ProtocolSwitchboard(hostile(data)), tmp_path))
@@ -359,14 +382,7 @@ def test_hostile_labels_are_text_and_a_phone_has_room(data: Any, browser: Any, t
     page.locator("[role=slider]").scroll_into_view_if_needed()
     check(page, "sst", ["embedding", "no-special", "attention-mask"])
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
-    outside = page.evaluate(
-        """() => { const box = document.querySelector('.lrp-widget').getBoundingClientRect();
-          return [...document.querySelectorAll('.lrp-measures :is(th, td), .lrp-spec > *, .lrp-turn label')]
-            .map((own) => own.getBoundingClientRect())
-            .filter((own) => own.width && (own.left < box.left || own.right > box.right + 0.5)).length;
-        }"""
-    )
-    assert outside == 0
+    assert page.evaluate(OUTSIDE) == 0
     assert min(page.locator(".lrp-turn label").evaluate_all("all => all.map((own) => own.getBoundingClientRect().height)")) >= 24
     context.close()
 

@@ -87,7 +87,7 @@ def digit_board(run: MnistGridRun) -> Row:
     start = {"run": run.name, **{name: _key(options[0]) for name, options in choices.items()}}
     nearest = digit_nearest(run)["nearest"]
     return {
-        "key": "digits", "label": "Digits", "a": "AttnLRP from the left", "b": "AttnLRP from the right", "axes": axes,
+        "key": "digits", "label": "Digits", "a": "AttnLRP (left)", "b": "AttnLRP (right)", "axes": axes,
         "runs": [
             {
                 "key": run.name, "label": f"{len(run.seeds)} nets a reading", "n": run.n,
