@@ -25,7 +25,7 @@ from lrp_companion.experiments import tables as beside_paper
 from lrp_companion.experiments.claims import VERDICTS, Effect, claims, independent_difference, side, verdict
 from lrp_companion.experiments.paper import paper_table
 from lrp_companion.experiments.paths import mask_label, path_masks
-from lrp_companion.experiments.records import MnistRun, TextRun, load_run, load_runs
+from lrp_companion.experiments.records import AnyRun, MnistRun, TextRun, load_run, load_runs
 from lrp_companion.experiments.store import FORMAT, key_of, open_folder
 from lrp_companion.experiments.tables import READINGS
 from lrp_companion.metrics import Interval, bootstrap_mean
@@ -524,13 +524,14 @@ def test_a_report_needs_no_torch(folders, tmp_path):
 # -- the page ----------------------------------------------------------------------------------------------------------
 
 
-def fresh(runs: Sequence[TextRun | MnistRun]) -> set[str]:
+def fresh(runs: Sequence[AnyRun]) -> set[str]:
     """Plain text of everything that the page may show."""
     found = claims(runs)
     shown: list[Any] = [beside.runs_table(runs), beside.not_run_table(runs), beside.claims_table(found), beside.effects_table(found)]
     for run in runs:
         if isinstance(run, MnistRun):
             shown.append(beside.table1_beside(run))
+        if not isinstance(run, TextRun):
             continue
         shown += [beside.table2_beside(run), beside.table2_dots(run), beside.table2_curves(run)]
         if run.masks:
