@@ -149,7 +149,7 @@ def digit_ranges(run: MnistGridRun) -> list[Row]:
     -------
     list
         Rows `map`, `which` ("all" or "reach"), `readings` (how many), `accuracy` and each of `CELLS` as (lowest, highest), all None
-        where there is no reading, and for each of `CELLS` `<name>, beneath`: in how many of them the whole interval is below 0.
+        where there is no reading.
     """
     out = []
     for map in MAPS:
@@ -160,7 +160,6 @@ def digit_ranges(run: MnistGridRun) -> list[Row]:
                 {
                     "map": map, "which": which, "readings": len(own),
                     **{name: (min(values), max(values)) if values else None for name, values in ranges.items()},
-                    **{f"{name}, beneath": sum(row[name].high < 0 for row in own) for name in CELLS},
                 }
             )  # fmt: skip
     return out
