@@ -166,10 +166,8 @@ def not_run(runs: Sequence[AnyRun]) -> list[Row]:
         row |= {"operations": None, "hours": None}
         if own:
             largest = max(own, key=lambda run: run.n)
-            row["from run"], row["operations"] = (
-                largest.name,
-                float(np.mean([_operations(largest, int(t)) for t in largest.about("tokens")])),
-            )
+            row["from run"] = largest.name
+            row["operations"] = float(np.mean([_operations(largest, int(tokens)) for tokens in largest.about("tokens")]))
             row["hours"] = row["operations"] * TEXTS[task] / RATE / 3600
         out.append(row)
     return out

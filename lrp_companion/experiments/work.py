@@ -1,7 +1,7 @@
 """The methods of a run on reviews, and how much work it is, counted before it begins. No torch, no model: sizes only.
 
-The unit is a token run forward once; a backward pass counts as two. Weights of the parts were measured on runs of
-`companion`; on two cores the operations counted this way come to 100 to 140 thousand million a second and core.
+The unit is a token run forward once; a backward pass counts as two. The weights of the parts are rough: they are for
+estimates of time, and no result depends on them.
 """
 
 from __future__ import annotations
