@@ -61,15 +61,18 @@ def check_parameters(notebook: Path, given: Mapping[str, str]) -> dict[str, Any]
     return values
 
 
-def source_key(notebook: Path, parameters: Mapping[str, Any], *, package: Path = ROOT / "lrp_companion") -> str:
-    """Hash what a notebook's outputs depend on: its cells, the parameters, the package's files, Python and every installed version."""
+def source_key(
+    notebook: Path, parameters: Mapping[str, Any], *, package: Path = ROOT / "lrp_companion", records: Path = ROOT / "results"
+) -> str:
+    """Hash what a notebook's outputs depend on: its cells, the parameters, package and records, Python and every installed version."""
     cells = [(cell.cell_type, cell.source, cell.metadata.get("tags", [])) for cell in nbformat.read(notebook, as_version=4).cells]
     installed = sorted({f"{found.name}=={found.version}" for found in importlib.metadata.distributions()})
     digest = hashlib.sha256(json.dumps([cells, sorted(parameters.items()), sys.version, installed]).encode())
-    for path in sorted(package.rglob("*")):
-        if path.is_file() and "__pycache__" not in path.parts:
-            digest.update(f"\0{path.relative_to(package).as_posix()}\0".encode())
-            digest.update(path.read_bytes())
+    for folder in (package, records):
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                digest.update(f"\0{path.relative_to(folder.parent).as_posix()}\0".encode())
+                digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
@@ -109,7 +112,7 @@ def execute(notebook: Path, output: Path, *, cwd: Path, parameters: Mapping[str,
         If a cell fails.
     """
     values = check_parameters(notebook, parameters or {})
-    key, key_file = source_key(notebook, values), output.with_suffix(".key")
+    key, key_file = source_key(notebook, values, records=cwd / "results"), output.with_suffix(".key")
     outside = any(name in values for name in _OUTSIDE) or bool(os.environ.get("LRP_COMPANION_DATA"))
     if not outside and output.is_file() and key_file.is_file() and key_file.read_text() == key:
         return False

@@ -402,7 +402,7 @@ def try_tests(job: tuple[str, str | None, str, str, tuple[str, ...]]) -> tuple[s
         said = io.StringIO()
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
             where = [str(ROOT / "tests" / test) for test in tests]
-            plain = ["-x", "-q", "--tb=line", "-p", "no:cacheprovider", "-c", os.devnull, f"--rootdir={ROOT / 'tests'}"]
+            plain = ["-x", "-q", "--tb=line", "-p", "no:cacheprovider", "-p", "no:nbval", "-c", os.devnull, f"--rootdir={ROOT / 'tests'}"]
             code = int(pytest.main([*plain, "--hypothesis-profile=mutations", *where]))
         imported = getattr(sys.modules.get("lrp_companion"), "__file__", None) or "nothing"
         failed = re.search(r"^(?:FAILED|ERROR) \S*?([\w]+\.py\S*)", said.getvalue(), re.MULTILINE)

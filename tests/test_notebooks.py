@@ -131,6 +131,14 @@ def test_key_changes_with_every_input(project: Path) -> None:
     assert book.source_key(notebook, {}, package=package) == keys[-1]
 
 
+def test_a_notebook_is_run_again_when_a_record_is_new(project: Path) -> None:
+    notebook, output = project / "notebooks" / "tiny.ipynb", project / "out" / "tiny.ipynb"
+    assert book.execute(notebook, output, cwd=project) and not book.execute(notebook, output, cwd=project)
+    (project / "results" / "run").mkdir(parents=True)
+    (project / "results" / "run" / "manifest.json").write_text("{}")
+    assert book.execute(notebook, output, cwd=project) and not book.execute(notebook, output, cwd=project)
+
+
 def test_a_run_on_data_from_outside_is_never_used_again(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LRP_COMPANION_DATA", "elsewhere")
     notebook, output = project / "notebooks" / "tiny.ipynb", project / "out" / "tiny.ipynb"
