@@ -58,11 +58,13 @@ faith = of("metrics/faithfulness.py", "test_metrics.py")
 axiom = of("metrics/axioms.py", "test_metrics.py")
 statistic = of("metrics/statistics.py", "test_metrics.py")
 loo = of("methods/perturbation.py", "test_text_methods.py")
+GAINS = "test_audit.py::test_gains_of_layers_are_steps_of_the_path"
 cells = of("experiments/audit/cells.py", "test_audit.py")
 draws = of("experiments/draws.py", "test_audit.py")
 reasons = of("experiments/audit/reasons.py", "test_audit.py")
 by_example = of("experiments/audit/examples.py", "test_audit.py")
-boards = of("experiments/audit/boards.py", "test_audit.py")
+boards = of("experiments/audit/boards.py", "test_audit.py::test_switchboard_of_several_runs")
+trained = of("experiments/audit/trainings.py", "test_trainings.py")
 NOT_RUN = "test_report.py::test_what_was_not_run_is_estimated_from_its_arithmetic"
 work = of("experiments/work.py", NOT_RUN)
 digit_audit = of("experiments/audit/digits.py", "test_mnist_grid.py")
@@ -191,20 +193,32 @@ MUTATIONS: list[Mutation] = [
     exercise("every answer is near enough", "TOLERANCE = 1e-9", "TOLERANCE = 1e9"),
     exercise("a wrong answer counts as right", "return self.passes", "return True"),
     # the audit
-    cells("the other method first", "r[0] - r[1])", "r[1] - r[0])"),
-    cells("absolute sum as sum to one", 'DISTINCT.index("raw" if option', 'DISTINCT.index("sum-to-one" if option'),
+    cells("the other method first", "r[0] - r[1])", "r[1] - r[0])", "test_audit.py::test_a_grid_holds_what_was_put_in"),
+    cells("absolute sum as sum to one", 'DISTINCT.index("raw" if option', 'DISTINCT.index("sum-to-one" if option',
+          "test_audit.py::test_a_grid_holds_what_was_put_in"),
     draws("undefined examples counted in draws",
           "draws[rows, holes] /= weights @ known[:, holes].astype(np.float64)",
-          "draws[rows, holes] /= len(given)"),
+          "draws[rows, holes] /= len(given)",
+          "test_audit.py::test_draws_are_those_of_bootstrap_mean_and_undefined_values_are_counted"),
     cells("interactions keep the main effects",
           "table.mean(axis=others, keepdims=True) - sum(lower)",
-          "table.mean(axis=others, keepdims=True) - table.mean()"),
-    reasons("gains from the other end", "gains = gains[:, ::-1]", "gains = gains[:, ::1]"),
-    reasons("later half against everything", "2 * later - total", "later - total"),
-    by_example("texts with a tag are the others", "float(tag in text) for text in tags", "float(tag not in text) for text in tags"),
-    by_example("Holm without its steps", "(len(p) - rank) * p[k]", "len(p) * p[k]"),
+          "table.mean(axis=others, keepdims=True) - table.mean()",
+          "test_audit.py::test_sums_of_squares_are_those_of_least_squares"),
+    reasons("gains from the other end", "gains = gains[:, ::-1]", "gains = gains[:, ::1]", GAINS),
+    reasons("later half against everything", "2 * later - total", "later - total", GAINS),
+    by_example("texts with a tag are the others", "float(tag in text) for text in tags", "float(tag not in text) for text in tags",
+               "test_audit.py::test_tags_are_compared_group_by_group"),
+    by_example("Holm without its steps", "(len(p) - rank) * p[k]", "len(p) * p[k]",
+               "test_audit.py::test_holm_by_hand_and_against_its_definition"),
     boards("a and b swapped in the switchboard", "found.values[..., [1, 0, 2], :]", "found.values[..., [0, 1, 2], :]"),
-    boards("defined for undefined", "missing[own] = found.n - found.defined[..., 2]", "missing[own] = found.defined[..., 2]"),
+    boards("defined for undefined", "missing[own] = found.n - found.defined[..., 2]", "missing[own] = found.defined[..., 2]",
+           "test_audit.py::test_undefined_maps_are_counted", "test_audit.py::test_the_switchboard_shows_these_cells"),
+    trained("agreement in any training", "int(above.all(0).sum())", "int(above.any(0).sum())"),
+    trained("against is open", '- out["below"] - out["against"]', '- out["below"]'),
+    trained("cells that one run lacks", "all(option in own.distinct[name]", "any(option in own.distinct[name]"),
+    trained("trainings weigh as cells", "* table.shape[1]", "* len(table)"),
+    trained("spread without k - 1", "means.std(ddof=1)", "means.std()"),
+    trained("the same weights twice", "if len(set(weights)) < len(weights):", "if not weights:"),
     digit_audit("right minus left",
           "columns[:, 1 :: len(CELLS)] - columns[:, 2 :: len(CELLS)]",
           "columns[:, 2 :: len(CELLS)] - columns[:, 1 :: len(CELLS)]"),

@@ -76,15 +76,17 @@ def write(path: Path, config: dict[str, Any], about: dict[str, Any], tables: Map
 
 def text_run(
     path: Path, r: Mapping[Any, Sequence[Any]], *, task: str = "sst2", layers: int = 12, model: str = "made-up",
-    curves: Mapping[Any, Sequence[Any]] | None = None, n: int = 4, methods: Sequence[str] = METHODS,
+    curves: Mapping[Any, Sequence[Any]] | None = None, n: int = 4, methods: Sequence[str] = METHODS, weights: str = "1" * 16,
+    removals: Sequence[str] | None = None,
 ) -> Path:  # fmt: skip
     """Write a run on n texts. `r` and `curves` map a method or a set of layers to one entry per text; all else has r = 0.5.
 
     An entry of `r` is (ours, with positions, sum to one), an entry of `curves` (LeRF, MoRF).
     """
-    removals = ("attention-mask", "mask-token", "pad-token", "delete") if task == "sst2" else ("attention-mask", "mask-token")
+    if removals is None:
+        removals = ("attention-mask", "mask-token", "pad-token", "delete") if task == "sst2" else ("attention-mask", "mask-token")
     config = {
-        "task": task, "split": "validation", "source": "folder", "data": "0" * 12, "seed": 0, "model": model, "weights": "1" * 16,
+        "task": task, "split": "validation", "source": "folder", "data": "0" * 12, "seed": 0, "model": model, "weights": weights,
         "dtype": "float32", "methods": list(methods), "chunk": 1 if task == "sst2" else 16, "removals": list(removals), "n_steps": 50,
     }  # fmt: skip
     axes = {"site": SITES, "tokens": TOKEN_CHOICES, "removal": removals, "target": TARGET_CHOICES, "statistic": STATISTICS}

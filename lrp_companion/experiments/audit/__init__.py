@@ -33,6 +33,15 @@ from lrp_companion.experiments.audit.cells import (
 )
 from lrp_companion.experiments.audit.examples import FEATURES, features, holm, subgroups, tag_effects
 from lrp_companion.experiments.audit.reasons import findings, late_counts, layer_gains, signs, special_shares
+from lrp_companion.experiments.audit.trainings import (
+    Trainings,
+    training_counts,
+    training_effects,
+    training_gains,
+    training_likeness,
+    training_shares,
+    trainings,
+)
 from lrp_companion.experiments.draws import resampled
 
 __all__ = [
@@ -44,6 +53,7 @@ __all__ = [
     "LABELS",
     "NAMES",
     "OPTIONS",
+    "Trainings",
     "anova",
     "choice_effects",
     "counts",
@@ -66,5 +76,11 @@ __all__ = [
     "switchboard",
     "tag_effects",
     "title",
+    "training_counts",
+    "training_effects",
+    "training_gains",
+    "training_likeness",
+    "training_shares",
+    "trainings",
     "variance_shares",
 ]

@@ -1,0 +1,189 @@
+"""The audit on several trainings of one model: which effects come again with another seed, and which are one training's own.
+
+The runs share data, depth and examples and differ in the weights only. What varies between them is chance in training (first
+weights of the classifier, order of the batches, dropout); what varies within one is the choice of a cell.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from lrp_companion.experiments.audit.cells import CHOICES, Grid, grid, needs_text
+from lrp_companion.experiments.audit.reasons import layer_gains
+from lrp_companion.experiments.records import TextRun
+from lrp_companion.experiments.tables import READINGS
+from lrp_companion.schema import InputError, Protocol, choose
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Trainings:
+    """Grids of runs that differ in the training of their model; made by `trainings`.
+
+    Attributes
+    ----------
+    runs, grids : one per training, in the order given.
+    axes : choice to the options that all runs have, without the map that repeats another.
+    effects : shape (trainings, *axes): mean difference of r in every cell.
+    low, high : the same shape: its 95 % interval over examples.
+    """
+
+    runs: tuple[TextRun, ...]
+    grids: tuple[Grid, ...]
+    axes: Mapping[str, tuple[str, ...]]
+    effects: np.ndarray = field(repr=False)
+    low: np.ndarray = field(repr=False)
+    high: np.ndarray = field(repr=False)
+
+    @property
+    def title(self) -> str:
+        """Data and depth, as in "SST-2, 6 layers"."""
+        return self.grids[0].title
+
+    @property
+    def n(self) -> int:
+        """Examples of each run."""
+        return self.grids[0].n
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the models are called in their records."""
+        return tuple(str(run.manifest["model"]["name"]) for run in self.runs)
+
+
+def trainings(runs: Sequence[TextRun], *, a: str = "cp-lrp", b: str = "attnlrp") -> Trainings:
+    """The grids of runs on the same examples with models that differ in their weights only.
+
+    Raises
+    ------
+    InputError : fewer than two runs, one that is not on reviews, other data, depth or examples, or the same weights twice.
+
+    >>> trainings(load_runs(["results/sst2-companion-6", "results/trainings"])).effects.shape  # doctest: +SKIP
+    (3, 3, 2, 2, 1, 3, 3)
+    """
+    for run in runs:
+        needs_text("trainings", run)
+    if len(runs) < 2:
+        raise InputError("trainings", got=f"{len(runs)} runs", expected="at least two", hint="train the model again with another --seed")
+    first = runs[0]
+    for run in runs[1:]:
+        same = {
+            "task": (run.task, first.task), "layers": (run.layers, first.layers),
+            "data": tuple(one.manifest["config"]["data"] for one in (run, first)), "examples": (run.n, first.n),
+        }  # fmt: skip
+        for what, (got, expected) in same.items():
+            if got != expected:
+                raise InputError(
+                    "trainings", got=f"{what} {got} in {run.name}", expected=str(expected), hint="compare runs on the same examples"
+                )
+        if not np.array_equal(run.examples, first.examples):
+            raise InputError(
+                "trainings", got=f"{run.name} on other examples", expected=f"those of {first.name}", hint="use the same --seed"
+            )
+    weights = [run.manifest["config"]["weights"] for run in runs]
+    if len(set(weights)) < len(weights):
+        raise InputError("trainings", got="the same weights twice", expected="one run per training", hint="leave one of them out")
+    grids = tuple(grid(run, a=a, b=b) for run in runs)
+    axes = {
+        name: tuple(option for option in grids[0].distinct[name] if all(option in own.distinct[name] for own in grids)) for name in CHOICES
+    }
+    values = np.stack([_shared(own, axes) for own in grids])
+    return Trainings(tuple(runs), grids, axes, values[..., 0], values[..., 1], values[..., 2])
+
+
+def _shared(own: Grid, axes: Mapping[str, tuple[str, ...]]) -> np.ndarray:
+    """Mean difference and limits in the cells that all runs have, (*axes, 3)."""
+    places = [[own.axes[name].index(option) for option in options] for name, options in axes.items()]
+    return own.values[(*np.ix_(*places), 2)]
+
+
+def training_effects(found: Trainings, *, readings: Mapping[str, Protocol] = READINGS) -> list[Row]:
+    """The effect under a few readings in every training, and how far the trainings lie apart.
+
+    Returns
+    -------
+    list
+        Rows `reading`, `effects` (one interval over examples per training), `mean` and `sd` (over the trainings, with k - 1).
+    """
+    rows = []
+    for name, protocol in readings.items():
+        effects = [own.cell(protocol)["difference"] for own in found.grids]
+        means = np.array([effect.mean for effect in effects])
+        rows.append({"reading": name, "effects": effects, "mean": float(means.mean()), "sd": float(means.std(ddof=1))})
+    return rows
+
+
+def training_counts(found: Trainings, **fixed: str) -> Row:
+    """In how many cells the trainings agree.
+
+    Parameters
+    ----------
+    fixed : options that are held, such as `tokens="all"`; all cells by default.
+
+    Returns
+    -------
+    dict
+        `cells`; `above` and `below`: the whole interval is on that side of 0 in every training; `against`: in one training it is
+        above and in another below; `open`: all others; `one sign`: the means have one sign in every training.
+    """
+    where: list[Any] = [slice(None)] * len(CHOICES)
+    for name, option in fixed.items():
+        choose("training_counts", "choice", name, CHOICES)
+        choose("training_counts", name, option, found.axes[name])
+        where[CHOICES.index(name)] = found.axes[name].index(option)
+    effects, low, high = (part[(slice(None), *where)] for part in (found.effects, found.low, found.high))
+    above, below = low > 0, high < 0
+    out: Row = {"cells": effects[0].size, "above": int(above.all(0).sum()), "below": int(below.all(0).sum())}
+    out["against"] = int((above.any(0) & below.any(0)).sum())
+    out["open"] = out["cells"] - out["above"] - out["below"] - out["against"]
+    out["one sign"] = int(((effects > 0).all(0) | (effects < 0).all(0)).sum())
+    return out
+
+
+def training_shares(found: Trainings) -> dict[str, float]:
+    r"""Split the variance of the effect over trainings and cells (analysis of variance; the parts add up to 1).
+
+    With $y_{tc}$ the effect of training t in cell c, the total is $\sum (y_{tc} - \bar y)^2$; `choices` is the part of the
+    cells' means over the trainings, `training` that of the trainings' means over the cells, `together` the rest: how far a
+    training changes what the choices do.
+
+    >>> training_shares(trainings(load_runs(["results/sst2-companion-6", "results/trainings"])))  # doctest: +SKIP
+    """
+    table = found.effects.reshape(len(found.grids), -1)
+    table = table[:, ~np.isnan(table).any(0)]
+    total = float(((table - table.mean()) ** 2).sum())
+    choices = float(((table.mean(0) - table.mean()) ** 2).sum()) * len(table)
+    training = float(((table.mean(1) - table.mean()) ** 2).sum()) * table.shape[1]
+    return {"choices": choices / total, "training": training / total, "together": max(0.0, 1 - (choices + training) / total)}
+
+
+def training_likeness(found: Trainings) -> float:
+    """The lowest Pearson correlation between two trainings' effects over the cells."""
+    table = found.effects.reshape(len(found.grids), -1)
+    table = table[:, ~np.isnan(table).any(0)]
+    return min(float(np.corrcoef(one, other)[0, 1]) for one, other in itertools.combinations(table, 2))
+
+
+def training_gains(found: Trainings, *, path: str = "back-to-front", readings: Mapping[str, Protocol] = READINGS) -> list[Row]:
+    """Total gain and the later half's minus the first half's, training by training, under a few readings: rows of `layer_gains`.
+
+    Returns
+    -------
+    list
+        Rows `reading`, `model`, `total`, `later - first` (intervals), `largest` (layer) and `largest in draws`.
+    """
+    rows = []
+    gains = [layer_gains(run, path=path) for run in found.runs]
+    for name, protocol in readings.items():
+        for model, own in zip(found.names, gains, strict=True):
+            (row,) = [row for row in own if all(row[choice] == getattr(protocol, choice) for choice in CHOICES[:5])]
+            rows.append(
+                {"reading": name, "model": model, **{part: row[part] for part in ("total", "later - first", "largest", "largest in draws")}}
+            )
+    return rows

@@ -1,0 +1,106 @@
+"""Several trainings of one model side by side: effects, cells in which they agree, layers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+
+from lrp_companion.experiments.audit import (
+    LABELS,
+    NAMES,
+    Trainings,
+    training_counts,
+    training_effects,
+    training_likeness,
+    training_shares,
+)
+from lrp_companion.experiments.tables import READINGS
+from lrp_companion.schema import Protocol
+from lrp_companion.views.audit import COLOURS, MARKERS, needs, percent
+from lrp_companion.views.canvas import LOOK, Drawing, drawing
+from lrp_companion.views.palette import INK
+from lrp_companion.views.tables import Table, table
+
+
+def _difference(found: Trainings) -> str:
+    return " − ".join(NAMES.get(method, method) for method in (found.grids[0].a, found.grids[0].b))
+
+
+@mpl.rc_context(LOOK)
+def training_curve(found: Trainings) -> Drawing:
+    """Draw the effect in every cell, sorted by its mean over the trainings, with a mark per training."""
+    flat = found.effects.reshape(len(found.grids), -1)
+    flat = flat[:, ~np.isnan(flat).any(0)]
+    flat = flat[:, np.argsort(flat.mean(0), kind="stable")]
+    told = training_counts(found)
+    alt = (
+        f"{found.title}, n = {found.n:,}: {_difference(found)} in {flat.shape[1]} combinations and {len(flat)} trainings. "
+        f"One sign in all trainings: {told['one sign']}."
+    )
+    figure, (axes,) = drawing(alt, height=3.4)
+    x = np.arange(1, flat.shape[1] + 1)
+    axes.vlines(x, flat.min(0), flat.max(0), color="#8a8a8a", linewidth=0.7)
+    for k, (name, own) in enumerate(zip(found.names, flat, strict=True)):
+        colour, marker = COLOURS[k % len(COLOURS)], MARKERS[k % len(MARKERS)]
+        axes.plot(x, own, linestyle="none", marker=marker, markersize=2.6, color=colour, label=name)
+    axes.axhline(0, color=INK, linewidth=0.9)
+    axes.set_xlabel("combinations of choices, by mean effect")
+    axes.set_ylabel(_difference(found))
+    axes.set_title(f"{found.title}, n = {found.n:,}: each training", fontweight="bold")
+    axes.legend(loc="upper left", markerscale=2.0)
+    return figure
+
+
+def trainings_table(found: Trainings, *, readings: Mapping[str, Protocol] = READINGS, digits: int = 2) -> Table:
+    """The effect under a few readings, a column per training, and its mean and standard deviation over the trainings."""
+    rows: list[Mapping[str, Any]] = [
+        {"reading": row["reading"], **dict(zip(found.names, row["effects"], strict=True)), "mean": row["mean"], "sd": row["sd"]}
+        for row in training_effects(found, readings=readings)
+    ]
+    columns = {"reading": "reading", **{name: name for name in found.names}, "mean": "mean of these", "sd": "standard deviation"}
+    caption = f"{found.title}, n = {found.n:,}: {_difference(found)} by training, with 95 % intervals over examples"
+    return table(rows, columns=columns, caption=caption, digits=digits)
+
+
+def training_counts_table(found: Trainings) -> Table:
+    """In how many cells the trainings agree: over all, and by tokens and map."""
+    parts: dict[str, dict[str, str]] = {"all combinations": {}}
+    for tokens in found.axes["tokens"]:
+        for map in found.axes["map"]:
+            parts[f"{LABELS['tokens'][1][tokens]}; {LABELS['map'][1][map]}"] = {"tokens": tokens, "map": map}
+    rows = [{"which": name, **training_counts(found, **fixed)} for name, fixed in parts.items()]
+    columns = {
+        "which": "tokens; map", "cells": "cells", "above": "above 0 in all", "below": "below 0 in all",
+        "against": "above in one, below in another", "open": "open in some", "one sign": "means of one sign",
+    }  # fmt: skip
+    where = f"{found.title}, n = {found.n:,}, {len(found.grids)} trainings"
+    caption = f"{where}: cells by where the whole 95 % interval of {_difference(found)} lies"
+    return table(rows, columns=columns, caption=caption)
+
+
+def training_shares_table(found: Trainings, *, digits: int = 2) -> Table:
+    """How much of the variance of the effect over cells and trainings goes with which, and how alike the trainings are."""
+    shares = training_shares(found)
+    words = {
+        "choices": "the choices, alike in every training", "training": "the training, alike under every choice",
+        "together": "both together: a training that changes what the choices do",
+    }  # fmt: skip
+    rows: list[Mapping[str, Any]] = [{"what": words[name], "part": percent(share)} for name, share in shares.items()]
+    caption = (
+        f"{found.title}, {len(found.grids)} trainings: parts of the variance of {_difference(found)}; "
+        f"lowest r between two trainings over the cells {training_likeness(found):.{digits}f}"
+    )
+    return table(rows, columns={"what": "goes with", "part": "part"}, caption=caption)
+
+
+def training_gains_table(rows: Sequence[Mapping[str, Any]], *, title: str, digits: int = 2) -> Table:
+    """Rows of `training_gains`: total gain, later minus first half, the layer with the largest gain."""
+    needs("training_gains_table", rows, "rows")
+    columns = {
+        "reading": "reading", "model": "training", "total": "total gain", "later - first": "later − first half",
+        "largest": "largest gain at layer", "largest in draws": "in this part of the draws",
+    }  # fmt: skip
+    return table(rows, columns=columns, caption=title, digits=digits)

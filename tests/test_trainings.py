@@ -1,0 +1,130 @@
+"""Several trainings of one model: cells in which they agree, parts of the variance, against runs made by hand and slow forms."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_audit import text
+from test_report import mnist_run
+
+from lrp_companion import views
+from lrp_companion.experiments import audit
+from lrp_companion.experiments.records import TextRun, load_run
+from lrp_companion.schema import InputError
+
+MODELS = ("small", "small-seed-1", "small-seed-2")
+EFFECTS = ((-0.25, 0.25), (-0.125, 0.25), (0.125, 0.125))
+"""CP-LRP minus AttnLRP at the words and with positions, training by training."""
+
+
+def made(folder: Path, effects: tuple[float, float], k: int, **options: object) -> TextRun:
+    ours, positions = effects
+    r = {"attnlrp": [(0.5, 0.5, 0.5)] * 4, "cp-lrp": [(0.5 + ours, 0.5 + positions, 0.5 + positions)] * 4}
+    return text(folder / MODELS[k], r, layers=6, model=MODELS[k], weights=str(k) * 16, **options)
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> list[TextRun]:
+    folder = tmp_path_factory.mktemp("trainings")
+    return [made(folder, effects, k, removals=("attention-mask",) if k else None) for k, effects in enumerate(EFFECTS)]
+
+
+def test_runs_are_compared_in_the_cells_that_all_have(three):
+    found = audit.trainings(three)
+    assert found.axes["removal"] == ("attention-mask",) and found.effects.shape == (3, 3, 2, 2, 1, 3, 3)
+    assert found.names == MODELS and found.title == "SST-2, 6 layers" and found.n == 4
+    assert found.effects[:, 0, 0, 0, 0, 0, 0] == pytest.approx([-0.25, -0.125, 0.125], abs=1e-6)
+    assert found.effects[:, 1, 1, 0, 0, 0, 0] == pytest.approx([0.25, 0.25, 0.125], abs=1e-6)
+    assert (found.low <= found.effects).all() and (found.effects <= found.high).all()
+    assert (audit.trainings(three[::-1]).effects == found.effects[::-1]).all()
+
+
+def test_readings_training_by_training(three):
+    ours = audit.training_effects(audit.trainings(three))[0]
+    assert [effect.mean for effect in ours["effects"]] == pytest.approx([-0.25, -0.125, 0.125], abs=1e-6)
+    assert ours["mean"] == pytest.approx(-0.25 / 3, abs=1e-6) and ours["sd"] == pytest.approx(
+        np.std([-0.25, -0.125, 0.125], ddof=1), abs=1e-6
+    )
+
+
+def test_cells_are_counted_by_side(three):
+    found = audit.trainings(three)
+    told = audit.training_counts(found)
+    assert told["cells"] == 108 and told["above"] == 2, "with positions and all tokens, raw and divided by a positive sum"
+    assert told["against"] == 2 and told["below"] == 0 and told["open"] == 104
+    assert told["one sign"] == 2, "where all effects are 0 they have no sign"
+    assert audit.training_counts(found, tokens="all")["against"] == 0 and audit.training_counts(found, tokens="no-special")["above"] == 0
+    assert audit.training_counts(audit.trainings(three[:2]))["below"] == 2
+    for wrong in ({"sight": "word"}, {"removal": "delete"}, {"map": "absolute-sum"}):
+        with pytest.raises(InputError, match="expected one of|expected attention-mask"):
+            audit.training_counts(found, **wrong)
+
+
+def test_parts_of_the_variance_are_those_of_two_factors(three):
+    generator = np.random.default_rng(0)
+    found = audit.trainings(three)
+    own = replace(found, effects=generator.normal(size=found.effects.shape))
+    flat = own.effects.reshape(3, -1)
+    rows = {row["choices"]: row["share"] for row in audit.variance_shares(flat, ["training", "cell"])}
+    assert audit.training_shares(own) == pytest.approx(
+        {"choices": rows["cell",], "training": rows["training",], "together": rows["training", "cell"]}
+    )
+    assert audit.training_likeness(own) == pytest.approx(min(np.corrcoef(a, b)[0, 1] for a, b in itertools.combinations(flat, 2)))
+    alike = replace(found, effects=np.stack([found.effects[0]] * 3))
+    assert audit.training_shares(alike) == pytest.approx({"choices": 1, "training": 0, "together": 0}, abs=1e-9)
+    moved = replace(found, effects=np.stack([found.effects[0] + shift for shift in (0, 1, 2)]))
+    assert audit.training_shares(moved)["together"] == pytest.approx(0, abs=1e-9)
+    assert audit.training_shares(moved)["training"] > 0.5
+    assert audit.training_likeness(moved) == pytest.approx(1)
+    undefined = own.effects.copy()
+    undefined[1, 0, 0, 0, 0, 0, 0] = np.nan
+    assert audit.training_shares(replace(own, effects=undefined)) != audit.training_shares(own)
+    assert sum(audit.training_shares(replace(own, effects=undefined)).values()) == pytest.approx(1)
+
+
+def test_layers_training_by_training(three):
+    found = audit.trainings(three)
+    rows = audit.training_gains(found)
+    assert [row["model"] for row in rows] == [*MODELS] * 3
+    assert [row["total"].mean for row in rows[:3]] == pytest.approx([-0.25, -0.125, 0.125], abs=1e-6)
+    plain = next(
+        row
+        for row in audit.layer_gains(three[1])
+        if (row["site"], row["tokens"], row["map"], row["target"]) == ("word", "no-special", "raw", "logit")
+    )
+    assert rows[1]["later - first"] == plain["later - first"] and rows[1]["largest"] == plain["largest"]
+
+
+def test_what_cannot_be_compared_is_refused_by_name(three, tmp_path):
+    digits = load_run(mnist_run(tmp_path / "digits", {}))
+    deep = text(tmp_path / "deep", {}, layers=12, weights="9" * 16)
+    few = text(tmp_path / "few", {}, layers=6, weights="8" * 16, n=3)
+    reviews = text(tmp_path / "reviews", {}, layers=6, weights="7" * 16, task="imdb")
+    cases = [
+        ([three[0]], "got 1 runs; expected at least two"),
+        ([three[0], digits], "no run on reviews"),
+        ([three[0], deep], "layers 12 in deep; expected 6"),
+        ([three[0], few], "examples 3 in few; expected 4"),
+        ([three[0], reviews], "task imdb in reviews; expected sst2"),
+        ([three[0], three[0]], "the same weights twice"),
+    ]
+    for runs, words in cases:
+        with pytest.raises(InputError, match=words):
+            audit.trainings(runs)
+
+
+def test_views_say_what_they_show(three):
+    found = audit.trainings(three)
+    figure = views.training_curve(found)
+    assert "108 combinations and 3 trainings" in figure.alt and "One sign in all trainings: 2" in figure.alt
+    assert figure._repr_png_().startswith(b"\x89PNG")
+    effects = repr(views.trainings_table(found))
+    assert "-0.25 [" in effects and "small-seed-2" in effects and "standard deviation" in effects
+    counts = repr(views.training_counts_table(found))
+    assert counts.count("\n") == 6 and "above in one, below in another" in counts
+    assert "%" in repr(views.training_shares_table(found)) and "3 trainings" in repr(views.training_shares_table(found))
+    assert "small-seed-1" in repr(views.training_gains_table(audit.training_gains(found), title="layers"))
