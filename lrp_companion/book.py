@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import hashlib
 import importlib.metadata
 import json
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -30,6 +32,7 @@ from lrp_companion import book_student
 from lrp_companion.schema import CompanionError, InputError
 
 ROOT = Path(__file__).resolve().parent.parent
+AT_ONCE = min(2, os.cpu_count() or 1)  # notebooks: much of each is one thread's work
 # A notebook that is given one of these may read what no key covers: a folder, the hub.
 _OUTSIDE = ("source", "data_dir", "model")
 _LOADED = re.compile(r'<(?:script[^>]*? src|link[^>]*? rel="stylesheet"[^>]*? href)="([^"?#]+)')
@@ -139,16 +142,26 @@ def execute(notebook: Path, output: Path, *, cwd: Path, parameters: Mapping[str,
 
 
 def _execute_all(root: Path, parameters: Mapping[str, str]) -> list[Path]:
+    """Execute all notebooks, some at once, each with its part of the processor; return the executed ones in the book's order."""
     notebooks = sorted((root / "notebooks").glob("*.ipynb"))
     for notebook in notebooks:  # every name is checked before the first cell runs
         check_parameters(notebook, parameters)
-    executed = []
-    for notebook in notebooks:
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // AT_ONCE)))  # else kernels wait for each other's threads
+
+    def one(notebook: Path) -> Path:
         output, start = root / "_build" / "executed" / notebook.name, time.perf_counter()
         ran = execute(notebook, output, parameters=parameters, cwd=root)
         print(f"{notebook.name}: {f'executed in {time.perf_counter() - start:.0f} s' if ran else 'unchanged, used again'}", flush=True)
-        executed.append(output)
-    return executed
+        return output
+
+    # papermill changes the directory of the whole process and back: from here on, back is here
+    with contextlib.chdir(root), ThreadPoolExecutor(AT_ONCE) as pool:
+        running = [pool.submit(one, notebook) for notebook in notebooks]
+        try:
+            return [own.result() for own in running]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)  # the one that runs beside it comes to its end
+            raise
 
 
 def build(root: Path, *, parameters: Mapping[str, str] | None = None, student: bool = False) -> Path:

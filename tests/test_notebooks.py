@@ -118,6 +118,23 @@ def test_refresh_keeps_the_outputs_in_the_notebook(project: Path, monkeypatch: p
     assert "papermill" not in notebook.read_text()
 
 
+def test_notebooks_run_side_by_side_and_a_failure_stops_what_has_not_begun(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LRP_COMPANION_DATA", raising=False)
+    tiny = project / "notebooks" / "tiny.ipynb"
+    for name in ("a", "b", "z"):
+        shutil.copy(tiny, project / "notebooks" / f"{name}.ipynb")
+    change(project / "notebooks" / "b.ipynb", "print(os.environ['OMP_NUM_THREADS'])")
+    book.refresh(project)
+    assert [printed(project / "notebooks" / f"{name}.ipynb").splitlines()[0] for name in ("a", "b", "tiny", "z")] == ["20 a None"] * 4
+    assert int(printed(project / "notebooks" / "b.ipynb").splitlines()[1]) >= 1
+    monkeypatch.setattr(book, "AT_ONCE", 1)
+    change(project / "notebooks" / "b.ipynb", "1 / 0")
+    change(project / "notebooks" / "z.ipynb", "print('new')")
+    with pytest.raises(book.PapermillExecutionError, match="ZeroDivisionError"):
+        book.refresh(project)
+    assert "new" not in printed(project / "_build" / "executed" / "z.ipynb"), "never begun"
+
+
 def test_key_changes_with_every_input(project: Path) -> None:
     notebook, package = project / "notebooks" / "tiny.ipynb", project / "package"
     package.mkdir()

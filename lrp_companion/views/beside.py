@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +12,7 @@ from typing import Any
 
 from lrp_companion.experiments.claims import Claim, claims
 from lrp_companion.experiments.records import AnyRun, MnistRun, TextRun
-from lrp_companion.experiments.tables import MAPS, READINGS, figure2, named, not_run, ran, table1, table2, tableA3
+from lrp_companion.experiments.tables import MAPS, RATE, READINGS, figure2, named, not_run, ran, table1, table2, tableA3
 from lrp_companion.metrics import Interval
 from lrp_companion.schema import InputError
 from lrp_companion.views.tables import Table, cell, table
@@ -150,10 +151,11 @@ def not_run_table(runs: Sequence[AnyRun]) -> Table | None:
         return None
     columns = {"model": "not run", "command": "command", "texts": "texts"}
     if any(row["operations"] for row in rows):
-        columns |= {"from run": "as long as those of", "peta": "10¹⁵ operations, all texts", "hours": "hours at 10¹³ a second"}
+        rate = f"10{str(round(math.log10(RATE))).translate(str.maketrans('0123456789', '⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
+        columns |= {"from run": "as long as those of", "peta": "10¹⁵ operations, all texts", "hours": f"hours at {rate} a second"}
         rows = [{**row, "peta": None if row["operations"] is None else row["operations"] * row["texts"] / 1e15} for row in rows]
         caption += (
-            ". The time is an estimate from arithmetic for one GPU that does 10¹³ operations a second, which is assumed and was "
+            f". The time is an estimate from arithmetic for one GPU that does {rate} operations a second, which is assumed and was "
             "not measured; short texts do not fill a GPU and take longer. A sample (--limit) takes its part of it"
         )
     return table(rows, columns=columns, caption=caption, digits=1)
