@@ -32,7 +32,8 @@ student: $(VENV)/book.stamp
 # nbval compares with outputs made on the embedded default, so it is never shown a data folder.
 test: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --doctest-modules lrp_companion tests
-	env -u LRP_COMPANION_DATA $(BIN)/python -m pytest --nbval --nbval-current-env --nbval-sanitize-with tests/sanitize.cfg notebooks
+	env -u LRP_COMPANION_DATA OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile \
+	  --nbval --nbval-current-env --nbval-sanitize-with tests/sanitize.cfg notebooks
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
