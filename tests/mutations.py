@@ -216,7 +216,7 @@ MUTATIONS: list[Mutation] = [
     trained("agreement in any training", "int(above.all(0).sum())", "int(above.any(0).sum())"),
     trained("against is open", '- out["below"] - out["against"]', '- out["below"]'),
     trained("cells that one run lacks", "all(option in own.distinct[name]", "any(option in own.distinct[name]"),
-    trained("trainings weigh as cells", "* table.shape[1]", "* len(table)"),
+    trained("the training is the choices", '"training": parts["training",]', '"training": parts["choices",]'),
     trained("spread without k - 1", "means.std(ddof=1)", "means.std()"),
     trained("the same weights twice", "if len(set(weights)) < len(weights):", "if not weights:"),
     digit_audit("right minus left",

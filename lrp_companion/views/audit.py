@@ -32,7 +32,8 @@ def _name(method: str) -> str:
     return NAMES.get(method, method)
 
 
-def _difference(grid: Grid) -> str:
+def difference(grid: Grid) -> str:
+    """The effect of a grid in words, as in "CP-LRP − AttnLRP"."""
     return f"{_name(grid.a)} − {_name(grid.b)}"
 
 
@@ -57,7 +58,7 @@ def specification_curve(grid: Grid, *, marked: Mapping[str, Protocol] | None = N
     sides, x = [row["side"] for row in rows], np.arange(1, len(rows) + 1)
     told = counts(grid)
     alt = (
-        f"{grid.title}, n = {grid.n:,}: mean difference of r, {_difference(grid)}, in {len(rows)} combinations, "
+        f"{grid.title}, n = {grid.n:,}: mean difference of r, {difference(grid)}, in {len(rows)} combinations, "
         f"from {effect[0]:.2f} to {effect[-1]:.2f}. Interval below 0: {told['below']}, across: {told['across']}, above: {told['above']}."
     )
     options = [(name, option) for name, own in grid.distinct.items() for option in own]
@@ -74,7 +75,7 @@ def specification_curve(grid: Grid, *, marked: Mapping[str, Protocol] | None = N
         if k is not None:
             name = f"{label} ({effect[k]:+.2f})"
             top.plot(x[k], effect[k], marker=symbol, linestyle="none", label=name, zorder=4, color=INK, mfc="white", mew=1.4, ms=7.0)
-    top.set_ylabel(_difference(grid))
+    top.set_ylabel(difference(grid))
     figure.suptitle(f"{grid.title}, n = {grid.n:,}: mean difference of r", fontweight="bold")
     top.legend(loc="upper left", handletextpad=0.3, borderaxespad=0.2)
     option_matrix(beneath, rows, options, LABELS)
@@ -112,7 +113,7 @@ def option_dots(grids: Sequence[Grid]) -> Drawing:
     first = grids[0]
     found = [{(row["choice"], row["option"]): row["mean"] for row in choice_effects(grid)} for grid in grids]
     names = [(name, option) for name in CHOICES for option in dict.fromkeys(o for grid in grids for o in grid.distinct[name])]
-    alt = f"Mean of {_difference(first)} over all combinations with an option. " + " ".join(
+    alt = f"Mean of {difference(first)} over all combinations with an option. " + " ".join(
         f"{grid.title}: " + ", ".join(f"{LABELS[n][1][o]} {means[n, o].mean:+.2f}" for n, o in names if (n, o) in means) + "."
         for grid, means in zip(grids, found, strict=True)
     )
@@ -139,7 +140,7 @@ def option_dots(grids: Sequence[Grid]) -> Drawing:
     axes.set_ylim(y - 0.3, 0)
     axes.grid(visible=False, axis="y")
     axes.xaxis.set_major_locator(MaxNLocator(5))
-    axes.set_xlabel(f"mean {_difference(first)} with this option")
+    axes.set_xlabel(f"mean {difference(first)} with this option")
     figure.legend(loc="outside lower center", ncols=1 if len(grids) < 3 else 2)
     return figure
 
@@ -209,20 +210,25 @@ def gain_map(rows: Sequence[Row], *, title: str, removal: str = "attention-mask"
 # -- tables ------------------------------------------------------------------------------------------------------------
 
 
+def by_tokens_and_map(axes: Mapping[str, Sequence[str]]) -> dict[str, dict[str, str]]:
+    """Parts of a grid and their names: all of it, then a part for each choice of tokens and map."""
+    parts: dict[str, dict[str, str]] = {"all combinations": {}}
+    for tokens in axes["tokens"]:
+        for map in axes["map"]:
+            parts[f"{LABELS['tokens'][1][tokens]}; {LABELS['map'][1][map]}"] = {"tokens": tokens, "map": map}
+    return parts
+
+
 def counts_table(grid: Grid, *, digits: int = 2) -> Table:
     """How many cells lie on which side: over all, and by tokens and map."""
-    parts: dict[str, dict[str, str]] = {"all combinations": {}}
-    for tokens in grid.distinct["tokens"]:
-        for map in grid.distinct["map"]:
-            parts[f"{LABELS['tokens'][1][tokens]}; {LABELS['map'][1][map]}"] = {"tokens": tokens, "map": map}
-    rows = [{"which": name, **counts(grid, **fixed)} for name, fixed in parts.items()]
+    rows = [{"which": name, **counts(grid, **fixed)} for name, fixed in by_tokens_and_map(grid.distinct).items()]
     columns = {
         "which": "tokens; map", "cells": "cells", "above": "above 0", "across": "across 0", "below": "below 0",
         "smallest": "smallest effect", "largest": "largest effect",
     }  # fmt: skip
     if any(row["undefined"] for row in rows):
         columns["undefined"] = "undefined"
-    caption = f"{grid.title}, n = {grid.n:,}: cells by where the whole 95 % interval of {_difference(grid)} lies"
+    caption = f"{grid.title}, n = {grid.n:,}: cells by where the whole 95 % interval of {difference(grid)} lies"
     return table(rows, columns=columns, caption=caption, digits=digits)
 
 
@@ -233,7 +239,7 @@ def presets_table(grids: Sequence[Grid], *, digits: int = 2) -> Table:
     for label, grid, protocol in presets(grids):
         choices = "; ".join(LABELS[name][1][getattr(protocol, name)] for name in CHOICES)
         rows.append({"cell": f"{label} ({grid.title})", "choices": choices, **grid.cell(protocol), "n": grid.n})
-    columns = {"cell": "cell", "choices": "choices", "b": _name(grids[0].b), "a": _name(grids[0].a), "difference": _difference(grids[0])}
+    columns = {"cell": "cell", "choices": "choices", "b": _name(grids[0].b), "a": _name(grids[0].a), "difference": difference(grids[0])}
     return table(rows, columns={**columns, "n": "n"}, caption="The presets of the switchboard", digits=digits)
 
 
@@ -247,7 +253,7 @@ def readings_table(grids: Sequence[Grid], *, readings: Mapping[str, Protocol] = 
             rows.append({"reading": name, "run": grid.title, "n": grid.n, "b": own["b"], "a": own["a"], "difference": own["difference"]})
     columns = {"reading": "reading", "run": "run", "n": "n", "b": _name(grids[0].b), "a": _name(grids[0].a)}
     caption = "Mean r with LOO and paired difference, each with its 95 % interval"
-    return table(rows, columns={**columns, "difference": _difference(grids[0])}, caption=caption, digits=digits)
+    return table(rows, columns={**columns, "difference": difference(grids[0])}, caption=caption, digits=digits)
 
 
 def anova_table(grids: Sequence[Grid], *, interactions: int = 5) -> Table:
@@ -255,7 +261,7 @@ def anova_table(grids: Sequence[Grid], *, interactions: int = 5) -> Table:
     needs("anova_table", grids, "grids")
     shares = {grid.run: {row["choices"]: row["share"] for row in anova(grid)} for grid in grids}
     singles = [name for name in CHOICES if len(grids[0].distinct[name]) > 1]
-    caption = f"Part of the variance of {_difference(grids[0])} over the cells (analysis of variance)"
+    caption = f"Part of the variance of {difference(grids[0])} over the cells (analysis of variance)"
     columns = {grid.run: f"{grid.title}, n = {grid.n:,}" for grid in grids}
     return variance_table(shares, singles=singles, words=LABELS, pairs=interactions, columns=columns, caption=caption)
 

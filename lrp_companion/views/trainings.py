@@ -9,8 +9,6 @@ import matplotlib as mpl
 import numpy as np
 
 from lrp_companion.experiments.audit import (
-    LABELS,
-    NAMES,
     Trainings,
     training_counts,
     training_effects,
@@ -19,25 +17,19 @@ from lrp_companion.experiments.audit import (
 )
 from lrp_companion.experiments.tables import READINGS
 from lrp_companion.schema import Protocol
-from lrp_companion.views.audit import COLOURS, MARKERS, needs, percent
+from lrp_companion.views.audit import COLOURS, MARKERS, by_tokens_and_map, difference, needs, percent
 from lrp_companion.views.canvas import LOOK, Drawing, drawing
 from lrp_companion.views.palette import INK
 from lrp_companion.views.tables import Table, table
 
 
-def _difference(found: Trainings) -> str:
-    return " − ".join(NAMES.get(method, method) for method in (found.grids[0].a, found.grids[0].b))
-
-
 @mpl.rc_context(LOOK)
 def training_curve(found: Trainings) -> Drawing:
     """Draw the effect in every cell, sorted by its mean over the trainings, with a mark per training."""
-    flat = found.effects.reshape(len(found.grids), -1)
-    flat = flat[:, ~np.isnan(flat).any(0)]
-    flat = flat[:, np.argsort(flat.mean(0), kind="stable")]
+    flat = found.defined[:, np.argsort(found.defined.mean(0), kind="stable")]
     told = training_counts(found)
     alt = (
-        f"{found.title}, n = {found.n:,}: {_difference(found)} in {flat.shape[1]} combinations and {len(flat)} trainings. "
+        f"{found.title}, n = {found.n:,}: {difference(found.grids[0])} in {flat.shape[1]} combinations and {len(flat)} trainings. "
         f"One sign in all trainings: {told['one sign']}."
     )
     figure, (axes,) = drawing(alt, height=3.4)
@@ -48,7 +40,7 @@ def training_curve(found: Trainings) -> Drawing:
         axes.plot(x, own, linestyle="none", marker=marker, markersize=2.6, color=colour, label=name)
     axes.axhline(0, color=INK, linewidth=0.9)
     axes.set_xlabel("combinations of choices, by mean effect")
-    axes.set_ylabel(_difference(found))
+    axes.set_ylabel(difference(found.grids[0]))
     axes.set_title(f"{found.title}, n = {found.n:,}: each training", fontweight="bold")
     axes.legend(loc="upper left", markerscale=2.0)
     return figure
@@ -61,23 +53,19 @@ def trainings_table(found: Trainings, *, readings: Mapping[str, Protocol] = READ
         for row in training_effects(found, readings=readings)
     ]
     columns = {"reading": "reading", **{name: name for name in found.names}, "mean": "mean of these", "sd": "standard deviation"}
-    caption = f"{found.title}, n = {found.n:,}: {_difference(found)} by training, with 95 % intervals over examples"
+    caption = f"{found.title}, n = {found.n:,}: {difference(found.grids[0])} by training, with 95 % intervals over examples"
     return table(rows, columns=columns, caption=caption, digits=digits)
 
 
 def training_counts_table(found: Trainings) -> Table:
     """In how many cells the trainings agree: over all, and by tokens and map."""
-    parts: dict[str, dict[str, str]] = {"all combinations": {}}
-    for tokens in found.axes["tokens"]:
-        for map in found.axes["map"]:
-            parts[f"{LABELS['tokens'][1][tokens]}; {LABELS['map'][1][map]}"] = {"tokens": tokens, "map": map}
-    rows = [{"which": name, **training_counts(found, **fixed)} for name, fixed in parts.items()]
+    rows = [{"which": name, **training_counts(found, **fixed)} for name, fixed in by_tokens_and_map(found.axes).items()]
     columns = {
         "which": "tokens; map", "cells": "cells", "above": "above 0 in all", "below": "below 0 in all",
         "against": "above in one, below in another", "open": "open in some", "one sign": "means of one sign",
     }  # fmt: skip
     where = f"{found.title}, n = {found.n:,}, {len(found.grids)} trainings"
-    caption = f"{where}: cells by where the whole 95 % interval of {_difference(found)} lies"
+    caption = f"{where}: cells by where the whole 95 % interval of {difference(found.grids[0])} lies"
     return table(rows, columns=columns, caption=caption)
 
 
@@ -90,7 +78,7 @@ def training_shares_table(found: Trainings, *, digits: int = 2) -> Table:
     }  # fmt: skip
     rows: list[Mapping[str, Any]] = [{"what": words[name], "part": percent(share)} for name, share in shares.items()]
     caption = (
-        f"{found.title}, {len(found.grids)} trainings: parts of the variance of {_difference(found)}; "
+        f"{found.title}, {len(found.grids)} trainings: parts of the variance of {difference(found.grids[0])}; "
         f"lowest r between two trainings over the cells {training_likeness(found):.{digits}f}"
     )
     return table(rows, columns={"what": "goes with", "part": "part"}, caption=caption)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lrp_companion.experiments.audit.cells import CHOICES, Grid, grid, needs_text
+from lrp_companion.experiments.audit.cells import CHOICES, Grid, grid, needs_text, variance_shares
 from lrp_companion.experiments.audit.reasons import layer_gains
 from lrp_companion.experiments.records import TextRun
 from lrp_companion.experiments.tables import READINGS
@@ -50,6 +50,12 @@ class Trainings:
     def n(self) -> int:
         """Examples of each run."""
         return self.grids[0].n
+
+    @property
+    def defined(self) -> np.ndarray:
+        """Effects in the cells where every training has one, (trainings, cells)."""
+        flat = self.effects.reshape(len(self.effects), -1)
+        return flat[:, ~np.isnan(flat).any(0)]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -155,19 +161,13 @@ def training_shares(found: Trainings) -> dict[str, float]:
 
     >>> training_shares(trainings(load_runs(["results/sst2-companion-6", "results/trainings"])))  # doctest: +SKIP
     """
-    table = found.effects.reshape(len(found.grids), -1)
-    table = table[:, ~np.isnan(table).any(0)]
-    total = float(((table - table.mean()) ** 2).sum())
-    choices = float(((table.mean(0) - table.mean()) ** 2).sum()) * len(table)
-    training = float(((table.mean(1) - table.mean()) ** 2).sum()) * table.shape[1]
-    return {"choices": choices / total, "training": training / total, "together": max(0.0, 1 - (choices + training) / total)}
+    parts = {row["choices"]: row["share"] for row in variance_shares(found.defined, ("training", "choices"))}
+    return {"choices": parts["choices",], "training": parts["training",], "together": parts["training", "choices"]}
 
 
 def training_likeness(found: Trainings) -> float:
     """The lowest Pearson correlation between two trainings' effects over the cells."""
-    table = found.effects.reshape(len(found.grids), -1)
-    table = table[:, ~np.isnan(table).any(0)]
-    return min(float(np.corrcoef(one, other)[0, 1]) for one, other in itertools.combinations(table, 2))
+    return min(float(np.corrcoef(one, other)[0, 1]) for one, other in itertools.combinations(found.defined, 2))
 
 
 def training_gains(found: Trainings, *, path: str = "back-to-front", readings: Mapping[str, Protocol] = READINGS) -> list[Row]:
