@@ -70,8 +70,7 @@ def trainings(runs: Sequence[TextRun], *, a: str = "cp-lrp", b: str = "attnlrp")
     ------
     InputError : fewer than two runs, one that is not on reviews, other data, depth or examples, or the same weights twice.
 
-    >>> trainings(load_runs(["results/sst2-companion-6", "results/trainings"])).effects.shape  # doctest: +SKIP
-    (3, 3, 2, 2, 1, 3, 3)
+    >>> trainings(load_runs([one, other])).effects.shape  # doctest: +SKIP
     """
     for run in runs:
         needs_text("trainings", run)
@@ -159,7 +158,7 @@ def training_shares(found: Trainings) -> dict[str, float]:
     cells' means over the trainings, `training` that of the trainings' means over the cells, `together` the rest: how far a
     training changes what the choices do.
 
-    >>> training_shares(trainings(load_runs(["results/sst2-companion-6", "results/trainings"])))  # doctest: +SKIP
+    >>> training_shares(trainings(load_runs([one, other])))  # doctest: +SKIP
     """
     parts = {row["choices"]: row["share"] for row in variance_shares(found.defined, ("training", "choices"))}
     return {"choices": parts["choices",], "training": parts["training",], "together": parts["training", "choices"]}
