@@ -110,7 +110,8 @@ def test_the_switchboard_shows_these_cells():
     for where in np.random.default_rng(3).integers(0, found.shape, size=(200, 6)):
         own = found.cell(found.protocol(where))
         shown = [getattr(own[part], name) for part in ("b", "a", "difference") for name in ("mean", "low", "high")]
-        assert cells[tuple(where)] / 1e4 == pytest.approx(shown, abs=5.1e-5)
+        assert cells[tuple(where)] / 1e4 == pytest.approx(shown, abs=1.01e-4)
+        assert [f"{cell / 1e4:.2f}" for cell in cells[tuple(where)]] == [f"{value:.2f}" for value in shown]
     assert missing.max() == 0 and len(json.dumps(board)) < 60_000
     assert board["runs"][0]["paper"] == {"a": 0.52, "b": 0.22} and board["start"]["run"] == "sst2-companion"
 
@@ -422,6 +423,14 @@ def unpacked(run: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
         np.frombuffer(base64.b64decode(run["cells"]), "<i2").reshape(*shape, 9),
         np.frombuffer(base64.b64decode(run["undefined"]), "<u2").reshape(shape),
     )
+
+
+def test_a_cell_of_the_switchboard_prints_as_its_value():
+    from lrp_companion.experiments.audit.boards import _steps
+
+    values = np.array([[-0.01503, -0.01497, 0.01497], [0.01503, -0.0049999, 0.33333], [np.nan, -1.0, 1.0]])
+    steps = _steps(values)
+    assert steps.tolist() == [[-151, -150, 150], [151, -49, 3333], [-32768, -10_000, 10_000]]
 
 
 def test_switchboard_of_several_runs(turned, tmp_path):

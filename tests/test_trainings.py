@@ -14,7 +14,8 @@ from test_report import mnist_run
 from lrp_companion import views
 from lrp_companion.experiments import audit
 from lrp_companion.experiments.records import TextRun, load_run
-from lrp_companion.schema import InputError
+from lrp_companion.experiments.report import find_trainings
+from lrp_companion.schema import InputError, SourceError
 
 MODELS = ("small", "small-seed-1", "small-seed-2")
 EFFECTS = ((-0.25, 0.25), (-0.125, 0.25), (0.125, 0.125))
@@ -41,6 +42,36 @@ def test_runs_are_compared_in_the_cells_that_all_have(three):
     assert found.effects[:, 1, 1, 0, 0, 0, 0] == pytest.approx([0.25, 0.25, 0.125], abs=1e-6)
     assert (found.low <= found.effects).all() and (found.effects <= found.high).all()
     assert (audit.trainings(three[::-1]).effects == found.effects[::-1]).all()
+
+
+def test_outputs_that_a_run_was_not_made_with_are_not_compared(three):
+    config = {**three[1].manifest["config"], "targets": ["logit"]}
+    found = audit.trainings([three[0], replace(three[1], manifest={**three[1].manifest, "config": config})])
+    assert found.held == {"removal": "attention-mask", "target": "logit"}
+    assert "LOO removes by attention mask; output logit: parts" in repr(views.training_shares_table(found))
+    assert found.axes["target"] == ("logit",) and audit.training_counts(found)["cells"] == 36
+    assert found.grids[1].axes["target"] == ("logit",) and found.grids[0].axes["target"] == ("logit", "margin", "probability")
+    assert found.effects[1, 0, 0, 0, 0, 0, 0] == pytest.approx(-0.125, abs=1e-6)
+    assert {row["target"] for row in audit.layer_gains(found.runs[1])} == {"logit"}
+
+
+def test_trainings_are_found_beside_their_first_run(tmp_path, monkeypatch):
+    results = tmp_path / "results"
+    for k, effects in ((0, (0.0, 0.25)), (2, (0.25, 0.25)), (1, (0.125, 0.0))):
+        made(results / "trainings" if k else results, effects, k)
+    assert [[run.name for run in group] for group in find_trainings(results)] == [list(MODELS)]
+    monkeypatch.chdir(results / "trainings")
+    (group,) = find_trainings()
+    assert audit.trainings(group).names == MODELS
+    text(results / "reviews", {}, layers=6, model=MODELS[0], weights="0" * 16, task="imdb")
+    text(results / "trainings" / "other", {}, layers=6, model="smaller", weights="6" * 16)
+    mnist_run(results / "trainings" / "digits", {})
+    assert [[run.name for run in group] for group in find_trainings()] == [list(MODELS)], "another task or another model is none of these"
+    (results / "trainings").rename(results / "elsewhere")
+    monkeypatch.chdir(results)
+    assert find_trainings(results) == []
+    with pytest.raises(SourceError, match="no-such"):
+        find_trainings("no-such")
 
 
 def test_readings_training_by_training(three):

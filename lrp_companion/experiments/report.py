@@ -16,7 +16,7 @@ from lrp_companion.experiments.tables import MAPS, READINGS, Row, figure2, named
 from lrp_companion.metrics import Interval
 from lrp_companion.schema import SourceError
 
-__all__ = ["READINGS", "as_plain", "claims", "figure2", "find_runs", "not_run", "ran", "report_rows", "table1", "table2", "tableA3"]
+__all__ = ["READINGS", "as_plain", "claims", "figure2", "find_runs", "find_trainings", "not_run", "ran", "report_rows", "table1", "table2", "tableA3"]
 
 
 def find_runs(results: str | Path = "results") -> list[AnyRun]:
@@ -27,6 +27,33 @@ def find_runs(results: str | Path = "results") -> list[AnyRun]:
     SourceError : there is no such folder, no run in it, or one that cannot be read.
     """
     return load_runs([nearby(results)])
+
+
+def find_trainings(results: str | Path = "results") -> list[list[TextRun]]:
+    """Read runs of models that were trained again with another seed: those in the folder `trainings` of a folder of runs.
+
+    A model that was trained again is called as the first one, then `-seed-` and the seed, as in `companion-6-seed-1`.
+
+    Returns
+    -------
+    list
+        A list for each run of the folder that has such others on the same task: the run itself, then those, by name. Empty if
+        there is no folder `trainings`.
+
+    Raises
+    ------
+    SourceError : there is no folder of runs, no run in it, or one that cannot be read.
+
+    >>> [[run.model for run in group] for group in find_trainings("results")]  # doctest: +SKIP
+    """
+    folder = nearby(results) / "trainings"
+    again = [run for run in load_runs([folder]) if isinstance(run, TextRun)] if folder.is_dir() else []
+    groups = []
+    for run in find_runs(results):
+        if isinstance(run, TextRun):
+            own = [other for other in again if other.task == run.task and other.model.startswith(f"{run.model}-seed-")]
+            groups += [[run, *sorted(own, key=lambda other: other.model)]] if own else []
+    return groups
 
 
 def as_plain(value: Any) -> Any:

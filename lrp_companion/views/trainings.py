@@ -9,6 +9,7 @@ import matplotlib as mpl
 import numpy as np
 
 from lrp_companion.experiments.audit import (
+    LABELS,
     Trainings,
     training_counts,
     training_effects,
@@ -64,8 +65,7 @@ def training_counts_table(found: Trainings) -> Table:
         "which": "tokens; map", "cells": "cells", "above": "above 0 in all", "below": "below 0 in all",
         "against": "above in one, below in another", "open": "open in some", "one sign": "means of one sign",
     }  # fmt: skip
-    where = f"{found.title}, n = {found.n:,}, {len(found.grids)} trainings"
-    caption = f"{where}: cells by where the whole 95 % interval of {difference(found.grids[0])} lies"
+    caption = f"{_where(found)}: cells by where the whole 95 % interval of {difference(found.grids[0])} lies"
     return table(rows, columns=columns, caption=caption)
 
 
@@ -78,10 +78,16 @@ def training_shares_table(found: Trainings, *, digits: int = 2) -> Table:
     }  # fmt: skip
     rows: list[Mapping[str, Any]] = [{"what": words[name], "part": percent(share)} for name, share in shares.items()]
     caption = (
-        f"{found.title}, {len(found.grids)} trainings: parts of the variance of {difference(found.grids[0])}; "
+        f"{_where(found)}: parts of the variance of {difference(found.grids[0])}; "
         f"lowest r between two trainings over the cells {training_likeness(found):.{digits}f}"
     )
     return table(rows, columns={"what": "goes with", "part": "part"}, caption=caption)
+
+
+def _where(found: Trainings) -> str:
+    """Data, depth, n, how many trainings, and the choices that are held."""
+    held = "".join(f"; {LABELS[name][0]} {LABELS[name][1][option]}" for name, option in found.held.items())
+    return f"{found.title}, n = {found.n:,}, {len(found.grids)} trainings{held}"
 
 
 def training_gains_table(rows: Sequence[Mapping[str, Any]], *, title: str, digits: int = 2) -> Table:

@@ -21,7 +21,8 @@ UNDEFINED, SCALE = -32768, 10_000
 def switchboard(runs: Iterable[Any], *, a: str = "cp-lrp", b: str = "attnlrp") -> dict[str, Any]:
     """Every cell of every run, as the widget `ProtocolSwitchboard` takes it: a board of reviews, then one of digits.
 
-    Numbers are 16-bit integers, the value times 10,000, packed as base64; -32768 where there is none.
+    Numbers are 16-bit integers, the value times 10,000, packed as base64; -32768 where there is none. With two decimals they
+    print as the value does, so that the widget shows what a table shows.
 
     Parameters
     ----------
@@ -60,7 +61,7 @@ def _packed_run(found: Grid) -> dict[str, Any]:
     cells, missing = np.full((*shape, 9), UNDEFINED, dtype="<i2"), np.full(shape, found.n, dtype="<u2")
     own = np.ix_(*([OPTIONS[name].index(option) for option in found.axes[name]] for name in CHOICES))
     values = found.values[..., [1, 0, 2], :].reshape(*found.shape, 9)  # b, a, a - b
-    cells[own] = np.where(np.isnan(values), UNDEFINED, np.round(values * SCALE)).astype("<i2")
+    cells[own] = _steps(values)
     missing[own] = found.n - found.defined[..., 2]
     return {
         "key": found.run, "label": found.title, "n": found.n, "paper": paper_values(found.task, found.a, found.b),
@@ -92,7 +93,7 @@ def digit_board(run: MnistGridRun) -> Row:
             {
                 "key": run.name, "label": f"{len(run.seeds)} nets a reading", "n": run.n,
                 "paper": {"a": printed[left], "b": printed[right]},
-                "cells": _packed(np.where(np.isnan(cells), UNDEFINED, np.round(cells * SCALE)), "<i2"),
+                "cells": _packed(_steps(cells), "<i2"),
                 "undefined": _packed(np.array([row["difference"].undefined for row in rows]), "<u2"),
             }
         ],
@@ -106,6 +107,15 @@ def digit_board(run: MnistGridRun) -> Row:
 
 def _key(option: Any) -> str:
     return {True: "yes", False: "no"}[option] if isinstance(option, bool) else str(option)
+
+
+def _steps(values: np.ndarray) -> np.ndarray:
+    """Values in steps of 1 / SCALE: the nearest step, or its neighbour where only that prints as the value, with two decimals."""
+    steps = np.where(np.isnan(values), UNDEFINED, np.round(values * SCALE))
+    for place in zip(*np.nonzero(steps % 100 == 50), strict=True):
+        near = (steps[place], steps[place] - 1, steps[place] + 1)
+        steps[place] = next(step for step in near if f"{step / SCALE:.2f}" == f"{values[place]:.2f}")
+    return steps
 
 
 def _packed(values: np.ndarray, kind: str) -> str:

@@ -140,7 +140,7 @@ def grid(run: TextRun, *, a: str = "cp-lrp", b: str = "attnlrp") -> Grid:
 
     Parameters
     ----------
-    run : a run on reviews. Removals that it was not made with are not in its grid.
+    run : a run on reviews. Removals and outputs that it was not made with are not in its grid.
     a, b : methods of the run; the effect is `a - b`.
 
     Raises
@@ -182,7 +182,9 @@ def title(run: TextRun) -> str:
 
 
 def axes_of(run: TextRun) -> dict[str, tuple[str, ...]]:
-    return {name: tuple(run.manifest["axes"]["removal"]) if name == "removal" else options for name, options in OPTIONS.items()}
+    """Choice to the options that a run was made with."""
+    made = {"removal": run.manifest["axes"]["removal"], "target": run.manifest["config"].get("targets", OPTIONS["target"])}
+    return {name: tuple(made.get(name, options)) for name, options in OPTIONS.items()}
 
 
 def protocols_of(axes: Mapping[str, Sequence[str]]) -> Iterator[Protocol]:

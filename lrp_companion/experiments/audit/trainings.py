@@ -52,6 +52,11 @@ class Trainings:
         return self.grids[0].n
 
     @property
+    def held(self) -> dict[str, str]:
+        """Choices in which the runs have one option only, and that option."""
+        return {name: options[0] for name, options in self.axes.items() if len(options) == 1}
+
+    @property
     def defined(self) -> np.ndarray:
         """Effects in the cells where every training has one, (trainings, cells)."""
         flat = self.effects.reshape(len(self.effects), -1)
