@@ -172,7 +172,9 @@ def test_the_board_holds_the_grid(run) -> None:
     assert shape == [2, 2, 2, 2] and all(set(preset["state"]) == {"run", *(a["key"] for a in board["axes"])} for preset in board["presets"])
     for place, row in zip(np.ndindex(*shape), digit_grid(run), strict=True):
         for k, name in enumerate(("AttnLRP, right with LOO", "AttnLRP, left with LOO", "difference")):
-            assert cells[place][3 * k : 3 * k + 3] == pytest.approx([row[name].mean, row[name].low, row[name].high], abs=6e-5)
+            wanted = [row[name].mean, row[name].low, row[name].high]
+            assert cells[place][3 * k : 3 * k + 3] == pytest.approx(wanted, abs=1.01e-4)
+            assert [f"{cell:.2f}" for cell in cells[place][3 * k : 3 * k + 3]] == [f"{value:.2f}" for value in wanted]
 
 
 def test_what_is_shown_is_the_grid(run) -> None:

@@ -16,7 +16,10 @@ from lrp_companion.experiments.tables import MAPS, READINGS, Row, figure2, named
 from lrp_companion.metrics import Interval
 from lrp_companion.schema import SourceError
 
-__all__ = ["READINGS", "as_plain", "claims", "figure2", "find_runs", "find_trainings", "not_run", "ran", "report_rows", "table1", "table2", "tableA3"]
+__all__ = [
+    "READINGS", "as_plain", "claims", "figure2", "find_runs", "find_trainings", "not_run", "ran", "report_rows",
+    "table1", "table2", "tableA3",
+]  # fmt: skip
 
 
 def find_runs(results: str | Path = "results") -> list[AnyRun]:
