@@ -217,6 +217,13 @@ def test_digits_follow_the_largest_score(size, shown):
 # --- tables
 
 
+def test_short_columns_of_a_table_stay_on_one_line():
+    rows = [{"run": "one", "n": "100 of 100", "what": "a sentence that is longer than a line of a narrow column", "r": 0.5}]
+    page = Page(table(rows)._repr_html_())
+    kinds = [cell.get("class") for cell in [*page.named("th")[:4], *page.named("td")]]
+    assert kinds == ["lrp-short", "lrp-short", None, "lrp-number", "lrp-short", None, "lrp-number"]
+
+
 def test_tables_are_accessible_and_escaped():
     rows = [{"method": "<b>x</b>", "r": Interval(0.5, 0.4, 0.6, 9, 2), "paper": None}, {"method": "y", "r": float("nan"), "paper": 0.25}]
     shown = table(

@@ -20,11 +20,15 @@ CSS = """
 .lrp-table table{border-collapse:collapse;margin:0;font-size:.92em;color:#1b1b1b;background:#fff;font-variant-numeric:tabular-nums}
 .lrp-table th,.lrp-table td{padding:.25em .55em;border:0;border-bottom:1px solid #c9c9c9;color:#1b1b1b}
 .lrp-table th,.lrp-table td{background:#fff;text-align:left;vertical-align:top}
-.lrp-table td.lrp-number,.lrp-table th.lrp-number{text-align:right;white-space:nowrap}
+.lrp-table .lrp-number{text-align:right}
+.lrp-table tbody .lrp-number,.lrp-table tbody .lrp-short{white-space:nowrap}
 .lrp-table thead td{border:0}
+.lrp-table thead th{vertical-align:bottom}
 .lrp-table th.lrp-group{text-align:center;border-bottom:2px solid #1b1b1b}
 .lrp-table thead tr:last-child th{border-bottom:2px solid #1b1b1b}
 """.replace("\n", "")
+
+SHORT = 18  # text of at most so many letters in every cell of a column stays on one line
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,10 @@ class Table:
     groups: tuple[tuple[str, int], ...] = ()
 
     def _repr_html_(self) -> str:
-        kind = [' class="lrp-number"' if numeric else "" for numeric in self.numeric]
+        kind = [
+            ' class="lrp-number"' if numeric else ' class="lrp-short"' if max(map(len, column)) <= SHORT else ""
+            for numeric, column in zip(self.numeric, zip(*self.cells, strict=True), strict=True)
+        ]
         name = html.escape(self.caption or "Table", quote=True)
         parts = [f'<figure class="lrp-table"><style>{CSS}</style>']
         if self.caption:  # beside the box that scrolls, so that a phone shows all of it
