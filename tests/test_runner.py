@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -82,13 +83,12 @@ def same(out: Path, whole: Path) -> None:
 
 
 def shards(out: Path, since: int = 0) -> int:
-    """How many shards there are, of which a part may be gone in a moment."""
+    """How many shards there are, of which a part, or the whole folder, may be gone in a moment."""
     count = 0
-    for file in (out / "shards").glob("*.parquet"):
-        try:
-            count += file.stat().st_mtime_ns >= since
-        except FileNotFoundError:
-            continue
+    with suppress(FileNotFoundError):
+        for name in os.listdir(out / "shards"):
+            with suppress(FileNotFoundError):
+                count += name.endswith(".parquet") and (out / "shards" / name).stat().st_mtime_ns >= since
     return count
 
 
