@@ -219,6 +219,8 @@ MUTATIONS: list[Mutation] = [
           "test_trainings.py::test_outputs_that_a_run_was_not_made_with_are_not_compared"),
     trained("agreement in any training", "int(above.all(0).sum())", "int(above.any(0).sum())"),
     trained("against is open", '- out["below"] - out["against"]', '- out["below"]'),
+    trained("turns that are none", "if not all(above) and not all(below):", "if not all(above):"),
+    trained("turns by mean", "key=lambda row: (not row[\"against\"], -float(", "key=lambda row: (not row[\"against\"], float("),
     trained("cells that one run lacks", "all(option in own.distinct[name]", "any(option in own.distinct[name]"),
     trained("the training is the choices", '"training": parts["training",]', '"training": parts["choices",]'),
     trained("spread without k - 1", "means.std(ddof=1)", "means.std()"),

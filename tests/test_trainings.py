@@ -95,6 +95,29 @@ def test_cells_are_counted_by_side(three):
             audit.training_counts(found, **wrong)
 
 
+def test_cells_that_turn_are_named_the_most_contrary_first(three, tmp_path):
+    found = audit.trainings(three)
+    rows = audit.training_turns(found)
+    told = audit.training_counts(found)
+    assert len(rows) == told["against"] + told["open"] and [row["against"] for row in rows] == [True] * 2 + [False] * 104
+    assert {(row["site"], row["tokens"], row["map"], row["target"], row["statistic"]) for row in rows[:2]} == {
+        ("word", "no-special", map, "logit", "pearson") for map in ("raw", "sum-to-one")
+    }
+    assert [effect.mean for effect in rows[0]["effects"]] == pytest.approx([-0.25, -0.125, 0.125], abs=1e-6)
+    assert not any((row["site"], row["tokens"], row["statistic"]) == ("word+position", "all", "pearson") for row in rows if row["against"])
+    below = audit.trainings(three[:2])
+    assert len(audit.training_turns(below)) == 108 - 4 == audit.training_counts(below)["open"], "two are above in both, two below"
+    contrary = audit.trainings([made(tmp_path, effects, k) for k, effects in enumerate([(0.25, -0.25), (-0.125, 0.375)])])
+    apart = [np.ptp([effect.mean for effect in row["effects"]]) for row in audit.training_turns(contrary)]
+    assert apart[:3] == pytest.approx([0.625, 0.625, 0.375], abs=1e-6) and apart == sorted(apart, reverse=True)
+    shown = repr(views.training_turns_table(found))
+    assert "the first 12 of 106" in shown and shown.count("\n") == 13 and "LOO removes by attention mask: cells" in shown
+    assert "removes by" not in shown.split("\n")[1] and "small-seed-2" in shown.split("\n")[1]
+    alike = audit.trainings([three[1], replace(three[1], manifest=three[2].manifest)])
+    assert "the first" not in repr(views.training_turns_table(alike, limit=200))
+    assert not any(row["against"] for row in audit.training_turns(alike))
+
+
 def test_parts_of_the_variance_are_those_of_two_factors(three):
     generator = np.random.default_rng(0)
     found = audit.trainings(three)

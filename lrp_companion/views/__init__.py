@@ -23,7 +23,7 @@ _HOME = {
     **dict.fromkeys(("reading_curve", "reading_table", "reading_choices_table", "reading_signs_table", "nearest_table"), "readings"),
     "reading_ranges_table": "readings", "ig_steps": "readings", "reading_label": "readings",
     **dict.fromkeys(("training_curve", "trainings_table", "training_counts_table", "training_shares_table"), "trainings"),
-    "training_gains_table": "trainings",
+    "training_gains_table": "trainings", "training_turns_table": "trainings",
     "Drawing": "canvas", "drawing": "canvas",
     "diverging": "palette", "diverging_map": "palette", "styles": "palette",
 }  # fmt: skip

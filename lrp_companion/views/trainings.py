@@ -15,6 +15,7 @@ from lrp_companion.experiments.audit import (
     training_effects,
     training_likeness,
     training_shares,
+    training_turns,
 )
 from lrp_companion.experiments.tables import READINGS
 from lrp_companion.schema import Protocol
@@ -67,6 +68,23 @@ def training_counts_table(found: Trainings) -> Table:
     }  # fmt: skip
     caption = f"{_where(found)}: cells by where the whole 95 % interval of {difference(found.grids[0])} lies"
     return table(rows, columns=columns, caption=caption)
+
+
+def training_turns_table(found: Trainings, *, limit: int = 12, digits: int = 2) -> Table:
+    """The cells in which the trainings do not all lie on one side of 0, the most contrary first, a column per training."""
+    turns = training_turns(found)
+    free = [name for name in found.axes if name not in found.held]
+    rows: list[Mapping[str, Any]] = [
+        {**{name: LABELS[name][1][row[name]] for name in free}, **dict(zip(found.names, row["effects"], strict=True))}
+        for row in turns[:limit]
+    ]
+    some = f", the first {len(rows)} of {len(turns):,}" if len(rows) < len(turns) else ""
+    columns = {**{name: LABELS[name][0] for name in free}, **{name: name for name in found.names}}
+    caption = (
+        f"{_where(found)}: cells in which the whole interval of {difference(found.grids[0])} is not on one side of 0 in all trainings{some}"
+        f"{'' if rows else ': none'}"
+    )
+    return table(rows, columns=columns, caption=caption, digits=digits)
 
 
 def training_shares_table(found: Trainings, *, digits: int = 2) -> Table:

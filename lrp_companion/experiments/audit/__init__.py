@@ -40,6 +40,7 @@ from lrp_companion.experiments.audit.trainings import (
     training_gains,
     training_likeness,
     training_shares,
+    training_turns,
     trainings,
 )
 from lrp_companion.experiments.draws import resampled
@@ -81,6 +82,7 @@ __all__ = [
     "training_gains",
     "training_likeness",
     "training_shares",
+    "training_turns",
     "trainings",
     "variance_shares",
 ]

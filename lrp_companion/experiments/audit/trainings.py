@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lrp_companion.experiments.audit.cells import CHOICES, Grid, grid, needs_text, variance_shares
+from lrp_companion.experiments.audit.cells import CHOICES, Grid, grid, needs_text, protocols_of, variance_shares
 from lrp_companion.experiments.audit.reasons import layer_gains
 from lrp_companion.experiments.records import TextRun
 from lrp_companion.experiments.tables import READINGS
@@ -154,6 +154,25 @@ def training_counts(found: Trainings, **fixed: str) -> Row:
     out["open"] = out["cells"] - out["above"] - out["below"] - out["against"]
     out["one sign"] = int(((effects > 0).all(0) | (effects < 0).all(0)).sum())
     return out
+
+
+def training_turns(found: Trainings) -> list[Row]:
+    """The cells in which the trainings do not all have their whole interval on the same side of 0.
+
+    Returns
+    -------
+    list
+        Rows with the option of every choice, `effects` (one interval over examples per training) and `against` (the interval is
+        above 0 in one training and below in another): first those, then the others, by how far the means lie apart.
+    """
+    rows = []
+    for protocol in protocols_of(found.axes):
+        effects = [own.cell(protocol)["difference"] for own in found.grids]
+        above, below = [effect.low > 0 for effect in effects], [effect.high < 0 for effect in effects]
+        if not all(above) and not all(below):
+            options = {name: getattr(protocol, name) for name in CHOICES}
+            rows.append({**options, "effects": effects, "against": any(above) and any(below)})
+    return sorted(rows, key=lambda row: (not row["against"], -float(np.ptp([effect.mean for effect in row["effects"]]))))
 
 
 def training_shares(found: Trainings) -> dict[str, float]:
