@@ -71,19 +71,27 @@ def training_counts_table(found: Trainings) -> Table:
 
 
 def training_turns_table(found: Trainings, *, limit: int = 12, digits: int = 2) -> Table:
-    """The cells in which the trainings do not all lie on one side of 0, the most contrary first, a column per training."""
+    """The cells in which the trainings do not all lie on one side of 0, the most contrary first, a column per training.
+
+    What all these cells share is said in the caption.
+    """
     turns = training_turns(found)
     free = [name for name in found.axes if name not in found.held]
+    shared = [name for name in free if len(turns) > 1 and len({row[name] for row in turns}) == 1]
+    free = [name for name in free if name not in shared]
     rows: list[Mapping[str, Any]] = [
         {**{name: LABELS[name][1][row[name]] for name in free}, **dict(zip(found.names, row["effects"], strict=True))}
         for row in turns[:limit]
     ]
-    some = f", the first {len(rows)} of {len(turns):,}" if len(rows) < len(turns) else ""
     columns = {**{name: LABELS[name][0] for name in free}, **{name: name for name in found.names}}
     caption = (
-        f"{_where(found)}: cells in which the whole interval of {difference(found.grids[0])} is not on one side of 0 in all trainings{some}"
-        f"{'' if rows else ': none'}"
+        f"{_where(found)}: cells in which the whole interval of {difference(found.grids[0])} is not on one side of 0 in all trainings"
+        f"{f', the first {len(rows)} of {len(turns):,}' if len(rows) < len(turns) else ''}"
     )
+    if not rows:
+        return table([{"cell": "none"}], columns={"cell": "cell"}, caption=caption)
+    if shared:
+        caption += "; common to all: " + ", ".join(f"{LABELS[name][0]} {LABELS[name][1][turns[0][name]]}" for name in shared)
     return table(rows, columns=columns, caption=caption, digits=digits)
 
 
