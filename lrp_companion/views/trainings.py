@@ -91,7 +91,7 @@ def training_turns_table(found: Trainings, *, limit: int = 12, digits: int = 2) 
     if not rows:
         return table([{"cell": "none"}], columns={"cell": "cell"}, caption=caption)
     if shared:
-        caption += "; common to all: " + ", ".join(f"{LABELS[name][0]} {LABELS[name][1][turns[0][name]]}" for name in shared)
+        caption += "; common to all: " + ", ".join(_named(name, turns[0][name]) for name in shared)
     return table(rows, columns=columns, caption=caption, digits=digits)
 
 
@@ -110,9 +110,15 @@ def training_shares_table(found: Trainings, *, digits: int = 2) -> Table:
     return table(rows, columns={"what": "goes with", "part": "part"}, caption=caption)
 
 
+def _named(choice: str, option: str) -> str:
+    """A choice and its option in words, as in "output logit"."""
+    name, options = LABELS[choice]
+    return f"{name} {options[option]}"
+
+
 def _where(found: Trainings) -> str:
     """Data, depth, n, how many trainings, and the choices that are held."""
-    held = "".join(f"; {LABELS[name][0]} {LABELS[name][1][option]}" for name, option in found.held.items())
+    held = "".join(f"; {_named(name, option)}" for name, option in found.held.items())
     return f"{found.title}, n = {found.n:,}, {len(found.grids)} trainings{held}"
 
 

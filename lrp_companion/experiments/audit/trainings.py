@@ -129,6 +129,12 @@ def training_effects(found: Trainings, *, readings: Mapping[str, Protocol] = REA
     return rows
 
 
+def _sides(found: Trainings) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """In which cells the whole interval is above 0 in every training, below 0 in every one, above in one and below in another."""
+    above, below = found.low > 0, found.high < 0
+    return above.all(0), below.all(0), above.any(0) & below.any(0)
+
+
 def training_counts(found: Trainings, **fixed: str) -> Row:
     """In how many cells the trainings agree.
 
@@ -147,10 +153,8 @@ def training_counts(found: Trainings, **fixed: str) -> Row:
         choose("training_counts", "choice", name, CHOICES)
         choose("training_counts", name, option, found.axes[name])
         where[CHOICES.index(name)] = found.axes[name].index(option)
-    effects, low, high = (part[(slice(None), *where)] for part in (found.effects, found.low, found.high))
-    above, below = low > 0, high < 0
-    out: Row = {"cells": effects[0].size, "above": int(above.all(0).sum()), "below": int(below.all(0).sum())}
-    out["against"] = int((above.any(0) & below.any(0)).sum())
+    effects, above, below, against = (part[(..., *where)] for part in (found.effects, *_sides(found)))
+    out: Row = {"cells": above.size, "above": int(above.sum()), "below": int(below.sum()), "against": int(against.sum())}
     out["open"] = out["cells"] - out["above"] - out["below"] - out["against"]
     out["one sign"] = int(((effects > 0).all(0) | (effects < 0).all(0)).sum())
     return out
@@ -166,12 +170,12 @@ def training_turns(found: Trainings) -> list[Row]:
         above 0 in one training and below in another): first those, then the others, by how far the means lie apart.
     """
     rows = []
-    for protocol in protocols_of(found.axes):
-        effects = [own.cell(protocol)["difference"] for own in found.grids]
-        above, below = [effect.low > 0 for effect in effects], [effect.high < 0 for effect in effects]
-        if not all(above) and not all(below):
+    above, below, against = (side.ravel() for side in _sides(found))
+    for k, protocol in enumerate(protocols_of(found.axes)):
+        if not above[k] and not below[k]:
             options = {name: getattr(protocol, name) for name in CHOICES}
-            rows.append({**options, "effects": effects, "against": any(above) and any(below)})
+            effects = [own.cell(protocol)["difference"] for own in found.grids]
+            rows.append({**options, "effects": effects, "against": bool(against[k])})
     return sorted(rows, key=lambda row: (not row["against"], -float(np.ptp([effect.mean for effect in row["effects"]]))))
 
 
