@@ -217,7 +217,7 @@ MUTATIONS: list[Mutation] = [
            "test_audit.py::test_a_cell_of_the_switchboard_prints_as_its_value"),
     cells("outputs that a run was not made with", '.get("targets", OPTIONS["target"])', '.get("target", OPTIONS["target"])',
           "test_trainings.py::test_outputs_that_a_run_was_not_made_with_are_not_compared"),
-    trained("agreement in any training", "return above.all(0), below", "return above.any(0), below"),
+    trained("agreement in any training", "np.stack([above.all(0)", "np.stack([above.any(0)"),
     trained("against is open", '- out["below"] - out["against"]', '- out["below"]'),
     trained("turns that are none", "if not above[k] and not below[k]:", "if not above[k]:"),
     trained("turns by mean", "key=lambda row: (not row[\"against\"], -float(", "key=lambda row: (not row[\"against\"], float("),

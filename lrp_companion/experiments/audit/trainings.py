@@ -129,10 +129,10 @@ def training_effects(found: Trainings, *, readings: Mapping[str, Protocol] = REA
     return rows
 
 
-def _sides(found: Trainings) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """In which cells the whole interval is above 0 in every training, below 0 in every one, above in one and below in another."""
+def _sides(found: Trainings) -> np.ndarray:
+    """The cells whose whole interval is above 0 in every training, below 0 in every one, on both sides in some: (3, *axes)."""
     above, below = found.low > 0, found.high < 0
-    return above.all(0), below.all(0), above.any(0) & below.any(0)
+    return np.stack([above.all(0), below.all(0), above.any(0) & below.any(0)])
 
 
 def training_counts(found: Trainings, **fixed: str) -> Row:
