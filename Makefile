@@ -54,7 +54,7 @@ notebooks: $(VENV)/book.stamp
 
 # Speed against peers: a quarter to half an hour on two quiet cores; writes results/benchmarks.json and the tables made from it.
 bench: $(VENV)/dev.stamp
-	@$(BIN)/python -m benchmarks $(if $(QUICK),--quick)
+	@$(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(if $(REVIEWS),--reviews $(REVIEWS))
 
 clean:
 	rm -rf _build $(VENV) *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

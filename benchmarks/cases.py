@@ -34,6 +34,7 @@ from lrp_companion.models.encoder import Encoder
 from lrp_companion.models.linear_attention import LinearAttention
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.propagation import all_masks
+from lrp_companion.sources import Dataset
 
 Row = dict[str, Any]
 STEPS = 50
@@ -50,6 +51,7 @@ class Size:
 
     repeats: int
     sentences: int
+    reviews: int
     ig_sentences: int
     curve_sentences: int
     mask_sample: int
@@ -64,19 +66,20 @@ class Size:
 
 
 FULL = Size(
-    5, 64, 12, 3, 6, 24, (16, 32, 64, 128, 256, 512), (16, 32, 64, 128, 256, 512), (2, 4, 6, 12, 18, 24), (2, 4, 6, 8, 10, 12),
+    5, 64, 8, 12, 3, 6, 24, (16, 32, 64, 128, 256, 512), (16, 32, 64, 128, 256, 512), (2, 4, 6, 12, 18, 24), (2, 4, 6, 8, 10, 12),
     (1, 2, 4, 8, 16, 32, 64, 128, 256), 12, 0.2,
 )  # fmt: skip
-QUICK = Size(2, 3, 1, 1, 2, 6, (8, 16), (8, 16), (2, 4), (2, 4), (1, 4), 2, 0.0)
+QUICK = Size(2, 3, 1, 1, 1, 2, 6, (8, 16), (8, 16), (2, 4), (2, 4), (1, 4), 2, 0.0)
 
 
 @dataclass(frozen=True)
 class Bench:
-    """A model, sentences, and how much is measured."""
+    """A model, sentences, how much is measured, and long reviews."""
 
     clf: Classifier
     texts: list[EncodedText]
     size: Size
+    long: Dataset
 
     @cached_property
     def shape(self) -> Shape:
@@ -86,6 +89,10 @@ class Bench:
     def targets(self) -> list[int]:
         with torch.no_grad():
             return [int(self.clf.logits(*pad([t.input_ids], self.clf.pad_id, self.clf.device)).argmax()) for t in self.texts]
+
+    @cached_property
+    def reviews(self) -> list[EncodedText]:
+        return self.clf.encode([self.long.texts[k] for k in self.long.order(self.size.reviews, seed=0)], truncate=True)
 
     @cached_property
     def low(self) -> Classifier:
@@ -240,7 +247,7 @@ def relevance(bench: Bench) -> Iterator[Row]:
 
 
 def mask_gradients(bench: Bench) -> Iterator[Row]:
-    """The gradient of the mask against a forward pass, and eight groups of it against LOO on a long text."""
+    """The gradient of the mask against a forward pass, and eight groups of it against LOO on long texts, one at a time."""
     clf, (texts, targets) = bench.clf, bench.first(32)
     ids, mask = pad([t.input_ids for t in texts], clf.pad_id, clf.device)
     long = bench.text_of(max(bench.size.loo_lengths))
@@ -248,21 +255,29 @@ def mask_gradients(bench: Bench) -> Iterator[Row]:
     def ours() -> Any:
         return mask_gradient(clf, texts, targets, progress=False)
 
-    def eight() -> Any:
-        return mask_gradient(clf, [long], [0], groups=8, progress=False)
-
-    def exact() -> Any:
-        return loo(clf, [long], [0], progress=False)
-
     seconds = bench.time({"ours": ours, "forward": lambda: clf.logits(ids, mask)})
     yield _row(
         f"mask gradient, one pass, batch of {len(texts)}", "one forward of the batch", 3.0, seconds["ours"], seconds["forward"],
         at_most=True, note=f"the transformers model's forward, padded to {ids.shape[1]} tokens",
     )  # fmt: skip
-    seconds = bench.time({"eight": eight, "loo": exact}, repeats=min(3, bench.size.repeats))
-    r = pearson(eight()[0].scores, exact()[0].scores)
-    note = f"a text of {len(long):,} random words; r with LOO there: {r:.2f}"
-    yield _row("mask gradient, K = 8", "exact LOO", 8.0, seconds["loo"], seconds["eight"], note=note)
+    lengths = sorted(map(len, bench.reviews))
+    reviews = "long embedded reviews" if bench.long.source == "embedded" else "reviews of IMDB"
+    yield _eight_groups(bench, [long], f"a text of {len(long):,} random words")
+    named = f"{len(lengths)} {reviews}, {lengths[0]} to {lengths[-1]} tokens, one at a time"
+    yield {**_eight_groups(bench, bench.reviews, named), "data": bench.long.describe()}
+
+
+def _eight_groups(bench: Bench, texts: list[EncodedText], named: str) -> Row:
+    """Eight groups of the mask gradient against exact LOO, each text alone."""
+
+    def each(method: Callable[..., Any], **options: Any) -> list[np.ndarray]:
+        return [method(bench.clf, [text], [0], progress=False, **options)[0].scores for text in texts]
+
+    estimates, exact = each(mask_gradient, groups=8), each(loo)
+    rs = [pearson(a[~text.special], b[~text.special]) for a, b, text in zip(estimates, exact, texts, strict=True)]
+    seconds = bench.time({"eight": lambda: each(mask_gradient, groups=8), "loo": lambda: each(loo)}, repeats=min(3, bench.size.repeats))
+    note = f"{named}; {'mean ' if len(rs) > 1 else ''}r with LOO there: {np.mean(rs):.2f}"
+    return _row("mask gradient, K = 8", "exact LOO", 8.0, seconds["loo"], seconds["eight"], note=note)
 
 
 @torch.no_grad()

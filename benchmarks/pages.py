@@ -81,10 +81,11 @@ def _setting(record: Record) -> str:
     c, h, v = record["config"], record["hardware"], record["versions"]
     quick = "**A quick run, to see that everything works: its times mean little.** " if c["quick"] else ""
     part = f"**Only a part was measured: {', '.join(c['only'])}.** " if c.get("only") else ""
+    again = f" Measured again later, in the same setting: {', '.join(c['again'])}." if c.get("again") else ""
     return (
         f"{quick}{part}Measured with `{c['model']}` in {c['dtype']} on {h['threads']} threads of an {h['processor']}; {c['data']}; "
         f"PyTorch {v['torch']}, transformers {v['transformers']}, captum {v['captum']}, Python {v['python']}. "
-        f"{c['repeats']} repeats, sides alternating; the whole took {number(record['seconds'])} s."
+        f"{c['repeats']} repeats, sides alternating; the whole took {number(record['seconds'])} s.{again}"
     )
 
 

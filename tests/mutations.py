@@ -96,6 +96,7 @@ deck = of(
 )
 launch = of("launch.py", "test_launch.py")
 soft = of("methods/mask_gradient.py", "test_mask_gradient.py")
+kept = of("models/encoder.py", "test_mask_gradient.py")
 hybrid = of("methods/hybrid.py", "test_hybrid.py")
 frontier = of("experiments/remedy/frontier.py", "test_frontier.py::TestFrontier")
 options = of("experiments/remedy/compare.py", "test_remedy_options.py")
@@ -295,6 +296,11 @@ MUTATIONS: list[Mutation] = [
     statistic("undefined values dropped in silence", "undefined = len(defined), len(given) - len(defined)", "undefined = len(defined), 0"),
     statistic("unpaired difference", "bootstrap_mean(left - right,", "bootstrap_mean(left - right.mean(),"),
     # the remedy
+    kept("kept softmax: not normalised", "u = u.div_(u @ column)", "pass"),
+    kept("kept softmax: mean without the mask", "h, h @ column, u, value=-1", "h, h.sum(-1, keepdim=True), u, value=-1"),
+    kept("kept softmax: mean forgotten", "h = torch.addcmul(h, h @ column, u, value=-1)", "pass"),
+    kept("kept softmax: the scores' gradient without the mask", "return h.mul_(column.mT) if", "return h if"),
+    kept("kept softmax: one head's gradient", "h.sum((1, 2)) if", "h[:, 0].sum(1) if"),
     soft("the low node also for few groups", "MANY, LOW = 8, (0.2, 1)", "MANY, LOW = 2, (0.2, 1)"),
     hybrid("the smallest are exact", "np.argsort(-np.abs(own.scores), kind", "np.argsort(np.abs(own.scores), kind"),
     hybrid("the value of another output", 'gradient.details["value"] - left', "gradient.logit - left"),

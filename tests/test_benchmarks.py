@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from lrp_companion.schema import InputError
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
@@ -38,6 +40,24 @@ def test_a_quick_run_measures_every_case(record):
         assert row.get("equal", 0) <= row.get("tolerance", 0) or "equal" not in row
     assert record["config"]["quick"] is True and record["hardware"]["threads"] >= 1 and set(record["versions"]) >= {"torch", "captum"}
     assert [curve["along"] for curve in record["growth"]].count("tokens") == 2
+
+
+def test_a_case_measured_again_takes_the_place_of_its_rows(record, model_folder, tmp_path):
+    out = tmp_path / "record.json"
+    out.write_text(json.dumps(record))
+    again = ["--quick", "--model", str(model_folder("bert", layers=3, hidden=16)), "--only", "mask-gradient", "--out", str(out)]
+    assert main(again) == 0
+    new = json.loads(out.read_text())
+    assert [(row["case"], row["what"]) for row in new["rows"]] == [(row["case"], row["what"]) for row in record["rows"]]
+    changed = {row["case"] for row, old in zip(new["rows"], record["rows"], strict=True) if row != old}
+    assert changed == {"mask-gradient"} and new["growth"] == record["growth"]
+    assert new["config"] == {**record["config"], "again": ["mask-gradient"]} and "again later" in pages.PARTS["setting"](new)
+
+    record = {**record, "hardware": {**record["hardware"], "threads": 99}}
+    out.write_text(json.dumps(record))
+    with pytest.raises(InputError, match="the setting of the record that is there"):
+        main(again)
+    assert json.loads(out.read_text()) == record
 
 
 def test_the_curves_of_many_rankings_share_forwards(record):

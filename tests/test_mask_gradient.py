@@ -15,6 +15,7 @@ from tiny_models import TEXTS
 import lrp_companion as lrp
 from lrp_companion import Classifier, InputError, LinearAttention
 from lrp_companion.methods.mask_gradient import group_of, integrate, plan, quadrature, quadrature_rows
+from lrp_companion.models import encoder
 
 
 def soft_logits(clf: Classifier, text: str, w: np.ndarray) -> np.ndarray:
@@ -48,6 +49,24 @@ def test_it_is_the_derivative_of_the_function_of_the_mask(family_clf: Classifier
 def test_it_sums_to_zero_because_a_scale_of_the_mask_changes_nothing(family_clf: Classifier) -> None:
     for record in lrp.attribute(family_clf, list(TEXTS), method="mask-gradient"):
         assert abs(record.scores.sum()) < 1e-10 * np.abs(record.scores).sum()
+
+
+@pytest.mark.parametrize("constant", [False, True])
+def test_the_kept_softmax_is_its_plain_form_also_where_a_token_is_gone(constant: bool) -> None:
+    draw = np.random.default_rng(1)
+    scores, g = (torch.tensor(draw.normal(size=(2, 3, 4, 4))) for _ in range(2))
+    scores[1, ..., 3] = torch.finfo(scores.dtype).min  # padding
+    keep = torch.tensor([[1.0, 0.0, 0.3, 0.7], [0.0, 1.0, 2.0, 1.0]], dtype=torch.float64, requires_grad=True)
+    scores.requires_grad_(not constant)
+    sides = []
+    for kept in (encoder._KeptSoftmax.apply, lambda z, w: (u := z.softmax(-1) * w[:, None, None]) / u.sum(-1, keepdim=True)):
+        out = kept(scores, keep)
+        sides.append([out, *torch.autograd.grad((g * out).sum(), [keep] if constant else [keep, scores])])
+    for ours, plain in zip(*sides, strict=True):
+        assert torch.isfinite(ours).all() and torch.allclose(ours, plain, rtol=1e-12, atol=1e-14)
+    if not constant:
+        whole = keep.detach().clamp(0.1).requires_grad_(True)
+        assert torch.autograd.gradcheck(encoder._KeptSoftmax.apply, (scores[:1].detach().requires_grad_(True), whole[:1]))
 
 
 def test_a_group_for_each_token_and_many_nodes_give_loo(family_clf: Classifier) -> None:

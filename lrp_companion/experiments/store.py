@@ -279,7 +279,7 @@ def _write_table(file: Path, rows: pa.Table, key: str) -> None:
     names = [c.name + (".list.element" if pa.types.is_nested(c.type) else "") for c in rows.schema if _real(c.type)]
     texts = [column.name for column in rows.schema if pa.types.is_string(column.type)]
     options = {"compression": "zstd", "use_dictionary": texts, "use_byte_stream_split": names, "write_page_checksum": True}
-    options["compression_level"] = 19 if len(rows) > 1000 else 1  # a fifth smaller; shards need no such care
+    options["compression_level"] = 19 if len(rows) >= 100 else 1  # a fifth smaller; shards, which have few rows, need no such care
     pq.write_table(rows.replace_schema_metadata({"run": key}), sink, **options)
     _write_bytes(file, sink.getvalue())
 

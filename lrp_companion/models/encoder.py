@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from lrp_companion import rules
 from lrp_companion.schema import ModelError
@@ -185,10 +186,8 @@ class LayerBlock:
     def run(cls, wiring: LayerWiring, heads: int, x: Tensor, masked: Tensor | None, keep: Tensor | None = None) -> LayerBlock:
         query, key, value = (MapStep.run(m, None, x) for m in (wiring.query, wiring.key, wiring.value))
         scores = _split(query.y, heads) @ _split(key.y, heads).mT * _scale(query.y, heads)
-        attention = (scores if masked is None else scores.masked_fill(masked, torch.finfo(scores.dtype).min)).softmax(-1)
-        if keep is not None:
-            kept = attention * keep
-            attention = kept / kept.sum(-1, keepdim=True)
+        scores = scores if masked is None else scores.masked_fill(masked, torch.finfo(scores.dtype).min)
+        attention = scores.softmax(-1) if keep is None else _KeptSoftmax.apply(scores, keep)
         read = attention @ _split(value.y, heads)
         attention_out = MapStep.run(wiring.attention_out, None, _merge(read))
         attention_norm = NormStep.run(wiring.attention_norm, x + attention_out.y)
@@ -321,15 +320,40 @@ class Encoder:
         embedding = EmbeddingBlock(parts, norm, None if w.projection is None else MapStep.run(w.projection, None, norm.y))
         x, layers = embedding.output, []
         masked = None if attention_mask.all() else attention_mask[:, None, None, :] == 0
-        soft = None if keep is None else keep[:, None, None, :]
         for wiring in w.layers:
-            layers.append(LayerBlock.run(wiring, w.heads, x, masked, soft))
+            layers.append(LayerBlock.run(wiring, w.heads, x, masked, keep))
             x = layers[-1].output_norm.y
         x, steps = x[:, 0], []
         for linear, activation in w.head:
             steps.append(MapStep.run(linear, activation, x))
             x = steps[-1].y
         return Tape(embedding, tuple(layers), HeadBlock(tuple(steps), shape[1]), x)
+
+
+class _KeptSoftmax(torch.autograd.Function):
+    """`A_ji = w_i u_ji`, `u_ji = exp(Z_ji) / sum_k w_k exp(Z_jk)`, from scores Z (B, H, T, T) and a soft mask w (B, T).
+
+    Written out because separate operations keep and move several more arrays of T x T numbers. `u` keeps `dA_ji/dw_i`
+    finite where w_i is 0. With g at A and `h_ji = u_ji (g_ji - sum_k A_jk g_jk)` the gradient is `w_i h_ji`
+    at Z_ji and the sum of `h_ji` over heads and queries at w_i.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, keep: Tensor) -> Tensor:
+        column = keep[:, None, :, None]
+        u = scores.softmax(-1)
+        u = u.div_(u @ column)
+        ctx.save_for_backward(u, column)
+        return u * column.mT
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        u, column = ctx.saved_tensors
+        h = g * u
+        h = torch.addcmul(h, h @ column, u, value=-1)
+        to_keep = h.sum((1, 2)) if ctx.needs_input_grad[1] else None
+        return h.mul_(column.mT) if ctx.needs_input_grad[0] else None, to_keep
 
 
 def _split(x: Tensor, heads: int) -> Tensor:
