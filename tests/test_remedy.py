@@ -20,9 +20,9 @@ from lrp_companion.experiments.remedy.frontier import SAID, WHERE, best_within, 
 from lrp_companion.experiments.runner import execute
 from lrp_companion.experiments.text_jobs import TextJobs
 from lrp_companion.methods import attribute, kept_logits
-from lrp_companion.metrics import Interval
+from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.models.pretrained import Classifier
-from lrp_companion.schema import TOKEN_CHOICES, InputError
+from lrp_companion.schema import TOKEN_CHOICES, InputError, Protocol
 from lrp_companion.sources.dataset import Dataset
 from lrp_companion.views import remedy as views
 
@@ -171,9 +171,9 @@ class TestConcentration:
 
 
 class TestBudgets:
-    def test_the_best_within_each_budget(self, rows):
+    def test_the_best_within_each_budget(self, run, rows):
         for tokens in TOKEN_CHOICES:
-            found = best_within(rows, (1, 2, 4, 8, 1000), tokens=tokens)
+            found, protocol = best_within(rows, (1, 2, 4, 8, 1000), tokens=tokens), Protocol(tokens=tokens)
             assert [row["budget"] for row in found] == [2, 4, 8, 1000]  # nothing costs one pass here
             for row in found:
                 within = {
@@ -184,6 +184,10 @@ class TestBudgets:
                 assert within[row["method"]] == max(within.values()) == row["r"].mean
                 own = next(own for own in rows if own["method"] == row["method"])
                 assert (row["cost"], row["error"], row["speedup"]) == (own["cost"], own["error"][tokens], own["speedup"])
+                assert within[row["next"]] == sorted(within.values())[-2]
+                paired = bootstrap_mean(run.r(row["method"], protocol) - run.r(row["next"], protocol))
+                assert row["ahead"].mean == pytest.approx(paired.mean, abs=1e-12)
+                assert (row["ahead"].low, row["ahead"].high) == pytest.approx((paired.low, paired.high), abs=1e-12)
 
     def test_findings_name_the_side_of_an_interval(self, run, rows):
         found = findings(run, rows)

@@ -216,16 +216,18 @@ REFERENCES = {"attnlrp": "difference minus AttnLRP's", "loo": "difference minus 
 
 
 def budget_table(found: Mapping[str, Sequence[Row]], *, title: str, digits: int = 2) -> Table:
-    """Rows of `best_within` by run: what came nearest to LOO within so many passes."""
+    """Rows of `best_within` by run: what came nearest to LOO within so many passes, and how far ahead of the next."""
     shown = [
         {
             "run": run, "at most": row["budget"], "method": method_label(row["method"]), "passes": f"{row['cost']:.0f}", "r": row["r"],
             "error of the value": row["error"], "times faster than LOO": row["speedup"],
+            **({"next": method_label(row["next"]), "ahead of it by": row["ahead"]} if "next" in row else {}),
         }
         for run, rows in found.items()
         for row in rows
     ]  # fmt: skip
-    return table(shown, caption=title, digits=digits)
+    columns = list(dict.fromkeys(name for row in shown for name in row))
+    return table(shown, columns=columns, caption=title, digits=digits)
 
 
 def option_table(choices: Sequence[Choice], *, title: str, digits: int = 3) -> Table:

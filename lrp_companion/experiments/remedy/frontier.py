@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -37,9 +38,9 @@ def frontier(run: TextRun) -> list[Row]:
         `morf`, `lerf` and `delta`, of the mean logit while tokens are removed;
         `minus`, by the references AttnLRP, CP-LRP and LOO as far as they were run, the method itself left out: paired
         differences, method minus reference, in `r` (Pearson, by tokens; not to LOO, whose r is 1), `morf`, `lerf` and `delta`;
+        `lead`, by the methods that cost no more, then by tokens: the paired difference in `r` (Pearson), method minus the other;
         `dominated`, by tokens: whether some method costs no more and has no lower mean r, and is better in one of both;
-        `beaten by`, by tokens: the methods that cost no more and whose r is higher, the whole interval of the paired
-        difference above 0.
+        `beaten by`, by tokens: the methods that cost no more and whose r is higher, the whole interval of `lead` below 0.
 
     Raises
     ------
@@ -62,9 +63,9 @@ def frontier(run: TextRun) -> list[Row]:
         if column[0] in CURVES or (column[:2] == ("r", "pearson") and other != "loo")
     }
     minus = intervals(to_references)
-    rival = intervals(
+    lead = intervals(
         {
-            (method, other, tokens): values[other]["r", "pearson", tokens] - values[method]["r", "pearson", tokens]
+            (method, other, tokens): values[method]["r", "pearson", tokens] - values[other]["r", "pearson", tokens]
             for method in order
             for other in order
             if other != method and cost[other] <= cost[method]
@@ -78,8 +79,11 @@ def frontier(run: TextRun) -> list[Row]:
         row |= _nested({column: value for (name, column), value in own.items() if name == method})
         row["speedup"] = _speedup(run, method) if "loo" in values else None
         row["minus"] = _nested({(other, *column): value for (name, other, column), value in minus.items() if name == method})
-        for name, is_better in (("dominated", _is_dominated), ("beaten by", _beaten_by)):
-            row[name] = {tokens: is_better(method, tokens, cost, own, rival) for tokens in TOKEN_CHOICES}
+        row["lead"] = _nested({(other, tokens): value for (name, other, tokens), value in lead.items() if name == method})
+        row["dominated"] = {tokens: _is_dominated(method, tokens, cost, own) for tokens in TOKEN_CHOICES}
+        row["beaten by"] = {
+            tokens: tuple(other for other, own_lead in row["lead"].items() if own_lead[tokens].high < 0) for tokens in TOKEN_CHOICES
+        }
         rows.append(row)
     return rows
 
@@ -138,20 +142,30 @@ def where_it_errs(run: TextRun, attention: Mapping[str, Any], *, methods: Sequen
 def best_within(rows: Sequence[Row], budgets: Sequence[float] = (2, 6, 12, 20, 40), *, tokens: str = "no-special") -> list[Row]:
     """The method of highest mean r whose mean cost is within each budget of passes, LOO left out: rows of `frontier`.
 
-    Rows `budget`, `method`, `cost`, `r` and `error` (intervals), `seconds`, `speedup`. The best of several means is a little too high for
-    new texts: each was chosen on the texts that it is told of.
+    Rows `budget`, `method`, `cost`, `r` and `error` (intervals), `seconds`, `speedup`, and with two methods or more within
+    the budget `next`, the one of the second highest mean r, and `ahead`, the paired difference of r to it. The best of several
+    means is a little too high for new texts: each was chosen on the texts that it is told of.
     """
     out = []
     for budget in budgets:
         within = [row for row in rows if row["cost"] <= budget and row["method"] != "loo" and np.isfinite(row["r"]["pearson"][tokens].mean)]
         if not within:
             continue
-        best = max(within, key=lambda row: row["r"]["pearson"][tokens].mean)
-        found = {"budget": budget, "method": best["method"], "cost": best["cost"]}
-        out.append(
-            found | {"r": best["r"]["pearson"][tokens], "error": best["error"][tokens]} | {k: best[k] for k in ("seconds", "speedup")}
-        )
+        best, *others = sorted(within, key=lambda row: -row["r"]["pearson"][tokens].mean)
+        found = {"budget": budget, "r": best["r"]["pearson"][tokens], "error": best["error"][tokens]}
+        found |= {name: best[name] for name in ("method", "cost", "seconds", "speedup")}
+        if others:
+            found |= {"next": others[0]["method"], "ahead": _difference(best, others[0], tokens)}
+        out.append(found)
     return out
+
+
+def _difference(row: Row, other: Row, tokens: str) -> Interval:
+    """Paired difference in r, row minus other; only the dearer one of two keeps it."""
+    if other["method"] in row["lead"]:
+        return row["lead"][other["method"]][tokens]
+    turned = other["lead"][row["method"]][tokens]
+    return replace(turned, mean=-turned.mean, low=-turned.high, high=-turned.low)
 
 
 SAID = {
@@ -248,21 +262,10 @@ def _speedup(run: TextRun, method: str) -> float | None:
     return float(loo[timed].mean() / seconds[timed].mean()) if timed.any() else None
 
 
-def _is_dominated(
-    method: str, tokens: str, cost: Mapping[str, float], own: Mapping[tuple, Interval], rival: Mapping[tuple, Interval]
-) -> bool:
-    mean = own[method, ("r", "pearson", tokens)].mean
-    for other in (other for name, other, at in rival if (name, at) == (method, tokens)):
-        theirs = own[other, ("r", "pearson", tokens)].mean
-        if theirs >= mean and (theirs > mean or cost[other] < cost[method]):
-            return True
-    return False
-
-
-def _beaten_by(
-    method: str, tokens: str, cost: Mapping[str, float], own: Mapping[tuple, Interval], rival: Mapping[tuple, Interval]
-) -> tuple[str, ...]:
-    return tuple(other for (name, other, at), value in rival.items() if (name, at) == (method, tokens) and value.low > 0)
+def _is_dominated(method: str, tokens: str, cost: Mapping[str, float], own: Mapping[tuple, Interval]) -> bool:
+    mean = {other: own[other, ("r", "pearson", tokens)].mean for other in cost}
+    others = [other for other in cost if other != method and cost[other] <= cost[method] and mean[other] >= mean[method]]
+    return any(mean[other] > mean[method] or cost[other] < cost[method] for other in others)
 
 
 def _nested(flat: Mapping[tuple, Interval]) -> dict[Any, Any]:
