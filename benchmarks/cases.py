@@ -66,7 +66,7 @@ class Size:
 
 
 FULL = Size(
-    5, 64, 8, 12, 3, 6, 24, (16, 32, 64, 128, 256, 512), (16, 32, 64, 128, 256, 512), (2, 4, 6, 12, 18, 24), (2, 4, 6, 8, 10, 12),
+    5, 64, 6, 12, 3, 6, 24, (16, 32, 64, 128, 256, 512), (16, 32, 64, 128, 256, 512), (2, 4, 6, 12, 18, 24), (2, 4, 6, 8, 10, 12),
     (1, 2, 4, 8, 16, 32, 64, 128, 256), 12, 0.2,
 )  # fmt: skip
 QUICK = Size(2, 3, 1, 1, 1, 2, 6, (8, 16), (8, 16), (2, 4), (2, 4), (1, 4), 2, 0.0)
@@ -247,10 +247,9 @@ def relevance(bench: Bench) -> Iterator[Row]:
 
 
 def mask_gradients(bench: Bench) -> Iterator[Row]:
-    """The gradient of the mask against a forward pass, and eight groups of it against LOO on long texts, one at a time."""
+    """The gradient of the mask against a forward pass, and eight groups of it against LOO on long reviews, one at a time."""
     clf, (texts, targets) = bench.clf, bench.first(32)
     ids, mask = pad([t.input_ids for t in texts], clf.pad_id, clf.device)
-    long = bench.text_of(max(bench.size.loo_lengths))
 
     def ours() -> Any:
         return mask_gradient(clf, texts, targets, progress=False)
@@ -260,24 +259,17 @@ def mask_gradients(bench: Bench) -> Iterator[Row]:
         f"mask gradient, one pass, batch of {len(texts)}", "one forward of the batch", 3.0, seconds["ours"], seconds["forward"],
         at_most=True, note=f"the transformers model's forward, padded to {ids.shape[1]} tokens",
     )  # fmt: skip
-    lengths = sorted(map(len, bench.reviews))
-    reviews = "long embedded reviews" if bench.long.source == "embedded" else "reviews of IMDB"
-    yield _eight_groups(bench, [long], f"a text of {len(long):,} random words")
-    named = f"{len(lengths)} {reviews}, {lengths[0]} to {lengths[-1]} tokens, one at a time"
-    yield {**_eight_groups(bench, bench.reviews, named), "data": bench.long.describe()}
+    reviews, found = bench.reviews, {}
 
+    def each(name: str, method: Callable[..., Any], **options: Any) -> None:
+        found[name] = [method(clf, [text], [0], progress=False, **options)[0].scores for text in reviews]
 
-def _eight_groups(bench: Bench, texts: list[EncodedText], named: str) -> Row:
-    """Eight groups of the mask gradient against exact LOO, each text alone."""
-
-    def each(method: Callable[..., Any], **options: Any) -> list[np.ndarray]:
-        return [method(bench.clf, [text], [0], progress=False, **options)[0].scores for text in texts]
-
-    estimates, exact = each(mask_gradient, groups=8), each(loo)
-    rs = [pearson(a[~text.special], b[~text.special]) for a, b, text in zip(estimates, exact, texts, strict=True)]
-    seconds = bench.time({"eight": lambda: each(mask_gradient, groups=8), "loo": lambda: each(loo)}, repeats=min(3, bench.size.repeats))
-    note = f"{named}; {'mean ' if len(rs) > 1 else ''}r with LOO there: {np.mean(rs):.2f}"
-    return _row("mask gradient, K = 8", "exact LOO", 8.0, seconds["loo"], seconds["eight"], note=note)
+    sides = {"eight": lambda: each("eight", mask_gradient, groups=8), "loo": lambda: each("loo", loo)}
+    seconds = bench.time(sides, repeats=min(2, bench.size.repeats))
+    rs = [pearson(a[~text.special], b[~text.special]) for a, b, text in zip(found["eight"], found["loo"], reviews, strict=True)]
+    lengths, kind = sorted(map(len, reviews)), "long embedded reviews" if bench.long.source == "embedded" else "reviews of IMDB"
+    note = f"{len(lengths)} {kind}, {lengths[0]} to {lengths[-1]} tokens, one at a time; mean r with LOO at the words: {np.mean(rs):.2f}"
+    yield _row("mask gradient, K = 8", "exact LOO", 8.0, seconds["loo"], seconds["eight"], note=note, data=bench.long.describe())
 
 
 @torch.no_grad()
