@@ -219,9 +219,9 @@ def budget_table(found: Mapping[str, Sequence[Row]], *, title: str, digits: int 
     """Rows of `best_within` by run: what came nearest to LOO within so many passes, and how far ahead of the next."""
     shown = [
         {
-            "run": run, "at most": row["budget"], "method": method_label(row["method"]), "passes": f"{row['cost']:.0f}", "r": row["r"],
-            "error of the value": row["error"], "times faster than LOO": row["speedup"],
+            "run": run, "at most": row["budget"], "method": method_label(row["method"]), "r": row["r"],
             **({"next": method_label(row["next"]), "ahead of it by": row["ahead"]} if "next" in row else {}),
+            "passes": f"{row['cost']:.0f}", "error of the value": row["error"], "times faster than LOO": row["speedup"],
         }
         for run, rows in found.items()
         for row in rows
