@@ -225,7 +225,13 @@ class Lattice:
 
 @dataclass(frozen=True)
 class ModelCard:
-    """What a record says of a model: where it came from and what it is."""
+    """What a record says of a model: where it came from and what it is.
+
+    Attributes
+    ----------
+    fingerprint : of the weights.
+    tokenizer, config : fingerprints of the tokenizer and of what `config.json` says beside labels and bookkeeping.
+    """
 
     name: str
     source: str
@@ -237,6 +243,8 @@ class ModelCard:
     labels: tuple[str, ...]
     dtype: str
     fingerprint: str
+    tokenizer: str = ""
+    config: str = ""
 
 
 @dataclass(frozen=True)

@@ -571,7 +571,12 @@ class TestTelling:
         assert main([*given, "--limit", str(LIMIT + 1)]) == 0
         asked: list[str] = []
         real = text_jobs.kept_logits
-        monkeypatch.setattr(text_jobs, "kept_logits", lambda clf, jobs, **more: asked.append(jobs[0][0].text) or real(clf, jobs, **more))
+
+        def counting(clf, jobs, **more):
+            asked.extend(text.text for text, _ in jobs[1:])  # one whole text alone is a comparison, no LOO
+            return real(clf, jobs, **more)
+
+        monkeypatch.setattr(text_jobs, "kept_logits", counting)
         given[3] = str(tmp_path / "other")
         assert main([*given, "--limit", str(LIMIT + 1), "--loo-from", str(whole)]) == 0
         data = load_dataset("sst2", source="embedded")

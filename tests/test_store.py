@@ -242,8 +242,9 @@ class TestOwners:
         filled(tmp_path, range(2))
         text = refused(InputError, tmp_path, CONFIG | {"seed": 7, "methods": ["ig", "loo"]})
         assert "holds another run (seed: 0 there, 7 now; methods: ['loo', 'ig'] there, ['ig', 'loo'] now)" in text and "dtype" not in text
-        assert "chunk: None there, 16 now" in refused(InputError, tmp_path, CONFIG | {"chunk": 16})
-        assert "dtype: 'float64' there, None now" in refused(InputError, tmp_path, {k: v for k, v in CONFIG.items() if k != "dtype"})
+        assert "chunk: not recorded there, 16 now" in refused(InputError, tmp_path, CONFIG | {"chunk": 16})
+        without = {name: value for name, value in CONFIG.items() if name != "dtype"}
+        assert "dtype: 'float64' there, not recorded now" in refused(InputError, tmp_path, without)
         assert content(tmp_path) == expected(range(2))
 
     @pytest.mark.parametrize("name", ["thesis.tex", "methods.parquet", "shards/methods-000000000.parquet"])

@@ -204,7 +204,7 @@ def train(args: argparse.Namespace, recipe: Recipe) -> None:
         torch.set_num_threads(args.threads)
     out = Path(args.out)
     out.mkdir(parents=True, exist_ok=True)
-    tokenizer = AutoTokenizer.from_pretrained(args.teacher or args.base)
+    tokenizer = AutoTokenizer.from_pretrained(args.teacher or args.base, trust_remote_code=False)
     data = Path(args.data_dir)
     sst2_texts, sst2_labels = read_split(data, "sst2", "train")
     imdb_texts, imdb_labels = read_split(data, "imdb", "train")
@@ -312,7 +312,7 @@ def evaluate(args: argparse.Namespace) -> None:
     if args.threads:
         torch.set_num_threads(args.threads)
     out, data = Path(args.out), Path(args.data_dir)
-    tokenizer = AutoTokenizer.from_pretrained(out)
+    tokenizer = AutoTokenizer.from_pretrained(out, trust_remote_code=False)
     model = BertForSequenceClassification.from_pretrained(out, dtype=torch.float32).to(args.device)
     target = out / "accuracy.json"
     record = json.loads(target.read_text()) if target.exists() else {}

@@ -172,12 +172,16 @@ def _check(place: Path, config: Mapping[str, Any]) -> None:
         known = _read_manifest(place)["config"]
         differing = [name for name in {**known, **config} if known.get(name) != config.get(name)]  # the task first
         if differing:
-            pairs = "; ".join(f"{name}: {known.get(name)!r} there, {config.get(name)!r} now" for name in differing[:4])
+            pairs = "; ".join(f"{name}: {_said(known, name)} there, {_said(config, name)} now" for name in differing[:4])
             got = f"{place}, which holds another run ({pairs})"
             raise InputError("run", got=got, expected="an empty folder, or a run of the same configuration", hint="name another --out")
     elif others:
         got = f"{place}, which holds {', '.join(sorted(others)[:3])} and no {MANIFEST}"
         raise InputError("run", got=got, expected="an empty folder, or one that a run has made", hint="name another --out")
+
+
+def _said(config: Mapping[str, Any], name: str) -> str:
+    return repr(config[name]) if name in config else "not recorded"
 
 
 def _parts(shard: Path) -> tuple[str, int]:

@@ -41,6 +41,10 @@ from lrp_companion.schema import (
 from lrp_companion.sources import Dataset
 
 MASK_CHOICES = ("none", "paths", "all")
+COMPARED = 4
+"""Examples of another run whose logits are computed again before its LOO is taken."""
+CLOSE = {"float64": 1e-9, "float32": 1e-3, "bfloat16": 0.25}
+"""How far logits of one model may be apart between machines and batches."""
 SETTINGS: dict[str, dict[str, Any]] = {
     "sst2": {"chunk": 1, "removals": REMOVALS},
     "imdb": {"chunk": 16, "removals": ("attention-mask", "mask-token")},
@@ -86,7 +90,8 @@ class TextJobs:
         self.sample = data.order(limit, seed=seed)  # in random order, so that a run that was cut short is a random sample, too
         self.config = {
             "task": data.name, "split": data.split, "source": data.source, "data": data.fingerprint, "seed": seed,
-            "model": clf.card.name, "weights": clf.card.fingerprint, "dtype": clf.card.dtype, "methods": list(self.methods),
+            "model": clf.card.name, "weights": clf.card.fingerprint, "tokenizer": clf.card.tokenizer, "model config": clf.card.config,
+            "labels": list(clf.labels), "dtype": clf.card.dtype, "methods": list(self.methods),
             "chunk": self.chunk, "removals": list(self.removals), "n_steps": n_steps,
             **({"targets": list(self.targets)} if self.targets != TARGET_CHOICES else {}),
         }  # fmt: skip
@@ -99,7 +104,9 @@ class TextJobs:
         """Rows of LOO of another run by job, and its key; a run that differs in what LOO depends on is refused."""
         manifest, tables = read_folder(folder)
         config = manifest["config"]
-        needed = ("task", "split", "data", "weights", "dtype")
+        config = {"labels": manifest["model"]["labels"], **config}
+        needed = ["task", "split", "data", "weights", "labels", "dtype"]
+        needed += [name for name in ("tokenizer", "model config") if name in config]  # runs of before 2026-11-23 do not say
         wrong = [name for name in needed if config.get(name) != self.config[name]]
         wrong += [] if set(self.removals) <= set(config.get("removals", ())) else ["removals"]
         if wrong:
@@ -112,7 +119,20 @@ class TextJobs:
         for row in tables["examples"].to_pylist() if "examples" in tables else ():
             after = np.array(row["after"]).reshape(len(config["removals"]), -1)[own]
             found[row[JOB]] = {"tokens": row["tokens"], "after": after.ravel()}
+        self._compare(folder, found)
         return found, manifest["key"]
+
+    def _compare(self, folder: str | os.PathLike[str], known: Mapping[int, Mapping[str, Any]]) -> None:
+        """Refuse rows of LOO that this model does not give: whole texts are run again for a few of them."""
+        some = [job for job in self.sample if job in known][:COMPARED]
+        for job, text in zip(some, self.clf.encode([self.data.texts[k] for k in some], truncate=True) if some else (), strict=True):
+            whole = to_numpy(kept_logits(self.clf, [(text, np.ones(len(text), dtype=bool))], progress=False))[0]
+            there = known[job]["after"][: len(whole)]
+            same = known[job]["tokens"] == len(text) and np.allclose(whole, there, rtol=0, atol=CLOSE[self.clf.card.dtype])
+            if not same:
+                got = f"LOO from {folder}, whose logits or tokens of example {job} are not this model's"
+                hint = "leave out --loo-from, then LOO is computed"
+                raise InputError("run", got=got, expected="a run of the same model, tokenizer and configuration", hint=hint)
 
     @property
     def about(self) -> dict[str, Any]:

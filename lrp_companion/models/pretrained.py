@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,8 @@ from lrp_companion.models.encoder import FAMILIES, Encoder
 from lrp_companion.schema import InputError, ModelCard, ModelError, SourceError, choose
 
 EMBEDDED_FOLDER = Path(__file__).parent.parent / "embedded"
+BOOKKEEPING = ("_name_or_path", "_commit_hash", "transformers_version", "dtype", "torch_dtype", "id2label", "label2id")
+"""What `config.json` says that no score depends on; labels are compared by name."""
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
 
 
@@ -122,6 +125,8 @@ def load_classifier(
 ) -> Classifier:
     """Load a sequence classifier of the BERT wiring, to be explained.
 
+    Code that a folder or a hub repository brings along is never run: a model that needs it is refused.
+
     Parameters
     ----------
     name : an embedded model ("companion"), a folder in the hub's on-disk format, or a hub id.
@@ -211,6 +216,8 @@ def load_classifier(
         labels=tuple(str(config.id2label[k]) for k in range(config.num_labels)),
         dtype=dtype,
         fingerprint=fingerprint,
+        tokenizer=_tokenizer_fingerprint(tokenizer),
+        config=_digest({key: value for key, value in _read(name, path, source, revision, "settings").items() if key not in BOOKKEEPING}),
     )
     return Classifier(network, tokenizer, card=card)
 
@@ -276,11 +283,14 @@ def _quietly() -> Iterator[None]:
 
 
 def _read(name: str, path: str, source: str, revision: str | None, what: str) -> Any:
-    from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
+    from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer, PretrainedConfig
 
     options: dict[str, Any] = {"revision": revision} if source == "hub" and revision else {}
     try:
         with _quietly():
+            if what == "settings":
+                return PretrainedConfig.get_config_dict(path, **options)[0]
+            options["trust_remote_code"] = False  # unset, transformers asks on standard input whether to run a folder's own code
             if what == "config":
                 return AutoConfig.from_pretrained(path, **options)
             if what == "tokenizer":
@@ -301,6 +311,18 @@ def _read(name: str, path: str, source: str, revision: str | None, what: str) ->
             expected="config.json, weights and tokenizer files in the hub's format",
             hint="save the model and its tokenizer there with save_pretrained",
         ) from error
+
+
+def _digest(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _tokenizer_fingerprint(tokenizer: Any) -> str:
+    """Of everything that turns a text into ids: vocabulary, normaliser, splitting, special tokens, greatest length."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)  # none where the family has no fast tokenizer
+    state = json.loads(backend.to_str()) if backend else tokenizer.get_vocab()
+    state = {key: value for key, value in state.items() if key not in ("truncation", "padding")}  # set anew by every call
+    return _digest([state, sorted(tokenizer.all_special_ids), int(tokenizer.model_max_length)])
 
 
 def _fingerprint(name: str, network: nn.Module) -> str:

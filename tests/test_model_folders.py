@@ -1,0 +1,165 @@
+"""What a model folder can do: its code never runs, and rows of two models never stand in one run."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tiny_models import build
+
+from lrp_companion.cli import main
+from lrp_companion.experiments.store import read_folder
+from lrp_companion.experiments.text_jobs import TextJobs
+from lrp_companion.models.pretrained import load_classifier
+from lrp_companion.schema import InputError, SourceError
+from lrp_companion.sources import load_dataset
+
+TRACE = "import pathlib\npathlib.Path({place!r}).write_text('it ran')\n"
+CLASSES = "from transformers import BertConfig as C, BertForSequenceClassification as M, BertTokenizerFast as T\nC.model_type = 'evil'\n"
+
+
+def edit(file: Path, **changes: object) -> None:
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+
+
+@pytest.fixture
+def copy(model_folder, tmp_path: Path) -> Path:
+    """A folder with a good classifier, to be changed."""
+    folder = tmp_path / "model"
+    shutil.copytree(model_folder("bert", layers=3, labels=3), folder)
+    return folder
+
+
+def plant(folder: Path, kind: str) -> Path:
+    """Code in the folder that leaves a trace where it runs, asked for by its config or its tokenizer; the trace's place."""
+    trace = folder.parent / "trace"
+    (folder / "evil.py").write_text(TRACE.format(place=str(trace)) + CLASSES)
+    if kind == "tokenizer":
+        edit(folder / "tokenizer_config.json", auto_map={"AutoTokenizer": ["evil.T", "evil.T"]}, tokenizer_class="T")
+    else:
+        auto = {"AutoConfig": "evil.C", "AutoModelForSequenceClassification": "evil.M"}
+        edit(folder / "config.json", auto_map=auto, **({"model_type": "evil"} if kind == "family" else {}))
+    return trace
+
+
+@pytest.mark.parametrize("kind", ["family", "classes", "tokenizer"])
+def test_code_in_a_folder_never_runs(copy: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = plant(copy, kind)
+    answers = io.StringIO("y\n" * 100)
+    monkeypatch.setattr(sys, "stdin", answers)
+    if kind == "family":  # known to its own code only
+        with pytest.raises(SourceError, match="whose config cannot be read"):
+            load_classifier(copy)
+    else:  # transformers has classes for it
+        load_classifier(copy)
+    assert not trace.exists() and answers.tell() == 0
+
+
+def test_the_command_asks_nothing_and_runs_nothing(copy: Path) -> None:
+    trace = plant(copy, "family")
+    given = [sys.executable, "-m", "lrp_companion.cli", "explain", "a film", "--model", str(copy)]
+    done = subprocess.run(given, input="y\n" * 100, capture_output=True, text=True, timeout=120, env=os.environ)
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and "[y/N]" not in done.stdout + done.stderr
+    assert not trace.exists()
+
+
+def test_pickled_weights_are_read_as_weights_only(copy: Path, tmp_path: Path) -> None:
+    import torch
+
+    class Payload:
+        def __reduce__(self) -> tuple:
+            return Path.touch, (tmp_path / "trace",)
+
+    (copy / "model.safetensors").unlink()
+    torch.save({"classifier.weight": Payload()}, copy / "pytorch_model.bin")
+    with pytest.raises(SourceError, match="whose network cannot be read"):
+        load_classifier(copy)
+    assert not (tmp_path / "trace").exists()
+
+
+# -- a run that is gone on with ----------------------------------------------------------------------------------------
+
+
+def other_activation(folder: Path) -> None:
+    edit(folder / "config.json", hidden_act="relu")
+
+
+def other_labels(folder: Path) -> None:
+    names = {"0": "positive", "1": "negative", "2": "mixed"}
+    edit(folder / "config.json", id2label=names, label2id={name: int(k) for k, name in names.items()})
+
+
+def swapped_tokens(folder: Path) -> None:
+    state = json.loads((folder / "tokenizer.json").read_text())
+    vocab = state["model"]["vocab"]
+    one, other = "the", "."
+    vocab[one], vocab[other] = vocab[other], vocab[one]
+    (folder / "tokenizer.json").write_text(json.dumps(state))
+
+
+CHANGES = [(other_activation, "model config"), (other_labels, "labels"), (swapped_tokens, "tokenizer")]
+
+
+def run(folder: Path, out: Path, limit: int, *more: str) -> int:
+    given = ["--source", "embedded", "--methods", "loo,attnlrp", "--masks", "none", "--removals", "attention-mask", "--quiet"]
+    return main(["run", "sst2", "--model", str(folder), "--out", str(out), "--limit", str(limit), *given, *more])
+
+
+@pytest.mark.parametrize(("change", "name"), CHANGES)
+def test_a_run_does_not_go_on_with_another_model(
+    copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], change: Callable[[Path], None], name: str
+) -> None:
+    assert run(copy, tmp_path / "run", 2) == 0
+    before = repr(read_folder(tmp_path / "run"))
+    change(copy)
+    capsys.readouterr()
+    assert run(copy, tmp_path / "run", 4) == 2
+    said = capsys.readouterr().err
+    assert "which holds another run" in said and f"{name}: " in said and len(said.splitlines()) == 1
+    assert repr(read_folder(tmp_path / "run")) == before
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+@pytest.mark.parametrize(("change", "name"), CHANGES)
+def test_loo_of_another_model_is_refused(
+    copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], None], name: str, recorded: bool
+) -> None:
+    """Also where the other run does not say what its tokenizer and its configuration were: then its logits do."""
+    assert run(copy, tmp_path / "run", 2) == 0
+    if not recorded:
+        manifest, tables = read_folder(tmp_path / "run")
+        config = {key: value for key, value in manifest["config"].items() if key not in ("tokenizer", "model config", "labels")}
+        monkeypatch.setattr("lrp_companion.experiments.text_jobs.read_folder", lambda _: ({**manifest, "config": config}, tables))
+    change(copy)
+    clf, data = load_classifier(copy), load_dataset("sst2", source="embedded")
+    with pytest.raises(InputError, match=name if recorded or name == "labels" else "logits or tokens of example"):
+        TextJobs(clf, data, limit=2, methods=("loo", "attnlrp"), removals=("attention-mask",), loo_from=tmp_path / "run")
+
+
+def test_an_older_run_gives_its_loo_where_the_logits_agree(copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run(copy, tmp_path / "run", 2) == 0
+    manifest, tables = read_folder(tmp_path / "run")
+    config = {key: value for key, value in manifest["config"].items() if key not in ("tokenizer", "model config", "labels")}
+    monkeypatch.setattr("lrp_companion.experiments.text_jobs.read_folder", lambda _: ({**manifest, "config": config}, tables))
+    clf, data = load_classifier(copy), load_dataset("sst2", source="embedded")
+    jobs = TextJobs(clf, data, limit=2, methods=("loo", "attnlrp"), removals=("attention-mask",), loo_from=tmp_path / "run")
+    assert len(jobs.known) == 2
+
+
+def test_fingerprints_name_what_scores_depend_on(model_folder, tmp_path: Path) -> None:
+    """Saving again, another number format and a call before do not change them."""
+    card = load_classifier(model_folder("bert", layers=3, labels=3)).card
+    model, tokenizer = build("bert", layers=3, labels=3)
+    tokenizer(["a warm film", "film"], padding=True, truncation=True, max_length=4)
+    model.half().save_pretrained(tmp_path / "half")
+    tokenizer.save_pretrained(tmp_path / "half")
+    edit(tmp_path / "half" / "config.json", transformers_version="0.0.0")
+    half = load_classifier(tmp_path / "half").card
+    assert (half.tokenizer, half.config) == (card.tokenizer, card.config) and half.fingerprint != card.fingerprint
