@@ -23,11 +23,11 @@ help:
 	@echo "make book | student | test | serve | lint | notebooks | bench | clean"
 
 book: $(VENV)/book.stamp
-	@$(BIN)/python -m lrp_companion.book build $(PARAMETERS)
+	@$(BIN)/python -m lrp_companion.bookbuild build $(PARAMETERS)
 
 # The same book and the exercise notebooks without their solutions, in _build/student/.
 student: $(VENV)/book.stamp
-	@$(BIN)/python -m lrp_companion.book student $(PARAMETERS)
+	@$(BIN)/python -m lrp_companion.bookbuild student $(PARAMETERS)
 
 # nbval compares with outputs made on the embedded default, so it is never shown a data folder.
 test: $(VENV)/dev.stamp
@@ -50,7 +50,7 @@ _build/html/index.html:
 
 # For contributors: run the notebooks on their own defaults and keep the outputs that nbval compares with.
 notebooks: $(VENV)/book.stamp
-	@$(BIN)/python -m lrp_companion.book refresh
+	@$(BIN)/python -m lrp_companion.bookbuild refresh
 
 # Speed against peers: a quarter to half an hour on two quiet cores; writes results/benchmarks.json and the tables made from it.
 bench: $(VENV)/dev.stamp

@@ -1,4 +1,6 @@
-"""`python -m benchmarks`: time the package against its peers, write the record and the tables made from it."""
+"""`python -m benchmarks`: time the package against its peers, write the record and the tables made from
+it.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,18 @@ PACKAGES = ("torch", "transformers", "captum", "numpy")
 
 
 def measure(
-    *, model: str, quick: bool, threads: int | None, only: list[str] | None, reviews: str | None = None, into: dict[str, Any] | None = None
+    *,
+    model: str,
+    quick: bool,
+    threads: int | None,
+    only: list[str] | None,
+    reviews: str | None = None,
+    into: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Run the comparisons and return the record: configuration, hardware, versions, rows, growth.
 
-    With `into`, an earlier record of the same setting, the rows of the cases in `only` take the place of its own.
+    With `into`, an earlier record of the same setting, the rows of the cases in `only` take the place of its
+    own.
     """
     if threads:
         torch.set_num_threads(threads)
@@ -40,10 +49,12 @@ def measure(
     long = load_dataset("imdb", split="test", source="folder" if reviews else "embedded", data_dir=reviews)
     setting: dict[str, Any] = {
         "config": {
-            "quick": quick, "model": clf.card.name, "weights": clf.card.fingerprint, "dtype": clf.card.dtype, "data": data.describe(),
+            "quick": quick, "model": clf.card.name, "weights": clf.card.fingerprint, "dtype": clf.card.dtype,
+            "data": data.describe(),
             "sentences": size.sentences, "repeats": size.repeats, "seed": 0,
         },
-        "hardware": {"processor": _processor(), "threads": torch.get_num_threads(), "device": clf.device.type},
+        "hardware": {"processor": _processor(), "threads": torch.get_num_threads(),
+            "device": clf.device.type},
         "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
     }  # fmt: skip
     if into:
@@ -64,7 +75,9 @@ def measure(
     if into and only:
         again = sorted({*into["config"].get("again", []), *only}, key=[*CASES, "growth"].index)
         config = {**into["config"], "again": again}
-        rows = [row for name in CASES for row in (rows if name in only else into["rows"]) if row["case"] == name]
+        rows = [
+            row for name in CASES for row in (rows if name in only else into["rows"]) if row["case"] == name
+        ]
         curves, seconds = curves if "growth" in only else into["growth"], seconds + into["seconds"]
     else:
         config["only"] = only
@@ -73,10 +86,19 @@ def measure(
 
 def _check_same(record: dict[str, Any], setting: dict[str, Any]) -> None:
     config = {key: value for key, value in record["config"].items() if key not in ("only", "again")}
-    other = [f"{name} {setting[name]!r}" for name in setting if setting[name] != (config if name == "config" else record[name])]
+    other = [
+        f"{name} {setting[name]!r}"
+        for name in setting
+        if setting[name] != (config if name == "config" else record[name])
+    ]
     if other:
         expected = "the setting of the record that is there"
-        raise InputError("benchmarks", got="; ".join(other), expected=expected, hint="leave out --only, or name another file with --out")
+        raise InputError(
+            "benchmarks",
+            got="; ".join(other),
+            expected=expected,
+            hint="leave out --only, or name another file with --out",
+        )
 
 
 def write(record: dict[str, Any], out: Path) -> None:
@@ -110,20 +132,39 @@ def _processor() -> str:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="few sentences, two repeats: to see that everything runs and agrees")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="few sentences, two repeats: to see that everything runs and agrees",
+    )
     parser.add_argument("--model", default="companion", help="an embedded model, a folder or a hub id")
     parser.add_argument("--threads", type=int, help="threads of PyTorch; its own choice by default")
     parser.add_argument(
-        "--only", nargs="+", choices=[*CASES, "growth"], help="some of the comparisons, in place of their rows in the record"
+        "--only",
+        nargs="+",
+        choices=[*CASES, "growth"],
+        help="some of the comparisons, in place of their rows in the record",
     )
-    parser.add_argument("--reviews", metavar="DIR", help="folder with IMDB, for the row on long reviews; embedded ones by default")
+    parser.add_argument(
+        "--reviews",
+        metavar="DIR",
+        help="folder with IMDB, for the row on long reviews; embedded ones by default",
+    )
     parser.add_argument("--out", type=Path, default=pages.RECORD, help="the record (results/benchmarks.json)")
-    parser.add_argument("--pages", action="store_true", help="measure nothing: fill the tables of the pages from the record")
+    parser.add_argument(
+        "--pages", action="store_true", help="measure nothing: fill the tables of the pages from the record"
+    )
     given = parser.parse_args(arguments)
     if not given.pages:
         transformers.utils.logging.set_verbosity_error()
         into = pages.load(given.out) if given.only and given.out.is_file() else None
-        options = {"model": given.model, "quick": given.quick, "threads": given.threads, "only": given.only, "reviews": given.reviews}
+        options = {
+            "model": given.model,
+            "quick": given.quick,
+            "threads": given.threads,
+            "only": given.only,
+            "reviews": given.reviews,
+        }
         write(measure(**options, into=into), given.out)
     if given.pages or given.out == pages.RECORD:
         pages.fill(pages.load(given.out))

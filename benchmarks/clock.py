@@ -1,7 +1,8 @@
 """How a comparison is timed, and what arithmetic alone would take.
 
-Two pieces of code are compared in one run: their repeats alternate, in turning order, so that a machine that slows down
-slows both. The result is a ratio for each repeat; its median and its range are kept, and all seconds.
+Two pieces of code are compared in one run: their repeats alternate, in turning order, so that a machine that
+slows down slows both. The result is a ratio for each repeat; its median and its range are kept, and all
+seconds.
 """
 
 from __future__ import annotations
@@ -19,10 +20,14 @@ MINIMUM = 0.2  # seconds: shorter work is repeated inside one measurement
 ROWS = 1024  # tokens of the matrix multiplies by which the machine's rate is measured
 
 
-def interleaved(sides: Mapping[str, Callable[[], Any]], *, repeats: int, minimum: float = MINIMUM) -> dict[str, list[float]]:
-    """Seconds of one call of each side, one value per repeat, sides alternating; each side is called once before.
+def interleaved(
+    sides: Mapping[str, Callable[[], Any]], *, repeats: int, minimum: float = MINIMUM
+) -> dict[str, list[float]]:
+    """Seconds of one call of each side, one value per repeat, sides alternating; each side is called once
+    before.
 
-    A second call tells how often short work is repeated inside one measurement; for long work it is the first repeat.
+    A second call tells how often short work is repeated inside one measurement; for long work it is the first
+    repeat.
 
     >>> sorted(interleaved({"a": int, "b": float}, repeats=2, minimum=0.0))
     ['a', 'b']
@@ -69,11 +74,15 @@ class Shape:
     heads: int
 
     def forward(self, tokens: int) -> float:
-        """Floating-point operations (two per multiply-add) of the matrix products of one forward, head and embedding left out.
+        """Floating-point operations (two per multiply-add) of the matrix products of one forward, head and
+        embedding left out.
 
-        Per layer and token the four maps of attention and the two of the inner layer; `Q K^T` and `A V` grow with tokens squared.
+        Per layer and token the four maps of attention and the two of the inner layer; `Q K^T` and `A V` grow
+        with tokens squared.
         """
-        return self.layers * (2 * tokens * (4 * self.hidden**2 + 2 * self.hidden * self.inner) + 4 * tokens**2 * self.hidden)
+        return self.layers * (
+            2 * tokens * (4 * self.hidden**2 + 2 * self.hidden * self.inner) + 4 * tokens**2 * self.hidden
+        )
 
     def backward(self, tokens: int) -> float:
         """The same for AttnLRP's way back: the same maps transposed, four products in attention."""
@@ -88,13 +97,19 @@ class Shape:
         return self.forward(tokens) + (2**self.layers - 1) * self.backward(tokens) / self.layers
 
 
-def multiplier(shape: Shape, dtype: torch.dtype = torch.float32, *, work: float = 0.0) -> tuple[Callable[[], None], float]:
-    """The matrix products of one layer on `ROWS` tokens, by the fastest call that PyTorch has, and how many operations they are.
+def multiplier(
+    shape: Shape, dtype: torch.dtype = torch.float32, *, work: float = 0.0
+) -> tuple[Callable[[], None], float]:
+    """The matrix products of one layer on `ROWS` tokens, by the fastest call that PyTorch has, and how many
+    operations they are.
 
-    Repeated until they are about `work` operations, so that their time is measured as long as what it is compared with.
+    Repeated until they are about `work` operations, so that their time is measured as long as what it is
+    compared with.
     """
     draw = torch.Generator().manual_seed(0)
-    narrow, wide = (torch.randn(ROWS, width, generator=draw).to(dtype) for width in (shape.hidden, shape.inner))
+    narrow, wide = (
+        torch.randn(ROWS, width, generator=draw).to(dtype) for width in (shape.hidden, shape.inner)
+    )
     square, up, down = (
         torch.randn(a, b, generator=draw).to(dtype)
         for a, b in ((shape.hidden, shape.hidden), (shape.inner, shape.hidden), (shape.hidden, shape.inner))

@@ -1,6 +1,7 @@
 """Tables of the book's performance page and of the README, made from the record alone.
 
-A page holds `<!-- benchmarks: NAME -->` and `<!-- end -->`; what stands between is replaced by the part of that name.
+A page holds `<!-- benchmarks: NAME -->` and `<!-- end -->`; what stands between is replaced by the part of
+that name.
 """
 
 from __future__ import annotations
@@ -44,7 +45,11 @@ def reached(row: Record) -> bool | None:
     """Whether the median meets the goal; None without a goal."""
     if row["goal"] is None:
         return None
-    return row["ratio"]["median"] <= row["goal"] if row["sense"] == "at most" else row["ratio"]["median"] >= row["goal"]
+    return (
+        row["ratio"]["median"] <= row["goal"]
+        if row["sense"] == "at most"
+        else row["ratio"]["median"] >= row["goal"]
+    )
 
 
 def number(value: float) -> str:
@@ -53,18 +58,32 @@ def number(value: float) -> str:
     >>> number(0.8567), number(3.4567), number(23.456), number(1234.5)
     ('0.857', '3.46', '23.5', '1,234')
     """
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 1 else f"{value:.3f}"
+    return (
+        f"{value:,.0f}"
+        if value >= 100
+        else f"{value:.1f}"
+        if value >= 10
+        else f"{value:.2f}"
+        if value >= 1
+        else f"{value:.3f}"
+    )
 
 
 def spread(row: Record) -> str:
     """The median with the lowest and highest repeat, or the one value there is."""
     r = row["ratio"]
-    return number(r["median"]) + ("" if r["low"] == r["high"] else f" ({number(r['low'])} to {number(r['high'])})")
+    return number(r["median"]) + (
+        "" if r["low"] == r["high"] else f" ({number(r['low'])} to {number(r['high'])})"
+    )
 
 
 def line(row: Record) -> str:
     """One row as a line for the terminal."""
-    goal = "" if row["goal"] is None else f", goal {row['sense']} {row['goal']:g}: {'reached' if reached(row) else 'NOT reached'}"
+    goal = (
+        ""
+        if row["goal"] is None
+        else f", goal {row['sense']} {row['goal']:g}: {'reached' if reached(row) else 'NOT reached'}"
+    )
     return f"{row['what']} against {row['against']}: {spread(row)}{goal}"
 
 
@@ -108,20 +127,32 @@ def _goals(record: Record) -> str:
 
 def _short(record: Record) -> str:
     rows = [
-        [row["what"], row["against"], f"{row['sense']} {row['goal']:g}", spread(row)] for row in record["rows"] if row["goal"] is not None
+        [row["what"], row["against"], f"{row['sense']} {row['goal']:g}", spread(row)]
+        for row in record["rows"]
+        if row["goal"] is not None
     ]
     return _table(["what", "against", "goal", "result"], rows)
 
 
 def _limits(record: Record) -> str:
-    rows = [[row["what"], spread(row), row.get("note", "")] for row in record["rows"] if "arithmetic limit" in row["against"]]
+    rows = [
+        [row["what"], spread(row), row.get("note", "")]
+        for row in record["rows"]
+        if "arithmetic limit" in row["against"]
+    ]
     return _table(["what", "part of the limit", "note"], rows)
 
 
 def _equal(record: Record) -> str:
-    rows = [[row["what"], row["against"], f"{row['equal']:.1e}", f"{row['tolerance']:g}"] for row in record["rows"] if "equal" in row]
+    rows = [
+        [row["what"], row["against"], f"{row['equal']:.1e}", f"{row['tolerance']:g}"]
+        for row in record["rows"]
+        if "equal" in row
+    ]
     rows += [
-        [row["what"], "LOO in float32, mean r", f"{row['r']:.5f}", "-"] for row in record["rows"] if "r" in row and "loop" in row["against"]
+        [row["what"], "LOO in float32, mean r", f"{row['r']:.5f}", "-"]
+        for row in record["rows"]
+        if "r" in row and "loop" in row["against"]
     ]
     return _table(["what", "against", "difference", "allowed"], rows)
 
@@ -130,7 +161,9 @@ def _growth(record: Record) -> str:
     rows = []
     for curve in record["growth"]:
         points = ", ".join(f"{x:,}: {_time(s)}" for x, s in zip(curve["x"], curve["seconds"], strict=True))
-        rows.append([curve["what"], curve["along"], points, f"{curve['exponent']:.2f}", f"{curve['expected']:.2f}"])
+        rows.append(
+            [curve["what"], curve["along"], points, f"{curve['exponent']:.2f}", f"{curve['expected']:.2f}"]
+        )
     return _table(["what", "along", "time", "exponent", "of its arithmetic"], rows)
 
 
@@ -139,16 +172,20 @@ def _time(seconds: float) -> str:
 
 
 def _missed(record: Record) -> str:
-    missed, judged = ([row for row in record["rows"] if reached(row) in own] for own in ((False,), (True, False)))
+    missed, judged = (
+        [row for row in record["rows"] if reached(row) in own] for own in ((False,), (True, False))
+    )
     if not judged:
         return "Nothing was measured."
     if not missed:
         return f"All {len(judged)} goals that were measured are reached."
     return "Not reached:\n\n" + "\n".join(
-        f"- {row['what']} against {row['against']}: {spread(row)}, goal {row['sense']} {row['goal']:g}." for row in missed
+        f"- {row['what']} against {row['against']}: {spread(row)}, goal {row['sense']} {row['goal']:g}."
+        for row in missed
     )
 
 
 PARTS: dict[str, Callable[[Record], str]] = {
-    "setting": _setting, "goals": _goals, "short": _short, "limits": _limits, "equal": _equal, "growth": _growth, "missed": _missed,
+    "setting": _setting, "goals": _goals, "short": _short, "limits": _limits, "equal": _equal,
+    "growth": _growth, "missed": _missed,
 }  # fmt: skip

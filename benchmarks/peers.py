@@ -1,4 +1,6 @@
-"""What a user would otherwise take: plain loops, captum, autograd. Written to be read, and given their best settings."""
+"""What a user would otherwise take: plain loops, captum, autograd. Written to be read, and given their best
+settings.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ def _inputs(text: EncodedText) -> tuple[Tensor, Tensor]:
 
 @torch.no_grad()
 def loo_loop(clf: Classifier, text: EncodedText, target: int) -> np.ndarray:
-    """Leave-One-Out as one would write it first: one forward of the `transformers` model per removed token."""
+    """Leave-One-Out as one would write it first: one forward of the `transformers` model per removed
+    token.
+    """
     ids, mask = _inputs(text)
     whole = clf.logits(ids, mask)[0, target]
     out = []
@@ -39,25 +43,36 @@ def loo_captum(clf: Classifier, text: EncodedText, target: int, *, per_eval: int
     def logit(mask: Tensor) -> Tensor:
         return clf.logits(ids.expand(len(mask), -1), mask.long())[:, target]
 
-    return FeatureAblation(logit).attribute(mask.float(), baselines=0, perturbations_per_eval=per_eval)[0].numpy()
+    return (
+        FeatureAblation(logit)
+        .attribute(mask.float(), baselines=0, perturbations_per_eval=per_eval)[0]
+        .numpy()
+    )
 
 
 def ig_captum(clf: Classifier, text: EncodedText, target: int, *, n_steps: int) -> np.ndarray:
-    """captum's `LayerIntegratedGradients` at the word embeddings, its defaults but for batches of 64; [PAD] in place of words."""
+    """captum's `LayerIntegratedGradients` at the word embeddings, its defaults but for batches of 64; [PAD]
+    in place of words.
+    """
     ids, mask = _inputs(text)
     special = torch.as_tensor(text.special)[None]
     baseline = torch.where(special, ids, clf.pad_id)
     explainer = LayerIntegratedGradients(
-        lambda ids, mask: clf.network(input_ids=ids, attention_mask=mask).logits, clf.network.get_input_embeddings()
+        lambda ids, mask: clf.network(input_ids=ids, attention_mask=mask).logits,
+        clf.network.get_input_embeddings(),
     )
-    scores = explainer.attribute(ids, baseline, target=target, additional_forward_args=(mask,), n_steps=n_steps, internal_batch_size=64)
+    scores = explainer.attribute(
+        ids, baseline, target=target, additional_forward_args=(mask,), n_steps=n_steps, internal_batch_size=64
+    )
     return scores[0].sum(-1).detach().double().numpy()
 
 
 def attnlrp_autograd(wiring: Wiring, ids: Tensor, attended: Tensor, targets: Tensor) -> Tensor:
-    """AttnLRP at the word embeddings (B, T) as the gradient of a modified network (Achtibat et al. 2024; Arras et al. 2025).
+    """AttnLRP at the word embeddings (B, T) as the gradient of a modified network (Achtibat et al. 2024;
+    Arras et al. 2025).
 
-    LayerNorm's spread and the slopes of activations are detached; both factors of a product pass half of the gradient.
+    LayerNorm's spread and the slopes of activations are detached; both factors of a product pass half of the
+    gradient.
     """
 
     def half(x: Tensor) -> Tensor:
@@ -65,7 +80,10 @@ def attnlrp_autograd(wiring: Wiring, ids: Tensor, attended: Tensor, targets: Ten
 
     def norm(x: Tensor, own: torch.nn.LayerNorm) -> Tensor:
         centred = x - x.mean(-1, keepdim=True)
-        return own.weight * (centred / (centred.square().mean(-1, keepdim=True) + own.eps).sqrt().detach()) + own.bias
+        return (
+            own.weight * (centred / (centred.square().mean(-1, keepdim=True) + own.eps).sqrt().detach())
+            + own.bias
+        )
 
     with torch.enable_grad():
         word = wiring.word(ids).requires_grad_(True)
@@ -75,7 +93,10 @@ def attnlrp_autograd(wiring: Wiring, ids: Tensor, attended: Tensor, targets: Ten
             x = wiring.projection(x)
         masked = (attended == 0)[:, None, None]
         for layer in wiring.layers:
-            q, k, v = (m(x).unflatten(-1, (wiring.heads, -1)).transpose(1, 2) for m in (layer.query, layer.key, layer.value))
+            q, k, v = (
+                m(x).unflatten(-1, (wiring.heads, -1)).transpose(1, 2)
+                for m in (layer.query, layer.key, layer.value)
+            )
             scores = half(q @ k.mT / q.shape[-1] ** 0.5).masked_fill(masked, torch.finfo(x.dtype).min)
             read = half(scores.softmax(-1) @ v).transpose(1, 2).flatten(2)
             x = norm(layer.attention_out(read) + x, layer.attention_norm)
@@ -90,7 +111,9 @@ def attnlrp_autograd(wiring: Wiring, ids: Tensor, attended: Tensor, targets: Ten
 
 
 @torch.no_grad()
-def one_run_per_mask(clf: Classifier, ids: Tensor, start: Tensor, masks: Sequence[frozenset[int]]) -> list[Tensor]:
+def one_run_per_mask(
+    clf: Classifier, ids: Tensor, start: Tensor, masks: Sequence[frozenset[int]]
+) -> list[Tensor]:
     """Relevance of the words (B, T) under each mask: a forward and a way back for each, on the same batch."""
     out = []
     for mask in masks:

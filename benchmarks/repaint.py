@@ -1,6 +1,8 @@
-"""How long one change of LayerToggles takes in the browser, layout included, for a sentence of 64 tokens and 12 layers.
+"""How long one change of LayerToggles takes in the browser, layout included, for a sentence of 64 tokens and
+12 layers.
 
-Prints the median and the 90th percentile in milliseconds; a frame at 60 Hz has 16.7. Needs the extra dev and Chromium.
+Prints the median and the 90th percentile in milliseconds; a frame at 60 Hz has 16.7. Needs the extra dev and
+Chromium.
 """
 
 from __future__ import annotations
@@ -40,17 +42,24 @@ def main() -> None:
     tokens, special = tuple(f"word{i}" for i in range(TOKENS)), [True, *[False] * (TOKENS - 2), True]
     scores = generator.normal(size=(2**LAYERS, TOKENS)).cumsum(0) / 50
     widget = LayerToggles(
-        Lattice(tokens, scores, 0, 1.0, special), Attribution(tokens, generator.normal(size=TOKENS), 0, 1.0, special, "loo")
+        Lattice(tokens, scores, 0, 1.0, special),
+        Attribution(tokens, generator.normal(size=TOKENS), 0, 1.0, special, "loo"),
     )
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        program = next(found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name)))
+        program = next(
+            found
+            for name in ("chromium", "chromium-browser", "google-chrome")
+            if (found := shutil.which(name))
+        )
         browser = playwright.chromium.launch(executable_path=program, args=FLAGS)
         page = browser.new_page()
         page.goto(widget_page(widget, Path(folder)))
         page.wait_for_selector("[data-ready]")
         for kind in ("switches", "half-open"):
             times = np.array(page.evaluate(MEASURE, [kind, REPEATS]))
-            print(f"{kind}: median {np.median(times):.1f} ms, 90th percentile {np.quantile(times, 0.9):.1f} ms, n = {REPEATS}")
+            print(
+                f"{kind}: median {np.median(times):.1f} ms, 90th percentile {np.quantile(times, 0.9):.1f} ms, n = {REPEATS}"
+            )
         browser.close()
 
 

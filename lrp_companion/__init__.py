@@ -1,4 +1,6 @@
-"""LRP Companion: when LRP diverges from Leave-One-Out in Transformers. Names are loaded when they are used."""
+"""LRP Companion: when LRP diverges from Leave-One-Out in Transformers. Names are loaded when they are
+used.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,16 @@ _HOME = {
     "load_classifier": "models.pretrained", "Classifier": "models.pretrained",
     "LinearAttention": "models.linear_attention",
     "load_dataset": "sources",
-    "pearson": "metrics", "spearman": "metrics", "kendall": "metrics", "agreement": "metrics", "perturbation_curve": "metrics",
-    "bootstrap_mean": "metrics", "paired_difference": "metrics", "conservation_gap": "metrics", "invariance_gap": "metrics",
+    "pearson": "metrics", "spearman": "metrics", "kendall": "metrics", "agreement": "metrics",
+    "perturbation_curve": "metrics",
+    "bootstrap_mean": "metrics", "paired_difference": "metrics", "conservation_gap": "metrics",
+    "invariance_gap": "metrics",
     "token_heatmap": "views",
     "FrontierPlayer": "widgets",
-    "TokenHeatmap": "widgets", "LayerToggles": "widgets", "LiveSentence": "widgets", "PerturbationPlayer": "widgets",
-    "ProductTree": "widgets", "ProtocolSwitchboard": "widgets", "SharesSimplex": "widgets", "SoftmaxLab": "widgets",
+    "TokenHeatmap": "widgets", "LayerToggles": "widgets", "LiveSentence": "widgets",
+    "PerturbationPlayer": "widgets",
+    "ProductTree": "widgets", "ProtocolSwitchboard": "widgets", "SharesSimplex": "widgets",
+    "SoftmaxLab": "widgets",
     "Attribution": "schema", "Lattice": "schema", "ModelCard": "schema", "Protocol": "schema",
     "CompanionError": "schema", "InputError": "schema", "SourceError": "schema", "ModelError": "schema",
 }  # fmt: skip

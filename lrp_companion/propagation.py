@@ -1,8 +1,9 @@
 """Walk a tape's blocks backward under a bypass mask, and the tree over all masks.
 
-Knows blocks, not BERT: `head.backward`, `layers[l].backward(bypass=...)`, `layers[l].children`, `embedding.backward`.
-A mask says for every layer whether its attention is treated as CP-LRP does (bypassed) or as AttnLRP does; it is a set
-of bypassed layers, counted from 1: none is AttnLRP, all is CP-LRP. A walk starts from `d output / d logits`, (B, C).
+Knows blocks, not BERT: `head.backward`, `layers[l].backward(bypass=...)`, `layers[l].children`,
+`embedding.backward`. A mask says for every layer whether its attention is treated as CP-LRP does (bypassed)
+or as AttnLRP does; it is a set of bypassed layers, counted from 1: none is AttnLRP, all is CP-LRP. A walk
+starts from `d output / d logits`, (B, C).
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from lrp_companion.schema import InputError
 
 MEMORY = 2 << 30
 BUSY = {"cpu": 1_536, "cuda": 65_536}
-"""Tokens of all masks together: on a processor more do not help (measured from 16 to 128 masks), on a GPU a guess."""
+"""Tokens of all masks together: on a processor more do not help (measured from 16 to 128 masks), on a GPU a
+guess.
+"""
 
 
 class _Map(Protocol):
@@ -54,13 +57,16 @@ def relevance_parts(tape: Walkable, g: Tensor) -> dict[str, Tensor]:
     return {name: (value * g).sum(-1) for name, value in tape.embedding.parts.items()}
 
 
-def all_masks(tape: Walkable, start: Tensor, *, epsilon: float = 0.0, rows: int | None = None, memory: int = MEMORY) -> dict[str, Tensor]:
-    """Relevance parts under all 2**L masks, each (2**L, B, T); bit l-1 of the row's number is set where layer l is bypassed.
+def all_masks(
+    tape: Walkable, start: Tensor, *, epsilon: float = 0.0, rows: int | None = None, memory: int = MEMORY
+) -> dict[str, Tensor]:
+    """Relevance parts under all 2**L masks, each (2**L, B, T); bit l-1 of the row's number is set where layer
+    l is bypassed.
 
-    One layer-backward yields both treatments of that layer, so all masks cost 2**L - 1 of them. The tree is walked
-    breadth-first until `rows` masks are carried back together, then depth-first: one block of that size waits at each
-    depth. By default `rows` keeps the processor busy within `memory` bytes, the tape not counted (see `masks_at_once`).
-    Results depend on neither, to rounding.
+    One layer-backward yields both treatments of that layer, so all masks cost 2**L - 1 of them. The tree is
+    walked breadth-first until `rows` masks are carried back together, then depth-first: one block of that
+    size waits at each depth. By default `rows` keeps the processor busy within `memory` bytes, the tape not
+    counted (see `masks_at_once`). Results depend on neither, to rounding.
     """
     layers, g = tape.layers, tape.head.backward(start, eps=epsilon)
     at_once = masks_at_once(tape, g, memory) if rows is None else rows
@@ -84,12 +90,15 @@ def all_masks(tape: Walkable, start: Tensor, *, epsilon: float = 0.0, rows: int 
 
 
 def masks_at_once(tape: Walkable, g: Tensor, memory: int) -> int:
-    """How many masks `all_masks` may carry back together: a power of two that keeps the processor busy within `memory` bytes.
+    """How many masks `all_masks` may carry back together: a power of two that keeps the processor busy within
+    `memory` bytes.
 
     Counted are the results, one waiting block per layer, and what one layer-backward holds for `g` (B, T, D).
     """
     tokens, depth = g.shape[:-1].numel(), len(tape.layers)
-    results = 2**depth * tokens * len(tape.embedding.parts) * (g.element_size() + 8)  # and their copies in float64
+    results = (
+        2**depth * tokens * len(tape.embedding.parts) * (g.element_size() + 8)
+    )  # and their copies in float64
     each = g.element_size() * (max(layer.working for layer in tape.layers) + depth * g.numel())
     room = (memory - results) // each
     if room < 1:
@@ -106,13 +115,15 @@ def masks_at_once(tape: Walkable, g: Tensor, memory: int) -> int:
 def _embedding_weights(tape: Walkable, g: Tensor, epsilon: float) -> dict[str, Tensor]:
     """The weights w, (B, T, D) for each part, with `R = w . g` for g at the first layer's input.
 
-    Relevance is linear in g and the embeddings are mapped token by token, so one backward step of the rule itself gives
-    its weights, and no mask runs it again.
+    Relevance is linear in g and the embeddings are mapped token by token, so one backward step of the rule
+    itself gives its weights, and no mask runs it again.
     """
     with torch.enable_grad():
         leaf = torch.zeros_like(g, requires_grad=True)
         parts = relevance_parts(tape, tape.embedding.backward(leaf, eps=epsilon))
-        return {name: torch.autograd.grad(part.sum(), leaf, retain_graph=True)[0] for name, part in parts.items()}
+        return {
+            name: torch.autograd.grad(part.sum(), leaf, retain_graph=True)[0] for name, part in parts.items()
+        }
 
 
 def some_masks(

@@ -1,12 +1,14 @@
 """The relevance rules as pure functions on tensors, one per operation of a Transformer.
 
-What goes backward is `g = R / a`, relevance per unit of activation (`relevance_gradient`), and not `R`: every rule is
-then a linear map on `g`, nothing is divided by a number near zero, and relevance anywhere is read off as `R = a * g`.
-With epsilon 0 this is the gradient of a modified network, in which the normalisers of LayerNorm, the slopes of the
-activations and (under CP-LRP) the attention weights count as constants; Arras et al. 2025 call it a modified gradient.
+What goes backward is `g = R / a`, relevance per unit of activation (`relevance_gradient`), and not `R`: every
+rule is then a linear map on `g`, nothing is divided by a number near zero, and relevance anywhere is read off
+as `R = a * g`. With epsilon 0 this is the gradient of a modified network, in which the normalisers of
+LayerNorm, the slopes of the activations and (under CP-LRP) the attention weights count as constants; Arras et
+al. 2025 call it a modified gradient.
 
-Equation numbers are those of You et al. 2025 (arXiv 2510.18810). `eps` is the stabiliser of Eq. (1), (3) and (4).
-Each rule multiplies the `g` that arrives at its output by `stabiliser(output, eps)`, which is `z / (z + eps sign z)`.
+Equation numbers are those of You et al. 2025 (arXiv 2510.18810). `eps` is the stabiliser of Eq. (1), (3) and
+(4). Each rule multiplies the `g` that arrives at its output by `stabiliser(output, eps)`, which is
+`z / (z + eps sign z)`.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ NARROW = 64  # columns up to which one wide product is faster than many narrow o
 def stabiliser(z: Tensor, eps: float) -> Tensor | float:
     """The factor `|z| / (|z| + eps)` by which the epsilon rule damps relevance at an output `z`, Eq. (1).
 
-    Shape of `z`, values in [0, 1]; exactly 1 for `eps = 0`, at `z = 0` too, where the limit of the rule is taken.
+    Shape of `z`, values in [0, 1]; exactly 1 for `eps = 0`, at `z = 0` too, where the limit of the rule is
+    taken.
 
     >>> stabiliser(torch.tensor([3.0, -1.0, 0.0]), 1.0).tolist()
     [0.75, 0.5, 0.0]
@@ -37,7 +40,9 @@ def _stabilised(g: Tensor, z: Tensor, eps: float) -> Tensor:
 
 
 def _transposed_product(a: Tensor, g: Tensor) -> Tensor:
-    """`a^T g` over the last two axes. Leading axes that only a narrow `g` has (many masks of one text) become columns of one product."""
+    """`a^T g` over the last two axes. Leading axes that only a narrow `g` has (many masks of one text) become
+    columns of one product.
+    """
     if g.ndim > a.ndim and g.shape[-1] <= NARROW:
         return torch.einsum("...ki,...kj->...ij", a, g)
     return a.mT @ g
@@ -64,7 +69,13 @@ def add(g_z: Tensor, z: Tensor, *, eps: float = 0.0) -> Tensor:
 
 
 def matmul(
-    g_o: Tensor, a: Tensor, b: Tensor, o: Tensor, *, eps: float = 0.0, shares: tuple[float, float] = (0.5, 0.5)
+    g_o: Tensor,
+    a: Tensor,
+    b: Tensor,
+    o: Tensor,
+    *,
+    eps: float = 0.0,
+    shares: tuple[float, float] = (0.5, 0.5),
 ) -> tuple[Tensor, Tensor]:
     """Uniform rule for a product of two activations `o = a b`, Eq. (3) and (4): each factor receives half.
 
@@ -107,8 +118,8 @@ def softmax(g_a: Tensor, a: Tensor) -> Tensor:
 def layer_norm(g_y: Tensor, gamma: Tensor, sd: Tensor, y: Tensor, *, eps: float = 0.0) -> Tensor:
     """Rule for `y = gamma (x - mean x) / sd + beta` with `sd` held constant; beta keeps its share.
 
-    The rest is linear, so Eq. (1) applies: `h = gamma s_eps(y) g_y / sd`, `g_x = h - mean(h)` (Ali et al. 2022).
-    `g_y` and `y` (..., n), `gamma` (n,), `sd` (..., 1) with LayerNorm's own small constant inside.
+    The rest is linear, so Eq. (1) applies: `h = gamma s_eps(y) g_y / sd`, `g_x = h - mean(h)` (Ali et al.
+    2022). `g_y` and `y` (..., n), `gamma` (n,), `sd` (..., 1) with LayerNorm's own small constant inside.
 
     >>> layer_norm(torch.tensor([1.0, 0.0]), torch.ones(2), torch.ones(1), torch.ones(2)).tolist()
     [0.5, -0.5]
@@ -129,7 +140,8 @@ def elementwise(g_y: Tensor, slope: Tensor) -> Tensor:
 
 
 def slope(z: Tensor, y: Tensor, *, at_zero: float) -> Tensor:
-    """`y / z` of an activation function `y = phi(z)`; at `z = 0` the limit `phi'(0)` (GELU 1/2, tanh 1; ReLU 0). All shapes equal.
+    """`y / z` of an activation function `y = phi(z)`; at `z = 0` the limit `phi'(0)` (GELU 1/2, tanh 1; ReLU
+    0). All shapes equal.
 
     >>> slope(torch.tensor([2.0, 0.0]), torch.tensor([3.0, 0.0]), at_zero=0.5).tolist()
     [1.5, 0.5]

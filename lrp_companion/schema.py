@@ -9,8 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from lrp_companion.masks import mask_number
+
 SITES = ("word", "word+position", "embedding")
-SITE_PARTS = {"word": ("word",), "word+position": ("word", "position"), "embedding": ("word", "position", "type")}
+SITE_PARTS = {
+    "word": ("word",),
+    "word+position": ("word", "position"),
+    "embedding": ("word", "position", "type"),
+}
 REMOVALS = ("attention-mask", "mask-token", "pad-token", "delete")
 TOKEN_CHOICES = ("no-special", "all")
 MAP_CHOICES = ("raw", "sum-to-one", "absolute-sum")
@@ -35,7 +41,9 @@ class CompanionError(Exception):
         return _rebuild_error, (type(self), self.operation, self.got, self.expected, self.hint)
 
 
-def _rebuild_error(kind: type[CompanionError], operation: str, got: str, expected: str, hint: str) -> CompanionError:
+def _rebuild_error(
+    kind: type[CompanionError], operation: str, got: str, expected: str, hint: str
+) -> CompanionError:
     return kind(operation, got=got, expected=expected, hint=hint)
 
 
@@ -62,7 +70,12 @@ def choose(operation: str, name: str, value: object, options: Sequence[str]) -> 
     """
     if isinstance(value, str) and value in options:
         return value
-    raise InputError(operation, got=f"{name} {value!r}", expected=f"one of {', '.join(options)}", hint=f"choose a {name} from this list")
+    raise InputError(
+        operation,
+        got=f"{name} {value!r}",
+        expected=f"one of {', '.join(options)}",
+        hint=f"choose a {name} from this list",
+    )
 
 
 def counted(special: np.ndarray, tokens: str) -> np.ndarray:
@@ -75,16 +88,26 @@ def counted(special: np.ndarray, tokens: str) -> np.ndarray:
 
 
 def check_layers(operation: str, layers: Iterable[int], count: int) -> frozenset[int]:
-    """Return the layers as a set, counted from 1 as in the paper; raise `InputError` for any outside 1..count.
+    """Return the layers as a set, counted from 1 as in the paper; raise `InputError` for any outside
+    1..count.
 
     >>> sorted(check_layers("lrp", [3, 1], 12))
     [1, 3]
     """
     if isinstance(layers, (str, bytes)) or not isinstance(layers, Iterable):
-        raise InputError(operation, got=f"layers {layers!r}", expected=f"integers from 1 to {count}", hint="pass a list such as [1, 2]")
+        raise InputError(
+            operation,
+            got=f"layers {layers!r}",
+            expected=f"integers from 1 to {count}",
+            hint="pass a list such as [1, 2]",
+        )
     chosen = list(layers)
     for layer in chosen:
-        if isinstance(layer, (bool, np.bool_)) or not isinstance(layer, (int, np.integer)) or not 1 <= layer <= count:
+        if (
+            isinstance(layer, (bool, np.bool_))
+            or not isinstance(layer, (int, np.integer))
+            or not 1 <= layer <= count
+        ):
             raise InputError(
                 operation,
                 got=f"layer {layer!r}",
@@ -164,8 +187,8 @@ class Lattice:
     """Relevance of one text under all 2**L bypass masks of its L layers.
 
     `scores[k]` belongs to the mask whose bit l-1 is set where layer l is bypassed (treated as CP-LRP does),
-    so `scores[0]` is AttnLRP and `scores[-1]` is CP-LRP. Shape (2**L, T). `parts` holds the same by part of the
-    embedding sum (`word`, `position`, `type`), for `at`.
+    so `scores[0]` is AttnLRP and `scores[-1]` is CP-LRP. Shape (2**L, T). `parts` holds the same by part of
+    the embedding sum (`word`, `position`, `type`), for `at`.
     """
 
     tokens: tuple[str, ...]
@@ -186,7 +209,10 @@ class Lattice:
         rows = self.scores.shape[0] if self.scores.ndim == 2 else 0
         if self.scores.ndim != 2 or self.scores.shape[1] != len(self.tokens) or rows < 1 or rows & (rows - 1):
             raise InputError(
-                "Lattice", got=f"scores of shape {self.scores.shape}", expected=f"(2**L, {len(self.tokens)})", hint="pass one row per mask"
+                "Lattice",
+                got=f"scores of shape {self.scores.shape}",
+                expected=f"(2**L, {len(self.tokens)})",
+                hint="pass one row per mask",
             )
 
     @property
@@ -200,22 +226,31 @@ class Lattice:
         if site == self.site:
             return self
         if not self.parts:
-            raise InputError("Lattice.at", got="a lattice without parts", expected="parts by name", hint="make it with layer_lattice")
+            raise InputError(
+                "Lattice.at",
+                got="a lattice without parts",
+                expected="parts by name",
+                hint="make it with layer_lattice",
+            )
         return replace(self, scores=at_site(self.parts, site), site=site)
 
     def scores_for(self, bypass: Iterable[int]) -> np.ndarray:
         """Scores with these layers (from 1) bypassed; shape (T,)."""
-        return self.scores[sum(1 << (layer - 1) for layer in check_layers("Lattice.scores_for", bypass, self.layers))]
+        return self.scores[mask_number(check_layers("Lattice.scores_for", bypass, self.layers))]
 
     def mix(self, amounts: Sequence[float]) -> np.ndarray:
-        """Scores at a point of [0,1]^L: 0 is AttnLRP in that layer, 1 is CP-LRP; exact, as relevance is multilinear.
+        """Scores at a point of [0,1]^L: 0 is AttnLRP in that layer, 1 is CP-LRP; exact, as relevance is
+        multilinear.
 
         R(m) = sum_k prod_l (m_l if bit l-1 of k else 1 - m_l) R(k), as the primer derives. Shape (T,).
         """
         point = np.asarray(amounts, dtype=np.float64)
         if point.shape != (self.layers,) or not np.all((point >= 0) & (point <= 1)):
             raise InputError(
-                "Lattice.mix", got=f"amounts {amounts!r}", expected=f"{self.layers} numbers from 0 to 1", hint="give one amount per layer"
+                "Lattice.mix",
+                got=f"amounts {amounts!r}",
+                expected=f"{self.layers} numbers from 0 to 1",
+                hint="give one amount per layer",
             )
         rows = self.scores
         for amount in point:  # bit 0 belongs to layer 1: neighbours first
@@ -230,7 +265,8 @@ class ModelCard:
     Attributes
     ----------
     fingerprint : of the weights.
-    tokenizer, config : fingerprints of the tokenizer and of what `config.json` says beside labels and bookkeeping.
+    tokenizer, config : fingerprints of the tokenizer and of what `config.json` says beside labels and
+        bookkeeping.
     """
 
     name: str
@@ -249,7 +285,8 @@ class ModelCard:
 
 @dataclass(frozen=True)
 class Protocol:
-    """The choices under which an explanation is compared with LOO; the paper leaves most open, the defaults are ours.
+    """The choices under which an explanation is compared with LOO; the paper leaves most open, the defaults
+    are ours.
 
     >>> Protocol(tokens="all").tokens
     'all'

@@ -1,6 +1,8 @@
-"""A real browser for tests: Chromium, every other host blocked, and everything that goes wrong in a page written down.
+"""A real browser for tests: Chromium, every other host blocked, and everything that goes wrong in a page
+written down.
 
-Tests skip with the reason where Chromium or a built book is missing, and fail instead where LRP_REQUIRE_BROWSER=1.
+Tests skip with the reason where Chromium or a built book is missing, and fail instead where
+LRP_REQUIRE_BROWSER=1.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ ROOT = Path(__file__).resolve().parent.parent
 HTML = ROOT / "_build" / "html"
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+    "--disable-component-update", "--disable-sync",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 ]  # fmt: skip
 
 
@@ -42,7 +45,9 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
 
 
 def serve(folder: Path) -> Iterator[str]:
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Quiet, directory=str(folder)))
+    server = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(_Quiet, directory=str(folder))
+    )
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_address[1]}"
     server.shutdown()
@@ -73,7 +78,9 @@ def open_page(context: Any, url: str) -> tuple[Any, Watch]:
             route.abort()
 
     page.route("**/*", gate)
-    page.on("console", lambda message: watch.complaints.append(message.text) if message.type == "error" else None)
+    page.on(
+        "console", lambda message: watch.complaints.append(message.text) if message.type == "error" else None
+    )
     page.on("pageerror", lambda error: watch.complaints.append(str(error)))
     page.on("response", lambda answer: watch.missing.append(answer.url) if answer.status >= 400 else None)
     page.on("requestfailed", lambda request: watch.missing.append(request.url))
@@ -83,13 +90,21 @@ def open_page(context: Any, url: str) -> tuple[Any, Watch]:
 
 
 def complaints_of_axe(page: Any, inside: str) -> list[str]:
-    """Accessibility rules that axe-core finds broken inside the elements that a selector names; its script comes from a wheel."""
+    """Accessibility rules that axe-core finds broken inside the elements that a selector names; its script
+    comes from a wheel.
+    """
     if not page.evaluate("() => 'axe' in window"):
         import axe_playwright_python
 
-        page.evaluate((Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text(encoding="utf-8"))
-    found = page.evaluate("inside => axe.run({include: [[inside]]}, {resultTypes: ['violations'], preload: false})", inside)
-    return [f"{rule['id']}: {[node['html'][:120] for node in rule['nodes']][:3]}" for rule in found["violations"]]
+        page.evaluate(
+            (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
+        )
+    found = page.evaluate(
+        "inside => axe.run({include: [[inside]]}, {resultTypes: ['violations'], preload: false})", inside
+    )
+    return [
+        f"{rule['id']}: {[node['html'][:120] for node in rule['nodes']][:3]}" for rule in found["violations"]
+    ]
 
 
 def widget_page(widget: Widget, folder: Path, *, theme: str = "light") -> str:
@@ -115,5 +130,6 @@ def put(page: Any, **values: Any) -> None:
 def state_of(page: Any, key: str, *, place: int = 0) -> Any:
     """A value of a widget's state in the page."""
     return page.evaluate(
-        "([key, place]) => document.querySelectorAll('[data-companion-widget]')[place].companion.model.get(key)", [key, place]
+        "([key, place]) => document.querySelectorAll('[data-companion-widget]')[place].companion.model.get(key)",
+        [key, place],
     )

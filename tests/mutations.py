@@ -40,6 +40,23 @@ class Mutation:
     tests: tuple[str, ...]
 
 
+def places(text: str, old: str) -> list[re.Match[str]]:
+    """Where a piece of code stands in a text, whatever its line breaks, indents and trailing commas are.
+
+    >>> [found.group() for found in places("f(\\n    a,\\n    b,\\n)", "f(a, b)")]
+    ['f(\\n    a,\\n    b,\\n)']
+    """
+    tokens = re.findall(r"\w+|[^\w\s]", old)
+    joined = r"\s*".join((r",?\s*" if token in ")]}" else "") + re.escape(token) for token in tokens)
+    return list(re.finditer(joined, text))
+
+
+def changed(text: str, old: str, new: str) -> str:
+    """The text with its one place of `old` replaced."""
+    (found,) = places(text, old)
+    return text[: found.start()] + new + text[found.end() :]
+
+
 def of(file: str, *tests: str) -> Callable[..., Mutation]:
     """Shorthand: mutations of one file that share their tests."""
 
@@ -59,20 +76,22 @@ axiom = of("metrics/axioms.py", "test_metrics.py")
 statistic = of("metrics/statistics.py", "test_metrics.py")
 loo = of("methods/perturbation.py", "test_text_methods.py")
 GAINS = "test_audit.py::test_gains_of_layers_are_steps_of_the_path"
-cells = of("experiments/audit/cells.py", "test_audit.py")
-draws = of("experiments/draws.py", "test_audit.py")
-reasons = of("experiments/audit/reasons.py", "test_audit.py")
-by_example = of("experiments/audit/examples.py", "test_audit.py")
-boards = of("experiments/audit/boards.py", "test_audit.py::test_switchboard_of_several_runs")
-trained = of("experiments/audit/trainings.py", "test_trainings.py")
+cells = of("analysis/protocol_grid.py", "test_audit.py")
+draws = of("metrics/statistics.py", "test_audit.py")
+significance = of("metrics/significance.py", "test_audit.py")
+masks = of("masks.py", "test_records.py::TestMasks")
+reasons = of("analysis/effect_causes.py", "test_audit.py")
+by_example = of("analysis/subgroups.py", "test_audit.py")
+boards = of("widgets/boards.py", "test_audit.py::test_switchboard_of_several_runs")
+trained = of("analysis/trainings.py", "test_trainings.py")
 NOT_RUN = "test_report.py::test_what_was_not_run_is_estimated_from_its_arithmetic"
-work = of("experiments/work.py", NOT_RUN)
-digit_audit = of("experiments/audit/digits.py", "test_mnist_grid.py")
+work = of("runs/cost.py", NOT_RUN)
+digit_audit = of("analysis/digit_variants.py", "test_mnist_grid.py")
 reading_views = of("views/readings.py", "test_mnist_grid.py")
-game = of("experiments/lattice.py", "test_lattice.py")
+game = of("analysis/layer_game.py", "test_lattice.py")
 exercise = of("exercises/checking.py", "test_exercises.py")
 student = of(
-    "book_student.py",
+    "bookbuild/student.py",
     *(
         f"test_course.py::test_{name}"
         for name in (
@@ -83,7 +102,7 @@ student = of(
     ),
 )
 deck = of(
-    "sphinx_slides.py",
+    "bookbuild/slides.py",
     *(
         f"test_slides.py::test_{name}"
         for name in (
@@ -94,23 +113,23 @@ deck = of(
         )
     ),
 )
-launch = of("launch.py", "test_launch.py")
+launch = of("bookbuild/launch.py", "test_launch.py")
 soft = of("methods/mask_gradient.py", "test_mask_gradient.py")
 kept = of("models/encoder.py", "test_mask_gradient.py")
 hybrid = of("methods/hybrid.py", "test_hybrid.py")
-frontier = of("experiments/remedy/frontier.py", "test_frontier.py::TestFrontier")
-options = of("experiments/remedy/compare.py", "test_remedy_options.py")
-near = of("experiments/text_jobs.py", "test_frontier.py::TestColumns")
-anytime = of("experiments/remedy/anytime.py", "test_anytime.py")
-errs = of("experiments/remedy/frontier.py", "test_remedy.py")
-limits = of("experiments/remedy/limits.py", "test_remedy.py")
+frontier = of("analysis/cost_frontier.py", "test_frontier.py::TestFrontier")
+options = of("live/tune_options.py", "test_remedy_options.py")
+near = of("runs/review_jobs.py", "test_frontier.py::TestColumns")
+anytime = of("live/budget_steps.py", "test_anytime.py")
+errs = of("analysis/cost_frontier.py", "test_remedy.py")
+limits = of("live/failure_cases.py", "test_remedy.py")
 remedy = of("views/remedy.py", "test_remedy.py")
 counts = of("schema.py", "test_grid.py")
-taken = of("experiments/text_jobs.py", "test_runner.py::TestTelling")
+taken = of("runs/review_jobs.py", "test_runner.py::TestTelling")
 names = of("methods/__init__.py", "test_frontier.py::TestNames")
 packed = of("models/packed.py", "test_packed.py")
 step = of("models/softmax_step.py", "test_softmax_step.py")
-inside = of("experiments/softmax.py", "test_softmax_experiment.py")
+inside = of("live/softmax_steps.py", "test_softmax_experiment.py")
 lattice = of("schema.py", "test_propagation.py", "test_text_methods.py")
 text = of("methods/lrp.py", "test_text_methods.py")
 rollout = of("methods/rollout.py", "test_text_methods.py")
@@ -118,11 +137,11 @@ gradient = of("methods/gradient.py", "test_text_methods.py")
 output = of("methods/common.py", "test_text_methods.py")
 batch = of("models/batching.py", "test_encoder.py")
 grid = of("metrics/grid.py", "test_grid.py")
-store = of("experiments/store.py", "test_store.py")
-run = of("experiments/runner.py", "test_runner.py::TestStopped")
-rows = of("experiments/text_jobs.py", "test_records.py::TestMethods")
-record = of("experiments/records.py", "test_records.py::TestMethods")
-digits = of("experiments/mnist_jobs.py", "test_records.py::TestMnist")
+store = of("runs/folder.py", "test_store.py")
+run = of("runs/execute.py", "test_runner.py::TestStopped")
+rows = of("runs/review_jobs.py", "test_records.py::TestMethods")
+record = of("runs/load.py", "test_records.py::TestMethods")
+digits = of("runs/digit_jobs.py", "test_records.py::TestMnist")
 
 # fmt: off
 MUTATIONS: list[Mutation] = [
@@ -134,8 +153,8 @@ MUTATIONS: list[Mutation] = [
     rule("linear: no stabiliser", "return _stabilised(g_z, z, eps) @ weight", "return g_z @ weight"),
     rule("linear: sign", "return _stabilised(g_z, z, eps) @ weight", "return -_stabilised(g_z, z, eps) @ weight"),
     rule("linear: all contributions positive", "_stabilised(g_z, z, eps) @ weight", "_stabilised(g_z, z, eps) @ weight.abs()"),
-    rule("add: a half to each summand", "return _stabilised(g_z, z, eps)\n", "return 0.5 * _stabilised(g_z, z, eps)\n"),
-    rule("add: no stabiliser", "return _stabilised(g_z, z, eps)\n", "return g_z\n"),
+    rule("add: a half to each summand", "return _stabilised(g_z, z, eps)\n\n\ndef", "return 0.5 * _stabilised(g_z, z, eps)\n\n\ndef"),
+    rule("add: no stabiliser", "return _stabilised(g_z, z, eps)\n\n\ndef", "return g_z\n\n\ndef"),
     rule("matmul: first factor not halved", "g @ (shares[0] * b.mT)", "g @ (2 * shares[0] * b.mT)"),
     rule("matmul: second factor not halved", "shares[1] * a, g)", "2 * shares[1] * a, g)"),
     rule("matmul: shares swapped",
@@ -182,7 +201,7 @@ MUTATIONS: list[Mutation] = [
     walk("the other treatment where all masks agree", "bypass=bool(sides[1])", "bypass=bool(sides[0])"),
     walk("relevance without its activation", "(value * g).sum(-1)", "g.expand_as(value).sum(-1)"),
     lattice("mixture in the other order of bits", "for amount in point:", "for amount in point[::-1]:"),
-    lattice("layers counted from 0", "sum(1 << (layer - 1) for layer", "sum(1 << (layer % self.layers) for layer"),
+    masks("layers counted from 0", "sum(1 << (layer - 1) for", "sum(1 << layer for", "test_propagation.py", "test_text_methods.py"),
     # all masks at once, and what follows from them
     block("half of the value path lost", "around.add_(half)", "around.add_(0)"),
     block("scores not scaled in the children", "queries, scale * keys.mT, scores", "queries, keys.mT, scores"),
@@ -209,7 +228,7 @@ MUTATIONS: list[Mutation] = [
     reasons("later half against everything", "2 * later - total", "later - total", GAINS),
     by_example("texts with a tag are the others", "float(tag in text) for text in tags", "float(tag not in text) for text in tags",
                "test_audit.py::test_tags_are_compared_group_by_group"),
-    by_example("Holm without its steps", "(len(p) - rank) * p[k]", "len(p) * p[k]",
+    significance("Holm without its steps", "(len(p) - rank) * p[k]", "len(p) * p[k]",
                "test_audit.py::test_holm_by_hand_and_against_its_definition"),
     boards("a and b swapped in the switchboard", "found.values[..., [1, 0, 2], :]", "found.values[..., [0, 1, 2], :]"),
     boards("defined for undefined", "missing[own] = found.n - found.defined[..., 2]", "missing[own] = found.defined[..., 2]",
@@ -256,7 +275,7 @@ MUTATIONS: list[Mutation] = [
     batch("padding counted as text", "< lengths[:, None]).long()", "<= lengths[:, None]).long()"),
     # products and linear attention: the shares
     work("attention left out of the operations", "24 * hidden**2 + 4 * tokens * hidden", "24 * hidden**2"),
-    Mutation("tables: one text for the whole split", "experiments/tables.py", "TEXTS[task] / RATE", "1 / RATE", (NOT_RUN,)),
+    Mutation("tables: one text for the whole split", "analysis/paper_tables.py", "TEXTS[task] / RATE", "1 / RATE", (NOT_RUN,)),
     digit_audit("lowest and highest over readings exchanged", "(min(values), max(values))", "(max(values), min(values))",
                 "test_mnist_grid.py::test_what_is_shown_is_the_grid"),
     image("left's shares", '"left": (0.25, 0.25, 0.5)', '"left": (0.5, 0.25, 0.25)'),
@@ -312,7 +331,7 @@ MUTATIONS: list[Mutation] = [
     errs("a lead the wrong way round", "mean=-turned.mean, low=-turned.high, high=-turned.low", "mean=turned.mean"),
     errs("ahead of the last", "_difference(best, others[0], tokens)", "_difference(best, others[-1], tokens)"),
     frontier("beaten by who is behind", "own_lead[tokens].high < 0", "own_lead[tokens].high > 0"),
-    frontier("a rival may cost more", "cost[other] <= cost[method]\n", "True\n"),
+    frontier("a rival may cost more", "cost[other] <= cost[method] for tokens", "True for tokens"),
     frontier("what dominates may cost more", "cost[other] <= cost[method] and mean", "mean"),
     frontier("differences the wrong way round", "value - values[other][column]", "values[other][column] - value"),
     options("groups by place anyway", 'if option.by == "place":', 'if option.by != "random":'),
@@ -403,7 +422,6 @@ MUTATIONS: list[Mutation] = [
     rows("r in coarse steps", "np.round(r * 65536) / 65536", "np.round(r * 4096) / 4096"),
     rows("sums in coarse steps", "np.round(mantissa * 8192) / 8192", "np.round(mantissa * 512) / 512"),
     rows("halves alike", '("second half", r[1::2])', '("second half", r[0::2])', "test_records.py::TestMasks"),
-    rows("layers from 0 in a mask's number", "sum(1 << (layer - 1) for", "sum(1 << layer for", "test_records.py::TestMasks"),
     rows("two words of a method", "len(set(methods)) < len(methods)", "False", "test_runner.py::TestRefusals"),
     record("every removal is the first", 'where[2], where[4] = axes["removal"].index(protocol.removal),', "where[2], where[4] = 0,"),
     record("every map is raw", "at_map(raw, protocol.map,", 'at_map(raw, "raw",'),
@@ -426,24 +444,47 @@ def try_tests(job: tuple[str, str | None, str, str, tuple[str, ...]]) -> tuple[s
     start = time.process_time()
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
         copy = Path(folder) / "lrp_companion"
-        shutil.copytree(ROOT / "lrp_companion", copy, ignore=shutil.ignore_patterns("__pycache__", "embedded"))
+        shutil.copytree(
+            ROOT / "lrp_companion", copy, ignore=shutil.ignore_patterns("__pycache__", "embedded")
+        )
         (copy / "embedded").symlink_to(ROOT / "lrp_companion" / "embedded")
         if file is not None:
             path = copy / file
-            path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+            path.write_text(changed(path.read_text(encoding="utf-8"), old, new), encoding="utf-8")
         os.chdir(folder)
         sys.dont_write_bytecode = True
-        sys.path[:] = [folder, str(ROOT / "tests"), *(entry for entry in sys.path if entry and Path(entry).resolve() != ROOT)]
+        sys.path[:] = [
+            folder,
+            str(ROOT / "tests"),
+            *(entry for entry in sys.path if entry and Path(entry).resolve() != ROOT),
+        ]
         import pytest
 
         said = io.StringIO()
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
             where = [str(ROOT / "tests" / test) for test in tests]
-            plain = ["-x", "-q", "--tb=line", "-p", "no:cacheprovider", "-p", "no:nbval", "-c", os.devnull, f"--rootdir={ROOT / 'tests'}"]
+            plain = [
+                "-x",
+                "-q",
+                "--tb=line",
+                "-p",
+                "no:cacheprovider",
+                "-p",
+                "no:nbval",
+                "-c",
+                os.devnull,
+                f"--rootdir={ROOT / 'tests'}",
+            ]
             code = int(pytest.main([*plain, "--hypothesis-profile=mutations", *where]))
         imported = getattr(sys.modules.get("lrp_companion"), "__file__", None) or "nothing"
         failed = re.search(r"^(?:FAILED|ERROR) \S*?([\w]+\.py\S*)", said.getvalue(), re.MULTILINE)
-        what = failed.group(1) if failed else said.getvalue().strip().splitlines()[-1] if said.getvalue().strip() else ""
+        what = (
+            failed.group(1)
+            if failed
+            else said.getvalue().strip().splitlines()[-1]
+            if said.getvalue().strip()
+            else ""
+        )
         if not imported.startswith(folder):
             code, what = 4, f"tests imported {imported}"
         return name, code, what, time.process_time() - start
@@ -452,11 +493,17 @@ def try_tests(job: tuple[str, str | None, str, str, tuple[str, ...]]) -> tuple[s
 def main(only: str = "") -> int:
     """Try every mutation whose name contains `only`; print a table; return the exit code."""
     chosen = [m for m in MUTATIONS if only in m.name]
-    lost = [m for m in chosen if (ROOT / "lrp_companion" / m.file).read_text(encoding="utf-8").count(m.old) != 1]
+    lost = [
+        m
+        for m in chosen
+        if len(places((ROOT / "lrp_companion" / m.file).read_text(encoding="utf-8"), m.old)) != 1
+    ]
     tests = tuple(sorted({test for m in chosen for test in m.tests}))
     jobs = [(f"no change: {test}", None, "", "", (test,)) for test in tests]
     jobs += [(m.name, m.file, m.old, m.new, m.tests) for m in chosen if m not in lost]
-    context = multiprocessing.get_context("forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn")
+    context = multiprocessing.get_context(
+        "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+    )
     if context.get_start_method() == "forkserver":
         context.set_forkserver_preload(WARM)
     bad = [f"{m.name}: the text to change is not in {m.file} exactly once" for m in lost]

@@ -1,10 +1,13 @@
-"""Slow second implementations, written from the papers' equations and not from the package: what the tests compare with.
+"""Slow second implementations, written from the papers' equations and not from the package: what the tests
+compare with.
 
 Two independent roads to the same relevance:
 
-* `relevance_r_form`: You et al. 2025, Eq. (1), (3), (4), (5) literally, on relevance itself, contribution by contribution, in
+* `relevance_r_form`: You et al. 2025, Eq. (1), (3), (4), (5) literally, on relevance itself, contribution by
+contribution, in
   float64 NumPy, any epsilon;
-* `modified_gradient`: automatic differentiation of a forward pass with detached factors (Arras et al. 2025), epsilon 0.
+* `modified_gradient`: automatic differentiation of a forward pass with detached factors (Arras et al. 2025),
+epsilon 0.
 
 Both read the weights from a Hugging Face state dict by name and share no forward code with the package.
 """
@@ -30,7 +33,9 @@ def sign(value: float) -> float:
     return -1.0 if value < 0 else 1.0
 
 
-def r_linear(relevance: np.ndarray, x: np.ndarray, weight: np.ndarray, bias: np.ndarray | float, eps: float) -> np.ndarray:
+def r_linear(
+    relevance: np.ndarray, x: np.ndarray, weight: np.ndarray, bias: np.ndarray | float, eps: float
+) -> np.ndarray:
     """Eq. (1) for z_j = sum_i x_i W_ji + b_j; x (in,), weight (out, in), relevance (out,)."""
     bias = np.broadcast_to(np.asarray(bias, dtype=float), weight.shape[:1])
     out = np.zeros_like(x)
@@ -48,7 +53,9 @@ def r_add(relevance: np.ndarray, summands: Sequence[np.ndarray], eps: float) -> 
     return [part / (total + eps * signs) * relevance for part in summands]
 
 
-def r_matmul(relevance: np.ndarray, a: np.ndarray, b: np.ndarray, eps: float) -> tuple[np.ndarray, np.ndarray]:
+def r_matmul(
+    relevance: np.ndarray, a: np.ndarray, b: np.ndarray, eps: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Eq. (3a), (3b) for O = A V; Eq. (4a), (4b) for Z = Q K^T with b = K^T / sqrt(d)."""
     n, k = a.shape
     m = b.shape[1]
@@ -82,13 +89,17 @@ def r_softmax(relevance: np.ndarray, z: np.ndarray) -> np.ndarray:
 
 
 def layer_norm_matrix(x: np.ndarray, gamma: np.ndarray, small: float) -> np.ndarray:
-    """The matrix of LayerNorm without beta when its standard deviation is a constant: diag(gamma / sd) (I - 1 1^T / n)."""
+    """The matrix of LayerNorm without beta when its standard deviation is a constant: diag(gamma / sd) (I - 1
+    1^T / n).
+    """
     n = len(x)
     sd = math.sqrt(sum((value - x.mean()) ** 2 for value in x) / n + small)
     return np.diag(gamma / sd) @ (np.eye(n) - np.ones((n, n)) / n)
 
 
-def r_layer_norm(relevance: np.ndarray, x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, small: float, eps: float) -> np.ndarray:
+def r_layer_norm(
+    relevance: np.ndarray, x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, small: float, eps: float
+) -> np.ndarray:
     """Eq. (1) on LayerNorm as a linear layer with bias beta; x (n,)."""
     return r_linear(relevance, x, layer_norm_matrix(x, gamma, small), beta, eps)
 
@@ -153,7 +164,13 @@ def weights_of(model: torch.nn.Module) -> Weights:
             "outer": "ffn.lin2",
             "final_norm": "output_layer_norm",
         }
-        root, count, heads, small, activation = "distilbert.transformer.layer", config.n_layers, config.n_heads, 1e-12, config.activation
+        root, count, heads, small, activation = (
+            "distilbert.transformer.layer",
+            config.n_layers,
+            config.n_heads,
+            1e-12,
+            config.activation,
+        )
     else:
         steps = {
             "query": "attention.self.query",
@@ -185,7 +202,9 @@ def weights_of(model: torch.nn.Module) -> Weights:
         type=state.get(f"{family}.embeddings.token_type_embeddings.weight"),
         norm=pair(f"{family}.embeddings.LayerNorm"),
         project=pair(project) if f"{project}.weight" in state else None,
-        blocks=tuple(Block(**{step: pair(f"{root}.{i}.{name}") for step, name in steps.items()}) for i in range(count)),
+        blocks=tuple(
+            Block(**{step: pair(f"{root}.{i}.{name}") for step, name in steps.items()}) for i in range(count)
+        ),
         pooler=pair(top[0]),
         classifier=pair(top[1]),
         heads=heads,
@@ -208,12 +227,19 @@ _PHI: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def relevance_r_form(
-    weights: Weights, input_ids: Sequence[int], start: Sequence[float], *, bypass: Collection[int] = (), eps: float = 0.0
+    weights: Weights,
+    input_ids: Sequence[int],
+    start: Sequence[float],
+    *,
+    bypass: Collection[int] = (),
+    eps: float = 0.0,
 ) -> tuple[float, dict[str, np.ndarray]]:
-    """One text, no padding. `start` weighs the logits; returns the explained output and relevance (T,) of each part of the embedding.
+    """One text, no padding. `start` weighs the logits; returns the explained output and relevance (T,) of
+    each part of the embedding.
 
-    Eq. (1) everywhere a sum is formed (the three embeddings are one sum), Eq. (3) and (4) at the two products, Eq. (5) at the
-    softmax, CP-LRP's linear rule for A V in the layers of `bypass` (from 1), the identity at activations.
+    Eq. (1) everywhere a sum is formed (the three embeddings are one sum), Eq. (3) and (4) at the two
+    products, Eq. (5) at the softmax, CP-LRP's linear rule for A V in the layers of `bypass` (from 1), the
+    identity at activations.
     """
 
     def array(value: Tensor) -> np.ndarray:
@@ -223,7 +249,9 @@ def relevance_r_form(
         return x @ array(pair[0]).T + array(pair[1])
 
     def norm(x: np.ndarray, pair: Pair) -> np.ndarray:
-        return np.stack([layer_norm_matrix(row, array(pair[0]), weights.small) @ row for row in x]) + array(pair[1])
+        return np.stack([layer_norm_matrix(row, array(pair[0]), weights.small) @ row for row in x]) + array(
+            pair[1]
+        )
 
     def back_linear(relevance: np.ndarray, x: np.ndarray, pair: Pair) -> np.ndarray:
         z = linear(x, pair)
@@ -232,7 +260,10 @@ def relevance_r_form(
 
     def back_norm(relevance: np.ndarray, x: np.ndarray, pair: Pair) -> np.ndarray:
         return np.stack(
-            [r_layer_norm(r, row, array(pair[0]), array(pair[1]), weights.small, eps) for r, row in zip(relevance, x, strict=True)]
+            [
+                r_layer_norm(r, row, array(pair[0]), array(pair[1]), weights.small, eps)
+                for r, row in zip(relevance, x, strict=True)
+            ]
         )
 
     ids = list(input_ids)
@@ -308,7 +339,11 @@ def relevance_r_form(
 # (b2) the whole encoder as the gradient of a modified network
 # --------------------------------------------------------------------------------------------------------------------
 
-_TORCH_PHI: Mapping[str, Callable[[Tensor], Tensor]] = {"gelu": torch.nn.functional.gelu, "relu": torch.relu, "tanh": torch.tanh}
+_TORCH_PHI: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "gelu": torch.nn.functional.gelu,
+    "relu": torch.relu,
+    "tanh": torch.tanh,
+}
 
 
 def _half(x: Tensor) -> Tensor:
@@ -324,19 +359,27 @@ def _identity_rule(phi: str, z: Tensor) -> Tensor:
 def embed(weights: Weights, input_ids: Sequence[int]) -> dict[str, Tensor]:
     """The summands of the embedding of one text, each (T, E)."""
     ids = torch.as_tensor(list(input_ids))
-    parts = {"word": weights.word[ids], "position": weights.position[weights.first_position : weights.first_position + len(ids)]}
+    parts = {
+        "word": weights.word[ids],
+        "position": weights.position[weights.first_position : weights.first_position + len(ids)],
+    }
     if weights.type is not None:
         parts["type"] = weights.type[:1].expand(len(ids), -1)
     return parts
 
 
 def forward(
-    weights: Weights, parts: Mapping[str, Tensor], *, amounts: Sequence[float] | None = None, plain: bool = False
+    weights: Weights,
+    parts: Mapping[str, Tensor],
+    *,
+    amounts: Sequence[float] | None = None,
+    plain: bool = False,
 ) -> tuple[Tensor, list[Tensor]]:
-    """Logits (C,) and attention maps (H, T, T) by layer of one text, with the detached factors that make its gradient relevance.
+    """Logits (C,) and attention maps (H, T, T) by layer of one text, with the detached factors that make its
+    gradient relevance.
 
-    `amounts[l]` is 0 for AttnLRP's layer, 1 for CP-LRP's, or any number between (a half-open layer). `plain=True` leaves the
-    network as it is, with its true gradient.
+    `amounts[l]` is 0 for AttnLRP's layer, 1 for CP-LRP's, or any number between (a half-open layer).
+    `plain=True` leaves the network as it is, with its true gradient.
     """
     amounts = [0.0] * len(weights.blocks) if amounts is None else list(amounts)
 
@@ -357,7 +400,10 @@ def forward(
         x = linear(x, weights.project)
     maps = []
     for block, amount in zip(weights.blocks, amounts, strict=True):
-        q, k, v = (linear(x, pair).unflatten(-1, (weights.heads, -1)).transpose(0, 1) for pair in (block.query, block.key, block.value))
+        q, k, v = (
+            linear(x, pair).unflatten(-1, (weights.heads, -1)).transpose(0, 1)
+            for pair in (block.query, block.key, block.value)
+        )
         a = torch.softmax(half(q) @ half(k).mT / q.shape[-1] ** 0.5, -1)
         maps.append(a.detach())
         both = half(a) @ half(v)  # AttnLRP
@@ -370,19 +416,33 @@ def forward(
 
 
 def modified_gradient(
-    weights: Weights, input_ids: Sequence[int], start: Sequence[float], *, amounts: Sequence[float] | None = None, plain: bool = False
+    weights: Weights,
+    input_ids: Sequence[int],
+    start: Sequence[float],
+    *,
+    amounts: Sequence[float] | None = None,
+    plain: bool = False,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """One text, epsilon 0: logits and relevance (T,) of each part of the embedding sum. With `plain`: input x gradient."""
+    """One text, epsilon 0: logits and relevance (T,) of each part of the embedding sum. With `plain`: input x
+    gradient.
+    """
     parts = {name: value.clone().requires_grad_() for name, value in embed(weights, input_ids).items()}
     logits, _ = forward(weights, parts, amounts=amounts, plain=plain)
-    gradients = torch.autograd.grad(logits @ torch.as_tensor(start, dtype=torch.float64), list(parts.values()))
+    gradients = torch.autograd.grad(
+        logits @ torch.as_tensor(start, dtype=torch.float64), list(parts.values())
+    )
     return logits.detach(), {
-        name: (value * gradient).sum(-1).detach() for (name, value), gradient in zip(parts.items(), gradients, strict=True)
+        name: (value * gradient).sum(-1).detach()
+        for (name, value), gradient in zip(parts.items(), gradients, strict=True)
     }
 
 
-def integrated_gradients(weights: Weights, input_ids: Sequence[int], baseline: Tensor, target: int, steps: int) -> np.ndarray:
-    """Integrated gradients (Sundararajan et al. 2017) over the word embeddings by the midpoint rule; baseline (T, E) or broadcastable."""
+def integrated_gradients(
+    weights: Weights, input_ids: Sequence[int], baseline: Tensor, target: int, steps: int
+) -> np.ndarray:
+    """Integrated gradients (Sundararajan et al. 2017) over the word embeddings by the midpoint rule; baseline
+    (T, E) or broadcastable.
+    """
     parts = embed(weights, input_ids)
     total = torch.zeros_like(parts["word"])
     for step in range(steps):
@@ -397,10 +457,13 @@ def integrated_gradients(weights: Weights, input_ids: Sequence[int], baseline: T
 # --------------------------------------------------------------------------------------------------------------------
 
 
-def leave_one_out(model: torch.nn.Module, input_ids: Sequence[int], target: int, removal: str, *, mask_id: int, pad_id: int) -> np.ndarray:
+def leave_one_out(
+    model: torch.nn.Module, input_ids: Sequence[int], target: int, removal: str, *, mask_id: int, pad_id: int
+) -> np.ndarray:
     """f(x) - f(x without token i), one unpadded call of the Hugging Face model per token.
 
-    Positions are given, since RoBERTa would renumber them around a [PAD] among the words: a replaced word keeps its place.
+    Positions are given, since RoBERTa would renumber them around a [PAD] among the words: a replaced word
+    keeps its place.
     """
     first = pad_id + 1 if model.config.model_type == "roberta" else 0  # type: ignore[union-attr]
 
@@ -408,7 +471,11 @@ def leave_one_out(model: torch.nn.Module, input_ids: Sequence[int], target: int,
         places = torch.arange(first, first + len(ids))[None]
         with torch.no_grad():
             return float(
-                model(input_ids=torch.tensor([list(ids)]), attention_mask=torch.tensor([list(keep)]), position_ids=places).logits[0, target]
+                model(
+                    input_ids=torch.tensor([list(ids)]),
+                    attention_mask=torch.tensor([list(keep)]),
+                    position_ids=places,
+                ).logits[0, target]
             )
 
     ids = list(input_ids)
@@ -426,8 +493,15 @@ def leave_one_out(model: torch.nn.Module, input_ids: Sequence[int], target: int,
     return np.array(scores)
 
 
-def rollout(maps: Sequence[np.ndarray], *, residual: bool = False, row: int = 0, fusion: Callable[..., np.ndarray] = np.mean) -> np.ndarray:
-    """Attention rollout (Abnar and Zuidema 2020): the product of the layers' maps (H, T, T), heads fused and rows summing to one.
+def rollout(
+    maps: Sequence[np.ndarray],
+    *,
+    residual: bool = False,
+    row: int = 0,
+    fusion: Callable[..., np.ndarray] = np.mean,
+) -> np.ndarray:
+    """Attention rollout (Abnar and Zuidema 2020): the product of the layers' maps (H, T, T), heads fused and
+    rows summing to one.
 
     `residual` averages each map with the identity.
     """

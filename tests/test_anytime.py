@@ -1,4 +1,6 @@
-"""Passes spent step by step: every step is what the method of that name gives on its own, and each mask is run once."""
+"""Passes spent step by step: every step is what the method of that name gives on its own, and each mask is
+run once.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +11,18 @@ import pytest
 
 import lrp_companion as lrp
 from lrp_companion import Classifier, InputError
-from lrp_companion.experiments.remedy import anytime
-from lrp_companion.experiments.remedy.anytime import WAYS, anytime_maps
+from lrp_companion.live import budget_steps as anytime
+from lrp_companion.live.budget_steps import WAYS, anytime_maps
 
-TEXTS = ["a film of rare grace", "dull , slow and far too long , a dull film"]  # the second has more tokens than `MANY` groups
-METHODS = {"hybrid": ("hybrid", "exact"), "groups": ("mask-gradient", "groups"), "random": ("sampled-loo", "budget")}
+TEXTS = [
+    "a film of rare grace",
+    "dull , slow and far too long , a dull film",
+]  # the second has more tokens than `MANY` groups
+METHODS = {
+    "hybrid": ("hybrid", "exact"),
+    "groups": ("mask-gradient", "groups"),
+    "random": ("sampled-loo", "budget"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -21,27 +30,43 @@ def maps(clf: Classifier) -> list[dict[str, Any]]:
     return anytime_maps(clf, TEXTS, seed=3)
 
 
-def check_against_the_methods(clf: Classifier, text: str, found: dict[str, Any], *, seed: int, target: int | None = None) -> None:
+def check_against_the_methods(
+    clf: Classifier, text: str, found: dict[str, Any], *, seed: int, target: int | None = None
+) -> None:
     (loo,) = lrp.attribute(clf, text, method="loo", target=target)
     np.testing.assert_allclose(found["loo"], loo.scores, rtol=0, atol=1e-10)
-    assert (found["tokens"], found["label"], found["forwards"]) == (loo.tokens, clf.labels[loo.target], len(loo.tokens) + 1)
+    assert (found["tokens"], found["label"], found["forwards"]) == (
+        loo.tokens,
+        clf.labels[loo.target],
+        len(loo.tokens) + 1,
+    )
     assert found["special"].tolist() == loo.special.tolist() and tuple(found["ways"]) == WAYS
     for way, steps in found["ways"].items():
         assert len(steps) == len(loo.tokens) + 1
         method, option = METHODS[way]
         for p, step in enumerate(steps):
             if p == 0 and way == "random":
-                assert not step["scores"].any() and (step["forwards"], step["backwards"], step["exact"]) == (0, 0, [])
+                assert not step["scores"].any() and (step["forwards"], step["backwards"], step["exact"]) == (
+                    0,
+                    0,
+                    [],
+                )
                 continue
             own = {"mask-gradient": {}, "hybrid": {}, "sampled-loo": {"seed": seed}}[method] | {option: p}
-            (expected,) = lrp.attribute(clf, text, method=method if p else "mask-gradient", target=target, **(own if p else {}))
-            np.testing.assert_allclose(step["scores"], expected.scores, rtol=0, atol=1e-10, err_msg=f"{way} {p}")
+            (expected,) = lrp.attribute(
+                clf, text, method=method if p else "mask-gradient", target=target, **(own if p else {})
+            )
+            np.testing.assert_allclose(
+                step["scores"], expected.scores, rtol=0, atol=1e-10, err_msg=f"{way} {p}"
+            )
             assert (step["forwards"], step["backwards"]) == expected.details["passes"], (way, p)
             assert tuple(step["exact"]) == expected.details.get("exact tokens", ()), (way, p)
 
 
 @pytest.mark.parametrize("place", range(len(TEXTS)))
-def test_every_step_is_the_method_of_that_name(clf: Classifier, maps: list[dict[str, Any]], place: int) -> None:
+def test_every_step_is_the_method_of_that_name(
+    clf: Classifier, maps: list[dict[str, Any]], place: int
+) -> None:
     check_against_the_methods(clf, TEXTS[place], maps[place], seed=3)
 
 
@@ -55,9 +80,14 @@ def test_r_and_error_are_of_the_map_at_that_step(maps: list[dict[str, Any]]) -> 
     for found in maps:
         for steps in found["ways"].values():
             for step in steps:
-                for tokens, kept in (("no-special", ~found["special"]), ("all", np.ones(len(found["loo"]), dtype=bool))):
+                for tokens, kept in (
+                    ("no-special", ~found["special"]),
+                    ("all", np.ones(len(found["loo"]), dtype=bool)),
+                ):
                     own, loo = step["scores"][kept], found["loo"][kept]
-                    assert step["error"][tokens] == pytest.approx(sum(abs(own - loo)) / sum(abs(loo)), rel=1e-12)
+                    assert step["error"][tokens] == pytest.approx(
+                        sum(abs(own - loo)) / sum(abs(loo)), rel=1e-12
+                    )
                     if np.ptp(own) == 0:
                         undefined += 1
                         assert np.isnan(step["r"][tokens])
@@ -72,13 +102,25 @@ def test_exact_tokens_stay_exact_and_are_all_in_the_end(maps: list[dict[str, Any
         gradient = found["ways"]["hybrid"][0]["scores"]
         for way in ("hybrid", "random"):
             steps = found["ways"][way]
-            assert [len(step["exact"]) for step in steps] == [0, *(p + 1 for p in places)] and steps[-1]["exact"] == places
-            assert all(set(before["exact"]) < set(after["exact"]) for before, after in zip(steps, steps[1:], strict=False))
-            assert all(np.array_equal(step["scores"][step["exact"]], found["loo"][step["exact"]]) for step in steps)
+            assert [len(step["exact"]) for step in steps] == [0, *(p + 1 for p in places)] and steps[-1][
+                "exact"
+            ] == places
+            assert all(
+                set(before["exact"]) < set(after["exact"])
+                for before, after in zip(steps, steps[1:], strict=False)
+            )
+            assert all(
+                np.array_equal(step["scores"][step["exact"]], found["loo"][step["exact"]]) for step in steps
+            )
         for p, step in enumerate(found["ways"]["hybrid"]):
             others = [i for i in places if i not in step["exact"]]
-            assert max((abs(gradient[i]) for i in others), default=0) <= min((abs(gradient[i]) for i in step["exact"]), default=np.inf)
-            assert np.array_equal(step["scores"][others], gradient[others]) and (step["forwards"], step["backwards"]) == (1 + p, 1)
+            assert max((abs(gradient[i]) for i in others), default=0) <= min(
+                (abs(gradient[i]) for i in step["exact"]), default=np.inf
+            )
+            assert np.array_equal(step["scores"][others], gradient[others]) and (
+                step["forwards"],
+                step["backwards"],
+            ) == (1 + p, 1)
         assert all(step["exact"] == [] for step in found["ways"]["groups"])
 
 
@@ -108,7 +150,10 @@ def test_each_removal_and_each_mask_is_run_once(clf: Classifier, monkeypatch: py
 def test_the_seed_draws_and_nothing_else(clf: Classifier, maps: list[dict[str, Any]]) -> None:
     (other,) = anytime_maps(clf, TEXTS[1], seed=4)
     for way in WAYS:
-        same = [np.allclose(a["scores"], b["scores"], atol=1e-12) for a, b in zip(maps[1]["ways"][way], other["ways"][way], strict=True)]
+        same = [
+            np.allclose(a["scores"], b["scores"], atol=1e-12)
+            for a, b in zip(maps[1]["ways"][way], other["ways"][way], strict=True)
+        ]
         assert all(same) == (way != "random")
 
 

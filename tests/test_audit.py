@@ -1,4 +1,6 @@
-"""The audit: cells again from per-example rows by a second, plain reading; variance against least squares; answers known beforehand."""
+"""The audit: cells again from per-example rows by a second, plain reading; variance against least squares;
+answers known beforehand.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,17 @@ import pyarrow.parquet as pq
 import pytest
 from test_report import EXPLAINERS, level, mnist_run, text_run
 
-from lrp_companion.experiments import audit
-from lrp_companion.experiments.audit import CHOICES, OPTIONS, examples, grid
-from lrp_companion.experiments.records import TextRun, load_run
-from lrp_companion.experiments.tables import READINGS
+from lrp_companion.analysis import effect_causes, protocol_grid
+from lrp_companion.analysis import subgroups as by_example
+from lrp_companion.analysis import subgroups as examples
+from lrp_companion.analysis.paper_tables import READINGS
+from lrp_companion.analysis.protocol_grid import CHOICES, OPTIONS, grid
 from lrp_companion.metrics import Interval, bootstrap_mean
+from lrp_companion.metrics.significance import group_differences, holm
+from lrp_companion.metrics.statistics import resampled, side_of_zero
+from lrp_companion.runs.load import TextRun, load_run
 from lrp_companion.schema import CompanionError, InputError, Protocol
+from lrp_companion.widgets.boards import switchboard
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORD = ROOT / "results" / "sst2-companion"
@@ -38,19 +45,25 @@ def text(path: Path, *arguments: Any, **options: Any) -> TextRun:
 
 
 class Plain:
-    """A record read from its files by loops over rows: no loader, no grid, no map arithmetic of the package."""
+    """A record read from its files by loops over rows: no loader, no grid, no map arithmetic of the
+    package.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.axes = json.loads((folder / "manifest.json").read_text())["axes"]
         self.examples = {row["job"]: row for row in pq.read_table(folder / "examples.parquet").to_pylist()}
-        self.methods = {(row["method"], row["job"]): row for row in pq.read_table(folder / "methods.parquet").to_pylist()}
+        self.methods = {
+            (row["method"], row["job"]): row for row in pq.read_table(folder / "methods.parquet").to_pylist()
+        }
         self.jobs = sorted(self.examples)
 
     def loo_sum(self, job: int, removal: str, target: str, tokens: str) -> float:
         """Sum of the LOO map, a token at a time."""
         example = self.examples[job]
         count, chosen = example["tokens"], example["target"]
-        after = np.array(example["after"]).reshape(len(self.axes["removal"]), count + 1, -1)[self.axes["removal"].index(removal)]
+        after = np.array(example["after"]).reshape(len(self.axes["removal"]), count + 1, -1)[
+            self.axes["removal"].index(removal)
+        ]
 
         def output(logits: np.ndarray) -> float:
             others = [value for k, value in enumerate(logits) if k != chosen]
@@ -67,7 +80,10 @@ class Plain:
     def r(self, method: str, protocol: Protocol) -> np.ndarray:
         out = []
         sizes = [len(self.axes[name]) for name in ("site", "tokens", "removal", "target", "statistic")]
-        where = [self.axes[name].index(getattr(protocol, name)) for name in ("site", "tokens", "removal", "target", "statistic")]
+        where = [
+            self.axes[name].index(getattr(protocol, name))
+            for name in ("site", "tokens", "removal", "target", "statistic")
+        ]
         flat = 0
         for size, k in zip(sizes, where, strict=True):
             flat = flat * size + k
@@ -99,11 +115,15 @@ def test_two_hundred_cells_are_what_the_rows_give():
             assert (own[part].n, own[part].undefined) == (found.n, 0)
         if number < 12:
             limits = np.quantile((a - b)[drawn].mean(1), [0.025, 0.975])
-            assert (own["difference"].low, own["difference"].high) == pytest.approx(limits, abs=1e-6), protocol
+            assert (own["difference"].low, own["difference"].high) == pytest.approx(limits, abs=1e-6), (
+                protocol
+            )
 
 
 def is_kept_as(cells, values) -> None:
-    """A cell has four decimals: the nearest, or, where that would print otherwise than the value, its neighbour."""
+    """A cell has four decimals: the nearest, or, where that would print otherwise than the value, its
+    neighbour.
+    """
     as_nearest = np.array([f"{round(value, 4):.2f}" == f"{value:.2f}" for value in values])
     assert (np.abs(np.asarray(cells) - values) <= np.where(as_nearest, 5.1e-5, 1.01e-4)).all()
     assert [f"{cell:.2f}" for cell in cells] == [f"{value:.2f}" for value in values]
@@ -112,11 +132,13 @@ def is_kept_as(cells, values) -> None:
 @recorded
 def test_the_switchboard_shows_these_cells():
     found = grid(load_run(RECORD))
-    board = audit.switchboard([load_run(RECORD)])["boards"][0]
+    board = switchboard([load_run(RECORD)])["boards"][0]
     cells, missing = unpacked(board["runs"][0])
     for where in np.random.default_rng(3).integers(0, found.shape, size=(200, 6)):
         own = found.cell(found.protocol(where))
-        shown = [getattr(own[part], name) for part in ("b", "a", "difference") for name in ("mean", "low", "high")]
+        shown = [
+            getattr(own[part], name) for part in ("b", "a", "difference") for name in ("mean", "low", "high")
+        ]
         is_kept_as(cells[tuple(where)] / 1e4, shown)
     assert missing.max() == 0 and len(json.dumps(board)) < 60_000
     assert board["runs"][0]["paper"] == {"a": 0.52, "b": 0.22} and board["start"]["run"] == "sst2-companion"
@@ -125,7 +147,7 @@ def test_the_switchboard_shows_these_cells():
 @recorded
 def test_shares_on_special_tokens_are_what_the_rows_give():
     run = load_run(RECORD)
-    rows = audit.special_shares(run)
+    rows = effect_causes.special_shares(run)
     assert [row["bypassed"] for row in rows][:3] == ["none", "12", "11 to 12"] and len(rows) == 13
     masks = pq.read_table(RECORD / "masks.parquet").to_pylist()
     own = [row for row in masks if row["mask"] == 0b111000000000]
@@ -134,7 +156,9 @@ def test_shares_on_special_tokens_are_what_the_rows_give():
     found = rows[3]
     assert found["layers"] == [10, 11, 12]
     assert found["[CLS]"].mean == pytest.approx(np.mean(np.abs(first[:, 0]) / sizes[:, 0]), abs=1e-6)
-    assert found["[CLS], with positions"].mean == pytest.approx(np.mean(np.abs(first[:, 0] + first[:, 1]) / sizes[:, 1]), abs=1e-6)
+    assert found["[CLS], with positions"].mean == pytest.approx(
+        np.mean(np.abs(first[:, 0] + first[:, 1]) / sizes[:, 1]), abs=1e-6
+    )
     assert found["position of [CLS]"].mean == pytest.approx(np.mean(first[:, 1] / sizes[:, 1]), abs=1e-6)
     last = np.array([row["last"] for row in own])
     assert found["position of [SEP]"].mean == pytest.approx(np.mean(last[:, 1] / sizes[:, 1]), abs=1e-6)
@@ -149,29 +173,39 @@ def test_draws_are_those_of_bootstrap_mean_and_undefined_values_are_counted():
     values = np.random.default_rng(1).normal(size=(40, 3))
     values[:5, 1] = np.nan
     values[1:, 2] = np.nan
-    mean, draws, defined = audit.resampled(values)
+    mean, draws, defined = resampled(values)
     one = bootstrap_mean(values[:, 0])
-    assert mean[0] == pytest.approx(one.mean) and np.quantile(draws[:, 0], [0.025, 0.975]) == pytest.approx([one.low, one.high])
+    assert mean[0] == pytest.approx(one.mean) and np.quantile(draws[:, 0], [0.025, 0.975]) == pytest.approx(
+        [one.low, one.high]
+    )
     assert defined.tolist() == [40, 35, 1] and mean[1] == pytest.approx(np.nanmean(values[:, 1]))
     drawn = np.random.default_rng(0).integers(0, 40, size=(10_000, 40))
     assert draws[:100, 1] == pytest.approx(np.nanmean(values[:, 1][drawn[:100]], axis=1))
     assert np.isnan(draws[:, 2]).all()
     with pytest.raises(InputError, match="a row per example"):
-        audit.resampled(np.zeros(3))
+        resampled(np.zeros(3))
 
 
 # -- analysis of variance ----------------------------------------------------------------------------------------------
 
 
 def by_least_squares(table: np.ndarray) -> dict[tuple[int, ...], float]:
-    """Sums of squares of main effects and pairs: what a fit gains when the set's dummies are added to those of all smaller sets."""
+    """Sums of squares of main effects and pairs: what a fit gains when the set's dummies are added to those
+    of all smaller sets.
+    """
     index = np.indices(table.shape).reshape(table.ndim, -1).T
     y = table.ravel()
 
     def dummies(own: tuple[int, ...]) -> np.ndarray:
         levels = [range(table.shape[k]) for k in own]
         return np.array(
-            [[float(all(row[k] == v for k, v in zip(own, value, strict=True))) for value in itertools.product(*levels)] for row in index]
+            [
+                [
+                    float(all(row[k] == v for k, v in zip(own, value, strict=True)))
+                    for value in itertools.product(*levels)
+                ]
+                for row in index
+            ]
         )
 
     def left(sets: list[tuple[int, ...]]) -> float:
@@ -189,7 +223,7 @@ def by_least_squares(table: np.ndarray) -> dict[tuple[int, ...], float]:
 def test_sums_of_squares_are_those_of_least_squares():
     table = np.random.default_rng(5).normal(size=(3, 2, 4, 2)) + np.arange(3)[:, None, None, None]
     names = ["p", "q", "r", "s"]
-    found = {row["choices"]: row for row in audit.variance_shares(table, names)}
+    found = {row["choices"]: row for row in protocol_grid.variance_shares(table, names)}
     for own, squares in by_least_squares(table).items():
         assert found[tuple(names[k] for k in own)]["squares"] == pytest.approx(squares, rel=1e-9, abs=1e-9)
     assert sum(row["share"] for row in found.values()) == pytest.approx(1)
@@ -198,16 +232,26 @@ def test_sums_of_squares_are_those_of_least_squares():
 
 def test_variance_of_tables_whose_answer_is_known():
     x, y, z = np.array([0.0, 1.0]), np.array([-1.0, 0.0, 1.0]), np.array([0.0, 0.0])
-    added = {row["choices"]: row["share"] for row in audit.variance_shares(x[:, None, None] + y[:, None] + z, ["x", "y", "z"])}
-    assert added["x",] == pytest.approx(0.25 / (0.25 + 2 / 3)) and added["z",] == 0 and added["x", "y"] == pytest.approx(0)
-    together = {row["choices"]: row["share"] for row in audit.variance_shares((x - 0.5)[:, None] * y, ["x", "y"])}
+    added = {
+        row["choices"]: row["share"]
+        for row in protocol_grid.variance_shares(x[:, None, None] + y[:, None] + z, ["x", "y", "z"])
+    }
+    assert (
+        added["x",] == pytest.approx(0.25 / (0.25 + 2 / 3))
+        and added["z",] == 0
+        and added["x", "y"] == pytest.approx(0)
+    )
+    together = {
+        row["choices"]: row["share"]
+        for row in protocol_grid.variance_shares((x - 0.5)[:, None] * y, ["x", "y"])
+    }
     assert together["x", "y"] == pytest.approx(1) and together["x",] == pytest.approx(0)
-    assert math.isnan(audit.variance_shares(np.ones((2, 2)), ["x", "y"])[0]["share"])
-    one = audit.variance_shares(np.array([[1.0, 2.0]]), ["x", "y"])
+    assert math.isnan(protocol_grid.variance_shares(np.ones((2, 2)), ["x", "y"])[0]["share"])
+    one = protocol_grid.variance_shares(np.array([[1.0, 2.0]]), ["x", "y"])
     assert [row["choices"] for row in one] == [("y",)], "a choice with one option varies nothing"
     for bad in (np.full((2, 2), np.nan), np.ones(3)):
         with pytest.raises(InputError, match="every cell defined"):
-            audit.variance_shares(bad, ["x", "y"])
+            protocol_grid.variance_shares(bad, ["x", "y"])
 
 
 # -- runs made by hand -------------------------------------------------------------------------------------------------
@@ -215,7 +259,9 @@ def test_variance_of_tables_whose_answer_is_known():
 
 @pytest.fixture(scope="module")
 def turned(tmp_path_factory: pytest.TempPathFactory) -> TextRun:
-    """AttnLRP is ahead by 0.25 at the words, behind by 0.25 with positions; there its sum is negative in two of four texts."""
+    """AttnLRP is ahead by 0.25 at the words, behind by 0.25 with positions; there its sum is negative in two
+    of four texts.
+    """
     r = {
         "attnlrp": [(0.75, 0.25, -0.25), (0.7, 0.3, -0.3), (0.8, 0.2, 0.2), (0.75, 0.25, 0.25)],
         "cp-lrp": [(0.5, 0.5, 0.5), (0.45, 0.55, 0.55), (0.55, 0.45, 0.45), (0.5, 0.5, 0.5)],
@@ -225,15 +271,21 @@ def turned(tmp_path_factory: pytest.TempPathFactory) -> TextRun:
 
 def test_a_grid_holds_what_was_put_in(turned):
     found = grid(turned)
-    assert found.shape == (3, 2, 3, 4, 3, 3) and found.effects.shape == (3, 2, 2, 4, 3, 3) and found.title == "SST-2, 12 layers"
-    assert found.cell()["difference"].mean == pytest.approx(-0.25, abs=1e-6) and found.cell()["b"].mean == pytest.approx(0.75, abs=1e-6)
+    assert (
+        found.shape == (3, 2, 3, 4, 3, 3)
+        and found.effects.shape == (3, 2, 2, 4, 3, 3)
+        and found.title == "SST-2, 12 layers"
+    )
+    assert found.cell()["difference"].mean == pytest.approx(-0.25, abs=1e-6) and found.cell()[
+        "b"
+    ].mean == pytest.approx(0.75, abs=1e-6)
     assert found.cell(WITH_POSITIONS)["difference"].mean == pytest.approx(0.25, abs=1e-6)
     divided = replace(WITH_POSITIONS, map="sum-to-one")
     assert found.cell(divided)["b"].mean == pytest.approx((-0.25 - 0.3 + 0.2 + 0.25) / 4, abs=1e-6)
     assert found.cell(replace(WITH_POSITIONS, map="absolute-sum")) == found.cell(WITH_POSITIONS)
-    assert found.cell(replace(divided, removal="delete"))["difference"].mean == pytest.approx(0.125, abs=1e-6), (
-        "all r are 0.125; those of AttnLRP are turned in two texts of four"
-    )
+    assert found.cell(replace(divided, removal="delete"))["difference"].mean == pytest.approx(
+        0.125, abs=1e-6
+    ), "all r are 0.125; those of AttnLRP are turned in two texts of four"
     assert grid(turned) is found, "computed once"
     back = grid(turned, a="attnlrp", b="cp-lrp").cell()["difference"]
     assert (back.mean, back.low) == pytest.approx((0.25, -found.cell()["difference"].high), abs=1e-6)
@@ -245,32 +297,48 @@ def test_the_curve_is_sorted_and_counted(turned):
     assert len(rows) == 432 and [row["rank"] for row in rows] == list(range(1, 433))
     means = [row["difference"].mean for row in rows]
     assert means == sorted(means) and rows[0]["site"] == "word" and rows[0]["map"] == "raw"
-    told = audit.counts(found)
+    told = protocol_grid.counts(found)
     sides = [row["side"] for row in rows]
     assert told["cells"] == 432 and [told[side] for side in ("above", "below", "across")] == [
         sides.count(side) for side in ("above", "below", "across")
     ]
-    only = {"site": "word", "tokens": "no-special", "removal": "attention-mask", "target": "logit", "statistic": "pearson"}
-    assert (audit.counts(found, **only)["cells"], audit.counts(found, **only)["below"]) == (2, 2)
-    assert audit.counts(found, site="word+position", tokens="all")["largest"].mean == pytest.approx(0.525, abs=1e-6)
+    only = {
+        "site": "word",
+        "tokens": "no-special",
+        "removal": "attention-mask",
+        "target": "logit",
+        "statistic": "pearson",
+    }
+    assert (protocol_grid.counts(found, **only)["cells"], protocol_grid.counts(found, **only)["below"]) == (
+        2,
+        2,
+    )
+    assert protocol_grid.counts(found, site="word+position", tokens="all")["largest"].mean == pytest.approx(
+        0.525, abs=1e-6
+    )
     for wrong in ({"sight": "word"}, {"site": "words"}, {"map": "absolute-sum"}):
         with pytest.raises(InputError, match="expected one of"):
-            audit.counts(found, **wrong)
-    assert [audit.side_of_zero(Interval(0, low, high, 5)) for low, high in ((0.1, 1), (-1, -0.1), (-1, 1), (0.0, 1))] == [
+            protocol_grid.counts(found, **wrong)
+    assert [side_of_zero(Interval(0, low, high, 5)) for low,
+        high in ((0.1, 1), (-1, -0.1), (-1, 1), (0.0, 1))] == [
         "above", "below", "across", "across",
     ]  # fmt: skip
 
 
 def test_main_effects_are_means_over_cells(turned):
     found = grid(turned)
-    rows = {(row["choice"], row["option"]): row for row in audit.choice_effects(found)}
+    rows = {(row["choice"], row["option"]): row for row in protocol_grid.choice_effects(found)}
     assert {row["cells"] for (name, _), row in rows.items() if name == "site"} == {144}
     by_site = found.effects.reshape(3, -1).mean(1)
     assert [rows["site", own]["mean"].mean for own in OPTIONS["site"]] == pytest.approx(by_site)
     assert rows["site", "word"]["moves by"].mean == pytest.approx(by_site[0] - found.effects.mean())
     for name, options in found.distinct.items():
         assert sum(rows[name, option]["moves by"].mean for option in options) == pytest.approx(0, abs=1e-12)
-    assert rows["tokens", "all"]["mean"].low <= rows["tokens", "all"]["mean"].mean <= rows["tokens", "all"]["mean"].high
+    assert (
+        rows["tokens", "all"]["mean"].low
+        <= rows["tokens", "all"]["mean"].mean
+        <= rows["tokens", "all"]["mean"].high
+    )
 
 
 def test_undefined_maps_are_counted(tmp_path):
@@ -280,23 +348,28 @@ def test_undefined_maps_are_counted(tmp_path):
     assert (own["a"].n, own["a"].undefined, own["b"].n, own["b"].undefined) == (3, 0, 2, 1)
     assert own["difference"].n == 2 and own["difference"].mean == pytest.approx(0.25)
     assert own["difference"].low == pytest.approx(0.25) and own["b"].low == 0.25 and own["b"].high == 0.5
-    _, missing = unpacked(audit.switchboard([text(tmp_path / "holes", r, n=3)])["boards"][0]["runs"][0])
+    _, missing = unpacked(switchboard([text(tmp_path / "holes", r, n=3)])["boards"][0]["runs"][0])
     assert missing[0, 0, 0, 0, 0, 0] == 1 and missing[2, 0, 0, 0, 0, 0] == 0
     alone = text(tmp_path / "one", {"attnlrp": level(0.5), "cp-lrp": level(float("nan"))}, n=1)
     whole = grid(alone)
-    assert audit.side_of_zero(whole.cell()["difference"]) == "undefined" and audit.counts(whole)["undefined"] == 432
+    assert (
+        side_of_zero(whole.cell()["difference"]) == "undefined"
+        and protocol_grid.counts(whole)["undefined"] == 432
+    )
     with pytest.raises(InputError, match="every cell defined"):
-        audit.anova(whole)
+        protocol_grid.anova(whole)
 
 
 def test_signs_split_the_examples(turned):
-    own = audit.signs(turned, "attnlrp", protocol=WITH_POSITIONS)
+    own = effect_causes.signs(turned, "attnlrp", protocol=WITH_POSITIONS)
     assert (own["negative map"].mean, own["negative LOO"].mean, own["turned"].mean) == (0.5, 0.0, 0.5)
-    assert own["r"].mean == pytest.approx(0.25, abs=1e-6) and own["r, sum to one"].mean == pytest.approx(-0.025, abs=1e-6)
+    assert own["r"].mean == pytest.approx(0.25, abs=1e-6) and own["r, sum to one"].mean == pytest.approx(
+        -0.025, abs=1e-6
+    )
     assert own["r, both positive"].mean == pytest.approx(0.225, abs=1e-6) and own["r, both positive"].n == 2
     assert own["r, otherwise"].mean == pytest.approx(0.275, abs=1e-6)
     assert own["r, otherwise, sum to one"].mean == pytest.approx(-0.275, abs=1e-6)
-    whole = audit.signs(turned, "cp-lrp", protocol=WITH_POSITIONS)
+    whole = effect_causes.signs(turned, "cp-lrp", protocol=WITH_POSITIONS)
     assert whole["turned"].mean == 0 and whole["r, otherwise"] is None
 
 
@@ -305,38 +378,56 @@ def test_signs_split_the_examples(turned):
 
 @pytest.fixture(scope="module")
 def stepped(tmp_path_factory: pytest.TempPathFactory) -> TextRun:
-    """Four layers. From the back r goes 0.1, 0.2 (layer 4), 0.5 (3), 0.6 (2), 0.5 (1); alone layer 2 adds most."""
+    """Four layers. From the back r goes 0.1, 0.2 (layer 4), 0.5 (3), 0.6 (2), 0.5 (1); alone layer 2 adds
+    most.
+    """
     noise = (0.0, 0.01, -0.01, 0.02)
 
     def own(value: float) -> list[tuple[float, float, float]]:
         return level(*(value + eps for eps in noise))
 
-    r: dict[Any, Any] = {"attnlrp": own(0.1), "cp-lrp": own(0.5), frozenset([4]): own(0.2), frozenset([3, 4]): own(0.5)}
-    r |= {frozenset([2, 3, 4]): own(0.6), frozenset([1]): own(0.1), frozenset([2]): own(0.4), frozenset([3]): own(0.1)}
+    r: dict[Any, Any] = {
+        "attnlrp": own(0.1),
+        "cp-lrp": own(0.5),
+        frozenset([4]): own(0.2),
+        frozenset([3, 4]): own(0.5),
+    }
+    r |= {
+        frozenset([2, 3, 4]): own(0.6),
+        frozenset([1]): own(0.1),
+        frozenset([2]): own(0.4),
+        frozenset([3]): own(0.1),
+    }
     return text(tmp_path_factory.mktemp("runs") / "stepped", r, layers=4)
 
 
 def test_gains_of_layers_are_steps_of_the_path(stepped):
-    rows = audit.layer_gains(stepped)
+    rows = effect_causes.layer_gains(stepped)
     assert len(rows) == 3 * 2 * 2 * 4 * 3
     first = rows[0]
     assert [gain.mean for gain in first["gains"]] == pytest.approx([-0.1, 0.1, 0.3, 0.1], abs=1e-6)
     assert (first["largest"], first["largest in draws"]) == (3, 1.0)
-    assert first["total"].mean == pytest.approx(0.4, abs=1e-6) and first["later - first"].mean == pytest.approx(0.4, abs=1e-6)
+    assert first["total"].mean == pytest.approx(0.4, abs=1e-6) and first[
+        "later - first"
+    ].mean == pytest.approx(0.4, abs=1e-6)
     assert first["share"].mean == pytest.approx(1.0, abs=1e-5) and first["later - first"].low > 0
     flat = next(row for row in rows if row["site"] == "embedding")
     assert flat["share"] is None and flat["total"].mean == 0, "without a total there is no part of it"
-    alone = audit.layer_gains(stepped, path="single")[0]
-    assert [gain.mean for gain in alone["gains"]] == pytest.approx([0.0, 0.3, 0.0, 0.1], abs=1e-6) and alone["largest"] == 2
+    alone = effect_causes.layer_gains(stepped, path="single")[0]
+    assert [gain.mean for gain in alone["gains"]] == pytest.approx([0.0, 0.3, 0.0, 0.1], abs=1e-6) and alone[
+        "largest"
+    ] == 2
     assert alone["later - first"].mean == pytest.approx(-0.2, abs=1e-6)
-    told = audit.late_counts(rows)
+    told = effect_causes.late_counts(rows)
     assert (
         told["cells"] == 144
         and told["later"] == told["total above"] == told["later, total above"]
         and told["across"] + told["later"] == 144
     )
-    front = audit.layer_gains(stepped, path="front-to-back")[0]
-    assert front["gains"][0].mean == pytest.approx(0.0, abs=1e-6) and front["total"].mean == pytest.approx(0.4, abs=1e-6)
+    front = effect_causes.layer_gains(stepped, path="front-to-back")[0]
+    assert front["gains"][0].mean == pytest.approx(0.0, abs=1e-6) and front["total"].mean == pytest.approx(
+        0.4, abs=1e-6
+    )
 
 
 # -- on what examples --------------------------------------------------------------------------------------------------
@@ -358,21 +449,21 @@ def test_group_difference_and_its_p():
     generator = np.random.default_rng(4)
     x = (np.arange(120) % 3 == 0).astype(float)
     y = generator.normal(size=(120, 2)) + np.array([0.5, 0.0]) * x[:, None]
-    for k, (effect, p) in enumerate(examples._group_differences(x, y)):
+    for k, (effect, p) in enumerate(group_differences(x, y)):
         assert effect.mean == pytest.approx(y[x == 1, k].mean() - y[x == 0, k].mean())
         assert p == pytest.approx(stats.ttest_ind(y[x == 1, k], y[x == 0, k]).pvalue, abs=0.02)
-    same = examples._group_differences(x, np.stack([x, -x], 1))
+    same = group_differences(x, np.stack([x, -x], 1))
     assert [p for _, p in same] == [1 / 10_001] * 2, "no permutation reaches a perfect split"
 
 
 def test_holm_by_hand_and_against_its_definition():
-    assert audit.holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     p = np.random.default_rng(0).uniform(0, 0.2, 12).tolist()
     ordered = sorted(p)
-    for value, corrected in zip(p, audit.holm(p), strict=True):
+    for value, corrected in zip(p, holm(p), strict=True):
         k = ordered.index(value)
         assert corrected == pytest.approx(min(1, max((12 - j) * ordered[j] for j in range(k + 1))))
-    assert audit.holm([]) == []
+    assert holm([]) == []
 
 
 @recorded
@@ -381,43 +472,57 @@ def test_tags_are_compared_group_by_group():
 
     generator = np.random.default_rng(6)
     tags = [["a"] if k % 3 == 0 else ["a", "b"] if k % 3 == 1 else [] for k in range(90)] + [["rare"]]
-    values = {"one": generator.normal(size=91), "two": generator.normal(size=91) + 3 * np.array(["b" in own for own in tags])}
+    values = {
+        "one": generator.normal(size=91),
+        "two": generator.normal(size=91) + 3 * np.array(["b" in own for own in tags]),
+    }
     values["one"][5] = np.nan
-    rows = audit.tag_effects(values, tags)
-    assert [(row["reading"], row["tag"]) for row in rows] == [(reading, tag) for reading in values for tag in "ab"]  # one text is no group
+    rows = by_example.tag_effects(values, tags)
+    assert [(row["reading"], row["tag"]) for row in rows] == [
+        (reading, tag) for reading in values for tag in "ab"
+    ]  # one text is no group
     for row in rows:
         own = values[row["reading"]]
         inside = np.array([row["tag"] in text for text in tags])
         assert row["effect"].mean == pytest.approx(np.nanmean(own[inside]) - np.nanmean(own[~inside]))
         assert row["groups"] == (int((~inside & ~np.isnan(own)).sum()), int((inside & ~np.isnan(own)).sum()))
-        assert row["with tag"].mean == pytest.approx(np.nanmean(own[inside])) and row["effect"].undefined == int(np.isnan(own).sum())
-    assert [row["p, Holm"] for row in rows] == audit.holm([row["p"] for row in rows])
+        assert row["with tag"].mean == pytest.approx(np.nanmean(own[inside])) and row[
+            "effect"
+        ].undefined == int(np.isnan(own).sum())
+    assert [row["p, Holm"] for row in rows] == holm([row["p"] for row in rows])
     assert rows[3]["p"] < 0.001 < rows[0]["p"] and rows[3]["effect"].low > 2
     shown = repr(views.tag_table(rows, title="t")).splitlines()
-    assert "30 + 61" in shown[-1] and [line.split()[-1] for line in shown[2:]] == ["yes" if row["p, Holm"] < 0.05 else "no" for row in rows]
+    assert "30 + 61" in shown[-1] and [line.split()[-1] for line in shown[2:]] == [
+        "yes" if row["p, Holm"] < 0.05 else "no" for row in rows
+    ]
     assert shown[-1].endswith("yes")
     with pytest.raises(InputError, match="2 differences for 91 texts"):
-        audit.tag_effects({"one": np.zeros(2)}, tags)
+        by_example.tag_effects({"one": np.zeros(2)}, tags)
 
 
 def test_features_and_subgroups_of_the_record():
     run, plain = load_run(RECORD), Plain(RECORD)
-    known = audit.features(run)
+    known = by_example.features(run)
     for k, job in list(enumerate(plain.jobs))[::100]:
         example = plain.examples[job]
         logits = np.array(example["after"][:2], dtype=np.float64)
         assert known["confidence"][k] == pytest.approx(np.exp(logits).max() / np.exp(logits).sum(), rel=1e-6)
-        assert (known["length"][k], known["correct"][k]) == (example["tokens"], example["label"] == example["target"])
-    rows = audit.subgroups([run], readings={"ours": Protocol()})
+        assert (known["length"][k], known["correct"][k]) == (
+            example["tokens"],
+            example["label"] == example["target"],
+        )
+    rows = by_example.subgroups([run], readings={"ours": Protocol()})
     assert [row["feature"] for row in rows] == ["length", "confidence", "label", "correct"]
     d = plain.r("cp-lrp", Protocol()) - plain.r("attnlrp", Protocol())
     label = np.array([plain.examples[job]["label"] for job in plain.jobs])
     assert rows[2]["effect"].mean == pytest.approx(d[label == 1].mean() - d[label == 0].mean(), abs=1e-6)
-    assert rows[2]["groups"] == ((label == 0).sum(), (label == 1).sum()) and all(row["p"] <= row["p, Holm"] for row in rows)
+    assert rows[2]["groups"] == ((label == 0).sum(), (label == 1).sum()) and all(
+        row["p"] <= row["p, Holm"] for row in rows
+    )
 
 
 def test_a_feature_that_is_the_same_everywhere_has_no_row(turned):
-    assert [row["feature"] for row in audit.subgroups([turned])] == [], "made-up texts are all alike"
+    assert [row["feature"] for row in by_example.subgroups([turned])] == [], "made-up texts are all alike"
 
 
 # -- the switchboard ---------------------------------------------------------------------------------------------------
@@ -432,7 +537,7 @@ def unpacked(run: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_a_cell_of_the_switchboard_prints_as_its_value():
-    from lrp_companion.experiments.audit.boards import _steps
+    from lrp_companion.widgets.boards import _steps
 
     values = np.array([[-0.01503, -0.01497, 0.01497], [0.01503, -0.0049999, 0.33333], [np.nan, -1.0, 1.0]])
     steps = _steps(values)
@@ -440,30 +545,49 @@ def test_a_cell_of_the_switchboard_prints_as_its_value():
 
 
 def test_switchboard_of_several_runs(turned, tmp_path):
-    imdb = text(tmp_path / "imdb-6", {"attnlrp": level(0.3, 0.4), "cp-lrp": level(0.5, 0.5)}, task="imdb", n=2, layers=6)
-    digits = load_run(mnist_run(tmp_path / "digits", {(name, "left-right"): np.ones((2, 3)) for name in EXPLAINERS}))
-    board = audit.switchboard([digits, imdb, turned])["boards"][0]
+    imdb = text(
+        tmp_path / "imdb-6",
+        {"attnlrp": level(0.3, 0.4), "cp-lrp": level(0.5, 0.5)},
+        task="imdb",
+        n=2,
+        layers=6,
+    )
+    digits = load_run(
+        mnist_run(tmp_path / "digits", {(name, "left-right"): np.ones((2, 3)) for name in EXPLAINERS})
+    )
+    board = switchboard([digits, imdb, turned])["boards"][0]
     assert [run["label"] for run in board["runs"]] == ["IMDB, 6 layers", "SST-2, 12 layers"]
     assert [axis["key"] for axis in board["axes"]] == list(CHOICES)
     assert [len(axis["options"]) for axis in board["axes"]] == [3, 2, 3, 4, 3, 3]
     assert board["start"] == {"run": "turned", **{name: getattr(Protocol(), name) for name in CHOICES}}
     cells, missing = unpacked(board["runs"][0])
-    assert (cells[:, :, :, 2:] == -32768).all() and (cells[:, :, :, :2, ..., 0] != -32768).all() and (missing[:, :, :, 2:] == 2).all()
+    assert (
+        (cells[:, :, :, 2:] == -32768).all()
+        and (cells[:, :, :, :2, ..., 0] != -32768).all()
+        and (missing[:, :, :, 2:] == 2).all()
+    )
     assert cells[0, 0, 0, 0, 0, 0, ::3].tolist() == [3500, 5000, 1500]
     labels = [preset["label"] for preset in board["presets"]]
     names = ["ours (default)", "nearest to the paper's SST numbers", "largest flip"]
     assert labels == [f"{name} (SST-2, 12 layers)" for name in names]
     flip = board["presets"][2]["state"]
-    assert (flip["site"], flip["tokens"], flip["map"]) == ("word+position", "all", "sum-to-one") and flip["run"] == "turned"
+    assert (flip["site"], flip["tokens"], flip["map"]) == ("word+position", "all", "sum-to-one") and flip[
+        "run"
+    ] == "turned"
     near = board["presets"][1]["state"]
-    assert (near["site"], near["tokens"], near["map"]) == ("word+position", "all", "raw"), "0.5 and 0.25 are near 0.52 and 0.22"
+    assert (near["site"], near["tokens"], near["map"]) == ("word+position", "all", "raw"), (
+        "0.5 and 0.25 are near 0.52 and 0.22"
+    )
     json.dumps(board, allow_nan=False)
 
 
 def test_presets_that_there_are_not(tmp_path):
     same = text(tmp_path / "same", {"attnlrp": level(0.5, 0.5), "cp-lrp": level(0.6, 0.6)}, task="imdb", n=2)
-    assert audit.largest_flip(grid(same)) is None and audit.nearest_to_paper([grid(same)]) is None
-    assert [label for label, *_ in audit.presets([grid(same)])] == ["ours (default)"]
+    assert (
+        protocol_grid.largest_flip(grid(same)) is None
+        and protocol_grid.nearest_to_paper([grid(same)]) is None
+    )
+    assert [label for label, *_ in protocol_grid.presets([grid(same)])] == ["ours (default)"]
 
 
 # -- bad input ---------------------------------------------------------------------------------------------------------
@@ -476,12 +600,15 @@ def test_bad_input_is_refused_by_name(turned, tmp_path):
     cases = [
         (lambda: grid(digits), "no run on reviews"),
         (lambda: grid(turned, a="cp"), "method 'cp'; expected one of loo, ig"),
-        (lambda: imdb.cell(Protocol(removal="delete")), "removal 'delete'; expected one of attention-mask, mask-token"),
-        (lambda: audit.layer_gains(bare), "a run without masks"),
-        (lambda: audit.special_shares(bare), "a run without masks"),
-        (lambda: audit.layer_gains(turned, path="sideways"), "path 'sideways'"),
-        (lambda: audit.subgroups([digits]), "no run on reviews"),
-        (lambda: audit.switchboard([digits]), "no runs on reviews"),
+        (
+            lambda: imdb.cell(Protocol(removal="delete")),
+            "removal 'delete'; expected one of attention-mask, mask-token",
+        ),
+        (lambda: effect_causes.layer_gains(bare), "a run without masks"),
+        (lambda: effect_causes.special_shares(bare), "a run without masks"),
+        (lambda: effect_causes.layer_gains(turned, path="sideways"), "path 'sideways'"),
+        (lambda: by_example.subgroups([digits]), "no run on reviews"),
+        (lambda: switchboard([digits]), "no runs on reviews"),
     ]
     for call, words in cases:
         with pytest.raises(CompanionError, match=words):
@@ -494,57 +621,79 @@ def test_bad_input_is_refused_by_name(turned, tmp_path):
 def test_figures_say_what_they_draw(turned, stepped, tmp_path):
     from lrp_companion import views
 
-    imdb = text(tmp_path / "imdb", {"attnlrp": level(0.3, 0.4), "cp-lrp": level(0.5, 0.5)}, task="imdb", n=2, layers=6)
+    imdb = text(
+        tmp_path / "imdb", {"attnlrp": level(0.3, 0.4), "cp-lrp": level(0.5, 0.5)}, task="imdb", n=2, layers=6
+    )
     grids = [grid(turned), grid(imdb)]
-    told = audit.counts(grids[0])
+    told = protocol_grid.counts(grids[0])
     curve = views.specification_curve(grids[0])
-    assert f"below 0: {told['below']}, across: {told['across']}, above: {told['above']}" in curve.alt and "n = 4" in curve.alt
+    assert (
+        f"below 0: {told['below']}, across: {told['across']}, above: {told['above']}" in curve.alt
+        and "n = 4" in curve.alt
+    )
     figures = [
         curve,
         views.specification_curve(grids[1]),
         views.option_dots(grids),
-        views.share_lines(audit.special_shares(turned), title="shares"),
-        views.gain_map(audit.layer_gains(stepped), title="gains"),
+        views.share_lines(effect_causes.special_shares(turned), title="shares"),
+        views.gain_map(effect_causes.layer_gains(stepped), title="gains"),
     ]
     for figure in figures:
         assert figure._repr_png_().startswith(b"\x89PNG") and len(figure.alt) > 40
     assert "words, no special, raw: layer 3" in figures[-1].alt
     with pytest.raises(CompanionError, match="no rows with this removal"):
-        views.gain_map(audit.layer_gains(stepped), title="gains", removal="none")
+        views.gain_map(effect_causes.layer_gains(stepped), title="gains", removal="none")
 
 
 def test_tables_hold_effect_interval_and_n(turned, stepped):
     from lrp_companion import views
 
     found = grid(turned)
-    assert "-0.25 [" in repr(views.readings_table([found])) and "CP-LRP − AttnLRP" in repr(views.readings_table([found]))
+    assert "-0.25 [" in repr(views.readings_table([found])) and "CP-LRP − AttnLRP" in repr(
+        views.readings_table([found])
+    )
     assert "n = 4" in repr(views.counts_table(found)) and repr(views.counts_table(found)).count("\n") == 6
     shares = repr(views.anova_table([found]))
     assert "tokens that count" in shares and "%" in shares and "all else together" in shares
     assert "largest flip (SST-2, 12 layers)" in repr(views.presets_table([found]))
-    gains = {path: audit.layer_gains(stepped, path=path) for path in ("back-to-front", "single")}
+    gains = {path: effect_causes.layer_gains(stepped, path=path) for path in ("back-to-front", "single")}
     assert "single; all" in repr(views.late_table(gains, title="a run"))
     assert "1.00 [" in repr(views.gains_table(gains["back-to-front"], title="a run"))
-    said = audit.findings(stepped)
-    assert said[0]["says"] == "CP-LRP is nearer to LOO" and said[0]["n"] == 4 and all(isinstance(row["effect"], Interval) for row in said)
-    assert audit.findings(turned)[0]["says"] == "AttnLRP is nearer to LOO"
+    said = effect_causes.findings(stepped)
+    assert (
+        said[0]["says"] == "CP-LRP is nearer to LOO"
+        and said[0]["n"] == 4
+        and all(isinstance(row["effect"], Interval) for row in said)
+    )
+    assert effect_causes.findings(turned)[0]["says"] == "AttnLRP is nearer to LOO"
     later = [row["says"] for row in said if row["choices"] == "ours; back-to-front"]
     assert later == ["the later half of the layers gains more"]
     assert "CP-LRP is nearer to LOO" in repr(views.findings_table(said))
-    signs = [{"run": "a run", "method": "AttnLRP", **audit.signs(turned, "attnlrp", protocol=WITH_POSITIONS)}]
+    signs = [
+        {
+            "run": "a run",
+            "method": "AttnLRP",
+            **effect_causes.signs(turned, "attnlrp", protocol=WITH_POSITIONS),
+        }
+    ]
     assert "a run" in repr(views.signs_table(signs, caption="signs"))
 
 
 @recorded
 def test_the_committed_page_shows_what_the_committed_records_give():
     from lrp_companion import views
-    from lrp_companion.experiments.records import load_runs
+    from lrp_companion.runs.load import load_runs
 
     path = ROOT / "notebooks" / "06_protocol_audit.ipynb"
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     shown = {"".join(output["data"]["text/plain"]) for cell in cells for output in cell.get("outputs", [])}
     runs = [run for run in load_runs([ROOT / "results"]) if isinstance(run, TextRun)]
     grids = [grid(run) for run in runs]
-    fresh = [views.readings_table(grids), views.anova_table(grids), views.option_dots(grids), views.presets_table(grids)]
+    fresh = [
+        views.readings_table(grids),
+        views.anova_table(grids),
+        views.option_dots(grids),
+        views.presets_table(grids),
+    ]
     fresh += [view(own) for own in grids for view in (views.specification_curve, views.counts_table)]
     assert not {repr(one) for one in fresh} - shown

@@ -1,4 +1,6 @@
-"""The benchmarks run and agree on a tiny model; their arithmetic counts what PyTorch counts; pages show the record and nothing else."""
+"""The benchmarks run and agree on a tiny model; their arithmetic counts what PyTorch counts; pages show the
+record and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,13 @@ from benchmarks.__main__ import main  # noqa: E402
 from benchmarks.cases import CASES, Disagreement, _equal, shape_of  # noqa: E402
 from benchmarks.clock import interleaved, multiplier, ratio, slope  # noqa: E402
 
-ROW = {"what": "a", "against": "b", "goal": 2.0, "sense": "at least", "ratio": {"median": 2.5, "low": 2.0, "high": 3.0}}
+ROW = {
+    "what": "a",
+    "against": "b",
+    "goal": 2.0,
+    "sense": "at least",
+    "ratio": {"median": 2.5, "low": 2.0, "high": 3.0},
+}
 
 
 @pytest.fixture(scope="module")
@@ -33,25 +41,48 @@ def record(model_folder, tmp_path_factory):
 
 def test_a_quick_run_measures_every_case(record):
     assert {row["case"] for row in record["rows"]} == set(CASES)
-    assert {row["what"] for row in record["rows"] if row["goal"]} >= {"LOO", "LOO, bfloat16", "AttnLRP", "IG, 50 steps"}
+    assert {row["what"] for row in record["rows"] if row["goal"]} >= {
+        "LOO",
+        "LOO, bfloat16",
+        "AttnLRP",
+        "IG, 50 steps",
+    }
     for row in record["rows"]:
         r = row["ratio"]
-        assert 0 < r["low"] <= r["median"] <= r["high"] and all(s > 0 for own in row["seconds"].values() for s in own)
+        assert 0 < r["low"] <= r["median"] <= r["high"] and all(
+            s > 0 for own in row["seconds"].values() for s in own
+        )
         assert row.get("equal", 0) <= row.get("tolerance", 0) or "equal" not in row
-    assert record["config"]["quick"] is True and record["hardware"]["threads"] >= 1 and set(record["versions"]) >= {"torch", "captum"}
+    assert (
+        record["config"]["quick"] is True
+        and record["hardware"]["threads"] >= 1
+        and set(record["versions"]) >= {"torch", "captum"}
+    )
     assert [curve["along"] for curve in record["growth"]].count("tokens") == 2
 
 
 def test_a_case_measured_again_takes_the_place_of_its_rows(record, model_folder, tmp_path):
     out = tmp_path / "record.json"
     out.write_text(json.dumps(record))
-    again = ["--quick", "--model", str(model_folder("bert", layers=3, hidden=16)), "--only", "mask-gradient", "--out", str(out)]
+    again = [
+        "--quick",
+        "--model",
+        str(model_folder("bert", layers=3, hidden=16)),
+        "--only",
+        "mask-gradient",
+        "--out",
+        str(out),
+    ]
     assert main(again) == 0
     new = json.loads(out.read_text())
-    assert [(row["case"], row["what"]) for row in new["rows"]] == [(row["case"], row["what"]) for row in record["rows"]]
+    assert [(row["case"], row["what"]) for row in new["rows"]] == [
+        (row["case"], row["what"]) for row in record["rows"]
+    ]
     changed = {row["case"] for row, old in zip(new["rows"], record["rows"], strict=True) if row != old}
     assert changed == {"mask-gradient"} and new["growth"] == record["growth"]
-    assert new["config"] == {**record["config"], "again": ["mask-gradient"]} and "again later" in pages.PARTS["setting"](new)
+    assert new["config"] == {**record["config"], "again": ["mask-gradient"]} and "again later" in pages.PARTS[
+        "setting"
+    ](new)
 
     record = {**record, "hardware": {**record["hardware"], "threads": 99}}
     out.write_text(json.dumps(record))
@@ -62,7 +93,11 @@ def test_a_case_measured_again_takes_the_place_of_its_rows(record, model_folder,
 
 def test_the_curves_of_many_rankings_share_forwards(record):
     (row,) = [row for row in record["rows"] if row["case"] == "curves"]
-    asked, run = (int(word.replace(",", "")) for word in row["note"].split("; ")[1].split() if word.replace(",", "").isdigit())
+    asked, run = (
+        int(word.replace(",", ""))
+        for word in row["note"].split("; ")[1].split()
+        if word.replace(",", "").isdigit()
+    )
     assert run < asked
 
 
@@ -93,7 +128,9 @@ def test_the_arithmetic_is_what_pytorch_counts(tokens, clf):
 
 def test_sides_alternate_and_ratios_are_by_repeat():
     calls: list[str] = []
-    found = interleaved({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, repeats=4, minimum=0.0)
+    found = interleaved(
+        {"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, repeats=4, minimum=0.0
+    )
     assert calls == [*"ab", *"abbaabba"] and [len(own) for own in found.values()] == [4, 4]
     assert ratio([1.0, 8.0, 3.0], [1.0, 2.0, 1.0]) == {"median": 3.0, "low": 1.0, "high": 4.0}
     assert slope([1.0, 10.0], [2.0, 2000.0]) == pytest.approx(3.0)
@@ -101,7 +138,9 @@ def test_sides_alternate_and_ratios_are_by_repeat():
 
 def test_goals_are_met_on_the_right_side():
     assert pages.reached(ROW) and not pages.reached({**ROW, "goal": 2.6})
-    assert pages.reached({**ROW, "sense": "at most", "goal": 2.6}) and not pages.reached({**ROW, "sense": "at most"})
+    assert pages.reached({**ROW, "sense": "at most", "goal": 2.6}) and not pages.reached(
+        {**ROW, "sense": "at most"}
+    )
     assert pages.reached({**ROW, "goal": None}) is None
     assert pages.line({**ROW, "goal": 2.6}).endswith("goal at least 2.6: NOT reached")
 

@@ -1,4 +1,6 @@
-"""The student edition: solutions are gone, everything else stays, and the notebooks run up to their first gap."""
+"""The student edition: solutions are gone, everything else stays, and the notebooks run up to their first
+gap.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,16 @@ pytest.importorskip("papermill", reason="papermill comes with the extra book")
 
 from browsing import ROOT, complaints_of_axe, open_page, serve
 
-from lrp_companion import book, book_student
-from lrp_companion.book_student import BEGIN, END, GAP, student_notebook, without_code_solutions, without_solution_blocks
+from lrp_companion.bookbuild import build as book
+from lrp_companion.bookbuild import student as book_student
+from lrp_companion.bookbuild.student import (
+    BEGIN,
+    END,
+    GAP,
+    student_notebook,
+    without_code_solutions,
+    without_solution_blocks,
+)
 from lrp_companion.schema import InputError
 
 EXERCISES = sorted((ROOT / "notebooks/exercises").glob("*.ipynb"))
@@ -94,13 +104,19 @@ def test_committed_solutions_were_run_and_pass(path: Path) -> None:
 
 @pytest.mark.parametrize("path", EXERCISES, ids=lambda path: path.stem)
 def test_student_form_runs_up_to_its_first_gap(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cell by cell in one namespace: every check says that there is a gap, and what needs the function stops at it."""
+    """Cell by cell in one namespace: every check says that there is a gap, and what needs the function stops
+    at it.
+    """
     scope: dict[str, Any] = {"__name__": "student"}
     results, stopped = [], 0
     for cell in student_notebook(nbformat.read(path, as_version=4)).cells:
         if cell.cell_type != "code":
             continue
-        *body, last = [part for part in re.split(r"\n(?=check\()", cell.source) if part] if "\ncheck(" in cell.source else (cell.source, "")
+        *body, last = (
+            [part for part in re.split(r"\n(?=check\()", cell.source) if part]
+            if "\ncheck(" in cell.source
+            else (cell.source, "")
+        )
         try:
             exec("\n".join(body), scope)
             if last:
@@ -143,7 +159,9 @@ why = 'Look again.'
 
 @pytest.fixture(scope="module")
 def edition(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The html folder of a student edition: a page and a notebook with exercises, solutions, quizzes and a state link."""
+    """The html folder of a student edition: a page and a notebook with exercises, solutions, quizzes and a
+    state link.
+    """
     root = tmp_path_factory.mktemp("small")
     for folder in ("book/quizzes", "notebooks/exercises"):
         (root / folder).mkdir(parents=True)
@@ -154,7 +172,9 @@ def edition(tmp_path_factory: pytest.TempPathFactory) -> Path:
     solution = f"````{{exercise}} Two\n:label: ex-LABEL\nFind it.\n````\n\n````{{solution}} ex-LABEL\n:class: dropdown\n{SECRET}\n````\n"
     page = f"# Small\n\n{solution.replace('LABEL', 'one')}\n"
     page += "{state}`open <notebooks/tiny#product.grouping=(x1 x2) x3&product.values=1,2,3>`\n"
-    (root / "book/index.md").write_text(page + "\n{download}`e0.ipynb <../notebooks/exercises/e0.ipynb>`\n\nEnd of the page.\n")
+    (root / "book/index.md").write_text(
+        page + "\n{download}`e0.ipynb <../notebooks/exercises/e0.ipynb>`\n\nEnd of the page.\n"
+    )
     code = f"x = 1\n{BEGIN}\nx = '{SECRET}'\n{END}\nx"
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     made = [
@@ -163,7 +183,8 @@ def edition(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     nbformat.write(nbformat.v4.new_notebook(cells=made, metadata=kernel), root / "notebooks/tiny.ipynb")
     nbformat.write(
-        nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)], metadata=kernel), root / "notebooks/exercises/e0.ipynb"
+        nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)], metadata=kernel),
+        root / "notebooks/exercises/e0.ipynb",
     )
     for name in ("index", "tiny"):
         (root / f"book/quizzes/{name}.toml").write_text(QUIZ)
@@ -175,15 +196,27 @@ def edition(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_no_file_of_the_student_edition_holds_a_solution(edition: Path) -> None:
     files = [path for path in edition.rglob("*") if path.is_file()]
     assert len(files) > 20 and not [path for path in files if SECRET.encode() in path.read_bytes()]
-    texts = [(edition / name).read_text(encoding="utf-8") for name in ("book/index.html", "notebooks/tiny.html")]
-    assert all("Find it." in text for text in texts) and "End of the page." in texts[0] and "kept output" in texts[1]
+    texts = [
+        (edition / name).read_text(encoding="utf-8") for name in ("book/index.html", "notebooks/tiny.html")
+    ]
+    assert (
+        all("Find it." in text for text in texts)
+        and "End of the page." in texts[0]
+        and "kept output" in texts[1]
+    )
     (download,) = edition.glob("_downloads/*/e0.ipynb")
-    assert GAP in json.loads(download.read_text())["cells"][0]["source"][1] + json.loads(download.read_text())["cells"][0]["source"][0]
+    assert (
+        GAP
+        in json.loads(download.read_text())["cells"][0]["source"][1]
+        + json.loads(download.read_text())["cells"][0]["source"][0]
+    )
 
 
 def test_a_state_link_leads_to_the_page_with_its_state_escaped(edition: Path) -> None:
     text = (edition / "book/index.html").read_text(encoding="utf-8")
-    assert 'href="../notebooks/tiny.html#product.grouping=%28x1%20x2%29%20x3&amp;product.values=1,2,3"' in text
+    assert (
+        'href="../notebooks/tiny.html#product.grouping=%28x1%20x2%29%20x3&amp;product.values=1,2,3"' in text
+    )
 
 
 @pytest.fixture(scope="module")
@@ -200,8 +233,14 @@ def test_a_quiz_is_answered_by_keyboard(place: str, small_site: str, browser: An
     page, watch = open_page(context, f"{small_site}/{place}")
     page.wait_for_selector(".companion-quiz[data-ready]")
     first = page.locator(".quiz-question").first
-    assert first.get_by_role("group", name="Question 1.").count() == 1, "the question is the legend of its answers"
-    radios, check, status = first.get_by_role("radio"), first.get_by_role("button", name="Check"), first.get_by_role("status")
+    assert first.get_by_role("group", name="Question 1.").count() == 1, (
+        "the question is the legend of its answers"
+    )
+    radios, check, status = (
+        first.get_by_role("radio"),
+        first.get_by_role("button", name="Check"),
+        first.get_by_role("status"),
+    )
     assert first.locator("details").is_hidden(), "no answer shows before one is given"
     check.click()
     assert status.inner_text() == "Choose an answer first."
@@ -215,18 +254,26 @@ def test_a_quiz_is_answered_by_keyboard(place: str, small_site: str, browser: An
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
-    assert "✓ Question 1, answer B:" in status.inner_text() and "Right." in status.inner_text() and "No." not in status.inner_text()
+    assert (
+        "✓ Question 1, answer B:" in status.inner_text()
+        and "Right." in status.inner_text()
+        and "No." not in status.inner_text()
+    )
     assert page.locator(".quiz-score").inner_text() == "1 of 2 answered, 0 at the first try."
     first.locator("summary").click()
     others = first.locator(".quiz-answers li:visible")
     assert [item.inner_text()[:3] for item in others.all()] == ["No.", "No."]
-    assert others.evaluate_all("items => items.map(item => item.value)") == [1, 3], "letters A and C: B is shown above"
+    assert others.evaluate_all("items => items.map(item => item.value)") == [1, 3], (
+        "letters A and C: B is shown above"
+    )
     second = page.locator(".quiz-question").nth(1)
     second.get_by_role("radio").first.check()
     second.get_by_role("button", name="Check").click()
     assert page.locator(".quiz-score").inner_text() == "2 of 2 answered, 1 at the first try."
     second.get_by_role("button", name="Check").click()
-    assert page.locator(".quiz-score").inner_text() == "2 of 2 answered, 1 at the first try.", "asked again, counted once"
+    assert page.locator(".quiz-score").inner_text() == "2 of 2 answered, 1 at the first try.", (
+        "asked again, counted once"
+    )
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     for theme in ("light", "dark"):
         page.emulate_media(color_scheme=theme)
@@ -259,7 +306,7 @@ def test_script_and_style_are_loaded_where_there_is_a_quiz(edition: Path) -> Non
 
 def test_make_has_the_student_edition() -> None:
     makefile = (ROOT / "Makefile").read_text()
-    assert "-m lrp_companion.book student $(PARAMETERS)" in makefile
+    assert "-m lrp_companion.bookbuild student $(PARAMETERS)" in makefile
 
 
 def test_the_command_writes_notebooks_without_solutions(tmp_path: Path) -> None:

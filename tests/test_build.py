@@ -17,7 +17,11 @@ from packaging.version import Version
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-DECLARED = [Requirement(text) for group in (PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()) for text in group]
+DECLARED = [
+    Requirement(text)
+    for group in (PROJECT["dependencies"], *PROJECT["optional-dependencies"].values())
+    for text in group
+]
 
 
 def pins() -> dict[str, Version]:
@@ -37,22 +41,33 @@ def pins() -> dict[str, Version]:
 
 
 def tracked_files() -> list[Path]:
-    listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
     if listed.returncode:
         pytest.skip("not a git checkout")
     return [path for name in listed.stdout.splitlines() if (path := ROOT / name).is_file()]
 
 
 def make(*arguments: str) -> str:
-    return subprocess.run(["make", "--dry-run", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        ["make", "--dry-run", *arguments], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
 
 
-@pytest.mark.parametrize("requirement", [r for r in DECLARED if r.name != "lrp-companion"], ids=lambda r: r.name)
+@pytest.mark.parametrize(
+    "requirement", [r for r in DECLARED if r.name != "lrp-companion"], ids=lambda r: r.name
+)
 def test_every_declared_package_is_pinned_inside_its_range(requirement: Requirement) -> None:
     pinned = pins()
     name = canonicalize_name(requirement.name)
     assert name in pinned, f"constraints.txt does not pin {name}"
-    assert requirement.specifier.contains(pinned[name]), f"{name}: {pinned[name]} is outside {requirement.specifier}"
+    assert requirement.specifier.contains(pinned[name]), (
+        f"{name}: {pinned[name]} is outside {requirement.specifier}"
+    )
 
 
 def test_every_package_that_comes_along_is_pinned_and_installed_as_pinned() -> None:
@@ -72,7 +87,9 @@ def test_every_package_that_comes_along_is_pinned_and_installed_as_pinned() -> N
             assert installed == pinned[name].public, f"{name} is {installed}, pinned at {pinned[name]}"
         for text in distribution.requires or []:
             needed = Requirement(text)
-            if needed.marker is None or any(needed.marker.evaluate({"extra": extra}) for extra in extras or {""}):
+            if needed.marker is None or any(
+                needed.marker.evaluate({"extra": extra}) for extra in extras or {""}
+            ):
                 waiting.append((canonicalize_name(needed.name), frozenset(needed.extras)))
     assert len(seen) > 50
 
@@ -87,7 +104,9 @@ def test_environment_file_takes_its_versions_from_the_constraints() -> None:
     environment = yaml.safe_load((ROOT / "environment.yml").read_text())
     *others, last = environment["dependencies"]
     assert last == {"pip": ["--constraint constraints.txt", "--editable .[dev]"]}
-    assert not [name for name in others if re.search(r"torch|transformers|numpy|jupyter", name)], "pinned twice"
+    assert not [name for name in others if re.search(r"torch|transformers|numpy|jupyter", name)], (
+        "pinned twice"
+    )
     (python,) = [Requirement(name) for name in others if name.startswith("python")]
     tested = {text.rsplit(" ", 1)[1] for text in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", text)}
     assert tested == {"3.11", "3.12", "3.13"}
@@ -109,12 +128,27 @@ def test_make_passes_on_only_what_its_command_line_gives(monkeypatch: pytest.Mon
     monkeypatch.setenv("DEVICE", "cuda")
     monkeypatch.setenv("MODEL", "somewhere/else")
     assert "--parameter" not in make("book")
-    assert "--parameter source 'folder'  --parameter limit '64'" in re.sub(r" {2,}", "  ", make("book", "SOURCE=folder", "LIMIT=64"))
+    assert "--parameter source 'folder'  --parameter limit '64'" in re.sub(
+        r" {2,}", "  ", make("book", "SOURCE=folder", "LIMIT=64")
+    )
 
 
 def test_no_file_names_a_package_index_a_delivery_network_or_a_folder_of_one_machine() -> None:
-    hosts = ["py" + "pi.org", "python" + "hosted", "registry.np" + "mjs", "download.py" + "torch", "jsde" + "livr", "unp" + "kg.com"]
-    parts = [*hosts, "cdn" + "js", "/ro" + "ot/", "/ho" + "me/", "/wo" + "rk/"]  # in two pieces, so that this file passes, too
+    hosts = [
+        "py" + "pi.org",
+        "python" + "hosted",
+        "registry.np" + "mjs",
+        "download.py" + "torch",
+        "jsde" + "livr",
+        "unp" + "kg.com",
+    ]
+    parts = [
+        *hosts,
+        "cdn" + "js",
+        "/ro" + "ot/",
+        "/ho" + "me/",
+        "/wo" + "rk/",
+    ]  # in two pieces, so that this file passes, too
     for path in tracked_files():
         if path.suffix in {".safetensors", ".png"}:
             continue

@@ -13,7 +13,9 @@ from lrp_companion.cli import main
 from lrp_companion.methods import attribute
 from lrp_companion.models.pretrained import embedded_models, load_classifier
 
-needs_model = pytest.mark.skipif("companion" not in embedded_models(), reason="the embedded model is not in this checkout")
+needs_model = pytest.mark.skipif(
+    "companion" not in embedded_models(), reason="the embedded model is not in this checkout"
+)
 
 
 @needs_model
@@ -35,11 +37,28 @@ def test_explain_colours_when_forced(capsys, monkeypatch):
 
 @needs_model
 def test_explain_json_is_the_record(capsys):
-    assert main(["explain", "a film of rare grace", "--method", "lrp", "--bypass", "1,3-4", "--site", "word+position", "--json"]) == 0
+    assert (
+        main(
+            [
+                "explain",
+                "a film of rare grace",
+                "--method",
+                "lrp",
+                "--bypass",
+                "1,3-4",
+                "--site",
+                "word+position",
+                "--json",
+            ]
+        )
+        == 0
+    )
     record = json.loads(capsys.readouterr().out)
     assert record["choices"]["bypass"] == [1, 3, 4]
     assert len(record["scores"]) == len(record["tokens"]) == len(record["parts"]["position"])
-    assert record["scores"] == pytest.approx([w + p for w, p in zip(record["parts"]["word"], record["parts"]["position"], strict=True)])
+    assert record["scores"] == pytest.approx(
+        [w + p for w, p in zip(record["parts"]["word"], record["parts"]["position"], strict=True)]
+    )
 
 
 @needs_model
@@ -48,7 +67,10 @@ def test_explain_json_is_the_record(capsys):
     [
         (["mask-gradient", "--groups", "8"], {"groups": 8}),
         (["mask-gradient", "--groups", "all", "--nodes", "3"], {"groups": "all", "nodes": 3}),
-        (["mask-gradient", "--groups", "2", "--nodes", "0.2,1", "--seed", "5"], {"groups": 2, "nodes": [0.2, 1], "seed": 5}),
+        (
+            ["mask-gradient", "--groups", "2", "--nodes", "0.2,1", "--seed", "5"],
+            {"groups": 2, "nodes": [0.2, 1], "seed": 5},
+        ),
         (["hybrid", "--exact", "2", "--correct", "shift"], {"exact": 2, "correct": "shift"}),
         (["sampled-loo", "--budget", "3", "--seed", "1"], {"budget": 3, "seed": 1}),
     ],
@@ -59,9 +81,9 @@ def test_explain_between_one_pass_and_exact(capsys, arguments, options):
     assert main(["explain", text, "--method", *arguments, "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
     (found,) = attribute(load_classifier("companion"), text, method=arguments[0], **options)
-    assert record["scores"] == pytest.approx(found.scores.tolist(), abs=1e-6) and record["details"]["passes"] == list(
-        found.details["passes"]
-    )
+    assert record["scores"] == pytest.approx(found.scores.tolist(), abs=1e-6) and record["details"][
+        "passes"
+    ] == list(found.details["passes"])
     assert record["choices"] == json.loads(json.dumps(dict(found.choices)))
 
 
@@ -71,11 +93,20 @@ def test_explain_between_one_pass_and_exact(capsys, arguments, options):
         (["explain", "  "], "empty text"),
         (["explain", "a film", "--method", "atnlrp"], "'atnlrp'; expected one of loo, ig"),
         (["explain", "a film", "--model", "./nowhere"], "'./nowhere', which is no folder"),
-        (["explain", "a film", "--method", "lrp", "--bypass", "13"], "layer 13; expected integers from 1 to 12"),
-        (["explain", "a film", "--method", "rollout", "--site", "word"], "option 'site' for method 'rollout'"),
+        (
+            ["explain", "a film", "--method", "lrp", "--bypass", "13"],
+            "layer 13; expected integers from 1 to 12",
+        ),
+        (
+            ["explain", "a film", "--method", "rollout", "--site", "word"],
+            "option 'site' for method 'rollout'",
+        ),
         (["explain", "a film", "--method", "loo", "--groups", "2"], "option 'groups' for method 'loo'"),
         (["explain", "a film", "--method", "mask-gradient", "--nodes", "few"], "--nodes"),
-        (["explain", "a film", "--method", "mask-gradient", "--groups", "2", "--nodes", "0.2,0.4"], "end with 1"),
+        (
+            ["explain", "a film", "--method", "mask-gradient", "--groups", "2", "--nodes", "0.2,0.4"],
+            "end with 1",
+        ),
         (["explain", "a film", "--method", "hybrid", "--exact", "0"], "exact 0"),
         (["explain", "a film", "--target", "7"], "target 7; expected a class from 0 to 1"),
         (["explain", "a film", "--device", "abacus"], "device 'abacus'"),
@@ -103,5 +134,7 @@ def test_sources_lists_what_can_be_reached(capsys):
 def test_import_is_light():
     heavy = "{'torch', 'transformers', 'matplotlib', 'pandas'}"
     code = f"import sys, lrp_companion; lrp_companion.Protocol; bad = {heavy} & set(sys.modules); sys.exit(str(bad) if bad else 0)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ}, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ}, check=False
+    )
     assert done.returncode == 0, done.stderr

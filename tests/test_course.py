@@ -1,4 +1,6 @@
-"""The course: plans that fill 90 minutes, links that hold what they name, claims that are so, and a student edition without the answers."""
+"""The course: plans that fill 90 minutes, links that hold what they name, claims that are so, and a student
+edition without the answers.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +19,23 @@ from browsing import ROOT, open_page
 from test_exercise_numbers import EVERYTHING, OURS, WIDGETS, r_of, state
 
 import lrp_companion as lrp
-from lrp_companion import book_student
-from lrp_companion.experiments.records import load_run
+from lrp_companion.bookbuild import student as book_student
 from lrp_companion.models.product import Product
 from lrp_companion.models.softmax_step import SoftmaxStep
+from lrp_companion.runs.load import load_run
 from lrp_companion.schema import InputError
 from lrp_companion.widgets import ProtocolSwitchboard
 
 COURSE = ROOT / "book/course"
 SESSIONS = ("session1", "session2", "session3")
 STUDENT = {name: (COURSE / f"{name}.md").read_text(encoding="utf-8") for name in SESSIONS}
-TEACHER = {path.stem: path.read_text(encoding="utf-8") for path in sorted((COURSE / "instructor").glob("*.md"))}
-PAGES = {path.relative_to(COURSE).as_posix(): path.read_text(encoding="utf-8") for path in sorted(COURSE.rglob("*.md"))}
+TEACHER = {
+    path.stem: path.read_text(encoding="utf-8") for path in sorted((COURSE / "instructor").glob("*.md"))
+}
+PAGES = {
+    path.relative_to(COURSE).as_posix(): path.read_text(encoding="utf-8")
+    for path in sorted(COURSE.rglob("*.md"))
+}
 LINK = re.compile(r"\{state\}`([^`]*?) <([^`>]*)>`")
 LINKS = [(page, *found) for page, text in PAGES.items() for found in LINK.findall(text)]
 EXERCISE = re.compile(r"\{ref\}`([^`<]+) <(ex-[\w-]+)>`")
@@ -57,7 +64,11 @@ def plan(text: str) -> list[tuple[int, int]]:
 
 
 def goals(text: str) -> list[str]:
-    return re.findall(r"^\d\. (.+)$", text.partition("<!-- goals -->")[2].partition("<!-- end of goals -->")[0], re.MULTILINE)
+    return re.findall(
+        r"^\d\. (.+)$",
+        text.partition("<!-- goals -->")[2].partition("<!-- end of goals -->")[0],
+        re.MULTILINE,
+    )
 
 
 # -- plans, goals, marks -------------------------------------------------------------------------------------------------
@@ -68,7 +79,9 @@ def test_a_plan_fills_90_minutes_without_a_gap_and_is_the_same_on_both_pages(nam
     for text in (STUDENT[name], TEACHER[name]):
         parts = plan(text)
         assert sum(minutes for _, minutes in parts) == 90 and len(parts) >= 6
-        assert [start for start, _ in parts] == [sum(minutes for _, minutes in parts[:k]) for k in range(len(parts))]
+        assert [start for start, _ in parts] == [
+            sum(minutes for _, minutes in parts[:k]) for k in range(len(parts))
+        ]
     assert plan(STUDENT[name]) == plan(TEACHER[name])
 
 
@@ -88,7 +101,9 @@ def test_an_instructors_page_has_all_its_parts(name: str) -> None:
     asked = goals(STUDENT[name])
     assert len(asked) == 5 and f"{{include}} ../{name}.md" in text, "goals stand in one place"
     numbered = rows(section(text, headings[0]))
-    assert [row[0] for row in numbered] == [str(k + 1) for k in range(len(asked))] and all(row[1] for row in numbered)
+    assert [row[0] for row in numbered] == [str(k + 1) for k in range(len(asked))] and all(
+        row[1] for row in numbered
+    )
     questions = rows(section(text, headings[3]))
     assert len(questions) >= 6 and all(len(row) == 3 and all(row) for row in questions)
     assert len(re.findall(r"^- \*\*", section(text, headings[4]), re.MULTILINE)) >= 4
@@ -100,19 +115,28 @@ def test_an_instructors_page_has_all_its_parts(name: str) -> None:
 def test_exercises_are_called_by_their_titles() -> None:
     written = [*(ROOT / "book").rglob("*.md"), *(ROOT / "notebooks").glob("*.ipynb")]
     sources = "\n".join(path.read_text(encoding="utf-8").replace("\\n", "\n") for path in written)
-    titles = {label: title for title, label in re.findall(r"\{exercise\} ([^\"\n]+)[\"\n, ]+:label: ([\w-]+)", sources)}
+    titles = {
+        label: title
+        for title, label in re.findall(r"\{exercise\} ([^\"\n]+)[\"\n, ]+:label: ([\w-]+)", sources)
+    }
     found = [pair for text in PAGES.values() for pair in EXERCISE.findall(text)]
     assert len(found) > 30 and not [(name, label) for name, label in found if titles.get(label) != name]
-    assert not [text for text in PAGES.values() if re.search(r"\{ref\}`ex-", text)], "a number alone says nothing"
+    assert not [text for text in PAGES.values() if re.search(r"\{ref\}`ex-", text)], (
+        "a number alone says nothing"
+    )
 
 
 def test_marks_sum_to_100() -> None:
     marks = rows(section(PAGES["project.md"], "Marks"))
-    assert sum(int(points) for _, points, *_ in marks) == 100 and all(len(row) == 4 and all(row) for row in marks)
+    assert sum(int(points) for _, points, *_ in marks) == 100 and all(
+        len(row) == 4 and all(row) for row in marks
+    )
 
 
 def test_oral_questions_have_an_answer_and_a_follow_up() -> None:
-    questions = re.findall(r"^(\d+)\. \*\*(.+?)\*\*\n\n +(.+?)\n +\*Follow-up:\* (.+)$", TEACHER["oral"], re.MULTILINE)
+    questions = re.findall(
+        r"^(\d+)\. \*\*(.+?)\*\*\n\n +(.+?)\n +\*Follow-up:\* (.+)$", TEACHER["oral"], re.MULTILINE
+    )
     assert [int(number) for number, *_ in questions] == list(range(1, 15))
     assert all(ask.rstrip("*")[-1] in "?." and len(answer.split()) >= 8 for _, ask, answer, _ in questions)
 
@@ -120,7 +144,9 @@ def test_oral_questions_have_an_answer_and_a_follow_up() -> None:
 def test_no_result_is_typed_in() -> None:
     """A decimal number stands in a link's state or in code only; results are read on the chapters' pages."""
     for page, text in PAGES.items():
-        plain = re.sub(r"```(?:python|bash)\n.*?```|<[^<>`]*#[^<>`]*>", "", EXERCISE.sub("", text), flags=re.DOTALL)
+        plain = re.sub(
+            r"```(?:python|bash)\n.*?```|<[^<>`]*#[^<>`]*>", "", EXERCISE.sub("", text), flags=re.DOTALL
+        )
         assert not (found := re.findall(r"\d+\.\d+", plain)), (page, found)
 
 
@@ -135,36 +161,53 @@ def test_the_commands_of_the_project_are_commands() -> None:
     assert len(called) == 5
     for arguments in called:
         cli._parser().parse_args(arguments)
-    assert "-p results runs/mine" in block and 'results = "results"' in (ROOT / "notebooks/06_protocol_audit.ipynb").read_text().replace(
-        '\\"', '"'
-    )
+    assert "-p results runs/mine" in block and 'results = "results"' in (
+        ROOT / "notebooks/06_protocol_audit.ipynb"
+    ).read_text().replace('\\"', '"')
 
 
 def test_autograd_gives_every_factor_all_of_the_product(capsys: pytest.CaptureFixture[str]) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", STUDENT["session1"], re.DOTALL)
     exec(compile(code, "session 1", "exec"), {})
-    assert capsys.readouterr().out == f"{[24.0] * 3}\n" * 2 and [float(x) for x in Product((2, 3, 4)).loo()] == [24.0] * 3
+    assert (
+        capsys.readouterr().out == f"{[24.0] * 3}\n" * 2
+        and [float(x) for x in Product((2, 3, 4)).loo()] == [24.0] * 3
+    )
 
 
 def test_shares_that_session_1_shows() -> None:
-    assert Product((3, 3, 3), "(x1 x2) x3").relevance()[2] == max(Product((3, 3, 3), "(x1 x2) x3").relevance()) == 13.5
+    assert (
+        Product((3, 3, 3), "(x1 x2) x3").relevance()[2]
+        == max(Product((3, 3, 3), "(x1 x2) x3").relevance())
+        == 13.5
+    )
     assert len(set(Product((2, 3, 4, 5), "(x1 x2) (x3 x4)").relevance())) == 1
 
 
 @cache
 def paths() -> tuple[Any, ...]:
     """LOO and rollout along the curves of the third sentence of notebook 03."""
-    from lrp_companion.experiments.text import perturbation_paths
+    from lrp_companion.live.compare_methods import perturbation_paths
 
-    clf, data = lrp.load_classifier("companion"), lrp.load_dataset("sst2", source="embedded", limit=64, seed=0)
+    clf, data = (
+        lrp.load_classifier("companion"),
+        lrp.load_dataset("sst2", source="embedded", limit=64, seed=0),
+    )
     text = [text for text in data.texts if len(clf.encode(text)[0]) <= 14][2]
-    return tuple(perturbation_paths(clf, [text], {name: lrp.attribute(clf, [text], method=name) for name in ("loo", "rollout")}))
+    return tuple(
+        perturbation_paths(
+            clf, [text], {name: lrp.attribute(clf, [text], method=name) for name in ("loo", "rollout")}
+        )
+    )
 
 
 def test_rollout_removes_other_words_and_the_logit_falls_later() -> None:
     assert paths()[0]["label"] == "positive"
     own = paths()[0]["methods"]
-    first = [[step["tokens"] if isinstance(step, dict) else step for step in own[name]["morf"]["steps"][:2]] for name in ("loo", "rollout")]
+    first = [
+        [step["tokens"] if isinstance(step, dict) else step for step in own[name]["morf"]["steps"][:2]]
+        for name in ("loo", "rollout")
+    ]
     assert not set(map(str, first[0])) & set(map(str, first[1]))
     assert own["rollout"]["morf"]["mean"] > own["loo"]["morf"]["mean"]
 
@@ -174,7 +217,9 @@ def test_the_vote_of_session_2_turns_and_its_masks_do_not_travel() -> None:
     assert word[0] > word[-1] and everything[0] < everything[-1]
     hunted = {place: r_of(place, EVERYTHING) for place in (0, 2, 4)}
     travels = [hunted[j].argmax() == hunted[i].argmax() for i in hunted for j in hunted if i != j]
-    assert np.mean(travels) < 0.5 and max(hunted[4][1 << layer] for layer in range(12)) < 0.8 < hunted[4].max()
+    assert (
+        np.mean(travels) < 0.5 and max(hunted[4][1 << layer] for layer in range(12)) < 0.8 < hunted[4].max()
+    )
 
 
 def test_sliders_answer_as_the_page_says() -> None:
@@ -198,13 +243,21 @@ def test_the_switchboards_first_run_turns_with_the_reading() -> None:
 # -- links ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("page", "name", "link"), LINKS, ids=[f"{page}-{k}" for k, (page, *_) in enumerate(LINKS)])
+@pytest.mark.parametrize(
+    ("page", "name", "link"), LINKS, ids=[f"{page}-{k}" for k, (page, *_) in enumerate(LINKS)]
+)
 def test_a_link_names_a_widget_and_a_state_that_there_are(page: str, name: str, link: str) -> None:
     place, widget, given = state(link)
     home, kind = HOMES[widget]
     assert place == home and given and given.keys() <= set(kind.links) and name  # type: ignore[attr-defined]
     if kind is ProtocolSwitchboard:
-        options = dict(zip(("site", "tokens", "map", "removal", "target", "statistic"), given["choices"].split(","), strict=True))
+        options = dict(
+            zip(
+                ("site", "tokens", "map", "removal", "target", "statistic"),
+                given["choices"].split(","),
+                strict=True,
+            )
+        )
         assert lrp.Protocol(**options)
 
 
@@ -216,17 +269,26 @@ def test_one_name_on_a_page_is_one_state() -> None:
     assert len(LINKS) >= 40
 
 
-def test_links_of_the_built_course_lead_to_the_state_that_they_name(site: str, html: Path, browser: Any) -> None:
-    """Every address that the pages' links resolve to in Chromium, each opened once: the widget wakes in that state, in view."""
+def test_links_of_the_built_course_lead_to_the_state_that_they_name(
+    site: str, html: Path, browser: Any
+) -> None:
+    """Every address that the pages' links resolve to in Chromium, each opened once: the widget wakes in that
+    state, in view.
+    """
     if not (html / "book/course/instructor/session1.html").is_file():
         pytest.skip("the built book is older than the course; run make book")
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     addresses: dict[str, str] = {}
     for page in PAGES:
         opened, watch = open_page(context, f"{site}/book/course/{page.removesuffix('.md')}.html")
-        resolved = opened.locator("article a.companion-state").evaluate_all("links => links.map(link => [link.innerText, link.href])")
+        resolved = opened.locator("article a.companion-state").evaluate_all(
+            "links => links.map(link => [link.innerText, link.href])"
+        )
         given = [(name, link) for where, name, link in LINKS if where == page]
-        assert [name for name, _ in resolved] == [name for name, _ in given] and watch.nothing(), (page, watch)
+        assert [name for name, _ in resolved] == [name for name, _ in given] and watch.nothing(), (
+            page,
+            watch,
+        )
         addresses.update({address: link for (_, address), (_, link) in zip(resolved, given, strict=True)})
         opened.close()
     assert set(addresses.values()) == {link for *_, link in LINKS}
@@ -242,9 +304,12 @@ def test_links_of_the_built_course_lead_to_the_state_that_they_name(site: str, h
         opened.wait_for_selector(f"{host}[data-ready]")
         for key, text in given.items():
             opened.wait_for_function(
-                "([host, key, text]) => String(document.querySelector(host).companion.model.get(key)) === text", arg=[host, key, text]
+                "([host, key, text]) => String(document.querySelector(host).companion.model.get(key)) === text",
+                arg=[host, key, text],
             )
-        opened.evaluate("() => new Promise(done => setTimeout(done, 250))")  # what the page writes into the address 200 ms later is written
+        opened.evaluate(
+            "() => new Promise(done => setTimeout(done, 250))"
+        )  # what the page writes into the address 200 ms later is written
         if first:
             inside = "host => (b => b.bottom > 0 && b.top < innerHeight)(document.querySelector(host).getBoundingClientRect())"
             opened.wait_for_function(inside, arg=host)
@@ -278,19 +343,25 @@ def test_the_student_edition_has_no_instructors_page_no_link_to_one_and_no_answe
         for path in stripped.rglob("*")
         if path.suffix in (".md", ".yml")
     }
-    assert not list(stripped.rglob("*instructor*")) and {f"book/course/{name}.md" for name in SESSIONS} <= set(kept)
+    assert not list(stripped.rglob("*instructor*")) and {
+        f"book/course/{name}.md" for name in SESSIONS
+    } <= set(kept)
     assert not [name for name, text in kept.items() if re.search(r"instructor/|For instructors", text)]
     everything = "\n".join(kept.values())
     answers = [piece for text in TEACHER.values() for piece in told(text)]
     assert len(answers) > 100 and not [piece for piece in answers if piece in everything]
     assert "no mark hangs on it" in PAGES["project.md"] and "no mark hangs on it" not in everything
     for name in SESSIONS:
-        assert kept[f"book/course/{name}.md"] == STUDENT[name], "a student's page is the same in both editions"
+        assert kept[f"book/course/{name}.md"] == STUDENT[name], (
+            "a student's page is the same in both editions"
+        )
 
 
 def test_the_student_edition_keeps_the_table_of_contents_otherwise(stripped: Path) -> None:
     full, student = ((folder / "_toc.yml").read_text().splitlines() for folder in (ROOT, stripped))
-    assert [line for line in full if "instructor/" not in line] == student and len(full) - len(student) == len(TEACHER)
+    assert [line for line in full if "instructor/" not in line] == student and len(full) - len(
+        student
+    ) == len(TEACHER)
 
 
 def test_a_link_to_an_instructors_page_outside_its_box_is_refused(tmp_path: Path) -> None:
@@ -312,8 +383,19 @@ def test_no_file_of_the_built_student_edition_has_an_answer() -> None:
     built = ROOT / "_build/student/html"
     if not (built / "book/course/session1.html").is_file():
         pytest.skip("there is no student edition with the course; run make student")
-    files = [path for path in built.rglob("*") if path.suffix in (".html", ".js", ".md", ".txt", ".json", ".inv")]
-    marks = ["instructor/", "For instructors", "by the clock, with answers", "no mark hangs on it", "The widget is stuck", "Follow-up"]
-    assert len(files) > 40 and not [(path.name, mark) for path in files for mark in marks if mark in path.read_text(errors="ignore")]
+    files = [
+        path for path in built.rglob("*") if path.suffix in (".html", ".js", ".md", ".txt", ".json", ".inv")
+    ]
+    marks = [
+        "instructor/",
+        "For instructors",
+        "by the clock, with answers",
+        "no mark hangs on it",
+        "The widget is stuck",
+        "Follow-up",
+    ]
+    assert len(files) > 40 and not [
+        (path.name, mark) for path in files for mark in marks if mark in path.read_text(errors="ignore")
+    ]
     full = (ROOT / "_build/html/book/course/index.html").read_text(encoding="utf-8")
     assert "For instructors" in full and "instructor/oral.html" in full

@@ -61,7 +61,9 @@ def test_attention_equals_the_hugging_face_model_and_is_zero_on_padding(family_c
 def test_word_embeddings_may_be_given(family_clf: Classifier) -> None:
     ids, mask = batch(family_clf)
     word = family_clf.encoder.embed(ids)
-    assert torch.equal(family_clf.encoder.forward(ids, mask, word=word).logits, family_clf.encoder.forward(ids, mask).logits)
+    assert torch.equal(
+        family_clf.encoder.forward(ids, mask, word=word).logits, family_clf.encoder.forward(ids, mask).logits
+    )
     changed = family_clf.encoder.forward(ids, mask, word=torch.zeros_like(word))
     with torch.no_grad():
         extra = (
@@ -75,7 +77,9 @@ def test_word_embeddings_may_be_given(family_clf: Classifier) -> None:
 
 def test_the_embedding_is_the_sum_of_its_parts(family_clf: Classifier) -> None:
     parts = family_clf.encoder.forward(*batch(family_clf)).embedding.parts
-    assert set(parts) == {"word", "position", "type"} - ({"type"} if family_clf.card.family == "distilbert" else set())
+    assert set(parts) == {"word", "position", "type"} - (
+        {"type"} if family_clf.card.family == "distilbert" else set()
+    )
     width = 8 if family_clf.card.family == "electra" else 16
     assert all(part.shape == (len(TEXTS), parts["word"].shape[1], width) for part in parts.values())
 
@@ -87,12 +91,16 @@ def test_other_activations(activation: str) -> None:
     network = network.double()
     with torch.no_grad():
         torch.testing.assert_close(
-            Encoder(network).forward(ids, mask).logits, network(input_ids=ids, attention_mask=mask).logits, rtol=1e-11, atol=1e-11
+            Encoder(network).forward(ids, mask).logits,
+            network(input_ids=ids, attention_mask=mask).logits,
+            rtol=1e-11,
+            atol=1e-11,
         )
 
 
 @pytest.mark.parametrize(
-    ("activation", "slope"), [(torch.nn.functional.gelu, 0.5), (torch.tanh, 1.0), (torch.relu, 0.0), (torch.nn.functional.silu, 0.5)]
+    ("activation", "slope"),
+    [(torch.nn.functional.gelu, 0.5), (torch.tanh, 1.0), (torch.relu, 0.0), (torch.nn.functional.silu, 0.5)],
 )
 def test_slope_at_zero(activation, slope: float) -> None:
     with torch.no_grad():  # also where no gradient is kept
@@ -103,7 +111,9 @@ def test_nothing_is_left_behind_on_the_model(family_clf: Classifier) -> None:
     before = {name: value.clone() for name, value in family_clf.network.state_dict().items()}
     family_clf.encoder.forward(*batch(family_clf))
     for name, module in family_clf.network.named_modules():
-        assert not module._forward_hooks and not module._backward_hooks and not module._forward_pre_hooks, name
+        assert not module._forward_hooks and not module._backward_hooks and not module._forward_pre_hooks, (
+            name
+        )
     assert all(torch.equal(value, before[name]) for name, value in family_clf.network.state_dict().items())
     assert all(parameter.grad is None for parameter in family_clf.network.parameters())
 
@@ -111,7 +121,10 @@ def test_nothing_is_left_behind_on_the_model(family_clf: Classifier) -> None:
 def test_an_unsupported_family_is_named() -> None:
     from transformers import GPT2Config, GPT2ForSequenceClassification
 
-    with pytest.raises(ModelError, match=r"Encoder: got a model of family 'gpt2'; expected one of bert, roberta, electra, distilbert"):
+    with pytest.raises(
+        ModelError,
+        match=r"Encoder: got a model of family 'gpt2'; expected one of bert, roberta, electra, distilbert",
+    ):
         Encoder(GPT2ForSequenceClassification(GPT2Config(n_layer=1, n_head=1, n_embd=4, vocab_size=9)))
     with pytest.raises(ModelError, match="family 'Linear'"):
         Encoder(torch.nn.Linear(2, 2))

@@ -1,4 +1,6 @@
-"""Bad input is refused before any work, by a message that names the operation, what came, what was expected, and the next step."""
+"""Bad input is refused before any work, by a message that names the operation, what came, what was expected,
+and the next step.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +37,14 @@ def message(kind: type[CompanionError], call, *args: object, **options: object) 
 def test_texts_that_cannot_be_explained(clf: Classifier, method: str) -> None:
     assert "no texts" in message(InputError, attribute, clf, [], method=method)
     for text in ("", "   ", "\t\n"):
-        assert "text 1, which is empty or only whitespace" in message(InputError, attribute, clf, ["fine", text], method=method)
+        assert "text 1, which is empty or only whitespace" in message(
+            InputError, attribute, clf, ["fine", text], method=method
+        )
     for value, name in ((3, "int"), (None, "NoneType"), (b"film", "bytes"), (["a"], "list")):
         assert f"text 1 of type {name}" in message(InputError, attribute, clf, ["fine", value], method=method)
-    assert "text 0, in which the tokenizer finds no token" in message(InputError, attribute, clf, "\u200b\u0000", method=method)
+    assert "text 0, in which the tokenizer finds no token" in message(
+        InputError, attribute, clf, "\u200b\u0000", method=method
+    )
     assert "lone surrogate" in message(InputError, attribute, clf, "film \ud800", method=method)
 
 
@@ -72,14 +78,21 @@ def test_nothing_runs_before_the_refusal(clf: Classifier, monkeypatch: pytest.Mo
 def test_unknown_names(clf: Classifier) -> None:
     text = message(InputError, attribute, clf, "film", method="atnlrp")
     assert "method 'atnlrp'" in text and all(
-        name in text for name in ("loo", "ig", "gradient-x-input", "rollout", "attnlrp", "cp-lrp", "pa-lrp", "lrp")
+        name in text
+        for name in ("loo", "ig", "gradient-x-input", "rollout", "attnlrp", "cp-lrp", "pa-lrp", "lrp")
     )
     assert "method None" in message(InputError, attribute, clf, "film", method=None)
     text = message(InputError, attribute, clf, "film", method="cp-lrp", temperature=1)
     assert "option 'temperature' for method 'cp-lrp'" in text and "epsilon" in text and "bypass" not in text
-    assert "option 'bypass' for method 'attnlrp'" in message(InputError, attribute, clf, "film", method="attnlrp", bypass=[1])
-    assert "option 'epsilon' for method 'loo'" in message(InputError, attribute, clf, "film", method="loo", epsilon=0.1)
-    assert "option 'site' for method 'pa-lrp'" in message(InputError, attribute, clf, "film", method="pa-lrp", site="word")
+    assert "option 'bypass' for method 'attnlrp'" in message(
+        InputError, attribute, clf, "film", method="attnlrp", bypass=[1]
+    )
+    assert "option 'epsilon' for method 'loo'" in message(
+        InputError, attribute, clf, "film", method="loo", epsilon=0.1
+    )
+    assert "option 'site' for method 'pa-lrp'" in message(
+        InputError, attribute, clf, "film", method="pa-lrp", site="word"
+    )
     for option, method, choices in (
         ("site", "attnlrp", ("word", "word+position", "embedding")),
         ("removal", "loo", ("attention-mask", "mask-token", "pad-token", "delete")),
@@ -90,28 +103,40 @@ def test_unknown_names(clf: Classifier) -> None:
             text = message(InputError, attribute, clf, "film", method=method, **{option: value})
             assert f"{option} {value!r}" in text and all(choice in text for choice in choices)
     assert "site 'x'" in message(InputError, layer_lattice, clf, "film", site="x")
-    assert "removal 'x'" in message(InputError, removal_evaluator(clf, "film", target=0, removal="x"), [[True, True, True]])
+    assert "removal 'x'" in message(
+        InputError, removal_evaluator(clf, "film", target=0, removal="x"), [[True, True, True]]
+    )
 
 
 @pytest.mark.parametrize("layer", [0, 4, -1, 1.5, "1", True, None])
 def test_layers_the_model_does_not_have(clf: Classifier, layer: object) -> None:
-    assert f"layer {layer!r}; expected integers from 1 to 3" in message(InputError, attribute, clf, "film", method="lrp", bypass=[1, layer])
+    assert f"layer {layer!r}; expected integers from 1 to 3" in message(
+        InputError, attribute, clf, "film", method="lrp", bypass=[1, layer]
+    )
 
 
 @pytest.mark.parametrize("bypass", [2, "12", None])
 def test_bypass_that_is_no_list(clf: Classifier, bypass: object) -> None:
-    assert f"layers {bypass!r}; expected integers from 1 to 3" in message(InputError, attribute, clf, "film", method="lrp", bypass=bypass)
+    assert f"layers {bypass!r}; expected integers from 1 to 3" in message(
+        InputError, attribute, clf, "film", method="lrp", bypass=bypass
+    )
 
 
 @pytest.mark.parametrize("target", [3, -1, 1.0, "positive", True])
 def test_classes_the_model_does_not_have(clf: Classifier, target: object) -> None:
-    assert f"target {target!r}; expected a class from 0 to 2" in message(InputError, attribute, clf, "film", method="cp-lrp", target=target)
-    assert f"target {target!r}" in message(InputError, attribute, clf, ["film", "plot"], method="loo", target=[0, target])
+    assert f"target {target!r}; expected a class from 0 to 2" in message(
+        InputError, attribute, clf, "film", method="cp-lrp", target=target
+    )
+    assert f"target {target!r}" in message(
+        InputError, attribute, clf, ["film", "plot"], method="loo", target=[0, target]
+    )
     assert f"target {target!r}" in message(InputError, layer_lattice, clf, "film", target=target)
 
 
 def test_one_target_too_few(clf: Classifier) -> None:
-    assert "1 targets for 2 inputs" in message(InputError, attribute, clf, ["film", "plot"], method="cp-lrp", target=[0])
+    assert "1 targets for 2 inputs" in message(
+        InputError, attribute, clf, ["film", "plot"], method="cp-lrp", target=[0]
+    )
 
 
 @pytest.mark.parametrize("target", [7, -1, True])
@@ -137,7 +162,11 @@ def test_the_lattice_takes_one_text(clf: Classifier) -> None:
 
 
 def test_a_model_that_is_none_of_ours(clf: Classifier) -> None:
-    for thing, name in ((clf.network, "BertForSequenceClassification"), ("companion", "str"), (None, "NoneType")):
+    for thing, name in (
+        (clf.network, "BertForSequenceClassification"),
+        ("companion", "str"),
+        (None, "NoneType"),
+    ):
         text = message(ModelError, attribute, thing, "film", method="cp-lrp")
         assert f"a model of type {name}" in text and "load_classifier" in text
 
@@ -160,7 +189,9 @@ def test_a_mask_of_another_length(clf: Classifier) -> None:
 
 def test_options_of_load_classifier(model_folder) -> None:
     folder = model_folder("bert")
-    assert "dtype 'float16'; expected one of float32, float64, bfloat16" in message(InputError, load_classifier, folder, dtype="float16")
+    assert "dtype 'float16'; expected one of float32, float64, bfloat16" in message(
+        InputError, load_classifier, folder, dtype="float16"
+    )
     assert "device 'abacus'" in message(InputError, load_classifier, folder, device="abacus")
     if not torch.cuda.is_available():
         assert 'device="cpu"' in message(InputError, load_classifier, folder, device="cuda")
@@ -208,16 +239,18 @@ def test_folders_that_are_no_classifier(tmp_path: Path, model_folder) -> None:
 def test_models_of_another_kind(tmp_path: Path, model_folder) -> None:
     from transformers import BertForMaskedLM, GPT2Config, GPT2ForSequenceClassification
 
-    GPT2ForSequenceClassification(GPT2Config(n_layer=1, n_head=1, n_embd=4, vocab_size=9, pad_token_id=0)).save_pretrained(
-        tmp_path / "gpt2"
-    )
+    GPT2ForSequenceClassification(
+        GPT2Config(n_layer=1, n_head=1, n_embd=4, vocab_size=9, pad_token_id=0)
+    ).save_pretrained(tmp_path / "gpt2")
     text = message(ModelError, load_classifier, tmp_path / "gpt2")
     assert "family 'gpt2'; expected one of bert, roberta, electra, distilbert" in text
 
     model, tokenizer = build("bert")
     BertForMaskedLM(model.config).save_pretrained(tmp_path / "lm")
     tokenizer.save_pretrained(tmp_path / "lm")
-    assert "saved as BertForMaskedLM; expected a sequence classifier" in message(ModelError, load_classifier, tmp_path / "lm")
+    assert "saved as BertForMaskedLM; expected a sequence classifier" in message(
+        ModelError, load_classifier, tmp_path / "lm"
+    )
 
     one, tokenizer = build("bert", labels=1)
     one.save_pretrained(tmp_path / "regression")
@@ -226,8 +259,12 @@ def test_models_of_another_kind(tmp_path: Path, model_folder) -> None:
 
     shutil.copytree(model_folder("bert"), tmp_path / "relative")
     config = json.loads((tmp_path / "relative" / "config.json").read_text())
-    (tmp_path / "relative" / "config.json").write_text(json.dumps({**config, "position_embedding_type": "relative_key"}))
-    assert "position embeddings of type 'relative_key'" in message(ModelError, load_classifier, tmp_path / "relative")
+    (tmp_path / "relative" / "config.json").write_text(
+        json.dumps({**config, "position_embedding_type": "relative_key"})
+    )
+    assert "position embeddings of type 'relative_key'" in message(
+        ModelError, load_classifier, tmp_path / "relative"
+    )
 
 
 def test_a_classifier_whose_head_was_never_saved(tmp_path: Path) -> None:
@@ -239,7 +276,9 @@ def test_a_classifier_whose_head_was_never_saved(tmp_path: Path) -> None:
     base.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps({**config, "architectures": ["BertForSequenceClassification"]}))
+    (tmp_path / "config.json").write_text(
+        json.dumps({**config, "architectures": ["BertForSequenceClassification"]})
+    )
     assert "without the weights classifier" in message(ModelError, load_classifier, tmp_path)
 
 
@@ -260,7 +299,9 @@ def test_a_tokenizer_without_a_mask_token(tmp_path: Path) -> None:
     model, _ = build("bert")
     model.save_pretrained(tmp_path)
     words = PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer(models.WordLevel({"[PAD]": 0, "[UNK]": 1}, unk_token="[UNK]")), pad_token="[PAD]", unk_token="[UNK]"
+        tokenizer_object=Tokenizer(models.WordLevel({"[PAD]": 0, "[UNK]": 1}, unk_token="[UNK]")),
+        pad_token="[PAD]",
+        unk_token="[UNK]",
     )
     words.save_pretrained(tmp_path)
     assert "no mask token" in message(ModelError, load_classifier, tmp_path)
@@ -280,7 +321,13 @@ def test_a_hub_that_cannot_be_reached_names_the_embedded_default(tmp_path: Path)
         "HF_HUB_ETAG_TIMEOUT": "1",
         "HF_HUB_DOWNLOAD_TIMEOUT": "1",
     }
-    run = subprocess.run([sys.executable, "-c", code], env={**os.environ, **closed}, capture_output=True, text=True, timeout=300)
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **closed},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
     assert run.returncode == 0 and run.stderr == "", run.stderr
     text = run.stdout.strip()
     assert SHAPE.match(text), text
@@ -291,5 +338,12 @@ def test_errors_survive_a_process_boundary() -> None:
     for kind in (InputError, SourceError, ModelError):
         error = kind("op", got="this", expected="that", hint="do it.")
         again = pickle.loads(pickle.dumps(error))
-        assert type(again) is kind and str(again) == str(error) == "op: got this; expected that. Next step: do it."
-    assert issubclass(InputError, ValueError) and issubclass(SourceError, OSError) and issubclass(ModelError, TypeError)
+        assert (
+            type(again) is kind
+            and str(again) == str(error) == "op: got this; expected that. Next step: do it."
+        )
+    assert (
+        issubclass(InputError, ValueError)
+        and issubclass(SourceError, OSError)
+        and issubclass(ModelError, TypeError)
+    )

@@ -1,4 +1,6 @@
-"""The exercise pages: every printed number is recomputed, every code solution passes its check, every widget link holds a real state."""
+"""The exercise pages: every printed number is recomputed, every code solution passes its check, every widget
+link holds a real state.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,11 @@ def blocks() -> tuple[dict[str, str], dict[str, str]]:
 
 
 ASKED, SOLVED = blocks()
-LINKS = [(page, *found) for page, text in TEXT.items() for found in re.findall(r"\{state\}`([^`]*?) <([^`>]*)>`", text)]
+LINKS = [
+    (page, *found)
+    for page, text in TEXT.items()
+    for found in re.findall(r"\{state\}`([^`]*?) <([^`>]*)>`", text)
+]
 
 
 # -- the pages as a course -----------------------------------------------------------------------------------------------
@@ -54,7 +60,9 @@ def test_six_exercises_or_more_per_theme_in_three_kinds_and_every_level() -> Non
         assert len(heads) == len(re.findall(r"^````\{exercise\}", text, re.MULTILINE)) >= 6, page
         assert {level for level, _ in heads} == set(LEVELS), page
         assert {kind for level, kind in heads if level != "Research"} == set(KINDS), page
-    assert all(body.lstrip().startswith(":class: dropdown") for body in SOLVED.values()), "solutions are folded"
+    assert all(body.lstrip().startswith(":class: dropdown") for body in SOLVED.values()), (
+        "solutions are folded"
+    )
 
 
 # -- numbers -------------------------------------------------------------------------------------------------------------
@@ -71,7 +79,9 @@ def number(x: Any, digits: int | None = None) -> str:
 
 def products_four() -> list[str]:
     values = (2, 3, 0.5, 4)
-    return [vector(Product(values, grouping).relevance()) for grouping in ("((x1 x2) x3) x4", "(x1 x2) (x3 x4)")]
+    return [
+        vector(Product(values, grouping).relevance()) for grouping in ("((x1 x2) x3) x4", "(x1 x2) (x3 x4)")
+    ]
 
 
 def products_negative() -> list[str]:
@@ -94,7 +104,11 @@ def products_sum() -> list[str]:
 def products_extreme() -> list[str]:
     found = [shares(grouping)[0] for grouping in all_groupings(8)]
     assert found.count(min(found)) == 1 and float(max(found)) == 0.5
-    return [f"{found.count(max(found))} of {len(found)}", f"1 of {len(found)}", f"$1/{min(found).denominator}$"]
+    return [
+        f"{found.count(max(found))} of {len(found)}",
+        f"1 of {len(found)}",
+        f"$1/{min(found).denominator}$",
+    ]
 
 
 def rules_linear() -> list[str]:
@@ -102,13 +116,27 @@ def rules_linear() -> list[str]:
     x, weight, bias, z = np.array([2.0, -1.0]), np.array([[3.0, 4.0]]), np.array([1.0]), np.array([3.0])
     plain, damped = (rule(z, x, weight, bias, eps) for eps in (0.0, 1.0))
     kept = 1 * 3 / (3 + 1)
-    return [vector(plain), vector(damped), f"keeps ${number(kept)}$", f"taken ${number(3 - damped.sum() - kept)}$ of $3$"]
+    return [
+        vector(plain),
+        vector(damped),
+        f"keeps ${number(kept)}$",
+        f"taken ${number(3 - damped.sum() - kept)}$ of $3$",
+    ]
 
 
 def rules_sign() -> list[str]:
-    parts = exercises.catalogue.EXERCISES["residual-rule"].answer(np.array([2.0]), np.array([1.0]), np.array([-1.5]), 0.5)
+    parts = exercises.catalogue.EXERCISES["residual-rule"].answer(
+        np.array([2.0]), np.array([1.0]), np.array([-1.5]), 0.5
+    )
     x, y = (part[0] for part in parts)
-    return [f"R_x = {number(x)}$", f"R_y = {number(y)}$", f"the sum ${number(x + y)}$", "-0.5 - 0.5 = -1", "-0.5 + 0.5 = 0", "z = -0.5"]
+    return [
+        f"R_x = {number(x)}$",
+        f"R_y = {number(y)}$",
+        f"the sum ${number(x + y)}$",
+        "-0.5 - 0.5 = -1",
+        "-0.5 + 0.5 = 0",
+        "z = -0.5",
+    ]
 
 
 def rules_norm() -> list[str]:
@@ -122,7 +150,8 @@ def rules_norm() -> list[str]:
     sd = x.std()
     assert (x[0] * g).sum() == pytest.approx(y[0].item()) and abs((x[0] * full).sum()) < 1e-12
     return [
-        f"{sd:.4f}", f"y_1 = {y[0].item():.4f}", vector([1 / sd, 0, 0], 4), vector(g, 4), vector(x[0] * g, 4), vector(full, 4),
+        f"{sd:.4f}", f"y_1 = {y[0].item():.4f}", vector([1 / sd, 0, 0], 4), vector(g, 4), vector(x[0] * g, 4),
+        vector(full, 4),
         vector(x[0] * full, 4), f"the sum ${(x[0] * g).sum():.4f} = y_1$",
     ]  # fmt: skip
 
@@ -134,7 +163,10 @@ def rules_halves() -> list[str]:
 def lattice(place: int) -> tuple[Any, Any]:
     """All masks and LOO of one of the six sentences of notebook 03, made as there."""
     if place not in _LATTICES:
-        clf, data = lrp.load_classifier("companion"), lrp.load_dataset("sst2", source="embedded", limit=64, seed=0)
+        clf, data = (
+            lrp.load_classifier("companion"),
+            lrp.load_dataset("sst2", source="embedded", limit=64, seed=0),
+        )
         text = [text for text in data.texts if len(clf.encode(text)[0]) <= 14][place]
         _LATTICES[place] = lrp.layer_lattice(clf, text), lrp.attribute(clf, [text], method="loo")[0]
     return _LATTICES[place]
@@ -146,7 +178,9 @@ OURS, EVERYTHING = lrp.Protocol(), lrp.Protocol(site="word+position", tokens="al
 
 def r_of(place: int, protocol: Any) -> np.ndarray:
     masks, loo = lattice(place)
-    return np.array([lrp.agreement(row, loo.scores, masks.special, protocol) for row in masks.at(protocol.site).scores])
+    return np.array(
+        [lrp.agreement(row, loo.scores, masks.special, protocol) for row in masks.at(protocol.site).scores]
+    )
 
 
 def rules_mask() -> list[str]:
@@ -155,7 +189,8 @@ def rules_mask() -> list[str]:
     best = int(np.argmax(single)) + 1
     assert r[0] < 0.6 < 0.8 < r[-1] and max(single) < 0.8 and r.argmax() == 0xFFF - (1 << 10)
     return [
-        f"give $r = {r.max():.2f}$", f"AttnLRP has ${r[0]:.2f}$", f"CP-LRP ${r[-1]:.2f}$", f"layer {best}, gives ${max(single):.2f}$",
+        f"give $r = {r.max():.2f}$", f"AttnLRP has ${r[0]:.2f}$", f"CP-LRP ${r[-1]:.2f}$",
+        f"layer {best}, gives ${max(single):.2f}$",
         f"only {(r > 0.8).sum()} are above 0.8",
     ]  # fmt: skip
 
@@ -165,14 +200,17 @@ def rules_half() -> list[str]:
     one, two = [0.0] * 12, [0.0] * 12
     one[4] = two[4] = two[8] = 0.5
     assert np.allclose(masks.mix(one), (masks.scores_for([]) + masks.scores_for([5])) / 2)
-    assert np.allclose(masks.mix(two), np.mean([masks.scores_for(mask) for mask in ([], [5], [9], [5, 9])], axis=0))
+    assert np.allclose(
+        masks.mix(two), np.mean([masks.scores_for(mask) for mask in ([], [5], [9], [5, 9])], axis=0)
+    )
     return ["mean of four: no layer, 5, 9, and both"]
 
 
 def softmax_two() -> list[str]:
     step = SoftmaxStep([math.log(3), 0], [4, 0])
     return [
-        vector(step.attention), vector(step.loo()), f"CP-LRP is ${vector(step.cp_lrp())}$", vector(step.value_relevance()),
+        vector(step.attention), vector(step.loo()), f"CP-LRP is ${vector(step.cp_lrp())}$",
+        vector(step.value_relevance()),
         vector(step.mask_gradient()), vector(step.logit_relevance(), 4), vector(step.attnlrp(), 4),
     ]  # fmt: skip
 
@@ -180,14 +218,23 @@ def softmax_two() -> list[str]:
 def softmax_uniform() -> list[str]:
     step = SoftmaxStep([1, 1, 1, 1], [2, 2, 2, 2])
     assert np.allclose(step.loo(), 0) and np.allclose(step.mask_gradient(), 0)
-    return [f"A_i = {step.attention[0]:g}", f"CP-LRP is ${step.cp_lrp()[0]:g}$", f"AttnLRP is ${step.attnlrp()[0]:g}$"]
+    return [
+        f"A_i = {step.attention[0]:g}",
+        f"CP-LRP is ${step.cp_lrp()[0]:g}$",
+        f"AttnLRP is ${step.attnlrp()[0]:g}$",
+    ]
 
 
 def softmax_level() -> list[str]:
     step = SoftmaxStep([math.log(3), 0], [4, 0]).shifted(8 / 3)
     slope = step.mask_gradient()[0] / 2
     assert step.attnlrp()[1] == pytest.approx(-1)
-    return [f"c = 8/3 = {8 / 3:.4f}", f"first is ${step.attnlrp()[0]:.4f}$", f"1.5 + {slope:g}\\,(c", f"-{slope:g}\\, c"]
+    return [
+        f"c = 8/3 = {8 / 3:.4f}",
+        f"first is ${step.attnlrp()[0]:.4f}$",
+        f"1.5 + {slope:g}\\,(c",
+        f"-{slope:g}\\, c",
+    ]
 
 
 def softmax_loss() -> list[str]:
@@ -224,21 +271,36 @@ def agreement_special() -> list[str]:
     scores, loo = np.array([6.0, 1, 2, 3, 0]), np.array([0.0, 2, 1, 3, 0])
     special = np.array([True, False, False, False, True])
     centred = [vector(x[~special] - x[~special].mean()) for x in (scores, loo)]
-    return [*centred, f"= {lrp.agreement(scores, loo, special, OURS):g}$", f"r = {lrp.pearson(scores, loo):.4f}"]
+    return [
+        *centred,
+        f"= {lrp.agreement(scores, loo, special, OURS):g}$",
+        f"r = {lrp.pearson(scores, loo):.4f}",
+    ]
 
 
 def agreement_negative() -> list[str]:
     scores, loo = np.array([1.0, -3, 1]), np.array([1.0, -2, 2])
     raw, turned = (lrp.pearson(x, loo) for x in (scores, scores / scores.sum()))
-    return [f"Raw: $r = {raw:.4f}$", vector(scores / scores.sum()), f"$r = {turned:.4f}$", f"$r = {raw:.4f}$ again", "absolute sum, $5$"]
+    return [
+        f"Raw: $r = {raw:.4f}$",
+        vector(scores / scores.sum()),
+        f"$r = {turned:.4f}$",
+        f"$r = {raw:.4f}$ again",
+        "absolute sum, $5$",
+    ]
 
 
 def agreement_curves() -> list[str]:
     weights = np.array([4.0, -1.0, 2.0])
-    morf, lerf = (lrp.perturbation_curve(lambda keep: keep @ weights, weights, order=order) for order in ("morf", "lerf"))
+    morf, lerf = (
+        lrp.perturbation_curve(lambda keep: keep @ weights, weights, order=order)
+        for order in ("morf", "lerf")
+    )
     return [
-        f"f_0 = {morf.logits[0]:g}", vector(morf.logits[1:]), vector(lerf.logits[1:]), f"with the mean ${morf.mean_logit:g}$",
-        f"with the mean ${lerf.mean_logit:.4f}$", f"Delta = {lerf.mean_logit - morf.mean_logit:.4f}", f"= {morf.aopc:g}$",
+        f"f_0 = {morf.logits[0]:g}", vector(morf.logits[1:]), vector(lerf.logits[1:]),
+        f"with the mean ${morf.mean_logit:g}$",
+        f"with the mean ${lerf.mean_logit:.4f}$", f"Delta = {lerf.mean_logit - morf.mean_logit:.4f}",
+        f"= {morf.aopc:g}$",
     ]  # fmt: skip
 
 
@@ -248,7 +310,8 @@ def agreement_paired() -> list[str]:
     paired, apart = d.std(ddof=1) / 5**0.5, math.sqrt((a.var(ddof=1) + b.var(ddof=1)) / 5)
     assert d.mean() < 2 * paired < 2 * apart and d.mean() > 2 * paired / 2
     return [
-        vector(d), f"mean ${d.mean():g}$", f"${d.std(ddof=1):.4f}$", f"error is ${paired:.4f}$", f"${a.std(ddof=1):.4f}$",
+        vector(d), f"mean ${d.mean():g}$", f"${d.std(ddof=1):.4f}$", f"error is ${paired:.4f}$",
+        f"${a.std(ddof=1):.4f}$",
         f"${b.std(ddof=1):.4f}$", f"= {apart:.4f}$", f"({a.std(ddof=1):.4f}^2 + {b.std(ddof=1):.4f}^2)",
     ]  # fmt: skip
 
@@ -260,9 +323,12 @@ def agreement_ends() -> list[str]:
 
 
 def agreement_player() -> list[str]:
-    clf, data = lrp.load_classifier("companion"), lrp.load_dataset("sst2", source="embedded", limit=64, seed=0)
+    clf, data = (
+        lrp.load_classifier("companion"),
+        lrp.load_dataset("sst2", source="embedded", limit=64, seed=0),
+    )
     text = [text for text in data.texts if len(clf.encode(text)[0]) <= 14][2]
-    from lrp_companion.experiments.text import perturbation_paths
+    from lrp_companion.live.compare_methods import perturbation_paths
 
     maps = {name: lrp.attribute(clf, [text], method=name) for name in ("loo", "cp-lrp")}
     (path,) = perturbation_paths(clf, [text], maps)
@@ -272,10 +338,13 @@ def agreement_player() -> list[str]:
 
 
 NUMBERS: dict[str, Callable[[], list[str]]] = {
-    "ex-p-four": products_four, "ex-p-negative": products_negative, "ex-p-sum": products_sum, "ex-p-extreme": products_extreme,
-    "ex-r-linear": rules_linear, "ex-r-sign": rules_sign, "ex-r-norm": rules_norm, "ex-r-halves": rules_halves,
+    "ex-p-four": products_four, "ex-p-negative": products_negative, "ex-p-sum": products_sum,
+    "ex-p-extreme": products_extreme,
+    "ex-r-linear": rules_linear, "ex-r-sign": rules_sign, "ex-r-norm": rules_norm,
+    "ex-r-halves": rules_halves,
     "ex-r-mask": rules_mask, "ex-r-half": rules_half,
-    "ex-s-two": softmax_two, "ex-s-uniform": softmax_uniform, "ex-s-level": softmax_level, "ex-s-loss": softmax_loss,
+    "ex-s-two": softmax_two, "ex-s-uniform": softmax_uniform, "ex-s-level": softmax_level,
+    "ex-s-loss": softmax_loss,
     "ex-s-idle": softmax_idle, "ex-s-turn": softmax_turn, "ex-s-layer": softmax_layer,
     "ex-a-special": agreement_special, "ex-a-negative": agreement_negative, "ex-a-curves": agreement_curves,
     "ex-a-paired": agreement_paired, "ex-a-ends": agreement_ends, "ex-a-player": agreement_player,
@@ -301,7 +370,10 @@ def test_every_decimal_of_a_solution_is_recomputed_or_given() -> None:
 
 def test_the_middle_factor_gets_a_quarter_at_most() -> None:
     found = {shares(grouping)[2] for grouping in all_groupings(5)}
-    assert float(max(found)) == 0.25 and float(shares(Product([1] * 5, "(x1 x2) (x3 (x4 x5))").grouping)[2]) == 0.25
+    assert (
+        float(max(found)) == 0.25
+        and float(shares(Product([1] * 5, "(x1 x2) (x3 (x4 x5))").grouping)[2]) == 0.25
+    )
 
 
 # -- code ----------------------------------------------------------------------------------------------------------------
@@ -313,17 +385,24 @@ def code_solutions() -> Iterator[tuple[str, str]]:
             yield label, code
 
 
-@pytest.mark.parametrize(("label", "code"), list(code_solutions()), ids=lambda value: value if value.startswith("ex-") else "")
+@pytest.mark.parametrize(
+    ("label", "code"), list(code_solutions()), ids=lambda value: value if value.startswith("ex-") else ""
+)
 def test_a_code_solution_passes_its_own_check(label: str, code: str) -> None:
     results = []
-    scope: dict[str, Any] = {"np": np, "check": lambda name, function: results.append(exercises.check(name, function))}
+    scope: dict[str, Any] = {
+        "np": np,
+        "check": lambda name, function: results.append(exercises.check(name, function)),
+    }
     exec(compile(code, label, "exec"), scope)
     (result,) = results
     assert result and f'check("{result.name}"' in ASKED[label], result
 
 
 def test_every_code_exercise_of_the_package_stands_in_the_book() -> None:
-    asked = [name for text in ASKED.values() for name in re.findall(r'^check\("([\w-]+)"', text, re.MULTILINE)]
+    asked = [
+        name for text in ASKED.values() for name in re.findall(r'^check\("([\w-]+)"', text, re.MULTILINE)
+    ]
     assert sorted(asked) == sorted(exercises.exercises().names)
 
 
@@ -353,22 +432,41 @@ def test_a_link_names_a_page_a_widget_and_states_that_there_are(link: str) -> No
     page, name, given = state(link)
     home, kind = WIDGETS[name]
     assert page == home and given.keys() <= set(kind.links)  # type: ignore[attr-defined]
-    source = "".join(cell.source for cell in nbformat.read(ROOT / f"{page}.ipynb", as_version=4).cells if cell.cell_type == "code")
+    source = "".join(
+        cell.source
+        for cell in nbformat.read(ROOT / f"{page}.ipynb", as_version=4).cells
+        if cell.cell_type == "code"
+    )
     assert kind.__name__ in source and (name != "shares-biases" or f'address="{name}"' in source)
-    lists = {key: [float(x) for x in value.split(",")] for key, value in given.items() if re.fullmatch(r"[-\d.,]+", value)}
+    lists = {
+        key: [float(x) for x in value.split(",")]
+        for key, value in given.items()
+        if re.fullmatch(r"[-\d.,]+", value)
+    }
     if kind is ProductTree:
         ProductTree(lists["values"], given["grouping"])
     elif kind is SoftmaxLab:
         SoftmaxLab(logits=lists["logits"], values=lists["values"])
     elif kind is SharesSimplex:
-        assert sum(lists.get("shares", [1])) == 1 and given.get("map", "raw") in ("raw", "sum-to-one") and lists.get("digit", [0])[0] < 10
+        assert (
+            sum(lists.get("shares", [1])) == 1
+            and given.get("map", "raw") in ("raw", "sum-to-one")
+            and lists.get("digit", [0])[0] < 10
+        )
     else:
         assert lists.get("sentence", lists.get("text", [0]))[0] < 6
-        assert set(lists.get("bypassed", [1])) <= set(range(1, 13)) and len(lists.get("amounts", [0] * 12)) == 12
-        assert given.get("site", "word") in lrp.schema.SITES and given.get("tokens", "all") in lrp.schema.TOKEN_CHOICES
+        assert (
+            set(lists.get("bypassed", [1])) <= set(range(1, 13)) and len(lists.get("amounts", [0] * 12)) == 12
+        )
+        assert (
+            given.get("site", "word") in lrp.schema.SITES
+            and given.get("tokens", "all") in lrp.schema.TOKEN_CHOICES
+        )
 
 
-def test_links_of_the_built_book_lead_to_the_state_that_they_name(site: str, html: Path, browser: Any) -> None:
+def test_links_of_the_built_book_lead_to_the_state_that_they_name(
+    site: str, html: Path, browser: Any
+) -> None:
     """Each link, clicked in Chromium: the widget wakes in that state."""
     from bs4 import BeautifulSoup
 
@@ -376,14 +474,21 @@ def test_links_of_the_built_book_lead_to_the_state_that_they_name(site: str, htm
         pytest.skip("the built book is older than the exercises; run make book")
     followed = 0
     for page in TEXT:
-        soup = BeautifulSoup((html / f"book/exercises/{page}.html").read_text(encoding="utf-8"), "html.parser")
+        soup = BeautifulSoup(
+            (html / f"book/exercises/{page}.html").read_text(encoding="utf-8"), "html.parser"
+        )
         for element in soup.select("a.companion-state"):
             context = browser.new_context()
             opened, watch = open_page(context, f"{site}/book/exercises/{element['href']}")
-            _, name, given = state(f"page#{unquote(str(element['href']).partition('#')[2])}".replace("+", "%2B"))
+            _, name, given = state(
+                f"page#{unquote(str(element['href']).partition('#')[2])}".replace("+", "%2B")
+            )
             opened.wait_for_selector(f'[data-address="{name}"][data-ready]')
             for key, text in given.items():
-                value = opened.evaluate("([n, k]) => document.querySelector(`[data-address='${n}']`).companion.model.get(k)", [name, key])
+                value = opened.evaluate(
+                    "([n, k]) => document.querySelector(`[data-address='${n}']`).companion.model.get(k)",
+                    [name, key],
+                )
                 shown = (
                     ",".join(f"{x:g}" for x in value)
                     if isinstance(value, list)

@@ -41,12 +41,16 @@ def norm_sd(x: np.ndarray, small: float) -> np.ndarray:
 # -- the reference answers against the package's rules, which are another implementation --------------------------------
 
 
-def package_epsilon(relevance: np.ndarray, x: np.ndarray, weight: np.ndarray, bias: np.ndarray, eps: float) -> np.ndarray:
+def package_epsilon(
+    relevance: np.ndarray, x: np.ndarray, weight: np.ndarray, bias: np.ndarray, eps: float
+) -> np.ndarray:
     z = weight @ x + bias
     return x * rules.linear(t(relevance / z), t(weight), t(z), eps=eps).numpy()
 
 
-def package_residual(relevance: np.ndarray, x: np.ndarray, branch: np.ndarray, eps: float) -> tuple[np.ndarray, np.ndarray]:
+def package_residual(
+    relevance: np.ndarray, x: np.ndarray, branch: np.ndarray, eps: float
+) -> tuple[np.ndarray, np.ndarray]:
     z = x + branch
     g = rules.add(t(relevance / z), t(z), eps=eps).numpy()
     return x * g, branch * g
@@ -93,7 +97,8 @@ def test_the_packages_own_rule_passes(name: str) -> None:
     assert result, result
     assert (
         result.passes
-        and repr(result) == f"passes: {name}. Right on {len(EXERCISES[name].cases(np.random.default_rng(SEED)))} random inputs."
+        and repr(result)
+        == f"passes: {name}. Right on {len(EXERCISES[name].cases(np.random.default_rng(SEED)))} random inputs."
     )
 
 
@@ -115,7 +120,11 @@ def flattened(grouping: Any) -> list[int]:
 
 
 def in_reading_order(grouping: Any, share: float = 1.0) -> list[float]:
-    return [share] if isinstance(grouping, int) else [s for part in grouping for s in in_reading_order(part, share / len(grouping))]
+    return (
+        [share]
+        if isinstance(grouping, int)
+        else [s for part in grouping for s in in_reading_order(part, share / len(grouping))]
+    )
 
 
 def full_layer_norm(g_y: np.ndarray, x: np.ndarray, gamma: np.ndarray, small: float) -> np.ndarray:
@@ -165,7 +174,11 @@ def masked_by_zero(z: np.ndarray, v: np.ndarray) -> np.ndarray:
 WRONG: list[tuple[str, Function, str]] = [
     ("product-rule", lambda a, b, r: (r, r), r"half of Eq. \(3\) is missing"),
     ("product-rule", lambda a, b, r: (a / (a + b) * r, b / (a + b) * r), "epsilon rule for the sum"),
-    ("product-rule", lambda a, b, r: (abs(a) / (abs(a) + abs(b)) * r, abs(b) / (abs(a) + abs(b)) * r), "sizes do not matter"),
+    (
+        "product-rule",
+        lambda a, b, r: (abs(a) / (abs(a) + abs(b)) * r, abs(b) / (abs(a) + abs(b)) * r),
+        "sizes do not matter",
+    ),
     ("product-rule", lambda a, b, r: (b * r, a * r), "gradient times R"),
     ("product-rule", lambda a, b, r: (-r / 2, -r / 2), "sign was dropped"),
     ("grouped-product", halved_everywhere, "One of three parts hands out thirds"),
@@ -180,26 +193,62 @@ WRONG: list[tuple[str, Function, str]] = [
     ("epsilon-rule", lambda r, x, w, b, e: x * (r / (w @ x + b + e) @ w), "stabiliser has no sign"),
     ("epsilon-rule", lambda r, x, w, b, e: x * (r / (w @ x + e * np.sign(w @ x)) @ w), "bias is missing"),
     ("epsilon-rule", lambda r, x, w, b, e: x * (r / (w @ x + b) @ w), "Epsilon is not used"),
-    ("epsilon-rule", lambda r, x, w, b, e: r / (w @ x + b + e * np.sign(w @ x + b)) @ w, "factor x_i is missing"),
+    (
+        "epsilon-rule",
+        lambda r, x, w, b, e: r / (w @ x + b + e * np.sign(w @ x + b)) @ w,
+        "factor x_i is missing",
+    ),
     ("epsilon-rule", lambda r, x, w, b, e: x * (r / (np.abs(w @ x + b) + e) @ w), "sign of z is lost"),
     ("epsilon-rule", lambda r, x, w, b, e: x * (w @ (r / (w @ x + b))), "ValueError at `.*transpose missing"),
-    ("residual-rule", lambda r, x, y, e: (x / (x + y + e) * r, y / (x + y + e) * r), "stabiliser has no sign"),
+    (
+        "residual-rule",
+        lambda r, x, y, e: (x / (x + y + e) * r, y / (x + y + e) * r),
+        "stabiliser has no sign",
+    ),
     ("residual-rule", lambda r, x, y, e: (r / 2, r / 2), "Halves are for products"),
     ("residual-rule", lambda r, x, y, e: (np.zeros_like(r), r), "forgot the residual path"),
     ("residual-rule", lambda r, x, y, e: (r, r), "right for g, not for relevance"),
-    ("residual-rule", lambda r, x, y, e: package_residual(r, x, y, e)[::-1], "two results are swapped: return R_x first"),
+    (
+        "residual-rule",
+        lambda r, x, y, e: package_residual(r, x, y, e)[::-1],
+        "two results are swapped: return R_x first",
+    ),
     ("layer-norm-rule", full_layer_norm, "full derivative.*detach"),
     ("layer-norm-rule", lambda g, x, w, s: w * g / norm_sd(x, s), "mean is not taken back"),
     ("layer-norm-rule", lambda g, x, w, s: centred(g / norm_sd(x, s)), "gamma is missing"),
     ("layer-norm-rule", lambda g, x, w, s: w * centred(g / norm_sd(x, s)), "Gamma comes too late"),
-    ("layer-norm-rule", lambda g, x, w, s: centred(w * g / (x.var(-1, keepdims=True) + s)), "divide by the variance"),
-    ("layer-norm-rule", norm_with(lambda g, x, w, s: w * g / norm_sd(x, s), lambda h: h - h.mean(0)), "wrong axis"),
+    (
+        "layer-norm-rule",
+        lambda g, x, w, s: centred(w * g / (x.var(-1, keepdims=True) + s)),
+        "divide by the variance",
+    ),
+    (
+        "layer-norm-rule",
+        norm_with(lambda g, x, w, s: w * g / norm_sd(x, s), lambda h: h - h.mean(0)),
+        "wrong axis",
+    ),
     ("matmul-rule", gradient_only, "plain gradient"),
-    ("matmul-rule", lambda g, a, v, e: ((damped(a @ v, e) * g) @ v.T, a.T @ (damped(a @ v, e) * g)), "half is missing: each"),
-    ("matmul-rule", lambda g, a, v, e: (0.5 * (damped(a @ v, 2 * e) * g) @ v.T, 0.5 * a.T @ (damped(a @ v, 2 * e) * g)), "too strong"),
-    ("matmul-rule", lambda g, a, v, e: ((damped(a @ v, e) * g) @ v.T / 2, a.T @ (damped(a @ v, e) * g)), "missing at v"),
+    (
+        "matmul-rule",
+        lambda g, a, v, e: ((damped(a @ v, e) * g) @ v.T, a.T @ (damped(a @ v, e) * g)),
+        "half is missing: each",
+    ),
+    (
+        "matmul-rule",
+        lambda g, a, v, e: (0.5 * (damped(a @ v, 2 * e) * g) @ v.T, 0.5 * a.T @ (damped(a @ v, 2 * e) * g)),
+        "too strong",
+    ),
+    (
+        "matmul-rule",
+        lambda g, a, v, e: ((damped(a @ v, e) * g) @ v.T / 2, a.T @ (damped(a @ v, e) * g)),
+        "missing at v",
+    ),
     ("matmul-rule", lambda g, a, v, e: package_matmul(g, a, v, e)[::-1], "two results are swapped|Got shape"),
-    ("matmul-rule", lambda g, a, v, e: package_matmul(g, a, v, e)[0].T, "returned one Tensor; expected 2: g_a, g_v"),
+    (
+        "matmul-rule",
+        lambda g, a, v, e: package_matmul(g, a, v, e)[0].T,
+        "returned one Tensor; expected 2: g_a, g_v",
+    ),
     ("matmul-rule", lambda g, a, v, e: tuple(x.T for x in package_matmul(g, a, v, e)), "transposed"),
     ("matmul-rule", lambda g, a, v, e: (g @ v / 2, a @ g / 2), "ValueError at `.*transpose missing"),
     ("softmax-rule", lambda g, z: soft(z) * g, "second term of Eq"),
@@ -224,10 +273,18 @@ WRONG: list[tuple[str, Function, str]] = [
     ("detached-attention", lambda z, v: z.softmax(-1) @ v.detach(), "wrong factor"),
     ("detached-attention", lambda z, v: (z.softmax(-1) @ v).detach(), "all of the output is detached"),
     ("detached-attention", lambda z, v: z.detach().softmax(0) @ v, "wrong axis"),
-    ("detached-attention", lambda z, v: (z.softmax(-1) @ v).detach().numpy(), "returned ndarray; expected a torch tensor"),
+    (
+        "detached-attention",
+        lambda z, v: (z.softmax(-1) @ v).detach().numpy(),
+        "returned ndarray; expected a torch tensor",
+    ),
     ("agreement", lambda s, g, m: np.corrcoef(s, g)[0, 1], "Special tokens are counted"),
     ("agreement", lambda s, g, m: np.corrcoef(s[m], g[m])[0, 1], "mask is turned round"),
-    ("agreement", lambda s, g, m: s[~m] @ g[~m] / np.linalg.norm(s[~m]) / np.linalg.norm(g[~m]), "means are not subtracted"),
+    (
+        "agreement",
+        lambda s, g, m: s[~m] @ g[~m] / np.linalg.norm(s[~m]) / np.linalg.norm(g[~m]),
+        "means are not subtracted",
+    ),
     ("agreement", lambda s, g, m: lrp.spearman(s[~m], g[~m]), "Spearman"),
     ("agreement", lambda s, g, m: np.corrcoef(s * ~m, g * ~m)[0, 1], "set to 0 and still counted"),
     ("agreement", lambda s, g, m: np.corrcoef(s[~m], g[~m]), r"Got shape \(2, 2\) for r; expected \(\)"),
@@ -235,7 +292,11 @@ WRONG: list[tuple[str, Function, str]] = [
     ("morf-order", lambda s, m: np.argsort(-s, kind="stable"), "Special tokens are removed"),
     ("morf-order", lambda s, m: np.argsort(-s[~m], kind="stable"), "count within the words"),
     ("morf-order", lambda s, m: np.flatnonzero(~m)[np.argsort(s[~m], kind="stable")[::-1]], "kind='stable'"),
-    ("morf-order", lambda s, m: np.flatnonzero(~m)[np.argsort(-np.abs(s[~m]), kind="stable")], "absolute value"),
+    (
+        "morf-order",
+        lambda s, m: np.flatnonzero(~m)[np.argsort(-np.abs(s[~m]), kind="stable")],
+        "absolute value",
+    ),
     ("morf-order", lambda s, m: np.sort(s[~m])[::-1], "indices, not scores"),
     ("mean-logit", np.mean, "f_0, is in your mean"),
     ("mean-logit", lambda f: (f[0] - f).mean(), "AOPC"),
@@ -250,7 +311,9 @@ WRONG: list[tuple[str, Function, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "function", "told"), WRONG, ids=[f"{name}-{k}" for k, (name, _, _) in enumerate(WRONG)])
+@pytest.mark.parametrize(
+    ("name", "function", "told"), WRONG, ids=[f"{name}-{k}" for k, (name, _, _) in enumerate(WRONG)]
+)
 def test_a_typical_slip_is_named(name: str, function: Function, told: str) -> None:
     result = check(name, function)
     assert not result and re.search(told, result.message, re.DOTALL), result
@@ -283,7 +346,9 @@ def test_what_no_slip_explains_is_located_and_hinted_at(name: str) -> None:
         def strange(*inputs: Any) -> Any:
             parts = exercise.answer(*inputs)
             parts = parts if isinstance(parts, tuple) else (parts,)
-            wrong = tuple(np.roll(p, 1) if exercise.whole else p + noise.normal(size=np.shape(p)) for p in parts)
+            wrong = tuple(
+                np.roll(p, 1) if exercise.whole else p + noise.normal(size=np.shape(p)) for p in parts
+            )
             return wrong if len(wrong) > 1 else wrong[0]
 
         answers = [strange]
@@ -303,12 +368,17 @@ def test_failures_of_the_students_code_are_told(name: str) -> None:
     def open_gap(*inputs: Any) -> Any:
         raise NotImplementedError("Your code here.")
 
-    assert re.search(r"raised KeyError at `return \{\}\[.missing.\]` on inputs .*missing", check(name, failing).message)
+    assert re.search(
+        r"raised KeyError at `return \{\}\[.missing.\]` on inputs .*missing", check(name, failing).message
+    )
     assert check(name, open_gap).message == "There is still a gap: write the function's body."
     assert f"cannot be called as {exercise.signature}" in check(name, lambda: 0).message
     if not exercise.autograd:
         assert "returned None: is there a return" in check(name, lambda *inputs: None).message
-        assert re.search(r"Got (str .half.|dtype <U4) for|returned one str; expected \d", check(name, lambda *inputs: "half").message)
+        assert re.search(
+            r"Got (str .half.|dtype <U4) for|returned one str; expected \d",
+            check(name, lambda *inputs: "half").message,
+        )
 
 
 def test_nan_is_told_with_its_place() -> None:
@@ -321,15 +391,22 @@ def test_nan_is_told_with_its_place() -> None:
 
 def test_shapes_types_and_precision_are_told() -> None:
     rule = PACKAGE["softmax-rule"]
-    assert "Got shape (6,) for g_z; expected (2, 3)" in check("softmax-rule", lambda g, z: rule(g, z).ravel()).message
+    assert (
+        "Got shape (6,) for g_z; expected (2, 3)"
+        in check("softmax-rule", lambda g, z: rule(g, z).ravel()).message
+    )
     assert "keep that precision" in check("softmax-rule", lambda g, z: rule(g, z).float()).message
-    assert "Got dtype bool for the mean logit; expected float64" in check("mean-logit", lambda f: True).message
+    assert (
+        "Got dtype bool for the mean logit; expected float64" in check("mean-logit", lambda f: True).message
+    )
     assert "dtype complex128" in check("mean-logit", lambda f: 1j).message
     assert (
         "Got dtype float64 for the order; expected whole numbers"
         in check("morf-order", lambda s, m: PACKAGE["morf-order"](s, m).astype(float)).message
     )
-    assert "returned 3 things; expected 2: R_a, R_b" in check("product-rule", lambda a, b, r: (r, r, r)).message
+    assert (
+        "returned 3 things; expected 2: R_a, R_b" in check("product-rule", lambda a, b, r: (r, r, r)).message
+    )
 
 
 def test_inputs_that_are_changed_in_place_are_told() -> None:
@@ -351,7 +428,10 @@ def test_right_parts_and_right_inputs_are_told() -> None:
     def without_bias_only(r: np.ndarray, x: np.ndarray, w: np.ndarray, b: np.ndarray, e: float) -> np.ndarray:
         return package_epsilon(r, x, w, b, e) + b.sum()
 
-    assert "right on inputs without bias, epsilon 0: what do the others have" in check("epsilon-rule", without_bias_only).message
+    assert (
+        "right on inputs without bias, epsilon 0: what do the others have"
+        in check("epsilon-rule", without_bias_only).message
+    )
 
 
 def test_tensors_are_given_where_they_are_asked_for() -> None:
@@ -376,8 +456,14 @@ def test_checks_repeat_and_leave_no_trace_in_the_global_generator() -> None:
         (lambda: check("softmaxrule", np.mean), "did you mean 'softmax-rule'"),
         (lambda: check("zzz", np.mean), r"exercises\(\) lists them"),
         (lambda: check(3, np.mean), "got exercise 3"),  # type: ignore[arg-type]
-        (lambda: check("softmax-rule", 0.5), r"got 0.5 in place of a function; expected a function softmax_rule\(g_a, z\)"),  # type: ignore[arg-type]
-        (lambda: check("softmax-rule", np.mean, framework="jax"), "framework 'jax'; expected one of numpy, torch"),
+        (
+            lambda: check("softmax-rule", 0.5),
+            r"got 0.5 in place of a function; expected a function softmax_rule\(g_a, z\)",
+        ),  # type: ignore[arg-type]
+        (
+            lambda: check("softmax-rule", np.mean, framework="jax"),
+            "framework 'jax'; expected one of numpy, torch",
+        ),
         (lambda: exercises("softmax"), "theme 'softmax'; expected one of products and grouping"),
         (lambda: hint("softmax-rule", 9), "got hint 9 .*expected 1 to 2"),
         (lambda: hint("softmax-rule", 0), "got hint 0"),
@@ -414,4 +500,6 @@ def test_inputs_of_a_case_have_several_shapes_and_double_precision(name: str) ->
     assert len(cases) >= 2 and len({case.label for case in cases}) == len(cases)
     for case in cases:
         assert len(case.inputs) == len(EXERCISES[name].arguments)
-        assert all(value.dtype in (np.float64, bool) for value in case.inputs if isinstance(value, np.ndarray))
+        assert all(
+            value.dtype in (np.float64, bool) for value in case.inputs if isinstance(value, np.ndarray)
+        )

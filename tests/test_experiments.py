@@ -7,10 +7,13 @@ import pytest
 from tiny_models import TEXTS
 
 import lrp_companion as lrp
-from lrp_companion.experiments.paper import paper_table
-from lrp_companion.experiments.text import compare_methods, layer_paths, path_masks
+from lrp_companion.analysis.paper import paper_table
+from lrp_companion.live.compare_methods import compare_methods, layer_paths, path_masks
 
-PROTOCOLS = {"ours": lrp.Protocol(), "all": lrp.Protocol(site="word+position", tokens="all", map="sum-to-one", removal="mask-token")}
+PROTOCOLS = {
+    "ours": lrp.Protocol(),
+    "all": lrp.Protocol(site="word+position", tokens="all", map="sum-to-one", removal="mask-token"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +22,9 @@ def long_texts() -> list[str]:
 
 
 def test_agreement_equals_the_methods_called_by_hand(clf, long_texts):
-    result = compare_methods(clf, long_texts, methods=("loo", "attnlrp", "cp-lrp", "rollout"), protocols=PROTOCOLS)
+    result = compare_methods(
+        clf, long_texts, methods=("loo", "attnlrp", "cp-lrp", "rollout"), protocols=PROTOCOLS
+    )
     for k, text in enumerate(long_texts):
         loo = lrp.attribute(clf, text, method="loo", removal="mask-token")[0]
         own = lrp.attribute(clf, text, method="cp-lrp", site="word+position")[0]
@@ -29,7 +34,9 @@ def test_agreement_equals_the_methods_called_by_hand(clf, long_texts):
         plain = lrp.attribute(clf, text, method="attnlrp")[0]
         masked = lrp.attribute(clf, text, method="loo")[0]
         keep = ~plain.special
-        assert result.values("r ours", "attnlrp")[k] == pytest.approx(np.corrcoef(plain.scores[keep], masked.scores[keep])[0, 1], abs=1e-10)
+        assert result.values("r ours", "attnlrp")[k] == pytest.approx(
+            np.corrcoef(plain.scores[keep], masked.scores[keep])[0, 1], abs=1e-10
+        )
     assert np.allclose(result.values("r ours", "loo"), 1)
 
 
@@ -56,16 +63,27 @@ def test_path_ends_are_the_methods(clf, long_texts):
         for mask, interval in zip(masks, paths.curve("ours", path), strict=True):
             by_hand = lrp.attribute(clf, long_texts, method="lrp", bypass=mask)
             loo = lrp.attribute(clf, long_texts, method="loo")
-            r = [np.corrcoef(a.scores[~a.special], b.scores[~b.special])[0, 1] for a, b in zip(by_hand, loo, strict=True)]
+            r = [
+                np.corrcoef(a.scores[~a.special], b.scores[~b.special])[0, 1]
+                for a, b in zip(by_hand, loo, strict=True)
+            ]
             assert interval.mean == pytest.approx(np.mean(r), abs=1e-10)
 
 
 def test_paths_have_the_identities_of_table_a3():
     masks = path_masks(12)
-    assert masks["front-to-back"][0] == masks["single"][0] and masks["back-to-front"][0] == masks["single"][-1]
+    assert (
+        masks["front-to-back"][0] == masks["single"][0] and masks["back-to-front"][0] == masks["single"][-1]
+    )
     assert masks["front-to-back"][-1] == masks["back-to-front"][-1] == frozenset(range(1, 13))
-    printed = {(row["path"], frozenset(row["bypass"])) for row in paper_table("tableA3") if row["dataset"] == "SST"}
-    for path, name in (("front-to-back", "front_to_back"), ("back-to-front", "back_to_front"), ("single", "single")):
+    printed = {
+        (row["path"], frozenset(row["bypass"])) for row in paper_table("tableA3") if row["dataset"] == "SST"
+    }
+    for path, name in (
+        ("front-to-back", "front_to_back"),
+        ("back-to-front", "back_to_front"),
+        ("single", "single"),
+    ):
         assert {mask for own, mask in printed if own == name} == set(masks[path])
 
 

@@ -1,4 +1,6 @@
-"""Methods named with their options, what a run of them keeps, and the frontier: against slow plain recomputation."""
+"""Methods named with their options, what a run of them keeps, and the frontier: against slow plain
+recomputation.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,14 @@ import pyarrow as pa
 import pytest
 from tiny_models import TEXTS
 
-from lrp_companion.experiments.records import TOP, TextRun, load_run
-from lrp_companion.experiments.remedy.frontier import frontier
-from lrp_companion.experiments.runner import execute
-from lrp_companion.experiments.text_jobs import FIXED, TextJobs
-from lrp_companion.experiments.work import METHODS
+from lrp_companion.analysis.cost_frontier import frontier
 from lrp_companion.methods import attribute, method_call
 from lrp_companion.metrics import bootstrap_mean, paired_difference, pearson, spearman
 from lrp_companion.models.pretrained import Classifier
+from lrp_companion.runs.cost import METHODS
+from lrp_companion.runs.execute import execute
+from lrp_companion.runs.load import TOP, TextRun, load_run
+from lrp_companion.runs.review_jobs import FIXED, TextJobs
 from lrp_companion.schema import SITES, TOKEN_CHOICES, Attribution, InputError, Protocol, at_site
 from lrp_companion.sources.dataset import Dataset
 
@@ -59,7 +61,14 @@ PASSES = {  # of a text of T tokens
 
 
 def reviews() -> Dataset:
-    return Dataset("sst2", "validation", "embedded", tuple(map(str, range(len(WORDS)))), np.arange(len(WORDS)) % 2, texts=WORDS)
+    return Dataset(
+        "sst2",
+        "validation",
+        "embedded",
+        tuple(map(str, range(len(WORDS)))),
+        np.arange(len(WORDS)) % 2,
+        texts=WORDS,
+    )
 
 
 def run(clf: Classifier, out: Path, **options: Any) -> TextRun:
@@ -76,7 +85,10 @@ def whole(clf: Classifier, tmp_path_factory: pytest.TempPathFactory) -> TextRun:
 
 @pytest.fixture(scope="module")
 def records(clf: Classifier) -> dict[str, list[Attribution]]:
-    return {name: attribute(clf, list(WORDS), method=method, **options) for name, (method, options) in CALLS.items()}
+    return {
+        name: attribute(clf, list(WORDS), method=method, **options)
+        for name, (method, options) in CALLS.items()
+    }
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +100,10 @@ class TestNames:
     @pytest.mark.parametrize("name", CALLS)
     def test_a_name_is_a_method_and_its_options(self, name):
         method, options = method_call(name)
-        assert method == CALLS[name][0] and {**({"n_steps": 2} if name == "ig" else {}), **options} == CALLS[name][1]
+        assert (
+            method == CALLS[name][0]
+            and {**({"n_steps": 2} if name == "ig" else {}), **options} == CALLS[name][1]
+        )
 
     def test_values_keep_their_kinds(self):
         _, options = method_call("mask-gradient:groups=all:nodes=0+0.5+1:seed=3")
@@ -114,7 +129,14 @@ class TestNames:
             method_call(name)
 
     @pytest.mark.parametrize(
-        "name", ["lrp:bypass=1:output=margin", "attnlrp:site=embedding", "loo:removal=delete", "ig:progress=true", "hybrid:batch_tokens=9"]
+        "name",
+        [
+            "lrp:bypass=1:output=margin",
+            "attnlrp:site=embedding",
+            "loo:removal=delete",
+            "ig:progress=true",
+            "hybrid:batch_tokens=9",
+        ],
     )
     def test_a_run_refuses_options_that_are_its_own(self, clf, name):
         option = name.rpartition(":")[2].partition("=")[0]
@@ -140,18 +162,33 @@ class TestColumns:
             for own, loo in zip(records[name], records["loo"], strict=True):
                 scores = at_site(dict(own.parts), site) if own.parts else own.scores
                 words = [i for i in range(len(scores)) if tokens == "all" or not own.special[i]]
-                error.append(sum(abs(scores[i] - loo.scores[i]) for i in words) / sum(abs(loo.scores[i]) for i in words))
+                error.append(
+                    sum(abs(scores[i] - loo.scores[i]) for i in words)
+                    / sum(abs(loo.scores[i]) for i in words)
+                )
                 for k in TOP:
-                    first = [set(sorted(words, key=lambda i, m=m: -abs(m[i]))[:k]) for m in (scores, loo.scores)]
+                    first = [
+                        set(sorted(words, key=lambda i, m=m: -abs(m[i]))[:k]) for m in (scores, loo.scores)
+                    ]
                     defined = len(words) >= k and not np.isnan(scores).any()
                     overlap[k].append(len(first[0] & first[1]) / k if defined else np.nan)
             np.testing.assert_allclose(
-                whole.error(name, site=site, tokens=tokens), error, rtol=2.0**-13 + 1e-5, atol=1e-6, err_msg=f"{name} {site}"
+                whole.error(name, site=site, tokens=tokens),
+                error,
+                rtol=2.0**-13 + 1e-5,
+                atol=1e-6,
+                err_msg=f"{name} {site}",
             )
             for k in TOP:
                 found = whole.overlap(name, k=k, site=site, tokens=tokens)
-                np.testing.assert_allclose(found, overlap[k], rtol=1e-6, err_msg=f"{name} {site} {tokens} {k}")
-        assert np.isnan(whole.overlap("attnlrp", k=5)).any() and whole.error("loo").max() == 0 and (whole.overlap("loo", k=1) == 1).all()
+                np.testing.assert_allclose(
+                    found, overlap[k], rtol=1e-6, err_msg=f"{name} {site} {tokens} {k}"
+                )
+        assert (
+            np.isnan(whole.overlap("attnlrp", k=5)).any()
+            and whole.error("loo").max() == 0
+            and (whole.overlap("loo", k=1) == 1).all()
+        )
         assert np.nanmin(whole.error("attnlrp")) > 0 and np.nanmin(whole.overlap("rollout", k=1)) == 0
 
     def test_passes_are_what_a_text_costs(self, whole, records):
@@ -163,17 +200,27 @@ class TestColumns:
     def test_r_of_named_options_is_that_of_the_call(self, whole, records):
         for name, statistic in itertools.product(CALLS, (pearson, spearman)):
             found = whole.r(name, Protocol(tokens="all", statistic=statistic.__name__))
-            wanted = [statistic(own.scores, loo.scores) for own, loo in zip(records[name], records["loo"], strict=True)]
+            wanted = [
+                statistic(own.scores, loo.scores)
+                for own, loo in zip(records[name], records["loo"], strict=True)
+            ]
             np.testing.assert_allclose(found, wanted, atol=1e-5)
         assert not np.allclose(whole.r("lrp:bypass=1+2"), whole.r("attnlrp"), equal_nan=True)
-        for name in ("mask-gradient", "hybrid:exact=3:groups=2", "sampled-loo:budget=2", "ig:n_steps=3:baseline=zero"):
+        for name in (
+            "mask-gradient",
+            "hybrid:exact=3:groups=2",
+            "sampled-loo:budget=2",
+            "ig:n_steps=3:baseline=zero",
+        ):
             assert np.isnan(whole.r(name, Protocol(target="margin"))).all()  # not measured
 
     def test_the_default_methods_have_no_extra_columns(self, clf, tmp_path):
         own = run(clf, tmp_path, methods=METHODS, limit=2)
         assert not {"overlap", "error", "passes"} & set(own.tables["methods"].column_names)
         for call in (own.overlap, own.error, own.passes):
-            with pytest.raises(InputError, match="of 'attnlrp' in .*; expected a method of a run that names methods beyond"):
+            with pytest.raises(
+                InputError, match="of 'attnlrp' in .*; expected a method of a run that names methods beyond"
+            ):
                 call("attnlrp")
         with pytest.raises(InputError, match="passes of 'loo'"):
             frontier(own)
@@ -197,18 +244,28 @@ class TestFrontier:
         assert sorted(row["method"] for row in rows) == sorted(CALLS)
         for row in rows:
             name = row["method"]
-            assert row["n"] == len(WORDS) and row["seconds"] == same(bootstrap_mean(whole.column(name, "seconds")))
+            assert row["n"] == len(WORDS) and row["seconds"] == same(
+                bootstrap_mean(whole.column(name, "seconds"))
+            )
             for statistic, tokens in itertools.product(("pearson", "spearman"), TOKEN_CHOICES):
-                assert row["r"][statistic][tokens] == same(whole.agreement(name, Protocol(tokens=tokens, statistic=statistic)))
+                assert row["r"][statistic][tokens] == same(
+                    whole.agreement(name, Protocol(tokens=tokens, statistic=statistic))
+                )
             for tokens in TOKEN_CHOICES:
                 assert row["error"][tokens] == same(bootstrap_mean(whole.error(name, tokens=tokens)))
                 for k in TOP:
-                    assert row["overlap"][tokens][k] == same(bootstrap_mean(whole.overlap(name, k=k, tokens=tokens)))
+                    assert row["overlap"][tokens][k] == same(
+                        bootstrap_mean(whole.overlap(name, k=k, tokens=tokens))
+                    )
             for column in ("morf", "lerf", "delta"):
                 assert row[column] == same(bootstrap_mean(whole.column(name, column)))
             forwards, backwards = whole.passes(name).mean(0)
-            assert (row["forwards"], row["backwards"]) == (forwards, backwards) and row["cost"] == forwards + backwards
-            assert row["speedup"] == pytest.approx(whole.column("loo", "seconds").mean() / whole.column(name, "seconds").mean())
+            assert (row["forwards"], row["backwards"]) == (forwards, backwards) and row[
+                "cost"
+            ] == forwards + backwards
+            assert row["speedup"] == pytest.approx(
+                whole.column("loo", "seconds").mean() / whole.column(name, "seconds").mean()
+            )
         assert [row["cost"] for row in rows] == sorted(row["cost"] for row in rows)
         assert rows[0]["r"]["pearson"]["no-special"].undefined == 1  # the text of one word
 
@@ -219,7 +276,13 @@ class TestFrontier:
         for timed, known in ((few, 2), (np.zeros_like(few), 0)):
             seconds = np.where(loo, np.where(timed, 8.0, np.nan), np.where(few, 2.0, 1.0))
             k = table.column_names.index("seconds")
-            drawn = replace(whole, tables={**whole.tables, "methods": table.set_column(k, "seconds", pa.array(seconds, pa.float32()))})
+            drawn = replace(
+                whole,
+                tables={
+                    **whole.tables,
+                    "methods": table.set_column(k, "seconds", pa.array(seconds, pa.float32())),
+                },
+            )
             for row in frontier(drawn):
                 wanted = (4.0 if row["method"] != "loo" else 1.0) if known else None
                 assert row["speedup"] == wanted
@@ -231,10 +294,14 @@ class TestFrontier:
             for other, own in row["minus"].items():
                 assert set(own) == {"morf", "lerf", "delta"} | ({"r"} if other != "loo" else set())
                 for column in ("morf", "lerf", "delta"):
-                    assert own[column] == same(paired_difference(whole.column(name, column), whole.column(other, column)))
+                    assert own[column] == same(
+                        paired_difference(whole.column(name, column), whole.column(other, column))
+                    )
                 if other != "loo":
                     for tokens in TOKEN_CHOICES:
-                        assert own["r"]["pearson"][tokens] == same(whole.difference(name, other, Protocol(tokens=tokens)))
+                        assert own["r"]["pearson"][tokens] == same(
+                            whole.difference(name, other, Protocol(tokens=tokens))
+                        )
 
     def test_dominated_by_means_and_beaten_by_intervals(self, whole, rows):
         by = {row["method"]: row for row in rows}
@@ -247,20 +314,29 @@ class TestFrontier:
                 dominated |= means[1] > means[0] or (means[1] == means[0] and by[b]["cost"] < by[a]["cost"])
                 if whole.difference(b, a, Protocol(tokens=tokens)).low > 0:
                     beaten.add(b)
-            assert by[a]["dominated"][tokens] == dominated and set(by[a]["beaten by"][tokens]) == beaten, (a, tokens)
-        assert any(row["dominated"]["all"] for row in rows) and not all(row["dominated"]["all"] for row in rows)
+            assert by[a]["dominated"][tokens] == dominated and set(by[a]["beaten by"][tokens]) == beaten, (
+                a,
+                tokens,
+            )
+        assert any(row["dominated"]["all"] for row in rows) and not all(
+            row["dominated"]["all"] for row in rows
+        )
         assert any(row["beaten by"]["no-special"] for row in rows)
 
     def test_without_references(self, clf, tmp_path):
         rows = frontier(run(clf, tmp_path, methods=["mask-gradient", "sampled-loo:budget=1"], limit=3))
         assert [row["minus"] for row in rows] == [{}, {}] and rows[0]["speedup"] is None
-        assert rows[1]["method"] == "sampled-loo:budget=1" and rows[1]["r"]["pearson"]["all"].n == 0  # a constant map has no r
+        assert (
+            rows[1]["method"] == "sampled-loo:budget=1" and rows[1]["r"]["pearson"]["all"].n == 0
+        )  # a constant map has no r
         assert not rows[1]["dominated"]["all"] and rows[1]["beaten by"]["all"] == ()
 
     def test_equal_cost_and_equal_r_dominate_nobody(self, whole):
         table = whole.tables["methods"]
         keep = pa.array([name == "attnlrp" for name in table["method"].to_pylist()])
-        twin = table.filter(keep).set_column(table.column_names.index("method"), "method", pa.array(["twin"] * len(WORDS)))
+        twin = table.filter(keep).set_column(
+            table.column_names.index("method"), "method", pa.array(["twin"] * len(WORDS))
+        )
         both = pa.concat_tables([table.filter(keep), twin])
         manifest = {**whole.manifest, "config": {**whole.manifest["config"], "methods": ["attnlrp", "twin"]}}
         rows = frontier(replace(whole, manifest=manifest, tables={**whole.tables, "methods": both}))
@@ -273,7 +349,9 @@ def same(interval: Any) -> Any:
     class Same:
         def __eq__(self, other: object) -> bool:
             fields = ("mean", "low", "high", "n", "undefined")
-            return [getattr(other, f) for f in fields] == pytest.approx([getattr(interval, f) for f in fields], abs=1e-9, nan_ok=True)
+            return [getattr(other, f) for f in fields] == pytest.approx(
+                [getattr(interval, f) for f in fields], abs=1e-9, nan_ok=True
+            )
 
         def __repr__(self) -> str:
             return repr(interval)

@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 
 from lrp_companion.metrics import agreement, kendall, normalise, pearson, spearman
 from lrp_companion.metrics.grid import AXES, agreement_grid, at_map, cross_correlation, place
-from lrp_companion.schema import MAP_CHOICES, REMOVALS, SITES, STATISTICS, TARGET_CHOICES, TOKEN_CHOICES, InputError, Protocol
+from lrp_companion.schema import (
+    MAP_CHOICES,
+    REMOVALS,
+    SITES,
+    STATISTICS,
+    TARGET_CHOICES,
+    TOKEN_CHOICES,
+    InputError,
+    Protocol,
+)
 
 CORRELATIONS = {"pearson": pearson, "spearman": spearman, "kendall": kendall}
 NAN = float("nan")
@@ -24,7 +33,9 @@ values = st.one_of(st.integers(-3, 3).map(lambda k: k / 2), st.sampled_from([0.0
 
 def rows(tokens: int, least: int = 1, most: int = 4) -> st.SearchStrategy[np.ndarray]:
     own = st.lists(values, min_size=tokens, max_size=tokens)
-    return st.lists(own, min_size=least, max_size=most).map(lambda drawn: np.array(drawn, dtype=np.float64).reshape(len(drawn), tokens))
+    return st.lists(own, min_size=least, max_size=most).map(
+        lambda drawn: np.array(drawn, dtype=np.float64).reshape(len(drawn), tokens)
+    )
 
 
 def same(a: float, b: float) -> bool:
@@ -50,7 +61,9 @@ def test_rows_with_nan_or_infinity_are_undefined_and_leave_the_others_alone(stat
     found = cross_correlation(a, b, statistic)
     assert np.isnan(found[[1, 4]]).all() and np.isnan(found[:, 2]).all()
     rest = np.ix_([0, 2, 3], [0, 1, 3])
-    assert np.array_equal(found[rest], whole[rest]) or np.allclose(found[rest], whole[rest], atol=1e-14, rtol=0)
+    assert np.array_equal(found[rest], whole[rest]) or np.allclose(
+        found[rest], whole[rest], atol=1e-14, rtol=0
+    )
     assert cross_correlation(np.full((2, 7), NAN), b, statistic).shape == (2, 4)
 
 
@@ -68,7 +81,9 @@ def test_axes_are_the_choices_of_a_protocol_but_for_the_map():
 
 @st.composite
 def texts(draw) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Maps (2, site, target, T), LOO (removal, target, T) and special tokens of one text; from one token to seven."""
+    """Maps (2, site, target, T), LOO (removal, target, T) and special tokens of one text; from one token to
+    seven.
+    """
     tokens = draw(st.integers(1, 7))
     maps = draw(rows(tokens, 18, 18)).reshape(2, len(SITES), len(TARGET_CHOICES), tokens)
     loo = draw(rows(tokens, 12, 12)).reshape(len(REMOVALS), len(TARGET_CHOICES), tokens)
@@ -101,12 +116,20 @@ def test_every_map_choice_follows_from_the_sums(text):
         raw = np.array([grid[place(protocol)]])
         sums = tuple(np.array([own[0, 0, kept].sum()]) for own in (maps[0], loo))
         sizes = tuple(np.array([np.abs(own[0, 0, kept]).sum()]) for own in (maps[0], loo))
-        assert same(at_map(raw, map, sums=sums, sizes=sizes)[0], by_hand(maps[0, 0, 0], loo[0, 0], special, protocol))
+        assert same(
+            at_map(raw, map, sums=sums, sizes=sizes)[0], by_hand(maps[0, 0, 0], loo[0, 0], special, protocol)
+        )
 
 
 def test_a_negative_sum_turns_r_and_a_cancelled_one_ends_it():
     loo = np.array([1.0, 2.0, 4.0])
-    for scores, wanted in (([1.0, 2, 4], 1), ([-1.0, -2, -4], 1), ([-4.0, -2, -1], -1), ([1.0, -3, 2], NAN), ([1.0, -3, 2 + 1e-9], NAN)):
+    for scores, wanted in (
+        ([1.0, 2, 4], 1),
+        ([-1.0, -2, -4], 1),
+        ([-4.0, -2, -1], -1),
+        ([1.0, -3, 2], NAN),
+        ([1.0, -3, 2 + 1e-9], NAN),
+    ):
         own = np.array(scores)
         r = np.array([pearson(own, loo)])
         found = at_map(
@@ -127,5 +150,7 @@ def test_a_negative_sum_turns_r_and_a_cancelled_one_ends_it():
 @pytest.mark.parametrize("wrong", ["maps", "loo"])
 def test_arrays_of_another_shape_are_refused(wrong):
     shapes = {"maps": (3, 3, 5), "loo": (4, 3, 5)} | {wrong: (4, 2, 5)}
-    with pytest.raises(InputError, match=rf"{wrong} of shape \(4, 2, 5\); expected \(..., 3 targets, 5 tokens\)"):
+    with pytest.raises(
+        InputError, match=rf"{wrong} of shape \(4, 2, 5\); expected \(..., 3 targets, 5 tokens\)"
+    ):
         agreement_grid(np.zeros(shapes["maps"]), np.zeros(shapes["loo"]), np.zeros(5, dtype=bool))

@@ -1,4 +1,6 @@
-"""LOO for some tokens, a gradient or a mean for the others: against plain recomputation, and by what it must equal."""
+"""LOO for some tokens, a gradient or a mean for the others: against plain recomputation, and by what it must
+equal.
+"""
 
 from __future__ import annotations
 
@@ -40,22 +42,34 @@ def line_through(x: np.ndarray, y: np.ndarray, correct: str) -> tuple[float, flo
 
 
 @pytest.mark.parametrize("correct", CORRECTIONS)
-@pytest.mark.parametrize("options", [{}, {"groups": 3}, {"groups": 3, "nodes": [0, 0.5, 1], "seed": 2}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"groups": 3}, {"groups": 3, "nodes": [0, 0.5, 1], "seed": 2}], ids=str
+)
 @pytest.mark.parametrize("output", ["logit", "probability"])
-def test_the_largest_are_exact_and_the_rest_is_corrected(clf: Classifier, correct: str, options: dict[str, Any], output: str) -> None:
+def test_the_largest_are_exact_and_the_rest_is_corrected(
+    clf: Classifier, correct: str, options: dict[str, Any], output: str
+) -> None:
     for text, found in zip(
-        TEXTS, lrp.attribute(clf, list(TEXTS), method="hybrid", exact=3, correct=correct, output=output, **options), strict=True
+        TEXTS,
+        lrp.attribute(clf, list(TEXTS), method="hybrid", exact=3, correct=correct, output=output, **options),
+        strict=True,
     ):
         (g,), (loo,) = (
-            lrp.attribute(clf, text, method=name, output=output, **own) for name, own in (("mask-gradient", options), ("loo", {}))
+            lrp.attribute(clf, text, method=name, output=output, **own)
+            for name, own in (("mask-gradient", options), ("loo", {}))
         )
         top = sorted(range(len(g.scores)), key=lambda i: -abs(g.scores[i]))[:3]
         x, y = g.scores[top], loo.scores[top]
         slope, intercept = line_through(x, y, correct)
-        wanted = [loo.scores[i] if i in top else slope * g.scores[i] + intercept for i in range(len(g.scores))]
+        wanted = [
+            loo.scores[i] if i in top else slope * g.scores[i] + intercept for i in range(len(g.scores))
+        ]
         np.testing.assert_allclose(found.scores, wanted, rtol=0, atol=1e-9)
         forwards, backwards = g.details["passes"]
-        assert found.details["exact tokens"] == tuple(sorted(top)) and found.details["passes"] == (forwards + 3, backwards)
+        assert found.details["exact tokens"] == tuple(sorted(top)) and found.details["passes"] == (
+            forwards + 3,
+            backwards,
+        )
         assert found.choices == {"exact": 3, "correct": correct, **g.choices}
 
 
@@ -70,7 +84,9 @@ def test_sampled_tokens_are_exact_and_the_others_have_their_mean(clf: Classifier
         np.testing.assert_allclose(found.scores[own], loo.scores[own], rtol=0, atol=1e-11)
         np.testing.assert_allclose(found.scores[rest], loo.scores[own].mean(), rtol=0, atol=1e-11)
         drawn.append(tuple(own))
-        (again,), (other,) = (lrp.attribute(clf, text, method="sampled-loo", budget=2, seed=seed) for seed in (3, 4))
+        (again,), (other,) = (
+            lrp.attribute(clf, text, method="sampled-loo", budget=2, seed=seed) for seed in (3, 4)
+        )
         assert again.details["exact tokens"] == tuple(own)
         drawn.append(other.details["exact tokens"])
     assert len(set(drawn)) > 3
@@ -95,7 +111,9 @@ def test_the_mean_of_the_sample_is_right_on_average(clf: Classifier) -> None:
         ("sampled-loo", {"budget": 3, "seed": 8}),
     ],
 )
-def test_batches_padding_and_order_change_nothing(clf: Classifier, method: str, options: dict[str, Any]) -> None:
+def test_batches_padding_and_order_change_nothing(
+    clf: Classifier, method: str, options: dict[str, Any]
+) -> None:
     together = lrp.attribute(clf, list(TEXTS)[::-1], method=method, batch_tokens=40, **options)[::-1]
     for text, record in zip(TEXTS, together, strict=True):
         (alone,) = lrp.attribute(clf, text, method=method, **options)
@@ -137,7 +155,9 @@ pairs = st.lists(st.tuples(st.floats(-9, 9), st.floats(-9, 9)), min_size=2, max_
 
 @given(pairs, st.sampled_from(CORRECTIONS))
 def test_a_correction_is_exact_where_it_can_be(values: list[tuple[float, float]], correct: str) -> None:
-    """LOO that is what the correction assumes is met on every token; whatever it is, the chosen ones are exact."""
+    """LOO that is what the correction assumes is met on every token; whatever it is, the chosen ones are
+    exact.
+    """
     gradient = np.round([g for g, _ in values], 2)
     slope, intercept = {"none": (1, 0), "scale": (-2, 0), "shift": (1, 3), "line": (-2, 3)}[correct]
     places = np.array([0, len(values) - 1])

@@ -1,4 +1,6 @@
-"""The game of the layers: against permutations, against additive games, by its axioms; and the tree's chunks and memory."""
+"""The game of the layers: against permutations, against additive games, by its axioms; and the tree's chunks
+and memory.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lrp_companion.experiments.lattice import (
+from lrp_companion.analysis.layer_game import (
     LayerGame,
     best_mask,
     bypassed,
@@ -23,8 +25,8 @@ from lrp_companion.experiments.lattice import (
     shapley_interactions,
     shapley_values,
 )
-from lrp_companion.experiments.records import load_run
 from lrp_companion.metrics import bootstrap_mean
+from lrp_companion.runs.load import load_run
 from lrp_companion.schema import InputError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -77,7 +79,9 @@ def test_efficiency(game):
 @given(st.lists(st.floats(-1, 1), min_size=1, max_size=6), st.floats(-1, 1))
 def test_an_additive_game_gives_back_its_summands_and_has_no_interactions(gains, start):
     layers = len(gains)
-    game = np.array([start + sum(g for k, g in enumerate(gains) if mask >> k & 1) for mask in range(2**layers)])
+    game = np.array(
+        [start + sum(g for k, g in enumerate(gains) if mask >> k & 1) for mask in range(2**layers)]
+    )
     np.testing.assert_allclose(shapley_values(game), gains, atol=1e-12)
     off = shapley_interactions(game)[~np.eye(layers, dtype=bool)]
     np.testing.assert_allclose(off, 0, atol=1e-12)
@@ -126,7 +130,9 @@ def test_masks_are_chosen_on_one_half_and_judged_on_the_other():
     for on, best, chosen, judged in (("first half", 1, 0.5, 0.1), ("second half", 2, 0.4, 0.0)):
         row = {own["choice"]: own for own in game_of(rows).choices(chosen_on=on)}
         assert row["best of all"]["mask"] == best and row["best of all"]["gap"].mean == 0
-        assert row["best of all"]["chosen"].mean == pytest.approx(chosen) and row["best of all"]["judged"].mean == pytest.approx(judged)
+        assert row["best of all"]["chosen"].mean == pytest.approx(chosen) and row["best of all"][
+            "judged"
+        ].mean == pytest.approx(judged)
         assert row["best of all"]["judged"].n == 10
         assert row["AttnLRP"]["mask"] == 0 and row["CP-LRP"]["mask"] == 3
         assert row["AttnLRP"]["gap"].mean == pytest.approx(judged)
@@ -149,7 +155,9 @@ def test_a_recorded_run_is_read(folder, site, tokens):
     run = load_run(folder)
     game = layer_game(run, site=site, tokens=tokens)
     assert game.layers == run.layers
-    assert sum(one.mean for one in game.shapley()) == pytest.approx(game.means["all"][-1] - game.means["all"][0], abs=1e-4)
+    assert sum(one.mean for one in game.shapley()) == pytest.approx(
+        game.means["all"][-1] - game.means["all"][0], abs=1e-4
+    )
     if game.rows is not None:  # means of the rows are the means that were kept
         for part in ("all", "first half", "second half"):
             np.testing.assert_allclose(np.nanmean(game.part(part), 0), game.means[part], atol=1e-5)
@@ -179,7 +187,9 @@ def test_the_figure_and_the_table_hold_the_numbers():
     game = game_of(rows)
     figure = layer_game_figure(game, title="four layers")
     cloud, bars, heat = figure.axes[:3]
-    np.testing.assert_allclose([bar.get_height() for bar in bars.patches], [one.mean for one in game.shapley()])
+    np.testing.assert_allclose(
+        [bar.get_height() for bar in bars.patches], [one.mean for one in game.shapley()]
+    )
     drawn = {own.get_label(): own.get_ydata() for own in cloud.lines}
     np.testing.assert_allclose(drawn["greedy"], game.means["all"][greedy_path(game.means["all"])])
     np.testing.assert_allclose(heat.images[0].get_array().filled(np.nan), game.interactions())
@@ -193,7 +203,9 @@ def test_the_figure_and_the_table_hold_the_numbers():
 
 @pytest.mark.parametrize("eps", [0.0, 0.1])
 def test_the_memory_budget_changes_nothing_but_the_chunks(eps, clf, monkeypatch):
-    """Every chunk that a budget may choose, and the tree's weights at the embeddings, against one run per mask; float64."""
+    """Every chunk that a budget may choose, and the tree's weights at the embeddings, against one run per
+    mask; float64.
+    """
     import torch
     from tiny_models import TEXTS
 
@@ -202,7 +214,11 @@ def test_the_memory_budget_changes_nothing_but_the_chunks(eps, clf, monkeypatch)
     from lrp_companion.models.encoder import LayerBlock
 
     carried, children = [], LayerBlock.children
-    monkeypatch.setattr(LayerBlock, "children", lambda self, g, *, eps=0.0: carried.append(len(g)) or children(self, g, eps=eps))
+    monkeypatch.setattr(
+        LayerBlock,
+        "children",
+        lambda self, g, *, eps=0.0: carried.append(len(g)) or children(self, g, eps=eps),
+    )
     (text,) = clf.encode(TEXTS[1])
     masks = [bypassed(k) for k in range(8)]
     alone = [own.parts for (own,) in lrp_masks(clf, [text], [1], masks=masks, epsilon=eps)]
@@ -229,12 +245,21 @@ def test_a_budget_that_cannot_hold_one_mask_is_refused_before_the_walk(memory, c
 
 @pytest.mark.skipif(not Path("/proc/self/statm").is_file(), reason="reads /proc")
 def test_memory_stays_within_its_budget_at_bert_base_width():
-    """Five layers, 64 tokens, 24 MiB: what the process grows by, measured in one of its own. The whole size is in the benchmarks."""
+    """Five layers, 64 tokens, 24 MiB: what the process grows by, measured in one of its own. The whole size
+    is in the benchmarks.
+    """
     budget = 24 << 20
     command = [sys.executable, "-m", "benchmarks.lattice_memory", "5", "64", str(budget), "1"]
     grown = []
     for _ in range(3):  # what libraries load late differs from run to run; what the walk holds does not
-        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=True)
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            check=True,
+        )
         grown.append(int(done.stdout.split()[0]))
         if grown[-1] < budget + (8 << 20):
             break

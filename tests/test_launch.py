@@ -13,7 +13,7 @@ import pytest
 import yaml
 from browsing import ROOT
 
-from lrp_companion import launch
+from lrp_companion.bookbuild import launch
 from lrp_companion.schema import InputError
 
 ADDRESS = "https://github.com/someone/companion"
@@ -24,31 +24,49 @@ def project(tmp_path: Path) -> Path:
     """The configuration and the notebooks, with an address."""
     text = (ROOT / "_config.yml").read_text(encoding="utf-8")
     assert text.count('  url: ""\n') == 1
-    (tmp_path / "_config.yml").write_text(text.replace('  url: ""\n', f"  url: {ADDRESS}\n"), encoding="utf-8")
+    (tmp_path / "_config.yml").write_text(
+        text.replace('  url: ""\n', f"  url: {ADDRESS}\n"), encoding="utf-8"
+    )
     shutil.copytree(ROOT / "notebooks", tmp_path / "notebooks")
     return tmp_path
 
 
 def first_cells(root: Path) -> dict[str, nbformat.NotebookNode]:
-    return {path.name: nbformat.read(path, as_version=4).cells[0] for path in sorted((root / "notebooks").rglob("*.ipynb"))}
+    return {
+        path.name: nbformat.read(path, as_version=4).cells[0]
+        for path in sorted((root / "notebooks").rglob("*.ipynb"))
+    }
 
 
 def test_the_notebooks_agree_with_the_address() -> None:
     address, branch = launch.repository(ROOT)
     wanted = launch.install_cell(address, branch) if address else ""
     for name, cell in first_cells(ROOT).items():
-        assert (cell.source if cell.get("id") == launch.CELL else "") == wanted, f"{name}: run python -m lrp_companion.launch"
+        assert (cell.source if cell.get("id") == launch.CELL else "") == wanted, (
+            f"{name}: run python -m lrp_companion.bookbuild.launch"
+        )
 
 
 def test_the_address_stands_in_one_place() -> None:
     address, _ = launch.repository(ROOT)
-    for name in ("README.md", "CITATION.cff", "pyproject.toml", "book/index.md", "environment.yml", "binder/environment.yml"):
+    for name in (
+        "README.md",
+        "CITATION.cff",
+        "pyproject.toml",
+        "book/index.md",
+        "environment.yml",
+        "binder/environment.yml",
+    ):
         text = (ROOT / name).read_text(encoding="utf-8")
-        assert "mybinder" not in text and "colab.research" not in text and (not address or address not in text), name
+        assert (
+            "mybinder" not in text and "colab.research" not in text and (not address or address not in text)
+        ), name
 
 
 def test_every_notebook_gets_the_cell_once_and_loses_nothing(project: Path) -> None:
-    before = {path: nbformat.read(path, as_version=4) for path in sorted((project / "notebooks").rglob("*.ipynb"))}
+    before = {
+        path: nbformat.read(path, as_version=4) for path in sorted((project / "notebooks").rglob("*.ipynb"))
+    }
     if any(old.cells[0].get("id") == launch.CELL for old in before.values()):
         before = {path: launch.with_cell(old, "") for path, old in before.items()}
     launch.update(project)
@@ -57,7 +75,9 @@ def test_every_notebook_gets_the_cell_once_and_loses_nothing(project: Path) -> N
         new = nbformat.read(path, as_version=4)
         cell, *rest = new.cells
         assert cell.id == launch.CELL and cell.metadata.tags == ["remove-cell"] and not cell.outputs
-        assert cell.source.count(ADDRESS) == 1 and [one.source for one in rest] == [one.source for one in old.cells]
+        assert cell.source.count(ADDRESS) == 1 and [one.source for one in rest] == [
+            one.source for one in old.cells
+        ]
         counts = [one.execution_count for one in new.cells if one.cell_type == "code"]
         assert counts == list(range(1, len(counts) + 1)), "as if it had been run from the top"
         nbformat.validate(new)
@@ -81,12 +101,22 @@ def test_the_cell_acts_on_colab_only(colab: bool, monkeypatch: pytest.MonkeyPatc
     else:
         monkeypatch.delitem(sys.modules, "google.colab", raising=False)
     shell.run_cell(launch.install_cell(ADDRESS, "main")).raise_error()
-    wanted = [f"git clone --quiet --depth 1 --branch main {ADDRESS} companion", "pip install --quiet ./companion", "cd -q companion"]
+    wanted = [
+        f"git clone --quiet --depth 1 --branch main {ADDRESS} companion",
+        "pip install --quiet ./companion",
+        "cd -q companion",
+    ]
     assert calls == (wanted if colab else [])
 
 
 @pytest.mark.parametrize(
-    "address", ["http://github.com/a/b", "https://github.com/a", "https://example.org/a/b", "https://github.com/a/b/tree/main"]
+    "address",
+    [
+        "http://github.com/a/b",
+        "https://github.com/a",
+        "https://example.org/a/b",
+        "https://github.com/a/b/tree/main",
+    ],
 )
 def test_other_addresses_are_refused(address: str, tmp_path: Path) -> None:
     (tmp_path / "_config.yml").write_text(f"repository: {{url: {address}}}\n")
@@ -103,18 +133,26 @@ def test_a_notebooks_page_links_to_both_if_the_address_is_known(known: bool, pro
     for name in ("logo.svg", "references.bib"):
         shutil.copy(ROOT / "book" / name, project / "book")
     (project / "book/index.md").write_text("# First\n\n{cite}`you2025diverges`\n\n```{bibliography}\n```\n")
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("# Tiny"), nbformat.v4.new_code_cell("1 + 1")])
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_markdown_cell("# Tiny"), nbformat.v4.new_code_cell("1 + 1")]
+    )
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     (project / "notebooks/01_product_counterexample.ipynb").unlink()
     nbformat.write(notebook, project / "notebooks/01_tiny.ipynb")
-    (project / "_toc.yml").write_text("format: jb-book\nroot: book/index\nchapters:\n- file: notebooks/01_tiny\n")
+    (project / "_toc.yml").write_text(
+        "format: jb-book\nroot: book/index\nchapters:\n- file: notebooks/01_tiny\n"
+    )
     if known:
         launch.update(project)
     else:
         text = (project / "_config.yml").read_text(encoding="utf-8")
-        (project / "_config.yml").write_text(text.replace(f"  url: {ADDRESS}\n", '  url: ""\n'), encoding="utf-8")
+        (project / "_config.yml").write_text(
+            text.replace(f"  url: {ADDRESS}\n", '  url: ""\n'), encoding="utf-8"
+        )
     program = Path(sys.executable).with_name("jupyter-book")
-    subprocess.run([program, "build", project, "--warningiserror", "--keep-going", "--quiet"], check=True, cwd=project)
+    subprocess.run(
+        [program, "build", project, "--warningiserror", "--keep-going", "--quiet"], check=True, cwd=project
+    )
     page = (project / "_build/html/notebooks/01_tiny.html").read_text(encoding="utf-8")
     links = [
         f"{launch.BINDER}/v2/gh/someone/companion/main?urlpath=lab/tree/notebooks/01_tiny.ipynb",
@@ -127,9 +165,15 @@ def test_a_notebooks_page_links_to_both_if_the_address_is_known(known: bool, pro
 
 
 def test_binder_installs_what_make_installs() -> None:
-    root, binder = (yaml.safe_load((ROOT / name).read_text()) for name in ("environment.yml", "binder/environment.yml"))
+    root, binder = (
+        yaml.safe_load((ROOT / name).read_text()) for name in ("environment.yml", "binder/environment.yml")
+    )
     *others, last = binder["dependencies"]
     assert (binder["name"], binder["channels"]) == (root["name"], root["channels"])
     assert last == {"pip": ["--constraint ../constraints.txt", "--editable ..[book]"]}
-    pinned = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if line.startswith("torch=="))
+    pinned = dict(
+        line.split("==")
+        for line in (ROOT / "constraints.txt").read_text().splitlines()
+        if line.startswith("torch==")
+    )
     assert others == ["python =3.11", "pip", f"pytorch-cpu ={pinned['torch']}"]

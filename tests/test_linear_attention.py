@@ -13,14 +13,26 @@ from oracles import r_add, r_attention_values, r_linear, r_matmul
 from torch import Tensor
 
 from lrp_companion.methods.image import METHODS, attribute_images
-from lrp_companion.models.linear_attention import ASSOCIATIONS, READOUTS, SHARES, LinearAttention, check_shares
+from lrp_companion.models.linear_attention import (
+    ASSOCIATIONS,
+    READOUTS,
+    SHARES,
+    LinearAttention,
+    check_shares,
+)
 from lrp_companion.schema import InputError
 
-READINGS = [(bias, position, readout) for bias in (False, True) for position in (False, True) for readout in READOUTS]
+READINGS = [
+    (bias, position, readout) for bias in (False, True) for position in (False, True) for readout in READOUTS
+]
 
 
-def tiny(association: str = "left", *, seed: int = 3, tokens: int = 4, dim: int = 3, **options: object) -> LinearAttention:
-    net = LinearAttention(association=association, tokens=tokens, dim=dim, classes=3, seed=seed, dtype=torch.float64, **options)
+def tiny(
+    association: str = "left", *, seed: int = 3, tokens: int = 4, dim: int = 3, **options: object
+) -> LinearAttention:
+    net = LinearAttention(
+        association=association, tokens=tokens, dim=dim, classes=3, seed=seed, dtype=torch.float64, **options
+    )
     if net.position is not None:
         net.position.data *= 25  # a size that matters
     return net
@@ -31,9 +43,17 @@ def pictures(count: int = 2, *, tokens: int = 4, seed: int = 0) -> Tensor:
 
 
 def r_form(
-    net: LinearAttention, x: np.ndarray, target: int, *, eps: float, values_only: bool = False, scaled: bool = True
+    net: LinearAttention,
+    x: np.ndarray,
+    target: int,
+    *,
+    eps: float,
+    values_only: bool = False,
+    scaled: bool = True,
 ) -> dict[str, np.ndarray]:
-    """Eq. (1), (3), (4) literally on relevance, contribution by contribution, for one image; left grouping for CP-LRP."""
+    """Eq. (1), (3), (4) literally on relevance, contribution by contribution, for one image; left grouping
+    for CP-LRP.
+    """
     state = {name: value.detach().numpy() for name, value in net.state_dict().items()}
 
     def weights(name: str) -> tuple[np.ndarray, np.ndarray | float]:
@@ -56,7 +76,11 @@ def r_form(
         r_o = relevance.reshape(o.shape)
     else:
         r_o = np.stack(
-            [r_linear(relevance[p : p + 1], o[:, p], np.full((1, net.tokens), 1 / net.tokens), 0.0, eps) for p in range(net.dim)], 1
+            [
+                r_linear(relevance[p : p + 1], o[:, p], np.full((1, net.tokens), 1 / net.tokens), 0.0, eps)
+                for p in range(net.dim)
+            ],
+            1,
         )
     r_q, r_k = np.zeros_like(q), np.zeros_like(k)
     if values_only:
@@ -73,19 +97,28 @@ def r_form(
     for r, name in ((r_q, "query"), (r_k, "key"), (r_v, "value")):
         w, b = weights(name)
         r_token += np.stack([r_linear(r[t], token[t], w, b, eps) for t in range(net.tokens)])
-    r_embedded, r_position = (r_token, None) if position is None else r_add(r_token, [embedded, position], eps)
+    r_embedded, r_position = (
+        (r_token, None) if position is None else r_add(r_token, [embedded, position], eps)
+    )
     if "embed.weight" in state:
-        r_embedded = np.stack([r_linear(r_embedded[t], pixel[t], state["embed.weight"], 0.0, eps) for t in range(net.tokens)])
+        r_embedded = np.stack(
+            [r_linear(r_embedded[t], pixel[t], state["embed.weight"], 0.0, eps) for t in range(net.tokens)]
+        )
     return {"pixel": r_embedded[:, 0]} | ({} if r_position is None else {"position": r_position.sum(1)})
 
 
 def by_gradient(net: LinearAttention, x: Tensor, target: int, shares: Sequence[float]) -> Tensor:
-    """Second implementation, epsilon 0: input x gradient with two of the three projections detached, mixed by the shares."""
+    """Second implementation, epsilon 0: input x gradient with two of the three projections detached, mixed by
+    the shares.
+    """
     total = torch.zeros_like(x)
     for kept, share in enumerate(shares):
         leaf = x.clone().requires_grad_(True)
         token = leaf[..., None] if net.embed is None else net.embed(leaf[..., None]) + net.position
-        q, k, v = (p if n == kept else p.detach() for n, p in enumerate((net.query(token), net.key(token), net.value(token))))
+        q, k, v = (
+            p if n == kept else p.detach()
+            for n, p in enumerate((net.query(token), net.key(token), net.value(token)))
+        )
         o = torch.einsum("bid,bjd,bje->bie", q, k, v) / net.dim**0.5
         logits = net.read(o.flatten(1) if net.readout == "all" else o.mean(1))
         total += share * x * torch.autograd.grad(logits[:, target].sum(), leaf)[0]
@@ -94,11 +127,17 @@ def by_gradient(net: LinearAttention, x: Tensor, target: int, shares: Sequence[f
 
 class TestTheFunction:
     @pytest.mark.parametrize(("bias", "position", "readout"), READINGS)
-    def test_left_and_right_agree_in_output_and_differ_in_relevance(self, bias: bool, position: bool, readout: str) -> None:
+    def test_left_and_right_agree_in_output_and_differ_in_relevance(
+        self, bias: bool, position: bool, readout: str
+    ) -> None:
         net, x = tiny(bias=bias, position_embedding=position, readout=readout), pictures(5)
         other = net.sibling()
         assert torch.allclose(net(x), other(x), rtol=1e-12, atol=1e-12)
-        assert other.query.weight is net.query.weight and other.association == "right" and net.association == "left"
+        assert (
+            other.query.weight is net.query.weight
+            and other.association == "right"
+            and net.association == "left"
+        )
         apart = (net.relevance(x, 1) - other.relevance(x, 1)).abs().max() / net.relevance(x, 1).abs().max()
         assert apart > 1e-2
 
@@ -132,7 +171,9 @@ class TestTheFunction:
 class TestTraining:
     @pytest.mark.parametrize("options", [{}, {"embedding": True}, {"scaled": False}])
     @pytest.mark.parametrize(("bias", "position", "readout"), READINGS)
-    def test_trains_the_function_of_the_forward_pass(self, bias: bool, position: bool, readout: str, options: dict[str, bool]) -> None:
+    def test_trains_the_function_of_the_forward_pass(
+        self, bias: bool, position: bool, readout: str, options: dict[str, bool]
+    ) -> None:
         """Logits and every gradient, to rounding: the factored form is another order of the same sums."""
         net, x = tiny(bias=bias, position_embedding=position, readout=readout, **options), pictures(5)
         weight = pictures(5, tokens=net.classes, seed=1)
@@ -161,7 +202,9 @@ class TestRelevance:
     @pytest.mark.parametrize("eps", [0.0, 0.05])
     @pytest.mark.parametrize("association", ASSOCIATIONS)
     @pytest.mark.parametrize(("bias", "position", "readout"), READINGS)
-    def test_equals_the_literal_equations(self, bias: bool, position: bool, readout: str, association: str, eps: float) -> None:
+    def test_equals_the_literal_equations(
+        self, bias: bool, position: bool, readout: str, association: str, eps: float
+    ) -> None:
         net, x = tiny(association, bias=bias, position_embedding=position, readout=readout), pictures()
         ours = net.relevance_parts(x, [2, 0], epsilon=eps)
         for k, target in enumerate((2, 0)):
@@ -173,14 +216,19 @@ class TestRelevance:
     @pytest.mark.parametrize("eps", [0.0, 0.05])
     @pytest.mark.parametrize("association", ASSOCIATIONS)
     @pytest.mark.parametrize("scaled", [True, False])
-    @pytest.mark.parametrize(("position", "embedding"), [(False, True), (True, False), (True, True), (False, False)])
+    @pytest.mark.parametrize(
+        ("position", "embedding"), [(False, True), (True, False), (True, True), (False, False)]
+    )
     def test_so_do_the_other_readings_of_the_paper(
         self, position: bool, embedding: bool, scaled: bool, association: str, eps: float
     ) -> None:
         net = tiny(association, bias=True, position_embedding=position, embedding=embedding, scaled=scaled)
         assert (net.embed is not None, net.position is not None) == (embedding, position)
         x = pictures()
-        ours, slow = net.relevance_parts(x, 1, epsilon=eps), r_form(net, x[0].numpy(), 1, eps=eps, scaled=scaled)
+        ours, slow = (
+            net.relevance_parts(x, 1, epsilon=eps),
+            r_form(net, x[0].numpy(), 1, eps=eps, scaled=scaled),
+        )
         assert set(slow) == set(ours)
         for name, values in slow.items():
             np.testing.assert_allclose(ours[name][0].numpy(), values, rtol=1e-9, atol=1e-12)
@@ -190,17 +238,36 @@ class TestRelevance:
     def test_values_only_is_cp_lrp(self, eps: float) -> None:
         net, x = tiny(bias=True), pictures()
         slow = r_form(net, x[0].numpy(), 1, eps=eps, values_only=True)["pixel"]
-        np.testing.assert_allclose(net.relevance(x, 1, shares=SHARES["values"], epsilon=eps)[0].numpy(), slow, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(
+            net.relevance(x, 1, shares=SHARES["values"], epsilon=eps)[0].numpy(), slow, rtol=1e-9, atol=1e-12
+        )
 
     @pytest.mark.parametrize("association", ASSOCIATIONS)
     @pytest.mark.parametrize(("bias", "position", "readout"), READINGS)
-    def test_shares_are_a_modified_gradient(self, bias: bool, position: bool, readout: str, association: str) -> None:
+    def test_shares_are_a_modified_gradient(
+        self, bias: bool, position: bool, readout: str, association: str
+    ) -> None:
         net, x = tiny(association, bias=bias, position_embedding=position, readout=readout), pictures()
-        for shares in [SHARES[association], SHARES["flat"], SHARES["values"], (0.7, 0.1, 0.2), (0.0, 0.4, 0.6), (0.5, 0.5, 0.0)]:
-            torch.testing.assert_close(net.relevance(x, 0, shares=shares), by_gradient(net, x, 0, shares), rtol=1e-10, atol=1e-12)
-        torch.testing.assert_close(net.relevance(x, 0), by_gradient(net, x, 0, SHARES[association]), rtol=1e-10, atol=1e-12)
+        for shares in [
+            SHARES[association],
+            SHARES["flat"],
+            SHARES["values"],
+            (0.7, 0.1, 0.2),
+            (0.0, 0.4, 0.6),
+            (0.5, 0.5, 0.0),
+        ]:
+            torch.testing.assert_close(
+                net.relevance(x, 0, shares=shares), by_gradient(net, x, 0, shares), rtol=1e-10, atol=1e-12
+            )
+        torch.testing.assert_close(
+            net.relevance(x, 0), by_gradient(net, x, 0, SHARES[association]), rtol=1e-10, atol=1e-12
+        )
 
-    @given(st.tuples(*[st.floats(0.0, 1.0)] * 3).filter(lambda a: sum(a) > 0.1), st.integers(0, 50), st.sampled_from(READINGS))
+    @given(
+        st.tuples(*[st.floats(0.0, 1.0)] * 3).filter(lambda a: sum(a) > 0.1),
+        st.integers(0, 50),
+        st.sampled_from(READINGS),
+    )
     def test_every_point_of_the_simplex_is_a_mixture_and_ignores_the_grouping(
         self, amounts: tuple[float, ...], seed: int, reading: tuple[bool, bool, str]
     ) -> None:
@@ -213,29 +280,44 @@ class TestRelevance:
             torch.testing.assert_close(one.relevance(x, 1, shares=shares), mixed, rtol=1e-9, atol=1e-9)
 
     @given(st.integers(0, 1000), st.sampled_from(READINGS))
-    def test_flat_shares_do_not_change_under_regrouping_or_batching(self, seed: int, reading: tuple[bool, bool, str]) -> None:
+    def test_flat_shares_do_not_change_under_regrouping_or_batching(
+        self, seed: int, reading: tuple[bool, bool, str]
+    ) -> None:
         bias, position, readout = reading
-        net, x = tiny(seed=seed, bias=bias, position_embedding=position, readout=readout), pictures(3, seed=seed)
+        net, x = (
+            tiny(seed=seed, bias=bias, position_embedding=position, readout=readout),
+            pictures(3, seed=seed),
+        )
         flat = net.relevance(x, 2, shares=SHARES["flat"])
-        torch.testing.assert_close(flat, net.sibling().relevance(x, 2, shares=SHARES["flat"]), rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(
+            flat, net.sibling().relevance(x, 2, shares=SHARES["flat"]), rtol=1e-9, atol=1e-9
+        )
         order = torch.tensor([2, 0, 1])
-        torch.testing.assert_close(net.relevance(x[order], 2, shares=SHARES["flat"]), flat[order], rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(
+            net.relevance(x[order], 2, shares=SHARES["flat"]), flat[order], rtol=1e-12, atol=1e-12
+        )
 
     @given(st.permutations(range(4)), st.integers(0, 20))
     def test_pixels_can_be_renamed(self, order: list[int], seed: int) -> None:
         net, x = tiny(seed=seed), pictures(seed=seed)
         moved = tiny(seed=seed)
         moved.read.weight.data = net.read.weight.data.view(3, 4, 3)[:, order].reshape(3, -1)
-        torch.testing.assert_close(moved.relevance(x[:, order], 0), net.relevance(x, 0)[:, order], rtol=1e-10, atol=1e-12)
+        torch.testing.assert_close(
+            moved.relevance(x[:, order], 0), net.relevance(x, 0)[:, order], rtol=1e-10, atol=1e-12
+        )
 
     @pytest.mark.parametrize("readout", READOUTS)
     @pytest.mark.parametrize("association", ASSOCIATIONS)
-    def test_relevance_sums_to_the_logit_where_nothing_absorbs_it(self, association: str, readout: str) -> None:
+    def test_relevance_sums_to_the_logit_where_nothing_absorbs_it(
+        self, association: str, readout: str
+    ) -> None:
         x = pictures()
         net = tiny(association, readout=readout)
         torch.testing.assert_close(net.relevance(x, 1).sum(1), net(x)[:, 1], rtol=1e-10, atol=1e-12)
         parts = (placed := tiny(association, readout=readout, position_embedding=True)).relevance_parts(x, 1)
-        torch.testing.assert_close(parts["pixel"].sum(1) + parts["position"].sum(1), placed(x)[:, 1], rtol=1e-10, atol=1e-12)
+        torch.testing.assert_close(
+            parts["pixel"].sum(1) + parts["position"].sum(1), placed(x)[:, 1], rtol=1e-10, atol=1e-12
+        )
 
     def test_left_and_right_on_the_default_net_by_formula(self) -> None:
         """f = |x|^2 (m . x): Q hears each pixel's m_i x_i, K and V only its brightness x_i^2."""
@@ -263,13 +345,19 @@ class TestMethods:
             w / 2 * self.scores(net, (t + 1) / 2 * x, "gradient-x-input", target=1) / ((t + 1) / 2)
             for t, w in zip(nodes, weights, strict=True)
         )
-        np.testing.assert_allclose(slow, self.scores(net, x, "lrp", shares="flat", target=1), rtol=1e-12, atol=1e-13)
+        np.testing.assert_allclose(
+            slow, self.scores(net, x, "lrp", shares="flat", target=1), rtol=1e-12, atol=1e-13
+        )
         np.testing.assert_allclose(self.scores(net, x, "gradient-x-input") / 3, flat, rtol=1e-12, atol=1e-13)
-        np.testing.assert_allclose(self.scores(net, x, "ig", n_steps=4), flat, rtol=1e-6, atol=1e-8)  # captum's weights are float32
+        np.testing.assert_allclose(
+            self.scores(net, x, "ig", n_steps=4), flat, rtol=1e-6, atol=1e-8
+        )  # captum's weights are float32
 
     def test_the_identity_needs_a_homogeneous_function(self) -> None:
         net, x = tiny(bias=True), pictures(5)
-        assert not np.allclose(self.scores(net, x, "ig"), self.scores(net, x, "gradient-x-input") / 3, rtol=1e-3)
+        assert not np.allclose(
+            self.scores(net, x, "ig"), self.scores(net, x, "gradient-x-input") / 3, rtol=1e-3
+        )
 
     def test_loo_is_one_zeroed_pixel(self) -> None:
         net, x = tiny(bias=True), pictures(2)
@@ -282,18 +370,28 @@ class TestMethods:
         np.testing.assert_allclose(self.scores(net, x, "loo", target=2, batch_images=3), slow, rtol=1e-12)
 
     def test_oracle_6_relevance_equals_loo_when_the_function_is_linear(self) -> None:
-        """Query and key weights 0 and their biases not: attention is constant, the logit linear in the pixels."""
+        """Query and key weights 0 and their biases not: attention is constant, the logit linear in the
+        pixels.
+        """
         net, x = tiny(bias=True), pictures(3)
         for layer in (net.query, net.key):
             layer.weight.data.zero_()
-        np.testing.assert_allclose(self.scores(net, x, "cp-lrp"), self.scores(net, x, "loo"), rtol=1e-9, atol=1e-12)
-        np.testing.assert_allclose(self.scores(net, x, "gradient-x-input"), self.scores(net, x, "loo"), rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(
+            self.scores(net, x, "cp-lrp"), self.scores(net, x, "loo"), rtol=1e-9, atol=1e-12
+        )
+        np.testing.assert_allclose(
+            self.scores(net, x, "gradient-x-input"), self.scores(net, x, "loo"), rtol=1e-9, atol=1e-12
+        )
 
     def test_names_of_rules_are_points_of_the_simplex(self) -> None:
         for association in ASSOCIATIONS:
             net, x = tiny(association, position_embedding=True), pictures()
-            np.testing.assert_allclose(self.scores(net, x, "attnlrp"), self.scores(net, x, "lrp", shares=association), rtol=1e-12)
-            np.testing.assert_allclose(self.scores(net, x, "cp-lrp"), self.scores(net, x, "lrp", shares=(0, 0, 1)), rtol=1e-12)
+            np.testing.assert_allclose(
+                self.scores(net, x, "attnlrp"), self.scores(net, x, "lrp", shares=association), rtol=1e-12
+            )
+            np.testing.assert_allclose(
+                self.scores(net, x, "cp-lrp"), self.scores(net, x, "lrp", shares=(0, 0, 1)), rtol=1e-12
+            )
 
     @pytest.mark.parametrize("method", sorted(METHODS))
     def test_records(self, method: str) -> None:
@@ -301,7 +399,10 @@ class TestMethods:
         records = attribute_images(net, x.numpy(), method=method, target=[0, 1, 2])
         assert [r.target for r in records] == [0, 1, 2]
         assert [r.tokens for r in records] == [("0,0", "0,1", "1,0", "1,1")] * 3
-        assert all(r.method == method and r.choices["association"] == "right" and not r.special.any() for r in records)
+        assert all(
+            r.method == method and r.choices["association"] == "right" and not r.special.any()
+            for r in records
+        )
         assert [r.logit for r in records] == pytest.approx(net(x).diagonal().tolist())
         predicted = attribute_images(net, x, method=method)
         assert [r.target for r in predicted] == net(x).argmax(1).tolist()
@@ -311,7 +412,11 @@ class TestMethods:
     def test_integrated_gradients_say_how_far_off_they_are(self) -> None:
         net, x = tiny(bias=True), pictures(6)
         mean = x.mean(0)
-        for record, image in zip(attribute_images(net, x, method="ig", baseline=mean, target=1, n_steps=2, batch_images=4), x, strict=True):
+        for record, image in zip(
+            attribute_images(net, x, method="ig", baseline=mean, target=1, n_steps=2, batch_images=4),
+            x,
+            strict=True,
+        ):
             gap = record.scores.sum() - (net(image[None]) - net(mean[None]))[0, 1].item()
             assert abs(gap) < 1e-6 and record.details["convergence_delta"] == pytest.approx(gap, abs=1e-9)
             assert record.choices["baseline"] == "array" and record.choices["n_steps"] == 2
@@ -329,7 +434,10 @@ class TestMethods:
         net = LinearAttention(tokens=4, dim=3, classes=3, seed=3)
         for method in METHODS:
             np.testing.assert_allclose(
-                self.scores(net, pictures().float(), method), self.scores(tiny(), pictures(), method), rtol=1e-2, atol=1e-4
+                self.scores(net, pictures().float(), method),
+                self.scores(tiny(), pictures(), method),
+                rtol=1e-2,
+                atol=1e-4,
             )
 
 
@@ -348,7 +456,10 @@ class TestErrors:
         ],
     )
     def test_shapes(self, images: object) -> None:
-        with pytest.raises(InputError, match=r"attribute: got images of shape .*; expected \(B, 4\) or \(B, 2, 2\) with B at least 1"):
+        with pytest.raises(
+            InputError,
+            match=r"attribute: got images of shape .*; expected \(B, 4\) or \(B, 2, 2\) with B at least 1",
+        ):
             attribute_images(tiny(), images, method="loo")
 
     @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
@@ -361,21 +472,34 @@ class TestErrors:
         with pytest.raises(InputError, match="target"):
             attribute_images(tiny(), pictures(), method="attnlrp", target=target)
         if not isinstance(target, str):
-            with pytest.raises(InputError, match=r"got target .*; expected a class from 0 to 2, or one for each of 2 images"):
+            with pytest.raises(
+                InputError, match=r"got target .*; expected a class from 0 to 2, or one for each of 2 images"
+            ):
                 tiny().relevance(pictures(), target)
 
-    @pytest.mark.parametrize("shares", [(0.5, 0.5), (1, 1, 1), (1.5, -0.5, 0), "half", 1.0, (float("nan"), 0, 1), None])
+    @pytest.mark.parametrize(
+        "shares", [(0.5, 0.5), (1, 1, 1), (1.5, -0.5, 0), "half", 1.0, (float("nan"), 0, 1), None]
+    )
     def test_shares(self, shares: object) -> None:
         with pytest.raises(InputError, match="expected three numbers of at least 0 with the sum 1"):
             check_shares(shares)
 
     def test_named_shares(self) -> None:
-        with pytest.raises(InputError, match="got shares 'middle'; expected three numbers or one of left, right, flat, values"):
+        with pytest.raises(
+            InputError,
+            match="got shares 'middle'; expected three numbers or one of left, right, flat, values",
+        ):
             attribute_images(tiny(), pictures(), method="lrp", shares="middle")
 
     @pytest.mark.parametrize(
         ("method", "option"),
-        [("loo", "epsilon"), ("attnlrp", "shares"), ("ig", "removal"), ("gradient-x-input", "epsilon"), ("lrp", "bypass")],
+        [
+            ("loo", "epsilon"),
+            ("attnlrp", "shares"),
+            ("ig", "removal"),
+            ("gradient-x-input", "epsilon"),
+            ("lrp", "bypass"),
+        ],
     )
     def test_options_of_other_methods(self, method: str, option: str) -> None:
         with pytest.raises(InputError, match=f"got option '{option}' for method '{method}' on images"):

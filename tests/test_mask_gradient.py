@@ -1,4 +1,6 @@
-"""The gradient of the mask against finite differences, LOO, other graphs of the same function, and by its properties."""
+"""The gradient of the mask against finite differences, LOO, other graphs of the same function, and by its
+properties.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,10 @@ def test_it_is_the_derivative_of_the_function_of_the_mask(family_clf: Classifier
     ones = np.ones(len(found.tokens))
     assert soft_logits(family_clf, text, ones)[found.target] == pytest.approx(found.logit, abs=1e-10)
     for i in range(len(ones)):
-        up, down = (soft_logits(family_clf, text, ones + sign * h * np.eye(len(ones))[i])[found.target] for sign in (1, -1))
+        up, down = (
+            soft_logits(family_clf, text, ones + sign * h * np.eye(len(ones))[i])[found.target]
+            for sign in (1, -1)
+        )
         assert found.scores[i] == pytest.approx((up - down) / (2 * h), abs=1e-8)
 
 
@@ -59,14 +64,19 @@ def test_the_kept_softmax_is_its_plain_form_also_where_a_token_is_gone(constant:
     keep = torch.tensor([[1.0, 0.0, 0.3, 0.7], [0.0, 1.0, 2.0, 1.0]], dtype=torch.float64, requires_grad=True)
     scores.requires_grad_(not constant)
     sides = []
-    for kept in (encoder._KeptSoftmax.apply, lambda z, w: (u := z.softmax(-1) * w[:, None, None]) / u.sum(-1, keepdim=True)):
+    for kept in (
+        encoder._KeptSoftmax.apply,
+        lambda z, w: (u := z.softmax(-1) * w[:, None, None]) / u.sum(-1, keepdim=True),
+    ):
         out = kept(scores, keep)
         sides.append([out, *torch.autograd.grad((g * out).sum(), [keep] if constant else [keep, scores])])
     for ours, plain in zip(*sides, strict=True):
         assert torch.isfinite(ours).all() and torch.allclose(ours, plain, rtol=1e-12, atol=1e-14)
     if not constant:
         whole = keep.detach().clamp(0.1).requires_grad_(True)
-        assert torch.autograd.gradcheck(encoder._KeptSoftmax.apply, (scores[:1].detach().requires_grad_(True), whole[:1]))
+        assert torch.autograd.gradcheck(
+            encoder._KeptSoftmax.apply, (scores[:1].detach().requires_grad_(True), whole[:1])
+        )
 
 
 def test_a_group_for_each_token_and_many_nodes_give_loo(family_clf: Classifier) -> None:
@@ -77,7 +87,9 @@ def test_a_group_for_each_token_and_many_nodes_give_loo(family_clf: Classifier) 
         found = lrp.attribute(family_clf, texts, method="mask-gradient", groups="all", nodes=nodes)
         errors.append(max(np.abs(a.scores - b.scores).max() for a, b in zip(found, loo, strict=True)))
     assert errors[0] > errors[1] > errors[2] > errors[3]
-    kinked = family_clf.encoder.family == "distilbert"  # its classifier has a ReLU: no quadrature is fast across a kink
+    kinked = (
+        family_clf.encoder.family == "distilbert"
+    )  # its classifier has a ReLU: no quadrature is fast across a kink
     assert errors[3] < (1e-2 if kinked else 1e-8) * max(np.abs(b.scores).max() for b in loo)
 
 
@@ -88,7 +100,9 @@ def test_other_outputs_give_their_own_loo(clf: Classifier, output: str) -> None:
     assert np.allclose(found.scores, loo.scores, atol=1e-8)
 
 
-@pytest.mark.parametrize("options", [{}, {"groups": 3}, {"groups": 2, "nodes": [0, 0.5, 1]}, {"groups": "all", "seed": 4}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"groups": 3}, {"groups": 2, "nodes": [0, 0.5, 1]}, {"groups": "all", "seed": 4}], ids=str
+)
 def test_batches_padding_and_order_change_nothing(clf: Classifier, options: dict[str, Any]) -> None:
     together = lrp.attribute(clf, list(TEXTS), method="mask-gradient", batch_tokens=64, **options)
     for text, record in zip(TEXTS, together, strict=True):
@@ -119,11 +133,17 @@ def test_cost_is_what_is_said(clf: Classifier, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize(
-    ("groups", "nodes"), [(1, [1]), (2, [1 / 3, 1]), (7, [1 / 3, 1]), (8, [0.2, 1]), (30, [0.2, 1]), ("all", [0.2, 1])]
+    ("groups", "nodes"),
+    [(1, [1]), (2, [1 / 3, 1]), (7, [1 / 3, 1]), (8, [0.2, 1]), (30, [0.2, 1]), ("all", [0.2, 1])],
 )
 def test_nodes_that_nobody_named(clf: Classifier, groups: Any, nodes: list[float]) -> None:
-    (found,), (named,) = (lrp.attribute(clf, TEXTS[1], method="mask-gradient", groups=groups, **own) for own in ({}, {"nodes": nodes}))
-    assert found.choices["nodes"] == pytest.approx(tuple(nodes)) and np.allclose(found.scores, named.scores, atol=1e-12)
+    (found,), (named,) = (
+        lrp.attribute(clf, TEXTS[1], method="mask-gradient", groups=groups, **own)
+        for own in ({}, {"nodes": nodes})
+    )
+    assert found.choices["nodes"] == pytest.approx(tuple(nodes)) and np.allclose(
+        found.scores, named.scores, atol=1e-12
+    )
 
 
 def test_a_fused_projection_of_queries_keys_and_values_changes_nothing(clf: Classifier) -> None:
@@ -146,7 +166,10 @@ def test_a_fused_projection_of_queries_keys_and_values_changes_nothing(clf: Clas
         own.query, own.key, own.value = (Part(fused, place) for place in range(3))
     rewritten = Classifier(network, clf.tokenizer, card=clf.card)
     for options in ({}, {"groups": 4}):
-        a, b = (lrp.attribute(one, TEXTS[1], method="mask-gradient", **options)[0].scores for one in (clf, rewritten))
+        a, b = (
+            lrp.attribute(one, TEXTS[1], method="mask-gradient", **options)[0].scores
+            for one in (clf, rewritten)
+        )
         assert np.allclose(a, b, atol=1e-12)
 
 
@@ -155,7 +178,9 @@ def test_a_fused_projection_of_queries_keys_and_values_changes_nothing(clf: Clas
 
 def test_on_images_one_group_is_gradient_times_input(net: LinearAttention) -> None:
     for a, b in zip(
-        lrp.attribute(net, images(), method="mask-gradient"), lrp.attribute(net, images(), method="gradient-x-input"), strict=True
+        lrp.attribute(net, images(), method="mask-gradient"),
+        lrp.attribute(net, images(), method="gradient-x-input"),
+        strict=True,
     ):
         assert np.allclose(a.scores, b.scores, atol=1e-13)
 
@@ -168,7 +193,13 @@ def test_on_images_two_nodes_are_exact_because_the_logit_has_degree_three(net: L
 
 @pytest.mark.parametrize("groups", [1, 3, "all"])
 def test_left_and_right_agree(net: LinearAttention, groups: Any) -> None:
-    for a, b in zip(*(lrp.attribute(one, images(), method="mask-gradient", groups=groups) for one in (net, net.sibling())), strict=True):
+    for a, b in zip(
+        *(
+            lrp.attribute(one, images(), method="mask-gradient", groups=groups)
+            for one in (net, net.sibling())
+        ),
+        strict=True,
+    ):
         assert np.allclose(a.scores, b.scores, atol=1e-12)
 
 

@@ -30,13 +30,19 @@ from lrp_companion.metrics import (
 from lrp_companion.schema import MAP_CHOICES, STATISTICS, InputError, Protocol
 
 CORRELATIONS = {"pearson": pearson, "spearman": spearman, "kendall": kendall}
-SCIPY = {"pearson": scipy.stats.pearsonr, "spearman": scipy.stats.spearmanr, "kendall": scipy.stats.kendalltau}
+SCIPY = {
+    "pearson": scipy.stats.pearsonr,
+    "spearman": scipy.stats.spearmanr,
+    "kendall": scipy.stats.kendalltau,
+}
 NAN = float("nan")
 
 # halves, so that ties occur and sums are exact
 scores = st.lists(st.integers(-8, 8).map(lambda k: k / 2), min_size=2, max_size=12).map(np.array)
 pairs = st.integers(2, 12).flatmap(
-    lambda n: st.tuples(*[st.lists(st.integers(-6, 6), min_size=n, max_size=n).map(lambda v: np.array(v) / 2)] * 2)
+    lambda n: st.tuples(
+        *[st.lists(st.integers(-6, 6), min_size=n, max_size=n).map(lambda v: np.array(v) / 2)] * 2
+    )
 )
 
 
@@ -131,11 +137,15 @@ def test_agreement_is_the_statistic_of_the_chosen_tokens_and_maps(pair, special)
 
 def test_a_negative_sum_turns_r():
     a, b, none = [-3.0, 1.0, 0.5], [-1.0, 2.0, 0.0], [False] * 3
-    assert agreement(a, b, none, Protocol(map="sum-to-one")) == pytest.approx(-agreement(a, b, none, Protocol()))
+    assert agreement(a, b, none, Protocol(map="sum-to-one")) == pytest.approx(
+        -agreement(a, b, none, Protocol())
+    )
 
 
 def test_agreement_refuses_masks_that_are_none():
-    with pytest.raises(InputError, match=r"agreement: got special of shape \(2,\), bool; expected \(3,\), bool"):
+    with pytest.raises(
+        InputError, match=r"agreement: got special of shape \(2,\), bool; expected \(3,\), bool"
+    ):
         agreement([1.0, 2.0, 3.0], [1.0, 2.0, 3.0], [True, False], Protocol())
     with pytest.raises(InputError, match="int64; expected"):
         agreement([1.0, 2.0], [1.0, 2.0], np.array([0, 1], dtype=np.int64), Protocol())
@@ -178,7 +188,10 @@ def test_ties_leave_in_reading_order_both_ways():
     for order in ("morf", "lerf"):
         assert np.concatenate(removal_order([0.5] * 300, order=order)).tolist() == list(range(300))
     halves = [1.0, 2.0] * 100
-    assert np.concatenate(removal_order(halves, order="lerf")).tolist() == [*range(0, 200, 2), *range(1, 200, 2)]
+    assert np.concatenate(removal_order(halves, order="lerf")).tolist() == [
+        *range(0, 200, 2),
+        *range(1, 200, 2),
+    ]
 
 
 @given(values=scores, weights=scores, chunk=st.integers(1, 4))
@@ -204,7 +217,10 @@ def test_no_order_beats_the_true_one_on_a_linear_output(weights, guess):
     weights = np.array(weights, dtype=float)
 
     def gap(values):
-        curves = {order: perturbation_curve(lambda keep: keep @ weights, values, order=order) for order in ("lerf", "morf")}
+        curves = {
+            order: perturbation_curve(lambda keep: keep @ weights, values, order=order)
+            for order in ("lerf", "morf")
+        }
         return faithfulness_gap(curves["lerf"], curves["morf"])
 
     assert gap(weights) >= gap(np.array(guess[: len(weights)], dtype=float)) - 1e-12
@@ -217,7 +233,12 @@ def test_special_tokens_stay_and_one_call_evaluates_all():
         calls.append(keep)
         return keep.sum(axis=1)
 
-    curve = perturbation_curve(evaluate, np.array([9.0, 1.0, 2.0, 3.0, 9.0]), chunk=2, removable=np.array([False, True, True, True, False]))
+    curve = perturbation_curve(
+        evaluate,
+        np.array([9.0, 1.0, 2.0, 3.0, 9.0]),
+        chunk=2,
+        removable=np.array([False, True, True, True, False]),
+    )
     (keep,) = calls
     assert keep[:, 0].all() and keep[:, 4].all() and keep[0].all()
     assert curve.removed.tolist() == [0, 2, 3]  # chunk (1, 2) and (3): equal sums, so the first leaves first
@@ -236,8 +257,14 @@ def test_special_tokens_stay_and_one_call_evaluates_all():
         (lambda: removal_order([1.0], chunk=0), "chunk 0; expected a positive integer"),
         (lambda: removal_order([1.0], chunk=True), "chunk True"),
         (lambda: removal_order([1.0, NAN]), "1 of 2 scores NaN"),
-        (lambda: removal_order([1.0, 2.0], removable=[True]), r"removable of shape \(1,\), bool; expected \(2,\), bool"),
-        (lambda: faithfulness_gap(*[Curve(np.zeros(2), np.arange(2), "morf", 1)] * 2), "morf by 1 and morf by 1; expected lerf, then morf"),
+        (
+            lambda: removal_order([1.0, 2.0], removable=[True]),
+            r"removable of shape \(1,\), bool; expected \(2,\), bool",
+        ),
+        (
+            lambda: faithfulness_gap(*[Curve(np.zeros(2), np.arange(2), "morf", 1)] * 2),
+            "morf by 1 and morf by 1; expected lerf, then morf",
+        ),
     ],
 )
 def test_curves_refuse_by_name(call, words):
@@ -306,7 +333,10 @@ def test_intervals_say_what_they_know():
         (lambda: bootstrap_mean([1.0, 2.0], level=95), "level 95; expected a number between 0 and 1"),
         (lambda: paired_difference([1.0], [1.0, 2.0]), "1 and 2 values; expected one pair per example"),
         (lambda: conservation_gap([NAN], 1.0), "conservation_gap: got no scores, or NaN or infinity"),
-        (lambda: invariance_gap(np.zeros((2, 3)), np.zeros((3, 2))), r"shapes \(2, 3\) and \(3, 2\); expected two maps of one shape"),
+        (
+            lambda: invariance_gap(np.zeros((2, 3)), np.zeros((3, 2))),
+            r"shapes \(2, 3\) and \(3, 2\); expected two maps of one shape",
+        ),
     ],
 )
 def test_statistics_and_axioms_refuse_by_name(call, words):

@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 
 import lrp_companion as lrp
-from lrp_companion.experiments.mnist import Invariance, compare_readings, invariance_table, share_curve, train_pair
+from lrp_companion.live.digit_invariance import (
+    Invariance,
+    compare_readings,
+    invariance_table,
+    share_curve,
+    train_pair,
+)
 from lrp_companion.metrics import Interval
 from lrp_companion.models.product import Product, left
 from lrp_companion.schema import InputError
@@ -23,7 +29,9 @@ def pictures(count: int, seed: int = 0) -> Dataset:
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, 3, count)
     images = rng.random((count, 2, 2)) + 2 * np.eye(4)[labels].reshape(-1, 2, 2)
-    return Dataset("mnist", "test", "embedded", ids=tuple(map(str, range(count))), labels=labels, images=images)
+    return Dataset(
+        "mnist", "test", "embedded", ids=tuple(map(str, range(count))), labels=labels, images=images
+    )
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +60,10 @@ class TestExperiments:
         one = {row["explainer"]: row for row in result.table("sum-to-one")}["AttnLRP"]
         r = np.array([np.corrcoef(a.scores, b.scores)[0, 1] for a, b in zip(maps[0], loo, strict=True)])
         assert raw["left-LOO"].mean == pytest.approx(r.mean())
-        turned = [np.corrcoef(a.scores / a.scores.sum(), b.scores / b.scores.sum())[0, 1] for a, b in zip(maps[0], loo, strict=True)]
+        turned = [
+            np.corrcoef(a.scores / a.scores.sum(), b.scores / b.scores.sum())[0, 1]
+            for a, b in zip(maps[0], loo, strict=True)
+        ]
         assert one["left-LOO"].mean == pytest.approx(np.mean(turned))
         between = [np.corrcoef(a.scores, b.scores)[0, 1] for a, b in zip(*maps, strict=True)]
         assert raw["left-right"].mean == pytest.approx(np.mean(between))
@@ -73,7 +84,11 @@ class TestExperiments:
 
     def test_constant_maps_are_counted_and_not_dropped(self, pair) -> None:
         table = invariance_table(pair[0], np.zeros((2, 2, 2)), explainers={}).table()
-        assert table[0]["constant"] == 2 and table[0]["left-right"].undefined == 2 and table[0]["left-right"].n == 0
+        assert (
+            table[0]["constant"] == 2
+            and table[0]["left-right"].undefined == 2
+            and table[0]["left-right"].n == 0
+        )
 
     def test_share_curve_runs_through_both_graphs(self, pair, result) -> None:
         points = share_curve(pair[0], pictures(8, seed=1).images, result.maps["LOO", "left"], steps=4)
@@ -84,16 +99,24 @@ class TestExperiments:
     def test_readings(self) -> None:
         readings = {"plain": TINY, "placed": {**TINY, "position_embedding": True, "readout": "mean"}}
         rows = compare_readings(pictures(60), pictures(5, seed=2), readings=readings)
-        assert [(row["reading"], row["map"]) for row in rows] == [(name, map) for name in readings for map in ("raw", "sum-to-one")]
+        assert [(row["reading"], row["map"]) for row in rows] == [
+            (name, map) for name in readings for map in ("raw", "sum-to-one")
+        ]
         net, _ = train_pair(pictures(60), **TINY)
-        whole = {row["explainer"]: row for row in invariance_table(net, pictures(5, seed=2).images).table()}["AttnLRP"]
+        whole = {row["explainer"]: row for row in invariance_table(net, pictures(5, seed=2).images).table()}[
+            "AttnLRP"
+        ]
         assert rows[0]["right-LOO"].mean == pytest.approx(whole["right-LOO"].mean)
         assert rows[0]["left-LOO"].mean == pytest.approx(whole["left-LOO"].mean)
         assert rows[0]["accuracy"] == net.accuracy(pictures(5, seed=2).images, pictures(5, seed=2).labels)
 
     def test_reviews_are_refused(self) -> None:
-        reviews = Dataset("sst2", "validation", "embedded", ids=("a",), labels=np.array([1]), texts=("Good.",))
-        with pytest.raises(InputError, match="train_pair: got sst2, which has no images; expected a data set of images"):
+        reviews = Dataset(
+            "sst2", "validation", "embedded", ids=("a",), labels=np.array([1]), texts=("Good.",)
+        )
+        with pytest.raises(
+            InputError, match="train_pair: got sst2, which has no images; expected a data set of images"
+        ):
             train_pair(reviews)
         with pytest.raises(InputError, match="compare_readings: got sst2, which has no images"):
             compare_readings(pictures(5), reviews)
@@ -107,14 +130,23 @@ class TestFigures:
     def test_figure_1_holds_the_computed_numbers(self) -> None:
         figure = product_figure({"left": Product([2, 3, 4], left(3)), "flat": Product([2.0, 0.5, -1.0])})
         texts = [text.get_text() for axes in figure.axes for text in axes.texts]
-        assert {"y = 24\nR = 24", "x1 x2 = 6\nR = 12", "x1 = 2\nR = 6", "x2 = 3\nR = 6", "x3 = 4\nR = 12"} <= set(texts)
+        assert {
+            "y = 24\nR = 24",
+            "x1 x2 = 6\nR = 12",
+            "x1 = 2\nR = 6",
+            "x2 = 3\nR = 6",
+            "x3 = 4\nR = 12",
+        } <= set(texts)
         assert "x1 = 2\nR = -0.333" in texts
         assert "x1 x2 and x3 receive 12 each" in figure.alt and figure._repr_png_().startswith(b"\x89PNG")
 
     def test_share_dots_are_where_the_shares_are(self) -> None:
         figure = share_dots([(0.25, 0.75), (0.5, 0.5)], labels=["a", "b"], equal=0.5, title="Shares")
         (axes,) = figure.axes
-        assert [points.get_offsets()[:, 0].tolist() for points in axes.collections] == [[0.25, 0.5], [0.75, 0.5]]
+        assert [points.get_offsets()[:, 0].tolist() for points in axes.collections] == [
+            [0.25, 0.5],
+            [0.75, 0.5],
+        ]
         assert figure.alt == "Shares. a: 0.25, 0.75. b: 0.5, 0.5."
 
     def test_digits_scale_each_map_and_mark_what_is_negative(self) -> None:
@@ -123,14 +155,21 @@ class TestFigures:
         digit, loo, zero = figure.axes
         assert digit.get_ylabel() == "says 3" and loo.get_title() == "LOO"
         assert loo.images[0].get_clim() == (-4, 4) and zero.images[0].get_clim() == (-1, 1)
-        assert loo.lines[0].get_xydata().tolist() == [[1.0, 0.0]], "a dot on the pixel below zero, none on what is close to it"
+        assert loo.lines[0].get_xydata().tolist() == [[1.0, 0.0]], (
+            "a dot on the pixel below zero, none on what is close to it"
+        )
 
     def test_digits_need_as_many_maps(self) -> None:
-        with pytest.raises(InputError, match=re.escape("got images of shape (2, 2, 2); expected (n, side, side), with n maps")):
+        with pytest.raises(
+            InputError,
+            match=re.escape("got images of shape (2, 2, 2); expected (n, side, side), with n maps"),
+        ):
             digit_maps(np.ones((2, 2, 2)), {"LOO": [np.ones(4)]})
 
     def test_line_names_its_points(self) -> None:
-        figure = share_line({0.0: Interval(0.2, 0.1, 0.3, 9), 0.5: Interval(0.6, 0.5, 0.7, 9)}, marks={"left": 0.25})
+        figure = share_line(
+            {0.0: Interval(0.2, 0.1, 0.3, 9), 0.5: Interval(0.6, 0.5, 0.7, 9)}, marks={"left": 0.25}
+        )
         (axes,) = figure.axes
         assert [text.get_text() for text in axes.texts] == ["left"]
         assert axes.lines[1].get_xydata().tolist() == [[0.25, pytest.approx(0.4)]]

@@ -15,9 +15,7 @@ import torch
 from test_audit import is_kept_as
 from test_report import level, text_run
 
-from lrp_companion.cli import main
-from lrp_companion.experiments.audit.boards import digit_board, switchboard
-from lrp_companion.experiments.audit.digits import (
+from lrp_companion.analysis.digit_variants import (
     ACCURACY,
     CELLS,
     digit_choices,
@@ -28,14 +26,16 @@ from lrp_companion.experiments.audit.digits import (
     digit_signs,
     paper_values,
 )
-from lrp_companion.experiments.mnist import EXPLAINERS, invariance_table, train_pair
-from lrp_companion.experiments.mnist_grid import CHOICES, MnistGridJobs, readings
-from lrp_companion.experiments.records import MnistGridRun, load_run
-from lrp_companion.experiments.runner import execute
-from lrp_companion.experiments.store import read_folder
+from lrp_companion.cli import main
+from lrp_companion.live.digit_invariance import EXPLAINERS, invariance_table, train_pair
 from lrp_companion.methods import attribute
+from lrp_companion.runs.digit_variant_jobs import CHOICES, MnistGridJobs, readings
+from lrp_companion.runs.execute import execute
+from lrp_companion.runs.folder import read_folder
+from lrp_companion.runs.load import MnistGridRun, load_run
 from lrp_companion.schema import InputError
 from lrp_companion.sources import Dataset, load_dataset
+from lrp_companion.widgets.boards import digit_board, switchboard
 
 FEW = {"bias": (False, True), "position_embedding": (False, True), "embedding": (False, True)}
 KINDS = {"nets": 2, "limit": 3, "epochs": 1, "choices": FEW, "ig_steps": (1, 4)}
@@ -59,7 +59,9 @@ def run(digits, tmp_path_factory) -> MnistGridRun:
 
 def test_readings_are_all_combinations_the_plainest_first() -> None:
     own = readings()
-    assert len(own) == 32 == len({tuple(row.values()) for row in own}) and own[0] == {name: options[0] for name, options in CHOICES.items()}
+    assert len(own) == 32 == len({tuple(row.values()) for row in own}) and own[0] == {
+        name: options[0] for name, options in CHOICES.items()
+    }
 
 
 def test_rows_are_those_of_the_loop_called_by_hand(run, digits) -> None:
@@ -69,11 +71,21 @@ def test_rows_are_those_of_the_loop_called_by_hand(run, digits) -> None:
     for reading, seed in ((0, 0), (7, 1), (2, 1)):
         net, _ = train_pair(train, seed=seed, epochs=1, **run.readings[reading])
         assert run.accuracy(reading)[seed] == pytest.approx(net.accuracy(test.images, test.labels))
-        rows = invariance_table(net, test.images[sorted(sample)], explainers={n: EXPLAINERS[n] for n in ("IG", "AttnLRP")}, progress=False)
+        rows = invariance_table(
+            net,
+            test.images[sorted(sample)],
+            explainers={n: EXPLAINERS[n] for n in ("IG", "AttnLRP")},
+            progress=False,
+        )
         for (explainer, pair), map in itertools.product(CELLS.values(), ("raw", "sum-to-one")):
             expected = rows.values(f"r {pair}" + (" (sum-to-one)" if map != "raw" else ""), explainer)
-            np.testing.assert_allclose(run.values(reading, explainer, pair, map=map)[seed], expected, atol=2e-5)
-        assert run.negative(reading, "AttnLRP", "left")[seed].tolist() == (rows.values("sum left", "AttnLRP") < 0).tolist()
+            np.testing.assert_allclose(
+                run.values(reading, explainer, pair, map=map)[seed], expected, atol=2e-5
+            )
+        assert (
+            run.negative(reading, "AttnLRP", "left")[seed].tolist()
+            == (rows.values("sum left", "AttnLRP") < 0).tolist()
+        )
 
 
 def test_a_resumed_run_and_one_without_its_weights_are_the_same(run, digits, tmp_path) -> None:
@@ -104,7 +116,9 @@ def test_grid_is_the_mean_over_images_of_the_mean_over_nets(run) -> None:
         for name, (explainer, pair) in CELLS.items():
             values = run.values(row["reading"], explainer, pair, map=row["map"])
             assert row[name].mean == pytest.approx(values.mean(0).mean()) and row[name].n == 3
-        assert row["difference"].mean == pytest.approx(row["AttnLRP, left with LOO"].mean - row["AttnLRP, right with LOO"].mean)
+        assert row["difference"].mean == pytest.approx(
+            row["AttnLRP, left with LOO"].mean - row["AttnLRP, right with LOO"].mean
+        )
         assert row["accuracy"][1] <= row["accuracy"][0] <= row["accuracy"][2]
 
 
@@ -126,10 +140,16 @@ def test_an_image_counts_as_positive_where_both_sums_are(run) -> None:
     drawn = replace(run, tables={**run.tables, "images": images})
     cases = set()
     for row in digit_signs(drawn):
-        maps, loo = drawn.negative(row["reading"], "AttnLRP", "left"), drawn.negative(row["reading"], "LOO", "right")
+        maps, loo = (
+            drawn.negative(row["reading"], "AttnLRP", "left"),
+            drawn.negative(row["reading"], "LOO", "right"),
+        )
         cases |= set(zip(maps.ravel().tolist(), loo.ravel().tolist(), strict=True))
         good = int((~(maps | loo)).sum())
-        assert [row[name][1] if row[name] else 0 for name in ("both positive", "not both positive")] == [good, 6 - good]
+        assert [row[name][1] if row[name] else 0 for name in ("both positive", "not both positive")] == [
+            good,
+            6 - good,
+        ]
     assert len(cases) == 4
 
 
@@ -142,7 +162,9 @@ def test_signs_split_the_images_by_their_sums(run) -> None:
 
 def test_nearest_has_the_smallest_distance_to_the_paper(run) -> None:
     found, printed = digit_nearest(run), paper_values()
-    distances = [np.sqrt(np.mean([(row[name].mean - printed[name]) ** 2 for name in CELLS])) for row in digit_grid(run)]
+    distances = [
+        np.sqrt(np.mean([(row[name].mean - printed[name]) ** 2 for name in CELLS])) for row in digit_grid(run)
+    ]
     assert found["distance"] == pytest.approx(min(distances)) and found["readings"] == 8
     assert printed["AttnLRP, left with right"] == pytest.approx(0.787, abs=1e-3)
 
@@ -151,7 +173,10 @@ def test_ig_by_hand(run, digits) -> None:
     train, test = digits
     sample = MnistGridJobs(train, test, **KINDS).sample
     net = train_pair(train, seed=1, epochs=1, **run.readings[7])[0].with_association("right")
-    assert {row["reading"] for row in run.ig()} == {0, 7} and {row["n_steps"] for row in digit_ig(run)} == {1, 4}
+    assert {row["reading"] for row in run.ig()} == {0, 7} and {row["n_steps"] for row in digit_ig(run)} == {
+        1,
+        4,
+    }
     image = test.images[sample[0] : sample[0] + 1]
     loo = attribute(net, image, method="loo", progress=False)[0]
     maps = [
@@ -161,16 +186,22 @@ def test_ig_by_hand(run, digits) -> None:
     (row,) = [
         row
         for row in run.ig()
-        if (row["reading"], row["seed"], row["image"], row["baseline"], row["n_steps"]) == (7, 1, sample[0], "black and white", 4)
+        if (row["reading"], row["seed"], row["image"], row["baseline"], row["n_steps"])
+        == (7, 1, sample[0], "black and white", 4)
     ]
-    assert row["r"] == pytest.approx(np.corrcoef((maps[0] + maps[1]) / 2, loo.scores)[0, 1], abs=1e-5) and row["delta"] < 1e-5
+    assert (
+        row["r"] == pytest.approx(np.corrcoef((maps[0] + maps[1]) / 2, loo.scores)[0, 1], abs=1e-5)
+        and row["delta"] < 1e-5
+    )
 
 
 def test_the_board_holds_the_grid(run) -> None:
     board = digit_board(run)
     shape = [len(axis["options"]) for axis in board["axes"]]
     cells = np.frombuffer(base64.b64decode(board["runs"][0]["cells"]), "<i2").reshape(*shape, 9) / 10_000
-    assert shape == [2, 2, 2, 2] and all(set(preset["state"]) == {"run", *(a["key"] for a in board["axes"])} for preset in board["presets"])
+    assert shape == [2, 2, 2, 2] and all(
+        set(preset["state"]) == {"run", *(a["key"] for a in board["axes"])} for preset in board["presets"]
+    )
     for place, row in zip(np.ndindex(*shape), digit_grid(run), strict=True):
         for k, name in enumerate(("AttnLRP, right with LOO", "AttnLRP, left with LOO", "difference")):
             wanted = [row[name].mean, row[name].low, row[name].high]
@@ -181,13 +212,22 @@ def test_what_is_shown_is_the_grid(run) -> None:
     from lrp_companion import views
 
     grid = digit_grid(run)
-    assert views.reading_label(run.readings[0]) == "the plainest" and views.reading_label(run.readings[7]) == "biases, positions, embedding"
+    assert (
+        views.reading_label(run.readings[0]) == "the plainest"
+        and views.reading_label(run.readings[7]) == "biases, positions, embedding"
+    )
     assert len({views.reading_label(own) for own in readings()}) == 32
     for map in ("raw", "sum-to-one"):
         shown = views.reading_table(run, map=map)
         for row, cells in zip([row for row in grid if row["map"] == map], shown.cells, strict=True):
-            assert cells[0] == views.reading_label(run.readings[row["reading"]]) and f"{100 * row['accuracy'][0]:.1f} %" in cells[1]
-            assert list(cells[2:6]) == [row[name].text(2) for name in CELLS] and cells[6] == f"{100 * row['negative']:.1f} %"
+            assert (
+                cells[0] == views.reading_label(run.readings[row["reading"]])
+                and f"{100 * row['accuracy'][0]:.1f} %" in cells[1]
+            )
+            assert (
+                list(cells[2:6]) == [row[name].text(2) for name in CELLS]
+                and cells[6] == f"{100 * row['negative']:.1f} %"
+            )
     nearest = views.nearest_table(run).cells
     assert [cells[0].split(";")[0].split(":")[0] for cells in nearest] == [
         "the paper, choices unknown", "nearest to it", "the plainest net", "the plainest net",
@@ -198,12 +238,16 @@ def test_what_is_shown_is_the_grid(run) -> None:
         name, floor = "AttnLRP, left with LOO", 0.85 if row["which"] == "reach" else 0.0
         own = [one[name] for one in grid if one["map"] == row["map"] and one["accuracy"][0] >= floor]
         assert cells[1] == str(len(own))
-        assert cells[4] == (f"{min(one.mean for one in own):.2f} to {max(one.mean for one in own):.2f}" if own else "")
+        assert cells[4] == (
+            f"{min(one.mean for one in own):.2f} to {max(one.mean for one in own):.2f}" if own else ""
+        )
     shares = views.reading_choices_table(run).cells
     assert [cells[0] for cells in shares[:4]] == ["biases", "position embedding", "pixel to Q, K, V", "map"]
     for column in range(1, len(CELLS) + 2):
         assert sum(float(cells[column].removesuffix(" %")) for cells in shares) == pytest.approx(100, abs=0.6)
-    for row, cells in zip(digit_signs(run), views.reading_signs_table(digit_signs(run), title="signs").cells, strict=True):
+    for row, cells in zip(
+        digit_signs(run), views.reading_signs_table(digit_signs(run), title="signs").cells, strict=True
+    ):
         assert cells[1:3] == (row["raw"].text(2), row["sum to one"].text(2))
         assert int(cells[4]) + int(cells[6]) == 6
         assert cells[3] == ("" if row["both positive"] is None else f"{row['both positive'][0]:.2f}")
@@ -218,9 +262,14 @@ def test_figures_of_readings_say_what_they_draw(run) -> None:
     top = curve.axes[0].get_lines()[2].get_ydata()
     assert (
         np.allclose(top, sorted(means))
-        and [line.get_ydata()[0] for line in curve.axes[0].get_lines()[1:6:2]] == list(paper_values().values())[:3]
+        and [line.get_ydata()[0] for line in curve.axes[0].get_lines()[1:6:2]]
+        == list(paper_values().values())[:3]
     )
-    last = next(row["r"].mean for row in digit_ig(run) if (row["reading"], row["baseline"], row["n_steps"]) == (7, "zero", 4))
+    last = next(
+        row["r"].mean
+        for row in digit_ig(run)
+        if (row["reading"], row["baseline"], row["n_steps"]) == (7, "zero", 4)
+    )
     assert f"biases, positions, embedding: zero {last:.2f}" in steps.alt
     for figure in (curve, steps):
         assert figure._repr_png_().startswith(b"\x89PNG")
@@ -234,17 +283,26 @@ def test_figures_of_readings_say_what_they_draw(run) -> None:
 def test_the_switchboard_has_a_board_of_digits_behind_the_reviews(run, tmp_path) -> None:
     from lrp_companion import ProtocolSwitchboard, views
 
-    reviews = load_run(text_run(tmp_path / "reviews", {"attnlrp": level(0.3, 0.4), "cp-lrp": level(0.5, 0.5)}, n=2, layers=2))
+    reviews = load_run(
+        text_run(tmp_path / "reviews", {"attnlrp": level(0.3, 0.4), "cp-lrp": level(0.5, 0.5)}, n=2, layers=2)
+    )
     data = switchboard([run, reviews, run])
-    assert [board["key"] for board in data["boards"]] == ["text", "digits"] and data["boards"][1] == digit_board(run)
+    assert [board["key"] for board in data["boards"]] == ["text", "digits"] and data["boards"][
+        1
+    ] == digit_board(run)
     assert "AttnLRP (right)" in ProtocolSwitchboard(data).fallback()
     with pytest.raises(InputError, match="no runs on reviews"):
         switchboard([run])
-    assert [cells[:2] for cells in views.runs_table([run, reviews]).cells] == [("grid", "8 readings"), ("reviews", "made-up")]
+    assert [cells[:2] for cells in views.runs_table([run, reviews]).cells] == [
+        ("grid", "8 readings"),
+        ("reviews", "made-up"),
+    ]
 
 
 def test_the_command(tmp_path, capsys) -> None:
-    assert main(["run", "mnist-grid", "--out", str(tmp_path), "--source", "embedded", "--model", "plain"]) == 2
+    assert (
+        main(["run", "mnist-grid", "--out", str(tmp_path), "--source", "embedded", "--model", "plain"]) == 2
+    )
     assert "--model for mnist-grid" in capsys.readouterr().err
     with pytest.raises(InputError, match="no run over readings"):
         digit_grid(SimpleNamespace(name="another"))
@@ -257,7 +315,10 @@ def test_bad_counts(digits, nets) -> None:
 
 
 def test_a_run_without_a_whole_seed_is_told(run) -> None:
-    few = {name: table.filter(torch.tensor(table["job"].to_numpy() < 5).numpy()) for name, table in run.tables.items()}
+    few = {
+        name: table.filter(torch.tensor(table["job"].to_numpy() < 5).numpy())
+        for name, table in run.tables.items()
+    }
     with pytest.raises(InputError, match="no seed finished"):
         digit_grid(MnistGridRun(run.name, run.manifest, few))
 
@@ -272,7 +333,9 @@ def test_what_the_chapter_says_of_the_digits_holds_in_the_record() -> None:
     assert max(row["accuracy"][2] for row in grid if row["accuracy"][0] < ACCURACY) < 0.5
     assert all(row["AttnLRP, left with right"].high < 1 for row in able)
     raw = [row for row in able if row["map"] == "raw"]
-    assert min(min(row["AttnLRP, left with LOO"].low, row["AttnLRP, right with LOO"].low) for row in raw) > 0.6
+    assert (
+        min(min(row["AttnLRP, left with LOO"].low, row["AttnLRP, right with LOO"].low) for row in raw) > 0.6
+    )
     assert sum(row["difference"].high < 0 for row in raw) > len(raw) / 2
     split = [row for row in digit_signs(record) if row["reading"] in {own["reading"] for own in able}]
     assert min(row["both positive"][0] for row in split) > 0.8
@@ -280,5 +343,7 @@ def test_what_the_chapter_says_of_the_digits_holds_in_the_record() -> None:
     readings_of_ig = {key[0] for key in ig}
     for reading, baseline in itertools.product(readings_of_ig, ("zero", "mean image", "black and white")):
         assert abs(ig[reading, baseline, 8].mean - ig[reading, baseline, 512].mean) < 0.002
-    assert ig[0, "black and white", 512].high < 0 < min(ig[0, name, 512].low for name in ("zero", "mean image"))
+    assert (
+        ig[0, "black and white", 512].high < 0 < min(ig[0, name, 512].low for name in ("zero", "mean image"))
+    )
     assert digit_nearest(record)["distance"] > 0.3

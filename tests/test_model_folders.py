@@ -15,9 +15,9 @@ import pytest
 from tiny_models import build
 
 from lrp_companion.cli import main
-from lrp_companion.experiments.store import read_folder
-from lrp_companion.experiments.text_jobs import TextJobs
 from lrp_companion.models.pretrained import load_classifier
+from lrp_companion.runs.folder import read_folder
+from lrp_companion.runs.review_jobs import TextJobs
 from lrp_companion.schema import InputError, SourceError
 from lrp_companion.sources import load_dataset
 
@@ -38,11 +38,17 @@ def copy(model_folder, tmp_path: Path) -> Path:
 
 
 def plant(folder: Path, kind: str) -> Path:
-    """Code in the folder that leaves a trace where it runs, asked for by its config or its tokenizer; the trace's place."""
+    """Code in the folder that leaves a trace where it runs, asked for by its config or its tokenizer; the
+    trace's place.
+    """
     trace = folder.parent / "trace"
     (folder / "evil.py").write_text(TRACE.format(place=str(trace)) + CLASSES)
     if kind == "tokenizer":
-        edit(folder / "tokenizer_config.json", auto_map={"AutoTokenizer": ["evil.T", "evil.T"]}, tokenizer_class="T")
+        edit(
+            folder / "tokenizer_config.json",
+            auto_map={"AutoTokenizer": ["evil.T", "evil.T"]},
+            tokenizer_class="T",
+        )
     else:
         auto = {"AutoConfig": "evil.C", "AutoModelForSequenceClassification": "evil.M"}
         edit(folder / "config.json", auto_map=auto, **({"model_type": "evil"} if kind == "family" else {}))
@@ -65,8 +71,14 @@ def test_code_in_a_folder_never_runs(copy: Path, kind: str, monkeypatch: pytest.
 def test_the_command_asks_nothing_and_runs_nothing(copy: Path) -> None:
     trace = plant(copy, "family")
     given = [sys.executable, "-m", "lrp_companion.cli", "explain", "a film", "--model", str(copy)]
-    done = subprocess.run(given, input="y\n" * 100, capture_output=True, text=True, timeout=120, env=os.environ)
-    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and "[y/N]" not in done.stdout + done.stderr
+    done = subprocess.run(
+        given, input="y\n" * 100, capture_output=True, text=True, timeout=120, env=os.environ
+    )
+    assert (
+        done.returncode == 2
+        and len(done.stderr.splitlines()) == 1
+        and "[y/N]" not in done.stdout + done.stderr
+    )
     assert not trace.exists()
 
 
@@ -108,8 +120,20 @@ CHANGES = [(other_activation, "model config"), (other_labels, "labels"), (swappe
 
 
 def run(folder: Path, out: Path, limit: int, *more: str) -> int:
-    given = ["--source", "embedded", "--methods", "loo,attnlrp", "--masks", "none", "--removals", "attention-mask", "--quiet"]
-    return main(["run", "sst2", "--model", str(folder), "--out", str(out), "--limit", str(limit), *given, *more])
+    given = [
+        "--source",
+        "embedded",
+        "--methods",
+        "loo,attnlrp",
+        "--masks",
+        "none",
+        "--removals",
+        "attention-mask",
+        "--quiet",
+    ]
+    return main(
+        ["run", "sst2", "--model", str(folder), "--out", str(out), "--limit", str(limit), *given, *more]
+    )
 
 
 @pytest.mark.parametrize(("change", "name"), CHANGES)
@@ -129,27 +153,64 @@ def test_a_run_does_not_go_on_with_another_model(
 @pytest.mark.parametrize("recorded", [True, False])
 @pytest.mark.parametrize(("change", "name"), CHANGES)
 def test_loo_of_another_model_is_refused(
-    copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], None], name: str, recorded: bool
+    copy: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[Path], None],
+    name: str,
+    recorded: bool,
 ) -> None:
-    """Also where the other run does not say what its tokenizer and its configuration were: then its logits do."""
+    """Also where the other run does not say what its tokenizer and its configuration were: then its logits
+    do.
+    """
     assert run(copy, tmp_path / "run", 2) == 0
     if not recorded:
         manifest, tables = read_folder(tmp_path / "run")
-        config = {key: value for key, value in manifest["config"].items() if key not in ("tokenizer", "model config", "labels")}
-        monkeypatch.setattr("lrp_companion.experiments.text_jobs.read_folder", lambda _: ({**manifest, "config": config}, tables))
+        config = {
+            key: value
+            for key, value in manifest["config"].items()
+            if key not in ("tokenizer", "model config", "labels")
+        }
+        monkeypatch.setattr(
+            "lrp_companion.runs.review_jobs.read_folder", lambda _: ({**manifest, "config": config}, tables)
+        )
     change(copy)
     clf, data = load_classifier(copy), load_dataset("sst2", source="embedded")
-    with pytest.raises(InputError, match=name if recorded or name == "labels" else "logits or tokens of example"):
-        TextJobs(clf, data, limit=2, methods=("loo", "attnlrp"), removals=("attention-mask",), loo_from=tmp_path / "run")
+    with pytest.raises(
+        InputError, match=name if recorded or name == "labels" else "logits or tokens of example"
+    ):
+        TextJobs(
+            clf,
+            data,
+            limit=2,
+            methods=("loo", "attnlrp"),
+            removals=("attention-mask",),
+            loo_from=tmp_path / "run",
+        )
 
 
-def test_an_older_run_gives_its_loo_where_the_logits_agree(copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_older_run_gives_its_loo_where_the_logits_agree(
+    copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert run(copy, tmp_path / "run", 2) == 0
     manifest, tables = read_folder(tmp_path / "run")
-    config = {key: value for key, value in manifest["config"].items() if key not in ("tokenizer", "model config", "labels")}
-    monkeypatch.setattr("lrp_companion.experiments.text_jobs.read_folder", lambda _: ({**manifest, "config": config}, tables))
+    config = {
+        key: value
+        for key, value in manifest["config"].items()
+        if key not in ("tokenizer", "model config", "labels")
+    }
+    monkeypatch.setattr(
+        "lrp_companion.runs.review_jobs.read_folder", lambda _: ({**manifest, "config": config}, tables)
+    )
     clf, data = load_classifier(copy), load_dataset("sst2", source="embedded")
-    jobs = TextJobs(clf, data, limit=2, methods=("loo", "attnlrp"), removals=("attention-mask",), loo_from=tmp_path / "run")
+    jobs = TextJobs(
+        clf,
+        data,
+        limit=2,
+        methods=("loo", "attnlrp"),
+        removals=("attention-mask",),
+        loo_from=tmp_path / "run",
+    )
     assert len(jobs.known) == 2
 
 
@@ -162,4 +223,7 @@ def test_fingerprints_name_what_scores_depend_on(model_folder, tmp_path: Path) -
     tokenizer.save_pretrained(tmp_path / "half")
     edit(tmp_path / "half" / "config.json", transformers_version="0.0.0")
     half = load_classifier(tmp_path / "half").card
-    assert (half.tokenizer, half.config) == (card.tokenizer, card.config) and half.fingerprint != card.fingerprint
+    assert (half.tokenizer, half.config) == (
+        card.tokenizer,
+        card.config,
+    ) and half.fingerprint != card.fingerprint

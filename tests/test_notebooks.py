@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("papermill", reason="papermill comes with the extra book")
 
-from lrp_companion import book
+from lrp_companion.bookbuild import build as book
 from lrp_companion.schema import InputError
 
 NOTEBOOKS = sorted((book.ROOT / "notebooks").glob("*.ipynb"))
@@ -52,7 +52,14 @@ def test_committed_cells_tell_a_story_and_leave_algorithms_to_the_package(path: 
 
 @every_notebook
 def test_every_notebook_takes_the_same_parameters(path: Path) -> None:
-    given = {"source": "embedded", "data_dir": "somewhere", "model": "companion", "limit": "3", "seed": "1", "device": "cpu"}
+    given = {
+        "source": "embedded",
+        "data_dir": "somewhere",
+        "model": "companion",
+        "limit": "3",
+        "seed": "1",
+        "device": "cpu",
+    }
     assert book.check_parameters(path, given) == {**given, "limit": 3, "seed": 1}
 
 
@@ -73,11 +80,16 @@ def project(tmp_path: Path) -> Path:
     for folder in ("book", "notebooks"):
         (tmp_path / folder).mkdir()
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}), tmp_path / "notebooks" / "tiny.ipynb")
+    nbformat.write(
+        nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}),
+        tmp_path / "notebooks" / "tiny.ipynb",
+    )
     shutil.copy(book.ROOT / "_config.yml", tmp_path)
     for name in ("logo.svg", "references.bib"):
         shutil.copy(book.ROOT / "book" / name, tmp_path / "book")
-    (tmp_path / "_toc.yml").write_text("format: jb-book\nroot: book/index\nchapters:\n- file: notebooks/tiny\n")
+    (tmp_path / "_toc.yml").write_text(
+        "format: jb-book\nroot: book/index\nchapters:\n- file: notebooks/tiny\n"
+    )
     (tmp_path / "book" / "index.md").write_text("# Tiny book\n\n$R = a g$\n")
     return tmp_path
 
@@ -92,7 +104,9 @@ def change(notebook: Path, *sources: str) -> None:
     nbformat.write(content, notebook)
 
 
-def test_execute_runs_with_parameters_and_uses_an_unchanged_result_again(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_execute_runs_with_parameters_and_uses_an_unchanged_result_again(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("LRP_COMPANION_DATA", raising=False)
     notebook, output = project / "notebooks" / "tiny.ipynb", project / "out" / "tiny.ipynb"
     before = notebook.read_bytes()
@@ -118,14 +132,18 @@ def test_refresh_keeps_the_outputs_in_the_notebook(project: Path, monkeypatch: p
     assert "papermill" not in notebook.read_text()
 
 
-def test_notebooks_run_side_by_side_and_a_failure_stops_what_has_not_begun(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notebooks_run_side_by_side_and_a_failure_stops_what_has_not_begun(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("LRP_COMPANION_DATA", raising=False)
     tiny = project / "notebooks" / "tiny.ipynb"
     for name in ("a", "b", "z"):
         shutil.copy(tiny, project / "notebooks" / f"{name}.ipynb")
     change(project / "notebooks" / "b.ipynb", "print(os.environ['OMP_NUM_THREADS'])")
     book.refresh(project)
-    assert [printed(project / "notebooks" / f"{name}.ipynb").splitlines()[0] for name in ("a", "b", "tiny", "z")] == ["20 a None"] * 4
+    assert [
+        printed(project / "notebooks" / f"{name}.ipynb").splitlines()[0] for name in ("a", "b", "tiny", "z")
+    ] == ["20 a None"] * 4
     assert int(printed(project / "notebooks" / "b.ipynb").splitlines()[1]) >= 1
     monkeypatch.setattr(book, "AT_ONCE", 1)
     change(project / "notebooks" / "b.ipynb", "1 / 0")
@@ -139,7 +157,10 @@ def test_key_changes_with_every_input(project: Path) -> None:
     notebook, package = project / "notebooks" / "tiny.ipynb", project / "package"
     package.mkdir()
     (package / "rules.py").write_text("half = 0.5\n")
-    keys = [book.source_key(notebook, {}, package=package), book.source_key(notebook, {"limit": 3}, package=package)]
+    keys = [
+        book.source_key(notebook, {}, package=package),
+        book.source_key(notebook, {"limit": 3}, package=package),
+    ]
     (package / "rules.py").write_text("half = 1.0\n")
     keys.append(book.source_key(notebook, {}, package=package))
     change(notebook, "print(1)")
@@ -156,7 +177,9 @@ def test_a_notebook_is_run_again_when_a_record_is_new(project: Path) -> None:
     assert book.execute(notebook, output, cwd=project) and not book.execute(notebook, output, cwd=project)
 
 
-def test_a_run_on_data_from_outside_is_never_used_again(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_on_data_from_outside_is_never_used_again(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("LRP_COMPANION_DATA", "elsewhere")
     notebook, output = project / "notebooks" / "tiny.ipynb", project / "out" / "tiny.ipynb"
     assert book.execute(notebook, output, cwd=project) and book.execute(notebook, output, cwd=project)
@@ -164,7 +187,9 @@ def test_a_run_on_data_from_outside_is_never_used_again(project: Path, monkeypat
 
 
 def test_a_number_is_asked_for_in_words(project: Path) -> None:
-    with pytest.raises(InputError, match="got limit='many'; expected a value like 2. Next step: pass limit as int"):
+    with pytest.raises(
+        InputError, match="got limit='many'; expected a value like 2. Next step: pass limit as int"
+    ):
         book.check_parameters(project / "notebooks" / "tiny.ipynb", {"limit": "many"})
 
 
@@ -183,13 +208,17 @@ def test_build_makes_pages_that_load_nothing_from_elsewhere(project: Path) -> No
     index, tiny = (html / "book" / "index.html").read_text(), (html / "notebooks" / "tiny.html").read_text()
     assert "mathjax/tex-chtml.js" in index and (html / "_static" / "mathjax" / "tex-chtml.js").is_file()
     assert "20 a None" in tiny and "data-companion-plot" in tiny and "</script><b>" not in tiny
-    assert "plotly.min.js" in tiny and "plotly.min.js" not in index, "4.7 MB are loaded only where there is a plot"
+    assert "plotly.min.js" in tiny and "plotly.min.js" not in index, (
+        "4.7 MB are loaded only where there is a plot"
+    )
     assert not re.search("thebe|require(js|\\.min)", index + tiny, re.IGNORECASE)
 
 
 @pytest.fixture(autouse=True)
 def no_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is built here is built on the embedded default, also where the rest of the tests see whole data sets."""
+    """What is built here is built on the embedded default, also where the rest of the tests see whole data
+    sets.
+    """
     monkeypatch.delenv("LRP_COMPANION_DATA", raising=False)
 
 
@@ -204,7 +233,12 @@ def test_build_fails_on_a_warning(project: Path, fault: str, capfd: pytest.Captu
     assert ("nowhere" if "page" in fault else "stderr") in capfd.readouterr().err
 
 
-def test_command_says_what_is_wrong_in_one_line(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_says_what_is_wrong_in_one_line(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(book, "ROOT", project)
     assert book.main(["build", "--parameter", "limt", "3"]) == 2
-    assert capsys.readouterr().err == "run tiny.ipynb: got parameter 'limt'; expected one of limit, name. Next step: check the name.\n"
+    assert (
+        capsys.readouterr().err
+        == "run tiny.ipynb: got parameter 'limt'; expected one of limit, name. Next step: check the name.\n"
+    )

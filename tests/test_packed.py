@@ -1,4 +1,6 @@
-"""Rows of several lengths run together, without tape or padding, against the `transformers` model run row by row."""
+"""Rows of several lengths run together, without tape or padding, against the `transformers` model run row by
+row.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,13 @@ def test_equal_to_one_row_at_a_time(family: str, layers: int) -> None:
     rows = []
     for length in (7, 7, 7, 4, 2, 2, 1, 7):  # equal lengths meet again behind others, too
         places = np.sort(generator.choice(np.arange(1, 10), size=length - 1, replace=False))
-        rows.append(Row(generator.integers(5, 35, length), np.array([0, *places]), bool(length > 1 and generator.random() < 0.4)))
+        rows.append(
+            Row(
+                generator.integers(5, 35, length),
+                np.array([0, *places]),
+                bool(length > 1 and generator.random() < 0.4),
+            )
+        )
     rows[2] = Row(rows[1].ids, rows[1].positions, True)  # hidden and seen first tokens in one stretch
     rows[1] = Row(rows[1].ids, rows[1].positions, False)
     got = packed_logits(wiring, rows)
@@ -51,14 +59,19 @@ def test_the_same_whatever_is_run_together(family_clf: Classifier, removal: str)
     together = kept_logits(family_clf, jobs, removal=removal, progress=False)
     for budget in (1, 20):
         torch.testing.assert_close(
-            kept_logits(family_clf, jobs, removal=removal, batch_tokens=budget, progress=False), together, rtol=1e-10, atol=1e-11
+            kept_logits(family_clf, jobs, removal=removal, batch_tokens=budget, progress=False),
+            together,
+            rtol=1e-10,
+            atol=1e-11,
         )
 
 
 def test_it_runs_each_token_and_position_once_before_attention(clf: Classifier) -> None:
     text = clf.encode("a film of rare grace")[0]
     seen: list[int] = []
-    hook = clf.encoder.wiring.layers[0].value.register_forward_hook(lambda module, inputs, output: seen.append(len(inputs[0])))
+    hook = clf.encoder.wiring.layers[0].value.register_forward_hook(
+        lambda module, inputs, output: seen.append(len(inputs[0]))
+    )
     try:
         kept_logits(clf, [(text, keep) for keep in ~np.eye(len(text), dtype=bool)], progress=False)
     finally:
@@ -71,7 +84,9 @@ def test_the_last_layer_runs_for_the_first_token_only(clf: Classifier) -> None:
     seen: dict[str, int] = {}
     last = clf.encoder.wiring.layers[-1]
     hooks = [
-        getattr(last, name).register_forward_hook(lambda module, inputs, output, name=name: seen.update({name: len(inputs[0])}))
+        getattr(last, name).register_forward_hook(
+            lambda module, inputs, output, name=name: seen.update({name: len(inputs[0])})
+        )
         for name in ("query", "key", "up")
     ]
     try:
@@ -80,7 +95,11 @@ def test_the_last_layer_runs_for_the_first_token_only(clf: Classifier) -> None:
         for hook in hooks:
             hook.remove()
     rows = len(text)
-    assert seen == {"query": rows, "key": rows * (rows - 1) + 1, "up": rows}  # the first token stays where it is hidden
+    assert seen == {
+        "query": rows,
+        "key": rows * (rows - 1) + 1,
+        "up": rows,
+    }  # the first token stays where it is hidden
 
 
 @pytest.mark.parametrize("keep", [np.ones(3, bool), np.zeros(7, bool)])

@@ -1,6 +1,8 @@
-"""The built book as a reader meets it: in Chromium, every other host blocked, on a desk and a phone, light and dark, served and as files.
+"""The built book as a reader meets it: in Chromium, every other host blocked, on a desk and a phone, light
+and dark, served and as files.
 
-Needs a built book (`make book`) and Chromium; skips with the reason without them, and fails instead where LRP_REQUIRE_BROWSER=1.
+Needs a built book (`make book`) and Chromium; skips with the reason without them, and fails instead where
+LRP_REQUIRE_BROWSER=1.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from lrp_companion.widgets.base import front_ends
 TOC = yaml.safe_load((ROOT / "_toc.yml").read_text())
 CHAPTERS = [chapter for part in TOC["parts"] for chapter in part["chapters"]]
 FILES = [entry["file"] for chapter in CHAPTERS for entry in (chapter, *chapter.get("sections", ()))]
-PAGES = [f"{name}.html" for name in [TOC["root"], *FILES] if not name.startswith("book/slides/session")]  # decks are no pages
+PAGES = [
+    f"{name}.html" for name in [TOC["root"], *FILES] if not name.startswith("book/slides/session")
+]  # decks are no pages
 
 
 def rendered(page: Any) -> dict[str, Any]:
@@ -113,7 +117,9 @@ def test_search_finds_a_page(site: str, browser: Any) -> None:
     context = browser.new_context()
     page, watch = open_page(context, f"{site}/search.html?q=relevance")
     page.wait_for_selector("#search-results li a")
-    page.wait_for_selector('#search-results li:has(a[href*="slides/session"]) p.context')  # decks have a template of their own
+    page.wait_for_selector(
+        '#search-results li:has(a[href*="slides/session"]) p.context'
+    )  # decks have a template of their own
     context.close()
     assert watch.nothing(), watch
 
@@ -126,7 +132,16 @@ def test_first_page_leads_to_the_book(site: str, browser: Any) -> None:
     context.close()
 
 
-LOADS = {"script": "src", "img": "src", "iframe": "src", "source": "src", "video": "src", "audio": "src", "object": "data", "link": "href"}
+LOADS = {
+    "script": "src",
+    "img": "src",
+    "iframe": "src",
+    "source": "src",
+    "video": "src",
+    "audio": "src",
+    "object": "data",
+    "link": "href",
+}
 
 
 def outside_loads(folder: Path) -> list[str]:
@@ -140,7 +155,10 @@ def outside_loads(folder: Path) -> list[str]:
             for element in soup.find_all(tag):
                 if re.match(r"(https?:)?//", str(element.get(attribute, ""))):
                     found.append(f"{path.relative_to(folder)}: {element.get(attribute)}")
-        found += [f"{path.relative_to(folder)}: dead widget" for _ in soup.select('script[type^="application/vnd.jupyter.widget"]')]
+        found += [
+            f"{path.relative_to(folder)}: dead widget"
+            for _ in soup.select('script[type^="application/vnd.jupyter.widget"]')
+        ]
     return found
 
 
@@ -197,9 +215,15 @@ def test_every_widget_of_the_page_wakes_and_passes_axe(site: str, html: Path, br
             assert sorted(kinds) == sorted(kind for kind, _ in given)
             for kind in dict.fromkeys(kinds):
                 seen[kind] = seen.get(kind, 0) + 1
-                assert not (broken := complaints_of_axe(page, f'[data-companion-widget="{kind}"]')), (name, theme, broken)
+                assert not (broken := complaints_of_axe(page, f'[data-companion-widget="{kind}"]')), (
+                    name,
+                    theme,
+                    broken,
+                )
             page.set_viewport_size({"width": 360, "height": 740})
-            assert page.evaluate("document.documentElement.scrollWidth") <= 360, f"{name}: wider than a phone once its widgets are awake"
+            assert page.evaluate("document.documentElement.scrollWidth") <= 360, (
+                f"{name}: wider than a phone once its widgets are awake"
+            )
             assert watch.nothing(), (name, watch)
             context.close()
     assert set(seen) == set(front_ends()), f"widgets in the book: {seen}"
@@ -229,7 +253,9 @@ def test_the_book_works_from_a_sub_folder_of_a_host(html: Path, browser: Any, tm
 
 def test_a_link_into_a_page_brings_its_widget_into_view(site: str, browser: Any) -> None:
     context = browser.new_context(viewport={"width": 1280, "height": 900})
-    page, watch = open_page(context, f"{site}/notebooks/03_bert_layers.html#layers.bypassed=2,3&layers.sentence=1")
+    page, watch = open_page(
+        context, f"{site}/notebooks/03_bert_layers.html#layers.bypassed=2,3&layers.sentence=1"
+    )
     page.wait_for_selector('[data-companion-widget="layer_toggles"][data-ready]')
     inside = "(e => { const b = e.getBoundingClientRect(); return b.bottom > 0 && b.top < innerHeight })"
     page.wait_for_function(f"{inside}(document.querySelector('[data-companion-widget=layer_toggles]'))")
@@ -239,10 +265,15 @@ def test_a_link_into_a_page_brings_its_widget_into_view(site: str, browser: Any)
 
 
 def test_layers_in_the_book_show_the_packages_numbers(site: str, browser: Any) -> None:
-    """200 random masks and the presets for two sentences, in the built page, against lattices computed here."""
+    """200 random masks and the presets for two sentences, in the built page, against lattices computed
+    here.
+    """
     import lrp_companion as lrp
 
-    clf, data = lrp.load_classifier("companion"), lrp.load_dataset("sst2", source="embedded", limit=64, seed=0)
+    clf, data = (
+        lrp.load_classifier("companion"),
+        lrp.load_dataset("sst2", source="embedded", limit=64, seed=0),
+    )
     texts = [text for text in data.texts if len(clf.encode(text)[0]) <= 14][:6]
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     page, watch = open_page(context, f"{site}/notebooks/03_bert_layers.html")
@@ -255,7 +286,10 @@ def test_layers_in_the_book_show_the_packages_numbers(site: str, browser: Any) -
         return out; }"""
     generator = np.random.default_rng(0)
     for place in (0, 3):
-        lattice, (loo,) = lrp.layer_lattice(clf, texts[place]), lrp.attribute(clf, [texts[place]], method="loo")
+        lattice, (loo,) = (
+            lrp.layer_lattice(clf, texts[place]),
+            lrp.attribute(clf, [texts[place]], method="loo"),
+        )
         host.get_by_label("Sentence").select_option(index=place)
         masks = [sorted((np.flatnonzero(generator.random(12) < 0.5) + 1).tolist()) for _ in range(200)]
         for name, bypassed in (("AttnLRP", []), ("CP-LRP", list(range(1, 13)))):
@@ -263,10 +297,16 @@ def test_layers_in_the_book_show_the_packages_numbers(site: str, browser: Any) -
             assert host.evaluate("host => host.companion.model.get('bypassed')") == bypassed
         for bypassed, (r, scores) in zip(masks, host.evaluate(read, masks), strict=True):
             expected = lattice.scores_for(bypassed)
-            assert r == pytest.approx(lrp.agreement(expected, loo.scores, lattice.special, lrp.Protocol()), abs=2e-3)
+            assert r == pytest.approx(
+                lrp.agreement(expected, loo.scores, lattice.special, lrp.Protocol()), abs=2e-3
+            )
             assert np.abs(np.array(scores) - expected).max() <= np.abs(expected).max() / 100 + 1e-3
-        everything = [lrp.agreement(row, loo.scores, lattice.special, lrp.Protocol()) for row in lattice.scores]
+        everything = [
+            lrp.agreement(row, loo.scores, lattice.special, lrp.Protocol()) for row in lattice.scores
+        ]
         host.get_by_role("button", name="Best for this sentence").click()
-        assert float(host.locator(".lrp-result").get_attribute("data-r")) == pytest.approx(max(everything), abs=2e-3)
+        assert float(host.locator(".lrp-result").get_attribute("data-r")) == pytest.approx(
+            max(everything), abs=2e-3
+        )
     assert watch.nothing(), watch
     context.close()

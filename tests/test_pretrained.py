@@ -1,4 +1,6 @@
-"""Loading classifiers: folders in the hub's format, every family, every stored precision, the card and the tokens."""
+"""Loading classifiers: folders in the hub's format, every family, every stored precision, the card and the
+tokens.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,16 @@ def test_a_folder_in_the_hubs_format(model_folder, family: str) -> None:
     clf = load_classifier(folder)
     assert isinstance(clf.card, ModelCard)
     card = clf.card
-    assert (card.source, card.family, card.layers, card.heads, card.hidden, card.max_tokens, card.labels, card.dtype) == (
+    assert (
+        card.source,
+        card.family,
+        card.layers,
+        card.heads,
+        card.hidden,
+        card.max_tokens,
+        card.labels,
+        card.dtype,
+    ) == (
         "folder",
         family,
         2,
@@ -31,7 +42,12 @@ def test_a_folder_in_the_hubs_format(model_folder, family: str) -> None:
         "float32",
     )
     assert card.name == folder.name and len(card.fingerprint) >= 8
-    assert clf.labels == card.labels and clf.max_tokens == 32 and clf.dtype == torch.float32 and clf.device.type == "cpu"
+    assert (
+        clf.labels == card.labels
+        and clf.max_tokens == 32
+        and clf.dtype == torch.float32
+        and clf.device.type == "cpu"
+    )
     assert (clf.pad_id, clf.mask_id) == (clf.tokenizer.pad_token_id, clf.tokenizer.mask_token_id)
     network, _ = build(family)
     texts = clf.encode(list(TEXTS))
@@ -51,7 +67,10 @@ def test_precision_is_converted_from_what_is_stored(tmp_path: Path, dtype: str) 
     assert clf.dtype == getattr(torch, dtype) and clf.card.dtype == dtype
     assert {p.dtype for p in clf.network.parameters()} == {clf.dtype}
     torch.testing.assert_close(
-        clf.network.classifier.weight.double(), half.classifier.weight.double(), rtol=1e-2 if dtype == "bfloat16" else 0, atol=0
+        clf.network.classifier.weight.double(),
+        half.classifier.weight.double(),
+        rtol=1e-2 if dtype == "bfloat16" else 0,
+        atol=0,
     )
 
 
@@ -71,11 +90,18 @@ def test_the_fingerprint_names_the_weights(tmp_path: Path) -> None:
         "same weights, other precision": load_classifier(tmp_path / "one", dtype="float64").card.fingerprint,
         "other weights": load_classifier(save(tmp_path / "three", "bert", seed=1)).card.fingerprint,
     }
-    assert prints["one"] == prints["same weights elsewhere"] == prints["same weights, other precision"] != prints["other weights"]
+    assert (
+        prints["one"]
+        == prints["same weights elsewhere"]
+        == prints["same weights, other precision"]
+        != prints["other weights"]
+    )
 
 
 def test_the_shape_of_textattacks_sst2_model(tmp_path: Path) -> None:
-    """12 layers, 768 wide: loads, equals its own logits in a padded batch, and is explained under two masks."""
+    """12 layers, 768 wide: loads, equals its own logits in a padded batch, and is explained under two
+    masks.
+    """
     from lrp_companion.methods import attribute
 
     clf = load_classifier(save_bert_base(tmp_path))
@@ -87,7 +113,9 @@ def test_the_shape_of_textattacks_sst2_model(tmp_path: Path) -> None:
         logits = clf.network(input_ids=ids).logits[0]
     assert maps[0].logit == pytest.approx(float(logits[maps[0].target]), abs=1e-4)
     single = attribute(clf, TEXTS[0], method="lrp", bypass=range(1, 13))[0]
-    np.testing.assert_allclose(single.scores, attribute(clf, list(TEXTS[:2]), method="cp-lrp")[0].scores, atol=1e-5)
+    np.testing.assert_allclose(
+        single.scores, attribute(clf, list(TEXTS[:2]), method="cp-lrp")[0].scores, atol=1e-5
+    )
 
 
 def test_tokens_and_what_is_special(model_folder) -> None:
@@ -141,13 +169,19 @@ def test_random_state_is_not_touched(model_folder) -> None:
 def test_an_embedded_model_is_a_plain_classifier_of_the_hubs_format(name: str) -> None:
     clf = load_classifier(name)
     assert clf.card.source == "embedded" and clf.card.name == name
-    folder = Path(transformers.__file__).parent  # any reader of the format opens it: transformers, without this package
+    folder = Path(
+        transformers.__file__
+    ).parent  # any reader of the format opens it: transformers, without this package
     assert folder.is_dir()
     from lrp_companion.models.pretrained import EMBEDDED_FOLDER
 
-    plain = transformers.AutoModelForSequenceClassification.from_pretrained(EMBEDDED_FOLDER / name, dtype=torch.float32).eval()
+    plain = transformers.AutoModelForSequenceClassification.from_pretrained(
+        EMBEDDED_FOLDER / name, dtype=torch.float32
+    ).eval()
     ids = torch.tensor([clf.encode("a film of rare grace")[0].input_ids])
     with torch.no_grad():
         logits = plain(input_ids=ids).logits
-    torch.testing.assert_close(clf.encoder.forward(ids, torch.ones_like(ids)).logits.detach(), logits, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(
+        clf.encoder.forward(ids, torch.ones_like(ids)).logits.detach(), logits, rtol=1e-4, atol=1e-4
+    )
     assert clf.labels[int(logits.argmax())].lower() == "positive"

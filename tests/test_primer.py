@@ -1,4 +1,6 @@
-"""The primer's worked example: every number printed on the page is recomputed, from the rules or by plain arithmetic."""
+"""The primer's worked example: every number printed on the page is recomputed, from the rules or by plain
+arithmetic.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,11 @@ KEYS = np.array([1.0, 1.0, 2.0])
 def agrees(printed: str, value: float) -> bool:
     """The printed number is the value, rounded to the digits that are printed."""
     digits = len(printed.partition(".")[2])
-    return abs(float(printed) - value) <= 0.5 * 10**-digits + 1e-12 if digits else abs(float(printed) - value) < 1e-9
+    return (
+        abs(float(printed) - value) <= 0.5 * 10**-digits + 1e-12
+        if digits
+        else abs(float(printed) - value) < 1e-9
+    )
 
 
 def table(name: str) -> dict[str, list[str]]:
@@ -45,7 +51,14 @@ def head(values: list[float]) -> dict[str, np.ndarray | float]:
     g_q, g_k = rules.matmul(g_z, q, k.mT, z)
     relevance = {"R_v": v * g_v, "R_k": k * g_k.mT, "R_a": (a * g_a).mT, "R_z": (z * g_z).mT}
     out: dict[str, np.ndarray | float] = {key: x[:, 0].numpy() for key, x in relevance.items()}
-    out |= {"v": v[:, 0].numpy(), "z": z[0].numpy(), "a": a[0].numpy(), "f": o.item(), "g_a": g_a[0].numpy(), "g_z": g_z[0].numpy()}
+    out |= {
+        "v": v[:, 0].numpy(),
+        "z": z[0].numpy(),
+        "a": a[0].numpy(),
+        "f": o.item(),
+        "g_a": g_a[0].numpy(),
+        "g_z": g_z[0].numpy(),
+    }
     out["R_q"] = np.array([(q * g_q).item(), 0.0, 0.0])
     out["attnlrp"] = out["R_v"] + out["R_k"] + out["R_q"]
     out["cp"] = (v * rules.attention_values(one, a, o))[:, 0].numpy()
@@ -55,7 +68,9 @@ def head(values: list[float]) -> dict[str, np.ndarray | float]:
 
 
 def check_rows(name: str, expected: dict[str, tuple[np.ndarray, bool]]) -> None:
-    """All rows of a table agree with `expected` (values, whether their sum is printed), and no row goes unchecked."""
+    """All rows of a table agree with `expected` (values, whether their sum is printed), and no row goes
+    unchecked.
+    """
     rows = table(name)
     assert set(rows) == set(expected)
     for label, (values, has_sum) in expected.items():
@@ -63,7 +78,9 @@ def check_rows(name: str, expected: dict[str, tuple[np.ndarray, bool]]) -> None:
         assert len(cells) == 4
         assert bool(cells[3]) == has_sum, label
         for cell, value in zip(cells, [*values, values.sum()], strict=True):
-            assert cell == "" or agrees(cell, value), f"{name}, {label}: the page has {cell}, the rules give {value}"
+            assert cell == "" or agrees(cell, value), (
+                f"{name}, {label}: the page has {cell}, the rules give {value}"
+            )
 
 
 def test_forward_table() -> None:
@@ -81,19 +98,32 @@ def test_attnlrp_table() -> None:
         "$g_{a_i} = \\tfrac12 v_i$": (x["g_a"], False),
         "$R_{a_i} = a_i\\, g_{a_i}$": (x["R_a"], True), "$R_{v_i} = v_i\\, g_{v_i}$": (x["R_v"], True),
         "$g_{z_i} = a_i (g_{a_i} - 1.5)$": (x["g_z"], True), "$R_{z_i} = z_i\\, g_{z_i}$": (x["R_z"], True),
-        "$R_{k_i} = \\tfrac12 R_{z_i}$": (x["R_k"], True), "$R_q = \\tfrac12 \\sum_i R_{z_i}$": (x["R_q"], True),
+        "$R_{k_i} = \\tfrac12 R_{z_i}$": (x["R_k"], True),
+        "$R_q = \\tfrac12 \\sum_i R_{z_i}$": (x["R_q"], True),
     })  # fmt: skip
     assert (x["a"] * x["g_a"]).sum() == pytest.approx(1.5)
 
 
 def test_maps_table() -> None:
     x = head([2, -6, 8])
-    check_rows("maps", {"AttnLRP, $R_v + R_k + R_q$": (x["attnlrp"], True), "CP-LRP, $a_i v_i$": (x["cp"], True), "LOO": (x["loo"], True)})
+    check_rows(
+        "maps",
+        {
+            "AttnLRP, $R_v + R_k + R_q$": (x["attnlrp"], True),
+            "CP-LRP, $a_i v_i$": (x["cp"], True),
+            "LOO": (x["loo"], True),
+        },
+    )
 
 
 def test_exercise_table() -> None:
     x = head([8, 4, 2])
-    rows = {"$g_{z_i}$": (x["g_z"], True), "AttnLRP": (x["attnlrp"], True), "CP-LRP": (x["cp"], True), "LOO": (x["loo"], True)}
+    rows = {
+        "$g_{z_i}$": (x["g_z"], True),
+        "AttnLRP": (x["attnlrp"], True),
+        "CP-LRP": (x["cp"], True),
+        "LOO": (x["loo"], True),
+    }
     check_rows("exercise", rows)
 
 
@@ -106,7 +136,10 @@ def test_correlations(name: str) -> None:
 
 
 def test_the_example_and_the_exercise_disagree_on_the_order() -> None:
-    first, second = (np.array(next(iter(table(name).values())), dtype=float) for name in ("correlations", "exercise correlations"))
+    first, second = (
+        np.array(next(iter(table(name).values())), dtype=float)
+        for name in ("correlations", "exercise correlations")
+    )
     assert first[0] < first[1]
     assert second[0] > second[1]
 
@@ -114,7 +147,11 @@ def test_the_example_and_the_exercise_disagree_on_the_order() -> None:
 def arithmetic() -> list[str]:
     """Inline maths that is nothing but numbers, operators, fractions and equal signs."""
     pieces = re.findall(r"(?<!\$)\$([^$\n]+)\$(?!\$)", PAGE)
-    return [p for p in pieces if "=" in p and re.fullmatch(r"[\d\s.()+\-=]+", re.sub(r"\\cdot|\\tfrac|[{}]", "", p))]
+    return [
+        p
+        for p in pieces
+        if "=" in p and re.fullmatch(r"[\d\s.()+\-=]+", re.sub(r"\\cdot|\\tfrac|[{}]", "", p))
+    ]
 
 
 def evaluate(tex: str) -> float:
@@ -134,13 +171,17 @@ def test_every_equality_between_numbers_holds() -> None:
 
 
 def test_named_equalities_hold() -> None:
-    """Equalities that begin with a symbol: the numbers behind it agree with each other, and with the example."""
+    """Equalities that begin with a symbol: the numbers behind it agree with each other, and with the
+    example.
+    """
     x = head([2, -6, 8])
     y = head([8, 4, 2])
     expected = {
-        "f = 0.25\\cdot 2": x["f"], "\\sum_i a_i g_{a_i} = ": (x["a"] * x["g_a"]).sum(), "g_z = 0.25": x["g_z"][1],
+        "f = 0.25\\cdot 2": x["f"], "\\sum_i a_i g_{a_i} = ": (x["a"] * x["g_a"]).sum(),
+        "g_z = 0.25": x["g_z"][1],
         "f = 0.25\\cdot 8": y["f"],
-        "s_\\varepsilon(z) = \\tfrac{0.1}": float(rules.stabiliser(torch.tensor(-0.1, dtype=torch.float64), 0.1)),
+        "s_\\varepsilon(z) = \\tfrac{0.1}": float(rules.stabiliser(torch.tensor(-0.1, dtype=torch.float64),
+            0.1)),
     }  # fmt: skip
     for start, value in expected.items():
         (piece,) = re.findall(r"\$(" + re.escape(start) + r"[^$]*)\$", PAGE)
@@ -205,7 +246,11 @@ def test_halving_trap_of_the_page() -> None:
 
 
 def test_table_of_rules_names_every_rule_once_or_more() -> None:
-    public = {name for name, f in inspect.getmembers(rules, inspect.isfunction) if f.__module__ == rules.__name__ and name[0] != "_"}
+    public = {
+        name
+        for name, f in inspect.getmembers(rules, inspect.isfunction)
+        if f.__module__ == rules.__name__ and name[0] != "_"
+    }
     assert set(re.findall(r"`rules\.(\w+)`", PAGE)) == public
 
 
@@ -225,10 +270,14 @@ def test_numbers_in_the_remarks_agree_with_the_tables() -> None:
     x = head([2, -6, 8])
     (first,) = re.findall(r"`slow` has (.*?)\.\n", PAGE)
     values = [x["attnlrp"][1], x["cp"][1], x["attnlrp"][0], x["cp"][0]]
-    assert [agrees(cell, value) for cell, value in zip(re.findall(r"\$([^$]+)\$", first), values, strict=True)] == [True] * 4
+    assert [
+        agrees(cell, value) for cell, value in zip(re.findall(r"\$([^$]+)\$", first), values, strict=True)
+    ] == [True] * 4
     (second,) = re.findall(r"(\$\S+\$ went into the softmax and \$\S+\$ came out)", PAGE)
     sums = [x["R_a"].sum(), x["R_z"].sum()]
-    assert [agrees(cell, value) for cell, value in zip(re.findall(r"\$([^$]+)\$", second), sums, strict=True)] == [True] * 2
+    assert [
+        agrees(cell, value) for cell, value in zip(re.findall(r"\$([^$]+)\$", second), sums, strict=True)
+    ] == [True] * 2
     (embeddings,) = re.findall(r"holds two numbers, (.*?)\. The key", PAGE)
     pairs = np.array([[float(n) for n in pair] for pair in re.findall(r"\((-?\d+), (-?\d+)\)", embeddings)])
     assert np.array_equal(pairs, np.stack([KEYS, x["v"]], 1))

@@ -1,4 +1,6 @@
-"""Products of scalars: identity 1 of the flat product (equal shares = Shapley = Aumann-Shapley), and grouping."""
+"""Products of scalars: identity 1 of the flat product (equal shares = Shapley = Aumann-Shapley), and
+grouping.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lrp_companion.models.product import Product, all_groupings, flat, leaves_of, left, parse, right, shares, write
+from lrp_companion.models.product import (
+    Product,
+    all_groupings,
+    flat,
+    leaves_of,
+    left,
+    parse,
+    right,
+    shares,
+    write,
+)
 from lrp_companion.schema import InputError
 
 FACTORS = st.lists(st.fractions(min_value=-9, max_value=9, max_denominator=20), min_size=2, max_size=5)
@@ -40,8 +52,20 @@ class TestThePapersExample:
 
     def test_steps_are_the_derivation_in_section_3_1(self) -> None:
         first, second = Product([2, 3, 4], left(3)).steps()
-        assert (first.whole, first.value, first.relevance, first.parts, first.share) == ("(x1 x2) x3", 24, 24, ("x1 x2", "x3"), 12)
-        assert (second.whole, second.value, second.relevance, second.parts, second.share) == ("x1 x2", 6, 12, ("x1", "x2"), 6)
+        assert (first.whole, first.value, first.relevance, first.parts, first.share) == (
+            "(x1 x2) x3",
+            24,
+            24,
+            ("x1 x2", "x3"),
+            12,
+        )
+        assert (second.whole, second.value, second.relevance, second.parts, second.share) == (
+            "x1 x2",
+            6,
+            12,
+            ("x1", "x2"),
+            6,
+        )
         assert second.part_values == (2, 3)
         (only,) = Product([2, 3, 4]).steps()  # the flat product: one multiplication of three
         assert (only.relevance, only.parts, only.share) == (24, ("x1", "x2", "x3"), 8)
@@ -69,7 +93,9 @@ class TestGroupings:
         assert parse("x3·(x1*x2)") == (2, (0, 1))
         assert parse("((x1 x2))") == (0, 1)
 
-    @pytest.mark.parametrize("text", ["", "x1", "x1 (x2", "x1 x2)", "x1 x1", "x1 x3", "x0 x1", "x1 + x2", "x1 () x2"])
+    @pytest.mark.parametrize(
+        "text", ["", "x1", "x1 (x2", "x1 x2)", "x1 x1", "x1 x3", "x0 x1", "x1 + x2", "x1 () x2"]
+    )
     def test_bad_text_is_refused(self, text: str) -> None:
         with pytest.raises(InputError, match=r"parse: got grouping .* expected factors x1, x2"):
             parse(text)
@@ -79,7 +105,12 @@ class TestIdentities:
     @given(FACTORS)
     def test_equal_shares_are_the_shapley_values(self, values: list[Fraction]) -> None:
         product = Product(values)
-        assert product.relevance() == product.shapley() == tuple(shapley_by_orders(values)) == (product.value / len(values),) * len(values)
+        assert (
+            product.relevance()
+            == product.shapley()
+            == tuple(shapley_by_orders(values))
+            == (product.value / len(values),) * len(values)
+        )
 
     @given(FACTORS)
     def test_equal_shares_are_the_aumann_shapley_value(self, values: list[Fraction]) -> None:
@@ -88,8 +119,13 @@ class TestIdentities:
         nodes, weights = np.polynomial.legendre.leggauss(4)  # exact up to degree 7
         for i, x in enumerate(values):
             others = [float(y) for j, y in enumerate(values) if j != i]
-            integral = sum(w / 2 * math.prod((t + 1) / 2 * y for y in others) for t, w in zip(nodes, weights, strict=True))
-            assert float(x) * integral == pytest.approx(float(product.integrated_gradients()[i]), rel=1e-12, abs=1e-12)
+            integral = sum(
+                w / 2 * math.prod((t + 1) / 2 * y for y in others)
+                for t, w in zip(nodes, weights, strict=True)
+            )
+            assert float(x) * integral == pytest.approx(
+                float(product.integrated_gradients()[i]), rel=1e-12, abs=1e-12
+            )
 
     @given(FACTORS)
     def test_loo_gives_every_factor_everything(self, values: list[Fraction]) -> None:
@@ -97,7 +133,9 @@ class TestIdentities:
         assert product.loo() == (product.value,) * len(values)
 
     @given(FACTORS, st.data())
-    def test_every_grouping_conserves_and_none_changes_value_loo_or_shapley(self, values: list[Fraction], data: st.DataObject) -> None:
+    def test_every_grouping_conserves_and_none_changes_value_loo_or_shapley(
+        self, values: list[Fraction], data: st.DataObject
+    ) -> None:
         tree = data.draw(st.sampled_from(list(all_groupings(len(values)))))
         grouped, one = Product(values, tree), Product(values)
         assert grouped.value == one.value

@@ -1,4 +1,6 @@
-"""Relevance through whole encoders: against a modified gradient, against Eq. (1)-(5) on relevance itself, and by its properties."""
+"""Relevance through whole encoders: against a modified gradient, against Eq. (1)-(5) on relevance itself, and
+by its properties.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +33,20 @@ def network(family: str = "bert", **shape: int | str) -> tuple[torch.nn.Module, 
 
 
 def explain(
-    model: torch.nn.Module, rows: list[list[int]], start: list[float], *, bypass: tuple[int, ...] = (), eps: float = 0.0
+    model: torch.nn.Module,
+    rows: list[list[int]],
+    start: list[float],
+    *,
+    bypass: tuple[int, ...] = (),
+    eps: float = 0.0,
 ) -> dict[str, np.ndarray]:
     """Relevance parts, each (B, T), by the package."""
     with torch.no_grad():
         tape = Encoder(model).forward(*pad(rows, model.config.pad_token_id, CPU))
         mask = frozenset(bypass)
-        parts = some_masks(tape, torch.tensor(start, dtype=torch.float64).expand(len(rows), -1), [mask], epsilon=eps)[mask]
+        parts = some_masks(
+            tape, torch.tensor(start, dtype=torch.float64).expand(len(rows), -1), [mask], epsilon=eps
+        )[mask]
         return {name: value.numpy() for name, value in parts.items()}
 
 
@@ -53,7 +62,9 @@ def test_equals_the_modified_gradient(family: str, bypass: tuple[int, ...]) -> N
     weights = oracles.weights_of(model)
     parts = explain(model, rows, [0.0, 1.0], bypass=bypass)
     for k, ids in enumerate(rows):
-        _, expected = oracles.modified_gradient(weights, ids, [0.0, 1.0], amounts=[float(layer in bypass) for layer in (1, 2)])
+        _, expected = oracles.modified_gradient(
+            weights, ids, [0.0, 1.0], amounts=[float(layer in bypass) for layer in (1, 2)]
+        )
         assert set(parts) == set(expected)
         for name, value in expected.items():
             assert_near(parts[name][k, : len(ids)], value.numpy(), 1e-9)
@@ -72,7 +83,9 @@ def test_equals_the_modified_gradient(family: str, bypass: tuple[int, ...]) -> N
     ],
     ids=str,
 )
-def test_equals_the_equations_on_relevance_itself(family: str, bypass: tuple[int, ...], activation: str, eps: float) -> None:
+def test_equals_the_equations_on_relevance_itself(
+    family: str, bypass: tuple[int, ...], activation: str, eps: float
+) -> None:
     """Oracle 3: no gradient, no g; Eq. (1), (3), (4), (5) with the stabiliser wherever the paper puts it."""
     model, rows = network(family, activation=activation)
     ids = rows[0]
@@ -113,7 +126,9 @@ def test_without_constants_cp_lrp_sums_to_the_logit_and_attnlrp_does_not(family:
     st.sampled_from([0.0, 0.1]),
     st.sampled_from(FAMILIES),
 )
-def test_padding_and_order_change_nothing(order: list[int], count: int, bypass: tuple[int, ...], eps: float, family: str) -> None:
+def test_padding_and_order_change_nothing(
+    order: list[int], count: int, bypass: tuple[int, ...], eps: float, family: str
+) -> None:
     """Oracle 4: alone or beside longer texts, in any order; padded positions score exactly 0."""
     model, rows = network(family)
     chosen = [rows[i] for i in order[:count]]
@@ -194,12 +209,20 @@ def _corners(layers: int) -> np.ndarray:
 
 def lattice_of(model: torch.nn.Module, ids: list[int]) -> Lattice:
     layers = model.config.num_hidden_layers
-    return Lattice(tokens=tuple(map(str, ids)), scores=_corners(layers), target=1, logit=0.0, special=np.zeros(len(ids), bool))
+    return Lattice(
+        tokens=tuple(map(str, ids)),
+        scores=_corners(layers),
+        target=1,
+        logit=0.0,
+        special=np.zeros(len(ids), bool),
+    )
 
 
 @pytest.mark.parametrize("layers", [2, 3])
 def test_bypass_identities(layers: int) -> None:
-    """L:1 = L1, L_last: = L_last, L:last = L1: = CP-LRP, no layer = AttnLRP; every other pair of masks differs."""
+    """L:1 = L1, L_last: = L_last, L:last = L1: = CP-LRP, no layer = AttnLRP; every other pair of masks
+    differs.
+    """
     model, rows = network("bert", layers=layers)
     runs = {
         mask: explain(model, rows[:1], [0.0, 1.0], bypass=mask)["word"][0]
@@ -212,7 +235,11 @@ def test_bypass_identities(layers: int) -> None:
         assert_near(lattice.scores_for(mask), value, 1e-10)
     assert_near(runs[()], oracles.modified_gradient(weights, rows[0], [0.0, 1.0])[1]["word"].numpy(), 1e-9)
     every = tuple(range(1, layers + 1))
-    assert_near(runs[every], oracles.modified_gradient(weights, rows[0], [0.0, 1.0], amounts=[1.0] * layers)[1]["word"].numpy(), 1e-9)
+    assert_near(
+        runs[every],
+        oracles.modified_gradient(weights, rows[0], [0.0, 1.0], amounts=[1.0] * layers)[1]["word"].numpy(),
+        1e-9,
+    )
     assert_near(lattice.mix([0.0] * layers), runs[()], 1e-10)
     assert_near(lattice.mix([1.0] * layers), runs[every], 1e-10)
     for one, other in itertools.combinations(runs, 2):
@@ -221,7 +248,9 @@ def test_bypass_identities(layers: int) -> None:
 
 def test_a_contrastive_start_is_the_difference_of_targets() -> None:
     model, rows = network()
-    one, two, margin = (explain(model, rows, start, bypass=(1,))["word"] for start in ([1.0, 0.0], [0.0, 1.0], [1.0, -1.0]))
+    one, two, margin = (
+        explain(model, rows, start, bypass=(1,))["word"] for start in ([1.0, 0.0], [0.0, 1.0], [1.0, -1.0])
+    )
     np.testing.assert_allclose(margin, one - two, rtol=0, atol=1e-12)
 
 
@@ -233,11 +262,15 @@ def test_an_activation_exactly_at_zero_takes_the_limit() -> None:
     inner = model.bert.encoder.layer[0].intermediate.dense
     with torch.no_grad():
         hidden = Encoder(model).forward(*pad(rows, 0, CPU)).layers[0].attention_norm.y[0, 2]
-        inner.weight[0] = torch.eye(len(hidden), dtype=torch.float64)[0]  # z = x_0 + bias: exact whatever the order of summing
+        inner.weight[0] = torch.eye(len(hidden), dtype=torch.float64)[
+            0
+        ]  # z = x_0 + bias: exact whatever the order of summing
         maps = []
         for distance in (0.0, 1e-9):
             inner.bias[0] = distance - hidden[0]
-            assert (Encoder(model).forward(*pad(rows, 0, CPU)).layers[0].up.z[0, 2, 0] == 0) == (distance == 0)
+            assert (Encoder(model).forward(*pad(rows, 0, CPU)).layers[0].up.z[0, 2, 0] == 0) == (
+                distance == 0
+            )
             maps.append(explain(model, rows, [0.0, 1.0])["word"])
     assert np.isfinite(maps[0]).all()
     assert_near(maps[0], maps[1], 1e-6)
@@ -253,7 +286,9 @@ def test_lower_precision_stays_near_float64(dtype: torch.dtype, tolerance: float
     with torch.no_grad():
         tape = Encoder(low).forward(*pad(rows, 0, CPU))
         mask = frozenset({2})
-        word = some_masks(tape, torch.tensor([[0.0, 1.0]], dtype=dtype).expand(len(rows), -1), [mask], epsilon=eps)[mask]["word"]
+        word = some_masks(
+            tape, torch.tensor([[0.0, 1.0]], dtype=dtype).expand(len(rows), -1), [mask], epsilon=eps
+        )[mask]["word"]
     assert word.dtype == dtype and torch.isfinite(word).all()
     assert_near(word.double().numpy(), exact, tolerance)
 
@@ -266,5 +301,7 @@ def test_epsilon_zero_is_the_gradient_of_a_loaded_classifier_too(clf: Classifier
         tape = clf.encoder.forward(ids, torch.ones_like(ids))
         mask = frozenset({3})
         word = some_masks(tape, torch.tensor([[0.0, 0.0, 1.0]], dtype=torch.float64), [mask])[mask]["word"][0]
-    _, expected = oracles.modified_gradient(oracles.weights_of(clf.network), text.input_ids, [0.0, 0.0, 1.0], amounts=[0.0, 0.0, 1.0])
+    _, expected = oracles.modified_gradient(
+        oracles.weights_of(clf.network), text.input_ids, [0.0, 0.0, 1.0], amounts=[0.0, 0.0, 1.0]
+    )
     assert_near(word.numpy(), expected["word"].numpy(), 1e-9)

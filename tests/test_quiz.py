@@ -12,7 +12,7 @@ pytest.importorskip("sphinx", reason="sphinx comes with the extra book")
 
 from sphinx.errors import ExtensionError
 
-from lrp_companion.sphinx_quiz import FOLDER, read_quiz
+from lrp_companion.bookbuild.quizzes import FOLDER, read_quiz
 
 FILES = sorted((ROOT / FOLDER).glob("*.toml"))
 CHAPTERS = [
@@ -40,17 +40,17 @@ def test_five_questions_with_a_reason_for_every_answer(path: Path) -> None:
     assert len(questions) == 5
     for question in questions:
         options = question["options"]
-        assert len(options) >= 3 and len({option["text"] for option in options}) == len({option["why"] for option in options}) == len(
-            options
-        )
+        assert len(options) >= 3 and len({option["text"] for option in options}) == len(
+            {option["why"] for option in options}
+        ) == len(options)
         assert all(option["why"].rstrip().endswith(".") for option in options)
-    places = [[option.get("right", False) for option in question["options"]].index(True) for question in questions]
+    places = [
+        [option.get("right", False) for option in question["options"]].index(True) for question in questions
+    ]
     assert len(set(places)) >= 2, "the right answer is not always at the same place"
 
 
-GOOD = (
-    "[[questions]]\nask = 'a'\n[[questions.options]]\ntext = 'b'\nwhy = 'c'\nright = true\n[[questions.options]]\ntext = 'd'\nwhy = 'e'\n"
-)
+GOOD = "[[questions]]\nask = 'a'\n[[questions.options]]\ntext = 'b'\nwhy = 'c'\nright = true\n[[questions.options]]\ntext = 'd'\nwhy = 'e'\n"
 
 
 @pytest.mark.parametrize(

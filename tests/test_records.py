@@ -13,16 +13,17 @@ import pyarrow as pa
 import pytest
 from tiny_models import TEXTS
 
-from lrp_companion.experiments.mnist import READINGS, invariance_table, train_pair
-from lrp_companion.experiments.mnist_jobs import MnistJobs
-from lrp_companion.experiments.records import MnistRun, TextRun, load_run, load_runs
-from lrp_companion.experiments.runner import execute
-from lrp_companion.experiments.text import Comparison, compare_methods, layer_paths, shared_curves
-from lrp_companion.experiments.text_jobs import TextJobs, paths_of, round_bits
-from lrp_companion.experiments.work import METHODS
+from lrp_companion.live.compare_methods import Comparison, compare_methods, layer_paths, shared_curves
+from lrp_companion.live.digit_invariance import READINGS, invariance_table, train_pair
+from lrp_companion.masks import masks_on_paths
 from lrp_companion.methods import attribute, layer_lattice, removal_evaluator
 from lrp_companion.metrics import agreement, bootstrap_mean, paired_difference, perturbation_curve
 from lrp_companion.models.pretrained import Classifier, load_classifier
+from lrp_companion.runs.cost import METHODS
+from lrp_companion.runs.digit_jobs import MnistJobs
+from lrp_companion.runs.execute import execute
+from lrp_companion.runs.load import MnistRun, TextRun, load_run, load_runs
+from lrp_companion.runs.review_jobs import TextJobs, round_bits
 from lrp_companion.schema import (
     MAP_CHOICES,
     REMOVALS,
@@ -49,7 +50,9 @@ WORDS = (*TEXTS, "the warm film", "no , never")
 def test_rounding_keeps_signs():
     values = np.random.default_rng(0).standard_normal((50, 40)) * 10.0 ** np.arange(-20, 20)
     rounded = round_bits(values)
-    assert (np.sign(rounded) == np.sign(values)).all() and np.abs(rounded / values - 1).max() <= 2.0**-13 + 1e-7
+    assert (np.sign(rounded) == np.sign(values)).all() and np.abs(
+        rounded / values - 1
+    ).max() <= 2.0**-13 + 1e-7
     assert (round_bits(rounded) == rounded).all() and len(np.unique(np.frexp(rounded)[0])) <= 2 * (2**12 + 1)
     edge = np.array([0.0, -0.0, np.nan, np.inf, -np.inf])
     assert round_bits(edge).tobytes() == edge.astype(np.float32).tobytes()
@@ -57,7 +60,14 @@ def test_rounding_keeps_signs():
 
 def reviews(texts: Sequence[str] = WORDS, name: str = "sst2") -> Dataset:
     split = {"sst2": "validation", "imdb": "test"}[name]
-    return Dataset(name, split, "embedded", tuple(map(str, range(len(texts)))), np.arange(len(texts)) % 2, texts=tuple(texts))
+    return Dataset(
+        name,
+        split,
+        "embedded",
+        tuple(map(str, range(len(texts)))),
+        np.arange(len(texts)) % 2,
+        texts=tuple(texts),
+    )
 
 
 def run(clf: Classifier, data: Dataset, out: Path, **options: object) -> TextRun:
@@ -85,17 +95,37 @@ def long(two_layers: Classifier, tmp_path_factory: pytest.TempPathFactory) -> tu
     return run(two_layers, data, tmp_path_factory.mktemp("long"), limit=3, seed=5), data.take(3, seed=5)
 
 
-def protocols(removals: Sequence[str], statistics: Sequence[str] = STATISTICS, **fixed: str) -> list[Protocol]:
+def protocols(
+    removals: Sequence[str], statistics: Sequence[str] = STATISTICS, **fixed: str
+) -> list[Protocol]:
     return [
         Protocol(site, tokens, map, removal, fixed["target"], statistic)
-        for site, tokens, map, removal, statistic in itertools.product(SITES, TOKEN_CHOICES, MAP_CHOICES, removals, statistics)
+        for site, tokens, map, removal, statistic in itertools.product(
+            SITES, TOKEN_CHOICES, MAP_CHOICES, removals, statistics
+        )
     ]
 
 
-def compared(clf: Classifier, texts: Sequence[str], target: str, removals: Sequence[str], methods=METHODS, chunk: int = 1) -> Comparison:
+def compared(
+    clf: Classifier,
+    texts: Sequence[str],
+    target: str,
+    removals: Sequence[str],
+    methods=METHODS,
+    chunk: int = 1,
+) -> Comparison:
     asked = {str(protocol): protocol for protocol in protocols(removals, target=target)}
     options = STEPS if "ig" in methods else None
-    return compare_methods(clf, texts, methods=methods, protocols=asked, options=options, chunk=chunk, truncate=True, progress=False)
+    return compare_methods(
+        clf,
+        texts,
+        methods=methods,
+        protocols=asked,
+        options=options,
+        chunk=chunk,
+        truncate=True,
+        progress=False,
+    )
 
 
 def same_r(found: np.ndarray, wanted: np.ndarray, *, undefined: bool = False) -> None:
@@ -112,7 +142,9 @@ def same_methods(own: TextRun, by_hand: Comparison, methods: Sequence[str], targ
         if method == "ig" and target != "logit":
             assert np.isnan(r).all()  # not measured
         else:
-            whole = method == "gradient-x-input" and set(by_hand.maps[method][0].parts) <= set(SITE_PARTS[protocol.site])
+            whole = method == "gradient-x-input" and set(by_hand.maps[method][0].parts) <= set(
+                SITE_PARTS[protocol.site]
+            )
             same_r(r, by_hand.values(f"r {name}", method), undefined=whole)
 
 
@@ -123,7 +155,10 @@ class TestMethods:
 
     def test_long_reviews_in_chunks_of_16_under_two_removals(self, two_layers, long):
         own, data = long
-        assert own.manifest["config"]["chunk"] == 16 and own.manifest["axes"]["removal"] == ["attention-mask", "mask-token"]
+        assert own.manifest["config"]["chunk"] == 16 and own.manifest["axes"]["removal"] == [
+            "attention-mask",
+            "mask-token",
+        ]
         by_hand = compared(two_layers, data.texts, "logit", ("attention-mask", "mask-token"), chunk=16)
         same_methods(own, by_hand, METHODS, "logit")
         for method, name in itertools.product(METHODS, ("morf", "lerf", "delta")):
@@ -133,9 +168,15 @@ class TestMethods:
 
     def test_tokens_beyond_the_model_are_cut_and_counted(self, two_layers, long, short):
         own, data = long
-        assert own.examples.tolist() == [int(name[1:]) - 1 for name in data.ids]  # rows of the whole split, ascending
+        assert own.examples.tolist() == [
+            int(name[1:]) - 1 for name in data.ids
+        ]  # rows of the whole split, ascending
         whole = [len(two_layers.tokenizer(text)["input_ids"]) for text in data.texts]
-        assert own.about("whole").tolist() == whole and own.about("tokens").tolist() == [32] * 3 and min(whole) > 32
+        assert (
+            own.about("whole").tolist() == whole
+            and own.about("tokens").tolist() == [32] * 3
+            and min(whole) > 32
+        )
         assert own.about("label").tolist() == data.labels.tolist()
         assert short.about("whole").tolist() == short.about("tokens").tolist()
 
@@ -146,7 +187,9 @@ class TestMethods:
                 assert short.column(method, name) == pytest.approx(by_hand.values(name, method), **CLOSE)
             assert (short.column(method, "seconds") > 0).all()
             assert short.share(method) == pytest.approx(by_hand.values("special_share", method), **PART)
-            assert short.negative_sum(method).tolist() == [float(total < 0) for total in by_hand.values("sum", method)]
+            assert short.negative_sum(method).tolist() == [
+                float(total < 0) for total in by_hand.values("sum", method)
+            ]
         deltas = [record.details["convergence_delta"] for record in by_hand.maps["ig"]]
         assert short.column("ig", "convergence_delta") == pytest.approx(deltas, **CLOSE)
         assert np.isnan(short.column("attnlrp", "convergence_delta")).all()
@@ -155,17 +198,32 @@ class TestMethods:
         for method, site in itertools.product(("attnlrp", "cp-lrp", "loo"), SITES):
             for target in TARGET_CHOICES:
                 records = attribute(clf, list(WORDS), method=method, output=target)
-                maps = [at_site(dict(record.parts), site) if record.parts else record.scores for record in records]
+                maps = [
+                    at_site(dict(record.parts), site) if record.parts else record.scores for record in records
+                ]
                 for tokens in TOKEN_CHOICES:
-                    kept = [own[~record.special] if tokens == "no-special" else own for own, record in zip(maps, records, strict=True)]
+                    kept = [
+                        own[~record.special] if tokens == "no-special" else own
+                        for own, record in zip(maps, records, strict=True)
+                    ]
                     found = short.negative_sum(method, site=site, tokens=tokens, target=target)
-                    assert found.tolist() == [float(own.sum() < 0) for own in kept], (method, site, target, tokens)
+                    assert found.tolist() == [float(own.sum() < 0) for own in kept], (
+                        method,
+                        site,
+                        target,
+                        tokens,
+                    )
                 if target == "logit":
                     sizes = np.array([np.abs(own).sum() for own in maps])
                     for token, place in (("first", 0), ("last", -1)):
                         wanted = np.array([abs(own[place]) for own in maps]) / sizes
-                        assert short.share(method, token=token, site=site) == pytest.approx(wanted, **PART), (method, site)
-        assert np.isnan(short.negative_sum("ig", target="margin")).all() and set(short.negative_sum("ig")) <= {0.0, 1.0}
+                        assert short.share(method, token=token, site=site) == pytest.approx(wanted, **PART), (
+                            method,
+                            site,
+                        )
+        assert np.isnan(short.negative_sum("ig", target="margin")).all() and set(
+            short.negative_sum("ig")
+        ) <= {0.0, 1.0}
 
     def test_loo_is_kept_whole_for_every_removal_and_target(self, clf, short):
         for removal, target in itertools.product(REMOVALS, TARGET_CHOICES):
@@ -177,7 +235,9 @@ class TestMethods:
     def test_every_family(self, family_clf, tmp_path):
         methods = ("loo", "gradient-x-input", "attnlrp", "cp-lrp")
         own = run(family_clf, reviews(TEXTS[:2]), tmp_path, methods=methods)
-        same_methods(own, compared(family_clf, TEXTS[:2], "logit", REMOVALS, methods=methods), methods, "logit")
+        same_methods(
+            own, compared(family_clf, TEXTS[:2], "logit", REMOVALS, methods=methods), methods, "logit"
+        )
         by_hand = layer_paths(family_clf, TEXTS[:2], progress=False).r["ours"]
         for mask in own.masks:
             same_r(own.r(mask), by_hand[mask])
@@ -194,11 +254,17 @@ class TestMasks:
     def test_masks_of_the_paths_are_those_of_layer_paths(self, clf, short, target):
         asked = {str(protocol): protocol for protocol in protocols(REMOVALS, ("pearson",), target=target)}
         by_hand = layer_paths(clf, WORDS, protocols=asked, progress=False)
-        assert set(short.masks) == set(paths_of(3)) and len(short.masks) == 7
+        assert set(short.masks) == set(masks_on_paths(3)) and len(short.masks) == 7
         for mask, (name, protocol) in itertools.product(short.masks, asked.items()):
             same_r(short.r(mask, protocol), by_hand.r[name][mask])
-        assert np.array_equal(short.r((), Protocol(target=target)), short.r("attnlrp", Protocol(target=target)), equal_nan=True)
-        assert np.array_equal(short.r([1, 2, 3], Protocol(target=target)), short.r("cp-lrp", Protocol(target=target)), equal_nan=True)
+        assert np.array_equal(
+            short.r((), Protocol(target=target)), short.r("attnlrp", Protocol(target=target)), equal_nan=True
+        )
+        assert np.array_equal(
+            short.r([1, 2, 3], Protocol(target=target)),
+            short.r("cp-lrp", Protocol(target=target)),
+            equal_nan=True,
+        )
 
     def test_curves_and_shares_of_a_mask_are_made_by_hand(self, clf, short):
         for mask in ({2}, {1, 2}):
@@ -208,7 +274,10 @@ class TestMasks:
                 for order in ("morf", "lerf"):
                     curve = perturbation_curve(evaluate, record.scores, order=order, removable=~text.special)
                     assert short.column(mask, order)[k] == pytest.approx(curve.mean_logit, **CLOSE)
-            shares = [np.abs(record.scores[record.special]).sum() / np.abs(record.scores).sum() for record in records]
+            shares = [
+                np.abs(record.scores[record.special]).sum() / np.abs(record.scores).sum()
+                for record in records
+            ]
             assert short.share(mask) == pytest.approx(shares, **PART)
 
     def test_all_masks_are_those_of_the_lattice(self, clf, short):
@@ -219,18 +288,31 @@ class TestMasks:
         for (s, site), (t, tokens) in itertools.product(enumerate(SITES), enumerate(TOKEN_CHOICES)):
             wanted = np.array(
                 [
-                    [agreement(scores, own.scores, own.special, Protocol(site, tokens)) for scores in lattice.at(site).scores]
+                    [
+                        agreement(scores, own.scores, own.special, Protocol(site, tokens))
+                        for scores in lattice.at(site).scores
+                    ]
                     for lattice, own in zip(lattices, loo, strict=True)
                 ]
             )
             same_r(kept[:, s, t], wanted)
-            for part, chosen in (("all", wanted), ("first half", wanted[0::2]), ("second half", wanted[1::2])):
+            for part, chosen in (
+                ("all", wanted),
+                ("first half", wanted[0::2]),
+                ("second half", wanted[1::2]),
+            ):
                 found = short.mask_means(site=site, tokens=tokens, part=part)
                 assert found == pytest.approx(np.nanmean(chosen, 0), abs=2 * STEP)
         means = short.tables["lattice_means"].to_pylist()
         assert {row["n"] for row in means if row["part"] == "all" and row["tokens"] == "all"} == {len(WORDS)}
-        assert {row["n"] for row in means if row["part"] == "all" and row["tokens"] == "no-special"} == {len(WORDS) - 1}  # one word: no r
-        sd = next(r["sd"] for r in means if (r["part"], r["site"], r["tokens"], r["mask"]) == ("all", "embedding", "all", 7))
+        assert {row["n"] for row in means if row["part"] == "all" and row["tokens"] == "no-special"} == {
+            len(WORDS) - 1
+        }  # one word: no r
+        sd = next(
+            r["sd"]
+            for r in means
+            if (r["part"], r["site"], r["tokens"], r["mask"]) == ("all", "embedding", "all", 7)
+        )
         assert sd == pytest.approx(np.std(wanted[:, 7], ddof=1), abs=1e-4)
 
     def test_more_than_16_layers_have_too_many_masks(self, clf, monkeypatch):
@@ -245,7 +327,9 @@ class TestSharedCurves:
     @pytest.mark.parametrize("chunk", [1, 2, 16])
     def test_shared_curves_are_the_separate_ones_with_fewer_runs(self, clf, chunk):
         (text,) = clf.encode(TEXTS[3])
-        rankings = {name: attribute(clf, TEXTS[3], method=name)[0].scores for name in ("loo", "attnlrp", "cp-lrp")}
+        rankings = {
+            name: attribute(clf, TEXTS[3], method=name)[0].scores for name in ("loo", "attnlrp", "cp-lrp")
+        }
         rankings["again"] = 3 * rankings["loo"]
         found = shared_curves(clf, text, 1, rankings, chunk=chunk)
         plain, asked = removal_evaluator(clf, text, target=1), []
@@ -255,17 +339,24 @@ class TestSharedCurves:
             return plain(keep)
 
         for name, order in itertools.product(rankings, ("morf", "lerf")):
-            curve = perturbation_curve(evaluate, rankings[name], order=order, chunk=chunk, removable=~text.special)
+            curve = perturbation_curve(
+                evaluate, rankings[name], order=order, chunk=chunk, removable=~text.special
+            )
             assert found.curves[name][order].logits == pytest.approx(curve.logits, abs=1e-12)
             assert found.curves[name][order].order == order and found.curves[name][order].chunk == chunk
-        assert found.asked == sum(map(len, asked)) and found.run == len(np.unique(np.concatenate(asked), axis=0)) < found.asked
+        assert (
+            found.asked == sum(map(len, asked))
+            and found.run == len(np.unique(np.concatenate(asked), axis=0)) < found.asked
+        )
 
     def test_the_model_runs_each_set_of_kept_tokens_once(self, clf, monkeypatch):
         from lrp_companion.methods import perturbation
 
         (text,), ran = clf.encode(TEXTS[1]), []
         real = perturbation.kept_logits
-        monkeypatch.setattr(perturbation, "kept_logits", lambda c, jobs, **o: ran.extend(jobs) or real(c, jobs, **o))
+        monkeypatch.setattr(
+            perturbation, "kept_logits", lambda c, jobs, **o: ran.extend(jobs) or real(c, jobs, **o)
+        )
         rng = np.random.default_rng(0)
         found = shared_curves(clf, text, 0, {k: rng.normal(size=len(text)) for k in range(5)})
         assert len(ran) == found.run == len({keep.tobytes() for _, keep in ran})
@@ -291,7 +382,12 @@ class TestNoText:
                     if pa.types.is_integer(inner) or pa.types.is_floating(inner):
                         continue
                     allowed = {"methods": {"method": METHODS}}.get(
-                        name, {"part": ("all", "first half", "second half"), "site": SITES, "tokens": TOKEN_CHOICES}
+                        name,
+                        {
+                            "part": ("all", "first half", "second half"),
+                            "site": SITES,
+                            "tokens": TOKEN_CHOICES,
+                        },
                     )
                     assert set(table[column.name].to_pylist()) <= set(allowed[column.name]), (name, column)
                 assert set(table.column_names) == self.COLUMNS.get(name, set(table.column_names))
@@ -302,13 +398,18 @@ class TestNoText:
         raw = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
         assert not any(word.encode() in raw for word in (*rare.split(), "quick", "slow"))
         (text,) = clf.encode(rare)
-        flat = json.dumps([load_run(tmp_path).tables[name].to_pylist() for name in ("examples", "methods", "masks")])
+        flat = json.dumps(
+            [load_run(tmp_path).tables[name].to_pylist() for name in ("examples", "methods", "masks")]
+        )
         assert str(list(text.input_ids)).strip("[]") not in flat
 
 
 class TestReading:
     def test_means_and_differences_are_those_of_the_examples(self, short):
-        for protocol in (Protocol(), Protocol(site="embedding", tokens="all", map="sum-to-one", statistic="kendall")):
+        for protocol in (
+            Protocol(),
+            Protocol(site="embedding", tokens="all", map="sum-to-one", statistic="kendall"),
+        ):
             assert short.agreement("cp-lrp", protocol) == bootstrap_mean(short.r("cp-lrp", protocol))
             wanted = paired_difference(short.r("cp-lrp", protocol), short.r("attnlrp", protocol))
             assert short.difference("cp-lrp", "attnlrp", protocol) == wanted
@@ -317,9 +418,14 @@ class TestReading:
 
     def test_what_a_run_says_of_itself(self, short, long):
         assert (short.task, short.layers, short.n, short.methods) == ("sst2", 3, len(WORDS), METHODS)
-        assert f"n = {len(WORDS)} (run {short.manifest['key']})" in short.describe() and short.model in short.describe()
+        assert (
+            f"n = {len(WORDS)} (run {short.manifest['key']})" in short.describe()
+            and short.model in short.describe()
+        )
         assert long[0].task == "imdb" and long[0].n == 3 and long[0].seconds > 0
-        killed = TextRun("x", short.manifest | {"sessions": [{"seconds": None}, {"seconds": 2.5}]}, short.tables)
+        killed = TextRun(
+            "x", short.manifest | {"sessions": [{"seconds": None}, {"seconds": 2.5}]}, short.tables
+        )
         assert killed.seconds == 2.5
 
     @pytest.mark.parametrize(
@@ -356,13 +462,17 @@ class TestReading:
         own = load_run(tmp_path)
         order = reviews().order(None)
         assert own.examples.tolist() == sorted(order[:3]) and own.n == 3
-        assert not own.manifest["finished"] and own.manifest["sessions"][-1]["stopped by"] == "KeyboardInterrupt"
+        assert (
+            not own.manifest["finished"] and own.manifest["sessions"][-1]["stopped by"] == "KeyboardInterrupt"
+        )
         for explanation in ("attnlrp", "loo", [2]):
             assert np.array_equal(own.r(explanation), short.r(explanation)[own.examples], equal_nan=True)
         early, Stops.at = tmp_path / "early", ("methods", 0)
         with pytest.raises(KeyboardInterrupt):
             execute(Stops(clf, reviews(), n_steps=4), early, progress=False)
-        with pytest.raises(SourceError, match="without explained examples; expected at least one finished example"):
+        with pytest.raises(
+            SourceError, match="without explained examples; expected at least one finished example"
+        ):
             load_run(early)
 
     def test_several_runs_are_read_at_once(self, clf, tmp_path):
@@ -380,7 +490,9 @@ def pictures(count: int, seed: int, split: str) -> Dataset:
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, 3, count)
     images = np.clip(rng.random((count, 2, 2)) / 2 + np.eye(4)[labels].reshape(-1, 2, 2) / 2, 0, 1)
-    return Dataset("mnist", split, "embedded", ids=tuple(map(str, range(count))), labels=labels, images=images)
+    return Dataset(
+        "mnist", split, "embedded", ids=tuple(map(str, range(count))), labels=labels, images=images
+    )
 
 
 class TestMnist:
@@ -404,17 +516,31 @@ class TestMnist:
         assert own.seeds == [0, 1] and own.n == 5 and own.task == "mnist" and own.manifest["nets"] == 2
         for seed in own.seeds:
             left, right = train_pair(pictures(40, 0, "train"), seed=seed, **READINGS["plain"])
-            assert own.accuracy()[seed] == left.accuracy(test.images, test.labels) == right.accuracy(test.images, test.labels)
+            assert (
+                own.accuracy()[seed]
+                == left.accuracy(test.images, test.labels)
+                == right.accuracy(test.images, test.labels)
+            )
             table = invariance_table(left, test.images[chosen], progress=False)
-            for explainer, pair, label in itertools.product(own.explainers, ("left-right", "left-LOO", "right-LOO"), ("", " (sum-to-one)")):
+            for explainer, pair, label in itertools.product(
+                own.explainers, ("left-right", "left-LOO", "right-LOO"), ("", " (sum-to-one)")
+            ):
                 found = own.values(explainer, f"r {pair}{label}", seed=seed)
-                assert found == pytest.approx(table.values(f"r {pair}{label}", explainer), abs=1e-6, nan_ok=True)
+                assert found == pytest.approx(
+                    table.values(f"r {pair}{label}", explainer), abs=1e-6, nan_ok=True
+                )
             for name in ("sum left", "sum right", "gap"):
-                assert own.values("AttnLRP", name, seed=seed) == pytest.approx(table.values(name, "AttnLRP"), rel=1e-5, abs=1e-6)
+                assert own.values("AttnLRP", name, seed=seed) == pytest.approx(
+                    table.values(name, "AttnLRP"), rel=1e-5, abs=1e-6
+                )
         both = np.mean([own.values("AttnLRP", "gap", seed=seed) for seed in (0, 1)], axis=0)
         assert own.values("AttnLRP", "gap") == pytest.approx(both)
-        assert (own.tables["nets"]["logit_gap"].to_numpy() < 1e-12).all() and own.tables["nets"]["tested"].to_pylist() == [9, 9]
-        labels = own.tables["images"].filter(pa.array(np.asarray(own.tables["images"]["explainer"].to_pylist()) == "LOO"))
+        assert (own.tables["nets"]["logit_gap"].to_numpy() < 1e-12).all() and own.tables["nets"][
+            "tested"
+        ].to_pylist() == [9, 9]
+        labels = own.tables["images"].filter(
+            pa.array(np.asarray(own.tables["images"]["explainer"].to_pylist()) == "LOO")
+        )
         assert all(test.labels[row["image"]] == row["label"] for row in labels.to_pylist())
         with pytest.raises(InputError, match="explainer 'SHAP'; expected one of LOO"):
             own.values("SHAP", "gap")
@@ -446,12 +572,22 @@ class TestMnist:
 
     def test_more_nets_and_images_are_added(self, tmp_path):
         self.run(tmp_path / "grown", nets=1, limit=4)
-        grown, whole = self.run(tmp_path / "grown", nets=3, limit=7), self.run(tmp_path / "whole", nets=3, limit=7)
-        assert all(grown.tables[name].equals(table) for name, table in whole.tables.items()) and grown.seeds == [0, 1, 2]
+        grown, whole = (
+            self.run(tmp_path / "grown", nets=3, limit=7),
+            self.run(tmp_path / "whole", nets=3, limit=7),
+        )
+        assert all(
+            grown.tables[name].equals(table) for name, table in whole.tables.items()
+        ) and grown.seeds == [0, 1, 2]
 
     @pytest.mark.parametrize(
         ("options", "words"),
-        [({"nets": 0}, "nets 0"), ({"nets": True}, "nets True"), ({"reading": "plane"}, "model 'plane'"), ({"limit": 10}, "limit 10")],
+        [
+            ({"nets": 0}, "nets 0"),
+            ({"nets": True}, "nets True"),
+            ({"reading": "plane"}, "model 'plane'"),
+            ({"limit": 10}, "limit 10"),
+        ],
     )
     def test_bad_options(self, options, words):
         with pytest.raises(InputError, match=words):

@@ -1,4 +1,6 @@
-"""Where the gradient of the mask errs, pairs of words, budgets, and what is shown of them: against slow plain recomputation."""
+"""Where the gradient of the mask errs, pairs of words, budgets, and what is shown of them: against slow plain
+recomputation.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +14,24 @@ import pytest
 import torch
 from tiny_models import TEXTS
 
-from lrp_companion.experiments.audit.examples import holm
-from lrp_companion.experiments.records import TextRun, load_run
-from lrp_companion.experiments.remedy import limits
-from lrp_companion.experiments.remedy.choices import load_sheets, option_choices
-from lrp_companion.experiments.remedy.frontier import SAID, WHERE, best_within, digit_frontier, findings, frontier, where_it_errs
-from lrp_companion.experiments.runner import execute
-from lrp_companion.experiments.text_jobs import TextJobs
+from lrp_companion.analysis.cost_frontier import (
+    SAID,
+    WHERE,
+    best_within,
+    digit_frontier,
+    findings,
+    frontier,
+    where_it_errs,
+)
+from lrp_companion.analysis.tuned_options import load_sheets, option_choices
+from lrp_companion.live import failure_cases as limits
 from lrp_companion.methods import attribute, kept_logits
 from lrp_companion.metrics import Interval, bootstrap_mean
+from lrp_companion.metrics.significance import holm
 from lrp_companion.models.pretrained import Classifier
+from lrp_companion.runs.execute import execute
+from lrp_companion.runs.load import TextRun, load_run
+from lrp_companion.runs.review_jobs import TextJobs
 from lrp_companion.schema import TOKEN_CHOICES, InputError, Protocol
 from lrp_companion.sources.dataset import Dataset
 from lrp_companion.views import remedy as views
@@ -34,12 +44,20 @@ LONG = (
     "no laugh , never one warm scene",
     "the rare film was quick and the plot a dull one",
 )
-METHODS = ("loo", "attnlrp", "cp-lrp", "gradient-x-input", "mask-gradient", "mask-gradient:groups=2", "mask-gradient:groups=8",
+METHODS = ("loo", "attnlrp", "cp-lrp", "gradient-x-input", "mask-gradient", "mask-gradient:groups=2",
+    "mask-gradient:groups=8",
            "hybrid:exact=2", "hybrid:exact=8", "sampled-loo:budget=2", "lrp:bypass=1+2")  # fmt: skip
 
 
 def data(texts: tuple[str, ...] = LONG) -> Dataset:
-    return Dataset("sst2", "validation", "embedded", tuple(map(str, range(len(texts)))), np.arange(len(texts)) % 2, texts=texts)
+    return Dataset(
+        "sst2",
+        "validation",
+        "embedded",
+        tuple(map(str, range(len(texts)))),
+        np.arange(len(texts)) % 2,
+        texts=texts,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +88,11 @@ class TestPaths:
         np.testing.assert_allclose(found["gradient"], gradient.scores[places], atol=1e-12)
         np.testing.assert_allclose(found["value"][:, -1], gradient.logit, atol=1e-12)
         between = np.diff(found["value"], axis=1) / np.diff(found["w"])
-        np.testing.assert_allclose(between, (found["slope"][:, 1:] + found["slope"][:, :-1]) / 2, atol=1e-3 * np.abs(found["slope"]).max())
+        np.testing.assert_allclose(
+            between,
+            (found["slope"][:, 1:] + found["slope"][:, :-1]) / 2,
+            atol=1e-3 * np.abs(found["slope"]).max(),
+        )
         assert found["tokens"] == [loo.tokens[2], loo.tokens[5]] and found["label"] == clf.labels[loo.target]
 
     def test_another_class(self, clf):
@@ -101,7 +123,9 @@ class TestPairs:
             keep[[i, j]] = False
             without = float(kept_logits(clf, [(encoded, keep)], progress=False)[0, loo.target])
             assert found["pair"][i, j] == found["pair"][j, i] == pytest.approx(loo.logit - without)
-            assert found["backing"][i, j] == pytest.approx(loo.logit - without - loo.scores[i] - loo.scores[j])
+            assert found["backing"][i, j] == pytest.approx(
+                loo.logit - without - loo.scores[i] - loo.scores[j]
+            )
 
     def test_of_each_text_the_pair_that_hides_most(self, clf):
         found = limits.backed_pairs(clf, LONG, progress=False)
@@ -112,7 +136,9 @@ class TestPairs:
             i, j = row["places"]
             assert i < j and row["backing"] == np.nanmax(own["backing"]) == own["backing"][i, j]
             assert row["words"] == (own["tokens"][i], own["tokens"][j]) and row["pair"] == own["pair"][i, j]
-            assert row["single"] == (own["single"][i], own["single"][j]) and row["largest"] == np.nanmax(np.abs(own["single"]))
+            assert row["single"] == (own["single"][i], own["single"][j]) and row["largest"] == np.nanmax(
+                np.abs(own["single"])
+            )
 
     def test_one_word_has_no_pair(self, clf):
         with pytest.raises(InputError, match="a text of 1 words"):
@@ -121,7 +147,12 @@ class TestPairs:
     def test_the_largest_loo_of_many_texts(self, clf):
         place, text = limits.largest_loo(clf, LONG, progress=False)
         found = {text: attribute(clf, text, method="loo")[0] for text in LONG}
-        best = max(found[own].scores[i] for own in LONG for i in range(len(found[own].scores)) if not found[own].special[i])
+        best = max(
+            found[own].scores[i]
+            for own in LONG
+            for i in range(len(found[own].scores))
+            if not found[own].special[i]
+        )
         assert found[text].scores[place] == pytest.approx(best) and not found[text].special[place]
 
 
@@ -135,11 +166,15 @@ class TestConcentration:
             for layer in clf.encoder.forward(ids, torch.ones_like(ids)).attentions:
                 for head in layer[0].detach().numpy():
                     squares += [sum(a * a for a in row) for row in head]
-                    special += [sum(a for a, own in zip(row, encoded.special, strict=True) if own) for row in head]
+                    special += [
+                        sum(a for a, own in zip(row, encoded.special, strict=True) if own) for row in head
+                    ]
             assert attention["rows"]["concentration"][k] == pytest.approx(np.mean(squares), abs=1e-5)
             assert attention["rows"]["special"][k] == pytest.approx(np.mean(special), abs=1e-5)
             assert 1 / len(encoded) <= attention["rows"]["concentration"][k] + 1e-5
-        assert attention["config"]["weights"] == clf.card.fingerprint and attention["config"]["texts"] == len(LONG)
+        assert attention["config"]["weights"] == clf.card.fingerprint and attention["config"]["texts"] == len(
+            LONG
+        )
 
     def test_where_it_errs_are_rank_correlations_over_texts(self, run, attention):
         stats = pytest.importorskip("scipy.stats")
@@ -149,14 +184,19 @@ class TestConcentration:
         about = {
             "length": run.about("tokens"),
             "confidence": np.exp(logits).max(1) / np.exp(logits).sum(1),
-            **{name: [attention["rows"][name][place[job]] for job in run.examples] for name in ("concentration", "special")},
+            **{
+                name: [attention["rows"][name][place[job]] for job in run.examples]
+                for name in ("concentration", "special")
+            },
         }
         assert {(row["method"], row["feature"], row["of"]) for row in found} == set(
             itertools.product([name for name in METHODS if name != "loo"], WHERE, ("r", "error"))
         )
         for row in found:
             values = run.r(row["method"]) if row["of"] == "r" else run.error(row["method"])
-            assert row["effect"].mean == pytest.approx(stats.spearmanr(about[row["feature"]], values).statistic)
+            assert row["effect"].mean == pytest.approx(
+                stats.spearmanr(about[row["feature"]], values).statistic
+            )
         assert [row["p, Holm"] for row in found] == holm([row["p"] for row in found])
         few = where_it_errs(run, attention, methods=["mask-gradient"])
         assert {row["method"] for row in few} == {"mask-gradient"} and len(few) == 8
@@ -183,11 +223,17 @@ class TestBudgets:
                 }
                 assert within[row["method"]] == max(within.values()) == row["r"].mean
                 own = next(own for own in rows if own["method"] == row["method"])
-                assert (row["cost"], row["error"], row["speedup"]) == (own["cost"], own["error"][tokens], own["speedup"])
+                assert (row["cost"], row["error"], row["speedup"]) == (
+                    own["cost"],
+                    own["error"][tokens],
+                    own["speedup"],
+                )
                 assert within[row["next"]] == sorted(within.values())[-2]
                 paired = bootstrap_mean(run.r(row["method"], protocol) - run.r(row["next"], protocol))
                 assert row["ahead"].mean == pytest.approx(paired.mean, abs=1e-12)
-                assert (row["ahead"].low, row["ahead"].high) == pytest.approx((paired.low, paired.high), abs=1e-12)
+                assert (row["ahead"].low, row["ahead"].high) == pytest.approx(
+                    (paired.low, paired.high), abs=1e-12
+                )
 
     def test_findings_name_the_side_of_an_interval(self, run, rows):
         found = findings(run, rows)
@@ -200,7 +246,9 @@ class TestBudgets:
             minus = {"attnlrp": {"r": {"pearson": {"no-special": effect, "all": effect}}, "delta": effect}}
             own = findings(run, [{"method": "mask-gradient", "minus": minus}])
             assert own[0]["says"] == own[1]["says"] == says and own[0]["effect"] == effect
-            assert own[2]["says"] == says.replace("nearer to LOO", "better by perturbation") and own[2]["what"].startswith("LeRF - MoRF")
+            assert own[2]["says"] == says.replace("nearer to LOO", "better by perturbation") and own[2][
+                "what"
+            ].startswith("LeRF - MoRF")
 
 
 class TestViews:
@@ -225,14 +273,25 @@ class TestViews:
             if row["method"] != "loo":
                 for tokens, axes in zip(TOKEN_CHOICES, (top, beneath), strict=True):
                     r = row["r"]["pearson"][tokens].mean
-                    assert f"{views.method_label(row['method'])} ({row['cost']:.0f} passes) {r:.2f}" in figure.alt
+                    assert (
+                        f"{views.method_label(row['method'])} ({row['cost']:.0f} passes) {r:.2f}"
+                        in figure.alt
+                    )
                     drawn = np.concatenate(
-                        [np.column_stack(line.get_data()) for line in axes.lines if line.get_marker() not in ("", "None")]
+                        [
+                            np.column_stack(line.get_data())
+                            for line in axes.lines
+                            if line.get_marker() not in ("", "None")
+                        ]
                     )
                     near = drawn[np.abs(drawn[:, 1] - r) < 1e-9]
                     assert (np.abs(np.log(near[:, 0] / row["cost"])) < 0.25).any(), row["method"]
         lines = {line.get_label(): len(line.get_xdata()) for line in top.lines}
-        assert lines["mask gradient, more passes"] == 3 and lines["hybrid, more passes"] == 2 and lines["AttnLRP"] == 1
+        assert (
+            lines["mask gradient, more passes"] == 3
+            and lines["hybrid, more passes"] == 2
+            and lines["AttnLRP"] == 1
+        )
         places = views._dodged([2.0, 2.0, 2.0, 9.0], list("abcd"))
         assert places["a"] < places["b"] == 2.0 < places["c"] and places["d"] == 9.0
         with pytest.raises(InputError, match="no method besides LOO"):
@@ -245,15 +304,30 @@ class TestViews:
         for value in (own["r"]["pearson"]["no-special"], own["r"]["pearson"]["all"]):
             assert value.text(2) in line
         assert "3 + 3" in line and [one.split()[-1] for one in shown.splitlines()[2:]].count("no") < len(rows)
-        near = next(one for one in repr(views.nearness_table(rows, title="t")).splitlines() if one.startswith("mask gradient, K = 2"))
-        for value in (own["overlap"]["no-special"][3], own["error"]["all"], own["error"]["no-special"], own["r"]["spearman"]["all"]):
+        near = next(
+            one
+            for one in repr(views.nearness_table(rows, title="t")).splitlines()
+            if one.startswith("mask gradient, K = 2")
+        )
+        for value in (
+            own["overlap"]["no-special"][3],
+            own["error"]["all"],
+            own["error"]["no-special"],
+            own["r"]["spearman"]["all"],
+        ):
             assert value.text(2) in near
         difference = repr(views.difference_table(rows, title="t"))
-        assert own["minus"]["attnlrp"]["r"]["pearson"]["all"].text(2) in difference and "LOO " not in difference
+        assert (
+            own["minus"]["attnlrp"]["r"]["pearson"]["all"].text(2) in difference and "LOO " not in difference
+        )
         curves = repr(views.perturbation_table(rows, title="t")).splitlines()
         order = [row["method"] for row in sorted(rows, key=lambda row: -row["delta"].mean)]
-        assert [line.startswith(views.method_label(name)) for line, name in zip(curves[2:], order, strict=True)] == [True] * len(rows)
-        assert best_within(rows)[0]["r"].text(2) in repr(views.budget_table({"a": best_within(rows)}, title="t"))
+        assert [
+            line.startswith(views.method_label(name)) for line, name in zip(curves[2:], order, strict=True)
+        ] == [True] * len(rows)
+        assert best_within(rows)[0]["r"].text(2) in repr(
+            views.budget_table({"a": best_within(rows)}, title="t")
+        )
         errs = where_it_errs(run, attention, methods=["mask-gradient"])
         starred = [{**row, "p, Holm": 0.01 if row["feature"] == "length" else 0.5} for row in errs]
         text = repr(views.errs_table(starred, title="t"))
@@ -267,9 +341,14 @@ class TestViews:
         assert f"{backed[0]['backing']:.2f}" in repr(views.backing_table(backed, title="t"))
         found = limits.mask_paths(clf, LONG[0], places=[2, 3], points=5)
         figure = views.mask_path_figure(found, title="two words")
-        assert f"{found['tokens'][0]} falls by {found['loo'][0]:.2f}, its slope says {found['gradient'][0]:.2f}" in figure.alt
+        assert (
+            f"{found['tokens'][0]} falls by {found['loo'][0]:.2f}, its slope says {found['gradient'][0]:.2f}"
+            in figure.alt
+        )
         (curve, slope, *_) = figure.axes[0].lines
-        assert np.allclose(curve.get_ydata(), found["value"][0]) and slope.get_ydata()[1] == pytest.approx(found["value"][0, -1])
+        assert np.allclose(curve.get_ydata(), found["value"][0]) and slope.get_ydata()[1] == pytest.approx(
+            found["value"][0, -1]
+        )
         assert np.diff(slope.get_ydata())[0] == pytest.approx(found["gradient"][0])
 
     def test_digits(self):
@@ -294,11 +373,16 @@ FRONTIER = sorted((ROOT / "results" / "frontier").glob("*/manifest.json"))
 
 @pytest.mark.skipif(not FRONTIER, reason="no records of the frontier here")
 def test_the_committed_page_shows_what_the_committed_records_give():
-    from lrp_companion.experiments.audit import title
-    from lrp_companion.experiments.report import find_runs
+    from lrp_companion.analysis.protocol_grid import title
+    from lrp_companion.analysis.report import find_runs
 
     cells = json.loads((ROOT / "notebooks" / "07_remedy.ipynb").read_text(encoding="utf-8"))["cells"]
-    shown = {"".join(output["data"]["text/plain"]) for cell in cells for output in cell.get("outputs", []) if "data" in output}
+    shown = {
+        "".join(output["data"]["text/plain"])
+        for cell in cells
+        for output in cell.get("outputs", [])
+        if "data" in output
+    }
     runs = find_runs(ROOT / "results" / "frontier")
     texts = [run for run in runs if isinstance(run, TextRun)]
     found = {run.name: frontier(run) for run in texts}
@@ -309,7 +393,9 @@ def test_the_committed_page_shows_what_the_committed_records_give():
     )]  # fmt: skip
     fresh += [views.frontier_figure(found[run.name], title=f"{title(run)}, n = {run.n:,}") for run in texts]
     tables = [views.perturbation_table(found[run.name], title="any") for run in texts]
-    tables += [views.digit_frontier_table(digit_frontier(run), title="any") for run in runs if run.task == "mnist"]
+    tables += [
+        views.digit_frontier_table(digit_frontier(run), title="any") for run in runs if run.task == "mnist"
+    ]
     assert fresh and not {repr(one) for one in fresh} - shown
     for one in tables:  # the captions are the page's own
         assert any(text.split("\n", 1)[-1] == repr(one).split("\n", 1)[-1] for text in shown), repr(one)

@@ -1,4 +1,6 @@
-"""Options of the mask gradient compared: each row against plain calls of the methods, choices by their paired intervals."""
+"""Options of the mask gradient compared: each row against plain calls of the methods, choices by their paired
+intervals.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,14 @@ import pytest
 import torch
 from tiny_models import TEXTS
 
-from lrp_companion.experiments.remedy.choices import QUESTIONS, best_masks, load_sheets, option_choices, option_rows
-from lrp_companion.experiments.remedy.compare import LEAST, Option, compare_masks, compare_options, options_to_try
+from lrp_companion.analysis.tuned_options import (
+    QUESTIONS,
+    best_masks,
+    load_sheets,
+    option_choices,
+    option_rows,
+)
+from lrp_companion.live.tune_options import LEAST, Option, compare_masks, compare_options, options_to_try
 from lrp_companion.methods import attribute, method_call
 from lrp_companion.methods.hybrid import corrected, hybrid
 from lrp_companion.methods.mask_gradient import LOW, MANY, group_of, quadrature
@@ -23,7 +31,12 @@ from lrp_companion.models.pretrained import Classifier
 from lrp_companion.schema import TOKEN_CHOICES, InputError, SourceError
 from lrp_companion.sources.dataset import Dataset
 
-WORDS = (*TEXTS, "a dull plot and a slow actor", "no laugh , never one warm scene", "the rare film was quick and the plot a dull one")
+WORDS = (
+    *TEXTS,
+    "a dull plot and a slow actor",
+    "no laugh , never one warm scene",
+    "the rare film was quick and the plot a dull one",
+)
 RECORDS = Path(__file__).resolve().parent.parent / "results" / "remedy-options"
 ODD = (
     Option(2, (0.2, 1), weights="equal"),
@@ -40,7 +53,14 @@ RADAU = {  # with a node at 1, from a table
 
 
 def sentences() -> Dataset:
-    return Dataset("sst2", "train", "embedded", tuple(map(str, range(len(WORDS)))), np.arange(len(WORDS)) % 2, texts=WORDS)
+    return Dataset(
+        "sst2",
+        "train",
+        "embedded",
+        tuple(map(str, range(len(WORDS)))),
+        np.arange(len(WORDS)) % 2,
+        texts=WORDS,
+    )
 
 
 def long_enough(clf: Classifier, seed: int) -> list[str]:
@@ -49,7 +69,14 @@ def long_enough(clf: Classifier, seed: int) -> list[str]:
 
 @pytest.fixture(scope="module")
 def found(clf: Classifier) -> dict[str, Any]:
-    named = [Option(), Option(2, 2), Option(4, (0.2, 1)), Option("all", 3), Option(exact=2), Option(2, (0, 1), exact=4, correct="scale")]
+    named = [
+        Option(),
+        Option(2, 2),
+        Option(4, (0.2, 1)),
+        Option("all", 3),
+        Option(exact=2),
+        Option(2, (0, 1), exact=4, correct="scale"),
+    ]
     return compare_options(clf, sentences(), options=[*named, *ODD], limit=4, seed=3)
 
 
@@ -102,17 +129,31 @@ def test_a_row_is_what_plain_calls_give(clf, found):
             passes.append(own)
             for tokens in TOKEN_CHOICES:
                 kept = ~loo.special if tokens == "no-special" else np.ones(len(scores), dtype=bool)
-                assert row["r"][tokens][n] == pytest.approx(pearson(scores[kept], loo.scores[kept]), abs=6e-5), row["name"]
-                errors[tokens].append(np.abs(scores - loo.scores)[kept].sum() / np.abs(loo.scores[kept]).sum())
+                assert row["r"][tokens][n] == pytest.approx(
+                    pearson(scores[kept], loo.scores[kept]), abs=6e-5
+                ), row["name"]
+                errors[tokens].append(
+                    np.abs(scores - loo.scores)[kept].sum() / np.abs(loo.scores[kept]).sum()
+                )
         assert row["passes"] == pytest.approx(np.mean(passes, axis=0), abs=1e-3)
-        assert row["error"] == pytest.approx({tokens: np.mean(own) for tokens, own in errors.items()}, rel=6e-4), row["name"]
+        assert row["error"] == pytest.approx(
+            {tokens: np.mean(own) for tokens, own in errors.items()}, rel=6e-4
+        ), row["name"]
 
 
 def test_a_record_says_what_it_was_made_with_and_holds_no_text(clf, found):
     config, lengths = found["config"], [len(clf.encode(text)[0]) for text in long_enough(clf, 3)[:4]]
     assert (config["model"], config["weights"], config["layers"]) == (clf.card.name, clf.card.fingerprint, 3)
-    assert config["data"] == "sst2/train from embedded" and config["fingerprint"] == sentences().fingerprint and config["seed"] == 3
-    assert config["tokens"] == {"mean": round(float(np.mean(lengths)), 2), "least": min(lengths), "most": max(lengths)}
+    assert (
+        config["data"] == "sst2/train from embedded"
+        and config["fingerprint"] == sentences().fingerprint
+        and config["seed"] == 3
+    )
+    assert config["tokens"] == {
+        "mean": round(float(np.mean(lengths)), 2),
+        "least": min(lengths),
+        "most": max(lengths),
+    }
     assert min(lengths) >= LEAST
     written = json.dumps(found)
     assert not any(word in written for word in ("grace", "actor", "laugh", "plot"))
@@ -122,7 +163,9 @@ def test_intervals_are_those_of_the_values(found):
     for row, plain in zip(option_rows(found), found["rows"], strict=True):
         for tokens in TOKEN_CHOICES:
             wanted, got = bootstrap_mean(plain["r"][tokens]), row["r"][tokens]
-            assert (got.mean, got.low, got.high, got.n) == pytest.approx((wanted.mean, wanted.low, wanted.high, wanted.n), abs=1e-9)
+            assert (got.mean, got.low, got.high, got.n) == pytest.approx(
+                (wanted.mean, wanted.low, wanted.high, wanted.n), abs=1e-9
+            )
         assert row["cost"] == sum(plain["passes"]) and row["error"] == plain["error"]
 
 
@@ -133,7 +176,10 @@ def test_options_to_try_answer_every_question():
         assert {first, *options} <= names
 
 
-@pytest.mark.parametrize(("shift", "verdict"), [((0.1, 0.1), "better"), ((-0.1, -0.1), "worse"), ((0.1, -0.1), "open"), ((0.1, 0), "open")])
+@pytest.mark.parametrize(
+    ("shift", "verdict"),
+    [((0.1, 0.1), "better"), ((-0.1, -0.1), "worse"), ((0.1, -0.1), "open"), ((0.1, 0), "open")],
+)
 def test_a_choice_needs_every_model_and_both_tokens(shift, verdict):
     rng, records = np.random.default_rng(0), []
     first, (option, *_) = QUESTIONS["nodes, K = 4"]
@@ -141,7 +187,10 @@ def test_a_choice_needs_every_model_and_both_tokens(shift, verdict):
         names = sorted({name for question in QUESTIONS.values() for name in (question[0], *question[1])})
         base = rng.random(30)
         values = {name: base + 0.01 * rng.normal(size=30) + own * (name == option) for name in names}
-        rows = [{"name": name, "r": {tokens: list(value) for tokens in TOKEN_CHOICES}} for name, value in values.items()]
+        rows = [
+            {"name": name, "r": {tokens: list(value) for tokens in TOKEN_CHOICES}}
+            for name, value in values.items()
+        ]
         records.append({"config": {"model": model}, "rows": rows})
     choices = {(own.question, own.option): own for own in option_choices(records)}
     own = choices["nodes, K = 4", option]
@@ -183,7 +232,11 @@ class TestRecords:
         for record in records:
             assert record["config"]["data"] == "sst2/train from folder"
             assert [row["name"] for row in record["rows"]] == [option.name for option in options_to_try()]
-            assert all(len(row["r"][tokens]) == record["config"]["texts"] for row in record["rows"] for tokens in TOKEN_CHOICES)
+            assert all(
+                len(row["r"][tokens]) == record["config"]["texts"]
+                for row in record["rows"]
+                for tokens in TOKEN_CHOICES
+            )
 
     def test_the_defaults_are_what_they_chose(self):
         verdicts = {(own.question, own.option): own.verdict for own in option_choices(load_sheets(RECORDS))}
@@ -191,7 +244,11 @@ class TestRecords:
             low = verdicts[f"nodes, K = {groups}", f"mask-gradient:groups={groups}:nodes=0.2+1"] == "better"
             assert low == (groups == "all" or groups >= MANY)
         assert quadrature(LOW)[0].tolist() == [0.2, 1]
-        assert not any(verdict == "better" for (question, _), verdict in verdicts.items() if question.startswith(("groups", "correction")))
+        assert not any(
+            verdict == "better"
+            for (question, _), verdict in verdicts.items()
+            if question.startswith(("groups", "correction"))
+        )
         assert signature(hybrid).parameters["correct"].default == "none"
 
 
@@ -225,14 +282,22 @@ class TestMasks:
         for row, record in zip(rows, load_sheets(RECORDS.parent / "best-mask"), strict=True):
             r = record["r"]["no-special"]
             number = sum(1 << (layer - 1) for layer in row["layers"])
-            assert len(r) == 2 ** record["config"]["layers"] and r[number] == max(r) == row["r"]["no-special"]["best"]
+            assert (
+                len(r) == 2 ** record["config"]["layers"]
+                and r[number] == max(r) == row["r"]["no-special"]["best"]
+            )
             assert row["r"]["all"] == {
                 "best": record["r"]["all"][number],
                 "attnlrp": record["r"]["all"][0],
                 "cp-lrp": record["r"]["all"][-1],
             }
-            assert record["config"]["data"].startswith("sst2/train") and row["n"] == record["config"]["texts"] >= 100
+            assert (
+                record["config"]["data"].startswith("sst2/train")
+                and row["n"] == record["config"]["texts"] >= 100
+            )
 
     def test_where_no_layer_is_best_it_is_attnlrp(self):
-        (row,) = best_masks([{"config": {"model": "m", "texts": 9}, "r": {"no-special": [0.3, 0.3], "all": [0.2, 0.1]}}])
+        (row,) = best_masks(
+            [{"config": {"model": "m", "texts": 9}, "r": {"no-special": [0.3, 0.3], "all": [0.2, 0.1]}}]
+        )
         assert (row["name"], row["layers"]) == ("attnlrp", [])

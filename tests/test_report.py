@@ -1,4 +1,6 @@
-"""The report: tables that a hand can check, verdicts by their rule, and a page whose numbers all have a record."""
+"""The report: tables that a hand can check, verdicts by their rule, and a page whose numbers all have a
+record.
+"""
 
 from __future__ import annotations
 
@@ -17,25 +19,36 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from lrp_companion.analysis import paper_claims as judging
+from lrp_companion.analysis import paper_tables as beside_paper
+from lrp_companion.analysis import report as rows
+from lrp_companion.analysis.paper import paper_table
+from lrp_companion.analysis.paper_claims import (
+    VERDICTS,
+    Effect,
+    claims,
+    independent_difference,
+    side,
+    verdict,
+)
+from lrp_companion.analysis.paper_tables import READINGS
 from lrp_companion.cli import main
-from lrp_companion.experiments import claims as judging
-from lrp_companion.experiments import draws
-from lrp_companion.experiments import report as rows
-from lrp_companion.experiments import tables as beside_paper
-from lrp_companion.experiments.claims import VERDICTS, Effect, claims, independent_difference, side, verdict
-from lrp_companion.experiments.paper import paper_table
-from lrp_companion.experiments.paths import mask_label, path_masks
-from lrp_companion.experiments.records import AnyRun, MnistRun, TextRun, load_run, load_runs
-from lrp_companion.experiments.store import FORMAT, key_of, open_folder
-from lrp_companion.experiments.tables import READINGS
+from lrp_companion.masks import mask_label, path_masks
 from lrp_companion.metrics import Interval, bootstrap_mean
+from lrp_companion.metrics import statistics as draws
+from lrp_companion.runs.folder import FORMAT, key_of, open_folder
+from lrp_companion.runs.load import AnyRun, MnistRun, TextRun, load_run, load_runs
 from lrp_companion.schema import SITES, STATISTICS, TARGET_CHOICES, TOKEN_CHOICES, CompanionError, SourceError
 from lrp_companion.views import beside
 
 ROOT = Path(__file__).resolve().parent.parent
 METHODS = ("loo", "ig", "rollout", "gradient-x-input", "attnlrp", "cp-lrp")
 OURS, WITH_POSITIONS, SUM_TO_ONE = READINGS
-SURROUNDINGS = {"versions": {"python": "3.11"}, "commit": "0123456789ab", "hardware": {"cpu": "made up", "cores": 2, "threads": 1}}
+SURROUNDINGS = {
+    "versions": {"python": "3.11"},
+    "commit": "0123456789ab",
+    "hardware": {"cpu": "made up", "cores": 2, "threads": 1},
+}
 
 # -- runs made by hand -------------------------------------------------------------------------------------------------
 
@@ -45,8 +58,16 @@ def fixed(values: np.ndarray) -> pa.Array:
     return pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), int(np.prod(values.shape[1:])))
 
 
-def explained(r: Sequence[tuple[float, float, float]], *, removals: int, statistics: int, curves: Sequence[tuple[float, float]]) -> dict:
-    """Columns of explanations whose r under the three readings is given; the third by the sign of its map's sum."""
+def explained(
+    r: Sequence[tuple[float, float, float]],
+    *,
+    removals: int,
+    statistics: int,
+    curves: Sequence[tuple[float, float]],
+) -> dict:
+    """Columns of explanations whose r under the three readings is given; the third by the sign of its map's
+    sum.
+    """
     n = len(r)
     grid = np.full((n, len(SITES), len(TOKEN_CHOICES), removals, len(TARGET_CHOICES), statistics), 0.125)
     sums = np.ones((n, len(SITES), len(TOKEN_CHOICES), len(TARGET_CHOICES)))
@@ -57,15 +78,31 @@ def explained(r: Sequence[tuple[float, float, float]], *, removals: int, statist
     lerf, morf = zip(*curves, strict=True)
     part = fixed(np.zeros((n, 3)))
     return {
-        "r": fixed(grid), "sum": fixed(sums), "size": fixed(np.full(sums.shape, 2.0)), "first": part, "last": part,
+        "r": fixed(grid), "sum": fixed(sums), "size": fixed(np.full(sums.shape, 2.0)), "first": part,
+        "last": part,
         "lerf": pa.array(lerf, pa.float32()), "morf": pa.array(morf, pa.float32()),
     }  # fmt: skip
 
 
-def write(path: Path, config: dict[str, Any], about: dict[str, Any], tables: Mapping[str, Mapping[int, pa.Table]]) -> Path:
+def write(
+    path: Path, config: dict[str, Any], about: dict[str, Any], tables: Mapping[str, Mapping[int, pa.Table]]
+) -> Path:
     with open_folder(path, config) as folder:
-        session = {"start": "2026-11-21T00:00:00+00:00", "end": None, "seconds": 60.0, "processes": 1, **SURROUNDINGS}
-        manifest = {"format": FORMAT, "key": key_of(config), "config": config, **about, "sessions": [session], "finished": True}
+        session = {
+            "start": "2026-11-21T00:00:00+00:00",
+            "end": None,
+            "seconds": 60.0,
+            "processes": 1,
+            **SURROUNDINGS,
+        }
+        manifest = {
+            "format": FORMAT,
+            "key": key_of(config),
+            "config": config,
+            **about,
+            "sessions": [session],
+            "finished": True,
+        }
         folder.write_manifest(manifest)
         for name, jobs in tables.items():
             for job, table in jobs.items():
@@ -79,20 +116,35 @@ def text_run(
     curves: Mapping[Any, Sequence[Any]] | None = None, n: int = 4, methods: Sequence[str] = METHODS, weights: str = "1" * 16,
     removals: Sequence[str] | None = None,
 ) -> Path:  # fmt: skip
-    """Write a run on n texts. `r` and `curves` map a method or a set of layers to one entry per text; all else has r = 0.5.
+    """Write a run on n texts. `r` and `curves` map a method or a set of layers to one entry per text; all
+    else has r = 0.5.
 
     An entry of `r` is (ours, with positions, sum to one), an entry of `curves` (LeRF, MoRF).
     """
     if removals is None:
-        removals = ("attention-mask", "mask-token", "pad-token", "delete") if task == "sst2" else ("attention-mask", "mask-token")
+        removals = (
+            ("attention-mask", "mask-token", "pad-token", "delete")
+            if task == "sst2"
+            else ("attention-mask", "mask-token")
+        )
     config = {
-        "task": task, "split": "validation", "source": "folder", "data": "0" * 12, "seed": 0, "model": model, "weights": weights,
-        "dtype": "float32", "methods": list(methods), "chunk": 1 if task == "sst2" else 16, "removals": list(removals), "n_steps": 50,
+        "task": task, "split": "validation", "source": "folder", "data": "0" * 12, "seed": 0, "model": model,
+        "weights": weights,
+        "dtype": "float32", "methods": list(methods), "chunk": 1 if task == "sst2" else 16,
+        "removals": list(removals), "n_steps": 50,
     }  # fmt: skip
-    axes = {"site": SITES, "tokens": TOKEN_CHOICES, "removal": removals, "target": TARGET_CHOICES, "statistic": STATISTICS}
+    axes = {
+        "site": SITES,
+        "tokens": TOKEN_CHOICES,
+        "removal": removals,
+        "target": TARGET_CHOICES,
+        "statistic": STATISTICS,
+    }
     about = {
-        "model": {"name": model, "family": "bert", "layers": layers, "heads": 2, "hidden": 384, "labels": ["a", "b"]},
-        "data": f"{task} made up", "axes": {name: list(values) for name, values in axes.items()}, "examples": n,
+        "model": {"name": model, "family": "bert", "layers": layers, "heads": 2, "hidden": 384,
+            "labels": ["a", "b"]},
+        "data": f"{task} made up", "axes": {name: list(values) for name, values in axes.items()},
+        "examples": n,
     }  # fmt: skip
     masks = list(dict.fromkeys([frozenset(), *itertools.chain(*path_masks(layers).values())]))
     tables: dict[str, dict[int, pa.Table]] = {"examples": {}, "methods": {}, "masks": {}}
@@ -100,8 +152,10 @@ def text_run(
         after = np.array([[0.0, 4.0], [0.0, 3.5], [0.0, 3.0], [0.0, 2.0], [0.0, 3.75]])  # LOO 0.5, 1, 2, 0.25
         tables["examples"][k] = pa.table(
             {
-                "label": pa.array([1], pa.int8()), "target": pa.array([1], pa.int8()), "tokens": pa.array([4], pa.int32()),
-                "whole": pa.array([4 + (k == 0)], pa.int32()), "special": pa.array([[0, 3]], pa.list_(pa.int32())),
+                "label": pa.array([1], pa.int8()), "target": pa.array([1], pa.int8()),
+                "tokens": pa.array([4], pa.int32()),
+                "whole": pa.array([4 + (k == 0)], pa.int32()),
+                "special": pa.array([[0, 3]], pa.list_(pa.int32())),
                 "after": pa.array([np.stack([after] * len(removals)).ravel()], pa.list_(pa.float32())),
                 "seconds": pa.array([[0.1] * len(removals)], pa.list_(pa.float32())),
             }
@@ -109,24 +163,46 @@ def text_run(
         for name, which, keys, statistics in (("methods", "method", methods, 3), ("masks", "mask", masks, 1)):
             alias = {frozenset(): "attnlrp", frozenset(range(1, layers + 1)): "cp-lrp"}
             own = [r.get(key, r.get(alias.get(key))) for key in keys]
-            values = [(1.0,) * 3 if key == "loo" else (0.5,) * 3 if mine is None else mine[k] for key, mine in zip(keys, own, strict=True)]
+            values = [
+                (1.0,) * 3 if key == "loo" else (0.5,) * 3 if mine is None else mine[k]
+                for key, mine in zip(keys, own, strict=True)
+            ]
             walks = [(curves or {}).get(key, [(1.0, 0.25)] * n)[k] for key in keys]
             columns = explained(values, removals=len(removals), statistics=statistics, curves=walks)
-            names = [sum(1 << (layer - 1) for layer in key) for key in keys] if which == "mask" else list(keys)
-            tables[name][k] = pa.table({which: pa.array(names, pa.int32() if which == "mask" else pa.string()), **columns})
+            names = (
+                [sum(1 << (layer - 1) for layer in key) for key in keys] if which == "mask" else list(keys)
+            )
+            tables[name][k] = pa.table(
+                {which: pa.array(names, pa.int32() if which == "mask" else pa.string()), **columns}
+            )
     return write(path, config, about, tables)
 
 
 EXPLAINERS = ("LOO", "IG", "AttnLRP", "gradient x input")
 
 
-def mnist_run(path: Path, r: Mapping[tuple[str, str], np.ndarray], *, nets: int = 2, n: int = 3, leave_out: Sequence[int] = ()) -> Path:
-    """Write a run on n images under so many nets; `r` maps (explainer, pair) to (nets, n), 0.5 where it has none."""
+def mnist_run(
+    path: Path,
+    r: Mapping[tuple[str, str], np.ndarray],
+    *,
+    nets: int = 2,
+    n: int = 3,
+    leave_out: Sequence[int] = (),
+) -> Path:
+    """Write a run on n images under so many nets; `r` maps (explainer, pair) to (nets, n), 0.5 where it has
+    none.
+    """
     config = {
-        "task": "mnist", "split": "test", "source": "folder", "data": "2" * 12, "train": "3" * 12, "seed": 0, "model": "plain",
+        "task": "mnist", "split": "test", "source": "folder", "data": "2" * 12, "train": "3" * 12, "seed": 0,
+        "model": "plain",
         "options": {}, "explainers": {name: {} for name in EXPLAINERS},
     }  # fmt: skip
-    about = {"model": {"name": "plain", "family": "linear attention"}, "data": "mnist made up", "examples": n, "nets": nets}
+    about = {
+        "model": {"name": "plain", "family": "linear attention"},
+        "data": "mnist made up",
+        "examples": n,
+        "nets": nets,
+    }
     tables: dict[str, dict[int, pa.Table]] = {"nets": {}, "images": {}}
     for seed in range(nets):
         own = {
@@ -137,7 +213,10 @@ def mnist_run(path: Path, r: Mapping[tuple[str, str], np.ndarray], *, nets: int 
         }
         tables["nets"][seed] = pa.table(own)
         for image in range(n):
-            columns: dict[str, Any] = {"image": pa.array([image] * len(EXPLAINERS), pa.int32()), "explainer": list(EXPLAINERS)}
+            columns: dict[str, Any] = {
+                "image": pa.array([image] * len(EXPLAINERS), pa.int32()),
+                "explainer": list(EXPLAINERS),
+            }
             for pair in beside_paper.PAIRS:
                 values = [r[name, pair][seed][image] if (name, pair) in r else 0.5 for name in EXPLAINERS]
                 columns[f"r {pair}"] = pa.array(values, pa.float32())
@@ -167,7 +246,10 @@ def level(*values: float) -> list[tuple[float, float, float]]:
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A run of each kind, with numbers made up so that some claims hold, some in part, and some do not."""
     top = tmp_path_factory.mktemp("results")
-    walk = {frozenset(range(1, k + 1)): level(*(0.3 + 0.01 * k + 0.01 * i for i in range(4))) for k in range(1, 12)}
+    walk = {
+        frozenset(range(1, k + 1)): level(*(0.3 + 0.01 * k + 0.01 * i for i in range(4)))
+        for k in range(1, 12)
+    }
     r = {
         "ig": level(-0.1, 0.0, 0.05, 0.1), "rollout": level(0.25, 0.125, 0.25, 0.125),
         "attnlrp": [(0.6, 0.2, 0.2), (0.7, 0.3, -0.3), (0.8, 0.1, 0.1), (0.6, 0.3, 0.3)],
@@ -177,7 +259,11 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "attnlrp": [(2.0, -1.0), (3.0, 0.0), (1.5, -0.5), (2.5, -0.5)],
         "cp-lrp": [(1.75, -0.5), (2.5, 0.0), (1.0, -0.5), (2.0, -0.25)],
     }
-    six = {"attnlrp": level(0.6, 0.7, 0.8), "cp-lrp": level(0.2, 0.3, 0.1), "ig": level(0.5, 0.6, float("nan"))}
+    six = {
+        "attnlrp": level(0.6, 0.7, 0.8),
+        "cp-lrp": level(0.2, 0.3, 0.1),
+        "ig": level(0.5, 0.6, float("nan")),
+    }
     one = np.ones((2, 3))
     digits = {
         ("LOO", "left-right"): one,
@@ -187,7 +273,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {
         "sst2": text_run(top / "sst2-made-up", {**r, **walk}, curves=curves),
         "six": text_run(top / "sst2-six", six, layers=6, n=3, model="six"),
-        "imdb": text_run(top / "imdb-made-up", {"attnlrp": level(0.3, 0.35), "cp-lrp": level(0.4, 0.55)}, task="imdb", n=2),
+        "imdb": text_run(
+            top / "imdb-made-up", {"attnlrp": level(0.3, 0.35), "cp-lrp": level(0.4, 0.55)}, task="imdb", n=2
+        ),
         "mnist": mnist_run(top / "mnist-made-up", digits),
         "top": top,
     }
@@ -207,7 +295,9 @@ def test_table_2_is_what_a_hand_computes(sst2):
     for column, protocol in enumerate(READINGS.values()):
         found = {row["method"]: row for row in beside_paper.table2(sst2, protocol=protocol)}
         given = [(0.6, 0.2, 0.2), (0.7, 0.3, -0.3), (0.8, 0.1, 0.1), (0.6, 0.3, 0.3)]
-        assert parts(found["attnlrp"]["r"]) == pytest.approx(by_hand([own[column] for own in given]), abs=1e-6)
+        assert parts(found["attnlrp"]["r"]) == pytest.approx(
+            by_hand([own[column] for own in given]), abs=1e-6
+        )
         assert parts(found["attnlrp"]["delta"]) == pytest.approx(by_hand([3.0, 3.0, 2.0, 3.0]), abs=1e-6)
         assert found["loo"]["r"].mean == 1 and list(found) == list(METHODS) and found["cp-lrp"]["n"] == 4
 
@@ -217,7 +307,9 @@ def test_table_A3_walks_the_paths_and_ends_at_the_methods(sst2):
     assert [row["bypassed"] for row in found[:3]] == ["1", "1 to 2", "1 to 3"] and len(found) == 36
     assert parts(found[4]["r"]) == pytest.approx(by_hand([0.35, 0.36, 0.37, 0.38]), abs=1e-6)
     ends = [row["r"] for row in found if len(row["layers"]) == 12]
-    assert len(ends) == 2 and ends[0] == ends[1] == next(row["r"] for row in beside_paper.table2(sst2) if row["method"] == "cp-lrp")
+    assert len(ends) == 2 and ends[0] == ends[1] == next(
+        row["r"] for row in beside_paper.table2(sst2) if row["method"] == "cp-lrp"
+    )
     drawn = beside_paper.figure2(sst2)
     assert [step for path in drawn["paths"].values() for step in path] == [row["r"] for row in found]
     assert drawn["levels"]["CP-LRP"] == ends[0] and drawn["paper"]["back-to-front"][:3] == [0.22, 0.26, 0.38]
@@ -229,12 +321,18 @@ def test_table_1_is_what_a_hand_computes(folders):
     found = {row["explainer"]: row for row in beside_paper.table1(run)}
     assert parts(found["AttnLRP"]["left-right"]) == pytest.approx(by_hand([0.725, 0.825, 0.85]), abs=1e-6)
     assert found["AttnLRP"]["left-right, nets"] == pytest.approx((0.8, 0.8), abs=1e-6)
-    assert found["AttnLRP"]["accuracy"] == pytest.approx((0.8, 0.85)) and found["AttnLRP"]["n"] == 3 and found["AttnLRP"]["nets"] == 2
+    assert (
+        found["AttnLRP"]["accuracy"] == pytest.approx((0.8, 0.85))
+        and found["AttnLRP"]["n"] == 3
+        and found["AttnLRP"]["nets"] == 2
+    )
     turned = {row["explainer"]: row for row in beside_paper.table1(run, map="sum-to-one")}
     assert turned["AttnLRP"]["left-right"].mean == pytest.approx(-0.8, abs=1e-6)
 
 
-@pytest.mark.parametrize(("lost", "nets", "n"), [((), 2, 3), ((1_000_002,), 2, 2), ((1_000_001, 1_000_002), 1, 3)])
+@pytest.mark.parametrize(
+    ("lost", "nets", "n"), [((), 2, 3), ((1_000_002,), 2, 2), ((1_000_001, 1_000_002), 1, 3)]
+)
 def test_an_unfinished_run_on_digits_is_read_as_far_as_it_is_whole(tmp_path, lost, nets, n):
     left_right = np.array([[0.1, 0.2, 0.3], [0.5, 0.6, 0.7]])
     run = load_run(mnist_run(tmp_path / "run", {("AttnLRP", "left-right"): left_right}, leave_out=lost))
@@ -251,10 +349,16 @@ def test_the_papers_columns_are_the_papers(sst2, folders):
         for ours, theirs in (("r", "loo_r"), ("lerf", "lerf"), ("morf", "morf"), ("delta", "delta")):
             assert row[f"{ours}, paper"] == (printed[theirs] if printed else None)
     paths = [row for row in paper_table("tableA3") if row["dataset"] == "SST"]
-    own = [(row["path"].replace("-", "_"), row["layers"], row["r, paper"], row["delta, paper"]) for row in beside_paper.tableA3(sst2)]
+    own = [
+        (row["path"].replace("-", "_"), row["layers"], row["r, paper"], row["delta, paper"])
+        for row in beside_paper.tableA3(sst2)
+    ]
     assert sorted(own) == sorted((row["path"], row["bypass"], row["loo_r"], row["delta"]) for row in paths)
     six = load_run(folders["six"])
-    assert all(row["r, paper"] is None for row in beside_paper.tableA3(six)) and beside_paper.figure2(six)["paper"] is None
+    assert (
+        all(row["r, paper"] is None for row in beside_paper.tableA3(six))
+        and beside_paper.figure2(six)["paper"] is None
+    )
     found = {row["explainer"]: row for row in beside_paper.table1(load_run(folders["mnist"]))}
     assert [found["AttnLRP"][f"{pair}, paper"] for pair in beside_paper.PAIRS] == [0.7865, 0.073, -0.0698]
     assert found["gradient x input"]["left-right, paper"] is None
@@ -264,7 +368,11 @@ def test_the_embedded_paper_tables_are_the_printed_ones():
     shared = ROOT.parent / "shared" / "paper" / "tables"
     if not shared.is_dir():
         pytest.skip("the printed tables are not beside this checkout")
-    for name, file in (("table1", "table1_mnist.csv"), ("table2", "table2_text.csv"), ("tableA3", "tableA3_layers.csv")):
+    for name, file in (
+        ("table1", "table1_mnist.csv"),
+        ("table2", "table2_text.csv"),
+        ("tableA3", "tableA3_layers.csv"),
+    ):
         with open(shared / file, newline="") as source:
             printed = list(csv.DictReader(source))
         kept = paper_table(name)
@@ -272,15 +380,27 @@ def test_the_embedded_paper_tables_are_the_printed_ones():
         columns = [column for column, value in kept[0].items() if isinstance(value, float)]
         for row, own in zip(printed, kept, strict=True):
             assert [float(row[column]) for column in columns] == [own[column] for column in columns]
-            assert all(row[column] == own[column] for column in ("dataset", "method", "explainer", "path", "label") if column in row)
+            assert all(
+                row[column] == own[column]
+                for column in ("dataset", "method", "explainer", "path", "label")
+                if column in row
+            )
 
 
 def test_columns_are_drawn_as_one_column_is():
     generator = np.random.default_rng(5)
-    columns = [generator.normal(size=700), generator.random(700), np.where(np.arange(700) == 3, np.nan, 1.0), np.full(700, 0.25)]
+    columns = [
+        generator.normal(size=700),
+        generator.random(700),
+        np.where(np.arange(700) == 3, np.nan, 1.0),
+        np.full(700, 0.25),
+    ]
     for own, found in zip(columns, draws.bootstrap_columns(columns), strict=True):
         alone = bootstrap_mean(own)
-        assert parts(found) == pytest.approx(parts(alone), abs=1e-12) and (found.n, found.undefined) == (alone.n, alone.undefined)
+        assert parts(found) == pytest.approx(parts(alone), abs=1e-12) and (found.n, found.undefined) == (
+            alone.n,
+            alone.undefined,
+        )
     assert draws.bootstrap_columns([np.array([1.0])])[0].n == 1
 
 
@@ -348,7 +468,9 @@ def test_each_verdict_follows_from_records(tmp_path, attnlrp, cp_lrp, expected):
     assert claim.verdict == expected and claim.by_run() == {"run": expected}
     assert [e.reading for e in claim.effects] == list(READINGS)
     for k, own in enumerate(claim.effects):
-        assert parts(own.value) == pytest.approx(by_hand([c[k] - a[k] for a, c in zip(attnlrp, cp_lrp, strict=True)]), abs=1e-6)
+        assert parts(own.value) == pytest.approx(
+            by_hand([c[k] - a[k] for a, c in zip(attnlrp, cp_lrp, strict=True)]), abs=1e-6
+        )
         assert own.paper == pytest.approx(0.30) and own.value.n == 3
 
 
@@ -356,7 +478,9 @@ def test_what_a_run_lacks_is_not_testable(tmp_path, folders):
     run = load_run(text_run(tmp_path / "few", {"attnlrp": level(0.2, 0.3)}, n=2, methods=("loo", "attnlrp")))
     claim = find(claims([run]), HEADLINE)
     assert claim.verdict == "not testable here" and claim.why == "few has no method cp-lrp"
-    assert {claim.verdict for claim in claims([])} == {"not testable here"} and all(claim.why for claim in claims([]))
+    assert {claim.verdict for claim in claims([])} == {"not testable here"} and all(
+        claim.why for claim in claims([])
+    )
     assert find(claims([run]), "on IMDB, IG").why == "no run of imdb here"
 
 
@@ -379,13 +503,22 @@ def test_the_halves_are_halves_of_the_layers(sst2):
 def test_a_smaller_gain_is_a_difference_of_two_means(folders):
     claim = find(claims(load_runs([folders["top"]])), "CP-LRP's gain in r")
     assert [e.run for e in claim.effects] == ["sst2-made-up, imdb-made-up"] * 3
-    assert claim.effects[0].value.mean == pytest.approx((-0.1 - 0.1 - 0.1 - 0.05) / 4 - (0.1 + 0.2) / 2, abs=1e-6)
+    assert claim.effects[0].value.mean == pytest.approx(
+        (-0.1 - 0.1 - 0.1 - 0.05) / 4 - (0.1 + 0.2) / 2, abs=1e-6
+    )
     a, b = Interval(0.5, 0.4, 0.7, 30), Interval(0.1, 0.0, 0.4, 20)
-    assert parts(independent_difference(a, b)) == pytest.approx((0.4, 0.4 - math.hypot(0.1, 0.3), 0.4 + math.hypot(0.2, 0.1)))
+    assert parts(independent_difference(a, b)) == pytest.approx(
+        (0.4, 0.4 - math.hypot(0.1, 0.3), 0.4 + math.hypot(0.2, 0.1))
+    )
 
 
 def test_the_papers_own_classifier_is_held_to_the_papers_values(tmp_path):
-    r = {"ig": level(-0.05, -0.05), "rollout": level(0.08, 0.08), "attnlrp": level(0.2, 0.24), "cp-lrp": level(0.52, 0.52)}
+    r = {
+        "ig": level(-0.05, -0.05),
+        "rollout": level(0.08, 0.08),
+        "attnlrp": level(0.2, 0.24),
+        "cp-lrp": level(0.52, 0.52),
+    }
     run = load_run(text_run(tmp_path / "hub", r, n=2, model=beside_paper.HUB["sst2"]))
     claim = find(claims([run]), "on SST, the paper's own classifier")
     assert claim.verdict == "reproduced" and len(claim.effects) == 12
@@ -396,15 +529,20 @@ def test_what_was_not_run_is_estimated_from_its_arithmetic(folders):
     run = load_run(folders["sst2"])
     assert isinstance(run, TextRun)
     (sst, imdb) = beside_paper.not_run([run])
-    forward = [24 * 12 * 768**2 + 12 * 4 * t * 768 for t in run.about("tokens")]  # of one token, by its text's length
+    forward = [
+        24 * 12 * 768**2 + 12 * 4 * t * 768 for t in run.about("tokens")
+    ]  # of one token, by its text's length
     config = run.manifest["config"]
     steps = [2 * t / config["chunk"] for t in run.about("tokens")]
     tokens = [
-        t * (len(config["removals"]) * t + (3 * config["n_steps"] + 40 + 0.35 * 6 * s) + (100 + 0.45 * 12 * s))
+        t
+        * (len(config["removals"]) * t + (3 * config["n_steps"] + 40 + 0.35 * 6 * s) + (100 + 0.45 * 12 * s))
         for t, s in zip(run.about("tokens"), steps, strict=True)
     ]
     assert sst["operations"] == pytest.approx(np.mean(np.multiply(tokens, forward)))
-    assert sst["from run"] == "sst2-made-up" and sst["hours"] == pytest.approx(sst["operations"] * 872 / 3.6e16)
+    assert sst["from run"] == "sst2-made-up" and sst["hours"] == pytest.approx(
+        sst["operations"] * 872 / 3.6e16
+    )
     assert imdb["command"].startswith("lrp-companion run imdb --model fabriceyhc/") and imdb["hours"] is None
     assert "assumed" in beside.not_run_table([run]).caption and "hours" not in repr(beside.not_run_table([]))
 
@@ -419,7 +557,9 @@ def test_a_time_that_is_not_known_is_not_made_up(folders, tmp_path):
     manifest["sessions"][-1] |= {"seconds": 3.0, "stopped by": "a kill; its end is that of its last rows"}
     (tmp_path / "run" / "manifest.json").write_text(json.dumps(manifest))
     killed = load_run(tmp_path / "run")
-    assert killed.seconds == 63 and beside_paper.ran([killed])[0]["minutes"] is None  # nobody knows if it was at work
+    assert (
+        killed.seconds == 63 and beside_paper.ran([killed])[0]["minutes"] is None
+    )  # nobody knows if it was at work
     assert beside_paper.ran([load_run(folders["sst2"])])[0]["minutes"] == 1
 
 
@@ -431,7 +571,15 @@ def test_the_report_says_all_on_lines_a_terminal_holds(folders, tmp_path):
     text = beside.report(runs, out=tmp_path / "here" / "report.txt")
     assert text == (tmp_path / "here" / "report.txt").read_text(encoding="utf-8")
     assert max(map(len, text.splitlines())) <= beside.WIDTH
-    for words in ("Table 1", "Table 2, agreement", "Table A3", "Claims", "n = 4", *(run.manifest["key"] for run in runs), *READINGS):
+    for words in (
+        "Table 1",
+        "Table 2, agreement",
+        "Table A3",
+        "Claims",
+        "n = 4",
+        *(run.manifest["key"] for run in runs),
+        *READINGS,
+    ):
         assert words in text, words
     assert "nan" not in text.lower().split()
 
@@ -439,15 +587,24 @@ def test_the_report_says_all_on_lines_a_terminal_holds(folders, tmp_path):
 def test_runs_of_one_name_are_told_apart_and_each_counts_once(folders, tmp_path):
     other = text_run(tmp_path / "sst2-made-up", {}, n=2, model="other")
     runs = beside_paper.named(load_runs([folders["sst2"], other, folders["sst2"]]))
-    assert len(runs) == 2 and [run.name for run in runs] == [f"sst2-made-up ({run.manifest['key']})" for run in runs]
+    assert len(runs) == 2 and [run.name for run in runs] == [
+        f"sst2-made-up ({run.manifest['key']})" for run in runs
+    ]
 
 
 def test_command_prints_and_draws(folders, tmp_path, capsys):
-    assert main(["report", str(folders["sst2"]), str(folders["mnist"]), "--figures", str(tmp_path / "figures")]) == 0
+    assert (
+        main(["report", str(folders["sst2"]), str(folders["mnist"]), "--figures", str(tmp_path / "figures")])
+        == 0
+    )
     printed = capsys.readouterr()
     assert printed.err == "" and "partly: on SST, CP-LRP agrees better" in " ".join(printed.out.split())
     drawn = sorted(file.name for file in (tmp_path / "figures").iterdir())
-    assert len(drawn) == 8 and "figure2-sst2-made-up-ours.pdf" in drawn and "figure2-sst2-made-up-curves.png" in drawn
+    assert (
+        len(drawn) == 8
+        and "figure2-sst2-made-up-ours.pdf" in drawn
+        and "figure2-sst2-made-up-curves.png" in drawn
+    )
     for file in (tmp_path / "figures").iterdir():
         assert file.read_bytes().startswith(b"\x89PNG" if file.suffix == ".png" else b"%PDF")
 
@@ -455,7 +612,12 @@ def test_command_prints_and_draws(folders, tmp_path, capsys):
 def test_json_holds_the_same_numbers(folders, sst2, capsys):
     assert main(["report", str(folders["top"]), "--json"]) == 0
     found = json.loads(capsys.readouterr().out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
-    assert [run["run"] for run in found["runs"]] == ["imdb-made-up", "mnist-made-up", "sst2-made-up", "sst2-six"]
+    assert [run["run"] for run in found["runs"]] == [
+        "imdb-made-up",
+        "mnist-made-up",
+        "sst2-made-up",
+        "sst2-six",
+    ]
     cell = found["tables"]["sst2-made-up"][WITH_POSITIONS]["table2"][5]["r"]
     expected = beside_paper.table2(sst2, protocol=READINGS[WITH_POSITIONS])[5]["r"]
     assert (cell["mean"], cell["low"], cell["n"]) == (expected.mean, expected.low, 4)
@@ -529,7 +691,12 @@ def test_a_report_needs_no_torch(folders, tmp_path):
 def fresh(runs: Sequence[AnyRun]) -> set[str]:
     """Plain text of everything that the page may show."""
     found = claims(runs)
-    shown: list[Any] = [beside.runs_table(runs), beside.not_run_table(runs), beside.claims_table(found), beside.effects_table(found)]
+    shown: list[Any] = [
+        beside.runs_table(runs),
+        beside.not_run_table(runs),
+        beside.claims_table(found),
+        beside.effects_table(found),
+    ]
     for run in runs:
         if isinstance(run, MnistRun):
             shown.append(beside.table1_beside(run))
@@ -541,7 +708,12 @@ def fresh(runs: Sequence[AnyRun]) -> set[str]:
 
             shown += [beside.tableA3_beside(run), beside.tableA3_curves(run)]
             for name, protocol in READINGS.items():
-                shown.append(layer_plot(**beside_paper.figure2(run, protocol=protocol), title=f"{run.name}, n = {run.n:,}: {name}"))
+                shown.append(
+                    layer_plot(
+                        **beside_paper.figure2(run, protocol=protocol),
+                        title=f"{run.name}, n = {run.n:,}: {name}",
+                    )
+                )
             title = f"{run.name}, n = {run.n:,}: curves"
             shown.append(layer_plot(**beside_paper.figure2(run, column="delta"), quantity="Δ", title=title))
     return {repr(one) for one in shown if one is not None}
@@ -550,16 +722,20 @@ def fresh(runs: Sequence[AnyRun]) -> set[str]:
 def outputs(notebook: Path) -> list[str]:
     cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
     found = [output for cell in cells for output in cell.get("outputs", [])]
-    assert not [output for output in found if "data" not in output], "the page prints tables and figures, nothing else"
+    assert not [output for output in found if "data" not in output], (
+        "the page prints tables and figures, nothing else"
+    )
     return ["".join(output["data"]["text/plain"]) for output in found]
 
 
 def test_the_page_shows_what_the_records_give(folders, tmp_path, monkeypatch):
-    book = pytest.importorskip("lrp_companion.book", reason="papermill comes with the extra book")
+    book = pytest.importorskip("lrp_companion.bookbuild.build", reason="papermill comes with the extra book")
     monkeypatch.delenv("LRP_COMPANION_DATA", raising=False)
     shutil.copytree(folders["top"], tmp_path / "results")
     (tmp_path / "notebooks").mkdir()
-    book.execute(ROOT / "notebooks" / "05_reproduction.ipynb", tmp_path / "out.ipynb", cwd=tmp_path / "notebooks")
+    book.execute(
+        ROOT / "notebooks" / "05_reproduction.ipynb", tmp_path / "out.ipynb", cwd=tmp_path / "notebooks"
+    )
     shown = outputs(tmp_path / "out.ipynb")
     assert set(shown) == fresh(load_runs([tmp_path / "results"])) and len(shown) == len(set(shown))
 

@@ -17,7 +17,10 @@ TAGS = {"plain", "negation", "contrast", "intensifier", "irony", "mixed", "long-
 
 
 def rows(size: str) -> list[dict]:
-    return [json.loads(line) for line in (FOLDER / f"reviews_{size}.jsonl").read_text(encoding="utf-8").splitlines()]
+    return [
+        json.loads(line)
+        for line in (FOLDER / f"reviews_{size}.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
 
 
 @pytest.mark.parametrize(("size", "count"), [("short", 96), ("long", 16)])
@@ -27,8 +30,14 @@ def test_reviews_are_balanced_distinct_and_tagged(size: str, count: int) -> None
     assert len({r["id"] for r in reviews}) == len({r["text"].lower() for r in reviews}) == count
     for review in reviews:
         assert set(review) == {"id", "text", "label", "tags"}
-        assert review["tags"] and set(review["tags"]) <= TAGS and len(set(review["tags"])) == len(review["tags"])
-        assert review["text"] == review["text"].strip() and review["text"].isascii() and "  " not in review["text"]
+        assert (
+            review["tags"] and set(review["tags"]) <= TAGS and len(set(review["tags"])) == len(review["tags"])
+        )
+        assert (
+            review["text"] == review["text"].strip()
+            and review["text"].isascii()
+            and "  " not in review["text"]
+        )
 
 
 def test_short_reviews_have_6_to_30_words_and_every_tag_both_labels() -> None:
@@ -64,7 +73,10 @@ def words(text: str) -> list[str]:
     return re.findall("[a-z0-9]+", text)
 
 
-@pytest.mark.skipif(not os.environ.get("LRP_COMPANION_DATA"), reason="LRP_COMPANION_DATA is not set: SST-2 and IMDB are not here")
+@pytest.mark.skipif(
+    not os.environ.get("LRP_COMPANION_DATA"),
+    reason="LRP_COMPANION_DATA is not set: SST-2 and IMDB are not here",
+)
 def test_no_eight_words_in_a_row_come_from_sst2_or_imdb() -> None:
     ours: dict[tuple[str, ...], str] = {}
     for review in rows("short") + rows("long"):

@@ -30,7 +30,12 @@ def tensors(*arrays: np.ndarray) -> list[torch.Tensor]:
 
 def close(actual: torch.Tensor | np.ndarray, expected: np.ndarray) -> None:
     """Equal to 1e-9 of the largest entry; z near 0 makes the R-form itself lose digits."""
-    np.testing.assert_allclose(np.asarray(actual), expected, rtol=1e-9, atol=1e-9 * max(1.0, float(np.abs(expected).max(initial=0.0))))
+    np.testing.assert_allclose(
+        np.asarray(actual),
+        expected,
+        rtol=1e-9,
+        atol=1e-9 * max(1.0, float(np.abs(expected).max(initial=0.0))),
+    )
 
 
 @given(sizes, sizes, epsilons, seeds)
@@ -70,11 +75,16 @@ def test_matmul_shares_scale_each_factor(rows: int, inner: int, share: float, se
 
 
 @given(sizes, sizes, sizes, epsilons, seeds)
-def test_attention_values_is_a_linear_layer_with_constant_weights(rows: int, keys: int, width: int, eps: float, seed: int) -> None:
+def test_attention_values_is_a_linear_layer_with_constant_weights(
+    rows: int, keys: int, width: int, eps: float, seed: int
+) -> None:
     a, v, g = draw(seed, (rows, keys), (keys, width), (rows, width))
     a = np.abs(a) / np.abs(a).sum(1, keepdims=True)
     o = a @ v
-    close(v * rules.attention_values(*tensors(g, a, o), eps=eps).numpy(), oracles.r_attention_values(o * g, a, v, eps))
+    close(
+        v * rules.attention_values(*tensors(g, a, o), eps=eps).numpy(),
+        oracles.r_attention_values(o * g, a, v, eps),
+    )
 
 
 @given(sizes, sizes, seeds)
@@ -112,13 +122,20 @@ def test_layer_norm_is_equation_1_on_its_matrix(size: int, eps: float, seed: int
 def test_elementwise_keeps_relevance_and_takes_the_limit_at_zero(phi, slope: float) -> None:
     z = torch.tensor([-3.0, -0.5, 0.7, 2.0], dtype=torch.float64)
     g = torch.tensor([1.0, -2.0, 0.3, 4.0], dtype=torch.float64)
-    torch.testing.assert_close(z * rules.elementwise(g, rules.slope(z, phi(z), at_zero=slope)), phi(z) * g, rtol=1e-14, atol=0)
-    zero = torch.zeros(1, dtype=torch.float64)
-    assert rules.elementwise(torch.full((1,), 3.0, dtype=torch.float64), rules.slope(zero, phi(zero), at_zero=slope)).item() == 3 * slope
-    near = torch.full((1,), 1e-9, dtype=torch.float64)  # the limit joins what is beside it
-    assert rules.elementwise(torch.ones(1, dtype=torch.float64), rules.slope(near, phi(near), at_zero=slope)).item() == pytest.approx(
-        slope if slope else 1.0, abs=1e-6
+    torch.testing.assert_close(
+        z * rules.elementwise(g, rules.slope(z, phi(z), at_zero=slope)), phi(z) * g, rtol=1e-14, atol=0
     )
+    zero = torch.zeros(1, dtype=torch.float64)
+    assert (
+        rules.elementwise(
+            torch.full((1,), 3.0, dtype=torch.float64), rules.slope(zero, phi(zero), at_zero=slope)
+        ).item()
+        == 3 * slope
+    )
+    near = torch.full((1,), 1e-9, dtype=torch.float64)  # the limit joins what is beside it
+    assert rules.elementwise(
+        torch.ones(1, dtype=torch.float64), rules.slope(near, phi(near), at_zero=slope)
+    ).item() == pytest.approx(slope if slope else 1.0, abs=1e-6)
 
 
 def test_batched_axes_are_the_same_rule_many_times() -> None:
@@ -141,7 +158,9 @@ def test_batched_axes_are_the_same_rule_many_times() -> None:
 
 def test_stabiliser_is_exactly_one_without_epsilon_and_damps_with_it() -> None:
     z = torch.tensor([-2.0, 0.0, 3.0], dtype=torch.float64)
-    assert torch.equal(rules.stabiliser(z, 0.0) * torch.ones(3, dtype=torch.float64), torch.ones(3, dtype=torch.float64))
+    assert torch.equal(
+        rules.stabiliser(z, 0.0) * torch.ones(3, dtype=torch.float64), torch.ones(3, dtype=torch.float64)
+    )
     torch.testing.assert_close(rules.stabiliser(z, 0.5), z / (z + 0.5 * z.sign().where(z != 0, 1.0)))
 
 
@@ -156,13 +175,17 @@ def test_a_sum_that_cancels_stays_finite_in_float32(eps: float) -> None:
 
 @given(sizes, sizes, seeds)
 def test_where_relevance_is_kept_and_where_it_is_not(rows: int, inner: int, seed: int) -> None:
-    """Sums of relevance: kept by linear maps and sums without bias, halved to each factor of a product, not kept by Eq. (5)."""
+    """Sums of relevance: kept by linear maps and sums without bias, halved to each factor of a product, not
+    kept by Eq. (5).
+    """
     a, b, g = draw(seed, (rows, inner), (inner, 3), (rows, 3))
     o = a @ b
     g_a, g_b = rules.matmul(*tensors(g, a, b, o))
     assert (a * g_a.numpy()).sum() == pytest.approx((o * g).sum() / 2, abs=1e-9)
     assert (b * g_b.numpy()).sum() == pytest.approx((o * g).sum() / 2, abs=1e-9)
-    assert (b * rules.attention_values(*tensors(g, a, o)).numpy()).sum() == pytest.approx((o * g).sum(), abs=1e-9)
+    assert (b * rules.attention_values(*tensors(g, a, o)).numpy()).sum() == pytest.approx(
+        (o * g).sum(), abs=1e-9
+    )
     assert (a * rules.linear(*tensors(g, b.T, o)).numpy()).sum() == pytest.approx((o * g).sum(), abs=1e-9)
     torch.testing.assert_close(rules.attention_values(*tensors(g, a, o)), 2 * g_b)  # CP-LRP does not halve
 
@@ -172,13 +195,21 @@ def test_the_softmax_rule_does_not_conserve() -> None:
     a = z.softmax(-1)
     g = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
     assert abs(float((z * rules.softmax(g, a)).sum() - (a * g).sum())) > 0.1
-    torch.testing.assert_close(rules.softmax(g, a).sum(), torch.zeros((), dtype=torch.float64), atol=1e-15, rtol=0)
+    torch.testing.assert_close(
+        rules.softmax(g, a).sum(), torch.zeros((), dtype=torch.float64), atol=1e-15, rtol=0
+    )
 
 
 @given(sizes, sizes, sizes, seeds)
-def test_a_purely_linear_net_equals_loo_with_zeroing(inputs: int, hidden: int, outputs: int, seed: int) -> None:
-    """Section 2.3 of the paper: R_i = x_i W_i = f(x) - f(x with x_i = 0), biases or not, any depth, a residual included."""
-    x, w1, b1, w2, b2, w3 = draw(seed, (inputs,), (hidden, inputs), (hidden,), (hidden, hidden), (hidden,), (outputs, hidden))
+def test_a_purely_linear_net_equals_loo_with_zeroing(
+    inputs: int, hidden: int, outputs: int, seed: int
+) -> None:
+    """Section 2.3 of the paper: R_i = x_i W_i = f(x) - f(x with x_i = 0), biases or not, any depth, a
+    residual included.
+    """
+    x, w1, b1, w2, b2, w3 = draw(
+        seed, (inputs,), (hidden, inputs), (hidden,), (hidden, hidden), (hidden,), (outputs, hidden)
+    )
 
     def run(x: np.ndarray) -> tuple[np.ndarray, ...]:
         h = w1 @ x + b1
@@ -199,13 +230,20 @@ def test_rules_stay_in_their_dtype_and_near_float64(dtype: torch.dtype) -> None:
     a, b, g = (t.to(dtype) for t in tensors(*draw(3, (4, 4), (4, 4), (4, 4))))
     sd = torch.ones(4, 1, dtype=dtype)
     calls = {
-        "linear": lambda g, a, b, s: rules.linear(g, a, b, eps=0.1), "add": lambda g, a, b, s: rules.add(g, a, eps=0.1),
+        "linear": lambda g, a, b, s: rules.linear(g, a, b, eps=0.1), "add": lambda g, a, b,
+        s: rules.add(g, a, eps=0.1),
         "matmul": lambda g, a, b, s: rules.matmul(g, a, b, a @ b, eps=0.1)[1],
         "values": lambda g, a, b, s: rules.attention_values(g, a, b, eps=0.1),
-        "softmax": lambda g, a, b, s: rules.softmax(g, a.softmax(-1)), "norm": lambda g, a, b, s: rules.layer_norm(g, a[0], s, b, eps=0.1),
+        "softmax": lambda g, a, b, s: rules.softmax(g, a.softmax(-1)), "norm": lambda g, a, b,
+        s: rules.layer_norm(g, a[0], s, b, eps=0.1),
         "elementwise": lambda g, a, b, s: rules.elementwise(g, rules.slope(a, torch.tanh(a), at_zero=1.0)),
     }  # fmt: skip
     for name, call in calls.items():
         low, high = call(g, a, b, sd), call(g.double(), a.double(), b.double(), sd.double())
         assert low.dtype == dtype, name
-        torch.testing.assert_close(low.double(), high, rtol=0, atol=float(high.abs().max()) * (1e-5 if dtype == torch.float32 else 0.05))
+        torch.testing.assert_close(
+            low.double(),
+            high,
+            rtol=0,
+            atol=float(high.abs().max()) * (1e-5 if dtype == torch.float32 else 0.05),
+        )

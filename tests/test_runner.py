@@ -1,4 +1,6 @@
-"""A run that is stopped in any way and given again ends with the rows of an undisturbed one; so do two processes."""
+"""A run that is stopped in any way and given again ends with the rows of an undisturbed one; so do two
+processes.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +24,14 @@ import torch
 
 import lrp_companion
 from lrp_companion.cli import main
-from lrp_companion.experiments import runner, store, text_jobs
-from lrp_companion.experiments.records import load_run
-from lrp_companion.experiments.store import read_folder
-from lrp_companion.experiments.text_jobs import TextJobs
-from lrp_companion.experiments.work import METHODS
+from lrp_companion.provenance import PACKAGES
+from lrp_companion.runs import execute as runner
+from lrp_companion.runs import folder as store
+from lrp_companion.runs import review_jobs as text_jobs
+from lrp_companion.runs.cost import METHODS
+from lrp_companion.runs.folder import read_folder
+from lrp_companion.runs.load import load_run
+from lrp_companion.runs.review_jobs import TextJobs
 from lrp_companion.sources import load_dataset
 from lrp_companion.sources.folder import VARIABLE
 
@@ -34,13 +39,21 @@ PACKAGE = Path(lrp_companion.__file__).resolve().parents[1]
 COMMAND = ("-m", "lrp_companion.cli")
 LIMIT = 8
 PATIENCE = 120  # seconds after which a child is given up
-cpu_only = pytest.mark.skipif(torch.cuda.is_available(), reason="a process that has used autograd beside a GPU cannot be forked")
+cpu_only = pytest.mark.skipif(
+    torch.cuda.is_available(), reason="a process that has used autograd beside a GPU cannot be forked"
+)
 
 
 @pytest.fixture(autouse=True)
 def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """One thread in every process, this package in every child, and no data folder that would be found by chance."""
-    for name, value in (("OMP_NUM_THREADS", "1"), ("PYTHONPATH", str(PACKAGE)), (VARIABLE, str(tmp_path / "nowhere"))):
+    """One thread in every process, this package in every child, and no data folder that would be found by
+    chance.
+    """
+    for name, value in (
+        ("OMP_NUM_THREADS", "1"),
+        ("PYTHONPATH", str(PACKAGE)),
+        (VARIABLE, str(tmp_path / "nowhere")),
+    ):
         monkeypatch.setenv(name, value)
     for name in ("WORLD_SIZE", "RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.delenv(name, raising=False)
@@ -52,7 +65,18 @@ def model(model_folder) -> Path:
 
 
 def arguments(model: Path, out: Path, *more: str, task: str = "sst2", limit: int = LIMIT) -> list[str]:
-    common = ["--source", "embedded", "--model", str(model), "--dtype", "float64", "--n-steps", "2", "--limit", str(limit)]
+    common = [
+        "--source",
+        "embedded",
+        "--model",
+        str(model),
+        "--dtype",
+        "float64",
+        "--n-steps",
+        "2",
+        "--limit",
+        str(limit),
+    ]
     return ["run", task, "--out", str(out), *common, *more]
 
 
@@ -77,7 +101,9 @@ def rows(out: Path) -> dict[str, str]:
 
 def same(out: Path, whole: Path) -> None:
     manifest, known = (read_folder(path)[0] for path in (out, whole))
-    assert manifest["finished"] and manifest["key"] == known["key"] and manifest["examples"] == known["examples"]
+    assert (
+        manifest["finished"] and manifest["key"] == known["key"] and manifest["examples"] == known["examples"]
+    )
     assert rows(out) == rows(whole)
     assert {file.name for file in out.iterdir()} == {file.name for file in whole.iterdir()}
 
@@ -144,7 +170,9 @@ def slowly() -> None:
 
 
 def stop_at(step: str, count: int) -> Callable[[], None]:
-    """Let a process be killed in the middle of its n-th write: before or after the file has its name, or while shards are removed."""
+    """Let a process be killed in the middle of its n-th write: before or after the file has its name, or
+    while shards are removed.
+    """
 
     def before() -> None:
         real, left = {"replace": os.replace, "named": os.replace, "unlink": Path.unlink}[step], [count]
@@ -184,10 +212,15 @@ class TestKilled:
         same(out, whole)
         sessions = read_folder(out)[0]["sessions"]
         assert ["kill" in session.get("stopped by", "") for session in sessions] == [True] * 4 + [False]
-        for session, after in zip(sessions, sessions[1:], strict=False):  # the end of a killed one is that of its last rows
+        for session, after in zip(
+            sessions, sessions[1:], strict=False
+        ):  # the end of a killed one is that of its last rows
             assert session["start"] <= session["end"] <= after["start"] and session["seconds"] > 0
         manifest = read_folder(out)[0]
-        manifest["sessions"][0] |= {"end": None, "seconds": None}  # as where nobody noted it: later rows do not tell
+        manifest["sessions"][0] |= {
+            "end": None,
+            "seconds": None,
+        }  # as where nobody noted it: later rows do not tell
         (out / "manifest.json").write_text(json.dumps(manifest))
         assert main(arguments(model, out, *ALL, "--limit", str(LIMIT + 1))) == 0
         assert read_folder(out)[0]["sessions"][0]["end"] is None
@@ -200,7 +233,10 @@ class TestKilled:
     )  # fmt: skip
     def test_killed_in_the_middle_of_a_write(self, model, whole, tmp_path, step, count):
         out = tmp_path / "run"
-        assert Child(arguments(model, out, *ALL), tmp_path / "log", stop_at(step, count)).wait() == -signal.SIGKILL
+        assert (
+            Child(arguments(model, out, *ALL), tmp_path / "log", stop_at(step, count)).wait()
+            == -signal.SIGKILL
+        )
         assert main(arguments(model, out, *ALL)) == 0
         same(out, whole)
 
@@ -257,14 +293,19 @@ class TestStopped:
             child.send_signal(signal.SIGINT)
             _, said = child.communicate(timeout=PATIENCE)
         assert child.returncode == 130
-        assert said.splitlines() == [f"run: stopped; finished jobs are kept in {out}, the same command goes on from there", "interrupted"]
+        assert said.splitlines() == [
+            f"run: stopped; finished jobs are kept in {out}, the same command goes on from there",
+            "interrupted",
+        ]
         manifest = read_folder(out)[0]
         assert manifest["sessions"][0]["stopped by"] == "KeyboardInterrupt" and not manifest["finished"]
         assert manifest["sessions"][0]["end"] >= manifest["sessions"][0]["start"]
         assert main(arguments(model, out, *ALL, "--resume")) == 0
         same(out, whole)
 
-    def test_an_error_in_the_middle_is_told_and_kept_in_the_manifest(self, model, whole, tmp_path, monkeypatch):
+    def test_an_error_in_the_middle_is_told_and_kept_in_the_manifest(
+        self, model, whole, tmp_path, monkeypatch
+    ):
         real = TextJobs._masks
 
         def breaks(jobs: TextJobs, text, *rest):
@@ -276,7 +317,10 @@ class TestStopped:
             patch.setattr(TextJobs, "_masks", breaks)
             with pytest.raises(MemoryError):
                 main(arguments(model, tmp_path, *ALL))
-        assert read_folder(tmp_path)[0]["sessions"][0]["stopped by"] == "MemoryError" and shards(tmp_path) == 2 * LIMIT + 5
+        assert (
+            read_folder(tmp_path)[0]["sessions"][0]["stopped by"] == "MemoryError"
+            and shards(tmp_path) == 2 * LIMIT + 5
+        )
         assert main(arguments(model, tmp_path, "--masks", "all", "--quiet", limit=2)) == 0  # a part of it
         assert not read_folder(tmp_path)[0]["finished"] and read_folder(tmp_path)[0]["examples"] == LIMIT
         assert main(arguments(model, tmp_path, *ALL)) == 0
@@ -299,7 +343,9 @@ class TestStopped:
             assert main(arguments(model, tmp_path / "grown", "--quiet", task="imdb", limit=limit)) == 0
         same(tmp_path / "grown", tmp_path / "whole")
 
-    def test_a_spoilt_shard_is_one_line_and_its_rows_are_made_anew(self, model, whole, tmp_path, capsys, monkeypatch):
+    def test_a_spoilt_shard_is_one_line_and_its_rows_are_made_anew(
+        self, model, whole, tmp_path, capsys, monkeypatch
+    ):
         real = TextJobs.run
 
         def stops(jobs: TextJobs, table, job, folder):
@@ -316,7 +362,10 @@ class TestStopped:
             shard.write_bytes(shard.read_bytes()[:100])
             assert main(arguments(model, tmp_path, *ALL)) == 2
             line = one_line(capsys)
-            assert f"{shard}, which cannot be read (" in line and f"remove {shard.name} and give the same run command again" in line
+            assert (
+                f"{shard}, which cannot be read (" in line
+                and f"remove {shard.name} and give the same run command again" in line
+            )
             shard.unlink()
         assert main(arguments(model, tmp_path, *ALL)) == 0
         same(tmp_path, whole)
@@ -340,7 +389,11 @@ def workers(parent: int) -> list[int]:
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             if int(folder.joinpath("stat").read_text().rpartition(")")[2].split()[1]) == parent:
-                found += [int(folder.name)] if b"lrp_companion.cli" in folder.joinpath("cmdline").read_bytes() else []
+                found += (
+                    [int(folder.name)]
+                    if b"lrp_companion.cli" in folder.joinpath("cmdline").read_bytes()
+                    else []
+                )
         except OSError:
             continue
     return sorted(found)
@@ -361,7 +414,8 @@ class TestProcesses:
         said = log.read_text()
         last = said.strip().splitlines()[-1]
         assert re.fullmatch(
-            r"run: got the end of process [12] of 2 \(.*; its message is above\); expected all processes to finish\. .*", last
+            r"run: got the end of process [12] of 2 \(.*; its message is above\); expected all processes to finish\. .*",
+            last,
         )
         assert "SIGKILL" in last and "finished jobs are kept" in last and "Traceback" not in said
         assert not any(map(alive, own))
@@ -387,10 +441,16 @@ class TestProcesses:
         ]
         launch = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", *few]
         done = subprocess.run(
-            [*launch, *COMMAND, *arguments(model, tmp_path / "run", *ALL)], capture_output=True, text=True, timeout=PATIENCE, check=False
+            [*launch, *COMMAND, *arguments(model, tmp_path / "run", *ALL)],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
         )
         assert done.returncode == 0, done.stderr
-        assert done.stdout.count("run ") == 1 and f"{LIMIT} examples" in done.stdout  # one process speaks for both
+        assert (
+            done.stdout.count("run ") == 1 and f"{LIMIT} examples" in done.stdout
+        )  # one process speaks for both
         same(tmp_path / "run", whole)
         assert read_folder(tmp_path / "run")[0]["sessions"][0]["processes"] == 2
 
@@ -404,7 +464,12 @@ class TestProcesses:
         asked = []
         monkeypatch.setattr("accelerate.PartialState", lambda **options: asked.append(options["cpu"]))
         monkeypatch.setenv("WORLD_SIZE", "2")
-        for gpu, device, flag in ((True, "cuda", ""), (True, "cuda", "true"), (True, "cpu", ""), (False, "cpu", "")):
+        for gpu, device, flag in (
+            (True, "cuda", ""),
+            (True, "cuda", "true"),
+            (True, "cpu", ""),
+            (False, "cpu", ""),
+        ):
             monkeypatch.setattr(torch.cuda, "is_available", lambda gpu=gpu: gpu)
             monkeypatch.setenv("ACCELERATE_USE_CPU", flag)
             runner.world(device)
@@ -423,7 +488,10 @@ class TestProcesses:
         class Jobs:
             config: dict = {}
 
-        for words, kind in (("Connection closed by peer [::1]", runner.RunError), ("read: Connection reset by peer", runner.RunError)):
+        for words, kind in (
+            ("Connection closed by peer [::1]", runner.RunError),
+            ("read: Connection reset by peer", runner.RunError),
+        ):
             with pytest.raises(kind, match="the end of another process of this run"):
                 runner.execute(Jobs(), tmp_path, state=State(words))  # type: ignore[arg-type]
         with pytest.raises(RuntimeError, match="something else"):
@@ -461,7 +529,10 @@ class TestRefusals:
             (["--model", "./nowhere"], "'./nowhere', which is no folder"),
             (["--resume"], "--resume and no run in"),
             (["--removals", "delete"], "removals delete; expected attention-mask and others, each once"),
-            (["--removals", "attention-mask,drop"], "removals 'drop'; expected one of attention-mask, mask-token"),
+            (
+                ["--removals", "attention-mask,drop"],
+                "removals 'drop'; expected one of attention-mask, mask-token",
+            ),
             (["--targets", "logit,logit"], "targets logit, logit; expected logit and others, each once"),
             (["--loo-from", "./nowhere"], "nowhere, which is no folder"),
         ],
@@ -471,21 +542,30 @@ class TestRefusals:
         assert words in one_line(capsys)
         assert not (tmp_path / "run").exists()
 
-    @pytest.mark.parametrize("option", [("--masks", "all"), ("--n-steps", "2"), ("--dtype", "float32"), ("--loo-from", "x")])
+    @pytest.mark.parametrize(
+        "option", [("--masks", "all"), ("--n-steps", "2"), ("--dtype", "float32"), ("--loo-from", "x")]
+    )
     def test_mnist_has_no_use_for_options_of_texts(self, tmp_path, capsys, option):
         assert main(["run", "mnist", "--out", str(tmp_path / "run"), "--source", "embedded", *option]) == 2
         assert f"{option[0]} for mnist; expected of these only --model, --methods, --nets" in one_line(capsys)
 
     def test_readings_and_nets_that_are_not_there(self, tmp_path, capsys):
-        for option, words in ((("--model", "companion"), "model 'companion'; expected one of plain"), (("--nets", "0"), "nets 0")):
-            assert main(["run", "mnist", "--out", str(tmp_path / "run"), "--source", "embedded", *option]) == 2
+        for option, words in (
+            (("--model", "companion"), "model 'companion'; expected one of plain"),
+            (("--nets", "0"), "nets 0"),
+        ):
+            assert (
+                main(["run", "mnist", "--out", str(tmp_path / "run"), "--source", "embedded", *option]) == 2
+            )
             assert words in one_line(capsys) and not (tmp_path / "run").exists()
 
     def test_folders_that_hold_no_classifier(self, model, tmp_path, capsys):
         (tmp_path / "empty").mkdir()
         (tmp_path / "other").mkdir()
         config = json.loads((model / "config.json").read_text())
-        (tmp_path / "other" / "config.json").write_text(json.dumps(config | {"model_type": "gpt2", "architectures": ["GPT2Model"]}))
+        (tmp_path / "other" / "config.json").write_text(
+            json.dumps(config | {"model_type": "gpt2", "architectures": ["GPT2Model"]})
+        )
         for name in ("empty", "other"):
             assert main([*arguments(model, tmp_path / "run"), "--model", str(tmp_path / name)]) == 2
             assert name in one_line(capsys) and not (tmp_path / "run").exists()
@@ -495,14 +575,18 @@ class TestRefusals:
         (tmp_path / "full").mkdir()
         (tmp_path / "full" / "thesis.tex").write_text("")
         places = {
-            tmp_path / "file": "which cannot be written (", tmp_path / "file" / "run": "which cannot be written (",
+            tmp_path / "file": "which cannot be written (",
+            tmp_path / "file" / "run": "which cannot be written (",
             tmp_path / "full": "holds thesis.tex and no manifest.json",
         }  # fmt: skip
         for place, words in places.items():
             assert main(arguments(model, place, *ALL)) == 2
             assert words in one_line(capsys)
         before = rows(whole)
-        for option, words in ((("--seed", "3"), "seed: 0 there, 3 now"), (("--methods", "loo,ig"), "methods: [")):
+        for option, words in (
+            (("--seed", "3"), "seed: 0 there, 3 now"),
+            (("--methods", "loo,ig"), "methods: ["),
+        ):
             assert main([*arguments(model, whole, *ALL), *option]) == 2
             assert f"{whole}, which holds another run ({words}" in one_line(capsys)
         assert main(arguments(model, whole, *ALL, task="imdb")) == 2
@@ -512,7 +596,9 @@ class TestRefusals:
     def test_resume_goes_on_with_what_there_is(self, model, tmp_path, capsys):
         (tmp_path / "empty").mkdir()
         assert main(arguments(model, tmp_path / "empty", "--resume")) == 2
-        assert "leave out --resume to begin one" in one_line(capsys) and not list((tmp_path / "empty").iterdir())
+        assert "leave out --resume to begin one" in one_line(capsys) and not list(
+            (tmp_path / "empty").iterdir()
+        )
         few = ("--masks", "none", "--methods", "loo", "--quiet")
         assert main(arguments(model, tmp_path / "run", *few, limit=1)) == 0
         assert main(arguments(model, tmp_path / "run", *few, "--resume", limit=2)) == 0
@@ -525,9 +611,13 @@ class TestTelling:
         assert main(arguments(model, tmp_path / "run", *few, limit=2)) == 0
         said = capsys.readouterr()
         lines = [line.strip() for line in said.err.splitlines() if line.strip()]
-        assert lines and all(re.fullmatch(r"(sst2: \w+: +)?[\d.]+ % \[[\d:]+ gone, [\d:?]+ left\]", line) for line in lines), lines
+        assert lines and all(
+            re.fullmatch(r"(sst2: \w+: +)?[\d.]+ % \[[\d:]+ gone, [\d:?]+ left\]", line) for line in lines
+        ), lines
         assert lines[-1].startswith("sst2: methods:") and "100.0 %" in lines[-1]
-        assert re.fullmatch(r"run [0-9a-f]{12}: 2 examples of sst2/validation from embedded: .+, \d+ s in .+\n", said.out)
+        assert re.fullmatch(
+            r"run [0-9a-f]{12}: 2 examples of sst2/validation from embedded: .+, \d+ s in .+\n", said.out
+        )
         assert main(arguments(model, tmp_path / "run", *few, "--quiet", limit=3)) == 0
         assert capsys.readouterr().err == ""
 
@@ -557,17 +647,40 @@ class TestTelling:
         manifest = read_folder(whole)[0]
         data = load_dataset("sst2", source="embedded")
         config = manifest["config"]
-        assert (config["data"], config["weights"], config["dtype"]) == (data.fingerprint, clf.card.fingerprint, "float64")
-        assert config["methods"] == list(METHODS) and config["seed"] == 0 and "limit" not in config and "masks" not in config
-        assert manifest["key"] == store.key_of(config) and manifest["model"]["layers"] == 3 and manifest["examples"] == LIMIT
+        assert (config["data"], config["weights"], config["dtype"]) == (
+            data.fingerprint,
+            clf.card.fingerprint,
+            "float64",
+        )
+        assert (
+            config["methods"] == list(METHODS)
+            and config["seed"] == 0
+            and "limit" not in config
+            and "masks" not in config
+        )
+        assert (
+            manifest["key"] == store.key_of(config)
+            and manifest["model"]["layers"] == 3
+            and manifest["examples"] == LIMIT
+        )
         (session,) = manifest["sessions"]
-        assert set(session["versions"]) == {"python", "lrp_companion", *runner.PACKAGES}
-        assert session["versions"]["torch"] == torch.__version__ and session["hardware"]["cores"] == os.cpu_count()
+        assert set(session["versions"]) == {"python", "lrp_companion", *PACKAGES}
+        assert (
+            session["versions"]["torch"] == torch.__version__
+            and session["hardware"]["cores"] == os.cpu_count()
+        )
         assert session["end"] >= session["start"] and session["seconds"] > 0 and session["processes"] == 1
         assert session["commit"] is None or re.fullmatch(r"[0-9a-f]{12}\+?", session["commit"])
 
     def test_loo_of_another_run_is_taken_where_it_is_there(self, model, whole, tmp_path, monkeypatch, capsys):
-        given = [*arguments(model, tmp_path / "run"), "--methods", ",".join(METHODS[:0:-1]), "--masks", "none", "--quiet"]
+        given = [
+            *arguments(model, tmp_path / "run"),
+            "--methods",
+            ",".join(METHODS[:0:-1]),
+            "--masks",
+            "none",
+            "--quiet",
+        ]
         assert main([*given, "--limit", str(LIMIT + 1)]) == 0
         asked: list[str] = []
         real = text_jobs.kept_logits
@@ -580,12 +693,18 @@ class TestTelling:
         given[3] = str(tmp_path / "other")
         assert main([*given, "--limit", str(LIMIT + 1), "--loo-from", str(whole)]) == 0
         data = load_dataset("sst2", source="embedded")
-        assert set(asked) == {data.texts[data.order(LIMIT + 1, seed=0)[LIMIT]]}  # the one text that the other run does not hold
+        assert set(asked) == {
+            data.texts[data.order(LIMIT + 1, seed=0)[LIMIT]]
+        }  # the one text that the other run does not hold
         assert rows(tmp_path / "other") == rows(tmp_path / "run")
-        (manifest, tables), (known, known_tables) = (read_folder(path) for path in (tmp_path / "other", whole))
+        (manifest, tables), (known, known_tables) = (
+            read_folder(path) for path in (tmp_path / "other", whole)
+        )
         assert manifest["loo from"] == known["key"] and "loo from" not in known
         taken = set(known_tables["examples"]["job"].to_pylist())
-        for row in tables["examples"].to_pylist():  # how long it took elsewhere says nothing of the methods here
+        for row in tables[
+            "examples"
+        ].to_pylist():  # how long it took elsewhere says nothing of the methods here
             assert all((second > 0) != (row["job"] in taken) for second in row["seconds"])
 
     def test_fewer_removals_and_targets_are_a_part_of_the_whole(self, model, whole, tmp_path):
@@ -602,33 +721,50 @@ class TestTelling:
         assert main([*given, "--loo-from", str(whole)]) == 0
         assert rows(tmp_path / "taken") == rows(tmp_path / "run")
         full, part = load_run(whole), load_run(tmp_path / "run")
-        assert part.manifest["config"]["removals"] == ["attention-mask", "mask-token"] and part.manifest["config"]["targets"] == [
+        assert part.manifest["config"]["removals"] == ["attention-mask", "mask-token"] and part.manifest[
+            "config"
+        ]["targets"] == [
             "logit",
             "probability",
         ]
         for explanation in ("loo", "ig", "attnlrp", "gradient-x-input", [1], [2, 3]):
-            for removal, target in itertools.product(("attention-mask", "mask-token"), ("logit", "margin", "probability")):
+            for removal, target in itertools.product(
+                ("attention-mask", "mask-token"), ("logit", "margin", "probability")
+            ):
                 protocol = lrp_companion.Protocol(removal=removal, target=target, tokens="all")
                 wanted = full.r(explanation, protocol)
-                if target == "margin" and explanation != "loo":  # LOO's own comes from logits, whatever is explained
+                if (
+                    target == "margin" and explanation != "loo"
+                ):  # LOO's own comes from logits, whatever is explained
                     wanted = np.full_like(wanted, np.nan)
                 np.testing.assert_array_equal(part.r(explanation, protocol), wanted)
-        with pytest.raises(lrp_companion.CompanionError, match="removal 'delete'; expected one of attention-mask, mask-token"):
+        with pytest.raises(
+            lrp_companion.CompanionError, match="removal 'delete'; expected one of attention-mask, mask-token"
+        ):
             part.r("attnlrp", lrp_companion.Protocol(removal="delete"))
 
     @pytest.mark.parametrize("more", [("--dtype", "float32"), ("--source", "folder"), ("--model", "other")])
-    def test_loo_of_another_run_of_something_else_is_refused(self, model_folder, model, whole, tmp_path, monkeypatch, capsys, more):
+    def test_loo_of_another_run_of_something_else_is_refused(
+        self, model_folder, model, whole, tmp_path, monkeypatch, capsys, more
+    ):
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         (tmp_path / "data" / "sst2").mkdir(parents=True)
-        pq.write_table(pa.table({"sentence": ["a warm film"] * LIMIT, "label": [1] * LIMIT}), tmp_path / "data/sst2/validation.parquet")
+        pq.write_table(
+            pa.table({"sentence": ["a warm film"] * LIMIT, "label": [1] * LIMIT}),
+            tmp_path / "data/sst2/validation.parquet",
+        )
         monkeypatch.setenv(VARIABLE, str(tmp_path / "data"))
         if more[0] == "--model":
             more = ("--model", str(model_folder("bert", layers=2, labels=3)))
             capsys.readouterr()  # saving has a bar of its own
         assert main([*arguments(model, tmp_path / "run"), *more, "--quiet", "--loo-from", str(whole)]) == 2
-        name = {"--dtype": "dtype float64; expected dtype float32", "--source": "data ", "--model": "weights "}[more[0]]
+        name = {
+            "--dtype": "dtype float64; expected dtype float32",
+            "--source": "data ",
+            "--model": "weights ",
+        }[more[0]]
         assert f"LOO from {whole} with " + name in one_line(capsys) and not (tmp_path / "run").exists()
 
     def test_a_record_depends_on_the_seed_and_not_on_the_order(self, model, whole, tmp_path):
@@ -637,7 +773,8 @@ class TestTelling:
         data = load_dataset("sst2", source="embedded")
         assert jobs == [set(data.order(LIMIT, seed=0)), set(data.order(LIMIT, seed=1))] and jobs[0] != jobs[1]
         lists = [
-            {row["job"]: repr(row["after"]) for row in read_folder(path)[1]["examples"].to_pylist()} for path in (whole, tmp_path / "run")
+            {row["job"]: repr(row["after"]) for row in read_folder(path)[1]["examples"].to_pylist()}
+            for path in (whole, tmp_path / "run")
         ]
         common = jobs[0] & jobs[1]
         assert {k: lists[0][k] for k in common} == {k: lists[1][k] for k in common}
@@ -661,13 +798,14 @@ def digits(tmp_path: Path) -> Iterator[Path]:
             Image.fromarray(pixels).save(raw, "png")
             images.append({"bytes": raw.getvalue(), "path": None})
         pq.write_table(
-            pa.table({"image": images, "label": [k % 10 for k in range(count)]}), tmp_path / "data" / "mnist" / f"{split}.parquet"
+            pa.table({"image": images, "label": [k % 10 for k in range(count)]}),
+            tmp_path / "data" / "mnist" / f"{split}.parquet",
         )
     yield tmp_path / "data"
 
 
 def test_mnist_from_a_folder_by_the_same_command(digits, tmp_path, capsys):
-    from lrp_companion.experiments.mnist import invariance_table, train_pair
+    from lrp_companion.live.digit_invariance import invariance_table, train_pair
 
     call = ["run", "mnist", "--source", "folder", "--data-dir", str(digits), "--quiet", "--out"]
     assert main([*call, str(tmp_path / "grown"), "--nets", "1", "--limit", "1"]) == 0
@@ -676,33 +814,70 @@ def test_mnist_from_a_folder_by_the_same_command(digits, tmp_path, capsys):
     same(tmp_path / "grown", tmp_path / "whole")
     assert "2 examples of mnist/test from folder: 4 images" in capsys.readouterr().out
     own = load_run(tmp_path / "whole")
-    train, test = (load_dataset("mnist", split=split, source="folder", data_dir=digits) for split in ("train", "test"))
+    train, test = (
+        load_dataset("mnist", split=split, source="folder", data_dir=digits) for split in ("train", "test")
+    )
     left, _ = train_pair(train, seed=1)
     table = invariance_table(left, test.images[sorted(test.order(2, seed=0))], progress=False)
     for explainer in own.explainers:
-        assert own.values(explainer, "r left-LOO", seed=1) == pytest.approx(table.values("r left-LOO", explainer), abs=1e-6)
+        assert own.values(explainer, "r left-LOO", seed=1) == pytest.approx(
+            table.values("r left-LOO", explainer), abs=1e-6
+        )
 
 
 def test_mnist_with_methods_of_ones_own(digits, tmp_path, capsys):
-    from lrp_companion.experiments.records import MnistRun
-    from lrp_companion.experiments.remedy.frontier import digit_frontier
+    from lrp_companion.analysis.cost_frontier import digit_frontier
     from lrp_companion.metrics import bootstrap_mean
+    from lrp_companion.runs.load import MnistRun
 
-    names = ["loo", "gradient-x-input", "ig:n_steps=3", "attnlrp", "mask-gradient", "mask-gradient:groups=4", "mask-gradient:groups=all"]
-    call = ["run", "mnist", "--source", "folder", "--data-dir", str(digits), "--quiet", "--nets", "2", "--limit", "3"]
+    names = [
+        "loo",
+        "gradient-x-input",
+        "ig:n_steps=3",
+        "attnlrp",
+        "mask-gradient",
+        "mask-gradient:groups=4",
+        "mask-gradient:groups=all",
+    ]
+    call = [
+        "run",
+        "mnist",
+        "--source",
+        "folder",
+        "--data-dir",
+        str(digits),
+        "--quiet",
+        "--nets",
+        "2",
+        "--limit",
+        "3",
+    ]
     assert main([*call, "--out", str(tmp_path / "run"), "--methods", ",".join(names)]) == 0
     run = load_run(tmp_path / "run")
     assert isinstance(run, MnistRun) and run.explainers == ("LOO", *names[1:])
     rows = {row["method"]: row for row in digit_frontier(run)}
-    passes = {"loo": (197, 0), "ig:n_steps=3": (5, 3), "mask-gradient:groups=4": (5, 5), "mask-gradient:groups=all": (197, 197)}
-    assert {name: (row["forwards"], row["backwards"]) for name, row in rows.items()} == dict.fromkeys(names, (1, 1)) | passes
+    passes = {
+        "loo": (197, 0),
+        "ig:n_steps=3": (5, 3),
+        "mask-gradient:groups=4": (5, 5),
+        "mask-gradient:groups=all": (197, 197),
+    }
+    assert {name: (row["forwards"], row["backwards"]) for name, row in rows.items()} == dict.fromkeys(
+        names, (1, 1)
+    ) | passes
     costs = [row["cost"] for row in digit_frontier(run)]
-    assert costs == sorted(costs) and {row["n"] for row in rows.values()} == {3} and {row["nets"] for row in rows.values()} == {2}
+    assert (
+        costs == sorted(costs)
+        and {row["n"] for row in rows.values()} == {3}
+        and {row["nets"] for row in rows.values()} == {2}
+    )
     for name in names[1:]:
         assert rows[name]["r"]["right"] == bootstrap_mean(run.values(name, "r right-LOO"))
         assert rows[name]["left-right"] == bootstrap_mean(run.values(name, "r left-right"))
         assert rows[name]["gap"] == bootstrap_mean(run.values(name, "gap"))
-    exact = rows["mask-gradient:groups=all"]  # the logit is a polynomial of degree 3 in each pixel: two nodes of Radau are exact
+    exact = rows[
+        "mask-gradient:groups=all"
+    ]  # the logit is a polynomial of degree 3 in each pixel: two nodes of Radau are exact
     assert exact["r"]["left"].low == pytest.approx(1, abs=1e-6) and exact["gap"].high < 1e-12
     for given, words in (
         ("shap", "method 'shap'"), ("mask-gradient:groups=0", "groups 0"), ("loo:progress=true", "options that change the numbers"),

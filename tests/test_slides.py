@@ -1,4 +1,6 @@
-"""Slides and cheat sheet: what a notebook shows, on another page; decks as a speaker meets them, on the screen and on paper."""
+"""Slides and cheat sheet: what a notebook shows, on another page; decks as a speaker meets them, on the
+screen and on paper.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,9 @@ import nbformat
 import pytest
 from browsing import ROOT, complaints_of_axe, open_page, state_of
 
-from lrp_companion import book_student
+from lrp_companion.bookbuild import student as book_student
+from lrp_companion.bookbuild.slides import excerpt, find_cell, in_state, part_of_table, slides
 from lrp_companion.schema import InputError
-from lrp_companion.sphinx_slides import excerpt, find_cell, in_state, part_of_table, slides
 from lrp_companion.views import table
 from lrp_companion.widgets import ProductTree
 
@@ -25,8 +27,13 @@ DATA = re.compile(r'<script type="application/json">(.*?)</script>', re.DOTALL)
 
 
 def notebook() -> nbformat.NotebookNode:
-    shown = nbformat.v4.new_output("execute_result", {"text/html": ProductTree((2, 3, 4)).page_html(), "text/plain": "a tree"})
-    cells = [nbformat.v4.new_markdown_cell("# One", id="words"), nbformat.v4.new_code_cell("1", id="tree", outputs=[shown])]
+    shown = nbformat.v4.new_output(
+        "execute_result", {"text/html": ProductTree((2, 3, 4)).page_html(), "text/plain": "a tree"}
+    )
+    cells = [
+        nbformat.v4.new_markdown_cell("# One", id="words"),
+        nbformat.v4.new_code_cell("1", id="tree", outputs=[shown]),
+    ]
     return nbformat.v4.new_notebook(cells=cells)
 
 
@@ -48,7 +55,12 @@ def test_a_widget_starts_in_the_state_that_is_asked_for_and_leaves_the_address_a
 
 
 @pytest.mark.parametrize(
-    ("state", "told"), [("colour=1", "one of values, grouping"), ("values=a,b", "a value like"), ("values=2,,3", "a value like")]
+    ("state", "told"),
+    [
+        ("colour=1", "one of values, grouping"),
+        ("values=a,b", "a value like"),
+        ("values=2,,3", "a value like"),
+    ],
 )
 def test_a_state_that_cannot_be_is_refused(state: str, told: str) -> None:
     with pytest.raises(InputError, match=told):
@@ -64,7 +76,10 @@ def test_an_excerpt_needs_both_its_bounds() -> None:
 
 
 def test_a_table_is_shown_in_part() -> None:
-    markup = table([{"method": name, "r": value, "n": 3} for name, value in (("a", 0.1), ("b", 0.2), ("c", 0.3))], caption="All")
+    markup = table(
+        [{"method": name, "r": value, "n": 3} for name, value in (("a", 0.1), ("b", 0.2), ("c", 0.3))],
+        caption="All",
+    )
     whole, part = markup._repr_html_(), part_of_table(markup._repr_html_(), "method | r", "2-9")
     assert all(word in whole for word in (">n<", ">a<", ">3<"))
     assert not [word for word in (">n<", ">a<", ">3<", "0.1") if word in part]
@@ -78,7 +93,10 @@ def test_a_table_is_shown_in_part() -> None:
 def test_sections_lie_side_by_side() -> None:
     assert slides("<section>a</section>") == "<section>a</section>"
     nested = '<section id="t"><h1>T</h1><section id="a">A</section><section id="b">B</section></section>\n'
-    assert slides(nested) == '<section id="t"><h1>T</h1></section><section id="a">A</section><section id="b">B</section>'
+    assert (
+        slides(nested)
+        == '<section id="t"><h1>T</h1></section><section id="a">A</section><section id="b">B</section>'
+    )
 
 
 @pytest.mark.parametrize("name", DECKS)
@@ -87,7 +105,9 @@ def test_the_student_edition_keeps_the_slides_and_drops_notes_with_answers(name:
     after = book_student.without_solution_blocks(before)
     assert "```{answers}" in before and "{answers}" not in after
     assert re.findall("^#.*", before, re.M) == re.findall("^#.*", after, re.M)
-    assert before.count("```{notes}") == after.count("```{notes}") and before.count("```{cell}") == after.count("```{cell}")
+    assert before.count("```{notes}") == after.count("```{notes}") and before.count(
+        "```{cell}"
+    ) == after.count("```{cell}")
     dropped = re.findall(r"```\{answers\}\n(.*?)\n```", before, re.S)
     assert not [text for text in dropped if text in after]
 
@@ -146,10 +166,16 @@ def test_every_slide_holds_what_it_shows_and_asks_no_other_host(name: str, site:
         turn_to(page, number)
         title = page.evaluate("Reveal.getCurrentSlide().querySelector('h1, h2').textContent")
         assert not (found := page.evaluate(TOO_TALL)), (name, title, found)
-        assert page.evaluate("[...Reveal.getCurrentSlide().querySelectorAll('img')].every(p => p.naturalWidth && p.alt)"), title
-        sizes = page.evaluate("[...Reveal.getCurrentSlide().querySelectorAll('.slide-cell')].map(c => Number(c.style.zoom || 1))")
+        assert page.evaluate(
+            "[...Reveal.getCurrentSlide().querySelectorAll('img')].every(p => p.naturalWidth && p.alt)"
+        ), title
+        sizes = page.evaluate(
+            "[...Reveal.getCurrentSlide().querySelectorAll('.slide-cell')].map(c => Number(c.style.zoom || 1))"
+        )
         assert all(size >= 0.5 for size in sizes), (title, sizes)
-    seen = page.evaluate("[document.querySelectorAll('.math').length, document.querySelectorAll('.math mjx-container').length]")
+    seen = page.evaluate(
+        "[document.querySelectorAll('.math').length, document.querySelectorAll('.math mjx-container').length]"
+    )
     assert seen[0] == seen[1] > 0 and page.locator("mjx-merror").count() == 0
     assert watch.nothing(), watch
     context.close()
@@ -159,7 +185,9 @@ def test_every_slide_holds_what_it_shows_and_asks_no_other_host(name: str, site:
 def test_a_deck_prints_one_page_per_slide(name: str, site: str, browser: Any) -> None:
     context, page, watch = opened(browser, f"{site}/book/slides/{name}.html?print-pdf")
     page.wait_for_selector(".pdf-page")
-    assert page.locator("[data-companion-widget]:not([data-ready])").count() == 0, "a widget is printed as it starts"
+    assert page.locator("[data-companion-widget]:not([data-ready])").count() == 0, (
+        "a widget is printed as it starts"
+    )
     assert pages_of(page.pdf(prefer_css_page_size=True, print_background=True)) == count(page)
     page.emulate_media(media="print")
     cut = page.evaluate(
@@ -233,7 +261,9 @@ def test_a_widget_on_a_slide_reacts_and_leaves_the_address_to_the_slides(html: P
     slide.locator(".lrp-switch").first.click()
     assert slide.locator(".lrp-switch[aria-pressed=true]").count() == 7
     page.wait_for_timeout(400)  # a widget writes its address after 200 ms
-    assert page.evaluate("location.hash").startswith("#/") and page.evaluate("Reveal.getIndices().h") == number
+    assert (
+        page.evaluate("location.hash").startswith("#/") and page.evaluate("Reveal.getIndices().h") == number
+    )
     link = slide.locator(".slide-origin a").get_attribute("href")
     assert link.endswith("03_bert_layers.html#layers.bypassed=7,8,9,10,11,12")
     assert watch.nothing(), watch

@@ -1,4 +1,6 @@
-"""The softmax rule inside a model: steps against a slow loop over weights and vectors, bins against sorting by hand."""
+"""The softmax rule inside a model: steps against a slow loop over weights and vectors, bins against sorting
+by hand.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ import torch
 from tiny_models import TEXTS
 
 import lrp_companion as lrp
-from lrp_companion.experiments import softmax
+from lrp_companion.live import softmax_steps as softmax
 from lrp_companion.metrics import bootstrap_mean, pearson
 from lrp_companion.models.softmax_step import SoftmaxStep
 from lrp_companion.views.binned import binned_lines
@@ -17,14 +19,18 @@ LONG = [text for text in TEXTS if len(text.split()) > 3]
 
 
 def slow_steps(clf, text: str, target: int | None = None):
-    """Per (layer, head, query): logits, value vectors and the gradient at the read-out, from the `transformers` model's own
-    modules: each layer's attention output projection has the merged read-outs as its input, and autograd leaves the gradient there.
+    """Per (layer, head, query): logits, value vectors and the gradient at the read-out, from the
+    `transformers` model's own modules: each layer's attention output projection has the merged read-outs as
+    its input, and autograd leaves the gradient there.
     """
     (encoded,) = clf.encode(text)
     ids = torch.tensor([encoded.input_ids])
     layers = clf.network.bert.encoder.layer
     inputs, reads = [], []
-    hooks = [layer.register_forward_pre_hook(lambda _, args: inputs.append(args[0].detach()[0])) for layer in layers]
+    hooks = [
+        layer.register_forward_pre_hook(lambda _, args: inputs.append(args[0].detach()[0]))
+        for layer in layers
+    ]
 
     def keep(_, args):
         leaf = args[0].detach().requires_grad_(True) if not reads else args[0]
@@ -63,14 +69,18 @@ def test_steps_equal_a_slow_loop_with_vectors(clf):
         for i in range(len(z)):
             masked = z.clone()
             masked[i] = -torch.inf
-            assert step.loo()[i] == pytest.approx(float((read - masked.softmax(-1) @ v) @ g), abs=1e-12, rel=1e-8)
+            assert step.loo()[i] == pytest.approx(
+                float((read - masked.softmax(-1) @ v) @ g), abs=1e-12, rel=1e-8
+            )
             assert step.cp_lrp()[i] == pytest.approx(float(z.softmax(-1)[i] * v[i] @ g), abs=1e-12, rel=1e-8)
         seen += 1
     assert seen == clf.card.layers * clf.card.heads * len(clf.encode(LONG[0])[0])
 
 
 def test_target_and_value_bias(clf):
-    plain, other, bare = (softmax.head_steps(clf, LONG[0], **own) for own in ({}, {"target": 0}, {"value_bias": False}))
+    plain, other, bare = (
+        softmax.head_steps(clf, LONG[0], **own) for own in ({}, {"target": 0}, {"value_bias": False})
+    )
     for layer, head, j, _, v, g in slow_steps(clf, LONG[0], target=0):
         assert np.allclose(other[layer - 1].values[head - 1, j], v @ g, atol=1e-12)
     assert not np.allclose(plain[0].values, other[0].values), "the target matters"
@@ -93,15 +103,23 @@ def test_rows_hold_what_each_step_says(clf):
     lengths = [len(text) for text in clf.encode(LONG)]
     heads, layers = clf.card.heads, clf.card.layers
     assert len(rows) == sum(heads * (t * (layers - 1) + 1) for t in lengths) and rows.texts == len(LONG)
-    assert rows.skipped == sum(heads * (t - 1) for t in lengths), "in the last layer only the first token is read"
+    assert rows.skipped == sum(heads * (t - 1) for t in lengths), (
+        "in the last layer only the first token is read"
+    )
     c = rows.columns
     for k in np.random.default_rng(0).choice(len(rows), size=20, replace=False):
         whole = softmax.head_steps(clf, LONG[c["text"][k]])[c["layer"][k] - 1]
         place = c["head"][k] - 1, c["query"][k]
         step = SoftmaxStep(whole.logits[place], whole.values[place])
         assert c["tokens"][k] == len(step.logits) and c["level"][k] == pytest.approx(step.logits.mean())
-        assert c["spread"][k] == pytest.approx(np.std(step.logits)) and c["entropy"][k] == pytest.approx(float(step.entropy()))
-        for rule, scores in {"attnlrp": step.attnlrp(), "cp-lrp": step.cp_lrp(), "attnlrp, centred": step.centred().attnlrp()}.items():
+        assert c["spread"][k] == pytest.approx(np.std(step.logits)) and c["entropy"][k] == pytest.approx(
+            float(step.entropy())
+        )
+        for rule, scores in {
+            "attnlrp": step.attnlrp(),
+            "cp-lrp": step.cp_lrp(),
+            "attnlrp, centred": step.centred().attnlrp(),
+        }.items():
             assert c[f"r {rule}"][k] == pytest.approx(pearson(scores, step.loo()), abs=1e-9)
             error = np.sqrt(((scores - step.loo()) ** 2).sum() / (step.loo() ** 2).sum())
             assert c[f"error {rule}"][k] == pytest.approx(error, rel=1e-9)
@@ -113,9 +131,15 @@ def test_intervals_draw_texts(clf):
     for row in rows.table("r"):
         own = c["layer"] == row["layer"]
         by_text = [np.median(c["entropy"][own & (c["text"] == k)]) for k in range(len(LONG))]
-        assert row["entropy"] == bootstrap_mean(by_text) and row["entropy"].n == len(LONG) and row["steps"] == own.sum()
+        assert (
+            row["entropy"] == bootstrap_mean(by_text)
+            and row["entropy"].n == len(LONG)
+            and row["steps"] == own.sum()
+        )
     best = {row["rule"]: row for row in rows.summary()}
-    assert best["cp-lrp"]["r"] == bootstrap_mean([np.nanmedian(c["r cp-lrp"][c["text"] == k]) for k in range(len(LONG))])
+    assert best["cp-lrp"]["r"] == bootstrap_mean(
+        [np.nanmedian(c["r cp-lrp"][c["text"] == k]) for k in range(len(LONG))]
+    )
 
 
 @pytest.mark.parametrize("feature", softmax.FEATURES)
@@ -130,18 +154,28 @@ def test_bins_hold_equally_many_steps_in_order(clf, feature):
     bins = [[i for i in range(len(x)) if sum(x[i] >= edge for edge in edges) == k] for k in range(4)]
     assert list(points) == [np.median(x[own]) for own in bins] and np.ptp([len(own) for own in bins]) <= 2
     for own, interval in zip(bins, points.values(), strict=True):
-        by_text = [np.median(error[own][text[own] == k]) if (text[own] == k).any() else np.nan for k in range(rows.texts)]
+        by_text = [
+            np.median(error[own][text[own] == k]) if (text[own] == k).any() else np.nan
+            for k in range(rows.texts)
+        ]
         assert interval == bootstrap_mean(by_text)
 
 
 def test_bin_edges_exactly():
     """Ten steps of two texts, two bins: cut at the median, which lies between the fifth and the sixth."""
     x = np.array([9.0, 1, 8, 2, 7, 3, 6, 4, 5, 0])
-    columns = {"text": np.array([0, 1] * 5), "spread": x, "error a": 10 * x, "r a": np.where(x > 4, np.nan, 1.0)}
+    columns = {
+        "text": np.array([0, 1] * 5),
+        "spread": x,
+        "error a": 10 * x,
+        "r a": np.where(x > 4, np.nan, 1.0),
+    }
     rows = softmax.SoftmaxRows(columns, ("a",), texts=2, skipped=0)
     points = rows.binned("spread", bins=2)["a"]
     assert list(points) == [2.0, 7.0]
-    assert (points[2.0].mean, points[2.0].n, points[2.0].undefined) == (20.0, 1, 1), "small ones are all in the second text"
+    assert (points[2.0].mean, points[2.0].n, points[2.0].undefined) == (20.0, 1, 1), (
+        "small ones are all in the second text"
+    )
     assert (points[7.0].mean, points[7.0].n, points[7.0].undefined) == (70.0, 1, 1)
     r = rows.binned("spread", "r", bins=2)["a"]
     assert r[2.0].mean == 1 and r[7.0].n == 0, "where r is undefined a bin is empty"
@@ -166,16 +200,20 @@ def test_sweeps(clf):
     steps = softmax.head_steps(clf, LONG[0])
     layer, head, query, step = softmax.strongest_query(steps)
     assert np.array_equal(step.logits, steps[layer - 1].logits[head - 1, query])
-    assert np.linalg.norm(step.loo()) == pytest.approx(max(np.linalg.norm(s.loo(), axis=-1).max() for s in steps))
+    assert np.linalg.norm(step.loo()) == pytest.approx(
+        max(np.linalg.norm(s.loo(), axis=-1).max() for s in steps)
+    )
     scaled = softmax.scale_sweep(step, [0, 1, 2])
-    assert scaled["attnlrp, logits"][0.0] == pytest.approx(1), "uniform attention at logits of 0: no relevance at the logits"
+    assert scaled["attnlrp, logits"][0.0] == pytest.approx(1), (
+        "uniform attention at logits of 0: no relevance at the logits"
+    )
     assert scaled["mask-gradient"][0.0] == pytest.approx(1 / len(step.logits)), "(n - 1)/n of LOO"
     here = softmax.compare_step(step)
     shifted = softmax.shift_sweep(step, [-3, 0, 3], measure="r")
     for rule in softmax.RULES:
-        assert scaled[rule][1.0] == pytest.approx(float(here[f"error {rule}"])) and shifted[rule][0.0] == pytest.approx(
-            float(here[f"r {rule}"])
-        )
+        assert scaled[rule][1.0] == pytest.approx(float(here[f"error {rule}"])) and shifted[rule][
+            0.0
+        ] == pytest.approx(float(here[f"r {rule}"]))
     for rule in ("cp-lrp", "mask-gradient", "attnlrp, centred"):
         assert np.ptp(list(shifted[rule].values())) < 1e-9
     assert np.ptp(list(shifted["attnlrp"].values())) > 1e-3
@@ -185,9 +223,9 @@ def test_a_key_bias_is_seen_at_the_scores_and_not_at_the_tokens(clf):
     before = [layer.key.bias.clone() for layer in clf.encoder.wiring.layers]
     for row in softmax.key_bias_shift(clf, LONG):
         assert row["logits"] < 1e-9 and row["at the tokens"] < 1e-9 and row["at the scores"] > 0.05
-    assert all(torch.equal(a, layer.key.bias) for a, layer in zip(before, clf.encoder.wiring.layers, strict=True)), (
-        "the model is left alone"
-    )
+    assert all(
+        torch.equal(a, layer.key.bias) for a, layer in zip(before, clf.encoder.wiring.layers, strict=True)
+    ), "the model is left alone"
 
 
 def test_a_step_without_differences_is_undefined():
@@ -199,7 +237,10 @@ def test_a_step_without_differences_is_undefined():
 def test_views_name_their_lines(clf):
     rows = softmax.softmax_rows(clf, LONG)
     figure = binned_lines(
-        {name: rows.binned(name, bins=3) for name in softmax.FEATURES}, along={n: n for n in softmax.FEATURES}, quantity="error", mark=1.0
+        {name: rows.binned(name, bins=3) for name in softmax.FEATURES},
+        along={n: n for n in softmax.FEATURES},
+        quantity="error",
+        mark=1.0,
     )
     assert figure._repr_png_().startswith(b"\x89PNG")
     assert "AttnLRP from" in figure.alt and "along entropy" in figure.alt

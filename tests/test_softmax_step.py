@@ -1,4 +1,6 @@
-"""One attention read-out: closed forms against recomputation, finite differences, the rules in torch, and exact fractions."""
+"""One attention read-out: closed forms against recomputation, finite differences, the rules in torch, and
+exact fractions.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from lrp_companion.schema import InputError
 LOGITS = st.floats(-6, 6, allow_nan=False)
 VALUES = st.floats(-5, 5, allow_nan=False)
 STEPS = st.integers(2, 6).flatmap(
-    lambda n: st.builds(SoftmaxStep, st.lists(LOGITS, min_size=n, max_size=n), st.lists(VALUES, min_size=n, max_size=n))
+    lambda n: st.builds(
+        SoftmaxStep, st.lists(LOGITS, min_size=n, max_size=n), st.lists(VALUES, min_size=n, max_size=n)
+    )
 )
 TIGHT = {"rtol": 1e-9, "atol": 1e-10}
 
@@ -86,7 +90,9 @@ class TestAgainstRecomputation:
         for i, change in enumerate(step.weight_change(factor)):
             weights = np.exp(step.logits)
             weights[i] *= factor
-            assert change == pytest.approx(float(step.output) - float((weights * step.values).sum() / weights.sum()), rel=1e-8, abs=1e-9)
+            assert change == pytest.approx(
+                float(step.output) - float((weights * step.values).sum() / weights.sum()), rel=1e-8, abs=1e-9
+            )
         assert np.array_equal(step.weight_change(0), step.weight_change(np.zeros(len(step.logits))))
         assert np.allclose(step.weight_change(0), step.loo(), **TIGHT) and not step.weight_change(1).any()
 
@@ -125,7 +131,9 @@ class TestAgainstTheRules:
 
     @given(STEPS)
     def test_rule_is_loo_times_a_factor(self, step: SoftmaxStep) -> None:
-        assert np.allclose(step.logit_relevance(), step.logits * (1 - step.attention) / 2 * step.loo(), **TIGHT)
+        assert np.allclose(
+            step.logit_relevance(), step.logits * (1 - step.attention) / 2 * step.loo(), **TIGHT
+        )
         assert np.allclose(step.cp_lrp() - step.loo(), step.attention * step.without(), **TIGHT)
 
 
@@ -135,8 +143,15 @@ class TestInvariance:
         other = step.shifted(c)
         for name in ("loo", "mask_gradient", "cp_lrp", "value_relevance", "without"):
             assert np.allclose(getattr(other, name)(), getattr(step, name)(), **TIGHT), name
-        assert other.output == pytest.approx(float(step.output)) and other.entropy() == pytest.approx(float(step.entropy()))
-        assert np.allclose(other.logit_relevance() - step.logit_relevance(), c * step.mask_gradient() / 2, rtol=1e-8, atol=1e-9)
+        assert other.output == pytest.approx(float(step.output)) and other.entropy() == pytest.approx(
+            float(step.entropy())
+        )
+        assert np.allclose(
+            other.logit_relevance() - step.logit_relevance(),
+            c * step.mask_gradient() / 2,
+            rtol=1e-8,
+            atol=1e-9,
+        )
         assert other.conservation_gap() == pytest.approx(float(step.conservation_gap()), abs=1e-9)
         assert np.allclose(other.centred().attnlrp(), step.centred().attnlrp(), **TIGHT)
         assert other.centred().logits.mean() == pytest.approx(0, abs=1e-12)
@@ -154,7 +169,9 @@ class TestThePapersTwoCases:
     def test_equal_values_structural_bias(self, logits: list[float], value: float) -> None:
         step = SoftmaxStep(logits, [value] * len(logits))
         assert not step.loo().any() and not step.mask_gradient().any() and not step.logit_relevance().any()
-        assert np.allclose(step.cp_lrp(), value * step.attention) and np.allclose(step.attnlrp(), value * step.attention / 2)
+        assert np.allclose(step.cp_lrp(), value * step.attention) and np.allclose(
+            step.attnlrp(), value * step.attention / 2
+        )
 
     @given(st.lists(VALUES, min_size=2, max_size=6), st.floats(-6, 6))
     def test_equal_logits_level(self, values: list[float], level: float) -> None:
@@ -165,7 +182,9 @@ class TestThePapersTwoCases:
         assert step.entropy() == pytest.approx(1) and step.spread() == pytest.approx(0, abs=1e-12)
 
     def test_a_token_with_all_the_attention(self) -> None:
-        """The gradient fades, removal does not; nothing is lost to rounding although 1 - A is below 1e-200."""
+        """The gradient fades, removal does not; nothing is lost to rounding although 1 - A is below
+        1e-200.
+        """
         step = SoftmaxStep([250.0, -250.0, -250.0], [3.0, 1.0, 5.0])
         assert step.attention[0] == 1 and abs(step.mask_gradient()).max() < 1e-200
         assert step.loo()[0] == pytest.approx(3 - 3, abs=1e-12) and step.without()[0] == pytest.approx(3)
@@ -177,12 +196,23 @@ def test_many_queries_at_once() -> None:
     draw = np.random.default_rng(0)
     z, v = draw.normal(size=(2, 3, 2, 5))
     many = SoftmaxStep(z, v)
-    names = ("cp_lrp", "attnlrp", "loo", "logit_zeroed", "linearisation_error", "conservation_gap", "spread", "entropy")
+    names = (
+        "cp_lrp",
+        "attnlrp",
+        "loo",
+        "logit_zeroed",
+        "linearisation_error",
+        "conservation_gap",
+        "spread",
+        "entropy",
+    )
     for j in np.ndindex(3, 2):
         one = SoftmaxStep(z[j], v[j])
         for name in names:
             assert np.allclose(getattr(many, name)()[j], getattr(one, name)(), **TIGHT), name
-        assert np.allclose(many.centred().logits[j], one.centred().logits) and np.allclose(many.output[j], one.output)
+        assert np.allclose(many.centred().logits[j], one.centred().logits) and np.allclose(
+            many.output[j], one.output
+        )
     assert np.allclose(many.scaled(2).logits, 2 * z) and repr(many) == "SoftmaxStep(tokens=5, queries=6)"
 
 

@@ -25,7 +25,9 @@ from lrp_companion.sources import SPLITS, Dataset, clean, embedded, hub, load_da
 from lrp_companion.sources.dataset import halve
 
 REAL = os.environ.get("LRP_COMPANION_DATA", "")
-needs_real_data = pytest.mark.skipif(not REAL, reason="LRP_COMPANION_DATA is not set: the whole data sets are not here")
+needs_real_data = pytest.mark.skipif(
+    not REAL, reason="LRP_COMPANION_DATA is not set: the whole data sets are not here"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +45,13 @@ def digits(count: int) -> np.ndarray:
     return np.random.default_rng(0).integers(0, 256, (count, 28, 28), dtype=np.uint8)
 
 
-SENTENCES = pa.table({"idx": [0, 1, 2], "sentence": ["A fine film. ", "A poor film.", "It is about a film."], "label": [1, 0, 1]})
+SENTENCES = pa.table(
+    {
+        "idx": [0, 1, 2],
+        "sentence": ["A fine film. ", "A poor film.", "It is about a film."],
+        "label": [1, 0, 1],
+    }
+)
 REVIEWS = pa.table({"text": ["Long.<br /><br />Good.", "Short."], "label": [1, 0]})
 UNLABELLED = pa.table({"text": ["Seen."], "label": [-1]})
 DIGITS = pa.table({"image": [{"bytes": png(p), "path": None} for p in digits(3)], "label": [7, 0, 9]})
@@ -66,23 +74,36 @@ def folder(tmp_path: Path) -> Path:
 
 
 def data(texts: tuple[str, ...], labels: list[int]) -> Dataset:
-    return Dataset("sst2", "validation", "folder", ids=tuple(map(str, range(len(texts)))), labels=np.array(labels), texts=texts)
+    return Dataset(
+        "sst2",
+        "validation",
+        "folder",
+        ids=tuple(map(str, range(len(texts)))),
+        labels=np.array(labels),
+        texts=texts,
+    )
 
 
 class TestRecord:
     def test_fingerprint_depends_on_texts_labels_order_and_borders_and_on_nothing_else(self) -> None:
         variants = [
-            data(("a", "bc"), [1, 0]), data(("ab", "c"), [1, 0]), data(("bc", "a"), [0, 1]), data(("a", "bc"), [1, 1]), data(("a",), [1])
+            data(("a", "bc"), [1, 0]), data(("ab", "c"), [1, 0]), data(("bc", "a"), [0, 1]),
+            data(("a", "bc"), [1, 1]), data(("a",), [1])
         ]  # fmt: skip
         assert len({d.fingerprint for d in variants}) == len(variants)
-        same = Dataset("imdb", "test", "hub", ids=("x", "y"), labels=np.array([1, 0]), texts=("a", "bc"), note="n")
+        same = Dataset(
+            "imdb", "test", "hub", ids=("x", "y"), labels=np.array([1, 0]), texts=("a", "bc"), note="n"
+        )
         assert same.fingerprint == variants[0].fingerprint
 
     def test_one_changed_pixel_changes_the_fingerprint(self) -> None:
         images = halve(digits(2))
         changed = images.copy()
         changed[1, 3, 3] += 1 / 1020
-        one, two = (Dataset("mnist", "test", "hub", ids=("0", "1"), labels=np.array([1, 2]), images=i) for i in (images, changed))
+        one, two = (
+            Dataset("mnist", "test", "hub", ids=("0", "1"), labels=np.array([1, 2]), images=i)
+            for i in (images, changed)
+        )
         assert one.fingerprint != two.fingerprint
 
     def test_arrays_are_read_only_copies(self) -> None:
@@ -94,7 +115,9 @@ class TestRecord:
             reviews.labels[0] = 0
 
     def test_lengths_must_agree(self) -> None:
-        with pytest.raises(InputError, match=r"ids, items, labels, tags of lengths \(1, 2, 1, 1\); expected equal lengths"):
+        with pytest.raises(
+            InputError, match=r"ids, items, labels, tags of lengths \(1, 2, 1, 1\); expected equal lengths"
+        ):
             Dataset("sst2", "train", "hub", ids=("a",), labels=np.array([1]), texts=("x", "y"))
 
     def test_samples_repeat_nest_and_keep_the_order(self) -> None:
@@ -109,23 +132,32 @@ class TestRecord:
                 reviews.labels[where[i]],
                 reviews.tags[where[i]],
             )
-        assert reviews.take(None) is reviews and reviews.take(96).fingerprint == reviews.fingerprint != large.fingerprint
+        assert (
+            reviews.take(None) is reviews
+            and reviews.take(96).fingerprint == reviews.fingerprint != large.fingerprint
+        )
 
     def test_a_sample_of_images_keeps_images_with_labels(self) -> None:
         whole, part = load_dataset("mnist"), load_dataset("mnist", limit=5, seed=1)
         rows = [whole.ids.index(i) for i in part.ids]
-        assert np.array_equal(part.images, whole.images[rows]) and np.array_equal(part.labels, whole.labels[rows])
+        assert np.array_equal(part.images, whole.images[rows]) and np.array_equal(
+            part.labels, whole.labels[rows]
+        )
 
     def test_where_selects_by_tag_and_label(self) -> None:
         chosen = load_dataset("sst2").where(tag="irony", label=0)
         assert len(chosen) >= 4 and set(chosen.labels) == {0} and all("irony" in tags for tags in chosen.tags)
-        with pytest.raises(InputError, match=r"tag 'sarcasm', label None, which no item has; expected tags: contrast, .*; labels: 0, 1"):
+        with pytest.raises(
+            InputError,
+            match=r"tag 'sarcasm', label None, which no item has; expected tags: contrast, .*; labels: 0, 1",
+        ):
             load_dataset("sst2").where(tag="sarcasm")
 
     @pytest.mark.parametrize("limit", [0, -1, 97, 2.0, True, "8"])
     def test_bad_limits(self, limit: object) -> None:
         with pytest.raises(
-            InputError, match=rf"got limit {limit!r}; expected a whole number from 1 to 96, the number of items in sst2/validation"
+            InputError,
+            match=rf"got limit {limit!r}; expected a whole number from 1 to 96, the number of items in sst2/validation",
         ):
             load_dataset("sst2", limit=limit)
 
@@ -141,17 +173,27 @@ class TestChoice:
             load_dataset("mnli")
         with pytest.raises(InputError, match="got source 'web'; expected one of auto, embedded, folder, hub"):
             load_dataset("sst2", source="web")
-        with pytest.raises(InputError, match="got imdb split 'validation'; expected one of train, test, unsupervised"):
+        with pytest.raises(
+            InputError, match="got imdb split 'validation'; expected one of train, test, unsupervised"
+        ):
             load_dataset("imdb", split="validation")
-        with pytest.raises(InputError, match="got data_dir 'x' with source 'hub'; expected data_dir only with source 'folder' or 'auto'"):
+        with pytest.raises(
+            InputError,
+            match="got data_dir 'x' with source 'hub'; expected data_dir only with source 'folder' or 'auto'",
+        ):
             load_dataset("sst2", source="hub", data_dir="x")
 
-    def test_auto_is_the_folder_if_set_else_embedded(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_auto_is_the_folder_if_set_else_embedded(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         assert load_dataset("sst2").source == load_dataset("sst2", data_dir="").source == "embedded"
         by_argument = load_dataset("sst2", data_dir=folder)
         monkeypatch.setenv("LRP_COMPANION_DATA", str(folder))
         by_variable = load_dataset("sst2")
-        assert by_argument.source == by_variable.source == "folder" and by_argument.fingerprint == by_variable.fingerprint
+        assert (
+            by_argument.source == by_variable.source == "folder"
+            and by_argument.fingerprint == by_variable.fingerprint
+        )
         assert load_dataset("sst2", source="embedded").source == "embedded"
         monkeypatch.setenv("LRP_COMPANION_DATA", str(folder / "nowhere"))
         assert load_dataset("sst2", data_dir=folder).source == "folder"  # the argument comes first
@@ -179,21 +221,29 @@ class TestEmbedded:
         assert "embedded reviews (long), written for this project, in place of IMDB" in long.describe()
 
     @pytest.mark.parametrize(
-        ("name", "split", "offered"), [("sst2", "train", "validation"), ("imdb", "train", "test"), ("imdb", "unsupervised", "test")]
+        ("name", "split", "offered"),
+        [("sst2", "train", "validation"), ("imdb", "train", "test"), ("imdb", "unsupervised", "test")],
     )
     def test_other_splits_of_text_are_not_embedded(self, name: str, split: str, offered: str) -> None:
         with pytest.raises(
-            SourceError, match=f"got {name} split '{split}' from the embedded source; expected '{offered}', the only .* LRP_COMPANION_DATA"
+            SourceError,
+            match=f"got {name} split '{split}' from the embedded source; expected '{offered}', the only .* LRP_COMPANION_DATA",
         ):
             load_dataset(name, split=split)
 
     def test_mnist_is_split_by_class_and_always_the_same(self) -> None:
         train, test = load_dataset("mnist", split="train"), load_dataset("mnist")
-        assert np.bincount(train.labels).tolist() == [400] * 10 and np.bincount(test.labels).tolist() == [100] * 10
+        assert (
+            np.bincount(train.labels).tolist() == [400] * 10
+            and np.bincount(test.labels).tolist() == [100] * 10
+        )
         assert not set(train.ids) & set(test.ids) and len(set(train.ids) | set(test.ids)) == 5000
         assert test.images.shape == (1000, 14, 14) and test.images.dtype == np.float64
         assert test.images.min() == 0.0 and test.images.max() == 1.0
-        assert (train.fingerprint, test.fingerprint) == ("fb3f1c6aed80", "75b2ebd53e05")  # the same on every machine
+        assert (train.fingerprint, test.fingerprint) == (
+            "fb3f1c6aed80",
+            "75b2ebd53e05",
+        )  # the same on every machine
 
     def test_halving_is_the_mean_of_two_by_two_blocks(self) -> None:
         images = digits(3)
@@ -215,9 +265,16 @@ class TestEmbedded:
 class TestFolder:
     def test_rows_come_as_they_are_in_the_file(self, folder: Path) -> None:
         sentences = load_dataset("sst2", data_dir=folder)
-        assert sentences.texts == tuple(SENTENCES["sentence"].to_pylist()) and sentences.labels.tolist() == [1, 0, 1]
+        assert sentences.texts == tuple(SENTENCES["sentence"].to_pylist()) and sentences.labels.tolist() == [
+            1,
+            0,
+            1,
+        ]
         assert sentences.ids == ("0", "1", "2") and sentences.tags == ((), (), ())
-        assert sentences.describe() == f"sst2/validation from folder: 3 texts, fingerprint {sentences.fingerprint}"
+        assert (
+            sentences.describe()
+            == f"sst2/validation from folder: 3 texts, fingerprint {sentences.fingerprint}"
+        )
 
     def test_line_breaks_of_imdb_become_spaces(self, folder: Path) -> None:
         assert load_dataset("imdb", data_dir=folder).texts == ("Long.  Good.", "Short.")
@@ -230,40 +287,74 @@ class TestFolder:
         assert np.array_equal(load_dataset("mnist", data_dir=folder).images, halve(digits(3)))
 
     def test_no_folder_named(self) -> None:
-        with pytest.raises(SourceError, match="got source 'folder' and no folder; expected data_dir or LRP_COMPANION_DATA"):
+        with pytest.raises(
+            SourceError, match="got source 'folder' and no folder; expected data_dir or LRP_COMPANION_DATA"
+        ):
             load_dataset("sst2", source="folder")
 
     def test_missing_folder(self, tmp_path: Path) -> None:
-        with pytest.raises(SourceError, match=r"got folder .*/gone, which does not exist; .* or use source='embedded'"):
+        with pytest.raises(
+            SourceError, match=r"got folder .*/gone, which does not exist; .* or use source='embedded'"
+        ):
             load_dataset("sst2", data_dir=tmp_path / "gone")
 
     def test_missing_file(self, folder: Path) -> None:
-        with pytest.raises(SourceError, match=r"got no file .*train\.parquet; expected sst2/train\.parquet in "):
+        with pytest.raises(
+            SourceError, match=r"got no file .*train\.parquet; expected sst2/train\.parquet in "
+        ):
             load_dataset("sst2", split="train", data_dir=folder)
 
     @pytest.mark.parametrize(
-        "damage", [lambda raw: b"", lambda raw: b"not parquet", lambda raw: raw[: len(raw) // 2], lambda raw: b"\0" * len(raw)]
+        "damage",
+        [
+            lambda raw: b"",
+            lambda raw: b"not parquet",
+            lambda raw: raw[: len(raw) // 2],
+            lambda raw: b"\0" * len(raw),
+        ],
     )
     def test_corrupt_file(self, folder: Path, damage: Callable[[bytes], bytes]) -> None:
         path = folder / "sst2" / "validation.parquet"
         path.write_bytes(damage(path.read_bytes()))
-        with pytest.raises(SourceError, match=r"validation\.parquet, which cannot be read \(.+\); expected a parquet file"):
+        with pytest.raises(
+            SourceError, match=r"validation\.parquet, which cannot be read \(.+\); expected a parquet file"
+        ):
             load_dataset("sst2", data_dir=folder)
 
     @pytest.mark.parametrize(
         ("name", "table", "message"),
         [
-            ("sst2", pa.table({"text": ["x"], "label": [1]}), "got columns text, label in .*; expected columns sentence, label"),
+            (
+                "sst2",
+                pa.table({"text": ["x"], "label": [1]}),
+                "got columns text, label in .*; expected columns sentence, label",
+            ),
             ("sst2", SENTENCES.slice(0, 0), "got no rows in .*; expected at least one row"),
-            ("sst2", pa.table({"sentence": ["x"], "label": [-1]}), "got label -1 in .*; expected labels from 0 to 1"),
-            ("sst2", pa.table({"sentence": ["x"], "label": [""]}), "got label '' in .*; expected labels from 0 to 1"),
-            ("imdb", pa.table({"text": ["x", "y"], "label": [1, None]}), "got label None in .*; expected labels from 0 to 1"),
+            (
+                "sst2",
+                pa.table({"sentence": ["x"], "label": [-1]}),
+                "got label -1 in .*; expected labels from 0 to 1",
+            ),
+            (
+                "sst2",
+                pa.table({"sentence": ["x"], "label": [""]}),
+                "got label '' in .*; expected labels from 0 to 1",
+            ),
+            (
+                "imdb",
+                pa.table({"text": ["x", "y"], "label": [1, None]}),
+                "got label None in .*; expected labels from 0 to 1",
+            ),
             (
                 "imdb",
                 pa.table({"text": ["x", None], "label": [1, 0]}),
                 "got column text with values that are not text in .*; expected one string per row",
             ),
-            ("mnist", pa.table({"image": [{"bytes": b"GIF?", "path": None}], "label": [3]}), "got an image that is no PNG in "),
+            (
+                "mnist",
+                pa.table({"image": [{"bytes": b"GIF?", "path": None}], "label": [3]}),
+                "got an image that is no PNG in ",
+            ),
             (
                 "mnist",
                 pa.table({"image": [{"bytes": png(digits(1)[0])[:200], "path": None}], "label": [3]}),
@@ -296,7 +387,9 @@ NOBODY = "http://127.0.0.1:9"  # the discard port: a connection is refused
 
 
 class FakeHub(BaseHTTPRequestHandler):
-    """As much of the hub's API as `datasets` needs to load parquet files; a status other than 200 is given to every request."""
+    """As much of the hub's API as `datasets` needs to load parquet files; a status other than 200 is given to
+    every request.
+    """
 
     files: dict[str, bytes] = {}
     status = 200
@@ -309,12 +402,20 @@ class FakeHub(BaseHTTPRequestHandler):
         elif "/resolve/" in path:
             repository, _, rest = path.removeprefix("/datasets/").partition("/resolve/")
             name = f"{repository}/{rest.partition('/')[2]}"
-            self.reply(200, self.files[name]) if name in self.files else self.reply(404, b"", {"X-Error-Code": "EntryNotFound"})
+            self.reply(200, self.files[name]) if name in self.files else self.reply(
+                404, b"", {"X-Error-Code": "EntryNotFound"}
+            )
         elif "/tree/" in path:
             repository, _, rest = path.removeprefix("/api/datasets/").partition("/tree/")
             self.json(self.children(repository, rest.partition("/")[2]))
         elif path.startswith("/api/datasets/"):
-            self.json({"id": path.removeprefix("/api/datasets/").partition("/revision/")[0], "sha": COMMIT, "siblings": []})
+            self.json(
+                {
+                    "id": path.removeprefix("/api/datasets/").partition("/revision/")[0],
+                    "sha": COMMIT,
+                    "siblings": [],
+                }
+            )
         else:
             self.reply(404, b"")
 
@@ -322,10 +423,19 @@ class FakeHub(BaseHTTPRequestHandler):
 
     def children(self, repository: str, directory: str) -> list[dict]:
         """The files and folders directly in a directory, as the hub's tree endpoint lists them."""
-        files = {path.removeprefix(f"{repository}/"): raw for path, raw in self.files.items() if path.startswith(f"{repository}/")}
+        files = {
+            path.removeprefix(f"{repository}/"): raw
+            for path, raw in self.files.items()
+            if path.startswith(f"{repository}/")
+        }
         under = f"{directory}/" if directory else ""
-        names = sorted({under + name[len(under) :].partition("/")[0] for name in files if name.startswith(under)})
-        size = {name: {"type": "file", "size": len(files[name])} if name in files else {"type": "directory"} for name in names}
+        names = sorted(
+            {under + name[len(under) :].partition("/")[0] for name in files if name.startswith(under)}
+        )
+        size = {
+            name: {"type": "file", "size": len(files[name])} if name in files else {"type": "directory"}
+            for name in names
+        }
         return [{"path": name, "oid": COMMIT, **size[name]} for name in names]
 
     def json(self, content: object) -> None:
@@ -333,7 +443,12 @@ class FakeHub(BaseHTTPRequestHandler):
 
     def reply(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
         self.send_response(status)
-        for key, value in {"Content-Length": str(len(body)), "X-Repo-Commit": COMMIT, "ETag": f'"{len(body)}"', **(headers or {})}.items():
+        for key, value in {
+            "Content-Length": str(len(body)),
+            "X-Repo-Commit": COMMIT,
+            "ETag": f'"{len(body)}"',
+            **(headers or {}),
+        }.items():
             self.send_header(key, value)
         self.end_headers()
         if self.command != "HEAD":
@@ -348,7 +463,9 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
     servers: list[ThreadingHTTPServer] = []
 
     def start(*, status: int = 200, files: dict[str, bytes] | None = None) -> str:
-        server = ThreadingHTTPServer(("127.0.0.1", 0), type("Hub", (FakeHub,), {"status": status, "files": files or {}}))
+        server = ThreadingHTTPServer(
+            ("127.0.0.1", 0), type("Hub", (FakeHub,), {"status": status, "files": files or {}})
+        )
         threading.Thread(target=server.serve_forever, daemon=True).start()
         servers.append(server)
         address = f"http://127.0.0.1:{server.server_port}"
@@ -373,7 +490,9 @@ def repository(folder: Path, name: str, split: str, table: pa.Table) -> Path:
     if name == "mnist":
         import datasets
 
-        table = table.cast(datasets.Features({"image": datasets.Image(), "label": datasets.Value("int64")}).arrow_schema)
+        table = table.cast(
+            datasets.Features({"image": datasets.Image(), "label": datasets.Value("int64")}).arrow_schema
+        )
     pq.write_table(table, root / "data" / f"{split}-00000-of-00001.parquet")
     return root
 
@@ -394,11 +513,21 @@ def run(code: str, **variables: str) -> str:
 
 
 class TestHub:
-    def test_hub_cache_and_local_repository_give_the_data_that_the_folder_gives(self, tmp_path: Path, serve: Callable[..., str]) -> None:
+    def test_hub_cache_and_local_repository_give_the_data_that_the_folder_gives(
+        self, tmp_path: Path, serve: Callable[..., str]
+    ) -> None:
         files, expected = {}, {}
-        for name, split, table in (("sst2", "validation", SENTENCES), ("imdb", "test", REVIEWS), ("mnist", "test", DIGITS)):
+        for name, split, table in (
+            ("sst2", "validation", SENTENCES),
+            ("imdb", "test", REVIEWS),
+            ("mnist", "test", DIGITS),
+        ):
             root = repository(tmp_path, name, split, table)
-            files |= {f"{hub.REPOSITORIES[name]}/{p.relative_to(root)}": p.read_bytes() for p in root.rglob("*") if p.is_file()}
+            files |= {
+                f"{hub.REPOSITORIES[name]}/{p.relative_to(root)}": p.read_bytes()
+                for p in root.rglob("*")
+                if p.is_file()
+            }
             write(tmp_path, name, split, table)
             expected[name] = load_dataset(name, data_dir=tmp_path).fingerprint
         code = """
@@ -418,21 +547,29 @@ class TestHub:
         """
         assert run(local, HF_HOME=home) == expected["mnist"]
 
-    @pytest.mark.parametrize(("status", "said"), [(503, "it answers 503"), (401, "it answers 401"), (429, "it answers 429")])
+    @pytest.mark.parametrize(
+        ("status", "said"), [(503, "it answers 503"), (401, "it answers 401"), (429, "it answers 429")]
+    )
     def test_a_hub_that_refuses_is_an_error_with_the_way_to_the_embedded_default(
         self, serve: Callable[..., str], status: int, said: str
     ) -> None:
         serve(status=status)
         with pytest.raises(
-            SourceError, match=rf"no usable answer from the hub at http://127.0.0.1:\d+ \({said}.*source='embedded', which needs no network"
+            SourceError,
+            match=rf"no usable answer from the hub at http://127.0.0.1:\d+ \({said}.*source='embedded', which needs no network",
         ):
             load_dataset("sst2", source="hub")
 
-    def test_no_hub_at_all_fails_within_seconds(self, serve: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_no_hub_at_all_fails_within_seconds(
+        self, serve: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         serve()
         monkeypatch.setenv("HF_ENDPOINT", NOBODY)
         begin = time.monotonic()
-        with pytest.raises(SourceError, match=r"no usable answer from the hub at http://127.0.0.1:9 \(.*refused.*source='embedded'"):
+        with pytest.raises(
+            SourceError,
+            match=r"no usable answer from the hub at http://127.0.0.1:9 \(.*refused.*source='embedded'",
+        ):
             load_dataset("mnist", source="hub")
         assert time.monotonic() - begin < 20
         monkeypatch.setenv("HF_ENDPOINT", "ftp://somewhere")
@@ -450,11 +587,15 @@ class TestHub:
             print(error)
         """
         message = run(code, HF_ENDPOINT=address, HF_HOME=str(tmp_path))
-        assert message.startswith("load_dataset: got stanfordnlp/sst2, split 'validation', which cannot be read (")
+        assert message.startswith(
+            "load_dataset: got stanfordnlp/sst2, split 'validation', which cannot be read ("
+        )
         assert "source='embedded', which needs no network" in message
 
     def test_the_hub_is_never_asked_unless_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(hub.urllib.request, "urlopen", lambda *a, **k: pytest.fail("the network was used"))
+        monkeypatch.setattr(
+            hub.urllib.request, "urlopen", lambda *a, **k: pytest.fail("the network was used")
+        )
         load_dataset("sst2")
         assert {row["name"]: row["state"] for row in reachable()}["data: hub"] == "not checked"
 
@@ -472,19 +613,32 @@ class TestReachable:
         (folder / "mnist" / "test.parquet").unlink()
         assert self.states(data_dir=folder)["data: folder"] == "partial"
 
-    def test_the_hub_is_asked_on_request(self, serve: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_hub_is_asked_on_request(
+        self, serve: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         serve(status=200, files={})
-        assert self.states(check_hub=True)["data: hub"] == self.states(check_hub=True)["model: hub"] == "ready"
+        assert (
+            self.states(check_hub=True)["data: hub"] == self.states(check_hub=True)["model: hub"] == "ready"
+        )
         monkeypatch.setenv("HF_ENDPOINT", NOBODY)
         row = next(row for row in reachable(check_hub=True) if row["name"] == "data: hub")
-        assert row["state"] == "unreachable" and "http://127.0.0.1:9" in row["detail"] and "refused" in row["detail"]
+        assert (
+            row["state"] == "unreachable"
+            and "http://127.0.0.1:9" in row["detail"]
+            and "refused" in row["detail"]
+        )
 
 
 @needs_real_data
 class TestRealData:
     @pytest.mark.parametrize(
         ("name", "split", "count"),
-        [("sst2", "validation", 872), ("sst2", "train", 67349), ("imdb", "test", 25000), ("mnist", "test", 10000)],
+        [
+            ("sst2", "validation", 872),
+            ("sst2", "train", 67349),
+            ("imdb", "test", 25000),
+            ("mnist", "test", 10000),
+        ],
     )
     def test_sizes_and_labels(self, name: str, split: str, count: int) -> None:
         whole = load_dataset(name, split=split, data_dir=REAL)
@@ -497,7 +651,11 @@ class TestRealData:
     def test_every_embedded_image_is_one_of_mnist_with_its_label(self) -> None:
         def pairs(**options: str) -> set[tuple[bytes, int]]:
             parts = [load_dataset("mnist", split=split, **options) for split in SPLITS["mnist"]]
-            return {(image.tobytes(), int(label)) for part in parts for image, label in zip(part.images, part.labels, strict=True)}
+            return {
+                (image.tobytes(), int(label))
+                for part in parts
+                for image, label in zip(part.images, part.labels, strict=True)
+            }
 
         ours = pairs(source="embedded")
         assert len(ours) == 5000 and ours <= pairs(data_dir=REAL)

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("sphinx")
 
-from lrp_companion.sphinx_docstrings import to_rst
+from lrp_companion.bookbuild.docstrings import to_rst
 
 HOUSE = """Do it.
 
@@ -48,7 +48,12 @@ def test_numpydoc_entries_keep_their_indented_text() -> None:
 
 
 def test_a_doctest_gets_a_blank_line_before_it() -> None:
-    assert to_rst(["Raises", "------", "InputError : bad.", ">>> f()", "1"]) == [":raises InputError: bad.", "", ">>> f()", "1"]
+    assert to_rst(["Raises", "------", "InputError : bad.", ">>> f()", "1"]) == [
+        ":raises InputError: bad.",
+        "",
+        ">>> f()",
+        "1",
+    ]
 
 
 def test_roles_and_double_backticks_stay_as_they_are() -> None:

@@ -1,4 +1,6 @@
-"""The folder of a run: whole rows or none, each job once, and one clear line for everything that is wrong with it."""
+"""The folder of a run: whole rows or none, each job once, and one clear line for everything that is wrong
+with it.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lrp_companion.experiments import store
-from lrp_companion.experiments.store import FORMAT, JOB, RunFolder, key_of, open_folder, read_folder
+from lrp_companion.runs import folder as store
+from lrp_companion.runs.folder import FORMAT, JOB, RunFolder, key_of, open_folder, read_folder
 from lrp_companion.schema import CompanionError, InputError, SourceError
 
 CONFIG = {"task": "sst2", "seed": 0, "methods": ["loo", "ig"], "dtype": "float64"}
@@ -113,7 +115,11 @@ class TestRows:
 
     def test_a_shard_is_gone_only_when_its_rows_stand_elsewhere(self, tmp_path, monkeypatch):
         filled(tmp_path, range(3), gather=False)
-        monkeypatch.setattr(store, "_write_table", lambda *_: (_ for _ in ()).throw(SourceError("run", got="", expected="", hint="")))
+        monkeypatch.setattr(
+            store,
+            "_write_table",
+            lambda *_: (_ for _ in ()).throw(SourceError("run", got="", expected="", hint="")),
+        )
         with pytest.raises(SourceError), open_folder(tmp_path, CONFIG):
             pass
         assert content(tmp_path) == expected(range(3))
@@ -170,13 +176,20 @@ class TestWrites:
                     patch.setattr(os, "open", full)
                 else:
                     patch.setattr(os, step, full)
-                for write in (lambda: folder.add("methods", 3, some(3)), folder.gather, lambda: folder.write_manifest({})):
+                for write in (
+                    lambda: folder.add("methods", 3, some(3)),
+                    folder.gather,
+                    lambda: folder.write_manifest({}),
+                ):
                     if step == "folder":
                         continue  # by then the file stands: see below
                     with pytest.raises(SourceError) as caught:
                         write()
                     assert SHAPE.match(str(caught.value))
-                    assert f"cannot be written ({os.strerror(errno.ENOSPC)}); expected room and permission in" in str(caught.value)
+                    assert (
+                        f"cannot be written ({os.strerror(errno.ENOSPC)}); expected room and permission in"
+                        in str(caught.value)
+                    )
                     assert "finished jobs are kept" in str(caught.value)
                 if step == "folder":
                     with pytest.raises(SourceError, match="which cannot be written"):
@@ -185,21 +198,30 @@ class TestWrites:
         assert not [name for name in names(tmp_path) if name.endswith(".part")]
         assert content(tmp_path)[:6] == expected(range(3))
         if step != "folder":
-            assert names(tmp_path) == {"manifest.json", "methods.parquet", "shards/methods-000000002.parquet"} and len(before) == 3
+            assert (
+                names(tmp_path) == {"manifest.json", "methods.parquet", "shards/methods-000000002.parquet"}
+                and len(before) == 3
+            )
         with open_folder(tmp_path, CONFIG) as folder:
             folder.add("methods", 3, some(3))
         assert content(tmp_path) == expected(range(4))
 
     def test_what_a_killed_run_left_half_written_is_removed(self, tmp_path):
         filled(tmp_path, range(2), gather=False)
-        for name in ("manifest.json.77.part", "methods.parquet.77.part", "shards/methods-000000002.parquet.77.part"):
+        for name in (
+            "manifest.json.77.part",
+            "methods.parquet.77.part",
+            "shards/methods-000000002.parquet.77.part",
+        ):
             (tmp_path / name).write_bytes(b"PAR1 half")
         assert content(tmp_path) == expected(range(2))
         with open_folder(tmp_path, CONFIG) as folder:
             assert folder.done == {"methods": {0, 1}}
         assert names(tmp_path) == {"manifest.json", "methods.parquet"}
 
-    @pytest.mark.parametrize("left", [[], ["shards"], ["shards", "manifest.json.77.part"], ["shards", ".lock", ".probe.part"]])
+    @pytest.mark.parametrize(
+        "left", [[], ["shards"], ["shards", "manifest.json.77.part"], ["shards", ".lock", ".probe.part"]]
+    )
     def test_a_run_killed_before_its_manifest_stood_begins_anew(self, tmp_path, left):
         for name in left:
             (tmp_path / name).mkdir() if name == "shards" else (tmp_path / name).write_bytes(b"")
@@ -215,7 +237,10 @@ class TestWrites:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
         monkeypatch.setattr(Path, "write_bytes", denied)
-        assert "cannot be written (Permission denied); expected a folder that can be made and written" in refused(InputError, tmp_path)
+        assert (
+            "cannot be written (Permission denied); expected a folder that can be made and written"
+            in refused(InputError, tmp_path)
+        )
 
 
 class TestOwners:
@@ -223,7 +248,9 @@ class TestOwners:
         with open_folder(tmp_path, CONFIG) as folder:
             folder.write_manifest({"format": FORMAT, "key": folder.key, "config": CONFIG})
             for _ in range(2):
-                assert f"{tmp_path}, where a run is at work; expected a folder of its own" in refused(InputError, tmp_path)
+                assert f"{tmp_path}, where a run is at work; expected a folder of its own" in refused(
+                    InputError, tmp_path
+                )
             with open_folder(tmp_path, CONFIG, first=False) as second:  # another process of the same run
                 second.add("methods", 1, some(1))
             folder.add("methods", 0, some(0))
@@ -241,7 +268,11 @@ class TestOwners:
     def test_another_configuration_is_refused_by_its_fields(self, tmp_path):
         filled(tmp_path, range(2))
         text = refused(InputError, tmp_path, CONFIG | {"seed": 7, "methods": ["ig", "loo"]})
-        assert "holds another run (seed: 0 there, 7 now; methods: ['loo', 'ig'] there, ['ig', 'loo'] now)" in text and "dtype" not in text
+        assert (
+            "holds another run (seed: 0 there, 7 now; methods: ['loo', 'ig'] there, ['ig', 'loo'] now)"
+            in text
+            and "dtype" not in text
+        )
         assert "chunk: not recorded there, 16 now" in refused(InputError, tmp_path, CONFIG | {"chunk": 16})
         without = {name: value for name, value in CONFIG.items() if name != "dtype"}
         assert "dtype: 'float64' there, not recorded now" in refused(InputError, tmp_path, without)
@@ -255,12 +286,18 @@ class TestOwners:
         assert (tmp_path / name).read_text() == "years of work" and names(tmp_path) == {name}
 
     def test_rows_of_another_run_are_refused(self, tmp_path):
-        own, other = filled(tmp_path / "own", range(2)), filled(tmp_path / "other", range(2, 4), gather=False, config=CONFIG | {"seed": 1})
+        own, other = (
+            filled(tmp_path / "own", range(2)),
+            filled(tmp_path / "other", range(2, 4), gather=False, config=CONFIG | {"seed": 1}),
+        )
         stray = own / "shards" / "methods-000000002.parquet"
         stray.parent.mkdir()
         (other / "shards" / stray.name).rename(stray)
         for text in (refused(SourceError, own), str(pytest.raises(SourceError, read_folder, own).value)):
-            assert f"{stray} with rows of run {key_of(CONFIG | {'seed': 1})}; expected rows of run {key_of(CONFIG)}" in text
+            assert (
+                f"{stray} with rows of run {key_of(CONFIG | {'seed': 1})}; expected rows of run {key_of(CONFIG)}"
+                in text
+            )
             assert f"take {stray.name} out of this folder" in text
         stray.unlink()
         assert content(own) == expected(range(2))
@@ -271,7 +308,10 @@ class TestOwners:
         filled(tmp_path, range(2), gather=False)
         for name in ("notes.parquet", "methods-two.parquet", "-000000001.parquet"):
             (tmp_path / "shards" / name).write_bytes(b"?")
-            for text in (refused(SourceError, tmp_path), str(pytest.raises(SourceError, read_folder, tmp_path).value)):
+            for text in (
+                refused(SourceError, tmp_path),
+                str(pytest.raises(SourceError, read_folder, tmp_path).value),
+            ):
                 assert SHAPE.match(text) and f"{name}, which no run has made" in text
             (tmp_path / "shards" / name).unlink()
         assert content(tmp_path) == expected(range(2))
@@ -283,7 +323,11 @@ def manifest(format: int = FORMAT, **config: int) -> bytes:
 
 def spoil(file: Path, how: str) -> None:
     raw = file.read_bytes()
-    file.write_bytes({"empty": b"", "cut": raw[: len(raw) // 2], "text": b"no parquet here", "tail": raw[:-4] + b"XXXX"}[how])
+    file.write_bytes(
+        {"empty": b"", "cut": raw[: len(raw) // 2], "text": b"no parquet here", "tail": raw[:-4] + b"XXXX"}[
+            how
+        ]
+    )
 
 
 class TestSpoilt:
@@ -292,7 +336,10 @@ class TestSpoilt:
     def test_a_spoilt_table_is_named_and_without_it_the_rest_is_there(self, tmp_path, name, how):
         filled(tmp_path, range(3), gather="shards" not in name)
         spoil(tmp_path / name, how)
-        for text in (refused(SourceError, tmp_path), str(pytest.raises(SourceError, read_folder, tmp_path).value)):
+        for text in (
+            refused(SourceError, tmp_path),
+            str(pytest.raises(SourceError, read_folder, tmp_path).value),
+        ):
             assert SHAPE.match(text) and f"{tmp_path / name}, which cannot be read (" in text
             assert f"remove {Path(name).name} and give the same run command again" in text
         (tmp_path / name).unlink()
@@ -314,25 +361,37 @@ class TestSpoilt:
             except SourceError as error:
                 assert SHAPE.match(str(error)) and "methods.parquet" in str(error)
                 found.append("told")
-        assert found.count("wrong") <= 3 and found.count("told") > 50, found  # pages have checksums, the few bytes about them have not
+        assert found.count("wrong") <= 3 and found.count("told") > 50, (
+            found
+        )  # pages have checksums, the few bytes about them have not
 
-    @pytest.mark.parametrize("raw", [b"", b"{", b"\xff\xfe", b"[]", b"null", b'{"format": 1}', manifest(FORMAT + 1), manifest(seed=3)])
+    @pytest.mark.parametrize(
+        "raw",
+        [b"", b"{", b"\xff\xfe", b"[]", b"null", b'{"format": 1}', manifest(FORMAT + 1), manifest(seed=3)],
+    )
     def test_a_spoilt_manifest_is_named_and_the_rows_stay(self, tmp_path, raw):
         file = filled(tmp_path, range(2)) / "manifest.json"
         good = file.read_bytes()
         file.write_bytes(raw)
-        for text in (refused(SourceError, tmp_path), str(pytest.raises(SourceError, read_folder, tmp_path).value)):
+        for text in (
+            refused(SourceError, tmp_path),
+            str(pytest.raises(SourceError, read_folder, tmp_path).value),
+        ):
             assert f"{file}, which cannot be read (" in text and "the rows are untouched" in text
         file.write_bytes(good)
         assert content(tmp_path) == expected(range(2))
 
     def test_folders_without_a_run(self, tmp_path):
-        assert f"{tmp_path / 'no'}, which is no folder" in str(pytest.raises(SourceError, read_folder, tmp_path / "no").value)
+        assert f"{tmp_path / 'no'}, which is no folder" in str(
+            pytest.raises(SourceError, read_folder, tmp_path / "no").value
+        )
         assert f"{tmp_path}, an empty folder" in str(pytest.raises(SourceError, read_folder, tmp_path).value)
         (tmp_path / "thesis.tex").write_text("")
         assert "a folder without a manifest" in str(pytest.raises(SourceError, read_folder, tmp_path).value)
         (tmp_path / "thesis.tex").unlink()
-        assert "a run without rows" in str(pytest.raises(SourceError, read_folder, filled(tmp_path, range(0))).value)
+        assert "a run without rows" in str(
+            pytest.raises(SourceError, read_folder, filled(tmp_path, range(0))).value
+        )
 
 
 def test_a_key_depends_on_what_is_said_not_on_its_order():

@@ -37,19 +37,31 @@ def test_the_record(clf: Classifier, method: str) -> None:
         ids = clf.tokenizer(text)["input_ids"]
         logits = logits_of(clf, text)
         assert found.tokens == tuple(clf.tokenizer.convert_ids_to_tokens(ids))
-        assert found.scores.dtype == np.float64 and found.scores.shape == (len(ids),) and np.isfinite(found.scores).all()
+        assert (
+            found.scores.dtype == np.float64
+            and found.scores.shape == (len(ids),)
+            and np.isfinite(found.scores).all()
+        )
         assert found.special.tolist() == [True, *[False] * (len(ids) - 2), True]
         assert found.target == int(logits.argmax()) and found.logit == pytest.approx(logits.max(), rel=1e-10)
         assert found.method == method
-    assert attribute(clf, TEXTS[0], method=method)[0].scores == pytest.approx(maps[0].scores, abs=1e-10)  # one string is a list of one
+    assert attribute(clf, TEXTS[0], method=method)[0].scores == pytest.approx(
+        maps[0].scores, abs=1e-10
+    )  # one string is a list of one
 
 
 @pytest.mark.parametrize("removal", REMOVALS)
 def test_loo_equals_one_call_of_the_model_per_token(family_clf: Classifier, removal: str) -> None:
     special = {"mask_id": family_clf.tokenizer.mask_token_id, "pad_id": family_clf.tokenizer.pad_token_id}
     for target in (0, 1):
-        for text, found in zip(TEXTS, attribute(family_clf, list(TEXTS), method="loo", removal=removal, target=target), strict=True):
-            expected = oracles.leave_one_out(family_clf.network, family_clf.tokenizer(text)["input_ids"], target, removal, **special)
+        for text, found in zip(
+            TEXTS,
+            attribute(family_clf, list(TEXTS), method="loo", removal=removal, target=target),
+            strict=True,
+        ):
+            expected = oracles.leave_one_out(
+                family_clf.network, family_clf.tokenizer(text)["input_ids"], target, removal, **special
+            )
             np.testing.assert_allclose(found.scores, expected, rtol=0, atol=1e-10)
             assert found.choices["removal"] == removal
 
@@ -76,13 +88,21 @@ def test_removal_evaluator_runs_any_set_of_kept_tokens(clf: Classifier, removal:
     values = removal_evaluator(clf, TEXTS[1], target=1, removal=removal)(keep)
     whole = logits_of(clf, TEXTS[1])[1]
     loo = attribute(clf, TEXTS[1], method="loo", removal=removal, target=1)[0].scores
-    assert values[0] == pytest.approx(whole, rel=1e-10) and values[1] == values[3] == pytest.approx(whole - loo[2], rel=1e-10)
+    assert values[0] == pytest.approx(whole, rel=1e-10) and values[1] == values[3] == pytest.approx(
+        whole - loo[2], rel=1e-10
+    )
     ids = np.array(text.input_ids)
-    stand_in = {"mask-token": clf.tokenizer.mask_token_id, "pad-token": clf.tokenizer.pad_token_id}.get(removal)
-    kept = ids[keep[2]] if removal == "delete" else ids if stand_in is None else np.where(keep[2], ids, stand_in)
+    stand_in = {"mask-token": clf.tokenizer.mask_token_id, "pad-token": clf.tokenizer.pad_token_id}.get(
+        removal
+    )
+    kept = (
+        ids[keep[2]] if removal == "delete" else ids if stand_in is None else np.where(keep[2], ids, stand_in)
+    )
     mask = keep[2] if removal == "attention-mask" else np.ones(len(kept))
     with torch.no_grad():
-        bare = clf.network(input_ids=torch.tensor([kept.tolist()]), attention_mask=torch.tensor([mask.astype(int).tolist()])).logits[0, 1]
+        bare = clf.network(
+            input_ids=torch.tensor([kept.tolist()]), attention_mask=torch.tensor([mask.astype(int).tolist()])
+        ).logits[0, 1]
     assert values[2] == pytest.approx(float(bare), rel=1e-10)
 
 
@@ -92,15 +112,23 @@ def test_lrp_equals_the_modified_gradient_at_every_site(clf: Classifier, method:
     weights = oracles.weights_of(clf.network)
     for found in attribute(clf, list(TEXTS), method=method, site=site, target=2):
         ids = clf.tokenizer.convert_tokens_to_ids(list(found.tokens))
-        _, parts = oracles.modified_gradient(weights, ids, one_hot(2, 3), amounts=[float(method == "cp-lrp")] * 3)
+        _, parts = oracles.modified_gradient(
+            weights, ids, one_hot(2, 3), amounts=[float(method == "cp-lrp")] * 3
+        )
         expected = sum(
             parts[name].numpy()
-            for name in {"word": ["word"], "word+position": ["word", "position"], "embedding": ["word", "position", "type"]}[site]
+            for name in {
+                "word": ["word"],
+                "word+position": ["word", "position"],
+                "embedding": ["word", "position", "type"],
+            }[site]
         )
         np.testing.assert_allclose(found.scores, expected, rtol=0, atol=1e-9 * np.abs(expected).max())
         assert set(found.parts) == {"word", "position", "type"}
         for name, value in found.parts.items():
-            np.testing.assert_allclose(value, parts[name].numpy(), rtol=0, atol=1e-9 * max(parts[name].abs().max().item(), 1e-3))
+            np.testing.assert_allclose(
+                value, parts[name].numpy(), rtol=0, atol=1e-9 * max(parts[name].abs().max().item(), 1e-3)
+            )
         assert found.choices["site"] == site
 
 
@@ -110,7 +138,9 @@ def test_sites_add_up(clf: Classifier, method: str) -> None:
     parts = by_site["word"].parts
     np.testing.assert_array_equal(by_site["word"].scores, parts["word"])
     np.testing.assert_allclose(by_site["word+position"].scores, parts["word"] + parts["position"], atol=1e-14)
-    np.testing.assert_allclose(by_site["embedding"].scores, parts["word"] + parts["position"] + parts["type"], atol=1e-14)
+    np.testing.assert_allclose(
+        by_site["embedding"].scores, parts["word"] + parts["position"] + parts["type"], atol=1e-14
+    )
     assert min(np.abs(part).max() for part in parts.values()) > 0
 
 
@@ -133,8 +163,12 @@ def test_lrp_with_epsilon_equals_the_equations(clf: Classifier, bypass: tuple[in
     for eps in (1e-6, 0.1):
         found = attribute(clf, TEXTS[0], method="lrp", bypass=bypass, epsilon=eps, target=0)[0]
         ids = clf.tokenizer(TEXTS[0])["input_ids"]
-        _, expected = oracles.relevance_r_form(oracles.weights_of(clf.network), ids, one_hot(0, 3), bypass=bypass, eps=eps)
-        np.testing.assert_allclose(found.scores, expected["word"], rtol=0, atol=1e-9 * np.abs(expected["word"]).max())
+        _, expected = oracles.relevance_r_form(
+            oracles.weights_of(clf.network), ids, one_hot(0, 3), bypass=bypass, eps=eps
+        )
+        np.testing.assert_allclose(
+            found.scores, expected["word"], rtol=0, atol=1e-9 * np.abs(expected["word"]).max()
+        )
         assert found.choices["epsilon"] == eps
 
 
@@ -144,9 +178,15 @@ def test_the_lattice_equals_single_runs(clf: Classifier) -> None:
         assert lattice.scores.shape == (8, len(lattice.tokens)) and lattice.layers == 3
         for k in range(8):
             bypass = [layer for layer in (1, 2, 3) if k >> (layer - 1) & 1]
-            single = attribute(clf, TEXTS[1], method="lrp", bypass=bypass, site=site, epsilon=eps, target=target)[0]
+            single = attribute(
+                clf, TEXTS[1], method="lrp", bypass=bypass, site=site, epsilon=eps, target=target
+            )[0]
             np.testing.assert_allclose(lattice.scores_for(bypass), single.scores, rtol=1e-9, atol=1e-12)
-            assert (lattice.tokens, lattice.target, lattice.logit) == (single.tokens, single.target, pytest.approx(single.logit))
+            assert (lattice.tokens, lattice.target, lattice.logit) == (
+                single.tokens,
+                single.target,
+                pytest.approx(single.logit),
+            )
         np.testing.assert_array_equal(lattice.special, single.special)
 
 
@@ -170,7 +210,9 @@ def test_loo_of_a_probability(clf: Classifier) -> None:
     for i, score in enumerate(found.scores):
         rest = torch.tensor([[*ids[:i], *ids[i + 1 :]]])
         with torch.no_grad():
-            assert score == pytest.approx(whole - probability(clf.network(input_ids=rest).logits[0].numpy()), abs=1e-10)
+            assert score == pytest.approx(
+                whole - probability(clf.network(input_ids=rest).logits[0].numpy()), abs=1e-10
+            )
 
 
 def test_gradient_x_input_equals_autograd_of_an_independent_forward(family_clf: Classifier) -> None:
@@ -184,7 +226,9 @@ def test_gradient_x_input_equals_autograd_of_an_independent_forward(family_clf: 
 
 @pytest.mark.parametrize("baseline", ["pad-token", "mask-token", "zero"])
 def test_integrated_gradients(clf: Classifier, baseline: str) -> None:
-    """Against a midpoint rule with many nodes on an independent forward; complete up to the recorded delta."""
+    """Against a midpoint rule with many nodes on an independent forward; complete up to the recorded
+    delta.
+    """
     found = attribute(clf, TEXTS[0], method="ig", baseline=baseline, n_steps=100, target=0)[0]
     ids = clf.tokenizer(TEXTS[0])["input_ids"]
     weights = oracles.weights_of(clf.network)
@@ -210,12 +254,16 @@ def test_integrated_gradients(clf: Classifier, baseline: str) -> None:
 def test_rollout_is_a_product_of_maps(family_clf: Classifier, fusion: str, residual: bool) -> None:
     weights = oracles.weights_of(family_clf.network)
     options = {"residual": residual, "head_fusion": fusion}
-    rows = {row: attribute(family_clf, list(TEXTS), method="rollout", row=row, **options) for row in ("cls", "mean")}
+    rows = {
+        row: attribute(family_clf, list(TEXTS), method="rollout", row=row, **options)
+        for row in ("cls", "mean")
+    }
     for k in range(len(TEXTS)):
         ids = family_clf.tokenizer(TEXTS[k])["input_ids"]
         _, maps = oracles.forward(weights, oracles.embed(weights, ids), plain=True)
         product = [
-            oracles.rollout([m.numpy() for m in maps], residual=residual, row=i, fusion=getattr(np, fusion)) for i in range(len(ids))
+            oracles.rollout([m.numpy() for m in maps], residual=residual, row=i, fusion=getattr(np, fusion))
+            for i in range(len(ids))
         ]
         np.testing.assert_allclose(rows["cls"][k].scores, product[0], atol=1e-12)
         np.testing.assert_allclose(rows["mean"][k].scores, np.mean(product, axis=0), atol=1e-12)
@@ -230,7 +278,9 @@ def test_batches_and_order_change_nothing(clf: Classifier, method: str) -> None:
     @settings(max_examples=8)
     @given(st.permutations(range(len(TEXTS))), st.integers(1, 90))
     def check(order: list[int], batch_tokens: int) -> None:
-        maps = attribute(clf, [TEXTS[i] for i in order], method=method, target=1, batch_tokens=batch_tokens, **options)
+        maps = attribute(
+            clf, [TEXTS[i] for i in order], method=method, target=1, batch_tokens=batch_tokens, **options
+        )
         for i, found in zip(order, maps, strict=True):
             np.testing.assert_allclose(found.scores, alone[i], rtol=0, atol=1e-10)
 
@@ -243,7 +293,12 @@ def test_targets_one_for_all_or_one_each(clf: Classifier, method: str) -> None:
     assert [m.target for m in each] == [0, 1, 2, 0]
     for k, target in enumerate([0, 1, 2, 0]):
         assert each[k].logit == pytest.approx(logits_of(clf, TEXTS[k])[target], rel=1e-9)
-        np.testing.assert_allclose(each[k].scores, attribute(clf, list(TEXTS), method=method, target=target)[k].scores, rtol=0, atol=1e-10)
+        np.testing.assert_allclose(
+            each[k].scores,
+            attribute(clf, list(TEXTS), method=method, target=target)[k].scores,
+            rtol=0,
+            atol=1e-10,
+        )
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -253,16 +308,22 @@ def test_lower_precision_runs_and_stays_near(clf: Classifier, model_folder, meth
     exact = attribute(clf, TEXTS[1], method=method, target=1)[0].scores
     found = attribute(low, TEXTS[1], method=method, target=1)[0]
     assert found.details["dtype"] == dtype and np.isfinite(found.scores).all()
-    np.testing.assert_allclose(found.scores, exact, rtol=0, atol=np.abs(exact).max() * (1e-3 if dtype == "float32" else 0.3))
+    np.testing.assert_allclose(
+        found.scores, exact, rtol=0, atol=np.abs(exact).max() * (1e-3 if dtype == "float32" else 0.3)
+    )
 
 
 def test_a_long_text_is_cut_only_when_asked(clf: Classifier) -> None:
     found = attribute(clf, "film " * 60, method="cp-lrp", truncate=True)[0]
     assert len(found.tokens) == 32 and found.tokens[0] == "[CLS]" and found.tokens[-1] == "[SEP]"
-    np.testing.assert_allclose(found.scores, attribute(clf, "film " * 30, method="cp-lrp")[0].scores, atol=1e-12)
+    np.testing.assert_allclose(
+        found.scores, attribute(clf, "film " * 30, method="cp-lrp")[0].scores, atol=1e-12
+    )
 
 
-def test_progress_goes_to_standard_error_and_only_when_asked(clf: Classifier, capfd: pytest.CaptureFixture) -> None:
+def test_progress_goes_to_standard_error_and_only_when_asked(
+    clf: Classifier, capfd: pytest.CaptureFixture
+) -> None:
     attribute(clf, list(TEXTS), method="loo")
     quiet = capfd.readouterr()
     assert quiet.out == quiet.err == ""
@@ -276,5 +337,11 @@ def test_explaining_leaves_the_model_as_it_was(clf: Classifier) -> None:
     for method in TEXT_METHODS:
         attribute(clf, TEXTS[0], method=method)
     assert all(torch.equal(value, before[name]) for name, value in clf.network.state_dict().items())
-    assert all(p.grad is None and not p.requires_grad for p in clf.network.parameters()) and not clf.network.training
-    assert all(not m._forward_hooks and not m._forward_pre_hooks and not m._backward_hooks for m in clf.network.modules())
+    assert (
+        all(p.grad is None and not p.requires_grad for p in clf.network.parameters())
+        and not clf.network.training
+    )
+    assert all(
+        not m._forward_hooks and not m._forward_pre_hooks and not m._backward_hooks
+        for m in clf.network.modules()
+    )

@@ -1,4 +1,6 @@
-"""Several trainings of one model: cells in which they agree, parts of the variance, against runs made by hand and slow forms."""
+"""Several trainings of one model: cells in which they agree, parts of the variance, against runs made by hand
+and slow forms.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,9 @@ from test_audit import text
 from test_report import mnist_run
 
 from lrp_companion import views
-from lrp_companion.experiments import audit
-from lrp_companion.experiments.records import TextRun, load_run
-from lrp_companion.experiments.report import find_trainings
+from lrp_companion.analysis import effect_causes, protocol_grid, trainings
+from lrp_companion.analysis.report import find_trainings
+from lrp_companion.runs.load import TextRun, load_run
 from lrp_companion.schema import InputError, SourceError
 
 MODELS = ("small", "small-seed-1", "small-seed-2")
@@ -31,28 +33,37 @@ def made(folder: Path, effects: tuple[float, float], k: int, **options: object) 
 @pytest.fixture(scope="module")
 def three(tmp_path_factory: pytest.TempPathFactory) -> list[TextRun]:
     folder = tmp_path_factory.mktemp("trainings")
-    return [made(folder, effects, k, removals=("attention-mask",) if k else None) for k, effects in enumerate(EFFECTS)]
+    return [
+        made(folder, effects, k, removals=("attention-mask",) if k else None)
+        for k, effects in enumerate(EFFECTS)
+    ]
 
 
 def test_runs_are_compared_in_the_cells_that_all_have(three):
-    found = audit.trainings(three)
+    found = trainings.trainings(three)
     assert found.axes["removal"] == ("attention-mask",) and found.effects.shape == (3, 3, 2, 2, 1, 3, 3)
     assert found.names == MODELS and found.title == "SST-2, 6 layers" and found.n == 4
     assert found.effects[:, 0, 0, 0, 0, 0, 0] == pytest.approx([-0.25, -0.125, 0.125], abs=1e-6)
     assert found.effects[:, 1, 1, 0, 0, 0, 0] == pytest.approx([0.25, 0.25, 0.125], abs=1e-6)
     assert (found.low <= found.effects).all() and (found.effects <= found.high).all()
-    assert (audit.trainings(three[::-1]).effects == found.effects[::-1]).all()
+    assert (trainings.trainings(three[::-1]).effects == found.effects[::-1]).all()
 
 
 def test_outputs_that_a_run_was_not_made_with_are_not_compared(three):
     config = {**three[1].manifest["config"], "targets": ["logit"]}
-    found = audit.trainings([three[0], replace(three[1], manifest={**three[1].manifest, "config": config})])
+    found = trainings.trainings(
+        [three[0], replace(three[1], manifest={**three[1].manifest, "config": config})]
+    )
     assert found.held == {"removal": "attention-mask", "target": "logit"}
     assert "LOO removes by attention mask; output logit: parts" in repr(views.training_shares_table(found))
-    assert found.axes["target"] == ("logit",) and audit.training_counts(found)["cells"] == 36
-    assert found.grids[1].axes["target"] == ("logit",) and found.grids[0].axes["target"] == ("logit", "margin", "probability")
+    assert found.axes["target"] == ("logit",) and trainings.training_counts(found)["cells"] == 36
+    assert found.grids[1].axes["target"] == ("logit",) and found.grids[0].axes["target"] == (
+        "logit",
+        "margin",
+        "probability",
+    )
     assert found.effects[1, 0, 0, 0, 0, 0, 0] == pytest.approx(-0.125, abs=1e-6)
-    assert {row["target"] for row in audit.layer_gains(found.runs[1])} == {"logit"}
+    assert {row["target"] for row in effect_causes.layer_gains(found.runs[1])} == {"logit"}
 
 
 def test_trainings_are_found_beside_their_first_run(tmp_path, monkeypatch):
@@ -62,11 +73,13 @@ def test_trainings_are_found_beside_their_first_run(tmp_path, monkeypatch):
     assert [[run.name for run in group] for group in find_trainings(results)] == [list(MODELS)]
     monkeypatch.chdir(results / "trainings")
     (group,) = find_trainings()
-    assert audit.trainings(group).names == MODELS
+    assert trainings.trainings(group).names == MODELS
     text(results / "reviews", {}, layers=6, model=MODELS[0], weights="0" * 16, task="imdb")
     text(results / "trainings" / "other", {}, layers=6, model="smaller", weights="6" * 16)
     mnist_run(results / "trainings" / "digits", {})
-    assert [[run.name for run in group] for group in find_trainings()] == [list(MODELS)], "another task or another model is none of these"
+    assert [[run.name for run in group] for group in find_trainings()] == [list(MODELS)], (
+        "another task or another model is none of these"
+    )
     (results / "trainings").rename(results / "elsewhere")
     monkeypatch.chdir(results)
     assert find_trainings(results) == []
@@ -75,7 +88,7 @@ def test_trainings_are_found_beside_their_first_run(tmp_path, monkeypatch):
 
 
 def test_readings_training_by_training(three):
-    ours = audit.training_effects(audit.trainings(three))[0]
+    ours = trainings.training_effects(trainings.trainings(three))[0]
     assert [effect.mean for effect in ours["effects"]] == pytest.approx([-0.25, -0.125, 0.125], abs=1e-6)
     assert ours["mean"] == pytest.approx(-0.25 / 3, abs=1e-6) and ours["sd"] == pytest.approx(
         np.std([-0.25, -0.125, 0.125], ddof=1), abs=1e-6
@@ -83,88 +96,123 @@ def test_readings_training_by_training(three):
 
 
 def test_cells_are_counted_by_side(three):
-    found = audit.trainings(three)
-    told = audit.training_counts(found)
-    assert told["cells"] == 108 and told["above"] == 2, "with positions and all tokens, raw and divided by a positive sum"
+    found = trainings.trainings(three)
+    told = trainings.training_counts(found)
+    assert told["cells"] == 108 and told["above"] == 2, (
+        "with positions and all tokens, raw and divided by a positive sum"
+    )
     assert told["against"] == 2 and told["below"] == 0 and told["open"] == 104
     assert told["one sign"] == 2, "where all effects are 0 they have no sign"
-    assert audit.training_counts(found, tokens="all")["against"] == 0 and audit.training_counts(found, tokens="no-special")["above"] == 0
-    assert audit.training_counts(audit.trainings(three[:2]))["below"] == 2
+    assert (
+        trainings.training_counts(found, tokens="all")["against"] == 0
+        and trainings.training_counts(found, tokens="no-special")["above"] == 0
+    )
+    assert trainings.training_counts(trainings.trainings(three[:2]))["below"] == 2
     for wrong in ({"sight": "word"}, {"removal": "delete"}, {"map": "absolute-sum"}):
         with pytest.raises(InputError, match="expected one of|expected attention-mask"):
-            audit.training_counts(found, **wrong)
+            trainings.training_counts(found, **wrong)
 
 
-def cut(found: audit.Trainings, axes: dict[str, tuple[str, ...]]) -> audit.Trainings:
+def cut(found: trainings.Trainings, axes: dict[str, tuple[str, ...]]) -> trainings.Trainings:
     """The same trainings with fewer options."""
-    places = np.ix_(range(len(found.runs)), *([found.axes[name].index(option) for option in own] for name, own in axes.items()))
-    return replace(found, axes=axes, effects=found.effects[places], low=found.low[places], high=found.high[places])
+    places = np.ix_(
+        range(len(found.runs)),
+        *([found.axes[name].index(option) for option in own] for name, own in axes.items()),
+    )
+    return replace(
+        found, axes=axes, effects=found.effects[places], low=found.low[places], high=found.high[places]
+    )
 
 
 def test_cells_that_turn_are_named_the_most_contrary_first(three, tmp_path):
-    found = audit.trainings(three)
-    rows = audit.training_turns(found)
-    told = audit.training_counts(found)
-    assert len(rows) == told["against"] + told["open"] and [row["against"] for row in rows] == [True] * 2 + [False] * 104
-    assert {(row["site"], row["tokens"], row["map"], row["target"], row["statistic"]) for row in rows[:2]} == {
-        ("word", "no-special", map, "logit", "pearson") for map in ("raw", "sum-to-one")
-    }
+    found = trainings.trainings(three)
+    rows = trainings.training_turns(found)
+    told = trainings.training_counts(found)
+    assert (
+        len(rows) == told["against"] + told["open"]
+        and [row["against"] for row in rows] == [True] * 2 + [False] * 104
+    )
+    assert {
+        (row["site"], row["tokens"], row["map"], row["target"], row["statistic"]) for row in rows[:2]
+    } == {("word", "no-special", map, "logit", "pearson") for map in ("raw", "sum-to-one")}
     assert [effect.mean for effect in rows[0]["effects"]] == pytest.approx([-0.25, -0.125, 0.125], abs=1e-6)
-    assert not any((row["site"], row["tokens"], row["statistic"]) == ("word+position", "all", "pearson") for row in rows if row["against"])
-    below = audit.trainings(three[:2])
-    assert len(audit.training_turns(below)) == 108 - 4 == audit.training_counts(below)["open"], "two are above in both, two below"
-    contrary = audit.trainings([made(tmp_path, effects, k) for k, effects in enumerate([(0.25, -0.25), (-0.125, 0.375)])])
-    apart = [np.ptp([effect.mean for effect in row["effects"]]) for row in audit.training_turns(contrary)]
-    assert apart[:3] == pytest.approx([0.625, 0.625, 0.375], abs=1e-6) and apart == sorted(apart, reverse=True)
+    assert not any(
+        (row["site"], row["tokens"], row["statistic"]) == ("word+position", "all", "pearson")
+        for row in rows
+        if row["against"]
+    )
+    below = trainings.trainings(three[:2])
+    assert len(trainings.training_turns(below)) == 108 - 4 == trainings.training_counts(below)["open"], (
+        "two are above in both, two below"
+    )
+    contrary = trainings.trainings(
+        [made(tmp_path, effects, k) for k, effects in enumerate([(0.25, -0.25), (-0.125, 0.375)])]
+    )
+    apart = [np.ptp([effect.mean for effect in row["effects"]]) for row in trainings.training_turns(contrary)]
+    assert apart[:3] == pytest.approx([0.625, 0.625, 0.375], abs=1e-6) and apart == sorted(
+        apart, reverse=True
+    )
     shown = repr(views.training_turns_table(found))
-    assert "the first 12 of 106" in shown and shown.count("\n") == 13 and "LOO removes by attention mask: cells" in shown
+    assert (
+        "the first 12 of 106" in shown
+        and shown.count("\n") == 13
+        and "LOO removes by attention mask: cells" in shown
+    )
     assert "removes by" not in shown.split("\n")[1] and "small-seed-2" in shown.split("\n")[1]
     assert "common to all" not in shown
     few = {**found.axes, "site": ("word",), "tokens": ("no-special",), "target": ("logit",)}
     shown = repr(views.training_turns_table(cut(found, few))).splitlines()
-    assert "common to all" not in shown[0] and "; relevance read at words; tokens" in shown[0], "what is held is said as such"
+    assert "common to all" not in shown[0] and "; relevance read at words; tokens" in shown[0], (
+        "what is held is said as such"
+    )
     assert shown[1].split()[:2] == ["map", "correlation"] and len(shown) == 2 + 6
     two = {**few, "site": ("word+position", "embedding"), "tokens": ("all",), "statistic": ("pearson",)}
     shown = repr(views.training_turns_table(cut(found, two))).splitlines()
     assert shown[0].endswith("in all trainings; common to all: relevance read at whole embedding")
     assert shown[1].split()[:2] == ["map", "small"] and len(shown) == 2 + 2
     one = {**few, "site": ("word+position",), "tokens": ("all",), "statistic": ("pearson",)}
-    assert repr(views.training_turns_table(cut(found, one))).splitlines()[1:] == ["cell", "none"], "above in all"
-    alike = audit.trainings([three[1], replace(three[1], manifest=three[2].manifest)])
+    assert repr(views.training_turns_table(cut(found, one))).splitlines()[1:] == ["cell", "none"], (
+        "above in all"
+    )
+    alike = trainings.trainings([three[1], replace(three[1], manifest=three[2].manifest)])
     assert "the first" not in repr(views.training_turns_table(alike, limit=200))
-    assert not any(row["against"] for row in audit.training_turns(alike))
+    assert not any(row["against"] for row in trainings.training_turns(alike))
 
 
 def test_parts_of_the_variance_are_those_of_two_factors(three):
     generator = np.random.default_rng(0)
-    found = audit.trainings(three)
+    found = trainings.trainings(three)
     own = replace(found, effects=generator.normal(size=found.effects.shape))
     flat = own.effects.reshape(3, -1)
-    rows = {row["choices"]: row["share"] for row in audit.variance_shares(flat, ["training", "cell"])}
-    assert audit.training_shares(own) == pytest.approx(
+    rows = {row["choices"]: row["share"] for row in protocol_grid.variance_shares(flat, ["training", "cell"])}
+    assert trainings.training_shares(own) == pytest.approx(
         {"choices": rows["cell",], "training": rows["training",], "together": rows["training", "cell"]}
     )
-    assert audit.training_likeness(own) == pytest.approx(min(np.corrcoef(a, b)[0, 1] for a, b in itertools.combinations(flat, 2)))
+    assert trainings.training_likeness(own) == pytest.approx(
+        min(np.corrcoef(a, b)[0, 1] for a, b in itertools.combinations(flat, 2))
+    )
     alike = replace(found, effects=np.stack([found.effects[0]] * 3))
-    assert audit.training_shares(alike) == pytest.approx({"choices": 1, "training": 0, "together": 0}, abs=1e-9)
+    assert trainings.training_shares(alike) == pytest.approx(
+        {"choices": 1, "training": 0, "together": 0}, abs=1e-9
+    )
     moved = replace(found, effects=np.stack([found.effects[0] + shift for shift in (0, 1, 2)]))
-    assert audit.training_shares(moved)["together"] == pytest.approx(0, abs=1e-9)
-    assert audit.training_shares(moved)["training"] > 0.5
-    assert audit.training_likeness(moved) == pytest.approx(1)
+    assert trainings.training_shares(moved)["together"] == pytest.approx(0, abs=1e-9)
+    assert trainings.training_shares(moved)["training"] > 0.5
+    assert trainings.training_likeness(moved) == pytest.approx(1)
     undefined = own.effects.copy()
     undefined[1, 0, 0, 0, 0, 0, 0] = np.nan
-    assert audit.training_shares(replace(own, effects=undefined)) != audit.training_shares(own)
-    assert sum(audit.training_shares(replace(own, effects=undefined)).values()) == pytest.approx(1)
+    assert trainings.training_shares(replace(own, effects=undefined)) != trainings.training_shares(own)
+    assert sum(trainings.training_shares(replace(own, effects=undefined)).values()) == pytest.approx(1)
 
 
 def test_layers_training_by_training(three):
-    found = audit.trainings(three)
-    rows = audit.training_gains(found)
+    found = trainings.trainings(three)
+    rows = trainings.training_gains(found)
     assert [row["model"] for row in rows] == [*MODELS] * 3
     assert [row["total"].mean for row in rows[:3]] == pytest.approx([-0.25, -0.125, 0.125], abs=1e-6)
     plain = next(
         row
-        for row in audit.layer_gains(three[1])
+        for row in effect_causes.layer_gains(three[1])
         if (row["site"], row["tokens"], row["map"], row["target"]) == ("word", "no-special", "raw", "logit")
     )
     assert rows[1]["later - first"] == plain["later - first"] and rows[1]["largest"] == plain["largest"]
@@ -185,11 +233,11 @@ def test_what_cannot_be_compared_is_refused_by_name(three, tmp_path):
     ]
     for runs, words in cases:
         with pytest.raises(InputError, match=words):
-            audit.trainings(runs)
+            trainings.trainings(runs)
 
 
 def test_views_say_what_they_show(three):
-    found = audit.trainings(three)
+    found = trainings.trainings(three)
     figure = views.training_curve(found)
     assert "108 combinations and 3 trainings" in figure.alt and "One sign in all trainings: 2" in figure.alt
     assert figure._repr_png_().startswith(b"\x89PNG")
@@ -197,5 +245,7 @@ def test_views_say_what_they_show(three):
     assert "-0.25 [" in effects and "small-seed-2" in effects and "standard deviation" in effects
     counts = repr(views.training_counts_table(found))
     assert counts.count("\n") == 6 and "above in one, below in another" in counts
-    assert "%" in repr(views.training_shares_table(found)) and "3 trainings" in repr(views.training_shares_table(found))
-    assert "small-seed-1" in repr(views.training_gains_table(audit.training_gains(found), title="layers"))
+    assert "%" in repr(views.training_shares_table(found)) and "3 trainings" in repr(
+        views.training_shares_table(found)
+    )
+    assert "small-seed-1" in repr(views.training_gains_table(trainings.training_gains(found), title="layers"))

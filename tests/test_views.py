@@ -1,4 +1,6 @@
-"""Views: nothing of a token is ever markup, values are shown in text, figures hold the numbers they were given."""
+"""Views: nothing of a token is ever markup, values are shown in text, figures hold the numbers they were
+given.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,14 @@ from PIL import Image
 
 from lrp_companion.metrics import Curve, Interval, bootstrap_mean, perturbation_curve
 from lrp_companion.schema import Attribution, InputError
-from lrp_companion.views import layer_curves, method_dots, perturbation_figure, table, terminal_table, token_heatmap
+from lrp_companion.views import (
+    layer_curves,
+    method_dots,
+    perturbation_figure,
+    table,
+    terminal_table,
+    token_heatmap,
+)
 from lrp_companion.views.canvas import Drawing, drawing
 from lrp_companion.views.palette import INK, QUIET, STYLES, diverging, diverging_map, hexes, styles
 from lrp_companion.views.tokens import _width
@@ -73,7 +82,9 @@ class Page(HTMLParser):
 
 
 def record(tokens, scores, *, special=None, method="loo"):
-    return Attribution(tuple(tokens), scores, 1, 2.5, special if special is not None else [False] * len(tokens), method)
+    return Attribution(
+        tuple(tokens), scores, 1, 2.5, special if special is not None else [False] * len(tokens), method
+    )
 
 
 def interval(mean):
@@ -95,7 +106,8 @@ def test_sign_is_in_the_hue_and_size_in_equal_steps_of_lightness():
     assert (colours[:10, 2] > colours[:10, 0]).all() and (colours[11:, 0] > colours[11:, 2]).all()
     light = np.array([contrast(c) for c in hexes(values)])
     assert (np.diff(light[:11]) > 0).all() and (np.diff(light[10:]) < 0).all()
-    # OKLab's lightness of the two sides is equal by construction; luminance follows it within a few hundredths
+    # OKLab's lightness of the two sides is equal by construction; luminance follows it within a few
+    # hundredths
     assert np.abs(light - light[::-1]).max() < 0.03
     ink = contrast(INK)
     assert ((light + 0.05) / (ink + 0.05)).min() > 4.5
@@ -105,26 +117,49 @@ def test_diverging_clips_and_marks_what_is_undefined():
     assert hexes([-3, 3]) == hexes([-1, 1])
     grey = diverging(np.nan)
     assert np.ptp(grey) < 1e-3 and grey[0] < diverging(0.0)[0]
-    assert np.allclose(diverging_map()(0.0)[:3], diverging(-1.0)) and np.allclose(diverging_map()(1.0)[:3], diverging(1.0))
+    assert np.allclose(diverging_map()(0.0)[:3], diverging(-1.0)) and np.allclose(
+        diverging_map()(1.0)[:3], diverging(1.0)
+    )
 
 
 def test_methods_differ_in_more_than_colour_and_read_on_white():
-    methods = ["loo", "ig", "gradient-x-input", "rollout", "attnlrp", "cp-lrp", "pa-lrp", "lrp", "mask-gradient", "hybrid", "sampled-loo"]
+    methods = [
+        "loo",
+        "ig",
+        "gradient-x-input",
+        "rollout",
+        "attnlrp",
+        "cp-lrp",
+        "pa-lrp",
+        "lrp",
+        "mask-gradient",
+        "hybrid",
+        "sampled-loo",
+    ]
     looks = [STYLES[name] for name in methods]
     assert (
-        len({look.marker for look in looks}) == len({look.colour for look in looks}) == len({look.label for look in looks}) == len(methods)
+        len({look.marker for look in looks})
+        == len({look.colour for look in looks})
+        == len({look.label for look in looks})
+        == len(methods)
     )
     for look in STYLES.values():
         assert 1.05 / (contrast(look.colour) + 0.05) > 4.5
     own = styles(["a", "loo", "b"])
-    assert own["loo"] == STYLES["loo"] and own["a"].marker != own["b"].marker and own["a"].colour != own["b"].colour
+    assert (
+        own["loo"] == STYLES["loo"]
+        and own["a"].marker != own["b"].marker
+        and own["a"].colour != own["b"].colour
+    )
 
 
 # --- tokens
 
 
 def test_tokens_are_text_and_never_markup():
-    shown = token_heatmap(record(HOSTILE, np.linspace(-1, 1, len(HOSTILE))), titles=["<b>bold</b> & more"])._repr_html_()
+    shown = token_heatmap(
+        record(HOSTILE, np.linspace(-1, 1, len(HOSTILE))), titles=["<b>bold</b> & more"]
+    )._repr_html_()
     page = Page(shown)
     assert {tag for tag, _ in page.elements} == {"div", "style", "p", "ol", "li", "bdi", "span"}
     assert all(set(attributes) <= {"class", "style", "title"} for _, attributes in page.elements)
@@ -138,14 +173,29 @@ def test_tokens_are_text_and_never_markup():
 def test_any_text_survives_as_text(tokens):
     heat = token_heatmap(record(tokens, np.arange(len(tokens)) - 1.0))
     page = Page(heat._repr_html_())
-    assert len(page.items) == len(tokens) and {tag for tag, _ in page.elements} <= {"div", "style", "p", "ol", "li", "bdi", "span"}
-    for text in (repr(heat), terminal_table(record(tokens, np.arange(len(tokens)) - 1.0), colour=False, width=60)):
+    assert len(page.items) == len(tokens) and {tag for tag, _ in page.elements} <= {
+        "div",
+        "style",
+        "p",
+        "ol",
+        "li",
+        "bdi",
+        "span",
+    }
+    for text in (
+        repr(heat),
+        terminal_table(record(tokens, np.arange(len(tokens)) - 1.0), colour=False, width=60),
+    ):
         assert "\x1b" not in text and "\r" not in text
 
 
 def test_scores_are_in_text_and_signs_in_a_line():
     page = Page(
-        token_heatmap(record(["[CLS]", "good", "bad", "so"], [4.0, 0.5, -0.25, 0.001], special=[True, False, False, False]))._repr_html_()
+        token_heatmap(
+            record(
+                ["[CLS]", "good", "bad", "so"], [4.0, 0.5, -0.25, 0.001], special=[True, False, False, False]
+            )
+        )._repr_html_()
     )
     items = page.named("li")
     assert [item.rsplit(" ", 1)[1] for item in page.items] == ["+4.000", "+0.500", "-0.250", "+0.001"]
@@ -174,14 +224,29 @@ def test_loo_comes_first_and_every_row_tells_its_r():
         (lambda: token_heatmap([]), "got 0 rows and 0 titles; expected Attributions, at least one"),
         (lambda: token_heatmap(record(["a"], [1.0]), titles=["x", "y"]), "1 rows and 2 titles"),
         (lambda: token_heatmap(["a"], titles=["x"]), "expected Attributions"),
-        (lambda: token_heatmap(record(["a"], [1.0]), loo=record(["b"], [1.0])), "rows with other tokens than loo; expected one text"),
+        (
+            lambda: token_heatmap(record(["a"], [1.0]), loo=record(["b"], [1.0])),
+            "rows with other tokens than loo; expected one text",
+        ),
         (lambda: table([]), "table: got no rows; expected at least one"),
         (lambda: table([{"a": 1}], columns=["b"]), "columns b; expected some of a"),
-        (lambda: table([{"a": 1, "b": 2, "c": 3}], groups={"x": ["a", "c"]}), "expected neighbouring columns of this table"),
+        (
+            lambda: table([{"a": 1, "b": 2, "c": 3}], groups={"x": ["a", "c"]}),
+            "expected neighbouring columns of this table",
+        ),
         (lambda: table([{"a": 1}], groups={"x": ["z"]}), "expected neighbouring columns"),
-        (lambda: layer_curves({"sideways": [interval(0.1)]}), "expected some of front-to-back, back-to-front, single"),
-        (lambda: layer_curves({"single": [interval(0.1)], "front-to-back": [interval(0.1)] * 2}), "one step per layer each"),
-        (lambda: layer_curves({"single": [interval(0.1)]}, paper={"single": [0.1] * 12}), "12 values of the paper for single; expected 1"),
+        (
+            lambda: layer_curves({"sideways": [interval(0.1)]}),
+            "expected some of front-to-back, back-to-front, single",
+        ),
+        (
+            lambda: layer_curves({"single": [interval(0.1)], "front-to-back": [interval(0.1)] * 2}),
+            "one step per layer each",
+        ),
+        (
+            lambda: layer_curves({"single": [interval(0.1)]}, paper={"single": [0.1] * 12}),
+            "12 values of the paper for single; expected 1",
+        ),
         (lambda: method_dots({}), "got no groups, or an empty one"),
         (lambda: perturbation_figure({"loo": []}), "perturbation_figure: got no curves"),
     ],
@@ -192,16 +257,24 @@ def test_views_refuse_by_name(call, words):
 
 
 def test_terminal_table_has_columns_that_stand_under_each_other():
-    text = terminal_table(record(HOSTILE, np.linspace(-1, 1, len(HOSTILE))), colour=False, width=70).splitlines()
+    text = terminal_table(
+        record(HOSTILE, np.linspace(-1, 1, len(HOSTILE))), colour=False, width=70
+    ).splitlines()
     assert len(text) == len(HOSTILE) + 1 and all(_width(line) <= 70 for line in text)
     assert len({_width(line[: line.index("│")]) for line in text[:-1]}) == 1
     assert "\x1b" not in "".join(text)
-    assert text[0].count("█") == text[-2].count("█") > 0 and text[0].index("█") < text[0].index("│") < text[-2].index("│") + 1
+    assert (
+        text[0].count("█") == text[-2].count("█") > 0
+        and text[0].index("█") < text[0].index("│") < text[-2].index("│") + 1
+    )
 
 
 def test_terminal_colours_are_the_same_text():
     attribution = record(["[CLS]", "good", "bad"], [3.0, 0.5, -0.25], special=[True, False, False])
-    coloured, plain = terminal_table(attribution, width=60), terminal_table(attribution, colour=False, width=60)
+    coloured, plain = (
+        terminal_table(attribution, width=60),
+        terminal_table(attribution, colour=False, width=60),
+    )
     for code in ("\x1b[2m", "\x1b[38;5;208m", "\x1b[38;5;39m", "\x1b[0m"):
         assert code in coloured
         coloured = coloured.replace(code, "")
@@ -209,7 +282,10 @@ def test_terminal_colours_are_the_same_text():
     assert plain.splitlines()[0].endswith("▶") and "sum" in plain and "of logit 2.500" in plain
 
 
-@pytest.mark.parametrize(("size", "shown"), [(0.0, "+0.000"), (12.3456, "+12.346"), (0.0123456, "+0.0123"), (1.2e-6, "+0.00000120")])
+@pytest.mark.parametrize(
+    ("size", "shown"),
+    [(0.0, "+0.000"), (12.3456, "+12.346"), (0.0123456, "+0.0123"), (1.2e-6, "+0.00000120")],
+)
 def test_digits_follow_the_largest_score(size, shown):
     assert shown in terminal_table(record(["a"], [size]), colour=False, width=60)
 
@@ -218,14 +294,24 @@ def test_digits_follow_the_largest_score(size, shown):
 
 
 def test_short_columns_of_a_table_stay_on_one_line():
-    rows = [{"run": "one", "n": "100 of 100", "what": "a sentence that is longer than a line of a narrow column", "r": 0.5}]
+    rows = [
+        {
+            "run": "one",
+            "n": "100 of 100",
+            "what": "a sentence that is longer than a line of a narrow column",
+            "r": 0.5,
+        }
+    ]
     page = Page(table(rows)._repr_html_())
     kinds = [cell.get("class") for cell in [*page.named("th")[:4], *page.named("td")]]
     assert kinds == ["lrp-short", "lrp-short", None, "lrp-number", "lrp-short", None, "lrp-number"]
 
 
 def test_tables_are_accessible_and_escaped():
-    rows = [{"method": "<b>x</b>", "r": Interval(0.5, 0.4, 0.6, 9, 2), "paper": None}, {"method": "y", "r": float("nan"), "paper": 0.25}]
+    rows = [
+        {"method": "<b>x</b>", "r": Interval(0.5, 0.4, 0.6, 9, 2), "paper": None},
+        {"method": "y", "r": float("nan"), "paper": 0.25},
+    ]
     shown = table(
         rows,
         columns={"method": "method", "r": "r & more", "paper": "r"},
@@ -233,7 +319,18 @@ def test_tables_are_accessible_and_escaped():
         caption='A "caption" <i>',
     )
     page = Page(shown._repr_html_())
-    assert {tag for tag, _ in page.elements} == {"figure", "figcaption", "div", "style", "table", "thead", "tbody", "tr", "th", "td"}
+    assert {tag for tag, _ in page.elements} == {
+        "figure",
+        "figcaption",
+        "div",
+        "style",
+        "table",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+    }
     assert page.named("div")[0]["aria-label"] == 'A "caption" <i>' and page.named("div")[0]["tabindex"] == "0"
     assert [h["scope"] for h in page.named("th")] == ["colgroup"] * 2 + ["col"] * 3 + ["row"] * 2
     assert page.items == [
@@ -255,7 +352,10 @@ def test_tables_are_accessible_and_escaped():
 
 def test_table_text_is_aligned():
     lines = repr(
-        table([{"a": "long name", "n": 5, "x": -1.0, "ok": True}, {"a": "b", "n": 96, "x": 10.0, "ok": False}], digits=1)
+        table(
+            [{"a": "long name", "n": 5, "x": -1.0, "ok": True}, {"a": "b", "n": 96, "x": 10.0, "ok": False}],
+            digits=1,
+        )
     ).splitlines()
     assert lines == ["a           n     x  ok", "long name   5  -1.0  yes", "b          96  10.0  no"]
 
@@ -272,7 +372,9 @@ def assert_draws(figure):
     image = Image.open(io.BytesIO(figure._repr_png_()))
     assert image.size == tuple(int(side * figure.dpi) for side in figure.get_size_inches())
     written = [text for text in figure.findobj(mpl.text.Text) if text.get_text()]
-    assert all(text.get_fontsize() >= 9 and not text.get_parse_math() for text in written)  # a "$" in a title is a dollar
+    assert all(
+        text.get_fontsize() >= 9 and not text.get_parse_math() for text in written
+    )  # a "$" in a title is a dollar
     assert repr(figure).startswith("Figure: ") and " object at 0x" not in repr(figure)
 
 
@@ -282,7 +384,12 @@ def test_layer_curves_hold_the_paths():
         for name, base in (("front-to-back", 0.1), ("back-to-front", 0.2), ("single", 0.3))
     }
     paper = {name: [0.5 - k / 10 for k in range(5)] for name in paths}
-    figure = layer_curves(paths, levels={"AttnLRP": interval(0.15), "CP-LRP": interval(0.45)}, paper=paper, title="costs $5 and $6")
+    figure = layer_curves(
+        paths,
+        levels={"AttnLRP": interval(0.15), "CP-LRP": interval(0.45)},
+        paper=paper,
+        title="costs $5 and $6",
+    )
     assert_draws(figure)
     for axes, (name, steps) in zip(figure.axes, paths.items(), strict=True):
         lines = lines_of(axes)
@@ -293,7 +400,10 @@ def test_layer_curves_hold_the_paths():
             list(lines["the paper's (another model)"].get_ydata()) == paper[name]
             and lines["the paper's (another model)"].get_color() == QUIET
         )
-        assert set(lines["AttnLRP"].get_ydata()) == {0.15} and lines["AttnLRP"].get_linestyle() != lines["CP-LRP"].get_linestyle()
+        assert (
+            set(lines["AttnLRP"].get_ydata()) == {0.15}
+            and lines["AttnLRP"].get_linestyle() != lines["CP-LRP"].get_linestyle()
+        )
         (band,) = axes.collections
         low, high = band.get_paths()[0].get_extents().get_points()[:, 1]
         assert (low, high) == pytest.approx((steps[0].low, steps[-1].high))
@@ -307,7 +417,9 @@ def test_layer_curves_hold_the_paths():
 
 def test_a_legend_fits_the_figure():
     figure = layer_curves(
-        {"single": [interval(0.1)] * 3}, levels={"AttnLRP": interval(0.1), "CP-LRP": interval(0.2)}, paper={"single": [0.1] * 3}
+        {"single": [interval(0.1)] * 3},
+        levels={"AttnLRP": interval(0.1), "CP-LRP": interval(0.2)},
+        paper={"single": [0.1] * 3},
     )
     figure.draw_without_rendering()
     box = figure.legends[0].get_window_extent()
@@ -334,7 +446,10 @@ def test_method_dots_hold_the_intervals():
 def test_perturbation_figure_draws_one_text_as_it_is_and_many_as_means():
     def curves(length):
         weights = np.arange(1.0, length + 1)
-        return [perturbation_curve(lambda keep: keep @ weights, weights, order=order) for order in ("morf", "lerf")]
+        return [
+            perturbation_curve(lambda keep: keep @ weights, weights, order=order)
+            for order in ("morf", "lerf")
+        ]
 
     single = perturbation_figure({"loo": curves(4)})
     assert_draws(single)

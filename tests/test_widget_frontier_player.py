@@ -1,4 +1,6 @@
-"""FrontierPlayer: maps, passes, r and error of the package at every step, by mouse, keyboard, address and while playing."""
+"""FrontierPlayer: maps, passes, r and error of the package at every step, by mouse, keyboard, address and
+while playing.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ import pytest
 from browsing import complaints_of_axe, open_page, put, state_of, widget_page
 
 from lrp_companion import FrontierPlayer, InputError
-from lrp_companion.experiments.remedy.anytime import anytime_maps
+from lrp_companion.live.budget_steps import anytime_maps
 from lrp_companion.views.palette import hexes
 from lrp_companion.widgets.base import STATIC
 
@@ -28,8 +30,12 @@ def maps(clf: Any) -> list[dict[str, Any]]:
     return anytime_maps(clf, TEXTS)
 
 
-def made(size: int = 7, tokens: tuple[str, ...] = (), *, label: str = "negative", seed: int = 0, pace: int = 1) -> dict[str, Any]:
-    """A text as `anytime_maps` makes it, of random numbers; `pace` tokens become exact at each step, groups change after so many."""
+def made(
+    size: int = 7, tokens: tuple[str, ...] = (), *, label: str = "negative", seed: int = 0, pace: int = 1
+) -> dict[str, Any]:
+    """A text as `anytime_maps` makes it, of random numbers; `pace` tokens become exact at each step, groups
+    change after so many.
+    """
     rng = np.random.default_rng(seed)
     loo, special, order = rng.normal(size=size), np.isin(range(size), (0, size - 1)), rng.permutation(size)
 
@@ -41,7 +47,16 @@ def made(size: int = 7, tokens: tuple[str, ...] = (), *, label: str = "negative"
             scores[places] = loo[places]
             r, error = ({tokens: rng.random() for tokens in NAMES} for _ in range(2))
             forwards, backwards = passes(p)
-            out.append({"scores": scores, "forwards": forwards, "backwards": backwards, "exact": places.tolist(), "r": r, "error": error})
+            out.append(
+                {
+                    "scores": scores,
+                    "forwards": forwards,
+                    "backwards": backwards,
+                    "exact": places.tolist(),
+                    "r": r,
+                    "error": error,
+                }
+            )
         return out
 
     first, rows = rng.normal(size=size), rng.normal(size=(size + 1, size))
@@ -51,15 +66,36 @@ def made(size: int = 7, tokens: tuple[str, ...] = (), *, label: str = "negative"
         "random": steps(lambda p: np.full(size, 0.1 * p), True, lambda p: (p, 0)),
     }
     words = tokens or ("[CLS]", *["overwrought"] * (size - 2), "[SEP]")
-    return {"tokens": words, "special": special, "label": label, "loo": loo, "forwards": size + 1, "ways": ways}
+    return {
+        "tokens": words,
+        "special": special,
+        "label": label,
+        "loo": loo,
+        "forwards": size + 1,
+        "ways": ways,
+    }
 
 
 def hostile() -> dict[str, Any]:
-    return made(7, ("[CLS]", "<img src=x onerror=alert(1)>", "</script>", "&amp;", "\u05e9\u05dc", "\U0001f600", "[SEP]"), label="<b>")
+    return made(
+        7,
+        (
+            "[CLS]",
+            "<img src=x onerror=alert(1)>",
+            "</script>",
+            "&amp;",
+            "\u05e9\u05dc",
+            "\U0001f600",
+            "[SEP]",
+        ),
+        label="<b>",
+    )
 
 
 @pytest.fixture(params=["light", "dark"])
-def opened(request: pytest.FixtureRequest, maps: Any, browser: Any, tmp_path: Path) -> Iterator[tuple[Any, Any]]:
+def opened(
+    request: pytest.FixtureRequest, maps: Any, browser: Any, tmp_path: Path
+) -> Iterator[tuple[Any, Any]]:
     context = browser.new_context(viewport={"width": 1000, "height": 1100})
     page, watch = open_page(context, widget_page(FrontierPlayer(maps), tmp_path, theme=request.param))
     page.wait_for_selector("[data-ready]")
@@ -73,7 +109,11 @@ def say(value: float) -> str:
 
 def about(shown: str, value: float) -> bool:
     """A number in the page, of two decimals, against one that was carried with five digits."""
-    return shown == "undefined" if np.isnan(value) else float(shown.replace("\u2212", "-")) == pytest.approx(value, abs=0.00505)
+    return (
+        shown == "undefined"
+        if np.isnan(value)
+        else float(shown.replace("\u2212", "-")) == pytest.approx(value, abs=0.00505)
+    )
 
 
 SNAPSHOT = """() => {
@@ -110,9 +150,13 @@ def check(page: Any, maps: list[dict[str, Any]]) -> None:
     last = len(text["tokens"])
     at = min(shown["state"]["step"], last)
     step = text["ways"][way][at]
-    np.testing.assert_allclose(shown["scores"], step["scores"], rtol=0, atol=5.1e-5 * np.abs(text["loo"]).max())
+    np.testing.assert_allclose(
+        shown["scores"], step["scores"], rtol=0, atol=5.1e-5 * np.abs(text["loo"]).max()
+    )
     scale = np.abs(text["loo"][~text["special"]]).max()
-    for row, scores, exact in zip(shown["rows"], (step["scores"], text["loo"]), (step["exact"], []), strict=True):
+    for row, scores, exact in zip(
+        shown["rows"], (step["scores"], text["loo"]), (step["exact"], []), strict=True
+    ):
         colours = [[int(part) for part in re.findall(r"\d+", item["colour"])] for item in row]
         wanted = [[int(colour[k : k + 2], 16) for k in (1, 3, 5)] for colour in hexes(scores / scale)]
         assert np.abs(np.subtract(colours, wanted)).max() <= 1, "both rows are on the scale of LOO's words"
@@ -120,7 +164,11 @@ def check(page: Any, maps: list[dict[str, Any]]) -> None:
             assert [i for i, item in enumerate(row) if item[kind] == sign] == exact, kind
     frame = rf"{passes(step)}: r (?:= )?(\S+) with LOO on the {NAMES[tokens]}, error (\S+) \(LOO itself: {last + 1} forward passes\)"
     r, error = re.fullmatch(frame, shown["said"]).groups()
-    assert about(r, step["r"][tokens]) and about(error, step["error"][tokens]) and ("r = " in shown["said"]) == (r != "undefined")
+    assert (
+        about(r, step["r"][tokens])
+        and about(error, step["error"][tokens])
+        and ("r = " in shown["said"]) == (r != "undefined")
+    )
     assert shown["slider"][:2] == [last, at] and shown["slider"][2].endswith(f": {at} of {last}")
     chart_and_table(shown, text, way, tokens, step)
 
@@ -134,14 +182,23 @@ def passes(step: dict[str, Any]) -> str:
     return f"{forwards} forward and {backwards} backward pass{'es' * (backwards != 1)}"
 
 
-def chart_and_table(shown: dict[str, Any], text: dict[str, Any], way: str, tokens: str, step: dict[str, Any]) -> None:
-    """Lines, the reader's point and the bound lie on straight scales; the table has what each way gives for the same passes."""
+def chart_and_table(
+    shown: dict[str, Any], text: dict[str, Any], way: str, tokens: str, step: dict[str, Any]
+) -> None:
+    """Lines, the reader's point and the bound lie on straight scales; the table has what each way gives for
+    the same passes.
+    """
     rungs = [(float(name.replace("\u2212", "-")), y - 4) for name, _, y in shown["grid"] if "." in name]
     marks = [(int(name), x) for name, x, _ in shown["grid"] if "." not in name]
     across, up = np.polyfit(*zip(*marks, strict=True), 1), np.polyfit(*zip(*rungs, strict=True), 1)
-    places = {name: [(own["forwards"] + own["backwards"], own["r"][tokens]) for own in text["ways"][name]] for name in WAYS}
+    places = {
+        name: [(own["forwards"] + own["backwards"], own["r"][tokens]) for own in text["ways"][name]]
+        for name in WAYS
+    }
     for name in WAYS:
-        points = [(float(x), float(y)) for x, y in re.findall(r"[ML]([\d.]+) ([\d.-]+)", shown["lines"][name])]
+        points = [
+            (float(x), float(y)) for x, y in re.findall(r"[ML]([\d.]+) ([\d.-]+)", shown["lines"][name])
+        ]
         wanted = [(np.polyval(across, cost), np.polyval(up, r)) for cost, r in places[name] if np.isfinite(r)]
         np.testing.assert_allclose(points, wanted, rtol=0, atol=0.11)
         assert shown["lines"][name].count("M") == 1
@@ -150,9 +207,13 @@ def chart_and_table(shown: dict[str, Any], text: dict[str, Any], way: str, token
         assert shown[line] == pytest.approx([np.polyval(across, passes)] * 2, abs=1e-6)
     assert shown["here"]["shown"] == bool(np.isfinite(r)) and f"lrp-frontier-{way}" in shown["here"]["kind"]
     if np.isfinite(r):
-        assert shown["here"]["at"] == pytest.approx([np.polyval(across, cost), np.polyval(up, r)], abs=0.04)  # r has four decimals
+        assert shown["here"]["at"] == pytest.approx(
+            [np.polyval(across, cost), np.polyval(up, r)], abs=0.04
+        )  # r has four decimals
     ends = dict(end.split() for end in shown["ends"])
-    assert set(ends) == {"Hybrid", "Groups", "Random"} and all(about(ends[name.title()], places[name][-1][1]) for name in WAYS)
+    assert set(ends) == {"Hybrid", "Groups", "Random"} and all(
+        about(ends[name.title()], places[name][-1][1]) for name in WAYS
+    )
     assert shown["budget"] == f"What each way says for at most {cost} passes"
     for name in WAYS:
         affordable = [own for own in text["ways"][name] if own["forwards"] + own["backwards"] <= cost]
@@ -161,7 +222,10 @@ def chart_and_table(shown: dict[str, Any], text: dict[str, Any], way: str, token
             continue
         spent, *values = shown["table"][name]
         assert int(spent) == affordable[-1]["forwards"] + affordable[-1]["backwards"]
-        assert all(about(value, affordable[-1][key][tokens]) for value, key in zip(values, ("r", "error"), strict=True))
+        assert all(
+            about(value, affordable[-1][key][tokens])
+            for value, key in zip(values, ("r", "error"), strict=True)
+        )
 
 
 def test_every_text_way_choice_of_tokens_and_step(opened: tuple[Any, Any], maps: Any) -> None:
@@ -209,7 +273,9 @@ def test_the_slider_and_the_radio_buttons_by_key(opened: tuple[Any, Any], maps: 
     assert state_of(page, "way") == "groups"
     check(page, maps)
     assert page.locator(".lrp-controls + .lrp-quiet").text_content().startswith("Groups: ")
-    page.wait_for_function("document.querySelector('[role=status]').textContent.startsWith('Groups, groups: ')")
+    page.wait_for_function(
+        "document.querySelector('[role=status]').textContent.startsWith('Groups, groups: ')"
+    )
     assert page.locator(".lrp-frontier-said").text_content() in page.locator("[role=status]").text_content()
     label = page.get_by_role("img").get_attribute("aria-label")
     assert page.locator(".lrp-frontier-said").text_content() in label and "Random ends at 1.00" in label
@@ -221,7 +287,10 @@ def test_a_token_tells_its_value_on_focus_and_no_token_moves(opened: tuple[Any, 
     rows = page.locator("ol.lrp-tokens")
 
     def edges() -> list[list[float]]:
-        return [row.locator("li").evaluate_all("all => all.map((own) => own.getBoundingClientRect().left)") for row in rows.all()]
+        return [
+            row.locator("li").evaluate_all("all => all.map((own) => own.getBoundingClientRect().left)")
+            for row in rows.all()
+        ]
 
     before = edges()
     assert before[0] == before[1], "one above the other"
@@ -231,7 +300,9 @@ def test_a_token_tells_its_value_on_focus_and_no_token_moves(opened: tuple[Any, 
     page.keyboard.press("ArrowRight")
     value = page.evaluate("document.activeElement.querySelector('.lrp-value').textContent")
     assert float(value) == pytest.approx(maps[0]["loo"][1], abs=5e-4)
-    assert page.evaluate("getComputedStyle(document.activeElement.querySelector('.lrp-value')).opacity") == "1"
+    assert (
+        page.evaluate("getComputedStyle(document.activeElement.querySelector('.lrp-value')).opacity") == "1"
+    )
 
 
 def test_a_shorter_sentence_takes_the_step_back(opened: tuple[Any, Any], maps: Any) -> None:
@@ -247,7 +318,9 @@ def test_a_shorter_sentence_takes_the_step_back(opened: tuple[Any, Any], maps: A
     page.get_by_label("Sentence").select_option(index=1)
     assert state_of(page, "step") == short
     page.goto(page.url.split("#")[0] + f"#passes.step={long}")  # a step that only the longer text has
-    page.wait_for_function("document.querySelector('input[type=range]').value === document.querySelector('input[type=range]').max")
+    page.wait_for_function(
+        "document.querySelector('input[type=range]').value === document.querySelector('input[type=range]').max"
+    )
     assert state_of(page, "text") == 0
     check(page, maps)
     page.get_by_role("slider").focus()
@@ -258,7 +331,9 @@ def test_a_shorter_sentence_takes_the_step_back(opened: tuple[Any, Any], maps: A
 
 
 @pytest.mark.parametrize(("motion", "time"), [("no-preference", 1500), ("reduce", 3100)])
-def test_playing_advances_and_stops_at_the_end(motion: Any, time: int, maps: Any, browser: Any, tmp_path: Path) -> None:
+def test_playing_advances_and_stops_at_the_end(
+    motion: Any, time: int, maps: Any, browser: Any, tmp_path: Path
+) -> None:
     context = browser.new_context(reduced_motion=motion)
     page = context.new_page()
     page.clock.install()
@@ -302,13 +377,29 @@ def test_the_state_survives_in_the_address(maps: Any, browser: Any, tmp_path: Pa
 
 @pytest.mark.parametrize(
     "hash",
-    ["text=2", "text=-1", "text=0.5", "step=99", "step=-1", "step=1.5", "way=nobody", "way=toString", "tokens=constructor", "way=<b>"],
+    [
+        "text=2",
+        "text=-1",
+        "text=0.5",
+        "step=99",
+        "step=-1",
+        "step=1.5",
+        "way=nobody",
+        "way=toString",
+        "tokens=constructor",
+        "way=<b>",
+    ],
 )
 def test_nonsense_in_the_address_is_ignored(hash: str, maps: Any, browser: Any, tmp_path: Path) -> None:
     context = browser.new_context()
     page, watch = open_page(context, f"{widget_page(FrontierPlayer(maps), tmp_path)}#passes.{hash}")
     page.wait_for_selector("[data-ready]")
-    assert [state_of(page, key) for key in ("text", "way", "tokens", "step")] == [0, "hybrid", "no-special", 0]
+    assert [state_of(page, key) for key in ("text", "way", "tokens", "step")] == [
+        0,
+        "hybrid",
+        "no-special",
+        0,
+    ]
     check(page, maps)
     assert watch.nothing(), watch
     context.close()
@@ -336,7 +427,9 @@ def test_hostile_tokens_are_text_and_a_phone_has_room(width: int, browser: Any, 
               return [...document.querySelectorAll('svg text')].filter((own) => own.getBoundingClientRect().right > edge).length; }"""
         )
         assert names == 0, "every word of the chart is inside it"
-        lines = page.evaluate("[...document.querySelectorAll('.lrp-frontier-bought tr')].map((own) => own.getBoundingClientRect().height)")
+        lines = page.evaluate(
+            "[...document.querySelectorAll('.lrp-frontier-bought tr')].map((own) => own.getBoundingClientRect().height)"
+        )
         assert max(lines) < 1.3 * min(lines), "no word of the table breaks"
     assert not complaints_of_axe(page, ".lrp-widget")
     assert watch.nothing(), watch
@@ -349,16 +442,26 @@ def test_print_and_no_script_say_the_numbers(maps: Any, browser: Any, tmp_path: 
     page.wait_for_selector("[data-ready]")
     page.emulate_media(media="print")
     assert not page.get_by_role("slider").is_visible() and not page.get_by_role("button").first.is_visible()
-    assert all(page.locator(own).is_visible() for own in (".lrp-frontier-said", ".lrp-frontier-chart", ".lrp-frontier-bought"))
+    assert all(
+        page.locator(own).is_visible()
+        for own in (".lrp-frontier-said", ".lrp-frontier-chart", ".lrp-frontier-bought")
+    )
     context.close()
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(widget_page(FrontierPlayer(maps), tmp_path))
-    rows = {row.locator("th").text_content(): row.locator("td").all_text_contents() for row in page.locator(".lrp-widget tbody tr").all()}
+    rows = {
+        row.locator("th").text_content(): row.locator("td").all_text_contents()
+        for row in page.locator(".lrp-widget tbody tr").all()
+    }
     for way, counts in (("hybrid", "tokens with LOO"), ("groups", "groups"), ("random", "tokens with LOO")):
         for at in {0, 1, len(maps[0]["tokens"])}:
             step = maps[0]["ways"][way][at]
-            expected = [str(step["forwards"]), str(step["backwards"]), *(say(step["r"][tokens]).replace("\u2212", "-") for tokens in NAMES)]
+            expected = [
+                str(step["forwards"]),
+                str(step["backwards"]),
+                *(say(step["r"][tokens]).replace("\u2212", "-") for tokens in NAMES),
+            ]
             assert rows[f"{way.title()}, {counts}: {at}"] == expected
     page.set_viewport_size({"width": 390, "height": 800})
     heights = [row.bounding_box()["height"] for row in page.locator(".lrp-widget tbody th").all()]
@@ -371,9 +474,14 @@ def test_an_undefined_r_says_so_and_breaks_the_line(browser: Any, tmp_path: Path
     for step in text["ways"]["groups"][4:6]:
         step["r"]["no-special"] = step["error"]["no-special"] = float("nan")
     context = browser.new_context()
-    page, watch = open_page(context, f"{widget_page(FrontierPlayer([text]), tmp_path)}#passes.way=groups&passes.step=4")
+    page, watch = open_page(
+        context, f"{widget_page(FrontierPlayer([text]), tmp_path)}#passes.way=groups&passes.step=4"
+    )
     page.wait_for_selector("[data-ready]")
-    assert ": r undefined with LOO on the words, error undefined (" in page.locator(".lrp-frontier-said").text_content()
+    assert (
+        ": r undefined with LOO on the words, error undefined ("
+        in page.locator(".lrp-frontier-said").text_content()
+    )
     assert page.locator("path.lrp-frontier-line.lrp-frontier-groups").first.get_attribute("d").count("M") == 2
     assert not page.locator(".lrp-frontier-here").is_visible()
     assert page.locator("tr[data-way=groups] td").all_text_contents()[1:] == ["undefined"] * 2
@@ -385,7 +493,14 @@ def test_an_undefined_r_says_so_and_breaks_the_line(browser: Any, tmp_path: Path
 def test_python_refuses_what_does_not_fit(maps: Any) -> None:
     player = FrontierPlayer(maps)
     short, long = (len(own["tokens"]) for own in maps)
-    for name, value in (("text", 2), ("text", -1), ("step", short + 1), ("step", -1), ("way", "ig"), ("tokens", "words")):
+    for name, value in (
+        ("text", 2),
+        ("text", -1),
+        ("step", short + 1),
+        ("step", -1),
+        ("way", "ig"),
+        ("tokens", "words"),
+    ):
         with pytest.raises(InputError):
             setattr(player, name, value)
     player.text = 1
@@ -396,7 +511,10 @@ def test_python_refuses_what_does_not_fit(maps: Any) -> None:
     assert (player.text, player.step, player.way) == (1, long, "random")
     assert repr(player) == "FrontierPlayer(2 texts; hybrid, groups, random)"
     assert repr(FrontierPlayer(maps[:1])) == "FrontierPlayer(1 text; hybrid, groups, random)"
-    assert "<b>" not in FrontierPlayer([hostile()]).fallback() and "&lt;b&gt;" in FrontierPlayer([hostile()]).fallback()
+    assert (
+        "<b>" not in FrontierPlayer([hostile()]).fallback()
+        and "&lt;b&gt;" in FrontierPlayer([hostile()]).fallback()
+    )
     with pytest.raises(InputError, match="letters, digits and hyphens"):
         FrontierPlayer(maps, address="a b")
 

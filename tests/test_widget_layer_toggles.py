@@ -1,4 +1,6 @@
-"""LayerToggles: every mask and mixture in the page equals the package's numbers; mouse, keyboard, address, live text."""
+"""LayerToggles: every mask and mixture in the page equals the package's numbers; mouse, keyboard, address,
+live text.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def toggles(made: tuple[list[Any], list[Any]]) -> LayerToggles:
 
 
 @pytest.fixture(params=["light", "dark"])
-def opened(request: pytest.FixtureRequest, made: Any, browser: Any, tmp_path: Path) -> Iterator[tuple[Any, Any]]:
+def opened(
+    request: pytest.FixtureRequest, made: Any, browser: Any, tmp_path: Path
+) -> Iterator[tuple[Any, Any]]:
     context = browser.new_context(viewport={"width": 1000, "height": 900})
     page, watch = open_page(context, widget_page(LayerToggles(*made), tmp_path, theme=request.param))
     page.wait_for_selector("[data-ready]")
@@ -44,7 +48,11 @@ def shown(page: Any) -> tuple[float, int, np.ndarray]:
     """r, rank and scores as they stand in the page."""
     result = page.locator(".lrp-result")
     scores = page.locator("ol[aria-label^=Relevance] .lrp-value").all_text_contents()
-    return float(result.get_attribute("data-r")), int(result.get_attribute("data-rank")), np.array([float(text) for text in scores])
+    return (
+        float(result.get_attribute("data-r")),
+        int(result.get_attribute("data-rank")),
+        np.array([float(text) for text in scores]),
+    )
 
 
 def check(page: Any, lattice: Any, loo: Any, layers: list[int]) -> None:
@@ -116,14 +124,18 @@ def test_half_open_layers_are_the_exact_mixture(opened: tuple[Any, Any], made: A
         expected = lattice.at(site).mix(amounts)
         r, _, scores = shown(page)
         assert np.abs(scores - expected).max() <= np.abs(lattice.at(site).scores).max() / 127 + 1e-3
-        assert r == pytest.approx(agreement(expected, loo.scores, lattice.special, Protocol(site=site, tokens=tokens)), abs=0.02)
+        assert r == pytest.approx(
+            agreement(expected, loo.scores, lattice.special, Protocol(site=site, tokens=tokens)), abs=0.02
+        )
     slide = page.get_by_label("Layer 1: from AttnLRP")
     slide.focus()
     page.keyboard.press("End")
     assert state_of(page, "amounts")[0] == 1
     assert not complaints_of_axe(page, ".lrp-widget")
     page.get_by_label("on or off").check()
-    assert state_of(page, "bypassed") == [layer for layer, amount in enumerate(state_of(page, "amounts"), 1) if amount == 1]
+    assert state_of(page, "bypassed") == [
+        layer for layer, amount in enumerate(state_of(page, "amounts"), 1) if amount == 1
+    ]
 
 
 def test_the_state_survives_in_the_address(made: Any, browser: Any, tmp_path: Path) -> None:
@@ -136,16 +148,24 @@ def test_the_state_survives_in_the_address(made: Any, browser: Any, tmp_path: Pa
     sent = page.evaluate("document.querySelector('.lrp-link').href")
     other, watch = open_page(context, sent)
     other.wait_for_selector("[data-ready]")
-    assert [state_of(other, key) for key in ("sentence", "bypassed", "site", "tokens")] == [1, [1, 3], "word+position", "no-special"]
+    assert [state_of(other, key) for key in ("sentence", "bypassed", "site", "tokens")] == [
+        1,
+        [1, 3],
+        "word+position",
+        "no-special",
+    ]
     check(other, made[0][1], made[1][1], [1, 3])
     other.evaluate("location.hash = '#layers.bypassed=2'")
-    other.wait_for_function("document.querySelector('[data-companion-widget]').companion.model.get('bypassed').join() === '2'")
+    other.wait_for_function(
+        "document.querySelector('[data-companion-widget]').companion.model.get('bypassed').join() === '2'"
+    )
     assert watch.nothing(), watch
     context.close()
 
 
 NONSENSE = (
-    "bypassed=9", "bypassed=1,1", "bypassed=<img onerror=alert(1)>", "sentence=7", "sentence=x", "site=nowhere", "amounts=2,2,2",
+    "bypassed=9", "bypassed=1,1", "bypassed=<img onerror=alert(1)>", "sentence=7", "sentence=x",
+    "site=nowhere", "amounts=2,2,2",
     "amounts=0.5", "mode=", "tokens=%00", "unknown=1",
 )  # fmt: skip
 
@@ -155,7 +175,13 @@ def test_nonsense_in_the_address_is_ignored(hash: str, made: Any, browser: Any, 
     context = browser.new_context()
     page, watch = open_page(context, f"{widget_page(LayerToggles(*made), tmp_path)}#layers.{hash}")
     page.wait_for_selector("[data-ready]")
-    assert [state_of(page, key) for key in ("bypassed", "sentence", "site", "mode", "tokens")] == [[], 0, "word", "switches", "no-special"]
+    assert [state_of(page, key) for key in ("bypassed", "sentence", "site", "mode", "tokens")] == [
+        [],
+        0,
+        "word",
+        "switches",
+        "no-special",
+    ]
     assert watch.nothing(), watch
     context.close()
 
@@ -203,11 +229,17 @@ def test_a_live_sentence_feeds_the_switches_and_says_what_is_wrong(toggles: Laye
     live = LiveSentence(toggles, explain)
     toggles.bypassed = [2]
     live.text.value = "rare grace"
-    assert asked == ["rare grace"] and toggles.data["sentences"][0]["tokens"][1:-1] == list(clf.encode("rare grace")[0].tokens[1:-1])
+    assert asked == ["rare grace"] and toggles.data["sentences"][0]["tokens"][1:-1] == list(
+        clf.encode("rare grace")[0].tokens[1:-1]
+    )
     assert toggles.bypassed == [2] and toggles.sentence == 0 and not live.button.disabled
     live.button.click()
     assert asked == ["rare grace"], "the same text is not computed twice"
     live.text.value = "grace " * 2000
     assert "tokens" in live.said.value and len(toggles.data["sentences"][0]["tokens"]) == 4
     bundle = live._repr_mimebundle_()
-    assert NO_KERNEL in bundle["text/html"] and "data-companion-widget" in bundle["text/html"] and "0x" not in bundle["text/plain"]
+    assert (
+        NO_KERNEL in bundle["text/html"]
+        and "data-companion-widget" in bundle["text/html"]
+        and "0x" not in bundle["text/plain"]
+    )

@@ -13,7 +13,7 @@ from browsing import complaints_of_axe, open_page, put, state_of, widget_page
 
 import lrp_companion as lrp
 from lrp_companion import InputError, PerturbationPlayer
-from lrp_companion.experiments.text import compare_methods, perturbation_paths
+from lrp_companion.live.compare_methods import compare_methods, perturbation_paths
 from lrp_companion.methods import kept_logits, removal_evaluator
 from lrp_companion.metrics import perturbation_curve
 
@@ -27,14 +27,30 @@ def paths(clf: Any) -> list[dict[str, Any]]:
 
 
 def hostile() -> dict[str, Any]:
-    tokens = ("[CLS]", "<img src=x onerror=alert(1)>", "</script>", "&amp;", "\u05e9\u05dc", "\U0001f600", "[SEP]")
+    tokens = (
+        "[CLS]",
+        "<img src=x onerror=alert(1)>",
+        "</script>",
+        "&amp;",
+        "\u05e9\u05dc",
+        "\U0001f600",
+        "[SEP]",
+    )
     curve = {"steps": [[1], [2], [3], [4], [5]], "logits": [3.0, 2.0, 1.0, 0.5, 0.0, -1.0], "mean": 0.5}
     own = {"scores": np.arange(7.0), "morf": curve, "lerf": curve}
-    return {"tokens": tokens, "special": np.isin(range(7), (0, 6)), "label": "<b>", "logit": 3.0, "methods": {"loo": own, "attnlrp": own}}
+    return {
+        "tokens": tokens,
+        "special": np.isin(range(7), (0, 6)),
+        "label": "<b>",
+        "logit": 3.0,
+        "methods": {"loo": own, "attnlrp": own},
+    }
 
 
 @pytest.fixture(params=["light", "dark"])
-def opened(request: pytest.FixtureRequest, paths: Any, browser: Any, tmp_path: Path) -> Iterator[tuple[Any, Any]]:
+def opened(
+    request: pytest.FixtureRequest, paths: Any, browser: Any, tmp_path: Path
+) -> Iterator[tuple[Any, Any]]:
     context = browser.new_context(viewport={"width": 1000, "height": 900})
     page, watch = open_page(context, widget_page(PerturbationPlayer(paths), tmp_path, theme=request.param))
     page.wait_for_selector("[data-ready]")
@@ -49,9 +65,14 @@ def check(page: Any, paths: list[dict[str, Any]]) -> None:
         own = path["methods"][state_of(page, side)]
         shown = page.locator("tbody tr").nth(row)
         assert float(shown.get_attribute("data-logit")) == own[order]["logits"][step]
-        assert [float(shown.get_attribute(f"data-{name}")) for name in ("morf", "lerf")] == [own["morf"]["mean"], own["lerf"]["mean"]]
+        assert [float(shown.get_attribute(f"data-{name}")) for name in ("morf", "lerf")] == [
+            own["morf"]["mean"],
+            own["lerf"]["mean"],
+        ]
         line = page.locator(f"path.lrp-done.lrp-{side}")
-        assert [float(value) for value in line.get_attribute("data-logits").split()] == list(own[order]["logits"])
+        assert [float(value) for value in line.get_attribute("data-logits").split()] == list(
+            own[order]["logits"]
+        )
         assert page.locator(f"g.lrp-marks.lrp-{side} path").count() == step + 1
         items = page.locator(f"section.lrp-{side} li")
         kinds = [item.get_attribute("class") or "" for item in items.all()]
@@ -66,7 +87,9 @@ def test_paths_are_the_curves_of_the_package(paths: list[dict[str, Any]], clf: A
         (encoded,) = clf.encode(text)
         for own in path["methods"].values():
             ranked = sorted(np.flatnonzero(~path["special"]), key=lambda i, scores=own["scores"]: -scores[i])
-            assert own["morf"]["steps"] == [[i] for i in ranked] and own["lerf"]["steps"] == [[i] for i in ranked[::-1]]
+            assert own["morf"]["steps"] == [[i] for i in ranked] and own["lerf"]["steps"] == [
+                [i] for i in ranked[::-1]
+            ]
             keep = np.ones(len(encoded), dtype=bool)
             target = clf.labels.index(path["label"])
             for step, logit in zip([[], *own["morf"]["steps"]], own["morf"]["logits"], strict=True):
@@ -83,14 +106,22 @@ def test_paths_are_what_perturbation_curve_and_the_table_say(paths: list[dict[st
             assert path["logit"] == own["morf"]["logits"][0] == own["lerf"]["logits"][0]
             for order in ("morf", "lerf"):
                 curve = perturbation_curve(evaluate, own["scores"], order=order, removable=~path["special"])
-                assert own[order]["logits"] == pytest.approx(curve.logits, abs=1e-12)  # batches differ, and so the last bits
+                assert own[order]["logits"] == pytest.approx(
+                    curve.logits, abs=1e-12
+                )  # batches differ, and so the last bits
                 assert own[order]["mean"] == pytest.approx(curve.mean_logit, abs=1e-12)
                 assert own[order]["mean"] == pytest.approx(words.values(order, name)[k], abs=1e-12)
 
 
 def test_chunks_go_together(clf: Any) -> None:
-    (path,) = perturbation_paths(clf, TEXTS[:1], {"loo": lrp.attribute(clf, TEXTS[:1], method="loo")}, chunk=2)
-    assert [len(step) for step in path["methods"]["loo"]["morf"]["steps"]] in ([2, 2, 1], [1, 2, 2], [2, 1, 2])
+    (path,) = perturbation_paths(
+        clf, TEXTS[:1], {"loo": lrp.attribute(clf, TEXTS[:1], method="loo")}, chunk=2
+    )
+    assert [len(step) for step in path["methods"]["loo"]["morf"]["steps"]] in (
+        [2, 2, 1],
+        [1, 2, 2],
+        [2, 1, 2],
+    )
 
 
 def test_paths_refuse_maps_of_other_texts_or_classes(clf: Any) -> None:
@@ -119,7 +150,15 @@ def test_every_text_order_method_and_step(opened: tuple[Any, Any], paths: Any) -
 def test_buttons_slider_and_keys_step(opened: tuple[Any, Any], paths: Any) -> None:
     page, watch = opened
     last = len(paths[0]["methods"]["loo"]["morf"]["steps"])
-    for name, expected in (("Forward", 1), ("Forward", 2), ("Back", 1), ("Last", last), ("Forward", last), ("First", 0), ("Back", 0)):
+    for name, expected in (
+        ("Forward", 1),
+        ("Forward", 2),
+        ("Back", 1),
+        ("Last", last),
+        ("Forward", last),
+        ("First", 0),
+        ("Back", 0),
+    ):
         page.get_by_role("button", name=name).click()
         assert state_of(page, "step") == expected
     slider = page.get_by_role("slider")
@@ -134,7 +173,9 @@ def test_buttons_slider_and_keys_step(opened: tuple[Any, Any], paths: Any) -> No
     assert not complaints_of_axe(page, ".lrp-widget") and watch.nothing(), watch
 
 
-def test_a_step_beyond_this_text_is_its_last_and_leaves_no_dead_press(paths: Any, browser: Any, tmp_path: Path) -> None:
+def test_a_step_beyond_this_text_is_its_last_and_leaves_no_dead_press(
+    paths: Any, browser: Any, tmp_path: Path
+) -> None:
     last, most = (len(path["methods"]["loo"]["morf"]["steps"]) for path in paths)
     assert last + 1 < most
     context = browser.new_context()
@@ -144,7 +185,9 @@ def test_a_step_beyond_this_text_is_its_last_and_leaves_no_dead_press(paths: Any
     page.get_by_role("button", name="Back").click()
     assert state_of(page, "step") == last - 1
     check(page, paths)
-    page.goto(page.url.split("#")[0] + f"#player.step={most + 1}")  # more than any text has, in Python as here
+    page.goto(
+        page.url.split("#")[0] + f"#player.step={most + 1}"
+    )  # more than any text has, in Python as here
     with pytest.raises(InputError):
         PerturbationPlayer(paths).step = most + 1
     assert state_of(page, "step") < most + 1 and watch.nothing(), watch
@@ -161,7 +204,9 @@ def test_the_chart_names_its_lines_and_the_next_token_its_score(opened: tuple[An
     said = page.locator("section.lrp-left p").text_content()
     assert said.startswith(f"next: “{paths[0]['tokens'][i]}” (") and said[-1] == ")"
     shown = said.split("(")[-1][:-1].replace("\u2212", "-")
-    assert shown[0] in "+-" and float(shown) == pytest.approx(own["scores"][i], abs=10.0 ** -len(shown.split(".")[1]))
+    assert shown[0] in "+-" and float(shown) == pytest.approx(
+        own["scores"][i], abs=10.0 ** -len(shown.split(".")[1])
+    )
     assert page.locator("section.lrp-left li").nth(i).get_attribute("aria-description") == "goes next"
 
 
@@ -169,11 +214,15 @@ def test_a_ring_shows_the_focus_on_every_token(opened: tuple[Any, Any]) -> None:
     page, _ = opened
     for item in page.locator("section.lrp-left li").all():
         item.focus()
-        assert item.evaluate("node => [getComputedStyle(node).outlineStyle, getComputedStyle(node).outlineWidth]") == ["solid", "3px"]
+        assert item.evaluate(
+            "node => [getComputedStyle(node).outlineStyle, getComputedStyle(node).outlineWidth]"
+        ) == ["solid", "3px"]
 
 
 @pytest.mark.parametrize(("motion", "time"), [("no-preference", 2000), ("reduce", 3500)])
-def test_playing_advances_and_stops_at_the_end(motion: Any, time: int, paths: Any, browser: Any, tmp_path: Path) -> None:
+def test_playing_advances_and_stops_at_the_end(
+    motion: Any, time: int, paths: Any, browser: Any, tmp_path: Path
+) -> None:
     context = browser.new_context(reduced_motion=motion)
     page = context.new_page()
     page.clock.install()
@@ -190,7 +239,10 @@ def test_playing_advances_and_stops_at_the_end(motion: Any, time: int, paths: An
     assert state_of(page, "step") == 2 and play.text_content() == "Play"
     play.click()
     page.clock.run_for(60_000)
-    assert state_of(page, "step") == len(paths[0]["methods"]["loo"]["morf"]["steps"]) and play.text_content() == "Play"
+    assert (
+        state_of(page, "step") == len(paths[0]["methods"]["loo"]["morf"]["steps"])
+        and play.text_content() == "Play"
+    )
     context.close()
 
 
@@ -209,13 +261,29 @@ def test_the_state_survives_in_the_address(paths: Any, browser: Any, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    "hash", ["text=9", "text=-1", "step=99", "step=1.5", "left=nobody", "right=toString", "order=constructor", "step=<b>"]
+    "hash",
+    [
+        "text=9",
+        "text=-1",
+        "step=99",
+        "step=1.5",
+        "left=nobody",
+        "right=toString",
+        "order=constructor",
+        "step=<b>",
+    ],
 )
 def test_nonsense_in_the_address_is_ignored(hash: str, paths: Any, browser: Any, tmp_path: Path) -> None:
     context = browser.new_context()
     page, watch = open_page(context, f"{widget_page(PerturbationPlayer(paths), tmp_path)}#player.{hash}")
     page.wait_for_selector("[data-ready]")
-    assert [state_of(page, key) for key in ("text", "left", "right", "order", "step")] == [0, "attnlrp", "cp-lrp", "morf", 0]
+    assert [state_of(page, key) for key in ("text", "left", "right", "order", "step")] == [
+        0,
+        "attnlrp",
+        "cp-lrp",
+        "morf",
+        0,
+    ]
     assert watch.nothing(), watch
     context.close()
 
@@ -255,6 +323,10 @@ def test_six_texts_and_five_methods_are_light(paths: Any) -> None:
     scores, logits = rng.normal(size=20), rng.normal(size=19)
     curve = {"steps": [[i] for i in range(1, 19)], "logits": logits, "mean": logits[1:].mean()}
     own = {"scores": scores, "morf": curve, "lerf": curve}
-    path = {"tokens": ["[CLS]", *["overwrought"] * 18, "[SEP]"], "special": np.isin(range(20), (0, 19)), "label": "negative"}
+    path = {
+        "tokens": ["[CLS]", *["overwrought"] * 18, "[SEP]"],
+        "special": np.isin(range(20), (0, 19)),
+        "label": "negative",
+    }
     many = [{**path, "methods": {f"m{k}": own for k in range(5)}} for _ in range(6)]
     assert len(PerturbationPlayer(many).page_html()) < 300_000

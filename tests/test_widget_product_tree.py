@@ -1,4 +1,6 @@
-"""The product as a tree: every grouping by mouse and keyboard, and every number in the page against `Product`."""
+"""The product as a tree: every grouping by mouse and keyboard, and every number in the page against
+`Product`.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def every_grouping(leaves: Sequence[int]) -> Iterator[Grouping]:
     for parts in range(2, len(leaves) + 1):
         for cuts in combinations(range(1, len(leaves)), parts - 1):
             edges = (0, *cuts, len(leaves))
-            yield from cartesian(*(list(every_grouping(leaves[a:b])) for a, b in zip(edges, edges[1:], strict=False)))
+            yield from cartesian(
+                *(list(every_grouping(leaves[a:b])) for a, b in zip(edges, edges[1:], strict=False))
+            )
 
 
 def bracket(node: Grouping) -> str:
@@ -74,18 +78,30 @@ def check(page: Any, values: Sequence[float], grouping: str) -> None:
     """Everything that stands in the page against the package."""
     truth = Product([float(value) for value in values], grouping)
     n = len(values)
-    assert (scores(page, "lrp"), scores(page, "ig"), scores(page, "loo")) == (truth.relevance(), truth.integrated_gradients(), truth.loo())
+    assert (scores(page, "lrp"), scores(page, "ig"), scores(page, "loo")) == (
+        truth.relevance(),
+        truth.integrated_gradients(),
+        truth.loo(),
+    )
     shown = ", ".join(map(short, truth.relevance()))
-    assert page.inner_text(".lrp-head") == f"Grouping {grouping}: relevance {shown} of f = {short(truth.value)}."
+    assert (
+        page.inner_text(".lrp-head") == f"Grouping {grouping}: relevance {shown} of f = {short(truth.value)}."
+    )
     assert page.inner_text(".lrp-product > p.lrp-readout:last-of-type, .lrp-chart + p") == (
         f"Shares of f: {', '.join(map(str, shares(truth.grouping)))}; they sum to 1. LOO sums to {n} f = {short(sum(truth.loo()))}."
     )
     handed = [step.share for step in truth.steps() for _ in step.parts]
-    assert sorted(page.locator(".lrp-flow").all_text_contents()) == sorted(f"↓ {short(share)}" for share in handed)
+    assert sorted(page.locator(".lrp-flow").all_text_contents()) == sorted(
+        f"↓ {short(share)}" for share in handed
+    )
     boxes = page.locator(".lrp-box b").all_text_contents()
     assert sorted(boxes) == sorted(short(step.value) for step in truth.steps())
-    assert [float(box.input_value()) for box in page.locator("input").all()] == [float(value) for value in values]
-    pressed = [name for name, make in (("left", left), ("right", right), ("flat", flat)) if make(n) == truth.grouping]
+    assert [float(box.input_value()) for box in page.locator("input").all()] == [
+        float(value) for value in values
+    ]
+    pressed = [
+        name for name, make in (("left", left), ("right", right), ("flat", flat)) if make(n) == truth.grouping
+    ]
     assert page.locator("[aria-pressed=true]").all_text_contents() == pressed
 
 
@@ -94,11 +110,18 @@ def opened(browser: Any, tmp_path: Path) -> Iterator[Open]:
     contexts = []
 
     def go(
-        values: Sequence[float] = (2, 3, 4), grouping: str = "(x1 x2) x3", *, hash: str = "", theme: str = "light", width: int = 900
+        values: Sequence[float] = (2, 3, 4),
+        grouping: str = "(x1 x2) x3",
+        *,
+        hash: str = "",
+        theme: str = "light",
+        width: int = 900,
     ) -> Any:
         context = browser.new_context(viewport={"width": width, "height": 900})
         contexts.append(context)
-        page, watch = open_page(context, widget_page(ProductTree(values, grouping), tmp_path, theme=theme) + hash)
+        page, watch = open_page(
+            context, widget_page(ProductTree(values, grouping), tmp_path, theme=theme) + hash
+        )
         page.watch = watch
         page.wait_for_selector("[data-ready]")
         return page
@@ -129,7 +152,9 @@ class TestPython:
         widget.set_state({"values": [5, 6], "grouping": "x1 x2"})  # as the front end sends it
         assert repr(widget) == "ProductTree(x1 x2 = 30)"
 
-    @pytest.mark.parametrize("values", [(), (1,), range(6), (1, float("nan")), (1, float("inf")), (1, 1e61), ("a", 2), None, 3])
+    @pytest.mark.parametrize(
+        "values", [(), (1,), range(6), (1, float("nan")), (1, float("inf")), (1, 1e61), ("a", 2), None, 3]
+    )
     def test_bad_values_are_refused(self, values: Any) -> None:
         with pytest.raises(InputError, match="ProductTree: got values .* expected 2 to 5 numbers"):
             ProductTree(values)
@@ -190,7 +215,12 @@ class TestGroupings:
             (["ArrowRight"], "Enter", "x1 (x2 x3 x4)", "Multiply x2 and x3 first"),
             (["ArrowRight"], "Enter", "x1 (x2 (x3 x4))", "Dissolve the product x3 x4"),
             (["Home"], "Enter", "x1 x2 (x3 x4)", "Multiply x2 and (x3 x4) first"),
-            (["ArrowRight", "ArrowUp", "ArrowLeft"], "Space", "(x1 x2) (x3 x4)", "Dissolve the product x1 x2"),
+            (
+                ["ArrowRight", "ArrowUp", "ArrowLeft"],
+                "Space",
+                "(x1 x2) (x3 x4)",
+                "Dissolve the product x1 x2",
+            ),
         ):
             for arrow in arrows:
                 key(arrow)
@@ -199,7 +229,10 @@ class TestGroupings:
             assert page.locator(".lrp-stage [tabindex='0']").count() == 1
             check(page, (2, 3, 4, 5), grouping)
         page.wait_for_timeout(450)
-        assert page.inner_text("[role=status]") == "Grouping (x1 x2) (x3 x4): relevance 30, 30, 30, 30 of f = 120."
+        assert (
+            page.inner_text("[role=status]")
+            == "Grouping (x1 x2) (x3 x4): relevance 30, 30, 30, 30 of f = 120."
+        )
         assert page.watch.nothing()
 
     def test_presets(self, opened: Open) -> None:
@@ -244,12 +277,16 @@ class TestValues:
             n = generator.randint(2, 5)
             tree = generator.choice(list(every_grouping(range(n))))
             values = [round(generator.uniform(-9, 9), generator.randint(0, 2)) for _ in range(n)]
-            page.evaluate(f"location.hash = 'product.values={','.join(map(str, values))}&product.grouping={quote(write(tree))}'")
-            page.wait_for_function(
-                "text => document.querySelector('.lrp-head').textContent.startsWith(`Grouping ${text}:`)", arg=write(tree)
+            page.evaluate(
+                f"location.hash = 'product.values={','.join(map(str, values))}&product.grouping={quote(write(tree))}'"
             )
             page.wait_for_function(
-                "values => String([...document.querySelectorAll('input')].map((i) => Number(i.value))) === String(values)", arg=values
+                "text => document.querySelector('.lrp-head').textContent.startsWith(`Grouping ${text}:`)",
+                arg=write(tree),
+            )
+            page.wait_for_function(
+                "values => String([...document.querySelectorAll('input')].map((i) => Number(i.value))) === String(values)",
+                arg=values,
             )
             truth = Product(values, tree)
             assert scores(page, "lrp") == truth.relevance()
@@ -342,8 +379,14 @@ class TestAddress:
         assert again.watch.nothing()
 
     def test_a_teachers_link(self, opened: Open) -> None:
-        check(opened(hash="#product.values=1,2,3,4&product.grouping=(x1 x2) (x3 x4)"), (1, 2, 3, 4), "(x1 x2) (x3 x4)")
-        check(opened(hash="#product.values=1,2,3,4"), (1, 2, 3, 4), "x1 x2 x3 x4")  # a grouping that does not fit: flat
+        check(
+            opened(hash="#product.values=1,2,3,4&product.grouping=(x1 x2) (x3 x4)"),
+            (1, 2, 3, 4),
+            "(x1 x2) (x3 x4)",
+        )
+        check(
+            opened(hash="#product.values=1,2,3,4"), (1, 2, 3, 4), "x1 x2 x3 x4"
+        )  # a grouping that does not fit: flat
 
     @pytest.mark.parametrize(
         "text",
@@ -377,7 +420,10 @@ class TestForEveryone:
         assert opened().get_attribute(".lrp-stage svg", "aria-label") == (
             "The output (x1 x2) x3 = 24 hands 12 each to (x1 x2), x3; x1 x2 = 6 hands 6 each to x1, x2"
         )
-        assert opened((2, -3, 4)).get_attribute("[data-kind=lrp]", "aria-label") == "LRP along the tree: x1 −6, x2 −6, x3 −12; sum −24"
+        assert (
+            opened((2, -3, 4)).get_attribute("[data-kind=lrp]", "aria-label")
+            == "LRP along the tree: x1 −6, x2 −6, x3 −12; sum −24"
+        )
 
     def test_fits_a_phone_and_a_finger(self, opened: Open) -> None:
         page = opened((2, 3, 4, 5, -1234.5), "x1 x2 x3 x4 x5", width=360)

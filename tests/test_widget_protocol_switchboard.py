@@ -1,4 +1,6 @@
-"""ProtocolSwitchboard: what stands in the page under every combination is what the data says; mouse, keyboard, address, Python."""
+"""ProtocolSwitchboard: what stands in the page under every combination is what the data says; mouse,
+keyboard, address, Python.
+"""
 
 from __future__ import annotations
 
@@ -17,27 +19,42 @@ from lrp_companion import InputError, ProtocolSwitchboard
 from lrp_companion.widgets.base import packed
 
 LACKS = -32768
-TEXT = {"site": ["word", "word+position", "embedding"], "tokens": ["no-special", "all"], "removal": ["attention-mask", "mask", "delete"]}
+TEXT = {
+    "site": ["word", "word+position", "embedding"],
+    "tokens": ["no-special", "all"],
+    "removal": ["attention-mask", "mask", "delete"],
+}
 DIGITS = {"bias": ["yes", "no"], "steps": ["8", "512"]}  # keys that look like numbers keep their order
 
 
 def made(shape: tuple[int, ...], *, seed: int, shift: float = 0.0) -> np.ndarray:
-    """Cells (*shape, 9): mean, low, high of b, of a, and of the difference, in steps of 1e-4; signs of all three kinds."""
+    """Cells (*shape, 9): mean, low, high of b, of a, and of the difference, in steps of 1e-4; signs of all
+    three kinds.
+    """
     rng = np.random.default_rng(seed)
     b, difference = rng.uniform(-0.2, 0.8, shape), rng.normal(shift, 0.12, shape)
     means, half = np.stack([b, b + difference, difference], -1), rng.uniform(0.01, 0.09, (*shape, 3))
-    return np.rint(10_000 * np.stack([means, means - half, means + half], -1)).astype(np.int16).reshape(*shape, 9)
+    return (
+        np.rint(10_000 * np.stack([means, means - half, means + half], -1))
+        .astype(np.int16)
+        .reshape(*shape, 9)
+    )
 
 
-def run_of(key: str, cells: np.ndarray, *, n: int = 872, paper: Any = None, lacking: Any = 0) -> dict[str, Any]:
+def run_of(
+    key: str, cells: np.ndarray, *, n: int = 872, paper: Any = None, lacking: Any = 0
+) -> dict[str, Any]:
     lacking = np.broadcast_to(lacking, cells.shape[:-1])
     own = {"cells": packed(cells, "int16"), "undefined": packed(lacking, "uint16")}
     return {"key": key, "label": f"run {key}", "n": n, "paper": paper, **own}
 
 
-def board_of(key: str, axes: dict[str, list[str]], runs: list[dict[str, Any]], **others: Any) -> dict[str, Any]:
+def board_of(
+    key: str, axes: dict[str, list[str]], runs: list[dict[str, Any]], **others: Any
+) -> dict[str, Any]:
     rows = [
-        {"key": own, "label": f"{own} is", "options": [{"key": key, "label": f"{own} {key}"} for key in keys]} for own, keys in axes.items()
+        {"key": own, "label": f"{own} is", "options": [{"key": key, "label": f"{own} {key}"} for key in keys]}
+        for own, keys in axes.items()
     ]
     start = {"run": runs[0]["key"], **{own: keys[0] for own, keys in axes.items()}}
     named = {"key": key, "label": key.title(), "a": "CP-LRP", "b": "AttnLRP"}
@@ -45,8 +62,14 @@ def board_of(key: str, axes: dict[str, list[str]], runs: list[dict[str, Any]], *
 
 
 def cells() -> dict[str, np.ndarray]:
-    """Three runs: one whole, one without an option and without one further combination, one on another board."""
-    found = {"sst": made((3, 2, 3), seed=1), "imdb": made((3, 2, 3), seed=2, shift=0.1), "net": made((2, 2), seed=3)}
+    """Three runs: one whole, one without an option and without one further combination, one on another
+    board.
+    """
+    found = {
+        "sst": made((3, 2, 3), seed=1),
+        "imdb": made((3, 2, 3), seed=2, shift=0.1),
+        "net": made((2, 2), seed=3),
+    }
     found["imdb"][:, :, 2] = LACKS
     found["imdb"][1, 1, 0] = LACKS
     found["sst"][2, 1, 1, 6:] = 12, 3, 21  # wholly above 0, by less than two decimals show
@@ -59,12 +82,23 @@ def data() -> dict[str, Any]:
     own = cells()
     few = np.zeros((3, 2, 3), int)
     few[0, 1, 1] = 7
-    runs = [run_of("sst", own["sst"], paper={"a": 0.52, "b": 0.22}, lacking=few), run_of("imdb", own["imdb"], n=1000)]
+    runs = [
+        run_of("sst", own["sst"], paper={"a": 0.52, "b": 0.22}, lacking=few),
+        run_of("imdb", own["imdb"], n=1000),
+    ]
     presets = [
         {"label": "ours (default)", "state": {}},
-        {"label": "elsewhere", "state": {"run": "imdb", "site": "embedding", "tokens": "all", "removal": "mask"}},
+        {
+            "label": "elsewhere",
+            "state": {"run": "imdb", "site": "embedding", "tokens": "all", "removal": "mask"},
+        },
     ]
-    return {"boards": [board_of("text", TEXT, runs, presets=presets), board_of("digits", DIGITS, [run_of("net", own["net"], n=300)])]}
+    return {
+        "boards": [
+            board_of("text", TEXT, runs, presets=presets),
+            board_of("digits", DIGITS, [run_of("net", own["net"], n=300)]),
+        ]
+    }
 
 
 AXES = {"sst": TEXT, "imdb": TEXT, "net": DIGITS}
@@ -73,12 +107,17 @@ AXES = {"sst": TEXT, "imdb": TEXT, "net": DIGITS}
 def combinations(run: str, *, measured: bool = True) -> list[tuple[list[str], np.ndarray]]:
     """Choices and cell of each combination, in the data's order."""
     own = cells()[run]
-    every = [(list(keys), own[at]) for keys, at in zip(product(*AXES[run].values()), np.ndindex(own.shape[:-1]), strict=True)]
+    every = [
+        (list(keys), own[at])
+        for keys, at in zip(product(*AXES[run].values()), np.ndindex(own.shape[:-1]), strict=True)
+    ]
     return [(keys, cell) for keys, cell in every if cell[6] != LACKS or not measured]
 
 
 def curve_of(run: str) -> list[tuple[list[str], np.ndarray]]:
-    return sorted(combinations(run), key=lambda own: own[1][6])  # a stable sort: ties stay in the data's order
+    return sorted(
+        combinations(run), key=lambda own: own[1][6]
+    )  # a stable sort: ties stay in the data's order
 
 
 def number(text: str) -> float:
@@ -86,7 +125,9 @@ def number(text: str) -> float:
 
 
 @pytest.fixture(params=["light", "dark"])
-def opened(request: pytest.FixtureRequest, data: Any, browser: Any, tmp_path: Path) -> Iterator[tuple[Any, Any]]:
+def opened(
+    request: pytest.FixtureRequest, data: Any, browser: Any, tmp_path: Path
+) -> Iterator[tuple[Any, Any]]:
     context = browser.new_context(viewport={"width": 1000, "height": 1500})
     page, watch = open_page(context, widget_page(ProtocolSwitchboard(data), tmp_path, theme=request.param))
     page.wait_for_selector("[data-ready]")
@@ -101,16 +142,25 @@ def state(page: Any) -> tuple[str, list[str]]:
 def check(page: Any, run: str, choices: list[str]) -> None:
     """Everything that the page says of a combination against the cell that it was made from."""
     (cell,) = (own for keys, own in combinations(run) if keys == choices)
-    words, values = page.locator(".lrp-words"), [float("nan") if step == LACKS else step / 10_000 for step in cell.tolist()]
+    words, values = (
+        page.locator(".lrp-words"),
+        [float("nan") if step == LACKS else step / 10_000 for step in cell.tolist()],
+    )
     shown = [float(text) for text in words.get_attribute("data-values").split()]
     assert shown == pytest.approx(values, abs=1e-12, nan_ok=True)
     ranked = [keys for keys, _ in curve_of(run)]
     assert int(words.get_attribute("data-rank")) == ranked.index(choices) + 1
     low, high = cell[7], cell[8]
     sign = "across" if LACKS in (low, high) else "above" if low > 0 else "below" if high < 0 else "across"
-    said = {"above": "CP-LRP is nearer to LOO", "below": "AttnLRP is nearer to LOO", "across": "the interval reaches across 0"}[sign]
+    said = {
+        "above": "CP-LRP is nearer to LOO",
+        "below": "AttnLRP is nearer to LOO",
+        "across": "the interval reaches across 0",
+    }[sign]
     assert words.locator("strong").text_content() == said and f"lrp-{sign}" in words.get_attribute("class")
-    fine = any(abs(value) < 0.005 for value in values[6:])  # two decimals would hide on which side of 0 it lies
+    fine = any(
+        abs(value) < 0.005 for value in values[6:]
+    )  # two decimals would hide on which side of 0 it lies
     assert bool(re.search(r"\d\.\d{4}", words.text_content())) == fine
     close = 1e-9 + (0.00005 if fine else 0.005)
     for kind, first in (("a", 3), ("b", 0), ("d", 6)):
@@ -120,7 +170,9 @@ def check(page: Any, run: str, choices: list[str]) -> None:
         if cell[first + 1] == LACKS:
             assert texts[1] == "[no interval]"
         else:
-            assert [number(text) for text in texts[1][1:-1].split(", ")] == pytest.approx(values[first + 1 : first + 3], abs=close)
+            assert [number(text) for text in texts[1][1:-1].split(", ")] == pytest.approx(
+                values[first + 1 : first + 3], abs=close
+            )
     assert f"CP-LRP minus AttnLRP: {page.locator('.lrp-d td').nth(0).text_content()} " in words.text_content()
     strips(page, values, {"sst": (0.52, 0.22)}.get(run))
     checked = page.locator("fieldset input:checked").evaluate_all("all => all.map((own) => own.value)")
@@ -144,11 +196,17 @@ def strips(page: Any, values: list[float], paper: tuple[float, float] | None) ->
         })"""
     )
     scales = []
-    for place, first, quoted in zip(places, (3, 0, 6), (*(paper or (None, None)), paper and paper[0] - paper[1]), strict=True):
+    for place, first, quoted in zip(
+        places, (3, 0, 6), (*(paper or (None, None)), paper and paper[0] - paper[1]), strict=True
+    ):
         assert (place["ring"] is None) == (quoted is None)
         pairs = [(place["mark"], values[first]), *([(place["ring"], quoted)] if paper else [])]
         pairs += zip(place["bar"] or [], values[first + 1 : first + 3] if place["bar"] else [], strict=True)
-        scales += [((x - place["zero"]) / value, 0.02 / abs(value), first == 6) for x, value in pairs if abs(value) > 0.02]
+        scales += [
+            ((x - place["zero"]) / value, 0.02 / abs(value), first == 6)
+            for x, value in pairs
+            if abs(value) > 0.02
+        ]
         assert all(0 <= x <= 100 for x, _ in pairs)
     for own in (True, False):
         group = [(scale, slack) for scale, slack, kind in scales if kind == own]
@@ -177,7 +235,11 @@ def test_each_switch_says_what_it_would_give_and_why_it_cannot(opened: tuple[Any
                 label = row.locator("label").nth(place)
                 assert label.locator("input").is_disabled() == (there is None)
                 text = label.locator("small").text_content()
-                assert (text == "") if there is None else number(text) == pytest.approx(there[6] / 10_000, abs=0.005 + 1e-9)
+                assert (
+                    (text == "")
+                    if there is None
+                    else number(text) == pytest.approx(there[6] / 10_000, abs=0.005 + 1e-9)
+                )
     why = page.locator(".lrp-why:visible").all_text_contents()
     assert why == [
         "no r together with these other choices: site word+position",
@@ -196,9 +258,14 @@ def test_switches_by_mouse_and_by_keyboard(opened: tuple[Any, Any]) -> None:
     assert state(page) == ("sst", ["embedding", "all", "delete"])
     check(page, *state(page))
     page.get_by_role("radio", name="run imdb").click()
-    assert state(page) == ("imdb", ["embedding", "all", "mask"])  # delete was not run there: one step back is nearest
+    assert state(page) == (
+        "imdb",
+        ["embedding", "all", "mask"],
+    )  # delete was not run there: one step back is nearest
     check(page, *state(page))
-    page.wait_for_function("document.querySelector('[aria-live]').textContent.startsWith('CP-LRP minus AttnLRP')")
+    page.wait_for_function(
+        "document.querySelector('[aria-live]').textContent.startsWith('CP-LRP minus AttnLRP')"
+    )
     assert not complaints_of_axe(page, ".lrp-widget") and watch.nothing(), watch
 
 
@@ -230,10 +297,15 @@ def test_the_curve_goes_to_a_combination_by_keys_click_and_drag(opened: tuple[An
         check(page, "sst", ranked[to])
     box = cursor.bounding_box()
     for place in range(len(ranked)):
-        page.mouse.click(box["x"] + box["width"] * (place + 0.5) / len(ranked), box["y"] + (40 if place % 2 else box["height"] - 20))
+        page.mouse.click(
+            box["x"] + box["width"] * (place + 0.5) / len(ranked),
+            box["y"] + (40 if place % 2 else box["height"] - 20),
+        )
         assert state(page)[1] == ranked[place]
         dot = page.locator(".lrp-cursor > i").bounding_box()
-        assert dot["x"] + dot["width"] / 2 == pytest.approx(box["x"] + box["width"] * (place + 0.5) / len(ranked), abs=1)
+        assert dot["x"] + dot["width"] / 2 == pytest.approx(
+            box["x"] + box["width"] * (place + 0.5) / len(ranked), abs=1
+        )
     page.mouse.move(box["x"] + 2, box["y"] + 20)
     page.mouse.down()
     page.mouse.move(box["x"] + box["width"] + 90, box["y"] + 20, steps=4)
@@ -248,25 +320,40 @@ def test_the_picture_holds_every_combination_in_order(run: str, opened: tuple[An
     page, _ = opened
     put(page, run=run)
     ranked = curve_of(run)
-    signs = ["across" if LACKS in own[7:] or own[7] <= 0 <= own[8] else "above" if own[7] > 0 else "below" for _, own in ranked]
+    signs = [
+        "across" if LACKS in own[7:] or own[7] <= 0 <= own[8] else "above" if own[7] > 0 else "below"
+        for _, own in ranked
+    ]
     tally = [int(text) for text in page.locator(".lrp-tally b").all_text_contents()]
     assert tally == [signs.count(sign) for sign in ("above", "below", "across")]
-    levels = page.locator(".lrp-rungs span").evaluate_all("all => all.map((own) => [own.textContent, parseFloat(own.style.top)])")
+    levels = page.locator(".lrp-rungs span").evaluate_all(
+        "all => all.map((own) => [own.textContent, parseFloat(own.style.top)])"
+    )
     (zero,) = (top for text, top in levels if number(text) == 0)
     unit = (levels[-1][1] - zero) / number(levels[-1][0])
     for sign in ("above", "across", "below"):
         path = page.locator(f".lrp-mean.lrp-{sign}").get_attribute("d")
         found = {int(x): (float(y) - zero) / unit for x, y in re.findall(r"M(\d+) ([\d.-]+)h1", path)}
-        assert found == {x: pytest.approx(ranked[x][1][6] / 10_000, abs=2e-3) for x, own in enumerate(signs) if own == sign}
-        bands = re.findall(r"M([\d.]+) ([\d.-]+)V([\d.-]+)", page.locator(f".lrp-band.lrp-{sign}").get_attribute("d"))
+        assert found == {
+            x: pytest.approx(ranked[x][1][6] / 10_000, abs=2e-3) for x, own in enumerate(signs) if own == sign
+        }
+        bands = re.findall(
+            r"M([\d.]+) ([\d.-]+)V([\d.-]+)", page.locator(f".lrp-band.lrp-{sign}").get_attribute("d")
+        )
         limits = {float(x) - 0.5: [(float(y) - zero) / unit for y in ends] for x, *ends in bands}
         known = [x for x, own in enumerate(signs) if own == sign and LACKS not in ranked[x][1][7:]]
         assert limits == {x: pytest.approx(ranked[x][1][7:] / 10_000, abs=2e-3) for x in known}
     paths = page.locator(".lrp-ticks path").evaluate_all("all => all.map((own) => own.getAttribute('d'))")
     means = page.locator(".lrp-ticks + .lrp-average").all_text_contents()
-    for (axis, option), path, mean in zip(((k, o) for k, keys in enumerate(TEXT.values()) for o in keys), paths, means, strict=True):
+    for (axis, option), path, mean in zip(
+        ((k, o) for k, keys in enumerate(TEXT.values()) for o in keys), paths, means, strict=True
+    ):
         inside = [x for x, (keys, _) in enumerate(ranked) if keys[axis] == option]
-        covered = [x for start, width in re.findall(r"M(\d+) 0h(\d+)", path or "") for x in range(int(start), int(start) + int(width))]
+        covered = [
+            x
+            for start, width in re.findall(r"M(\d+) 0h(\d+)", path or "")
+            for x in range(int(start), int(start) + int(width))
+        ]
         assert covered == inside
         expected = np.mean([ranked[x][1][6] for x in inside]) / 10_000 if inside else None
         assert (mean == "–") if expected is None else number(mean) == pytest.approx(expected, abs=0.0051)
@@ -280,8 +367,13 @@ def test_tabs_keep_each_boards_state(opened: tuple[Any, Any]) -> None:
     page.keyboard.press("Enter")
     assert (state_of(page, "board"), *state(page)) == ("digits", "net", ["yes", "8"])
     assert page.get_by_role("tab", name="Digits").get_attribute("aria-selected") == "true"
-    assert page.locator(".lrp-presets").count() == 0 and not page.get_by_text("the paper (choices unknown)").is_visible()
-    assert page.locator("fieldset").nth(2).locator("input").evaluate_all("all => all.map((own) => own.value)") == ["8", "512"]
+    assert (
+        page.locator(".lrp-presets").count() == 0
+        and not page.get_by_text("the paper (choices unknown)").is_visible()
+    )
+    assert page.locator("fieldset").nth(2).locator("input").evaluate_all(
+        "all => all.map((own) => own.value)"
+    ) == ["8", "512"]
     page.get_by_role("radio", name="steps 512").click()
     check(page, "net", ["yes", "512"])
     page.get_by_role("tab", name="Text").click()
@@ -306,7 +398,10 @@ def test_the_state_survives_in_the_address(data: Any, browser: Any, tmp_path: Pa
     page.get_by_role("radio", name="run imdb").click()
     page.get_by_role("radio", name="site word+position").click()
     page.wait_for_function("location.hash.includes('word%2Bposition')")
-    assert "switchboard.choices=word%2Bposition,no-special,attention-mask" in page.url and "switchboard.board" not in page.url
+    assert (
+        "switchboard.choices=word%2Bposition,no-special,attention-mask" in page.url
+        and "switchboard.board" not in page.url
+    )
     other, watch = open_page(context, page.url)
     other.wait_for_selector("[data-ready]")
     assert state(other) == ("imdb", ["word+position", "no-special", "attention-mask"])
@@ -314,7 +409,9 @@ def test_the_state_survives_in_the_address(data: Any, browser: Any, tmp_path: Pa
     base = page.url.split("#")[0]
     other.goto(f"{base}#switchboard.board=digits&switchboard.run=net&switchboard.choices=no,512")
     check(other, "net", ["no", "512"])
-    other.goto(f"{base}#switchboard.run=imdb&switchboard.choices=word,all,delete")  # not measured: the nearest is shown
+    other.goto(
+        f"{base}#switchboard.run=imdb&switchboard.choices=word,all,delete"
+    )  # not measured: the nearest is shown
     check(other, "imdb", ["word", "all", "mask"])
     other.goto(f"{base}#switchboard.board=digits")  # the rest is the board's start
     check(other, "net", ["yes", "8"])
@@ -331,7 +428,11 @@ def test_nonsense_in_the_address_is_ignored(hash: str, data: Any, browser: Any, 
     context = browser.new_context()
     page, watch = open_page(context, f"{widget_page(ProtocolSwitchboard(data), tmp_path)}#switchboard.{hash}")
     page.wait_for_selector("[data-ready]")
-    assert (state_of(page, "board"), *state(page)) == ("text", "sst", ["word", "no-special", "attention-mask"])
+    assert (state_of(page, "board"), *state(page)) == (
+        "text",
+        "sst",
+        ["word", "no-special", "attention-mask"],
+    )
     check(page, *state(page))
     assert watch.nothing(), watch
     context.close()
@@ -340,7 +441,9 @@ def test_nonsense_in_the_address_is_ignored(hash: str, data: Any, browser: Any, 
 def hostile(data: dict[str, Any]) -> dict[str, Any]:
     bad = copy.deepcopy(data)
     for board, text in zip(bad["boards"], ("<img src=x onerror=alert(1)>", "</script>&amp;"), strict=True):
-        board["label"] = board["a"] = board["axes"][0]["label"] = board["axes"][0]["options"][0]["label"] = board["runs"][0]["label"] = text
+        board["label"] = board["a"] = board["axes"][0]["label"] = board["axes"][0]["options"][0][
+            "label"
+        ] = board["runs"][0]["label"] = text
         board["presets"] = [{"label": text, "state": {}}]
     return bad
 
@@ -373,7 +476,10 @@ def test_hostile_labels_are_text_and_a_phone_has_room(data: Any, browser: Any, t
     page, watch = open_page(context, widget_page(ProtocolSwitchboard(hostile(data)), tmp_path))
     page.wait_for_selector("[data-ready]")
     text = "<img src=x onerror=alert(1)>"
-    assert page.locator("legend").nth(1).text_content() == text and page.get_by_role("button", name=text).count() == 1
+    assert (
+        page.locator("legend").nth(1).text_content() == text
+        and page.get_by_role("button", name=text).count() == 1
+    )
     assert page.locator("img").count() == 0 and page.evaluate("document.documentElement.scrollWidth") <= 360
     assert not complaints_of_axe(page, ".lrp-widget") and watch.nothing(), watch
     page.goto(widget_page(ProtocolSwitchboard(data), tmp_path))
@@ -383,7 +489,14 @@ def test_hostile_labels_are_text_and_a_phone_has_room(data: Any, browser: Any, t
     check(page, "sst", ["embedding", "no-special", "attention-mask"])
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     assert page.evaluate(OUTSIDE) == 0
-    assert min(page.locator(".lrp-turn label").evaluate_all("all => all.map((own) => own.getBoundingClientRect().height)")) >= 24
+    assert (
+        min(
+            page.locator(".lrp-turn label").evaluate_all(
+                "all => all.map((own) => own.getBoundingClientRect().height)"
+            )
+        )
+        >= 24
+    )
     context.close()
 
 
@@ -392,7 +505,9 @@ def test_print_and_no_script_say_the_choices_and_numbers(data: Any, browser: Any
     page, _ = open_page(context, widget_page(ProtocolSwitchboard(data), tmp_path))
     page.wait_for_selector("[data-ready]")
     page.emulate_media(media="print")
-    assert not page.locator("fieldset").first.is_visible() and not page.get_by_role("button").first.is_visible()
+    assert (
+        not page.locator("fieldset").first.is_visible() and not page.get_by_role("button").first.is_visible()
+    )
     assert all(page.locator(f".lrp-{part}").is_visible() for part in ("chosen", "words", "picture"))
     assert page.locator(".lrp-chosen").text_content() == (
         "run sst; site is: site word; tokens is: tokens no-special; removal is: removal attention-mask"
@@ -404,16 +519,23 @@ def test_print_and_no_script_say_the_choices_and_numbers(data: Any, browser: Any
     tables = page.locator(".lrp-widget table")
     assert tables.count() == 2 and tables.first.locator("tbody tr").count() == 2
     shown = tables.first.locator("tbody tr").nth(1).locator("th, td").all_text_contents()
-    assert shown[:5] == ["elsewhere", "run imdb", "site embedding", "tokens all", "removal mask"] and shown[-1] == "1000"
+    assert (
+        shown[:5] == ["elsewhere", "run imdb", "site embedding", "tokens all", "removal mask"]
+        and shown[-1] == "1000"
+    )
     cell = cells()["imdb"][2, 1, 1] / 10_000
-    assert shown[5:8] == [f"{m:.2f} [{low:.2f}, {high:.2f}]" for m, low, high in (cell[3:6], cell[:3], cell[6:])]
+    assert shown[5:8] == [
+        f"{m:.2f} [{low:.2f}, {high:.2f}]" for m, low, high in (cell[3:6], cell[:3], cell[6:])
+    ]
     context.close()
 
 
 def test_a_change_repaints_648_combinations_within_a_frame(browser: Any, tmp_path: Path) -> None:
     axes = {f"x{k}": [str(option) for option in range(size)] for k, size in enumerate((3, 2, 3, 4, 3, 3))}
     runs = [run_of(f"r{seed}", made((3, 2, 3, 4, 3, 3), seed=seed)) for seed in range(6)]
-    switchboard = ProtocolSwitchboard({"boards": [board_of("text", axes, runs), board_of("digits", axes, runs)]})
+    switchboard = ProtocolSwitchboard(
+        {"boards": [board_of("text", axes, runs), board_of("digits", axes, runs)]}
+    )
     assert len(switchboard.page_html()) < 400_000
     context = browser.new_context(viewport={"width": 800, "height": 900})
     page, watch = open_page(context, widget_page(switchboard, tmp_path))
@@ -439,11 +561,23 @@ def test_python_shows_and_refuses_the_same(data: Any) -> None:
             shown = board.values()
             assert list(shown) == ["CP-LRP", "AttnLRP", "difference"]
             for interval, first in zip(shown.values(), (3, 0, 6), strict=True):
-                expected = [np.nan if step == LACKS else step / 10_000 for step in cell[first : first + 3].tolist()]
-                assert [interval.mean, interval.low, interval.high] == pytest.approx(expected, abs=1e-12, nan_ok=True)
+                expected = [
+                    np.nan if step == LACKS else step / 10_000 for step in cell[first : first + 3].tolist()
+                ]
+                assert [interval.mean, interval.low, interval.high] == pytest.approx(
+                    expected, abs=1e-12, nan_ok=True
+                )
             undefined = 7 if (run, choices) == ("sst", ["word", "all", "mask"]) else 0
-            assert (shown["difference"].n, shown["difference"].undefined) == ((872 if run == "sst" else 1000) - undefined, undefined)
-    for bad in (["word"], ["word", "all", "erase"], ["word", "all", "delete"], ["word+position", "all", "attention-mask"]):
+            assert (shown["difference"].n, shown["difference"].undefined) == (
+                (872 if run == "sst" else 1000) - undefined,
+                undefined,
+            )
+    for bad in (
+        ["word"],
+        ["word", "all", "erase"],
+        ["word", "all", "delete"],
+        ["word+position", "all", "attention-mask"],
+    ):
         with pytest.raises(InputError, match="measured in the run imdb"):
             board.choices = bad
     with pytest.raises(InputError, match="run 'net'"):
@@ -459,7 +593,9 @@ def test_python_moves_to_what_there_is(data: Any) -> None:
     assert board.choices == ["word", "all", "mask"]
     board.board = "digits"
     assert (board.run, board.choices) == ("net", ["yes", "8"])
-    board.set_state({"board": "text", "run": "imdb", "choices": ["embedding", "all", "mask"]})  # as a page with a kernel sends it
+    board.set_state(
+        {"board": "text", "run": "imdb", "choices": ["embedding", "all", "mask"]}
+    )  # as a page with a kernel sends it
     assert (board.board, board.run, board.choices) == ("text", "imdb", ["embedding", "all", "mask"])
 
 
@@ -479,7 +615,10 @@ def test_data_that_does_not_fit_is_refused(data: Any) -> None:
         (changed(start={**start, "site": "head"}), "site 'head'"),
         (changed(start={"run": "sst"}), "site None"),
         (changed(presets=[{"label": "x", "state": {"depth": "12"}}]), "depth"),
-        (changed(presets=[{"label": "x", "state": {"run": "imdb", "removal": "delete"}}]), "a combination that was measured"),
+        (
+            changed(presets=[{"label": "x", "state": {"run": "imdb", "removal": "delete"}}]),
+            "a combination that was measured",
+        ),
     ):
         with pytest.raises(InputError, match=re.escape(message)):
             ProtocolSwitchboard(bad)
@@ -488,6 +627,13 @@ def test_data_that_does_not_fit_is_refused(data: Any) -> None:
 
 
 def test_it_says_what_it_holds_and_escapes_it(data: Any) -> None:
-    assert repr(ProtocolSwitchboard(data)) == "ProtocolSwitchboard(Text: 2 runs, 18 combinations; Digits: 1 run, 4 combinations)"
+    assert (
+        repr(ProtocolSwitchboard(data))
+        == "ProtocolSwitchboard(Text: 2 runs, 18 combinations; Digits: 1 run, 4 combinations)"
+    )
     text = ProtocolSwitchboard(hostile(data)).fallback()
-    assert "<img" not in text and "&lt;img src=x onerror=alert(1)&gt;" in text and "&lt;/script&gt;&amp;amp;" in text
+    assert (
+        "<img" not in text
+        and "&lt;img src=x onerror=alert(1)&gt;" in text
+        and "&lt;/script&gt;&amp;amp;" in text
+    )

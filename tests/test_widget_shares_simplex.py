@@ -13,7 +13,7 @@ import torch
 import traitlets
 from browsing import complaints_of_axe, open_page, put, state_of, widget_page
 
-from lrp_companion.experiments.mnist import first_of_each_class, share_digits
+from lrp_companion.live.digit_invariance import first_of_each_class, share_digits
 from lrp_companion.methods import attribute
 from lrp_companion.metrics import agreement, invariance_gap
 from lrp_companion.models.linear_attention import SHARES, LinearAttention
@@ -49,7 +49,9 @@ def shown(browser: Any, tmp_path: Path, digits: list[dict[str, Any]]) -> Iterato
 
     def show(hash: str = "", *, theme: str = "light", **options: Any) -> tuple[Any, Any]:
         contexts.append(browser.new_context(**{"viewport": {"width": 820, "height": 1000}, **options}))
-        page, watch = open_page(contexts[-1], widget_page(SharesSimplex(digits), tmp_path, theme=theme) + hash)
+        page, watch = open_page(
+            contexts[-1], widget_page(SharesSimplex(digits), tmp_path, theme=theme) + hash
+        )
         page.wait_for_selector("[data-ready]")
         return page, watch
 
@@ -70,11 +72,21 @@ def relevance(net: LinearAttention, digit: dict[str, Any], shares: Any, place: i
 def check(page: Any, net: LinearAttention, digits: list[dict[str, Any]]) -> dict[str, float]:
     """Compare the numbers in the page with the package's for the state that the page is in."""
     shares, place, map = (state_of(page, key) for key in ("shares", "digit", "map"))
-    digit, found = digits[place], {key: float(value) for key, value in page.locator("dl").evaluate("node => ({...node.dataset})").items()}
+    digit, found = (
+        digits[place],
+        {
+            key: float(value)
+            for key, value in page.locator("dl").evaluate("node => ({...node.dataset})").items()
+        },
+    )
     scores = relevance(net, digit, shares, place)
-    assert found["r"] == pytest.approx(agreement(scores, digit["loo"], EVERYWHERE, Protocol(tokens="all", map=map)), abs=1e-6)
+    assert found["r"] == pytest.approx(
+        agreement(scores, digit["loo"], EVERYWHERE, Protocol(tokens="all", map=map)), abs=1e-6
+    )
     for key, graph in (("gapLeft", "left"), ("gapRight", "right")):
-        assert found[key] == pytest.approx(invariance_gap(scores, relevance(net, digit, SHARES[graph], place)).relative, abs=1e-6)
+        assert found[key] == pytest.approx(
+            invariance_gap(scores, relevance(net, digit, SHARES[graph], place)).relative, abs=1e-6
+        )
     assert found["sum"] == pytest.approx(scores.sum(), abs=1e-5 * np.abs(scores).sum())
     assert found["logit"] == pytest.approx(float(net(pictures()[place : place + 1])[0].max().detach()))
     texts = [text.replace("\u2212", "-") for text in page.locator("dd").all_text_contents()]
@@ -88,7 +100,9 @@ def handle(page: Any) -> Any:
 
 
 @pytest.mark.parametrize("map", MAPS)
-def test_twenty_points_give_the_nets_own_numbers(map: str, shown: Open, net: LinearAttention, digits: list[dict[str, Any]]) -> None:
+def test_twenty_points_give_the_nets_own_numbers(
+    map: str, shown: Open, net: LinearAttention, digits: list[dict[str, Any]]
+) -> None:
     page, watch = shown()
     page.get_by_label(map.replace("-", " ")).check()
     signs = set()
@@ -98,7 +112,9 @@ def test_twenty_points_give_the_nets_own_numbers(map: str, shown: Open, net: Lin
     assert signs == {True, False} and watch.nothing()
 
 
-def test_number_inputs_reach_every_point(shown: Open, net: LinearAttention, digits: list[dict[str, Any]]) -> None:
+def test_number_inputs_reach_every_point(
+    shown: Open, net: LinearAttention, digits: list[dict[str, Any]]
+) -> None:
     page, watch = shown()
     queries, keys, values = (page.get_by_label(name, exact=True) for name in ("queries", "keys", "values"))
     for shares in points():
@@ -126,7 +142,9 @@ def test_number_inputs_reach_every_point(shown: Open, net: LinearAttention, digi
     assert state_of(page, "shares") == [0, 0.5, 0.5] and queries.input_value() == "0" and watch.nothing()
 
 
-def test_the_mouse_drags_and_a_finger_taps(shown: Open, net: LinearAttention, digits: list[dict[str, Any]]) -> None:
+def test_the_mouse_drags_and_a_finger_taps(
+    shown: Open, net: LinearAttention, digits: list[dict[str, Any]]
+) -> None:
     page, watch = shown(has_touch=True)
     box = page.locator("svg[aria-label='Shares of relevance']").bounding_box()
     scale = box["width"] / 340
@@ -172,15 +190,25 @@ def test_keys_move_the_point(shown: Open, net: LinearAttention, digits: list[dic
         page.keyboard.press(key)
         assert state_of(page, "shares") == pytest.approx(shares, abs=1e-12), key
         check(page, net, digits)
-        assert all(f"{share:.2f}" in handle(page).get_attribute("aria-label") for share in state_of(page, "shares"))
+        assert all(
+            f"{share:.2f}" in handle(page).get_attribute("aria-label") for share in state_of(page, "shares")
+        )
     for _ in range(12):
         page.keyboard.press("Shift+ArrowRight")
-    assert state_of(page, "shares")[2] == 0 and sum(state_of(page, "shares")) == pytest.approx(1, abs=1e-12) and watch.nothing()
+    assert (
+        state_of(page, "shares")[2] == 0
+        and sum(state_of(page, "shares")) == pytest.approx(1, abs=1e-12)
+        and watch.nothing()
+    )
 
 
-def test_named_points_and_digits_by_mouse_and_keyboard(shown: Open, net: LinearAttention, digits: list[dict[str, Any]]) -> None:
+def test_named_points_and_digits_by_mouse_and_keyboard(
+    shown: Open, net: LinearAttention, digits: list[dict[str, Any]]
+) -> None:
     page, watch = shown()
-    assert {name: POINTS[name] for name in ("left", "right", "flat")} == {name: SHARES[name] for name in ("left", "right", "flat")}
+    assert {name: POINTS[name] for name in ("left", "right", "flat")} == {
+        name: SHARES[name] for name in ("left", "right", "flat")
+    }
     assert POINTS["CP"] == SHARES["values"]
     for name, shares in POINTS.items():
         button = page.get_by_role("button", name=name, exact=True)
@@ -205,7 +233,9 @@ def test_named_points_and_digits_by_mouse_and_keyboard(shown: Open, net: LinearA
     assert state_of(page, "digit") == LABELS.index(4) and watch.nothing()
 
 
-def test_colours_dots_and_the_field_say_the_map(shown: Open, net: LinearAttention, digits: list[dict[str, Any]]) -> None:
+def test_colours_dots_and_the_field_say_the_map(
+    shown: Open, net: LinearAttention, digits: list[dict[str, Any]]
+) -> None:
     from lrp_companion.views.palette import hexes
 
     page, watch = shown()
@@ -222,12 +252,18 @@ def test_colours_dots_and_the_field_say_the_map(shown: Open, net: LinearAttentio
     field = page.locator("svg g[role=img]")
     corners = page.locator("svg[aria-label='Shares of relevance'] > text").all_text_contents()
     for name, shares in (("queries", [1, 0, 0]), ("keys", [0, 1, 0]), ("values", [0, 0, 1])):
-        r = agreement(relevance(net, digits[0], shares, 0), digits[0]["loo"], EVERYWHERE, Protocol(tokens="all"))
+        r = agreement(
+            relevance(net, digits[0], shares, 0), digits[0]["loo"], EVERYWHERE, Protocol(tokens="all")
+        )
         assert f"{name} only: {r:.2f}".replace("-", "\u2212") in corners
     grid = [(q / 30, k / 30, (30 - q - k) / 30) for q in range(31) for k in range(31 - q)]
     parts = [digits[0]["maps"][name] for name in ("query", "key", "value")]
-    every = [agreement(np.array(one) @ parts, digits[0]["loo"], EVERYWHERE, Protocol(tokens="all")) for one in grid]
-    assert field.get_attribute("aria-label").endswith(f"from {min(every):.2f} to {max(every):.2f}".replace("-", "\u2212"))
+    every = [
+        agreement(np.array(one) @ parts, digits[0]["loo"], EVERYWHERE, Protocol(tokens="all")) for one in grid
+    ]
+    assert field.get_attribute("aria-label").endswith(
+        f"from {min(every):.2f} to {max(every):.2f}".replace("-", "\u2212")
+    )
     assert watch.nothing()
 
 
@@ -237,29 +273,46 @@ def test_a_negative_sum_is_said(shown: Open, digits: list[dict[str, Any]]) -> No
     for place, digit in enumerate(digits):
         for shares in ([1, 0, 0], [0, 1, 0], [0, 0, 1]):
             put(page, digit=place, shares=shares)
-            own = sum(share * digit["maps"][name].sum() for share, name in zip(shares, ("query", "key", "value"), strict=True)) < 0
+            own = (
+                sum(
+                    share * digit["maps"][name].sum()
+                    for share, name in zip(shares, ("query", "key", "value"), strict=True)
+                )
+                < 0
+            )
             text, other = page.locator("dl + p").text_content(), digit["loo"].sum() < 0
-            assert ("this map" in text, "LOO" in text) == (own, other) and ("turns the sign" in text) == (own != other)
+            assert ("this map" in text, "LOO" in text) == (own, other) and ("turns the sign" in text) == (
+                own != other
+            )
             seen.add((bool(own), bool(other)))
     assert len(seen) > 1
     page.wait_for_function("document.querySelector('[role=status]').textContent.includes('r with LOO')")
     line = page.locator("[role=status]").text_content()
-    assert all(word in line for word in ("queries", "keys", "values", "distance to left", "to right", "sum", "logit"))
+    assert all(
+        word in line for word in ("queries", "keys", "values", "distance to left", "to right", "sum", "logit")
+    )
 
 
 def test_a_map_whose_sum_cancels_is_undefined_and_not_drawn(browser: Any, tmp_path: Path) -> None:
     flat = {"image": np.ones((2, 2)), "label": 3, "predicted": 3, "logit": 0.0, "loo": [1, 2, 3, 4]}
-    widget = SharesSimplex([{**flat, "maps": {"query": [1, -1, 0, 0], "key": [0, 0, 2, -2], "value": [0, 0, 0, 0]}}])
+    widget = SharesSimplex(
+        [{**flat, "maps": {"query": [1, -1, 0, 0], "key": [0, 0, 2, -2], "value": [0, 0, 0, 0]}}]
+    )
     page, watch = open_page(browser.new_context(), widget_page(widget, tmp_path) + "#shares.map=sum-to-one")
     page.wait_for_selector("[data-ready]")
-    assert page.locator("dl").get_attribute("data-r") == "NaN" and page.locator("dd").first.text_content() == "undefined"
+    assert (
+        page.locator("dl").get_attribute("data-r") == "NaN"
+        and page.locator("dd").first.text_content() == "undefined"
+    )
     put(page, shares=[0, 0, 1], map="raw")  # a map of zeros
     assert page.locator("dl").get_attribute("data-r") == "NaN"
     assert float(page.locator("dl").get_attribute("data-gap-left")) == pytest.approx(2) and watch.nothing()
     page.context.close()
 
 
-def test_the_state_survives_in_the_address(shown: Open, net: LinearAttention, digits: list[dict[str, Any]]) -> None:
+def test_the_state_survives_in_the_address(
+    shown: Open, net: LinearAttention, digits: list[dict[str, Any]]
+) -> None:
     page, watch = shown()
     put(page, shares=[0.2, 0.3, 0.5], digit=4, map="sum-to-one")
     page.wait_for_function("location.hash.includes('shares.map')")
@@ -281,7 +334,11 @@ def test_the_state_survives_in_the_address(shown: Open, net: LinearAttention, di
 )  # fmt: skip
 def test_nonsense_in_the_address_is_ignored(hash: str, shown: Open) -> None:
     page, watch = shown(f"#{hash}")
-    assert [state_of(page, key) for key in ("shares", "digit", "map")] == [[0.25, 0.25, 0.5], 0, "raw"] and watch.nothing()
+    assert [state_of(page, key) for key in ("shares", "digit", "map")] == [
+        [0.25, 0.25, 0.5],
+        0,
+        "raw",
+    ] and watch.nothing()
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -295,7 +352,9 @@ def test_axe_finds_nothing(theme: str, shown: Open) -> None:
 def test_a_phone_needs_no_sideways_scrolling(shown: Open) -> None:
     page, watch = shown(viewport={"width": 360, "height": 740})
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
-    sizes = page.locator("button, input, .lrp-handle").evaluate_all("nodes => nodes.map((n) => n.getBoundingClientRect().height)")
+    sizes = page.locator("button, input, .lrp-handle").evaluate_all(
+        "nodes => nodes.map((n) => n.getBoundingClientRect().height)"
+    )
     scale = page.locator("svg[aria-label='Shares of relevance']").bounding_box()["width"] / 340
     boxes = [size for size in sizes if size > 14]  # radio buttons stand in labels
     assert min(boxes) >= 24 and 14 * scale >= 11 and watch.nothing()
@@ -305,16 +364,27 @@ def test_print_keeps_the_state_and_leaves_the_controls_out(shown: Open) -> None:
     page, _ = shown()
     page.emulate_media(media="print")
     assert page.get_by_text("Shares (left): queries 0.25, keys 0.25, values 0.50").is_visible()
-    assert not page.get_by_label("queries", exact=True).is_visible() and not page.get_by_role("button", name="digit 7").is_visible()
+    assert (
+        not page.get_by_label("queries", exact=True).is_visible()
+        and not page.get_by_role("button", name="digit 7").is_visible()
+    )
 
 
 class TestPython:
     def test_records_are_the_nets(self, net: LinearAttention, digits: list[dict[str, Any]]) -> None:
         loo = attribute(net, pictures(), method="loo", progress=False)
         for k, digit in enumerate(digits):
-            assert digit["label"] == LABELS[k] and digit["predicted"] == loo[k].target and np.array_equal(digit["loo"], loo[k].scores)
-            assert digit["logit"] == pytest.approx(loo[k].logit) and np.array_equal(digit["image"], pictures()[k])
-        assert SharesSimplex(digits).scores([0.2, 0.3, 0.5], digit=3) == pytest.approx(relevance(net, digits[3], [0.2, 0.3, 0.5], 3))
+            assert (
+                digit["label"] == LABELS[k]
+                and digit["predicted"] == loo[k].target
+                and np.array_equal(digit["loo"], loo[k].scores)
+            )
+            assert digit["logit"] == pytest.approx(loo[k].logit) and np.array_equal(
+                digit["image"], pictures()[k]
+            )
+        assert SharesSimplex(digits).scores([0.2, 0.3, 0.5], digit=3) == pytest.approx(
+            relevance(net, digits[3], [0.2, 0.3, 0.5], 3)
+        )
 
     def test_the_choice_of_digits_looks_at_labels_only(self) -> None:
         assert first_of_each_class(np.array([3, 3, 1, 0, 1])) == [3, 2, 0]
@@ -336,7 +406,9 @@ class TestPython:
             ("digit", -1, "from 0 to 9"), ("map", "other", "map"),
         ],
     )  # fmt: skip
-    def test_state_that_cannot_be_is_refused(self, name: str, value: Any, message: str, digits: list[dict[str, Any]]) -> None:
+    def test_state_that_cannot_be_is_refused(
+        self, name: str, value: Any, message: str, digits: list[dict[str, Any]]
+    ) -> None:
         widget = SharesSimplex(digits)
         with pytest.raises(traitlets.TraitError, match=message):
             setattr(widget, name, value)
@@ -349,12 +421,19 @@ class TestPython:
             {"maps": {"query": np.zeros(196)}}, {"logit": float("inf")}, {"label": "x"},
         ],
     )  # fmt: skip
-    def test_records_that_do_not_fit_are_refused(self, change: dict[str, Any], digits: list[dict[str, Any]]) -> None:
+    def test_records_that_do_not_fit_are_refused(
+        self, change: dict[str, Any], digits: list[dict[str, Any]]
+    ) -> None:
         with pytest.raises(InputError, match="digit 1"):
             SharesSimplex([digits[0], {**digits[1], **change}])
 
     def test_no_digit_and_digits_of_two_sizes_are_refused(self, digits: list[dict[str, Any]]) -> None:
-        small = {**digits[0], "image": np.zeros((2, 2)), "loo": np.zeros(4), "maps": dict.fromkeys(("query", "key", "value"), np.zeros(4))}
+        small = {
+            **digits[0],
+            "image": np.zeros((2, 2)),
+            "loo": np.zeros(4),
+            "maps": dict.fromkeys(("query", "key", "value"), np.zeros(4)),
+        }
         for given in ([], [digits[0], small]):
             with pytest.raises(InputError, match="digits of one size"):
                 SharesSimplex(given)
@@ -366,5 +445,9 @@ class TestPython:
         assert len(page.encode()) < 300_000 and 'data-address="mine"' in page
         json.dumps(widget.state(), allow_nan=False)
         r = agreement(widget.scores(), digits[0]["loo"], EVERYWHERE, Protocol(tokens="all"))
-        assert f"<td>{r:.3f}</td>" in widget.fallback() and "digit 7, predicted" in widget.fallback() and ">here<" in widget.fallback()
+        assert (
+            f"<td>{r:.3f}</td>" in widget.fallback()
+            and "digit 7, predicted" in widget.fallback()
+            and ">here<" in widget.fallback()
+        )
         assert repr(widget) == "SharesSimplex(10 digits, shares 0.20, 0.30, 0.50)"

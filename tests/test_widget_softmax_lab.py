@@ -36,19 +36,25 @@ def check(page: Any) -> None:
     }  # fmt: skip
     for key, row in expected.items():
         np.testing.assert_allclose(page.evaluate(READ, key), row, rtol=1e-9, atol=1e-12)
-    assert float(page.locator(".lrp-lab-output").get_attribute("data-x")) == pytest.approx(float(step.output), abs=1e-12)
+    assert float(page.locator(".lrp-lab-output").get_attribute("data-x")) == pytest.approx(
+        float(step.output), abs=1e-12
+    )
     for place, map in enumerate((step.cp_lrp(), step.attnlrp())):
         row = page.locator(".lrp-facts tbody tr").nth(place)
         size = np.linalg.norm(step.loo())
         if size > 1e-9 and np.ptp(map) > 1e-9 and np.ptp(step.loo()) > 1e-9:
             assert float(row.get_attribute("data-r")) == pytest.approx(pearson(map, step.loo()), abs=1e-9)
-            assert float(row.get_attribute("data-error")) == pytest.approx(np.linalg.norm(map - step.loo()) / size, rel=1e-9)
+            assert float(row.get_attribute("data-error")) == pytest.approx(
+                np.linalg.norm(map - step.loo()) / size, rel=1e-9
+            )
         elif size <= 1e-12:
             assert row.get_attribute("data-error") == "NaN"
 
 
 def check_bars(page: Any) -> None:
-    """The bars' ends, in pixels from the zero line, against the numbers: LOO, CP-LRP, and AttnLRP's stack with its mark."""
+    """The bars' ends, in pixels from the zero line, against the numbers: LOO, CP-LRP, and AttnLRP's stack
+    with its mark.
+    """
     step = SoftmaxStep(state_of(page, "logits"), state_of(page, "values"))
     limit = float(page.locator(".lrp-top").text_content())
     value, logit = step.value_relevance(), step.logit_relevance()
@@ -74,14 +80,20 @@ def test_thirty_random_settings(opened: tuple[Any, Any]) -> None:
     generator = np.random.default_rng(0)
     for _ in range(30):
         n = int(generator.integers(3, 7))
-        put(page, logits=generator.uniform(-8, 8, n).round(1).tolist(), values=generator.uniform(-2, 2, n).round(2).tolist())
+        put(
+            page,
+            logits=generator.uniform(-8, 8, n).round(1).tolist(),
+            values=generator.uniform(-2, 2, n).round(2).tolist(),
+        )
         check(page)
         check_bars(page)
     assert watch.nothing(), watch
 
 
 @pytest.mark.parametrize("logits", [[0, 0, 0], [2.3, -1.1, 0.7, 5]])
-def test_equal_values_leave_no_rounding_noise_to_correlate(opened: tuple[Any, Any], logits: list[float]) -> None:
+def test_equal_values_leave_no_rounding_noise_to_correlate(
+    opened: tuple[Any, Any], logits: list[float]
+) -> None:
     page, _ = opened
     for value in (0.3, -0.7, 1.1):
         put(page, logits=logits, values=[value] * len(logits))
@@ -118,7 +130,9 @@ def test_presets_show_the_papers_two_errors(opened: tuple[Any, Any]) -> None:
             assert np.abs(page.evaluate(READ, "loo")).max() < 1e-12 and min(page.evaluate(READ, "cp")) == 0.25
             assert page.locator(".lrp-facts tbody td").nth(1).text_content() == "undefined"
         if name == "large equal logits":
-            np.testing.assert_allclose(page.evaluate(READ, "logit"), 6 * 3 / 8 * np.array(page.evaluate(READ, "loo")))
+            np.testing.assert_allclose(
+                page.evaluate(READ, "logit"), 6 * 3 / 8 * np.array(page.evaluate(READ, "loo"))
+            )
     page.get_by_role("button", name="large equal logits").click()
     before = page.evaluate(READ, "loo"), page.evaluate(READ, "logit")
     page.get_by_role("button", name="all logits + 1").click()
@@ -128,8 +142,13 @@ def test_presets_show_the_papers_two_errors(opened: tuple[Any, Any]) -> None:
         button = page.get_by_role("button", name="all logits + 1")
         if button.is_enabled():
             button.click()
-    assert max(state_of(page, "logits")) == 8 and not page.get_by_role("button", name="all logits + 1").is_enabled()
-    assert page.evaluate("document.activeElement.textContent") == "all logits \N{MINUS SIGN} 1", "the focus is not lost with the button"
+    assert (
+        max(state_of(page, "logits")) == 8
+        and not page.get_by_role("button", name="all logits + 1").is_enabled()
+    )
+    assert page.evaluate("document.activeElement.textContent") == "all logits \N{MINUS SIGN} 1", (
+        "the focus is not lost with the button"
+    )
     put(page, logits=[-1.1, 0.1, 2.3, 0])
     page.get_by_role("button", name="all logits + 1").click()
     assert state_of(page, "logits") == [-0.1, 1.1, 3.3, 1]
@@ -168,7 +187,9 @@ def test_the_state_survives_in_the_address(browser: Any, tmp_path: Path) -> None
     context.close()
 
 
-@pytest.mark.parametrize("hash", ["logits=9,0,0", "logits=1,2", "values=1,x,2", "values=", "logits=1e999,0,0", "logits=<img>,0,0"])
+@pytest.mark.parametrize(
+    "hash", ["logits=9,0,0", "logits=1,2", "values=1,x,2", "values=", "logits=1e999,0,0", "logits=<img>,0,0"]
+)
 def test_nonsense_in_the_address_is_ignored(hash: str, browser: Any, tmp_path: Path) -> None:
     context = browser.new_context()
     page, watch = open_page(context, f"{widget_page(SoftmaxLab(), tmp_path)}#softmax.{hash}")
@@ -188,7 +209,12 @@ def test_lists_of_two_lengths_in_the_address_are_cut_to_the_shorter(browser: Any
 
 def test_python_refuses_what_does_not_fit() -> None:
     lab = SoftmaxLab()
-    for name, value in (("logits", [9, 0, 0]), ("values", [1, 2]), ("values", [0] * 7), ("logits", [float("nan"), 0, 0])):
+    for name, value in (
+        ("logits", [9, 0, 0]),
+        ("values", [1, 2]),
+        ("values", [0] * 7),
+        ("logits", [float("nan"), 0, 0]),
+    ):
         with pytest.raises(InputError, match="3 to 6 numbers"):
             setattr(lab, name, value)
     with pytest.raises(InputError, match="one value per logit"):

@@ -1,4 +1,6 @@
-"""What all widgets share: the front ends as files, hostile text, the address, size, and the plain heat map."""
+"""What all widgets share: the front ends as files, hostile text, the address, size, and the plain heat
+map.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +17,36 @@ from lrp_companion.views.palette import hexes
 from lrp_companion.widgets import TokenHeatmap
 from lrp_companion.widgets.base import STATIC, embed, front_ends, page_script
 
-HOSTILE = ("[CLS]", "<img src=x onerror=alert(1)>", "</script>", "&amp;", "\u05e9\u05dc\u05d5\u05dd", "\u202eabc", "\U0001f600", "[SEP]")
+HOSTILE = (
+    "[CLS]",
+    "<img src=x onerror=alert(1)>",
+    "</script>",
+    "&amp;",
+    "\u05e9\u05dc\u05d5\u05dd",
+    "\u202eabc",
+    "\U0001f600",
+    "[SEP]",
+)
 SPECIAL = [True, *[False] * (len(HOSTILE) - 2), True]
 
 
 def hostile_map(scale: float = 1.0) -> Attribution:
-    return Attribution(HOSTILE, [scale * score for score in (0.3, -1.0, 0.5, 0.25, -0.125, 1.0, 0.01, 2.0)], 1, 2.5, SPECIAL, "loo")
+    return Attribution(
+        HOSTILE,
+        [scale * score for score in (0.3, -1.0, 0.5, 0.25, -0.125, 1.0, 0.01, 2.0)],
+        1,
+        2.5,
+        SPECIAL,
+        "loo",
+    )
 
 
 @pytest.mark.parametrize("name", front_ends())
 def test_a_front_end_is_one_small_module_and_one_style_of_our_own(name: str) -> None:
     script, style = page_script(name), (STATIC / f"{name}.css").read_text()
-    assert not re.search(r"^\s*import\b|\bimport\(|\beval\(|innerHTML|insertAdjacentHTML|document\.write", script, re.MULTILINE)
+    assert not re.search(
+        r"^\s*import\b|\bimport\(|\beval\(|innerHTML|insertAdjacentHTML|document\.write", script, re.MULTILINE
+    )
     assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", script + style)
     assert len(script.encode()) + len(style.encode()) < 40_000, "a page's front end stays small"
 
@@ -58,7 +78,10 @@ def test_embedded_json_cannot_end_its_script_element() -> None:
 def test_a_widget_says_what_it_is_and_never_where_it_lies_in_memory() -> None:
     assert repr(TokenHeatmap(hostile_map(), titles=["row"])) == "TokenHeatmap(row)"
     bundle, _ = TokenHeatmap(hostile_map())._repr_mimebundle_()
-    assert bundle["text/plain"] == "TokenHeatmap(loo, target 1, logit 2.500)" and "<img" not in bundle["text/html"]
+    assert (
+        bundle["text/plain"] == "TokenHeatmap(loo, target 1, logit 2.500)"
+        and "<img" not in bundle["text/html"]
+    )
 
 
 @pytest.mark.parametrize("address", ["", "two words", "a.b", "<b>", 3])
@@ -68,21 +91,30 @@ def test_an_address_that_cannot_stand_in_a_link_is_refused(address: Any) -> None
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_the_heat_map_shows_hostile_tokens_as_text_with_values_on_focus(theme: str, browser: Any, tmp_path: Path) -> None:
+def test_the_heat_map_shows_hostile_tokens_as_text_with_values_on_focus(
+    theme: str, browser: Any, tmp_path: Path
+) -> None:
     record = hostile_map()
     context = browser.new_context(viewport={"width": 360, "height": 740})
     page, watch = open_page(context, widget_page(TokenHeatmap(record), tmp_path, theme=theme))
     page.wait_for_selector("[data-ready]")
-    assert page.locator("li bdi").all_text_contents() == [token.replace("\u202e", "\\u202e") for token in HOSTILE]
+    assert page.locator("li bdi").all_text_contents() == [
+        token.replace("\u202e", "\\u202e") for token in HOSTILE
+    ]
     shown = page.evaluate(
         "[...document.querySelectorAll('li')].map(e => [e.className, e.style.backgroundColor, e.querySelector('span').textContent])"
     )
     largest = 1.0  # among the words
     for (kinds, colour, value), score, special in zip(shown, record.scores, record.special, strict=True):
         assert float(value) == pytest.approx(score, abs=5e-4)
-        assert ("lrp-for" in kinds) == (score >= 0.05 * largest) and ("lrp-against" in kinds) == (score <= -0.05 * largest)
+        assert ("lrp-for" in kinds) == (score >= 0.05 * largest) and ("lrp-against" in kinds) == (
+            score <= -0.05 * largest
+        )
         assert ("lrp-special" in kinds) == special
-        assert "#" + "".join(f"{int(part):02x}" for part in re.findall(r"\d+", colour)) == hexes(score / largest)[0]
+        assert (
+            "#" + "".join(f"{int(part):02x}" for part in re.findall(r"\d+", colour))
+            == hexes(score / largest)[0]
+        )
     page.keyboard.press("Tab")
     page.keyboard.press("ArrowRight")
     focused = page.evaluate(
@@ -122,6 +154,8 @@ def test_setting_the_rows_repaints_them(browser: Any, tmp_path: Path) -> None:
     page.wait_for_selector("[data-ready]")
     rows = state_of(page, "rows")
     rows[0]["scores"][1] = 0.75
-    page.evaluate("rows => document.querySelector('[data-companion-widget]').companion.model.set('rows', rows)", rows)
+    page.evaluate(
+        "rows => document.querySelector('[data-companion-widget]').companion.model.set('rows', rows)", rows
+    )
     assert page.locator("li span").nth(1).text_content() == " +0.750"
     context.close()

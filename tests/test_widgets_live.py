@@ -1,4 +1,6 @@
-"""A widget in JupyterLab, with a kernel: a click reaches Python, Python repaints the view, a typed sentence is explained."""
+"""A widget in JupyterLab, with a kernel: a click reaches Python, Python repaints the view, a typed sentence
+is explained.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +29,9 @@ live""",
     'print("in Python:", toggles.bypassed)',
     "toggles.bypassed = [1, 3]",
     "toggles.site = 'word+position'; print('read at', toggles.site)",
-    """from lrp_companion.experiments.mnist import share_digits
-from lrp_companion.experiments.remedy.anytime import anytime_maps
-from lrp_companion.experiments.text import perturbation_paths
+    """from lrp_companion.live.digit_invariance import share_digits
+from lrp_companion.live.budget_steps import anytime_maps
+from lrp_companion.live.compare_methods import perturbation_paths
 import numpy as np
 net, images = lrp.LinearAttention(seed=1), np.random.default_rng(0).random((2, 14, 14))
 text = ["a film of rare grace"]
@@ -60,7 +62,10 @@ def lab(model_folder: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     except ImportError:
         missing("jupyterlab is not installed; install the extra dev")
     home = tmp_path_factory.mktemp("lab")
-    cells = [nbformat.v4.new_code_cell(text.replace("{folder!r}", repr(str(model_folder("bert", layers=3))))) for text in CELLS]
+    cells = [
+        nbformat.v4.new_code_cell(text.replace("{folder!r}", repr(str(model_folder("bert", layers=3)))))
+        for text in CELLS
+    ]
     kernel = {
         "kernelspec": {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"},
         "language_info": {"name": "python"},
@@ -70,11 +75,30 @@ def lab(model_folder: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    own = {name: str(home / name) for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_DATA_DIR", "IPYTHONDIR")}
-    options = ["--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}", "--IdentityProvider.token=", "--LabApp.news_url=None"]
-    command = [sys.executable, "-m", "jupyterlab", *options, f"--ServerApp.root_dir={home / 'work'}", "--LabApp.extension_manager=readonly"]
+    own = {
+        name: str(home / name)
+        for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_DATA_DIR", "IPYTHONDIR")
+    }
+    options = [
+        "--no-browser",
+        "--allow-root",
+        "--ip=127.0.0.1",
+        f"--port={port}",
+        "--IdentityProvider.token=",
+        "--LabApp.news_url=None",
+    ]
+    command = [
+        sys.executable,
+        "-m",
+        "jupyterlab",
+        *options,
+        f"--ServerApp.root_dir={home / 'work'}",
+        "--LabApp.extension_manager=readonly",
+    ]
     with open(home / "log", "w") as log:
-        server = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **own, "OMP_NUM_THREADS": "1"})
+        server = subprocess.Popen(
+            command, stdout=log, stderr=log, env={**os.environ, **own, "OMP_NUM_THREADS": "1"}
+        )
     address = f"http://127.0.0.1:{port}"
     try:
         for _ in range(240):
@@ -106,7 +130,9 @@ def test_a_widget_lives_in_jupyterlab(lab: str, browser: Any) -> None:
     page.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status=idle]", state="attached")
     page.get_by_text("Python 3 (ipykernel) | Idle").wait_for()
     first = run_cell(page, 0)
-    page.add_locator_handler(page.locator(".jp-Dialog .jp-mod-accept"), lambda button: button.click())  # it may ask for the kernel
+    page.add_locator_handler(
+        page.locator(".jp-Dialog .jp-mod-accept"), lambda button: button.click()
+    )  # it may ask for the kernel
     first.locator(".lrp-switch").first.wait_for()
     assert first.locator("li bdi").first.text_content() == "[CLS]"
 
@@ -117,12 +143,18 @@ def test_a_widget_lives_in_jupyterlab(lab: str, browser: Any) -> None:
 
     run_cell(page, 2)
     first.locator(".lrp-switch[aria-pressed=true]").nth(1).wait_for()
-    assert [switch.get_attribute("aria-pressed") for switch in first.locator(".lrp-switch").all()] == ["true", "false", "true"]
+    assert [switch.get_attribute("aria-pressed") for switch in first.locator(".lrp-switch").all()] == [
+        "true",
+        "false",
+        "true",
+    ]
 
     box = first.get_by_role("textbox", name="Sentence")
     box.fill("dull and slow")
     box.press("Enter")
-    page.wait_for_function("[...document.querySelectorAll('.lrp-tokens li bdi')].some(token => token.textContent === 'dull')")
+    page.wait_for_function(
+        "[...document.querySelectorAll('.lrp-tokens li bdi')].some(token => token.textContent === 'dull')"
+    )
     assert first.locator(".lrp-switch[aria-pressed=true]").count() == 2, "the layers keep their state"
 
     box.fill("<img src=x onerror=alert(1)>" + " again" * 3000)

@@ -1,6 +1,7 @@
 """Small random classifiers in the hub's on-disk format: real layouts, real tokenizers, no meaning.
 
-Every parameter is drawn anew (biases and LayerNorm weights too), so that no rule can hide behind a zero or a one.
+Every parameter is drawn anew (biases and LayerNorm weights too), so that no rule can hide behind a zero or a
+one.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from transformers import (
 FAMILIES = ("bert", "roberta", "electra", "distilbert")
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 WORDS = (
-    "a", "an", "the", "film", "plot", "of", "rare", "grace", "is", "was", "not", "never", "but", "very", "warm", "dull", "and", "slow",
+    "a", "an", "the", "film", "plot", "of", "rare", "grace", "is", "was", "not", "never", "but", "very",
+    "warm", "dull", "and", "slow",
     "quick", "actor", "scene", "no", "one", "laugh", "##s", "##ed", "##ing", ",", ".", "!",
 )  # fmt: skip
 TEXTS = (
@@ -40,7 +42,9 @@ TEXTS = (
 
 def wordpiece() -> BertTokenizerFast:
     """A WordPiece tokenizer over `WORDS`."""
-    return BertTokenizerFast(vocab={token: index for index, token in enumerate((*SPECIAL, *WORDS))}, model_max_length=32)
+    return BertTokenizerFast(
+        vocab={token: index for index, token in enumerate((*SPECIAL, *WORDS))}, model_max_length=32
+    )
 
 
 @functools.cache
@@ -65,11 +69,15 @@ def _byte_pairs() -> tuple[dict[str, int], tuple[tuple[str, str], ...]]:
 def byte_pair() -> RobertaTokenizerFast:
     """A byte-level BPE tokenizer over the same words, with RoBERTa's special tokens (<pad> is 1)."""
     vocab, merges = _byte_pairs()
-    return RobertaTokenizerFast(vocab=dict(vocab), merges=list(merges), add_prefix_space=True, model_max_length=32)
+    return RobertaTokenizerFast(
+        vocab=dict(vocab), merges=list(merges), add_prefix_space=True, model_max_length=32
+    )
 
 
 def randomise(model: PreTrainedModel, seed: int) -> None:
-    """Draw every parameter anew: attention neither flat nor saturated, every bias and LayerNorm weight at work."""
+    """Draw every parameter anew: attention neither flat nor saturated, every bias and LayerNorm weight at
+    work.
+    """
     draw = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, value in model.named_parameters():
@@ -103,21 +111,37 @@ def build(
         "id2label": dict(enumerate(names)), "label2id": {name: index for index, name in enumerate(names)},
     }  # fmt: skip
     wide = {
-        "hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads, "intermediate_size": inner,
-        "hidden_act": activation, "type_vocab_size": 2, "layer_norm_eps": 1e-3,  # large enough to be missed where it is forgotten
+        "hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads,
+        "intermediate_size": inner,
+        "hidden_act": activation, "type_vocab_size": 2, "layer_norm_eps": 1e-3,
+         # large enough to be missed where it is forgotten
     }  # fmt: skip
     model: PreTrainedModel
     if family == "bert":
         model = BertForSequenceClassification(BertConfig(**common, **wide, max_position_embeddings=32))
     elif family == "roberta":  # positions start at pad + 1 = 2
         model = RobertaForSequenceClassification(
-            RobertaConfig(**common, **{**wide, "type_vocab_size": 1}, max_position_embeddings=34, bos_token_id=0, eos_token_id=2)
+            RobertaConfig(
+                **common,
+                **{**wide, "type_vocab_size": 1},
+                max_position_embeddings=34,
+                bos_token_id=0,
+                eos_token_id=2,
+            )
         )
     elif family == "electra":
-        model = ElectraForSequenceClassification(ElectraConfig(**common, **wide, embedding_size=hidden // 2, max_position_embeddings=32))
+        model = ElectraForSequenceClassification(
+            ElectraConfig(**common, **wide, embedding_size=hidden // 2, max_position_embeddings=32)
+        )
     elif family == "distilbert":
         config = DistilBertConfig(
-            **common, dim=hidden, n_layers=layers, n_heads=heads, hidden_dim=inner, activation=activation, max_position_embeddings=32
+            **common,
+            dim=hidden,
+            n_layers=layers,
+            n_heads=heads,
+            hidden_dim=inner,
+            activation=activation,
+            max_position_embeddings=32,
         )
         model = DistilBertForSequenceClassification(config)
     else:
@@ -135,7 +159,9 @@ def save(folder: Path, family: str = "bert", **shape: object) -> Path:
 
 
 def save_bert_base(folder: Path) -> Path:
-    """Random weights in the shape of textattack/bert-base-uncased-SST-2 (12 layers, 768 wide); few words and positions to stay small."""
+    """Random weights in the shape of textattack/bert-base-uncased-SST-2 (12 layers, 768 wide); few words and
+    positions to stay small.
+    """
     tokenizer = wordpiece()
     with torch.device("cpu"):
         model = BertForSequenceClassification(BertConfig(vocab_size=len(tokenizer)))
@@ -145,7 +171,9 @@ def save_bert_base(folder: Path) -> Path:
 
 
 def without_constants(model: PreTrainedModel) -> PreTrainedModel:
-    """Set all biases and the position and type embeddings to zero, in place: then CP-LRP has nowhere to lose relevance."""
+    """Set all biases and the position and type embeddings to zero, in place: then CP-LRP has nowhere to lose
+    relevance.
+    """
     with torch.no_grad():
         for name, value in model.named_parameters():
             if name.endswith("bias") or "position_embeddings" in name or "token_type_embeddings" in name:

@@ -71,11 +71,15 @@ def fingerprint(path: Path) -> str:
 
 
 def tokenise(tokenizer: Any, texts: list[str]) -> list[list[int]]:
-    return tokenizer([clean(t) for t in texts], add_special_tokens=False, truncation=False, verbose=False)["input_ids"]
+    return tokenizer([clean(t) for t in texts], add_special_tokens=False, truncation=False, verbose=False)[
+        "input_ids"
+    ]
 
 
 def window(ids: list[int], recipe: Recipe, rng: random.Random) -> list[int]:
-    """Part of a long review: half of the windows are its end, three in ten its start, two in ten from anywhere."""
+    """Part of a long review: half of the windows are its end, three in ten its start, two in ten from
+    anywhere.
+    """
     length = recipe.imdb_long_window if rng.random() < recipe.imdb_long_share else recipe.imdb_short_window
     length -= 2
     spare = len(ids) - length
@@ -96,7 +100,9 @@ def epochs_of(indices: list[int], epochs: float, rng: random.Random) -> list[int
     return out
 
 
-def plan_batches(recipe: Recipe, sst2: list[list[int]], imdb: list[list[int]]) -> list[tuple[str, list[tuple[int, list[int]]]]]:
+def plan_batches(
+    recipe: Recipe, sst2: list[list[int]], imdb: list[list[int]]
+) -> list[tuple[str, list[tuple[int, list[int]]]]]:
     """All batches in order: a function of the recipe and the data alone, so that a resumed run repeats it."""
     rng = random.Random(recipe.seed)
     batches: list[tuple[str, list[tuple[int, list[int]]]]] = []
@@ -108,7 +114,9 @@ def plan_batches(recipe: Recipe, sst2: list[list[int]], imdb: list[list[int]]) -
             batches.append(("sst2", [(i, sst2[i]) for i in part[at : at + recipe.sst2_batch]]))
     order = epochs_of(list(range(len(imdb))), recipe.imdb_epochs, rng)
     for start in range(0, len(order), 1024):
-        windows = sorted(((i, window(imdb[i], recipe, rng)) for i in order[start : start + 1024]), key=lambda p: len(p[1]))
+        windows = sorted(
+            ((i, window(imdb[i], recipe, rng)) for i in order[start : start + 1024]), key=lambda p: len(p[1])
+        )
         batch: list[tuple[int, list[int]]] = []
         for item in windows:
             if batch and (len(batch) + 1) * (len(item[1]) + 2) > recipe.imdb_batch_tokens:
@@ -131,9 +139,13 @@ def collate(items: list[list[int]], tokenizer: Any) -> dict[str, torch.Tensor]:
     return {"input_ids": ids, "attention_mask": mask}
 
 
-def doubled(teacher: BertForSequenceClassification, scale: float, dropout: float) -> BertForSequenceClassification:
+def doubled(
+    teacher: BertForSequenceClassification, scale: float, dropout: float
+) -> BertForSequenceClassification:
     """The teacher with each layer in twice; both copies' residual branches are scaled."""
-    config = BertConfig.from_dict({**teacher.config.to_dict(), "num_hidden_layers": 2 * teacher.config.num_hidden_layers})
+    config = BertConfig.from_dict(
+        {**teacher.config.to_dict(), "num_hidden_layers": 2 * teacher.config.num_hidden_layers}
+    )
     config.hidden_dropout_prob = dropout
     student = BertForSequenceClassification(config)
     state = {k: v.clone() for k, v in teacher.state_dict().items() if ".encoder.layer." not in k}
@@ -144,15 +156,21 @@ def doubled(teacher: BertForSequenceClassification, scale: float, dropout: float
         index, tail = rest.split(".", 1)
         is_branch_end = tail.startswith(("attention.output.dense", "output.dense"))
         for copy in (0, 1):
-            state[f"{head}.encoder.layer.{2 * int(index) + copy}.{tail}"] = value * scale if is_branch_end else value.clone()
+            state[f"{head}.encoder.layer.{2 * int(index) + copy}.{tail}"] = (
+                value * scale if is_branch_end else value.clone()
+            )
     student.load_state_dict(state)
     return student
 
 
-def start_model(recipe: Recipe, base: str, teacher: BertForSequenceClassification | None) -> BertForSequenceClassification:
+def start_model(
+    recipe: Recipe, base: str, teacher: BertForSequenceClassification | None
+) -> BertForSequenceClassification:
     if teacher is not None:
         return doubled(teacher, recipe.branch_scale, recipe.dropout)
-    config = BertConfig.from_pretrained(base, num_labels=2, id2label=LABELS, label2id={v: k for k, v in LABELS.items()})
+    config = BertConfig.from_pretrained(
+        base, num_labels=2, id2label=LABELS, label2id={v: k for k, v in LABELS.items()}
+    )
     config.hidden_dropout_prob = recipe.dropout
     config.attention_probs_dropout_prob = 0.0
     config.problem_type = "single_label_classification"
@@ -161,7 +179,11 @@ def start_model(recipe: Recipe, base: str, teacher: BertForSequenceClassificatio
 
 def distillation(recipe: Recipe, out: Any, ref: Any, mask: torch.Tensor, progress: float) -> torch.Tensor:
     t = recipe.distil_temperature
-    soft = F.kl_div(F.log_softmax(out.logits / t, -1), F.softmax(ref.logits / t, -1), reduction="batchmean") * t * t
+    soft = (
+        F.kl_div(F.log_softmax(out.logits / t, -1), F.softmax(ref.logits / t, -1), reduction="batchmean")
+        * t
+        * t
+    )
     weight = recipe.hidden_weight * max(0.0, 1 - progress / recipe.hidden_until)
     if weight == 0.0:
         return recipe.distil_share * soft
@@ -175,9 +197,17 @@ def distillation(recipe: Recipe, out: Any, ref: Any, mask: torch.Tensor, progres
 
 @torch.no_grad()
 def classified_right(
-    model: Any, tokenizer: Any, texts: list[str], labels: list[int], *, max_tokens: int = 512, batch_tokens: int = 8192
+    model: Any,
+    tokenizer: Any,
+    texts: list[str],
+    labels: list[int],
+    *,
+    max_tokens: int = 512,
+    batch_tokens: int = 8192,
 ) -> list[bool]:
-    """Whether each text is classified right; texts beyond `max_tokens` (with [CLS] and [SEP]) are cut at the end."""
+    """Whether each text is classified right; texts beyond `max_tokens` (with [CLS] and [SEP]) are cut at the
+    end.
+    """
     model.eval()
     device = next(model.parameters()).device
     ids = [x[: max_tokens - 2] for x in tokenise(tokenizer, texts)]
@@ -214,7 +244,11 @@ def train(args: argparse.Namespace, recipe: Recipe) -> None:
         batches = batches[: args.max_steps]
     teacher = None
     if args.teacher:
-        teacher = BertForSequenceClassification.from_pretrained(args.teacher, dtype=torch.float32).eval().to(args.device)
+        teacher = (
+            BertForSequenceClassification.from_pretrained(args.teacher, dtype=torch.float32)
+            .eval()
+            .to(args.device)
+        )
     model = start_model(recipe, args.base, teacher).to(args.device)
     decay = [p for p in model.parameters() if p.ndim > 1]
     rest = [p for p in model.parameters() if p.ndim <= 1]
@@ -293,7 +327,11 @@ def train(args: argparse.Namespace, recipe: Recipe) -> None:
         "teacher": Path(args.teacher).name if args.teacher else None,
         "base": "sentence-transformers/all-MiniLM-L6-v2",
         "data": {f"{d}/train": fingerprint(data / d / "train.parquet") for d in ("sst2", "imdb")},
-        "versions": {"python": platform.python_version(), "torch": torch.__version__, "transformers": transformers.__version__},
+        "versions": {
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+        },
         "bfloat16": args.bf16,
         "steps": len(batches),
         "seconds": round(seconds + time.time() - begin),
@@ -304,10 +342,11 @@ def train(args: argparse.Namespace, recipe: Recipe) -> None:
 
 
 def evaluate(args: argparse.Namespace) -> None:
-    """Accuracy on all of SST-2 validation and all of IMDB test, as the float16 weights on disk give it in float32.
+    """Accuracy on all of SST-2 validation and all of IMDB test, as the float16 weights on disk give it in
+    float32.
 
-    Texts are taken in a seeded random order, 1,000 at a time, and the record is written after each thousand, so that an
-    interrupted measurement is one of a random sample and the same command goes on with it.
+    Texts are taken in a seeded random order, 1,000 at a time, and the record is written after each thousand,
+    so that an interrupted measurement is one of a random sample and the same command goes on with it.
     """
     if args.threads:
         torch.set_num_threads(args.threads)
@@ -322,7 +361,13 @@ def evaluate(args: argparse.Namespace) -> None:
         random.Random(0).shuffle(order)
         row = record.setdefault(
             f"{dataset}/{split}",
-            {"right": 0, "n": 0, "of": len(texts), "max_tokens": 512, "data": fingerprint(data / dataset / f"{split}.parquet")},
+            {
+                "right": 0,
+                "n": 0,
+                "of": len(texts),
+                "max_tokens": 512,
+                "data": fingerprint(data / dataset / f"{split}.parquet"),
+            },
         )
         while row["n"] < len(order):
             part = order[row["n"] : row["n"] + 1000]
@@ -339,16 +384,28 @@ def evaluate(args: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data-dir", required=True, help="folder with sst2/ and imdb/ parquet files")
     parser.add_argument("--out", required=True, help="folder for the model, the checkpoint and the record")
-    parser.add_argument("--base", default="sentence-transformers/all-MiniLM-L6-v2", help="hub id or folder of the base weights")
+    parser.add_argument(
+        "--base",
+        default="sentence-transformers/all-MiniLM-L6-v2",
+        help="hub id or folder of the base weights",
+    )
     parser.add_argument("--teacher", help="folder of the finished 6-layer model (for --layers 12)")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--bf16", action="store_true", help="bfloat16 autocast: faster where the processor has the units for it")
+    parser.add_argument(
+        "--bf16",
+        action="store_true",
+        help="bfloat16 autocast: faster where the processor has the units for it",
+    )
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--max-steps", type=int, default=0, help="stop early (for a trial)")
-    parser.add_argument("--evaluate", action="store_true", help="measure the model in --out instead of training")
+    parser.add_argument(
+        "--evaluate", action="store_true", help="measure the model in --out instead of training"
+    )
     parser.add_argument("--layers", type=int, choices=(6, 12), default=12)
     for name, value in asdict(Recipe(layers=12)).items():
         if name != "layers":

@@ -74,7 +74,10 @@ def _rank_cases(rng: np.random.Generator) -> list[Case]:
     return [
         Case("of seven tokens", (rng.normal(size=7), ends)),
         Case("with equal scores", (np.array([0.0, 1.0, 2.0, 2.0, 1.0, -3.0, 9.0]), ends)),
-        Case("with a large negative score", (np.array([5.0, 0.5, -4.0, 1.0, 0.2]), np.array([True, False, False, False, True]))),
+        Case(
+            "with a large negative score",
+            (np.array([5.0, 0.5, -4.0, 1.0, 0.2]), np.array([True, False, False, False, True])),
+        ),
     ]
 
 
@@ -145,7 +148,10 @@ EXERCISES = (
                 "This is the correlation of ranks (Spearman). Pearson's r uses the scores themselves.",
             ),
             Slip(lambda s, g, m: agreement(s, g, m) ** 2, "This is r squared: its sign is lost."),
-            Slip(lambda s, g, m: abs(agreement(s, g, m)), "The sign of r is lost: a map that is turned round has a negative r."),
+            Slip(
+                lambda s, g, m: abs(agreement(s, g, m)),
+                "The sign of r is lost: a map that is turned round has a negative r.",
+            ),
             Slip(
                 lambda s, g, m: float(np.cov(s[~m], g[~m])[0, 1]),
                 "This is the covariance: divide by both standard deviations.",
@@ -174,12 +180,18 @@ EXERCISES = (
         parts=("the order",),
         whole=True,
         slips=(
-            Slip(lambda *a: _order(*a, kind="lerf"), "The order is LeRF's, the least relevant first: MoRF begins with the largest score."),
+            Slip(
+                lambda *a: _order(*a, kind="lerf"),
+                "The order is LeRF's, the least relevant first: MoRF begins with the largest score.",
+            ),
             Slip(
                 lambda *a: _order(*a, kind="absolute"),
                 "You rank by absolute value. A large negative score speaks against the class: MoRF removes it last.",
             ),
-            Slip(lambda *a: _order(*a, kind="special too"), "Special tokens are removed, too: leave them out of the order."),
+            Slip(
+                lambda *a: _order(*a, kind="special too"),
+                "Special tokens are removed, too: leave them out of the order.",
+            ),
             Slip(
                 lambda *a: _order(*a, kind="inside"),
                 "The indices count within the words: translate them to places in the whole text.",
@@ -188,8 +200,14 @@ EXERCISES = (
                 lambda *a: _order(*a, kind="ties"),
                 "Equal scores leave in reverse order. argsort()[::-1] turns ties round: sort -scores with kind='stable'.",
             ),
-            Slip(lambda *a: _order(*a, kind="ranks"), "These are ranks, the place of each token in the order. Return the order itself."),
-            Slip(lambda *a: _order(*a, kind="only special"), "The mask is turned round: only special tokens are in your order."),
+            Slip(
+                lambda *a: _order(*a, kind="ranks"),
+                "These are ranks, the place of each token in the order. Return the order itself.",
+            ),
+            Slip(
+                lambda *a: _order(*a, kind="only special"),
+                "The mask is turned round: only special tokens are in your order.",
+            ),
         ),
         hints=(
             "np.argsort(-x, kind='stable') sorts from large to small.",
@@ -211,12 +229,22 @@ EXERCISES = (
                 "The logit of the whole input, f_0, is in your mean: average what is recorded after each removal, f_1 to f_K.",
             ),
             Slip(
-                lambda f: float((f[0] - f).mean()), "This is AOPC, the mean drop from f_0, a quantity of its own with the other direction."
+                lambda f: float((f[0] - f).mean()),
+                "This is AOPC, the mean drop from f_0, a quantity of its own with the other direction.",
             ),
-            Slip(lambda f: float((f[0] - f[1:]).mean()), "This is the mean drop from f_0. The mean logit does not subtract."),
+            Slip(
+                lambda f: float((f[0] - f[1:]).mean()),
+                "This is the mean drop from f_0. The mean logit does not subtract.",
+            ),
             Slip(lambda f: float(f[1:].sum()), "This is the sum: divide by K."),
-            Slip(lambda f: float(f[1:].sum() / len(f)), "You divide by K + 1: f_0 is left out, so K entries are left."),
-            Slip(lambda f: float(f[:-1].mean()), "The last entry is left out in place of the first: f_0 is the whole input."),
+            Slip(
+                lambda f: float(f[1:].sum() / len(f)),
+                "You divide by K + 1: f_0 is left out, so K entries are left.",
+            ),
+            Slip(
+                lambda f: float(f[:-1].mean()),
+                "The last entry is left out in place of the first: f_0 is the whole input.",
+            ),
             Slip(
                 lambda f: float(((f[1:] + f[:-1]) / 2).mean()),
                 "This is the area by trapezoids, in which f_0 counts half. Here it does not count.",
@@ -242,13 +270,34 @@ EXERCISES = (
                 lambda x: x / np.abs(x.sum(1, keepdims=True)),
                 "The sign of the sum is dropped: divided by a negative sum, a map is turned round. That is what sum to one does.",
             ),
-            Slip(lambda x: x / x.sum(0, keepdims=True), "The sum runs over the wrong axis: every map is a row, sum over its tokens."),
-            Slip(lambda x: x / x.sum(), "All maps together are divided by one sum: each row by its own (axis=1, keepdims=True)."),
-            Slip(lambda x: weights_of(x), "This is a softmax: it makes every score positive. Divide by the sum."),
-            Slip(lambda x: x / np.linalg.norm(x, axis=1, keepdims=True), "You divide by the Euclidean norm: divide by the sum."),
-            Slip(lambda x: x / np.abs(x).max(1, keepdims=True), "You divide by the largest score: divide by the sum."),
-            Slip(lambda x: np.abs(x) / np.abs(x).sum(1, keepdims=True), "The signs of the scores are lost: no absolute values here."),
-            Slip(lambda x: x / x.mean(1, keepdims=True), "You divide by the mean: the rows sum to T in place of one."),
+            Slip(
+                lambda x: x / x.sum(0, keepdims=True),
+                "The sum runs over the wrong axis: every map is a row, sum over its tokens.",
+            ),
+            Slip(
+                lambda x: x / x.sum(),
+                "All maps together are divided by one sum: each row by its own (axis=1, keepdims=True).",
+            ),
+            Slip(
+                lambda x: weights_of(x),
+                "This is a softmax: it makes every score positive. Divide by the sum.",
+            ),
+            Slip(
+                lambda x: x / np.linalg.norm(x, axis=1, keepdims=True),
+                "You divide by the Euclidean norm: divide by the sum.",
+            ),
+            Slip(
+                lambda x: x / np.abs(x).max(1, keepdims=True),
+                "You divide by the largest score: divide by the sum.",
+            ),
+            Slip(
+                lambda x: np.abs(x) / np.abs(x).sum(1, keepdims=True),
+                "The signs of the scores are lost: no absolute values here.",
+            ),
+            Slip(
+                lambda x: x / x.mean(1, keepdims=True),
+                "You divide by the mean: the rows sum to T in place of one.",
+            ),
         ),
         hints=("Divide by the sum itself. It may be negative.", "maps / maps.sum(axis=1, keepdims=True)"),
     ),

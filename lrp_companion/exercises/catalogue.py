@@ -28,7 +28,8 @@ def check(name: str, function: Callable[..., Any], *, framework: str = "numpy") 
     Returns
     -------
     Result
-        true if the function passes; else its message names the likely slip. An exception of the function is told in it.
+        true if the function passes; else its message names the likely slip. An exception of the function is
+        told in it.
 
     Raises
     ------
@@ -78,7 +79,12 @@ def hint(name: str, number: int = 1) -> str:
     """
     hints = _find("hint", name).hints
     if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= len(hints):
-        raise InputError("hint", got=f"hint {number!r} of {name!r}", expected=f"1 to {len(hints)}", hint="hints count from 1")
+        raise InputError(
+            "hint",
+            got=f"hint {number!r} of {name!r}",
+            expected=f"1 to {len(hints)}",
+            hint="hints count from 1",
+        )
     return hints[number - 1]
 
 

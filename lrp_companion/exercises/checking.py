@@ -131,7 +131,10 @@ class Catalogue(Sequence[Exercise]):
         return "\n".join(map(repr, self.found))
 
     def _repr_html_(self) -> str:
-        head = "".join(f'<th scope="col" style="text-align: left">{name}</th>' for name in ("name", "theme", "function", "task"))
+        head = "".join(
+            f'<th scope="col" style="text-align: left">{name}</th>'
+            for name in ("name", "theme", "function", "task")
+        )
         rows = "".join(
             f'<tr><th scope="row" style="text-align: left">{html.escape(one.name)}</th>'
             + "".join(f'<td style="text-align: left">{cell}</td>' for cell in _cells(one))
@@ -166,13 +169,18 @@ def variant(exercise: Exercise, function: Function) -> list[tuple[np.ndarray, ..
     """The answers of one of our own functions to all cases: the reference's or a slip's."""
     with np.errstate(all="ignore"):
         return [
-            _plain(_differentiated(function, case.inputs) if exercise.autograd else function(*case.inputs), exercise)
+            _plain(
+                _differentiated(function, case.inputs) if exercise.autograd else function(*case.inputs),
+                exercise,
+            )
             for case in exercise.cases(np.random.default_rng(SEED))
         ]
 
 
 def _reference(exercise: Exercise, case: Case) -> Any:
-    return _differentiated(exercise.answer, case.inputs) if exercise.autograd else exercise.answer(*case.inputs)
+    return (
+        _differentiated(exercise.answer, case.inputs) if exercise.autograd else exercise.answer(*case.inputs)
+    )
 
 
 def _run(exercise: Exercise, function: Function, case: Case, *, torch: bool) -> tuple[np.ndarray, ...]:
@@ -191,7 +199,9 @@ def _run(exercise: Exercise, function: Function, case: Case, *, torch: bool) -> 
         raise _Told(_failure(exercise, case, error)) from error
     for name, before, after in zip(exercise.arguments, case.inputs, inputs, strict=True):
         if isinstance(before, np.ndarray) and not np.array_equal(before, after, equal_nan=True):
-            raise _Told(f"Your function changes its argument {name} in place: work on a copy, for example with {name} = {name}.copy().")
+            raise _Told(
+                f"Your function changes its argument {name} in place: work on a copy, for example with {name} = {name}.copy()."
+            )
     try:
         return _plain(answer, exercise)
     except _Told as told:
@@ -199,19 +209,26 @@ def _run(exercise: Exercise, function: Function, case: Case, *, torch: bool) -> 
 
 
 def _failure(exercise: Exercise, case: Case, error: Exception) -> str:
-    own = [frame for frame in traceback.extract_tb(error.__traceback__) if "lrp_companion" not in frame.filename]
+    own = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if "lrp_companion" not in frame.filename
+    ]
     at = f" at `{own[0].line}`" if own and own[0].line else ""
     if isinstance(error, TypeError) and not own:
         return f"Your function cannot be called as {exercise.signature}: {error}. Give it these arguments, in this order."
     told = f"Your function raised {type(error).__name__}{at} on inputs {case.label} ({_shapes(exercise, case)}): {error}"
-    if isinstance(error, (ValueError, RuntimeError)) and any(word in str(error) for word in ("shape", "dimension", "broadcast", "size")):
+    if isinstance(error, (ValueError, RuntimeError)) and any(
+        word in str(error) for word in ("shape", "dimension", "broadcast", "size")
+    ):
         return f"{told.rstrip('.')}. The shapes do not fit: is a transpose missing, or an axis wrong?"
     return told
 
 
 def _shapes(exercise: Exercise, case: Case) -> str:
     pairs = zip(exercise.arguments, case.inputs, strict=True)
-    return ", ".join(f"{name} {value.shape}" if isinstance(value, np.ndarray) else f"{name} = {value}" for name, value in pairs)
+    return ", ".join(
+        f"{name} {value.shape}" if isinstance(value, np.ndarray) else f"{name} = {value}"
+        for name, value in pairs
+    )
 
 
 def _plain(answer: Any, exercise: Exercise) -> tuple[np.ndarray, ...]:
@@ -227,8 +244,12 @@ def _plain(answer: Any, exercise: Exercise) -> tuple[np.ndarray, ...]:
         parts = ()
     if len(parts) != count:
         got = f"{len(answer)} things" if isinstance(answer, (tuple, list)) else f"one {type(answer).__name__}"
-        raise _Told(f"Your function returned {got}; expected {count}: {', '.join(exercise.parts)}, as a tuple.")
-    return tuple(_array(part, name, whole=exercise.whole) for part, name in zip(parts, exercise.parts, strict=True))
+        raise _Told(
+            f"Your function returned {got}; expected {count}: {', '.join(exercise.parts)}, as a tuple."
+        )
+    return tuple(
+        _array(part, name, whole=exercise.whole) for part, name in zip(parts, exercise.parts, strict=True)
+    )
 
 
 def _array(part: Any, name: str, *, whole: bool) -> np.ndarray:
@@ -239,9 +260,13 @@ def _array(part: Any, name: str, *, whole: bool) -> np.ndarray:
         if out.dtype == object and not whole:
             out = np.asarray(part, dtype=np.float64)  # Fractions, for instance
     except (TypeError, ValueError):
-        raise _Told(f"Got {type(part).__name__} {str(part)[:60]!r} for {name}; expected an array of numbers.") from None
+        raise _Told(
+            f"Got {type(part).__name__} {str(part)[:60]!r} for {name}; expected an array of numbers."
+        ) from None
     if out.dtype == bool or out.dtype.kind not in "iuf":
-        raise _Told(f"Got dtype {out.dtype} for {name}; expected {'whole numbers' if whole else 'float64 numbers'}.")
+        raise _Told(
+            f"Got dtype {out.dtype} for {name}; expected {'whole numbers' if whole else 'float64 numbers'}."
+        )
     if whole and out.dtype.kind == "f":
         raise _Told(f"Got dtype {out.dtype} for {name}; expected whole numbers: indices, not scores.")
     return out
@@ -270,16 +295,25 @@ def _explain(exercise: Exercise, cases: list[Case], given: Answers, expected: An
     single = any(part.dtype == np.float32 or part.dtype == np.float16 for answer in given for part in answer)
     tolerance = SINGLE if single else TOLERANCE
     if single and _all_same(given, expected, tolerance):
-        kind = next(part.dtype for answer in given for part in answer if part.dtype.kind == "f" and part.dtype != np.float64)
+        kind = next(
+            part.dtype
+            for answer in given
+            for part in answer
+            if part.dtype.kind == "f" and part.dtype != np.float64
+        )
         return f"The formula is right, but the result is {kind}: the inputs are float64, keep that precision."
     ours = [variant(exercise, slip.function) for slip in exercise.slips]
     for slip, wrong in zip(exercise.slips, ours, strict=True):
         if _all_same(given, wrong, tolerance):
             return slip.says
-    if (told := _about_shape(exercise, cases, given, expected)) or (told := _about_nan(exercise, cases, given, expected)):
+    if (told := _about_shape(exercise, cases, given, expected)) or (
+        told := _about_nan(exercise, cases, given, expected)
+    ):
         return told
     if (factor := _factor(given, expected, tolerance)) is not None:
-        return _FACTORS.get(factor, f"Every number is {factor:g} times what it should be: a constant factor is wrong.")
+        return _FACTORS.get(
+            factor, f"Every number is {factor:g} times what it should be: a constant factor is wrong."
+        )
     if len(exercise.parts) == 2 and _all_same([(b, a) for a, b in given], expected, tolerance):
         return f"The two results are swapped: return {exercise.parts[0]} first."
     for slip, wrong in zip(exercise.slips, ours, strict=True):
@@ -320,8 +354,17 @@ def _about_nan(exercise: Exercise, cases: list[Case], given: Answers, expected: 
 
 def _factor(got: Answers, wanted: Answers, tolerance: float) -> float | None:
     """The number c with got = c * wanted in all cases, if there is one besides 0 and 1."""
-    pairs = [(a.ravel(), b.ravel()) for x, y in zip(got, wanted, strict=True) for a, b in zip(x, y, strict=True) if a.shape == b.shape]
-    a, b = (np.concatenate(side) if side else np.zeros(0) for side in zip(*pairs, strict=True)) if pairs else (np.zeros(0), np.zeros(0))
+    pairs = [
+        (a.ravel(), b.ravel())
+        for x, y in zip(got, wanted, strict=True)
+        for a, b in zip(x, y, strict=True)
+        if a.shape == b.shape
+    ]
+    a, b = (
+        (np.concatenate(side) if side else np.zeros(0) for side in zip(*pairs, strict=True))
+        if pairs
+        else (np.zeros(0), np.zeros(0))
+    )
     if not a.size or not np.isfinite(a).all() or not np.isfinite(b).all() or not (b @ b > 0):
         return None
     factor = float(a @ b / (b @ b))
@@ -332,11 +375,17 @@ def _factor(got: Answers, wanted: Answers, tolerance: float) -> float | None:
 
 
 def _where(exercise: Exercise, cases: list[Case], given: Answers, expected: Answers, tolerance: float) -> str:
-    right = [case.label for case, got, wanted in zip(cases, given, expected, strict=True) if _same(got, wanted, tolerance)]
+    right = [
+        case.label
+        for case, got, wanted in zip(cases, given, expected, strict=True)
+        if _same(got, wanted, tolerance)
+    ]
     case, got, wanted = next(
         (c, g, w) for c, g, w in zip(cases, given, expected, strict=True) if not _same(g, w, tolerance)
     )  # one differs, else the function had passed
-    parts = [name for name, a, b in zip(exercise.parts, got, wanted, strict=True) if not _near(a, b, tolerance)]
+    parts = [
+        name for name, a, b in zip(exercise.parts, got, wanted, strict=True) if not _near(a, b, tolerance)
+    ]
     name, a, b = next((n, a, b) for n, a, b in zip(exercise.parts, got, wanted, strict=True) if n == parts[0])
     place = np.unravel_index(int(np.argmax(np.abs(np.nan_to_num(a - b)))), b.shape) if b.ndim else ()
     spot = f" at {[int(k) for k in place]}" if place else ""
@@ -351,19 +400,27 @@ def _where(exercise: Exercise, cases: list[Case], given: Answers, expected: Answ
 
 def _tensor(value: Any) -> Any:
     """A torch tensor of an array; torch is loaded here and nowhere else."""
-    return importlib.import_module("torch").from_numpy(value.copy()) if isinstance(value, np.ndarray) else value
+    return (
+        importlib.import_module("torch").from_numpy(value.copy()) if isinstance(value, np.ndarray) else value
+    )
 
 
 def _differentiated(function: Function, inputs: Sequence[Any]) -> tuple[np.ndarray, ...]:
-    """The output of a function of tensors and the gradients of its sum, weighted by fixed numbers, for every input."""
+    """The output of a function of tensors and the gradients of its sum, weighted by fixed numbers, for every
+    input.
+    """
     torch = importlib.import_module("torch")
     tensors = [_tensor(value).requires_grad_() for value in inputs]
     out = function(*tensors)
     if not isinstance(out, torch.Tensor):
-        raise _Told(f"Your function returned {type(out).__name__}; expected a torch tensor that can be differentiated.")
+        raise _Told(
+            f"Your function returned {type(out).__name__}; expected a torch tensor that can be differentiated."
+        )
     weights = torch.arange(1.0, out.numel() + 1, dtype=torch.float64).reshape(out.shape).cos()
     if not out.requires_grad:
-        raise _Told("Nothing is left to differentiate: all of the output is detached. Only one factor is held constant, the other is not.")
+        raise _Told(
+            "Nothing is left to differentiate: all of the output is detached. Only one factor is held constant, the other is not."
+        )
     gradients = torch.autograd.grad((weights * out).sum(), tensors, allow_unused=True)
     zeros = [torch.zeros_like(t) if g is None else g for t, g in zip(tensors, gradients, strict=True)]
     return tuple(part.detach().numpy() for part in itertools.chain([out], zeros))

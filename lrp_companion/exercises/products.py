@@ -50,7 +50,11 @@ def _leaves(node: Any) -> list[int]:
 
 
 def _depths(node: Any, depth: int = 0) -> dict[int, int]:
-    return {node: depth} if isinstance(node, int) else {k: d for part in node for k, d in _depths(part, depth + 1).items()}
+    return (
+        {node: depth}
+        if isinstance(node, int)
+        else {k: d for part in node for k, d in _depths(part, depth + 1).items()}
+    )
 
 
 def _by_depth(grouping: Any) -> np.ndarray:
@@ -103,19 +107,43 @@ EXERCISES = (
         cases=_product_cases,
         parts=("R_a", "R_b"),
         slips=(
-            Slip(lambda a, b, r: (r, r), "Both factors get all of the relevance, so it doubles: the half of Eq. (3) is missing."),
-            Slip(by_size, "Your shares follow the sizes of the factors. In a product sizes do not matter: each factor gets half."),
+            Slip(
+                lambda a, b, r: (r, r),
+                "Both factors get all of the relevance, so it doubles: the half of Eq. (3) is missing.",
+            ),
+            Slip(
+                by_size,
+                "Your shares follow the sizes of the factors. In a product sizes do not matter: each factor gets half.",
+            ),
             Slip(
                 lambda a, b, r: (a / (a + b) * r, b / (a + b) * r),
                 "This is the epsilon rule for the sum a + b, Eq. (1). For a product a b, Eq. (3) gives each factor half.",
             ),
-            Slip(lambda a, b, r: (b * r, a * r), "This is the gradient times R, g and not relevance, and without its half: R_a = R / 2."),
-            Slip(lambda a, b, r: (b * r / 2, a * r / 2), "Relevance was multiplied by the other factor: R_a = R / 2 holds it already."),
-            Slip(lambda a, b, r: (-r / 2, -r / 2), "A sign was dropped: both halves have the sign of the relevance that comes in."),
-            Slip(lambda a, b, r: (r, 0 * r), "Everything goes to the first factor: the uniform rule gives the second as much."),
-            Slip(lambda a, b, r: (0 * r, r), "Everything goes to the second factor, as CP-LRP does. Eq. (3) gives each half."),
+            Slip(
+                lambda a, b, r: (b * r, a * r),
+                "This is the gradient times R, g and not relevance, and without its half: R_a = R / 2.",
+            ),
+            Slip(
+                lambda a, b, r: (b * r / 2, a * r / 2),
+                "Relevance was multiplied by the other factor: R_a = R / 2 holds it already.",
+            ),
+            Slip(
+                lambda a, b, r: (-r / 2, -r / 2),
+                "A sign was dropped: both halves have the sign of the relevance that comes in.",
+            ),
+            Slip(
+                lambda a, b, r: (r, 0 * r),
+                "Everything goes to the first factor: the uniform rule gives the second as much.",
+            ),
+            Slip(
+                lambda a, b, r: (0 * r, r),
+                "Everything goes to the second factor, as CP-LRP does. Eq. (3) gives each half.",
+            ),
         ),
-        hints=("Put y = a b into Eq. (3): what cancels?", "Each factor receives (a b) / (2 y) of R, which is 1/2."),
+        hints=(
+            "Put y = a b into Eq. (3): what cancels?",
+            "Each factor receives (a b) / (2 y) of R, which is 1/2.",
+        ),
     ),
     Exercise(
         name="grouped-product",
@@ -146,8 +174,14 @@ EXERCISES = (
                 lambda g: shares(g)[::-1],
                 "The shares stand in reverse order: left and right are swapped. The factor multiplied last is nearest to the output.",
             ),
-            Slip(lambda g: _by_depth(g) * 2, "One half is missing on every path: the outermost multiplication divides, too."),
-            Slip(lambda g: np.ones(len(_leaves(g))), "Each factor gets everything, as in LOO: divide at each multiplication."),
+            Slip(
+                lambda g: _by_depth(g) * 2,
+                "One half is missing on every path: the outermost multiplication divides, too.",
+            ),
+            Slip(
+                lambda g: np.ones(len(_leaves(g))),
+                "Each factor gets everything, as in LOO: divide at each multiplication.",
+            ),
         ),
         hints=(
             "Go down from the output, with the share 1; a node with k parts hands each of them 1/k of its own.",
@@ -168,12 +202,21 @@ EXERCISES = (
                 _left_out,
                 "You leave the factor out of the product, as if it were 1. To remove it here is to set it to 0.",
             ),
-            Slip(lambda x: -product_loo(x), "The sign is turned round: LOO is f(x) minus f without the factor."),
             Slip(
-                lambda x: np.full(len(x), math.prod(x) / len(x)), "These are equal shares f / n. LOO asks each factor alone: no division."
+                lambda x: -product_loo(x), "The sign is turned round: LOO is f(x) minus f without the factor."
             ),
-            Slip(_gradient_map, "This is the gradient, the product of the others. LOO is a difference of two outputs."),
-            Slip(lambda x: x * _gradient_map(x) / 2, "A half too many: LOO is no relevance rule, nothing is split."),
+            Slip(
+                lambda x: np.full(len(x), math.prod(x) / len(x)),
+                "These are equal shares f / n. LOO asks each factor alone: no division.",
+            ),
+            Slip(
+                _gradient_map,
+                "This is the gradient, the product of the others. LOO is a difference of two outputs.",
+            ),
+            Slip(
+                lambda x: x * _gradient_map(x) / 2,
+                "A half too many: LOO is no relevance rule, nothing is split.",
+            ),
         ),
         hints=("Set x_i to 0 in a copy, multiply, subtract.", "A product with a factor 0 is 0."),
     ),

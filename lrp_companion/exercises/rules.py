@@ -14,8 +14,12 @@ def sign(z: np.ndarray) -> np.ndarray:
     return np.where(z < 0, -1.0, 1.0)
 
 
-def epsilon_rule(relevance: np.ndarray, x: np.ndarray, weight: np.ndarray, bias: np.ndarray, eps: float) -> np.ndarray:
-    """Eq. (1), contribution by contribution: `z_ij = x_i W_ji`, the bias is one more contribution and keeps its share."""
+def epsilon_rule(
+    relevance: np.ndarray, x: np.ndarray, weight: np.ndarray, bias: np.ndarray, eps: float
+) -> np.ndarray:
+    """Eq. (1), contribution by contribution: `z_ij = x_i W_ji`, the bias is one more contribution and keeps
+    its share.
+    """
     out = np.zeros_like(x)
     for j in range(len(relevance)):
         total = sum(x[i] * weight[j, i] for i in range(len(x))) + bias[j]
@@ -24,7 +28,9 @@ def epsilon_rule(relevance: np.ndarray, x: np.ndarray, weight: np.ndarray, bias:
     return out
 
 
-def _epsilon(relevance: np.ndarray, x: np.ndarray, weight: np.ndarray, bias: np.ndarray, eps: float, *, kind: str) -> np.ndarray:
+def _epsilon(
+    relevance: np.ndarray, x: np.ndarray, weight: np.ndarray, bias: np.ndarray, eps: float, *, kind: str
+) -> np.ndarray:
     """Eq. (1) with one thing done otherwise."""
     z = weight @ x + (0 if kind == "no bias" else bias)
     below = {
@@ -70,7 +76,10 @@ def _residual_cases(rng: np.random.Generator) -> list[Case]:
     return [
         Case("with epsilon 0", (*draw(3, 4), 0.0)),
         Case("with epsilon 0.2", (*draw(2, 5), 0.2)),
-        Case("that cancel, epsilon 0.1", (np.array([1.0, 2.0]), np.array([3.0, 1.0]), np.array([-3.05, -0.95]), 0.1)),
+        Case(
+            "that cancel, epsilon 0.1",
+            (np.array([1.0, 2.0]), np.array([3.0, 1.0]), np.array([-3.05, -0.95]), 0.1),
+        ),
     ]
 
 
@@ -79,7 +88,9 @@ def _residual(relevance: np.ndarray, x: np.ndarray, branch: np.ndarray, below: n
 
 
 def layer_norm_rule(g_y: np.ndarray, x: np.ndarray, gamma: np.ndarray, small: float) -> np.ndarray:
-    """Row by row through the matrix of LayerNorm with its standard deviation held constant: `diag(gamma / sd) (I - 1 1^T / n)`."""
+    """Row by row through the matrix of LayerNorm with its standard deviation held constant:
+    `diag(gamma / sd) (I - 1 1^T / n)`.
+    """
     out = np.zeros_like(x)
     n = x.shape[1]
     for t, row in enumerate(x):
@@ -88,7 +99,9 @@ def layer_norm_rule(g_y: np.ndarray, x: np.ndarray, gamma: np.ndarray, small: fl
     return out
 
 
-def _layer_norm(g_y: np.ndarray, x: np.ndarray, gamma: np.ndarray, small: float, *, kind: str = "") -> np.ndarray:
+def _layer_norm(
+    g_y: np.ndarray, x: np.ndarray, gamma: np.ndarray, small: float, *, kind: str = ""
+) -> np.ndarray:
     axis = 0 if kind == "statistics over tokens" else -1
     variance = x.var(axis, keepdims=True, ddof=1 if kind == "sample" else 0)
     small = 0.0 if kind == "no small" else small
@@ -107,7 +120,12 @@ def _layer_norm(g_y: np.ndarray, x: np.ndarray, gamma: np.ndarray, small: float,
 
 def _layer_norm_cases(rng: np.random.Generator) -> list[Case]:
     def draw(tokens: int, width: int, small: float) -> tuple:
-        return rng.normal(size=(tokens, width)), 2 * rng.normal(size=(tokens, width)) + 1, rng.normal(size=width) + 1, small
+        return (
+            rng.normal(size=(tokens, width)),
+            2 * rng.normal(size=(tokens, width)) + 1,
+            rng.normal(size=width) + 1,
+            small,
+        )
 
     return [
         Case("of two tokens, three wide", draw(2, 3, 1e-12)),
@@ -129,7 +147,14 @@ def matmul_rule(g_o: np.ndarray, a: np.ndarray, v: np.ndarray, eps: float) -> Pa
     return g_a, g_v
 
 
-def _matmul(g_o: np.ndarray, a: np.ndarray, v: np.ndarray, s: np.ndarray | float, first: float = 0.5, second: float = 0.5) -> Pair:
+def _matmul(
+    g_o: np.ndarray,
+    a: np.ndarray,
+    v: np.ndarray,
+    s: np.ndarray | float,
+    first: float = 0.5,
+    second: float = 0.5,
+) -> Pair:
     return first * (s * g_o) @ v.T, second * a.T @ (s * g_o)
 
 
@@ -149,7 +174,9 @@ def _matmul_cases(rng: np.random.Generator) -> list[Case]:
 
 
 def _plain_transposed(g_o: np.ndarray, a: np.ndarray, v: np.ndarray, eps: float) -> Pair:
-    """Only possible where all sizes agree: it fails before on the other cases, so it is told by shape there."""
+    """Only possible where all sizes agree: it fails before on the other cases, so it is told by shape
+    there.
+    """
     g_a, g_v = matmul_rule(g_o, a, v, eps)
     return g_a.T, g_v.T
 
@@ -159,7 +186,9 @@ def _relevance_form(g_o: np.ndarray, a: np.ndarray, v: np.ndarray, eps: float) -
     return a * g_a, v * g_v
 
 
-_NOT_SIGNED = "The stabiliser has no sign: with eps added to a negative z the division can blow up. Add eps * sign(z)."
+_NOT_SIGNED = (
+    "The stabiliser has no sign: with eps added to a negative z the division can blow up. Add eps * sign(z)."
+)
 
 EXERCISES = (
     Exercise(
@@ -184,7 +213,10 @@ EXERCISES = (
                 lambda *a: _epsilon(*a, kind="bias shared"),
                 "You share the bias out among the inputs. Here it keeps its share, which reaches no input.",
             ),
-            Slip(lambda *a: _epsilon(*a, kind="no eps"), "Epsilon is not used: the denominator is z + eps * sign(z)."),
+            Slip(
+                lambda *a: _epsilon(*a, kind="no eps"),
+                "Epsilon is not used: the denominator is z + eps * sign(z).",
+            ),
             Slip(
                 lambda *a: _epsilon(*a, kind="absolute"),
                 "The denominator is |z| + eps, so the sign of z is lost: use z + eps * sign(z).",
@@ -234,7 +266,10 @@ EXERCISES = (
                 lambda r, x, b, eps: (r, r),
                 "Both summands get all of it. That is right for g, not for relevance, which is shared by contribution.",
             ),
-            Slip(lambda r, x, b, eps: _residual(r, x, b, x + b), "Epsilon is not used: the denominator is z + eps * sign(z)."),
+            Slip(
+                lambda r, x, b, eps: _residual(r, x, b, x + b),
+                "Epsilon is not used: the denominator is z + eps * sign(z).",
+            ),
             Slip(
                 lambda r, x, b, eps: _residual(r, x, b, np.abs(x) + np.abs(b) + eps),
                 "You divide by |x| + |branch|: the sum itself, with its sign, belongs there.",
@@ -280,13 +315,21 @@ EXERCISES = (
                 lambda *a: _layer_norm(*a, kind="gamma last"),
                 "Gamma comes too late: backward it is met first, before the mean is taken.",
             ),
-            Slip(lambda *a: _layer_norm(*a, kind="variance"), "You divide by the variance: take its square root."),
+            Slip(
+                lambda *a: _layer_norm(*a, kind="variance"),
+                "You divide by the variance: take its square root.",
+            ),
             Slip(
                 lambda *a: _layer_norm(*a, kind="sample"),
                 "The variance divides by n - 1. LayerNorm divides by n (torch: unbiased=False).",
             ),
-            Slip(lambda *a: _layer_norm(*a, kind="no small"), "The small constant inside the root is missing."),
-            Slip(lambda *a: _layer_norm(*a, kind="plus"), "A sign was dropped: the mean is subtracted, h - mean(h)."),
+            Slip(
+                lambda *a: _layer_norm(*a, kind="no small"), "The small constant inside the root is missing."
+            ),
+            Slip(
+                lambda *a: _layer_norm(*a, kind="plus"),
+                "A sign was dropped: the mean is subtracted, h - mean(h).",
+            ),
         ),
         hints=(
             "With sd a constant, y is linear in x. Its matrix is diag(gamma / sd) (I - 1 1^T / n); g goes back by its transpose.",
@@ -318,7 +361,10 @@ EXERCISES = (
                 lambda g, a, v, e: _matmul(g, a, v, _size(a, v) / (_size(a, v) + e), 1.0, 1.0),
                 "A half is missing: each factor receives half. With it eps stands beside 2 o, so in s it is eps / 2.",
             ),
-            Slip(lambda g, a, v, e: _matmul(g, a, v, 1.0), "Epsilon is not used: s = |o| / (|o| + eps / 2) multiplies g_o."),
+            Slip(
+                lambda g, a, v, e: _matmul(g, a, v, 1.0),
+                "Epsilon is not used: s = |o| / (|o| + eps / 2) multiplies g_o.",
+            ),
             Slip(
                 lambda g, a, v, e: _matmul(g, a, v, 1.0, 1.0, 1.0),
                 "This is the plain gradient. A half is missing for each factor, and the stabiliser.",

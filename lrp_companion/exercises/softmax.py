@@ -74,7 +74,11 @@ def attention_values(g_o: np.ndarray, z: np.ndarray, v: np.ndarray) -> np.ndarra
 
 def _value_cases(rng: np.random.Generator) -> list[Case]:
     def draw(queries: int, keys: int, width: int) -> tuple:
-        return rng.normal(size=(queries, width)), rng.normal(size=(queries, keys)), rng.normal(size=(keys, width))
+        return (
+            rng.normal(size=(queries, width)),
+            rng.normal(size=(queries, keys)),
+            rng.normal(size=(keys, width)),
+        )
 
     return [
         Case("of two queries, three keys, width four", draw(2, 3, 4)),
@@ -156,7 +160,10 @@ EXERCISES = (
                 "The second term of Eq. (5) is missing: subtract the mean of g_A under the weights A.",
             ),
             Slip(lambda *a: _taylor(*a, kind="plus"), "A sign was dropped: the mean of g_A is subtracted."),
-            Slip(lambda *a: _taylor(*a, kind="turned"), "The difference is turned round: g_A minus its mean, not the mean minus g_A."),
+            Slip(
+                lambda *a: _taylor(*a, kind="turned"),
+                "The difference is turned round: g_A minus its mean, not the mean minus g_A.",
+            ),
             Slip(
                 lambda *a: _taylor(*a, kind="plain mean"),
                 "You subtract the plain mean of g_A. The mean under the weights belongs there: sum_i A_i g_A_i.",
@@ -193,8 +200,13 @@ EXERCISES = (
                 lambda *a: _taylor(*a, kind="paper form on g"),
                 "This is Eq. (5) as printed, which is for R_A: with g, R_A = A g_A has to be put in first.",
             ),
-            Slip(lambda *a: _taylor(*a, kind="relevance"), "This is relevance, R_z = z g_z: return g_z itself."),
-            Slip(lambda *a: _taylor(*a, kind="half"), "A half too many: the half belongs to the product A V, Eq. (3), not to the softmax."),
+            Slip(
+                lambda *a: _taylor(*a, kind="relevance"), "This is relevance, R_z = z g_z: return g_z itself."
+            ),
+            Slip(
+                lambda *a: _taylor(*a, kind="half"),
+                "A half too many: the half belongs to the product A V, Eq. (3), not to the softmax.",
+            ),
         ),
         hints=(
             "In the form for g the rule is the softmax's plain derivative, row by row.",
@@ -222,11 +234,22 @@ EXERCISES = (
                 lambda g, z, v: weights(z, 0).T @ g,
                 "The softmax runs over the wrong axis: each query's weights sum to one over the keys, the last axis.",
             ),
-            Slip(lambda g, z, v: v * attention_values(g, z, v), "This is relevance, v g_v: return g_v itself."),
-            Slip(lambda g, z, v: z.T @ g, "The scores z stand where the attention belongs: the softmax is missing."),
-            Slip(lambda g, z, v: attention_values(np.ones_like(g), z, v), "g_o is not used: you give back the weights alone."),
+            Slip(
+                lambda g, z, v: v * attention_values(g, z, v), "This is relevance, v g_v: return g_v itself."
+            ),
+            Slip(
+                lambda g, z, v: z.T @ g,
+                "The scores z stand where the attention belongs: the softmax is missing.",
+            ),
+            Slip(
+                lambda g, z, v: attention_values(np.ones_like(g), z, v),
+                "g_o is not used: you give back the weights alone.",
+            ),
         ),
-        hints=("With A constant, o is linear in v, and A is the weight.", "g_v = A.T @ g_o, with A = softmax(z) over the last axis."),
+        hints=(
+            "With A constant, o is linear in v, and A is the weight.",
+            "g_v = A.T @ g_o, with A = softmax(z) over the last axis.",
+        ),
     ),
     Exercise(
         name="attention-loo",
@@ -257,11 +280,23 @@ EXERCISES = (
                 lambda *a: _loo(*a, kind="value and logit zeroed"),
                 "You set score and value to 0, so the token still takes attention: leave it out, or set its score to -inf.",
             ),
-            Slip(lambda *a: _loo(*a, kind="turned"), "The sign is turned round: LOO is the whole output minus the output without."),
-            Slip(lambda *a: _loo(*a, kind="without"), "This is the output without token i: subtract it from the whole output."),
-            Slip(lambda *a: _loo(*a, kind="half"), "A half too many: LOO is no relevance rule, nothing is split."),
+            Slip(
+                lambda *a: _loo(*a, kind="turned"),
+                "The sign is turned round: LOO is the whole output minus the output without.",
+            ),
+            Slip(
+                lambda *a: _loo(*a, kind="without"),
+                "This is the output without token i: subtract it from the whole output.",
+            ),
+            Slip(
+                lambda *a: _loo(*a, kind="half"),
+                "A half too many: LOO is no relevance rule, nothing is split.",
+            ),
         ),
-        hints=("Do it: remove token i from z and v, take the softmax of what is left.", "In closed form A_i (v_i - o) / (1 - A_i)."),
+        hints=(
+            "Do it: remove token i from z and v, take the softmax of what is left.",
+            "In closed form A_i (v_i - o) / (1 - A_i).",
+        ),
     ),
     Exercise(
         name="detached-attention",
@@ -278,16 +313,26 @@ EXERCISES = (
         autograd=True,
         slips=(
             Slip(
-                lambda z, v: z.softmax(-1) @ v, "No detach: the gradient still runs through the softmax to z. Hold the attention constant."
+                lambda z, v: z.softmax(-1) @ v,
+                "No detach: the gradient still runs through the softmax to z. Hold the attention constant.",
             ),
-            Slip(lambda z, v: z.softmax(-1) @ v.detach(), "The wrong factor is detached: the attention is held constant, not the values."),
+            Slip(
+                lambda z, v: z.softmax(-1) @ v.detach(),
+                "The wrong factor is detached: the attention is held constant, not the values.",
+            ),
             Slip(
                 lambda z, v: z.detach().softmax(0) @ v,
                 "The softmax runs over the wrong axis: keys are the last axis.",
             ),
             Slip(_halved_graph, "Halved: with the attention held constant v receives everything, not half."),
-            Slip(_attnlrp_graph, "This halves the product, Eq. (3), and keeps the softmax: AttnLRP. CP-LRP detaches the attention."),
+            Slip(
+                _attnlrp_graph,
+                "This halves the product, Eq. (3), and keeps the softmax: AttnLRP. CP-LRP detaches the attention.",
+            ),
         ),
-        hints=("Which factor is a constant for CP-LRP? In torch a constant is made by detach().", "z.softmax(-1).detach() @ v"),
+        hints=(
+            "Which factor is a constant for CP-LRP? In torch a constant is made by detach().",
+            "z.softmax(-1).detach() @ v",
+        ),
     ),
 )

@@ -18,7 +18,15 @@ from lrp_companion.models.linear_attention import LinearAttention
 from lrp_companion.models.pretrained import Classifier
 from lrp_companion.schema import Attribution, InputError, ModelError, choose
 
-__all__ = ["IMAGE_METHODS", "TEXT_METHODS", "attribute", "kept_logits", "layer_lattice", "method_call", "removal_evaluator"]
+__all__ = [
+    "IMAGE_METHODS",
+    "TEXT_METHODS",
+    "attribute",
+    "kept_logits",
+    "layer_lattice",
+    "method_call",
+    "removal_evaluator",
+]
 
 TEXT_METHODS: dict[str, Callable[..., list[Attribution]]] = {
     "loo": loo,
@@ -34,18 +42,26 @@ TEXT_METHODS: dict[str, Callable[..., list[Attribution]]] = {
     "sampled-loo": sampled_loo,
 }
 IMAGE_METHODS = image.METHODS
-_PRESET = {"attnlrp": {"name", "bypass"}, "cp-lrp": {"name", "bypass"}, "pa-lrp": {"name", "bypass", "site"}, "lrp": {"name"}}
+_PRESET = {
+    "attnlrp": {"name", "bypass"},
+    "cp-lrp": {"name", "bypass"},
+    "pa-lrp": {"name", "bypass", "site"},
+    "lrp": {"name"},
+}
 
 
 def options_of(name: str, *, images: bool = False) -> list[str]:
     """Names of the options that a method takes on text or on images, besides `target` and `truncate`."""
-    function: Callable[..., Any] = IMAGE_METHODS[name] if images else lrp if name in _PRESET else TEXT_METHODS[name]
+    function: Callable[..., Any] = (
+        IMAGE_METHODS[name] if images else lrp if name in _PRESET else TEXT_METHODS[name]
+    )
     keyword = (p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY)
     return sorted(set(keyword) - (set() if images else _PRESET.get(name, set())))
 
 
 def method_call(name: str, *, images: bool = False) -> tuple[str, dict[str, Any]]:
-    """A method and its options from one word: `METHOD` or `METHOD:option=value:option=value`, several values joined by "+".
+    """A method and its options from one word: `METHOD` or `METHOD:option=value:option=value`, several values
+    joined by "+".
 
     >>> method_call("mask-gradient:groups=8:nodes=0.2+1"), method_call("lrp:shares=flat", images=True)
     (('mask-gradient', {'groups': 8, 'nodes': (0.2, 1)}), ('lrp', {'shares': 'flat'}))
@@ -57,7 +73,9 @@ def method_call(name: str, *, images: bool = False) -> tuple[str, dict[str, Any]
         key, equals, value = part.partition("=")
         if not equals or not key or not value or key in options:
             hint = "such as mask-gradient:groups=8:nodes=0.2+1"
-            raise InputError("attribute", got=f"method {name!r}", expected="each option once, as option=value", hint=hint)
+            raise InputError(
+                "attribute", got=f"method {name!r}", expected="each option once, as option=value", hint=hint
+            )
         values = tuple(_value(own) for own in value.split("+"))
         options[key] = values if len(values) > 1 or key == "bypass" else values[0]
     check_options(repr(method), options, options_of(method, images=images))
@@ -75,7 +93,9 @@ def _value(text: str) -> bool | int | float | str:
     return text
 
 
-def attribute(model: Any, inputs: Any, *, method: str, target: int | Sequence[int] | None = None, **options: Any) -> list[Attribution]:
+def attribute(
+    model: Any, inputs: Any, *, method: str, target: int | Sequence[int] | None = None, **options: Any
+) -> list[Attribution]:
     """Explain every input: one score per token of a text, or per pixel of an image.
 
     Parameters
@@ -83,15 +103,16 @@ def attribute(model: Any, inputs: Any, *, method: str, target: int | Sequence[in
     model : a `Classifier` (from `load_classifier`) or a `LinearAttention`.
     inputs : a text or a list of texts; for `LinearAttention` images (B, 14, 14) or (B, 196).
     method : "loo", "ig", "gradient-x-input", "rollout", "attnlrp", "cp-lrp", "pa-lrp",
-        "lrp" with `bypass`, "mask-gradient" with `groups`, "hybrid" (LOO for the `exact` largest of a mask gradient), or
-        "sampled-loo" (LOO for a random `budget` of tokens).
+        "lrp" with `bypass`, "mask-gradient" with `groups`, "hybrid" (LOO for the `exact` largest of a mask
+        gradient), or "sampled-loo" (LOO for a random `budget` of tokens).
     target : the class to explain; None for the predicted one, an int for all, or one int per input.
-    options : keyword only, refused where a method has no use for them. On text: `site` ("word", "word+position",
-        "embedding") and `epsilon` (LRP), `bypass` (layers from 1, for "lrp"), `output` ("logit", "margin" for a
-        contrastive start, "probability"), `removal` ("attention-mask", "mask-token", "pad-token", "delete"; LOO),
-        `n_steps` and `baseline` (IG), `groups`, `nodes` and `seed` (mask-gradient, hybrid), `exact` and
-        `correct` (hybrid), `budget` and `seed` (sampled-loo), `residual`, `head_fusion` and `row` (rollout),
-        `batch_tokens`, `progress`, `truncate` (cut texts beyond the model's length).
+    options : keyword only, refused where a method has no use for them. On text: `site` ("word",
+        "word+position", "embedding") and `epsilon` (LRP), `bypass` (layers from 1, for "lrp"), `output`
+        ("logit", "margin" for a contrastive start, "probability"), `removal` ("attention-mask", "mask-token",
+        "pad-token", "delete"; LOO), `n_steps` and `baseline` (IG), `groups`, `nodes` and `seed`
+        (mask-gradient, hybrid), `exact` and `correct` (hybrid), `budget` and `seed` (sampled-loo),
+        `residual`, `head_fusion` and `row` (rollout), `batch_tokens`, `progress`, `truncate` (cut texts
+        beyond the model's length).
 
     Returns
     -------

@@ -29,7 +29,9 @@ def check_targets(target: int | Sequence[int] | None, count: int, classes: int) 
             hint="pass a single class or a list as long as the inputs",
         )
     for t in targets:
-        if t is not None and (isinstance(t, (bool, np.bool_)) or not isinstance(t, (int, np.integer)) or not 0 <= t < classes):
+        if t is not None and (
+            isinstance(t, (bool, np.bool_)) or not isinstance(t, (int, np.integer)) or not 0 <= t < classes
+        ):
             raise InputError(
                 "attribute",
                 got=f"target {t!r}",
@@ -54,11 +56,18 @@ def check_options(method: str, options: Iterable[str], allowed: Iterable[str]) -
 def settle(targets: Targets, logits: Tensor) -> Tensor:
     """The targets as a tensor (B,), the predicted class where none was named."""
     predicted = logits.argmax(-1)
-    return torch.stack([predicted[k] if t is None else torch.as_tensor(t, device=logits.device) for k, t in enumerate(targets)])
+    return torch.stack(
+        [
+            predicted[k] if t is None else torch.as_tensor(t, device=logits.device)
+            for k, t in enumerate(targets)
+        ]
+    )
 
 
 def read_output(logits: Tensor, targets: Tensor, output: str) -> Tensor:
-    """The explained number of each row, (B,): the target's logit, its margin over the best other class, or its probability."""
+    """The explained number of each row, (B,): the target's logit, its margin over the best other class, or
+    its probability.
+    """
     chosen = logits.gather(-1, targets[:, None])[:, 0]
     if output == "logit":
         return chosen
@@ -69,14 +78,21 @@ def read_output(logits: Tensor, targets: Tensor, output: str) -> Tensor:
 
 
 def output_gradient(logits: Tensor, targets: Tensor, output: str) -> Tensor:
-    """d output / d logits, (B, C): where relevance starts. For the logit a one-hot, for the margin a contrastive start."""
+    """d output / d logits, (B, C): where relevance starts. For the logit a one-hot, for the margin a
+    contrastive start.
+    """
     with torch.enable_grad():
         leaf = logits.detach().clone().requires_grad_(True)
         return torch.autograd.grad(read_output(leaf, targets, output).sum(), leaf)[0]
 
 
 def batches(
-    clf: Classifier, texts: Sequence[EncodedText], *, batch_tokens: int | None, progress: bool | None, label: str
+    clf: Classifier,
+    texts: Sequence[EncodedText],
+    *,
+    batch_tokens: int | None,
+    progress: bool | None,
+    label: str,
 ) -> Iterator[tuple[list[int], Tensor, Tensor]]:
     """Padded batches of texts: their indices, ids (B, T) and mask (B, T)."""
     plan = token_batches([len(t) for t in texts], budget(batch_tokens, clf.device))
@@ -85,9 +101,13 @@ def batches(
 
 
 def watch(items: Iterable, *, progress: bool | None, label: str, total: int | None = None) -> Iterable:
-    """A progress bar on standard error: always, never, or (None) on a terminal once the work has taken three seconds."""
+    """A progress bar on standard error: always, never, or (None) on a terminal once the work has taken three
+    seconds.
+    """
     hidden = not sys.stderr.isatty() if progress is None else not progress
-    return tqdm(items, desc=label, total=total, disable=hidden, delay=3 if progress is None else 0, leave=False)
+    return tqdm(
+        items, desc=label, total=total, disable=hidden, delay=3 if progress is None else 0, leave=False
+    )
 
 
 def attribution(
@@ -112,7 +132,12 @@ def attribution(
         method=method,
         choices=choices,
         parts=parts or {},
-        details={"label": clf.labels[int(target)], "model": clf.card.name, "dtype": clf.card.dtype, **(details or {})},
+        details={
+            "label": clf.labels[int(target)],
+            "model": clf.card.name,
+            "dtype": clf.card.dtype,
+            **(details or {}),
+        },
     )
 
 

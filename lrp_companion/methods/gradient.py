@@ -1,4 +1,6 @@
-"""Methods from the true gradient at the word embeddings: input x gradient, and integrated gradients through captum."""
+"""Methods from the true gradient at the word embeddings: input x gradient, and integrated gradients through
+captum.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +29,15 @@ def gradient_x_input(
     batch_tokens: int | None = None,
     progress: bool | None = None,
 ) -> list[Attribution]:
-    """Input x gradient: `sum over the hidden axis of a df/da` at the embeddings, read at a site as for LRP."""
+    """Input x gradient: `sum over the hidden axis of a df/da` at the embeddings, read at a site as for
+    LRP.
+    """
     choose("attribute", "site", site, SITES)
     choose("attribute", "output", output, TARGET_CHOICES)
     out: list[Attribution | None] = [None] * len(texts)
-    for rows, ids, mask in batches(clf, texts, batch_tokens=batch_tokens, progress=progress, label="gradient-x-input"):
+    for rows, ids, mask in batches(
+        clf, texts, batch_tokens=batch_tokens, progress=progress, label="gradient-x-input"
+    ):
         with torch.enable_grad():
             word = clf.encoder.embed(ids).requires_grad_(True)
             tape = clf.encoder.forward(ids, mask, word=word)
@@ -64,17 +70,26 @@ def integrated_gradients(
     batch_tokens: int | None = None,
     progress: bool | None = None,
 ) -> list[Attribution]:
-    """Integrated gradients (Sundararajan et al. 2017) at the word embeddings, by captum, from a stated baseline.
+    """Integrated gradients (Sundararajan et al. 2017) at the word embeddings, by captum, from a stated
+    baseline.
 
-    `IG_i = (x_i - x'_i) . integral over a in [0,1] of df(x' + a (x - x'))/dx_i`, Gauss-Legendre with `n_steps` nodes.
-    In the baseline x' every word is replaced ([PAD], [MASK], or a zero vector), special tokens and positions stay, so
-    special tokens score 0. The convergence delta `sum IG - (f(x) - f(x'))` is returned in `details`.
+    `IG_i = (x_i - x'_i) . integral over a in [0,1] of df(x' + a (x - x'))/dx_i`, Gauss-Legendre with
+    `n_steps` nodes. In the baseline x' every word is replaced ([PAD], [MASK], or a zero vector), special
+    tokens and positions stay, so special tokens score 0. The convergence delta `sum IG - (f(x) - f(x'))` is
+    returned in `details`.
     """
     choose("attribute", "baseline", baseline, BASELINES)
     choose("attribute", "output", output, TARGET_CHOICES)
     if isinstance(n_steps, bool) or not isinstance(n_steps, int) or n_steps < 1:
-        raise InputError("attribute", got=f"n_steps {n_steps!r}", expected="a whole number, at least 1", hint="try n_steps=50")
-    tokens_at_once = 2 * budget(None, clf.device) if batch_tokens is None else budget(batch_tokens, clf.device)  # nothing is padded here
+        raise InputError(
+            "attribute",
+            got=f"n_steps {n_steps!r}",
+            expected="a whole number, at least 1",
+            hint="try n_steps=50",
+        )
+    tokens_at_once = (
+        2 * budget(None, clf.device) if batch_tokens is None else budget(batch_tokens, clf.device)
+    )  # nothing is padded here
     out = []
     for text, target in watch(list(zip(texts, targets, strict=True)), progress=progress, label="ig"):
         ids = torch.tensor([text.input_ids], device=clf.device)
@@ -82,24 +97,44 @@ def integrated_gradients(
         word = clf.encoder.embed(ids)
         start = torch.zeros_like(word)
         if baseline != "zero":
-            start = clf.encoder.embed(torch.full_like(ids, clf.pad_id if baseline == "pad-token" else clf.mask_id))
+            start = clf.encoder.embed(
+                torch.full_like(ids, clf.pad_id if baseline == "pad-token" else clf.mask_id)
+            )
         special = torch.as_tensor(text.special, device=clf.device)
         start = torch.where(special[None, :, None], word, start)
         with torch.no_grad():  # both ends of the path
-            logits = clf.encoder.forward(ids.expand(2, -1), mask.expand(2, -1), word=torch.cat([word, start])).logits
+            logits = clf.encoder.forward(
+                ids.expand(2, -1), mask.expand(2, -1), word=torch.cat([word, start])
+            ).logits
         chosen = settle([target], logits[:1])
         ends = read_output(logits, chosen.expand(2), output)
 
         def explained(x: Tensor, mask: Tensor = mask, chosen: Tensor = chosen) -> Tensor:
             n = len(x)
-            return read_output(clf.network(inputs_embeds=x, attention_mask=mask.expand(n, -1)).logits, chosen.expand(n), output)
+            return read_output(
+                clf.network(inputs_embeds=x, attention_mask=mask.expand(n, -1)).logits,
+                chosen.expand(n),
+                output,
+            )
 
         scores = IntegratedGradients(explained).attribute(
             word, start, n_steps=n_steps, internal_batch_size=max(1, tokens_at_once // len(text))
         )
         choices = {"site": "word", "baseline": baseline, "n_steps": n_steps, "output": output}
-        details = {"convergence_delta": float(scores.sum() - (ends[0] - ends[1])), "passes": (n_steps + 2, n_steps)}
+        details = {
+            "convergence_delta": float(scores.sum() - (ends[0] - ends[1])),
+            "passes": (n_steps + 2, n_steps),
+        }
         out.append(
-            attribution(clf, text, scores[0].sum(-1), method="ig", target=chosen, logit=logits[0, chosen], choices=choices, details=details)
+            attribution(
+                clf,
+                text,
+                scores[0].sum(-1),
+                method="ig",
+                target=chosen,
+                logit=logits[0, chosen],
+                choices=choices,
+                details=details,
+            )
         )
     return out

@@ -1,7 +1,9 @@
-"""Leave-One-Out where it matters, something cheaper elsewhere: the largest scores of a mask gradient, or a random sample.
+"""Leave-One-Out where it matters, something cheaper elsewhere: the largest scores of a mask gradient, or a
+random sample.
 
-A gradient of the mask g costs a pass or a few for all tokens; LOO l costs a forward pass for each token. So take LOO for
-some tokens c and learn from these pairs (g_c, l_c) what the gradient misses on the others: a control variate.
+A gradient of the mask g costs a pass or a few for all tokens; LOO l costs a forward pass for each token. So
+take LOO for some tokens c and learn from these pairs (g_c, l_c) what the gradient misses on the others: a
+control variate.
 """
 
 from __future__ import annotations
@@ -35,10 +37,12 @@ def hybrid(
     batch_tokens: int | None = None,
     progress: bool | None = None,
 ) -> list[Attribution]:
-    """LOO by the attention mask for the `exact` tokens with the largest |mask gradient|, the gradient for the others.
+    """LOO by the attention mask for the `exact` tokens with the largest |mask gradient|, the gradient for the
+    others.
 
-    The mask gradient is that of `groups`, `nodes` and `seed`; `correct` is what the others learn from the exact ones
-    (see `corrected`). `exact` further forward passes; with `exact` at the number of tokens it is LOO.
+    The mask gradient is that of `groups`, `nodes` and `seed`; `correct` is what the others learn from the
+    exact ones (see `corrected`). `exact` further forward passes; with `exact` at the number of tokens it is
+    LOO.
     """
     choose("attribute", "correct", correct, CORRECTIONS)
     choose("attribute", "output", output, TARGET_CHOICES)
@@ -58,15 +62,28 @@ def hybrid(
         forwards, backwards = gradient.details["passes"]
         details = {"passes": (forwards + len(own), backwards), "exact tokens": tuple(own.tolist())}
         own_target, logit = gradient.target, gradient.logit
-        out.append(attribution(clf, text, scores, method="hybrid", target=own_target, logit=logit, choices=choices, details=details))
+        out.append(
+            attribution(
+                clf,
+                text,
+                scores,
+                method="hybrid",
+                target=own_target,
+                logit=logit,
+                choices=choices,
+                details=details,
+            )
+        )
     return out
 
 
 def corrected(gradient: np.ndarray, places: np.ndarray, exact: np.ndarray, correct: str) -> np.ndarray:
-    """Scores (T,): the exact values at their places, the gradient elsewhere, corrected by what the exact ones say of it.
+    """Scores (T,): the exact values at their places, the gradient elsewhere, corrected by what the exact ones
+    say of it.
 
-    "scale": a g with `a = sum g_c l_c / sum g_c**2`; "shift": g + mean(l_c - g_c); "line": a g + b, the least-squares line
-    of l_c over g_c. Where the pairs do not fix a, because all g_c are equal, "scale" of zeros is "none" and "line" is "shift".
+    "scale": a g with `a = sum g_c l_c / sum g_c**2`; "shift": g + mean(l_c - g_c); "line": a g + b, the
+    least-squares line of l_c over g_c. Where the pairs do not fix a, because all g_c are equal, "scale" of
+    zeros is "none" and "line" is "shift".
 
     >>> corrected(np.array([1.0, 2.0, 3.0]), np.array([0, 2]), np.array([3.0, 7.0]), "line")
     array([3., 5., 7.])
@@ -96,13 +113,19 @@ def sampled_loo(
 ) -> list[Attribution]:
     """LOO by the attention mask for `budget` tokens drawn at random, their mean for the others.
 
-    What random removals buy at the cost of `budget + 1` forward passes. The draw depends on the seed and the text alone.
+    What random removals buy at the cost of `budget + 1` forward passes. The draw depends on the seed and the
+    text alone.
     """
     choose("attribute", "output", output, TARGET_CHOICES)
     _check_count("budget", budget)
     check_seed(seed)
-    chosen = [np.sort(np.random.default_rng([seed, *text.input_ids]).permutation(len(text))[:budget]) for text in texts]
-    jobs = [(text, without(len(text), i)) for text, own in zip(texts, chosen, strict=True) for i in (-1, *own)]
+    chosen = [
+        np.sort(np.random.default_rng([seed, *text.input_ids]).permutation(len(text))[:budget])
+        for text in texts
+    ]
+    jobs = [
+        (text, without(len(text), i)) for text, own in zip(texts, chosen, strict=True) for i in (-1, *own)
+    ]
     logits = kept_logits(clf, jobs, batch_tokens=batch_tokens, progress=progress, label="sampled-loo")
     out, at = [], 0
     for text, target, own in zip(texts, targets, chosen, strict=True):
@@ -115,7 +138,18 @@ def sampled_loo(
         choices = {"budget": budget, "seed": seed, "output": output}
         details = {"passes": (len(after), 0), "exact tokens": tuple(own.tolist())}
         logit = after[0, explained]
-        out.append(attribution(clf, text, scores, method="sampled-loo", target=explained, logit=logit, choices=choices, details=details))
+        out.append(
+            attribution(
+                clf,
+                text,
+                scores,
+                method="sampled-loo",
+                target=explained,
+                logit=logit,
+                choices=choices,
+                details=details,
+            )
+        )
     return out
 
 
@@ -130,4 +164,9 @@ def without(tokens: int, place: int) -> np.ndarray:
 
 def _check_count(name: str, count: Any) -> None:
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise InputError("attribute", got=f"{name} {count!r}", expected="a whole number, at least 1", hint="one forward pass for each")
+        raise InputError(
+            "attribute",
+            got=f"{name} {count!r}",
+            expected="a whole number, at least 1",
+            hint="one forward pass for each",
+        )

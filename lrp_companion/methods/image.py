@@ -17,17 +17,27 @@ from lrp_companion.methods.mask_gradient import integrate, plan, quadrature_rows
 from lrp_companion.models.linear_attention import SHARES, LinearAttention, check_shares
 from lrp_companion.schema import Attribution, InputError
 
-with warnings.catch_warnings():  # in a notebook captum's progress bars ask for ipywidgets on import; none of them is shown here
+with (
+    warnings.catch_warnings()
+):  # in a notebook captum's progress bars ask for ipywidgets on import; none of them is shown here
     warnings.simplefilter("ignore", TqdmWarning)
     from captum.attr import IntegratedGradients
 
-Maps = tuple[Tensor, dict[str, Any], dict[str, Tensor], dict[str, Tensor]]  # scores, choices, parts, details per image
+Maps = tuple[
+    Tensor, dict[str, Any], dict[str, Tensor], dict[str, Tensor]
+]  # scores, choices, parts, details per image
 
 
 def attribute_images(
-    net: LinearAttention, images: Any, *, method: str, target: int | Sequence[int] | None = None, **options: Any
+    net: LinearAttention,
+    images: Any,
+    *,
+    method: str,
+    target: int | Sequence[int] | None = None,
+    **options: Any,
 ) -> list[Attribution]:
-    """Explain every image (B, 14, 14) or (B, 196): the way from `lrp_companion.attribute` to the methods below.
+    """Explain every image (B, 14, 14) or (B, 196): the way from `lrp_companion.attribute` to the methods
+    below.
 
     `target` None is the predicted class. Options of another method are refused.
     """
@@ -43,11 +53,18 @@ def attribute_images(
     return _records(net, method, logits, chosen, scores, choices, parts, details)
 
 
-def loo(net: LinearAttention, x: Tensor, targets: Tensor, *, batch_images: int = 256, progress: bool | None = None) -> Maps:
-    """Leave-One-Out: the target's logit minus that of the image with one pixel at zero (appendix B.1.1 of the paper)."""
+def loo(
+    net: LinearAttention, x: Tensor, targets: Tensor, *, batch_images: int = 256, progress: bool | None = None
+) -> Maps:
+    """Leave-One-Out: the target's logit minus that of the image with one pixel at zero (appendix B.1.1 of the
+    paper).
+    """
     if isinstance(batch_images, bool) or not isinstance(batch_images, int) or batch_images < 1:
         raise InputError(
-            "attribute", got=f"batch_images {batch_images!r}", expected="a whole number, at least 1", hint="256 fits small machines"
+            "attribute",
+            got=f"batch_images {batch_images!r}",
+            expected="a whole number, at least 1",
+            hint="256 fits small machines",
         )
     scores = torch.empty_like(x)
     with torch.no_grad():
@@ -68,15 +85,21 @@ def integrated_gradients(
     baseline: str | np.ndarray | Tensor = "zero",
     batch_images: int = 256,
 ) -> Maps:
-    """Integrated gradients (Sundararajan et al. 2017) by captum, from a black image or from images that are passed.
+    """Integrated gradients (Sundararajan et al. 2017) by captum, from a black image or from images that are
+    passed.
 
-    `IG_i = (x_i - x'_i) . integral over a in [0,1] of df(x' + a (x - x'))/dx_i`, Gauss-Legendre with `n_steps` nodes,
-    exact here from 2 nodes on up to captum's float32 weights, because the logit is a polynomial of degree 3 along the
-    way. `baseline` is "zero", one image, or one for each. The convergence delta `sum IG - (f(x) - f(x'))` goes into
-    `details`.
+    `IG_i = (x_i - x'_i) . integral over a in [0,1] of df(x' + a (x - x'))/dx_i`, Gauss-Legendre with
+    `n_steps` nodes, exact here from 2 nodes on up to captum's float32 weights, because the logit is a
+    polynomial of degree 3 along the way. `baseline` is "zero", one image, or one for each. The convergence
+    delta `sum IG - (f(x) - f(x'))` goes into `details`.
     """
     if isinstance(n_steps, bool) or not isinstance(n_steps, int) or n_steps < 1:
-        raise InputError("attribute", got=f"n_steps {n_steps!r}", expected="a whole number, at least 1", hint="try n_steps=50")
+        raise InputError(
+            "attribute",
+            got=f"n_steps {n_steps!r}",
+            expected="a whole number, at least 1",
+            hint="try n_steps=50",
+        )
     if isinstance(baseline, str):
         if baseline != "zero":
             raise InputError(
@@ -126,10 +149,19 @@ def gradient_x_input(net: LinearAttention, x: Tensor, targets: Tensor) -> Maps:
     return scores, {}, {}, {}
 
 
-def lrp(net: LinearAttention, x: Tensor, targets: Tensor, *, shares: str | Sequence[float] | None = None, epsilon: float = 0.0) -> Maps:
-    """LRP with any shares for Q, K and V: three numbers, "left", "right", "flat", "values", or None for the net's own.
+def lrp(
+    net: LinearAttention,
+    x: Tensor,
+    targets: Tensor,
+    *,
+    shares: str | Sequence[float] | None = None,
+    epsilon: float = 0.0,
+) -> Maps:
+    """LRP with any shares for Q, K and V: three numbers, "left", "right", "flat", "values", or None for the
+    net's own.
 
-    See `LinearAttention.relevance`; with a position embedding, `parts` holds what pixels and positions receive.
+    See `LinearAttention.relevance`; with a position embedding, `parts` holds what pixels and positions
+    receive.
     """
     if isinstance(shares, str):
         if shares not in SHARES:
@@ -142,13 +174,18 @@ def lrp(net: LinearAttention, x: Tensor, targets: Tensor, *, shares: str | Seque
         point = SHARES[shares]
     else:
         point = SHARES[net.association] if shares is None else check_shares(shares)
-    parts = [net.relevance_parts(x[rows], targets[rows], shares=point, epsilon=epsilon) for rows in torch.arange(len(x)).split(64)]
+    parts = [
+        net.relevance_parts(x[rows], targets[rows], shares=point, epsilon=epsilon)
+        for rows in torch.arange(len(x)).split(64)
+    ]
     whole = {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
     return whole["pixel"], {"shares": point, "epsilon": epsilon}, whole, {}
 
 
 def attnlrp(net: LinearAttention, x: Tensor, targets: Tensor, *, epsilon: float = 0.0) -> Maps:
-    """AttnLRP (Achtibat et al. 2024): every matrix product halves the relevance, in the net's own order, Eq. (3), (4)."""
+    """AttnLRP (Achtibat et al. 2024): every matrix product halves the relevance, in the net's own order, Eq.
+    (3), (4).
+    """
     return lrp(net, x, targets, epsilon=epsilon)
 
 
@@ -166,7 +203,9 @@ def mask_gradient(
     nodes: int | Sequence[float] | None = None,
     seed: int | None = None,
 ) -> Maps:
-    """Gradient of a pixel mask: `df(w * x)/dw_i` at w = 1, which is input x gradient, or its quadrature with K groups of pixels."""
+    """Gradient of a pixel mask: `df(w * x)/dw_i` at w = 1, which is input x gradient, or its quadrature with
+    K groups of pixels.
+    """
     own, points, weights = plan(net.tokens, groups, nodes, seed)
     rows = quadrature_rows(own, points)
     scores = torch.empty_like(x)
@@ -205,7 +244,11 @@ def _records(
     square = side * side == net.tokens
     names = tuple(f"{i // side},{i % side}" if square else f"0,{i}" for i in range(net.tokens))
     everywhere = {"association": net.association, **choices}
-    values, extra, floats = to_numpy(scores), {k: to_numpy(v) for k, v in parts.items()}, {k: to_numpy(v) for k, v in details.items()}
+    values, extra, floats = (
+        to_numpy(scores),
+        {k: to_numpy(v) for k, v in parts.items()},
+        {k: to_numpy(v) for k, v in details.items()},
+    )
     return [
         Attribution(
             tokens=names,

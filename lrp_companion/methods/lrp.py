@@ -1,7 +1,7 @@
 """Layer-wise relevance propagation on text: AttnLRP, CP-LRP, PA-LRP and every mask between, as one method.
 
-AttnLRP bypasses no layer, CP-LRP bypasses all; PA-LRP (Bakish et al. 2025, for learned absolute positions) is AttnLRP
-read at word + position. The methods differ by entries, not by code.
+AttnLRP bypasses no layer, CP-LRP bypasses all; PA-LRP (Bakish et al. 2025, for learned absolute positions) is
+AttnLRP read at word + position. The methods differ by entries, not by code.
 """
 
 from __future__ import annotations
@@ -12,15 +12,42 @@ from typing import Any
 
 import torch
 
-from lrp_companion.methods.common import Targets, attribution, batches, check_targets, output_gradient, settle, to_numpy
+from lrp_companion.methods.common import (
+    Targets,
+    attribution,
+    batches,
+    check_targets,
+    output_gradient,
+    settle,
+    to_numpy,
+)
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.propagation import MEMORY, all_masks, some_masks
-from lrp_companion.schema import SITES, TARGET_CHOICES, Attribution, InputError, Lattice, at_site, check_layers, choose
+from lrp_companion.schema import (
+    SITES,
+    TARGET_CHOICES,
+    Attribution,
+    InputError,
+    Lattice,
+    at_site,
+    check_layers,
+    choose,
+)
 
 
 def check_epsilon(epsilon: float) -> float:
-    if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float)) or not math.isfinite(epsilon) or epsilon < 0:
-        raise InputError("attribute", got=f"epsilon {epsilon!r}", expected="a finite number, 0 or above", hint="try epsilon=0.0 or 1e-6")
+    if (
+        isinstance(epsilon, bool)
+        or not isinstance(epsilon, (int, float))
+        or not math.isfinite(epsilon)
+        or epsilon < 0
+    ):
+        raise InputError(
+            "attribute",
+            got=f"epsilon {epsilon!r}",
+            expected="a finite number, 0 or above",
+            hint="try epsilon=0.0 or 1e-6",
+        )
     return float(epsilon)
 
 
@@ -37,7 +64,9 @@ def lrp(
     batch_tokens: int | None = None,
     progress: bool | None = None,
 ) -> list[Attribution]:
-    """LRP with the attention of the layers in `bypass` (from 1) held constant; Eq. (1) to (5) of the paper."""
+    """LRP with the attention of the layers in `bypass` (from 1) held constant; Eq. (1) to (5) of the
+    paper.
+    """
     (maps,) = lrp_masks(
         clf,
         texts,
@@ -67,7 +96,9 @@ def lrp_masks(
     batch_tokens: int | None = None,
     progress: bool | None = None,
 ) -> list[list[Attribution]]:
-    """LRP under several masks from one forward: one list of attributions per mask, in the order of the masks."""
+    """LRP under several masks from one forward: one list of attributions per mask, in the order of the
+    masks.
+    """
     layers = [check_layers("attribute", mask, clf.card.layers) for mask in masks]
     eps = check_epsilon(epsilon)
     choose("attribute", "site", site, SITES)
@@ -95,17 +126,23 @@ def lrp_masks(
     return out
 
 
-def attnlrp(clf: Classifier, texts: Sequence[EncodedText], targets: Targets, **options: Any) -> list[Attribution]:
+def attnlrp(
+    clf: Classifier, texts: Sequence[EncodedText], targets: Targets, **options: Any
+) -> list[Attribution]:
     """AttnLRP (Achtibat et al. 2024): relevance through values, softmax, queries and keys in every layer."""
     return lrp(clf, texts, targets, name="attnlrp", bypass=(), **options)
 
 
-def cp_lrp(clf: Classifier, texts: Sequence[EncodedText], targets: Targets, **options: Any) -> list[Attribution]:
+def cp_lrp(
+    clf: Classifier, texts: Sequence[EncodedText], targets: Targets, **options: Any
+) -> list[Attribution]:
     """CP-LRP (Ali et al. 2022): the attention weights of every layer are constants."""
     return lrp(clf, texts, targets, name="cp-lrp", bypass=range(1, clf.card.layers + 1), **options)
 
 
-def pa_lrp(clf: Classifier, texts: Sequence[EncodedText], targets: Targets, **options: Any) -> list[Attribution]:
+def pa_lrp(
+    clf: Classifier, texts: Sequence[EncodedText], targets: Targets, **options: Any
+) -> list[Attribution]:
     """PA-LRP for learned absolute positions: AttnLRP with each position's share added to its token."""
     return lrp(clf, texts, targets, name="pa-lrp", bypass=(), site="word+position", **options)
 
@@ -122,20 +159,32 @@ def layer_lattice(
     truncate: bool = False,
     memory: int = MEMORY,
 ) -> Lattice:
-    """Relevance of one text under all 2**L bypass masks of the layers, from one forward and 2**L - 1 layer-backwards.
+    """Relevance of one text under all 2**L bypass masks of the layers, from one forward and 2**L - 1
+    layer-backwards.
 
-    Row k of `Lattice.scores` has bit l-1 set where layer l is bypassed: row 0 is AttnLRP, the last row CP-LRP.
-    `memory`, in bytes, bounds what is held beside the model and the tape of one forward: masks are carried back in blocks
-    that fit. Results do not depend on it, to rounding; 12 layers at BERT-base width and 64 tokens need less than 2 GiB.
+    Row k of `Lattice.scores` has bit l-1 set where layer l is bypassed: row 0 is AttnLRP, the last row
+    CP-LRP. `memory`, in bytes, bounds what is held beside the model and the tape of one forward: masks are
+    carried back in blocks that fit. Results do not depend on it, to rounding; 12 layers at BERT-base width
+    and 64 tokens need less than 2 GiB.
 
     >>> lattice = layer_lattice(clf, "a film of rare grace")  # doctest: +SKIP
     >>> lattice.scores.shape                                  # doctest: +SKIP
     (4096, 7)
     """
     if not isinstance(text, str):
-        raise InputError("layer_lattice", got=f"a text of type {type(text).__name__}", expected="one string", hint="call it once per text")
+        raise InputError(
+            "layer_lattice",
+            got=f"a text of type {type(text).__name__}",
+            expected="one string",
+            hint="call it once per text",
+        )
     if isinstance(memory, bool) or not isinstance(memory, int) or memory < 1:
-        raise InputError("layer_lattice", got=f"memory {memory!r}", expected="a whole number of bytes", hint="2 * 2**30 is 2 GiB")
+        raise InputError(
+            "layer_lattice",
+            got=f"memory {memory!r}",
+            expected="a whole number of bytes",
+            hint="2 * 2**30 is 2 GiB",
+        )
     (encoded,) = clf.encode(text, truncate=truncate)
     eps = check_epsilon(epsilon)
     choose("layer_lattice", "site", site, SITES)

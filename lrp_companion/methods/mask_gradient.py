@@ -1,12 +1,14 @@
-"""Gradient of the mask: what LOO integrates, read at one or a few points, from backward passes through the true model.
+"""Gradient of the mask: what LOO integrates, read at one or a few points, from backward passes through the
+true model.
 
-Let w be a soft keep-mask, `f(x, w)` the output when attention weights are proportional to `w_i exp(Z_ji)` in every layer
-(for pixels, when pixel i is scaled by w_i). `w = 1` is the model, `w_i = 0` is LOO of token i, so
+Let w be a soft keep-mask, `f(x, w)` the output when attention weights are proportional to `w_i exp(Z_ji)` in
+every layer (for pixels, when pixel i is scaled by w_i). `w = 1` is the model, `w_i = 0` is LOO of token i, so
 
     LOO_i = f(x, 1) - f(x, w_i = 0) = integral over w_i from 0 to 1 of df/dw_i, the others kept at 1.
 
-One backward pass gives `df/dw_i` at `w = 1` for all tokens. With K groups of tokens, pass k puts group k at another node,
-and the integral becomes a quadrature on each token's own path, but for what the tokens of its group do to each other.
+One backward pass gives `df/dw_i` at `w = 1` for all tokens. With K groups of tokens, pass k puts group k at
+another node, and the integral becomes a quadrature on each token's own path, but for what the tokens of its
+group do to each other.
 """
 
 from __future__ import annotations
@@ -24,16 +26,17 @@ from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.schema import TARGET_CHOICES, Attribution, InputError, choose
 
 MANY, LOW = 8, (0.2, 1)
-"""From so many groups on, texts are read at these nodes: attention that is concentrated changes fast near w = 0, and few other
-tokens move with each. With fewer groups the two nodes of Radau, 1/3 and 1. Chosen on training sentences, by r and, between
-0.2 and 0.1, by the error of the value itself: `results/remedy-options`, read by `experiments.remedy.choices.option_choices`."""
+"""From so many groups on, texts are read at these nodes: attention that is concentrated changes fast near w =
+0, and few other tokens move with each. With fewer groups the two nodes of Radau, 1/3 and 1. Chosen on
+training sentences, by r and, between 0.2 and 0.1, by the error of the value itself: `results/remedy-options`,
+read by `analysis.tuned_options.option_choices`."""
 
 
 def quadrature(nodes: int | Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
     """Nodes in [0, 1], the last of them 1, and their weights.
 
-    A number n takes the n nodes of Gauss and Radau with one node at 1, exact for polynomials of degree 2n - 2. Nodes
-    that are named get interpolatory weights, exact for degree n - 1.
+    A number n takes the n nodes of Gauss and Radau with one node at 1, exact for polynomials of degree 2n -
+    2. Nodes that are named get interpolatory weights, exact for degree n - 1.
 
     >>> [values.round(3).tolist() for values in quadrature(2)]
     [[0.333, 1.0], [0.75, 0.25]]
@@ -41,7 +44,9 @@ def quadrature(nodes: int | Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
     [[0.0, 0.5, 1.0], [0.167, 0.667, 0.167]]
     """
     if isinstance(nodes, int) and not isinstance(nodes, bool) and 1 <= nodes <= 32:
-        last = legendre.legroots([*[0] * (nodes - 1), 1, 1]).real  # of P_{n-1} + P_n: Radau's nodes on [-1, 1], the first at -1
+        last = legendre.legroots(
+            [*[0] * (nodes - 1), 1, 1]
+        ).real  # of P_{n-1} + P_n: Radau's nodes on [-1, 1], the first at -1
         points = np.append(np.sort((1 - np.sort(last)[1:]) / 2), 1.0)
     else:
         try:
@@ -67,7 +72,8 @@ def quadrature(nodes: int | Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def default_nodes(groups: int | str) -> tuple[float, ...] | None:
-    """The nodes for texts where none are named; None leaves the choice to `plan`, one node for one group and Radau's two for more.
+    """The nodes for texts where none are named; None leaves the choice to `plan`, one node for one group and
+    Radau's two for more.
 
     >>> default_nodes(8), default_nodes(4)
     ((0.2, 1), None)
@@ -76,14 +82,18 @@ def default_nodes(groups: int | str) -> tuple[float, ...] | None:
 
 
 def group_of(tokens: int, groups: int | str, *, seed: int | None = None) -> np.ndarray:
-    """The group of every token, (T,): token i is in group i mod K, so that neighbours are apart; with a seed, at random.
+    """The group of every token, (T,): token i is in group i mod K, so that neighbours are apart; with a seed,
+    at random.
 
     >>> group_of(5, 2).tolist()
     [0, 1, 0, 1, 0]
     """
     if groups != "all" and (isinstance(groups, (bool, str)) or not isinstance(groups, int) or groups < 1):
         raise InputError(
-            "attribute", got=f"groups {groups!r}", expected='a whole number, at least 1, or "all"', hint="more groups cost more passes"
+            "attribute",
+            got=f"groups {groups!r}",
+            expected='a whole number, at least 1, or "all"',
+            hint="more groups cost more passes",
         )
     if seed is not None:
         check_seed(seed)
@@ -95,18 +105,26 @@ def group_of(tokens: int, groups: int | str, *, seed: int | None = None) -> np.n
 def check_seed(seed: object) -> None:
     """Refuse a seed that is no whole number from 0."""
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise InputError("attribute", got=f"seed {seed!r}", expected="a whole number, at least 0", hint="try seed=0")
+        raise InputError(
+            "attribute", got=f"seed {seed!r}", expected="a whole number, at least 0", hint="try seed=0"
+        )
 
 
 def quadrature_rows(groups: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Masks to run, (R, T): first all ones, then for each node below 1 and each group that group at the node."""
+    """Masks to run, (R, T): first all ones, then for each node below 1 and each group that group at the
+    node.
+    """
     rows = [np.ones(len(groups))]
     rows += [np.where(groups == k, point, 1.0) for point in points[:-1] for k in range(groups.max() + 1)]
     return np.stack(rows)
 
 
-def integrate(gradients: np.ndarray, groups: np.ndarray, points: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Scores (T,) from the gradients (R, T) at `quadrature_rows`: each token is read where its own group stands at the node."""
+def integrate(
+    gradients: np.ndarray, groups: np.ndarray, points: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
+    """Scores (T,) from the gradients (R, T) at `quadrature_rows`: each token is read where its own group
+    stands at the node.
+    """
     count, places = groups.max() + 1, np.arange(len(groups))
     scores = weights[-1] * gradients[0]
     for n, weight in enumerate(weights[:-1]):
@@ -117,7 +135,9 @@ def integrate(gradients: np.ndarray, groups: np.ndarray, points: np.ndarray, wei
 def plan(
     tokens: int, groups: int | str, nodes: int | Sequence[float] | None, seed: int | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Groups, nodes and weights for T tokens; one group has one node, because scaling all of w changes nothing."""
+    """Groups, nodes and weights for T tokens; one group has one node, because scaling all of w changes
+    nothing.
+    """
     own = group_of(tokens, groups, seed=seed)
     points, weights = quadrature((1 if groups == 1 else 2) if nodes is None else nodes)
     if groups == 1 and len(points) > 1:
@@ -142,12 +162,13 @@ def mask_gradient(
     batch_tokens: int | None = None,
     progress: bool | None = None,
 ) -> list[Attribution]:
-    """Gradient of the attention mask: `df/dw_i` at w = 1, or its quadrature along w_i with K groups of tokens.
+    """Gradient of the attention mask: `df/dw_i` at w = 1, or its quadrature along w_i with K groups of
+    tokens.
 
-    One group costs one forward and one backward pass, K groups with n nodes 1 + K (n - 1) of them (in `details`). The
-    derivative is that of the model itself: no rule, no epsilon. Scores of one group sum to 0, because attention does
-    not see a scale of w. Without `nodes` there are two, 1/3 and 1, or from 8 groups on 0.2 and 1; with `groups="all"` and
-    many nodes the scores become LOO by the attention mask.
+    One group costs one forward and one backward pass, K groups with n nodes 1 + K (n - 1) of them (in
+    `details`). The derivative is that of the model itself: no rule, no epsilon. Scores of one group sum to 0,
+    because attention does not see a scale of w. Without `nodes` there are two, 1/3 and 1, or from 8 groups on
+    0.2 and 1; with `groups="all"` and many nodes the scores become LOO by the attention mask.
     """
     choose("attribute", "output", output, TARGET_CHOICES)
     nodes = default_nodes(groups) if nodes is None else nodes
@@ -166,7 +187,18 @@ def mask_gradient(
         scores = integrate(gradients, own, points, weights)
         choices = {"groups": groups, "nodes": tuple(points.tolist()), "seed": seed, "output": output}
         details = {"passes": (len(gradients), len(gradients)), "value": value}
-        out.append(attribution(clf, texts[k], scores, method="mask-gradient", target=target, logit=logit, choices=choices, details=details))
+        out.append(
+            attribution(
+                clf,
+                texts[k],
+                scores,
+                method="mask-gradient",
+                target=target,
+                logit=logit,
+                choices=choices,
+                details=details,
+            )
+        )
     return out
 
 
@@ -180,7 +212,9 @@ def gradients_at(
     batch_tokens: int | None = None,
     progress: bool | None = None,
 ) -> list[tuple[np.ndarray, int, float, float]]:
-    """For each job, a text's place in `texts` and its mask (T,): `df/dw` (T,), the explained class, its logit, and f itself."""
+    """For each job, a text's place in `texts` and its mask (T,): `df/dw` (T,), the explained class, its
+    logit, and f itself.
+    """
     found: list[Any] = [None] * len(jobs)
     batched = token_batches([len(row) for _, row in jobs], budget(batch_tokens, clf.device))
     for batch in watch(batched, progress=progress, label="mask-gradient"):
@@ -197,5 +231,10 @@ def gradients_at(
         for place, b in enumerate(batch):
             target = int(chosen[place])
             value = float(values[place].detach())
-            found[b] = to_numpy(g[place, : len(jobs[b][1])]), target, float(logits[place, target].detach()), value
+            found[b] = (
+                to_numpy(g[place, : len(jobs[b][1])]),
+                target,
+                float(logits[place, target].detach()),
+                value,
+            )
     return found

@@ -1,7 +1,8 @@
 """Removing tokens from a text: Leave-One-Out, and the runs behind perturbation curves.
 
-Four removals: `attention-mask` (nobody attends to the token; the paper's LOO), `mask-token` and `pad-token` (its word
-is replaced), `delete` (it is taken out and later tokens move up; without [CLS] the classifier reads what comes first).
+Four removals: `attention-mask` (nobody attends to the token; the paper's LOO), `mask-token` and `pad-token`
+(its word is replaced), `delete` (it is taken out and later tokens move up; without [CLS] the classifier reads
+what comes first).
 """
 
 from __future__ import annotations
@@ -12,7 +13,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lrp_companion.methods.common import Targets, attribution, check_targets, read_output, settle, to_numpy, watch
+from lrp_companion.methods.common import (
+    Targets,
+    attribution,
+    check_targets,
+    read_output,
+    settle,
+    to_numpy,
+    watch,
+)
 from lrp_companion.models.batching import token_batches
 from lrp_companion.models.packed import Row, packed_logits
 from lrp_companion.models.pretrained import Classifier, EncodedText
@@ -29,12 +38,14 @@ def kept_logits(
     progress: bool | None = None,
     label: str = "loo",
 ) -> Tensor:
-    """Logits (N, C) of texts of which only the kept tokens are left; `keep` is bool, shape (T,), for each job.
+    """Logits (N, C) of texts of which only the kept tokens are left; `keep` is bool, shape (T,), for each
+    job.
 
-    A token that nobody attends to changes nothing but its own hidden state. So under `attention-mask` removed tokens
-    are not run at all, the others keep their positions, and only the first token, which the classifier reads, always
-    stays in the batch. Equal to running the whole text under the mask, to rounding.
-    A batch has `batch_tokens` tokens at most; by default what keeps the processor (1,024) or a GPU (65,536) busy.
+    A token that nobody attends to changes nothing but its own hidden state. So under `attention-mask` removed
+    tokens are not run at all, the others keep their positions, and only the first token, which the classifier
+    reads, always stays in the batch. Equal to running the whole text under the mask, to rounding.
+    A batch has `batch_tokens` tokens at most; by default what keeps the processor (1,024) or a GPU (65,536)
+    busy.
     """
     choose("attribute", "removal", removal, REMOVALS)
     at_once = (65_536 if clf.device.type == "cuda" else 1_024) if batch_tokens is None else batch_tokens
@@ -56,7 +67,10 @@ def _row(clf: Classifier, text: EncodedText, keep: np.ndarray, removal: str) -> 
         )
     if not keep.any():
         raise InputError(
-            "removal", got="a text with every token removed", expected="at least one token kept", hint="keep the special tokens"
+            "removal",
+            got="a text with every token removed",
+            expected="at least one token kept",
+            hint="keep the special tokens",
         )
     ids, places = np.asarray(text.input_ids), np.arange(len(text))
     if removal == "delete":
@@ -78,7 +92,9 @@ def loo(
     batch_tokens: int | None = None,
     progress: bool | None = None,
 ) -> list[Attribution]:
-    """Leave-One-Out: `LOO_i = f(x) - f(x without i)`, one forward pass per token (section 2.1 of the paper)."""
+    """Leave-One-Out: `LOO_i = f(x) - f(x without i)`, one forward pass per token (section 2.1 of the
+    paper).
+    """
     choose("attribute", "removal", removal, REMOVALS)
     choose("attribute", "output", output, TARGET_CHOICES)
     jobs = [
@@ -94,7 +110,17 @@ def loo(
         chosen = settle([target], own[:1])
         values = read_output(own, chosen.expand(len(own)), output)
         choices = {"removal": removal, "output": output}
-        out.append(attribution(clf, text, values[0] - values[1:], method="loo", target=chosen, logit=own[0, chosen], choices=choices))
+        out.append(
+            attribution(
+                clf,
+                text,
+                values[0] - values[1:],
+                method="loo",
+                target=chosen,
+                logit=own[0, chosen],
+                choices=choices,
+            )
+        )
     return out
 
 
@@ -124,8 +150,20 @@ def removal_evaluator(
         rows = {row.tobytes(): row for row in np.asarray(keep, dtype=bool)}
         new = {key: row for key, row in rows.items() if key not in known}
         if new:
-            logits = kept_logits(clf, [(encoded, row) for row in new.values()], removal=removal, batch_tokens=batch_tokens, progress=False)
-            known.update(zip(new, to_numpy(read_output(logits, torch.full((len(logits),), int(target)), output)).tolist(), strict=True))
+            logits = kept_logits(
+                clf,
+                [(encoded, row) for row in new.values()],
+                removal=removal,
+                batch_tokens=batch_tokens,
+                progress=False,
+            )
+            known.update(
+                zip(
+                    new,
+                    to_numpy(read_output(logits, torch.full((len(logits),), int(target)), output)).tolist(),
+                    strict=True,
+                )
+            )
         return np.array([known[row.tobytes()] for row in np.asarray(keep, dtype=bool)])
 
     return evaluate

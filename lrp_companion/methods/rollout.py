@@ -26,10 +26,11 @@ def rollout(
     batch_tokens: int | None = None,
     progress: bool | None = None,
 ) -> list[Attribution]:
-    """Rollout `A~(l) = A(l) A~(l-1)` with `A~(0) = I`, heads fused; Eq. (Rollout) of the paper is the plain product.
+    """Rollout `A~(l) = A(l) A~(l-1)` with `A~(0) = I`, heads fused; Eq. (Rollout) of the paper is the plain
+    product.
 
-    `residual` mixes the identity in (`(A + I) / 2`), as in the original. `row` reads the first token's row, or the mean
-    over rows of real tokens. The scores are non-negative and do not depend on the target.
+    `residual` mixes the identity in (`(A + I) / 2`), as in the original. `row` reads the first token's row,
+    or the mean over rows of real tokens. The scores are non-negative and do not depend on the target.
     """
     choose("attribute", "head_fusion", head_fusion, HEAD_FUSIONS)
     choose("attribute", "row", row, ROWS)
@@ -50,6 +51,12 @@ def rollout(
         scores = state[:, 0] if row == "cls" else (real * state).sum(1) / real.sum(1)
         for k, i in enumerate(rows):
             out[i] = attribution(
-                clf, texts[i], scores[k], method="rollout", target=chosen[k], logit=tape.logits[k, chosen[k]], choices=choices
+                clf,
+                texts[i],
+                scores[k],
+                method="rollout",
+                target=chosen[k],
+                logit=tape.logits[k, chosen[k]],
+                choices=choices,
             )
     return out  # type: ignore[return-value]

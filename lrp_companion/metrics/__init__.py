@@ -1,4 +1,6 @@
-"""What explanations are judged by: agreement with LOO, perturbation curves, axioms, and means with intervals."""
+"""What explanations are judged by: agreement with LOO, perturbation curves, axioms, and means with
+intervals.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +19,8 @@ from lrp_companion.metrics.faithfulness import (
 from lrp_companion.metrics.statistics import Interval, bootstrap_mean, paired_difference
 
 __all__ = [
-    "ConservationGap", "Curve", "Interval", "InvarianceGap", "agreement", "bootstrap_mean", "conservation_gap", "faithfulness_gap",
-    "invariance_gap", "kendall", "normalise", "paired_difference", "pearson", "perturbation_curve", "removal_order", "spearman",
+    "ConservationGap", "Curve", "Interval", "InvarianceGap", "agreement", "bootstrap_mean",
+    "conservation_gap", "faithfulness_gap",
+    "invariance_gap", "kendall", "normalise", "paired_difference", "pearson", "perturbation_curve",
+    "removal_order", "spearman",
 ]  # fmt: skip

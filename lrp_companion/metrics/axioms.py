@@ -11,14 +11,18 @@ from lrp_companion.schema import InputError
 
 
 class ConservationGap(NamedTuple):
-    """How far the scores' sum is from the explained output: `absolute` in its unit, `relative` to its size."""
+    """How far the scores' sum is from the explained output: `absolute` in its unit, `relative` to its
+    size.
+    """
 
     relative: float
     absolute: float
 
 
 class InvarianceGap(NamedTuple):
-    """How far two explanations of one function are apart: `relative` distance (0: the same, 2: opposite) and Pearson's `r`."""
+    """How far two explanations of one function are apart: `relative` distance (0: the same, 2: opposite) and
+    Pearson's `r`.
+    """
 
     relative: float
     r: float
@@ -48,10 +52,11 @@ def conservation_gap(scores: Any, logit: float) -> ConservationGap:
 
 
 def invariance_gap(a: Any, b: Any) -> InvarianceGap:
-    """Return `|a - b| / ((|a| + |b|) / 2)` in the Euclidean norm, and Pearson's r, of two maps of one function.
+    """Return `|a - b| / ((|a| + |b|) / 2)` in the Euclidean norm, and Pearson's r, of two maps of one
+    function.
 
-    Implementation invariance (Sundararajan et al. 2017) asks for 0: two networks that compute the same function must
-    have the same explanation. r alone does not tell: it is 1 for maps that differ by a factor.
+    Implementation invariance (Sundararajan et al. 2017) asks for 0: two networks that compute the same
+    function must have the same explanation. r alone does not tell: it is 1 for maps that differ by a factor.
 
     Parameters
     ----------

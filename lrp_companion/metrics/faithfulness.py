@@ -15,7 +15,8 @@ CANCELLED = 1e-6  # a sum below this part of sum |R| is rounding of single preci
 
 
 def pearson(a: Any, b: Any) -> float:
-    """Pearson's correlation `r = sum (a - mean a)(b - mean b) / (|a - mean a| |b - mean b|)`; NaN if a or b is constant.
+    """Pearson's correlation `r = sum (a - mean a)(b - mean b) / (|a - mean a| |b - mean b|)`; NaN if a or b
+    is constant.
 
     Parameters
     ----------
@@ -33,7 +34,8 @@ def pearson(a: Any, b: Any) -> float:
 
 
 def spearman(a: Any, b: Any) -> float:
-    """Spearman's rank correlation: Pearson's r of the ranks, ties sharing their average rank; NaN if a or b is constant.
+    """Spearman's rank correlation: Pearson's r of the ranks, ties sharing their average rank; NaN if a or b
+    is constant.
 
     >>> round(spearman([1, 2, 3, 3], [1, 4, 9, 9]), 12)
     1.0
@@ -43,7 +45,8 @@ def spearman(a: Any, b: Any) -> float:
 
 
 def kendall(a: Any, b: Any) -> float:
-    """Kendall's tau-b, `(concordant - discordant) / sqrt((pairs untied in a)(pairs untied in b))`; NaN if a or b is constant.
+    """Kendall's tau-b, `(concordant - discordant) / sqrt((pairs untied in a)(pairs untied in b))`; NaN if a
+    or b is constant.
 
     Kendall 1945. Every pair is looked at: T(T - 1)/2 of them.
 
@@ -58,14 +61,18 @@ def kendall(a: Any, b: Any) -> float:
     return float((sign_a * sign_b).sum() / np.sqrt(untied)) if untied else float("nan")
 
 
-CORRELATIONS: dict[str, Callable[[Any, Any], float]] = {"pearson": pearson, "spearman": spearman, "kendall": kendall}
+CORRELATIONS: dict[str, Callable[[Any, Any], float]] = {
+    "pearson": pearson,
+    "spearman": spearman,
+    "kendall": kendall,
+}
 
 
 def normalise(scores: Any, map: str) -> np.ndarray:
     """Return a map as the record says: `raw`, R; `sum-to-one`, R / sum R; `absolute-sum`, R / sum |R|.
 
-    Dividing by a negative sum turns the map's sign, and so the sign of r. A map whose sum cancels (|sum R| at most 1e-6
-    of sum |R|) has no sum-to-one map and a map of zeros has neither: both give NaN throughout.
+    Dividing by a negative sum turns the map's sign, and so the sign of r. A map whose sum cancels (|sum R| at
+    most 1e-6 of sum |R|) has no sum-to-one map and a map of zeros has neither: both give NaN throughout.
 
     >>> normalise([1.0, -3.0, 1.0], "sum-to-one")
     array([-1.,  3., -1.])
@@ -80,10 +87,11 @@ def normalise(scores: Any, map: str) -> np.ndarray:
 
 
 def agreement(scores: Any, loo: Any, special: Any, protocol: Protocol) -> float:
-    """Correlation of one explanation with LOO under the protocol's tokens, map and statistic, applied in this order.
+    """Correlation of one explanation with LOO under the protocol's tokens, map and statistic, applied in this
+    order.
 
-    Special tokens are taken out first, so a map is rescaled by the sum over the tokens that count. The protocol's site,
-    removal and target are choices of how `scores` and `loo` were made.
+    Special tokens are taken out first, so a map is rescaled by the sum over the tokens that count. The
+    protocol's site, removal and target are choices of how `scores` and `loo` were made.
 
     Parameters
     ----------
@@ -93,13 +101,18 @@ def agreement(scores: Any, loo: Any, special: Any, protocol: Protocol) -> float:
     Returns
     -------
     float
-        NaN where it is undefined: fewer than two tokens left, a constant map, or a map that cannot be rescaled.
+        NaN where it is undefined: fewer than two tokens left, a constant map, or a map that cannot be
+        rescaled.
 
     >>> round(agreement([9.0, 1.0, 2.0, 3.0], [0.0, 2.0, 4.0, 6.0], [True, False, False, False], Protocol()), 12)
     1.0
     """
     a, b = check_pair("agreement", scores, loo, least=1)
-    kept = ~_mask("agreement", "special", special, a.shape) if protocol.tokens == "no-special" else np.ones(a.shape, dtype=bool)
+    kept = (
+        ~_mask("agreement", "special", special, a.shape)
+        if protocol.tokens == "no-special"
+        else np.ones(a.shape, dtype=bool)
+    )
     if kept.sum() < 2:
         return float("nan")
     a, b = normalise(a[kept], protocol.map), normalise(b[kept], protocol.map)
@@ -108,12 +121,15 @@ def agreement(scores: Any, loo: Any, special: Any, protocol: Protocol) -> float:
     return CORRELATIONS[protocol.statistic](a, b)
 
 
-def removal_order(scores: Any, *, order: str = "morf", chunk: int = 1, removable: Any = None) -> list[np.ndarray]:
+def removal_order(
+    scores: Any, *, order: str = "morf", chunk: int = 1, removable: Any = None
+) -> list[np.ndarray]:
     """Return which tokens leave at each step: indices, one array per step.
 
-    MoRF takes the most relevant first, LeRF the least relevant first (Samek et al. 2017; the paper's section 4.1). The
-    removable tokens are cut, in reading order, into chunks of `chunk` neighbours (the last may be shorter), ranked by
-    their summed relevance. Equal chunks leave in reading order, in MoRF and in LeRF alike.
+    MoRF takes the most relevant first, LeRF the least relevant first (Samek et al. 2017; the paper's section
+    4.1). The removable tokens are cut, in reading order, into chunks of `chunk` neighbours (the last may be
+    shorter), ranked by their summed relevance. Equal chunks leave in reading order, in MoRF and in LeRF
+    alike.
 
     Parameters
     ----------
@@ -126,11 +142,23 @@ def removal_order(scores: Any, *, order: str = "morf", chunk: int = 1, removable
     choose("removal_order", "order", order, ORDERS)
     given = _numbers("removal_order", scores)
     if isinstance(chunk, bool) or not isinstance(chunk, (int, np.integer)) or chunk < 1:
-        raise InputError("removal_order", got=f"chunk {chunk!r}", expected="a positive integer", hint="1 removes single tokens")
-    places = np.arange(len(given)) if removable is None else np.flatnonzero(_mask("removal_order", "removable", removable, given.shape))
+        raise InputError(
+            "removal_order",
+            got=f"chunk {chunk!r}",
+            expected="a positive integer",
+            hint="1 removes single tokens",
+        )
+    places = (
+        np.arange(len(given))
+        if removable is None
+        else np.flatnonzero(_mask("removal_order", "removable", removable, given.shape))
+    )
     if not places.size:
         raise InputError(
-            "removal_order", got="no removable token", expected="at least one", hint="pass removable=~special of a text with words"
+            "removal_order",
+            got="no removable token",
+            expected="at least one",
+            hint="pass removable=~special of a text with words",
         )
     chunks = [places[start : start + chunk] for start in range(0, len(places), chunk)]
     sums = np.array([given[part].sum() for part in chunks])
@@ -156,7 +184,8 @@ class Curve:
 
     @property
     def mean_logit(self) -> float:
-        """`1/K sum_{k=1..K} f(x_k)`: the mean of what is recorded after each removal, the whole input left out.
+        """`1/K sum_{k=1..K} f(x_k)`: the mean of what is recorded after each removal, the whole input left
+        out.
 
         The paper's LeRF and MoRF columns behave like this. Better: high for LeRF, low for MoRF.
         """
@@ -164,7 +193,8 @@ class Curve:
 
     @property
     def aopc(self) -> float:
-        """`1/(K+1) sum_{k=0..K} (f(x) - f(x_k))`, the area over the curve (Samek et al. 2017); k = 0 counts and is 0.
+        """`1/(K+1) sum_{k=0..K} (f(x) - f(x_k))`, the area over the curve (Samek et al. 2017); k = 0 counts
+        and is 0.
 
         Equal to `K/(K+1) (f(x) - mean_logit)`. Better: high for MoRF, low for LeRF.
         """
@@ -172,13 +202,19 @@ class Curve:
 
 
 def perturbation_curve(
-    evaluate: Callable[[np.ndarray], Any], scores: Any, *, order: str = "morf", chunk: int = 1, removable: Any = None
+    evaluate: Callable[[np.ndarray], Any],
+    scores: Any,
+    *,
+    order: str = "morf",
+    chunk: int = 1,
+    removable: Any = None,
 ) -> Curve:
     """Remove tokens step by step in the order of `scores` and record the output.
 
     Parameters
     ----------
-    evaluate : takes kept tokens, bool, shape (K + 1, T), first row all True; gives the output of each row, shape (K + 1,).
+    evaluate : takes kept tokens, bool, shape (K + 1, T), first row all True; gives the output of each row,
+        shape (K + 1,).
     scores, order, chunk, removable : as in `removal_order`. What may not be removed is kept to the end.
 
     >>> weights = np.array([3.0, 1.0, 2.0])
@@ -206,7 +242,8 @@ def perturbation_curve(
 
 
 def faithfulness_gap(lerf: Curve, morf: Curve) -> float:
-    """Return `Delta = LeRF - MoRF` of `mean_logit` (section 4.1 of the paper): how well the order tells relevant from irrelevant.
+    """Return `Delta = LeRF - MoRF` of `mean_logit` (section 4.1 of the paper): how well the order tells
+    relevant from irrelevant.
 
     >>> weights = np.array([3.0, 1.0, 2.0])
     >>> curves = {o: perturbation_curve(lambda keep: keep @ weights, weights, order=o) for o in ("lerf", "morf")}
@@ -234,14 +271,24 @@ def check_pair(operation: str, a: Any, b: Any, *, least: int = 2) -> tuple[np.nd
             hint="compare maps of the same tokens",
         )
     if len(left) < least:
-        raise InputError(operation, got=f"maps of {len(left)} entries", expected=f"at least {least}", hint="a correlation needs two points")
+        raise InputError(
+            operation,
+            got=f"maps of {len(left)} entries",
+            expected=f"at least {least}",
+            hint="a correlation needs two points",
+        )
     return left, right
 
 
 def _numbers(operation: str, values: Any) -> np.ndarray:
     out = np.asarray(values, dtype=np.float64)
     if out.ndim != 1 or not out.size:
-        raise InputError(operation, got=f"a map of shape {out.shape}", expected="(T,), one score per token", hint="pass a flat array")
+        raise InputError(
+            operation,
+            got=f"a map of shape {out.shape}",
+            expected="(T,), one score per token",
+            hint="pass a flat array",
+        )
     if not np.isfinite(out).all():
         raise InputError(
             operation,
@@ -256,7 +303,10 @@ def _mask(operation: str, name: str, values: Any, shape: tuple[int, ...]) -> np.
     out = np.asarray(values)
     if out.shape != shape or out.dtype != bool:
         raise InputError(
-            operation, got=f"{name} of shape {out.shape}, {out.dtype}", expected=f"{shape}, bool", hint="pass one True or False per token"
+            operation,
+            got=f"{name} of shape {out.shape}, {out.dtype}",
+            expected=f"{shape}, bool",
+            hint="pass one True or False per token",
         )
     return out
 
@@ -269,7 +319,9 @@ def _correlation(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def unit(a: np.ndarray) -> np.ndarray:
-    """Centre and scale to norm 1; dividing by the largest entry first keeps squares from over- and underflowing."""
+    """Centre and scale to norm 1; dividing by the largest entry first keeps squares from over- and
+    underflowing.
+    """
     a = a / np.abs(a).max()
     a = a - a.mean()
     a = a / np.abs(a).max()
@@ -284,7 +336,8 @@ def ranks(a: np.ndarray) -> np.ndarray:
 
 
 def relative_error(maps: np.ndarray, loo: np.ndarray) -> np.ndarray:
-    """How far maps (..., T) are from LOO's own values (T,): sum |R - LOO| / sum |LOO|; not finite where LOO is 0 throughout.
+    """How far maps (..., T) are from LOO's own values (T,): sum |R - LOO| / sum |LOO|; not finite where LOO
+    is 0 throughout.
 
     >>> relative_error(np.array([[1.0, 2.0], [0.0, 0.0]]), np.array([1.0, 3.0])).tolist()
     [0.25, 1.0]

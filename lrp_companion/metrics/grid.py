@@ -1,7 +1,7 @@
 """Agreement with LOO under every choice of the protocol at once.
 
-A choice of `map` needs no correlation of its own: a scale leaves r alone, and dividing by a negative sum turns its
-sign. So r of raw maps and the sums of the maps hold all three; `at_map` reads them.
+A choice of `map` needs no correlation of its own: a scale leaves r alone, and dividing by a negative sum
+turns its sign. So r of raw maps and the sums of the maps hold all three; `at_map` reads them.
 """
 
 from __future__ import annotations
@@ -22,12 +22,21 @@ from lrp_companion.schema import (
     counted,
 )
 
-AXES = {"site": SITES, "tokens": TOKEN_CHOICES, "removal": REMOVALS, "target": TARGET_CHOICES, "statistic": STATISTICS}
+AXES = {
+    "site": SITES,
+    "tokens": TOKEN_CHOICES,
+    "removal": REMOVALS,
+    "target": TARGET_CHOICES,
+    "statistic": STATISTICS,
+}
 """Axes of a stored r, in this order; the remaining choice, the map, follows from the sums."""
 
 
-def agreement_grid(maps: np.ndarray, loo: np.ndarray, special: np.ndarray, *, statistics: tuple[str, ...] = STATISTICS) -> np.ndarray:
-    """Correlate explanations of one text with LOO under every site, token choice, removal, target and statistic.
+def agreement_grid(
+    maps: np.ndarray, loo: np.ndarray, special: np.ndarray, *, statistics: tuple[str, ...] = STATISTICS
+) -> np.ndarray:
+    """Correlate explanations of one text with LOO under every site, token choice, removal, target and
+    statistic.
 
     Parameters
     ----------
@@ -38,8 +47,8 @@ def agreement_grid(maps: np.ndarray, loo: np.ndarray, special: np.ndarray, *, st
     Returns
     -------
     np.ndarray
-        Shape (..., site, tokens, removal, target, statistic), r of raw maps. NaN where r is undefined (a constant map,
-        fewer than two tokens) and where a map holds NaN, as one that was not made does.
+        Shape (..., site, tokens, removal, target, statistic), r of raw maps. NaN where r is undefined (a
+        constant map, fewer than two tokens) and where a map holds NaN, as one that was not made does.
     """
     for name, array in (("maps", maps), ("loo", loo)):
         if array.shape[-2:] != (len(TARGET_CHOICES), len(special)):
@@ -63,7 +72,8 @@ def agreement_grid(maps: np.ndarray, loo: np.ndarray, special: np.ndarray, *, st
 
 
 def cross_correlation(a: np.ndarray, b: np.ndarray, statistic: str) -> np.ndarray:
-    """Correlation of every row of `a` (A, T) with every row of `b` (B, T); (A, B), NaN for rows that are constant or hold NaN.
+    """Correlation of every row of `a` (A, T) with every row of `b` (B, T); (A, B), NaN for rows that are
+    constant or hold NaN.
 
     >>> cross_correlation(np.array([[1.0, 2, 3], [5, 5, 5]]), np.array([[10.0, 20, 30], [3, 2, 1]]), "pearson").round(12)
     array([[ 1., -1.],
@@ -80,27 +90,39 @@ def cross_correlation(a: np.ndarray, b: np.ndarray, statistic: str) -> np.ndarra
             own = np.sign(rows[fine][:, first] - rows[fine][:, second])
             sides.append(own / np.sqrt(np.abs(own).sum(-1, keepdims=True)))
         else:
-            sides.append(np.array([unit(ranks(row) if statistic == "spearman" else row) for row in rows[fine]]).reshape(-1, rows.shape[-1]))
+            sides.append(
+                np.array(
+                    [unit(ranks(row) if statistic == "spearman" else row) for row in rows[fine]]
+                ).reshape(-1, rows.shape[-1])
+            )
     out = np.full((len(a), len(b)), np.nan)
     out[np.ix_(*defined)] = np.clip(sides[0] @ sides[1].T, -1, 1)
     return out
 
 
-def at_map(r: np.ndarray, map: str, *, sums: tuple[np.ndarray, np.ndarray], sizes: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+def at_map(
+    r: np.ndarray, map: str, *, sums: tuple[np.ndarray, np.ndarray], sizes: tuple[np.ndarray, np.ndarray]
+) -> np.ndarray:
     """Read r of raw maps as r of maps that are rescaled as `normalise` does.
 
     Parameters
     ----------
     r : r of raw maps, one per example.
-    sums, sizes : for the explanation and for LOO: sum R and sum |R| over the tokens that count, shaped like `r`.
+    sums, sizes : for the explanation and for LOO: sum R and sum |R| over the tokens that count, shaped like
+        `r`.
 
     >>> at_map(np.array([0.5]), "sum-to-one", sums=(np.array([-2.0]), np.array([1.0])), sizes=(np.array([3.0]), np.array([1.0])))
     array([-0.5])
     """
     choose("at_map", "map", map, MAP_CHOICES)
-    if map != "sum-to-one":  # a map of zeros, which no positive scale helps, is constant: its r is NaN already
+    if (
+        map != "sum-to-one"
+    ):  # a map of zeros, which no positive scale helps, is constant: its r is NaN already
         return np.array(r, dtype=np.float64)
-    signs = [np.where(np.abs(total) > CANCELLED * size, np.sign(total), np.nan) for total, size in zip(sums, sizes, strict=True)]
+    signs = [
+        np.where(np.abs(total) > CANCELLED * size, np.sign(total), np.nan)
+        for total, size in zip(sums, sizes, strict=True)
+    ]
     return r * signs[0] * signs[1]
 
 

@@ -1,14 +1,23 @@
-"""Means over examples with bootstrap intervals. NaN marks an example whose value is undefined: it is counted, never dropped in silence."""
+"""Means over examples with bootstrap intervals. NaN marks an example whose value is undefined: it is counted,
+never dropped in silence.
+
+One random stream serves all: `bootstrap_mean` looks at one column, `resampled` takes the same draws for many,
+so that columns can be subtracted and averaged draw by draw.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from lrp_companion.schema import InputError
 
+Key = TypeVar("Key", bound=Hashable)
+RESAMPLES = 10_000
 BLOCK = 1 << 20  # indices drawn at once, so that memory does not grow with resamples times examples
 
 
@@ -18,7 +27,8 @@ class Interval:
 
     Attributes
     ----------
-    mean, low, high : in the unit of the values; `low` and `high` are NaN for fewer than two examples, all three for none.
+    mean, low, high : in the unit of the values; `low` and `high` are NaN for fewer than two examples, all
+        three for none.
     n : how many examples are in the mean.
     undefined : how many further examples had no value (NaN).
     level : coverage that the interval aims at.
@@ -50,11 +60,13 @@ class Interval:
         return f"{self.mean:.{digits}f} [{self.low:.{digits}f}, {self.high:.{digits}f}]"
 
 
-def bootstrap_mean(values: Any, *, resamples: int = 10_000, level: float = 0.95, seed: int = 0) -> Interval:
+def bootstrap_mean(
+    values: Any, *, resamples: int = RESAMPLES, level: float = 0.95, seed: int = 0
+) -> Interval:
     """Mean over examples with a percentile bootstrap interval (Efron and Tibshirani 1993, chapter 13).
 
-    The n defined examples are drawn n at a time with replacement; the limits are the (1 - level)/2 and (1 + level)/2
-    quantiles of the means of these draws.
+    The n defined examples are drawn n at a time with replacement; the limits are the (1 - level)/2 and (1 +
+    level)/2 quantiles of the means of these draws.
 
     Parameters
     ----------
@@ -71,24 +83,34 @@ def bootstrap_mean(values: Any, *, resamples: int = 10_000, level: float = 0.95,
     """
     given = _examples("bootstrap_mean", values)
     if isinstance(resamples, bool) or not isinstance(resamples, (int, np.integer)) or resamples < 1:
-        raise InputError("bootstrap_mean", got=f"resamples {resamples!r}", expected="a positive integer", hint="10,000 is the default")
+        raise InputError(
+            "bootstrap_mean",
+            got=f"resamples {resamples!r}",
+            expected="a positive integer",
+            hint="10,000 is the default",
+        )
     if not 0 < level < 1:
-        raise InputError("bootstrap_mean", got=f"level {level!r}", expected="a number between 0 and 1", hint="0.95 is the default")
+        raise InputError(
+            "bootstrap_mean",
+            got=f"level {level!r}",
+            expected="a number between 0 and 1",
+            hint="0.95 is the default",
+        )
     defined = given[~np.isnan(given)]
     n, undefined = len(defined), len(given) - len(defined)
     mean = float(defined.mean()) if n else float("nan")
     if n < 2:
         return Interval(mean, float("nan"), float("nan"), n, undefined, level)
-    generator = np.random.default_rng(seed)
-    means, rows = np.empty(resamples), max(1, BLOCK // n)
-    for start in range(0, resamples, rows):
-        stop = min(start + rows, resamples)
-        means[start:stop] = defined[generator.integers(0, n, size=(stop - start, n))].mean(axis=1)
+    means = np.empty(resamples)
+    for rows, drawn in _draws(n, resamples, seed):
+        means[rows] = defined[drawn].mean(axis=1)
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     return Interval(mean, float(low), float(high), n, undefined, level)
 
 
-def paired_difference(a: Any, b: Any, *, resamples: int = 10_000, level: float = 0.95, seed: int = 0) -> Interval:
+def paired_difference(
+    a: Any, b: Any, *, resamples: int = RESAMPLES, level: float = 0.95, seed: int = 0
+) -> Interval:
     """Mean of `a - b` over the same examples, with its bootstrap interval; undefined where either is.
 
     >>> print(paired_difference([0.5, 0.7, 0.9], [0.4, 0.6, 0.8]))
@@ -109,10 +131,132 @@ def _examples(operation: str, values: Any) -> np.ndarray:
     out = np.asarray(values, dtype=np.float64)
     if out.ndim != 1 or not out.size:
         raise InputError(
-            operation, got=f"values of shape {out.shape}", expected="(examples,) with at least one", hint="pass one number per example"
+            operation,
+            got=f"values of shape {out.shape}",
+            expected="(examples,) with at least one",
+            hint="pass one number per example",
         )
     if np.isinf(out).any():
         raise InputError(
-            operation, got="infinite values", expected="numbers, or NaN where undefined", hint="find where the infinity comes from"
+            operation,
+            got="infinite values",
+            expected="numbers, or NaN where undefined",
+            hint="find where the infinity comes from",
         )
     return out
+
+
+def _draws(n: int, resamples: int, seed: int) -> Iterator[tuple[slice, np.ndarray]]:
+    """Which of n examples each draw takes, (draws, n), some draws at a time."""
+    generator, step = np.random.default_rng(seed), max(1, BLOCK // n)
+    for start in range(0, resamples, step):
+        stop = min(start + step, resamples)
+        yield slice(start, stop), generator.integers(0, n, size=(stop - start, n))
+
+
+def _multiplicities(drawn: np.ndarray, n: int) -> np.ndarray:
+    """How often each of n examples is in each draw, (draws, n)."""
+    places = drawn + n * np.arange(len(drawn))[:, None]
+    return np.bincount(places.ravel(), minlength=len(drawn) * n).reshape(len(drawn), n).astype(np.float64)
+
+
+def side_of_zero(value: Interval) -> str:
+    """Whether the whole interval lies "above" or "below" 0, or it reaches "across"; "undefined" without an
+    interval.
+
+    >>> side_of_zero(Interval(0.2, 0.1, 0.3, 9)), side_of_zero(Interval(0.2, -0.1, 0.5, 9)), side_of_zero(Interval(0.2, np.nan, np.nan, 1))
+    ('above', 'across', 'undefined')
+    """
+    if math.isnan(value.low):
+        return "undefined"
+    return "above" if value.low > 0 else "below" if value.high < 0 else "across"
+
+
+# -- many columns with the same draws -------------------------------------------------------------------------------------
+
+
+def resampled(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Means of columns and of 10,000 bootstrap draws of them; the draws are the same for all columns of one
+    length.
+
+    A draw takes n of the n rows with replacement and averages those that are defined. Without NaN the draws
+    are those of `bootstrap_mean`.
+
+    Parameters
+    ----------
+    values : shape (examples, columns); NaN where undefined.
+
+    Returns
+    -------
+    tuple
+        Means (columns,), means of the draws (10000, columns), defined examples (columns,). Draws of a column
+        with fewer than two defined examples are NaN.
+
+    >>> mean, draws, defined = resampled(np.array([[0.2], [0.4], [np.nan]]))
+    >>> float(mean[0].round(6)), draws.shape, int(defined[0])
+    (0.3, (10000, 1), 2)
+    """
+    given = np.asarray(values, dtype=np.float64)
+    if given.ndim != 2 or not len(given):
+        raise InputError(
+            "resampled",
+            got=f"values of shape {given.shape}",
+            expected="(examples, columns)",
+            hint="pass a row per example",
+        )
+    known = ~np.isnan(given)
+    filled, defined = np.where(known, given, 0.0), known.sum(0)
+    holes = defined < len(given)
+    draws = np.empty((RESAMPLES, given.shape[1]))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        for rows, drawn in _draws(len(given), RESAMPLES, 0):
+            weights = _multiplicities(drawn, len(given))
+            draws[rows] = weights @ filled
+            draws[rows, ~holes] /= len(given)
+            if holes.any():
+                draws[rows, holes] /= weights @ known[:, holes].astype(np.float64)
+        mean = filled.sum(0) / defined
+    draws[:, defined < 2] = np.nan
+    return mean, draws, defined
+
+
+def limits(draws: np.ndarray) -> np.ndarray:
+    """Limits of columns of draws; draws without a value (no defined example in them) are left out."""
+    out = np.quantile(draws, [0.025, 0.975], axis=0)
+    holes = np.isnan(out[0]) & ~np.isnan(draws).all(0)
+    if holes.any():
+        out[:, holes] = np.nanquantile(draws[:, holes], [0.025, 0.975], axis=0)
+    return out
+
+
+def interval_of(value: float, draws: np.ndarray, n: int, undefined: int = 0) -> Interval:
+    low, high = limits(draws[:, None])[:, 0]
+    return Interval(float(value), float(low), float(high), n, undefined)
+
+
+def bootstrap_columns(columns: Sequence[np.ndarray]) -> list[Interval]:
+    """`bootstrap_mean` of columns, with the same draws made once for all columns that are defined on the same
+    examples.
+
+    >>> print(bootstrap_columns([np.array([0.2, 0.4, 0.6]), np.array([1.0, 2.0, float("nan")])])[0])
+    0.400 [0.200, 0.600], n = 3
+    """
+    alike: dict[bytes, list[int]] = {}
+    for place, values in enumerate(columns):
+        alike.setdefault(np.isnan(values).tobytes(), []).append(place)
+    out: dict[int, Interval] = {}
+    for places in alike.values():
+        known = ~np.isnan(columns[places[0]])
+        n, undefined = int(known.sum()), int((~known).sum())
+        if n < 2:
+            out |= {place: bootstrap_mean(columns[place]) for place in places}
+            continue
+        mean, draws, _ = resampled(np.stack([columns[place][known] for place in places], 1))
+        ends = zip(places, mean.tolist(), *limits(draws).tolist(), strict=True)
+        out |= {place: Interval(value, low, high, n, undefined) for place, value, low, high in ends}
+    return [out[place] for place in range(len(columns))]
+
+
+def intervals(columns: Mapping[Key, np.ndarray]) -> dict[Key, Interval]:
+    """`bootstrap_columns` by name."""
+    return dict(zip(columns, bootstrap_columns(list(columns.values())), strict=True))

@@ -10,8 +10,8 @@ from torch import Tensor
 from lrp_companion.schema import InputError
 
 BUSY = {"cpu": 512, "cuda": 8_192}
-"""Tokens a batch of work that keeps a tape, by device: on a processor more tokens only add padding (measured from 128 to
-4,096); on a GPU a guess, with 10 GiB of tape at BERT-base width and 512 tokens."""
+"""Tokens a batch of work that keeps a tape, by device: on a processor more tokens only add padding (measured
+from 128 to 4,096); on a GPU a guess, with 10 GiB of tape at BERT-base width and 512 tokens."""
 
 
 def budget(batch_tokens: int | None, device: torch.device) -> int:
@@ -27,13 +27,17 @@ def check_budget(batch_tokens: int) -> int:
     """The budget if it is a whole number of tokens, at least 1; else raise `InputError`."""
     if isinstance(batch_tokens, bool) or not isinstance(batch_tokens, int) or batch_tokens < 1:
         raise InputError(
-            "batches", got=f"batch_tokens {batch_tokens!r}", expected="a whole number of tokens, at least 1", hint="try batch_tokens=4096"
+            "batches",
+            got=f"batch_tokens {batch_tokens!r}",
+            expected="a whole number of tokens, at least 1",
+            hint="try batch_tokens=4096",
         )
     return batch_tokens
 
 
 def token_batches(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
-    """Indices of sequences, neighbours in length together, at most `batch_tokens` tokens a batch with its padding.
+    """Indices of sequences, neighbours in length together, at most `batch_tokens` tokens a batch with its
+    padding.
 
     A sequence longer than the budget makes a batch of its own. Longest first, so that memory peaks at once.
 

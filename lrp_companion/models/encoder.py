@@ -1,10 +1,11 @@
 """BERT-family classifiers: a forward that keeps the tape, and blocks that carry relevance back one layer.
 
-The weights stay in the `transformers` model; this file only knows where they are (`Wiring`, one small function per
-family) and walks them once forward and once backward. All families here are post-LN: LayerNorm follows each sum.
+The weights stay in the `transformers` model; this file only knows where they are (`Wiring`, one small
+function per family) and walks them once forward and once backward. All families here are post-LN: LayerNorm
+follows each sum.
 
-Shapes: B texts, T tokens, H heads, D hidden, C classes. Backward tensors may have more axes in front, so that many
-masks of one text are carried back together (`propagation.layer_lattice`).
+Shapes: B texts, T tokens, H heads, D hidden, C classes. Backward tensors may have more axes in front, so that
+many masks of one text are carried back together (`propagation.layer_lattice`).
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ class LayerWiring:
 
 @dataclass(frozen=True)
 class Wiring:
-    """Where a `transformers` classifier keeps what an encoder needs. `head`: linear maps, each with its activation or None."""
+    """Where a `transformers` classifier keeps what an encoder needs. `head`: linear maps, each with its
+    activation or None.
+    """
 
     word: nn.Embedding
     position: nn.Embedding
@@ -56,15 +59,19 @@ def _bert_layer(layer: Any) -> LayerWiring:
     own = layer.attention.self
     return LayerWiring(
         own.query, own.key, own.value, layer.attention.output.dense, layer.attention.output.LayerNorm,
-        layer.intermediate.dense, layer.intermediate.intermediate_act_fn, layer.output.dense, layer.output.LayerNorm,
+        layer.intermediate.dense, layer.intermediate.intermediate_act_fn, layer.output.dense,
+        layer.output.LayerNorm,
     )  # fmt: skip
 
 
-def _bert_like(base: Any, head: tuple, *, projection: nn.Linear | None = None, first_position: int = 0) -> Wiring:
+def _bert_like(
+    base: Any, head: tuple, *, projection: nn.Linear | None = None, first_position: int = 0
+) -> Wiring:
     e = base.embeddings
     return Wiring(
         e.word_embeddings, e.position_embeddings, e.token_type_embeddings, e.LayerNorm, projection,
-        tuple(_bert_layer(x) for x in base.encoder.layer), head, base.config.num_attention_heads, first_position,
+        tuple(_bert_layer(x) for x in base.encoder.layer), head, base.config.num_attention_heads,
+        first_position,
     )  # fmt: skip
 
 
@@ -93,10 +100,17 @@ def _distilbert(model: Any) -> Wiring:
         for x in model.distilbert.transformer.layer
     )  # fmt: skip
     head = ((model.pre_classifier, torch.relu), (model.classifier, None))
-    return Wiring(e.word_embeddings, e.position_embeddings, None, e.LayerNorm, None, layers, head, model.config.n_heads)
+    return Wiring(
+        e.word_embeddings, e.position_embeddings, None, e.LayerNorm, None, layers, head, model.config.n_heads
+    )
 
 
-FAMILIES: dict[str, Callable[[Any], Wiring]] = {"bert": _bert, "roberta": _roberta, "electra": _electra, "distilbert": _distilbert}
+FAMILIES: dict[str, Callable[[Any], Wiring]] = {
+    "bert": _bert,
+    "roberta": _roberta,
+    "electra": _electra,
+    "distilbert": _distilbert,
+}
 
 
 def slope_at_zero(activation: Callable[[Tensor], Tensor]) -> float:
@@ -160,7 +174,9 @@ class HeadBlock:
     tokens: int
 
     def backward(self, g: Tensor, *, eps: float = 0.0) -> Tensor:
-        """From g at the logits (..., B, C) to g at the last hidden states (..., B, T, D), zero beyond the first token."""
+        """From g at the logits (..., B, C) to g at the last hidden states (..., B, T, D), zero beyond the
+        first token.
+        """
         for step in reversed(self.steps):
             g = step.backward(g, eps=eps)
         return torch.nn.functional.pad(g.unsqueeze(-2), (0, 0, 0, self.tokens - 1))
@@ -168,7 +184,9 @@ class HeadBlock:
 
 @dataclass(frozen=True)
 class LayerBlock:
-    """One Transformer layer on the tape. Memory: about 11 D + 5 D' (the inner width) + H T numbers per token."""
+    """One Transformer layer on the tape. Memory: about 11 D + 5 D' (the inner width) + H T numbers per
+    token.
+    """
 
     heads: int
     query: MapStep
@@ -183,7 +201,9 @@ class LayerBlock:
     output_norm: NormStep
 
     @classmethod
-    def run(cls, wiring: LayerWiring, heads: int, x: Tensor, masked: Tensor | None, keep: Tensor | None = None) -> LayerBlock:
+    def run(
+        cls, wiring: LayerWiring, heads: int, x: Tensor, masked: Tensor | None, keep: Tensor | None = None
+    ) -> LayerBlock:
         query, key, value = (MapStep.run(m, None, x) for m in (wiring.query, wiring.key, wiring.value))
         scores = _split(query.y, heads) @ _split(key.y, heads).mT * _scale(query.y, heads)
         scores = scores if masked is None else scores.masked_fill(masked, torch.finfo(scores.dtype).min)
@@ -194,10 +214,14 @@ class LayerBlock:
         up = MapStep.run(wiring.up, wiring.activation, attention_norm.y)
         down = MapStep.run(wiring.down, None, up.y)
         output_norm = NormStep.run(wiring.output_norm, attention_norm.y + down.y)
-        return cls(heads, query, key, value, attention, read, attention_out, attention_norm, up, down, output_norm)
+        return cls(
+            heads, query, key, value, attention, read, attention_out, attention_norm, up, down, output_norm
+        )
 
     def backward(self, g: Tensor, *, bypass: bool, eps: float = 0.0) -> Tensor:
-        """Carry g (..., B, T, D) from the layer's output to its input, the attention treated as CP-LRP does if `bypass`."""
+        """Carry g (..., B, T, D) from the layer's output to its input, the attention treated as CP-LRP does
+        if `bypass`.
+        """
         around, g_read = self._around_attention(g, eps)
         if bypass:
             return self._values_only(g_read, eps).add_(around)
@@ -207,8 +231,9 @@ class LayerBlock:
     def children(self, g: Tensor, *, eps: float = 0.0) -> tuple[Tensor, Tensor]:
         """Both treatments from one layer-backward: (AttnLRP's g, CP-LRP's g).
 
-        They share everything but the attention: AttnLRP gives `G + P/2 + S`, CP-LRP `G + P`, with the value path `P`
-        and the query and key path `S`. With `eps > 0` the two stabilise the product differently, so `P` is run twice.
+        They share everything but the attention: AttnLRP gives `G + P/2 + S`, CP-LRP `G + P`, with the value
+        path `P` and the query and key path `S`. With `eps > 0` the two stabilise the product differently, so
+        `P` is run twice.
         """
         around, g_read = self._around_attention(g, eps)
         half, queries_and_keys = self._all_factors(g_read, eps)
@@ -236,19 +261,27 @@ class LayerBlock:
 
     def _all_factors(self, g_read: Tensor, eps: float) -> tuple[Tensor, Tensor]:
         """What AttnLRP gives to the layer's input through the values, and through queries and keys."""
-        g_attention, g_value = rules.matmul(g_read, self.attention, _split(self.value.y, self.heads), self.read, eps=eps)
+        g_attention, g_value = rules.matmul(
+            g_read, self.attention, _split(self.value.y, self.heads), self.read, eps=eps
+        )
         values = self.value.backward(_merge(g_value), eps=eps)
         g_scores = rules.softmax(g_attention, self.attention)
         scale = _scale(self.query.y, self.heads)
         queries, keys = scale * _split(self.query.y, self.heads), _split(self.key.y, self.heads)
         scores = queries @ keys.mT if eps else g_scores  # the scores themselves matter to the stabiliser only
-        g_query, g_key = rules.matmul(g_scores, queries, scale * keys.mT, scores, eps=eps)  # what meets a factor carries the scale
-        return values, self.query.backward(_merge(g_query), eps=eps).add_(self.key.backward(_merge(g_key.mT), eps=eps))
+        g_query, g_key = rules.matmul(
+            g_scores, queries, scale * keys.mT, scores, eps=eps
+        )  # what meets a factor carries the scale
+        return values, self.query.backward(_merge(g_query), eps=eps).add_(
+            self.key.backward(_merge(g_key.mT), eps=eps)
+        )
 
 
 @dataclass(frozen=True)
 class EmbeddingBlock:
-    """The sum of word, position and type embeddings, its LayerNorm, and ELECTRA's projection to the hidden width."""
+    """The sum of word, position and type embeddings, its LayerNorm, and ELECTRA's projection to the hidden
+    width.
+    """
 
     parts: dict[str, Tensor]
     norm: NormStep
@@ -303,21 +336,33 @@ class Encoder:
         """Word embeddings (B, T, E)."""
         return self.wiring.word(input_ids)
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, *, word: Tensor | None = None, keep: Tensor | None = None) -> Tape:
-        """Run the classifier and keep the tape; `word` (B, T, E) replaces the word embeddings (for gradients).
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        *,
+        word: Tensor | None = None,
+        keep: Tensor | None = None,
+    ) -> Tape:
+        """Run the classifier and keep the tape; `word` (B, T, E) replaces the word embeddings (for
+        gradients).
 
-        `input_ids` and `attention_mask` (B, T). A token whose mask is 0 is attended to by nobody. `keep` (B, T) is a soft
-        mask: attention weights of every layer are proportional to `keep_i exp(Z_ji)`.
+        `input_ids` and `attention_mask` (B, T). A token whose mask is 0 is attended to by nobody. `keep` (B,
+        T) is a soft mask: attention weights of every layer are proportional to `keep_i exp(Z_ji)`.
         The logits equal the `transformers` model's to rounding.
         """
         w = self.wiring
         shape = input_ids.shape
         parts = {"word": self.embed(input_ids) if word is None else word}
-        parts["position"] = w.position(self.position_ids(shape[1], input_ids.device)).expand(len(parts["word"]), -1, -1)
+        parts["position"] = w.position(self.position_ids(shape[1], input_ids.device)).expand(
+            len(parts["word"]), -1, -1
+        )
         if w.type is not None:
             parts["type"] = w.type.weight[0].expand_as(parts["position"])
         norm = NormStep.run(w.embedding_norm, torch.stack(list(parts.values())).sum(0))
-        embedding = EmbeddingBlock(parts, norm, None if w.projection is None else MapStep.run(w.projection, None, norm.y))
+        embedding = EmbeddingBlock(
+            parts, norm, None if w.projection is None else MapStep.run(w.projection, None, norm.y)
+        )
         x, layers = embedding.output, []
         masked = None if attention_mask.all() else attention_mask[:, None, None, :] == 0
         for wiring in w.layers:
@@ -331,11 +376,12 @@ class Encoder:
 
 
 class _KeptSoftmax(torch.autograd.Function):
-    """`A_ji = w_i u_ji`, `u_ji = exp(Z_ji) / sum_k w_k exp(Z_jk)`, from scores Z (B, H, T, T) and a soft mask w (B, T).
+    """`A_ji = w_i u_ji`, `u_ji = exp(Z_ji) / sum_k w_k exp(Z_jk)`, from scores Z (B, H, T, T) and a soft mask
+    w (B, T).
 
-    Written out because separate operations keep and move several more arrays of T x T numbers. `u` keeps `dA_ji/dw_i`
-    finite where w_i is 0. With g at A and `h_ji = u_ji (g_ji - sum_k A_jk g_jk)` the gradient is `w_i h_ji`
-    at Z_ji and the sum of `h_ji` over heads and queries at w_i.
+    Written out because separate operations keep and move several more arrays of T x T numbers. `u` keeps
+    `dA_ji/dw_i` finite where w_i is 0. With g at A and `h_ji = u_ji (g_ji - sum_k A_jk g_jk)` the gradient is
+    `w_i h_ji` at Z_ji and the sum of `h_ji` over heads and queries at w_i.
     """
 
     @staticmethod

@@ -1,17 +1,18 @@
 """Linear attention on small images: one function, two orders of multiplication, any shares of relevance.
 
-The MNIST nets of You et al. 2025 (section 4.3, appendix B.1.1): three projections, two matrix products without a
-softmax, a linear read-out. A token is one pixel.
+The MNIST nets of You et al. 2025 (section 4.3, appendix B.1.1): three projections, two matrix products
+without a softmax, a linear read-out. A token is one pixel.
 
     t_i = x_i                          (or x_i u + p_i with a position embedding)
     q_i = W_Q t_i, k_i = W_K t_i / sqrt(d), v_i = W_V t_i      (or without the sqrt(d))
     left:  O = (Q K^T) V               right:  O = Q (K^T V)
     logits = W_O O  over all positions (or over their mean)
 
-The paper gives T = 196, d = 32 and ten classes, and leaves open biases, positions, pooling and scale. The default
-here is the plainest net with its sizes: no bias, no position, read-out over all positions. It is homogeneous of degree
-3 in the pixels, `f(c x) = c^3 f(x)`. The scale 1/sqrt(d) of Eq. (2) sits on the keys, so that both orders share it.
-The paper's text calls the two orders left and right once this way (section 3.1) and once the other way (section 4.3).
+The paper gives T = 196, d = 32 and ten classes, and leaves open biases, positions, pooling and scale. The
+default here is the plainest net with its sizes: no bias, no position, read-out over all positions. It is
+homogeneous of degree 3 in the pixels, `f(c x) = c^3 f(x)`. The scale 1/sqrt(d) of Eq. (2) sits on the keys,
+so that both orders share it. The paper's text calls the two orders left and right once this way (section 3.1)
+and once the other way (section 4.3).
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ class LinearAttention(torch.nn.Module):
     tokens, dim, classes : T pixels, width d, number of classes.
     bias : biases in the projections and the read-out.
     position_embedding : a trained `p_i` is added to every token before the projections.
-    embedding : a pixel becomes `x_i u` (width d) first; otherwise it is its value. None: where there are positions.
+    embedding : a pixel becomes `x_i u` (width d) first; otherwise it is its value. None: where there are
+        positions.
     scaled : keys are divided by sqrt(d), as in Eq. (2).
     readout : "all" reads every position with its own weights, "mean" reads the mean over positions. Without
         positions the mean does not know where a pixel is.
@@ -99,7 +101,9 @@ class LinearAttention(torch.nn.Module):
             wide = position_embedding if embedding is None else embedding
             width = dim if wide else 1
             self.embed = torch.nn.Linear(1, dim, bias=False) if wide else None
-            self.position = torch.nn.Parameter(0.02 * torch.randn(tokens, width)) if position_embedding else None
+            self.position = (
+                torch.nn.Parameter(0.02 * torch.randn(tokens, width)) if position_embedding else None
+            )
             self.query, self.key, self.value = (torch.nn.Linear(width, dim, bias=bias) for _ in range(3))
             self.read = torch.nn.Linear(tokens * dim if readout == "all" else dim, classes, bias=bias)
         self.to(dtype)
@@ -107,7 +111,9 @@ class LinearAttention(torch.nn.Module):
     # -- the function ------------------------------------------------------------------------------------------------
 
     def forward(self, images: Tensor | np.ndarray) -> Tensor:
-        """Logits (B, classes) of images (B, T) or (B, side, side), multiplied in the order of `association`."""
+        """Logits (B, classes) of images (B, T) or (B, side, side), multiplied in the order of
+        `association`.
+        """
         return self._forward(self.check_images(images), self.association)["logits"]
 
     def _forward(self, x: Tensor, association: str) -> dict[str, Any]:
@@ -136,9 +142,11 @@ class LinearAttention(torch.nn.Module):
     def factored(self, images: Tensor | np.ndarray) -> Tensor:
         """Logits (B, classes) to rounding, without an array of T x d or d x d per image: what training uses.
 
-        A token differs between images by its pixel alone, `t_i = x_i u + p_i`, so that with `a = W u` and `c_i = W p_i + b`
+        A token differs between images by its pixel alone, `t_i = x_i u + p_i`, so that with `a = W u` and
+        `c_i = W p_i + b`
 
-            K^T V = a_K m^T + n a_V^T + c_K^T c_V,    m = sum_i x_i v_i = sum_i x_i^2 a_V + sum_i x_i c_V,i,    n = sum_i x_i c_K,i
+            K^T V = a_K m^T + n a_V^T + c_K^T c_V,    m = sum_i x_i v_i = sum_i x_i^2 a_V + sum_i x_i c_V,i,
+             n = sum_i x_i c_K,i
 
         and the read-out takes its sums over positions once for a batch. The scale multiplies a_K and c_K.
 
@@ -150,22 +158,30 @@ class LinearAttention(torch.nn.Module):
         x = self.check_images(images, "LinearAttention.factored")
         direction = x.new_ones(1) if self.embed is None else self.embed.weight[:, 0]
         offset = x.new_zeros(self.tokens, len(direction)) if self.position is None else self.position
-        (a_q, c_q), (a_k, c_k), (a_v, c_v) = ((own.weight @ direction, own(offset)) for own in (self.query, self.key, self.value))
+        (a_q, c_q), (a_k, c_k), (a_v, c_v) = (
+            (own.weight @ direction, own(offset)) for own in (self.query, self.key, self.value)
+        )
         a_k, c_k = a_k * self.scale, c_k * self.scale
         m, n, constant = (x * x).sum(1, keepdim=True) * a_v + x @ c_v, x @ c_k, c_k.T @ c_v
         if self.readout == "mean":
             query = x.mean(1, keepdim=True) * a_q + c_q.mean(0)
-            return self.read((query @ a_k)[:, None] * m + (query * n).sum(1, keepdim=True) * a_v + query @ constant)
+            return self.read(
+                (query @ a_k)[:, None] * m + (query * n).sum(1, keepdim=True) * a_v + query @ constant
+            )
         read = self.read.weight.view(self.classes, self.tokens, self.dim).transpose(0, 1)  # (T, classes, d)
         pixels = (x @ read.flatten(1)).view(len(x), self.classes, self.dim)
-        others = (c_q.T @ read.flatten(1)).view(self.dim, self.classes, self.dim)  # (d, classes, d): without a pixel of the query's own
+        others = (c_q.T @ read.flatten(1)).view(
+            self.dim, self.classes, self.dim
+        )  # (d, classes, d): without a pixel of the query's own
         output = (a_q @ a_k) * m + (n @ a_q)[:, None] * a_v + a_q @ constant  # what a query a_q reads
         logits = (pixels @ output[..., None])[..., 0] + (constant[:, None] * others).sum((0, 2))
         logits = logits + m @ torch.tensordot(a_k, others, 1).T + n @ (others @ a_v)
         return logits if self.read.bias is None else logits + self.read.bias
 
     def with_association(self, association: str) -> LinearAttention:
-        """The same function with the products taken in the named order; the weights are shared, not copied."""
+        """The same function with the products taken in the named order; the weights are shared, not
+        copied.
+        """
         choose("LinearAttention.with_association", "association", association, ASSOCIATIONS)
         other = copy.copy(self)
         other.association = association
@@ -195,10 +211,12 @@ class LinearAttention(torch.nn.Module):
         batch_size: int = 64,
         seed: int = 0,
     ) -> list[float]:
-        """Train with Adam and cross-entropy, as the paper's appendix B.1.1 says; return the mean loss of each epoch.
+        """Train with Adam and cross-entropy, as the paper's appendix B.1.1 says; return the mean loss of each
+        epoch.
 
-        The same `seed` gives the same order of batches. Training computes the logits as `factored` does whatever the
-        association is, because the function is the same and its arrays are the smallest. The batch size is ours.
+        The same `seed` gives the same order of batches. Training computes the logits as `factored` does
+        whatever the association is, because the function is the same and its arrays are the smallest. The
+        batch size is ours.
         """
         x = self.check_images(images, "LinearAttention.train_on")
         y = self._check_labels(labels, len(x), "LinearAttention.train_on")
@@ -211,7 +229,12 @@ class LinearAttention(torch.nn.Module):
                     hint="the paper trains for 5 epochs",
                 )
         if isinstance(lr, bool) or not isinstance(lr, (int, float)) or not 0 < lr < float("inf"):
-            raise InputError("LinearAttention.train_on", got=f"lr {lr!r}", expected="a number above 0", hint="the paper trains with 1e-3")
+            raise InputError(
+                "LinearAttention.train_on",
+                got=f"lr {lr!r}",
+                expected="a number above 0",
+                hint="the paper trains with 1e-3",
+            )
         order = torch.Generator().manual_seed(seed)
         adam = torch.optim.Adam(self.parameters(), lr=lr)
         losses = []
@@ -244,12 +267,14 @@ class LinearAttention(torch.nn.Module):
         shares: Sequence[float] | None = None,
         epsilon: float = 0.0,
     ) -> Tensor:
-        """Relevance of every pixel, (B, T), for the logit of class `target`; with positions, only the pixels' part.
+        """Relevance of every pixel, (B, T), for the logit of class `target`; with positions, only the pixels'
+        part.
 
         Each matrix product hands relevance back by Eq. (3) and (4) of the paper, in the order in which it was
-        computed; projections and read-out by Eq. (1). With `shares=None` a product gives each factor half, so that
-        Q, K and V receive (1/4, 1/4, 1/2) from the left and (1/2, 1/4, 1/4) from the right. `shares` names any other
-        point `(a_Q, a_K, a_V)` of the simplex; a factor with share 0 counts as a constant, so (0, 0, 1) is CP-LRP.
+        computed; projections and read-out by Eq. (1). With `shares=None` a product gives each factor half, so
+        that Q, K and V receive (1/4, 1/4, 1/2) from the left and (1/2, 1/4, 1/4) from the right. `shares`
+        names any other point `(a_Q, a_K, a_V)` of the simplex; a factor with share 0 counts as a constant, so
+        (0, 0, 1) is CP-LRP.
         """
         return self.relevance_parts(images, target, shares=shares, epsilon=epsilon)["pixel"]
 
@@ -262,13 +287,22 @@ class LinearAttention(torch.nn.Module):
         shares: Sequence[float] | None = None,
         epsilon: float = 0.0,
     ) -> dict[str, Tensor]:
-        """As `relevance`, with what the position embedding receives beside: `pixel` and, if there is one, `position`."""
+        """As `relevance`, with what the position embedding receives beside: `pixel` and, if there is one,
+        `position`.
+        """
         x = self.check_images(images, "LinearAttention.relevance")
         chosen = self.check_target(target, len(x), "LinearAttention.relevance")
         a_q, a_k, a_v = check_shares(SHARES[self.association] if shares is None else shares)
-        if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float)) or not 0 <= epsilon < float("inf"):
+        if (
+            isinstance(epsilon, bool)
+            or not isinstance(epsilon, (int, float))
+            or not 0 <= epsilon < float("inf")
+        ):
             raise InputError(
-                "LinearAttention.relevance", got=f"epsilon {epsilon!r}", expected="a finite number, at least 0", hint="0 is the exact rule"
+                "LinearAttention.relevance",
+                got=f"epsilon {epsilon!r}",
+                expected="a finite number, at least 0",
+                hint="0 is the exact rule",
             )
         tape = self._forward(x, self.association)
 
@@ -277,7 +311,9 @@ class LinearAttention(torch.nn.Module):
         if self.readout == "all":
             g_output = g.view_as(tape["output"])
         else:  # a mean over T positions is a linear layer with weights 1/T
-            g_output = (rules.add(g, tape["pooled"], eps=epsilon) / self.tokens)[:, None].expand_as(tape["output"])
+            g_output = (rules.add(g, tape["pooled"], eps=epsilon) / self.tokens)[:, None].expand_as(
+                tape["output"]
+            )
 
         query, scaled, value, inner = tape["query"], tape["scaled"], tape["value"], tape["inner"]
         if self.association == "left":
@@ -295,15 +331,21 @@ class LinearAttention(torch.nn.Module):
             + rules.linear(g_value, self.value.weight, tape["value"], eps=epsilon)
         )
         g_sum = g_token if self.position is None else rules.add(g_token, tape["token"], eps=epsilon)
-        g_pixel = g_sum if self.embed is None else rules.linear(g_sum, self.embed.weight, tape["embedded"], eps=epsilon)
+        g_pixel = (
+            g_sum
+            if self.embed is None
+            else rules.linear(g_sum, self.embed.weight, tape["embedded"], eps=epsilon)
+        )
         parts = {"pixel": x * g_pixel[..., 0]}
         return parts if self.position is None else parts | {"position": (self.position * g_sum).sum(-1)}
 
-    def share_maps(self, images: Tensor | np.ndarray, target: int | Sequence[int] | Tensor) -> dict[str, Tensor]:
+    def share_maps(
+        self, images: Tensor | np.ndarray, target: int | Sequence[int] | Tensor
+    ) -> dict[str, Tensor]:
         """Three maps (B, T), epsilon 0: as if all relevance went through Q, through K, or through V.
 
-        Relevance is linear in the shares, so `a_Q R_Q + a_K R_K + a_V R_V` is the map of every other point of the
-        simplex. The three maps do not depend on the association; only the shares do.
+        Relevance is linear in the shares, so `a_Q R_Q + a_K R_K + a_V R_V` is the map of every other point of
+        the simplex. The three maps do not depend on the association; only the shares do.
         """
         corners = {"query": (1.0, 0.0, 0.0), "key": (0.0, 1.0, 0.0), "value": (0.0, 0.0, 1.0)}
         return {name: self.relevance(images, target, shares=corner) for name, corner in corners.items()}
@@ -311,7 +353,9 @@ class LinearAttention(torch.nn.Module):
     # -- input -------------------------------------------------------------------------------------------------------
 
     def check_images(self, images: Tensor | np.ndarray, operation: str = "LinearAttention") -> Tensor:
-        """Images as a tensor (B, T) of the net's type and device; `InputError` for wrong shapes, NaN or infinity."""
+        """Images as a tensor (B, T) of the net's type and device; `InputError` for wrong shapes, NaN or
+        infinity.
+        """
         weight = self.query.weight
         try:
             x = images if isinstance(images, Tensor) else torch.as_tensor(np.array(images))
@@ -320,7 +364,11 @@ class LinearAttention(torch.nn.Module):
         side = round(self.tokens**0.5)
         square = x.ndim == 3 and side * side == self.tokens and x.shape[1:] == (side, side)
         if not (square or (x.ndim == 2 and x.shape[1] == self.tokens)) or len(x) == 0 or x.is_complex():
-            expected = f"(B, {self.tokens})" + (f" or (B, {side}, {side})" if side * side == self.tokens else "") + " with B at least 1"
+            expected = (
+                f"(B, {self.tokens})"
+                + (f" or (B, {side}, {side})" if side * side == self.tokens else "")
+                + " with B at least 1"
+            )
             raise InputError(
                 operation,
                 got=f"images of shape {tuple(x.shape)}",
@@ -329,7 +377,12 @@ class LinearAttention(torch.nn.Module):
             )
         x = x.to(device=weight.device, dtype=weight.dtype).reshape(len(x), self.tokens)
         if not torch.isfinite(x).all():
-            raise InputError(operation, got="images with NaN or infinity", expected="finite pixels", hint="check how the images were read")
+            raise InputError(
+                operation,
+                got="images with NaN or infinity",
+                expected="finite pixels",
+                hint="check how the images were read",
+            )
         return x
 
     def check_target(self, target: int | Sequence[int] | Tensor, count: int, operation: str) -> Tensor:
@@ -349,7 +402,13 @@ class LinearAttention(torch.nn.Module):
 
     def _check_labels(self, labels: Any, count: int, operation: str) -> Tensor:
         y = labels if isinstance(labels, Tensor) else torch.as_tensor(np.array(labels))
-        if y.shape != (count,) or y.is_floating_point() or y.dtype == torch.bool or y.min() < 0 or y.max() >= self.classes:
+        if (
+            y.shape != (count,)
+            or y.is_floating_point()
+            or y.dtype == torch.bool
+            or y.min() < 0
+            or y.max() >= self.classes
+        ):
             raise InputError(
                 operation,
                 got=f"labels of shape {tuple(y.shape)}",
@@ -380,13 +439,19 @@ def check_shares(shares: Sequence[float]) -> tuple[float, float, float]:
 
 
 def _within(first: float, second: float) -> tuple[float, float]:
-    """Two shares relative to their sum; when both are 0 nothing arrives, and halves of nothing are as good as any."""
+    """Two shares relative to their sum; when both are 0 nothing arrives, and halves of nothing are as good as
+    any.
+    """
     total = first + second
     return (first / total, second / total) if total else (0.5, 0.5)
 
 
-def _split(g_o: Tensor, a: Tensor, b: Tensor, o: Tensor, shares: tuple[float, float], eps: float) -> tuple[Tensor, Tensor]:
-    """Relevance of a product to its factors; a factor with share 0 is a constant, and the product linear in the other."""
+def _split(
+    g_o: Tensor, a: Tensor, b: Tensor, o: Tensor, shares: tuple[float, float], eps: float
+) -> tuple[Tensor, Tensor]:
+    """Relevance of a product to its factors; a factor with share 0 is a constant, and the product linear in
+    the other.
+    """
     if shares[0] == 0:
         return torch.zeros_like(a), shares[1] * rules.attention_values(g_o, a, o, eps=eps)
     if shares[1] == 0:

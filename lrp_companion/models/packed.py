@@ -1,10 +1,13 @@
-"""Many variants of a text through an encoder, no tape and no padding: the forward behind removals and perturbation curves.
+"""Many variants of a text through an encoder, no tape and no padding: the forward behind removals and
+perturbation curves.
 
-Rows of all lengths lie behind one another in one tensor of tokens. Maps that treat every token alone run on all of them
-at once; attention runs on each stretch of rows of equal length. Two things are not computed twice or at all:
+Rows of all lengths lie behind one another in one tensor of tokens. Maps that treat every token alone run on
+all of them at once; attention runs on each stretch of rows of equal length. Two things are not computed twice
+or at all:
 
-- the first layer's queries, keys and values belong to a token and its position, so each such pair is run once;
-- the classifier reads the first token only, so the last layer needs that token's query and the others' keys and values.
+- the first layer's queries, keys and values belong to a token and its position, so each such pair is run
+once; - the classifier reads the first token only, so the last layer needs that token's query and the others'
+keys and values.
 
 The logits equal the `transformers` model's, to rounding.
 """
@@ -25,7 +28,9 @@ from lrp_companion.models.encoder import LayerWiring, Wiring
 
 @dataclass(frozen=True)
 class Row:
-    """One variant of a text: token ids and positions (from 0), and whether its first token is attended to by nobody."""
+    """One variant of a text: token ids and positions (from 0), and whether its first token is attended to by
+    nobody.
+    """
 
     ids: np.ndarray
     positions: np.ndarray
@@ -37,7 +42,9 @@ class Row:
 
 @dataclass(frozen=True)
 class _Stretch:
-    """Neighbouring rows of one length: which rows, which tokens, and the keys to leave out, (rows, 1, 1, T), or None."""
+    """Neighbouring rows of one length: which rows, which tokens, and the keys to leave out, (rows, 1, 1, T),
+    or None.
+    """
 
     rows: slice
     tokens: slice
@@ -60,7 +67,9 @@ def packed_logits(wiring: Wiring, rows: Sequence[Row], *, device: torch.device |
         if any(one.first_unread for one in own):
             read = torch.ones(len(own), 1, 1, length, dtype=torch.bool, device=device)
             read[[k for k, one in enumerate(own) if one.first_unread], ..., 0] = False
-        stretches.append(_Stretch(slice(row, row + len(own)), slice(token, token + len(own) * length), length, read))
+        stretches.append(
+            _Stretch(slice(row, row + len(own)), slice(token, token + len(own) * length), length, read)
+        )
         row, token = row + len(own), token + len(own) * length
     ids = torch.as_tensor(np.concatenate([one.ids for one in rows]), device=device)
     positions = torch.as_tensor(np.concatenate([one.positions for one in rows]), device=device)
@@ -88,7 +97,10 @@ def packed_logits(wiring: Wiring, rows: Sequence[Row], *, device: torch.device |
         read = torch.empty_like(query)
         for stretch in stretches:
             where = stretch.rows if last else stretch.tokens
-            q, k, v = (stretch.split(x, wiring.heads) for x in (query[where], key[stretch.tokens], value[stretch.tokens]))
+            q, k, v = (
+                stretch.split(x, wiring.heads)
+                for x in (query[where], key[stretch.tokens], value[stretch.tokens])
+            )
             found = scaled_dot_product_attention(q, k, v, attn_mask=stretch.read)
             read[where] = found.transpose(1, 2).reshape(-1, query.shape[-1])
         x = _rest(layer, x, read)

@@ -1,4 +1,6 @@
-"""`load_classifier`: the embedded model, a folder in the hub's format, or a hub id; tokenisation; device and dtype."""
+"""`load_classifier`: the embedded model, a folder in the hub's format, or a hub id; tokenisation; device and
+dtype.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,15 @@ from lrp_companion.models.encoder import FAMILIES, Encoder
 from lrp_companion.schema import InputError, ModelCard, ModelError, SourceError, choose
 
 EMBEDDED_FOLDER = Path(__file__).parent.parent / "embedded"
-BOOKKEEPING = ("_name_or_path", "_commit_hash", "transformers_version", "dtype", "torch_dtype", "id2label", "label2id")
+BOOKKEEPING = (
+    "_name_or_path",
+    "_commit_hash",
+    "transformers_version",
+    "dtype",
+    "torch_dtype",
+    "id2label",
+    "label2id",
+)
 """What `config.json` says that no score depends on; labels are compared by name."""
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
 
@@ -57,19 +67,32 @@ class Classifier:
 
         Raises
         ------
-        InputError : no texts; a text that is no string, empty, without any token of its own, or beyond `max_tokens`
-            (unless `truncate`, which cuts the end).
+        InputError : no texts; a text that is no string, empty, without any token of its own, or beyond
+            `max_tokens` (unless `truncate`, which cuts the end).
         """
         if isinstance(texts, bytes) or not isinstance(texts, Iterable):
             raise InputError(
-                "encode", got=f"texts of type {type(texts).__name__}", expected="a string or a list of strings", hint="pass strings only"
+                "encode",
+                got=f"texts of type {type(texts).__name__}",
+                expected="a string or a list of strings",
+                hint="pass strings only",
             )
         texts = [texts] if isinstance(texts, str) else list(texts)
         if not texts:
-            raise InputError("encode", got="no texts", expected="at least one text", hint="pass a string or a list of strings")
+            raise InputError(
+                "encode",
+                got="no texts",
+                expected="at least one text",
+                hint="pass a string or a list of strings",
+            )
         for k, text in enumerate(texts):
             if not isinstance(text, str):
-                raise InputError("encode", got=f"text {k} of type {type(text).__name__}", expected="a string", hint="pass strings only")
+                raise InputError(
+                    "encode",
+                    got=f"text {k} of type {type(text).__name__}",
+                    expected="a string",
+                    hint="pass strings only",
+                )
             if not text.strip():
                 raise InputError(
                     "encode",
@@ -79,7 +102,10 @@ class Classifier:
                 )
             if any("\ud800" <= c <= "\udfff" for c in text):
                 raise InputError(
-                    "encode", got=f"text {k} with a lone surrogate", expected="valid Unicode", hint="decode the text as UTF-8 first"
+                    "encode",
+                    got=f"text {k} with a lone surrogate",
+                    expected="valid Unicode",
+                    hint="decode the text as UTF-8 first",
                 )
         out = []
         rows = self.tokenizer(texts, truncation=False, verbose=False, return_special_tokens_mask=True)
@@ -110,8 +136,12 @@ class Classifier:
     def logits(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """The `transformers` model's own logits (B, C) for ids and mask (B, T)."""
         extra = {}
-        if self.encoder.wiring.first_position:  # RoBERTa would count positions anew where a token is replaced by padding
-            extra["position_ids"] = self.encoder.position_ids(input_ids.shape[1], input_ids.device).expand_as(input_ids)
+        if (
+            self.encoder.wiring.first_position
+        ):  # RoBERTa would count positions anew where a token is replaced by padding
+            extra["position_ids"] = self.encoder.position_ids(input_ids.shape[1], input_ids.device).expand_as(
+                input_ids
+            )
         return self.network(input_ids=input_ids, attention_mask=attention_mask, **extra).logits
 
 
@@ -121,7 +151,11 @@ def embedded_models() -> list[str]:
 
 
 def load_classifier(
-    name: str | os.PathLike = "companion", *, device: str = "cpu", dtype: str = "float32", revision: str | None = None
+    name: str | os.PathLike = "companion",
+    *,
+    device: str = "cpu",
+    dtype: str = "float32",
+    revision: str | None = None,
 ) -> Classifier:
     """Load a sequence classifier of the BERT wiring, to be explained.
 
@@ -212,12 +246,21 @@ def load_classifier(
         layers=len(encoder.wiring.layers),
         heads=encoder.wiring.heads,
         hidden=encoder.wiring.layers[0].query.in_features,
-        max_tokens=min(int(encoder.wiring.position.num_embeddings) - encoder.wiring.first_position, int(tokenizer.model_max_length)),
+        max_tokens=min(
+            int(encoder.wiring.position.num_embeddings) - encoder.wiring.first_position,
+            int(tokenizer.model_max_length),
+        ),
         labels=tuple(str(config.id2label[k]) for k in range(config.num_labels)),
         dtype=dtype,
         fingerprint=fingerprint,
         tokenizer=_tokenizer_fingerprint(tokenizer),
-        config=_digest({key: value for key, value in _read(name, path, source, revision, "settings").items() if key not in BOOKKEEPING}),
+        config=_digest(
+            {
+                key: value
+                for key, value in _read(name, path, source, revision, "settings").items()
+                if key not in BOOKKEEPING
+            }
+        ),
     )
     return Classifier(network, tokenizer, card=card)
 
@@ -227,7 +270,10 @@ def _device(device: str) -> torch.device:
         where = torch.device(device)
     except RuntimeError:
         raise InputError(
-            "load_classifier", got=f"device {device!r}", expected='a device such as "cpu" or "cuda"', hint="check the name"
+            "load_classifier",
+            got=f"device {device!r}",
+            expected='a device such as "cpu" or "cuda"',
+            hint="check the name",
         ) from None
     if where.type == "cuda" and not torch.cuda.is_available():
         raise InputError(
@@ -253,7 +299,13 @@ def _locate(name: str | os.PathLike) -> tuple[str, str, str]:
         return text, str(EMBEDDED_FOLDER / text), "embedded"
     if text and Path(text).is_dir():
         return Path(text).resolve().name, text, "folder"
-    if not text.strip() or isinstance(name, os.PathLike) or text.startswith((".", "/", "~")) or text.count("/") > 1 or "\\" in text:
+    if (
+        not text.strip()
+        or isinstance(name, os.PathLike)
+        or text.startswith((".", "/", "~"))
+        or text.count("/") > 1
+        or "\\" in text
+    ):
         raise SourceError(
             "load_classifier",
             got=f"{text!r}, which is no folder",
@@ -265,7 +317,9 @@ def _locate(name: str | os.PathLike) -> tuple[str, str, str]:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Without the progress bars, load reports and retry notes of `transformers` and the hub; settings are put back afterwards."""
+    """Without the progress bars, load reports and retry notes of `transformers` and the hub; settings are put
+    back afterwards.
+    """
     from huggingface_hub.utils import logging as hub
     from transformers.utils import logging
 
@@ -290,12 +344,16 @@ def _read(name: str, path: str, source: str, revision: str | None, what: str) ->
         with _quietly():
             if what == "settings":
                 return PretrainedConfig.get_config_dict(path, **options)[0]
-            options["trust_remote_code"] = False  # unset, transformers asks on standard input whether to run a folder's own code
+            options["trust_remote_code"] = (
+                False  # unset, transformers asks on standard input whether to run a folder's own code
+            )
             if what == "config":
                 return AutoConfig.from_pretrained(path, **options)
             if what == "tokenizer":
                 return AutoTokenizer.from_pretrained(path, use_fast=True, **options)
-            return AutoModelForSequenceClassification.from_pretrained(path, dtype="auto", output_loading_info=True, **options)
+            return AutoModelForSequenceClassification.from_pretrained(
+                path, dtype="auto", output_loading_info=True, **options
+            )
     except Exception as error:  # transformers raises many kinds; each means that this model cannot be read
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         if source == "hub":
@@ -318,10 +376,14 @@ def _digest(content: Any) -> str:
 
 
 def _tokenizer_fingerprint(tokenizer: Any) -> str:
-    """Of everything that turns a text into ids: vocabulary, normaliser, splitting, special tokens, greatest length."""
+    """Of everything that turns a text into ids: vocabulary, normaliser, splitting, special tokens, greatest
+    length.
+    """
     backend = getattr(tokenizer, "backend_tokenizer", None)  # none where the family has no fast tokenizer
     state = json.loads(backend.to_str()) if backend else tokenizer.get_vocab()
-    state = {key: value for key, value in state.items() if key not in ("truncation", "padding")}  # set anew by every call
+    state = {
+        key: value for key, value in state.items() if key not in ("truncation", "padding")
+    }  # set anew by every call
     return _digest([state, sorted(tokenizer.all_special_ids), int(tokenizer.model_max_length)])
 
 
@@ -336,5 +398,9 @@ def _fingerprint(name: str, network: nn.Module) -> str:
                 hint="load another checkpoint",
             )
         digest.update(key.encode())
-        digest.update(value.contiguous().view(torch.uint8).numpy().tobytes() if value.ndim else str(value.item()).encode())
+        digest.update(
+            value.contiguous().view(torch.uint8).numpy().tobytes()
+            if value.ndim
+            else str(value.item()).encode()
+        )
     return digest.hexdigest()[:16]

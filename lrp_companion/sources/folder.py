@@ -1,4 +1,6 @@
-"""Whole data sets as parquet files in a folder: <data set>/<split>.parquet with the columns they have on the Hugging Face hub."""
+"""Whole data sets as parquet files in a folder: <data set>/<split>.parquet with the columns they have on the
+Hugging Face hub.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ VARIABLE = "LRP_COMPANION_DATA"
 
 
 def root(data_dir: str | os.PathLike[str] | None) -> Path | None:
-    """Return the data folder that `data_dir`, or else the variable LRP_COMPANION_DATA, names; None where neither does."""
+    """Return the data folder that `data_dir`, or else the variable LRP_COMPANION_DATA, names; None where
+    neither does.
+    """
     named = str(data_dir or "") or os.environ.get(VARIABLE, "")
     return Path(named).expanduser() if named else None
 
@@ -23,17 +27,27 @@ def load(name: str, split: str, data_dir: str | os.PathLike[str] | None) -> Data
     Raises
     ------
     SourceError
-        When no folder is named, the folder or the file does not exist, or the file cannot be read as parquet with the right columns.
+        When no folder is named, the folder or the file does not exist, or the file cannot be read as parquet
+        with the right columns.
     """
     folder = root(data_dir)
     way = f"set {VARIABLE} or data_dir to the folder that holds {', '.join(SPLITS)}, or use source='embedded'"
     if folder is None:
-        raise SourceError("load_dataset", got="source 'folder' and no folder", expected=f"data_dir or {VARIABLE}", hint=way)
+        raise SourceError(
+            "load_dataset", got="source 'folder' and no folder", expected=f"data_dir or {VARIABLE}", hint=way
+        )
     if not folder.is_dir():
-        raise SourceError("load_dataset", got=f"folder {folder}, which does not exist", expected="an existing folder", hint=way)
+        raise SourceError(
+            "load_dataset",
+            got=f"folder {folder}, which does not exist",
+            expected="an existing folder",
+            hint=way,
+        )
     path = folder / name / f"{split}.parquet"
     if not path.is_file():
-        raise SourceError("load_dataset", got=f"no file {path}", expected=f"{name}/{split}.parquet in {folder}", hint=way)
+        raise SourceError(
+            "load_dataset", got=f"no file {path}", expected=f"{name}/{split}.parquet in {folder}", hint=way
+        )
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -42,10 +56,15 @@ def load(name: str, split: str, data_dir: str | os.PathLike[str] | None) -> Data
             table = file.read()
     except (pa.ArrowException, OSError) as error:
         got = f"{path}, which cannot be read ({reason(error)})"
-        raise SourceError("load_dataset", got=got, expected="a parquet file", hint="fetch the file again") from error
+        raise SourceError(
+            "load_dataset", got=got, expected="a parquet file", hint="fetch the file again"
+        ) from error
     return from_table(table, name=name, split=split, source="folder", place=str(path))
 
 
 def contents(folder: Path) -> dict[str, list[str]]:
     """Return which splits of which data set have a file in the folder."""
-    return {name: [split for split in splits if (folder / name / f"{split}.parquet").is_file()] for name, splits in SPLITS.items()}
+    return {
+        name: [split for split in splits if (folder / name / f"{split}.parquet").is_file()]
+        for name, splits in SPLITS.items()
+    }

@@ -1,7 +1,7 @@
 """Whole data sets from the Hugging Face hub, through `datasets`; used only when asked for by name.
 
-`HF_ENDPOINT` (another hub address), `HF_HUB_OFFLINE=1` (the local cache only) and `HF_HOME` (where the cache is) are respected.
-They must be set before `datasets` is first imported.
+`HF_ENDPOINT` (another hub address), `HF_HUB_OFFLINE=1` (the local cache only) and `HF_HOME` (where the cache
+is) are respected. They must be set before `datasets` is first imported.
 """
 
 from __future__ import annotations
@@ -31,13 +31,17 @@ def endpoint() -> str:
 
 def offline() -> bool:
     """Return whether the reader has told the hub libraries to use their cache only."""
-    return any(os.environ.get(name, "").upper() in {"1", "ON", "YES", "TRUE"} for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"))
+    return any(
+        os.environ.get(name, "").upper() in {"1", "ON", "YES", "TRUE"}
+        for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
+    )
 
 
 def why_unreachable(*, path: str = "", timeout: float = 4.0) -> str | None:
     """Ask the hub once, by HEAD, and return why it cannot be used, or None if it answers.
 
-    `datasets` by itself repeats a failed request for minutes; asking first makes a missing network a matter of seconds.
+    `datasets` by itself repeats a failed request for minutes; asking first makes a missing network a matter
+    of seconds.
     """
     if not endpoint().startswith(("http://", "https://")):
         return "HF_ENDPOINT is no http address"
@@ -46,7 +50,9 @@ def why_unreachable(*, path: str = "", timeout: float = 4.0) -> str | None:
         with urllib.request.urlopen(request, timeout=timeout):
             return None
     except urllib.error.HTTPError as error:
-        return None if error.code == 404 else f"it answers {error.code} {error.reason}"  # 404: a hub is there; `datasets` says the rest
+        return (
+            None if error.code == 404 else f"it answers {error.code} {error.reason}"
+        )  # 404: a hub is there; `datasets` says the rest
     except (OSError, ValueError) as error:
         return str(getattr(error, "reason", error))
 
@@ -64,11 +70,15 @@ def load(name: str, split: str) -> Dataset:
     if why:
         got = f"no usable answer from the hub at {endpoint()} ({why})"
         raise SourceError("load_dataset", got=got, expected=f"the data set {repository}", hint=HINT)
-    return from_table(read(repository, split), name=name, split=split, source="hub", place=f"the hub's {repository}")
+    return from_table(
+        read(repository, split), name=name, split=split, source="hub", place=f"the hub's {repository}"
+    )
 
 
 def read(repository: str, split: str) -> pa.Table:
-    """Return one split of a hub repository, or of a local folder in a repository's layout, as an Arrow table."""
+    """Return one split of a hub repository, or of a local folder in a repository's layout, as an Arrow
+    table.
+    """
     import datasets
 
     try:
@@ -78,4 +88,6 @@ def read(repository: str, split: str) -> pa.Table:
         return data.with_format("arrow")[:]
     except Exception as error:  # `datasets` lets errors of httpx, fsspec, pyarrow and huggingface_hub through, with no common base
         got = f"{repository}, split {split!r}, which cannot be read ({reason(error)})"
-        raise SourceError("load_dataset", got=got, expected="a data set on the hub with that split", hint=HINT) from error
+        raise SourceError(
+            "load_dataset", got=got, expected="a data set on the hub with that split", hint=HINT
+        ) from error

@@ -1,4 +1,6 @@
-"""The audit shown: the specification curve over its choices, options side by side, layers under each choice, and tables of counts."""
+"""The audit shown: the specification curve over its choices, options side by side, layers under each choice,
+and tables of counts.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,18 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from lrp_companion.experiments.audit import CHOICES, LABELS, NAMES, Grid, anova, choice_effects, counts, late_counts, presets
-from lrp_companion.experiments.tables import READINGS
+from lrp_companion.analysis.effect_causes import late_counts
+from lrp_companion.analysis.paper_tables import READINGS
+from lrp_companion.analysis.protocol_grid import (
+    CHOICES,
+    LABELS,
+    NAMES,
+    Grid,
+    anova,
+    choice_effects,
+    counts,
+    presets,
+)
 from lrp_companion.metrics import Interval
 from lrp_companion.schema import InputError, Protocol
 from lrp_companion.views.canvas import LOOK, Drawing, drawing
@@ -40,7 +52,9 @@ def difference(grid: Grid) -> str:
 def needs(operation: str, rows: Sequence[Any], what: str) -> None:
     """Refuse an empty list of what a view is made from."""
     if not rows:
-        raise InputError(operation, got=f"no {what}", expected="at least one", hint="check which runs were read")
+        raise InputError(
+            operation, got=f"no {what}", expected="at least one", hint="check which runs were read"
+        )
 
 
 @mpl.rc_context(LOOK)
@@ -54,7 +68,9 @@ def specification_curve(grid: Grid, *, marked: Mapping[str, Protocol] | None = N
     """
     rows = grid.curve()
     needs("specification_curve", rows, "cell with an effect")
-    effect, low, high = (np.array([getattr(row["difference"], part) for row in rows]) for part in ("mean", "low", "high"))
+    effect, low, high = (
+        np.array([getattr(row["difference"], part) for row in rows]) for part in ("mean", "low", "high")
+    )
     sides, x = [row["side"] for row in rows], np.arange(1, len(rows) + 1)
     told = counts(grid)
     alt = (
@@ -67,14 +83,35 @@ def specification_curve(grid: Grid, *, marked: Mapping[str, Protocol] | None = N
         own = np.array([one == side for one in sides])
         if own.any():
             top.vlines(x[own], low[own], high[own], color=colour, linewidth=0.8, alpha=0.45)
-            top.plot(x[own], effect[own], linestyle="none", marker="o", markersize=1.6, color=colour, label=f"{label}: {own.sum()}")
+            top.plot(
+                x[own],
+                effect[own],
+                linestyle="none",
+                marker="o",
+                markersize=1.6,
+                color=colour,
+                label=f"{label}: {own.sum()}",
+            )
     top.axhline(0, color=INK, linewidth=0.9)
     where = {tuple(row[name] for name in CHOICES): k for k, row in enumerate(rows)}
-    for symbol, (label, protocol) in zip(MARKERS, (READINGS if marked is None else marked).items(), strict=False):
+    for symbol, (label, protocol) in zip(
+        MARKERS, (READINGS if marked is None else marked).items(), strict=False
+    ):
         k = where.get(tuple(getattr(protocol, name) for name in CHOICES))
         if k is not None:
             name = f"{label} ({effect[k]:+.2f})"
-            top.plot(x[k], effect[k], marker=symbol, linestyle="none", label=name, zorder=4, color=INK, mfc="white", mew=1.4, ms=7.0)
+            top.plot(
+                x[k],
+                effect[k],
+                marker=symbol,
+                linestyle="none",
+                label=name,
+                zorder=4,
+                color=INK,
+                mfc="white",
+                mew=1.4,
+                ms=7.0,
+            )
     top.set_ylabel(difference(grid))
     figure.suptitle(f"{grid.title}, n = {grid.n:,}: mean difference of r", fontweight="bold")
     top.legend(loc="upper left", handletextpad=0.3, borderaxespad=0.2)
@@ -84,7 +121,10 @@ def specification_curve(grid: Grid, *, marked: Mapping[str, Protocol] | None = N
 
 
 def option_matrix(
-    axes: Axes, rows: Sequence[Row], options: Sequence[tuple[str, Any]], labels: Mapping[str, tuple[str, Mapping[Any, str]]]
+    axes: Axes,
+    rows: Sequence[Row],
+    options: Sequence[tuple[str, Any]],
+    labels: Mapping[str, tuple[str, Mapping[Any, str]]],
 ) -> None:
     """A line of ticks per option, a gap between choices; the choice's name stands above its options."""
     y, ticks, names = 0.0, [], []
@@ -92,7 +132,15 @@ def option_matrix(
     for name, option in options:
         if name != last:
             y += 0.7
-            axes.text(0.0, y, labels[name][0], fontsize=9.5, fontweight="bold", va="center", transform=axes.get_yaxis_transform())
+            axes.text(
+                0.0,
+                y,
+                labels[name][0],
+                fontsize=9.5,
+                fontweight="bold",
+                va="center",
+                transform=axes.get_yaxis_transform(),
+            )
             y += 1.0
         chosen = [k + 1 for k, row in enumerate(rows) if row[name] == option]
         axes.vlines(chosen, y - 0.38, y + 0.38, color=INK, linewidth=0.7)
@@ -112,17 +160,33 @@ def option_dots(grids: Sequence[Grid]) -> Drawing:
     needs("option_dots", grids, "grids")
     first = grids[0]
     found = [{(row["choice"], row["option"]): row["mean"] for row in choice_effects(grid)} for grid in grids]
-    names = [(name, option) for name in CHOICES for option in dict.fromkeys(o for grid in grids for o in grid.distinct[name])]
+    names = [
+        (name, option)
+        for name in CHOICES
+        for option in dict.fromkeys(o for grid in grids for o in grid.distinct[name])
+    ]
     alt = f"Mean of {difference(first)} over all combinations with an option. " + " ".join(
-        f"{grid.title}: " + ", ".join(f"{LABELS[n][1][o]} {means[n, o].mean:+.2f}" for n, o in names if (n, o) in means) + "."
+        f"{grid.title}: "
+        + ", ".join(f"{LABELS[n][1][o]} {means[n, o].mean:+.2f}" for n, o in names if (n, o) in means)
+        + "."
         for grid, means in zip(grids, found, strict=True)
     )
-    figure, (axes,) = drawing(alt, height=0.9 + (0.2 + 0.06 * len(grids)) * (len(names) + len(CHOICES)) + 0.25 * len(grids))
+    figure, (axes,) = drawing(
+        alt, height=0.9 + (0.2 + 0.06 * len(grids)) * (len(names) + len(CHOICES)) + 0.25 * len(grids)
+    )
     y, ticks, labels, last = 0.0, [], [], None
     for name, option in names:
         if name != last:
             y += 0.4
-            axes.text(0.01, y, LABELS[name][0], fontsize=9.5, fontweight="bold", va="center", transform=axes.get_yaxis_transform())
+            axes.text(
+                0.01,
+                y,
+                LABELS[name][0],
+                fontsize=9.5,
+                fontweight="bold",
+                va="center",
+                transform=axes.get_yaxis_transform(),
+            )
             y += 1.0
         for k, (grid, means) in enumerate(zip(grids, found, strict=True)):
             if (name, option) in means:
@@ -130,7 +194,14 @@ def option_dots(grids: Sequence[Grid]) -> Drawing:
                 colour = COLOURS[k % len(COLOURS)]
                 axes.plot([own.low, own.high], [at, at], color=colour, linewidth=1.8)
                 label = f"{grid.title}, n = {grid.n:,}" if last is None else None
-                axes.plot(own.mean, at, marker=MARKERS[k % len(MARKERS)], color=colour, linestyle="none", label=label)
+                axes.plot(
+                    own.mean,
+                    at,
+                    marker=MARKERS[k % len(MARKERS)],
+                    color=colour,
+                    linestyle="none",
+                    label=label,
+                )
         ticks.append(y)
         labels.append(LABELS[name][1][option])
         last, y = name, y + 1.0
@@ -147,12 +218,20 @@ def option_dots(grids: Sequence[Grid]) -> Drawing:
 
 @mpl.rc_context(LOOK)
 def share_lines(rows: Sequence[Row], *, title: str) -> Drawing:
-    """Draw what stands on [CLS] and [SEP], and how many maps have a negative sum, as layers are bypassed: rows of `special_shares`."""
+    """Draw what stands on [CLS] and [SEP], and how many maps have a negative sum, as layers are bypassed:
+    rows of `special_shares`.
+    """
     needs("share_lines", rows, "steps")
     panels = {
-        "Part of sum |R| that stands on it, with positions": {"[CLS]": "[CLS], with positions", "[SEP]": "[SEP], with positions"},
+        "Part of sum |R| that stands on it, with positions": {
+            "[CLS]": "[CLS], with positions",
+            "[SEP]": "[SEP], with positions",
+        },
         "The same for [CLS], its position alone, with sign": {"position of [CLS]": "position of [CLS]"},
-        "Part of the maps (all tokens) with a negative sum": {"words": "negative sum", "words + positions": "negative sum, with positions"},
+        "Part of the maps (all tokens) with a negative sum": {
+            "words": "negative sum",
+            "words + positions": "negative sum, with positions",
+        },
     }
     ends = f"{rows[0]['position of [CLS]'].mean:.2f} to {rows[-1]['position of [CLS]'].mean:.2f}"
     alt = f"{title}. Share of the position of [CLS] in sum |R| from {ends} as layers are bypassed, and shares of negative sums."
@@ -160,7 +239,9 @@ def share_lines(rows: Sequence[Row], *, title: str) -> Drawing:
     x = np.arange(len(rows))
     for axes, (name, lines) in zip(drawn, panels.items(), strict=True):
         for k, (label, column) in enumerate(lines.items()):
-            mean, low, high = (np.array([getattr(row[column], part) for row in rows]) for part in ("mean", "low", "high"))
+            mean, low, high = (
+                np.array([getattr(row[column], part) for row in rows]) for part in ("mean", "low", "high")
+            )
             axes.fill_between(x, low, high, color=COLOURS[k], alpha=0.22, linewidth=0)
             axes.plot(x, mean, color=COLOURS[k], marker=MARKERS[k], label=label)
         axes.axhline(0, color=INK, linewidth=0.9)
@@ -173,8 +254,11 @@ def share_lines(rows: Sequence[Row], *, title: str) -> Drawing:
 
 
 @mpl.rc_context(LOOK)
-def gain_map(rows: Sequence[Row], *, title: str, removal: str = "attention-mask", target: str = "logit") -> Drawing:
-    """Draw the gain in mean r of each layer under each site, token choice and map: rows of `layer_gains`, at one removal and target.
+def gain_map(
+    rows: Sequence[Row], *, title: str, removal: str = "attention-mask", target: str = "logit"
+) -> Drawing:
+    """Draw the gain in mean r of each layer under each site, token choice and map: rows of `layer_gains`, at
+    one removal and target.
 
     A number is printed where the whole interval lies on one side of 0 and two decimals show it.
     """
@@ -189,7 +273,11 @@ def gain_map(rows: Sequence[Row], *, title: str, removal: str = "attention-mask"
         for row in own
     ]
     best = "; ".join(f"{name}: layer {row['largest']}" for name, row in zip(names, own, strict=True))
-    figure, (axes,) = drawing(f"{title}. Layer with the largest gain in r by reading: {best}.", height=1.3 + 0.36 * len(own), width=6.4)
+    figure, (axes,) = drawing(
+        f"{title}. Layer with the largest gain in r by reading: {best}.",
+        height=1.3 + 0.36 * len(own),
+        width=6.4,
+    )
     image = axes.imshow(values, cmap=diverging_map(), vmin=-largest, vmax=largest, aspect="auto")
     for k, line in enumerate(gains):
         for j, gain in enumerate(line):
@@ -221,14 +309,19 @@ def by_tokens_and_map(axes: Mapping[str, Sequence[str]]) -> dict[str, dict[str, 
 
 def counts_table(grid: Grid, *, digits: int = 2) -> Table:
     """How many cells lie on which side: over all, and by tokens and map."""
-    rows = [{"which": name, **counts(grid, **fixed)} for name, fixed in by_tokens_and_map(grid.distinct).items()]
+    rows = [
+        {"which": name, **counts(grid, **fixed)} for name, fixed in by_tokens_and_map(grid.distinct).items()
+    ]
     columns = {
-        "which": "tokens; map", "cells": "cells", "above": "above 0", "across": "across 0", "below": "below 0",
+        "which": "tokens; map", "cells": "cells", "above": "above 0", "across": "across 0",
+        "below": "below 0",
         "smallest": "smallest effect", "largest": "largest effect",
     }  # fmt: skip
     if any(row["undefined"] for row in rows):
         columns["undefined"] = "undefined"
-    caption = f"{grid.title}, n = {grid.n:,}: cells by where the whole 95 % interval of {difference(grid)} lies"
+    caption = (
+        f"{grid.title}, n = {grid.n:,}: cells by where the whole 95 % interval of {difference(grid)} lies"
+    )
     return table(rows, columns=columns, caption=caption, digits=digits)
 
 
@@ -238,32 +331,57 @@ def presets_table(grids: Sequence[Grid], *, digits: int = 2) -> Table:
     rows = []
     for label, grid, protocol in presets(grids):
         choices = "; ".join(LABELS[name][1][getattr(protocol, name)] for name in CHOICES)
-        rows.append({"cell": f"{label} ({grid.title})", "choices": choices, **grid.cell(protocol), "n": grid.n})
-    columns = {"cell": "cell", "choices": "choices", "b": _name(grids[0].b), "a": _name(grids[0].a), "difference": difference(grids[0])}
+        rows.append(
+            {"cell": f"{label} ({grid.title})", "choices": choices, **grid.cell(protocol), "n": grid.n}
+        )
+    columns = {
+        "cell": "cell",
+        "choices": "choices",
+        "b": _name(grids[0].b),
+        "a": _name(grids[0].a),
+        "difference": difference(grids[0]),
+    }
     return table(rows, columns={**columns, "n": "n"}, caption="The presets of the switchboard", digits=digits)
 
 
-def readings_table(grids: Sequence[Grid], *, readings: Mapping[str, Protocol] = READINGS, digits: int = 2) -> Table:
+def readings_table(
+    grids: Sequence[Grid], *, readings: Mapping[str, Protocol] = READINGS, digits: int = 2
+) -> Table:
     """Both methods and their difference under a few readings, run by run."""
     needs("readings_table", grids, "grids")
     rows = []
     for name, protocol in readings.items():
         for grid in grids:
             own = grid.cell(protocol)
-            rows.append({"reading": name, "run": grid.title, "n": grid.n, "b": own["b"], "a": own["a"], "difference": own["difference"]})
+            rows.append(
+                {
+                    "reading": name,
+                    "run": grid.title,
+                    "n": grid.n,
+                    "b": own["b"],
+                    "a": own["a"],
+                    "difference": own["difference"],
+                }
+            )
     columns = {"reading": "reading", "run": "run", "n": "n", "b": _name(grids[0].b), "a": _name(grids[0].a)}
     caption = "Mean r with LOO and paired difference, each with its 95 % interval"
-    return table(rows, columns={**columns, "difference": difference(grids[0])}, caption=caption, digits=digits)
+    return table(
+        rows, columns={**columns, "difference": difference(grids[0])}, caption=caption, digits=digits
+    )
 
 
 def anova_table(grids: Sequence[Grid], *, interactions: int = 5) -> Table:
-    """Which part of the variance of the effect over the cells goes with each choice, and with the strongest pairs of choices."""
+    """Which part of the variance of the effect over the cells goes with each choice, and with the strongest
+    pairs of choices.
+    """
     needs("anova_table", grids, "grids")
     shares = {grid.run: {row["choices"]: row["share"] for row in anova(grid)} for grid in grids}
     singles = [name for name in CHOICES if len(grids[0].distinct[name]) > 1]
     caption = f"Part of the variance of {difference(grids[0])} over the cells (analysis of variance)"
     columns = {grid.run: f"{grid.title}, n = {grid.n:,}" for grid in grids}
-    return variance_table(shares, singles=singles, words=LABELS, pairs=interactions, columns=columns, caption=caption)
+    return variance_table(
+        shares, singles=singles, words=LABELS, pairs=interactions, columns=columns, caption=caption
+    )
 
 
 def variance_table(
@@ -275,16 +393,27 @@ def variance_table(
     columns: Mapping[str, str],
     caption: str,
 ) -> Table:
-    """Parts of a variance, a column each: every single choice, the pairs that are strongest in any column, all else together."""
-    found = [own for own in dict.fromkeys(key for column in shares.values() for key in column) if len(own) == 2]
+    """Parts of a variance, a column each: every single choice, the pairs that are strongest in any column,
+    all else together.
+    """
+    found = [
+        own for own in dict.fromkeys(key for column in shares.values() for key in column) if len(own) == 2
+    ]
     found.sort(key=lambda own: -max(column.get(own, 0) for column in shares.values()))
     kept: list[tuple[str, ...]] = [*((name,) for name in singles), *found[:pairs]]
     rows: list[Row] = [
-        {"choice": " × ".join(words[part][0] for part in own), **{what: percent(column.get(own)) for what, column in shares.items()}}
+        {
+            "choice": " × ".join(words[part][0] for part in own),
+            **{what: percent(column.get(own)) for what, column in shares.items()},
+        }
         for own in kept
     ]
     rest = {what: percent(1 - sum(column.get(own, 0) for own in kept)) for what, column in shares.items()}
-    return table([*rows, {"choice": "all else together", **rest}], columns={"choice": "choice", **columns}, caption=caption)
+    return table(
+        [*rows, {"choice": "all else together", **rest}],
+        columns={"choice": "choice", **columns},
+        caption=caption,
+    )
 
 
 def percent(share: float | None) -> str:
@@ -293,21 +422,30 @@ def percent(share: float | None) -> str:
 
 
 def signs_table(rows: Sequence[Row], *, caption: str, digits: int = 2) -> Table:
-    """Rows of `signs` with a name each: how often a sum is negative, and r where both are positive and elsewhere."""
+    """Rows of `signs` with a name each: how often a sum is negative, and r where both are positive and
+    elsewhere.
+    """
     columns = {
-        "run": "run", "method": "method", "negative map": "negative sum: map", "negative LOO": "LOO", "turned": "sign of r turned",
-        "r": "r raw", "r, sum to one": "r sum to one", "r, both positive": "r, both sums positive", "n both": "n",
-        "r, otherwise": "r raw, otherwise", "r, otherwise, sum to one": "r sum to one, otherwise", "n otherwise": "n",
+        "run": "run", "method": "method", "negative map": "negative sum: map", "negative LOO": "LOO",
+        "turned": "sign of r turned",
+        "r": "r raw", "r, sum to one": "r sum to one", "r, both positive": "r, both sums positive",
+        "n both": "n",
+        "r, otherwise": "r raw, otherwise", "r, otherwise, sum to one": "r sum to one, otherwise",
+        "n otherwise": "n",
     }  # fmt: skip
     own: list[Row] = []
     for row in rows:
         sizes = {"n both": row["r, both positive"], "n otherwise": row["r, otherwise"]}
-        own.append({**row, **{name: value.n if isinstance(value, Interval) else 0 for name, value in sizes.items()}})
+        own.append(
+            {**row, **{name: value.n if isinstance(value, Interval) else 0 for name, value in sizes.items()}}
+        )
     return table(own, columns=columns, caption=caption, digits=digits)
 
 
 def late_table(paths: Mapping[str, Sequence[Row]], *, title: str) -> Table:
-    """Path to rows of `layer_gains`: in how many cells the later half of the layers gains more than the first, by tokens."""
+    """Path to rows of `layer_gains`: in how many cells the later half of the layers gains more than the
+    first, by tokens.
+    """
     rows: list[Row] = []
     for path, own in paths.items():
         for tokens in dict.fromkeys(row["tokens"] for row in own):
@@ -315,15 +453,20 @@ def late_table(paths: Mapping[str, Sequence[Row]], *, title: str) -> Table:
             rows.append({"path": f"{path.replace('-', ' ')}; {LABELS['tokens'][1][tokens]}", **part})
     needs("late_table", rows, "rows")
     columns = {
-        "path": "path; tokens that count", "cells": "cells", "later": "later > first", "across": "open", "first": "first > later",
+        "path": "path; tokens that count", "cells": "cells", "later": "later > first", "across": "open",
+        "first": "first > later",
         "total above": "r rises", "total below": "r falls", "later, total above": "rises, later > first",
     }  # fmt: skip
     caption = f"{title}: cells (site, map, removal, output; Pearson) by where the whole 95 % interval lies"
     return table(rows, columns=columns, caption=caption)
 
 
-def gains_table(rows: Sequence[Row], *, title: str, readings: Mapping[str, Protocol] = READINGS, digits: int = 2) -> Table:
-    """Rows of `layer_gains` under a few readings: total, later minus first half, the later half's part, the layer with the largest gain."""
+def gains_table(
+    rows: Sequence[Row], *, title: str, readings: Mapping[str, Protocol] = READINGS, digits: int = 2
+) -> Table:
+    """Rows of `layer_gains` under a few readings: total, later minus first half, the later half's part, the
+    layer with the largest gain.
+    """
     own = [
         {"reading": name, **row, "n": row["total"].n}
         for name, protocol in readings.items()
@@ -332,7 +475,8 @@ def gains_table(rows: Sequence[Row], *, title: str, readings: Mapping[str, Proto
     ]
     needs("gains_table", own, "rows under these readings")
     columns = {
-        "reading": "reading", "total": "total gain", "later - first": "later − first half", "share": "part of the later half",
+        "reading": "reading", "total": "total gain", "later - first": "later − first half",
+        "share": "part of the later half",
         "largest": "largest gain at layer", "largest in draws": "in this part of the draws", "n": "n",
     }  # fmt: skip
     return table(own, columns=columns, caption=title, digits=digits)
@@ -342,20 +486,31 @@ def findings_table(rows: Sequence[Row], *, digits: int = 2) -> Table:
     """Rows of `findings` of one run: what is said, under which choices, with effect, interval and n."""
     needs("findings_table", rows, "findings")
     own = [{**row, "choices": f"{row['choices']} ({row['what']})"} for row in rows]
-    columns = {"says": "under these choices, on this model", "choices": "choices (what is measured)", "effect": "effect", "n": "n"}
-    return table(own, columns=columns, caption=f"{rows[0]['run']}: effects with their 95 % intervals", digits=digits)
+    columns = {
+        "says": "under these choices, on this model",
+        "choices": "choices (what is measured)",
+        "effect": "effect",
+        "n": "n",
+    }
+    return table(
+        own, columns=columns, caption=f"{rows[0]['run']}: effects with their 95 % intervals", digits=digits
+    )
 
 
 def tag_table(rows: Sequence[Row], *, title: str, digits: int = 2) -> Table:
-    """Rows of `tag_effects`: the mean of the texts with a tag, how far it lies from the others', n, and whether p is small.
+    """Rows of `tag_effects`: the mean of the texts with a tag, how far it lies from the others', n, and
+    whether p is small.
 
-    Permutations of numbers that a model makes on the page tie or not by rounding, so no digits of p are shown.
+    Permutations of numbers that a model makes on the page tie or not by rounding, so no digits of p are
+    shown.
     """
     needs("tag_table", rows, "rows")
     own = [
         {
-            "reading": row["reading"], "tag": row["tag"], "mean with the tag": row["with tag"], "minus the others": row["effect"],
-            "n": " + ".join(f"{size:,}" for size in row["groups"][::-1]), "p, Holm, below 0.05": bool(row["p, Holm"] < 0.05),
+            "reading": row["reading"], "tag": row["tag"], "mean with the tag": row["with tag"],
+            "minus the others": row["effect"],
+            "n": " + ".join(f"{size:,}" for size in row["groups"][::-1]),
+            "p, Holm, below 0.05": bool(row["p, Holm"] < 0.05),
         }
         for row in rows
     ]  # fmt: skip
@@ -367,11 +522,15 @@ def _small(p: float) -> str:
 
 
 def subgroup_table(rows: Sequence[Row], *, run: str | None = None, digits: int = 2) -> Table:
-    """Rows of `subgroups`, of one run or of all: effect, interval, n, and p corrected for looking many times."""
+    """Rows of `subgroups`, of one run or of all: effect, interval, n, and p corrected for looking many
+    times.
+    """
     own: list[Row] = [
         {
-            "reading": row["reading"], "what": f"{row['feature']}: rank correlation" if row["groups"] is None else row["what"],
-            "effect": row["effect"], "n": " + ".join(f"{size:,}" for size in (row["groups"] or (row["effect"].n,))[::-1]),
+            "reading": row["reading"],
+            "what": f"{row['feature']}: rank correlation" if row["groups"] is None else row["what"],
+            "effect": row["effect"],
+            "n": " + ".join(f"{size:,}" for size in (row["groups"] or (row["effect"].n,))[::-1]),
             "p": _small(row["p"]), "p, Holm": f"{row['p, Holm']:.3f}",
         }
         for row in rows

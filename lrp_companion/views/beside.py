@@ -10,10 +10,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lrp_companion.experiments.claims import Claim, claims
-from lrp_companion.experiments.records import AnyRun, MnistRun, TextRun
-from lrp_companion.experiments.tables import MAPS, RATE, READINGS, figure2, named, not_run, ran, table1, table2, tableA3
+from lrp_companion.analysis.paper_claims import Claim, claims
+from lrp_companion.analysis.paper_tables import (
+    MAPS,
+    RATE,
+    READINGS,
+    figure2,
+    named,
+    not_run,
+    ran,
+    table1,
+    table2,
+    tableA3,
+)
 from lrp_companion.metrics import Interval
+from lrp_companion.runs.load import AnyRun, MnistRun, TextRun
 from lrp_companion.schema import InputError
 from lrp_companion.views.tables import Table, cell, table
 
@@ -25,7 +36,8 @@ INTERVALS = "mean and 95 % interval"
 
 
 def table1_beside(run: MnistRun, *, digits: int = 2) -> Table:
-    """Table 1 of a run, raw maps and maps that sum to one, beside the paper's: a row per explainer and pair of maps.
+    """Table 1 of a run, raw maps and maps that sum to one, beside the paper's: a row per explainer and pair
+    of maps.
 
     >>> table1_beside(load_run("results/mnist-plain"))  # doctest: +SKIP
     """
@@ -57,15 +69,24 @@ def table2_beside(run: TextRun, *, digits: int = 2) -> Table:
     """Agreement with LOO of every method under the three readings, beside the paper's Table 2."""
     by_reading = {name: table2(run, protocol=protocol) for name, protocol in READINGS.items()}
     title = "Table 2, agreement with LOO: mean r"
-    return _agreement(by_reading, ["method"], f"{title} ({INTERVALS}) under three readings. {_about(run)}. {OTHER}", digits)
+    return _agreement(
+        by_reading, ["method"], f"{title} ({INTERVALS}) under three readings. {_about(run)}. {OTHER}", digits
+    )
 
 
 def table2_dots(run: TextRun) -> Any:
-    """Agreement with LOO of every method, a panel per reading, the paper's values as open squares: a matplotlib figure."""
+    """Agreement with LOO of every method, a panel per reading, the paper's values as open squares: a
+    matplotlib figure.
+    """
     from lrp_companion.views.curves import method_dots
 
-    by_reading = {name: [row for row in table2(run, protocol=own) if row["method"] != "loo"] for name, own in READINGS.items()}
-    groups = {name: {row["method"]: row["r"] for row in own if row["r"].n} for name, own in by_reading.items()}
+    by_reading = {
+        name: [row for row in table2(run, protocol=own) if row["method"] != "loo"]
+        for name, own in READINGS.items()
+    }
+    groups = {
+        name: {row["method"]: row["r"] for row in own if row["r"].n} for name, own in by_reading.items()
+    }
     paper = {row["method"]: row["r, paper"] for row in by_reading["ours"] if row["r, paper"] is not None}
     return method_dots(groups, paper=paper, title=f"{run.name}, n = {run.n:,}")
 
@@ -80,14 +101,17 @@ def tableA3_beside(run: TextRun, *, digits: int = 2) -> Table:
     """Agreement with LOO along the three paths under the three readings, beside the paper's Table A3."""
     by_reading = {name: tableA3(run, protocol=protocol) for name, protocol in READINGS.items()}
     title = "Table A3, layers bypassed: mean r with LOO"
-    return _agreement(by_reading, ["path", "bypassed"], f"{title} ({INTERVALS}) under three readings. {_about(run)}. {_depth(run)}", digits)
+    return _agreement(
+        by_reading,
+        ["path", "bypassed"],
+        f"{title} ({INTERVALS}) under three readings. {_about(run)}. {_depth(run)}",
+        digits,
+    )
 
 
 def tableA3_curves(run: TextRun, *, digits: int = 2) -> Table:
     """Perturbation curves along the three paths beside the paper's Table A3."""
-    caption = (
-        f"Table A3, layers bypassed: perturbation curves, mean logit ({INTERVALS}). {_about(run)}. {_curve_reading(run)}. {_depth(run)}"
-    )
+    caption = f"Table A3, layers bypassed: perturbation curves, mean logit ({INTERVALS}). {_about(run)}. {_curve_reading(run)}. {_depth(run)}"
     return _curves(tableA3(run), ["path", "bypassed"], caption, digits)
 
 
@@ -126,9 +150,22 @@ def effects_table(found: Sequence[Claim], *, digits: int = 3) -> Table:
         for claim in found
         for effect in claim.effects
     ]  # fmt: skip
-    columns = {"claim": "no.", "run": "run", "reading": "reading", "effect": "effect", "value": "ours", "n": "n", "paper": "paper"}
+    columns = {
+        "claim": "no.",
+        "run": "run",
+        "reading": "reading",
+        "effect": "effect",
+        "value": "ours",
+        "n": "n",
+        "paper": "paper",
+    }
     columns |= {"side": "interval on side", **({"note": "note"} if any(row["note"] for row in rows) else {})}
-    return table(rows, columns=columns, caption=f"Effects behind the verdicts: {INTERVALS}; paper: from its tables", digits=digits)
+    return table(
+        rows,
+        columns=columns,
+        caption=f"Effects behind the verdicts: {INTERVALS}; paper: from its tables",
+        digits=digits,
+    )
 
 
 HOW = (
@@ -139,21 +176,46 @@ HOW = (
 
 def runs_table(runs: Sequence[AnyRun]) -> Table:
     """What was run, from the manifests."""
-    rows = [{**row, "examples": f"{row['n']:,} of {row['of']:,}" + ("" if row["finished"] else ", not finished")} for row in ran(runs)]
-    columns = {"run": "run", "model": "model", "layers": "layers", "examples": "n", "cut": "texts cut", "key": "key", "minutes": "minutes"}
-    return table(rows, columns={**columns, "hardware": "hardware", "commit": "commit"}, caption="What was run", digits=1)
+    rows = [
+        {**row, "examples": f"{row['n']:,} of {row['of']:,}" + ("" if row["finished"] else ", not finished")}
+        for row in ran(runs)
+    ]
+    columns = {
+        "run": "run",
+        "model": "model",
+        "layers": "layers",
+        "examples": "n",
+        "cut": "texts cut",
+        "key": "key",
+        "minutes": "minutes",
+    }
+    return table(
+        rows,
+        columns={**columns, "hardware": "hardware", "commit": "commit"},
+        caption="What was run",
+        digits=1,
+    )
 
 
 def not_run_table(runs: Sequence[AnyRun]) -> Table | None:
-    """The paper's classifiers that were not run, with the command and an estimate of the time; None where all were."""
+    """The paper's classifiers that were not run, with the command and an estimate of the time; None where all
+    were.
+    """
     rows, caption = not_run(runs), "Not run: the paper's own two classifiers"
     if not rows:
         return None
     columns = {"model": "not run", "command": "command", "texts": "texts"}
     if any(row["operations"] for row in rows):
         rate = f"10{str(round(math.log10(RATE))).translate(str.maketrans('0123456789', '⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
-        columns |= {"from run": "as long as those of", "peta": "10¹⁵ operations, all texts", "hours": f"hours at {rate} a second"}
-        rows = [{**row, "peta": None if row["operations"] is None else row["operations"] * row["texts"] / 1e15} for row in rows]
+        columns |= {
+            "from run": "as long as those of",
+            "peta": "10¹⁵ operations, all texts",
+            "hours": f"hours at {rate} a second",
+        }
+        rows = [
+            {**row, "peta": None if row["operations"] is None else row["operations"] * row["texts"] / 1e15}
+            for row in rows
+        ]
         caption += (
             f". The time is an estimate from arithmetic for one GPU that does {rate} operations a second, which is assumed and was "
             "not measured; short texts do not fill a GPU and take longer. A sample (--limit) takes its part of it"
@@ -171,7 +233,9 @@ def report(runs: Sequence[AnyRun], *, out: str | Path | None = None) -> str:
     InputError : no runs, or `out` cannot be written.
     """
     if not runs:
-        raise InputError("report", got="no runs", expected="at least one", hint="make one with lrp-companion run")
+        raise InputError(
+            "report", got="no runs", expected="at least one", hint="make one with lrp-companion run"
+        )
     runs = named(runs)
     readings = "\n".join(f"  {name}: {protocol}" for name, protocol in READINGS.items())
     parts = ["Ours beside the paper's (You et al. 2025, arXiv 2510.18810)", *map(_about_text, ran(runs))]
@@ -184,9 +248,16 @@ def report(runs: Sequence[AnyRun], *, out: str | Path | None = None) -> str:
             parts.append(f"{len(run.readings)} readings of the nets: see the chapter on the protocol.")
         else:
             parts += [_text(table2_beside(run)), _text(table2_curves(run))]
-            parts += [_text(tableA3_beside(run)), _text(tableA3_curves(run))] if run.masks else ["No Table A3: a run without masks"]
+            parts += (
+                [_text(tableA3_beside(run)), _text(tableA3_curves(run))]
+                if run.masks
+                else ["No Table A3: a run without masks"]
+            )
     parts += ["== Claims ==", _wrap(HOW[0].upper() + HOW[1:] + "."), *map(_claim_text, claims(runs))]
-    parts += [_wrap(f"Not run here: {row['model']} ({row['data']}). To run it: {row['command']}") for row in not_run(runs)]
+    parts += [
+        _wrap(f"Not run here: {row['model']} ({row['data']}). To run it: {row['command']}")
+        for row in not_run(runs)
+    ]
     text = "\n\n".join(parts) + "\n"
     if out is not None:
         write(Path(out), text.encode())
@@ -207,19 +278,32 @@ def write_figures(runs: Sequence[AnyRun], folder: str | Path) -> list[Path]:
 
     able = [run for run in named(runs) if isinstance(run, TextRun) and run.masks]
     if not able:
-        raise InputError("report", got="no run with masks", expected="a run of texts with --masks paths", hint="leave out --figures")
+        raise InputError(
+            "report",
+            got="no run with masks",
+            expected="a run of texts with --masks paths",
+            hint="leave out --figures",
+        )
     files = []
     for run in able:
-        asked = [("r", name, protocol) for name, protocol in READINGS.items()] + [("delta", "curves", READINGS["ours"])]
+        asked = [("r", name, protocol) for name, protocol in READINGS.items()] + [
+            ("delta", "curves", READINGS["ours"])
+        ]
         for column, name, protocol in asked:
             shown = figure2(run, protocol=protocol, column=column)
             title = f"{run.name}, n = {run.n:,}: {name}"
-            drawn = layer_curves(**shown, quantity="mean r with LOO" if column == "r" else "Δ = LeRF − MoRF", title=title)
+            drawn = layer_curves(
+                **shown, quantity="mean r with LOO" if column == "r" else "Δ = LeRF − MoRF", title=title
+            )
             for kind in ("png", "pdf"):
                 out = io.BytesIO()
                 with mpl.rc_context(LOOK):
-                    drawn.savefig(out, format=kind, metadata={"CreationDate": None} if kind == "pdf" else None)
-                files.append(Path(folder) / f"figure2-{run.name}-{name.replace(',', '').replace(' ', '-')}.{kind}")
+                    drawn.savefig(
+                        out, format=kind, metadata={"CreationDate": None} if kind == "pdf" else None
+                    )
+                files.append(
+                    Path(folder) / f"figure2-{run.name}-{name.replace(',', '').replace(' ', '-')}.{kind}"
+                )
                 write(files[-1], out.getvalue())
     return files
 
@@ -231,7 +315,9 @@ def write(file: Path, content: bytes) -> None:
         file.write_bytes(content)
     except OSError as error:
         got = f"{file}, which cannot be written ({error.strerror or error})"
-        raise InputError("report", got=got, expected="a place that can be written", hint="name another one") from None
+        raise InputError(
+            "report", got=got, expected="a place that can be written", hint="name another one"
+        ) from None
 
 
 def _defined(name: str, value: Interval) -> dict[str, Any]:
@@ -241,24 +327,39 @@ def _defined(name: str, value: Interval) -> dict[str, Any]:
 
 def _filled(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> dict[str, str]:
     """Columns that are not empty, under their headings."""
-    return {name: "undefined" if name.endswith(", undefined") else name for name in names if any(row[name] is not None for row in rows)}
+    return {
+        name: "undefined" if name.endswith(", undefined") else name
+        for name in names
+        if any(row[name] is not None for row in rows)
+    }
 
 
-def _agreement(by_reading: dict[str, list[dict[str, Any]]], first: list[str], caption: str, digits: int) -> Table:
+def _agreement(
+    by_reading: dict[str, list[dict[str, Any]]], first: list[str], caption: str, digits: int
+) -> Table:
     rows = []
     for own in zip(*by_reading.values(), strict=True):
         row = {name: own[0][name] for name in first} | {"paper": own[0]["r, paper"]}
         for name, cells in zip(by_reading, own, strict=True):
             row |= _defined(name, cells["r"])
         rows.append(row)
-    columns = {name: name for name in first} | _filled(rows, [part for name in by_reading for part in (name, f"{name}, undefined")])
-    return table(rows, columns={**columns, **({"paper": "paper"} if _filled(rows, ["paper"]) else {})}, caption=caption, digits=digits)
+    columns = {name: name for name in first} | _filled(
+        rows, [part for name in by_reading for part in (name, f"{name}, undefined")]
+    )
+    return table(
+        rows,
+        columns={**columns, **({"paper": "paper"} if _filled(rows, ["paper"]) else {})},
+        caption=caption,
+        digits=digits,
+    )
 
 
 def _curves(rows: Sequence[dict[str, Any]], first: list[str], caption: str, digits: int) -> Table:
     columns = {name: name for name in first}
     for name, heading in CURVE_NAMES.items():
-        columns |= {name: heading} | ({f"{name}, paper": "paper"} if _filled(rows, [f"{name}, paper"]) else {})
+        columns |= {name: heading} | (
+            {f"{name}, paper": "paper"} if _filled(rows, [f"{name}, paper"]) else {}
+        )
     return table(rows, columns=columns, caption=caption, digits=digits)
 
 
@@ -273,11 +374,17 @@ def _curve_reading(run: TextRun) -> str:
 
 
 def _depth(run: TextRun) -> str:
-    return OTHER if run.layers == 12 else f"The paper's model has 12 layers, this one {run.layers}: no column of the paper stands beside"
+    return (
+        OTHER
+        if run.layers == 12
+        else f"The paper's model has 12 layers, this one {run.layers}: no column of the paper stands beside"
+    )
 
 
 def _wrap(text: str, indent: str = "") -> str:
-    return textwrap.fill(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(
+        text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _text(shown: Table) -> str:
@@ -286,7 +393,11 @@ def _text(shown: Table) -> str:
 
 
 def _about_text(row: dict[str, Any]) -> str:
-    minutes = "unknown, as a session was killed or still runs" if row["minutes"] is None else f"{row['minutes']:.1f} minutes"
+    minutes = (
+        "unknown, as a session was killed or still runs"
+        if row["minutes"] is None
+        else f"{row['minutes']:.1f} minutes"
+    )
     state = "" if row["finished"] else ", not finished"
     cut = f", {row['cut']} texts cut at the model's length" if row["cut"] else ""
     about = f"{row['run']}: {row['model']} on {row['data']}; n = {row['n']:,} of {row['of']:,}{state}{cut}; key {row['key']}"
@@ -294,7 +405,12 @@ def _about_text(row: dict[str, Any]) -> str:
 
 
 def _claim_text(claim: Claim) -> str:
-    lines = [_wrap(f"{claim.number:2}. {claim.verdict}: {claim.says} ({claim.where}). The paper's side: {claim.rule}.", "    ")]
+    lines = [
+        _wrap(
+            f"{claim.number:2}. {claim.verdict}: {claim.says} ({claim.where}). The paper's side: {claim.rule}.",
+            "    ",
+        )
+    ]
     for run, own in claim.by_run().items():
         lines.append(f"    {run}: {own}")
         for effect in (effect for effect in claim.effects if effect.run == run):

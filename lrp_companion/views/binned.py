@@ -30,7 +30,8 @@ def binned_lines(
 
     Parameters
     ----------
-    panels : panel title to rule to {place on the horizontal axis: `Interval` or number}. Undefined means leave a gap.
+    panels : panel title to rule to {place on the horizontal axis: `Interval` or number}. Undefined means
+        leave a gap.
     along : what the horizontal axis shows, one text for all panels or one per panel.
     quantity : what the vertical axis shows, the same in all panels.
     mark : a place that is marked by a vertical line, such as where the model is on a sweep.
@@ -38,22 +39,40 @@ def binned_lines(
     """
     if not panels or not all(lines and all(lines.values()) for lines in panels.values()):
         raise InputError(
-            "binned_lines", got="no panel, or one without points", expected="panel to rule to points", hint="bin at least one rule"
+            "binned_lines",
+            got="no panel, or one without points",
+            expected="panel to rule to points",
+            hint="bin at least one rule",
         )
     rules = list(dict.fromkeys(rule for lines in panels.values() for rule in lines))
     looks = styles(rules)
     names = {panel: along if isinstance(along, str) else along[panel] for panel in panels}
     shared = len(set(names.values())) == 1
     figure, axes_of = drawing(
-        _alt(panels, names, quantity, title), rows=len(panels), height=1.0 + 2.15 * len(panels), sharey=True, sharex=shared
+        _alt(panels, names, quantity, title),
+        rows=len(panels),
+        height=1.0 + 2.15 * len(panels),
+        sharey=True,
+        sharex=shared,
     )
     for axes, (panel, lines) in zip(axes_of, panels.items(), strict=True):
         for rule, points in lines.items():
             x, look = np.array(list(points)), looks[rule]
-            mean, low, high = (np.array([_part(point, part) for point in points.values()]) for part in ("mean", "low", "high"))
+            mean, low, high = (
+                np.array([_part(point, part) for point in points.values()])
+                for part in ("mean", "low", "high")
+            )
             axes.fill_between(x, low, high, color=look.colour, alpha=0.18, linewidth=0)
             every = max(1, len(x) // 8)
-            axes.plot(x, mean, color=look.colour, linestyle=look.dash, marker=look.marker, markevery=every, label=_label(rule))
+            axes.plot(
+                x,
+                mean,
+                color=look.colour,
+                linestyle=look.dash,
+                marker=look.marker,
+                markevery=every,
+                label=_label(rule),
+            )
         if mark is not None:
             axes.axvline(mark, color=INK, linewidth=0.9, linestyle=(0, (1, 1.5)))
         if level is not None:

@@ -1,4 +1,6 @@
-"""A matplotlib figure that a notebook shows by itself, with a text alternative, and without pyplot's global state."""
+"""A matplotlib figure that a notebook shows by itself, with a text alternative, and without pyplot's global
+state.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,16 @@ from lrp_companion.views.palette import INK, RULE
 WIDTH = 5.0  # inches; at 10 points this is read on a phone of 360 px, where a page shrinks the image to fit
 DPI = 144
 LOOK: dict[Any, Any] = {
-    "font.size": 10.0, "axes.titlesize": 10.0, "axes.labelsize": 10.0, "figure.titlesize": 10.5, "figure.labelsize": 10.0,
-    "legend.fontsize": 9.5, "xtick.labelsize": 9.5, "ytick.labelsize": 9.5, "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"],
-    "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": INK, "xtick.color": INK, "ytick.color": INK, "text.parse_math": False,
-    "axes.titlelocation": "left", "axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False,
-    "axes.grid": True, "axes.axisbelow": True, "grid.color": RULE, "grid.linewidth": 0.6, "lines.linewidth": 1.6, "lines.markersize": 5.0,
+    "font.size": 10.0, "axes.titlesize": 10.0, "axes.labelsize": 10.0, "figure.titlesize": 10.5,
+    "figure.labelsize": 10.0,
+    "legend.fontsize": 9.5, "xtick.labelsize": 9.5, "ytick.labelsize": 9.5, "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": INK, "xtick.color": INK, "ytick.color": INK,
+    "text.parse_math": False,
+    "axes.titlelocation": "left", "axes.spines.top": False, "axes.spines.right": False,
+    "legend.frameon": False,
+    "axes.grid": True, "axes.axisbelow": True, "grid.color": RULE, "grid.linewidth": 0.6,
+    "lines.linewidth": 1.6, "lines.markersize": 5.0,
     "figure.facecolor": "white", "axes.facecolor": "white", "savefig.facecolor": "white",
 }  # fmt: skip
 
@@ -39,7 +46,9 @@ class Drawing(Figure):
         drawn, out = io.BytesIO(), io.BytesIO()
         with mpl.rc_context(LOOK):  # ticks are made while drawing
             self.savefig(drawn, format="png")
-        few = Image.open(drawn).convert("RGB").quantize(256, dither=Image.Dither.NONE)  # flat colours: a third of the bytes
+        few = (
+            Image.open(drawn).convert("RGB").quantize(256, dither=Image.Dither.NONE)
+        )  # flat colours: a third of the bytes
         text = PngInfo()
         text.add_itxt("Description", self.alt)
         few.save(out, format="png", optimize=True, pnginfo=text)
@@ -51,7 +60,8 @@ def drawing(
 ) -> tuple[Drawing, list[Axes]]:
     """Return an empty figure in the house's look and its axes, row by row.
 
-    What is added later (titles, legends) takes the look too if the drawing function runs under `mpl.rc_context(LOOK)`.
+    What is added later (titles, legends) takes the look too if the drawing function runs under
+    `mpl.rc_context(LOOK)`.
 
     Parameters
     ----------

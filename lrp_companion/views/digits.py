@@ -15,14 +15,21 @@ from lrp_companion.views.palette import INK, STYLES, diverging_map
 
 
 @mpl.rc_context(LOOK)
-def digit_maps(images: Any, maps: Mapping[str, Sequence[Any]], *, labels: Sequence[str] | None = None, title: str | None = None) -> Drawing:
+def digit_maps(
+    images: Any,
+    maps: Mapping[str, Sequence[Any]],
+    *,
+    labels: Sequence[str] | None = None,
+    title: str | None = None,
+) -> Drawing:
     """Draw digits and their maps: one row per image, the digit first, then a column per method.
 
     Parameters
     ----------
     images : (n, side, side), values in [0, 1].
-    maps : column heading to n arrays of side * side scores. Each map is scaled by its own largest size: orange is
-        above zero, blue below, and pixels below zero carry a dot, so that the sign does not hang on the colour.
+    maps : column heading to n arrays of side * side scores. Each map is scaled by its own largest size:
+        orange is above zero, blue below, and pixels below zero carry a dot, so that the sign does not hang on
+        the colour.
     labels : what stands before each row, such as the predicted class.
     """
     pixels = np.asarray(images, dtype=np.float64)
@@ -39,7 +46,13 @@ def digit_maps(images: Any, maps: Mapping[str, Sequence[Any]], *, labels: Sequen
         )
     columns = 1 + len(maps)
     alt = f"{title + '. ' if title else ''}{len(pixels)} digits, each beside its map by {', '.join(maps)}."
-    figure, panels = drawing(alt, rows=len(pixels), columns=columns, height=0.35 + 0.95 * len(pixels), width=max(5.0, 0.95 * columns))
+    figure, panels = drawing(
+        alt,
+        rows=len(pixels),
+        columns=columns,
+        height=0.35 + 0.95 * len(pixels),
+        width=max(5.0, 0.95 * columns),
+    )
     side = pixels.shape[1]
     for row, image in enumerate(pixels):
         for column, name in enumerate(["digit", *maps]):
@@ -65,10 +78,16 @@ def digit_maps(images: Any, maps: Mapping[str, Sequence[Any]], *, labels: Sequen
 
 
 @mpl.rc_context(LOOK)
-def share_line(points: Mapping[float, Interval], *, marks: Mapping[str, float], title: str | None = None) -> Drawing:
-    """Draw mean agreement with LOO along a line of shares, with the interval as a band, and name some points on it."""
+def share_line(
+    points: Mapping[float, Interval], *, marks: Mapping[str, float], title: str | None = None
+) -> Drawing:
+    """Draw mean agreement with LOO along a line of shares, with the interval as a band, and name some points
+    on it.
+    """
     x = np.array(list(points))
-    mean, low, high = (np.array([getattr(point, part) for point in points.values()]) for part in ("mean", "low", "high"))
+    mean, low, high = (
+        np.array([getattr(point, part) for point in points.values()]) for part in ("mean", "low", "high")
+    )
     best = x[mean.argmax()]
     head = f"{title}. " if title else ""
     ends = f"from {mean[0]:.2f} at share {x[0]:.2f} to {mean[-1]:.2f} at {x[-1]:.2f}"

@@ -1,4 +1,6 @@
-"""All masks of the layers at a glance: r by how many layers are bypassed, Shapley values and interactions of layers, a table of choices."""
+"""All masks of the layers at a glance: r by how many layers are bypassed, Shapley values and interactions of
+layers, a table of choices.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
-from lrp_companion.experiments.lattice import LayerGame
+from lrp_companion.analysis.layer_game import LayerGame
 from lrp_companion.views.canvas import LOOK, Drawing, drawing
 from lrp_companion.views.palette import INK, QUIET, Style, diverging_map, styles
 from lrp_companion.views.tables import Table, table
@@ -19,11 +21,13 @@ WALKS = ("front-to-back", "back-to-front", "greedy")
 
 @mpl.rc_context(LOOK)
 def layer_game_figure(game: LayerGame, *, title: str | None = None) -> Drawing:
-    """Draw three panels: mean r of all masks by the number of bypassed layers with paths through them, Shapley values, interactions.
+    """Draw three panels: mean r of all masks by the number of bypassed layers with paths through them,
+    Shapley values, interactions.
 
     Parameters
     ----------
-    game : made by `layer_game`. Bars of Shapley values carry their 95 % intervals where the rows of examples are there.
+    game : made by `layer_game`. Bars of Shapley values carry their 95 % intervals where the rows of examples
+        are there.
     """
     values, shapley, pairs = game.means["all"], game.shapley(), game.interactions()
     layers = np.arange(1, game.layers + 1)
@@ -37,12 +41,25 @@ def layer_game_figure(game: LayerGame, *, title: str | None = None) -> Drawing:
     counts = np.bitwise_count(np.arange(len(values)))
     groups = [values[counts == count] for count in range(game.layers + 1)]
     cloud.fill_between(
-        range(game.layers + 1), [min(g) for g in groups], [max(g) for g in groups], color=QUIET, alpha=0.18, linewidth=0, label="all masks"
+        range(game.layers + 1),
+        [min(g) for g in groups],
+        [max(g) for g in groups],
+        color=QUIET,
+        alpha=0.18,
+        linewidth=0,
+        label="all masks",
     )
     for name, path in game.paths().items():
         if name in WALKS:
             look = GREEDY if name == "greedy" else styles([name])[name]
-            cloud.plot(range(len(path)), values[path], color=look.colour, marker=look.marker, linestyle=look.dash, label=look.label)
+            cloud.plot(
+                range(len(path)),
+                values[path],
+                color=look.colour,
+                marker=look.marker,
+                linestyle=look.dash,
+                label=look.label,
+            )
     cloud.set_title("All masks")
     cloud.set_xlabel("number of bypassed layers")
     cloud.set_ylabel("mean r with LOO")
@@ -62,10 +79,16 @@ def layer_game_figure(game: LayerGame, *, title: str | None = None) -> Drawing:
 
     size = float(np.nanmax(np.abs(pairs))) if game.layers > 1 else 1.0
     image = heat.imshow(
-        pairs, cmap=diverging_map(), vmin=-(size or 1.0), vmax=size or 1.0, extent=(0.5, game.layers + 0.5, game.layers + 0.5, 0.5)
+        pairs,
+        cmap=diverging_map(),
+        vmin=-(size or 1.0),
+        vmax=size or 1.0,
+        extent=(0.5, game.layers + 0.5, game.layers + 0.5, 0.5),
     )
     down, right = np.nonzero(pairs < -0.08 * size)
-    heat.plot(right + 1, down + 1, linestyle="none", marker="_", markersize=5, color=INK)  # the sign does not hang on the colour
+    heat.plot(
+        right + 1, down + 1, linestyle="none", marker="_", markersize=5, color=INK
+    )  # the sign does not hang on the colour
     heat.grid(visible=False)
     heat.set_xticks(layers)
     heat.set_yticks(layers)
@@ -79,7 +102,15 @@ def layer_game_figure(game: LayerGame, *, title: str | None = None) -> Drawing:
 
 
 def mask_choices(game: LayerGame, *, chosen_on: str = "first half") -> Table:
-    """Masks chosen on one half of the examples and judged on the other, with how far each stays behind the best mask."""
-    columns = {"choice": "mask", "layers": "bypassed", "chosen": "r where chosen", "judged": "r on the other half", "gap": "below the best"}
+    """Masks chosen on one half of the examples and judged on the other, with how far each stays behind the
+    best mask.
+    """
+    columns = {
+        "choice": "mask",
+        "layers": "bypassed",
+        "chosen": "r where chosen",
+        "judged": "r on the other half",
+        "gap": "below the best",
+    }
     rows = [{**row, "chosen": row["chosen"].mean} for row in game.choices(chosen_on=chosen_on)]
     return table(rows, columns=columns, caption=f"{game.about}; chosen on the {chosen_on}", digits=3)

@@ -1,8 +1,8 @@
 """The colours, markers and dashes of every view.
 
-Colour is never the only sign: methods differ in marker and dash, positive and negative in a line or a direction. NumPy
-only, so that the terminal needs no plotting library. Everything is drawn on white, which reads on light and dark
-pages alike.
+Colour is never the only sign: methods differ in marker and dash, positive and negative in a line or a
+direction. NumPy only, so that the terminal needs no plotting library. Everything is drawn on white, which
+reads on light and dark pages alike.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from matplotlib.colors import Colormap
 
 INK, QUIET, RULE = "#1b1b1b", "#595959", "#c9c9c9"  # text, quiet text (7:1 on white), hairlines
-LIGHTEST, DARKEST = 0.985, 0.64  # OKLab lightness at 0 and at +-1: ink on any of the colours has a contrast above 4.5:1
+LIGHTEST, DARKEST = (
+    0.985,
+    0.64,
+)  # OKLab lightness at 0 and at +-1: ink on any of the colours has a contrast above 4.5:1
 ORANGE, BLUE = (0.155, 55.0), (0.14, 250.0)  # chroma and hue in degrees at +1 and at -1
 
 
@@ -54,7 +57,8 @@ SPARE = ("#6b4fa0", "#a8216b", "#946500", "#00755e", "#0067a5", "#c44c00")
 
 
 def styles(names: Iterable[str]) -> dict[str, Style]:
-    """Return the style of each name: its own for what the package knows, one of the spare ones for the rest, in order.
+    """Return the style of each name: its own for what the package knows, one of the spare ones for the rest,
+    in order.
 
     >>> styles(["loo", "mine"])["loo"].label, styles(["loo", "mine"])["mine"].label
     ('LOO', 'mine')
@@ -62,15 +66,18 @@ def styles(names: Iterable[str]) -> dict[str, Style]:
     out: dict[str, Style] = {}
     for name in names:
         spare = sum(known not in STYLES for known in out)
-        out[name] = STYLES.get(name) or Style(name, SPARE[spare % len(SPARE)], "Pp*hd<"[spare % 6], (0, (5, 1 + spare % 3)))
+        out[name] = STYLES.get(name) or Style(
+            name, SPARE[spare % len(SPARE)], "Pp*hd<"[spare % 6], (0, (5, 1 + spare % 3))
+        )
     return out
 
 
 def diverging(values: Any) -> np.ndarray:
-    """Colours of numbers in [-1, 1]: blue below 0, white at 0, orange above; what lies outside gets the end's colour.
+    """Colours of numbers in [-1, 1]: blue below 0, white at 0, orange above; what lies outside gets the end's
+    colour.
 
-    Lightness falls in equal steps with |value|, on both sides alike, so order and size survive in grey (but not the
-    sign: views show it by a line or a direction as well). Colours are mixed in OKLab (Ottosson 2020).
+    Lightness falls in equal steps with |value|, on both sides alike, so order and size survive in grey (but
+    not the sign: views show it by a line or a direction as well). Colours are mixed in OKLab (Ottosson 2020).
 
     Parameters
     ----------
@@ -101,7 +108,9 @@ def diverging_map() -> Colormap:
     """The same colours as a matplotlib colour map, for images drawn with `vmin=-m, vmax=m`."""
     from matplotlib.colors import ListedColormap  # only views that draw need it
 
-    return ListedColormap(diverging(np.linspace(-1, 1, 257)), name="lrp-diverging").with_extremes(bad=hexes(np.nan)[0])
+    return ListedColormap(diverging(np.linspace(-1, 1, 257)), name="lrp-diverging").with_extremes(
+        bad=hexes(np.nan)[0]
+    )
 
 
 def _oklab_to_srgb(light: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:

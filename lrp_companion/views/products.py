@@ -1,4 +1,6 @@
-"""A product of scalars drawn as the tree it is computed by, with the relevance that goes back (the paper's Figure 1)."""
+"""A product of scalars drawn as the tree it is computed by, with the relevance that goes back (the paper's
+Figure 1).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from lrp_companion.views.palette import INK, QUIET, SPARE, hexes
 
 @mpl.rc_context(LOOK)
 def product_figure(products: Mapping[str, Product], *, title: str | None = None) -> Drawing:
-    """Draw each product as a tree: factors below, the output on top, each node with its value and its relevance.
+    """Draw each product as a tree: factors below, the output on top, each node with its value and its
+    relevance.
 
     Parameters
     ----------
@@ -39,7 +42,9 @@ def product_figure(products: Mapping[str, Product], *, title: str | None = None)
     return figure
 
 
-def _node(axes: Axes, product: Product, node: Grouping, steps: Mapping[str, Any], relevance: Any) -> tuple[float, float]:
+def _node(
+    axes: Axes, product: Product, node: Grouping, steps: Mapping[str, Any], relevance: Any
+) -> tuple[float, float]:
     """Draw a node above its parts; return where it is."""
     if isinstance(node, int):
         x, y, label = float(node), 0.0, f"x{node + 1} = {_short(product.values[node])}"
@@ -49,19 +54,35 @@ def _node(axes: Axes, product: Product, node: Grouping, steps: Mapping[str, Any]
         x, y = sum(p[0] for p in places) / len(places), max(p[1] for p in places) + 1
         for px, py in places:
             axes.annotate(
-                "", (px, py), (x, y), arrowprops={"arrowstyle": "-|>", "color": QUIET, "linewidth": 1.2, "shrinkA": 15, "shrinkB": 15}
+                "",
+                (px, py),
+                (x, y),
+                arrowprops={
+                    "arrowstyle": "-|>",
+                    "color": QUIET,
+                    "linewidth": 1.2,
+                    "shrinkA": 15,
+                    "shrinkB": 15,
+                },
             )
         top = len(write(node)) == len(write(product.grouping))
         label = f"{'y' if top else write(node)} = {_short(step.value)}"
     part = abs(float(relevance) / float(product.value)) if product.value else 0.0
-    box = {"boxstyle": "round,pad=0.35", "facecolor": hexes([0.9 * part])[0], "edgecolor": INK, "linewidth": 0.8}
+    box = {
+        "boxstyle": "round,pad=0.35",
+        "facecolor": hexes([0.9 * part])[0],
+        "edgecolor": INK,
+        "linewidth": 0.8,
+    }
     axes.text(x, y, f"{label}\nR = {_short(relevance)}", ha="center", va="center", fontsize=9, bbox=box)
     axes.plot([x], [y], alpha=0)  # so that the limits of the axes know of it
     return x, y
 
 
 @mpl.rc_context(LOOK)
-def share_dots(shares: Sequence[Sequence[Any]], *, labels: Sequence[str], equal: Any, title: str | None = None) -> Drawing:
+def share_dots(
+    shares: Sequence[Sequence[Any]], *, labels: Sequence[str], equal: Any, title: str | None = None
+) -> Drawing:
     """Draw the shares of every factor, one row of dots per grouping; the line is the equal share."""
     alt = f"{title + '. ' if title else ''}" + " ".join(
         f"{name}: {', '.join(map(str, row))}." for name, row in zip(labels, shares, strict=True)

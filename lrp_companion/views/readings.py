@@ -1,4 +1,6 @@
-"""Readings of the paper's MNIST nets shown: all of them by agreement with LOO, what moves it, signs, and integrated gradients by steps."""
+"""Readings of the paper's MNIST nets shown: all of them by agreement with LOO, what moves it, signs, and
+integrated gradients by steps.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.ticker import NullLocator
 
-from lrp_companion.experiments.audit.digits import (
+from lrp_companion.analysis.digit_variants import (
     ACCURACY,
     CELLS,
     LABELS,
@@ -21,7 +23,7 @@ from lrp_companion.experiments.audit.digits import (
     digit_ranges,
     paper_values,
 )
-from lrp_companion.experiments.records import MnistGridRun
+from lrp_companion.runs.load import MnistGridRun
 from lrp_companion.schema import choose
 from lrp_companion.views.audit import COLOURS, MARKERS, needs, option_matrix, percent, variance_table
 from lrp_companion.views.canvas import LOOK, Drawing, drawing
@@ -30,7 +32,8 @@ from lrp_companion.views.tables import Table, table
 
 Row = Mapping[str, Any]
 WORDS = {
-    "bias": "biases", "position_embedding": "positions", "embedding": "embedding", "readout": "mean of positions",
+    "bias": "biases", "position_embedding": "positions", "embedding": "embedding",
+    "readout": "mean of positions",
     "scaled": "scores not divided",
 }  # fmt: skip
 """What a reading has that the plainest has not."""
@@ -43,12 +46,16 @@ def reading_label(reading: Mapping[str, Any]) -> str:
     'biases, mean of positions'
     """
     plainest = {name: next(iter(options)) for name, (_, options) in LABELS.items()}
-    return ", ".join(word for name, word in WORDS.items() if name in reading and reading[name] != plainest[name]) or "the plainest"
+    return (
+        ", ".join(word for name, word in WORDS.items() if name in reading and reading[name] != plainest[name])
+        or "the plainest"
+    )
 
 
 @mpl.rc_context(LOOK)
 def reading_curve(run: MnistGridRun) -> Drawing:
-    """Draw every reading and map, sorted by AttnLRP's agreement with LOO from the left, its accuracy, and its options beneath.
+    """Draw every reading and map, sorted by AttnLRP's agreement with LOO from the left, its accuracy, and its
+    options beneath.
 
     Dotted lines are the paper's Table 1, under choices that are not known.
     """
@@ -60,10 +67,14 @@ def reading_curve(run: MnistGridRun) -> Drawing:
         f"{run.name}, n = {run.n:,} images, {len(run.seeds)} nets a reading: AttnLRP's mean r with LOO from the left goes from "
         f"{ends[0]} to {ends[1]} over {len(rows)} combinations of reading and map; beneath, accuracy and options."
     )
-    figure, (top, middle, beneath) = drawing(alt, rows=3, height=7.6, sharex=True, height_ratios=[1.25, 0.5, 1.3])
+    figure, (top, middle, beneath) = drawing(
+        alt, rows=3, height=7.6, sharex=True, height_ratios=[1.25, 0.5, 1.3]
+    )
     x = np.arange(1, len(rows) + 1)
     for k, name in enumerate(shown):
-        mean, low, high = (np.array([getattr(row[name], part) for row in rows]) for part in ("mean", "low", "high"))
+        mean, low, high = (
+            np.array([getattr(row[name], part) for row in rows]) for part in ("mean", "low", "high")
+        )
         top.vlines(x, low, high, color=COLOURS[k], linewidth=0.8, alpha=0.5)
         label = f"{name.removeprefix('AttnLRP, ')} (paper: {printed[name]:.2f})"
         top.plot(x, mean, linestyle="none", marker=MARKERS[k], markersize=2.8, color=COLOURS[k], label=label)
@@ -73,7 +84,9 @@ def reading_curve(run: MnistGridRun) -> Drawing:
     accuracy = np.array([row["accuracy"] for row in rows])
     middle.vlines(x, accuracy[:, 1], accuracy[:, 2], color=INK, linewidth=0.8, alpha=0.5)
     middle.plot(x, accuracy[:, 0], linestyle="none", marker="o", markersize=2.4, color=INK)
-    middle.axhline(ACCURACY, color=INK, linewidth=0.9, linestyle=":", label=f"the paper's {100 * ACCURACY:.0f} %")
+    middle.axhline(
+        ACCURACY, color=INK, linewidth=0.9, linestyle=":", label=f"the paper's {100 * ACCURACY:.0f} %"
+    )
     middle.set_ylabel("accuracy")
     middle.legend(loc="best")
     options = [(name, option) for name, own in _distinct(rows).items() for option in own]
@@ -86,7 +99,10 @@ def reading_curve(run: MnistGridRun) -> Drawing:
 
 def _distinct(rows: Sequence[Row]) -> dict[str, list[Any]]:
     """Each choice with the options that the rows have, where there is a choice."""
-    found = {name: [option for option in options if any(row.get(name) == option for row in rows)] for name, (_, options) in LABELS.items()}
+    found = {
+        name: [option for option in options if any(row.get(name) == option for row in rows)]
+        for name, (_, options) in LABELS.items()
+    }
     return {name: own for name, own in found.items() if len(own) > 1}
 
 
@@ -103,36 +119,62 @@ def reading_table(run: MnistGridRun, *, map: str = "raw", digits: int = 2) -> Ta
         if row["map"] == map
     ]  # fmt: skip
     columns = {
-        "reading": "reading", "accuracy": "accuracy (nets)", **{name: name for name in CELLS}, "negative": "AttnLRP, left: negative sums",
+        "reading": "reading", "accuracy": "accuracy (nets)", **{name: name for name in CELLS},
+        "negative": "AttnLRP, left: negative sums",
     }  # fmt: skip
     caption = f"Mean r by reading of the nets, {LABELS['map'][1][map]} maps; n = {run.n:,} images, {len(run.seeds)} nets a reading"
     return table(rows, columns=columns, caption=caption, digits=digits)
 
 
 def reading_ranges_table(run: MnistGridRun, *, digits: int = 2) -> Table:
-    """The lowest to the highest mean r over all readings, and over those that reach the paper's accuracy, beside the paper's Table 1."""
+    """The lowest to the highest mean r over all readings, and over those that reach the paper's accuracy,
+    beside the paper's Table 1.
+    """
     paper = {"which": "the paper, choices unknown", "accuracy": f"{100 * ACCURACY:.0f} %", **paper_values()}
     rows: list[Row] = [paper]
     for row in digit_ranges(run):
         which = {"all": "all readings", "reach": f"those with {100 * ACCURACY:.0f} % or more"}[row["which"]]
         own = {name: row[name] and "{:.{d}f} to {:.{d}f}".format(*row[name], d=digits) for name in CELLS}
         accuracy = row["accuracy"] and "{} to {}".format(*(percent(value) for value in row["accuracy"]))
-        rows.append({"which": f"{which}; {LABELS['map'][1][row['map']]}", "readings": row["readings"], "accuracy": accuracy, **own})
+        rows.append(
+            {
+                "which": f"{which}; {LABELS['map'][1][row['map']]}",
+                "readings": row["readings"],
+                "accuracy": accuracy,
+                **own,
+            }
+        )
     caption = f"Lowest to highest mean r over readings of the nets; n = {run.n:,} images, {len(run.seeds)} nets a reading"
-    columns = {"which": "nets and map", "readings": "readings", "accuracy": "accuracy", **{name: name for name in CELLS}}
+    columns = {
+        "which": "nets and map",
+        "readings": "readings",
+        "accuracy": "accuracy",
+        **{name: name for name in CELLS},
+    }
     return table(rows, columns=columns, caption=caption, digits=digits)
 
 
 def reading_choices_table(run: MnistGridRun, *, pairs: int = 4) -> Table:
-    """Which part of the variance of each mean r over readings and maps goes with each choice, and with the strongest pairs."""
+    """Which part of the variance of each mean r over readings and maps goes with each choice, and with the
+    strongest pairs.
+    """
     asked = {**{name: name for name in CELLS}, "difference": "AttnLRP: left minus right with LOO"}
     shares = {what: {row["choices"]: row["share"] for row in digit_choices(run, what)} for what in asked}
     caption = f"Part of the variance of mean r over {len(run.readings)} readings and {len(MAPS)} maps (analysis of variance)"
-    return variance_table(shares, singles=list(_distinct(digit_grid(run))), words=LABELS, pairs=pairs, columns=asked, caption=caption)
+    return variance_table(
+        shares,
+        singles=list(_distinct(digit_grid(run))),
+        words=LABELS,
+        pairs=pairs,
+        columns=asked,
+        caption=caption,
+    )
 
 
 def reading_signs_table(rows: Sequence[Row], *, title: str, digits: int = 2) -> Table:
-    """Rows of `digit_signs`: r of AttnLRP from the left with LOO, raw and sum to one, and the latter by the signs of both sums."""
+    """Rows of `digit_signs`: r of AttnLRP from the left with LOO, raw and sum to one, and the latter by the
+    signs of both sums.
+    """
     needs("reading_signs_table", rows, "rows of digit_signs")
     own = []
     for row in rows:
@@ -140,9 +182,12 @@ def reading_signs_table(rows: Sequence[Row], *, title: str, digits: int = 2) -> 
         for name in ("both positive", "not both positive"):
             value, n = row[name] or (None, 0)
             parts |= {name: value, f"n {name}": n}
-        own.append({"reading": reading_label(row), "raw": row["raw"], "sum to one": row["sum to one"], **parts})
+        own.append(
+            {"reading": reading_label(row), "raw": row["raw"], "sum to one": row["sum to one"], **parts}
+        )
     columns = {
-        "reading": "reading", "raw": "r raw", "sum to one": "r sum to one", "both positive": "r, both sums positive",
+        "reading": "reading", "raw": "r raw", "sum to one": "r sum to one",
+        "both positive": "r, both sums positive",
         "n both positive": "n", "not both positive": "r sum to one, otherwise", "n not both positive": "n",
     }  # fmt: skip
     return table(own, columns=columns, caption=title, digits=digits)
@@ -151,9 +196,18 @@ def reading_signs_table(rows: Sequence[Row], *, title: str, digits: int = 2) -> 
 def nearest_table(run: MnistGridRun, *, digits: int = 2) -> Table:
     """The paper's Table 1 for AttnLRP and IG, the reading and map nearest to it, and the plainest net."""
     found = digit_nearest(run)
-    grid, nearest = digit_grid(run), f"nearest to it: {reading_label(run.readings[found['nearest']['reading']])}"
-    rows: list[Row] = [{"which": "the paper, choices unknown", "accuracy": f"{100 * ACCURACY:.0f} %", **found["paper"]}]
-    for name, row in ((nearest, found["nearest"]), ("the plainest net", grid[0]), ("the plainest net", grid[1])):
+    grid, nearest = (
+        digit_grid(run),
+        f"nearest to it: {reading_label(run.readings[found['nearest']['reading']])}",
+    )
+    rows: list[Row] = [
+        {"which": "the paper, choices unknown", "accuracy": f"{100 * ACCURACY:.0f} %", **found["paper"]}
+    ]
+    for name, row in (
+        (nearest, found["nearest"]),
+        ("the plainest net", grid[0]),
+        ("the plainest net", grid[1]),
+    ):
         what = f"{name}; {LABELS['map'][1][row['map']]}"
         rows.append({"which": what, "accuracy": percent(row["accuracy"][0]), **{k: row[k] for k in CELLS}})
     caption = f"Beside the paper's Table 1; n = {run.n:,} images, {len(run.seeds)} nets a reading"
@@ -163,21 +217,36 @@ def nearest_table(run: MnistGridRun, *, digits: int = 2) -> Table:
 
 @mpl.rc_context(LOOK)
 def ig_steps(rows: Sequence[Row], *, title: str) -> Drawing:
-    """Draw IG's agreement with LOO and its largest convergence delta by the number of steps, a line per baseline: rows of `digit_ig`."""
+    """Draw IG's agreement with LOO and its largest convergence delta by the number of steps, a line per
+    baseline: rows of `digit_ig`.
+    """
     needs("ig_steps", rows, "rows of digit_ig")
     readings = list(dict.fromkeys(row["reading"] for row in rows))
     baselines = list(dict.fromkeys(row["baseline"] for row in rows))
     steps = sorted({row["n_steps"] for row in rows})
     last = {(row["reading"], row["baseline"]): row["r"].mean for row in rows if row["n_steps"] == steps[-1]}
-    names = {reading: reading_label(next(row for row in rows if row["reading"] == reading)) for reading in readings}
-    told = "; ".join(f"{names[reading]}: " + ", ".join(f"{own} {last[reading, own]:.2f}" for own in baselines) for reading in readings)
+    names = {
+        reading: reading_label(next(row for row in rows if row["reading"] == reading)) for reading in readings
+    }
+    told = "; ".join(
+        f"{names[reading]}: " + ", ".join(f"{own} {last[reading, own]:.2f}" for own in baselines)
+        for reading in readings
+    )
     figure, axes = drawing(
-        f"{title}. IG's mean r with LOO at {steps[-1]} steps: {told}.", rows=2, columns=len(readings), height=5.4, sharex=True, sharey="row"
+        f"{title}. IG's mean r with LOO at {steps[-1]} steps: {told}.",
+        rows=2,
+        columns=len(readings),
+        height=5.4,
+        sharex=True,
+        sharey="row",
     )
     for j, reading in enumerate(readings):
         top, beneath = axes[j], axes[len(readings) + j]
         for k, baseline in enumerate(baselines):
-            own = sorted((row for row in rows if (row["reading"], row["baseline"]) == (reading, baseline)), key=lambda row: row["n_steps"])
+            own = sorted(
+                (row for row in rows if (row["reading"], row["baseline"]) == (reading, baseline)),
+                key=lambda row: row["n_steps"],
+            )
             x = [row["n_steps"] for row in own]
             mean, low, high = ([getattr(row["r"], part) for row in own] for part in ("mean", "low", "high"))
             look: dict[str, Any] = {"color": COLOURS[k], "marker": MARKERS[k]}
@@ -193,6 +262,11 @@ def ig_steps(rows: Sequence[Row], *, title: str) -> Drawing:
         beneath.set_xlabel("steps")
     axes[0].set_ylabel("IG: mean r with LOO")
     axes[len(readings)].set_ylabel("largest convergence delta")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(baselines), title="baseline")
+    figure.legend(
+        *axes[0].get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=len(baselines),
+        title="baseline",
+    )
     figure.suptitle(title, fontweight="bold")
     return figure

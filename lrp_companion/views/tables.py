@@ -43,7 +43,11 @@ class Table:
 
     def _repr_html_(self) -> str:
         kind = [
-            ' class="lrp-number"' if numeric else ' class="lrp-short"' if max(map(len, column)) <= SHORT else ""
+            ' class="lrp-number"'
+            if numeric
+            else ' class="lrp-short"'
+            if max(map(len, column)) <= SHORT
+            else ""
             for numeric, column in zip(self.numeric, zip(*self.cells, strict=True), strict=True)
         ]
         name = html.escape(self.caption or "Table", quote=True)
@@ -61,7 +65,9 @@ class Table:
             parts.append(f"<tr>{spans}</tr>")
         parts.append(
             "<tr>"
-            + "".join(f'<th scope="col"{k}>{html.escape(h)}</th>' for h, k in zip(self.header, kind, strict=True))
+            + "".join(
+                f'<th scope="col"{k}>{html.escape(h)}</th>' for h, k in zip(self.header, kind, strict=True)
+            )
             + "</tr></thead><tbody>"
         )
         for row in self.cells:
@@ -75,12 +81,15 @@ class Table:
         header = list(self.header)
         if self.groups:
             titles = [title for title, span in self.groups for _ in range(span)]
-            header = [f"{title}: {name}" if title else name for title, name in zip(titles, header, strict=True)]
+            header = [
+                f"{title}: {name}" if title else name for title, name in zip(titles, header, strict=True)
+            ]
         rows = [header, *map(list, self.cells)]
         widths = [max(len(row[k]) for row in rows) for k in range(len(header))]
         lines = [
             "  ".join(
-                cell.rjust(w) if numeric else cell.ljust(w) for cell, w, numeric in zip(row, widths, self.numeric, strict=True)
+                cell.rjust(w) if numeric else cell.ljust(w)
+                for cell, w, numeric in zip(row, widths, self.numeric, strict=True)
             ).rstrip()
             for row in rows
         ]
@@ -95,10 +104,12 @@ def table(
 
     Parameters
     ----------
-    rows : mappings from column to value: text, numbers, an `Interval` (shown as mean and limits, with the number of
-        undefined examples where there are any), True or False, None for an empty cell; NaN is shown as "undefined".
+    rows : mappings from column to value: text, numbers, an `Interval` (shown as mean and limits, with the
+        number of undefined examples where there are any), True or False, None for an empty cell; NaN is shown
+        as "undefined".
     columns : which columns, in order, or a mapping to their headings; all of the first row's by default.
-    groups : heading over neighbouring columns to these columns, such as `{"ours": [...], "the paper": [...]}`.
+    groups : heading over neighbouring columns to these columns, such as
+        `{"ours": [...], "the paper": [...]}`.
     caption : what is shown: the model, the data, n and the choices.
     digits : decimals of floats and intervals.
 
@@ -111,7 +122,11 @@ def table(
     records = list(rows)
     if not records:
         raise InputError("table", got="no rows", expected="at least one", hint="check what was computed")
-    headings = dict(columns) if isinstance(columns, Mapping) else {name: name for name in (records[0] if columns is None else columns)}
+    headings = (
+        dict(columns)
+        if isinstance(columns, Mapping)
+        else {name: name for name in (records[0] if columns is None else columns)}
+    )
     known = {name for record in records for name in record}
     if not headings or not set(headings) <= known:
         raise InputError(
@@ -122,7 +137,8 @@ def table(
         )
     values = [[record.get(name) for name in headings] for record in records]
     numeric = tuple(
-        all(v is None or _is_number(v) for v in column) and any(v is not None for v in column) for column in zip(*values, strict=True)
+        all(v is None or _is_number(v) for v in column) and any(v is not None for v in column)
+        for column in zip(*values, strict=True)
     )
     cells = tuple(tuple(cell(value, digits) for value in row) for row in values)
     return Table(tuple(map(str, headings.values())), cells, numeric, caption, _spans(list(headings), groups))
@@ -166,6 +182,9 @@ def _spans(names: list[str], groups: Mapping[str, Sequence[str]] | None) -> tupl
     titles = [title for title, _ in spans if title]
     if set(home) - set(names) or len(set(titles)) < len(titles):
         raise InputError(
-            "table", got=f"groups {dict(groups)!r}", expected="neighbouring columns of this table", hint="order the columns by group"
+            "table",
+            got=f"groups {dict(groups)!r}",
+            expected="neighbouring columns of this table",
+            hint="order the columns by group",
         )
     return tuple(spans)

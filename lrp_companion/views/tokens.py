@@ -1,4 +1,6 @@
-"""Scores on tokens: a heat map for pages (HTML) and a table for terminals. Tokens are only ever shown as text, never as markup."""
+"""Scores on tokens: a heat map for pages (HTML) and a table for terminals. Tokens are only ever shown as
+text, never as markup.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ TOKEN_WIDTH, BAR_WIDTH = 24, 20
 
 @dataclass(frozen=True)
 class TokenRows:
-    """Rows of coloured tokens, without a script. In a notebook it shows itself; as text it lists every token with its score."""
+    """Rows of coloured tokens, without a script. In a notebook it shows itself; as text it lists every token
+    with its score.
+    """
 
     rows: tuple[Attribution, ...]
     titles: tuple[str, ...]
@@ -71,19 +75,24 @@ class TokenRows:
 
 
 def token_heatmap(
-    attributions: Attribution | Sequence[Attribution], *, titles: Sequence[str] | None = None, loo: Attribution | None = None
+    attributions: Attribution | Sequence[Attribution],
+    *,
+    titles: Sequence[str] | None = None,
+    loo: Attribution | None = None,
 ) -> TokenRows:
     """Show one or more explanations as rows of coloured tokens.
 
-    The colour runs from blue (against the class) over white to orange (for it) and is scaled by the row's largest |score|
-    among its words; special tokens beyond that get the end's colour. Every token's score shows on hover and in print and is
-    there for screen readers; the sign is also in a line above or below the token.
+    The colour runs from blue (against the class) over white to orange (for it) and is scaled by the row's
+    largest |score| among its words; special tokens beyond that get the end's colour. Every token's score
+    shows on hover and in print and is there for screen readers; the sign is also in a line above or below the
+    token.
 
     Parameters
     ----------
     attributions : the rows, of one text or of several.
     titles : one per row; by default the method, target and logit.
-    loo : LOO of the same tokens: shown first, and every other title ends with Pearson's r with it (no special tokens).
+    loo : LOO of the same tokens: shown first, and every other title ends with Pearson's r with it (no special
+        tokens).
 
     >>> record = Attribution(("[CLS]", "fine"), [0.1, -0.25], 1, 2.5, [True, False], "loo")
     >>> token_heatmap(record)
@@ -91,7 +100,11 @@ def token_heatmap(
       [CLS] +0.100  fine -0.250
     """
     rows = [attributions] if isinstance(attributions, Attribution) else list(attributions)
-    names = [f"{r.method}, target {r.target}, logit {r.logit:.3f}" for r in rows] if titles is None else [str(title) for title in titles]
+    names = (
+        [f"{r.method}, target {r.target}, logit {r.logit:.3f}" for r in rows]
+        if titles is None
+        else [str(title) for title in titles]
+    )
     if not rows or len(names) != len(rows) or not all(isinstance(r, Attribution) for r in rows):
         raise InputError(
             "token_heatmap",
@@ -102,7 +115,10 @@ def token_heatmap(
     if loo is not None:
         if any(r.tokens != loo.tokens for r in rows):
             raise InputError(
-                "token_heatmap", got="rows with other tokens than loo", expected="one text", hint="show each text with its own LOO"
+                "token_heatmap",
+                got="rows with other tokens than loo",
+                expected="one text",
+                hint="show each text with its own LOO",
             )
         names = [f"{name}; r with LOO {_r(row, loo)}" for row, name in zip(rows, names, strict=True)]
         rows, names = [loo, *rows], [f"LOO, target {loo.target}, logit {loo.logit:.3f}", *names]
@@ -110,7 +126,8 @@ def token_heatmap(
 
 
 def terminal_table(attribution: Attribution, *, colour: bool = True, width: int | None = None) -> str:
-    """Return one line per token: the token, its score, and a bar to the left (against the class) or to the right (for it).
+    """Return one line per token: the token, its score, and a bar to the left (against the class) or to the
+    right (for it).
 
     The longest bar is the largest |score| among the words; a special token's bar beyond it ends in an arrow.
 
@@ -130,15 +147,22 @@ def terminal_table(attribution: Attribution, *, colour: bool = True, width: int 
     total = f"{attribution.scores.sum():+.{digits}f}"
     first = max(_width(token) for token in [*tokens, "sum"])
     second = max(len(score) for score in [*scores, total])
-    bar = max(4, min(BAR_WIDTH, ((width or shutil.get_terminal_size((80, 24)).columns) - first - second - 7) // 2))
+    bar = max(
+        4, min(BAR_WIDTH, ((width or shutil.get_terminal_size((80, 24)).columns) - first - second - 7) // 2)
+    )
     scale = _scale(attribution)
     lines = []
-    for token, score, value, special in zip(tokens, scores, attribution.scores, attribution.special, strict=True):
+    for token, score, value, special in zip(
+        tokens, scores, attribution.scores, attribution.special, strict=True
+    ):
         left, right = _bar(value / scale, bar)
         name = token + " " * (first - _width(token))
         if colour:
             name = f"\x1b[2m{name}\x1b[0m" if special else name
-            left, right = (f"\x1b[38;5;{code}m{side}\x1b[0m" if side.strip() else side for code, side in ((39, left), (208, right)))
+            left, right = (
+                f"\x1b[38;5;{code}m{side}\x1b[0m" if side.strip() else side
+                for code, side in ((39, left), (208, right))
+            )
         lines.append(f"{name}   {score:>{second}}   {left}│{right}".rstrip())
     lines.append(f"{'sum':<{first}}   {total:>{second}}   of logit {attribution.logit:.3f}")
     return "\n".join(lines)
@@ -147,12 +171,16 @@ def terminal_table(attribution: Attribution, *, colour: bool = True, width: int 
 def decimals(scores: np.ndarray) -> int:
     """How many decimals show the largest score to three digits: from 3 to 9."""
     largest = float(np.abs(scores).max()) if np.size(scores) else 0.0
-    return min(9, max(3, 2 - math.floor(math.log10(largest)))) if largest > 0 and math.isfinite(largest) else 3
+    return (
+        min(9, max(3, 2 - math.floor(math.log10(largest)))) if largest > 0 and math.isfinite(largest) else 3
+    )
 
 
 def _items(record: Attribution) -> list[str]:
     scale, digits, out = _scale(record), decimals(record.scores), []
-    for token, score, special, shade in zip(record.tokens, record.scores, record.special, hexes(record.scores / scale), strict=True):
+    for token, score, special, shade in zip(
+        record.tokens, record.scores, record.special, hexes(record.scores / scale), strict=True
+    ):
         sign = "" if abs(score) < FAINT * scale else "lrp-for" if score > 0 else "lrp-against"
         kinds = " ".join(filter(None, [sign, "lrp-special" if special else ""]))
         value = f"{score:+.{digits}f}"
@@ -165,7 +193,11 @@ def _items(record: Attribution) -> list[str]:
 
 def _scale(record: Attribution) -> float:
     """The largest |score| among the words; special tokens often carry more and would leave the words pale."""
-    return float(np.abs(record.scores[~record.special]).max(initial=0.0)) or float(np.abs(record.scores).max(initial=0.0)) or 1.0
+    return (
+        float(np.abs(record.scores[~record.special]).max(initial=0.0))
+        or float(np.abs(record.scores).max(initial=0.0))
+        or 1.0
+    )
 
 
 def _bar(part: float, width: int) -> tuple[str, str]:
@@ -185,14 +217,26 @@ def _r(row: Attribution, loo: Attribution) -> str:
 
 
 def visible(text: str) -> str:
-    """The text with control and direction marks spelled out, so that no token can steer a terminal or a page."""
+    """The text with control and direction marks spelled out, so that no token can steer a terminal or a
+    page.
+    """
     keep = "\u200c\u200d"  # joiners, which some scripts and emoji need
-    return "".join(c if c in keep or unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Zl", "Zp") else ascii(c)[1:-1] for c in text)
+    return "".join(
+        c if c in keep or unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Zl", "Zp") else ascii(c)[1:-1]
+        for c in text
+    )
 
 
 def _width(text: str) -> int:
     """Columns the text takes in a terminal: wide characters two, marks that sit on others none."""
-    return sum(0 if unicodedata.category(c) in ("Mn", "Me", "Cf") else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+    return sum(
+        0
+        if unicodedata.category(c) in ("Mn", "Me", "Cf")
+        else 2
+        if unicodedata.east_asian_width(c) in "WF"
+        else 1
+        for c in text
+    )
 
 
 def _cut(text: str, width: int) -> str:

@@ -8,8 +8,9 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 
-from lrp_companion.experiments.audit import (
-    LABELS,
+from lrp_companion.analysis.paper_tables import READINGS
+from lrp_companion.analysis.protocol_grid import LABELS
+from lrp_companion.analysis.trainings import (
     Trainings,
     training_counts,
     training_effects,
@@ -17,7 +18,6 @@ from lrp_companion.experiments.audit import (
     training_shares,
     training_turns,
 )
-from lrp_companion.experiments.tables import READINGS
 from lrp_companion.schema import Protocol
 from lrp_companion.views.audit import COLOURS, MARKERS, by_tokens_and_map, difference, needs, percent
 from lrp_companion.views.canvas import LOOK, Drawing, drawing
@@ -48,20 +48,37 @@ def training_curve(found: Trainings) -> Drawing:
     return figure
 
 
-def trainings_table(found: Trainings, *, readings: Mapping[str, Protocol] = READINGS, digits: int = 2) -> Table:
-    """The effect under a few readings, a column per training, and its mean and standard deviation over the trainings."""
+def trainings_table(
+    found: Trainings, *, readings: Mapping[str, Protocol] = READINGS, digits: int = 2
+) -> Table:
+    """The effect under a few readings, a column per training, and its mean and standard deviation over the
+    trainings.
+    """
     rows: list[Mapping[str, Any]] = [
-        {"reading": row["reading"], **dict(zip(found.names, row["effects"], strict=True)), "mean": row["mean"], "sd": row["sd"]}
+        {
+            "reading": row["reading"],
+            **dict(zip(found.names, row["effects"], strict=True)),
+            "mean": row["mean"],
+            "sd": row["sd"],
+        }
         for row in training_effects(found, readings=readings)
     ]
-    columns = {"reading": "reading", **{name: name for name in found.names}, "mean": "mean of these", "sd": "standard deviation"}
+    columns = {
+        "reading": "reading",
+        **{name: name for name in found.names},
+        "mean": "mean of these",
+        "sd": "standard deviation",
+    }
     caption = f"{found.title}, n = {found.n:,}: {difference(found.grids[0])} by training, with 95 % intervals over examples"
     return table(rows, columns=columns, caption=caption, digits=digits)
 
 
 def training_counts_table(found: Trainings) -> Table:
     """In how many cells the trainings agree: over all, and by tokens and map."""
-    rows = [{"which": name, **training_counts(found, **fixed)} for name, fixed in by_tokens_and_map(found.axes).items()]
+    rows = [
+        {"which": name, **training_counts(found, **fixed)}
+        for name, fixed in by_tokens_and_map(found.axes).items()
+    ]
     columns = {
         "which": "tokens; map", "cells": "cells", "above": "above 0 in all", "below": "below 0 in all",
         "against": "above in one, below in another", "open": "open in some", "one sign": "means of one sign",
@@ -71,7 +88,8 @@ def training_counts_table(found: Trainings) -> Table:
 
 
 def training_turns_table(found: Trainings, *, limit: int = 12, digits: int = 2) -> Table:
-    """The cells in which the trainings do not all lie on one side of 0, the most contrary first, a column per training.
+    """The cells in which the trainings do not all lie on one side of 0, the most contrary first, a column per
+    training.
 
     What all these cells share is said in the caption.
     """
@@ -80,7 +98,10 @@ def training_turns_table(found: Trainings, *, limit: int = 12, digits: int = 2) 
     shared = [name for name in free if len(turns) > 1 and len({row[name] for row in turns}) == 1]
     free = [name for name in free if name not in shared]
     rows: list[Mapping[str, Any]] = [
-        {**{name: LABELS[name][1][row[name]] for name in free}, **dict(zip(found.names, row["effects"], strict=True))}
+        {
+            **{name: LABELS[name][1][row[name]] for name in free},
+            **dict(zip(found.names, row["effects"], strict=True)),
+        }
         for row in turns[:limit]
     ]
     columns = {**{name: LABELS[name][0] for name in free}, **{name: name for name in found.names}}
@@ -96,13 +117,18 @@ def training_turns_table(found: Trainings, *, limit: int = 12, digits: int = 2) 
 
 
 def training_shares_table(found: Trainings, *, digits: int = 2) -> Table:
-    """How much of the variance of the effect over cells and trainings goes with which, and how alike the trainings are."""
+    """How much of the variance of the effect over cells and trainings goes with which, and how alike the
+    trainings are.
+    """
     shares = training_shares(found)
     words = {
-        "choices": "the choices, alike in every training", "training": "the training, alike under every choice",
+        "choices": "the choices, alike in every training",
+        "training": "the training, alike under every choice",
         "together": "both together: a training that changes what the choices do",
     }  # fmt: skip
-    rows: list[Mapping[str, Any]] = [{"what": words[name], "part": percent(share)} for name, share in shares.items()]
+    rows: list[Mapping[str, Any]] = [
+        {"what": words[name], "part": percent(share)} for name, share in shares.items()
+    ]
     caption = (
         f"{_where(found)}: parts of the variance of {difference(found.grids[0])}; "
         f"lowest r between two trainings over the cells {training_likeness(found):.{digits}f}"
@@ -126,7 +152,8 @@ def training_gains_table(rows: Sequence[Mapping[str, Any]], *, title: str, digit
     """Rows of `training_gains`: total gain, later minus first half, the layer with the largest gain."""
     needs("training_gains_table", rows, "rows")
     columns = {
-        "reading": "reading", "model": "training", "total": "total gain", "later - first": "later − first half",
+        "reading": "reading", "model": "training", "total": "total gain",
+        "later - first": "later − first half",
         "largest": "largest gain at layer", "largest in draws": "in this part of the draws",
     }  # fmt: skip
     return table(rows, columns=columns, caption=title, digits=digits)

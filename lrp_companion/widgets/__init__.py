@@ -1,4 +1,6 @@
-"""Widgets: one class, one script, one style each, alive in Jupyter and in pages without a kernel. No torch in here."""
+"""Widgets: one class, one script, one style each, alive in Jupyter and in pages without a kernel. No torch in
+here.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ _HOME = {
     "TokenHeatmap": "token_heatmap",
     "LayerToggles": "layer_toggles", "LiveSentence": "live",
     "ProductTree": "product_tree", "SharesSimplex": "shares_simplex", "SoftmaxLab": "softmax_lab",
-    "FrontierPlayer": "frontier_player", "PerturbationPlayer": "perturbation_player", "ProtocolSwitchboard": "protocol_switchboard",
+    "FrontierPlayer": "frontier_player", "PerturbationPlayer": "perturbation_player",
+    "ProtocolSwitchboard": "protocol_switchboard",
 }  # fmt: skip
 
 __all__ = sorted(_HOME)

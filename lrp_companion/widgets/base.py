@@ -1,8 +1,9 @@
-"""The base of every widget: one front end, alive in Jupyter through anywidget and in a page without a kernel from embedded JSON.
+"""The base of every widget: one front end, alive in Jupyter through anywidget and in a page without a kernel
+from embedded JSON.
 
-A widget is a class here, `static/NAME.js` and `static/NAME.css`. Its front end is `base.js` followed by its own module, so
-that nothing is bundled and nothing is loaded from elsewhere. In a page `text/html` carries the state as JSON and, until the
-script runs (or where none may run), something to read.
+A widget is a class here, `static/NAME.js` and `static/NAME.css`. Its front end is `base.js` followed by its
+own module, so that nothing is bundled and nothing is loaded from elsewhere. In a page `text/html` carries the
+state as JSON and, until the script runs (or where none may run), something to read.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ def front_ends() -> list[str]:
 
 
 def page_script(name: str) -> str:
-    """Return a front end as a classic script, which also runs in a page opened from disk (a module would not)."""
+    """Return a front end as a classic script, which also runs in a page opened from disk (a module would
+    not).
+    """
     module, mark = front_end(name, "js"), "\nexport default "
     if module.count(mark) != 1:
         raise ValueError(f"{name}.js: expected one line that begins with 'export default'")
@@ -47,12 +50,16 @@ def embed(value: Any) -> str:
     >>> embed({"token": "</script>"})
     '{"token":"\\\\u003c/script>"}'
     """
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).replace(
+        "<", "\\u003c"
+    )
 
 
 def packed(values: Any, kind: str) -> str:
     """Return an array as base64, little-endian: `kind` is a NumPy type such as "float32" or "int8"."""
-    return base64.b64encode(np.ascontiguousarray(values, dtype=np.dtype(kind).newbyteorder("<")).tobytes()).decode()
+    return base64.b64encode(
+        np.ascontiguousarray(values, dtype=np.dtype(kind).newbyteorder("<")).tobytes()
+    ).decode()
 
 
 class Widget(anywidget.AnyWidget):
@@ -78,7 +85,11 @@ class Widget(anywidget.AnyWidget):
 
     def state(self) -> dict[str, Any]:
         """Return what the front end is given, as plain JSON."""
-        own = set(self.trait_names(sync=True)) - set(anywidget.AnyWidget.class_trait_names(sync=True)) - {"_esm", "_css", "_anywidget_id"}
+        own = (
+            set(self.trait_names(sync=True))
+            - set(anywidget.AnyWidget.class_trait_names(sync=True))
+            - {"_esm", "_css", "_anywidget_id"}
+        )
         return {name: getattr(self, name) for name in sorted(own)}
 
     def fallback(self) -> str:
@@ -107,6 +118,15 @@ class Widget(anywidget.AnyWidget):
 
 def check_address(operation: str, address: str) -> str:
     """Return a name that can stand in an address: letters, digits and hyphens."""
-    if not (isinstance(address, str) and address.replace("-", "a").isascii() and address.replace("-", "a").isalnum()):
-        raise InputError(operation, got=f"address {address!r}", expected="letters, digits and hyphens", hint="use a short word")
+    if not (
+        isinstance(address, str)
+        and address.replace("-", "a").isascii()
+        and address.replace("-", "a").isalnum()
+    ):
+        raise InputError(
+            operation,
+            got=f"address {address!r}",
+            expected="letters, digits and hyphens",
+            hint="use a short word",
+        )
     return address

@@ -15,16 +15,29 @@ from lrp_companion.views.tokens import visible
 from lrp_companion.widgets.base import Widget, check_address
 
 WAYS = {
-    "hybrid": {"label": "Hybrid", "counts": "tokens with LOO", "says": "the mask gradient, and LOO for the tokens where it is largest"},
-    "groups": {"label": "Groups", "counts": "groups", "says": "the mask gradient, read with the tokens in more and more groups"},
-    "random": {"label": "Random", "counts": "tokens with LOO", "says": "LOO for tokens drawn at random, and their mean for the others"},
+    "hybrid": {
+        "label": "Hybrid",
+        "counts": "tokens with LOO",
+        "says": "the mask gradient, and LOO for the tokens where it is largest",
+    },
+    "groups": {
+        "label": "Groups",
+        "counts": "groups",
+        "says": "the mask gradient, read with the tokens in more and more groups",
+    },
+    "random": {
+        "label": "Random",
+        "counts": "tokens with LOO",
+        "says": "LOO for tokens drawn at random, and their mean for the others",
+    },
 }
 
 
 class FrontierPlayer(Widget, front="frontier_player"):
     """Spend passes on one sentence step by step: the map nears LOO token by token, with its r and its cost.
 
-    The map is that of one of three ways to spend passes, beside LOO `f(x) - f(x without i)` on LOO's own scale of colours.
+    The map is that of one of three ways to spend passes, beside LOO `f(x) - f(x without i)` on LOO's own
+    scale of colours.
 
     Parameters
     ----------
@@ -40,7 +53,8 @@ class FrontierPlayer(Widget, front="frontier_player"):
 
     Raises
     ------
-    InputError : no texts, or not as `anytime_maps` makes them; a text, way, choice of tokens or step that is not there.
+    InputError : no texts, or not as `anytime_maps` makes them; a text, way, choice of tokens or step that is
+        not there.
 
     >>> FrontierPlayer(anytime_maps(clf, texts))  # doctest: +SKIP
     FrontierPlayer(6 texts; hybrid, groups, random)
@@ -61,7 +75,9 @@ class FrontierPlayer(Widget, front="frontier_player"):
     @traitlets.validate("way", "tokens")
     def _check_choice(self, proposal: Any) -> str:
         name = proposal["trait"].name
-        return choose("FrontierPlayer", name, proposal["value"], tuple(WAYS) if name == "way" else TOKEN_CHOICES)
+        return choose(
+            "FrontierPlayer", name, proposal["value"], tuple(WAYS) if name == "way" else TOKEN_CHOICES
+        )
 
     @traitlets.validate("text", "step")
     def _check_place(self, proposal: Any) -> int:
@@ -70,7 +86,9 @@ class FrontierPlayer(Widget, front="frontier_player"):
             texts = self.data["texts"]
             most = len(texts) - 1 if name == "text" else len(texts[self.text]["tokens"])
             if not 0 <= value <= most:
-                raise InputError("FrontierPlayer", got=f"{name} {value}", expected=f"0 to {most}", hint="both count from 0")
+                raise InputError(
+                    "FrontierPlayer", got=f"{name} {value}", expected=f"0 to {most}", hint="both count from 0"
+                )
         return value
 
     @traitlets.observe("text")
@@ -103,7 +121,12 @@ class FrontierPlayer(Widget, front="frontier_player"):
 
 
 def _unfit(got: str) -> InputError:
-    return InputError("FrontierPlayer", got=got, expected="texts with LOO and the steps of every way", hint="make them with anytime_maps")
+    return InputError(
+        "FrontierPlayer",
+        got=got,
+        expected="texts with LOO and the steps of every way",
+        hint="make them with anytime_maps",
+    )
 
 
 def _plain(name: str, text: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,19 +137,25 @@ def _plain(name: str, text: Mapping[str, Any]) -> dict[str, Any]:
         own: dict[str, Any] = {"tokens": tokens, "special": special.tolist(), "label": visible(text["label"])}
         own |= {"forwards": int(text["forwards"])}
         if not tokens or not loo.shape == special.shape == (len(tokens),) or not np.isfinite(loo).all():
-            raise _unfit(f"{name} with {len(tokens)} tokens, LOO of shape {loo.shape} and special tokens of shape {special.shape}")
+            raise _unfit(
+                f"{name} with {len(tokens)} tokens, LOO of shape {loo.shape} and special tokens of shape {special.shape}"
+            )
         decimals = 4 - math.floor(math.log10(np.abs(loo).max() or 1))  # five digits of the largest
         own["loo"] = _rounded(loo, decimals)
-        return own | {"ways": {way: _way(f"{name}, {way}", steps, loo, decimals) for way, steps in ways.items()}}
+        return own | {
+            "ways": {way: _way(f"{name}, {way}", steps, loo, decimals) for way, steps in ways.items()}
+        }
     except InputError:
         raise
     except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise _unfit(f"{name} without {error}" if isinstance(error, KeyError) else f"{name}: {error}") from error
+        raise _unfit(
+            f"{name} without {error}" if isinstance(error, KeyError) else f"{name}: {error}"
+        ) from error
 
 
 def _way(name: str, steps: Sequence[Mapping[str, Any]], loo: np.ndarray, decimals: int) -> dict[str, Any]:
-    """Steps as columns. `order` is how tokens become exact, `exact` how many are at each step; `rest` holds for the other tokens
-    all scores, or one number where they are equal, or None where they are as before."""
+    """Steps as columns. `order` is how tokens become exact, `exact` how many are at each step; `rest` holds
+    for the other tokens all scores, or one number where they are equal, or None where they are as before."""
     if len(steps) != len(loo) + 1:
         raise _unfit(f"{name} with {len(steps)} steps for {len(loo)} tokens")
     order: list[int] = []
@@ -138,7 +167,9 @@ def _way(name: str, steps: Sequence[Mapping[str, Any]], loo: np.ndarray, decimal
         if scores.shape != loo.shape or not np.isfinite(scores).all():
             raise _unfit(f"{name}, step {p} with scores of shape {scores.shape}, or NaN in them")
         if set(order) - set(places) or not np.array_equal(scores[places], loo[places]):
-            raise _unfit(f"{name}, step {p} whose exact tokens {places} have not all LOO's value, or were more before")
+            raise _unfit(
+                f"{name}, step {p} whose exact tokens {places} have not all LOO's value, or were more before"
+            )
         order += new
         if not others.size or (known is not None and np.array_equal(known[others], scores[others])):
             rest.append(None if known is not None else 0.0)
@@ -148,14 +179,26 @@ def _way(name: str, steps: Sequence[Mapping[str, Any]], loo: np.ndarray, decimal
         else:
             known = scores
             rest.append(_rounded(scores, decimals))
-    columns = {key: {tokens: _rounded([step[key][tokens] for step in steps], 4) for tokens in TOKEN_CHOICES} for key in ("r", "error")}
+    columns = {
+        key: {tokens: _rounded([step[key][tokens] for step in steps], 4) for tokens in TOKEN_CHOICES}
+        for key in ("r", "error")
+    }
     passes = [[int(step["forwards"]), int(step["backwards"])] for step in steps]
-    return {"order": order, "exact": [len(step["exact"]) for step in steps], "rest": rest, "passes": passes, **columns}
+    return {
+        "order": order,
+        "exact": [len(step["exact"]) for step in steps],
+        "rest": rest,
+        "passes": passes,
+        **columns,
+    }
 
 
 def _rounded(values: Any, decimals: int) -> list[float | None]:
     """Numbers to so many decimals; None where one is undefined."""
-    return [round(value, decimals) if math.isfinite(value) else None for value in np.asarray(values, dtype=np.float64).tolist()]
+    return [
+        round(value, decimals) if math.isfinite(value) else None
+        for value in np.asarray(values, dtype=np.float64).tolist()
+    ]
 
 
 def _number(value: float | None) -> float:

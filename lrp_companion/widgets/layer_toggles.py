@@ -18,7 +18,8 @@ R_STEPS = 32767  # r is carried in so many steps on each side of 0; -32768 stand
 
 
 class LayerToggles(Widget, front="layer_toggles"):
-    """Switches for the layers: AttnLRP or CP-LRP in each, the explanation, its r with LOO, and its rank among all masks.
+    """Switches for the layers: AttnLRP or CP-LRP in each, the explanation, its r with LOO, and its rank among
+    all masks.
 
     Parameters
     ----------
@@ -47,12 +48,25 @@ class LayerToggles(Widget, front="layer_toggles"):
     site = traitlets.Enum(list(READ_AT), "word").tag(sync=True)
     tokens = traitlets.Enum(list(TOKEN_CHOICES), "no-special").tag(sync=True)
 
-    def __init__(self, lattice: Lattice | Sequence[Lattice], loo: Attribution | Sequence[Attribution], *, address: str = "layers") -> None:
+    def __init__(
+        self,
+        lattice: Lattice | Sequence[Lattice],
+        loo: Attribution | Sequence[Attribution],
+        *,
+        address: str = "layers",
+    ) -> None:
         data = self._take(lattice, loo)
-        super().__init__(data=data, amounts=[0.0] * data["layers"], site=data["sites"][0], address=check_address("LayerToggles", address))
+        super().__init__(
+            data=data,
+            amounts=[0.0] * data["layers"],
+            site=data["sites"][0],
+            address=check_address("LayerToggles", address),
+        )
 
     def show(self, lattice: Lattice | Sequence[Lattice], loo: Attribution | Sequence[Attribution]) -> None:
-        """Replace the sentences, as the live text box does; the layers keep their state if there are as many."""
+        """Replace the sentences, as the live text box does; the layers keep their state if there are as
+        many.
+        """
         data = self._take(lattice, loo)
         with self.hold_sync():
             if data["layers"] != self.data["layers"]:
@@ -61,7 +75,9 @@ class LayerToggles(Widget, front="layer_toggles"):
                 self.site = data["sites"][0]
             self.sentence, self.data = 0, data
 
-    def _take(self, lattice: Lattice | Sequence[Lattice], loo: Attribution | Sequence[Attribution]) -> dict[str, Any]:
+    def _take(
+        self, lattice: Lattice | Sequence[Lattice], loo: Attribution | Sequence[Attribution]
+    ) -> dict[str, Any]:
         lattices = [lattice] if isinstance(lattice, Lattice) else list(lattice)
         maps = [loo] if isinstance(loo, Attribution) else list(loo)
         if (
@@ -81,12 +97,18 @@ class LayerToggles(Widget, front="layer_toggles"):
         return {
             "layers": lattices[0].layers,
             "sites": sites,
-            "sentences": [_sentence(one, reference, sites) for one, reference in zip(lattices, maps, strict=True)],
+            "sentences": [
+                _sentence(one, reference, sites) for one, reference in zip(lattices, maps, strict=True)
+            ],
         }
 
     @traitlets.validate("bypassed")
     def _check_bypassed(self, proposal: Any) -> list[int]:
-        return sorted(check_layers("LayerToggles.bypassed", proposal["value"], self.data["layers"])) if self.data else proposal["value"]
+        return (
+            sorted(check_layers("LayerToggles.bypassed", proposal["value"], self.data["layers"]))
+            if self.data
+            else proposal["value"]
+        )
 
     @traitlets.validate("amounts")
     def _check_amounts(self, proposal: Any) -> list[float]:
@@ -105,7 +127,10 @@ class LayerToggles(Widget, front="layer_toggles"):
         count = len(self.data.get("sentences", ())) or 1
         if not 0 <= proposal["value"] < count:
             raise InputError(
-                "LayerToggles.sentence", got=f"{proposal['value']}", expected=f"0 to {count - 1}", hint="sentences count from 0 here"
+                "LayerToggles.sentence",
+                got=f"{proposal['value']}",
+                expected=f"0 to {count - 1}",
+                hint="sentences count from 0 here",
             )
         return proposal["value"]
 
@@ -113,8 +138,13 @@ class LayerToggles(Widget, front="layer_toggles"):
         """Return the two ends of the switches for the first sentence, beside LOO."""
         lattice, loo = self._first
         ends = [
-            Attribution(lattice.tokens, lattice.scores_for(mask), lattice.target, lattice.logit, lattice.special, name)
-            for name, mask in (("AttnLRP (no layer bypassed)", ()), ("CP-LRP (all layers bypassed)", range(1, lattice.layers + 1)))
+            Attribution(
+                lattice.tokens, lattice.scores_for(mask), lattice.target, lattice.logit, lattice.special, name
+            )
+            for name, mask in (
+                ("AttnLRP (no layer bypassed)", ()),
+                ("CP-LRP (all layers bypassed)", range(1, lattice.layers + 1)),
+            )
         ]
         return token_heatmap(ends, titles=[row.method for row in ends], loo=loo).html()
 
@@ -125,7 +155,9 @@ class LayerToggles(Widget, front="layer_toggles"):
 
 
 def _sentence(lattice: Lattice, loo: Attribution, sites: Sequence[str]) -> dict[str, Any]:
-    """One sentence's 2**L explanations, packed: scores, and r with LOO under each choice of site and tokens."""
+    """One sentence's 2**L explanations, packed: scores, and r with LOO under each choice of site and
+    tokens.
+    """
     packed_sites = {}
     for site in sites:
         scores = lattice.at(site).scores
@@ -133,7 +165,13 @@ def _sentence(lattice: Lattice, loo: Attribution, sites: Sequence[str]) -> dict[
         steps = np.rint(127 * scores / np.where(scale == 0, 1, scale)[:, None])
         r = {
             tokens: packed(
-                _r_steps([agreement(row, loo.scores, lattice.special, Protocol(site=site, tokens=tokens)) for row in scores]), "int16"
+                _r_steps(
+                    [
+                        agreement(row, loo.scores, lattice.special, Protocol(site=site, tokens=tokens))
+                        for row in scores
+                    ]
+                ),
+                "int16",
             )
             for tokens in TOKEN_CHOICES
         }

@@ -1,4 +1,6 @@
-"""A text box that computes a reader's own sentence, for Jupyter; a page without a kernel says in one line that it needs one."""
+"""A text box that computes a reader's own sentence, for Jupyter; a page without a kernel says in one line
+that it needs one.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ NO_KERNEL = "In Jupyter, with a kernel, a text box stands here that explains a s
 
 
 class LiveSentence(ipywidgets.VBox):
-    """`LayerToggles` with a text box above it: type a sentence, press Enter, and the switches are about that sentence.
+    """`LayerToggles` with a text box above it: type a sentence, press Enter, and the switches are about that
+    sentence.
 
     Parameters
     ----------
@@ -29,7 +32,10 @@ class LiveSentence(ipywidgets.VBox):
     def __init__(self, toggles: LayerToggles, explain: Callable[[str], tuple[Lattice, Attribution]]) -> None:
         self.toggles, self.explain, self._last = toggles, explain, ""
         self.text = ipywidgets.Text(
-            placeholder="a sentence of your own", description="Sentence", continuous_update=False, layout=ipywidgets.Layout(width="60%")
+            placeholder="a sentence of your own",
+            description="Sentence",
+            continuous_update=False,
+            layout=ipywidgets.Layout(width="60%"),
         )
         self.button = ipywidgets.Button(description="Explain", tooltip="Compute all masks of this sentence")
         self.said = ipywidgets.Label("")
@@ -38,7 +44,9 @@ class LiveSentence(ipywidgets.VBox):
         super().__init__([ipywidgets.HBox([self.text, self.button]), self.said, toggles])
 
     def run(self) -> None:
-        """Explain what stands in the text box; what goes wrong is said beneath it, and the widget stays as it is."""
+        """Explain what stands in the text box; what goes wrong is said beneath it, and the widget stays as it
+        is.
+        """
         if not self.text.value.strip() or self.text.value == self._last:
             return  # a click also takes the focus from the box, which then reports the same text
         self._last = self.text.value

@@ -54,11 +54,20 @@ class PerturbationPlayer(Widget, front="perturbation_player"):
             )
         labels = {name: look.label for name, look in styles(methods).items()}
         data = {"methods": labels, "texts": [_plain(path) for path in paths]}
-        super().__init__(data=data, left=methods[-2:][0], right=methods[-1], address=check_address("PerturbationPlayer", address))
+        super().__init__(
+            data=data,
+            left=methods[-2:][0],
+            right=methods[-1],
+            address=check_address("PerturbationPlayer", address),
+        )
 
     @traitlets.validate("left", "right")
     def _check_method(self, proposal: Any) -> str:
-        return choose("PerturbationPlayer", "method", proposal["value"], list(self.data["methods"])) if self.data else proposal["value"]
+        return (
+            choose("PerturbationPlayer", "method", proposal["value"], list(self.data["methods"]))
+            if self.data
+            else proposal["value"]
+        )
 
     @traitlets.validate("text", "step")
     def _check_place(self, proposal: Any) -> int:
@@ -68,10 +77,17 @@ class PerturbationPlayer(Widget, front="perturbation_player"):
             count = (
                 len(texts)
                 if name == "text"
-                else max(len(path[m][o]["steps"]) + 1 for path in _methods(texts) for m in path for o in ORDERS)
+                else max(
+                    len(path[m][o]["steps"]) + 1 for path in _methods(texts) for m in path for o in ORDERS
+                )
             )
             if not 0 <= value < count:
-                raise InputError("PerturbationPlayer", got=f"{name} {value}", expected=f"0 to {count - 1}", hint="both count from 0")
+                raise InputError(
+                    "PerturbationPlayer",
+                    got=f"{name} {value}",
+                    expected=f"0 to {count - 1}",
+                    hint="both count from 0",
+                )
         return value
 
     def fallback(self) -> str:
@@ -86,7 +102,9 @@ class PerturbationPlayer(Widget, front="perturbation_player"):
             }
             for label, own in zip(self.data["methods"].values(), first["methods"].values(), strict=True)
         ]
-        return table(rows, caption=f"Mean logit of {first['label']} along the curves, first text")._repr_html_()
+        return table(
+            rows, caption=f"Mean logit of {first['label']} along the curves, first text"
+        )._repr_html_()
 
     def summary(self) -> str:
         """Return how many texts there are, and the methods."""
@@ -101,7 +119,9 @@ def _plain(path: Mapping[str, Any]) -> dict[str, Any]:
     methods = {
         name: {
             "scores": np.asarray(own["scores"]).tolist(),
-            **{order: {**own[order], "logits": np.asarray(own[order]["logits"]).tolist()} for order in ORDERS},
+            **{
+                order: {**own[order], "logits": np.asarray(own[order]["logits"]).tolist()} for order in ORDERS
+            },
         }
         for name, own in path["methods"].items()
     }

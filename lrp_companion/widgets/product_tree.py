@@ -1,4 +1,6 @@
-"""A product of a few numbers as a tree that the reader regroups, with its relevance beside LOO and integrated gradients."""
+"""A product of a few numbers as a tree that the reader regroups, with its relevance beside LOO and integrated
+gradients.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ LARGEST = 1e60  # its fifth power is still a finite float
 
 
 class ProductTree(Widget, front="product_tree"):
-    """A product whose grouping is changed by clicking; relevance follows the tree (the uniform rule, the paper's Eq. 3).
+    """A product whose grouping is changed by clicking; relevance follows the tree (the uniform rule, the
+    paper's Eq. 3).
 
     Parameters
     ----------
@@ -27,7 +30,8 @@ class ProductTree(Widget, front="product_tree"):
 
     Attributes
     ----------
-    values, grouping : what the reader sees and changes. A grouping that `values` outgrow becomes one flat product.
+    values, grouping : what the reader sees and changes. A grouping that `values` outgrow becomes one flat
+        product.
 
     Raises
     ------
@@ -43,9 +47,15 @@ class ProductTree(Widget, front="product_tree"):
     values = traitlets.List(traitlets.Float()).tag(sync=True)
     grouping = traitlets.Unicode().tag(sync=True)
 
-    def __init__(self, values: Sequence[float] = (2, 3, 4), grouping: str = "(x1 x2) x3", *, address: str = "product") -> None:
+    def __init__(
+        self, values: Sequence[float] = (2, 3, 4), grouping: str = "(x1 x2) x3", *, address: str = "product"
+    ) -> None:
         numbers = _check_values(values)
-        super().__init__(values=numbers, grouping=_check_grouping(grouping, len(numbers)), address=check_address("ProductTree", address))
+        super().__init__(
+            values=numbers,
+            grouping=_check_grouping(grouping, len(numbers)),
+            address=check_address("ProductTree", address),
+        )
 
     @traitlets.validate("values")
     def _validate_values(self, proposal: Any) -> list[float]:
@@ -70,11 +80,18 @@ class ProductTree(Widget, front="product_tree"):
             ("share of f", [*map(str, shares(product.grouping)), "1"]),
             *(
                 (name, [f"{number:.4g}" for number in (*scores, sum(scores))])
-                for name, scores in (("LRP", product.relevance()), ("IG from zero", product.integrated_gradients()), ("LOO", product.loo()))
+                for name, scores in (
+                    ("LRP", product.relevance()),
+                    ("IG from zero", product.integrated_gradients()),
+                    ("LOO", product.loo()),
+                )
             ),
         ]
         head = "".join(f'<th scope="col">x{k + 1} = {value:.4g}</th>' for k, value in enumerate(self.values))
-        body = "".join(f'<tr><th scope="row">{name}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>' for name, cells in rows)
+        body = "".join(
+            f'<tr><th scope="row">{name}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
+            for name, cells in rows
+        )
         return (
             f"<table><caption>{html.escape(self.grouping)} = {product.value:.4g}: relevance by the uniform rule, beside integrated "
             f"gradients and LOO of the same {count} factors</caption><thead><tr><td></td>{head}"
@@ -105,6 +122,9 @@ def _check_grouping(grouping: str, count: int) -> str:
     tree = parse(grouping)
     if leaves_of(tree) != tuple(range(count)):
         raise InputError(
-            "ProductTree", got=f"grouping {grouping!r}", expected=f"the factors x1 to x{count}, in order", hint="write it like '(x1 x2) x3'"
+            "ProductTree",
+            got=f"grouping {grouping!r}",
+            expected=f"the factors x1 to x{count}, in order",
+            hint="write it like '(x1 x2) x3'",
         )
     return write(tree)

@@ -1,4 +1,6 @@
-"""Every choice that the paper leaves open as a switch: two agreements with LOO, their difference, and its place among all choices."""
+"""Every choice that the paper leaves open as a switch: two agreements with LOO, their difference, and its
+place among all choices.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,13 @@ LACKS = -32768  # a combination that a run has not, or a value that is undefined
 
 
 class ProtocolSwitchboard(Widget, front="protocol_switchboard"):
-    """Turn every choice of the protocol; see both methods' r with LOO, their paired difference, and its place among all combinations.
+    """Turn every choice of the protocol; see both methods' r with LOO, their paired difference, and its place
+    among all combinations.
 
     Parameters
     ----------
-    data : what `audit.switchboard` makes from runs: boards, each with axes of choices, and runs with an interval per combination.
+    data : what `audit.switchboard` makes from runs: boards, each with axes of choices, and runs with an
+        interval per combination.
     address : the widget's name in the page.
 
     Attributes
@@ -50,15 +54,26 @@ class ProtocolSwitchboard(Widget, front="protocol_switchboard"):
     def __init__(self, data: Mapping[str, Any], *, address: str = "switchboard") -> None:
         boards = list(data.get("boards", ()))
         if not boards or len({board["key"] for board in boards}) != len(boards):
-            raise InputError("ProtocolSwitchboard", got=f"{len(boards)} boards", expected="one or more, each with its own key", hint=_MAKE)
-        self._cells = {(board["key"], run["key"]): _cells(board, run) for board in boards for run in board["runs"]}
+            raise InputError(
+                "ProtocolSwitchboard",
+                got=f"{len(boards)} boards",
+                expected="one or more, each with its own key",
+                hint=_MAKE,
+            )
+        self._cells = {
+            (board["key"], run["key"]): _cells(board, run) for board in boards for run in board["runs"]
+        }
         starts = [self._state(board, board["start"]) for board in boards]
         for board in boards:
             for preset in board["presets"]:
                 self._state(board, {**board["start"], **preset["state"]})
         board, run, choices = starts[0]
         super().__init__(
-            data={"boards": boards}, board=board, run=run, choices=choices, address=check_address("ProtocolSwitchboard", address)
+            data={"boards": boards},
+            board=board,
+            run=run,
+            choices=choices,
+            address=check_address("ProtocolSwitchboard", address),
         )
 
     def _state(self, board: Mapping[str, Any], state: Mapping[str, Any]) -> tuple[str, str, list[str]]:
@@ -66,7 +81,9 @@ class ProtocolSwitchboard(Widget, front="protocol_switchboard"):
         where = f"ProtocolSwitchboard, {board['key']}"
         run = choose(where, "run", state.get("run"), [run["key"] for run in board["runs"]])
         choices = [choose(where, axis["key"], state.get(axis["key"]), _keys(axis)) for axis in board["axes"]]
-        if set(state) - {"run", *(axis["key"] for axis in board["axes"])} or not self._has(board, run, choices):
+        if set(state) - {"run", *(axis["key"] for axis in board["axes"])} or not self._has(
+            board, run, choices
+        ):
             raise InputError(
                 where,
                 got=f"the state {dict(state)!r}",
@@ -84,16 +101,22 @@ class ProtocolSwitchboard(Widget, front="protocol_switchboard"):
 
     @traitlets.validate("board")
     def _check_board(self, proposal: Any) -> str:
-        return choose("ProtocolSwitchboard", "board", proposal["value"], [board["key"] for board in self.data["boards"]])
+        return choose(
+            "ProtocolSwitchboard", "board", proposal["value"], [board["key"] for board in self.data["boards"]]
+        )
 
     @traitlets.validate("run")
     def _check_run(self, proposal: Any) -> str:
-        return choose("ProtocolSwitchboard", "run", proposal["value"], [run["key"] for run in self._board()["runs"]])
+        return choose(
+            "ProtocolSwitchboard", "run", proposal["value"], [run["key"] for run in self._board()["runs"]]
+        )
 
     @traitlets.validate("choices")
     def _check_choices(self, proposal: Any) -> list[str]:
         board, value = self._board(), proposal["value"]
-        known = len(value) == len(board["axes"]) and all(own in _keys(axis) for own, axis in zip(value, board["axes"], strict=True))
+        known = len(value) == len(board["axes"]) and all(
+            own in _keys(axis) for own, axis in zip(value, board["axes"], strict=True)
+        )
         if not known or not self._has(board, self.run, value):
             raise InputError(
                 "ProtocolSwitchboard.choices",
@@ -106,7 +129,9 @@ class ProtocolSwitchboard(Widget, front="protocol_switchboard"):
     @traitlets.observe("board")
     def _begin(self, change: Any) -> None:
         board = self._board()
-        if self.run not in {run["key"] for run in board["runs"]}:  # the page sends all three together, Python sets one
+        if self.run not in {
+            run["key"] for run in board["runs"]
+        }:  # the page sends all three together, Python sets one
             with self.hold_trait_notifications():
                 _, self.run, self.choices = self._state(board, board["start"])
 
@@ -119,7 +144,9 @@ class ProtocolSwitchboard(Widget, front="protocol_switchboard"):
             self.choices = self._nearest(board, self.run, self.choices)
 
     def _nearest(self, board: Mapping[str, Any], run: str, choices: Sequence[str]) -> list[str]:
-        """The measured combination with the fewest other options, then the fewest steps along the rows, then the first."""
+        """The measured combination with the fewest other options, then the fewest steps along the rows, then
+        the first.
+        """
         here, cells = _place(board, choices), self._cells[board["key"], run][0]
         measured = np.argwhere(cells[..., 6] != LACKS)
         steps = np.abs(measured - here)
@@ -127,7 +154,9 @@ class ProtocolSwitchboard(Widget, front="protocol_switchboard"):
         return [_keys(axis)[place] for axis, place in zip(board["axes"], found, strict=True)]
 
     def values(self) -> dict[str, Interval]:
-        """Return what the page shows: the intervals of both methods' r under their labels, and of their "difference"."""
+        """Return what the page shows: the intervals of both methods' r under their labels, and of their
+        "difference".
+        """
         board = self._board()
         return self._values(board, self.run, self.choices)
 
@@ -156,7 +185,10 @@ class ProtocolSwitchboard(Widget, front="protocol_switchboard"):
             _, run, choices = self._state(board, {**board["start"], **state})
             values = self._values(board, run, choices)
             row = {"setting": label, "data and model": labels[run]}
-            row |= {axis["label"]: names[own] for axis, names, own in zip(board["axes"], options, choices, strict=True)}
+            row |= {
+                axis["label"]: names[own]
+                for axis, names, own in zip(board["axes"], options, choices, strict=True)
+            }
             rows.append(row | values | {"n": values["difference"].n})
         title = f"{board['label']}: r with LOO, and {board['a']} minus {board['b']} (paired), under some of all choices"
         return table(rows, columns={name: name for name in rows[0]}, caption=title)
@@ -186,7 +218,11 @@ def _cells(board: Mapping[str, Any], run: Mapping[str, Any]) -> tuple[np.ndarray
     shape = tuple(len(axis["options"]) for axis in board["axes"])
     cells = np.frombuffer(base64.b64decode(run["cells"]), dtype="<i2")
     lacking = np.frombuffer(base64.b64decode(run["undefined"]), dtype="<u2")
-    if cells.size != 9 * np.prod(shape) or lacking.size != np.prod(shape) or not (cells.reshape(-1, 9)[:, 6] != LACKS).any():
+    if (
+        cells.size != 9 * np.prod(shape)
+        or lacking.size != np.prod(shape)
+        or not (cells.reshape(-1, 9)[:, 6] != LACKS).any()
+    ):
         raise InputError(
             "ProtocolSwitchboard",
             got=f"{cells.size} and {lacking.size} numbers for the run {run['key']!r}",

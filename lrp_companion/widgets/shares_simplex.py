@@ -19,17 +19,20 @@ POINTS: dict[str, tuple[float, float, float]] = {
     "flat": (1 / 3, 1 / 3, 1 / 3),
     "CP": (0.0, 0.0, 1.0),
 }
-"""Shares of queries, keys and values: as the two groupings give them, in equal parts, and as CP-LRP has it."""
+"""Shares of queries, keys and values: as the two groupings give them, in equal parts, and as CP-LRP has
+it.
+"""
 
 FACTORS = ("query", "key", "value")
 MAPS = ("raw", "sum-to-one")
 
 
 class SharesSimplex(Widget, front="shares_simplex"):
-    """A triangle of shares to move in, and the map of one digit that they give: agreement with LOO and distance to both graphs.
+    """A triangle of shares to move in, and the map of one digit that they give: agreement with LOO and
+    distance to both graphs.
 
-    Relevance of linear attention is linear in the shares: R = a_Q R_Q + a_K R_K + a_V R_V. The three maps are carried, every
-    mixture is made where it is looked at.
+    Relevance of linear attention is linear in the shares: R = a_Q R_Q + a_K R_K + a_V R_V. The three maps are
+    carried, every mixture is made where it is looked at.
 
     Parameters
     ----------
@@ -39,7 +42,8 @@ class SharesSimplex(Widget, front="shares_simplex"):
 
     Attributes
     ----------
-    shares : parts of the relevance that Q, K and V receive: three numbers of at least 0 with the sum 1. Starts at the left graph.
+    shares : parts of the relevance that Q, K and V receive: three numbers of at least 0 with the sum 1.
+        Starts at the left graph.
     digit : place in `digits`.
     map : "raw", or "sum-to-one" for maps that are divided by their sum before they are shown and compared.
 
@@ -57,45 +61,75 @@ class SharesSimplex(Widget, front="shares_simplex"):
         self._digits = [_checked(digit, place) for place, digit in enumerate(digits)]
         sizes = {digit["image"].shape for digit in self._digits}
         if len(sizes) != 1:
-            raise InputError("SharesSimplex", got=f"images of {len(sizes)} sizes", expected="digits of one size", hint="use share_digits")
+            raise InputError(
+                "SharesSimplex",
+                got=f"images of {len(sizes)} sizes",
+                expected="digits of one size",
+                hint="use share_digits",
+            )
         data = {
             "side": next(iter(sizes))[0],
             "points": {name: list(point) for name, point in POINTS.items()},
-            "digits": [{key: digit[key] for key in ("label", "predicted", "logit")} for digit in self._digits],
-            **{key: packed([digit[key] for digit in self._digits], "float32") for key in ("image", *FACTORS, "loo")},
+            "digits": [
+                {key: digit[key] for key in ("label", "predicted", "logit")} for digit in self._digits
+            ],
+            **{
+                key: packed([digit[key] for digit in self._digits], "float32")
+                for key in ("image", *FACTORS, "loo")
+            },
         }
-        super().__init__(shares=list(POINTS["left"]), data=data, address=check_address("SharesSimplex", address))
+        super().__init__(
+            shares=list(POINTS["left"]), data=data, address=check_address("SharesSimplex", address)
+        )
 
     @traitlets.validate("shares")
     def _three_shares(self, proposal: Any) -> list[float]:
         shares: list[float] = proposal["value"]
         if len(shares) != 3 or not all(share >= 0 for share in shares) or abs(sum(shares) - 1) > 1e-9:
-            raise traitlets.TraitError(f"shares: got {shares}; expected three numbers of at least 0 with the sum 1, for Q, K and V")
+            raise traitlets.TraitError(
+                f"shares: got {shares}; expected three numbers of at least 0 with the sum 1, for Q, K and V"
+            )
         return shares
 
     @traitlets.validate("digit")
     def _known_digit(self, proposal: Any) -> int:
         if not 0 <= proposal["value"] < len(self._digits):
-            raise traitlets.TraitError(f"digit: got {proposal['value']}; expected a place from 0 to {len(self._digits) - 1}")
+            raise traitlets.TraitError(
+                f"digit: got {proposal['value']}; expected a place from 0 to {len(self._digits) - 1}"
+            )
         return int(proposal["value"])
 
     def scores(self, shares: Sequence[float] | None = None, *, digit: int | None = None) -> np.ndarray:
         """Return the raw map of one digit at some shares, shape (side * side,); by default what is shown."""
         record = self._digits[self.digit if digit is None else digit]
-        return np.asarray(self.shares if shares is None else shares) @ np.stack([record[name] for name in FACTORS])
+        return np.asarray(self.shares if shares is None else shares) @ np.stack(
+            [record[name] for name in FACTORS]
+        )
 
     def fallback(self) -> str:
         """Return r with LOO and the distance of the two graphs' maps as a table, a row per digit."""
-        points = {**POINTS, "here": tuple(self.shares)} if tuple(self.shares) not in POINTS.values() else POINTS
+        points = (
+            {**POINTS, "here": tuple(self.shares)} if tuple(self.shares) not in POINTS.values() else POINTS
+        )
         protocol, rows = Protocol(tokens="all", map=self.map), []
         for k, digit in enumerate(self._digits):
             maps = [self.scores(point, digit=k) for point in points.values()]
-            r = [agreement(scores, digit["loo"], np.zeros(len(scores), dtype=bool), protocol) for scores in maps]
+            r = [
+                agreement(scores, digit["loo"], np.zeros(len(scores), dtype=bool), protocol)
+                for scores in maps
+            ]
             cells = [*(f"{value:.3f}" for value in r), f"{invariance_gap(maps[0], maps[1]).relative:.3f}"]
             rows.append((f"digit {digit['label']}, predicted {digit['predicted']}", cells))
-        heads = "".join(f'<th scope="col">{html.escape(head)}</th>' for head in ("", *points, "left to right"))
-        body = "".join(f'<tr><th scope="row">{html.escape(head)}</th><td>{"</td><td>".join(cells)}</td></tr>' for head, cells in rows)
-        named = "; ".join(f"{name} ({', '.join(f'{share:.2f}' for share in point)})" for name, point in points.items())
+        heads = "".join(
+            f'<th scope="col">{html.escape(head)}</th>' for head in ("", *points, "left to right")
+        )
+        body = "".join(
+            f'<tr><th scope="row">{html.escape(head)}</th><td>{"</td><td>".join(cells)}</td></tr>'
+            for head, cells in rows
+        )
+        named = "; ".join(
+            f"{name} ({', '.join(f'{share:.2f}' for share in point)})" for name, point in points.items()
+        )
         caption = f"r with LOO ({self.map} maps) at some shares of queries, keys and values: {named}; then the distance of raw maps"
         return f"<table><caption>{html.escape(caption)}</caption><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
 
@@ -109,15 +143,33 @@ def _checked(digit: Mapping[str, Any], place: int) -> dict[str, Any]:
     """Return a record with its maps beside the rest, all arrays finite and of one size."""
     try:
         image = np.asarray(digit["image"], dtype=np.float64)
-        maps = {name: np.asarray(digit["maps"][name], dtype=np.float64) for name in FACTORS} | {"loo": np.asarray(digit["loo"], np.float64)}
-        rest: dict[str, Any] = {"label": int(digit["label"]), "predicted": int(digit["predicted"]), "logit": float(digit["logit"])}
+        maps = {name: np.asarray(digit["maps"][name], dtype=np.float64) for name in FACTORS} | {
+            "loo": np.asarray(digit["loo"], np.float64)
+        }
+        rest: dict[str, Any] = {
+            "label": int(digit["label"]),
+            "predicted": int(digit["predicted"]),
+            "logit": float(digit["logit"]),
+        }
     except (KeyError, TypeError, ValueError) as error:
         expected = "image, label, predicted, logit, maps with query, key and value, and loo"
-        raise InputError("SharesSimplex", got=f"digit {place}: {error!r}", expected=expected, hint="use share_digits") from error
+        raise InputError(
+            "SharesSimplex", got=f"digit {place}: {error!r}", expected=expected, hint="use share_digits"
+        ) from error
     square = image.ndim == 2 and image.shape[0] == image.shape[1] > 1
     finite = all(np.isfinite(part).all() for part in (*maps.values(), rest["logit"]))
-    if not square or not ((image >= 0) & (image <= 1)).all() or any(part.shape != (image.size,) for part in maps.values()) or not finite:
+    if (
+        not square
+        or not ((image >= 0) & (image <= 1)).all()
+        or any(part.shape != (image.size,) for part in maps.values())
+        or not finite
+    ):
         shapes = ", ".join(f"{name} {part.shape}" for name, part in maps.items())
         expected = "a square image in [0, 1], and one finite number per pixel in each map"
-        raise InputError("SharesSimplex", got=f"digit {place}: image {image.shape}, {shapes}", expected=expected, hint="use share_digits")
+        raise InputError(
+            "SharesSimplex",
+            got=f"digit {place}: image {image.shape}, {shapes}",
+            expected=expected,
+            hint="use share_digits",
+        )
     return {"image": image, **maps, **rest}

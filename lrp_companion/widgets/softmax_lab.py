@@ -1,4 +1,6 @@
-"""One attention read-out on sliders: what the rules say of each token, and what its removal really changes."""
+"""One attention read-out on sliders: what the rules say of each token, and what its removal really
+changes.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +31,13 @@ class SoftmaxLab(Widget, front="softmax_lab"):
 
     Attributes
     ----------
-    logits, values : what the reader sees and changes; while their lengths differ, the first tokens that have both.
+    logits, values : what the reader sees and changes; while their lengths differ, the first tokens that have
+        both.
 
     Raises
     ------
-    InputError : lists of different lengths at the start, fewer than 3 or more than 6 numbers, numbers out of range.
+    InputError : lists of different lengths at the start, fewer than 3 or more than 6 numbers, numbers out of
+        range.
 
     >>> SoftmaxLab(logits=(1, 0, 0), values=(2, 1, -1))
     SoftmaxLab(3 tokens)
@@ -44,7 +48,11 @@ class SoftmaxLab(Widget, front="softmax_lab"):
     values = traitlets.List(traitlets.Float()).tag(sync=True)
 
     def __init__(
-        self, *, logits: Sequence[float] = (2, 1, 0, 0), values: Sequence[float] = (1, -0.5, 0.5, 0.25), address: str = "softmax"
+        self,
+        *,
+        logits: Sequence[float] = (2, 1, 0, 0),
+        values: Sequence[float] = (1, -0.5, 0.5, 0.25),
+        address: str = "softmax",
     ) -> None:
         if len(logits) != len(values):
             raise InputError(
@@ -53,7 +61,12 @@ class SoftmaxLab(Widget, front="softmax_lab"):
                 expected="one value per logit",
                 hint="give both per token",
             )
-        super().__init__(logits=list(logits), values=list(values), data={"limits": LIMITS}, address=check_address("SoftmaxLab", address))
+        super().__init__(
+            logits=list(logits),
+            values=list(values),
+            data={"limits": LIMITS},
+            address=check_address("SoftmaxLab", address),
+        )
 
     @traitlets.validate("logits", "values")
     def _check(self, proposal: Any) -> list[float]:
@@ -69,13 +82,18 @@ class SoftmaxLab(Widget, front="softmax_lab"):
 
     def fallback(self) -> str:
         """Return the numbers of the state at start as a table."""
-        n = min(len(self.logits), len(self.values))  # set one after the other they may differ: the shorter length counts, as in the view
+        n = min(
+            len(self.logits), len(self.values)
+        )  # set one after the other they may differ: the shorter length counts, as in the view
         step = SoftmaxStep(np.array(self.logits[:n]), np.array(self.values[:n]))
         quantities = {
             "logit z": step.logits, "value v": step.values, "attention A": step.attention, "LOO": step.loo(),
             "AttnLRP": step.attnlrp(), "CP-LRP": step.cp_lrp(),
         }  # fmt: skip
-        rows = [{"quantity": name, **{f"token {i + 1}": float(x) for i, x in enumerate(row)}} for name, row in quantities.items()]
+        rows = [
+            {"quantity": name, **{f"token {i + 1}": float(x) for i, x in enumerate(row)}}
+            for name, row in quantities.items()
+        ]
         return table(rows, digits=3, caption=f"One query; output o = {step.output:.3f}")._repr_html_()
 
     def summary(self) -> str:

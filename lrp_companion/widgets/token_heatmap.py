@@ -39,7 +39,9 @@ class TokenHeatmap(Widget, front="token_heatmap"):
         address: str = "tokens",
     ) -> None:
         self._shown = token_heatmap(attributions, titles=titles, loo=loo)
-        rows = [row_of(record, title) for record, title in zip(self._shown.rows, self._shown.titles, strict=True)]
+        rows = [
+            row_of(record, title) for record, title in zip(self._shown.rows, self._shown.titles, strict=True)
+        ]
         super().__init__(rows=rows, data={"key": KEY}, address=check_address("TokenHeatmap", address))
 
     def fallback(self) -> str:

@@ -1,0 +1,1 @@
+"""What records say: numbers from finished runs, without torch and without a model."""

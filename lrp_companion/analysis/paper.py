@@ -1,0 +1,38 @@
+"""The paper's own tables, to stand beside ours. They are never used as results."""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from typing import Any
+
+from lrp_companion.schema import choose
+
+TABLES = ("table1", "table2", "tableA3")
+
+
+def paper_table(name: str) -> list[dict[str, Any]]:
+    """Rows of the paper's Table 1, 2 or A3 as printed (You et al. 2025, arXiv 2510.18810).
+
+    >>> paper_table("table1")[2]["left_vs_right"]
+    0.7865
+    """
+    choose("paper_table", "table", name, TABLES)
+    return json.loads(
+        resources.files("lrp_companion").joinpath("embedded/paper_tables.json").read_text(encoding="utf-8")
+    )[name]
+
+
+def paper_paths(dataset: str, *, column: str = "loo_r") -> dict[str, list[float]]:
+    """A column of the paper's Table A3 along its three paths ("SST" or "IMDB"), each in its own order.
+
+    >>> paper_paths("SST")["back-to-front"][:3]
+    [0.22, 0.26, 0.38]
+    """
+    choose("paper_paths", "data set", dataset, ("SST", "IMDB"))
+    choose("paper_paths", "column", column, ("loo_r", "lerf", "morf", "delta"))
+    out: dict[str, list[float]] = {}
+    for row in paper_table("tableA3"):
+        if row["dataset"] == dataset:
+            out.setdefault(row["path"].replace("_", "-"), []).append(row[column])
+    return out

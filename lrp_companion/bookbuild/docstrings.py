@@ -1,0 +1,76 @@
+"""Sphinx extension of the API page: turns the house style of docstrings into reStructuredText.
+
+In this package a parameter is one entry, `name : what it is`, since its type stands in the signature;
+    numpydoc would read
+the words behind the colon as a type. Code stands in single backticks, and a doctest needs no heading.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from sphinx.application import Sphinx
+
+_FIELDS = {"Parameters": "param", "Attributes": "ivar", "Raises": "raises"}
+_ENTRY = re.compile(r"(\w+(?:, \w+)*) : (.*)")
+_INLINE = re.compile(r"(?P<kept>``.+?``|:\w+:`[^`]+`)|`(?P<code>[^`]+)`(?P<joined>\w?)|(?P<sign>[*|])")
+
+
+def to_rst(lines: list[str]) -> list[str]:
+    """Return a docstring's lines as reStructuredText.
+
+    >>> to_rst(["Add `x`s.", "", "Parameters", "----------", "x : what to", "    add.", "", ">>> 1 + 1", "2"])
+    ['Add ``x``\\\\ s.', '', ':param x: what to', '    add.', '', '>>> 1 + 1', '2']
+    """
+    out: list[str] = []
+    section, doctest = "", False
+    for number, line in enumerate(lines):
+        following = lines[number + 1] if number + 1 < len(lines) else ""
+        if line and re.fullmatch("-{3,}", following):
+            section, doctest = line.strip(), False
+        elif section and re.fullmatch("-{3,}", line):
+            continue
+        elif line.startswith(">>>") or (doctest and line):
+            if not doctest and out and out[-1]:
+                out.append("")
+            section, doctest = "", True
+            out.append(line)
+        else:
+            doctest = False
+            out.append(_entry(section, _INLINE.sub(_inline, line)))
+    return out
+
+
+def _inline(found: re.Match[str]) -> str:
+    """Code becomes a literal; stars and bars are no markup here."""
+    if found["kept"]:
+        return found["kept"]
+    if found["sign"]:
+        return f"\\{found['sign']}"
+    return f"``{found['code']}``" + (rf"\ {found['joined']}" if found["joined"] else "")
+
+
+def _entry(section: str, line: str) -> str:
+    """The first line of a field; other lines of a section are its indented continuation."""
+    if not section or not line or line.startswith(" "):
+        return line
+    if section not in _FIELDS:
+        return f":{section.lower()}: {line}"
+    entry = _ENTRY.fullmatch(line)
+    name, text = (
+        (entry[1].replace(", ", ","), entry[2]) if entry else (line, "")
+    )  # Sphinx would take a name before a space for a type
+    return f":{_FIELDS[section]} {name}: {text}".rstrip()
+
+
+def _process(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    lines[:] = to_rst(lines)
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Connect the extension (called by Sphinx)."""
+    app.connect(
+        "autodoc-process-docstring", _process, priority=400
+    )  # before napoleon, which finds nothing left to do
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,121 @@
+"""Where the book's notebooks can be run by others: Binder and Colab, from the repository's address in
+`_config.yml`.
+
+That is the only place with the address. While it is empty no page has a launch link and no notebook has the
+cell for Colab; `python -m lrp_companion.bookbuild.launch` brings the notebooks in line with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+import nbformat
+import yaml
+
+from lrp_companion.schema import CompanionError, InputError
+
+ROOT = Path(__file__).resolve().parents[2]
+BINDER, COLAB = "https://mybinder.org", "https://colab.research.google.com"
+CELL = "colab-install"
+_ADDRESS = re.compile(r"https://github\.com/[A-Za-z0-9-]+/[A-Za-z0-9._-]+")
+
+
+def repository(root: Path) -> tuple[str, str]:
+    """Return the address and the branch that `_config.yml` names; the address is empty while there is none.
+
+    Raises
+    ------
+    InputError
+        If the address is not that of a repository on GitHub: Colab opens no other.
+    """
+    named = yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8")).get("repository", {})
+    address, branch = (
+        str(named.get("url") or "").rstrip("/").removesuffix(".git"),
+        str(named.get("branch") or "main"),
+    )
+    if address and not _ADDRESS.fullmatch(address):
+        raise InputError(
+            "launch",
+            got=f"repository.url {address!r}",
+            expected="https://github.com/OWNER/NAME",
+            hint="mend _config.yml",
+        )
+    return address, branch
+
+
+def buttons(address: str) -> dict[str, str]:
+    """Return the theme's options for launch buttons; none without an address.
+
+    >>> buttons("")
+    {}
+    """
+    return (
+        {"binderhub_url": BINDER, "colab_url": COLAB, "notebook_interface": "jupyterlab"} if address else {}
+    )
+
+
+def install_cell(address: str, branch: str) -> str:
+    """Return the source of a notebook's first cell: on Colab it fetches and installs the project, elsewhere
+    it does nothing.
+    """
+    return "\n".join(
+        [
+            "import sys",
+            'if "google.colab" in sys.modules:  # the package, and the records beside it',
+            f"    !git clone --quiet --depth 1 --branch {branch} {address} companion",
+            "    %pip install --quiet ./companion",
+            "    %cd -q companion",
+        ]
+    )
+
+
+def with_cell(notebook: nbformat.NotebookNode, source: str) -> nbformat.NotebookNode:
+    """Return the notebook with this first cell, hidden in the book, or without one if the source is empty.
+
+    Nothing else changes but the numbers of the cells, as if all had been run from the top.
+    """
+    out = nbformat.from_dict(notebook)
+    out.cells = [cell for cell in out.cells if cell.get("id") != CELL]
+    if source:
+        cell = nbformat.v4.new_code_cell(source, id=CELL, metadata={"tags": ["remove-cell"]})
+        out.cells.insert(0, cell)
+    for number, cell in enumerate((cell for cell in out.cells if cell.cell_type == "code"), start=1):
+        cell.execution_count = number
+        for output in cell.outputs:
+            if "execution_count" in output:
+                output.execution_count = number
+    return out
+
+
+def update(root: Path) -> list[Path]:
+    """Bring the first cell of every notebook in line with the address; return the files that were changed."""
+    address, branch = repository(root)
+    source, changed = install_cell(address, branch) if address else "", []
+    for path in sorted((root / "notebooks").rglob("*.ipynb")):
+        before = nbformat.read(path, as_version=4)
+        after = with_cell(before, source)
+        if [cell.source for cell in after.cells] != [cell.source for cell in before.cells]:
+            nbformat.write(after, path)
+            changed.append(path)
+    return changed
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Update the notebooks and say which; return 2 for a bad address."""
+    argparse.ArgumentParser(
+        prog="python -m lrp_companion.bookbuild.launch", description=__doc__.splitlines()[0]
+    ).parse_args(arguments)
+    try:
+        changed = update(ROOT)
+    except CompanionError as error:
+        print(error, file=sys.stderr)
+        return 2
+    print("\n".join(f"changed: {path.relative_to(ROOT)}" for path in changed) or "nothing to change")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

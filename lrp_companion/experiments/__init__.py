@@ -1,1 +1,0 @@
-"""Loops over data that the notebooks show: rows of plain numbers, one per example and method."""

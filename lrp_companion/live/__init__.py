@@ -1,0 +1,1 @@
+"""Experiments on a model at work, small enough for a notebook: rows of plain numbers."""

@@ -1,0 +1,396 @@
+"""Text classifiers against LOO: methods side by side, and layers bypassed one after the other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from lrp_companion.masks import PATHS, masks_on_paths, path_masks
+from lrp_companion.methods import attribute, removal_evaluator
+from lrp_companion.methods.common import check_targets, watch
+from lrp_companion.methods.lrp import lrp_masks
+from lrp_companion.metrics import (
+    Curve,
+    Interval,
+    agreement,
+    bootstrap_mean,
+    paired_difference,
+    perturbation_curve,
+)
+from lrp_companion.metrics.faithfulness import ORDERS, removal_order
+from lrp_companion.models.pretrained import Classifier, EncodedText
+from lrp_companion.schema import Attribution, InputError, Protocol, at_site
+
+PAPER_METHODS = ("loo", "ig", "rollout", "attnlrp", "cp-lrp")
+OURS = {"ours": Protocol()}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Rows of numbers, one per example and method, and the maps they were computed from.
+
+    A row holds `example`, `method`, `tokens`; `r` under each named protocol; `lerf`, `morf`, `delta` (mean
+    logit along the curves) where curves were asked for; `sum` of the scores; `special_share`, the part of sum
+    |R| on special tokens; `seconds` per example.
+    """
+
+    rows: list[dict[str, Any]]
+    maps: dict[str, list[Attribution]]
+    protocols: dict[str, Protocol]
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def values(self, column: str, method: str) -> np.ndarray:
+        """One column of one method, in the order of the examples."""
+        found = np.array([row[column] for row in self.rows if row["method"] == method], dtype=float)
+        if not found.size:
+            raise InputError(
+                "Comparison.values",
+                got=f"method {method!r}",
+                expected=f"one of {', '.join(self.maps)}",
+                hint="compare that method first",
+            )
+        return found
+
+    def interval(self, column: str, method: str) -> Interval:
+        """Mean of a column with its 95 % bootstrap interval."""
+        return bootstrap_mean(self.values(column, method))
+
+    def difference(self, column: str, method: str, other: str) -> Interval:
+        """Mean paired difference `method - other` on the same examples, with its 95 % bootstrap interval."""
+        return paired_difference(self.values(column, method), self.values(column, other))
+
+    def summary(self) -> list[dict[str, Any]]:
+        """One row per method: mean of every column of Table 2 of the paper, with intervals."""
+        columns = [
+            *(f"r {name}" for name in self.protocols),
+            *(c for c in ("lerf", "morf", "delta") if c in self.rows[0]),
+        ]
+        return [
+            {"method": method, **{column: self.interval(column, method) for column in columns}}
+            for method in self.maps
+        ]
+
+    def special_tokens(self, methods: Sequence[str], *, site: str) -> list[dict[str, Any]]:
+        """One row per method: the share of sum |R| on special tokens, and the share of maps with a negative
+        sum, at a site.
+        """
+        out = []
+        for method in methods:
+            maps = [(read_at(record, site), record.special) for record in self.maps[method]]
+            shares = [
+                np.abs(r[special]).sum() / np.abs(r).sum() if r.any() else float("nan") for r, special in maps
+            ]
+            out.append(
+                {
+                    "method": method,
+                    "share on special tokens": bootstrap_mean(shares),
+                    "negative sum": bootstrap_mean([float(r.sum() < 0) for r, _ in maps]),
+                }
+            )
+        return out
+
+
+def read_at(record: Attribution, site: str) -> np.ndarray:
+    """Scores at another site than the record's own; a method without parts (LOO, IG, rollout) has one map
+    only.
+    """
+    return at_site(dict(record.parts), site) if record.parts else record.scores
+
+
+def compare_methods(
+    clf: Classifier,
+    texts: Sequence[str],
+    *,
+    methods: Sequence[str] = PAPER_METHODS,
+    protocols: Mapping[str, Protocol] = OURS,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    curves: bool = True,
+    chunk: int = 1,
+    truncate: bool = False,
+    progress: bool | None = None,
+) -> Comparison:
+    """Explain every text by every method and compare with LOO.
+
+    Parameters
+    ----------
+    protocols : name to `Protocol`; agreement is computed under each (they must share one target choice).
+    options : method to its own options, such as `{"ig": {"n_steps": 50}}`.
+    curves, chunk : whether to run MoRF and LeRF, and how many contiguous tokens one step removes.
+    """
+    output = _one_output(protocols)
+    encoded = clf.encode(list(texts), truncate=truncate)
+    asked = {name: dict((options or {}).get(name, {})) for name in dict.fromkeys(methods)}
+    maps, seconds = {}, {}
+    for name, own in asked.items():
+        if name != "rollout":
+            own.setdefault("output", output)
+        begin = time.perf_counter()
+        maps[name] = attribute(clf, list(texts), method=name, truncate=truncate, progress=progress, **own)
+        seconds[name] = (time.perf_counter() - begin) / len(encoded)
+    known = {maps["loo"][0].choices["removal"]: maps["loo"]} if "loo" in maps else {}
+    loo = _loo_maps(clf, texts, protocols, output, known, truncate, progress)
+    rows = []
+    for k, text in enumerate(encoded):
+        target = next(iter(loo.values()))[k].target
+        shared = (
+            shared_curves(clf, text, target, {name: maps[name][k].scores for name in asked}, chunk=chunk)
+            if curves
+            else None
+        )
+        for name in asked:
+            record = maps[name][k]
+            size = np.abs(record.scores).sum()
+            row: dict[str, Any] = {
+                "example": k,
+                "method": name,
+                "tokens": len(text),
+                "sum": float(record.scores.sum()),
+                "seconds": seconds[name],
+            }
+            row["special_share"] = (
+                float(np.abs(record.scores[record.special]).sum() / size) if size else float("nan")
+            )
+            for label, protocol in protocols.items():
+                row[f"r {label}"] = agreement(
+                    read_at(record, protocol.site), loo[protocol.removal][k].scores, text.special, protocol
+                )
+            if shared is not None:
+                row |= {order: curve.mean_logit for order, curve in shared.curves[name].items()}
+                row["delta"] = row["lerf"] - row["morf"]
+            rows.append(row)
+    return Comparison(rows, maps, dict(protocols), {"chunk": chunk, "options": asked, "model": clf.card.name})
+
+
+@dataclass(frozen=True)
+class SharedCurves:
+    """Curves of several rankings of one text: `curves[name][order]`, with how many forwards they asked for
+    and how many were run.
+    """
+
+    curves: dict[Any, dict[str, Curve]]
+    asked: int
+    run: int
+
+
+def shared_curves(
+    clf: Classifier, text: EncodedText, target: int, rankings: Mapping[Any, np.ndarray], *, chunk: int = 1
+) -> SharedCurves:
+    """MoRF and LeRF of every ranking; sets of kept tokens that several pass through are run once. Special
+    tokens stay.
+    """
+    wanted: list[np.ndarray] = []
+
+    def note(keep: np.ndarray) -> np.ndarray:
+        wanted.append(keep)
+        return np.zeros(len(keep))
+
+    def all_curves(evaluate: Callable[[np.ndarray], np.ndarray]) -> dict[Any, dict[str, Curve]]:
+        options: dict[str, Any] = {"chunk": chunk, "removable": ~text.special}
+        return {
+            name: {order: perturbation_curve(evaluate, scores, order=order, **options) for order in ORDERS}
+            for name, scores in rankings.items()
+        }
+
+    all_curves(note)
+    keep = np.unique(np.concatenate(wanted), axis=0)
+    evaluate = removal_evaluator(clf, text, target=target)
+    evaluate(keep)
+    return SharedCurves(all_curves(evaluate), sum(map(len, wanted)), len(keep))
+
+
+def perturbation_paths(
+    clf: Classifier,
+    texts: Sequence[str],
+    maps: Mapping[str, Sequence[Attribution]],
+    *,
+    chunk: int = 1,
+    truncate: bool = False,
+    progress: bool | None = None,
+) -> list[dict[str, Any]]:
+    """Follow MoRF and LeRF step by step: which tokens go, and what is left of the logit. One dict per text.
+
+    Parameters
+    ----------
+    maps : method to one attribution per text, such as `Comparison.maps`; all explain the same class.
+
+    Returns
+    -------
+    list
+        `tokens`, `special`, `label`, `logit` of the whole text, and under `methods` for each method `scores`,
+        and for "morf" and "lerf" a dict of `steps` (which tokens go at each), `logits` (of the whole text and
+        after each step) and `mean`, the curve's `mean_logit`.
+        Special tokens are never removed.
+    """
+    encoded = clf.encode(list(texts), truncate=truncate)
+    for method, own in maps.items():
+        if [record.tokens for record in own] != [text.tokens for text in encoded]:
+            raise InputError(
+                "perturbation_paths",
+                got=f"maps of other texts for {method!r}",
+                expected="one map per text",
+                hint="explain these texts",
+            )
+    out = []
+    for k, text in enumerate(watch(encoded, progress=progress, label="paths")):
+        targets = {own[k].target for own in maps.values()}
+        if len(targets) != 1:
+            raise InputError(
+                "perturbation_paths",
+                got=f"targets {sorted(targets)}",
+                expected="one class",
+                hint="explain the same class",
+            )
+        target = targets.pop()
+        shared = shared_curves(
+            clf, text, target, {method: own[k].scores for method, own in maps.items()}, chunk=chunk
+        )
+        methods: dict[str, Any] = {}
+        for method, own in maps.items():
+            methods[method] = {"scores": own[k].scores}
+            for order in ORDERS:
+                options: dict[str, Any] = {"order": order, "chunk": chunk, "removable": ~text.special}
+                curve = shared.curves[method][order]
+                steps = [step.tolist() for step in removal_order(own[k].scores, **options)]
+                methods[method][order] = {"steps": steps, "logits": curve.logits, "mean": curve.mean_logit}
+        logit = float(curve.logits[0])
+        out.append(
+            {
+                "tokens": text.tokens,
+                "special": text.special,
+                "label": clf.labels[target],
+                "logit": logit,
+                "methods": methods,
+            }
+        )
+    return out
+
+
+@dataclass(frozen=True)
+class LayerPaths:
+    """Agreement with LOO of every mask on the three paths: `r[protocol][mask]`, one value per example."""
+
+    layers: int
+    r: dict[str, dict[frozenset[int], np.ndarray]]
+
+    def curve(self, protocol: str, path: str) -> list[Interval]:
+        """The path's masks in order, each with mean r and its 95 % bootstrap interval."""
+        return [bootstrap_mean(self.r[protocol][mask]) for mask in path_masks(self.layers)[path]]
+
+    def curves(self, protocol: str) -> dict[str, list[Interval]]:
+        """All three paths, by name."""
+        return {path: self.curve(protocol, path) for path in PATHS}
+
+    def levels(self, protocol: str) -> dict[str, Interval]:
+        """The two ends of the paths."""
+        return {
+            "AttnLRP": self.level(protocol, ()),
+            "CP-LRP": self.level(protocol, range(1, self.layers + 1)),
+        }
+
+    def ends(self) -> list[dict[str, Any]]:
+        """One row per protocol: AttnLRP, CP-LRP, and the best mask on the three paths, chosen on these same
+        examples.
+        """
+        out = []
+        for protocol, by_mask in self.r.items():
+            best = max(
+                by_mask, key=lambda mask: (bootstrap_mean(by_mask[mask], resamples=1).mean, -len(mask))
+            )
+            names = f"{min(best)} to {max(best)}" if len(best) > 1 else ", ".join(map(str, best)) or "none"
+            out.append(
+                {
+                    "reading": protocol,
+                    **self.levels(protocol),
+                    "best on the paths": self.level(protocol, best),
+                    "its bypassed layers": names,
+                }
+            )
+        return out
+
+    def level(self, protocol: str, bypass: Iterable[int]) -> Interval:
+        """Mean r of one mask: none is AttnLRP, all layers CP-LRP."""
+        return bootstrap_mean(self.r[protocol][frozenset(bypass)])
+
+
+def layer_paths(
+    clf: Classifier,
+    texts: Sequence[str],
+    *,
+    protocols: Mapping[str, Protocol] = OURS,
+    loo: Sequence[Attribution] | None = None,
+    truncate: bool = False,
+    progress: bool | None = None,
+) -> LayerPaths:
+    """Bypass layers front to back, back to front and singly (Figure 2 and Table A3 of the paper), and
+    correlate with LOO.
+
+    `loo` takes maps that are already there (attention-mask removal), so that they are not computed twice.
+    """
+    output = _one_output(protocols)
+    encoded = clf.encode(list(texts), truncate=truncate)
+    known = {"attention-mask": list(loo)} if loo is not None else {}
+    reference = _loo_maps(clf, texts, protocols, output, known, truncate, progress)
+    masks = masks_on_paths(clf.card.layers)
+    maps = lrp_masks(
+        clf,
+        encoded,
+        check_targets(None, len(encoded), len(clf.labels)),
+        masks=masks,
+        output=output,
+        progress=progress,
+    )
+    r = {
+        label: {
+            mask: np.array(
+                [
+                    agreement(read_at(own[k], p.site), reference[p.removal][k].scores, text.special, p)
+                    for k, text in enumerate(encoded)
+                ]
+            )
+            for mask, own in zip(masks, maps, strict=True)
+        }
+        for label, p in protocols.items()
+    }
+    return LayerPaths(clf.card.layers, r)
+
+
+def _one_output(protocols: Mapping[str, Protocol]) -> str:
+    outputs = {p.target for p in protocols.values()}
+    if len(outputs) != 1:
+        raise InputError(
+            "compare",
+            got=f"protocols with targets {sorted(outputs)}",
+            expected="one target choice in all of them",
+            hint="run one comparison per target choice",
+        )
+    return outputs.pop()
+
+
+def _loo_maps(
+    clf: Classifier,
+    texts: Sequence[str],
+    protocols: Mapping[str, Protocol],
+    output: str,
+    known: Mapping[str, list[Attribution]],
+    truncate: bool,
+    progress: bool | None,
+) -> dict[str, list[Attribution]]:
+    """LOO under every removal that the protocols name, without those that are known already."""
+    missing = dict.fromkeys(p.removal for p in protocols.values() if p.removal not in known)
+    new = {
+        removal: attribute(
+            clf,
+            list(texts),
+            method="loo",
+            removal=removal,
+            output=output,
+            truncate=truncate,
+            progress=progress,
+        )
+        for removal in missing
+    }
+    return {**known, **new}

@@ -1,0 +1,202 @@
+"""Where one gradient of the mask is far from LOO, and what LOO itself does not see: numbers to look at, from
+a model at work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import torch
+
+from lrp_companion.live.tune_options import config_of
+from lrp_companion.methods.common import settle, to_numpy, watch
+from lrp_companion.methods.mask_gradient import gradients_at
+from lrp_companion.methods.perturbation import kept_logits, loo
+from lrp_companion.models.pretrained import Classifier
+from lrp_companion.provenance import surroundings
+from lrp_companion.schema import InputError
+from lrp_companion.sources import Dataset
+
+
+def mask_paths(
+    clf: Classifier, text: str, *, places: Sequence[int], points: int = 21, target: int | None = None
+) -> dict[str, Any]:
+    """The explained logit and its derivative while one token's mask w_i goes from 0 to 1, the others kept at
+    1.
+
+    LOO_i is the rise of the first over the whole way, the gradient of the mask its slope at the end, w_i = 1.
+
+    Parameters
+    ----------
+    places : tokens, from 0 ([CLS] in BERT).
+    points : how many values of w_i, 2 or more, in equal steps.
+
+    Returns
+    -------
+    dict
+        `w` (points,); `tokens`, the names of the places; `label`; `value` and `slope`, each (places, points);
+        `loo` and `gradient`, each (places,).
+
+    Raises
+    ------
+    InputError : no place, one outside the text, or fewer than two points.
+
+    >>> mask_paths(clf, "a film of rare grace", places=[4, 5])["value"].shape  # doctest: +SKIP
+    (2, 21)
+    """
+    (encoded,) = clf.encode([text])
+    chosen = list(places)
+    if not chosen or not all(
+        isinstance(own, (int, np.integer)) and 0 <= own < len(encoded) for own in chosen
+    ):
+        hint = "count from 0, special tokens included"
+        raise InputError(
+            "mask_paths", got=f"places {chosen}", expected=f"places from 0 to {len(encoded) - 1}", hint=hint
+        )
+    if isinstance(points, bool) or not isinstance(points, int) or points < 2:
+        raise InputError(
+            "mask_paths",
+            got=f"points {points!r}",
+            expected="a whole number, at least 2",
+            hint="21 gives steps of 0.05",
+        )
+    w = np.linspace(0, 1, points)
+    rows = np.ones((len(chosen), points, len(encoded)))
+    for k, place in enumerate(chosen):
+        rows[k, :, place] = w
+    start = gradients_at(clf, [encoded], [(0, np.ones(len(encoded)))], [target], progress=False)[0]
+    jobs = [(0, row) for own in rows for row in own]
+    found = gradients_at(clf, [encoded], jobs, [start[1]], progress=False)
+    value = np.array([own[3] for own in found]).reshape(len(chosen), points)
+    slope = np.array([own[0][chosen[k // points]] for k, own in enumerate(found)]).reshape(value.shape)
+    return {
+        "w": w, "tokens": [encoded.tokens[place] for place in chosen], "label": clf.labels[start[1]],
+        "value": value, "slope": slope, "loo": value[:, -1] - value[:, 0], "gradient": slope[:, -1],
+    }  # fmt: skip
+
+
+def pair_removals(clf: Classifier, text: str, *, target: int | None = None) -> dict[str, Any]:
+    """LOO of every word and of every pair of words, removed by the attention mask, for the explained logit.
+
+    Two words back each other up where the pair is worth more than the two alone: LOO of single tokens does
+    not see it.
+
+    Returns
+    -------
+    dict
+        `tokens`, `label`, `single` (T,), `pair` (T, T), symmetric, and `backing`,
+        `pair - single_i - single_j`; NaN at special tokens, and on the diagonal of the last two.
+
+    Raises
+    ------
+    InputError : a text with fewer than two words.
+
+    >>> pair_removals(clf, "a great , great film")["backing"].shape  # doctest: +SKIP
+    (7, 7)
+    """
+    (encoded,) = clf.encode([text])
+    words = np.flatnonzero(~encoded.special).tolist()
+    if len(words) < 2:
+        raise InputError(
+            "pair_removals",
+            got=f"a text of {len(words)} words",
+            expected="two or more",
+            hint="pass a sentence",
+        )
+    removed = [(), *((own,) for own in words), *combinations(words, 2)]
+    keeps = np.ones((len(removed), len(encoded)), dtype=bool)
+    for row, own in zip(keeps, removed, strict=True):
+        row[list(own)] = False
+    logits = kept_logits(clf, [(encoded, keep) for keep in keeps], progress=False)
+    chosen = int(settle([target], logits[:1])[0])
+    fall = dict(zip(removed, to_numpy(logits[0, chosen] - logits[:, chosen]).tolist(), strict=True))
+    single, pair = np.full(len(encoded), np.nan), np.full((len(encoded), len(encoded)), np.nan)
+    for own in removed[1:]:
+        if len(own) == 1:
+            single[own[0]] = fall[own]
+        else:
+            pair[own] = pair[own[::-1]] = fall[own]
+    backing = pair - single[:, None] - single
+    return {
+        "tokens": encoded.tokens,
+        "label": clf.labels[chosen],
+        "single": single,
+        "pair": pair,
+        "backing": backing,
+    }
+
+
+def backed_pairs(
+    clf: Classifier, texts: Sequence[str], *, progress: bool | None = None
+) -> list[dict[str, Any]]:
+    """Of each text the two words that back each other up most, by `pair_removals`; the texts in falling order
+    of that.
+
+    Returns
+    -------
+    list
+        Rows `text` (its place in `texts`), `label`, `words`, `places`, `single` (LOO of both), `pair`,
+        `backing`, and `largest`, the largest |LOO| of a single word of the text.
+
+    >>> backed_pairs(clf, ["a great , great film"])[0]["words"]  # doctest: +SKIP
+    ('great', 'great')
+    """
+    rows = []
+    for place, text in enumerate(watch(texts, progress=progress, label="pairs")):
+        found = pair_removals(clf, text)
+        one, other = sorted(divmod(int(np.nanargmax(found["backing"])), len(found["tokens"])))
+        rows.append(
+            {
+                "text": place, "label": found["label"],
+                "words": (found["tokens"][one], found["tokens"][other]), "places": (one, other),
+                "single": (float(found["single"][one]), float(found["single"][other])),
+                "pair": float(found["pair"][one, other]),
+                "backing": float(found["backing"][one, other]),
+                "largest": float(np.nanmax(np.abs(found["single"]))),
+            }
+        )  # fmt: skip
+    return sorted(rows, key=lambda row: -row["backing"])
+
+
+def largest_loo(clf: Classifier, texts: Sequence[str], *, progress: bool | None = None) -> tuple[int, str]:
+    """The word with the largest LOO of all words of these texts: its place, from 0, and its text."""
+    found = [
+        np.where(own.special, -np.inf, own.scores)
+        for own in loo(clf, clf.encode(list(texts)), [None] * len(texts), progress=progress)
+    ]
+    best = int(np.argmax([own.max() for own in found]))
+    return int(found[best].argmax()), texts[best]
+
+
+def concentrations(
+    clf: Classifier, data: Dataset, *, limit: int | None = None, seed: int = 0, progress: bool | None = None
+) -> dict[str, Any]:
+    """How concentrated attention is on each text of a data set: numbers only.
+
+    `concentration` is the mean over layers, heads and queries of `sum_i A_ji**2`: 1/T if attention is even, 1
+    if every query reads one token. `special` is the mean attention that special tokens receive in all.
+
+    Returns
+    -------
+    dict
+        `config`, `made with`, and `rows`: `example` (row of the split), `concentration` and `special`, lists
+        of one length.
+
+    >>> concentrations(clf, data, limit=2)["rows"]["concentration"]  # doctest: +SKIP
+    [0.31, 0.27]
+    """
+    sample = data.order(limit, seed=seed)
+    texts = clf.encode([data.texts[k] for k in sample], truncate=True)
+    rows: dict[str, list] = {"example": sample, "concentration": [], "special": []}
+    for text in watch(texts, progress=progress, label="attention"):
+        ids = torch.tensor([text.input_ids], device=clf.device)
+        with torch.no_grad():
+            attention = torch.stack(list(clf.encoder.forward(ids, torch.ones_like(ids)).attentions))
+        rows["concentration"].append(round(float((attention**2).sum(-1).mean()), 5))
+        rows["special"].append(
+            round(float(attention[..., torch.as_tensor(text.special.copy())].sum(-1).mean()), 5)
+        )
+    return {"config": config_of(clf, data, texts, seed), "made with": surroundings(), "rows": rows}

@@ -1,0 +1,3 @@
+"""Whole data sets by one command: what a job is, how jobs are run and kept, and how a finished run is
+read.
+"""

@@ -1,0 +1,195 @@
+"""A run over readings of the paper's MNIST nets: every choice that its text leaves open, several seeds, one
+job per net.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+from lrp_companion.live.digit_invariance import EXPLAINERS, invariance_table
+from lrp_companion.methods import attribute
+from lrp_companion.metrics import agreement
+from lrp_companion.runs.digit_jobs import DigitJobs
+from lrp_companion.runs.folder import RunFolder
+from lrp_companion.schema import Protocol
+from lrp_companion.sources import Dataset
+
+CHOICES: dict[str, tuple[Any, ...]] = {
+    "bias": (False, True),
+    "position_embedding": (False, True),
+    "embedding": (False, True),
+    "readout": ("all", "mean"),
+    "scaled": (True, False),
+}
+"""Options of `LinearAttention`; the first of each is the plainest net. Training is the paper's: Adam, 1e-3, 5
+epochs.
+"""
+EXPLAINED = ("LOO", "IG", "AttnLRP")
+IMAGES = 100  # explained under each net where no limit is given
+IG_IMAGES = 20  # the first of the sample: 512 steps from four baselines take a minute or two a net
+IG_STEPS = (8, 16, 32, 64, 128, 256, 512)
+IG_BASELINES = ("zero", "mean image", "black and white")
+
+
+def readings(choices: Mapping[str, Sequence[Any]] = CHOICES) -> list[dict[str, Any]]:
+    """All combinations of the choices, the plainest first.
+
+    >>> len(readings()), readings()[0]["readout"]
+    (32, 'all')
+    """
+    return [dict(zip(choices, point, strict=True)) for point in itertools.product(*choices.values())]
+
+
+class MnistGridJobs(DigitJobs):
+    """What a run over readings consists of; see `runner.execute`. A job is a net: reading + number of
+    readings * seed.
+    """
+
+    def __init__(
+        self,
+        train: Dataset,
+        test: Dataset,
+        *,
+        nets: int = 5,
+        limit: int | None = None,
+        seed: int = 0,
+        device: str = "cpu",
+        epochs: int = 5,
+        choices: Mapping[str, Sequence[Any]] = CHOICES,
+        ig_steps: Sequence[int] = IG_STEPS,
+    ) -> None:
+        super().__init__(
+            train,
+            test,
+            nets=nets,
+            limit=min(IMAGES, len(test)) if limit is None else limit,
+            seed=seed,
+            device=device,
+        )
+        self.readings, self.ig_steps, self.epochs = readings(choices), tuple(ig_steps), epochs
+        self.config = {
+            "task": "mnist-grid", "split": test.split, "source": test.source, "data": test.fingerprint,
+            "train": train.fingerprint,
+            "seed": seed, "images": len(self.sample), "epochs": epochs,
+            "choices": {name: list(own) for name, own in choices.items()},
+            "explainers": {name: dict(EXPLAINERS[name]) for name in EXPLAINED},
+            "ig": {"n_steps": list(ig_steps), "baselines": list(IG_BASELINES), "images": IG_IMAGES},
+        }  # fmt: skip
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What the manifest says beside the configuration."""
+        return self._about(f"{len(self.readings)} readings")
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Nets; images under each from the left and the right; integrated gradients of the plainest and the
+        fullest reading.
+        """
+        return ("nets", "images", "ig")
+
+    def jobs(self, table: str) -> list[int]:
+        """Nets, all readings with one seed before the next seed."""
+        count = len(self.readings)
+        chosen = (0, self._fullest) if table == "ig" else range(count)
+        return [reading + count * seed for seed in range(self.nets) for reading in chosen]
+
+    @property
+    def _fullest(self) -> int:
+        """With biases, positions and an embedding, read and scaled as the plainest: the furthest from a
+        homogeneous function.
+        """
+        wanted = {name: name in ("bias", "position_embedding", "embedding") for name in self.readings[0]}
+        wanted |= {name: self.readings[0][name] for name in ("readout", "scaled") if name in self.readings[0]}
+        return self.readings.index(wanted)
+
+    def cost(self, table: str, job: int) -> float:
+        """About how long a job takes, in images explained."""
+        return {"nets": len(self.train) * self.epochs / 300, "images": len(self.sample), "ig": 300.0}[table]
+
+    def run(self, table: str, job: int, folder: RunFolder) -> pa.Table:
+        """The rows of one net."""
+        return {"nets": self._net, "images": self._images, "ig": self._ig}[table](job, folder)
+
+    def _options(self, job: int) -> tuple[int, dict[str, Any]]:
+        """Seed and options of the net of a job."""
+        seed, reading = divmod(job, len(self.readings))
+        return seed, {**self.readings[reading], "epochs": self.epochs}
+
+    def _net(self, job: int, folder: RunFolder) -> pa.Table:
+        seed, options = self._options(job)
+        right = self._trained(job, folder, seed, options).with_association("right")
+        return pa.table(
+            {
+                "reading": pa.array([job % len(self.readings)], pa.int32()),
+                "seed": pa.array([seed], pa.int32()),
+                "accuracy": pa.array([right.accuracy(self.images, self.test.labels)], pa.float64()),
+                "tested": pa.array([len(self.test)], pa.int32()),
+            }
+        )
+
+    def _images(self, job: int, folder: RunFolder) -> pa.Table:
+        net = self._load(job, folder, *self._options(job))
+        explainers = {name: EXPLAINERS[name] for name in EXPLAINED}
+        rows = invariance_table(
+            net, self.images[self.sample], explainers=explainers, one_loo=True, progress=False
+        ).rows
+        return pa.table(
+            {
+                "image": pa.array([self.sample[row["image"]] for row in rows], pa.int32()),
+                "explainer": pa.array([row["explainer"] for row in rows], pa.string()).dictionary_encode(),
+                **{
+                    name: pa.array(
+                        [
+                            round(row[name] * 65536) / 65536 if np.isfinite(row[name]) else None
+                            for row in rows
+                        ],
+                        pa.float32(),
+                    )
+                    for name in ("r left-right", "r left-LOO", "r right-LOO")
+                },
+                **{
+                    name: pa.array([row[name] < 0 for row in rows], pa.bool_())
+                    for name in ("sum left", "sum right")
+                },
+            }
+        ).rename_columns({"sum left": "negative left", "sum right": "negative right"})
+
+    def _ig(self, job: int, folder: RunFolder) -> pa.Table:
+        """Agreement of IG with LOO, and the largest convergence delta, by baseline and number of steps."""
+        assert self.train.images is not None
+        net = self._load(job, folder, *self._options(job)).with_association("right")
+        sample = self.sample[:IG_IMAGES]
+        images = self.images[sample]
+        with torch.no_grad():
+            target = net(images).argmax(-1).tolist()
+        loo = attribute(net, images, method="loo", target=target, progress=False)
+        starts = {
+            "zero": [np.zeros_like(images[0])],
+            "mean image": [self.train.images.mean(0)],
+            "black and white": [np.zeros_like(images[0]), np.ones_like(images[0])],
+        }
+        out: dict[str, list[Any]] = {name: [] for name in ("image", "baseline", "n_steps", "r", "delta")}
+        for name, own in starts.items():
+            for steps in self.ig_steps:
+                found = [
+                    attribute(net, images, method="ig", target=target, baseline=start, n_steps=steps)
+                    for start in own
+                ]
+                for k, row in enumerate(sample):
+                    scores = np.mean([maps[k].scores for maps in found], axis=0)
+                    out["image"].append(row)
+                    out["baseline"].append(name)
+                    out["n_steps"].append(steps)
+                    out["r"].append(agreement(scores, loo[k].scores, loo[k].special, Protocol(tokens="all")))
+                    out["delta"].append(max(abs(maps[k].details["convergence_delta"]) for maps in found))
+        kinds = {"image": pa.int32(), "n_steps": pa.int32(), "r": pa.float32(), "delta": pa.float32()}
+        return pa.table(
+            {name: pa.array(column, kinds.get(name, pa.string())) for name, column in out.items()}
+        )

@@ -1,0 +1,275 @@
+"""Run jobs, keep what is finished, go on where it stopped; in one process or many.
+
+A run is a configuration (hashed into a key), tables in a fixed order, and independent jobs in each. Process k
+of n owns every n-th job. A job's rows are written when it is done, so a run that is stopped in any way loses
+the job in hand.
+"""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+import torch
+from tqdm import tqdm
+
+from lrp_companion.provenance import surroundings
+from lrp_companion.runs.folder import FORMAT, MANIFEST, RunFolder, key_of, open_folder, read_folder
+from lrp_companion.schema import CompanionError, InputError
+
+
+class RunError(CompanionError, RuntimeError):
+    """A process of a run that ended before its work was done."""
+
+
+class Jobs(Protocol):
+    """What `execute` runs: a configuration, and independent jobs in tables that may read the tables before
+    them.
+    """
+
+    @property
+    def config(self) -> Mapping[str, Any]: ...
+    @property
+    def about(self) -> Mapping[str, Any]: ...
+    @property
+    def tables(self) -> Sequence[str]: ...
+
+    def jobs(self, table: str) -> Sequence[int]: ...
+    def cost(self, table: str, job: int) -> float: ...
+    def run(self, table: str, job: int, folder: RunFolder) -> pa.Table: ...
+    def summaries(self, tables: Mapping[str, pa.Table]) -> Mapping[str, pa.Table]: ...
+
+
+def world(device: str) -> Any:
+    """This process among those that `accelerate launch`, torchrun or `--processes` started; None where it is
+    alone.
+
+    Processes on the CPU talk over gloo, also where there are GPUs.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) < 2:
+        return None
+    from accelerate import PartialState
+
+    cpu = (
+        device == "cpu"
+        or not torch.cuda.is_available()
+        or os.environ.get("ACCELERATE_USE_CPU", "").lower() == "true"
+    )
+    return PartialState(cpu=cpu, timeout=datetime.timedelta(days=30))
+
+
+def device_of(device: str, state: Any) -> str:
+    """The device of this process: with many GPUs, `cuda` is the process's own."""
+    return f"cuda:{state.local_process_index}" if device == "cuda" and state is not None else device
+
+
+def execute(
+    jobs: Jobs,
+    out: str | os.PathLike[str],
+    *,
+    resume: bool = False,
+    progress: bool | None = None,
+    state: Any = None,
+) -> dict[str, Any]:
+    """Run all jobs that `out` does not hold yet, and return the manifest.
+
+    Parameters
+    ----------
+    resume : refuse to start a new run.
+    progress : a bar with an estimate of the time left: always, never, or (None) a bar on a terminal and a
+        line a minute elsewhere.
+    state : what `world` returned.
+
+    Raises
+    ------
+    InputError : `out` cannot be written, holds another run, or a run is at work in it.
+    SourceError : a shard cannot be read or written; what was finished before stays.
+    """
+    rank, size = (0, 1) if state is None else (state.process_index, state.num_processes)
+    if resume and not (Path(out) / MANIFEST).is_file():
+        raise InputError(
+            "run",
+            got=f"--resume and no run in {out}",
+            expected="the --out of a run",
+            hint="leave out --resume to begin one",
+        )
+    if rank:
+        _wait(state)  # the first process makes the folder
+    with open_folder(out, jobs.config, first=rank == 0) as folder:
+        keep: Any = _Session(folder, jobs, size) if rank == 0 else nullcontext()
+        with keep:
+            if state is not None and rank == 0:
+                _wait(state)
+            todo = {
+                table: [
+                    job for job in list(jobs.jobs(table))[rank::size] if job not in folder.done.get(table, ())
+                ]
+                for table in jobs.tables
+            }
+            with _bar(jobs, todo, rank, progress) as bar:
+                for table, own in todo.items():
+                    bar.set_description(f"{jobs.config['task']}: {table}", refresh=False)
+                    for job in own:
+                        folder.add(table, job, jobs.run(table, job, folder))
+                        bar.update(jobs.cost(table, job))
+                    if state is not None:
+                        _wait(state)  # the next table may read this one
+            if rank == 0:
+                folder.gather()
+                keep.finish()
+    return read_folder(out)[0] if rank == 0 else {}
+
+
+def _wait(state: Any) -> None:
+    """Wait for the other processes; where one of them is gone, say so in one line: its own message says
+    why.
+    """
+    try:
+        state.wait_for_everyone()
+    except RuntimeError as error:
+        if "closed by peer" not in str(error) and "reset by peer" not in str(error):
+            raise
+        hint = "see the message of that process"
+        raise RunError(
+            "run", got="the end of another process of this run", expected="all of them to go on", hint=hint
+        ) from None
+
+
+class _Session:
+    """One session of a run in its manifest: begun when it starts, ended however it ends (but for a kill)."""
+
+    def __init__(self, folder: RunFolder, jobs: Jobs, processes: int) -> None:
+        self.folder, self.jobs = folder, jobs
+        fresh = {"format": FORMAT, "key": key_of(jobs.config), "config": dict(jobs.config)}
+        self.manifest: dict[str, Any] = folder.manifest() if (folder.path / MANIFEST).is_file() else fresh
+        most = max(self.manifest.get("examples", 0), jobs.about["examples"])
+        self.manifest |= {**jobs.about, "examples": most}
+        self.whole = jobs.about["examples"] == most or self.manifest.get("finished", False)
+        earlier: Any = self.manifest.get("sessions", [])
+        follows = [*(row["start"] for row in earlier[1:]), _now()]  # none for a first session
+        self.manifest["sessions"] = [
+            self._ended(row, start) for row, start in zip(earlier, follows, strict=False)
+        ]
+        self.row: dict[str, Any] = {
+            "start": _now(),
+            "end": None,
+            "seconds": None,
+            "processes": processes,
+            **surroundings(),
+        }
+        self.began = time.monotonic()
+
+    def _ended(self, row: dict[str, Any], following: str) -> dict[str, Any]:
+        """A session that was killed has no end: its last rows tell when it was at work, if no other session
+        has written since.
+        """
+        newest = self.folder.last_write
+        if (
+            row["end"] is not None
+            or newest is None
+            or newest > datetime.datetime.fromisoformat(following).timestamp() + 1
+        ):
+            return row
+        seconds = max(0.0, newest - datetime.datetime.fromisoformat(row["start"]).timestamp())
+        end = datetime.datetime.fromtimestamp(newest, datetime.UTC).isoformat(timespec="seconds")
+        return row | {
+            "end": end,
+            "seconds": round(seconds, 1),
+            "stopped by": "a kill; its end is that of its last rows",
+        }
+
+    def __enter__(self) -> _Session:
+        self.manifest["sessions"].append(self.row)
+        self.manifest["finished"] = False
+        self.folder.write_manifest(self.manifest)
+        return self
+
+    def finish(self) -> None:
+        """All jobs are done: make the summaries. The run is finished if no earlier session was asked for
+        more, or that one had ended.
+        """
+        for name, table in self.jobs.summaries(read_folder(self.folder.path)[1]).items():
+            self.folder.summarise(name, table)
+        self.manifest["finished"] = self.whole
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        self.row |= {"end": _now(), "seconds": round(time.monotonic() - self.began, 1)}
+        if kind is not None:
+            self.row["stopped by"] = kind.__name__
+        self.folder.write_manifest(self.manifest)
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def _bar(jobs: Jobs, todo: Mapping[str, Sequence[int]], rank: int, progress: bool | None) -> tqdm:
+    terminal = sys.stderr.isatty()
+    form = "{desc} {percentage:.1f} % [{elapsed} gone, {remaining} left]"
+    total = sum(jobs.cost(table, job) for table, own in todo.items() for job in own)
+    hidden = rank > 0 or progress is False or not total
+    pace = {} if terminal else {"mininterval": 60, "miniters": 0, "file": _Lines()}
+    return tqdm(
+        total=total,
+        disable=hidden,
+        bar_format="{l_bar}{bar}| " + form if terminal else form,
+        smoothing=0.05,
+        **pace,
+    )
+
+
+class _Lines:
+    """Where a bar off a terminal writes: one plain line per state, none twice."""
+
+    def __init__(self) -> None:
+        self.last = ""
+
+    def write(self, text: str) -> None:
+        line = text.strip()
+        if line and line != self.last:
+            self.last = line
+            print(line, file=sys.stderr, flush=True)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
+
+
+def launch(processes: int, arguments: Sequence[str]) -> None:
+    """Start this command in several processes on this machine (through torch's elastic launcher), and wait
+    for them.
+
+    Raises
+    ------
+    RunError : one of them died; the others were stopped, and what all had finished is kept.
+    """
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // processes)))
+    config = LaunchConfig(
+        min_nodes=1, max_nodes=1, nproc_per_node=processes, run_id=f"lrp-companion-{os.getpid()}",
+        rdzv_backend="c10d", rdzv_endpoint="localhost:0", max_restarts=0, monitor_interval=0.2,
+    )  # fmt: skip
+    try:
+        elastic_launch(config, sys.executable)("-m", "lrp_companion.cli", *arguments)
+    except SignalException:
+        raise KeyboardInterrupt from None
+    except ChildFailedError as error:
+        rank, failure = error.get_first_failure()
+        how = f"exit code {failure.exitcode}" if failure.exitcode >= 0 else f"signal {failure.signal_name()}"
+        raise RunError(
+            "run",
+            got=f"the end of process {rank + 1} of {processes} ({how}; its message is above)",
+            expected="all processes to finish",
+            hint="mend the cause, then give the same command again: finished jobs are kept",
+        ) from None
