@@ -96,7 +96,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--out", required=True, help="folder of this run: a manifest and rows of numbers")
     run.add_argument(
         "--model",
-        help="an embedded model, a folder, or a hub id (default: companion); for mnist a reading: plain, biases, ...",
+        help="an embedded model, a folder, or a hub id (default: companion); for mnist a variant: plain, biases, ...",
     )
     run.add_argument(
         "--methods", type=_names, help="such as loo,attnlrp,mask-gradient:groups=8:nodes=0.2+1 (default: six)"
@@ -330,13 +330,13 @@ def _mnist_jobs(args: argparse.Namespace, device: str) -> Any:
     options |= {"limit": args.limit, "seed": args.seed, "device": device}
     if args.task == "mnist-grid":
         return MnistGridJobs(train, test, **options)
-    return MnistJobs(train, test, reading=options.pop("model", "plain"), **options)
+    return MnistJobs(train, test, variant=options.pop("model", "plain"), **options)
 
 
 def _report(args: argparse.Namespace) -> None:
     from lrp_companion.analysis.report import report_rows
     from lrp_companion.runs.load import load_runs
-    from lrp_companion.views.beside import report, write_figures
+    from lrp_companion.views.paper_tables import report, write_figures
 
     runs = load_runs(args.folders)
     files = write_figures(runs, args.figures) if args.figures else []

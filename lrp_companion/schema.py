@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -78,6 +80,56 @@ def choose(operation: str, name: str, value: object, options: Sequence[str]) -> 
     )
 
 
+def whole(
+    operation: str, name: str, value: object, *, least: int = 1, most: int | None = None, hint: str
+) -> int:
+    """Return `value` as an int if it is a whole number from `least` to `most`; else raise `InputError`.
+
+    A boolean is no number here.
+
+    >>> whole("attribute", "n_steps", 50, hint="try n_steps=50")
+    50
+    """
+    is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if is_whole and least <= value and (most is None or value <= most):  # type: ignore[operator]
+        return int(value)  # type: ignore[call-overload]
+    expected = (
+        f"a whole number from {least} to {most}" if most is not None else f"a whole number, at least {least}"
+    )
+    raise InputError(operation, got=f"{name} {value!r}", expected=expected, hint=hint)
+
+
+def number(
+    operation: str,
+    name: str,
+    value: object,
+    *,
+    least: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+    hint: str,
+) -> float:
+    """Return `value` as a float if it is finite, at least `least`, above `above` and below `below`; else raise `InputError`.
+
+    >>> number("attribute", "epsilon", 1e-6, least=0, hint="try epsilon=0.0")
+    1e-06
+    """
+    bounds = [("at least", least), ("above", above), ("below", below)]
+    is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    out = float(value) if is_number and abs(value) <= sys.float_info.max else math.nan  # type: ignore[arg-type]
+    fits = (
+        math.isfinite(out)
+        and (least is None or out >= least)
+        and (above is None or out > above)
+        and (below is None or out < below)
+    )
+    if fits:
+        return out
+    asked = " and ".join(f"{words} {bound:g}" for words, bound in bounds if bound is not None)
+    expected = f"a finite number, {asked}" if asked else "a finite number"
+    raise InputError(operation, got=f"{name} {value!r}", expected=expected, hint=hint)
+
+
 def counted(special: np.ndarray, tokens: str) -> np.ndarray:
     """The tokens that count under a choice of `TOKEN_CHOICES`, (T,), from where tokens are special (T,).
 
@@ -117,10 +169,10 @@ def check_layers(operation: str, layers: Iterable[int], count: int) -> frozenset
     return frozenset(int(layer) for layer in chosen)
 
 
-def at_site(parts: Mapping[str, np.ndarray], site: str) -> np.ndarray:
+def scores_at(parts: Mapping[str, np.ndarray], site: str) -> np.ndarray:
     """Return the sum of the parts that a site reads; a family without type embeddings has none to add.
 
-    >>> at_site({"word": np.array([1.0]), "position": np.array([0.5])}, "word+position")
+    >>> scores_at({"word": np.array([1.0]), "position": np.array([0.5])}, "word+position")
     array([1.5])
     """
     return np.sum([parts[name] for name in SITE_PARTS[site] if name in parts], axis=0)
@@ -178,6 +230,11 @@ class Attribution:
                     hint="pass one value per token",
                 )
 
+    def scores_at(self, site: str) -> np.ndarray:
+        """Scores read at another site; a method without parts (LOO, IG, rollout) has one map only. Shape (T,)."""
+        choose("Attribution.scores_at", "site", site, SITES)
+        return scores_at(self.parts, site) if self.parts else self.scores
+
     def __repr__(self) -> str:
         return f"Attribution(method={self.method!r}, tokens={len(self.tokens)}, target={self.target}, logit={self.logit:.4g})"
 
@@ -232,7 +289,7 @@ class Lattice:
                 expected="parts by name",
                 hint="make it with layer_lattice",
             )
-        return replace(self, scores=at_site(self.parts, site), site=site)
+        return replace(self, scores=scores_at(self.parts, site), site=site)
 
     def scores_for(self, bypass: Iterable[int]) -> np.ndarray:
         """Scores with these layers (from 1) bypassed; shape (T,)."""
@@ -312,3 +369,13 @@ class Protocol:
 
     def __str__(self) -> str:
         return f"read at {self.site}, {self.tokens} tokens, {self.map} maps, LOO by {self.removal}, target {self.target}, {self.statistic}"
+
+
+DEFAULT_PROTOCOL = Protocol()
+PROTOCOLS = {
+    "words only (default)": DEFAULT_PROTOCOL,
+    "words + positions, all tokens": Protocol(site="word+position", tokens="all"),
+    "sum to one": Protocol(site="word+position", tokens="all", map="sum-to-one"),
+}
+"""Three protocols by name, the default first; the paper does not say which it used. "sum to one" is the second one
+with maps divided by their sums."""

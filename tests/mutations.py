@@ -87,7 +87,7 @@ trained = of("analysis/trainings.py", "test_trainings.py")
 NOT_RUN = "test_report.py::test_what_was_not_run_is_estimated_from_its_arithmetic"
 work = of("runs/cost.py", NOT_RUN)
 digit_audit = of("analysis/digit_variants.py", "test_mnist_grid.py")
-reading_views = of("views/readings.py", "test_mnist_grid.py")
+reading_views = of("views/digit_variants.py", "test_mnist_grid.py")
 game = of("analysis/layer_game.py", "test_lattice.py")
 exercise = of("exercises/checking.py", "test_exercises.py")
 student = of(
@@ -123,7 +123,7 @@ near = of("runs/review_jobs.py", "test_frontier.py::TestColumns")
 anytime = of("live/budget_steps.py", "test_anytime.py")
 errs = of("analysis/cost_frontier.py", "test_remedy.py")
 limits = of("live/failure_cases.py", "test_remedy.py")
-remedy = of("views/remedy.py", "test_remedy.py")
+remedy = of("views/cost_frontier.py", "test_remedy.py")
 counts = of("schema.py", "test_grid.py")
 taken = of("runs/review_jobs.py", "test_runner.py::TestTelling")
 names = of("methods/__init__.py", "test_frontier.py::TestNames")
@@ -235,7 +235,7 @@ MUTATIONS: list[Mutation] = [
            "test_audit.py::test_undefined_maps_are_counted", "test_audit.py::test_the_switchboard_shows_these_cells"),
     boards("a cell that prints as another value", "== f\"{values[place]:.2f}\")", "== f\"{steps[place] / SCALE:.2f}\")",
            "test_audit.py::test_a_cell_of_the_switchboard_prints_as_its_value"),
-    cells("outputs that a run was not made with", '.get("targets", OPTIONS["target"])', '.get("target", OPTIONS["target"])',
+    cells("outputs that a run was not made with", '.get("targets", AXIS_OPTIONS["target"])', '.get("target", AXIS_OPTIONS["target"])',
           "test_trainings.py::test_outputs_that_a_run_was_not_made_with_are_not_compared"),
     trained("agreement in any training", "np.stack([above.all(0)", "np.stack([above.any(0)"),
     trained("against is open", '- out["below"] - out["against"]', '- out["below"]'),
@@ -246,10 +246,10 @@ MUTATIONS: list[Mutation] = [
     trained("spread without k - 1", "means.std(ddof=1)", "means.std()"),
     trained("the same weights twice", "if len(set(weights)) < len(weights):", "if not weights:"),
     digit_audit("right minus left",
-          "columns[:, 1 :: len(CELLS)] - columns[:, 2 :: len(CELLS)]",
-          "columns[:, 2 :: len(CELLS)] - columns[:, 1 :: len(CELLS)]",
+          "columns[:, 1 :: len(MEASURES)] - columns[:, 2 :: len(MEASURES)]",
+          "columns[:, 2 :: len(MEASURES)] - columns[:, 1 :: len(MEASURES)]",
           "test_mnist_grid.py::test_grid_is_the_mean_over_images_of_the_mean_over_nets"),
-    reading_views("a table of raw maps only", 'if row["map"] == map', "if row[\"map\"] == MAPS[0]",
+    reading_views("a table of raw maps only", 'if row["map"] == map', "if row[\"map\"] == MAPS_COMPARED[0]",
                   "test_mnist_grid.py::test_what_is_shown_is_the_grid"),
     digit_audit("one negative sum is enough", "& ~run.negative(k, \"LOO\", \"right\")", "| ~run.negative(k, \"LOO\", \"right\")",
                 "test_mnist_grid.py::test_an_image_counts_as_positive_where_both_sums_are"),
@@ -276,7 +276,7 @@ MUTATIONS: list[Mutation] = [
     # products and linear attention: the shares
     work("attention left out of the operations", "24 * hidden**2 + 4 * tokens * hidden", "24 * hidden**2"),
     Mutation("tables: one text for the whole split", "analysis/paper_tables.py", "TEXTS[task] / RATE", "1 / RATE", (NOT_RUN,)),
-    digit_audit("lowest and highest over readings exchanged", "(min(values), max(values))", "(max(values), min(values))",
+    digit_audit("lowest and highest over variants exchanged", "(min(values), max(values))", "(max(values), min(values))",
                 "test_mnist_grid.py::test_what_is_shown_is_the_grid"),
     image("left's shares", '"left": (0.25, 0.25, 0.5)', '"left": (0.5, 0.25, 0.25)'),
     image("right's shares", '"right": (0.5, 0.25, 0.25)', '"right": (0.25, 0.25, 0.5)'),
@@ -368,7 +368,7 @@ MUTATIONS: list[Mutation] = [
     near("overlap of the smallest", "np.argsort(-np.abs(given), axis=-1", "np.argsort(np.abs(given), axis=-1"),
     faith("error relative to the map", ".sum(-1) / np.abs(loo).sum()", ".sum(-1) / np.abs(maps).sum(-1)",
           "test_frontier.py::TestColumns"),
-    near("extra columns always", "if set(self.methods) - set(METHODS) else {}", "if self.methods else {}"),
+    near("extra columns always", "if set(self.methods) - set(DEFAULT_METHODS) else {}", "if self.methods else {}"),
     near("options are not passed on", 'options = {**options, "output": output}', 'options = {"output": output}'),
     names("an option twice", "or not value or key in options", "or not value"),
     names("one bypassed layer is a number", 'if len(values) > 1 or key == "bypass" else values[0]', "if len(values) > 1 else values[0]"),
@@ -410,12 +410,12 @@ MUTATIONS: list[Mutation] = [
     run("a part of an unfinished run ends it", '"finished"] = self.whole', '"finished"] = True', "test_runner.py"),
     run("finished jobs are run again", " if job not in folder.done.get(table, ())", ""),
     run("a stopped run is finished", 'self.manifest["finished"] = False', 'self.manifest["finished"] = True'),
-    run("a smaller limit makes a run smaller", 'max(self.manifest.get("examples", 0), jobs.about["examples"])', 'jobs.about["examples"]'),
+    run("a smaller limit makes a run smaller", 'max(self.manifest.get("examples", 0), jobs.manifest["examples"])', 'jobs.about["examples"]'),
     run("sessions before are forgotten",
           "self.manifest[\"sessions\"] = [self._ended(row, start) for row, start in zip(earlier, follows, strict=False)]",
           "self.manifest[\"sessions\"] = []", "test_runner.py::TestKilled"),
     run("all processes own the same jobs", "[rank::size]", "[0::size]", "test_runner.py::TestProcesses"),
-    rows("every map read at the word", "[read_site(record.parts, site)", "[read_site(record.parts, SITES[0])"),
+    rows("every map read at the word", "[scores_at_or_nan(record.parts, site)", "[scores_at_or_nan(record.parts, SITES[0])"),
     rows("LOO of the first class", 'loo_map(own, known["target"], output)', "loo_map(own, 0, output)"),
     rows("long reviews lose single tokens", "enumerate(self.methods)}, chunk=self.chunk)", "enumerate(self.methods)})"),
     rows("tokens counted after the cut", 'len(self.clf.tokenizer(text.text, verbose=False)["input_ids"])', "len(text)"),

@@ -80,16 +80,37 @@ def text_run(name: str, run: Any) -> None:
     axes = run.manifest["axes"]
     made = {"site": schema.SITES, "tokens": schema.TOKEN_CHOICES, "map": schema.MAP_CHOICES}
     made |= {"removal": axes["removal"], "target": axes["target"], "statistic": schema.STATISTICS}
-    protocols = [schema.Protocol(**dict(zip(made, one, strict=True))) for one in itertools.product(*made.values())]
+    protocols = [
+        schema.Protocol(**dict(zip(made, one, strict=True))) for one in itertools.product(*made.values())
+    ]
     say(f"{name}: r of the methods", [run.r(m, p) for m in run.methods for p in protocols])
     pearson = [p for p in protocols if p.statistic == "pearson"]
     say(f"{name}: r of the masks", [run.r(m, p) for m in run.masks for p in pearson])
     everything = [*run.methods, *run.masks]
     say(f"{name}: curves", [run.column(m, c) for m in everything for c in ("morf", "lerf", "delta")])
     say(f"{name}: seconds", [run.column(m, "seconds") for m in run.methods])
-    say(f"{name}: shares", [run.share(m, token=t, site=s) for m in everything for t in ("first", "last", "special") for s in schema.SITES])
-    say(f"{name}: parts", [run.parts(m, token=t, site=s) for m in everything for t in ("first", "last") for s in schema.SITES])
-    say(f"{name}: signs of sums", [run.negative_sum(m, site=s, tokens=t) for m in everything for s in schema.SITES for t in schema.TOKEN_CHOICES])
+    say(
+        f"{name}: shares",
+        [
+            run.share(m, token=t, site=s)
+            for m in everything
+            for t in ("first", "last", "special")
+            for s in schema.SITES
+        ],
+    )
+    say(
+        f"{name}: parts",
+        [run.parts(m, token=t, site=s) for m in everything for t in ("first", "last") for s in schema.SITES],
+    )
+    say(
+        f"{name}: signs of sums",
+        [
+            run.negative_sum(m, site=s, tokens=t)
+            for m in everything
+            for s in schema.SITES
+            for t in schema.TOKEN_CHOICES
+        ],
+    )
     say(f"{name}: LOO", [run.loo(schema.Protocol(removal=own)) for own in axes["removal"]])
     say(f"{name}: logits", run.logits())
     if "frontier" in name:
@@ -99,17 +120,34 @@ def text_run(name: str, run: Any) -> None:
         say(f"{name}: findings", frontier.findings(run, rows))
         for sheet in choices.load_sheets("results/concentration"):
             config = sheet["config"]
-            if config["weights"] == run.manifest["config"]["weights"] and config["fingerprint"] == run.manifest["config"]["data"]:
-                say(f"{name}: where it errs", frontier.where_it_errs(run, sheet, methods=["attnlrp", "mask-gradient"]))
+            if (
+                config["weights"] == run.manifest["config"]["weights"]
+                and config["fingerprint"] == run.manifest["config"]["data"]
+            ):
+                say(
+                    f"{name}: where it errs",
+                    frontier.where_it_errs(run, sheet, methods=["attnlrp", "mask-gradient"]),
+                )
         return
     say(f"{name}: table 2", [tables.table2(run, protocol=p) for p in PROTOCOLS.values()])
     if run.masks:
-        say(f"{name}: table A3, figure 2", [(tables.tableA3(run, protocol=p), tables.figure2(run, protocol=p)) for p in PROTOCOLS.values()])
-        say(f"{name}: special shares", [reasons.special_shares(run, path=p) for p in ("back-to-front", "single")])
-        say(f"{name}: gains of layers", [reasons.layer_gains(run, path=p) for p in ("back-to-front", "front-to-back", "single")])
+        say(
+            f"{name}: table A3, figure 2",
+            [(tables.tableA3(run, protocol=p), tables.figure2(run, protocol=p)) for p in PROTOCOLS.values()],
+        )
+        say(
+            f"{name}: special shares",
+            [reasons.special_shares(run, path=p) for p in ("back-to-front", "single")],
+        )
+        say(
+            f"{name}: gains of layers",
+            [reasons.layer_gains(run, path=p) for p in ("back-to-front", "front-to-back", "single")],
+        )
     found = cells.grid(run)
     say(f"{name}: grid", [found.values, found.defined, found.draws[::100]])
-    say(f"{name}: curve, counts, variances", [found.curve(), cells.counts(found), cells.choice_effects(found)])
+    say(
+        f"{name}: curve, counts, variances", [found.curve(), cells.counts(found), cells.choice_effects(found)]
+    )
     if not np.isnan(found.effects).any():
         say(f"{name}: analysis of variance", cells.anova(found))
     say(f"{name}: signs", [reasons.signs(run, m) for m in ("attnlrp", "cp-lrp")])
@@ -118,7 +156,10 @@ def text_run(name: str, run: Any) -> None:
     if "lattice_means" in run.tables:
         for site, tokens in itertools.product(schema.SITES, schema.TOKEN_CHOICES):
             own = game.layer_game(run, site=site, tokens=tokens)
-            say(f"{name}: layer game {site} {tokens}", [own.shapley(), own.interactions(), own.paths(), own.choices()])
+            say(
+                f"{name}: layer game {site} {tokens}",
+                [own.shapley(), own.interactions(), own.paths(), own.choices()],
+            )
 
 
 def digit_runs(name: str, run: Any) -> None:
@@ -132,7 +173,10 @@ def digit_runs(name: str, run: Any) -> None:
 def digit_grid(name: str, run: Any) -> None:
     say(f"{name}: grid", digits.digit_grid(run))
     say(f"{name}: choices", [digits.digit_choices(run, what) for what in (*digits.CELLS, "difference")])
-    say(f"{name}: signs, ranges, nearest, IG", [digits.digit_signs(run), digits.digit_ranges(run), digits.digit_nearest(run), digits.digit_ig(run)])
+    say(
+        f"{name}: signs, ranges, nearest, IG",
+        [digits.digit_signs(run), digits.digit_ranges(run), digits.digit_nearest(run), digits.digit_ig(run)],
+    )
 
 
 PROTOCOLS = getattr(tables, "PROTOCOLS", None) or tables.READINGS
@@ -149,13 +193,30 @@ def main(results: str = "results") -> None:
     say("not run", tables.not_run(runs))
     for group in report.find_trainings(root):
         found = trainings.trainings(group)
-        say("trainings", [found.effects, found.low, found.high, trainings.training_effects(found), trainings.training_counts(found),
-                          trainings.training_turns(found), trainings.training_shares(found), trainings.training_likeness(found), trainings.training_gains(found)])
+        say(
+            "trainings",
+            [
+                found.effects,
+                found.low,
+                found.high,
+                trainings.training_effects(found),
+                trainings.training_counts(found),
+                trainings.training_turns(found),
+                trainings.training_shares(found),
+                trainings.training_likeness(found),
+                trainings.training_gains(found),
+            ],
+        )
     sheets = choices.load_sheets("results/remedy-options")
     say("options", [choices.option_rows(sheet) for sheet in sheets])
     say("choices of options", choices.option_choices(sheets))
     say("best masks", choices.best_masks(choices.load_sheets("results/best-mask")))
-    packed = repr([[(own["cells"], own["undefined"]) for own in board["runs"]] for board in boards.switchboard(runs)["boards"]])
+    packed = repr(
+        [
+            [(own["cells"], own["undefined"]) for own in board["runs"]]
+            for board in boards.switchboard(runs)["boards"]
+        ]
+    )
     print(f"{'boards':60} {hashlib.sha256(packed.encode()).hexdigest()[:16]}")
 
 

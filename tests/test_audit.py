@@ -1,4 +1,4 @@
-"""The audit: cells again from per-example rows by a second, plain reading; variance against least squares;
+"""The audit: cells again from per-example rows by a second, plain protocol; variance against least squares;
 answers known beforehand.
 """
 
@@ -20,19 +20,18 @@ from test_report import EXPLAINERS, level, mnist_run, text_run
 from lrp_companion.analysis import effect_causes, protocol_grid
 from lrp_companion.analysis import subgroups as by_example
 from lrp_companion.analysis import subgroups as examples
-from lrp_companion.analysis.paper_tables import READINGS
-from lrp_companion.analysis.protocol_grid import CHOICES, OPTIONS, grid
+from lrp_companion.analysis.protocol_grid import AXIS_OPTIONS, PROTOCOL_AXES, grid
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.metrics.significance import group_differences, holm
 from lrp_companion.metrics.statistics import resampled, side_of_zero
 from lrp_companion.runs.load import TextRun, load_run
-from lrp_companion.schema import CompanionError, InputError, Protocol
+from lrp_companion.schema import PROTOCOLS, CompanionError, InputError, Protocol
 from lrp_companion.widgets.boards import switchboard
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORD = ROOT / "results" / "sst2-companion"
 recorded = pytest.mark.skipif(not (RECORD / "manifest.json").is_file(), reason="the record is not here")
-WITH_POSITIONS = READINGS["positions and special tokens"]
+WITH_POSITIONS = PROTOCOLS["words + positions, all tokens"]
 
 
 def text(path: Path, *arguments: Any, **options: Any) -> TextRun:
@@ -41,7 +40,7 @@ def text(path: Path, *arguments: Any, **options: Any) -> TextRun:
     return run
 
 
-# -- the second reading of the records ---------------------------------------------------------------------------------
+# -- the second protocol of the records ---------------------------------------------------------------------------------
 
 
 class Plain:
@@ -107,7 +106,7 @@ def test_two_hundred_cells_are_what_the_rows_give():
     assert len(cells) == 648 and found.n == len(plain.jobs)
     drawn = np.random.default_rng(0).integers(0, found.n, size=(10_000, found.n))
     for number, k in enumerate(generator.choice(len(cells), 200, replace=False)):
-        protocol = Protocol(**dict(zip(CHOICES, cells[k], strict=True)))
+        protocol = Protocol(**dict(zip(PROTOCOL_AXES, cells[k], strict=True)))
         a, b = plain.r("cp-lrp", protocol), plain.r("attnlrp", protocol)
         own = found.cell(protocol)
         for part, values in (("a", a), ("b", b), ("difference", a - b)):
@@ -330,7 +329,7 @@ def test_main_effects_are_means_over_cells(turned):
     rows = {(row["choice"], row["option"]): row for row in protocol_grid.choice_effects(found)}
     assert {row["cells"] for (name, _), row in rows.items() if name == "site"} == {144}
     by_site = found.effects.reshape(3, -1).mean(1)
-    assert [rows["site", own]["mean"].mean for own in OPTIONS["site"]] == pytest.approx(by_site)
+    assert [rows["site", own]["mean"].mean for own in AXIS_OPTIONS["site"]] == pytest.approx(by_site)
     assert rows["site", "word"]["moves by"].mean == pytest.approx(by_site[0] - found.effects.mean())
     for name, options in found.distinct.items():
         assert sum(rows[name, option]["moves by"].mean for option in options) == pytest.approx(0, abs=1e-12)
@@ -478,11 +477,11 @@ def test_tags_are_compared_group_by_group():
     }
     values["one"][5] = np.nan
     rows = by_example.tag_effects(values, tags)
-    assert [(row["reading"], row["tag"]) for row in rows] == [
-        (reading, tag) for reading in values for tag in "ab"
+    assert [(row["protocol"], row["tag"]) for row in rows] == [
+        (protocol, tag) for protocol in values for tag in "ab"
     ]  # one text is no group
     for row in rows:
-        own = values[row["reading"]]
+        own = values[row["protocol"]]
         inside = np.array([row["tag"] in text for text in tags])
         assert row["effect"].mean == pytest.approx(np.nanmean(own[inside]) - np.nanmean(own[~inside]))
         assert row["groups"] == (int((~inside & ~np.isnan(own)).sum()), int((inside & ~np.isnan(own)).sum()))
@@ -511,7 +510,7 @@ def test_features_and_subgroups_of_the_record():
             example["tokens"],
             example["label"] == example["target"],
         )
-    rows = by_example.subgroups([run], readings={"ours": Protocol()})
+    rows = by_example.subgroups([run], protocols={"words only (default)": Protocol()})
     assert [row["feature"] for row in rows] == ["length", "confidence", "label", "correct"]
     d = plain.r("cp-lrp", Protocol()) - plain.r("attnlrp", Protocol())
     label = np.array([plain.examples[job]["label"] for job in plain.jobs])
@@ -529,7 +528,7 @@ def test_a_feature_that_is_the_same_everywhere_has_no_row(turned):
 
 
 def unpacked(run: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    shape = tuple(map(len, OPTIONS.values()))
+    shape = tuple(map(len, AXIS_OPTIONS.values()))
     return (
         np.frombuffer(base64.b64decode(run["cells"]), "<i2").reshape(*shape, 9),
         np.frombuffer(base64.b64decode(run["undefined"]), "<u2").reshape(shape),
@@ -557,9 +556,9 @@ def test_switchboard_of_several_runs(turned, tmp_path):
     )
     board = switchboard([digits, imdb, turned])["boards"][0]
     assert [run["label"] for run in board["runs"]] == ["IMDB, 6 layers", "SST-2, 12 layers"]
-    assert [axis["key"] for axis in board["axes"]] == list(CHOICES)
+    assert [axis["key"] for axis in board["axes"]] == list(PROTOCOL_AXES)
     assert [len(axis["options"]) for axis in board["axes"]] == [3, 2, 3, 4, 3, 3]
-    assert board["start"] == {"run": "turned", **{name: getattr(Protocol(), name) for name in CHOICES}}
+    assert board["start"] == {"run": "turned", **{name: getattr(Protocol(), name) for name in PROTOCOL_AXES}}
     cells, missing = unpacked(board["runs"][0])
     assert (
         (cells[:, :, :, 2:] == -32768).all()
@@ -568,7 +567,7 @@ def test_switchboard_of_several_runs(turned, tmp_path):
     )
     assert cells[0, 0, 0, 0, 0, 0, ::3].tolist() == [3500, 5000, 1500]
     labels = [preset["label"] for preset in board["presets"]]
-    names = ["ours (default)", "nearest to the paper's SST numbers", "largest flip"]
+    names = ["words only (default)", "nearest to the paper's SST numbers", "largest flip"]
     assert labels == [f"{name} (SST-2, 12 layers)" for name in names]
     flip = board["presets"][2]["state"]
     assert (flip["site"], flip["tokens"], flip["map"]) == ("word+position", "all", "sum-to-one") and flip[
@@ -587,7 +586,7 @@ def test_presets_that_there_are_not(tmp_path):
         protocol_grid.largest_flip(grid(same)) is None
         and protocol_grid.nearest_to_paper([grid(same)]) is None
     )
-    assert [label for label, *_ in protocol_grid.presets([grid(same)])] == ["ours (default)"]
+    assert [label for label, *_ in protocol_grid.presets([grid(same)])] == ["words only (default)"]
 
 
 # -- bad input ---------------------------------------------------------------------------------------------------------
@@ -649,8 +648,8 @@ def test_tables_hold_effect_interval_and_n(turned, stepped):
     from lrp_companion import views
 
     found = grid(turned)
-    assert "-0.25 [" in repr(views.readings_table([found])) and "CP-LRP − AttnLRP" in repr(
-        views.readings_table([found])
+    assert "-0.25 [" in repr(views.protocols_table([found])) and "CP-LRP − AttnLRP" in repr(
+        views.protocols_table([found])
     )
     assert "n = 4" in repr(views.counts_table(found)) and repr(views.counts_table(found)).count("\n") == 6
     shares = repr(views.anova_table([found]))
@@ -666,7 +665,7 @@ def test_tables_hold_effect_interval_and_n(turned, stepped):
         and all(isinstance(row["effect"], Interval) for row in said)
     )
     assert effect_causes.findings(turned)[0]["says"] == "AttnLRP is nearer to LOO"
-    later = [row["says"] for row in said if row["choices"] == "ours; back-to-front"]
+    later = [row["says"] for row in said if row["choices"] == "words only (default); back-to-front"]
     assert later == ["the later half of the layers gains more"]
     assert "CP-LRP is nearer to LOO" in repr(views.findings_table(said))
     signs = [
@@ -690,7 +689,7 @@ def test_the_committed_page_shows_what_the_committed_records_give():
     runs = [run for run in load_runs([ROOT / "results"]) if isinstance(run, TextRun)]
     grids = [grid(run) for run in runs]
     fresh = [
-        views.readings_table(grids),
+        views.protocols_table(grids),
         views.anova_table(grids),
         views.option_dots(grids),
         views.presets_table(grids),

@@ -234,7 +234,7 @@ def test_sliders_answer_as_the_page_says() -> None:
     assert lrp.pearson(here.attnlrp(), here.loo()) > 0 > lrp.pearson(there.attnlrp(), there.loo())
 
 
-def test_the_switchboards_first_run_turns_with_the_reading() -> None:
+def test_the_switchboards_first_run_turns_with_the_protocol() -> None:
     run = load_run(ROOT / "results/sst2-companion")
     words, positions = run.difference("cp-lrp", "attnlrp"), run.difference("cp-lrp", "attnlrp", EVERYTHING)
     assert words.high < 0 < positions.low

@@ -11,7 +11,7 @@ from lrp_companion.analysis.paper import paper_table
 from lrp_companion.live.compare_methods import compare_methods, layer_paths, path_masks
 
 PROTOCOLS = {
-    "ours": lrp.Protocol(),
+    "words only (default)": lrp.Protocol(),
     "all": lrp.Protocol(site="word+position", tokens="all", map="sum-to-one", removal="mask-token"),
 }
 
@@ -34,10 +34,10 @@ def test_agreement_equals_the_methods_called_by_hand(clf, long_texts):
         plain = lrp.attribute(clf, text, method="attnlrp")[0]
         masked = lrp.attribute(clf, text, method="loo")[0]
         keep = ~plain.special
-        assert result.values("r ours", "attnlrp")[k] == pytest.approx(
+        assert result.values("r words only (default)", "attnlrp")[k] == pytest.approx(
             np.corrcoef(plain.scores[keep], masked.scores[keep])[0, 1], abs=1e-10
         )
-    assert np.allclose(result.values("r ours", "loo"), 1)
+    assert np.allclose(result.values("r words only (default)", "loo"), 1)
 
 
 def test_curves_are_the_mean_logit_of_a_plain_loop(clf, long_texts):
@@ -54,13 +54,17 @@ def test_curves_are_the_mean_logit_of_a_plain_loop(clf, long_texts):
 
 
 def test_path_ends_are_the_methods(clf, long_texts):
-    paths = layer_paths(clf, long_texts, protocols={"ours": lrp.Protocol()})
+    paths = layer_paths(clf, long_texts, protocols={"words only (default)": lrp.Protocol()})
     result = compare_methods(clf, long_texts, methods=("attnlrp", "cp-lrp"), curves=False)
     everything = frozenset(range(1, clf.card.layers + 1))
-    assert paths.r["ours"][frozenset()] == pytest.approx(result.values("r ours", "attnlrp"), abs=1e-10)
-    assert paths.r["ours"][everything] == pytest.approx(result.values("r ours", "cp-lrp"), abs=1e-10)
+    assert paths.r["words only (default)"][frozenset()] == pytest.approx(
+        result.values("r words only (default)", "attnlrp"), abs=1e-10
+    )
+    assert paths.r["words only (default)"][everything] == pytest.approx(
+        result.values("r words only (default)", "cp-lrp"), abs=1e-10
+    )
     for path, masks in path_masks(clf.card.layers).items():
-        for mask, interval in zip(masks, paths.curve("ours", path), strict=True):
+        for mask, interval in zip(masks, paths.curve("words only (default)", path), strict=True):
             by_hand = lrp.attribute(clf, long_texts, method="lrp", bypass=mask)
             loo = lrp.attribute(clf, long_texts, method="loo")
             r = [

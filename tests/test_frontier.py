@@ -18,11 +18,11 @@ from lrp_companion.analysis.cost_frontier import frontier
 from lrp_companion.methods import attribute, method_call
 from lrp_companion.metrics import bootstrap_mean, paired_difference, pearson, spearman
 from lrp_companion.models.pretrained import Classifier
-from lrp_companion.runs.cost import METHODS
+from lrp_companion.runs.cost import DEFAULT_METHODS
 from lrp_companion.runs.execute import execute
 from lrp_companion.runs.load import TOP, TextRun, load_run
 from lrp_companion.runs.review_jobs import FIXED, TextJobs
-from lrp_companion.schema import SITES, TOKEN_CHOICES, Attribution, InputError, Protocol, at_site
+from lrp_companion.schema import SITES, TOKEN_CHOICES, Attribution, InputError, Protocol, scores_at
 from lrp_companion.sources.dataset import Dataset
 
 WORDS = (*TEXTS, "the warm film", "no , never", "a dull plot and a slow actor")
@@ -160,7 +160,7 @@ class TestColumns:
         for name, site, tokens in itertools.product(CALLS, SITES, TOKEN_CHOICES):
             error, overlap = [], {k: [] for k in TOP}
             for own, loo in zip(records[name], records["loo"], strict=True):
-                scores = at_site(dict(own.parts), site) if own.parts else own.scores
+                scores = scores_at(dict(own.parts), site) if own.parts else own.scores
                 words = [i for i in range(len(scores)) if tokens == "all" or not own.special[i]]
                 error.append(
                     sum(abs(scores[i] - loo.scores[i]) for i in words)
@@ -192,7 +192,7 @@ class TestColumns:
         assert np.nanmin(whole.error("attnlrp")) > 0 and np.nanmin(whole.overlap("rollout", k=1)) == 0
 
     def test_passes_are_what_a_text_costs(self, whole, records):
-        tokens = whole.about("tokens")
+        tokens = whole.example_column("tokens")
         for name in CALLS:
             wanted = [PASSES.get(name, lambda _: (1, 1))(int(own)) for own in tokens]
             assert whole.passes(name).tolist() == [list(map(float, own)) for own in wanted], name
@@ -215,7 +215,7 @@ class TestColumns:
             assert np.isnan(whole.r(name, Protocol(target="margin"))).all()  # not measured
 
     def test_the_default_methods_have_no_extra_columns(self, clf, tmp_path):
-        own = run(clf, tmp_path, methods=METHODS, limit=2)
+        own = run(clf, tmp_path, methods=DEFAULT_METHODS, limit=2)
         assert not {"overlap", "error", "passes"} & set(own.tables["methods"].column_names)
         for call in (own.overlap, own.error, own.passes):
             with pytest.raises(

@@ -22,7 +22,7 @@ from lrp_companion.models.linear_attention import (
 )
 from lrp_companion.schema import InputError
 
-READINGS = [
+VARIANTS = [
     (bias, position, readout) for bias in (False, True) for position in (False, True) for readout in READOUTS
 ]
 
@@ -126,7 +126,7 @@ def by_gradient(net: LinearAttention, x: Tensor, target: int, shares: Sequence[f
 
 
 class TestTheFunction:
-    @pytest.mark.parametrize(("bias", "position", "readout"), READINGS)
+    @pytest.mark.parametrize(("bias", "position", "readout"), VARIANTS)
     def test_left_and_right_agree_in_output_and_differ_in_relevance(
         self, bias: bool, position: bool, readout: str
     ) -> None:
@@ -170,7 +170,7 @@ class TestTheFunction:
 
 class TestTraining:
     @pytest.mark.parametrize("options", [{}, {"embedding": True}, {"scaled": False}])
-    @pytest.mark.parametrize(("bias", "position", "readout"), READINGS)
+    @pytest.mark.parametrize(("bias", "position", "readout"), VARIANTS)
     def test_trains_the_function_of_the_forward_pass(
         self, bias: bool, position: bool, readout: str, options: dict[str, bool]
     ) -> None:
@@ -201,7 +201,7 @@ class TestTraining:
 class TestRelevance:
     @pytest.mark.parametrize("eps", [0.0, 0.05])
     @pytest.mark.parametrize("association", ASSOCIATIONS)
-    @pytest.mark.parametrize(("bias", "position", "readout"), READINGS)
+    @pytest.mark.parametrize(("bias", "position", "readout"), VARIANTS)
     def test_equals_the_literal_equations(
         self, bias: bool, position: bool, readout: str, association: str, eps: float
     ) -> None:
@@ -219,7 +219,7 @@ class TestRelevance:
     @pytest.mark.parametrize(
         ("position", "embedding"), [(False, True), (True, False), (True, True), (False, False)]
     )
-    def test_so_do_the_other_readings_of_the_paper(
+    def test_so_do_the_other_variants_of_the_paper(
         self, position: bool, embedding: bool, scaled: bool, association: str, eps: float
     ) -> None:
         net = tiny(association, bias=True, position_embedding=position, embedding=embedding, scaled=scaled)
@@ -243,7 +243,7 @@ class TestRelevance:
         )
 
     @pytest.mark.parametrize("association", ASSOCIATIONS)
-    @pytest.mark.parametrize(("bias", "position", "readout"), READINGS)
+    @pytest.mark.parametrize(("bias", "position", "readout"), VARIANTS)
     def test_shares_are_a_modified_gradient(
         self, bias: bool, position: bool, readout: str, association: str
     ) -> None:
@@ -266,24 +266,24 @@ class TestRelevance:
     @given(
         st.tuples(*[st.floats(0.0, 1.0)] * 3).filter(lambda a: sum(a) > 0.1),
         st.integers(0, 50),
-        st.sampled_from(READINGS),
+        st.sampled_from(VARIANTS),
     )
     def test_every_point_of_the_simplex_is_a_mixture_and_ignores_the_grouping(
-        self, amounts: tuple[float, ...], seed: int, reading: tuple[bool, bool, str]
+        self, amounts: tuple[float, ...], seed: int, variant: tuple[bool, bool, str]
     ) -> None:
         shares = [a / sum(amounts) for a in amounts]
-        bias, position, readout = reading
+        bias, position, readout = variant
         net, x = tiny(seed=seed, bias=bias, position_embedding=position, readout=readout), pictures(seed=seed)
         maps = net.share_maps(x, 1)
         mixed = shares[0] * maps["query"] + shares[1] * maps["key"] + shares[2] * maps["value"]
         for one in (net, net.sibling()):
             torch.testing.assert_close(one.relevance(x, 1, shares=shares), mixed, rtol=1e-9, atol=1e-9)
 
-    @given(st.integers(0, 1000), st.sampled_from(READINGS))
+    @given(st.integers(0, 1000), st.sampled_from(VARIANTS))
     def test_flat_shares_do_not_change_under_regrouping_or_batching(
-        self, seed: int, reading: tuple[bool, bool, str]
+        self, seed: int, variant: tuple[bool, bool, str]
     ) -> None:
-        bias, position, readout = reading
+        bias, position, readout = variant
         net, x = (
             tiny(seed=seed, bias=bias, position_embedding=position, readout=readout),
             pictures(3, seed=seed),

@@ -10,7 +10,7 @@ import pytest
 import lrp_companion as lrp
 from lrp_companion.live.digit_invariance import (
     Invariance,
-    compare_readings,
+    compare_variants,
     invariance_table,
     share_curve,
     train_pair,
@@ -96,11 +96,11 @@ class TestExperiments:
         assert points[0.25].mean == pytest.approx(rows["AttnLRP"]["left-LOO"].mean)
         assert points[0.5].mean == pytest.approx(rows["AttnLRP"]["right-LOO"].mean)
 
-    def test_readings(self) -> None:
-        readings = {"plain": TINY, "placed": {**TINY, "position_embedding": True, "readout": "mean"}}
-        rows = compare_readings(pictures(60), pictures(5, seed=2), readings=readings)
-        assert [(row["reading"], row["map"]) for row in rows] == [
-            (name, map) for name in readings for map in ("raw", "sum-to-one")
+    def test_variants(self) -> None:
+        variants = {"plain": TINY, "placed": {**TINY, "position_embedding": True, "readout": "mean"}}
+        rows = compare_variants(pictures(60), pictures(5, seed=2), variants=variants)
+        assert [(row["variant"], row["map"]) for row in rows] == [
+            (name, map) for name in variants for map in ("raw", "sum-to-one")
         ]
         net, _ = train_pair(pictures(60), **TINY)
         whole = {row["explainer"]: row for row in invariance_table(net, pictures(5, seed=2).images).table()}[
@@ -118,8 +118,8 @@ class TestExperiments:
             InputError, match="train_pair: got sst2, which has no images; expected a data set of images"
         ):
             train_pair(reviews)
-        with pytest.raises(InputError, match="compare_readings: got sst2, which has no images"):
-            compare_readings(pictures(5), reviews)
+        with pytest.raises(InputError, match="compare_variants: got sst2, which has no images"):
+            compare_variants(pictures(5), reviews)
 
     def test_unknown_map(self, result) -> None:
         with pytest.raises(InputError, match="map 'absolute'; expected one of raw, sum-to-one"):

@@ -1,4 +1,4 @@
-"""Readings of the paper's MNIST nets: the run, its loader, and what the audit makes of it."""
+"""Variants of the paper's MNIST nets: the run, its loader, and what the audit makes of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from test_report import level, text_run
 
 from lrp_companion.analysis.digit_variants import (
     ACCURACY,
-    CELLS,
+    MEASURES,
     digit_choices,
     digit_grid,
     digit_ig,
@@ -29,7 +29,7 @@ from lrp_companion.analysis.digit_variants import (
 from lrp_companion.cli import main
 from lrp_companion.live.digit_invariance import EXPLAINERS, invariance_table, train_pair
 from lrp_companion.methods import attribute
-from lrp_companion.runs.digit_variant_jobs import CHOICES, MnistGridJobs, readings
+from lrp_companion.runs.digit_variant_jobs import VARIANT_AXES, MnistGridJobs, variants
 from lrp_companion.runs.execute import execute
 from lrp_companion.runs.folder import read_folder
 from lrp_companion.runs.load import MnistGridRun, load_run
@@ -57,33 +57,33 @@ def run(digits, tmp_path_factory) -> MnistGridRun:
     return found
 
 
-def test_readings_are_all_combinations_the_plainest_first() -> None:
-    own = readings()
+def test_variants_are_all_combinations_the_plainest_first() -> None:
+    own = variants()
     assert len(own) == 32 == len({tuple(row.values()) for row in own}) and own[0] == {
-        name: options[0] for name, options in CHOICES.items()
+        name: options[0] for name, options in VARIANT_AXES.items()
     }
 
 
 def test_rows_are_those_of_the_loop_called_by_hand(run, digits) -> None:
     train, test = digits
     sample = MnistGridJobs(train, test, **KINDS).sample
-    assert run.readings == readings(FEW) and run.seeds == [0, 1] and run.n == 3
-    for reading, seed in ((0, 0), (7, 1), (2, 1)):
-        net, _ = train_pair(train, seed=seed, epochs=1, **run.readings[reading])
-        assert run.accuracy(reading)[seed] == pytest.approx(net.accuracy(test.images, test.labels))
+    assert run.variants == variants(FEW) and run.seeds == [0, 1] and run.n == 3
+    for variant, seed in ((0, 0), (7, 1), (2, 1)):
+        net, _ = train_pair(train, seed=seed, epochs=1, **run.variants[variant])
+        assert run.accuracy(variant)[seed] == pytest.approx(net.accuracy(test.images, test.labels))
         rows = invariance_table(
             net,
             test.images[sorted(sample)],
             explainers={n: EXPLAINERS[n] for n in ("IG", "AttnLRP")},
             progress=False,
         )
-        for (explainer, pair), map in itertools.product(CELLS.values(), ("raw", "sum-to-one")):
+        for (explainer, pair), map in itertools.product(MEASURES.values(), ("raw", "sum-to-one")):
             expected = rows.values(f"r {pair}" + (" (sum-to-one)" if map != "raw" else ""), explainer)
             np.testing.assert_allclose(
-                run.values(reading, explainer, pair, map=map)[seed], expected, atol=2e-5
+                run.values(variant, explainer, pair, map=map)[seed], expected, atol=2e-5
             )
         assert (
-            run.negative(reading, "AttnLRP", "left")[seed].tolist()
+            run.negative(variant, "AttnLRP", "left")[seed].tolist()
             == (rows.values("sum left", "AttnLRP") < 0).tolist()
         )
 
@@ -113,8 +113,8 @@ def test_grid_is_the_mean_over_images_of_the_mean_over_nets(run) -> None:
     rows = digit_grid(run)
     assert len(rows) == 16 and [row["map"] for row in rows[:2]] == ["raw", "sum-to-one"]
     for row in rows:
-        for name, (explainer, pair) in CELLS.items():
-            values = run.values(row["reading"], explainer, pair, map=row["map"])
+        for name, (explainer, pair) in MEASURES.items():
+            values = run.values(row["variant"], explainer, pair, map=row["map"])
             assert row[name].mean == pytest.approx(values.mean(0).mean()) and row[name].n == 3
         assert row["difference"].mean == pytest.approx(
             row["AttnLRP, left with LOO"].mean - row["AttnLRP, right with LOO"].mean
@@ -141,8 +141,8 @@ def test_an_image_counts_as_positive_where_both_sums_are(run) -> None:
     cases = set()
     for row in digit_signs(drawn):
         maps, loo = (
-            drawn.negative(row["reading"], "AttnLRP", "left"),
-            drawn.negative(row["reading"], "LOO", "right"),
+            drawn.negative(row["variant"], "AttnLRP", "left"),
+            drawn.negative(row["variant"], "LOO", "right"),
         )
         cases |= set(zip(maps.ravel().tolist(), loo.ravel().tolist(), strict=True))
         good = int((~(maps | loo)).sum())
@@ -163,17 +163,18 @@ def test_signs_split_the_images_by_their_sums(run) -> None:
 def test_nearest_has_the_smallest_distance_to_the_paper(run) -> None:
     found, printed = digit_nearest(run), paper_values()
     distances = [
-        np.sqrt(np.mean([(row[name].mean - printed[name]) ** 2 for name in CELLS])) for row in digit_grid(run)
+        np.sqrt(np.mean([(row[name].mean - printed[name]) ** 2 for name in MEASURES]))
+        for row in digit_grid(run)
     ]
-    assert found["distance"] == pytest.approx(min(distances)) and found["readings"] == 8
+    assert found["distance"] == pytest.approx(min(distances)) and found["variants"] == 8
     assert printed["AttnLRP, left with right"] == pytest.approx(0.787, abs=1e-3)
 
 
 def test_ig_by_hand(run, digits) -> None:
     train, test = digits
     sample = MnistGridJobs(train, test, **KINDS).sample
-    net = train_pair(train, seed=1, epochs=1, **run.readings[7])[0].with_association("right")
-    assert {row["reading"] for row in run.ig()} == {0, 7} and {row["n_steps"] for row in digit_ig(run)} == {
+    net = train_pair(train, seed=1, epochs=1, **run.variants[7])[0].with_association("right")
+    assert {row["variant"] for row in run.ig()} == {0, 7} and {row["n_steps"] for row in digit_ig(run)} == {
         1,
         4,
     }
@@ -186,7 +187,7 @@ def test_ig_by_hand(run, digits) -> None:
     (row,) = [
         row
         for row in run.ig()
-        if (row["reading"], row["seed"], row["image"], row["baseline"], row["n_steps"])
+        if (row["variant"], row["seed"], row["image"], row["baseline"], row["n_steps"])
         == (7, 1, sample[0], "black and white", 4)
     ]
     assert (
@@ -213,19 +214,19 @@ def test_what_is_shown_is_the_grid(run) -> None:
 
     grid = digit_grid(run)
     assert (
-        views.reading_label(run.readings[0]) == "the plainest"
-        and views.reading_label(run.readings[7]) == "biases, positions, embedding"
+        views.variant_label(run.variants[0]) == "the plainest"
+        and views.variant_label(run.variants[7]) == "biases, positions, embedding"
     )
-    assert len({views.reading_label(own) for own in readings()}) == 32
+    assert len({views.variant_label(own) for own in variants()}) == 32
     for map in ("raw", "sum-to-one"):
-        shown = views.reading_table(run, map=map)
+        shown = views.variant_table(run, map=map)
         for row, cells in zip([row for row in grid if row["map"] == map], shown.cells, strict=True):
             assert (
-                cells[0] == views.reading_label(run.readings[row["reading"]])
+                cells[0] == views.variant_label(run.variants[row["variant"]])
                 and f"{100 * row['accuracy'][0]:.1f} %" in cells[1]
             )
             assert (
-                list(cells[2:6]) == [row[name].text(2) for name in CELLS]
+                list(cells[2:6]) == [row[name].text(2) for name in MEASURES]
                 and cells[6] == f"{100 * row['negative']:.1f} %"
             )
     nearest = views.nearest_table(run).cells
@@ -233,31 +234,31 @@ def test_what_is_shown_is_the_grid(run) -> None:
         "the paper, choices unknown", "nearest to it", "the plainest net", "the plainest net",
     ]  # fmt: skip
     assert nearest[0][2:] == tuple(f"{value:.2f}" for value in paper_values().values())
-    assert list(nearest[1][2:]) == [digit_nearest(run)["nearest"][name].text(2) for name in CELLS]
-    for row, cells in zip(digit_ranges(run), views.reading_ranges_table(run).cells[1:], strict=True):
+    assert list(nearest[1][2:]) == [digit_nearest(run)["nearest"][name].text(2) for name in MEASURES]
+    for row, cells in zip(digit_ranges(run), views.variant_ranges_table(run).cells[1:], strict=True):
         name, floor = "AttnLRP, left with LOO", 0.85 if row["which"] == "reach" else 0.0
         own = [one[name] for one in grid if one["map"] == row["map"] and one["accuracy"][0] >= floor]
         assert cells[1] == str(len(own))
         assert cells[4] == (
             f"{min(one.mean for one in own):.2f} to {max(one.mean for one in own):.2f}" if own else ""
         )
-    shares = views.reading_choices_table(run).cells
+    shares = views.variant_choices_table(run).cells
     assert [cells[0] for cells in shares[:4]] == ["biases", "position embedding", "pixel to Q, K, V", "map"]
-    for column in range(1, len(CELLS) + 2):
+    for column in range(1, len(MEASURES) + 2):
         assert sum(float(cells[column].removesuffix(" %")) for cells in shares) == pytest.approx(100, abs=0.6)
     for row, cells in zip(
-        digit_signs(run), views.reading_signs_table(digit_signs(run), title="signs").cells, strict=True
+        digit_signs(run), views.variant_signs_table(digit_signs(run), title="signs").cells, strict=True
     ):
         assert cells[1:3] == (row["raw"].text(2), row["sum to one"].text(2))
         assert int(cells[4]) + int(cells[6]) == 6
         assert cells[3] == ("" if row["both positive"] is None else f"{row['both positive'][0]:.2f}")
 
 
-def test_figures_of_readings_say_what_they_draw(run) -> None:
+def test_figures_of_variants_say_what_they_draw(run) -> None:
     from lrp_companion import views
 
     means = [row["AttnLRP, left with LOO"].mean for row in digit_grid(run)]
-    curve, steps = views.reading_curve(run), views.ig_steps(digit_ig(run), title="IG")
+    curve, steps = views.variant_curve(run), views.ig_steps(digit_ig(run), title="IG")
     assert f"from {min(means):.2f} to {max(means):.2f} over 16 combinations" in curve.alt
     top = curve.axes[0].get_lines()[2].get_ydata()
     assert (
@@ -268,16 +269,16 @@ def test_figures_of_readings_say_what_they_draw(run) -> None:
     last = next(
         row["r"].mean
         for row in digit_ig(run)
-        if (row["reading"], row["baseline"], row["n_steps"]) == (7, "zero", 4)
+        if (row["variant"], row["baseline"], row["n_steps"]) == (7, "zero", 4)
     )
     assert f"biases, positions, embedding: zero {last:.2f}" in steps.alt
     for figure in (curve, steps):
         assert figure._repr_png_().startswith(b"\x89PNG")
-    for view in (views.ig_steps, views.reading_signs_table):
+    for view in (views.ig_steps, views.variant_signs_table):
         with pytest.raises(InputError, match="expected at least one"):
             view([], title="nothing")
     with pytest.raises(InputError, match="map 'half'"):
-        views.reading_table(run, map="half")
+        views.variant_table(run, map="half")
 
 
 def test_the_switchboard_has_a_board_of_digits_behind_the_reviews(run, tmp_path) -> None:
@@ -294,7 +295,7 @@ def test_the_switchboard_has_a_board_of_digits_behind_the_reviews(run, tmp_path)
     with pytest.raises(InputError, match="no runs on reviews"):
         switchboard([run])
     assert [cells[:2] for cells in views.runs_table([run, reviews]).cells] == [
-        ("grid", "8 readings"),
+        ("grid", "8 variants"),
         ("reviews", "made-up"),
     ]
 
@@ -304,7 +305,7 @@ def test_the_command(tmp_path, capsys) -> None:
         main(["run", "mnist-grid", "--out", str(tmp_path), "--source", "embedded", "--model", "plain"]) == 2
     )
     assert "--model for mnist-grid" in capsys.readouterr().err
-    with pytest.raises(InputError, match="no run over readings"):
+    with pytest.raises(InputError, match="no run over variants"):
         digit_grid(SimpleNamespace(name="another"))
 
 
@@ -337,12 +338,12 @@ def test_what_the_chapter_says_of_the_digits_holds_in_the_record() -> None:
         min(min(row["AttnLRP, left with LOO"].low, row["AttnLRP, right with LOO"].low) for row in raw) > 0.6
     )
     assert sum(row["difference"].high < 0 for row in raw) > len(raw) / 2
-    split = [row for row in digit_signs(record) if row["reading"] in {own["reading"] for own in able}]
+    split = [row for row in digit_signs(record) if row["variant"] in {own["variant"] for own in able}]
     assert min(row["both positive"][0] for row in split) > 0.8
-    ig = {(row["reading"], row["baseline"], row["n_steps"]): row["r"] for row in digit_ig(record)}
+    ig = {(row["variant"], row["baseline"], row["n_steps"]): row["r"] for row in digit_ig(record)}
     readings_of_ig = {key[0] for key in ig}
-    for reading, baseline in itertools.product(readings_of_ig, ("zero", "mean image", "black and white")):
-        assert abs(ig[reading, baseline, 8].mean - ig[reading, baseline, 512].mean) < 0.002
+    for variant, baseline in itertools.product(readings_of_ig, ("zero", "mean image", "black and white")):
+        assert abs(ig[variant, baseline, 8].mean - ig[variant, baseline, 512].mean) < 0.002
     assert (
         ig[0, "black and white", 512].high < 0 < min(ig[0, name, 512].low for name in ("zero", "mean image"))
     )

@@ -14,12 +14,12 @@ import pytest
 from tiny_models import TEXTS
 
 from lrp_companion.live.compare_methods import Comparison, compare_methods, layer_paths, shared_curves
-from lrp_companion.live.digit_invariance import READINGS, invariance_table, train_pair
+from lrp_companion.live.digit_invariance import NET_VARIANTS, invariance_table, train_pair
 from lrp_companion.masks import masks_on_paths
 from lrp_companion.methods import attribute, layer_lattice, removal_evaluator
 from lrp_companion.metrics import agreement, bootstrap_mean, paired_difference, perturbation_curve
 from lrp_companion.models.pretrained import Classifier, load_classifier
-from lrp_companion.runs.cost import METHODS
+from lrp_companion.runs.cost import DEFAULT_METHODS
 from lrp_companion.runs.digit_jobs import MnistJobs
 from lrp_companion.runs.execute import execute
 from lrp_companion.runs.load import MnistRun, TextRun, load_run, load_runs
@@ -35,7 +35,7 @@ from lrp_companion.schema import (
     InputError,
     Protocol,
     SourceError,
-    at_site,
+    scores_at,
 )
 from lrp_companion.sources import load_dataset
 from lrp_companion.sources.dataset import Dataset
@@ -111,7 +111,7 @@ def compared(
     texts: Sequence[str],
     target: str,
     removals: Sequence[str],
-    methods=METHODS,
+    methods=DEFAULT_METHODS,
     chunk: int = 1,
 ) -> Comparison:
     asked = {str(protocol): protocol for protocol in protocols(removals, target=target)}
@@ -151,7 +151,7 @@ def same_methods(own: TextRun, by_hand: Comparison, methods: Sequence[str], targ
 class TestMethods:
     @pytest.mark.parametrize("target", TARGET_CHOICES)
     def test_r_under_every_choice_is_that_of_the_methods_compared(self, clf, short, target):
-        same_methods(short, compared(clf, WORDS, target, REMOVALS), METHODS, target)
+        same_methods(short, compared(clf, WORDS, target, REMOVALS), DEFAULT_METHODS, target)
 
     def test_long_reviews_in_chunks_of_16_under_two_removals(self, two_layers, long):
         own, data = long
@@ -160,8 +160,8 @@ class TestMethods:
             "mask-token",
         ]
         by_hand = compared(two_layers, data.texts, "logit", ("attention-mask", "mask-token"), chunk=16)
-        same_methods(own, by_hand, METHODS, "logit")
-        for method, name in itertools.product(METHODS, ("morf", "lerf", "delta")):
+        same_methods(own, by_hand, DEFAULT_METHODS, "logit")
+        for method, name in itertools.product(DEFAULT_METHODS, ("morf", "lerf", "delta")):
             assert own.column(method, name) == pytest.approx(by_hand.values(name, method), **CLOSE)
         single = compared(two_layers, data.texts, "logit", ("attention-mask",), methods=("loo",))
         assert not np.allclose(own.column("loo", "morf"), single.values("morf", "loo"))
@@ -173,16 +173,16 @@ class TestMethods:
         ]  # rows of the whole split, ascending
         whole = [len(two_layers.tokenizer(text)["input_ids"]) for text in data.texts]
         assert (
-            own.about("whole").tolist() == whole
-            and own.about("tokens").tolist() == [32] * 3
+            own.example_column("whole").tolist() == whole
+            and own.example_column("tokens").tolist() == [32] * 3
             and min(whole) > 32
         )
-        assert own.about("label").tolist() == data.labels.tolist()
-        assert short.about("whole").tolist() == short.about("tokens").tolist()
+        assert own.example_column("label").tolist() == data.labels.tolist()
+        assert short.example_column("whole").tolist() == short.example_column("tokens").tolist()
 
     def test_curves_seconds_and_sums(self, clf, short):
         by_hand = compared(clf, WORDS, "logit", REMOVALS)
-        for method in METHODS:
+        for method in DEFAULT_METHODS:
             for name in ("morf", "lerf", "delta"):
                 assert short.column(method, name) == pytest.approx(by_hand.values(name, method), **CLOSE)
             assert (short.column(method, "seconds") > 0).all()
@@ -199,7 +199,8 @@ class TestMethods:
             for target in TARGET_CHOICES:
                 records = attribute(clf, list(WORDS), method=method, output=target)
                 maps = [
-                    at_site(dict(record.parts), site) if record.parts else record.scores for record in records
+                    scores_at(dict(record.parts), site) if record.parts else record.scores
+                    for record in records
                 ]
                 for tokens in TOKEN_CHOICES:
                     kept = [
@@ -230,7 +231,7 @@ class TestMethods:
             records = attribute(clf, list(WORDS), method="loo", removal=removal, output=target)
             for own, record in zip(short.loo(Protocol(removal=removal, target=target)), records, strict=True):
                 assert own == pytest.approx(record.scores, abs=1e-12)
-        assert short.about("target").tolist() == [record.target for record in records]
+        assert short.example_column("target").tolist() == [record.target for record in records]
 
     def test_every_family(self, family_clf, tmp_path):
         methods = ("loo", "gradient-x-input", "attnlrp", "cp-lrp")
@@ -238,7 +239,7 @@ class TestMethods:
         same_methods(
             own, compared(family_clf, TEXTS[:2], "logit", REMOVALS, methods=methods), methods, "logit"
         )
-        by_hand = layer_paths(family_clf, TEXTS[:2], progress=False).r["ours"]
+        by_hand = layer_paths(family_clf, TEXTS[:2], progress=False).r["words only (default)"]
         for mask in own.masks:
             same_r(own.r(mask), by_hand[mask])
 
@@ -381,7 +382,7 @@ class TestNoText:
                     inner = column.type.value_type if pa.types.is_nested(column.type) else column.type
                     if pa.types.is_integer(inner) or pa.types.is_floating(inner):
                         continue
-                    allowed = {"methods": {"method": METHODS}}.get(
+                    allowed = {"methods": {"method": DEFAULT_METHODS}}.get(
                         name,
                         {
                             "part": ("all", "first half", "second half"),
@@ -417,7 +418,7 @@ class TestReading:
         assert short.difference([2], "attnlrp").n == len(WORDS) - 1
 
     def test_what_a_run_says_of_itself(self, short, long):
-        assert (short.task, short.layers, short.n, short.methods) == ("sst2", 3, len(WORDS), METHODS)
+        assert (short.task, short.layers, short.n, short.methods) == ("sst2", 3, len(WORDS), DEFAULT_METHODS)
         assert (
             f"n = {len(WORDS)} (run {short.manifest['key']})" in short.describe()
             and short.model in short.describe()
@@ -498,7 +499,9 @@ def pictures(count: int, seed: int, split: str) -> Dataset:
 class TestMnist:
     @pytest.fixture(autouse=True)
     def tiny(self, monkeypatch):
-        monkeypatch.setitem(READINGS, "plain", {"tokens": 4, "dim": 3, "classes": 3, "epochs": 2, "lr": 0.01})
+        monkeypatch.setitem(
+            NET_VARIANTS, "plain", {"tokens": 4, "dim": 3, "classes": 3, "epochs": 2, "lr": 0.01}
+        )
 
     @staticmethod
     def jobs(**options: object) -> MnistJobs:
@@ -515,7 +518,7 @@ class TestMnist:
         chosen = sorted(test.order(5, seed=2))
         assert own.seeds == [0, 1] and own.n == 5 and own.task == "mnist" and own.manifest["nets"] == 2
         for seed in own.seeds:
-            left, right = train_pair(pictures(40, 0, "train"), seed=seed, **READINGS["plain"])
+            left, right = train_pair(pictures(40, 0, "train"), seed=seed, **NET_VARIANTS["plain"])
             assert (
                 own.accuracy()[seed]
                 == left.accuracy(test.images, test.labels)
@@ -585,7 +588,7 @@ class TestMnist:
         [
             ({"nets": 0}, "nets 0"),
             ({"nets": True}, "nets True"),
-            ({"reading": "plane"}, "model 'plane'"),
+            ({"variant": "plane"}, "model 'plane'"),
             ({"limit": 10}, "limit 10"),
         ],
     )

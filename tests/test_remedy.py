@@ -15,8 +15,8 @@ import torch
 from tiny_models import TEXTS
 
 from lrp_companion.analysis.cost_frontier import (
-    SAID,
-    WHERE,
+    FEATURES,
+    REMEDIES,
     best_within,
     digit_frontier,
     findings,
@@ -34,7 +34,7 @@ from lrp_companion.runs.load import TextRun, load_run
 from lrp_companion.runs.review_jobs import TextJobs
 from lrp_companion.schema import TOKEN_CHOICES, InputError, Protocol
 from lrp_companion.sources.dataset import Dataset
-from lrp_companion.views import remedy as views
+from lrp_companion.views import cost_frontier as views
 
 ROOT = Path(__file__).resolve().parent.parent
 LONG = (
@@ -182,7 +182,7 @@ class TestConcentration:
         place = {job: k for k, job in enumerate(attention["rows"]["example"])}
         logits = run.logits()
         about = {
-            "length": run.about("tokens"),
+            "length": run.example_column("tokens"),
             "confidence": np.exp(logits).max(1) / np.exp(logits).sum(1),
             **{
                 name: [attention["rows"][name][place[job]] for job in run.examples]
@@ -190,7 +190,7 @@ class TestConcentration:
             },
         }
         assert {(row["method"], row["feature"], row["of"]) for row in found} == set(
-            itertools.product([name for name in METHODS if name != "loo"], WHERE, ("r", "error"))
+            itertools.product([name for name in METHODS if name != "loo"], FEATURES, ("r", "error"))
         )
         for row in found:
             values = run.r(row["method"]) if row["of"] == "r" else run.error(row["method"])
@@ -237,7 +237,9 @@ class TestBudgets:
 
     def test_findings_name_the_side_of_an_interval(self, run, rows):
         found = findings(run, rows)
-        assert len(found) == 4 * len(SAID) + len(SAID) + 1 and {row["n"] for row in found} == {len(LONG)}
+        assert len(found) == 4 * len(REMEDIES) + len(REMEDIES) + 1 and {row["n"] for row in found} == {
+            len(LONG)
+        }
         for effect, says in (
             (Interval(0.2, 0.1, 0.3, 9), "one pass of the mask gradient is nearer to LOO than AttnLRP"),
             (Interval(-0.2, -0.3, -0.1, 9), "AttnLRP is nearer to LOO than one pass of the mask gradient"),

@@ -31,19 +31,26 @@ from lrp_companion.analysis.paper_claims import (
     side,
     verdict,
 )
-from lrp_companion.analysis.paper_tables import READINGS
 from lrp_companion.cli import main
 from lrp_companion.masks import mask_label, path_masks
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.metrics import statistics as draws
 from lrp_companion.runs.folder import FORMAT, key_of, open_folder
 from lrp_companion.runs.load import AnyRun, MnistRun, TextRun, load_run, load_runs
-from lrp_companion.schema import SITES, STATISTICS, TARGET_CHOICES, TOKEN_CHOICES, CompanionError, SourceError
-from lrp_companion.views import beside
+from lrp_companion.schema import (
+    PROTOCOLS,
+    SITES,
+    STATISTICS,
+    TARGET_CHOICES,
+    TOKEN_CHOICES,
+    CompanionError,
+    SourceError,
+)
+from lrp_companion.views import paper_tables as beside
 
 ROOT = Path(__file__).resolve().parent.parent
 METHODS = ("loo", "ig", "rollout", "gradient-x-input", "attnlrp", "cp-lrp")
-OURS, WITH_POSITIONS, SUM_TO_ONE = READINGS
+OURS, WITH_POSITIONS, SUM_TO_ONE = PROTOCOLS
 SURROUNDINGS = {
     "versions": {"python": "3.11"},
     "commit": "0123456789ab",
@@ -65,7 +72,7 @@ def explained(
     statistics: int,
     curves: Sequence[tuple[float, float]],
 ) -> dict:
-    """Columns of explanations whose r under the three readings is given; the third by the sign of its map's
+    """Columns of explanations whose r under the three protocols is given; the third by the sign of its map's
     sum.
     """
     n = len(r)
@@ -238,7 +245,7 @@ def parts(interval: Interval) -> tuple[float, float, float]:
 
 
 def level(*values: float) -> list[tuple[float, float, float]]:
-    """The same r under all three readings, a value per text."""
+    """The same r under all three protocols, a value per text."""
     return [(value,) * 3 for value in values]
 
 
@@ -292,7 +299,7 @@ def sst2(folders: dict[str, Path]) -> TextRun:
 
 
 def test_table_2_is_what_a_hand_computes(sst2):
-    for column, protocol in enumerate(READINGS.values()):
+    for column, protocol in enumerate(PROTOCOLS.values()):
         found = {row["method"]: row for row in beside_paper.table2(sst2, protocol=protocol)}
         given = [(0.6, 0.2, 0.2), (0.7, 0.3, -0.3), (0.8, 0.1, 0.1), (0.6, 0.3, 0.3)]
         assert parts(found["attnlrp"]["r"]) == pytest.approx(
@@ -415,7 +422,9 @@ def test_undefined_values_are_counted_and_shown(folders):
 
 
 def effect(*sides: str) -> list[Effect]:
-    return [Effect("a run", "ours", "an effect", Interval(0.1, 0.0, 0.2, 9), own) for own in sides]
+    return [
+        Effect("a run", "words only (default)", "an effect", Interval(0.1, 0.0, 0.2, 9), own) for own in sides
+    ]
 
 
 def test_the_verdict_is_made_by_its_rule():
@@ -423,7 +432,9 @@ def test_the_verdict_is_made_by_its_rule():
     assert verdict(effect("the paper's", "open")) == verdict(effect("the other", "the paper's")) == "partly"
     assert verdict(effect("open", "open")) == verdict(effect("the other")) == "not"
     assert verdict([]) == "not testable here"
-    single = Effect("a run", "ours", "an effect", Interval(0.1, float("nan"), float("nan"), 1), "open")
+    single = Effect(
+        "a run", "words only (default)", "an effect", Interval(0.1, float("nan"), float("nan"), 1), "open"
+    )
     assert verdict([single]) == "not testable here"
 
 
@@ -466,7 +477,7 @@ def test_each_verdict_follows_from_records(tmp_path, attnlrp, cp_lrp, expected):
     run = load_run(text_run(tmp_path / "run", {"attnlrp": attnlrp, "cp-lrp": cp_lrp}, n=3))
     claim = find(claims([run]), HEADLINE)
     assert claim.verdict == expected and claim.by_run() == {"run": expected}
-    assert [e.reading for e in claim.effects] == list(READINGS)
+    assert [e.protocol for e in claim.effects] == list(PROTOCOLS)
     for k, own in enumerate(claim.effects):
         assert parts(own.value) == pytest.approx(
             by_hand([c[k] - a[k] for a, c in zip(attnlrp, cp_lrp, strict=True)]), abs=1e-6
@@ -530,14 +541,14 @@ def test_what_was_not_run_is_estimated_from_its_arithmetic(folders):
     assert isinstance(run, TextRun)
     (sst, imdb) = beside_paper.not_run([run])
     forward = [
-        24 * 12 * 768**2 + 12 * 4 * t * 768 for t in run.about("tokens")
+        24 * 12 * 768**2 + 12 * 4 * t * 768 for t in run.example_column("tokens")
     ]  # of one token, by its text's length
     config = run.manifest["config"]
-    steps = [2 * t / config["chunk"] for t in run.about("tokens")]
+    steps = [2 * t / config["chunk"] for t in run.example_column("tokens")]
     tokens = [
         t
         * (len(config["removals"]) * t + (3 * config["n_steps"] + 40 + 0.35 * 6 * s) + (100 + 0.45 * 12 * s))
-        for t, s in zip(run.about("tokens"), steps, strict=True)
+        for t, s in zip(run.example_column("tokens"), steps, strict=True)
     ]
     assert sst["operations"] == pytest.approx(np.mean(np.multiply(tokens, forward)))
     assert sst["from run"] == "sst2-made-up" and sst["hours"] == pytest.approx(
@@ -578,7 +589,7 @@ def test_the_report_says_all_on_lines_a_terminal_holds(folders, tmp_path):
         "Claims",
         "n = 4",
         *(run.manifest["key"] for run in runs),
-        *READINGS,
+        *PROTOCOLS,
     ):
         assert words in text, words
     assert "nan" not in text.lower().split()
@@ -602,7 +613,7 @@ def test_command_prints_and_draws(folders, tmp_path, capsys):
     drawn = sorted(file.name for file in (tmp_path / "figures").iterdir())
     assert (
         len(drawn) == 8
-        and "figure2-sst2-made-up-ours.pdf" in drawn
+        and "figure2-sst2-made-up-words-only-default.pdf" in drawn
         and "figure2-sst2-made-up-curves.png" in drawn
     )
     for file in (tmp_path / "figures").iterdir():
@@ -619,7 +630,7 @@ def test_json_holds_the_same_numbers(folders, sst2, capsys):
         "sst2-six",
     ]
     cell = found["tables"]["sst2-made-up"][WITH_POSITIONS]["table2"][5]["r"]
-    expected = beside_paper.table2(sst2, protocol=READINGS[WITH_POSITIONS])[5]["r"]
+    expected = beside_paper.table2(sst2, protocol=PROTOCOLS[WITH_POSITIONS])[5]["r"]
     assert (cell["mean"], cell["low"], cell["n"]) == (expected.mean, expected.low, 4)
     verdicts = {claim["says"]: claim["verdict"] for claim in found["claims"]}
     assert verdicts == {claim.says: claim.verdict for claim in claims(load_runs([folders["top"]]))}
@@ -707,7 +718,7 @@ def fresh(runs: Sequence[AnyRun]) -> set[str]:
             from lrp_companion.views import layer_plot
 
             shown += [beside.tableA3_beside(run), beside.tableA3_curves(run)]
-            for name, protocol in READINGS.items():
+            for name, protocol in PROTOCOLS.items():
                 shown.append(
                     layer_plot(
                         **beside_paper.figure2(run, protocol=protocol),
@@ -761,7 +772,7 @@ def test_the_plot_for_pages_draws_what_the_print_draws(sst2):
 
     drawn = beside_paper.figure2(sst2)
     plot = layer_plot(**drawn, title="a title")
-    lines = [line for line in plot.data if line["name"] == "ours, with interval"]
+    lines = [line for line in plot.data if line["name"] == "this project, with interval"]
     for line, (name, steps) in zip(lines, drawn["paths"].items(), strict=True):
         assert line["x"] == (list(range(12, 0, -1)) if name == "back-to-front" else list(range(1, 13)))
         assert line["y"] == pytest.approx([step.mean for step in steps], abs=1e-4)

@@ -28,7 +28,7 @@ from lrp_companion.provenance import PACKAGES
 from lrp_companion.runs import execute as runner
 from lrp_companion.runs import folder as store
 from lrp_companion.runs import review_jobs as text_jobs
-from lrp_companion.runs.cost import METHODS
+from lrp_companion.runs.cost import DEFAULT_METHODS
 from lrp_companion.runs.folder import read_folder
 from lrp_companion.runs.load import load_run
 from lrp_companion.runs.review_jobs import TextJobs
@@ -653,7 +653,7 @@ class TestTelling:
             "float64",
         )
         assert (
-            config["methods"] == list(METHODS)
+            config["methods"] == list(DEFAULT_METHODS)
             and config["seed"] == 0
             and "limit" not in config
             and "masks" not in config
@@ -676,7 +676,7 @@ class TestTelling:
         given = [
             *arguments(model, tmp_path / "run"),
             "--methods",
-            ",".join(METHODS[:0:-1]),
+            ",".join(DEFAULT_METHODS[:0:-1]),
             "--masks",
             "none",
             "--quiet",

@@ -142,7 +142,7 @@ def test_intervals_draw_texts(clf):
     )
 
 
-@pytest.mark.parametrize("feature", softmax.FEATURES)
+@pytest.mark.parametrize("feature", softmax.ROW_FEATURES)
 def test_bins_hold_equally_many_steps_in_order(clf, feature):
     rows = softmax.softmax_rows(clf, LONG)
     x, error, text = rows.columns[feature], rows.columns["error cp-lrp"], rows.columns["text"]
@@ -237,8 +237,8 @@ def test_a_step_without_differences_is_undefined():
 def test_views_name_their_lines(clf):
     rows = softmax.softmax_rows(clf, LONG)
     figure = binned_lines(
-        {name: rows.binned(name, bins=3) for name in softmax.FEATURES},
-        along={n: n for n in softmax.FEATURES},
+        {name: rows.binned(name, bins=3) for name in softmax.ROW_FEATURES},
+        along={n: n for n in softmax.ROW_FEATURES},
         quantity="error",
         mark=1.0,
     )

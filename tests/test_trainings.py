@@ -87,7 +87,7 @@ def test_trainings_are_found_beside_their_first_run(tmp_path, monkeypatch):
         find_trainings("no-such")
 
 
-def test_readings_training_by_training(three):
+def test_protocols_training_by_training(three):
     ours = trainings.training_effects(trainings.trainings(three))[0]
     assert [effect.mean for effect in ours["effects"]] == pytest.approx([-0.25, -0.125, 0.125], abs=1e-6)
     assert ours["mean"] == pytest.approx(-0.25 / 3, abs=1e-6) and ours["sd"] == pytest.approx(

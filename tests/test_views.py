@@ -394,8 +394,8 @@ def test_layer_curves_hold_the_paths():
     for axes, (name, steps) in zip(figure.axes, paths.items(), strict=True):
         lines = lines_of(axes)
         layers = [5, 4, 3, 2, 1] if name == "back-to-front" else [1, 2, 3, 4, 5]
-        assert list(lines["ours, with interval"].get_xdata()) == layers
-        assert list(lines["ours, with interval"].get_ydata()) == [s.mean for s in steps]
+        assert list(lines["this project, with interval"].get_xdata()) == layers
+        assert list(lines["this project, with interval"].get_ydata()) == [s.mean for s in steps]
         assert (
             list(lines["the paper's (another model)"].get_ydata()) == paper[name]
             and lines["the paper's (another model)"].get_color() == QUIET
@@ -411,7 +411,7 @@ def test_layer_curves_hold_the_paths():
         "AttnLRP",
         "CP-LRP",
         "the paper's (another model)",
-        "ours, with interval",
+        "this project, with interval",
     ]
 
 

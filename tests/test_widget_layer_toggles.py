@@ -20,7 +20,7 @@ from lrp_companion.metrics import agreement
 from lrp_companion.widgets.live import NO_KERNEL
 
 TEXTS = ["a film of rare grace", "dull , slow and far too long"]
-READINGS = [(site, tokens) for site in ("word", "word+position") for tokens in ("no-special", "all")]
+PROTOCOLS = [(site, tokens) for site in ("word", "word+position") for tokens in ("no-special", "all")]
 
 
 @pytest.fixture(scope="module")
@@ -67,11 +67,11 @@ def check(page: Any, lattice: Any, loo: Any, layers: list[int]) -> None:
     assert np.abs(scores - expected).max() <= np.abs(expected).max() / 127 + 1e-3
 
 
-def test_every_mask_of_two_sentences_under_every_reading(opened: tuple[Any, Any], made: Any) -> None:
+def test_every_mask_of_two_sentences_under_every_protocol(opened: tuple[Any, Any], made: Any) -> None:
     page, watch = opened
     for sentence, (lattice, loo) in enumerate(zip(*made, strict=True)):
         page.get_by_label("Sentence").select_option(index=sentence)
-        for site, tokens in READINGS:
+        for site, tokens in PROTOCOLS:
             page.locator(f"input[value='{site}']").check()
             page.locator(f"input[value='{tokens}']").check()
             for mask in range(8):
@@ -119,7 +119,7 @@ def test_half_open_layers_are_the_exact_mixture(opened: tuple[Any, Any], made: A
     page.get_by_role("radio", name="half-open").check()
     generator = np.random.default_rng(0)
     for k in range(20):
-        amounts, site, tokens = generator.random(3).round(2).tolist(), *READINGS[k % 4]
+        amounts, site, tokens = generator.random(3).round(2).tolist(), *PROTOCOLS[k % 4]
         put(page, amounts=amounts, site=site, tokens=tokens)
         expected = lattice.at(site).mix(amounts)
         r, _, scores = shown(page)

@@ -87,7 +87,7 @@ def data() -> dict[str, Any]:
         run_of("imdb", own["imdb"], n=1000),
     ]
     presets = [
-        {"label": "ours (default)", "state": {}},
+        {"label": "words only (default)", "state": {}},
         {
             "label": "elsewhere",
             "state": {"run": "imdb", "site": "embedding", "tokens": "all", "removal": "mask"},
@@ -281,7 +281,7 @@ def test_presets_are_pressed_where_they_hold(opened: tuple[Any, Any]) -> None:
     check(page, *state(page))
     page.get_by_role("radio", name="tokens no-special").click()
     assert pressed() == ["false", "false"]
-    page.get_by_role("button", name="ours (default)").press("Enter")
+    page.get_by_role("button", name="words only (default)").press("Enter")
     assert state(page) == ("sst", ["word", "no-special", "attention-mask"])
 
 

@@ -104,7 +104,7 @@ def frontier(run: TextRun) -> list[Row]:
     return rows
 
 
-WHERE = ("length", "confidence", "concentration", "special")
+FEATURES = ("length", "confidence", "concentration", "special")
 
 
 def where_it_errs(
@@ -150,8 +150,8 @@ def where_it_errs(
             hint="make it with limits.concentrations",
         )
     own = [place[job] for job in run.examples.tolist()]
-    about = {name: values for name, values in features(run).items() if name in WHERE}
-    about |= {name: np.array(attention["rows"][name])[own] for name in ("concentration", "special")}
+    known_features = {name: values for name, values in features(run).items() if name in FEATURES}
+    known_features |= {name: np.array(attention["rows"][name])[own] for name in ("concentration", "special")}
     rows: list[Row] = []
     for method in [name for name in run.methods if name != "loo"] if methods is None else methods:
         values = {"r": run.r(method), "error": run.error(method)}
@@ -159,10 +159,10 @@ def where_it_errs(
             keep = ~np.isnan(column)
             if keep.sum() < 2 or np.ptp(column[keep]) == 0:
                 continue
-            for feature in WHERE:
-                if np.ptp(about[feature][keep]) == 0:
+            for feature in FEATURES:
+                if np.ptp(known_features[feature][keep]) == 0:
                     continue
-                ((effect, p),) = rank_correlations(about[feature][keep], column[keep][:, None])
+                ((effect, p),) = rank_correlations(known_features[feature][keep], column[keep][:, None])
                 rows.append({"method": method, "feature": feature, "of": of, "effect": effect, "p": p})
     for row, corrected in zip(rows, holm([row["p"] for row in rows]), strict=True):
         row["p, Holm"] = corrected
@@ -208,7 +208,7 @@ def _difference(row: Row, other: Row, tokens: str) -> Interval:
     return replace(turned, mean=-turned.mean, low=-turned.high, high=-turned.low)
 
 
-SAID = {
+REMEDIES = {
     "mask-gradient": "one pass of the mask gradient",
     "mask-gradient:groups=8": "the mask gradient with K = 8",
     "hybrid:exact=8": "the hybrid with 8 exact",
@@ -222,19 +222,19 @@ def findings(run: TextRun, rows: Sequence[Row]) -> list[Row]:
     own = {row["method"]: row for row in rows}
     asked = [
         (f"r, {label}", method, other, own[method]["minus"][other]["r"]["pearson"][tokens], "nearer to LOO")
-        for method in SAID
+        for method in REMEDIES
         for other in ("attnlrp", "cp-lrp")
         for tokens, label in (("no-special", "words"), ("all", "all tokens"))
         if method in own and other in own[method]["minus"]
     ]
     asked += [
         ("LeRF - MoRF", method, "attnlrp", own[method]["minus"]["attnlrp"]["delta"], "better by perturbation")
-        for method in ("loo", *SAID)
+        for method in ("loo", *REMEDIES)
         if method in own and "attnlrp" in own[method]["minus"]
     ]
     out = []
     for what, method, other, effect, better in asked:
-        name, rival = SAID.get(method) or NAMES[method], NAMES[other]
+        name, rival = REMEDIES.get(method) or NAMES[method], NAMES[other]
         sides = {"above": f"{name} is {better} than {rival}", "below": f"{rival} is {better} than {name}"}
         says = sides.get(side_of_zero(effect), f"{name} and {rival} cannot be told apart")
         out.append(

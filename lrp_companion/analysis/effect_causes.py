@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from lrp_companion.analysis.paper_tables import READINGS
 from lrp_companion.analysis.protocol_grid import (
-    CHOICES,
     DISTINCT,
     NAMES,
+    PROTOCOL_AXES,
     Row,
     axes_of,
     counts,
@@ -25,8 +24,8 @@ from lrp_companion.analysis.protocol_grid import (
 from lrp_companion.masks import NONE, mask_label, path_masks
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.metrics.statistics import bootstrap_columns, limits, resampled, side_of_zero
-from lrp_companion.runs.load import OURS, Explanation, TextRun
-from lrp_companion.schema import InputError, Protocol, choose
+from lrp_companion.runs.load import Explanation, TextRun
+from lrp_companion.schema import DEFAULT_PROTOCOL, PROTOCOLS, InputError, Protocol, choose
 
 
 def special_shares(run: TextRun, *, path: str = "back-to-front") -> list[Row]:
@@ -68,7 +67,7 @@ def special_shares(run: TextRun, *, path: str = "back-to-front") -> list[Row]:
     return out
 
 
-def signs(run: TextRun, explanation: Explanation, *, protocol: Protocol = OURS) -> Row:
+def signs(run: TextRun, explanation: Explanation, *, protocol: Protocol = DEFAULT_PROTOCOL) -> Row:
     """Where the sums of the map and of LOO are negative, and what dividing by them does to r.
 
     Parameters
@@ -164,7 +163,7 @@ def _gains(run: TextRun, path: str, protocol: Protocol, mean: np.ndarray, draws:
         Interval(float(columns[0, k]), float(low[k]), float(high[k]), n, run.n - n)
         for k in range(columns.shape[1])
     ]
-    row: Row = {name: getattr(protocol, name) for name in CHOICES if name != "statistic"}
+    row: Row = {name: getattr(protocol, name) for name in PROTOCOL_AXES if name != "statistic"}
     row |= {"gains": made[:layers], "total": made[layers], "later - first": made[layers + 1]}
     row["share"] = made[layers + 2] if side_of_zero(row["total"]) in ("above", "below") else None
     row["largest"] = int(gains[0].argmax()) + 1 if n else None
@@ -188,7 +187,7 @@ def late_counts(rows: Sequence[Mapping[str, Any]]) -> Row:
 
 
 def findings(
-    run: TextRun, *, a: str = "cp-lrp", b: str = "attnlrp", readings: Mapping[str, Protocol] = READINGS
+    run: TextRun, *, a: str = "cp-lrp", b: str = "attnlrp", protocols: Mapping[str, Protocol] = PROTOCOLS
 ) -> list[Row]:
     """What a run says, in words that follow from its numbers: each with the choices, the effect, its interval
     and n.
@@ -216,7 +215,7 @@ def findings(
             }
         )
 
-    for name, protocol in readings.items():
+    for name, protocol in protocols.items():
         effect = found.cell(protocol)["difference"]
         order = {"above": f"{long} is nearer to LOO", "below": f"{short} is nearer to LOO"}
         say(
@@ -232,7 +231,7 @@ def findings(
             say(
                 says, "the one farthest to this side", f"r of {long} - r of {short}", curve[end]["difference"]
             )
-    positions = readings.get("positions and special tokens", Protocol(site="word+position", tokens="all"))
+    positions = protocols.get("words + positions, all tokens", Protocol(site="word+position", tokens="all"))
     for method in (b, a):
         own = signs(run, method, protocol=positions)["negative map"]
         say(
@@ -252,9 +251,13 @@ def findings(
             )
             say(says, "word+position, all tokens", "part of sum |R|", own)
         for path in ("back-to-front", "front-to-back", "single"):
-            by_place = {tuple(row[name] for name in CHOICES[:5]): row for row in layer_gains(run, path=path)}
-            for name, protocol in readings.items():
-                own = by_place[tuple(getattr(protocol, choice) for choice in CHOICES[:5])]["later - first"]
+            by_place = {
+                tuple(row[name] for name in PROTOCOL_AXES[:5]): row for row in layer_gains(run, path=path)
+            }
+            for name, protocol in protocols.items():
+                own = by_place[tuple(getattr(protocol, choice) for choice in PROTOCOL_AXES[:5])][
+                    "later - first"
+                ]
                 half = {
                     "above": "the later half of the layers gains more",
                     "below": "the first half of the layers gains more",

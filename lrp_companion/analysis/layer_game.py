@@ -127,13 +127,13 @@ class LayerGame:
     n : how many examples have an r.
     rows : r of each example and mask, (n, 2**L), in the order of the examples, or None where only means were
         kept. Even rows are the first half. NaN where undefined.
-    about : model, data, n and how r is read, for captions.
+    caption : model, data, n and how r is read, for captions.
     """
 
     means: Mapping[str, np.ndarray]
     n: int
     rows: np.ndarray | None = None
-    about: str = ""
+    caption: str = ""
 
     @property
     def layers(self) -> int:

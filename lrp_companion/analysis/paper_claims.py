@@ -19,10 +19,9 @@ from lrp_companion.analysis.paper import paper_table
 from lrp_companion.analysis.paper_tables import (
     DATA,
     HUB,
-    MAPS,
+    MAP_SUFFIXES,
     PAIRS,
     PAPER_METHODS,
-    READINGS,
     defined_mean,
     named,
     table2,
@@ -30,19 +29,19 @@ from lrp_companion.analysis.paper_tables import (
 from lrp_companion.masks import NONE
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.runs.load import AnyRun, Explanation, MnistGridRun, MnistRun, TextRun
-from lrp_companion.schema import Protocol
+from lrp_companion.schema import PROTOCOLS, Protocol
 
 VERDICTS = ("reproduced", "partly", "not", "not testable here")
-SIDES = ("the paper's", "open", "the other")
+EFFECT_SIDES = ("the paper's", "open", "the other")
 
 
 @dataclass(frozen=True)
 class Effect:
-    """One number that a claim is tested by: an effect in one run under one reading.
+    """One number that a claim is tested by: an effect in one run under one protocol.
 
     Attributes
     ----------
-    run, reading, what : where it was measured, how r was read (or "curves"), and what it is.
+    run, protocol, what : where it was measured, how r was read (or "curves"), and what it is.
     value : the effect.
     side : "the paper's", "open" or "the other".
     paper : the same effect in the paper's own table, None where it has none.
@@ -51,7 +50,7 @@ class Effect:
     """
 
     run: str
-    reading: str
+    protocol: str
     what: str
     value: Interval
     side: str
@@ -94,8 +93,8 @@ def side(value: Interval, low: float, high: float) -> str:
     ("the paper's", 'open')
     """
     if value.low > low and value.high < high:
-        return SIDES[0]
-    return SIDES[2] if value.high < low or value.low > high else SIDES[1]
+        return EFFECT_SIDES[0]
+    return EFFECT_SIDES[2] if value.high < low or value.low > high else EFFECT_SIDES[1]
 
 
 def verdict(effects: Iterable[Effect]) -> str:
@@ -106,14 +105,14 @@ def verdict(effects: Iterable[Effect]) -> str:
     "not testable here".
 
     >>> from dataclasses import replace
-    >>> one = Effect("a run", "ours", "CP-LRP - AttnLRP", Interval(0.2, 0.1, 0.3, 50), "the paper's")
+    >>> one = Effect("a run", "words only (default)", "CP-LRP - AttnLRP", Interval(0.2, 0.1, 0.3, 50), "the paper's")
     >>> verdict([one]), verdict([one, replace(one, side="open")]), verdict([replace(one, side="open")]), verdict([])
     ('reproduced', 'partly', 'not', 'not testable here')
     """
     sides = [effect.side for effect in effects if not math.isnan(effect.value.low)]
     if not sides:
         return VERDICTS[3]
-    held = sum(own == SIDES[0] for own in sides)
+    held = sum(own == EFFECT_SIDES[0] for own in sides)
     return VERDICTS[0] if held == len(sides) else VERDICTS[1] if held else VERDICTS[2]
 
 
@@ -243,7 +242,7 @@ class _Missing(Exception):
 def claims(runs: Sequence[AnyRun]) -> list[Claim]:
     """Test the paper's claims on runs: the effects of each claim, and from them the verdict.
 
-    On texts every effect in r is taken under the three `READINGS`, on digits for raw maps and for maps that
+    On texts every effect in r is taken under the three `PROTOCOLS`, on digits for raw maps and for maps that
     sum to one; a claim that holds under some of them only is reproduced partly. See `verdict`.
 
     >>> [claim.verdict for claim in claims([])][:2]
@@ -275,13 +274,13 @@ def _tested(spec: _Spec, run: TextRun | MnistRun) -> tuple[list[Effect], str]:
     effects: list[Effect] = []
     paper = _paper_effects(spec)
     try:
-        for reading, value, notes in _columns(spec, run):
+        for protocol, value, notes in _columns(spec, run):
             made = spec.effects(value, run.layers if isinstance(run, TextRun) else 0)
             for what, values in made.items():
                 interval = bootstrap_mean(values)
                 own = side(interval, spec.low, spec.high)
                 note = _joined(notes(spec, what, own), _stand_in(run))
-                effects.append(Effect(run.name, reading, what, interval, own, paper.get(what), note))
+                effects.append(Effect(run.name, protocol, what, interval, own, paper.get(what), note))
     except _Missing as error:
         return [], f"{run.name} has no {error}"
     return effects, ""
@@ -300,12 +299,13 @@ Notes = Callable[[_Spec, str, str], str]
 
 
 def _columns(spec: _Spec, run: TextRun | MnistRun) -> list[tuple[str, Value, Notes]]:
-    """Readings of a column: name, values per example, and a note on an effect."""
+    """Protocols of a column: name, values per example, and a note on an effect."""
     if isinstance(run, MnistRun):
-        return [_digit_column(run, map) for map in MAPS]
-    readings: Mapping[str, Protocol | None] = READINGS if spec.column == "r" else {"curves": None}
+        return [_digit_column(run, map) for map in MAP_SUFFIXES]
+    protocols: Mapping[str, Protocol | None] = PROTOCOLS if spec.column == "r" else {"curves": None}
     return [
-        (name, _text_column(run, spec.column, protocol), lambda *_: "") for name, protocol in readings.items()
+        (name, _text_column(run, spec.column, protocol), lambda *_: "")
+        for name, protocol in protocols.items()
     ]
 
 
@@ -325,7 +325,7 @@ def _digit_column(run: MnistRun, map: str) -> tuple[str, Value, Notes]:
         def value(which: tuple[str, str]) -> np.ndarray:
             if which[0] not in run.explainers:
                 raise _Missing(f"explainer {which[0]}")
-            return run.values(which[0], f"r {which[1]}{MAPS[map]}", seed=seed)
+            return run.values(which[0], f"r {which[1]}{MAP_SUFFIXES[map]}", seed=seed)
 
         return value
 
@@ -371,7 +371,7 @@ def _smaller_gain(number: int, runs: Sequence[AnyRun]) -> Claim:
     effects = []
     for short in (run for run in able if run.task == "sst2"):
         for long in (run for run in able if run.task == "imdb" and run.model == short.model):
-            for reading, protocol in READINGS.items():
+            for name, protocol in PROTOCOLS.items():
                 value = independent_difference(
                     *(run.difference("cp-lrp", "attnlrp", protocol) for run in (short, long))
                 )
@@ -379,7 +379,7 @@ def _smaller_gain(number: int, runs: Sequence[AnyRun]) -> Claim:
                 note = _joined(
                     f"n = {short.n:,} on SST, {long.n:,} on IMDB", *(_stand_in(run) for run in (short, long))
                 )
-                effects.append(Effect(both, reading, what, value, side(value, 0, math.inf), paper, note))
+                effects.append(Effect(both, name, what, value, side(value, 0, math.inf), paper, note))
     why = "" if effects else "no model here was run on both"
     says = "CP-LRP's gain in r over AttnLRP is smaller on IMDB than on SST"
     return Claim(number, "4.3, RQ2; Table 2", says, _rule(0, math.inf), tuple(effects), why)
@@ -406,12 +406,16 @@ def _printed(number: int, task: str, runs: Sequence[AnyRun]) -> Claim:
     for run in (
         run for run in runs if isinstance(run, TextRun) and run.task == task and run.model == HUB[task]
     ):
-        for reading, protocol in READINGS.items():
+        for name, protocol in PROTOCOLS.items():
             for row in table2(run, protocol=protocol):
                 value, paper = row["r"], row["r, paper"]
                 if paper is not None and row["method"] != "loo":
-                    own = SIDES[0] if value.low - 0.005 <= paper <= value.high + 0.005 else SIDES[2]
-                    effects.append(Effect(run.name, reading, _short(row["method"]), value, own, paper))
+                    own = (
+                        EFFECT_SIDES[0]
+                        if value.low - 0.005 <= paper <= value.high + 0.005
+                        else EFFECT_SIDES[2]
+                    )
+                    effects.append(Effect(run.name, name, _short(row["method"]), value, own, paper))
     why = "" if effects else f"{HUB[task]} was not run here"
     says = f"on {DATA[task]}, the paper's own classifier has the values of r in Table 2"
     return Claim(

@@ -14,18 +14,12 @@ from lrp_companion.analysis.paper import paper_paths, paper_table
 from lrp_companion.masks import NONE, mask_label, masks_on_paths, path_masks
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.metrics.statistics import bootstrap_columns
-from lrp_companion.runs.cost import METHODS, method_passes, text_work, token_operations
+from lrp_companion.runs.cost import DEFAULT_METHODS, method_passes, text_work, token_operations
 from lrp_companion.runs.load import AnyRun, Explanation, MnistRun, TextRun
-from lrp_companion.schema import InputError, Protocol, choose
+from lrp_companion.schema import DEFAULT_PROTOCOL, InputError, Protocol, choose
 
 Row = dict[str, Any]
-READINGS = {
-    "ours": Protocol(),
-    "positions and special tokens": Protocol(site="word+position", tokens="all"),
-    "the same, sum to one": Protocol(site="word+position", tokens="all", map="sum-to-one"),
-}
-"""Three ways to read agreement with LOO; the paper does not say which it used."""
-MAPS = {"raw": "", "sum-to-one": " (sum-to-one)"}
+MAP_SUFFIXES = {"raw": "", "sum-to-one": " (sum-to-one)"}
 PAIRS = {"left-right": "left_vs_right", "left-LOO": "left_vs_loo", "right-LOO": "right_vs_loo"}
 DATA = {"sst2": "SST", "imdb": "IMDB"}
 PAPER_METHODS = {
@@ -60,13 +54,13 @@ def table1(run: MnistRun, *, map: str = "raw") -> list[Row]:
     >>> table1(load_run("results/mnist-plain"))[0]["left-right"].mean  # doctest: +SKIP
     1.0
     """
-    choose("table1", "map", map, tuple(MAPS))
+    choose("table1", "map", map, tuple(MAP_SUFFIXES))
     paper = {row["explainer"]: row for row in paper_table("table1")}
     accuracy, out = run.accuracy(), []
     for explainer in run.explainers:
         row: Row = {"explainer": explainer}
         for pair, printed in PAIRS.items():
-            column = f"r {pair}{MAPS[map]}"
+            column = f"r {pair}{MAP_SUFFIXES[map]}"
             by_net = [defined_mean(run.values(explainer, column, seed=seed)) for seed in run.seeds]
             row[pair] = bootstrap_mean(run.values(explainer, column))
             row[f"{pair}, nets"] = (float(np.min(by_net)), float(np.max(by_net)))
@@ -82,7 +76,7 @@ def table1(run: MnistRun, *, map: str = "raw") -> list[Row]:
     return out
 
 
-def table2(run: TextRun, *, protocol: Protocol = READINGS["ours"]) -> list[Row]:
+def table2(run: TextRun, *, protocol: Protocol = DEFAULT_PROTOCOL) -> list[Row]:
     """Table 2: agreement with LOO and perturbation curves of every method.
 
     The curves (mean logit while tokens are removed) rank tokens by the raw map read at the words, whatever
@@ -104,7 +98,7 @@ def table2(run: TextRun, *, protocol: Protocol = READINGS["ours"]) -> list[Row]:
     ]
 
 
-def tableA3(run: TextRun, *, protocol: Protocol = READINGS["ours"]) -> list[Row]:
+def tableA3(run: TextRun, *, protocol: Protocol = DEFAULT_PROTOCOL) -> list[Row]:
     """Table A3: agreement with LOO and curves along the three paths of bypassed layers.
 
     Returns
@@ -136,7 +130,7 @@ def tableA3(run: TextRun, *, protocol: Protocol = READINGS["ours"]) -> list[Row]
     ]
 
 
-def figure2(run: TextRun, *, protocol: Protocol = READINGS["ours"], column: str = "r") -> dict[str, Any]:
+def figure2(run: TextRun, *, protocol: Protocol = DEFAULT_PROTOCOL, column: str = "r") -> dict[str, Any]:
     """Figure 2: a column of Table A3 ("r" or "delta") as curves: what `views.layer_curves` draws.
 
     Returns
@@ -176,7 +170,7 @@ def ran(runs: Sequence[AnyRun]) -> list[Row]:
                 "layers": run.layers if isinstance(run, TextRun) else None,
                 "data": run.manifest["data"],
                 "n": run.n, "of": run.manifest["examples"], "finished": bool(run.manifest.get("finished")),
-                "cut": int((run.about("whole") > run.about("tokens")).sum()) if isinstance(run,
+                "cut": int((run.example_column("whole") > run.example_column("tokens")).sum()) if isinstance(run,
                     TextRun) else None,
                 "key": run.manifest["key"], "minutes": run.seconds / 60 if _timed(run) else None,
                 "hardware": ", ".join([f"{hardware['cores']} cores of {hardware['cpu']}",
@@ -219,7 +213,7 @@ def not_run(runs: Sequence[AnyRun]) -> list[Row]:
             largest = max(own, key=lambda run: run.n)
             row["from run"] = largest.name
             row["operations"] = float(
-                np.mean([_operations(largest, int(tokens)) for tokens in largest.about("tokens")])
+                np.mean([_operations(largest, int(tokens)) for tokens in largest.example_column("tokens")])
             )
             row["hours"] = row["operations"] * TEXTS[task] / RATE / 3600
         out.append(row)
@@ -232,10 +226,12 @@ def _operations(run: TextRun, tokens: int) -> float:
     """
     config = run.manifest["config"]
     passes = sum(
-        method_passes(method, {"n_steps": config["n_steps"]}, tokens) for method in METHODS if method != "loo"
+        method_passes(method, {"n_steps": config["n_steps"]}, tokens)
+        for method in DEFAULT_METHODS
+        if method != "loo"
     )
     sizes = {
-        "methods": len(METHODS),
+        "methods": len(DEFAULT_METHODS),
         "removals": len(config["removals"]),
         "layers": BASE_LAYERS,
         "chunk": config["chunk"],
@@ -274,7 +270,7 @@ def _interval(run: TextRun, explanation: Explanation, column: str, protocol: Pro
     all.
     """
     memory = run.__dict__.setdefault("_cells", {})
-    of = column, protocol if column == "r" else None  # curves are the same under every reading
+    of = column, protocol if column == "r" else None  # curves are the same under every protocol
     if of not in memory:
         masks = frozenset(masks_on_paths(run.layers)) if run.masks else ()
         keys: list[Explanation] = [*run.methods, *sorted({NONE, *masks} & set(run.masks), key=sorted)]

@@ -14,8 +14,9 @@ from lrp_companion.analysis.paper import paper_table
 from lrp_companion.analysis.paper_tables import DATA
 from lrp_companion.metrics import Interval
 from lrp_companion.metrics.statistics import interval_of, limits, resampled, side_of_zero
-from lrp_companion.runs.load import OURS, TextRun
+from lrp_companion.runs.load import TextRun
 from lrp_companion.schema import (
+    DEFAULT_PROTOCOL,
     MAP_CHOICES,
     REMOVALS,
     SITES,
@@ -28,13 +29,13 @@ from lrp_companion.schema import (
 )
 
 Row = dict[str, Any]
-CHOICES = ("site", "tokens", "map", "removal", "target", "statistic")
+PROTOCOL_AXES = ("site", "tokens", "map", "removal", "target", "statistic")
 """The axes of a grid, in this order; they are the fields of `Protocol`."""
-OPTIONS: dict[str, tuple[str, ...]] = {
+AXIS_OPTIONS: dict[str, tuple[str, ...]] = {
     "site": SITES, "tokens": TOKEN_CHOICES, "map": MAP_CHOICES, "removal": REMOVALS, "target": TARGET_CHOICES,
     "statistic": STATISTICS,
 }  # fmt: skip
-LABELS = {
+AXIS_LABELS = {
     "site": (
         "relevance read at",
         {"word": "words", "word+position": "words + positions", "embedding": "whole embedding"},
@@ -54,7 +55,7 @@ LABELS = {
     "statistic": ("correlation", {"pearson": "Pearson", "spearman": "Spearman", "kendall": "Kendall"}),
 }
 """Each choice and its options in words."""
-PARTS = ("a", "b", "difference")
+ESTIMATES = ("a", "b", "difference")
 NAMES = {
     "attnlrp": "AttnLRP",
     "cp-lrp": "CP-LRP",
@@ -75,7 +76,7 @@ class Grid:
     ----------
     run, title, task, n : the run's name, its data and depth in words, its task, its number of examples.
     a, b : the two methods.
-    axes : choice to its options in this run, in the order of `CHOICES`.
+    axes : choice to its options in this run, in the order of `PROTOCOL_AXES`.
     values : shape (*axes, 3, 3): for a, b and a - b the mean, the lower and the upper limit; NaN where
         undefined.
     defined : shape (*axes, 3): over how many examples each mean is.
@@ -107,7 +108,7 @@ class Grid:
         """Mean differences of the distinct cells, shape of `distinct`."""
         return self.values[:, :, : len(self.distinct["map"]), ..., 2, 0]
 
-    def cell(self, protocol: Protocol = OURS) -> dict[str, Interval]:
+    def cell(self, protocol: Protocol = DEFAULT_PROTOCOL) -> dict[str, Interval]:
         """The intervals "a", "b" and "difference" of one cell."""
         return self._at(self.where(protocol))
 
@@ -131,7 +132,9 @@ class Grid:
     def _at(self, where: tuple[int, ...]) -> dict[str, Interval]:
         return {
             part: Interval(float(mean), float(low), float(high), int(n), self.n - int(n))
-            for part, (mean, low, high), n in zip(PARTS, self.values[where], self.defined[where], strict=True)
+            for part, (mean, low, high), n in zip(
+                ESTIMATES, self.values[where], self.defined[where], strict=True
+            )
         }
 
     def curve(self) -> list[Row]:
@@ -149,7 +152,7 @@ class Grid:
         out = []
         for rank, where in enumerate(cells, 1):
             own = self._at(where)
-            named = {name: self.axes[name][k] for name, k in zip(CHOICES, where, strict=True)}
+            named = {name: self.axes[name][k] for name, k in zip(PROTOCOL_AXES, where, strict=True)}
             out.append({"rank": rank, **named, **own, "side": side_of_zero(own["difference"])})
         return out
 
@@ -207,9 +210,9 @@ def axes_of(run: TextRun) -> dict[str, tuple[str, ...]]:
     """Choice to the options that a run was made with."""
     made = {
         "removal": run.manifest["axes"]["removal"],
-        "target": run.manifest["config"].get("targets", OPTIONS["target"]),
+        "target": run.manifest["config"].get("targets", AXIS_OPTIONS["target"]),
     }
-    return {name: tuple(made.get(name, options)) for name, options in OPTIONS.items()}
+    return {name: tuple(made.get(name, options)) for name, options in AXIS_OPTIONS.items()}
 
 
 def protocols_of(axes: Mapping[str, Sequence[str]]) -> Iterator[Protocol]:
@@ -223,7 +226,7 @@ def needs_text(operation: str, run: Any) -> None:
 
 
 def with_choices(protocol: Protocol, **changed: str) -> Protocol:
-    return Protocol(**{**{name: getattr(protocol, name) for name in CHOICES}, **changed})
+    return Protocol(**{**{name: getattr(protocol, name) for name in PROTOCOL_AXES}, **changed})
 
 
 def counts(found: Grid, **fixed: str) -> Row:
@@ -239,7 +242,7 @@ def counts(found: Grid, **fixed: str) -> Row:
         `cells`, `above`, `below`, `across`, `undefined`; `smallest` and `largest` effect as intervals.
     """
     for name, option in fixed.items():
-        choose("counts", "choice", name, CHOICES)
+        choose("counts", "choice", name, PROTOCOL_AXES)
         choose("counts", name, option, found.distinct[name])
     rows = [row for row in found.curve() if all(row[name] == option for name, option in fixed.items())]
     total = math.prod(1 if name in fixed else len(options) for name, options in found.distinct.items())
@@ -310,7 +313,7 @@ def anova(found: Grid) -> list[Row]:
 
     The cells are means over the same examples; the same split for single examples is not made here.
     """
-    return variance_shares(found.effects, CHOICES)
+    return variance_shares(found.effects, PROTOCOL_AXES)
 
 
 def choice_effects(found: Grid) -> list[Row]:
@@ -357,7 +360,7 @@ def nearest_to_paper(grids: Sequence[Grid]) -> tuple[Grid, Protocol, float] | No
     return best
 
 
-def largest_flip(found: Grid, protocol: Protocol = OURS) -> Protocol | None:
+def largest_flip(found: Grid, protocol: Protocol = DEFAULT_PROTOCOL) -> Protocol | None:
     """The cell with the largest effect of the other sign than `protocol`'s, its whole interval on that side;
     None if there is none.
     """
@@ -376,7 +379,7 @@ def presets(grids: Sequence[Grid]) -> list[tuple[str, Grid, Protocol]]:
     flip of the default.
     """
     first = next((own for own in grids if own.task == "sst2"), grids[0])
-    out = [("ours (default)", first, OURS)]
+    out = [("words only (default)", first, DEFAULT_PROTOCOL)]
     if near := nearest_to_paper(grids):
         out.append(("nearest to the paper's SST numbers", *near[:2]))
     if flip := largest_flip(first):

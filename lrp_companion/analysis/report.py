@@ -12,8 +12,7 @@ import numpy as np
 
 from lrp_companion.analysis.paper_claims import Claim, claims
 from lrp_companion.analysis.paper_tables import (
-    MAPS,
-    READINGS,
+    MAP_SUFFIXES,
     Row,
     figure2,
     named,
@@ -25,10 +24,10 @@ from lrp_companion.analysis.paper_tables import (
 )
 from lrp_companion.metrics import Interval
 from lrp_companion.runs.load import AnyRun, MnistRun, TextRun, load_runs, nearby
-from lrp_companion.schema import SourceError
+from lrp_companion.schema import PROTOCOLS, SourceError
 
 __all__ = [
-    "READINGS", "as_plain", "claims", "figure2", "find_runs", "find_trainings", "not_run", "ran",
+    "PROTOCOLS", "as_plain", "claims", "figure2", "find_runs", "find_trainings", "not_run", "ran",
     "report_rows",
     "table1", "table2", "tableA3",
 ]  # fmt: skip
@@ -106,10 +105,10 @@ def report_rows(runs: Sequence[AnyRun]) -> dict[str, Any]:
     for run in named(runs):
         own: Row = tables.setdefault(run.name, {})
         if isinstance(run, MnistRun):
-            own |= {f"{map} maps": {"table1": table1(run, map=map)} for map in MAPS}
+            own |= {f"{map} maps": {"table1": table1(run, map=map)} for map in MAP_SUFFIXES}
         if not isinstance(run, TextRun):
             continue
-        for name, protocol in READINGS.items():
+        for name, protocol in PROTOCOLS.items():
             own[name] = {"protocol": str(protocol), "table2": table2(run, protocol=protocol)}
             if run.masks:
                 own[name]["tableA3"] = tableA3(run, protocol=protocol)

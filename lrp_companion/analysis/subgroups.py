@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from lrp_companion.analysis.paper_tables import READINGS
 from lrp_companion.analysis.protocol_grid import Row, needs_text
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.metrics.significance import group_differences, holm, rank_correlations
 from lrp_companion.runs.load import TextRun
-from lrp_companion.schema import InputError, Protocol
+from lrp_companion.schema import PROTOCOLS, InputError, Protocol
 
-FEATURES = ("length", "confidence", "label", "correct")
+EXAMPLE_FEATURES = ("length", "confidence", "label", "correct")
 
 
 def features(run: TextRun) -> dict[str, np.ndarray]:
@@ -22,17 +21,17 @@ def features(run: TextRun) -> dict[str, np.ndarray]:
     """
     logits = run.logits()
     return {
-        "length": run.about("tokens").astype(np.float64),
+        "length": run.example_column("tokens").astype(np.float64),
         "confidence": 1 / np.exp(logits - logits.max(1, keepdims=True)).sum(1),
-        "label": run.about("label").astype(np.float64),
-        "correct": (run.about("label") == run.about("target")).astype(np.float64),
+        "label": run.example_column("label").astype(np.float64),
+        "correct": (run.example_column("label") == run.example_column("target")).astype(np.float64),
     }
 
 
 def subgroups(
-    runs: Sequence[TextRun], *, a: str = "cp-lrp", b: str = "attnlrp", readings: Mapping[str, Protocol] = READINGS
+    runs: Sequence[TextRun], *, a: str = "cp-lrp", b: str = "attnlrp", protocols: Mapping[str, Protocol] = PROTOCOLS
 ) -> list[Row]:  # fmt: skip
-    """Does the paired difference `a - b` depend on the example? Every run, reading and feature, corrected for
+    """Does the paired difference `a - b` depend on the example? Every run, protocol and feature, corrected for
     looking many times.
 
     For length and confidence the effect is Spearman's rank correlation of the difference with the feature;
@@ -43,38 +42,37 @@ def subgroups(
     Returns
     -------
     list
-        Rows `run`, `reading`, `feature`, `what`, `effect` (interval), `groups` (sizes: 0 and 1, or None),
+        Rows `run`, `protocol`, `feature`, `what`, `effect` (interval), `groups` (sizes: 0 and 1, or None),
         `p`, `p, Holm`. A feature that is the same for all examples has no row.
     """
     out: list[Row] = []
     for run in runs:
         needs_text("subgroups", run)
         known = features(run)
-        by_examples: dict[
-            bytes, dict[str, np.ndarray]
-        ] = {}  # readings that are defined for the same examples are looked at together
-        for reading, protocol in readings.items():
+        # Protocols that are defined for the same examples are looked at together.
+        by_examples: dict[bytes, dict[str, np.ndarray]] = {}
+        for name, protocol in protocols.items():
             difference = run.r(a, protocol) - run.r(b, protocol)
-            by_examples.setdefault(np.isnan(difference).tobytes(), {})[reading] = difference
-        for own in by_examples.values():
-            keep = ~np.isnan(next(iter(own.values())))
-            y = np.stack(list(own.values()), 1)[keep]
-            for name, values in known.items():
+            by_examples.setdefault(np.isnan(difference).tobytes(), {})[name] = difference
+        for differences in by_examples.values():
+            keep = ~np.isnan(next(iter(differences.values())))
+            y = np.stack(list(differences.values()), 1)[keep]
+            for feature, values in known.items():
                 x = values[keep]
                 if len(x) < 2 or np.ptp(x) == 0:
                     continue
-                ordered = name in ("length", "confidence")
+                ordered = feature in ("length", "confidence")
                 found = rank_correlations(x, y) if ordered else group_differences(x, y)
                 groups = None if ordered else (int((x == 0).sum()), int((x == 1).sum()))
-                what = "rank correlation" if ordered else f"{name} 1 - {name} 0"
-                for reading, column, (effect, p) in zip(own, y.T, found, strict=True):
+                what = "rank correlation" if ordered else f"{feature} 1 - {feature} 0"
+                for name, column, (effect, p) in zip(differences, y.T, found, strict=True):
                     if np.ptp(column) == 0:
                         continue
                     effect = Interval(effect.mean, effect.low, effect.high, effect.n, int((~keep).sum()))
                     row = {
                         "run": run.name,
-                        "reading": reading,
-                        "feature": name,
+                        "protocol": name,
+                        "feature": feature,
                         "what": what,
                         "effect": effect,
                         "groups": groups,
@@ -91,14 +89,14 @@ def tag_effects(differences: Mapping[str, np.ndarray], tags: Sequence[Sequence[s
 
     Parameters
     ----------
-    differences : by reading, one number per text, such as r of CP-LRP minus r of AttnLRP; NaN where
+    differences : by protocol, one number per text, such as r of CP-LRP minus r of AttnLRP; NaN where
         undefined.
     tags : of each text, such as ("negation",); a text may have several.
 
     Returns
     -------
     list
-        Rows `reading`, `tag`, `with tag` (the mean of these texts), `effect` (interval), `groups` (texts
+        Rows `protocol`, `tag`, `with tag` (the mean of these texts), `effect` (interval), `groups` (texts
         without and with the tag), `p` from 10,000 permutations, and `p, Holm`, corrected over all rows. A tag
         that fewer than two texts have, or all but fewer than two, has no row.
 
@@ -106,11 +104,11 @@ def tag_effects(differences: Mapping[str, np.ndarray], tags: Sequence[Sequence[s
     ------
     InputError : not one difference per text.
 
-    >>> tag_effects({"ours": np.array([0.0, 0.1, 0.5, 0.7])}, [["plain"], [], ["irony"], ["irony"]])[0]["effect"].mean.__round__(6)
+    >>> tag_effects({"words only (default)": np.array([0.0, 0.1, 0.5, 0.7])}, [["plain"], [], ["irony"], ["irony"]])[0]["effect"].mean.__round__(6)
     0.55
     """
     rows: list[Row] = []
-    for reading, values in differences.items():
+    for protocol, values in differences.items():
         if len(values) != len(tags):
             hint = "pass the tags of the texts that were compared"
             raise InputError(
@@ -130,7 +128,7 @@ def tag_effects(differences: Mapping[str, np.ndarray], tags: Sequence[Sequence[s
             inside = bootstrap_mean(values[keep][x == 1])
             rows.append(
                 {
-                    "reading": reading,
+                    "protocol": protocol,
                     "tag": tag,
                     "with tag": inside,
                     "effect": effect,

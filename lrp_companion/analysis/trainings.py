@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 
 from lrp_companion.analysis.effect_causes import layer_gains
-from lrp_companion.analysis.paper_tables import READINGS
 from lrp_companion.analysis.protocol_grid import (
-    CHOICES,
+    PROTOCOL_AXES,
     Grid,
     grid,
     needs_text,
@@ -26,7 +25,7 @@ from lrp_companion.analysis.protocol_grid import (
     variance_shares,
 )
 from lrp_companion.runs.load import TextRun
-from lrp_companion.schema import InputError, Protocol, choose
+from lrp_companion.schema import PROTOCOLS, InputError, Protocol, choose
 
 Row = dict[str, Any]
 
@@ -131,7 +130,7 @@ def trainings(runs: Sequence[TextRun], *, a: str = "cp-lrp", b: str = "attnlrp")
         name: tuple(
             option for option in grids[0].distinct[name] if all(option in own.distinct[name] for own in grids)
         )
-        for name in CHOICES
+        for name in PROTOCOL_AXES
     }
     values = np.stack([_shared(own, axes) for own in grids])
     return Trainings(tuple(runs), grids, axes, values[..., 0], values[..., 1], values[..., 2])
@@ -143,21 +142,26 @@ def _shared(own: Grid, axes: Mapping[str, tuple[str, ...]]) -> np.ndarray:
     return own.values[(*np.ix_(*places), 2)]
 
 
-def training_effects(found: Trainings, *, readings: Mapping[str, Protocol] = READINGS) -> list[Row]:
-    """The effect under a few readings in every training, and how far the trainings lie apart.
+def training_effects(found: Trainings, *, protocols: Mapping[str, Protocol] = PROTOCOLS) -> list[Row]:
+    """The effect under a few protocols in every training, and how far the trainings lie apart.
 
     Returns
     -------
     list
-        Rows `reading`, `effects` (one interval over examples per training), `mean` and `sd` (over the
+        Rows `protocol`, `effects` (one interval over examples per training), `mean` and `sd` (over the
         trainings, with k - 1).
     """
     rows = []
-    for name, protocol in readings.items():
+    for name, protocol in protocols.items():
         effects = [own.cell(protocol)["difference"] for own in found.grids]
         means = np.array([effect.mean for effect in effects])
         rows.append(
-            {"reading": name, "effects": effects, "mean": float(means.mean()), "sd": float(means.std(ddof=1))}
+            {
+                "protocol": name,
+                "effects": effects,
+                "mean": float(means.mean()),
+                "sd": float(means.std(ddof=1)),
+            }
         )
     return rows
 
@@ -184,11 +188,11 @@ def training_counts(found: Trainings, **fixed: str) -> Row:
         one training it is above and in another below; `open`: all others; `one sign`: the means have one sign
         in every training.
     """
-    where: list[Any] = [slice(None)] * len(CHOICES)
+    where: list[Any] = [slice(None)] * len(PROTOCOL_AXES)
     for name, option in fixed.items():
-        choose("training_counts", "choice", name, CHOICES)
+        choose("training_counts", "choice", name, PROTOCOL_AXES)
         choose("training_counts", name, option, found.axes[name])
-        where[CHOICES.index(name)] = found.axes[name].index(option)
+        where[PROTOCOL_AXES.index(name)] = found.axes[name].index(option)
     effects, above, below, against = (part[(..., *where)] for part in (found.effects, *_sides(found)))
     out: Row = {
         "cells": above.size,
@@ -215,7 +219,7 @@ def training_turns(found: Trainings) -> list[Row]:
     above, below, against = (side.ravel() for side in _sides(found))
     for k, protocol in enumerate(protocols_of(found.axes)):
         if not above[k] and not below[k]:
-            options = {name: getattr(protocol, name) for name in CHOICES}
+            options = {name: getattr(protocol, name) for name in PROTOCOL_AXES}
             effects = [own.cell(protocol)["difference"] for own in found.grids]
             rows.append({**options, "effects": effects, "against": bool(against[k])})
     return sorted(
@@ -249,27 +253,29 @@ def training_likeness(found: Trainings) -> float:
 
 
 def training_gains(
-    found: Trainings, *, path: str = "back-to-front", readings: Mapping[str, Protocol] = READINGS
+    found: Trainings, *, path: str = "back-to-front", protocols: Mapping[str, Protocol] = PROTOCOLS
 ) -> list[Row]:
-    """Total gain and the later half's minus the first half's, training by training, under a few readings:
+    """Total gain and the later half's minus the first half's, training by training, under a few protocols:
     rows of `layer_gains`.
 
     Returns
     -------
     list
-        Rows `reading`, `model`, `total`, `later - first` (intervals), `largest` (layer) and
+        Rows `protocol`, `model`, `total`, `later - first` (intervals), `largest` (layer) and
         `largest in draws`.
     """
     rows = []
     gains = [layer_gains(run, path=path) for run in found.runs]
-    for name, protocol in readings.items():
+    for name, protocol in protocols.items():
         for model, own in zip(found.names, gains, strict=True):
             (row,) = [
-                row for row in own if all(row[choice] == getattr(protocol, choice) for choice in CHOICES[:5])
+                row
+                for row in own
+                if all(row[choice] == getattr(protocol, choice) for choice in PROTOCOL_AXES[:5])
             ]
             rows.append(
                 {
-                    "reading": name,
+                    "protocol": name,
                     "model": model,
                     **{part: row[part] for part in ("total", "later - first", "largest", "largest in draws")},
                 }

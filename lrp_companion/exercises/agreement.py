@@ -172,7 +172,7 @@ EXERCISES = (
         theme=THEMES[3],
         signature="morf_order(scores, special)",
         task=(
-            "Return the indices of the tokens in the order in which MoRF removes them: the most relevant first, equal scores in reading "
+            "Return the indices of the tokens in the order in which MoRF removes them: the most relevant first, equal scores in protocol "
             "order, special tokens never."
         ),
         answer=morf_order,

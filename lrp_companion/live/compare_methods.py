@@ -23,10 +23,10 @@ from lrp_companion.metrics import (
 )
 from lrp_companion.metrics.faithfulness import ORDERS, removal_order
 from lrp_companion.models.pretrained import Classifier, EncodedText
-from lrp_companion.schema import Attribution, InputError, Protocol, at_site
+from lrp_companion.schema import PROTOCOLS, Attribution, InputError, Protocol
 
-PAPER_METHODS = ("loo", "ig", "rollout", "attnlrp", "cp-lrp")
-OURS = {"ours": Protocol()}
+COMPARED_METHODS = ("loo", "ig", "rollout", "attnlrp", "cp-lrp")
+DEFAULT = dict(list(PROTOCOLS.items())[:1])
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Comparison:
         """
         out = []
         for method in methods:
-            maps = [(read_at(record, site), record.special) for record in self.maps[method]]
+            maps = [(record.scores_at(site), record.special) for record in self.maps[method]]
             shares = [
                 np.abs(r[special]).sum() / np.abs(r).sum() if r.any() else float("nan") for r, special in maps
             ]
@@ -94,19 +94,12 @@ class Comparison:
         return out
 
 
-def read_at(record: Attribution, site: str) -> np.ndarray:
-    """Scores at another site than the record's own; a method without parts (LOO, IG, rollout) has one map
-    only.
-    """
-    return at_site(dict(record.parts), site) if record.parts else record.scores
-
-
 def compare_methods(
     clf: Classifier,
     texts: Sequence[str],
     *,
-    methods: Sequence[str] = PAPER_METHODS,
-    protocols: Mapping[str, Protocol] = OURS,
+    methods: Sequence[str] = COMPARED_METHODS,
+    protocols: Mapping[str, Protocol] = DEFAULT,
     options: Mapping[str, Mapping[str, Any]] | None = None,
     curves: bool = True,
     chunk: int = 1,
@@ -156,7 +149,7 @@ def compare_methods(
             )
             for label, protocol in protocols.items():
                 row[f"r {label}"] = agreement(
-                    read_at(record, protocol.site), loo[protocol.removal][k].scores, text.special, protocol
+                    record.scores_at(protocol.site), loo[protocol.removal][k].scores, text.special, protocol
                 )
             if shared is not None:
                 row |= {order: curve.mean_logit for order, curve in shared.curves[name].items()}
@@ -303,7 +296,7 @@ class LayerPaths:
             names = f"{min(best)} to {max(best)}" if len(best) > 1 else ", ".join(map(str, best)) or "none"
             out.append(
                 {
-                    "reading": protocol,
+                    "protocol": protocol,
                     **self.levels(protocol),
                     "best on the paths": self.level(protocol, best),
                     "its bypassed layers": names,
@@ -320,7 +313,7 @@ def layer_paths(
     clf: Classifier,
     texts: Sequence[str],
     *,
-    protocols: Mapping[str, Protocol] = OURS,
+    protocols: Mapping[str, Protocol] = DEFAULT,
     loo: Sequence[Attribution] | None = None,
     truncate: bool = False,
     progress: bool | None = None,
@@ -347,7 +340,7 @@ def layer_paths(
         label: {
             mask: np.array(
                 [
-                    agreement(read_at(own[k], p.site), reference[p.removal][k].scores, text.special, p)
+                    agreement(own[k].scores_at(p.site), reference[p.removal][k].scores, text.special, p)
                     for k, text in enumerate(encoded)
                 ]
             )

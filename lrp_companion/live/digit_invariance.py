@@ -27,7 +27,7 @@ EXPLAINERS: dict[str, dict[str, Any]] = {
 degree 2.
 """
 
-READINGS: dict[str, dict[str, Any]] = {
+NET_VARIANTS: dict[str, dict[str, Any]] = {
     "plain": {},
     "biases": {"bias": True},
     "positions": {"position_embedding": True},
@@ -251,27 +251,27 @@ def share_digits(
     ]  # fmt: skip
 
 
-def compare_readings(
+def compare_variants(
     train: Dataset,
     test: Dataset,
     *,
-    readings: Mapping[str, Mapping[str, Any]] = READINGS,
+    variants: Mapping[str, Mapping[str, Any]] = NET_VARIANTS,
     seed: int = 0,
     device: str = "cpu",
     progress: bool | None = None,
 ) -> list[dict[str, Any]]:
-    """AttnLRP in nets that read the paper's description differently: one row per reading and map, with
+    """AttnLRP in nets that read the paper's description differently: one row per variant and map, with
     accuracy and n.
     """
     if test.images is None:
         raise InputError(
-            "compare_readings",
+            "compare_variants",
             got=f"{test.name}, which has no images",
             expected="a data set of images",
             hint="load mnist",
         )
     rows = []
-    for name, options in readings.items():
+    for name, options in variants.items():
         left, _ = train_pair(train, seed=seed, device=device, **options)
         accuracy = left.accuracy(test.images, test.labels)
         result = invariance_table(
@@ -279,7 +279,7 @@ def compare_readings(
         )
         for map in ("raw", "sum-to-one"):
             loo, attnlrp = result.table(map)
-            row = {"reading": name, "accuracy": accuracy, "map": map}
+            row = {"variant": name, "accuracy": accuracy, "map": map}
             rows.append(
                 row
                 | {

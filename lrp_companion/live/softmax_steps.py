@@ -37,7 +37,7 @@ RULES: dict[str, Callable[[SoftmaxStep], np.ndarray]] = {
 logits, and LOO's relatives.
 """
 
-FEATURES = ("spread", "level", "entropy")
+ROW_FEATURES = ("spread", "level", "entropy")
 MEASURES = ("r", "error")
 
 
@@ -164,7 +164,7 @@ class SoftmaxRows:
             row: dict[str, Any] = {"layer": int(layer), "steps": int(own.sum())}
             row |= {
                 name: self.typical(name, where=own)
-                for name in (*FEATURES, *(f"{measure} {rule}" for rule in self.rules))
+                for name in (*ROW_FEATURES, *(f"{measure} {rule}" for rule in self.rules))
             }
             out.append(row)
         return out
@@ -186,7 +186,7 @@ class SoftmaxRows:
         Steps where a measure is NaN are left out of that measure only. Bins that coincide (many equal values
         of the feature) are merged.
         """
-        choose("SoftmaxRows.binned", "feature", feature, FEATURES)
+        choose("SoftmaxRows.binned", "feature", feature, ROW_FEATURES)
         choose("SoftmaxRows.binned", "measure", measure, MEASURES)
         if isinstance(bins, bool) or not isinstance(bins, int) or bins < 1:
             raise InputError(

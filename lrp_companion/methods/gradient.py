@@ -14,7 +14,7 @@ from lrp_companion.methods.common import Targets, attribution, batches, read_out
 from lrp_companion.models.batching import budget
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.propagation import relevance_parts
-from lrp_companion.schema import SITES, TARGET_CHOICES, Attribution, InputError, at_site, choose
+from lrp_companion.schema import SITES, TARGET_CHOICES, Attribution, InputError, choose, scores_at
 
 BASELINES = ("pad-token", "mask-token", "zero")
 
@@ -49,7 +49,7 @@ def gradient_x_input(
             out[i] = attribution(
                 clf,
                 texts[i],
-                at_site(own, site),
+                scores_at(own, site),
                 method="gradient-x-input",
                 target=chosen[k],
                 logit=tape.logits[k, chosen[k]],

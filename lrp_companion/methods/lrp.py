@@ -29,9 +29,9 @@ from lrp_companion.schema import (
     Attribution,
     InputError,
     Lattice,
-    at_site,
     check_layers,
     choose,
+    scores_at,
 )
 
 
@@ -116,7 +116,7 @@ def lrp_masks(
                 out[place][i] = attribution(
                     clf,
                     texts[i],
-                    at_site(own, site),
+                    scores_at(own, site),
                     method=name,
                     target=chosen[k],
                     logit=tape.logits[k, chosen[k]],
@@ -196,7 +196,7 @@ def layer_lattice(
     own = {key: to_numpy(value)[:, 0] for key, value in parts.items()}
     return Lattice(
         tokens=encoded.tokens,
-        scores=at_site(own, site),
+        scores=scores_at(own, site),
         target=int(chosen),
         logit=float(tape.logits[0, chosen]),
         special=encoded.special,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-METHODS = ("loo", "ig", "rollout", "gradient-x-input", "attnlrp", "cp-lrp")
+DEFAULT_METHODS = ("loo", "ig", "rollout", "gradient-x-input", "attnlrp", "cp-lrp")
 """Methods of a run by default, with their own options. Where others are named, cost and error are kept as
 well.
 """

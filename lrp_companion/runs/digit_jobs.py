@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import torch
 
-from lrp_companion.live.digit_invariance import EXPLAINERS, READINGS, invariance_table, train_pair
+from lrp_companion.live.digit_invariance import EXPLAINERS, NET_VARIANTS, invariance_table, train_pair
 from lrp_companion.methods import IMAGE_METHODS, attribute, method_call
 from lrp_companion.models.linear_attention import LinearAttention
 from lrp_companion.runs.folder import RunFolder
@@ -46,7 +46,7 @@ class DigitJobs:
         self.images, self.sample = test.images, test.order(limit, seed=seed)
         self._known: dict[int, LinearAttention] = {}
 
-    def _about(self, model: str) -> dict[str, Any]:
+    def _manifest(self, model: str) -> dict[str, Any]:
         data = f"{self.test.describe()}; trained on {self.train.describe()}"
         return {
             "model": {"name": model, "family": "linear attention"},
@@ -94,28 +94,28 @@ class MnistJobs(DigitJobs):
         train: Dataset,
         test: Dataset,
         *,
-        reading: str = "plain",
+        variant: str = "plain",
         methods: Sequence[str] | None = None,
         nets: int = 5,
         limit: int | None = None,
         seed: int = 0,
         device: str = "cpu",
     ) -> None:
-        choose("run", "model", reading, tuple(READINGS))
+        choose("run", "model", variant, tuple(NET_VARIANTS))
         super().__init__(train, test, nets=nets, limit=limit, seed=seed, device=device)
-        self.reading = reading
+        self.variant = variant
         self.explainers = EXPLAINERS if methods is None else explainers_of(methods)
         self.config = {
             "task": "mnist", "split": test.split, "source": test.source, "data": test.fingerprint,
             "train": train.fingerprint,
-            "seed": seed, "model": reading, "options": READINGS[reading],
+            "seed": seed, "model": variant, "options": NET_VARIANTS[variant],
             "explainers": {name: dict(call) for name, call in self.explainers.items()},
         }  # fmt: skip
 
     @property
-    def about(self) -> dict[str, Any]:
+    def manifest(self) -> dict[str, Any]:
         """What the manifest says beside the configuration."""
-        return self._about(self.reading)
+        return self._manifest(self.variant)
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -139,10 +139,10 @@ class MnistJobs(DigitJobs):
         if table == "nets":
             return self._net(job, folder)
         seed, row = divmod(job, SPAN)
-        return self._image(self._load(seed, folder, seed, READINGS[self.reading]), row)
+        return self._image(self._load(seed, folder, seed, NET_VARIANTS[self.variant]), row)
 
     def _net(self, seed: int, folder: RunFolder) -> pa.Table:
-        left = self._trained(seed, folder, seed, READINGS[self.reading])
+        left = self._trained(seed, folder, seed, NET_VARIANTS[self.variant])
         right = left.with_association("right")
         with torch.no_grad():
             gaps = [

@@ -1,4 +1,4 @@
-"""A run over readings of the paper's MNIST nets: every choice that its text leaves open, several seeds, one
+"""A run over variants of the paper's MNIST nets: every choice that its text leaves open, several seeds, one
 job per net.
 """
 
@@ -20,7 +20,7 @@ from lrp_companion.runs.folder import RunFolder
 from lrp_companion.schema import Protocol
 from lrp_companion.sources import Dataset
 
-CHOICES: dict[str, tuple[Any, ...]] = {
+VARIANT_AXES: dict[str, tuple[Any, ...]] = {
     "bias": (False, True),
     "position_embedding": (False, True),
     "embedding": (False, True),
@@ -37,18 +37,18 @@ IG_STEPS = (8, 16, 32, 64, 128, 256, 512)
 IG_BASELINES = ("zero", "mean image", "black and white")
 
 
-def readings(choices: Mapping[str, Sequence[Any]] = CHOICES) -> list[dict[str, Any]]:
+def variants(choices: Mapping[str, Sequence[Any]] = VARIANT_AXES) -> list[dict[str, Any]]:
     """All combinations of the choices, the plainest first.
 
-    >>> len(readings()), readings()[0]["readout"]
+    >>> len(variants()), variants()[0]["readout"]
     (32, 'all')
     """
     return [dict(zip(choices, point, strict=True)) for point in itertools.product(*choices.values())]
 
 
 class MnistGridJobs(DigitJobs):
-    """What a run over readings consists of; see `runner.execute`. A job is a net: reading + number of
-    readings * seed.
+    """What a run over variants consists of; see `runner.execute`. A job is a net: variant + number of
+    variants * seed.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class MnistGridJobs(DigitJobs):
         seed: int = 0,
         device: str = "cpu",
         epochs: int = 5,
-        choices: Mapping[str, Sequence[Any]] = CHOICES,
+        choices: Mapping[str, Sequence[Any]] = VARIANT_AXES,
         ig_steps: Sequence[int] = IG_STEPS,
     ) -> None:
         super().__init__(
@@ -72,7 +72,7 @@ class MnistGridJobs(DigitJobs):
             seed=seed,
             device=device,
         )
-        self.readings, self.ig_steps, self.epochs = readings(choices), tuple(ig_steps), epochs
+        self.variants, self.ig_steps, self.epochs = variants(choices), tuple(ig_steps), epochs
         self.config = {
             "task": "mnist-grid", "split": test.split, "source": test.source, "data": test.fingerprint,
             "train": train.fingerprint,
@@ -83,31 +83,31 @@ class MnistGridJobs(DigitJobs):
         }  # fmt: skip
 
     @property
-    def about(self) -> dict[str, Any]:
+    def manifest(self) -> dict[str, Any]:
         """What the manifest says beside the configuration."""
-        return self._about(f"{len(self.readings)} readings")
+        return self._manifest(f"{len(self.variants)} variants")
 
     @property
     def tables(self) -> tuple[str, ...]:
         """Nets; images under each from the left and the right; integrated gradients of the plainest and the
-        fullest reading.
+        fullest variant.
         """
         return ("nets", "images", "ig")
 
     def jobs(self, table: str) -> list[int]:
-        """Nets, all readings with one seed before the next seed."""
-        count = len(self.readings)
+        """Nets, all variants with one seed before the next seed."""
+        count = len(self.variants)
         chosen = (0, self._fullest) if table == "ig" else range(count)
-        return [reading + count * seed for seed in range(self.nets) for reading in chosen]
+        return [variant + count * seed for seed in range(self.nets) for variant in chosen]
 
     @property
     def _fullest(self) -> int:
         """With biases, positions and an embedding, read and scaled as the plainest: the furthest from a
         homogeneous function.
         """
-        wanted = {name: name in ("bias", "position_embedding", "embedding") for name in self.readings[0]}
-        wanted |= {name: self.readings[0][name] for name in ("readout", "scaled") if name in self.readings[0]}
-        return self.readings.index(wanted)
+        wanted = {name: name in ("bias", "position_embedding", "embedding") for name in self.variants[0]}
+        wanted |= {name: self.variants[0][name] for name in ("readout", "scaled") if name in self.variants[0]}
+        return self.variants.index(wanted)
 
     def cost(self, table: str, job: int) -> float:
         """About how long a job takes, in images explained."""
@@ -119,15 +119,15 @@ class MnistGridJobs(DigitJobs):
 
     def _options(self, job: int) -> tuple[int, dict[str, Any]]:
         """Seed and options of the net of a job."""
-        seed, reading = divmod(job, len(self.readings))
-        return seed, {**self.readings[reading], "epochs": self.epochs}
+        seed, variant = divmod(job, len(self.variants))
+        return seed, {**self.variants[variant], "epochs": self.epochs}
 
     def _net(self, job: int, folder: RunFolder) -> pa.Table:
         seed, options = self._options(job)
         right = self._trained(job, folder, seed, options).with_association("right")
         return pa.table(
             {
-                "reading": pa.array([job % len(self.readings)], pa.int32()),
+                "variant": pa.array([job % len(self.variants)], pa.int32()),
                 "seed": pa.array([seed], pa.int32()),
                 "accuracy": pa.array([right.accuracy(self.images, self.test.labels)], pa.float64()),
                 "tested": pa.array([len(self.test)], pa.int32()),

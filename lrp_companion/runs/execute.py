@@ -38,7 +38,7 @@ class Jobs(Protocol):
     @property
     def config(self) -> Mapping[str, Any]: ...
     @property
-    def about(self) -> Mapping[str, Any]: ...
+    def manifest(self) -> Mapping[str, Any]: ...
     @property
     def tables(self) -> Sequence[str]: ...
 
@@ -150,9 +150,9 @@ class _Session:
         self.folder, self.jobs = folder, jobs
         fresh = {"format": FORMAT, "key": key_of(jobs.config), "config": dict(jobs.config)}
         self.manifest: dict[str, Any] = folder.manifest() if (folder.path / MANIFEST).is_file() else fresh
-        most = max(self.manifest.get("examples", 0), jobs.about["examples"])
-        self.manifest |= {**jobs.about, "examples": most}
-        self.whole = jobs.about["examples"] == most or self.manifest.get("finished", False)
+        most = max(self.manifest.get("examples", 0), jobs.manifest["examples"])
+        self.manifest |= {**jobs.manifest, "examples": most}
+        self.whole = jobs.manifest["examples"] == most or self.manifest.get("finished", False)
         earlier: Any = self.manifest.get("sessions", [])
         follows = [*(row["start"] for row in earlier[1:]), _now()]  # none for a first session
         self.manifest["sessions"] = [

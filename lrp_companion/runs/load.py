@@ -18,6 +18,7 @@ from lrp_companion.metrics import Interval, bootstrap_mean, paired_difference
 from lrp_companion.metrics.grid import at_map, place
 from lrp_companion.runs.folder import JOB, read_folder
 from lrp_companion.schema import (
+    DEFAULT_PROTOCOL,
     SITES,
     TARGET_CHOICES,
     TOKEN_CHOICES,
@@ -28,10 +29,9 @@ from lrp_companion.schema import (
     choose,
 )
 
-PARTS = ("word", "position", "type")
+EMBEDDING_PARTS = ("word", "position", "type")
 TOP = (1, 3, 5)
 """How many tokens are compared in an overlap."""
-OURS = Protocol()
 Explanation = str | Iterable[int]
 """A method's name, or the layers that are bypassed (from 1)."""
 
@@ -96,7 +96,7 @@ class TextRun(Run):
         )
         return tuple(bypassed(number) for number in numbers)
 
-    def about(self, name: str) -> np.ndarray:
+    def example_column(self, name: str) -> np.ndarray:
         """A number per example: `label`, `target`, `tokens`, `whole` (tokens before truncation)."""
         return self._sorted("examples", None)[name].to_numpy()
 
@@ -106,7 +106,7 @@ class TextRun(Run):
             return self.column(explanation, "lerf") - self.column(explanation, "morf")
         return self._rows(explanation)[name].to_numpy().astype(np.float64)
 
-    def r(self, explanation: Explanation, protocol: Protocol = OURS) -> np.ndarray:
+    def r(self, explanation: Explanation, protocol: Protocol = DEFAULT_PROTOCOL) -> np.ndarray:
         """Agreement with LOO of each example under a protocol; NaN where undefined or not measured."""
         table, axes = self._rows(explanation), self.manifest["axes"]
         if protocol.removal not in axes["removal"]:
@@ -139,11 +139,13 @@ class TextRun(Run):
         loo = self._loo_sums(protocol)
         return at_map(raw, protocol.map, sums=(own[0], loo[0]), sizes=(own[1], loo[1]))
 
-    def agreement(self, explanation: Explanation, protocol: Protocol = OURS) -> Interval:
+    def agreement(self, explanation: Explanation, protocol: Protocol = DEFAULT_PROTOCOL) -> Interval:
         """Mean r with its 95 % bootstrap interval."""
         return bootstrap_mean(self.r(explanation, protocol))
 
-    def difference(self, explanation: Explanation, other: Explanation, protocol: Protocol = OURS) -> Interval:
+    def difference(
+        self, explanation: Explanation, other: Explanation, protocol: Protocol = DEFAULT_PROTOCOL
+    ) -> Interval:
         """Mean paired difference of r, `explanation - other`, with its 95 % bootstrap interval."""
         return paired_difference(self.r(explanation, protocol), self.r(other, protocol))
 
@@ -167,7 +169,7 @@ class TextRun(Run):
         with np.errstate(invalid="ignore", divide="ignore"):
             if token == "special":
                 return 1 - sizes[:, TOKEN_CHOICES.index("no-special")] / everything
-            parts = _stack(table[token], (len(PARTS),))
+            parts = _stack(table[token], (len(EMBEDDING_PARTS),))
             return np.abs(np.nansum(parts[:, : SITES.index(site) + 1], 1)) / everything
 
     def parts(self, explanation: Explanation, *, token: str = "first", site: str = "word") -> np.ndarray:
@@ -178,7 +180,7 @@ class TextRun(Run):
         sizes = _stack(table["size"], (len(SITES), len(TOKEN_CHOICES), len(TARGET_CHOICES)))
         with np.errstate(invalid="ignore", divide="ignore"):
             return (
-                _stack(table[token], (len(PARTS),))
+                _stack(table[token], (len(EMBEDDING_PARTS),))
                 / sizes[:, SITES.index(site), TOKEN_CHOICES.index("all"), :1]
             )
 
@@ -284,12 +286,12 @@ class TextRun(Run):
             for after, tokens in zip(table["after"].to_pylist(), table["tokens"].to_pylist(), strict=True)
         ]
 
-    def loo(self, protocol: Protocol = OURS) -> list[np.ndarray]:
+    def loo(self, protocol: Protocol = DEFAULT_PROTOCOL) -> list[np.ndarray]:
         """LOO maps (T,) of the examples under a removal and a target, special tokens included."""
         where = self.manifest["axes"]["removal"].index(protocol.removal)
         return [
             loo_map(after[where], int(target), protocol.target)
-            for after, target in zip(self._after, self.about("target"), strict=True)
+            for after, target in zip(self._after, self.example_column("target"), strict=True)
         ]
 
     def _loo_sums(self, protocol: Protocol) -> tuple[np.ndarray, np.ndarray]:
@@ -350,20 +352,20 @@ class MnistRun(DigitRun):
 
 @dataclass(frozen=True)
 class MnistGridRun(DigitRun):
-    """A run over readings of the paper's MNIST nets: several seeds of each, and some images under each
+    """A run over variants of the paper's MNIST nets: several seeds of each, and some images under each
     net.
     """
 
     @cached_property
-    def readings(self) -> list[dict[str, Any]]:
-        """Options of the nets, the plainest first; a reading's number is its place."""
+    def variants(self) -> list[dict[str, Any]]:
+        """Options of the nets, the plainest first; a variant's number is its place."""
         choices = self.manifest["config"]["choices"]
         return [dict(zip(choices, point, strict=True)) for point in itertools.product(*choices.values())]
 
     @cached_property
     def seeds(self) -> list[int]:
-        """Seeds under which every reading was trained and explained."""
-        count = len(self.readings)
+        """Seeds under which every variant was trained and explained."""
+        count = len(self.variants)
         done = set(self.tables["images"][JOB].to_pylist()) & set(self.tables["nets"][JOB].to_pylist())
         return [
             seed
@@ -371,58 +373,58 @@ class MnistGridRun(DigitRun):
             if set(range(seed * count, (seed + 1) * count)) <= done
         ]
 
-    def accuracy(self, reading: int) -> np.ndarray:
-        """Of the nets of a reading, one per seed, on the whole test split."""
+    def accuracy(self, variant: int) -> np.ndarray:
+        """Of the nets of a variant, one per seed, on the whole test split."""
         jobs, values = self.tables["nets"][JOB].to_numpy(), self.tables["nets"]["accuracy"].to_numpy()
         at = dict(zip(jobs.tolist(), values.tolist(), strict=True))
-        return np.array([at[seed * len(self.readings) + reading] for seed in self.seeds])
+        return np.array([at[seed * len(self.variants) + variant] for seed in self.seeds])
 
-    def values(self, reading: int, explainer: str, pair: str, *, map: str = "raw") -> np.ndarray:
+    def values(self, variant: int, explainer: str, pair: str, *, map: str = "raw") -> np.ndarray:
         """r of "left-right", "left-LOO" or "right-LOO", shape (seeds, images).
 
         Dividing maps by their sums changes r by the product of the signs only; dividing by sum |R| changes
         nothing.
         """
-        rows = self._of(reading, explainer)
+        rows = self._of(variant, explainer)
         r = rows[f"r {pair}"].to_numpy(zero_copy_only=False).astype(np.float64)
         if map == "sum-to-one":
-            other = self._of(reading, "LOO") if pair.endswith("LOO") else rows
+            other = self._of(variant, "LOO") if pair.endswith("LOO") else rows
             first = rows["negative left" if pair.startswith("left") else "negative right"]
             second = other["negative right"]  # LOO is one map for both graphs
             r = r * _sign(first) * _sign(second)
         return r.reshape(len(self.seeds), -1)
 
-    def negative(self, reading: int, explainer: str, side: str) -> np.ndarray:
+    def negative(self, variant: int, explainer: str, side: str) -> np.ndarray:
         """Whether the sum of a map is negative, "left" or "right", shape (seeds, images)."""
         return (
-            self._of(reading, explainer)[f"negative {side}"]
+            self._of(variant, explainer)[f"negative {side}"]
             .to_numpy(zero_copy_only=False)
             .reshape(len(self.seeds), -1)
         )
 
     def ig(self) -> list[dict[str, Any]]:
-        """Rows of IG by `reading`, `seed`, `image`, `baseline`, `n_steps`: `r` with LOO and `delta`, the
+        """Rows of IG by `variant`, `seed`, `image`, `baseline`, `n_steps`: `r` with LOO and `delta`, the
         convergence delta.
         """
         table = self.tables["ig"]
         jobs = table[JOB].to_numpy()
-        extra = {"reading": pa.array(jobs % len(self.readings)), "seed": pa.array(jobs // len(self.readings))}
+        extra = {"variant": pa.array(jobs % len(self.variants)), "seed": pa.array(jobs // len(self.variants))}
         return pa.table(
             {**{name: table[name] for name in table.column_names if name != JOB}, **extra}
         ).to_pylist()
 
-    def _of(self, reading: int, explainer: str) -> pa.Table:
+    def _of(self, variant: int, explainer: str) -> pa.Table:
         memory = self.__dict__.setdefault("_memory", {})
-        if (reading, explainer) not in memory:
+        if (variant, explainer) not in memory:
             table = self.tables["images"]
-            jobs = [seed * len(self.readings) + reading for seed in self.seeds]
+            jobs = [seed * len(self.variants) + variant for seed in self.seeds]
             keep = np.isin(table[JOB].to_numpy(), jobs) & (
                 np.asarray(table["explainer"].to_pylist()) == explainer
             )
-            memory[reading, explainer] = table.filter(pa.array(keep)).sort_by(
+            memory[variant, explainer] = table.filter(pa.array(keep)).sort_by(
                 [(JOB, "ascending"), ("image", "ascending")]
             )
-        return memory[reading, explainer]
+        return memory[variant, explainer]
 
 
 def _sign(negative: Any) -> np.ndarray:

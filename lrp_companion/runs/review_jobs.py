@@ -24,9 +24,9 @@ from lrp_companion.metrics.faithfulness import CANCELLED, ORDERS, Curve, relativ
 from lrp_companion.metrics.grid import agreement_grid
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.propagation import all_masks, some_masks
-from lrp_companion.runs.cost import METHODS, method_passes, text_work
+from lrp_companion.runs.cost import DEFAULT_METHODS, method_passes, text_work
 from lrp_companion.runs.folder import JOB, RunFolder, read_folder
-from lrp_companion.runs.load import PARTS, TOP, loo_map
+from lrp_companion.runs.load import EMBEDDING_PARTS, TOP, loo_map
 from lrp_companion.schema import (
     REMOVALS,
     SITES,
@@ -35,9 +35,9 @@ from lrp_companion.schema import (
     TOKEN_CHOICES,
     Attribution,
     InputError,
-    at_site,
     choose,
     counted,
+    scores_at,
 )
 from lrp_companion.sources import Dataset
 
@@ -69,7 +69,7 @@ class TextJobs:
         clf: Classifier,
         data: Dataset,
         *,
-        methods: Sequence[str] = METHODS,
+        methods: Sequence[str] = DEFAULT_METHODS,
         masks: str = "paths",
         limit: int | None = None,
         seed: int = 0,
@@ -82,7 +82,10 @@ class TextJobs:
         if not methods or len(set(methods)) < len(methods):
             got = f"methods {', '.join(methods) or 'none'}"
             raise InputError(
-                "run", got=got, expected="at least one, each once", hint=f"choose from {', '.join(METHODS)}"
+                "run",
+                got=got,
+                expected="at least one, each once",
+                hint=f"choose from {', '.join(DEFAULT_METHODS)}",
             )
         if isinstance(n_steps, bool) or not isinstance(n_steps, int) or n_steps < 1:
             raise InputError(
@@ -180,7 +183,7 @@ class TextJobs:
                 )
 
     @property
-    def about(self) -> dict[str, Any]:
+    def manifest(self) -> dict[str, Any]:
         """What the manifest says beside the configuration."""
         c = self.clf.card
         model = {
@@ -294,7 +297,7 @@ class TextJobs:
     ) -> pa.Table:
         maps = np.full((len(self.methods), len(SITES), len(TARGET_CHOICES), len(text)), np.nan)
         passes = np.zeros((len(self.methods), 2))
-        parts = np.full((len(self.methods), len(PARTS), len(text)), np.nan)
+        parts = np.full((len(self.methods), len(EMBEDDING_PARTS), len(text)), np.nan)
         seconds, deltas = [], []
         for m, method in enumerate(self.methods):
             if method == "loo":
@@ -316,11 +319,11 @@ class TextJobs:
                     seconds.append(time.perf_counter() - begin)
                     deltas.append(record.details.get("convergence_delta", np.nan))
                     passes[m] = record.details.get("passes", (1, 0 if kind == "rollout" else 1))
-                    for p, part in enumerate(PARTS):
+                    for p, part in enumerate(EMBEDDING_PARTS):
                         if part == "word" or part in record.parts:
                             parts[m, p] = record.parts.get(part, record.scores)
                 maps[m, :, o] = [
-                    read_site(record.parts, site) if record.parts else record.scores for site in SITES
+                    scores_at_or_nan(record.parts, site) if record.parts else record.scores for site in SITES
                 ]
         shared = shared_curves(
             self.clf, text, target, {m: maps[k, 0, 0] for k, m in enumerate(self.methods)}, chunk=self.chunk
@@ -337,7 +340,7 @@ class TextJobs:
                 **_forwards(shared.asked, shared.run, len(self.methods)),
                 **(
                     nearness(maps[:, :, 0], loo[0, 0], text.special, passes)
-                    if set(self.methods) - set(METHODS)
+                    if set(self.methods) - set(DEFAULT_METHODS)
                     else {}
                 ),
             }
@@ -360,8 +363,10 @@ class TextJobs:
         }  # (mask, target, T)
         for name, own in by_part.items():
             own[:, where] = np.stack([to_numpy(found[mask][name])[:, 0] for mask in masks])
-        maps = np.stack([at_site(by_part, site) for site in SITES], 1)
-        parts = np.stack([by_part.get(name, np.full_like(maps[:, 0], np.nan))[:, 0] for name in PARTS], 1)
+        maps = np.stack([scores_at(by_part, site) for site in SITES], 1)
+        parts = np.stack(
+            [by_part.get(name, np.full_like(maps[:, 0], np.nan))[:, 0] for name in EMBEDDING_PARTS], 1
+        )
         numbers = [mask_number(mask) for mask in masks]
         shared = shared_curves(
             self.clf, text, target, dict(zip(numbers, maps[:, 0, 0], strict=True)), chunk=self.chunk
@@ -381,7 +386,7 @@ class TextJobs:
     def _lattice(self, text: EncodedText, target: int, loo: np.ndarray, _: Any) -> pa.Table:
         tape, starts = self._tape(text, target, ("logit",))
         by_part = {name: to_numpy(value)[:, 0] for name, value in all_masks(tape, starts[0]).items()}
-        maps = np.stack([at_site(by_part, site) for site in SITES], 1)[:, :, None]
+        maps = np.stack([scores_at(by_part, site) for site in SITES], 1)[:, :, None]
         out = agreement_grid(
             np.broadcast_to(maps, (*maps.shape[:2], len(TARGET_CHOICES), len(text))),
             loo[:1],
@@ -428,12 +433,12 @@ class TextJobs:
         }
 
 
-def read_site(parts: Mapping[str, np.ndarray], site: str) -> np.ndarray:
+def scores_at_or_nan(parts: Mapping[str, np.ndarray], site: str) -> np.ndarray:
     """A map at a site; NaN where its parts cancel but for rounding.
 
     So they do for input x gradient at the whole embedding sum: the LayerNorm behind it undoes every scale.
     """
-    out = at_site(parts, site)
+    out = scores_at(parts, site)
     return (
         out
         if np.abs(out).sum() > CANCELLED * sum(np.abs(part).sum() for part in parts.values())

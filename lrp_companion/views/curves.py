@@ -103,14 +103,14 @@ def layer_curves(
             color=style.colour,
             marker=style.marker,
             linestyle=style.dash,
-            label="ours, with interval",
+            label="this project, with interval",
         )
         axes.set_title(PATH_TITLES[name].format(last=last))
         axes.xaxis.set_major_locator(MaxNLocator(min(last, 12), integer=True))
     panels[-1].set_xlabel("layer k")
     figure.supylabel(quantity)
     _head(figure, title)
-    _legend(figure, panels, neutral="ours, with interval")
+    _legend(figure, panels, neutral="this project, with interval")
     return figure
 
 
@@ -134,7 +134,7 @@ def method_dots(
             "method_dots",
             got="no groups, or an empty one",
             expected="panel to method to Interval",
-            hint="pass {'ours': {'loo': interval}}",
+            hint="pass {'words only': {'loo': interval}}",
         )
     count = sum(len(group) for group in groups.values())
     alt = f"{title + '. ' if title else ''}{quantity} by method. " + " ".join(

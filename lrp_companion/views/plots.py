@@ -73,7 +73,7 @@ def layer_plot(
             "" if k == 0 else str(k + 1),
         )
         where = {"xaxis": "x", "yaxis": f"y{axis}"}
-        own, colour = "ours, with interval", looks[name].colour
+        own, colour = "this project, with interval", looks[name].colour
         bars = {
             "type": "data", "symmetric": False, "thickness": 1.2, "width": 3,
             "array": [_number(s.high - s.mean) for s in steps],

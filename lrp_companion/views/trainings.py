@@ -8,8 +8,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 
-from lrp_companion.analysis.paper_tables import READINGS
-from lrp_companion.analysis.protocol_grid import LABELS
+from lrp_companion.analysis.protocol_grid import AXIS_LABELS
 from lrp_companion.analysis.trainings import (
     Trainings,
     training_counts,
@@ -18,10 +17,10 @@ from lrp_companion.analysis.trainings import (
     training_shares,
     training_turns,
 )
-from lrp_companion.schema import Protocol
-from lrp_companion.views.audit import COLOURS, MARKERS, by_tokens_and_map, difference, needs, percent
+from lrp_companion.schema import PROTOCOLS, Protocol
 from lrp_companion.views.canvas import LOOK, Drawing, drawing
 from lrp_companion.views.palette import INK
+from lrp_companion.views.protocol_grid import COLOURS, MARKERS, by_tokens_and_map, difference, needs, percent
 from lrp_companion.views.tables import Table, table
 
 
@@ -49,22 +48,22 @@ def training_curve(found: Trainings) -> Drawing:
 
 
 def trainings_table(
-    found: Trainings, *, readings: Mapping[str, Protocol] = READINGS, digits: int = 2
+    found: Trainings, *, protocols: Mapping[str, Protocol] = PROTOCOLS, digits: int = 2
 ) -> Table:
-    """The effect under a few readings, a column per training, and its mean and standard deviation over the
+    """The effect under a few protocols, a column per training, and its mean and standard deviation over the
     trainings.
     """
     rows: list[Mapping[str, Any]] = [
         {
-            "reading": row["reading"],
+            "protocol": row["protocol"],
             **dict(zip(found.names, row["effects"], strict=True)),
             "mean": row["mean"],
             "sd": row["sd"],
         }
-        for row in training_effects(found, readings=readings)
+        for row in training_effects(found, protocols=protocols)
     ]
     columns = {
-        "reading": "reading",
+        "protocol": "protocol",
         **{name: name for name in found.names},
         "mean": "mean of these",
         "sd": "standard deviation",
@@ -99,12 +98,12 @@ def training_turns_table(found: Trainings, *, limit: int = 12, digits: int = 2) 
     free = [name for name in free if name not in shared]
     rows: list[Mapping[str, Any]] = [
         {
-            **{name: LABELS[name][1][row[name]] for name in free},
+            **{name: AXIS_LABELS[name][1][row[name]] for name in free},
             **dict(zip(found.names, row["effects"], strict=True)),
         }
         for row in turns[:limit]
     ]
-    columns = {**{name: LABELS[name][0] for name in free}, **{name: name for name in found.names}}
+    columns = {**{name: AXIS_LABELS[name][0] for name in free}, **{name: name for name in found.names}}
     caption = (
         f"{_where(found)}: cells in which the whole interval of {difference(found.grids[0])} is not on one side of 0 in all trainings"
         f"{f', the first {len(rows)} of {len(turns):,}' if len(rows) < len(turns) else ''}"
@@ -138,7 +137,7 @@ def training_shares_table(found: Trainings, *, digits: int = 2) -> Table:
 
 def _named(choice: str, option: str) -> str:
     """A choice and its option in words, as in "output logit"."""
-    name, options = LABELS[choice]
+    name, options = AXIS_LABELS[choice]
     return f"{name} {options[option]}"
 
 
@@ -152,7 +151,7 @@ def training_gains_table(rows: Sequence[Mapping[str, Any]], *, title: str, digit
     """Rows of `training_gains`: total gain, later minus first half, the layer with the largest gain."""
     needs("training_gains_table", rows, "rows")
     columns = {
-        "reading": "reading", "model": "training", "total": "total gain",
+        "protocol": "protocol", "model": "training", "total": "total gain",
         "later - first": "later − first half",
         "largest": "largest gain at layer", "largest in draws": "in this part of the draws",
     }  # fmt: skip

@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from lrp_companion.analysis.digit_variants import LABELS as DIGIT_LABELS
-from lrp_companion.analysis.digit_variants import MAPS, digit_grid, digit_nearest
+from lrp_companion.analysis.digit_variants import MAPS_COMPARED, VARIANT_LABELS, digit_grid, digit_nearest
 from lrp_companion.analysis.digit_variants import paper_values as digit_paper_values
 from lrp_companion.analysis.protocol_grid import (
-    CHOICES,
-    LABELS,
+    AXIS_LABELS,
+    AXIS_OPTIONS,
     NAMES,
-    OPTIONS,
+    PROTOCOL_AXES,
     Grid,
     Row,
     grid,
@@ -40,7 +39,7 @@ def switchboard(runs: Iterable[Any], *, a: str = "cp-lrp", b: str = "attnlrp") -
     Parameters
     ----------
     runs : runs. Left out are those on reviews without both methods, and those on digits but for the first one
-        over readings of the nets.
+        over variants of the nets.
 
     Raises
     ------
@@ -55,10 +54,10 @@ def switchboard(runs: Iterable[Any], *, a: str = "cp-lrp", b: str = "attnlrp") -
     axes = [
         {
             "key": name,
-            "label": LABELS[name][0],
-            "options": [{"key": key, "label": LABELS[name][1][key]} for key in OPTIONS[name]],
+            "label": AXIS_LABELS[name][0],
+            "options": [{"key": key, "label": AXIS_LABELS[name][1][key]} for key in AXIS_OPTIONS[name]],
         }
-        for name in CHOICES
+        for name in PROTOCOL_AXES
     ]
     marked = [
         {"label": f"{label} ({own.title})", "state": _state(own, protocol)}
@@ -72,14 +71,16 @@ def switchboard(runs: Iterable[Any], *, a: str = "cp-lrp", b: str = "attnlrp") -
 
 
 def _state(found: Grid, protocol: Protocol) -> dict[str, str]:
-    return {"run": found.run, **{name: getattr(protocol, name) for name in CHOICES}}
+    return {"run": found.run, **{name: getattr(protocol, name) for name in PROTOCOL_AXES}}
 
 
 def _packed_run(found: Grid) -> dict[str, Any]:
     """All options of every axis, also those that the run has not."""
-    shape = tuple(map(len, OPTIONS.values()))
+    shape = tuple(map(len, AXIS_OPTIONS.values()))
     cells, missing = np.full((*shape, 9), UNDEFINED, dtype="<i2"), np.full(shape, found.n, dtype="<u2")
-    own = np.ix_(*([OPTIONS[name].index(option) for option in found.axes[name]] for name in CHOICES))
+    own = np.ix_(
+        *([AXIS_OPTIONS[name].index(option) for option in found.axes[name]] for name in PROTOCOL_AXES)
+    )
     values = found.values[..., [1, 0, 2], :].reshape(*found.shape, 9)  # b, a, a - b
     cells[own] = _steps(values)
     missing[own] = found.n - found.defined[..., 2]
@@ -91,11 +92,11 @@ def _packed_run(found: Grid) -> dict[str, Any]:
 
 
 def digit_board(run: MnistGridRun) -> Row:
-    """The readings as a board of the widget `ProtocolSwitchboard`: AttnLRP's agreement with LOO from the left
+    """The variants as a board of the widget `ProtocolSwitchboard`: AttnLRP's agreement with LOO from the left
     and from the right.
     """
     rows, printed = digit_grid(run), digit_paper_values()
-    choices: Mapping[str, Sequence[Any]] = {**run.manifest["config"]["choices"], "map": MAPS}
+    choices: Mapping[str, Sequence[Any]] = {**run.manifest["config"]["choices"], "map": MAPS_COMPARED}
     right, left = "AttnLRP, right with LOO", "AttnLRP, left with LOO"
     cells = np.array(
         [
@@ -110,8 +111,8 @@ def digit_board(run: MnistGridRun) -> Row:
     axes = [
         {
             "key": name,
-            "label": DIGIT_LABELS[name][0],
-            "options": [{"key": _key(own), "label": DIGIT_LABELS[name][1][own]} for own in options],
+            "label": VARIANT_LABELS[name][0],
+            "options": [{"key": _key(own), "label": VARIANT_LABELS[name][1][own]} for own in options],
         }
         for name, options in choices.items()
     ]
@@ -121,7 +122,7 @@ def digit_board(run: MnistGridRun) -> Row:
         "key": "digits", "label": "Digits", "a": "AttnLRP (left)", "b": "AttnLRP (right)", "axes": axes,
         "runs": [
             {
-                "key": run.name, "label": f"{len(run.seeds)} nets a reading", "n": run.n,
+                "key": run.name, "label": f"{len(run.seeds)} nets a variant", "n": run.n,
                 "paper": {"a": printed[left], "b": printed[right]},
                 "cells": _packed(_steps(cells), "<i2"),
                 "undefined": _packed(np.array([row["difference"].undefined for row in rows]), "<u2"),

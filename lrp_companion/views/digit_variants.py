@@ -1,4 +1,4 @@
-"""Readings of the paper's MNIST nets shown: all of them by agreement with LOO, what moves it, signs, and
+"""Variants of the paper's MNIST nets shown: all of them by agreement with LOO, what moves it, signs, and
 integrated gradients by steps.
 """
 
@@ -14,9 +14,9 @@ from matplotlib.ticker import NullLocator
 
 from lrp_companion.analysis.digit_variants import (
     ACCURACY,
-    CELLS,
-    LABELS,
-    MAPS,
+    MAPS_COMPARED,
+    MEASURES,
+    VARIANT_LABELS,
     digit_choices,
     digit_grid,
     digit_nearest,
@@ -25,9 +25,9 @@ from lrp_companion.analysis.digit_variants import (
 )
 from lrp_companion.runs.load import MnistGridRun
 from lrp_companion.schema import choose
-from lrp_companion.views.audit import COLOURS, MARKERS, needs, option_matrix, percent, variance_table
 from lrp_companion.views.canvas import LOOK, Drawing, drawing
 from lrp_companion.views.palette import INK
+from lrp_companion.views.protocol_grid import COLOURS, MARKERS, needs, option_matrix, percent, variance_table
 from lrp_companion.views.tables import Table, table
 
 Row = Mapping[str, Any]
@@ -36,36 +36,36 @@ WORDS = {
     "readout": "mean of positions",
     "scaled": "scores not divided",
 }  # fmt: skip
-"""What a reading has that the plainest has not."""
+"""What a variant has that the plainest has not."""
 
 
-def reading_label(reading: Mapping[str, Any]) -> str:
-    """A reading in a few words: what it has that the plainest net has not.
+def variant_label(variant: Mapping[str, Any]) -> str:
+    """A variant in a few words: what it has that the plainest net has not.
 
-    >>> reading_label({"bias": True, "position_embedding": False, "embedding": False, "readout": "mean", "scaled": True})
+    >>> variant_label({"bias": True, "position_embedding": False, "embedding": False, "readout": "mean", "scaled": True})
     'biases, mean of positions'
     """
-    plainest = {name: next(iter(options)) for name, (_, options) in LABELS.items()}
+    plainest = {name: next(iter(options)) for name, (_, options) in VARIANT_LABELS.items()}
     return (
-        ", ".join(word for name, word in WORDS.items() if name in reading and reading[name] != plainest[name])
+        ", ".join(word for name, word in WORDS.items() if name in variant and variant[name] != plainest[name])
         or "the plainest"
     )
 
 
 @mpl.rc_context(LOOK)
-def reading_curve(run: MnistGridRun) -> Drawing:
-    """Draw every reading and map, sorted by AttnLRP's agreement with LOO from the left, its accuracy, and its
+def variant_curve(run: MnistGridRun) -> Drawing:
+    """Draw every variant and map, sorted by AttnLRP's agreement with LOO from the left, its accuracy, and its
     options beneath.
 
     Dotted lines are the paper's Table 1, under choices that are not known.
     """
     rows = sorted(digit_grid(run), key=lambda row: row["AttnLRP, left with LOO"].mean)
-    shown = [name for name in CELLS if name.startswith("AttnLRP")]
+    shown = [name for name in MEASURES if name.startswith("AttnLRP")]
     printed = paper_values()
     ends = [f"{rows[k]['AttnLRP, left with LOO'].mean:.2f}" for k in (0, -1)]
     alt = (
-        f"{run.name}, n = {run.n:,} images, {len(run.seeds)} nets a reading: AttnLRP's mean r with LOO from the left goes from "
-        f"{ends[0]} to {ends[1]} over {len(rows)} combinations of reading and map; beneath, accuracy and options."
+        f"{run.name}, n = {run.n:,} images, {len(run.seeds)} nets a variant: AttnLRP's mean r with LOO from the left goes from "
+        f"{ends[0]} to {ends[1]} over {len(rows)} combinations of variant and map; beneath, accuracy and options."
     )
     figure, (top, middle, beneath) = drawing(
         alt, rows=3, height=7.6, sharex=True, height_ratios=[1.25, 0.5, 1.3]
@@ -90,9 +90,9 @@ def reading_curve(run: MnistGridRun) -> Drawing:
     middle.set_ylabel("accuracy")
     middle.legend(loc="best")
     options = [(name, option) for name, own in _distinct(rows).items() for option in own]
-    option_matrix(beneath, rows, options, LABELS)
-    beneath.set_xlabel("readings and maps, by r of left with LOO")
-    figure.suptitle(f"MNIST, {run.n:,} images, {len(run.seeds)} nets a reading", fontweight="bold")
+    option_matrix(beneath, rows, options, VARIANT_LABELS)
+    beneath.set_xlabel("variants and maps, by r of left with LOO")
+    figure.suptitle(f"MNIST, {run.n:,} images, {len(run.seeds)} nets a variant", fontweight="bold")
     figure.legend(*top.get_legend_handles_labels(), loc="outside lower center", ncols=1)
     return figure
 
@@ -101,81 +101,81 @@ def _distinct(rows: Sequence[Row]) -> dict[str, list[Any]]:
     """Each choice with the options that the rows have, where there is a choice."""
     found = {
         name: [option for option in options if any(row.get(name) == option for row in rows)]
-        for name, (_, options) in LABELS.items()
+        for name, (_, options) in VARIANT_LABELS.items()
     }
     return {name: own for name, own in found.items() if len(own) > 1}
 
 
-def reading_table(run: MnistGridRun, *, map: str = "raw", digits: int = 2) -> Table:
-    """Every reading: accuracy (mean, and smallest to largest net) and agreement with one map."""
-    choose("reading_table", "map", map, MAPS)
+def variant_table(run: MnistGridRun, *, map: str = "raw", digits: int = 2) -> Table:
+    """Every variant: accuracy (mean, and smallest to largest net) and agreement with one map."""
+    choose("variant_table", "map", map, MAPS_COMPARED)
     rows = [
         {
-            "reading": reading_label(run.readings[row["reading"]]),
+            "variant": variant_label(run.variants[row["variant"]]),
             "accuracy": "{} ({} to {})".format(*(percent(own) for own in row["accuracy"])),
-            **{name: row[name] for name in CELLS}, "negative": percent(row["negative"]),
+            **{name: row[name] for name in MEASURES}, "negative": percent(row["negative"]),
         }
         for row in digit_grid(run)
         if row["map"] == map
     ]  # fmt: skip
     columns = {
-        "reading": "reading", "accuracy": "accuracy (nets)", **{name: name for name in CELLS},
+        "variant": "variant", "accuracy": "accuracy (nets)", **{name: name for name in MEASURES},
         "negative": "AttnLRP, left: negative sums",
     }  # fmt: skip
-    caption = f"Mean r by reading of the nets, {LABELS['map'][1][map]} maps; n = {run.n:,} images, {len(run.seeds)} nets a reading"
+    caption = f"Mean r by variant of the nets, {VARIANT_LABELS['map'][1][map]} maps; n = {run.n:,} images, {len(run.seeds)} nets a variant"
     return table(rows, columns=columns, caption=caption, digits=digits)
 
 
-def reading_ranges_table(run: MnistGridRun, *, digits: int = 2) -> Table:
-    """The lowest to the highest mean r over all readings, and over those that reach the paper's accuracy,
+def variant_ranges_table(run: MnistGridRun, *, digits: int = 2) -> Table:
+    """The lowest to the highest mean r over all variants, and over those that reach the paper's accuracy,
     beside the paper's Table 1.
     """
     paper = {"which": "the paper, choices unknown", "accuracy": f"{100 * ACCURACY:.0f} %", **paper_values()}
     rows: list[Row] = [paper]
     for row in digit_ranges(run):
-        which = {"all": "all readings", "reach": f"those with {100 * ACCURACY:.0f} % or more"}[row["which"]]
-        own = {name: row[name] and "{:.{d}f} to {:.{d}f}".format(*row[name], d=digits) for name in CELLS}
+        which = {"all": "all variants", "reach": f"those with {100 * ACCURACY:.0f} % or more"}[row["which"]]
+        own = {name: row[name] and "{:.{d}f} to {:.{d}f}".format(*row[name], d=digits) for name in MEASURES}
         accuracy = row["accuracy"] and "{} to {}".format(*(percent(value) for value in row["accuracy"]))
         rows.append(
             {
-                "which": f"{which}; {LABELS['map'][1][row['map']]}",
-                "readings": row["readings"],
+                "which": f"{which}; {VARIANT_LABELS['map'][1][row['map']]}",
+                "variants": row["variants"],
                 "accuracy": accuracy,
                 **own,
             }
         )
-    caption = f"Lowest to highest mean r over readings of the nets; n = {run.n:,} images, {len(run.seeds)} nets a reading"
+    caption = f"Lowest to highest mean r over variants of the nets; n = {run.n:,} images, {len(run.seeds)} nets a variant"
     columns = {
         "which": "nets and map",
-        "readings": "readings",
+        "variants": "variants",
         "accuracy": "accuracy",
-        **{name: name for name in CELLS},
+        **{name: name for name in MEASURES},
     }
     return table(rows, columns=columns, caption=caption, digits=digits)
 
 
-def reading_choices_table(run: MnistGridRun, *, pairs: int = 4) -> Table:
-    """Which part of the variance of each mean r over readings and maps goes with each choice, and with the
+def variant_choices_table(run: MnistGridRun, *, pairs: int = 4) -> Table:
+    """Which part of the variance of each mean r over variants and maps goes with each choice, and with the
     strongest pairs.
     """
-    asked = {**{name: name for name in CELLS}, "difference": "AttnLRP: left minus right with LOO"}
+    asked = {**{name: name for name in MEASURES}, "difference": "AttnLRP: left minus right with LOO"}
     shares = {what: {row["choices"]: row["share"] for row in digit_choices(run, what)} for what in asked}
-    caption = f"Part of the variance of mean r over {len(run.readings)} readings and {len(MAPS)} maps (analysis of variance)"
+    caption = f"Part of the variance of mean r over {len(run.variants)} variants and {len(MAPS_COMPARED)} maps (analysis of variance)"
     return variance_table(
         shares,
         singles=list(_distinct(digit_grid(run))),
-        words=LABELS,
+        words=VARIANT_LABELS,
         pairs=pairs,
         columns=asked,
         caption=caption,
     )
 
 
-def reading_signs_table(rows: Sequence[Row], *, title: str, digits: int = 2) -> Table:
+def variant_signs_table(rows: Sequence[Row], *, title: str, digits: int = 2) -> Table:
     """Rows of `digit_signs`: r of AttnLRP from the left with LOO, raw and sum to one, and the latter by the
     signs of both sums.
     """
-    needs("reading_signs_table", rows, "rows of digit_signs")
+    needs("variant_signs_table", rows, "rows of digit_signs")
     own = []
     for row in rows:
         parts: dict[str, Any] = {}
@@ -183,10 +183,10 @@ def reading_signs_table(rows: Sequence[Row], *, title: str, digits: int = 2) -> 
             value, n = row[name] or (None, 0)
             parts |= {name: value, f"n {name}": n}
         own.append(
-            {"reading": reading_label(row), "raw": row["raw"], "sum to one": row["sum to one"], **parts}
+            {"variant": variant_label(row), "raw": row["raw"], "sum to one": row["sum to one"], **parts}
         )
     columns = {
-        "reading": "reading", "raw": "r raw", "sum to one": "r sum to one",
+        "variant": "variant", "raw": "r raw", "sum to one": "r sum to one",
         "both positive": "r, both sums positive",
         "n both positive": "n", "not both positive": "r sum to one, otherwise", "n not both positive": "n",
     }  # fmt: skip
@@ -194,11 +194,11 @@ def reading_signs_table(rows: Sequence[Row], *, title: str, digits: int = 2) -> 
 
 
 def nearest_table(run: MnistGridRun, *, digits: int = 2) -> Table:
-    """The paper's Table 1 for AttnLRP and IG, the reading and map nearest to it, and the plainest net."""
+    """The paper's Table 1 for AttnLRP and IG, the variant and map nearest to it, and the plainest net."""
     found = digit_nearest(run)
     grid, nearest = (
         digit_grid(run),
-        f"nearest to it: {reading_label(run.readings[found['nearest']['reading']])}",
+        f"nearest to it: {variant_label(run.variants[found['nearest']['variant']])}",
     )
     rows: list[Row] = [
         {"which": "the paper, choices unknown", "accuracy": f"{100 * ACCURACY:.0f} %", **found["paper"]}
@@ -208,10 +208,10 @@ def nearest_table(run: MnistGridRun, *, digits: int = 2) -> Table:
         ("the plainest net", grid[0]),
         ("the plainest net", grid[1]),
     ):
-        what = f"{name}; {LABELS['map'][1][row['map']]}"
-        rows.append({"which": what, "accuracy": percent(row["accuracy"][0]), **{k: row[k] for k in CELLS}})
-    caption = f"Beside the paper's Table 1; n = {run.n:,} images, {len(run.seeds)} nets a reading"
-    columns = {"which": "nets and map", "accuracy": "accuracy", **{name: name for name in CELLS}}
+        what = f"{name}; {VARIANT_LABELS['map'][1][row['map']]}"
+        rows.append({"which": what, "accuracy": percent(row["accuracy"][0]), **{k: row[k] for k in MEASURES}})
+    caption = f"Beside the paper's Table 1; n = {run.n:,} images, {len(run.seeds)} nets a variant"
+    columns = {"which": "nets and map", "accuracy": "accuracy", **{name: name for name in MEASURES}}
     return table(rows, columns=columns, caption=caption, digits=digits)
 
 
@@ -221,30 +221,30 @@ def ig_steps(rows: Sequence[Row], *, title: str) -> Drawing:
     baseline: rows of `digit_ig`.
     """
     needs("ig_steps", rows, "rows of digit_ig")
-    readings = list(dict.fromkeys(row["reading"] for row in rows))
+    variants = list(dict.fromkeys(row["variant"] for row in rows))
     baselines = list(dict.fromkeys(row["baseline"] for row in rows))
     steps = sorted({row["n_steps"] for row in rows})
-    last = {(row["reading"], row["baseline"]): row["r"].mean for row in rows if row["n_steps"] == steps[-1]}
+    last = {(row["variant"], row["baseline"]): row["r"].mean for row in rows if row["n_steps"] == steps[-1]}
     names = {
-        reading: reading_label(next(row for row in rows if row["reading"] == reading)) for reading in readings
+        variant: variant_label(next(row for row in rows if row["variant"] == variant)) for variant in variants
     }
     told = "; ".join(
-        f"{names[reading]}: " + ", ".join(f"{own} {last[reading, own]:.2f}" for own in baselines)
-        for reading in readings
+        f"{names[variant]}: " + ", ".join(f"{own} {last[variant, own]:.2f}" for own in baselines)
+        for variant in variants
     )
     figure, axes = drawing(
         f"{title}. IG's mean r with LOO at {steps[-1]} steps: {told}.",
         rows=2,
-        columns=len(readings),
+        columns=len(variants),
         height=5.4,
         sharex=True,
         sharey="row",
     )
-    for j, reading in enumerate(readings):
-        top, beneath = axes[j], axes[len(readings) + j]
+    for j, variant in enumerate(variants):
+        top, beneath = axes[j], axes[len(variants) + j]
         for k, baseline in enumerate(baselines):
             own = sorted(
-                (row for row in rows if (row["reading"], row["baseline"]) == (reading, baseline)),
+                (row for row in rows if (row["variant"], row["baseline"]) == (variant, baseline)),
                 key=lambda row: row["n_steps"],
             )
             x = [row["n_steps"] for row in own]
@@ -253,7 +253,7 @@ def ig_steps(rows: Sequence[Row], *, title: str) -> Drawing:
             top.fill_between(x, low, high, color=COLOURS[k], alpha=0.22, linewidth=0)
             top.plot(x, mean, label=baseline, **look)
             beneath.plot(x, [row["delta"] for row in own], **look)
-        top.set_title("\n".join(wrap(names[reading], 22)))
+        top.set_title("\n".join(wrap(names[variant], 22)))
         beneath.set_xscale("log", base=2)
         beneath.set_yscale("log")
         beneath.yaxis.set_major_formatter(lambda value, _: f"{value:.0e}".replace("e-0", "e−"))
@@ -261,7 +261,7 @@ def ig_steps(rows: Sequence[Row], *, title: str) -> Drawing:
         beneath.xaxis.set_minor_locator(NullLocator())
         beneath.set_xlabel("steps")
     axes[0].set_ylabel("IG: mean r with LOO")
-    axes[len(readings)].set_ylabel("largest convergence delta")
+    axes[len(variants)].set_ylabel("largest convergence delta")
     figure.legend(
         *axes[0].get_legend_handles_labels(),
         loc="outside lower center",

@@ -13,11 +13,10 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from lrp_companion.analysis.effect_causes import late_counts
-from lrp_companion.analysis.paper_tables import READINGS
 from lrp_companion.analysis.protocol_grid import (
-    CHOICES,
-    LABELS,
+    AXIS_LABELS,
     NAMES,
+    PROTOCOL_AXES,
     Grid,
     anova,
     choice_effects,
@@ -25,7 +24,7 @@ from lrp_companion.analysis.protocol_grid import (
     presets,
 )
 from lrp_companion.metrics import Interval
-from lrp_companion.schema import InputError, Protocol
+from lrp_companion.schema import PROTOCOLS, InputError, Protocol
 from lrp_companion.views.canvas import LOOK, Drawing, drawing
 from lrp_companion.views.palette import INK, RULE, diverging_map
 from lrp_companion.views.tables import Table, table
@@ -64,7 +63,7 @@ def specification_curve(grid: Grid, *, marked: Mapping[str, Protocol] | None = N
     Parameters
     ----------
     grid : of one run.
-    marked : name to protocol: cells that are pointed out; the three `READINGS` by default.
+    marked : name to protocol: cells that are pointed out; the three `PROTOCOLS` by default.
     """
     rows = grid.curve()
     needs("specification_curve", rows, "cell with an effect")
@@ -93,11 +92,11 @@ def specification_curve(grid: Grid, *, marked: Mapping[str, Protocol] | None = N
                 label=f"{label}: {own.sum()}",
             )
     top.axhline(0, color=INK, linewidth=0.9)
-    where = {tuple(row[name] for name in CHOICES): k for k, row in enumerate(rows)}
+    where = {tuple(row[name] for name in PROTOCOL_AXES): k for k, row in enumerate(rows)}
     for symbol, (label, protocol) in zip(
-        MARKERS, (READINGS if marked is None else marked).items(), strict=False
+        MARKERS, (PROTOCOLS if marked is None else marked).items(), strict=False
     ):
-        k = where.get(tuple(getattr(protocol, name) for name in CHOICES))
+        k = where.get(tuple(getattr(protocol, name) for name in PROTOCOL_AXES))
         if k is not None:
             name = f"{label} ({effect[k]:+.2f})"
             top.plot(
@@ -115,7 +114,7 @@ def specification_curve(grid: Grid, *, marked: Mapping[str, Protocol] | None = N
     top.set_ylabel(difference(grid))
     figure.suptitle(f"{grid.title}, n = {grid.n:,}: mean difference of r", fontweight="bold")
     top.legend(loc="upper left", handletextpad=0.3, borderaxespad=0.2)
-    option_matrix(beneath, rows, options, LABELS)
+    option_matrix(beneath, rows, options, AXIS_LABELS)
     beneath.set_xlabel("combinations of choices, by effect")
     return figure
 
@@ -162,17 +161,17 @@ def option_dots(grids: Sequence[Grid]) -> Drawing:
     found = [{(row["choice"], row["option"]): row["mean"] for row in choice_effects(grid)} for grid in grids]
     names = [
         (name, option)
-        for name in CHOICES
+        for name in PROTOCOL_AXES
         for option in dict.fromkeys(o for grid in grids for o in grid.distinct[name])
     ]
     alt = f"Mean of {difference(first)} over all combinations with an option. " + " ".join(
         f"{grid.title}: "
-        + ", ".join(f"{LABELS[n][1][o]} {means[n, o].mean:+.2f}" for n, o in names if (n, o) in means)
+        + ", ".join(f"{AXIS_LABELS[n][1][o]} {means[n, o].mean:+.2f}" for n, o in names if (n, o) in means)
         + "."
         for grid, means in zip(grids, found, strict=True)
     )
     figure, (axes,) = drawing(
-        alt, height=0.9 + (0.2 + 0.06 * len(grids)) * (len(names) + len(CHOICES)) + 0.25 * len(grids)
+        alt, height=0.9 + (0.2 + 0.06 * len(grids)) * (len(names) + len(PROTOCOL_AXES)) + 0.25 * len(grids)
     )
     y, ticks, labels, last = 0.0, [], [], None
     for name, option in names:
@@ -181,7 +180,7 @@ def option_dots(grids: Sequence[Grid]) -> Drawing:
             axes.text(
                 0.01,
                 y,
-                LABELS[name][0],
+                AXIS_LABELS[name][0],
                 fontsize=9.5,
                 fontweight="bold",
                 va="center",
@@ -203,7 +202,7 @@ def option_dots(grids: Sequence[Grid]) -> Drawing:
                     label=label,
                 )
         ticks.append(y)
-        labels.append(LABELS[name][1][option])
+        labels.append(AXIS_LABELS[name][1][option])
         last, y = name, y + 1.0
     axes.axvline(0, color=INK, linewidth=0.9)
     axes.set_yticks(ticks, labels)
@@ -268,13 +267,13 @@ def gain_map(
     values = np.array([[gain.mean for gain in line] for line in gains])
     largest = float(np.nanmax(np.abs(values))) or 1.0
     names = [
-        f"{LABELS['site'][1][row['site']].replace('positions', 'pos.').replace('whole embedding', 'embedding')}, "
-        f"{'all' if row['tokens'] == 'all' else 'no special'}, {LABELS['map'][1][row['map']]}"
+        f"{AXIS_LABELS['site'][1][row['site']].replace('positions', 'pos.').replace('whole embedding', 'embedding')}, "
+        f"{'all' if row['tokens'] == 'all' else 'no special'}, {AXIS_LABELS['map'][1][row['map']]}"
         for row in own
     ]
     best = "; ".join(f"{name}: layer {row['largest']}" for name, row in zip(names, own, strict=True))
     figure, (axes,) = drawing(
-        f"{title}. Layer with the largest gain in r by reading: {best}.",
+        f"{title}. Layer with the largest gain in r by protocol: {best}.",
         height=1.3 + 0.36 * len(own),
         width=6.4,
     )
@@ -303,7 +302,10 @@ def by_tokens_and_map(axes: Mapping[str, Sequence[str]]) -> dict[str, dict[str, 
     parts: dict[str, dict[str, str]] = {"all combinations": {}}
     for tokens in axes["tokens"]:
         for map in axes["map"]:
-            parts[f"{LABELS['tokens'][1][tokens]}; {LABELS['map'][1][map]}"] = {"tokens": tokens, "map": map}
+            parts[f"{AXIS_LABELS['tokens'][1][tokens]}; {AXIS_LABELS['map'][1][map]}"] = {
+                "tokens": tokens,
+                "map": map,
+            }
     return parts
 
 
@@ -330,7 +332,7 @@ def presets_table(grids: Sequence[Grid], *, digits: int = 2) -> Table:
     needs("presets_table", grids, "grids")
     rows = []
     for label, grid, protocol in presets(grids):
-        choices = "; ".join(LABELS[name][1][getattr(protocol, name)] for name in CHOICES)
+        choices = "; ".join(AXIS_LABELS[name][1][getattr(protocol, name)] for name in PROTOCOL_AXES)
         rows.append(
             {"cell": f"{label} ({grid.title})", "choices": choices, **grid.cell(protocol), "n": grid.n}
         )
@@ -344,18 +346,18 @@ def presets_table(grids: Sequence[Grid], *, digits: int = 2) -> Table:
     return table(rows, columns={**columns, "n": "n"}, caption="The presets of the switchboard", digits=digits)
 
 
-def readings_table(
-    grids: Sequence[Grid], *, readings: Mapping[str, Protocol] = READINGS, digits: int = 2
+def protocols_table(
+    grids: Sequence[Grid], *, protocols: Mapping[str, Protocol] = PROTOCOLS, digits: int = 2
 ) -> Table:
-    """Both methods and their difference under a few readings, run by run."""
-    needs("readings_table", grids, "grids")
+    """Both methods and their difference under a few protocols, run by run."""
+    needs("protocols_table", grids, "grids")
     rows = []
-    for name, protocol in readings.items():
+    for name, protocol in protocols.items():
         for grid in grids:
             own = grid.cell(protocol)
             rows.append(
                 {
-                    "reading": name,
+                    "protocol": name,
                     "run": grid.title,
                     "n": grid.n,
                     "b": own["b"],
@@ -363,7 +365,7 @@ def readings_table(
                     "difference": own["difference"],
                 }
             )
-    columns = {"reading": "reading", "run": "run", "n": "n", "b": _name(grids[0].b), "a": _name(grids[0].a)}
+    columns = {"protocol": "protocol", "run": "run", "n": "n", "b": _name(grids[0].b), "a": _name(grids[0].a)}
     caption = "Mean r with LOO and paired difference, each with its 95 % interval"
     return table(
         rows, columns={**columns, "difference": difference(grids[0])}, caption=caption, digits=digits
@@ -376,11 +378,11 @@ def anova_table(grids: Sequence[Grid], *, interactions: int = 5) -> Table:
     """
     needs("anova_table", grids, "grids")
     shares = {grid.run: {row["choices"]: row["share"] for row in anova(grid)} for grid in grids}
-    singles = [name for name in CHOICES if len(grids[0].distinct[name]) > 1]
+    singles = [name for name in PROTOCOL_AXES if len(grids[0].distinct[name]) > 1]
     caption = f"Part of the variance of {difference(grids[0])} over the cells (analysis of variance)"
     columns = {grid.run: f"{grid.title}, n = {grid.n:,}" for grid in grids}
     return variance_table(
-        shares, singles=singles, words=LABELS, pairs=interactions, columns=columns, caption=caption
+        shares, singles=singles, words=AXIS_LABELS, pairs=interactions, columns=columns, caption=caption
     )
 
 
@@ -450,7 +452,7 @@ def late_table(paths: Mapping[str, Sequence[Row]], *, title: str) -> Table:
     for path, own in paths.items():
         for tokens in dict.fromkeys(row["tokens"] for row in own):
             part = late_counts([row for row in own if row["tokens"] == tokens])
-            rows.append({"path": f"{path.replace('-', ' ')}; {LABELS['tokens'][1][tokens]}", **part})
+            rows.append({"path": f"{path.replace('-', ' ')}; {AXIS_LABELS['tokens'][1][tokens]}", **part})
     needs("late_table", rows, "rows")
     columns = {
         "path": "path; tokens that count", "cells": "cells", "later": "later > first", "across": "open",
@@ -462,20 +464,20 @@ def late_table(paths: Mapping[str, Sequence[Row]], *, title: str) -> Table:
 
 
 def gains_table(
-    rows: Sequence[Row], *, title: str, readings: Mapping[str, Protocol] = READINGS, digits: int = 2
+    rows: Sequence[Row], *, title: str, protocols: Mapping[str, Protocol] = PROTOCOLS, digits: int = 2
 ) -> Table:
-    """Rows of `layer_gains` under a few readings: total, later minus first half, the later half's part, the
+    """Rows of `layer_gains` under a few protocols: total, later minus first half, the later half's part, the
     layer with the largest gain.
     """
     own = [
-        {"reading": name, **row, "n": row["total"].n}
-        for name, protocol in readings.items()
+        {"protocol": name, **row, "n": row["total"].n}
+        for name, protocol in protocols.items()
         for row in rows
-        if all(row[choice] == getattr(protocol, choice) for choice in CHOICES[:5])
+        if all(row[choice] == getattr(protocol, choice) for choice in PROTOCOL_AXES[:5])
     ]
-    needs("gains_table", own, "rows under these readings")
+    needs("gains_table", own, "rows under these protocols")
     columns = {
-        "reading": "reading", "total": "total gain", "later - first": "later − first half",
+        "protocol": "protocol", "total": "total gain", "later - first": "later − first half",
         "share": "part of the later half",
         "largest": "largest gain at layer", "largest in draws": "in this part of the draws", "n": "n",
     }  # fmt: skip
@@ -507,7 +509,7 @@ def tag_table(rows: Sequence[Row], *, title: str, digits: int = 2) -> Table:
     needs("tag_table", rows, "rows")
     own = [
         {
-            "reading": row["reading"], "tag": row["tag"], "mean with the tag": row["with tag"],
+            "protocol": row["protocol"], "tag": row["tag"], "mean with the tag": row["with tag"],
             "minus the others": row["effect"],
             "n": " + ".join(f"{size:,}" for size in row["groups"][::-1]),
             "p, Holm, below 0.05": bool(row["p, Holm"] < 0.05),
@@ -527,7 +529,7 @@ def subgroup_table(rows: Sequence[Row], *, run: str | None = None, digits: int =
     """
     own: list[Row] = [
         {
-            "reading": row["reading"],
+            "protocol": row["protocol"],
             "what": f"{row['feature']}: rank correlation" if row["groups"] is None else row["what"],
             "effect": row["effect"],
             "n": " + ".join(f"{size:,}" for size in (row["groups"] or (row["effect"].n,))[::-1]),

@@ -1,9 +1,10 @@
-"""Ours beside the paper's: the tables of a report, for pages and for a terminal."""
+"""Numbers of this project beside the paper's: the tables of a report, for pages and for a terminal."""
 
 from __future__ import annotations
 
 import io
 import math
+import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,9 +13,8 @@ from typing import Any
 
 from lrp_companion.analysis.paper_claims import Claim, claims
 from lrp_companion.analysis.paper_tables import (
-    MAPS,
+    MAP_SUFFIXES,
     RATE,
-    READINGS,
     figure2,
     named,
     not_run,
@@ -25,7 +25,7 @@ from lrp_companion.analysis.paper_tables import (
 )
 from lrp_companion.metrics import Interval
 from lrp_companion.runs.load import AnyRun, MnistRun, TextRun
-from lrp_companion.schema import InputError
+from lrp_companion.schema import DEFAULT_PROTOCOL, PROTOCOLS, InputError
 from lrp_companion.views.tables import Table, cell, table
 
 WIDTH = 140
@@ -41,7 +41,7 @@ def table1_beside(run: MnistRun, *, digits: int = 2) -> Table:
 
     >>> table1_beside(load_run("results/mnist-plain"))  # doctest: +SKIP
     """
-    by_map = {map: table1(run, map=map) for map in MAPS}
+    by_map = {map: table1(run, map=map) for map in MAP_SUFFIXES}
     rows = []
     for k, first in enumerate(by_map["raw"]):
         for pair, name in NAMES.items():
@@ -51,67 +51,74 @@ def table1_beside(run: MnistRun, *, digits: int = 2) -> Table:
                 low, high = own[k][f"{pair}, nets"]
                 row[f"{map}, nets"] = f"{cell(low, digits)} to {cell(high, digits)}"
             rows.append({**row, "paper": first[f"{pair}, paper"]})
-    about = by_map["raw"][0]
-    low, high = about["accuracy"]
+    plain = by_map["raw"][0]
+    low, high = plain["accuracy"]
     columns = {"explainer": "explainer", "pair": "maps"}
     for map in by_map:
         columns |= {**_filled(rows, [map, f"{map}, undefined"]), f"{map}, nets": "single nets"}
     columns["paper"] = "paper"
     caption = (
-        f"Table 1: mean r between maps ({INTERVALS} over {about['n']:,} images, of the mean over nets; single nets: smallest and "
-        f"largest mean of one net). {_about(run)}; nets: {about['nets']}, accuracy {low:.3f} to {high:.3f}. Readings: raw maps, "
+        f"Table 1: mean r between maps ({INTERVALS} over {plain['n']:,} images, of the mean over nets; single nets: smallest and "
+        f"largest mean of one net). {_run_caption(run)}; nets: {plain['nets']}, accuracy {low:.3f} to {high:.3f}. Protocols: raw maps, "
         "and maps divided by their sum. paper: as the paper reports it, from another net of 85 % accuracy"
     )
     return table(rows, columns=columns, caption=caption, digits=digits)
 
 
 def table2_beside(run: TextRun, *, digits: int = 2) -> Table:
-    """Agreement with LOO of every method under the three readings, beside the paper's Table 2."""
-    by_reading = {name: table2(run, protocol=protocol) for name, protocol in READINGS.items()}
+    """Agreement with LOO of every method under the three protocols, beside the paper's Table 2."""
+    by_protocol = {name: table2(run, protocol=protocol) for name, protocol in PROTOCOLS.items()}
     title = "Table 2, agreement with LOO: mean r"
     return _agreement(
-        by_reading, ["method"], f"{title} ({INTERVALS}) under three readings. {_about(run)}. {OTHER}", digits
+        by_protocol,
+        ["method"],
+        f"{title} ({INTERVALS}) under three protocols. {_run_caption(run)}. {OTHER}",
+        digits,
     )
 
 
 def table2_dots(run: TextRun) -> Any:
-    """Agreement with LOO of every method, a panel per reading, the paper's values as open squares: a
+    """Agreement with LOO of every method, a panel per protocol, the paper's values as open squares: a
     matplotlib figure.
     """
     from lrp_companion.views.curves import method_dots
 
-    by_reading = {
+    by_protocol = {
         name: [row for row in table2(run, protocol=own) if row["method"] != "loo"]
-        for name, own in READINGS.items()
+        for name, own in PROTOCOLS.items()
     }
     groups = {
-        name: {row["method"]: row["r"] for row in own if row["r"].n} for name, own in by_reading.items()
+        name: {row["method"]: row["r"] for row in own if row["r"].n} for name, own in by_protocol.items()
     }
-    paper = {row["method"]: row["r, paper"] for row in by_reading["ours"] if row["r, paper"] is not None}
+    paper = {
+        row["method"]: row["r, paper"]
+        for row in by_protocol["words only (default)"]
+        if row["r, paper"] is not None
+    }
     return method_dots(groups, paper=paper, title=f"{run.name}, n = {run.n:,}")
 
 
 def table2_curves(run: TextRun, *, digits: int = 2) -> Table:
     """Perturbation curves of every method beside the paper's Table 2."""
-    caption = f"Table 2, perturbation curves: mean logit ({INTERVALS}). {_about(run)}. {_curve_reading(run)}. {OTHER}"
+    caption = f"Table 2, perturbation curves: mean logit ({INTERVALS}). {_run_caption(run)}. {_curve_protocol(run)}. {OTHER}"
     return _curves(table2(run), ["method"], caption, digits)
 
 
 def tableA3_beside(run: TextRun, *, digits: int = 2) -> Table:
-    """Agreement with LOO along the three paths under the three readings, beside the paper's Table A3."""
-    by_reading = {name: tableA3(run, protocol=protocol) for name, protocol in READINGS.items()}
+    """Agreement with LOO along the three paths under the three protocols, beside the paper's Table A3."""
+    by_protocol = {name: tableA3(run, protocol=protocol) for name, protocol in PROTOCOLS.items()}
     title = "Table A3, layers bypassed: mean r with LOO"
     return _agreement(
-        by_reading,
+        by_protocol,
         ["path", "bypassed"],
-        f"{title} ({INTERVALS}) under three readings. {_about(run)}. {_depth(run)}",
+        f"{title} ({INTERVALS}) under three protocols. {_run_caption(run)}. {_depth(run)}",
         digits,
     )
 
 
 def tableA3_curves(run: TextRun, *, digits: int = 2) -> Table:
     """Perturbation curves along the three paths beside the paper's Table A3."""
-    caption = f"Table A3, layers bypassed: perturbation curves, mean logit ({INTERVALS}). {_about(run)}. {_curve_reading(run)}. {_depth(run)}"
+    caption = f"Table A3, layers bypassed: perturbation curves, mean logit ({INTERVALS}). {_run_caption(run)}. {_curve_protocol(run)}. {_depth(run)}"
     return _curves(tableA3(run), ["path", "bypassed"], caption, digits)
 
 
@@ -140,10 +147,10 @@ def claims_table(found: Sequence[Claim]) -> Table:
 
 
 def effects_table(found: Sequence[Claim], *, digits: int = 3) -> Table:
-    """What the verdicts rest on: a row per claim, run, reading and effect."""
+    """What the verdicts rest on: a row per claim, run, protocol and effect."""
     rows = [
         {
-            "claim": f"{claim.number}", "run": effect.run, "reading": effect.reading, "effect": effect.what,
+            "claim": f"{claim.number}", "run": effect.run, "protocol": effect.protocol, "effect": effect.what,
             "value": replace(effect.value, undefined=0), "n": effect.value.n, "paper": effect.paper,
             "side": effect.side, "note": effect.note or None,
         }
@@ -153,9 +160,9 @@ def effects_table(found: Sequence[Claim], *, digits: int = 3) -> Table:
     columns = {
         "claim": "no.",
         "run": "run",
-        "reading": "reading",
+        "protocol": "protocol",
         "effect": "effect",
-        "value": "ours",
+        "value": "words only (default)",
         "n": "n",
         "paper": "paper",
     }
@@ -169,7 +176,7 @@ def effects_table(found: Sequence[Claim], *, digits: int = 3) -> Table:
 
 
 HOW = (
-    "reproduced: the 95 % interval of every effect lies wholly on the paper's side, under every reading; partly: some do; not: none does "
+    "reproduced: the 95 % interval of every effect lies wholly on the paper's side, under every protocol; partly: some do; not: none does "
     "(an interval that reaches across is open and does not count as reproduced); not testable here: no run for it"
 )
 
@@ -237,15 +244,18 @@ def report(runs: Sequence[AnyRun], *, out: str | Path | None = None) -> str:
             "report", got="no runs", expected="at least one", hint="make one with lrp-companion run"
         )
     runs = named(runs)
-    readings = "\n".join(f"  {name}: {protocol}" for name, protocol in READINGS.items())
-    parts = ["Ours beside the paper's (You et al. 2025, arXiv 2510.18810)", *map(_about_text, ran(runs))]
-    parts.append(f"Readings of agreement with LOO (the paper does not say which is its own):\n{readings}")
+    protocols = "\n".join(f"  {name}: {protocol}" for name, protocol in PROTOCOLS.items())
+    parts = [
+        "This project beside the paper (You et al. 2025, arXiv 2510.18810)",
+        *map(_about_text, ran(runs)),
+    ]
+    parts.append(f"Protocols of agreement with LOO (the paper does not say which is its own):\n{protocols}")
     for run in runs:
         parts.append(f"== {run.name} ==")
         if isinstance(run, MnistRun):
             parts.append(_text(table1_beside(run)))
         elif not isinstance(run, TextRun):
-            parts.append(f"{len(run.readings)} readings of the nets: see the chapter on the protocol.")
+            parts.append(f"{len(run.variants)} variants of the nets: see the chapter on the protocol.")
         else:
             parts += [_text(table2_beside(run)), _text(table2_curves(run))]
             parts += (
@@ -265,7 +275,7 @@ def report(runs: Sequence[AnyRun], *, out: str | Path | None = None) -> str:
 
 
 def write_figures(runs: Sequence[AnyRun], folder: str | Path) -> list[Path]:
-    """Draw Figure 2 of every run with masks, r under each reading and Δ, as PNG and PDF; return the files.
+    """Draw Figure 2 of every run with masks, r under each protocol and Δ, as PNG and PDF; return the files.
 
     Raises
     ------
@@ -286,8 +296,8 @@ def write_figures(runs: Sequence[AnyRun], folder: str | Path) -> list[Path]:
         )
     files = []
     for run in able:
-        asked = [("r", name, protocol) for name, protocol in READINGS.items()] + [
-            ("delta", "curves", READINGS["ours"])
+        asked = [("r", name, protocol) for name, protocol in PROTOCOLS.items()] + [
+            ("delta", "curves", DEFAULT_PROTOCOL)
         ]
         for column, name, protocol in asked:
             shown = figure2(run, protocol=protocol, column=column)
@@ -301,9 +311,8 @@ def write_figures(runs: Sequence[AnyRun], folder: str | Path) -> list[Path]:
                     drawn.savefig(
                         out, format=kind, metadata={"CreationDate": None} if kind == "pdf" else None
                     )
-                files.append(
-                    Path(folder) / f"figure2-{run.name}-{name.replace(',', '').replace(' ', '-')}.{kind}"
-                )
+                protocol_name = re.sub(r"[^a-z]+", "-", name.lower()).strip("-")
+                files.append(Path(folder) / f"figure2-{run.name}-{protocol_name}.{kind}")
                 write(files[-1], out.getvalue())
     return files
 
@@ -335,16 +344,16 @@ def _filled(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> dict[str, s
 
 
 def _agreement(
-    by_reading: dict[str, list[dict[str, Any]]], first: list[str], caption: str, digits: int
+    by_protocol: dict[str, list[dict[str, Any]]], first: list[str], caption: str, digits: int
 ) -> Table:
     rows = []
-    for own in zip(*by_reading.values(), strict=True):
+    for own in zip(*by_protocol.values(), strict=True):
         row = {name: own[0][name] for name in first} | {"paper": own[0]["r, paper"]}
-        for name, cells in zip(by_reading, own, strict=True):
+        for name, cells in zip(by_protocol, own, strict=True):
             row |= _defined(name, cells["r"])
         rows.append(row)
     columns = {name: name for name in first} | _filled(
-        rows, [part for name in by_reading for part in (name, f"{name}, undefined")]
+        rows, [part for name in by_protocol for part in (name, f"{name}, undefined")]
     )
     return table(
         rows,
@@ -363,11 +372,11 @@ def _curves(rows: Sequence[dict[str, Any]], first: list[str], caption: str, digi
     return table(rows, columns=columns, caption=caption, digits=digits)
 
 
-def _about(run: AnyRun) -> str:
+def _run_caption(run: AnyRun) -> str:
     return f"{run.model} on {run.manifest['data']}; n = {run.n:,}, run {run.manifest['key']}"
 
 
-def _curve_reading(run: TextRun) -> str:
+def _curve_protocol(run: TextRun) -> str:
     chunk = run.manifest["config"]["chunk"]
     step = "one token" if chunk == 1 else f"{chunk} contiguous tokens"
     return f"Reading: raw maps read at the words rank the tokens, special tokens stay, {step} a step"
@@ -400,8 +409,8 @@ def _about_text(row: dict[str, Any]) -> str:
     )
     state = "" if row["finished"] else ", not finished"
     cut = f", {row['cut']} texts cut at the model's length" if row["cut"] else ""
-    about = f"{row['run']}: {row['model']} on {row['data']}; n = {row['n']:,} of {row['of']:,}{state}{cut}; key {row['key']}"
-    return _wrap(f"{about}; time: {minutes}; {row['hardware']}; commit {row['commit']}", "  ")
+    heading = f"{row['run']}: {row['model']} on {row['data']}; n = {row['n']:,} of {row['of']:,}{state}{cut}; key {row['key']}"
+    return _wrap(f"{heading}; time: {minutes}; {row['hardware']}; commit {row['commit']}", "  ")
 
 
 def _claim_text(claim: Claim) -> str:
@@ -417,7 +426,7 @@ def _claim_text(claim: Claim) -> str:
             paper = "" if effect.paper is None else f"; the paper {effect.paper:.2f}"
             note = f"; {effect.note}" if effect.note else ""
             value = f"{effect.value.text(2)}, n = {effect.value.n:,}: {_side(effect.side)}{paper}{note}"
-            lines.append(_wrap(f"      {effect.reading}: {effect.what} {value}", "        "))
+            lines.append(_wrap(f"      {effect.protocol}: {effect.what} {value}", "        "))
     return "\n".join([*lines, *([_wrap(f"    {claim.why}", "    ")] if claim.why else [])])
 
 

@@ -113,4 +113,4 @@ def mask_choices(game: LayerGame, *, chosen_on: str = "first half") -> Table:
         "gap": "below the best",
     }
     rows = [{**row, "chosen": row["chosen"].mean} for row in game.choices(chosen_on=chosen_on)]
-    return table(rows, columns=columns, caption=f"{game.about}; chosen on the {chosen_on}", digits=3)
+    return table(rows, columns=columns, caption=f"{game.caption}; chosen on the {chosen_on}", digits=3)
