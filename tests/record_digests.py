@@ -172,14 +172,14 @@ def digit_runs(name: str, run: Any) -> None:
 
 def digit_grid(name: str, run: Any) -> None:
     say(f"{name}: grid", digits.digit_grid(run))
-    say(f"{name}: choices", [digits.digit_choices(run, what) for what in (*digits.CELLS, "difference")])
+    say(f"{name}: choices", [digits.digit_choices(run, what) for what in (*digits.MEASURES, "difference")])
     say(
         f"{name}: signs, ranges, nearest, IG",
         [digits.digit_signs(run), digits.digit_ranges(run), digits.digit_nearest(run), digits.digit_ig(run)],
     )
 
 
-PROTOCOLS = getattr(tables, "PROTOCOLS", None) or tables.READINGS
+PROTOCOLS = schema.PROTOCOLS
 
 
 def main(results: str = "results") -> None:
