@@ -1,6 +1,4 @@
-"""`python -m benchmarks`: time the package against its peers, write the record and the tables made from
-it.
-"""
+"""`python -m benchmarks`: time the package against its peers, write the record and its tables."""
 
 from __future__ import annotations
 
@@ -19,10 +17,10 @@ import torch
 import transformers
 
 from benchmarks import pages
-from benchmarks.cases import CASES, FULL, QUICK, Bench, growth
-from lrp_companion.models.pretrained import load_classifier
+from benchmarks.cases import CASES, FULL, QUICK, Bench, Size, growth
+from lrp_companion.models.pretrained import Classifier, load_classifier
 from lrp_companion.schema import InputError
-from lrp_companion.sources import load_dataset
+from lrp_companion.sources import Dataset, load_dataset
 
 PACKAGES = ("torch", "transformers", "captum", "numpy")
 
@@ -38,8 +36,7 @@ def measure(
 ) -> dict[str, Any]:
     """Run the comparisons and return the record: configuration, hardware, versions, rows, growth.
 
-    With `into`, an earlier record of the same setting, the rows of the cases in `only` take the place of its
-    own.
+    With `into`, an earlier record of the same setting, the rows of the cases in `only` replace those in it.
     """
     if threads:
         torch.set_num_threads(threads)
@@ -47,16 +44,7 @@ def measure(
     clf = load_classifier(model)
     data = load_dataset("sst2", split="validation")
     long = load_dataset("imdb", split="test", source="folder" if reviews else "embedded", data_dir=reviews)
-    setting: dict[str, Any] = {
-        "config": {
-            "quick": quick, "model": clf.card.name, "weights": clf.card.fingerprint, "dtype": clf.card.dtype,
-            "data": data.describe(),
-            "sentences": size.sentences, "repeats": size.repeats, "seed": 0,
-        },
-        "hardware": {"processor": _processor(), "threads": torch.get_num_threads(),
-            "device": clf.device.type},
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
-    }  # fmt: skip
+    setting = _setting(clf, data, size)
     if into:
         _check_same(into, setting)
     chosen = data.order(max(size.sentences, 32 if not quick else 4), seed=0)
@@ -71,34 +59,48 @@ def measure(
         for curve in growth(bench):
             curves.append(_plain(curve))
             print(pages.growth_line(curves[-1]), flush=True)
-    config, seconds = setting["config"], time.time() - begin
+    measured: dict[str, Any] = {"seconds": time.time() - begin, "rows": rows, "growth": curves}
     if into and only:
-        again = sorted({*into["config"].get("again", []), *only}, key=[*CASES, "growth"].index)
-        config = {**into["config"], "again": again}
-        rows = [
-            row for name in CASES for row in (rows if name in only else into["rows"]) if row["case"] == name
-        ]
-        curves, seconds = curves if "growth" in only else into["growth"], seconds + into["seconds"]
-    else:
-        config["only"] = only
-    return {**setting, "config": config, "seconds": round(seconds, 1), "rows": rows, "growth": curves}
+        return {**setting, **_merged(into, measured, only)}
+    setting["config"]["only"] = only
+    return {**setting, **measured, "seconds": round(measured["seconds"], 1)}
+
+
+def _setting(clf: Classifier, data: Dataset, size: Size) -> dict[str, Any]:
+    """What the times depend on."""
+    card = clf.card
+    return {
+        "config": {
+            "quick": size is QUICK, "model": card.name, "weights": card.fingerprint, "dtype": card.dtype,
+            "data": data.describe(), "sentences": size.sentences, "repeats": size.repeats, "seed": 0,
+        },
+        "hardware": {
+            "processor": _processor(), "threads": torch.get_num_threads(), "device": clf.device.type,
+        },
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
+    }  # fmt: skip
+
+
+def _merged(record: dict[str, Any], measured: dict[str, Any], only: list[str]) -> dict[str, Any]:
+    """An earlier record with the cases of `only` measured again."""
+    again = sorted({*record["config"].get("again", []), *only}, key=[*CASES, "growth"].index)
+    sources = {name: measured["rows"] if name in only else record["rows"] for name in CASES}
+    return {
+        "config": {**record["config"], "again": again},
+        "seconds": round(measured["seconds"] + record["seconds"], 1),
+        "rows": [row for name, rows in sources.items() for row in rows if row["case"] == name],
+        "growth": measured["growth"] if "growth" in only else record["growth"],
+    }
 
 
 def _check_same(record: dict[str, Any], setting: dict[str, Any]) -> None:
     config = {key: value for key, value in record["config"].items() if key not in ("only", "again")}
-    other = [
-        f"{name} {setting[name]!r}"
-        for name in setting
-        if setting[name] != (config if name == "config" else record[name])
-    ]
-    if other:
+    earlier = {**record, "config": config}
+    differing = [f"{name} {value!r}" for name, value in setting.items() if value != earlier[name]]
+    if differing:
         expected = "the setting of the record that is there"
-        raise InputError(
-            "benchmarks",
-            got="; ".join(other),
-            expected=expected,
-            hint="leave out --only, or name another file with --out",
-        )
+        hint = "leave out --only, or name another file with --out"
+        raise InputError("benchmarks", got="; ".join(differing), expected=expected, hint=hint)
 
 
 def write(record: dict[str, Any], out: Path) -> None:
@@ -112,9 +114,9 @@ def write(record: dict[str, Any], out: Path) -> None:
 def _plain(value: Any) -> Any:
     """Numbers to five digits, NaN as null."""
     if isinstance(value, dict):
-        return {key: _plain(own) for key, own in value.items()}
+        return {key: _plain(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(own) for own in value]
+        return [_plain(inner) for inner in value]
     if isinstance(value, float):
         return None if math.isnan(value) else float(f"{value:.5g}")
     return value
@@ -132,39 +134,23 @@ def _processor() -> str:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument(
-        "--quick",
-        action="store_true",
-        help="few sentences, two repeats: to see that everything runs and agrees",
-    )
-    parser.add_argument("--model", default="companion", help="an embedded model, a folder or a hub id")
-    parser.add_argument("--threads", type=int, help="threads of PyTorch; its own choice by default")
-    parser.add_argument(
-        "--only",
-        nargs="+",
-        choices=[*CASES, "growth"],
-        help="some of the comparisons, in place of their rows in the record",
-    )
-    parser.add_argument(
-        "--reviews",
-        metavar="DIR",
-        help="folder with IMDB, for the row on long reviews; embedded ones by default",
-    )
-    parser.add_argument("--out", type=Path, default=pages.RECORD, help="the record (results/benchmarks.json)")
-    parser.add_argument(
-        "--pages", action="store_true", help="measure nothing: fill the tables of the pages from the record"
-    )
+    add = parser.add_argument
+    text = "few sentences, two repeats: to see that everything runs and agrees"
+    add("--quick", action="store_true", help=text)
+    add("--model", default="companion", help="an embedded model, a folder or a hub id")
+    add("--threads", type=int, help="threads of PyTorch; its own choice by default")
+    text = "some of the comparisons, in place of their rows in the record"
+    add("--only", nargs="+", choices=[*CASES, "growth"], help=text)
+    text = "folder with IMDB, for the row on long reviews; embedded ones by default"
+    add("--reviews", metavar="DIR", help=text)
+    add("--out", type=Path, default=pages.RECORD, help="the record (results/benchmarks.json)")
+    text = "measure nothing: fill the tables of the pages from the record"
+    add("--pages", action="store_true", help=text)
     given = parser.parse_args(arguments)
     if not given.pages:
         transformers.utils.logging.set_verbosity_error()
         into = pages.load(given.out) if given.only and given.out.is_file() else None
-        options = {
-            "model": given.model,
-            "quick": given.quick,
-            "threads": given.threads,
-            "only": given.only,
-            "reviews": given.reviews,
-        }
+        options = {name: getattr(given, name) for name in ("model", "quick", "threads", "only", "reviews")}
         write(measure(**options, into=into), given.out)
     if given.pages or given.out == pages.RECORD:
         pages.fill(pages.load(given.out))

@@ -1,8 +1,8 @@
-"""The comparisons: each checks that both sides say the same, times them together, and returns one plain row.
+"""The comparisons: each checks that both sides agree, times them together, and returns plain rows.
 
 A row holds `what`, `against`, `unit`, `goal` (a ratio) and `sense` ("at least" or "at most"), the `ratio`
-(median, low, high over the repeats), all `seconds`, the largest difference of the two sides (`equal`, as a
-part of the largest score, with its `tolerance`), and `note`.
+(median, low, high over the repeats), all `seconds`, the largest difference of the two sides (`equal`, over
+the largest score, with its `tolerance`), and `note`.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from lrp_companion.methods.lrp import attnlrp, lrp_masks
 from lrp_companion.methods.mask_gradient import mask_gradient
 from lrp_companion.methods.perturbation import loo
 from lrp_companion.metrics import pearson, perturbation_curve
+from lrp_companion.metrics.faithfulness import ORDERS
 from lrp_companion.models.batching import pad
 from lrp_companion.models.encoder import Encoder
 from lrp_companion.models.linear_attention import LinearAttention
@@ -38,7 +39,8 @@ from lrp_companion.sources import Dataset
 
 Row = dict[str, Any]
 STEPS = 50
-EXACT = 2e-3  # float32 over 12 layers, as a part of the largest score
+EXACT = 2e-3  # float32 over 12 layers, relative to the largest score
+NO_GOAL = float("nan")
 
 
 class Disagreement(RuntimeError):
@@ -88,26 +90,21 @@ class Bench:
 
     @cached_property
     def targets(self) -> list[int]:
+        clf = self.clf
         with torch.no_grad():
-            return [
-                int(self.clf.logits(*pad([t.input_ids], self.clf.pad_id, self.clf.device)).argmax())
-                for t in self.texts
-            ]
+            logits = [clf.logits(*pad([text.input_ids], clf.pad_id, clf.device)) for text in self.texts]
+        return [int(of_text.argmax()) for of_text in logits]
 
     @cached_property
     def reviews(self) -> list[EncodedText]:
-        return self.clf.encode(
-            [self.long.texts[k] for k in self.long.order(self.size.reviews, seed=0)], truncate=True
-        )
+        chosen = self.long.order(self.size.reviews, seed=0)
+        return self.clf.encode([self.long.texts[k] for k in chosen], truncate=True)
 
     @cached_property
     def low(self) -> Classifier:
         """The same weights in bfloat16."""
-        return Classifier(
-            copy.deepcopy(self.clf.network).to(torch.bfloat16),
-            self.clf.tokenizer,
-            card=replace(self.clf.card, dtype="bfloat16"),
-        )
+        network = copy.deepcopy(self.clf.network).to(torch.bfloat16)
+        return Classifier(network, self.clf.tokenizer, card=replace(self.clf.card, dtype="bfloat16"))
 
     def of_depth(self, layers: int) -> Classifier:
         """Random weights in the model's shape, with another number of layers."""
@@ -115,9 +112,8 @@ class Bench:
         config.num_hidden_layers = layers
         torch.manual_seed(layers)
         network = AutoModelForSequenceClassification.from_config(config).float().eval().requires_grad_(False)
-        return Classifier(
-            network, self.clf.tokenizer, card=replace(self.clf.card, name=f"random-{layers}", layers=layers)
-        )
+        card = replace(self.clf.card, name=f"random-{layers}", layers=layers)
+        return Classifier(network, self.clf.tokenizer, card=card)
 
     def text_of(self, tokens: int) -> EncodedText:
         """Random words, [CLS] and [SEP] at the ends."""
@@ -143,23 +139,20 @@ def shape_of(clf: Classifier) -> Shape:
 
 
 def _loo(clf: Classifier, texts: list[EncodedText], targets: list[int]) -> list[np.ndarray]:
-    return [own.scores for own in loo(clf, texts, targets, progress=False)]
+    return [record.scores for record in loo(clf, texts, targets, progress=False)]
 
 
-def _distance(found: Any, wanted: Any) -> float:
-    """The largest difference, as a part of the largest score, over all texts."""
-    return max(
-        float(np.abs(np.asarray(a) - np.asarray(b)).max() / np.abs(np.asarray(b)).max())
-        for a, b in zip(found, wanted, strict=True)
-    )
+def _distance(scores: Any, expected: Any) -> float:
+    """The largest difference, relative to the largest score, over all texts."""
+    pairs = [(np.asarray(a), np.asarray(b)) for a, b in zip(scores, expected, strict=True)]
+    return max(float(np.abs(a - b).max() / np.abs(b).max()) for a, b in pairs)
 
 
-def _equal(what: str, found: Any, wanted: Any, tolerance: float = EXACT) -> dict[str, float]:
-    distance = _distance(found, wanted)
+def _equal(what: str, scores: Any, expected: Any, tolerance: float = EXACT) -> dict[str, float]:
+    distance = _distance(scores, expected)
     if not distance <= tolerance:
-        raise Disagreement(
-            f"{what}: the two sides differ by {distance:.2g} of the largest score, {tolerance} is allowed"
-        )
+        difference = f"the two sides differ by {distance:.2g} of the largest score"
+        raise Disagreement(f"{what}: {difference}, {tolerance} is allowed")
     return {"equal": distance, "tolerance": tolerance}
 
 
@@ -174,87 +167,60 @@ def _row(
     **more: Any,
 ) -> Row:
     """The ratio `above / below`; ours is below, or above where the goal is a cost."""
-    ours, other = (above, below) if at_most else (below, above)
-    sense = "at most" if at_most else "at least"
-    seconds = {"ours": ours, "other": other}
+    seconds = {"ours": above, "other": below} if at_most else {"ours": below, "other": above}
     return {
-        "what": what,
-        "against": against,
-        "goal": goal,
-        "sense": sense,
-        "ratio": ratio(above, below),
-        "seconds": seconds,
-        **more,
-    }
+        "what": what, "against": against, "goal": goal, "sense": "at most" if at_most else "at least",
+        "ratio": ratio(above, below), "seconds": seconds, **more,
+    }  # fmt: skip
 
 
 def leave_one_out(bench: Bench) -> Iterator[Row]:
     """LOO against the plain loop, captum, and the arithmetic of the unshared computation."""
     clf, (texts, targets) = bench.clf, bench.first(bench.size.sentences)
+    pairs = [*zip(texts, targets, strict=True)]
     words = f"{len(texts)} sentences, {sum(map(len, texts)):,} tokens"
-    loop = [peers.loo_loop(clf, *own) for own in zip(texts, targets, strict=True)]
+
+    def loop() -> list[np.ndarray]:
+        return [peers.loo_loop(clf, *pair) for pair in pairs]
+
+    def captum(per_eval: int, pairs: list[tuple[EncodedText, int]] = pairs) -> list[np.ndarray]:
+        return [peers.loo_captum(clf, *pair, per_eval=per_eval) for pair in pairs]
+
+    expected = loop()
     ours, low = _loo(clf, texts, targets), _loo(bench.low, texts, targets)
-    same = _equal("LOO and the loop", ours, loop)
-    kept = [pearson(a[~t.special], b[~t.special]) for a, b, t in zip(low, ours, texts, strict=True)]
+    same = _equal("LOO and the loop", ours, expected)
+    in_bfloat16 = [pearson(a[~t.special], b[~t.special]) for a, b, t in zip(low, ours, texts, strict=True)]
 
-    few = [*zip(texts, targets, strict=True)][:: max(1, len(texts) // 8)]
-    trial = bench.time(
-        {
-            str(n): lambda n=n: [peers.loo_captum(clf, *own, per_eval=n) for own in few]
-            for n in (1, 4, 8, 16, 32, 64)
-        },
-        repeats=1,
-    )
+    few = pairs[:: max(1, len(texts) // 8)]
+    trial = bench.time({str(n): lambda n=n: captum(n, few) for n in (1, 4, 8, 16, 32, 64)}, repeats=1)
     best = int(min(trial, key=lambda n: trial[n][0]))
-    captum = [peers.loo_captum(clf, *own, per_eval=best) for own in zip(texts, targets, strict=True)]
-    as_captum = _equal("LOO and FeatureAblation", ours, captum)
+    as_captum = _equal("LOO and FeatureAblation", ours, captum(best))
 
-    arithmetic = sum(bench.shape.loo(len(t)) for t in texts)
+    arithmetic = sum(bench.shape.loo(len(text)) for text in texts)
     multiply, operations = multiplier(bench.shape, work=arithmetic / 2)
-    seconds = bench.time(
-        {
-            "ours": lambda: _loo(clf, texts, targets),
-            "low": lambda: _loo(bench.low, texts, targets),
-            "loop": lambda: [peers.loo_loop(clf, *own) for own in zip(texts, targets, strict=True)],
-            "captum": lambda: [
-                peers.loo_captum(clf, *own, per_eval=best) for own in zip(texts, targets, strict=True)
-            ],
-            "multiply": multiply,
-        },
-        repeats=min(3, bench.size.repeats),
-    )
+    sides = {
+        "ours": lambda: _loo(clf, texts, targets),
+        "low": lambda: _loo(bench.low, texts, targets),
+        "loop": loop,
+        "captum": lambda: captum(best),
+        "multiply": multiply,
+    }
+    seconds = bench.time(sides, repeats=min(3, bench.size.repeats))
     limit = [s / operations * arithmetic for s in seconds["multiply"]]
-    in_low = {"r": float(np.nanmean(kept)), "note": "in bfloat16; r with LOO in float32, mean over sentences"}
+    rate = operations / float(np.median(seconds["multiply"])) / 1e9
+    in_low = {
+        "r": float(np.nanmean(in_bfloat16)),
+        "note": "in bfloat16; r with LOO in float32, mean over sentences",
+    }
+    at_best = {"note": f"{best} removals a forward, its best", **as_captum}
+    at_rate = {"note": f"matrix products at {rate:.0f} GFLOP/s", "rate": rate}
+    by_captum, unshared = "captum FeatureAblation", "arithmetic limit, nothing shared"
     yield _row("LOO", "plain loop", 3.3, seconds["loop"], seconds["ours"], note=words, **same)
     yield _row("LOO, bfloat16", "plain loop", 6.0, seconds["loop"], seconds["low"], **in_low)
-    yield _row(
-        "LOO",
-        "captum FeatureAblation",
-        1.15,
-        seconds["captum"],
-        seconds["ours"],
-        note=f"{best} removals a forward, its best",
-        **as_captum,
-    )
-    yield _row("LOO, bfloat16", "captum FeatureAblation", 2.0, seconds["captum"], seconds["low"], **in_low)
-    rate = operations / float(np.median(seconds["multiply"])) / 1e9
-    yield _row(
-        "LOO",
-        "arithmetic limit, nothing shared",
-        0.9,
-        limit,
-        seconds["ours"],
-        note=f"matrix products at {rate:.0f} GFLOP/s",
-        rate=rate,
-    )
-    yield _row(
-        "captum FeatureAblation",
-        "arithmetic limit, nothing shared",
-        float("nan"),
-        limit,
-        seconds["captum"],
-        note="for comparison",
-    )
+    yield _row("LOO", by_captum, 1.15, seconds["captum"], seconds["ours"], **at_best)
+    yield _row("LOO, bfloat16", by_captum, 2.0, seconds["captum"], seconds["low"], **in_low)
+    yield _row("LOO", unshared, 0.9, limit, seconds["ours"], **at_rate)
+    yield _row(by_captum, unshared, NO_GOAL, limit, seconds["captum"], note="for comparison")
 
 
 def gradients(bench: Bench) -> Iterator[Row]:
@@ -263,36 +229,19 @@ def gradients(bench: Bench) -> Iterator[Row]:
     pairs = [*zip(texts, targets, strict=True)]
 
     def ours() -> list[np.ndarray]:
-        return [
-            own.scores for own in integrated_gradients(clf, texts, targets, n_steps=STEPS, progress=False)
-        ]
+        records = integrated_gradients(clf, texts, targets, n_steps=STEPS, progress=False)
+        return [record.scores for record in records]
 
-    def other() -> list[np.ndarray]:
-        return [peers.ig_captum(clf, *own, n_steps=STEPS) for own in pairs]
+    def captum() -> list[np.ndarray]:
+        return [peers.ig_captum(clf, *pair, n_steps=STEPS) for pair in pairs]
 
-    same = _equal("integrated gradients and captum's", ours(), other())
-    seconds = bench.time(
-        {"ours": ours, "other": other, "lrp": lambda: attnlrp(clf, texts, targets, progress=False)},
-        repeats=min(3, bench.size.repeats),
-    )
-    note = f"{len(texts)} sentences"
-    yield _row(
-        f"IG, {STEPS} steps",
-        "captum LayerIntegratedGradients",
-        1.0,
-        seconds["other"],
-        seconds["ours"],
-        note=note,
-        **same,
-    )
-    yield _row(
-        "AttnLRP",
-        "captum LayerIntegratedGradients",
-        20.0,
-        seconds["other"],
-        seconds["lrp"],
-        note=f"{note}; other scores, so time only",
-    )
+    same = _equal("integrated gradients and captum's", ours(), captum())
+    lrp = {"lrp": lambda: attnlrp(clf, texts, targets, progress=False)}
+    seconds = bench.time({"ours": ours, "other": captum, **lrp}, repeats=min(3, bench.size.repeats))
+    note, peer = f"{len(texts)} sentences", "captum LayerIntegratedGradients"
+    yield _row(f"IG, {STEPS} steps", peer, 1.0, seconds["other"], seconds["ours"], note=note, **same)
+    note = f"{note}; other scores, so time only"
+    yield _row("AttnLRP", peer, 20.0, seconds["other"], seconds["lrp"], note=note)
 
 
 def relevance(bench: Bench) -> Iterator[Row]:
@@ -302,40 +251,23 @@ def relevance(bench: Bench) -> Iterator[Row]:
     chosen = torch.tensor(targets)
 
     def ours() -> list[np.ndarray]:
-        return [own.scores for own in attnlrp(clf, texts, targets, progress=False)]
+        return [record.scores for record in attnlrp(clf, texts, targets, progress=False)]
 
-    def other() -> torch.Tensor:
+    def autograd() -> torch.Tensor:
         return peers.attnlrp_autograd(clf.encoder.wiring, ids, mask, chosen)
 
-    same = _equal(
-        "AttnLRP and the modified gradient",
-        ours(),
-        [row[: len(t)].numpy() for row, t in zip(other(), texts, strict=True)],
-    )
-    seconds = bench.time({"ours": ours, "autograd": other, "forward": lambda: clf.logits(ids, mask)})
-    yield _row(
-        f"AttnLRP, batch of {len(texts)}",
-        "one forward of the batch",
-        2.3,
-        seconds["ours"],
-        seconds["forward"],
-        at_most=True,
-        note=f"the transformers model's forward, padded to {ids.shape[1]} tokens; ours splits the texts into batches with less padding",
-    )
-    yield _row(
-        f"AttnLRP, batch of {len(texts)}",
-        "autograd, modified gradient",
-        1.2,
-        seconds["autograd"],
-        seconds["ours"],
-        **same,
-    )
+    expected = [row[: len(text)].numpy() for row, text in zip(autograd(), texts, strict=True)]
+    same = _equal("AttnLRP and the modified gradient", ours(), expected)
+    seconds = bench.time({"ours": ours, "autograd": autograd, "forward": lambda: clf.logits(ids, mask)})
+    what, forward = f"AttnLRP, batch of {len(texts)}", "one forward of the batch"
+    note = f"the transformers model's forward, padded to {ids.shape[1]} tokens"
+    note = f"{note}; ours splits the texts into batches with less padding"
+    yield _row(what, forward, 2.3, seconds["ours"], seconds["forward"], at_most=True, note=note)
+    yield _row(what, "autograd, modified gradient", 1.2, seconds["autograd"], seconds["ours"], **same)
 
 
 def mask_gradients(bench: Bench) -> Iterator[Row]:
-    """The gradient of the mask against a forward pass, and eight groups of it against LOO on long reviews,
-    one at a time.
-    """
+    """The gradient of the mask against a forward, and eight groups of it against LOO on long reviews."""
     clf, (texts, targets) = bench.clf, bench.first(32)
     ids, mask = pad([t.input_ids for t in texts], clf.pad_id, clf.device)
 
@@ -343,158 +275,117 @@ def mask_gradients(bench: Bench) -> Iterator[Row]:
         return mask_gradient(clf, texts, targets, progress=False)
 
     seconds = bench.time({"ours": ours, "forward": lambda: clf.logits(ids, mask)})
-    yield _row(
-        f"mask gradient, one pass, batch of {len(texts)}", "one forward of the batch", 3.0, seconds["ours"],
-        seconds["forward"],
-        at_most=True, note=f"the transformers model's forward, padded to {ids.shape[1]} tokens",
-    )  # fmt: skip
-    reviews, found = bench.reviews, {}
+    what, forward = f"mask gradient, one pass, batch of {len(texts)}", "one forward of the batch"
+    note = f"the transformers model's forward, padded to {ids.shape[1]} tokens"
+    yield _row(what, forward, 3.0, seconds["ours"], seconds["forward"], at_most=True, note=note)
+
+    reviews, scores = bench.reviews, {}
 
     def each(name: str, method: Callable[..., Any], **options: Any) -> None:
-        found[name] = [method(clf, [text], [0], progress=False, **options)[0].scores for text in reviews]
+        """One review at a time."""
+        records = [method(clf, [text], [0], progress=False, **options)[0] for text in reviews]
+        scores[name] = [record.scores for record in records]
 
     sides = {"eight": lambda: each("eight", mask_gradient, groups=8), "loo": lambda: each("loo", loo)}
     seconds = bench.time(sides, repeats=min(2, bench.size.repeats))
     rs = [
         pearson(a[~text.special], b[~text.special])
-        for a, b, text in zip(found["eight"], found["loo"], reviews, strict=True)
+        for a, b, text in zip(scores["eight"], scores["loo"], reviews, strict=True)
     ]
-    lengths, kind = (
-        sorted(map(len, reviews)),
-        "long embedded reviews" if bench.long.source == "embedded" else "reviews of IMDB",
-    )
-    note = f"{len(lengths)} {kind}, {lengths[0]} to {lengths[-1]} tokens, one at a time; mean r with LOO at the words: {np.mean(rs):.2f}"
-    yield _row(
-        "mask gradient, K = 8",
-        "exact LOO",
-        8.0,
-        seconds["loo"],
-        seconds["eight"],
-        note=note,
-        data=bench.long.describe(),
-    )
+    kind = "long embedded reviews" if bench.long.source == "embedded" else "reviews of IMDB"
+    lengths = sorted(map(len, reviews))
+    note = f"{len(lengths)} {kind}, {lengths[0]} to {lengths[-1]} tokens, one at a time"
+    more = {"note": f"{note}; mean r with LOO at the words: {np.mean(rs):.2f}", "data": bench.long.describe()}
+    yield _row("mask gradient, K = 8", "exact LOO", 8.0, seconds["loo"], seconds["eight"], **more)
 
 
 @torch.no_grad()
 def masks(bench: Bench) -> Iterator[Row]:
     """All masks of the layers against one run per mask, on batches of the same number of tokens."""
-    tokens = bench.size.lattice_tokens
-    text = bench.text_of(tokens)
-    for clf, goal, name in (
-        (bench.of_depth(6), 10.0, "6 layers"),
-        (bench.clf, 20.0, f"{bench.shape.layers} layers"),
-    ):
-        layers, shape = clf.card.layers, shape_of(clf)
-        copies = max(1, 1536 // tokens)
-        ids = torch.tensor([text.input_ids]).expand(copies, -1)
-        start = torch.eye(len(clf.labels))[:1].expand(copies, -1)
-        numbers = np.random.default_rng(0).choice(
-            2**layers, min(bench.size.mask_sample, 2**layers), replace=False
-        )
-        sample = [frozenset(layer + 1 for layer in range(layers) if k >> layer & 1) for k in numbers.tolist()]
+    yield from _masks_of(bench, bench.of_depth(6), 10.0, "6 layers")
+    yield from _masks_of(bench, bench.clf, 20.0, f"{bench.shape.layers} layers")
 
-        together = copies if layers <= 6 else 1  # the larger tree fills the processor with one text
 
-        def ours(
-            clf: Classifier = clf, ids: torch.Tensor = ids[:together], start: torch.Tensor = start[:together]
-        ) -> torch.Tensor:
-            return all_masks(clf.encoder.forward(ids, torch.ones_like(ids)), start)["word"][:, 0]
+def _masks_of(bench: Bench, clf: Classifier, goal: float, name: str) -> Iterator[Row]:
+    tokens, layers, shape = bench.size.lattice_tokens, clf.card.layers, shape_of(clf)
+    copies = max(1, 1536 // tokens)
+    together = copies if layers <= 6 else 1  # the larger tree fills the processor with one text
+    ids = torch.tensor([bench.text_of(tokens).input_ids]).expand(copies, -1)
+    start = torch.eye(len(clf.labels))[:1].expand(copies, -1)
+    count = min(bench.size.mask_sample, 2**layers)
+    numbers = np.random.default_rng(0).choice(2**layers, count, replace=False)
+    sample = [frozenset(layer + 1 for layer in range(layers) if k >> layer & 1) for k in numbers.tolist()]
 
-        def other(
-            clf: Classifier = clf, ids: torch.Tensor = ids, start: torch.Tensor = start, sample: list = sample
-        ) -> list[torch.Tensor]:
-            return peers.one_run_per_mask(clf, ids, start, sample)
+    def ours() -> torch.Tensor:
+        tape = clf.encoder.forward(ids[:together], torch.ones_like(ids[:together]))
+        return all_masks(tape, start[:together])["word"][:, 0]
 
-        same = _equal(
-            "all masks and one run per mask", ours()[numbers].numpy(), [own[0].numpy() for own in other()]
-        )
-        multiply, operations = multiplier(shape, work=together * shape.all_masks(tokens) / 2)
-        seconds = bench.time({"ours": ours, "other": other, "multiply": multiply})
-        each = [s * 2**layers * together / (len(sample) * copies) for s in seconds["other"]]
-        limit = [s / operations * together * shape.all_masks(tokens) for s in seconds["multiply"]]
-        what = f"all {2**layers:,} masks, {name}"
-        note = f"{together} text(s) of {tokens} tokens at once; the other side {len(sample)} of the masks, {copies} texts at once"
-        yield _row(what, "one run per mask, batched the same", goal, each, seconds["ours"], note=note, **same)
-        yield _row(
-            what,
-            "arithmetic limit of the shared tree",
-            float("nan"),
-            limit,
-            seconds["ours"],
-            note="for comparison",
-        )
+    def one_by_one() -> list[torch.Tensor]:
+        return peers.one_run_per_mask(clf, ids, start, sample)
+
+    expected = [of_mask[0].numpy() for of_mask in one_by_one()]
+    same = _equal("all masks and one run per mask", ours()[numbers].numpy(), expected)
+    arithmetic = together * shape.all_masks(tokens)
+    multiply, operations = multiplier(shape, work=arithmetic / 2)
+    seconds = bench.time({"ours": ours, "other": one_by_one, "multiply": multiply})
+    each = [s * 2**layers * together / (len(sample) * copies) for s in seconds["other"]]
+    limit = [s / operations * arithmetic for s in seconds["multiply"]]
+    what, tree = f"all {2**layers:,} masks, {name}", "arithmetic limit of the shared tree"
+    note = f"{together} text(s) of {tokens} tokens at once"
+    note = f"{note}; the other side {len(sample)} of the masks, {copies} texts at once"
+    yield _row(what, "one run per mask, batched the same", goal, each, seconds["ours"], note=note, **same)
+    yield _row(what, tree, NO_GOAL, limit, seconds["ours"], note="for comparison")
 
 
 def curves(bench: Bench) -> Iterator[Row]:
-    """Perturbation curves of methods and of all masks on the paper's paths, with and without sharing their
-    forwards.
-    """
+    """Perturbation curves of methods and of all masks on the paper's paths, with and without sharing."""
     clf, (texts, targets) = bench.clf, bench.first(bench.size.curve_sentences)
     paths = [frozenset(), *(m for path in path_masks(clf.card.layers).values() for m in path)]
     by_mask = lrp_masks(clf, texts, targets, masks=paths, progress=False)
-    methods = {
+    records = {
         "loo": loo(clf, texts, targets, progress=False),
         "ig": integrated_gradients(clf, texts, targets, n_steps=8, progress=False),
+        **dict(zip(paths, by_mask, strict=True)),
     }
-    rankings = [
-        {
-            **{name: own[k].scores for name, own in methods.items()},
-            **{mask: own[k].scores for mask, own in zip(paths, by_mask, strict=True)},
-        }
-        for k in range(len(texts))
-    ]
+    rankings = [{name: of_name[k].scores for name, of_name in records.items()} for k in range(len(texts))]
     work = [*zip(texts, targets, rankings, strict=True)]
     asked: list[np.ndarray] = []
 
     def without() -> list[float]:
-        """Every ranking's own forwards, all of them."""
+        """All forwards of every ranking."""
         out = []
-        for text, target, own in work:
-            for scores in own.values():
-                for order in ("morf", "lerf"):
+        for text, target, maps in work:
+            for scores in maps.values():
+                for order in ORDERS:
                     evaluate = removal_evaluator(clf, text, target=target)
-                    out.append(
-                        perturbation_curve(evaluate, scores, order=order, removable=~text.special).mean_logit
-                    )
+                    curve = perturbation_curve(evaluate, scores, order=order, removable=~text.special)
+                    out.append(curve.mean_logit)
         return out
 
     def ours() -> list[float]:
         out = []
-        for text, target, own in work:
-            found = shared_curves(clf, text, target, own)
-            asked.append(np.array([found.asked, found.run]))
-            out += [found.curves[name][order].mean_logit for name in own for order in ("morf", "lerf")]
+        for text, target, maps in work:
+            shared = shared_curves(clf, text, target, maps)
+            asked.append(np.array([shared.asked, shared.run]))
+            out += [shared.curves[name][order].mean_logit for name in maps for order in ORDERS]
         return out
 
     same = _equal("shared and separate curves", [ours()], [without()])
     total = np.sum(asked, axis=0)
     seconds = bench.time({"ours": ours, "without": without}, repeats=min(3, bench.size.repeats))
-    note = f"{len(texts)} sentences, {len(rankings[0])} rankings; {total[0]:,} forwards asked for, {total[1]:,} run"
-    yield _row(
-        "curves of methods and paths",
-        "without sharing",
-        2.0,
-        seconds["without"],
-        seconds["ours"],
-        note=note,
-        **same,
-    )
+    note = f"{len(texts)} sentences, {len(rankings[0])} rankings"
+    more = {"note": f"{note}; {total[0]:,} forwards asked for, {total[1]:,} run", **same}
+    what, goal = "curves of methods and paths", 2.0
+    yield _row(what, "without sharing", goal, seconds["without"], seconds["ours"], **more)
 
 
 def lattice_memory(bench: Bench) -> Iterator[Row]:
     """Peak memory and time of all masks at BERT-base width, in a process of its own."""
     tokens, layers = 64, bench.size.wide_layers
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.lattice_memory",
-        str(layers),
-        str(tokens),
-        str(2 << 30),
-        str(torch.get_num_threads()),
-    ]
-    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-    grown, seconds = int(found[0]) / 2**30, float(found[1])
+    arguments = map(str, (layers, tokens, 2 << 30, torch.get_num_threads()))
+    command = [sys.executable, "-m", "benchmarks.lattice_memory", *arguments]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    grown, seconds = int(printed[0]) / 2**30, float(printed[1])
     yield {
         "what": f"all {2**layers:,} masks at BERT-base width, {tokens} tokens: memory",
         "against": "a budget of 2 GiB", "goal": 1.0,
@@ -505,32 +396,21 @@ def lattice_memory(bench: Bench) -> Iterator[Row]:
 
 
 def training(bench: Bench) -> Iterator[Row]:
-    """One step of training the fullest net of the digits: as `train_on` computes the logits, and by the
-    forward pass from the right.
-    """
+    """A training step of the fullest net for digits: as `train_on` computes logits, and from the right."""
     net = LinearAttention(association="right", bias=True, position_embedding=True, dtype=torch.float64)
     draw = torch.Generator().manual_seed(0)
-    images, labels = (
-        torch.rand(64, net.tokens, generator=draw, dtype=torch.float64),
-        torch.randint(net.classes, (64,), generator=draw),
-    )
+    images = torch.rand(64, net.tokens, generator=draw, dtype=torch.float64)
+    labels = torch.randint(net.classes, (64,), generator=draw)
 
     def step(logits: Callable[[torch.Tensor], torch.Tensor]) -> list[np.ndarray]:
         loss = torch.nn.functional.cross_entropy(logits(images), labels)
-        return [own.numpy() for own in torch.autograd.grad(loss, list(net.parameters()))]
+        return [gradient.numpy() for gradient in torch.autograd.grad(loss, list(net.parameters()))]
 
     same = _equal("training by both orders", step(net.factored), step(net), 1e-9)
     seconds = bench.time({"ours": lambda: step(net.factored), "other": lambda: step(net)})
     note = f"gradients of a batch of {len(images)} images, float64, with biases, positions and embedding"
-    yield _row(
-        "training step of a net for digits",
-        "its forward from the right",
-        3.0,
-        seconds["other"],
-        seconds["ours"],
-        note=note,
-        **same,
-    )
+    what, forward = "training step of a net for digits", "its forward from the right"
+    yield _row(what, forward, 3.0, seconds["other"], seconds["ours"], note=note, **same)
 
 
 CASES = {
@@ -540,89 +420,82 @@ CASES = {
 }  # fmt: skip
 
 
-# -- how cost grows ----------------------------------------------------------------------------------------------------
+# -- how cost grows --------------------------------------------------------------------------------------
+
+Calls = dict[int, Callable[[], Any]]
 
 
 def growth(bench: Bench) -> Iterator[dict[str, Any]]:
-    """Seconds along length, layers and batch; beside each fitted exponent the one of its arithmetic over the
-    same points.
-    """
+    """Seconds along length, layers and batch, with each fitted exponent and that of its arithmetic."""
     clf, shape, size = bench.clf, bench.shape, bench.size
     lengths = [n for n in size.lengths if n <= clf.max_tokens]
-
-    def curve(
-        what: str, along: str, points: dict[int, Callable[[], Any]], arithmetic: Callable[[int], float]
-    ) -> dict[str, Any]:
-        seconds = [
-            min(interleaved({"it": call}, repeats=1 if n == max(points) else 2, minimum=size.minimum)["it"])
-            for n, call in points.items()
-        ]
-        x = [float(n) for n in points]
-        return {
-            "what": what, "along": along, "x": [*points], "seconds": seconds, "exponent": slope(x, seconds),
-            "expected": slope(x, [arithmetic(n) for n in points]),
-        }  # fmt: skip
-
-    def relevance_of(clf: Classifier, texts: list[EncodedText]) -> Callable[[], Any]:
-        return lambda: attnlrp(clf, texts, [0] * len(texts), progress=False, batch_tokens=1 << 20)
-
     texts = {n: bench.text_of(n) for n in {*lengths, *size.loo_lengths, 16, size.lattice_tokens}}
-    yield curve(
-        "AttnLRP of one text",
-        "tokens",
-        {n: relevance_of(clf, [texts[n]]) for n in lengths},
-        lambda n: shape.forward(n) + shape.backward(n),
+    nets = {n: bench.of_depth(n) for n in {*size.layers, *size.lattice_layers}}
+    of_depth = {n: replace(shape, layers=n) for n in nets}
+
+    calls: Calls = {n: _relevance_call(clf, [texts[n]]) for n in lengths}
+    yield _curve(
+        bench, "AttnLRP of one text", "tokens", calls, lambda n: shape.forward(n) + shape.backward(n)
     )
-    removals = {n: lambda n=n: _loo(clf, [texts[n]], [0]) for n in size.loo_lengths if n <= clf.max_tokens}
-    yield curve("LOO of one text", "tokens", removals, shape.loo)
-    deep = {n: bench.of_depth(n) for n in {*size.layers, *size.lattice_layers}}
-    yield curve(
-        "AttnLRP of one text of 16 tokens", "layers",
-        {n: relevance_of(deep[n], [texts[16]]) for n in size.layers},
-        lambda n: replace(shape, layers=n).forward(16) + replace(shape, layers=n).backward(16),
-    )  # fmt: skip
-    yield curve(
-        "LOO of one text of 16 tokens", "layers",
-        {n: lambda n=n: _loo(deep[n], [texts[16]], [0]) for n in size.layers},
-        lambda n: replace(shape, layers=n).loo(16),
-    )  # fmt: skip
-    yield curve(
-        "AttnLRP of texts of 16 tokens",
-        "texts in a batch",
-        {n: relevance_of(clf, [texts[16]] * n) for n in size.batches},
-        float,
-    )
+    calls = {n: lambda n=n: _loo(clf, [texts[n]], [0]) for n in size.loo_lengths if n <= clf.max_tokens}
+    yield _curve(bench, "LOO of one text", "tokens", calls, shape.loo)
 
-    def lattice(n: int) -> Callable[[], Any]:
-        ids, start = torch.tensor([texts[size.lattice_tokens].input_ids]), torch.eye(len(clf.labels))[:1]
+    calls = {n: _relevance_call(nets[n], [texts[16]]) for n in size.layers}
+    arithmetic = {n: of_depth[n].forward(16) + of_depth[n].backward(16) for n in size.layers}
+    yield _curve(bench, "AttnLRP of one text of 16 tokens", "layers", calls, arithmetic.__getitem__)
+    calls = {n: lambda n=n: _loo(nets[n], [texts[16]], [0]) for n in size.layers}
+    yield _curve(bench, "LOO of one text of 16 tokens", "layers", calls, lambda n: of_depth[n].loo(16))
 
-        @torch.no_grad()
-        def run() -> None:
-            all_masks(deep[n].encoder.forward(ids, torch.ones_like(ids)), start)
+    calls = {n: _relevance_call(clf, [texts[16]] * n) for n in size.batches}
+    yield _curve(bench, "AttnLRP of texts of 16 tokens", "texts in a batch", calls, float)
 
-        return run
-
-    found = curve(
-        f"all masks of one text of {size.lattice_tokens} tokens", "masks",
-        {n: lattice(n) for n in size.lattice_layers},
-        lambda n: replace(shape, layers=n).all_masks(size.lattice_tokens),
-    )  # fmt: skip
-    numbers = [2.0**n for n in found["x"]]
-    arithmetic = [replace(shape, layers=n).all_masks(size.lattice_tokens) for n in found["x"]]
+    tokens = size.lattice_tokens
+    calls = {n: _all_masks_call(nets[n], texts[tokens]) for n in size.lattice_layers}
+    what = f"all masks of one text of {tokens} tokens"
+    curve = _curve(bench, what, "masks", calls, lambda n: of_depth[n].all_masks(tokens))
+    numbers = [2.0**n for n in curve["x"]]
     yield {
-        **found,
+        **curve,
         "x": [int(n) for n in numbers],
-        "exponent": slope(numbers, found["seconds"]),
-        "expected": slope(numbers, arithmetic),
+        "exponent": slope(numbers, curve["seconds"]),
+        "expected": slope(numbers, [of_depth[n].all_masks(tokens) for n in curve["x"]]),
     }
+
+
+def _curve(
+    bench: Bench, what: str, along: str, calls: Calls, arithmetic: Callable[[int], float]
+) -> dict[str, Any]:
+    """Seconds of each call, the longest timed once; its exponent, and that of the arithmetic."""
+    minimum = bench.size.minimum
+    seconds = [
+        min(interleaved({"it": call}, repeats=1 if n == max(calls) else 2, minimum=minimum)["it"])
+        for n, call in calls.items()
+    ]
+    x = [float(n) for n in calls]
+    return {
+        "what": what, "along": along, "x": [*calls], "seconds": seconds, "exponent": slope(x, seconds),
+        "expected": slope(x, [arithmetic(n) for n in calls]),
+    }  # fmt: skip
+
+
+def _relevance_call(clf: Classifier, texts: list[EncodedText]) -> Callable[[], Any]:
+    """AttnLRP of these texts in one batch."""
+    return lambda: attnlrp(clf, texts, [0] * len(texts), progress=False, batch_tokens=1 << 20)
+
+
+def _all_masks_call(clf: Classifier, text: EncodedText) -> Callable[[], Any]:
+    ids, start = torch.tensor([text.input_ids]), torch.eye(len(clf.labels))[:1]
+
+    @torch.no_grad()
+    def run() -> None:
+        all_masks(clf.encoder.forward(ids, torch.ones_like(ids)), start)
+
+    return run
 
 
 def wide_encoder(layers: int) -> Encoder:
     """Random weights at BERT-base width, few words."""
     from transformers import BertConfig, BertForSequenceClassification
 
-    return Encoder(
-        BertForSequenceClassification(BertConfig(vocab_size=40, num_hidden_layers=layers))
-        .eval()
-        .requires_grad_(False)
-    )
+    network = BertForSequenceClassification(BertConfig(vocab_size=40, num_hidden_layers=layers))
+    return Encoder(network.eval().requires_grad_(False))

@@ -1,6 +1,6 @@
 """How a comparison is timed, and what arithmetic alone would take.
 
-Two pieces of code are compared in one run: their repeats alternate, in turning order, so that a machine that
+Two pieces of code are compared in one run: their repeats alternate, in changing order, so that a machine that
 slows down slows both. The result is a ratio for each repeat; its median and its range are kept, and all
 seconds.
 """
@@ -23,11 +23,10 @@ ROWS = 1024  # tokens of the matrix multiplies by which the machine's rate is me
 def interleaved(
     sides: Mapping[str, Callable[[], Any]], *, repeats: int, minimum: float = MINIMUM
 ) -> dict[str, list[float]]:
-    """Seconds of one call of each side, one value per repeat, sides alternating; each side is called once
-    before.
+    """Seconds of one call of each side, one value per repeat, sides alternating.
 
-    A second call tells how often short work is repeated inside one measurement; for long work it is the first
-    repeat.
+    Each side is called once before, unmeasured. A second call tells how often short work is repeated inside
+    one measurement; for long work it is the first repeat.
 
     >>> sorted(interleaved({"a": int, "b": float}, repeats=2, minimum=0.0))
     ['a', 'b']
@@ -44,7 +43,7 @@ def interleaved(
         if inner[name] == 1:
             out[name].append(once)
     alike = min(map(len, out.values()))  # repeats stay pairs: a side's first counts if all sides have one
-    out = {name: own[:alike] for name, own in out.items()}
+    out = {name: seconds[:alike] for name, seconds in out.items()}
     for repeat in range(alike, repeats):
         for name in names[repeat % len(names) :] + names[: repeat % len(names)]:
             begin = time.perf_counter()
@@ -60,8 +59,8 @@ def ratio(above: list[float], below: list[float]) -> dict[str, float]:
     >>> ratio([2.0, 6.0, 4.0], [1.0, 2.0, 1.0])
     {'median': 3.0, 'low': 2.0, 'high': 4.0}
     """
-    own = np.array(above) / np.array(below)
-    return {"median": float(np.median(own)), "low": float(own.min()), "high": float(own.max())}
+    ratios = np.array(above) / np.array(below)
+    return {"median": float(np.median(ratios)), "low": float(ratios.min()), "high": float(ratios.max())}
 
 
 @dataclass(frozen=True)
@@ -74,15 +73,13 @@ class Shape:
     heads: int
 
     def forward(self, tokens: int) -> float:
-        """Floating-point operations (two per multiply-add) of the matrix products of one forward, head and
-        embedding left out.
+        """Floating-point operations (two per multiply-add) of a forward pass but for head and embedding.
 
         Per layer and token the four maps of attention and the two of the inner layer; `Q K^T` and `A V` grow
         with tokens squared.
         """
-        return self.layers * (
-            2 * tokens * (4 * self.hidden**2 + 2 * self.hidden * self.inner) + 4 * tokens**2 * self.hidden
-        )
+        maps = 2 * tokens * (4 * self.hidden**2 + 2 * self.hidden * self.inner)
+        return self.layers * (maps + 4 * tokens**2 * self.hidden)
 
     def backward(self, tokens: int) -> float:
         """The same for AttnLRP's way back: the same maps transposed, four products in attention."""
@@ -100,23 +97,18 @@ class Shape:
 def multiplier(
     shape: Shape, dtype: torch.dtype = torch.float32, *, work: float = 0.0
 ) -> tuple[Callable[[], None], float]:
-    """The matrix products of one layer on `ROWS` tokens, by the fastest call that PyTorch has, and how many
-    operations they are.
+    """The matrix products of a layer on `ROWS` tokens, by PyTorch's fastest call, and their operations.
 
     Repeated until they are about `work` operations, so that their time is measured as long as what it is
     compared with.
     """
     draw = torch.Generator().manual_seed(0)
-    narrow, wide = (
-        torch.randn(ROWS, width, generator=draw).to(dtype) for width in (shape.hidden, shape.inner)
-    )
-    square, up, down = (
-        torch.randn(a, b, generator=draw).to(dtype)
-        for a, b in ((shape.hidden, shape.hidden), (shape.inner, shape.hidden), (shape.hidden, shape.inner))
-    )
+    hidden, inner = shape.hidden, shape.inner
+    sizes = ((ROWS, hidden), (ROWS, inner), (hidden, hidden), (inner, hidden), (hidden, inner))
+    narrow, wide, square, up, down = (torch.randn(*size, generator=draw).to(dtype) for size in sizes)
     outs = torch.empty_like(narrow), torch.empty_like(wide)
 
-    operations = 2 * ROWS * (4 * shape.hidden**2 + 2 * shape.hidden * shape.inner)
+    operations = 2 * ROWS * (4 * hidden**2 + 2 * hidden * inner)
     rounds = max(1, round(work / operations))
 
     def multiply() -> None:

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.lattice_memory LAYERS TOKENS BUDGET THREADS`: bytes by which all masks let a process
-grow, and seconds.
+"""`python -m benchmarks.lattice_memory LAYERS TOKENS BUDGET THREADS`: memory and seconds of all masks.
 
-A process of its own, because the peak of memory is a number of the whole process.
+It prints by how many bytes the process grows, and seconds. A process of its own, because the peak of memory
+is a number of the whole process.
 """
 
 from __future__ import annotations
@@ -33,9 +33,7 @@ def main(layers: int, tokens: int, budget: int, threads: int) -> None:
 
 
 def _status(name: str) -> int:
-    """Resident bytes of this process now (VmRSS) or at most (VmHWM); unlike `ru_maxrss`, without the
-    parent's.
-    """
+    """Resident bytes of this process now (VmRSS) or at most (VmHWM), without the parent's."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))
 

@@ -1,7 +1,7 @@
 """Tables of the book's performance page and of the README, made from the record alone.
 
-A page holds `<!-- benchmarks: NAME -->` and `<!-- end -->`; what stands between is replaced by the part of
-that name.
+A page holds `<!-- benchmarks: NAME -->` and `<!-- end -->`; the part of that name replaces what stands
+between.
 """
 
 from __future__ import annotations
@@ -38,18 +38,15 @@ def filled(text: str, record: Record) -> str:
     >>> filled("<!-- benchmarks: missed -->\nold\n<!-- end -->", {"rows": []})
     '<!-- benchmarks: missed -->\nNothing was measured.\n<!-- end -->'
     """
-    return _PART.sub(lambda found: f"{found[1]}{PARTS[found[2]](record)}\n{found[3]}", text)
+    return _PART.sub(lambda marked: f"{marked[1]}{PARTS[marked[2]](record)}\n{marked[3]}", text)
 
 
 def reached(row: Record) -> bool | None:
     """Whether the median meets the goal; None without a goal."""
     if row["goal"] is None:
         return None
-    return (
-        row["ratio"]["median"] <= row["goal"]
-        if row["sense"] == "at most"
-        else row["ratio"]["median"] >= row["goal"]
-    )
+    median, goal = row["ratio"]["median"], row["goal"]
+    return median <= goal if row["sense"] == "at most" else median >= goal
 
 
 def number(value: float) -> str:
@@ -58,38 +55,29 @@ def number(value: float) -> str:
     >>> number(0.8567), number(3.4567), number(23.456), number(1234.5)
     ('0.857', '3.46', '23.5', '1,234')
     """
-    return (
-        f"{value:,.0f}"
-        if value >= 100
-        else f"{value:.1f}"
-        if value >= 10
-        else f"{value:.2f}"
-        if value >= 1
-        else f"{value:.3f}"
-    )
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.{1 if value >= 10 else 2 if value >= 1 else 3}f}"
 
 
 def spread(row: Record) -> str:
     """The median with the lowest and highest repeat, or the one value there is."""
     r = row["ratio"]
-    return number(r["median"]) + (
-        "" if r["low"] == r["high"] else f" ({number(r['low'])} to {number(r['high'])})"
-    )
+    span = "" if r["low"] == r["high"] else f" ({number(r['low'])} to {number(r['high'])})"
+    return number(r["median"]) + span
 
 
 def line(row: Record) -> str:
     """One row as a line for the terminal."""
-    goal = (
-        ""
-        if row["goal"] is None
-        else f", goal {row['sense']} {row['goal']:g}: {'reached' if reached(row) else 'NOT reached'}"
-    )
+    verdict = "reached" if reached(row) else "NOT reached"
+    goal = "" if row["goal"] is None else f", goal {row['sense']} {row['goal']:g}: {verdict}"
     return f"{row['what']} against {row['against']}: {spread(row)}{goal}"
 
 
 def growth_line(curve: Record) -> str:
     """One curve as a line for the terminal."""
-    return f"{curve['what']}, along {curve['along']}: exponent {curve['exponent']:.2f}, arithmetic {curve['expected']:.2f}"
+    exponents = f"exponent {curve['exponent']:.2f}, arithmetic {curve['expected']:.2f}"
+    return f"{curve['what']}, along {curve['along']}: {exponents}"
 
 
 def _table(header: list[str], rows: list[list[str]]) -> str:
@@ -102,26 +90,26 @@ def _setting(record: Record) -> str:
     part = f"**Only a part was measured: {', '.join(c['only'])}.** " if c.get("only") else ""
     again = f" Measured again later, in the same setting: {', '.join(c['again'])}." if c.get("again") else ""
     return (
-        f"{quick}{part}Measured with `{c['model']}` in {c['dtype']} on {h['threads']} threads of an {h['processor']}; {c['data']}; "
-        f"PyTorch {v['torch']}, transformers {v['transformers']}, captum {v['captum']}, Python {v['python']}. "
+        f"{quick}{part}Measured with `{c['model']}` in {c['dtype']} on {h['threads']} threads of an "
+        f"{h['processor']}; {c['data']}; PyTorch {v['torch']}, transformers {v['transformers']}, "
+        f"captum {v['captum']}, Python {v['python']}. "
         f"{c['repeats']} repeats, sides alternating; the whole took {number(record['seconds'])} s.{again}"
     )
 
 
 def _goals(record: Record) -> str:
-    rows = []
-    for row in record["rows"]:
-        if row["goal"] is not None:
-            rows.append(
-                [
-                    row["what"],
-                    row["against"],
-                    f"{row['sense']} {row['goal']:g}",
-                    spread(row),
-                    "yes" if reached(row) else "**no**",
-                    row.get("note", ""),
-                ]
-            )
+    rows = [
+        [
+            row["what"],
+            row["against"],
+            f"{row['sense']} {row['goal']:g}",
+            spread(row),
+            "yes" if reached(row) else "**no**",
+            row.get("note", ""),
+        ]
+        for row in record["rows"]
+        if row["goal"] is not None
+    ]
     return _table(["what", "against", "goal", "result", "reached", "measured on"], rows)
 
 
@@ -172,17 +160,17 @@ def _time(seconds: float) -> str:
 
 
 def _missed(record: Record) -> str:
-    missed, judged = (
-        [row for row in record["rows"] if reached(row) in own] for own in ((False,), (True, False))
-    )
+    judged = [row for row in record["rows"] if reached(row) is not None]
+    missed = [row for row in judged if not reached(row)]
     if not judged:
         return "Nothing was measured."
     if not missed:
         return f"All {len(judged)} goals that were measured are reached."
-    return "Not reached:\n\n" + "\n".join(
+    lines = [
         f"- {row['what']} against {row['against']}: {spread(row)}, goal {row['sense']} {row['goal']:g}."
         for row in missed
-    )
+    ]
+    return "Not reached:\n\n" + "\n".join(lines)
 
 
 PARTS: dict[str, Callable[[Record], str]] = {

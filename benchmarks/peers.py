@@ -1,6 +1,4 @@
-"""What a user would otherwise take: plain loops, captum, autograd. Written to be read, and given their best
-settings.
-"""
+"""What a user would otherwise take, written to be read, at its best settings: loops, captum, autograd."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ def _inputs(text: EncodedText) -> tuple[Tensor, Tensor]:
 
 @torch.no_grad()
 def loo_loop(clf: Classifier, text: EncodedText, target: int) -> np.ndarray:
-    """Leave-One-Out as one would write it first: one forward of the `transformers` model per removed
-    token.
-    """
+    """Leave-One-Out as one would write it first: a forward of the `transformers` model per removed token."""
     ids, mask = _inputs(text)
     whole = clf.logits(ids, mask)[0, target]
     out = []
@@ -43,16 +39,14 @@ def loo_captum(clf: Classifier, text: EncodedText, target: int, *, per_eval: int
     def logit(mask: Tensor) -> Tensor:
         return clf.logits(ids.expand(len(mask), -1), mask.long())[:, target]
 
-    return (
-        FeatureAblation(logit)
-        .attribute(mask.float(), baselines=0, perturbations_per_eval=per_eval)[0]
-        .numpy()
-    )
+    explainer = FeatureAblation(logit)
+    return explainer.attribute(mask.float(), baselines=0, perturbations_per_eval=per_eval)[0].numpy()
 
 
 def ig_captum(clf: Classifier, text: EncodedText, target: int, *, n_steps: int) -> np.ndarray:
-    """captum's `LayerIntegratedGradients` at the word embeddings, its defaults but for batches of 64; [PAD]
-    in place of words.
+    """captum's `LayerIntegratedGradients` at the word embeddings, [PAD] in place of words.
+
+    Its defaults but for batches of 64.
     """
     ids, mask = _inputs(text)
     special = torch.as_tensor(text.special)[None]
@@ -67,28 +61,29 @@ def ig_captum(clf: Classifier, text: EncodedText, target: int, *, n_steps: int) 
     return scores[0].sum(-1).detach().double().numpy()
 
 
+def _half(x: Tensor) -> Tensor:
+    """The same value, half of the gradient."""
+    return 0.5 * x + 0.5 * x.detach()
+
+
+def _norm(x: Tensor, layer: torch.nn.LayerNorm) -> Tensor:
+    """LayerNorm with a spread that is constant."""
+    centred = x - x.mean(-1, keepdim=True)
+    spread = (centred.square().mean(-1, keepdim=True) + layer.eps).sqrt()
+    return layer.weight * (centred / spread.detach()) + layer.bias
+
+
 def attnlrp_autograd(wiring: Wiring, ids: Tensor, attended: Tensor, targets: Tensor) -> Tensor:
-    """AttnLRP at the word embeddings (B, T) as the gradient of a modified network (Achtibat et al. 2024;
-    Arras et al. 2025).
+    """AttnLRP at the word embeddings (B, T) as the gradient of a modified network.
 
-    LayerNorm's spread and the slopes of activations are detached; both factors of a product pass half of the
-    gradient.
+    From Achtibat et al. 2024 and Arras et al. 2025. LayerNorm's spread and the slopes of activations are
+    detached; both factors of a product pass half of the gradient.
     """
-
-    def half(x: Tensor) -> Tensor:
-        return 0.5 * x + 0.5 * x.detach()
-
-    def norm(x: Tensor, own: torch.nn.LayerNorm) -> Tensor:
-        centred = x - x.mean(-1, keepdim=True)
-        return (
-            own.weight * (centred / (centred.square().mean(-1, keepdim=True) + own.eps).sqrt().detach())
-            + own.bias
-        )
 
     with torch.enable_grad():
         word = wiring.word(ids).requires_grad_(True)
         x = word + wiring.position(torch.arange(ids.shape[1])[None] + wiring.first_position)
-        x = norm(x if wiring.type is None else x + wiring.type.weight[0], wiring.embedding_norm)
+        x = _norm(x if wiring.type is None else x + wiring.type.weight[0], wiring.embedding_norm)
         if wiring.projection is not None:
             x = wiring.projection(x)
         masked = (attended == 0)[:, None, None]
@@ -97,11 +92,11 @@ def attnlrp_autograd(wiring: Wiring, ids: Tensor, attended: Tensor, targets: Ten
                 m(x).unflatten(-1, (wiring.heads, -1)).transpose(1, 2)
                 for m in (layer.query, layer.key, layer.value)
             )
-            scores = half(q @ k.mT / q.shape[-1] ** 0.5).masked_fill(masked, torch.finfo(x.dtype).min)
-            read = half(scores.softmax(-1) @ v).transpose(1, 2).flatten(2)
-            x = norm(layer.attention_out(read) + x, layer.attention_norm)
+            scores = _half(q @ k.mT / q.shape[-1] ** 0.5).masked_fill(masked, torch.finfo(x.dtype).min)
+            read = _half(scores.softmax(-1) @ v).transpose(1, 2).flatten(2)
+            x = _norm(layer.attention_out(read) + x, layer.attention_norm)
             z = layer.up(x)
-            x = norm(layer.down(z * (layer.activation(z) / z).detach()) + x, layer.output_norm)
+            x = _norm(layer.down(z * (layer.activation(z) / z).detach()) + x, layer.output_norm)
         x = x[:, 0]
         for linear, activation in wiring.head:
             z = linear(x)

@@ -10,7 +10,7 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOME = {
-    "attribute": "methods", "layer_lattice": "methods", "removal_evaluator": "methods",
+    "method": "registry", "attribute": "methods", "layer_lattice": "methods", "removal_evaluator": "methods",
     "load_classifier": "models.pretrained", "Classifier": "models.pretrained",
     "LinearAttention": "models.linear_attention",
     "load_dataset": "sources",
@@ -19,11 +19,7 @@ _HOME = {
     "bootstrap_mean": "metrics", "paired_difference": "metrics", "conservation_gap": "metrics",
     "invariance_gap": "metrics",
     "token_heatmap": "views",
-    "FrontierPlayer": "widgets",
-    "TokenHeatmap": "widgets", "LayerToggles": "widgets", "LiveSentence": "widgets",
-    "PerturbationPlayer": "widgets",
-    "ProductTree": "widgets", "ProtocolSwitchboard": "widgets", "SharesSimplex": "widgets",
-    "SoftmaxLab": "widgets",
+    **dict.fromkeys(importlib.import_module("lrp_companion.widgets").__all__, "widgets"),
     "Attribution": "schema", "Lattice": "schema", "ModelCard": "schema", "Protocol": "schema",
     "CompanionError": "schema", "InputError": "schema", "SourceError": "schema", "ModelError": "schema",
 }  # fmt: skip

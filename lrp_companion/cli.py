@@ -1,5 +1,6 @@
-"""The `lrp-companion` command: thin wrappers over the package. Bad input gives one line on standard error and
-exit code 2.
+"""The `lrp-companion` command: thin wrappers over the package.
+
+Bad input gives one line on standard error and exit code 2.
 """
 
 from __future__ import annotations
@@ -8,11 +9,22 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from lrp_companion import __version__
-from lrp_companion.schema import REMOVALS, SITES, TARGET_CHOICES, Attribution, CompanionError, InputError
+from lrp_companion.schema import (
+    REMOVALS,
+    SITES,
+    TARGET_CHOICES,
+    Attribution,
+    CompanionError,
+    InputError,
+    whole,
+)
+
+MODEL = "an embedded model, a folder, or a hub id (default: companion)"
+DATA_DIR = "folder with sst2/, imdb/ and mnist/ (default: LRP_COMPANION_DATA)"
 
 
 class _OneLineParser(argparse.ArgumentParser):
@@ -37,141 +49,96 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"lrp-companion {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, parser_class=_OneLineParser)
-    explain = commands.add_parser("explain", help="one score per token of a text")
-    explain.add_argument("text", help='the text, or "-" to read it from standard input')
-    explain.add_argument(
-        "--method",
-        default="attnlrp",
-        help="attnlrp (default), cp-lrp, pa-lrp, lrp, loo, ig, gradient-x-input, rollout, mask-gradient, hybrid, sampled-loo",
-    )
-    explain.add_argument(
-        "--model", default="companion", help="an embedded model, a folder, or a hub id (default: companion)"
-    )
-    explain.add_argument("--device", default="cpu")
-    explain.add_argument("--dtype", default="float32", help="float32, float64 or bfloat16")
-    explain.add_argument("--target", type=int, help="class to explain (default: the predicted one)")
-    explain.add_argument("--site", choices=SITES)
-    explain.add_argument(
-        "--output", choices=TARGET_CHOICES, help="what is explained: logit, margin or probability"
-    )
-    explain.add_argument("--epsilon", type=float)
-    explain.add_argument(
-        "--bypass",
-        type=_layers,
-        metavar="LAYERS",
-        help="layers whose attention is held constant, from 1, such as 1,2,7-12 (method lrp)",
-    )
-    explain.add_argument("--removal", choices=REMOVALS)
-    explain.add_argument("--baseline", help="pad-token, mask-token or zero (method ig)")
-    explain.add_argument("--n-steps", type=int, help="quadrature nodes (method ig)")
-    explain.add_argument(
-        "--groups",
-        type=_count_or_all,
-        help='groups of tokens, a number or "all" (methods mask-gradient, hybrid)',
-    )
-    explain.add_argument(
-        "--nodes",
-        type=_nodes,
-        help="how many quadrature nodes each token's path has, or which, such as 0.2,1 (methods mask-gradient, hybrid)",
-    )
-    explain.add_argument("--exact", type=int, help="tokens with exact LOO (method hybrid)")
-    explain.add_argument(
-        "--correct", help="what the others learn from these: none, scale, shift or line (method hybrid)"
-    )
-    explain.add_argument("--budget", type=int, help="tokens drawn at random (method sampled-loo)")
-    explain.add_argument(
-        "--seed", type=int, help="of random groups or tokens (methods mask-gradient, hybrid, sampled-loo)"
-    )
-    explain.add_argument("--truncate", action="store_true", help="cut a text beyond the model's length")
-    explain.add_argument("--json", action="store_true", help="print the record as JSON")
-    explain.add_argument(
-        "--no-colour",
-        action="store_true",
-        help="no colours (also when NO_COLOR is set or the output is no terminal)",
-    )
-    run = commands.add_parser(
-        "run", help="measure a whole data set; the same command again goes on where it stopped"
-    )
-    run.add_argument("task", choices=("mnist", "mnist-grid", "sst2", "imdb"))
-    run.add_argument("--out", required=True, help="folder of this run: a manifest and rows of numbers")
-    run.add_argument(
-        "--model",
-        help="an embedded model, a folder, or a hub id (default: companion); for mnist a variant: plain, biases, ...",
-    )
-    run.add_argument(
-        "--methods", type=_names, help="such as loo,attnlrp,mask-gradient:groups=8:nodes=0.2+1 (default: six)"
-    )
-    run.add_argument(
-        "--masks",
-        choices=("none", "paths", "all"),
-        help="layers bypassed: on the paper's three paths (default), or all 2**L",
-    )
-    run.add_argument("--n-steps", type=int, help="quadrature nodes of ig (default: 50)")
-    run.add_argument(
-        "--removals",
-        type=_names,
-        help="how LOO removes a token: attention-mask, and others (default: all of the task)",
-    )
-    run.add_argument(
-        "--targets",
-        type=_names,
-        help="what is explained: logit, and others (default: logit, margin, probability)",
-    )
-    run.add_argument(
-        "--loo-from",
-        metavar="DIR",
-        help="take LOO from another run of the same model, data and number format, where it has it",
-    )
-    run.add_argument(
-        "--nets", type=int, help="mnist: how many nets to train, with the seeds 0, 1, ... (default: 5)"
-    )
-    run.add_argument("--limit", type=int, help="a random sample of so many examples (default: all)")
-    run.add_argument("--seed", type=int, default=0, help="of the sample (default: 0)")
-    run.add_argument("--source", choices=("auto", "embedded", "folder", "hub"), default="auto")
-    run.add_argument("--data-dir", help="folder with sst2/, imdb/ and mnist/ (default: LRP_COMPANION_DATA)")
-    run.add_argument("--split", help="default: validation of sst2, test of imdb and mnist")
-    run.add_argument("--device", default="cpu")
-    run.add_argument("--dtype", help="float32 (default), float64 or bfloat16; mnist is always float64")
-    run.add_argument(
-        "--processes", type=int, default=1, help="processes on this machine, one per GPU with --device cuda"
-    )
-    run.add_argument("--resume", action="store_true", help="go on only; refuse to begin a new run")
-    run.add_argument("--quiet", action="store_true", help="no progress")
-    report = commands.add_parser(
-        "report", help="tables, figures and claims of runs, with the paper's numbers beside"
-    )
-    report.add_argument(
-        "folders", nargs="+", metavar="DIR", help="the folder of a run, or a folder of such folders"
-    )
-    report.add_argument("--json", action="store_true", help="print the rows as JSON")
-    report.add_argument(
-        "--figures", metavar="FOLDER", help="also write Figure 2 of each run there, as PNG and PDF"
-    )
-    sources = commands.add_parser("sources", help="what data and models this machine can reach")
-    sources.add_argument(
-        "--data-dir", help="folder with sst2/, imdb/ and mnist/ (default: LRP_COMPANION_DATA)"
-    )
-    sources.add_argument("--hub", action="store_true", help="also ask whether the hub answers")
-    sources.add_argument("--json", action="store_true")
+    _explain_options(commands.add_parser("explain", help="one score per token of a text").add_argument)
+    text = "measure a whole data set; the same command again goes on where it stopped"
+    _run_options(commands.add_parser("run", help=text).add_argument)
+    text = "tables, figures and claims of runs, with the paper's numbers beside"
+    _report_options(commands.add_parser("report", help=text).add_argument)
+    text = "what data and models this machine can reach"
+    _sources_options(commands.add_parser("sources", help=text).add_argument)
     return parser
 
 
+def _explain_options(add: Callable[..., Any]) -> None:
+    add("text", help='the text, or "-" to read it from standard input')
+    text = "attnlrp (default), cp-lrp, pa-lrp, lrp, loo, ig, gradient-x-input, rollout, mask-gradient, hybrid"
+    add("--method", default="attnlrp", help=f"{text}, sampled-loo")
+    add("--model", default="companion", help=MODEL)
+    add("--device", default="cpu")
+    add("--dtype", default="float32", help="float32, float64 or bfloat16")
+    add("--target", type=int, help="class to explain (default: the predicted one)")
+    add("--site", choices=SITES)
+    add("--output", choices=TARGET_CHOICES, help="what is explained: logit, margin or probability")
+    add("--epsilon", type=float)
+    text = "layers whose attention is held constant, from 1, such as 1,2,7-12 (method lrp)"
+    add("--bypass", type=_layers, metavar="LAYERS", help=text)
+    add("--removal", choices=REMOVALS)
+    add("--baseline", help="pad-token, mask-token or zero (method ig)")
+    add("--n-steps", type=int, help="quadrature nodes (method ig)")
+    text = 'groups of tokens, a number or "all" (methods mask-gradient, hybrid)'
+    add("--groups", type=_count_or_all, help=text)
+    text = "how many quadrature nodes each token's path has, or which, such as 0.2,1"
+    add("--nodes", type=_nodes, help=f"{text} (methods mask-gradient, hybrid)")
+    add("--exact", type=int, help="tokens with exact LOO (method hybrid)")
+    text = "what the others learn from these: none, scale, shift or line (method hybrid)"
+    add("--correct", help=text)
+    add("--budget", type=int, help="tokens drawn at random (method sampled-loo)")
+    text = "of random groups or tokens (methods mask-gradient, hybrid, sampled-loo)"
+    add("--seed", type=int, help=text)
+    add("--truncate", action="store_true", help="cut a text beyond the model's length")
+    add("--json", action="store_true", help="print the record as JSON")
+    text = "no colours (also when NO_COLOR is set or the output is no terminal)"
+    add("--no-colour", action="store_true", help=text)
+
+
+def _run_options(add: Callable[..., Any]) -> None:
+    add("task", choices=("mnist", "mnist-grid", "sst2", "imdb"))
+    add("--out", required=True, help="folder of this run: a manifest and rows of numbers")
+    add("--model", help=f"{MODEL}; for mnist a variant: plain, biases, ...")
+    text = "such as loo,attnlrp,mask-gradient:groups=8:nodes=0.2+1 (default: six)"
+    add("--methods", type=_names, help=text)
+    text = "layers bypassed: on the paper's three paths (default), or all 2**L"
+    add("--masks", choices=("none", "paths", "all"), help=text)
+    add("--n-steps", type=int, help="quadrature nodes of ig (default: 50)")
+    text = "how LOO removes a token: attention-mask, and others (default: all of the task)"
+    add("--removals", type=_names, help=text)
+    text = "what is explained: logit, and others (default: logit, margin, probability)"
+    add("--targets", type=_names, help=text)
+    text = "take LOO from another run of the same model, data and number format, where it has it"
+    add("--loo-from", metavar="DIR", help=text)
+    text = "mnist: how many nets to train, with the seeds 0, 1, ... (default: 5)"
+    add("--nets", type=int, help=text)
+    add("--limit", type=int, help="a random sample of so many examples (default: all)")
+    add("--seed", type=int, default=0, help="of the sample (default: 0)")
+    add("--source", choices=("auto", "embedded", "folder", "hub"), default="auto")
+    add("--data-dir", help=DATA_DIR)
+    add("--split", help="default: validation of sst2, test of imdb and mnist")
+    add("--device", default="cpu")
+    add("--dtype", help="float32 (default), float64 or bfloat16; mnist is always float64")
+    text = "processes on this machine, one per GPU with --device cuda"
+    add("--processes", type=int, default=1, help=text)
+    add("--resume", action="store_true", help="resume an existing run; never start one")
+    add("--quiet", action="store_true", help="no progress")
+
+
+def _report_options(add: Callable[..., Any]) -> None:
+    text = "the folder of a run, or a folder of such folders"
+    add("folders", nargs="+", metavar="DIR", help=text)
+    add("--json", action="store_true", help="print the rows as JSON")
+    text = "also write Figure 2 of each run there, as PNG and PDF"
+    add("--figures", metavar="FOLDER", help=text)
+
+
+def _sources_options(add: Callable[..., Any]) -> None:
+    add("--data-dir", help=DATA_DIR)
+    add("--hub", action="store_true", help="also ask whether the hub answers")
+    add("--json", action="store_true")
+
+
 OPTIONS = (
-    "target",
-    "site",
-    "output",
-    "epsilon",
-    "bypass",
-    "removal",
-    "baseline",
-    "n_steps",
-    "groups",
-    "nodes",
-    "exact",
-    "correct",
-    "budget",
-    "seed",
-)
+    "target", "site", "output", "epsilon", "bypass", "removal", "baseline", "n_steps", "groups", "nodes",
+    "exact", "correct", "budget", "seed",
+)  # fmt: skip
 
 
 def _explain(args: argparse.Namespace) -> None:
@@ -181,15 +148,10 @@ def _explain(args: argparse.Namespace) -> None:
 
     text = sys.stdin.read() if args.text == "-" else args.text
     if not text.strip():
-        raise InputError(
-            "explain",
-            got="an empty text",
-            expected="a text with at least one word",
-            hint="put the text in quotes",
-        )
-    options: dict[str, Any] = {
-        name: getattr(args, name) for name in OPTIONS if getattr(args, name) is not None
-    }
+        expected, hint = "a text with at least one word", "put the text in quotes"
+        raise InputError("explain", got="an empty text", expected=expected, hint=hint)
+    given = {name: getattr(args, name) for name in OPTIONS}
+    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if args.truncate:
         options["truncate"] = True
     clf = load_classifier(args.model, device=args.device, dtype=args.dtype)
@@ -200,9 +162,8 @@ def _explain(args: argparse.Namespace) -> None:
     plain = args.no_colour or os.environ.get("NO_COLOR")
     colour = not plain and (sys.stdout.isatty() or bool(os.environ.get("FORCE_COLOR")))
     choices = ", ".join(f"{k} {v}" for k, v in record.choices.items())
-    print(
-        f"{clf.card.name} ({clf.card.source}, {clf.card.layers} layers): {record.details['label']}, logit {record.logit:.3f}"
-    )
+    model = f"{clf.card.name} ({clf.card.source}, {clf.card.layers} layers)"
+    print(f"{model}: {record.details['label']}, logit {record.logit:.3f}")
     print(f"{record.method} ({choices})")
     print(terminal_table(record, colour=colour))
 
@@ -248,42 +209,27 @@ def _names(text: str) -> list[str]:
 def _run(args: argparse.Namespace, given: Sequence[str]) -> None:
     from lrp_companion.runs.execute import device_of, execute, launch, world
 
-    if args.processes < 1:
-        raise InputError(
-            "run",
-            got=f"--processes {args.processes}",
-            expected="a whole number, at least 1",
-            hint="leave it out for one",
-        )
+    whole("run", "--processes", args.processes, hint="leave it out for one")
     if not args.out.strip():
-        raise InputError(
-            "run",
-            got="an empty --out",
-            expected="a folder",
-            hint="name one that can be made, such as --out runs/first",
-        )
+        hint = "name one that can be made, such as --out runs/first"
+        raise InputError("run", got="an empty --out", expected="a folder", hint=hint)
     try:
         if args.processes > 1 and "WORLD_SIZE" not in os.environ:
             launch(args.processes, given)
             return
         state = world(args.device)
-        jobs = (_mnist_jobs if args.task.startswith("mnist") else _text_jobs)(
-            args, device_of(args.device, state)
-        )
-        manifest = execute(
-            jobs, args.out, resume=args.resume, progress=False if args.quiet else None, state=state
-        )
+        make_jobs = _mnist_jobs if args.task.startswith("mnist") else _text_jobs
+        jobs = make_jobs(args, device_of(args.device, state))
+        progress = False if args.quiet else None
+        manifest = execute(jobs, args.out, resume=args.resume, progress=progress, state=state)
     except KeyboardInterrupt:
-        print(
-            f"run: stopped; finished jobs are kept in {args.out}, the same command goes on from there",
-            file=sys.stderr,
-        )
+        kept = f"finished jobs are kept in {args.out}, the same command goes on from there"
+        print(f"run: stopped; {kept}", file=sys.stderr)
         raise
     if manifest:
         seconds = sum(session["seconds"] or 0 for session in manifest["sessions"])
-        print(
-            f"run {manifest['key']}: {manifest['examples']} examples of {manifest['data']}, {seconds:.0f} s in {args.out}"
-        )
+        examples = f"{manifest['examples']} examples of {manifest['data']}"
+        print(f"run {manifest['key']}: {examples}, {seconds:.0f} s in {args.out}")
 
 
 def _chosen(args: argparse.Namespace, allowed: Sequence[str]) -> dict[str, Any]:
@@ -292,28 +238,22 @@ def _chosen(args: argparse.Namespace, allowed: Sequence[str]) -> dict[str, Any]:
     given = {name: getattr(args, name) for name in only if getattr(args, name) is not None}
     for name in given:
         if name not in allowed:
+            got = f"--{name.replace('_', '-')} for {args.task}"
             listed = ", ".join("--" + option.replace("_", "-") for option in allowed)
-            raise InputError(
-                "run",
-                got=f"--{name.replace('_', '-')} for {args.task}",
-                expected=f"of these only {listed}",
-                hint="leave it out",
-            )
+            raise InputError("run", got=got, expected=f"of these only {listed}", hint="leave it out")
     return given
 
 
 def _text_jobs(args: argparse.Namespace, device: str) -> Any:
-    options = _chosen(
-        args, ("model", "methods", "masks", "n_steps", "removals", "targets", "loo_from", "dtype")
-    )
+    allowed = ("model", "methods", "masks", "n_steps", "removals", "targets", "loo_from", "dtype")
+    options = _chosen(args, allowed)
     from lrp_companion.models.pretrained import load_classifier
     from lrp_companion.runs.review_jobs import TextJobs
     from lrp_companion.sources import load_dataset
 
     data = load_dataset(args.task, split=args.split, source=args.source, data_dir=args.data_dir)
-    clf = load_classifier(
-        options.pop("model", "companion"), device=device, dtype=options.pop("dtype", "float32")
-    )
+    model, dtype = options.pop("model", "companion"), options.pop("dtype", "float32")
+    clf = load_classifier(model, device=device, dtype=dtype)
     return TextJobs(clf, data, limit=args.limit, seed=args.seed, **options)
 
 
@@ -352,10 +292,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code: 0, or 2 for bad input."""
     try:
         args = _parser().parse_args(arguments)
-        given = list(sys.argv[1:] if arguments is None else arguments)
-        {"explain": _explain, "sources": _sources, "report": _report, "run": lambda own: _run(own, given)}[
-            args.command
-        ](args)
+        if args.command == "run":
+            _run(args, list(sys.argv[1:] if arguments is None else arguments))
+        else:
+            {"explain": _explain, "sources": _sources, "report": _report}[args.command](args)
     except CompanionError as error:
         print(" ".join(str(error).split()), file=sys.stderr)
         return 2

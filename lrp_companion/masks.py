@@ -1,5 +1,4 @@
-"""Sets of bypassed layers (masks): their numbers, their names, and the paper's three paths through them. No
-torch.
+"""Sets of bypassed layers (masks): their numbers, their names, and the paper's three paths. No torch.
 
 A mask is a set of layers, counted from 1, whose attention is held constant; its number has bit l-1 set where
 layer l is in it. So number 0 is AttnLRP and 2**L - 1 CP-LRP.
@@ -46,9 +45,8 @@ def path_masks(layers: int) -> dict[str, list[frozenset[int]]]:
 
 def masks_on_paths(layers: int) -> list[frozenset[int]]:
     """Every mask on the paper's three paths once, AttnLRP (none) first."""
-    return list(
-        dict.fromkeys([frozenset(), *(mask for path in path_masks(layers).values() for mask in path)])
-    )
+    on_paths = [mask for path in path_masks(layers).values() for mask in path]
+    return list(dict.fromkeys([NONE, *on_paths]))
 
 
 def mask_label(mask: frozenset[int]) -> str:

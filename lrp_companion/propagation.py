@@ -17,9 +17,11 @@ from torch import Tensor
 from lrp_companion.schema import InputError
 
 MEMORY = 2 << 30
+"""Bytes that `all_masks` may use by default."""
 BUSY = {"cpu": 1_536, "cuda": 65_536}
-"""Tokens of all masks together: on a processor more do not help (measured from 16 to 128 masks), on a GPU a
-guess.
+"""Tokens of all masks that are carried back together, by device.
+
+More do not help on a CPU (measured from 16 to 128 masks); the number for a GPU is a guess.
 """
 
 
@@ -60,8 +62,9 @@ def relevance_parts(tape: Walkable, g: Tensor) -> dict[str, Tensor]:
 def all_masks(
     tape: Walkable, start: Tensor, *, epsilon: float = 0.0, rows: int | None = None, memory: int = MEMORY
 ) -> dict[str, Tensor]:
-    """Relevance parts under all 2**L masks, each (2**L, B, T); bit l-1 of the row's number is set where layer
-    l is bypassed.
+    """Relevance parts under all 2**L masks, each (2**L, B, T).
+
+    Bit l-1 of a row's number is set where layer l is bypassed.
 
     One layer-backward yields both treatments of that layer, so all masks cost 2**L - 1 of them. The tree is
     walked breadth-first until `rows` masks are carried back together, then depth-first: one block of that
@@ -90,18 +93,17 @@ def all_masks(
 
 
 def masks_at_once(tape: Walkable, g: Tensor, memory: int) -> int:
-    """How many masks `all_masks` may carry back together: a power of two that keeps the processor busy within
-    `memory` bytes.
+    """How many masks `all_masks` may carry back together: a power of two.
 
-    Counted are the results, one waiting block per layer, and what one layer-backward holds for `g` (B, T, D).
+    It keeps the processor busy within `memory` bytes. These hold the results, one waiting block per layer,
+    and what one layer-backward needs for `g` (B, T, D).
     """
     tokens, depth = g.shape[:-1].numel(), len(tape.layers)
-    results = (
-        2**depth * tokens * len(tape.embedding.parts) * (g.element_size() + 8)
-    )  # and their copies in float64
+    bytes_of_score = g.element_size() + 8  # and its copy in float64
+    results = 2**depth * tokens * len(tape.embedding.parts) * bytes_of_score
     each = g.element_size() * (max(layer.working for layer in tape.layers) + depth * g.numel())
-    room = (memory - results) // each
-    if room < 1:
+    fitting = (memory - results) // each
+    if fitting < 1:
         raise InputError(
             "all_masks",
             got=f"{memory:,} bytes for 2**{depth} masks of {tokens} tokens",
@@ -109,11 +111,11 @@ def masks_at_once(tape: Walkable, g: Tensor, memory: int) -> int:
             hint="raise memory, or shorten the text",
         )
     busy = BUSY.get(g.device.type, BUSY["cpu"]) // tokens
-    return 1 << max(1, min(room, busy)).bit_length() - 1
+    return 1 << max(1, min(fitting, busy)).bit_length() - 1
 
 
 def _embedding_weights(tape: Walkable, g: Tensor, epsilon: float) -> dict[str, Tensor]:
-    """The weights w, (B, T, D) for each part, with `R = w . g` for g at the first layer's input.
+    """The weights w of each part, (B, T, D), with `R = w . g` for g at the first layer's input.
 
     Relevance is linear in g and the embeddings are mapped token by token, so one backward step of the rule
     itself gives its weights, and no mask runs it again.
@@ -121,9 +123,8 @@ def _embedding_weights(tape: Walkable, g: Tensor, epsilon: float) -> dict[str, T
     with torch.enable_grad():
         leaf = torch.zeros_like(g, requires_grad=True)
         parts = relevance_parts(tape, tape.embedding.backward(leaf, eps=epsilon))
-        return {
-            name: torch.autograd.grad(part.sum(), leaf, retain_graph=True)[0] for name, part in parts.items()
-        }
+        gradients = (torch.autograd.grad(part.sum(), leaf, retain_graph=True)[0] for part in parts.values())
+        return dict(zip(parts, gradients, strict=True))
 
 
 def some_masks(
@@ -139,10 +140,10 @@ def some_masks(
             parts = relevance_parts(tape, tape.embedding.backward(g, eps=epsilon))
             return dict.fromkeys(group, parts)
         layer = tape.layers[depth - 1]
-        sides = [[m for m in group if (depth in m) == bypass] for bypass in (False, True)]
-        if all(sides):
-            children = layer.children(g, eps=epsilon)
-            return walk(children[0], depth - 1, sides[0]) | walk(children[1], depth - 1, sides[1])
-        return walk(layer.backward(g, bypass=bool(sides[1]), eps=epsilon), depth - 1, group)
+        kept, bypassing = ([m for m in group if (depth in m) == bypass] for bypass in (False, True))
+        if kept and bypassing:
+            g, bypassed = layer.children(g, eps=epsilon)
+            return walk(g, depth - 1, kept) | walk(bypassed, depth - 1, bypassing)
+        return walk(layer.backward(g, bypass=bool(bypassing), eps=epsilon), depth - 1, group)
 
     return walk(tape.head.backward(start, eps=epsilon), len(tape.layers), list(dict.fromkeys(masks)))

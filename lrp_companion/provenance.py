@@ -24,15 +24,10 @@ def surroundings() -> dict[str, Any]:
         **{name: metadata.version(name) for name in PACKAGES},
     }
     cpu = platform.processor() or platform.machine()
-    if (info := Path("/proc/cpuinfo")).is_file():
-        cpu = next(
-            (
-                line.partition(":")[2].strip()
-                for line in info.read_text().splitlines()
-                if line.startswith("model name")
-            ),
-            cpu,
-        )
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.is_file() else []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    cpu = next(names, cpu)
     hardware: dict[str, Any] = {"cpu": cpu, "cores": os.cpu_count(), "threads": torch.get_num_threads()}
     if torch.cuda.is_available():
         hardware["gpus"] = [torch.cuda.get_device_name(k) for k in range(torch.cuda.device_count())]
@@ -40,22 +35,21 @@ def surroundings() -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    """The commit of the checkout that this package runs from, with "+" where files differ from it; None
-    outside a checkout.
+    """The commit of the checkout that this package runs from; None outside a checkout.
+
+    It ends with "+" where files differ from it.
     """
     here = Path(__file__).parents[1]
     if not (here / ".git").exists():
         return None
     try:
-        head, changes = (
-            subprocess.run(
-                ["git", "-C", str(here), *call], capture_output=True, text=True, check=True, timeout=20
-            ).stdout
-            for call in (
-                ("rev-parse", "--short=12", "HEAD"),
-                ("status", "--porcelain", "--untracked-files=no"),
-            )
-        )
+        head = _git(here, "rev-parse", "--short=12", "HEAD")
+        changes = _git(here, "status", "--porcelain", "--untracked-files=no")
     except (OSError, subprocess.SubprocessError):
         return None
-    return head.strip() + ("+" if changes.strip() else "")
+    return head + ("+" if changes else "")
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(folder), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout.strip()

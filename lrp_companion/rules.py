@@ -16,7 +16,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-NARROW = 64  # columns up to which one wide product is faster than many narrow ones, the copies it needs included (measured)
+NARROW = 64
+"""Columns up to which one wide product is faster than many narrow ones, its copies included (measured)."""
 
 
 def stabiliser(z: Tensor, eps: float) -> Tensor | float:
@@ -40,8 +41,9 @@ def _stabilised(g: Tensor, z: Tensor, eps: float) -> Tensor:
 
 
 def _transposed_product(a: Tensor, g: Tensor) -> Tensor:
-    """`a^T g` over the last two axes. Leading axes that only a narrow `g` has (many masks of one text) become
-    columns of one product.
+    """`a^T g` over the last two axes.
+
+    Leading axes that only a narrow `g` has (many masks of one text) become columns of one product.
     """
     if g.ndim > a.ndim and g.shape[-1] <= NARROW:
         return torch.einsum("...ki,...kj->...ij", a, g)
@@ -133,15 +135,17 @@ def elementwise(g_y: Tensor, slope: Tensor) -> Tensor:
 
     `slope` is `phi(z) / z` (see `slope`): it does not depend on `g`, so a tape keeps it. All shapes equal.
 
-    >>> elementwise(torch.ones(2), slope(torch.tensor([2.0, 0.0]), torch.tensor([2.0, 0.0]), at_zero=0.5)).tolist()
+    >>> z = torch.tensor([2.0, 0.0])
+    >>> elementwise(torch.ones(2), slope(z, z, at_zero=0.5)).tolist()
     [1.0, 0.5]
     """
     return g_y * slope
 
 
 def slope(z: Tensor, y: Tensor, *, at_zero: float) -> Tensor:
-    """`y / z` of an activation function `y = phi(z)`; at `z = 0` the limit `phi'(0)` (GELU 1/2, tanh 1; ReLU
-    0). All shapes equal.
+    """`y / z` of an activation function `y = phi(z)`; at `z = 0` the limit `phi'(0)`. All shapes equal.
+
+    The limit is 1/2 for GELU, 1 for tanh, and 0 for ReLU as PyTorch has it.
 
     >>> slope(torch.tensor([2.0, 0.0]), torch.tensor([3.0, 0.0]), at_zero=0.5).tolist()
     [1.5, 0.5]

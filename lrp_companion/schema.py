@@ -1,13 +1,13 @@
-"""Frozen records and errors that every room shares. NumPy only."""
+"""Frozen records, errors and checks of arguments that all modules share. NumPy only."""
 
 from __future__ import annotations
 
 import math
-import sys
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -31,8 +31,8 @@ class CompanionError(Exception):
 
     The message names the operation, what was received, what was expected, and the next step.
 
-    >>> str(InputError("attribute", got="method 'atnlrp'", expected="one of attnlrp, cp-lrp", hint="check the name"))
-    "attribute: got method 'atnlrp'; expected one of attnlrp, cp-lrp. Next step: check the name."
+    >>> print(InputError("attribute", got="seed -1", expected="a number, at least 0", hint="try seed=0"))
+    attribute: got seed -1; expected a number, at least 0. Next step: try seed=0.
     """
 
     def __init__(self, operation: str, *, got: str, expected: str, hint: str) -> None:
@@ -61,7 +61,7 @@ class SourceError(CompanionError, OSError):
 
 
 class ModelError(CompanionError, TypeError):
-    """A model of a kind that the package cannot explain."""
+    """A model that the package cannot explain."""
 
 
 def choose(operation: str, name: str, value: object, options: Sequence[str]) -> str:
@@ -85,18 +85,24 @@ def whole(
 ) -> int:
     """Return `value` as an int if it is a whole number from `least` to `most`; else raise `InputError`.
 
-    A boolean is no number here.
+    A boolean is not a number here, and 2.0 is not a whole one.
 
     >>> whole("attribute", "n_steps", 50, hint="try n_steps=50")
     50
     """
-    is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if is_whole and least <= value and (most is None or value <= most):  # type: ignore[operator]
-        return int(value)  # type: ignore[call-overload]
-    expected = (
-        f"a whole number from {least} to {most}" if most is not None else f"a whole number, at least {least}"
-    )
-    raise InputError(operation, got=f"{name} {value!r}", expected=expected, hint=hint)
+    if is_whole(value) and least <= value and (most is None or value <= most):
+        return int(value)
+    expected = f", at least {least}" if most is None else f" from {least} to {most}"
+    raise InputError(operation, got=f"{name} {value!r}", expected=f"a whole number{expected}", hint=hint)
+
+
+def is_whole(value: object) -> TypeGuard[int | np.integer]:
+    """Whether `value` is an integer of Python or NumPy, and no boolean.
+
+    >>> is_whole(np.int64(3)), is_whole(3.0), is_whole(True)
+    (True, False, False)
+    """
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def number(
@@ -109,68 +115,66 @@ def number(
     below: float | None = None,
     hint: str,
 ) -> float:
-    """Return `value` as a float if it is finite, at least `least`, above `above` and below `below`; else raise `InputError`.
+    """Return `value` as a float if it is finite and within the bounds; else raise `InputError`.
+
+    `least` is a bound that the value may take; `above` and `below` it may not.
 
     >>> number("attribute", "epsilon", 1e-6, least=0, hint="try epsilon=0.0")
     1e-06
     """
-    bounds = [("at least", least), ("above", above), ("below", below)]
-    is_number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    out = float(value) if is_number and abs(value) <= sys.float_info.max else math.nan  # type: ignore[arg-type]
-    fits = (
-        math.isfinite(out)
-        and (least is None or out >= least)
-        and (above is None or out > above)
-        and (below is None or out < below)
-    )
-    if fits:
-        return out
-    asked = " and ".join(f"{words} {bound:g}" for words, bound in bounds if bound is not None)
-    expected = f"a finite number, {asked}" if asked else "a finite number"
+    bounds = (("at least", operator.ge, least), ("above", operator.gt, above), ("below", operator.lt, below))
+    asked = [(words, holds, bound) for words, holds, bound in bounds if bound is not None]
+    given = _finite(value)
+    if given is not None and all(holds(given, bound) for _, holds, bound in asked):
+        return given
+    bounded = " and ".join(f"{words} {bound:g}" for words, _, bound in asked)
+    expected = f"a finite number, {bounded}" if asked else "a finite number"
     raise InputError(operation, got=f"{name} {value!r}", expected=expected, hint=hint)
 
 
-def counted(special: np.ndarray, tokens: str) -> np.ndarray:
-    """The tokens that count under a choice of `TOKEN_CHOICES`, (T,), from where tokens are special (T,).
+def _finite(value: object) -> float | None:
+    """`value` as a float; None for a boolean, another type, NaN, infinity, or too large an integer."""
+    if not (is_whole(value) or isinstance(value, (float, np.floating))):
+        return None
+    try:
+        given = float(value)
+    except OverflowError:
+        return None
+    return given if math.isfinite(given) else None
 
-    >>> counted(np.array([True, False]), "no-special").tolist(), counted(np.array([True, False]), "all").tolist()
+
+def counted(special: np.ndarray, tokens: str) -> np.ndarray:
+    """Return which tokens count under a choice of `TOKEN_CHOICES`: bool, shape (T,), as `special` is.
+
+    >>> special = np.array([True, False])
+    >>> counted(special, "no-special").tolist(), counted(special, "all").tolist()
     ([False, True], [True, True])
     """
     return ~special if tokens == "no-special" else np.ones(len(special), dtype=bool)
 
 
 def check_layers(operation: str, layers: Iterable[int], count: int) -> frozenset[int]:
-    """Return the layers as a set, counted from 1 as in the paper; raise `InputError` for any outside
-    1..count.
+    """Return the layers as a set; raise `InputError` for any outside 1..count.
+
+    Layers count from 1, as in the paper.
 
     >>> sorted(check_layers("lrp", [3, 1], 12))
     [1, 3]
     """
+    expected = f"integers from 1 to {count}"
     if isinstance(layers, (str, bytes)) or not isinstance(layers, Iterable):
-        raise InputError(
-            operation,
-            got=f"layers {layers!r}",
-            expected=f"integers from 1 to {count}",
-            hint="pass a list such as [1, 2]",
-        )
+        hint = "pass a list such as [1, 2]"
+        raise InputError(operation, got=f"layers {layers!r}", expected=expected, hint=hint)
     chosen = list(layers)
     for layer in chosen:
-        if (
-            isinstance(layer, (bool, np.bool_))
-            or not isinstance(layer, (int, np.integer))
-            or not 1 <= layer <= count
-        ):
-            raise InputError(
-                operation,
-                got=f"layer {layer!r}",
-                expected=f"integers from 1 to {count} (layers count from 1)",
-                hint="name only layers the model has",
-            )
+        if not is_whole(layer) or not 1 <= layer <= count:
+            expected, hint = f"{expected} (layers count from 1)", "name only layers the model has"
+            raise InputError(operation, got=f"layer {layer!r}", expected=expected, hint=hint)
     return frozenset(int(layer) for layer in chosen)
 
 
 def scores_at(parts: Mapping[str, np.ndarray], site: str) -> np.ndarray:
-    """Return the sum of the parts that a site reads; a family without type embeddings has none to add.
+    """Return the sum of the parts that a site reads; a part that the model does not have is left out.
 
     >>> scores_at({"word": np.array([1.0]), "position": np.array([0.5])}, "word+position")
     array([1.5])
@@ -221,31 +225,35 @@ class Attribution:
         put(self, "choices", MappingProxyType(dict(self.choices)))
         put(self, "parts", MappingProxyType({k: _frozen(v, np.float64) for k, v in self.parts.items()}))
         put(self, "details", MappingProxyType(dict(self.details)))
-        for name, size in (("scores", self.scores.shape), ("special", self.special.shape)):
-            if size != (len(self.tokens),):
-                raise InputError(
-                    "Attribution",
-                    got=f"{name} of shape {size}",
-                    expected=f"({len(self.tokens)},), one per token",
-                    hint="pass one value per token",
-                )
+        for name, shape in (("scores", self.scores.shape), ("special", self.special.shape)):
+            if shape != (len(self.tokens),):
+                expected, hint = f"({len(self.tokens)},), one per token", "pass one value per token"
+                raise InputError("Attribution", got=f"{name} of shape {shape}", expected=expected, hint=hint)
 
     def scores_at(self, site: str) -> np.ndarray:
-        """Scores read at another site; a method without parts (LOO, IG, rollout) has one map only. Shape (T,)."""
+        """Scores read at a site, shape (T,); a method without parts (LOO, IG, rollout) has one map only."""
         choose("Attribution.scores_at", "site", site, SITES)
         return scores_at(self.parts, site) if self.parts else self.scores
 
     def __repr__(self) -> str:
-        return f"Attribution(method={self.method!r}, tokens={len(self.tokens)}, target={self.target}, logit={self.logit:.4g})"
+        where = f"tokens={len(self.tokens)}, target={self.target}, logit={self.logit:.4g}"
+        return f"Attribution(method={self.method!r}, {where})"
 
 
 @dataclass(frozen=True)
 class Lattice:
     """Relevance of one text under all 2**L bypass masks of its L layers.
 
-    `scores[k]` belongs to the mask whose bit l-1 is set where layer l is bypassed (treated as CP-LRP does),
-    so `scores[0]` is AttnLRP and `scores[-1]` is CP-LRP. Shape (2**L, T). `parts` holds the same by part of
-    the embedding sum (`word`, `position`, `type`), for `at`.
+    A layer is bypassed where its attention is treated as CP-LRP does.
+
+    Attributes
+    ----------
+    tokens, target, logit, special : as in `Attribution`.
+    scores : float64, shape (2**L, T). Row k belongs to the mask whose bit l-1 is set where layer l is
+        bypassed, so `scores[0]` is AttnLRP and `scores[-1]` is CP-LRP.
+    site : where the scores are read.
+    parts : the same by part of the embedding sum (`word`, `position`, `type`), for `at`.
+    label : name of the explained class.
     """
 
     tokens: tuple[str, ...]
@@ -265,12 +273,8 @@ class Lattice:
         put(self, "parts", MappingProxyType({k: _frozen(v, np.float64) for k, v in self.parts.items()}))
         rows = self.scores.shape[0] if self.scores.ndim == 2 else 0
         if self.scores.ndim != 2 or self.scores.shape[1] != len(self.tokens) or rows < 1 or rows & (rows - 1):
-            raise InputError(
-                "Lattice",
-                got=f"scores of shape {self.scores.shape}",
-                expected=f"(2**L, {len(self.tokens)})",
-                hint="pass one row per mask",
-            )
+            got, expected = f"scores of shape {self.scores.shape}", f"(2**L, {len(self.tokens)})"
+            raise InputError("Lattice", got=got, expected=expected, hint="pass one row per mask")
 
     @property
     def layers(self) -> int:
@@ -283,12 +287,8 @@ class Lattice:
         if site == self.site:
             return self
         if not self.parts:
-            raise InputError(
-                "Lattice.at",
-                got="a lattice without parts",
-                expected="parts by name",
-                hint="make it with layer_lattice",
-            )
+            got, hint = "a lattice without parts", "make it with layer_lattice"
+            raise InputError("Lattice.at", got=got, expected="parts by name", hint=hint)
         return replace(self, scores=scores_at(self.parts, site), site=site)
 
     def scores_for(self, bypass: Iterable[int]) -> np.ndarray:
@@ -296,19 +296,15 @@ class Lattice:
         return self.scores[mask_number(check_layers("Lattice.scores_for", bypass, self.layers))]
 
     def mix(self, amounts: Sequence[float]) -> np.ndarray:
-        """Scores at a point of [0,1]^L: 0 is AttnLRP in that layer, 1 is CP-LRP; exact, as relevance is
-        multilinear.
+        """Scores at a point of [0, 1]^L, shape (T,): 0 is AttnLRP in that layer, 1 is CP-LRP.
 
-        R(m) = sum_k prod_l (m_l if bit l-1 of k else 1 - m_l) R(k), as the primer derives. Shape (T,).
+        Exact, because relevance is multilinear in the amounts, as the primer derives:
+        R(m) = sum_k prod_l (m_l if bit l-1 of k else 1 - m_l) R(k).
         """
         point = np.asarray(amounts, dtype=np.float64)
         if point.shape != (self.layers,) or not np.all((point >= 0) & (point <= 1)):
-            raise InputError(
-                "Lattice.mix",
-                got=f"amounts {amounts!r}",
-                expected=f"{self.layers} numbers from 0 to 1",
-                hint="give one amount per layer",
-            )
+            expected, hint = f"{self.layers} numbers from 0 to 1", "give one amount per layer"
+            raise InputError("Lattice.mix", got=f"amounts {amounts!r}", expected=expected, hint=hint)
         rows = self.scores
         for amount in point:  # bit 0 belongs to layer 1: neighbours first
             rows = (1 - amount) * rows[0::2] + amount * rows[1::2]
@@ -317,13 +313,20 @@ class Lattice:
 
 @dataclass(frozen=True)
 class ModelCard:
-    """What a record says of a model: where it came from and what it is.
+    """What a record says about a model: where it came from and what it is.
 
     Attributes
     ----------
-    fingerprint : of the weights.
-    tokenizer, config : fingerprints of the tokenizer and of what `config.json` says beside labels and
-        bookkeeping.
+    name : the embedded model's name, the folder's name, or the hub id.
+    source : "embedded", "folder" or "hub".
+    family : `model_type` of `config.json`, such as "bert".
+    layers, heads, hidden : number of layers, attention heads per layer, width of the hidden states.
+    max_tokens : the longest text that the model can read, special tokens included.
+    labels : names of the classes, in the order of the logits.
+    dtype : the weights' type in memory, such as "float32".
+    fingerprint : of the weights as they are on disk.
+    tokenizer, config : fingerprints of the tokenizer, and of `config.json` without labels and bookkeeping; ""
+        in records that were made before these were kept.
     """
 
     name: str
@@ -342,11 +345,25 @@ class ModelCard:
 
 @dataclass(frozen=True)
 class Protocol:
-    """The choices under which an explanation is compared with LOO; the paper leaves most open, the defaults
-    are ours.
+    """The choices under which an explanation is compared with LOO.
 
-    >>> Protocol(tokens="all").tokens
-    'all'
+    The paper leaves most of them open; the defaults are this project's.
+
+    Attributes
+    ----------
+    site : the parts of the embedding sum whose relevance counts as a token's: one of `SITES`.
+    tokens : "no-special" leaves out [CLS] and [SEP], "all" counts them.
+    map : how both maps are rescaled, one of `MAP_CHOICES`; see `metrics.normalise`.
+    removal : how LOO removes a token, one of `REMOVALS`.
+    target : the explained output: the class's logit, its margin over the best other one, or its probability.
+    statistic : the correlation, one of `STATISTICS`.
+
+    Raises
+    ------
+    InputError : a choice that is not offered.
+
+    >>> print(Protocol(tokens="all"))
+    read at word, all tokens, raw maps, LOO by attention-mask, target logit, pearson
     """
 
     site: str = "word"
@@ -368,7 +385,8 @@ class Protocol:
             choose("Protocol", name, getattr(self, name), options)
 
     def __str__(self) -> str:
-        return f"read at {self.site}, {self.tokens} tokens, {self.map} maps, LOO by {self.removal}, target {self.target}, {self.statistic}"
+        maps = f"read at {self.site}, {self.tokens} tokens, {self.map} maps"
+        return f"{maps}, LOO by {self.removal}, target {self.target}, {self.statistic}"
 
 
 DEFAULT_PROTOCOL = Protocol()
@@ -377,5 +395,9 @@ PROTOCOLS = {
     "words + positions, all tokens": Protocol(site="word+position", tokens="all"),
     "sum to one": Protocol(site="word+position", tokens="all", map="sum-to-one"),
 }
-"""Three protocols by name, the default first; the paper does not say which it used. "sum to one" is the second one
-with maps divided by their sums."""
+"""Three protocols by name, the default first. The paper does not say which it used.
+
+- "words only (default)": relevance of the word embeddings, special tokens left out.
+- "words + positions, all tokens": positions are added to the words, and special tokens count.
+- "sum to one": the second one, with each map divided by its sum.
+"""

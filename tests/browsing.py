@@ -99,23 +99,25 @@ def complaints_of_axe(page: Any, inside: str) -> list[str]:
         page.evaluate(
             (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
         )
-    found = page.evaluate(
+    audit = page.evaluate(
         "inside => axe.run({include: [[inside]]}, {resultTypes: ['violations'], preload: false})", inside
     )
     return [
-        f"{rule['id']}: {[node['html'][:120] for node in rule['nodes']][:3]}" for rule in found["violations"]
+        f"{rule['id']}: {[node['html'][:120] for node in rule['nodes']][:3]}" for rule in audit["violations"]
     ]
 
 
 def widget_page(widget: Widget, folder: Path, *, theme: str = "light") -> str:
     """Write one widget into a page of its own, as the book would, and return its address on disk."""
-    css = "".join((STATIC / f"{part}.css").read_text(encoding="utf-8") for part in ("base", widget.front))
+    css = "".join((STATIC / f"{sheet}.css").read_text(encoding="utf-8") for sheet in ("base", widget.front))
     ground = {"light": "#fff", "dark": "#121212"}[theme]
     page = folder / f"{widget.front}-{theme}.html"
     page.write_text(
-        f'<!doctype html><html lang="en" data-theme="{theme}"><meta charset="utf-8"><title>{widget.front}</title>'
-        f'<meta name="viewport" content="width=device-width"><style>body{{background:{ground};font:16px sans-serif}}{css}</style>'
-        f"<main><h1>A widget</h1>{widget.page_html()}</main><script>{page_script(widget.front)}</script></html>",
+        f'<!doctype html><html lang="en" data-theme="{theme}"><meta charset="utf-8">'
+        f'<title>{widget.front}</title><meta name="viewport" content="width=device-width">'
+        f"<style>body{{background:{ground};font:16px sans-serif}}{css}</style>"
+        f"<main><h1>A widget</h1>{widget.page_html()}</main>"
+        f"<script>{page_script(widget.front)}</script></html>",
         encoding="utf-8",
     )
     return page.as_uri()
@@ -130,6 +132,7 @@ def put(page: Any, **values: Any) -> None:
 def state_of(page: Any, key: str, *, place: int = 0) -> Any:
     """A value of a widget's state in the page."""
     return page.evaluate(
-        "([key, place]) => document.querySelectorAll('[data-companion-widget]')[place].companion.model.get(key)",
+        "([key, place]) => "
+        "document.querySelectorAll('[data-companion-widget]')[place].companion.model.get(key)",
         [key, place],
     )

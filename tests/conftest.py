@@ -67,7 +67,7 @@ def html() -> Path:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     programs = [
-        found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))
+        path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))
     ]
     if not programs:
         missing("there is no Chromium on this machine")

@@ -1,8 +1,9 @@
-"""Break the package on purpose, one small change at a time, and see that a test fails: `python tests/mutations.py [part of a name]`.
+"""Break the package on purpose, one small change at a time, and see that a test fails.
 
-Each mutation is made in a temporary copy of the package, never in the tree, and only the named tests run on it. The
-table says which mutant was caught by which test; the exit code is 1 if one survives, if a text to change is no longer
-in its file exactly once, or if the tests fail without any change.
+`python tests/mutations.py [part of a name]` makes each mutation in a temporary copy of the package, never in
+the tree, and runs only the named tests on it. The table says which test caught which mutant. The exit code is
+1 if a mutant survives, if a text to change is no longer in its file exactly once, or if the unchanged package
+fails.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 WORKERS = min(4, os.cpu_count() or 1)
 WARM = [  # imported once, before anything of the package; each mutant then runs in a fork
-    "anywidget", "captum.attr", "hypothesis.strategies", "pytest", "torch.nn.functional", "transformers.models.auto.modeling_auto",
+    "anywidget", "captum.attr", "hypothesis.strategies", "pytest", "torch.nn.functional",
+    "transformers.models.auto.modeling_auto",
     *(f"transformers.models.{name}.modeling_{name}" for name in ("bert", "roberta", "electra", "distilbert")),
     "transformers.models.bert.tokenization_bert", "transformers.models.roberta.tokenization_roberta",
 ]  # fmt: skip
@@ -31,7 +33,7 @@ WARM = [  # imported once, before anything of the package; each mutant then runs
 
 @dataclass(frozen=True)
 class Mutation:
-    """`old` becomes `new` in `file`; at least one of `tests` (pytest arguments, relative to tests/) must fail."""
+    """`old` becomes `new` in `file`; one of `tests` (pytest arguments, relative to tests/) must fail."""
 
     name: str
     file: str
@@ -53,8 +55,8 @@ def places(text: str, old: str) -> list[re.Match[str]]:
 
 def changed(text: str, old: str, new: str) -> str:
     """The text with its one place of `old` replaced."""
-    (found,) = places(text, old)
-    return text[: found.start()] + new + text[found.end() :]
+    (match,) = places(text, old)
+    return text[: match.start()] + new + text[match.end() :]
 
 
 def of(file: str, *tests: str) -> Callable[..., Mutation]:
@@ -75,20 +77,20 @@ faith = of("metrics/faithfulness.py", "test_metrics.py")
 axiom = of("metrics/axioms.py", "test_metrics.py")
 statistic = of("metrics/statistics.py", "test_metrics.py")
 loo = of("methods/perturbation.py", "test_text_methods.py")
-GAINS = "test_audit.py::test_gains_of_layers_are_steps_of_the_path"
-cells = of("analysis/protocol_grid.py", "test_audit.py")
-draws = of("metrics/statistics.py", "test_audit.py")
-significance = of("metrics/significance.py", "test_audit.py")
-masks = of("masks.py", "test_records.py::TestMasks")
-reasons = of("analysis/effect_causes.py", "test_audit.py")
-by_example = of("analysis/subgroups.py", "test_audit.py")
-boards = of("widgets/boards.py", "test_audit.py::test_switchboard_of_several_runs")
+GAINS = "test_protocol_grid.py::test_gains_of_layers_are_steps_of_the_path"
+cells = of("analysis/protocol_grid.py", "test_protocol_grid.py")
+resampled = of("metrics/statistics.py", "test_protocol_grid.py")
+significance = of("metrics/significance.py", "test_protocol_grid.py")
+masks = of("masks.py", "test_masks.py")
+causes = of("analysis/effect_causes.py", "test_protocol_grid.py")
+subgroups = of("analysis/subgroups.py", "test_protocol_grid.py")
+boards = of("widgets/boards.py", "test_protocol_grid.py::test_switchboard_of_several_runs")
 trained = of("analysis/trainings.py", "test_trainings.py")
 NOT_RUN = "test_report.py::test_what_was_not_run_is_estimated_from_its_arithmetic"
 work = of("runs/cost.py", NOT_RUN)
-digit_audit = of("analysis/digit_variants.py", "test_mnist_grid.py")
-reading_views = of("views/digit_variants.py", "test_mnist_grid.py")
-game = of("analysis/layer_game.py", "test_lattice.py")
+variants = of("analysis/digit_variants.py", "test_digit_variants.py")
+variant_views = of("views/digit_variants.py", "test_digit_variants.py")
+game = of("analysis/layer_game.py", "test_layer_game.py")
 exercise = of("exercises/checking.py", "test_exercises.py")
 student = of(
     "bookbuild/student.py",
@@ -117,19 +119,19 @@ launch = of("bookbuild/launch.py", "test_launch.py")
 soft = of("methods/mask_gradient.py", "test_mask_gradient.py")
 kept = of("models/encoder.py", "test_mask_gradient.py")
 hybrid = of("methods/hybrid.py", "test_hybrid.py")
-frontier = of("analysis/cost_frontier.py", "test_frontier.py::TestFrontier")
-options = of("live/tune_options.py", "test_remedy_options.py")
-near = of("runs/review_jobs.py", "test_frontier.py::TestColumns")
-anytime = of("live/budget_steps.py", "test_anytime.py")
-errs = of("analysis/cost_frontier.py", "test_remedy.py")
-limits = of("live/failure_cases.py", "test_remedy.py")
-remedy = of("views/cost_frontier.py", "test_remedy.py")
+frontier = of("analysis/cost_frontier.py", "test_method_options.py::TestFrontier")
+options = of("live/tune_options.py", "test_tuned_options.py")
+near = of("runs/review_jobs.py", "test_method_options.py::TestColumns")
+budget = of("live/budget_steps.py", "test_budget_steps.py")
+errs = of("analysis/cost_frontier.py", "test_cost_frontier.py")
+failures = of("live/failure_cases.py", "test_cost_frontier.py")
+frontier_views = of("views/cost_frontier.py", "test_cost_frontier.py")
 counts = of("schema.py", "test_grid.py")
-taken = of("runs/review_jobs.py", "test_runner.py::TestTelling")
-names = of("methods/__init__.py", "test_frontier.py::TestNames")
+taken = of("runs/review_jobs.py", "test_run_execute.py::TestTelling")
+names = of("methods/__init__.py", "test_method_options.py::TestNames")
 packed = of("models/packed.py", "test_packed.py")
 step = of("models/softmax_step.py", "test_softmax_step.py")
-inside = of("live/softmax_steps.py", "test_softmax_experiment.py")
+inside = of("live/softmax_steps.py", "test_softmax_steps.py")
 lattice = of("schema.py", "test_propagation.py", "test_text_methods.py")
 text = of("methods/lrp.py", "test_text_methods.py")
 rollout = of("methods/rollout.py", "test_text_methods.py")
@@ -137,11 +139,11 @@ gradient = of("methods/gradient.py", "test_text_methods.py")
 output = of("methods/common.py", "test_text_methods.py")
 batch = of("models/batching.py", "test_encoder.py")
 grid = of("metrics/grid.py", "test_grid.py")
-store = of("runs/folder.py", "test_store.py")
-run = of("runs/execute.py", "test_runner.py::TestStopped")
-rows = of("runs/review_jobs.py", "test_records.py::TestMethods")
-record = of("runs/load.py", "test_records.py::TestMethods")
-digits = of("runs/digit_jobs.py", "test_records.py::TestMnist")
+folder = of("runs/folder.py", "test_run_folder.py")
+run = of("runs/execute.py", "test_run_execute.py::TestStopped")
+jobs = of("runs/review_jobs.py", "test_run_load.py::TestMethods")
+loader = of("runs/load.py", "test_run_load.py::TestMethods")
+digits = of("runs/digit_jobs.py", "test_run_load.py::TestMnist")
 
 # fmt: off
 MUTATIONS: list[Mutation] = [
@@ -151,19 +153,25 @@ MUTATIONS: list[Mutation] = [
     rule("stabiliser twice as strong", "return size / (size + eps)", "return size / (size + 2 * eps)"),
     rule("stabiliser not 1 without epsilon", "        return 1.0", "        return 0.999"),
     rule("linear: no stabiliser", "return _stabilised(g_z, z, eps) @ weight", "return g_z @ weight"),
-    rule("linear: sign", "return _stabilised(g_z, z, eps) @ weight", "return -_stabilised(g_z, z, eps) @ weight"),
-    rule("linear: all contributions positive", "_stabilised(g_z, z, eps) @ weight", "_stabilised(g_z, z, eps) @ weight.abs()"),
-    rule("add: a half to each summand", "return _stabilised(g_z, z, eps)\n\n\ndef", "return 0.5 * _stabilised(g_z, z, eps)\n\n\ndef"),
+    rule("linear: sign", "return _stabilised(g_z, z, eps) @ weight",
+         "return -_stabilised(g_z, z, eps) @ weight"),
+    rule("linear: all contributions positive", "_stabilised(g_z, z, eps) @ weight",
+         "_stabilised(g_z, z, eps) @ weight.abs()"),
+    rule("add: a half to each summand", "return _stabilised(g_z, z, eps)\n\n\ndef",
+         "return 0.5 * _stabilised(g_z, z, eps)\n\n\ndef"),
     rule("add: no stabiliser", "return _stabilised(g_z, z, eps)\n\n\ndef", "return g_z\n\n\ndef"),
     rule("matmul: first factor not halved", "g @ (shares[0] * b.mT)", "g @ (2 * shares[0] * b.mT)"),
     rule("matmul: second factor not halved", "shares[1] * a, g)", "2 * shares[1] * a, g)"),
     rule("matmul: shares swapped",
           "g @ (shares[0] * b.mT), _transposed_product(shares[1] * a",
           "g @ (shares[1] * b.mT), _transposed_product(shares[0] * a"),
-    rule("matmul: epsilon where the paper has half of it", "_stabilised(g_o, o, eps / 2)", "_stabilised(g_o, o, eps)"),
+    rule("matmul: epsilon where the paper has half of it", "_stabilised(g_o, o, eps / 2)",
+         "_stabilised(g_o, o, eps)"),
     rule("matmul: no stabiliser", "_stabilised(g_o, o, eps / 2)", "g_o"),
-    rule("attention values: halved (a known trap)", "return _transposed_product(a, _stab", "return 0.5 * _transposed_product(a, _stab"),
-    rule("attention values: half of epsilon", "(a, _stabilised(g_o, o, eps))", "(a, _stabilised(g_o, o, eps / 2))"),
+    rule("attention values: halved (a known trap)", "return _transposed_product(a, _stab",
+         "return 0.5 * _transposed_product(a, _stab"),
+    rule("attention values: half of epsilon", "(a, _stabilised(g_o, o, eps))",
+         "(a, _stabilised(g_o, o, eps / 2))"),
     rule("softmax: sum forgotten", "return a * (g_a - (a * g_a).sum(-1, keepdim=True))", "return a * g_a"),
     rule("softmax: sum unweighted", "(a * g_a).sum(-1, keepdim=True)", "g_a.sum(-1, keepdim=True)"),
     rule("softmax: sign of the sum", "return a * (g_a - (a * g_a)", "return a * (g_a + (a * g_a)"),
@@ -176,259 +184,349 @@ MUTATIONS: list[Mutation] = [
     rule("elementwise: sign", "return g_y * slope", "return -g_y * slope"),
     rule("elementwise: no limit at zero", "(z == 0, at_zero)", "(z == 0, 0.0)"),
     # the wiring of one layer
-    block("bypass the other way round", "        if bypass:", "        if not bypass:"),
+    block("bypass the other way round", "if bypass:", "if not bypass:"),
     block("children swapped",
           "return queries_and_keys.add_(around), half.add_(around)",
           "return half.add_(around), queries_and_keys.add_(around)"),
-    block("value path not halved in the tree", "return queries_and_keys.add_(around)", "return queries_and_keys.add_(around).add_(half)"),
-    block("children with epsilon alike", "return half.add_(queries_and_keys).add_(around), values", "return values, values"),
+    block("value path not halved in the tree", "return queries_and_keys.add_(around)",
+          "return queries_and_keys.add_(around).add_(half)"),
+    block("children with epsilon alike", "return half.add_(queries_and_keys).add_(around), values",
+          "return values, values"),
     block("residual around the feed-forward forgotten", "eps=eps), eps=eps).add_(g)", "eps=eps), eps=eps)"),
     block("residual around the attention forgotten",
           "return self._values_only(g_read, eps).add_(around)",
           "return self._values_only(g_read, eps)"),
-    block("scale of the scores forgotten on the way back", "queries, keys = scale * _split(", "queries, keys = _split("),
+    block("scale of the scores forgotten on the way back", "queries, keys = scale * _split(",
+          "queries, keys = _split("),
     block("key path forgotten", ".add_(self.key.backward(_merge(g_key.mT), eps=eps))", ""),
     block("sum before a LayerNorm not stabilised", "return rules.add(g, self.x, eps=eps)", "return g"),
     block("LayerNorm's small constant forgotten", "norm.bias, norm.eps)", "norm.bias, 0.0)"),
     block("sd with n - 1", "inverse.detach().reciprocal().to(x.dtype))", "x.std(-1, keepdim=True))"),
-    block("padding attended to", "attention_mask[:, None, None, :] == 0", "attention_mask[:, None, None, :] < 0", "test_encoder.py"),
-    block("RoBERTa's positions from 0", "unsqueeze(0) + self.wiring.first_position", "unsqueeze(0)", "test_encoder.py"),
+    block("padding attended to", "attention_mask[:, None, None, :] == 0",
+          "attention_mask[:, None, None, :] < 0", "test_encoder.py"),
+    block("RoBERTa's positions from 0", "unsqueeze(0) + self.wiring.first_position", "unsqueeze(0)",
+          "test_encoder.py"),
     block("activations pass everything", "g = rules.elementwise(g, self.slope)", "g = g * 1"),
-    block("slope at zero of every activation 1", "torch.autograd.grad(activation(zero), zero)[0].item()", "1.0"),
+    block("slope at zero of every activation 1", "torch.autograd.grad(activation(zero), zero)[0].item()",
+          "1.0"),
     # the walk over layers and masks
     walk("mask off by one", "(depth in m) == bypass", "(depth - 1 in m) == bypass"),
-    walk("sides swapped", "walk(children[0], depth - 1, sides[0])", "walk(children[1], depth - 1, sides[0])"),
-    walk("the other treatment where all masks agree", "bypass=bool(sides[1])", "bypass=bool(sides[0])"),
+    walk("sides swapped", "walk(g, depth - 1, kept)", "walk(bypassed, depth - 1, kept)"),
+    walk("the other treatment where all masks agree", "bypass=bool(bypassing)", "bypass=bool(kept)"),
     walk("relevance without its activation", "(value * g).sum(-1)", "g.expand_as(value).sum(-1)"),
     lattice("mixture in the other order of bits", "for amount in point:", "for amount in point[::-1]:"),
-    masks("layers counted from 0", "sum(1 << (layer - 1) for", "sum(1 << layer for", "test_propagation.py", "test_text_methods.py"),
+    masks("layers counted from 0", "sum(1 << (layer - 1) for", "sum(1 << layer for"),
+    masks("bits read from 0", "frozenset(bit + 1 for", "frozenset(bit for"),
+    masks("a gap named as a run", "- min(mask) == len(mask) - 1", "- min(mask) <= len(mask)"),
+    masks("back to front from the front", "for k in reversed(numbers)", "for k in numbers"),
+    masks("AttnLRP last", "[NONE, *on_paths]", "[*on_paths, NONE]"),
     # all masks at once, and what follows from them
     block("half of the value path lost", "around.add_(half)", "around.add_(0)"),
-    block("scores not scaled in the children", "queries, scale * keys.mT, scores", "queries, keys.mT, scores"),
+    block("scores not scaled in the children", "queries, scale * keys.mT, scores",
+          "queries, keys.mT, scores"),
     rule("small epsilon taken for none", "return g if eps == 0 else", "return g if eps < 1 else"),
-    walk("masks numbered from the other end", "numbers + 2 ** (depth - 1)", "numbers + 2 ** (len(layers) - depth)"),
+    walk("masks numbered from the other end", "numbers + 2 ** (depth - 1)",
+         "numbers + 2 ** (len(layers) - depth)"),
     game("Shapley weights of one size", "f(layers - size + 1)", "f(layers)"),
     game("judged on the half that chose", "HALVES[1 - HALVES.index(on)]", "HALVES[HALVES.index(on)]"),
     # exercises that check themselves
     exercise("every answer is near enough", "TOLERANCE = 1e-9", "TOLERANCE = 1e9"),
     exercise("a wrong answer counts as right", "return self.passes", "return True"),
     # the audit
-    cells("the other method first", "r[0] - r[1])", "r[1] - r[0])", "test_audit.py::test_a_grid_holds_what_was_put_in"),
-    cells("absolute sum as sum to one", 'DISTINCT.index("raw" if option', 'DISTINCT.index("sum-to-one" if option',
-          "test_audit.py::test_a_grid_holds_what_was_put_in"),
-    draws("undefined examples counted in draws",
-          "draws[rows, holes] /= weights @ known[:, holes].astype(np.float64)",
-          "draws[rows, holes] /= len(given)",
-          "test_audit.py::test_draws_are_those_of_bootstrap_mean_and_undefined_values_are_counted"),
+    cells("the other method first", "r[0] - r[1])", "r[1] - r[0])",
+          "test_protocol_grid.py::test_a_grid_holds_what_was_put_in"),
+    cells("absolute sum as sum to one", 'DISTINCT.index("raw" if option',
+          'DISTINCT.index("sum-to-one" if option',
+          "test_protocol_grid.py::test_a_grid_holds_what_was_put_in"),
+    resampled("undefined examples counted in draws",
+              "draws[rows, holes] /= weights @ known[:, holes].astype(np.float64)",
+              "draws[rows, holes] /= len(given)",
+              "test_protocol_grid.py::test_draws_are_those_of_bootstrap_mean_and_undefined_values_are_counted"
+              ""),
     cells("interactions keep the main effects",
-          "table.mean(axis=others, keepdims=True) - sum(lower)",
+          "table.mean(axis=others, keepdims=True) - sum(effects[each] for each in subsets)",
           "table.mean(axis=others, keepdims=True) - table.mean()",
-          "test_audit.py::test_sums_of_squares_are_those_of_least_squares"),
-    reasons("gains from the other end", "gains = gains[:, ::-1]", "gains = gains[:, ::1]", GAINS),
-    reasons("later half against everything", "2 * later - total", "later - total", GAINS),
-    by_example("texts with a tag are the others", "float(tag in text) for text in tags", "float(tag not in text) for text in tags",
-               "test_audit.py::test_tags_are_compared_group_by_group"),
+          "test_protocol_grid.py::test_sums_of_squares_are_those_of_least_squares"),
+    causes("gains from the other end", "gains = gains[:, ::-1]", "gains = gains[:, ::1]", GAINS),
+    causes("later half against everything", "2 * later - total", "later - total", GAINS),
+    subgroups("texts with a tag are the others", "float(tag in text) for text in tags",
+              "float(tag not in text) for text in tags",
+              "test_protocol_grid.py::test_tags_are_compared_group_by_group"),
     significance("Holm without its steps", "(len(p) - rank) * p[k]", "len(p) * p[k]",
-               "test_audit.py::test_holm_by_hand_and_against_its_definition"),
-    boards("a and b swapped in the switchboard", "found.values[..., [1, 0, 2], :]", "found.values[..., [0, 1, 2], :]"),
-    boards("defined for undefined", "missing[own] = found.n - found.defined[..., 2]", "missing[own] = found.defined[..., 2]",
-           "test_audit.py::test_undefined_maps_are_counted", "test_audit.py::test_the_switchboard_shows_these_cells"),
-    boards("a cell that prints as another value", "== f\"{values[place]:.2f}\")", "== f\"{steps[place] / SCALE:.2f}\")",
-           "test_audit.py::test_a_cell_of_the_switchboard_prints_as_its_value"),
-    cells("outputs that a run was not made with", '.get("targets", AXIS_OPTIONS["target"])', '.get("target", AXIS_OPTIONS["target"])',
+               "test_protocol_grid.py::test_holm_by_hand_and_against_its_definition"),
+    boards("a and b swapped in the switchboard", "run.values[..., [1, 0, 2], :]",
+           "run.values[..., [0, 1, 2], :]"),
+    boards("defined for undefined", "missing[block] = run.n - run.defined[..., 2]",
+           "missing[block] = run.defined[..., 2]", "test_protocol_grid.py::test_undefined_maps_are_counted",
+           "test_protocol_grid.py::test_the_switchboard_shows_these_cells"),
+    boards("a cell that prints as another value", "== f\"{values[place]:.2f}\")",
+           "== f\"{steps[place] / SCALE:.2f}\")",
+           "test_protocol_grid.py::test_a_cell_of_the_switchboard_prints_as_its_value"),
+    cells("outputs that a run was not made with", '.get("targets", AXIS_OPTIONS["target"])',
+          '.get("target", AXIS_OPTIONS["target"])',
           "test_trainings.py::test_outputs_that_a_run_was_not_made_with_are_not_compared"),
     trained("agreement in any training", "np.stack([above.all(0)", "np.stack([above.any(0)"),
     trained("against is open", '- out["below"] - out["against"]', '- out["below"]'),
     trained("turns that are none", "if not above[k] and not below[k]:", "if not above[k]:"),
-    trained("turns by mean", "key=lambda row: (not row[\"against\"], -float(", "key=lambda row: (not row[\"against\"], float("),
-    trained("cells that one run lacks", "all(option in own.distinct[name]", "any(option in own.distinct[name]"),
-    trained("the training is the choices", '"training": parts["training",]', '"training": parts["choices",]'),
+    trained("turns by mean", "key=lambda row: (not row[\"against\"], -float(",
+            "key=lambda row: (not row[\"against\"], float("),
+    trained("cells that one run lacks", "all(option in each.distinct[name]",
+            "any(option in each.distinct[name]"),
+    trained("the training is the choices", '"training": shares["training",]',
+            '"training": shares["choices",]'),
     trained("spread without k - 1", "means.std(ddof=1)", "means.std()"),
     trained("the same weights twice", "if len(set(weights)) < len(weights):", "if not weights:"),
-    digit_audit("right minus left",
-          "columns[:, 1 :: len(MEASURES)] - columns[:, 2 :: len(MEASURES)]",
-          "columns[:, 2 :: len(MEASURES)] - columns[:, 1 :: len(MEASURES)]",
-          "test_mnist_grid.py::test_grid_is_the_mean_over_images_of_the_mean_over_nets"),
-    reading_views("a table of raw maps only", 'if row["map"] == map', "if row[\"map\"] == MAPS_COMPARED[0]",
-                  "test_mnist_grid.py::test_what_is_shown_is_the_grid"),
-    digit_audit("one negative sum is enough", "& ~run.negative(k, \"LOO\", \"right\")", "| ~run.negative(k, \"LOO\", \"right\")",
-                "test_mnist_grid.py::test_an_image_counts_as_positive_where_both_sums_are"),
+    variants("right minus left",
+       "columns[:, 1 :: len(MEASURES)] - columns[:, 2 :: len(MEASURES)]",
+       "columns[:, 2 :: len(MEASURES)] - columns[:, 1 :: len(MEASURES)]",
+       "test_digit_variants.py::test_grid_is_the_mean_over_images_of_the_mean_over_nets"),
+    variant_views("a table of raw maps only", 'if row["map"] == map', "if row[\"map\"] == MAPS_COMPARED[0]",
+                  "test_digit_variants.py::test_what_is_shown_is_the_grid"),
+    variants("one negative sum is enough", "& ~run.negative(k, \"LOO\", \"right\")",
+             "| ~run.negative(k, \"LOO\", \"right\")",
+             "test_digit_variants.py::test_an_image_counts_as_positive_where_both_sums_are"),
     # methods on text
     lattice("site forgets positions", '"word+position": ("word", "position")', '"word+position": ("word",)'),
-    text("CP-LRP spares the last layer", "bypass=range(1, clf.card.layers + 1)", "bypass=range(1, clf.card.layers)"),
-    text("PA-LRP without positions", 'bypass=(), site="word+position"', 'bypass=(), site="word"'),
+    text("CP-LRP spares the last layer", "masks=[range(1, clf.card.layers + 1)]",
+         "masks=[range(1, clf.card.layers)]"),
+    text("PA-LRP without positions", 'name="pa-lrp", site="word+position"', 'name="pa-lrp", site="word"'),
     loo("sign of LOO", "values[0] - values[1:]", "values[1:] - values[0]"),
-    loo("[MASK] and [PAD] swapped", 'clf.mask_id if removal == "mask-token"', 'clf.mask_id if removal != "mask-token"'),
+    loo("[MASK] and [PAD] swapped", 'clf.mask_id if removal == "mask-token"',
+        'clf.mask_id if removal != "mask-token"'),
     loo("kept tokens move up", "Row(ids[stay], places[stay],", "Row(ids[stay], places[: stay.sum()],"),
     loo("the first token is attended to", "first_unread=not keep[0]", "first_unread=False"),
     packed("every key is read", "attn_mask=stretch.read", "attn_mask=None"),
-    packed("tokens of one position share their queries", "positions * wiring.word.num_embeddings + ids", "positions * 0 + ids"),
-    packed("the last layer reads another token", "x = x[first] if last else x", "x = x[first + 1] if last else x"),
-    packed("rows of one length only", "slice(token, token + len(own) * length)", "slice(0, len(own) * length)"),
+    packed("tokens of one position share their queries", "positions * wiring.word.num_embeddings + ids",
+           "positions * 0 + ids"),
+    packed("the last layer reads another token", "x = x[first] if last else x",
+           "x = x[first + 1] if last else x"),
+    packed("rows of one length only", "slice(token, next_token)", "slice(0, len(members) * length)"),
     packed("LayerNorm without its residual",
           "layer.down(layer.activation(layer.up(x))).add_(x)",
           "layer.down(layer.activation(layer.up(x)))"),
     rollout("product in the other order", "state = fused @ state", "state = state @ fused"),
     rollout("residual forgotten", "0.5 * (fused + torch.eye(", "1.0 * (fused + 0 * torch.eye("),
     gradient("no baseline", "torch.where(special[None, :, None], word, start)", "torch.zeros_like(word)"),
-    output("a margin with the wrong sign", "return chosen - others.amax(-1)", "return chosen + others.amax(-1)"),
+    output("a margin with the wrong sign", "return chosen - others.amax(-1)",
+           "return chosen + others.amax(-1)"),
     batch("padding counted as text", "< lengths[:, None]).long()", "<= lengths[:, None]).long()"),
     # products and linear attention: the shares
     work("attention left out of the operations", "24 * hidden**2 + 4 * tokens * hidden", "24 * hidden**2"),
-    Mutation("tables: one text for the whole split", "analysis/paper_tables.py", "TEXTS[task] / RATE", "1 / RATE", (NOT_RUN,)),
-    digit_audit("lowest and highest over variants exchanged", "(min(values), max(values))", "(max(values), min(values))",
-                "test_mnist_grid.py::test_what_is_shown_is_the_grid"),
+    Mutation("tables: one text for the whole split", "analysis/paper_tables.py", "TEXTS[task] / RATE",
+             "1 / RATE", (NOT_RUN,)),
+    variants("lowest and highest over variants exchanged", "(min(values), max(values))",
+             "(max(values), min(values))", "test_digit_variants.py::test_what_is_shown_is_the_grid"),
     image("left's shares", '"left": (0.25, 0.25, 0.5)', '"left": (0.5, 0.25, 0.25)'),
     image("right's shares", '"right": (0.5, 0.25, 0.25)', '"right": (0.25, 0.25, 0.5)'),
     image("flat shares", '"flat": (1 / 3, 1 / 3, 1 / 3)', '"flat": (0.25, 0.25, 0.5)'),
     image("values only", '"values": (0.0, 0.0, 1.0)', '"values": (1.0, 0.0, 0.0)'),
     image("first split of the left order", "(a_q + a_k, a_v), epsilon)", "(a_v, a_q + a_k), epsilon)"),
     image("second split of the right order", "_within(a_k, a_v), epsilon)", "_within(a_v, a_k), epsilon)"),
-    image("scale of the keys forgotten on the way back", "rules.linear(g_scaled * self.scale,", "rules.linear(g_scaled,"),
+    image("scale of the keys forgotten on the way back", "rules.linear(g_scaled * self.scale,",
+          "rules.linear(g_scaled,"),
     image("an embedding forgotten on the way back",
-          "g_sum if self.embed is None else rules.linear(",
-          "g_sum if self.embed is not None else rules.linear("),
-    image("mean not divided", 'tape["pooled"], eps=epsilon) / self.tokens)', 'tape["pooled"], eps=epsilon))'),
+          "g_pixel = g_sum\n        if self.embed is not None:",
+          "g_pixel = g_sum\n        if self.embed is not None and not len(g_sum):"),
+    image("mean not divided", 'tape["pooled"], eps=epsilon) / self.tokens', 'tape["pooled"], eps=epsilon)'),
     image("training without the positions of the keys", "+ n @ (others @ a_v)", ""),
-    image("training scales the keys' pixels only", "c_k = a_k * self.scale, c_k * self.scale", "c_k = a_k * self.scale, c_k"),
+    image("training scales the keys' pixels only", "c_k = a_k * self.scale, c_k * self.scale",
+          "c_k = a_k * self.scale, c_k"),
     image("position's part lost", "(self.position * g_sum).sum(-1)", "(0 * self.position * g_sum).sum(-1)"),
-    product("halves instead of equal parts", "share = _divide(relevance, len(node))", "share = _divide(relevance, 2)"),
-    product("factors take halves", "descend(part, _divide(relevance, len(node)))", "descend(part, _divide(relevance, 2))"),
+    product("halves instead of equal parts", "share = _divide(relevance, len(node))",
+            "share = _divide(relevance, 2)"),
+    product("factors take halves", "descend(part, _divide(relevance, len(node)))",
+            "descend(part, _divide(relevance, 2))"),
     product("Shapley's weight", "(Fraction(math.factorial(size) * ", "(Fraction("),
-    product("LOO without its sign", "tuple(self.value - Product(values,", "tuple(-self.value - Product(values,"),
-    product("mask gradient without the other factors", "descend(part, gradient * others)", "descend(part, gradient)"),
+    product("LOO without its sign", "tuple(self.value - Product(values,",
+            "tuple(-self.value - Product(values,"),
+    product("mask gradient without the other factors", "descend(part, gradient * others)",
+            "descend(part, gradient)"),
     product("integrated gradients not divided", "if j != i), n) for i, x", "if j != i), 1) for i, x"),
     # metrics
     faith("Pearson without centring", "    a = a - a.mean()\n", ""),
-    faith("ranks without ties", "np.cumsum(counts) - (counts - 1) / 2", "np.cumsum(counts)"),
-    faith("Kendall without ties", "untied = np.abs(sign_a).sum() * np.abs(sign_b).sum()", "untied = len(sign_a) ** 2"),
-    faith("special tokens the other way round", 'if protocol.tokens == "no-special"', 'if protocol.tokens != "no-special"'),
-    faith("sum to one by absolute sum", 'total = size if map == "absolute-sum" else given.sum()', "total = size"),
-    faith("MoRF and LeRF swapped", '-sums if order == "morf" else sums', 'sums if order == "morf" else -sums'),
+    faith("ranks without ties", "rankdata(a, axis=-1)", 'rankdata(a, "ordinal", axis=-1)'),
+    faith("Kendall without ties", 'variant="b"', 'variant="c"'),
+    faith("special tokens the other way round", 'if protocol.tokens == "no-special"',
+          'if protocol.tokens != "no-special"'),
+    faith("sum to one by absolute sum", 'total = size if map == "absolute-sum" else given.sum()',
+          "total = size"),
+    faith("MoRF and LeRF swapped", '-sums if order == "morf" else sums',
+          'sums if order == "morf" else -sums'),
     faith("chunks overlap", "places[start : start + chunk]", "places[start : start + chunk + 1]"),
-    faith("whole input in the mean", "return float(self.logits[1:].mean())", "return float(self.logits.mean())"),
-    faith("area with the wrong sign", "(self.logits[0] - self.logits).mean()", "(self.logits - self.logits[0]).mean()"),
+    faith("whole input in the mean", "return float(self.logits[1:].mean())",
+          "return float(self.logits.mean())"),
+    faith("area with the wrong sign", "(self.logits[0] - self.logits).mean()",
+          "(self.logits - self.logits[0]).mean()"),
     faith("removed tokens come back", "keep[k] = keep[k - 1]", "keep[k] = keep[0]"),
-    axiom("conservation gap's sign", "absolute = float(given.sum() - logit)", "absolute = float(logit - given.sum())"),
+    axiom("conservation gap's sign", "absolute = float(given.sum() - logit)",
+          "absolute = float(logit - given.sum())"),
     axiom("invariance gap not halved", "np.linalg.norm(right)) / 2", "np.linalg.norm(right))"),
     statistic("interval too narrow", "[(1 - level) / 2, (1 + level) / 2]", "[(1 - level), level]"),
-    statistic("undefined values dropped in silence", "undefined = len(defined), len(given) - len(defined)", "undefined = len(defined), 0"),
+    statistic("undefined values dropped in silence", "undefined = len(defined), len(given) - len(defined)",
+              "undefined = len(defined), 0"),
     statistic("unpaired difference", "bootstrap_mean(left - right,", "bootstrap_mean(left - right.mean(),"),
     # the remedy
     kept("kept softmax: not normalised", "u = u.div_(u @ column)", "pass"),
-    kept("kept softmax: mean without the mask", "h, h @ column, u, value=-1", "h, h.sum(-1, keepdim=True), u, value=-1"),
+    kept("kept softmax: mean without the mask", "h, h @ column, u, value=-1",
+         "h, h.sum(-1, keepdim=True), u, value=-1"),
     kept("kept softmax: mean forgotten", "h = torch.addcmul(h, h @ column, u, value=-1)", "pass"),
     kept("kept softmax: the scores' gradient without the mask", "return h.mul_(column.mT) if", "return h if"),
     kept("kept softmax: one head's gradient", "h.sum((1, 2)) if", "h[:, 0].sum(1) if"),
     soft("the low node also for few groups", "MANY, LOW = 8, (0.2, 1)", "MANY, LOW = 2, (0.2, 1)"),
-    hybrid("the smallest are exact", "np.argsort(-np.abs(own.scores), kind", "np.argsort(np.abs(own.scores), kind"),
+    hybrid("the smallest are exact", "np.argsort(-np.abs(record.scores), kind",
+           "np.argsort(np.abs(record.scores), kind"),
     hybrid("the value of another output", 'gradient.details["value"] - left', "gradient.logit - left"),
-    hybrid("a scale of the wrong side", "own @ exact / (own @ own)", "own @ exact / (exact @ exact)"),
-    hybrid("exact passes are not counted", '"passes": (forwards + len(own), backwards)', '"passes": (forwards, backwards)'),
-    hybrid("one draw for all texts", "default_rng([seed, *text.input_ids])", "default_rng([*text.input_ids])"),
-    draws("undefined examples are forgotten", "int((~known).sum())", "0", "test_frontier.py::TestFrontier"),
-    draws("columns with gaps share draws with others", "np.isnan(values).tobytes(), []", "bytes(1), []", "test_frontier.py::TestFrontier"),
-    errs("a lead the wrong way round", "mean=-turned.mean, low=-turned.high, high=-turned.low", "mean=turned.mean"),
-    errs("ahead of the last", "_difference(best, others[0], tokens)", "_difference(best, others[-1], tokens)"),
-    frontier("beaten by who is behind", "own_lead[tokens].high < 0", "own_lead[tokens].high > 0"),
-    frontier("a rival may cost more", "cost[other] <= cost[method] for tokens", "True for tokens"),
-    frontier("what dominates may cost more", "cost[other] <= cost[method] and mean", "mean"),
-    frontier("differences the wrong way round", "value - values[other][column]", "values[other][column] - value"),
+    hybrid("a scale of the wrong side", "estimates @ exact / (estimates @ estimates)",
+           "estimates @ exact / (exact @ exact)"),
+    hybrid("exact passes are not counted", '"passes": (forwards + len(places), backwards)',
+           '"passes": (forwards, backwards)'),
+    hybrid("one draw for all texts", "default_rng([seed, *text.input_ids])",
+           "default_rng([*text.input_ids])"),
+    resampled("undefined examples are forgotten", "int((~known).sum())", "0",
+              "test_method_options.py::TestFrontier"),
+    resampled("columns with gaps share draws with others", "np.isnan(values).tobytes(), []", "bytes(1), []",
+              "test_method_options.py::TestFrontier"),
+    errs("a lead the wrong way round", "mean=-reverse.mean, low=-reverse.high, high=-reverse.low",
+         "mean=reverse.mean"),
+    errs("ahead of the last", "_difference(best, others[0], tokens)",
+         "_difference(best, others[-1], tokens)"),
+    frontier("dominated by who is behind", "ahead[tokens].high < 0", "ahead[tokens].high > 0"),
+    frontier("a rival may cost more", "rival != method and cost[rival] <= cost[method]", "rival != method"),
+    frontier("differences the wrong way round", "value - values[reference][column]",
+             "values[reference][column] - value"),
+    frontier("leads the wrong way round", "value - values[rival][column]", "values[rival][column] - value"),
     options("groups by place anyway", 'if option.by == "place":', 'if option.by != "random":'),
     options("short texts are taken", "if len(text) >= LEAST else []", "if len(text) >= 1 else []"),
-    options("all masks of another class", "text.text, target=exact.target,", "text.text, target=(exact.target + 1) % 2,"),
+    options("all masks of another class", "text.text, target=exact.target,",
+            "text.text, target=(exact.target + 1) % 2,"),
     soft("low nodes for few groups", "isinstance(groups, int) and groups >= MANY", "isinstance(groups, int)",
-         "test_anytime.py", "test_mask_gradient.py"),
-    anytime("the largest, not the farthest from 0", "order = np.argsort(-np.abs(gradient), kind=", "order = np.argsort(-gradient, kind="),
-    anytime("the mean of all of LOO", "exact[np.sort(order[:p])].mean()", "exact.mean()"),
-    anytime("the first pass of the hybrid for nothing", "order[:p], (1 + p, 1))", "order[:p], (p, 1))"),
-    anytime("errors over all tokens", "relative_error(scores[kept], exact[kept])", "relative_error(scores, exact)"),
-    errs("features in another order", "own = [place[job] for job in run.examples.tolist()]",
-         "own = [place[job] for job in run.examples.tolist()][::-1]"),
+         "test_budget_steps.py", "test_mask_gradient.py"),
+    budget("the largest, not the farthest from 0", "order = np.argsort(-np.abs(gradient), kind=",
+           "order = np.argsort(-gradient, kind="),
+    budget("the mean of all of LOO", "exact[np.sort(order[:p])].mean()", "exact.mean()"),
+    budget("the first pass of the hybrid for nothing", "order[:p], (1 + p, 1))", "order[:p], (p, 1))"),
+    budget("errors over all tokens", "relative_error(scores[kept], exact[kept])",
+           "relative_error(scores, exact)"),
+    errs("features in another order", "places = [place[job] for job in run.examples.tolist()]",
+         "places = [place[job] for job in run.examples.tolist()][::-1]"),
     errs("budgets are passed by", 'row["cost"] <= budget', 'row["cost"] <= 2 * budget'),
-    errs("a side that the interval does not say", "sides.get(side_of_zero(effect),", 'sides.get("above" if effect.mean > 0 else "below",'),
-    limits("the slope of another token", "own[0][chosen[k // points]]", "own[0][chosen[0]]"),
-    limits("backing without the second word", "pair - single[:, None] - single", "pair - single[:, None]"),
-    limits("the pair that hides least", "np.nanargmax(found[\"backing\"])", "np.nanargmin(found[\"backing\"])"),
-    limits("squares before the mean over heads", "(attention**2).sum(-1).mean()", "(attention.mean(2) ** 2).sum(-1).mean()"),
-    remedy("a star for p alone", 'row["p, Holm"] < 0.05', 'row["p"] < 0.05'),
-    remedy("points of equal cost on one another", "cost_of[name] * 1.07 ** (k - (len(own) - 1) / 2)", "cost_of[name]"),
+    errs("a side that the interval does not say", "sides.get(side_of_zero(effect),",
+         'sides.get("above" if effect.mean > 0 else "below",'),
+    failures("the slope of another token", "step[0][chosen[k // points]]", "step[0][chosen[0]]"),
+    failures("backing without the second word", "pair - single[:, None] - single", "pair - single[:, None]"),
+    failures("the pair that hides least", "np.nanargmax(pairs[\"backing\"])",
+             "np.nanargmin(pairs[\"backing\"])"),
+    failures("squares before the mean over heads", "(attention**2).sum(-1).mean()",
+             "(attention.mean(2) ** 2).sum(-1).mean()"),
+    frontier_views("a star for p alone", 'row["p, Holm"] < 0.05', 'row["p"] < 0.05'),
+    frontier_views("points of equal cost on one another",
+                   "cost_of[name] * 1.07 ** (k - (len(group) - 1) / 2)", "cost_of[name]"),
     taken("LOO of another number format", '"weights", "labels", "dtype"]', '"weights", "labels"]'),
     taken("LOO of another model", '"data", "weights", "labels"', '"data", "labels"'),
-    taken("LOO of an older run of another model", "self._compare(folder, found)", "None", "test_model_folders.py"),
-    taken("a run goes on with another tokenizer", '"tokenizer": clf.card.tokenizer', '"tokenizer": ""', "test_model_folders.py"),
-    taken("a run goes on with another configuration", '"model config": clf.card.config', '"model config": ""', "test_model_folders.py"),
-    taken("LOO of another removal", 'own = [config["removals"].index(name) for name in self.removals]',
-          "own = list(range(len(self.removals)))[::-1]"),
+    taken("LOO of an older run of another model", "self._compare(folder, known)", "None",
+          "test_model_folders.py"),
+    taken("a run goes on with another tokenizer", '"tokenizer": clf.card.tokenizer', '"tokenizer": ""',
+          "test_model_folders.py"),
+    taken("a run goes on with another configuration", '"model config": clf.card.config', '"model config": ""',
+          "test_model_folders.py"),
+    taken("LOO of another removal", 'places = [config["removals"].index(name) for name in self.removals]',
+          "places = list(range(len(self.removals)))[::-1]"),
     taken("all targets are explained", "if output not in self.targets or (o and", "if (o and"),
-    taken("masks of one target at another", "own[:, where] = np.stack", "own[:, : len(where)] = np.stack"),
+    taken("masks of one target at another", "scores[:, outputs] = np.stack",
+          "scores[:, : len(outputs)] = np.stack"),
     taken("seconds of another run", "[np.nan] * len(self.removals)", "[1.0] * len(self.removals)"),
     frontier("seconds of texts whose LOO was not timed", "seconds[timed].mean()", "seconds.mean()"),
     taken("LOO is computed anyway", "if known is None or", "if True or"),
-    near("overlap of the smallest", "np.argsort(-np.abs(given), axis=-1", "np.argsort(np.abs(given), axis=-1"),
+    near("overlap of the smallest", "np.argsort(-np.abs(given), axis=-1",
+         "np.argsort(np.abs(given), axis=-1"),
     faith("error relative to the map", ".sum(-1) / np.abs(loo).sum()", ".sum(-1) / np.abs(maps).sum(-1)",
-          "test_frontier.py::TestColumns"),
-    near("extra columns always", "if set(self.methods) - set(DEFAULT_METHODS) else {}", "if self.methods else {}"),
-    near("options are not passed on", 'options = {**options, "output": output}', 'options = {"output": output}'),
+          "test_method_options.py::TestColumns"),
+    near("extra columns always", "if set(self.methods) - set(DEFAULT_METHODS):", "if self.methods:"),
+    near("options are not passed on", 'options = {**options, "output": output}',
+         'options = {"output": output}'),
     names("an option twice", "or not value or key in options", "or not value"),
-    names("one bypassed layer is a number", 'if len(values) > 1 or key == "bypass" else values[0]', "if len(values) > 1 else values[0]"),
+    names("one bypassed layer is a number", 'if len(values) > 1 or key == "bypass" else values[0]',
+          "if len(values) > 1 else values[0]"),
     # the course
     student("boxes for instructors stay", ', "{admonition} For instructors")', ")"),
-    student("pages of instructors stay in the contents", '"", toc, flags=re.MULTILINE)', 'r"\\g<0>", toc, flags=re.MULTILINE)'),
-    student("links to instructors are let through", 'if found := re.search(rf"\\b{INSTRUCTOR}/[\\w.-]+", after):', "if found := None:"),
+    student("pages of instructors stay in the contents", '"", toc, flags=re.MULTILINE)',
+            'r"\\g<0>", toc, flags=re.MULTILINE)'),
+    student("links to instructors are let through",
+            'if link := re.search(rf"\\b{INSTRUCTOR}/[\\w.-]+", after):', "if link := None:"),
     deck("a slide's widget writes into the address", 'blob["address"]["keys"] = []', "pass"),
     deck("any state will do", "if key not in keys:", "if False:"),
     deck("the other columns", "if head not in wanted", "if head in wanted"),
     deck("slides inside one another", "{body[:second]}</section>", "{body[:second]}"),
-    launch("a second cell each time", 'for cell in out.cells if cell.get("id") != CELL]', "for cell in out.cells]"),
-    launch("the cell acts elsewhere", 'if "google.colab" in sys.modules:', 'if "google.colab" not in sys.modules:'),
+    launch("a second cell each time", 'for cell in out.cells if cell.get("id") != CELL]',
+           "for cell in out.cells]"),
+    launch("the cell acts elsewhere", 'if "google.colab" in sys.modules:',
+           'if "google.colab" not in sys.modules:'),
     # one softmax step
-    step("LOO without renormalisation", "self.attention * self._gain()", "self.attention * (self.values - self.output[..., None])"),
-    step("softmax rule: not halved", "return 0.5 * self.logits * self.mask_gradient()", "return self.logits * self.mask_gradient()"),
-    step("logit set to zero: sign of the exponent", "self._change(-np.expm1(-self.logits))", "self._change(-np.expm1(self.logits))"),
-    step("weight change: denominator forgets t", "(rest + (1 - lost) * self.attention)", "(rest + self.attention)"),
+    step("LOO without renormalisation", "self.attention * self._gain()",
+         "self.attention * (self.values - self.output[..., None])"),
+    step("softmax rule: not halved", "return 0.5 * self.logits * self.mask_gradient()",
+         "return self.logits * self.mask_gradient()"),
+    step("logit set to zero: sign of the exponent", "self._change(-np.expm1(-self.logits))",
+         "self._change(-np.expm1(self.logits))"),
+    step("weight change: denominator forgets t", "(rest + (1 - lost) * self.attention)",
+         "(rest + self.attention)"),
     inside("scores not scaled", " / np.sqrt(query.shape[-1])", ""),
-    inside("centred logits not centred", "lambda step: step.centred().attnlrp()", "lambda step: step.attnlrp()"),
+    inside("centred logits not centred", "lambda step: step.centred().attnlrp()",
+           "lambda step: step.attnlrp()"),
     # records: agreement under every choice, the folder of a run, the runner, its rows, and how they are read
-    counts("special tokens the other way round", "return ~special if tokens ==", "return special if tokens =="),
+    counts("special tokens the other way round", "return ~special if tokens ==",
+           "return special if tokens =="),
     grid("every target against the logit's LOO", "loo[:, o, kept]", "loo[:, 0, kept]"),
     grid("signs of sums forgotten", "np.sign(total), np.nan)", "1.0, np.nan)"),
     grid("cancelled sums have a sign", "np.abs(total) > CANCELLED * size", "np.abs(total) > 0 * size"),
-    grid("Kendall without ties", "own / np.sqrt(np.abs(own).sum(-1, keepdims=True))", "own / np.sqrt(own.shape[-1])"),
+    faith("Kendall of many maps without ties", "signs / np.sqrt(np.abs(signs).sum(-1, keepdims=True))",
+          "signs / np.sqrt(signs.shape[-1])", "test_grid.py"),
     grid("rows with a NaN are ranked", "np.isfinite(rows).all(-1)", "np.isfinite(rows).any(-1)"),
-    store("written in place", 'part = file.with_name(f"{file.name}.{os.getpid()}.part")', "part = file"),
-    store("a job in two files counts twice", " and (file.parent == place or _parts(file)[1] not in seen)", ""),
-    store("half written files stay", "half.unlink()", "half.exists()"),
-    store("two runs in one folder", "fcntl.LOCK_EX | fcntl.LOCK_NB", "fcntl.LOCK_SH | fcntl.LOCK_NB"),
-    store("rows of another run are taken", "if owner != key:", "if not owner:"),
-    store("another configuration goes on", "if known.get(name) != config.get(name)]", "if name not in config]"),
-    store("a run killed at its start is another's folder", " and name not in left]", "]"),
-    store("files of others are run over", "    elif others:", "    elif False:"),
-    store("summaries are taken for jobs", 'if "_" not in file.stem:', "if file.stem:"),
-    store("checksums are not read", "page_checksum_verification=True", "page_checksum_verification=False"),
-    store("rows in the order of the files", 'sort_keys=[(JOB, "ascending")]', 'sort_keys=[(JOB, "descending")]'),
-    run("a part of an unfinished run ends it", '"finished"] = self.whole', '"finished"] = True', "test_runner.py"),
-    run("finished jobs are run again", " if job not in folder.done.get(table, ())", ""),
+    folder("written in place", 'part = file.with_name(f"{file.name}.{os.getpid()}.part")', "part = file"),
+    folder("a job in two files counts twice", " and (file.parent == place or _parts(file)[1] not in seen)",
+           ""),
+    folder("half written files stay", "half.unlink()", "half.exists()"),
+    folder("two runs in one folder", "lock.acquire()", "pass"),
+    folder("rows of another run are taken", "if owner != key:", "if not owner:"),
+    folder("another configuration goes on", "if known.get(name) != config.get(name)]",
+           "if name not in config]"),
+    folder("a run killed at its start is another's folder", "names -= {SHARDS}", "pass"),
+    folder("files of others are run over", "    elif names:", "    elif False:"),
+    folder("summaries are taken for jobs", 'if "_" not in file.stem:', "if file.stem:"),
+    folder("checksums are not read", "page_checksum_verification=True", "page_checksum_verification=False"),
+    folder("rows in the order of the files", 'sort_keys=[(JOB, "ascending")]',
+           'sort_keys=[(JOB, "descending")]'),
+    run("a part of an unfinished run ends it", '"finished"] = self.whole', '"finished"] = True',
+        "test_run_execute.py"),
+    run("finished jobs are run again", " if job not in done", ""),
     run("a stopped run is finished", 'self.manifest["finished"] = False', 'self.manifest["finished"] = True'),
-    run("a smaller limit makes a run smaller", 'max(self.manifest.get("examples", 0), jobs.manifest["examples"])', 'jobs.about["examples"]'),
+    run("a smaller limit makes a run smaller",
+        'max(self.manifest.get("examples", 0), jobs.manifest["examples"])', 'jobs.manifest["examples"]'),
     run("sessions before are forgotten",
-          "self.manifest[\"sessions\"] = [self._ended(row, start) for row, start in zip(earlier, follows, strict=False)]",
-          "self.manifest[\"sessions\"] = []", "test_runner.py::TestKilled"),
-    run("all processes own the same jobs", "[rank::size]", "[0::size]", "test_runner.py::TestProcesses"),
-    rows("every map read at the word", "[scores_at_or_nan(record.parts, site)", "[scores_at_or_nan(record.parts, SITES[0])"),
-    rows("LOO of the first class", 'loo_map(own, known["target"], output)', "loo_map(own, 0, output)"),
-    rows("long reviews lose single tokens", "enumerate(self.methods)}, chunk=self.chunk)", "enumerate(self.methods)})"),
-    rows("tokens counted after the cut", 'len(self.clf.tokenizer(text.text, verbose=False)["input_ids"])', "len(text)"),
-    rows("r in coarse steps", "np.round(r * 65536) / 65536", "np.round(r * 4096) / 4096"),
-    rows("sums in coarse steps", "np.round(mantissa * 8192) / 8192", "np.round(mantissa * 512) / 512"),
-    rows("halves alike", '("second half", r[1::2])', '("second half", r[0::2])', "test_records.py::TestMasks"),
-    rows("two words of a method", "len(set(methods)) < len(methods)", "False", "test_runner.py::TestRefusals"),
-    record("every removal is the first", 'where[2], where[4] = axes["removal"].index(protocol.removal),', "where[2], where[4] = 0,"),
-    record("every map is raw", "at_map(raw, protocol.map,", 'at_map(raw, "raw",'),
-    record("sums of LOO over all tokens", "maps = [np.delete(one, special) for", "maps = [one for"),
-    record("share of the words", "return 1 - sizes[:, TOKEN_CHOICES", "return sizes[:, TOKEN_CHOICES"),
-    record("margin with the wrong sign", "chosen - np.delete(after, target,", "chosen + np.delete(after, target,"),
-    record("unfinished examples are read", "set.intersection(*jobs)", "set.union(*jobs)", "test_records.py::TestReading"),
+        "self.manifest[\"sessions\"] = [self._ended(row, start) for row, start in zip(earlier, follows, "
+        "strict=False)]", "self.manifest[\"sessions\"] = []", "test_run_execute.py::TestKilled"),
+    run("all processes own the same jobs", "[rank::size]", "[0::size]", "test_run_execute.py::TestProcesses"),
+    jobs("every map read at the word", "[scores_at_or_nan(record.parts, site)",
+         "[scores_at_or_nan(record.parts, SITES[0])"),
+    jobs("LOO of the first class", "loo_map(logits, target, output)", "loo_map(logits, 0, output)"),
+    jobs("long reviews lose single tokens", "rankings, chunk=self.chunk) curves = [shared.curves[method]",
+         "rankings)\n        curves = [shared.curves[method]"),
+    jobs("tokens counted after the cut", 'len(self.clf.tokenizer(text.text, verbose=False)["input_ids"])',
+         "len(text)"),
+    jobs("r in coarse steps", "np.round(r * 65536) / 65536", "np.round(r * 4096) / 4096"),
+    jobs("sums in coarse steps", "np.round(mantissa * 8192) / 8192", "np.round(mantissa * 512) / 512"),
+    jobs("halves alike", '"second half": slice(1, None, 2)', '"second half": slice(0, None, 2)',
+         "test_run_load.py::TestMasks"),
+    jobs("two words of a method", "len(set(methods)) < len(methods)", "False",
+         "test_run_execute.py::TestRefusals"),
+    loader("every removal is the first", "removal=protocol.removal,", 'removal=axes["removal"][0],'),
+    loader("every map is raw", "at_map(raw, protocol.map,", 'at_map(raw, "raw",'),
+    loader("sums of LOO over all tokens", "maps = [np.delete(loo, special) for", "maps = [loo for"),
+    loader("share of the words", "return 1 - self._size(table,", "return self._size(table,"),
+    loader("margin with the wrong sign", "chosen - np.delete(after, target,",
+           "chosen + np.delete(after, target,"),
+    loader("unfinished examples are read", "set.intersection(*jobs)", "set.union(*jobs)",
+           "test_run_load.py::TestReading"),
     digits("every image under the first net", "seed, row = divmod(job, SPAN)", "seed, row = 0, job % SPAN"),
     digits("kept weights are not loaded", "net.load_state_dict(weights)", "weights.clear()"),
 ]

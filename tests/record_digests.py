@@ -1,13 +1,13 @@
-"""One digest for each kind of number that the package makes from the records in `results/`: `python record_digests.py [results]`.
+"""Print one digest for each kind of number that the package computes from the records in `results/`.
 
-Numbers count, in their order, as float64 to the last bit; names do not. Run it before and after a change that should move no
-number, on one machine, and compare what it prints.
+Run `python tests/record_digests.py [results]` before and after a change that should move no number, on the
+same machine, and compare the two outputs. A digest depends on every number to the last bit of a float64, and
+on their order; names do not count.
 """
 
 from __future__ import annotations
 
 import hashlib
-import importlib
 import itertools
 import sys
 from collections.abc import Iterator, Mapping
@@ -17,30 +17,22 @@ from typing import Any
 
 import numpy as np
 
-
-def home(*names: str) -> Any:
-    for name in names:
-        try:
-            return importlib.import_module(f"lrp_companion.{name}")
-        except ModuleNotFoundError:
-            continue
-    raise ModuleNotFoundError(names)
-
-
-records = home("runs.load", "experiments.records")
-tables = home("analysis.paper_tables", "experiments.tables")
-paper_claims = home("analysis.paper_claims", "experiments.claims")
-report = home("analysis.report", "experiments.report")
-cells = home("analysis.protocol_grid", "experiments.audit.cells")
-reasons = home("analysis.effect_causes", "experiments.audit.reasons")
-examples = home("analysis.subgroups", "experiments.audit.examples")
-trainings = home("analysis.trainings", "experiments.audit.trainings")
-digits = home("analysis.digit_variants", "experiments.audit.digits")
-frontier = home("analysis.cost_frontier", "experiments.remedy.frontier")
-choices = home("analysis.tuned_options", "experiments.remedy.choices")
-game = home("analysis.layer_game", "experiments.lattice")
-boards = home("widgets.boards", "experiments.audit.boards")
-schema = home("schema")
+from lrp_companion.analysis import (
+    cost_frontier,
+    digit_variants,
+    effect_causes,
+    layer_game,
+    paper_claims,
+    paper_tables,
+    protocol_grid,
+    report,
+    subgroups,
+    trainings,
+    tuned_options,
+)
+from lrp_companion.runs.load import AnyRun, MnistGridRun, MnistRun, TextRun, load_run
+from lrp_companion.schema import MAP_CHOICES, PROTOCOLS, SITES, STATISTICS, TOKEN_CHOICES, Protocol
+from lrp_companion.widgets import boards
 
 
 def numbers(value: Any) -> Iterator[bytes]:
@@ -54,169 +46,146 @@ def numbers(value: Any) -> Iterator[bytes]:
     elif isinstance(value, (bool, int, float, np.generic)):
         yield np.float64(value).tobytes()
     elif is_dataclass(value):
-        for one in fields(value):
-            yield from numbers(getattr(value, one.name))
+        for field in fields(value):
+            yield from numbers(getattr(value, field.name))
     elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from numbers(one)
+        for item in value.values():
+            yield from numbers(item)
     elif isinstance(value, (frozenset, set)):
         yield from numbers(sorted(value))
     elif isinstance(value, (list, tuple)):
-        for one in value:
-            yield from numbers(one)
+        for item in value:
+            yield from numbers(item)
     else:
         raise TypeError(type(value))
 
 
 def say(name: str, value: Any) -> None:
     digest, count = hashlib.sha256(), 0
-    for part in numbers(value):
-        digest.update(part)
-        count += len(part) // 8
+    for raw in numbers(value):
+        digest.update(raw)
+        count += len(raw) // 8
     print(f"{name:60} {count:>12,} {digest.hexdigest()[:16]}", flush=True)
 
 
-def text_run(name: str, run: Any) -> None:
+def columns(name: str, run: TextRun) -> None:
+    """What the loader gives for each method and mask under every protocol."""
     axes = run.manifest["axes"]
-    made = {"site": schema.SITES, "tokens": schema.TOKEN_CHOICES, "map": schema.MAP_CHOICES}
-    made |= {"removal": axes["removal"], "target": axes["target"], "statistic": schema.STATISTICS}
-    protocols = [
-        schema.Protocol(**dict(zip(made, one, strict=True))) for one in itertools.product(*made.values())
-    ]
+    options = {"site": SITES, "tokens": TOKEN_CHOICES, "map": MAP_CHOICES}
+    options |= {"removal": axes["removal"], "target": axes["target"], "statistic": STATISTICS}
+    combinations = itertools.product(*options.values())
+    protocols = [Protocol(**dict(zip(options, combination, strict=True))) for combination in combinations]
     say(f"{name}: r of the methods", [run.r(m, p) for m in run.methods for p in protocols])
     pearson = [p for p in protocols if p.statistic == "pearson"]
     say(f"{name}: r of the masks", [run.r(m, p) for m in run.masks for p in pearson])
-    everything = [*run.methods, *run.masks]
-    say(f"{name}: curves", [run.column(m, c) for m in everything for c in ("morf", "lerf", "delta")])
+    maps = [*run.methods, *run.masks]
+    say(f"{name}: curves", [run.column(m, c) for m in maps for c in ("morf", "lerf", "delta")])
     say(f"{name}: seconds", [run.column(m, "seconds") for m in run.methods])
-    say(
-        f"{name}: shares",
-        [
-            run.share(m, token=t, site=s)
-            for m in everything
-            for t in ("first", "last", "special")
-            for s in schema.SITES
-        ],
-    )
-    say(
-        f"{name}: parts",
-        [run.parts(m, token=t, site=s) for m in everything for t in ("first", "last") for s in schema.SITES],
-    )
-    say(
-        f"{name}: signs of sums",
-        [
-            run.negative_sum(m, site=s, tokens=t)
-            for m in everything
-            for s in schema.SITES
-            for t in schema.TOKEN_CHOICES
-        ],
-    )
-    say(f"{name}: LOO", [run.loo(schema.Protocol(removal=own)) for own in axes["removal"]])
+    of_tokens = itertools.product(maps, ("first", "last", "special"), SITES)
+    say(f"{name}: shares", [run.share(m, token=t, site=s) for m, t, s in of_tokens])
+    of_tokens = itertools.product(maps, ("first", "last"), SITES)
+    say(f"{name}: parts", [run.parts(m, token=t, site=s) for m, t, s in of_tokens])
+    sums = itertools.product(maps, SITES, TOKEN_CHOICES)
+    say(f"{name}: signs of sums", [run.negative_sum(m, site=s, tokens=t) for m, s, t in sums])
+    say(f"{name}: LOO", [run.loo(Protocol(removal=removal)) for removal in axes["removal"]])
     say(f"{name}: logits", run.logits())
-    if "frontier" in name:
-        rows = frontier.frontier(run)
-        say(f"{name}: frontier", [{k: v for k, v in row.items() if k != "dominated"} for row in rows])
-        say(f"{name}: budgets", frontier.best_within(rows))
-        say(f"{name}: findings", frontier.findings(run, rows))
-        for sheet in choices.load_sheets("results/concentration"):
-            config = sheet["config"]
-            if (
-                config["weights"] == run.manifest["config"]["weights"]
-                and config["fingerprint"] == run.manifest["config"]["data"]
-            ):
-                say(
-                    f"{name}: where it errs",
-                    frontier.where_it_errs(run, sheet, methods=["attnlrp", "mask-gradient"]),
-                )
-        return
-    say(f"{name}: table 2", [tables.table2(run, protocol=p) for p in PROTOCOLS.values()])
+
+
+def frontier_run(name: str, run: TextRun) -> None:
+    """Agreement against cost."""
+    rows = cost_frontier.frontier(run)
+    say(f"{name}: frontier", [{k: v for k, v in row.items() if k != "dominated"} for row in rows])
+    say(f"{name}: budgets", cost_frontier.best_within(rows))
+    say(f"{name}: findings", cost_frontier.remedy_statements(run, rows))
+    made_from = {"weights": run.manifest["config"]["weights"], "fingerprint": run.manifest["config"]["data"]}
+    for sheet in tuned_options.load_sheets("results/concentration"):
+        if made_from.items() <= sheet["config"].items():
+            errs = cost_frontier.where_it_errs(run, sheet, methods=["attnlrp", "mask-gradient"])
+            say(f"{name}: where it errs", errs)
+
+
+def paper_run(name: str, run: TextRun) -> None:
+    """The paper's tables, the protocol grid, and what explains the effect."""
+    protocols = list(PROTOCOLS.values())
+    say(f"{name}: table 2", [paper_tables.table2(run, protocol=p) for p in protocols])
     if run.masks:
-        say(
-            f"{name}: table A3, figure 2",
-            [(tables.tableA3(run, protocol=p), tables.figure2(run, protocol=p)) for p in PROTOCOLS.values()],
-        )
-        say(
-            f"{name}: special shares",
-            [reasons.special_shares(run, path=p) for p in ("back-to-front", "single")],
-        )
-        say(
-            f"{name}: gains of layers",
-            [reasons.layer_gains(run, path=p) for p in ("back-to-front", "front-to-back", "single")],
-        )
-    found = cells.grid(run)
-    say(f"{name}: grid", [found.values, found.defined, found.draws[::100]])
-    say(
-        f"{name}: curve, counts, variances", [found.curve(), cells.counts(found), cells.choice_effects(found)]
-    )
-    if not np.isnan(found.effects).any():
-        say(f"{name}: analysis of variance", cells.anova(found))
-    say(f"{name}: signs", [reasons.signs(run, m) for m in ("attnlrp", "cp-lrp")])
-    say(f"{name}: findings", reasons.findings(run))
-    say(f"{name}: subgroups", examples.subgroups([run]))
+        along = [
+            (paper_tables.tableA3(run, protocol=p), paper_tables.figure2(run, protocol=p)) for p in protocols
+        ]
+        say(f"{name}: table A3, figure 2", along)
+        paths = ("back-to-front", "single")
+        say(f"{name}: special shares", [effect_causes.special_shares(run, path=p) for p in paths])
+        paths = ("back-to-front", "front-to-back", "single")
+        say(f"{name}: gains of layers", [effect_causes.layer_gains(run, path=p) for p in paths])
+    grid = protocol_grid.grid(run)
+    say(f"{name}: grid", [grid.values, grid.defined, grid.draws[::100]])
+    counted = [grid.curve(), protocol_grid.counts(grid), protocol_grid.choice_effects(grid)]
+    say(f"{name}: curve, counts, variances", counted)
+    if not np.isnan(grid.effects).any():
+        say(f"{name}: analysis of variance", protocol_grid.anova(grid))
+    say(f"{name}: signs", [effect_causes.signs(run, m) for m in ("attnlrp", "cp-lrp")])
+    say(f"{name}: findings", effect_causes.audit_statements(run))
+    say(f"{name}: subgroups", subgroups.subgroups([run]))
     if "lattice_means" in run.tables:
-        for site, tokens in itertools.product(schema.SITES, schema.TOKEN_CHOICES):
-            own = game.layer_game(run, site=site, tokens=tokens)
-            say(
-                f"{name}: layer game {site} {tokens}",
-                [own.shapley(), own.interactions(), own.paths(), own.choices()],
-            )
+        for site, tokens in itertools.product(SITES, TOKEN_CHOICES):
+            game = layer_game.layer_game(run, site=site, tokens=tokens)
+            values = [game.shapley(), game.interactions(), game.paths(), game.choices()]
+            say(f"{name}: layer game {site} {tokens}", values)
 
 
-def digit_runs(name: str, run: Any) -> None:
+def text_run(name: str, run: TextRun) -> None:
+    columns(name, run)
+    (frontier_run if "frontier" in name else paper_run)(name, run)
+
+
+def digit_run(name: str, run: MnistRun) -> None:
     say(f"{name}: accuracy", run.accuracy())
     if "frontier" in name:
-        say(f"{name}: frontier", frontier.digit_frontier(run))
+        say(f"{name}: frontier", cost_frontier.digit_frontier(run))
     else:
-        say(f"{name}: table 1", [tables.table1(run, map=m) for m in ("raw", "sum-to-one")])
+        say(f"{name}: table 1", [paper_tables.table1(run, map=m) for m in ("raw", "sum-to-one")])
 
 
-def digit_grid(name: str, run: Any) -> None:
-    say(f"{name}: grid", digits.digit_grid(run))
-    say(f"{name}: choices", [digits.digit_choices(run, what) for what in (*digits.MEASURES, "difference")])
-    say(
-        f"{name}: signs, ranges, nearest, IG",
-        [digits.digit_signs(run), digits.digit_ranges(run), digits.digit_nearest(run), digits.digit_ig(run)],
-    )
+def digit_grid(name: str, run: MnistGridRun) -> None:
+    say(f"{name}: grid", digit_variants.digit_grid(run))
+    measures = (*digit_variants.MEASURES, "difference")
+    say(f"{name}: choices", [digit_variants.digit_choices(run, measure) for measure in measures])
+    functions = ("digit_signs", "digit_ranges", "digit_nearest", "digit_ig")
+    values = [getattr(digit_variants, function)(run) for function in functions]
+    say(f"{name}: signs, ranges, nearest, IG", values)
 
 
-PROTOCOLS = schema.PROTOCOLS
+def say_run(name: str, run: AnyRun) -> None:
+    if isinstance(run, TextRun):
+        text_run(name, run)
+    elif isinstance(run, MnistRun):
+        digit_run(name, run)
+    else:
+        digit_grid(name, run)
+
+
+def compared_trainings(runs: list[TextRun]) -> None:
+    compared = trainings.trainings(runs)
+    functions = ("effects", "counts", "turns", "shares", "likeness", "gains")
+    rows = [getattr(trainings, f"training_{function}")(compared) for function in functions]
+    say("trainings", [compared.effects, compared.low, compared.high, *rows])
 
 
 def main(results: str = "results") -> None:
     root = Path(results)
     runs = report.find_runs(root)
     for folder in sorted(file.parent for file in root.glob("**/manifest.json")):
-        run, name = records.load_run(folder), folder.relative_to(root).as_posix()
-        kind = {"TextRun": text_run, "MnistRun": digit_runs}.get(type(run).__name__, digit_grid)
-        kind(name, run)
+        say_run(folder.relative_to(root).as_posix(), load_run(folder))
     say("claims", paper_claims.claims(runs))
-    say("not run", tables.not_run(runs))
+    say("not run", paper_tables.not_run(runs))
     for group in report.find_trainings(root):
-        found = trainings.trainings(group)
-        say(
-            "trainings",
-            [
-                found.effects,
-                found.low,
-                found.high,
-                trainings.training_effects(found),
-                trainings.training_counts(found),
-                trainings.training_turns(found),
-                trainings.training_shares(found),
-                trainings.training_likeness(found),
-                trainings.training_gains(found),
-            ],
-        )
-    sheets = choices.load_sheets("results/remedy-options")
-    say("options", [choices.option_rows(sheet) for sheet in sheets])
-    say("choices of options", choices.option_choices(sheets))
-    say("best masks", choices.best_masks(choices.load_sheets("results/best-mask")))
-    packed = repr(
-        [
-            [(own["cells"], own["undefined"]) for own in board["runs"]]
-            for board in boards.switchboard(runs)["boards"]
-        ]
-    )
+        compared_trainings(group)
+    sheets = tuned_options.load_sheets("results/remedy-options")
+    say("options", [tuned_options.option_rows(sheet) for sheet in sheets])
+    say("choices of options", tuned_options.option_choices(sheets))
+    say("best masks", tuned_options.best_masks(tuned_options.load_sheets("results/best-mask")))
+    switchboard = boards.switchboard(runs)["boards"]
+    packed = repr([[(run["cells"], run["undefined"]) for run in board["runs"]] for board in switchboard])
     print(f"{'boards':60} {hashlib.sha256(packed.encode()).hexdigest()[:16]}")
 
 

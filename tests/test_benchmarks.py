@@ -50,7 +50,7 @@ def test_a_quick_run_measures_every_case(record):
     for row in record["rows"]:
         r = row["ratio"]
         assert 0 < r["low"] <= r["median"] <= r["high"] and all(
-            s > 0 for own in row["seconds"].values() for s in own
+            s > 0 for seconds in row["seconds"].values() for s in seconds
         )
         assert row.get("equal", 0) <= row.get("tolerance", 0) or "equal" not in row
     assert (
@@ -128,10 +128,10 @@ def test_the_arithmetic_is_what_pytorch_counts(tokens, clf):
 
 def test_sides_alternate_and_ratios_are_by_repeat():
     calls: list[str] = []
-    found = interleaved(
+    times = interleaved(
         {"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, repeats=4, minimum=0.0
     )
-    assert calls == [*"ab", *"abbaabba"] and [len(own) for own in found.values()] == [4, 4]
+    assert calls == [*"ab", *"abbaabba"] and [len(seconds) for seconds in times.values()] == [4, 4]
     assert ratio([1.0, 8.0, 3.0], [1.0, 2.0, 1.0]) == {"median": 3.0, "low": 1.0, "high": 4.0}
     assert slope([1.0, 10.0], [2.0, 2000.0]) == pytest.approx(3.0)
 

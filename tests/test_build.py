@@ -26,7 +26,7 @@ DECLARED = [
 
 def pins() -> dict[str, Version]:
     """What constraints.txt pins on this Python, by canonical name."""
-    found: dict[str, Version] = {}
+    versions: dict[str, Version] = {}
     for line in (ROOT / "constraints.txt").read_text().splitlines():
         if not (text := line.split("#")[0].strip()):
             continue
@@ -35,9 +35,9 @@ def pins() -> dict[str, Version]:
         assert pin.operator == "==" and "*" not in pin.version, f"{line} is not a pin"
         if requirement.marker is None or requirement.marker.evaluate():
             name = canonicalize_name(requirement.name)
-            assert name not in found, f"{name} is pinned twice"
-            found[name] = Version(pin.version)
-    return found
+            assert name not in versions, f"{name} is pinned twice"
+            versions[name] = Version(pin.version)
+    return versions
 
 
 def tracked_files() -> list[Path]:

@@ -80,11 +80,11 @@ def test_explain_between_one_pass_and_exact(capsys, arguments, options):
     text = "a film of rare grace"
     assert main(["explain", text, "--method", *arguments, "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
-    (found,) = attribute(load_classifier("companion"), text, method=arguments[0], **options)
-    assert record["scores"] == pytest.approx(found.scores.tolist(), abs=1e-6) and record["details"][
+    (attribution,) = attribute(load_classifier("companion"), text, method=arguments[0], **options)
+    assert record["scores"] == pytest.approx(attribution.scores.tolist(), abs=1e-6) and record["details"][
         "passes"
-    ] == list(found.details["passes"])
-    assert record["choices"] == json.loads(json.dumps(dict(found.choices)))
+    ] == list(attribution.details["passes"])
+    assert record["choices"] == json.loads(json.dumps(dict(attribution.choices)))
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,10 @@ def test_sources_lists_what_can_be_reached(capsys):
 
 def test_import_is_light():
     heavy = "{'torch', 'transformers', 'matplotlib', 'pandas'}"
-    code = f"import sys, lrp_companion; lrp_companion.Protocol; bad = {heavy} & set(sys.modules); sys.exit(str(bad) if bad else 0)"
+    code = (
+        f"import sys, lrp_companion; lrp_companion.Protocol; bad = {heavy} & set(sys.modules); "
+        "sys.exit(str(bad) if bad else 0)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ}, check=False
     )

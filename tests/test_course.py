@@ -19,7 +19,7 @@ from browsing import ROOT, open_page
 from test_exercise_numbers import EVERYTHING, OURS, WIDGETS, r_of, state
 
 import lrp_companion as lrp
-from lrp_companion.bookbuild import student as book_student
+from lrp_companion.bookbuild import student
 from lrp_companion.models.product import Product
 from lrp_companion.models.softmax_step import SoftmaxStep
 from lrp_companion.runs.load import load_run
@@ -37,25 +37,25 @@ PAGES = {
     for path in sorted(COURSE.rglob("*.md"))
 }
 LINK = re.compile(r"\{state\}`([^`]*?) <([^`>]*)>`")
-LINKS = [(page, *found) for page, text in PAGES.items() for found in LINK.findall(text)]
+LINKS = [(page, *match) for page, text in PAGES.items() for match in LINK.findall(text)]
 EXERCISE = re.compile(r"\{ref\}`([^`<]+) <(ex-[\w-]+)>`")
 HOMES = {**WIDGETS, "switchboard": ("notebooks/06_protocol_audit", ProtocolSwitchboard)}
 
 
 def section(text: str, heading: str) -> str:
-    (found,) = re.findall(rf"^## {heading}\n(.*?)(?=^## |\Z)", text, re.DOTALL | re.MULTILINE)
-    return found
+    (body,) = re.findall(rf"^## {heading}\n(.*?)(?=^## |\Z)", text, re.DOTALL | re.MULTILINE)
+    return body
 
 
 def rows(text: str) -> list[list[str]]:
     """The first table of a text, without its head."""
-    found: list[list[str]] = []
+    table: list[list[str]] = []
     for line in text.splitlines():
         if line.startswith("|"):
-            found.append([cell.strip() for cell in line.strip("|").split("|")])
-        elif found:
+            table.append([cell.strip() for cell in line.strip("|").split("|")])
+        elif table:
             break
-    return found[2:]
+    return table[2:]
 
 
 def plan(text: str) -> list[tuple[int, int]]:
@@ -71,7 +71,7 @@ def goals(text: str) -> list[str]:
     )
 
 
-# -- plans, goals, marks -------------------------------------------------------------------------------------------------
+# -- plans, goals, marks -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", SESSIONS)
@@ -119,8 +119,8 @@ def test_exercises_are_called_by_their_titles() -> None:
         label: title
         for title, label in re.findall(r"\{exercise\} ([^\"\n]+)[\"\n, ]+:label: ([\w-]+)", sources)
     }
-    found = [pair for text in PAGES.values() for pair in EXERCISE.findall(text)]
-    assert len(found) > 30 and not [(name, label) for name, label in found if titles.get(label) != name]
+    mentions = [pair for text in PAGES.values() for pair in EXERCISE.findall(text)]
+    assert len(mentions) > 30 and not [(name, label) for name, label in mentions if titles.get(label) != name]
     assert not [text for text in PAGES.values() if re.search(r"\{ref\}`ex-", text)], (
         "a number alone says nothing"
     )
@@ -147,10 +147,10 @@ def test_no_result_is_typed_in() -> None:
         plain = re.sub(
             r"```(?:python|bash)\n.*?```|<[^<>`]*#[^<>`]*>", "", EXERCISE.sub("", text), flags=re.DOTALL
         )
-        assert not (found := re.findall(r"\d+\.\d+", plain)), (page, found)
+        assert not (decimals := re.findall(r"\d+\.\d+", plain)), (page, decimals)
 
 
-# -- what the answers say is so ------------------------------------------------------------------------------------------
+# -- what the answers say is so ------------------------------------------------------------------------------
 
 
 def test_the_commands_of_the_project_are_commands() -> None:
@@ -203,13 +203,13 @@ def paths() -> tuple[Any, ...]:
 
 def test_rollout_removes_other_words_and_the_logit_falls_later() -> None:
     assert paths()[0]["label"] == "positive"
-    own = paths()[0]["methods"]
+    methods = paths()[0]["methods"]
     first = [
-        [step["tokens"] if isinstance(step, dict) else step for step in own[name]["morf"]["steps"][:2]]
+        [step["tokens"] if isinstance(step, dict) else step for step in methods[name]["morf"]["steps"][:2]]
         for name in ("loo", "rollout")
     ]
     assert not set(map(str, first[0])) & set(map(str, first[1]))
-    assert own["rollout"]["morf"]["mean"] > own["loo"]["morf"]["mean"]
+    assert methods["rollout"]["morf"]["mean"] > methods["loo"]["morf"]["mean"]
 
 
 def test_the_vote_of_session_2_turns_and_its_masks_do_not_travel() -> None:
@@ -240,7 +240,7 @@ def test_the_switchboards_first_run_turns_with_the_protocol() -> None:
     assert words.high < 0 < positions.low
 
 
-# -- links ---------------------------------------------------------------------------------------------------------------
+# -- links ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -264,8 +264,8 @@ def test_a_link_names_a_widget_and_a_state_that_there_are(page: str, name: str, 
 def test_one_name_on_a_page_is_one_state() -> None:
     """A name that leads to two states, or a state under a name that contradicts another page's, is a slip."""
     for page in PAGES:
-        own = [(name, link) for where, name, link in LINKS if where == page]
-        assert len({name for name, _ in set(own)}) == len(set(own)), page
+        links = [(name, link) for where, name, link in LINKS if where == page]
+        assert len({name for name, _ in set(links)}) == len(set(links)), page
     assert len(LINKS) >= 40
 
 
@@ -304,20 +304,24 @@ def test_links_of_the_built_course_lead_to_the_state_that_they_name(
         opened.wait_for_selector(f"{host}[data-ready]")
         for key, text in given.items():
             opened.wait_for_function(
-                "([host, key, text]) => String(document.querySelector(host).companion.model.get(key)) === text",
+                "([host, key, text]) => String(document.querySelector(host).companion.model.get(key))"
+                " === text",
                 arg=[host, key, text],
             )
         opened.evaluate(
             "() => new Promise(done => setTimeout(done, 250))"
         )  # what the page writes into the address 200 ms later is written
         if first:
-            inside = "host => (b => b.bottom > 0 && b.top < innerHeight)(document.querySelector(host).getBoundingClientRect())"
+            inside = (
+                "host => (b => b.bottom > 0 && b.top < innerHeight)"
+                "(document.querySelector(host).getBoundingClientRect())"
+            )
             opened.wait_for_function(inside, arg=host)
         assert watch.nothing(), (link, watch)
     context.close()
 
 
-# -- the student edition -------------------------------------------------------------------------------------------------
+# -- the student edition -------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -326,7 +330,7 @@ def stripped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("student")
     shutil.copytree(ROOT / "book", folder / "book")
     shutil.copy(ROOT / "_toc.yml", folder)
-    book_student.strip_folder(folder)
+    student.strip_folder(folder)
     return folder
 
 
@@ -358,9 +362,9 @@ def test_the_student_edition_has_no_instructors_page_no_link_to_one_and_no_answe
 
 
 def test_the_student_edition_keeps_the_table_of_contents_otherwise(stripped: Path) -> None:
-    full, student = ((folder / "_toc.yml").read_text().splitlines() for folder in (ROOT, stripped))
-    assert [line for line in full if "instructor/" not in line] == student and len(full) - len(
-        student
+    full, shortened = ((folder / "_toc.yml").read_text().splitlines() for folder in (ROOT, stripped))
+    assert [line for line in full if "instructor/" not in line] == shortened and len(full) - len(
+        shortened
     ) == len(TEACHER)
 
 
@@ -369,7 +373,7 @@ def test_a_link_to_an_instructors_page_outside_its_box_is_refused(tmp_path: Path
     (tmp_path / "course/instructor/one.md").write_text("# Answers\n")
     (tmp_path / "course/index.md").write_text("# Course\n\nSee [the answers](instructor/one.md).\n")
     with pytest.raises(InputError, match=r"student edition of index.md: got a link to instructor/one.md"):
-        book_student.strip_folder(tmp_path)
+        student.strip_folder(tmp_path)
 
 
 def test_instructors_pages_say_that_they_are(stripped: Path) -> None:

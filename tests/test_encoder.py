@@ -6,6 +6,7 @@ import pytest
 import torch
 from tiny_models import FAMILIES, TEXTS, build
 
+from lrp_companion.models import encoder
 from lrp_companion.models.batching import pad, token_batches
 from lrp_companion.models.encoder import Encoder, slope_at_zero
 from lrp_companion.models.pretrained import Classifier
@@ -131,6 +132,29 @@ def test_an_unsupported_family_is_named() -> None:
     assert FAMILIES == ("bert", "roberta", "electra", "distilbert")
 
 
+def test_a_family_of_ones_own_is_registered_once_and_can_be_taken_out() -> None:
+    network, tokenizer = build("bert")
+    network.config.model_type = "mine"
+    ids, mask = pad([tokenizer(TEXTS[0])["input_ids"]], 0, CPU)
+    try:
+
+        @encoder.family("mine")
+        def mine(model: torch.nn.Module) -> encoder.Wiring:
+            return encoder.bert(model)
+
+        assert torch.allclose(Encoder(network).forward(ids, mask).logits, network(ids).logits, atol=1e-5)
+        with pytest.raises(InputError, match="got 'mine' twice; expected one wiring per family"):
+            encoder.family("mine")
+    finally:
+        encoder.forget_family("mine")
+    assert tuple(encoder.FAMILIES) == FAMILIES
+    with pytest.raises(ModelError, match="family 'mine'"):
+        Encoder(network)
+    for name in ("", None):
+        with pytest.raises(InputError, match="expected a model_type such as 'bert'"):
+            encoder.family(name)  # type: ignore[arg-type]
+
+
 def test_batches_cover_every_text_once_within_the_budget() -> None:
     lengths = [3, 9, 4, 1, 7, 30, 9]
     plan = token_batches(lengths, 18)
@@ -143,5 +167,5 @@ def test_batches_cover_every_text_once_within_the_budget() -> None:
 
 @pytest.mark.parametrize("budget", [0, -4, 2.5, True, "many"])
 def test_a_bad_budget_is_refused(budget: object) -> None:
-    with pytest.raises(InputError, match=r"batch_tokens .*expected a whole number of tokens, at least 1"):
+    with pytest.raises(InputError, match=r"batch_tokens .*expected a whole number, at least 1"):
         token_batches([3], budget)  # type: ignore[arg-type]

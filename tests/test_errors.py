@@ -68,9 +68,10 @@ def test_nothing_runs_before_the_refusal(clf: Classifier, monkeypatch: pytest.Mo
     good = list(TEXTS)
     message(InputError, attribute, clf, [*good, ""], method="loo")
     for method, name, value in (
-        ("cp-lrp", "epsilon", -1), ("loo", "removal", "x"), ("lrp", "bypass", [4]), ("attnlrp", "site", "x"), ("ig", "n_steps", 0),
-        ("rollout", "row", "x"), ("attnlrp", "target", 3), ("gradient-x-input", "output", "x"), ("cp-lrp", "batch_tokens", 0),
-        ("loo", "batch_tokens", 0), ("ig", "batch_tokens", 0), ("rollout", "batch_tokens", -1), ("gradient-x-input", "batch_tokens", 1.5),
+        ("cp-lrp", "epsilon", -1), ("loo", "removal", "x"), ("lrp", "bypass", [4]), ("attnlrp", "site", "x"),
+        ("ig", "n_steps", 0), ("rollout", "row", "x"), ("attnlrp", "target", 3),
+        ("gradient-x-input", "output", "x"), ("cp-lrp", "batch_tokens", 0), ("loo", "batch_tokens", 0),
+        ("ig", "batch_tokens", 0), ("rollout", "batch_tokens", -1), ("gradient-x-input", "batch_tokens", 1.5),
     ):  # fmt: skip
         message(InputError, attribute, clf, good, method=method, **{name: value})
 
@@ -96,7 +97,8 @@ def test_unknown_names(clf: Classifier) -> None:
     for option, method, choices in (
         ("site", "attnlrp", ("word", "word+position", "embedding")),
         ("removal", "loo", ("attention-mask", "mask-token", "pad-token", "delete")),
-        ("output", "cp-lrp", ("logit", "margin", "probability")), ("baseline", "ig", ("pad-token", "mask-token", "zero")),
+        ("output", "cp-lrp", ("logit", "margin", "probability")),
+        ("baseline", "ig", ("pad-token", "mask-token", "zero")),
         ("head_fusion", "rollout", ("mean", "max", "min")), ("row", "rollout", ("cls", "mean")),
     ):  # fmt: skip
         for value in ("nonsense", None, 3):
@@ -146,7 +148,7 @@ def test_a_removal_evaluator_checks_its_target(clf: Classifier, target: object) 
 
 @pytest.mark.parametrize("epsilon", [-1e-9, float("nan"), float("inf"), "0.1", None, True])
 def test_epsilon_that_is_no_stabiliser(clf: Classifier, epsilon: object) -> None:
-    assert f"epsilon {epsilon!r}; expected a finite number, 0 or above" in message(
+    assert f"epsilon {epsilon!r}; expected a finite number, at least 0" in message(
         InputError, attribute, clf, "film", method="attnlrp", epsilon=epsilon
     )
     assert f"epsilon {epsilon!r}" in message(InputError, layer_lattice, clf, "film", epsilon=epsilon)
@@ -252,8 +254,8 @@ def test_models_of_another_kind(tmp_path: Path, model_folder) -> None:
         ModelError, load_classifier, tmp_path / "lm"
     )
 
-    one, tokenizer = build("bert", labels=1)
-    one.save_pretrained(tmp_path / "regression")
+    regression, tokenizer = build("bert", labels=1)
+    regression.save_pretrained(tmp_path / "regression")
     tokenizer.save_pretrained(tmp_path / "regression")
     assert "1 label" in message(ModelError, load_classifier, tmp_path / "regression")
 
@@ -310,9 +312,12 @@ def test_a_tokenizer_without_a_mask_token(tmp_path: Path) -> None:
 def test_a_hub_that_cannot_be_reached_names_the_embedded_default(tmp_path: Path) -> None:
     """In a process of its own, with an empty cache and the hub at a closed port of this machine."""
     code = (
-        "import sys, time\ntime.sleep = lambda seconds: None  # the hub's client waits 23 s between its tries\n"
-        "from lrp_companion.models.pretrained import load_classifier\nfrom lrp_companion.schema import SourceError\n"
-        "try:\n    load_classifier('someone/some-model')\nexcept SourceError as error:\n    print(error)\nelse:\n    sys.exit('loaded')\n"
+        "import sys, time\ntime.sleep = lambda seconds: None  # the hub's client waits 23 s between its "
+        "tries\n"
+        "from lrp_companion.models.pretrained import load_classifier\n"
+        "from lrp_companion.schema import SourceError\n"
+        "try:\n    load_classifier('someone/some-model')\nexcept SourceError as error:\n    print(error)\n"
+        "else:\n    sys.exit('loaded')\n"
     )
     closed = {
         "HF_ENDPOINT": "http://127.0.0.1:9",

@@ -43,13 +43,13 @@ def blocks() -> tuple[dict[str, str], dict[str, str]]:
 
 ASKED, SOLVED = blocks()
 LINKS = [
-    (page, *found)
+    (page, *match)
     for page, text in TEXT.items()
-    for found in re.findall(r"\{state\}`([^`]*?) <([^`>]*)>`", text)
+    for match in re.findall(r"\{state\}`([^`]*?) <([^`>]*)>`", text)
 ]
 
 
-# -- the pages as a course -----------------------------------------------------------------------------------------------
+# -- the pages as a course -----------------------------------------------------------------------------------
 
 
 def test_six_exercises_or_more_per_theme_in_three_kinds_and_every_level() -> None:
@@ -65,7 +65,7 @@ def test_six_exercises_or_more_per_theme_in_three_kinds_and_every_level() -> Non
     )
 
 
-# -- numbers -------------------------------------------------------------------------------------------------------------
+# -- numbers -------------------------------------------------------------------------------------------------
 
 
 def vector(values: Any, digits: int | None = None) -> str:
@@ -102,12 +102,12 @@ def products_sum() -> list[str]:
 
 
 def products_extreme() -> list[str]:
-    found = [shares(grouping)[0] for grouping in all_groupings(8)]
-    assert found.count(min(found)) == 1 and float(max(found)) == 0.5
+    first_shares = [shares(grouping)[0] for grouping in all_groupings(8)]
+    assert first_shares.count(min(first_shares)) == 1 and float(max(first_shares)) == 0.5
     return [
-        f"{found.count(max(found))} of {len(found)}",
-        f"1 of {len(found)}",
-        f"$1/{min(found).denominator}$",
+        f"{first_shares.count(max(first_shares))} of {len(first_shares)}",
+        f"1 of {len(first_shares)}",
+        f"$1/{min(first_shares).denominator}$",
     ]
 
 
@@ -144,9 +144,9 @@ def rules_norm() -> list[str]:
 
     x, g_y = np.array([[1.0, 3.0, 5.0]]), np.array([[1.0, 0.0, 0.0]])
     g = exercises.catalogue.EXERCISES["layer-norm-rule"].answer(g_y, x, np.ones(3), 0.0)[0]
-    own = torch.tensor(x[0], requires_grad=True)
-    y = (own - own.mean()) / own.var(correction=0).sqrt()
-    full = torch.autograd.grad(y[0], own)[0].numpy()
+    leaf = torch.tensor(x[0], requires_grad=True)
+    y = (leaf - leaf.mean()) / leaf.var(correction=0).sqrt()
+    full = torch.autograd.grad(y[0], leaf)[0].numpy()
     sd = x.std()
     assert (x[0] * g).sum() == pytest.approx(y[0].item()) and abs((x[0] * full).sum()) < 1e-12
     return [
@@ -364,19 +364,19 @@ def test_every_decimal_of_a_solution_is_recomputed_or_given() -> None:
             continue
         plain = re.sub(r"<[^>]*>", "", text)
         known = " ".join([*(NUMBERS[label]() if label in NUMBERS else []), ASKED[label]])
-        unknown = [found for found in re.findall(r"\d+\.\d+", plain) if found not in known]
+        unknown = [decimal for decimal in re.findall(r"\d+\.\d+", plain) if decimal not in known]
         assert not unknown, f"{label}: {unknown} are recomputed nowhere"
 
 
 def test_the_middle_factor_gets_a_quarter_at_most() -> None:
-    found = {shares(grouping)[2] for grouping in all_groupings(5)}
+    middle_shares = {shares(grouping)[2] for grouping in all_groupings(5)}
     assert (
-        float(max(found)) == 0.25
+        float(max(middle_shares)) == 0.25
         and float(shares(Product([1] * 5, "(x1 x2) (x3 (x4 x5))").grouping)[2]) == 0.25
     )
 
 
-# -- code ----------------------------------------------------------------------------------------------------------------
+# -- code ----------------------------------------------------------------------------------------------------
 
 
 def code_solutions() -> Iterator[tuple[str, str]]:
@@ -406,7 +406,7 @@ def test_every_code_exercise_of_the_package_stands_in_the_book() -> None:
     assert sorted(asked) == sorted(exercises.exercises().names)
 
 
-# -- links to widgets ----------------------------------------------------------------------------------------------------
+# -- links to widgets ----------------------------------------------------------------------------------------
 
 WIDGETS: dict[str, tuple[str, type]] = {
     "product": ("notebooks/01_product_counterexample", ProductTree),

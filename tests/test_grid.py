@@ -32,8 +32,8 @@ values = st.one_of(st.integers(-3, 3).map(lambda k: k / 2), st.sampled_from([0.0
 
 
 def rows(tokens: int, least: int = 1, most: int = 4) -> st.SearchStrategy[np.ndarray]:
-    own = st.lists(values, min_size=tokens, max_size=tokens)
-    return st.lists(own, min_size=least, max_size=most).map(
+    row = st.lists(values, min_size=tokens, max_size=tokens)
+    return st.lists(row, min_size=least, max_size=most).map(
         lambda drawn: np.array(drawn, dtype=np.float64).reshape(len(drawn), tokens)
     )
 
@@ -46,10 +46,10 @@ def same(a: float, b: float) -> bool:
 @given(drawn=st.integers(2, 9).flatmap(lambda tokens: st.tuples(rows(tokens), rows(tokens))))
 def test_every_row_with_every_row_is_one_correlation_at_a_time(statistic, drawn):
     a, b = drawn
-    found = cross_correlation(a, b, statistic)
-    assert found.shape == (len(a), len(b))
+    correlations = cross_correlation(a, b, statistic)
+    assert correlations.shape == (len(a), len(b))
     for i, j in itertools.product(range(len(a)), range(len(b))):
-        assert same(found[i, j], CORRELATIONS[statistic](a[i], b[j]))
+        assert same(correlations[i, j], CORRELATIONS[statistic](a[i], b[j]))
 
 
 @pytest.mark.parametrize("statistic", STATISTICS)
@@ -58,11 +58,11 @@ def test_rows_with_nan_or_infinity_are_undefined_and_leave_the_others_alone(stat
     a, b = rng.normal(size=(5, 7)), rng.normal(size=(4, 7))
     whole = cross_correlation(a, b, statistic)
     a[1, 3], b[2, 0], a[4] = NAN, np.inf, 2.5
-    found = cross_correlation(a, b, statistic)
-    assert np.isnan(found[[1, 4]]).all() and np.isnan(found[:, 2]).all()
+    correlations = cross_correlation(a, b, statistic)
+    assert np.isnan(correlations[[1, 4]]).all() and np.isnan(correlations[:, 2]).all()
     rest = np.ix_([0, 2, 3], [0, 1, 3])
-    assert np.array_equal(found[rest], whole[rest]) or np.allclose(
-        found[rest], whole[rest], atol=1e-14, rtol=0
+    assert np.array_equal(correlations[rest], whole[rest]) or np.allclose(
+        correlations[rest], whole[rest], atol=1e-14, rtol=0
     )
     assert cross_correlation(np.full((2, 7), NAN), b, statistic).shape == (2, 4)
 
@@ -97,13 +97,13 @@ def by_hand(scores: np.ndarray, loo: np.ndarray, special: np.ndarray, protocol: 
 @given(text=texts())
 def test_grid_is_agreement_under_every_choice(text):
     maps, loo, special = text
-    found = agreement_grid(maps, loo, special)
-    assert found.shape == (2, *map(len, AXES.values()))
+    grid = agreement_grid(maps, loo, special)
+    assert grid.shape == (2, *map(len, AXES.values()))
     for site, tokens, removal, target, statistic in itertools.product(*AXES.values()):
         protocol = Protocol(site=site, tokens=tokens, removal=removal, target=target, statistic=statistic)
         s, _, r, o, _ = place(protocol)
         for k in range(2):
-            assert same(found[(k, *place(protocol))], by_hand(maps[k, s, o], loo[r, o], special, protocol))
+            assert same(grid[(k, *place(protocol))], by_hand(maps[k, s, o], loo[r, o], special, protocol))
 
 
 @given(text=texts())
@@ -114,8 +114,8 @@ def test_every_map_choice_follows_from_the_sums(text):
         protocol = Protocol(tokens=tokens, map=map, statistic=statistic)
         kept = ~special if tokens == "no-special" else np.ones(len(special), dtype=bool)
         raw = np.array([grid[place(protocol)]])
-        sums = tuple(np.array([own[0, 0, kept].sum()]) for own in (maps[0], loo))
-        sizes = tuple(np.array([np.abs(own[0, 0, kept]).sum()]) for own in (maps[0], loo))
+        sums = tuple(np.array([scores[0, 0, kept].sum()]) for scores in (maps[0], loo))
+        sizes = tuple(np.array([np.abs(scores[0, 0, kept]).sum()]) for scores in (maps[0], loo))
         assert same(
             at_map(raw, map, sums=sums, sizes=sizes)[0], by_hand(maps[0, 0, 0], loo[0, 0], special, protocol)
         )
@@ -130,19 +130,21 @@ def test_a_negative_sum_turns_r_and_a_cancelled_one_ends_it():
         ([1.0, -3, 2], NAN),
         ([1.0, -3, 2 + 1e-9], NAN),
     ):
-        own = np.array(scores)
-        r = np.array([pearson(own, loo)])
-        found = at_map(
+        values = np.array(scores)
+        r = np.array([pearson(values, loo)])
+        r_of_shares = at_map(
             r,
             "sum-to-one",
-            sums=(own.sum(None, keepdims=True), loo.sum(None, keepdims=True)),
-            sizes=(np.abs(own).sum(None, keepdims=True), np.array([7.0])),
+            sums=(values.sum(None, keepdims=True), loo.sum(None, keepdims=True)),
+            sizes=(np.abs(values).sum(None, keepdims=True), np.array([7.0])),
         )[0]
-        one = normalise(own, "sum-to-one")
-        assert same(found, NAN if np.isnan(one).any() else pearson(one, loo / loo.sum()))
-        assert math.isnan(wanted) == math.isnan(found) and (math.isnan(wanted) or np.sign(found) == wanted)
+        map_shares = normalise(values, "sum-to-one")
+        assert same(r_of_shares, NAN if np.isnan(map_shares).any() else pearson(map_shares, loo / loo.sum()))
+        assert math.isnan(wanted) == math.isnan(r_of_shares) and (
+            math.isnan(wanted) or np.sign(r_of_shares) == wanted
+        )
         for map in ("raw", "absolute-sum"):
-            assert at_map(r, map, sums=(own[:1], loo[:1]), sizes=(own[:1], loo[:1]))[0] == r[0]
+            assert at_map(r, map, sums=(values[:1], loo[:1]), sizes=(values[:1], loo[:1]))[0] == r[0]
     with pytest.raises(InputError, match="map 'square'"):
         at_map(np.zeros(1), "square", sums=(loo, loo), sizes=(loo, loo))
 

@@ -22,13 +22,13 @@ METHODS = {"hybrid": "exact", "sampled-loo": "budget"}
 
 @pytest.mark.parametrize("method", METHODS)
 def test_with_every_token_exact_it_is_loo(family_clf: Classifier, method: str) -> None:
-    for found, loo in zip(
+    for record, loo in zip(
         lrp.attribute(family_clf, list(TEXTS), method=method, **{METHODS[method]: 99}),
         lrp.attribute(family_clf, list(TEXTS), method="loo"),
         strict=True,
     ):
-        assert np.allclose(found.scores, loo.scores, rtol=0, atol=1e-11) and found.target == loo.target
-        assert found.logit == pytest.approx(loo.logit, rel=1e-12)
+        assert np.allclose(record.scores, loo.scores, rtol=0, atol=1e-11) and record.target == loo.target
+        assert record.logit == pytest.approx(loo.logit, rel=1e-12)
 
 
 def line_through(x: np.ndarray, y: np.ndarray, correct: str) -> tuple[float, float]:
@@ -49,14 +49,14 @@ def line_through(x: np.ndarray, y: np.ndarray, correct: str) -> tuple[float, flo
 def test_the_largest_are_exact_and_the_rest_is_corrected(
     clf: Classifier, correct: str, options: dict[str, Any], output: str
 ) -> None:
-    for text, found in zip(
+    for text, record in zip(
         TEXTS,
         lrp.attribute(clf, list(TEXTS), method="hybrid", exact=3, correct=correct, output=output, **options),
         strict=True,
     ):
         (g,), (loo,) = (
-            lrp.attribute(clf, text, method=name, output=output, **own)
-            for name, own in (("mask-gradient", options), ("loo", {}))
+            lrp.attribute(clf, text, method=name, output=output, **extra)
+            for name, extra in (("mask-gradient", options), ("loo", {}))
         )
         top = sorted(range(len(g.scores)), key=lambda i: -abs(g.scores[i]))[:3]
         x, y = g.scores[top], loo.scores[top]
@@ -64,30 +64,30 @@ def test_the_largest_are_exact_and_the_rest_is_corrected(
         wanted = [
             loo.scores[i] if i in top else slope * g.scores[i] + intercept for i in range(len(g.scores))
         ]
-        np.testing.assert_allclose(found.scores, wanted, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(record.scores, wanted, rtol=0, atol=1e-9)
         forwards, backwards = g.details["passes"]
-        assert found.details["exact tokens"] == tuple(sorted(top)) and found.details["passes"] == (
+        assert record.details["exact tokens"] == tuple(sorted(top)) and record.details["passes"] == (
             forwards + 3,
             backwards,
         )
-        assert found.choices == {"exact": 3, "correct": correct, **g.choices}
+        assert record.choices == {"exact": 3, "correct": correct, **g.choices}
 
 
 def test_sampled_tokens_are_exact_and_the_others_have_their_mean(clf: Classifier) -> None:
     drawn = []
     for text in TEXTS:
         (loo,) = lrp.attribute(clf, text, method="loo", output="margin")
-        (found,) = lrp.attribute(clf, text, method="sampled-loo", budget=2, seed=3, output="margin")
-        own = list(found.details["exact tokens"])
-        assert len(set(own)) == 2
-        rest = np.delete(np.arange(len(loo.scores)), own)
-        np.testing.assert_allclose(found.scores[own], loo.scores[own], rtol=0, atol=1e-11)
-        np.testing.assert_allclose(found.scores[rest], loo.scores[own].mean(), rtol=0, atol=1e-11)
-        drawn.append(tuple(own))
+        (record,) = lrp.attribute(clf, text, method="sampled-loo", budget=2, seed=3, output="margin")
+        sampled = list(record.details["exact tokens"])
+        assert len(set(sampled)) == 2
+        rest = np.delete(np.arange(len(loo.scores)), sampled)
+        np.testing.assert_allclose(record.scores[sampled], loo.scores[sampled], rtol=0, atol=1e-11)
+        np.testing.assert_allclose(record.scores[rest], loo.scores[sampled].mean(), rtol=0, atol=1e-11)
+        drawn.append(tuple(sampled))
         (again,), (other,) = (
             lrp.attribute(clf, text, method="sampled-loo", budget=2, seed=seed) for seed in (3, 4)
         )
-        assert again.details["exact tokens"] == tuple(own)
+        assert again.details["exact tokens"] == tuple(sampled)
         drawn.append(other.details["exact tokens"])
     assert len(set(drawn)) > 3
 
@@ -97,9 +97,9 @@ def test_the_mean_of_the_sample_is_right_on_average(clf: Classifier) -> None:
     (loo,) = lrp.attribute(clf, TEXTS[1], method="loo")
     counts = np.zeros(len(loo.scores))
     for seed in range(200):
-        (found,) = lrp.attribute(clf, TEXTS[1], method="sampled-loo", budget=1, seed=seed)
-        counts[list(found.details["exact tokens"])] += 1
-        assert np.ptp(found.scores) == pytest.approx(0, abs=1e-12)
+        (record,) = lrp.attribute(clf, TEXTS[1], method="sampled-loo", budget=1, seed=seed)
+        counts[list(record.details["exact tokens"])] += 1
+        assert np.ptp(record.scores) == pytest.approx(0, abs=1e-12)
     assert counts.min() > 3 and counts.max() < 40
 
 
@@ -130,10 +130,10 @@ def test_cost_is_what_is_said(clf: Classifier, monkeypatch: pytest.MonkeyPatch) 
         rows += len(ids)
         return forward(ids, *args, **options)
 
-    def removed(own: Any, jobs: Any, **options: Any) -> Any:
+    def removed(model: Any, jobs: Any, **options: Any) -> Any:
         nonlocal rows
         rows += len(jobs)
-        return kept(own, jobs, **options)
+        return kept(model, jobs, **options)
 
     monkeypatch.setattr(clf.encoder, "forward", counted)
     monkeypatch.setattr(import_module("lrp_companion.methods.hybrid"), "kept_logits", removed)
@@ -164,9 +164,9 @@ def test_a_correction_is_exact_where_it_can_be(values: list[tuple[float, float]]
     loo = slope * gradient + intercept
     if np.ptp(gradient[places]) > 0:
         assert np.allclose(corrected(gradient, places, loo[places], correct), loo, atol=1e-6)
-    other = np.array([v for _, v in values])[places]
-    found = corrected(gradient, places, other, correct)
-    assert np.array_equal(found[places], other) and np.isfinite(found).all()
+    exact = np.array([v for _, v in values])[places]
+    scores = corrected(gradient, places, exact, correct)
+    assert np.array_equal(scores[places], exact) and np.isfinite(scores).all()
 
 
 def test_pairs_that_fix_no_slope() -> None:
@@ -179,11 +179,13 @@ def test_pairs_that_fix_no_slope() -> None:
 @pytest.mark.parametrize(
     ("method", "options", "words"),
     [
-        ("hybrid", {"exact": 0}, "exact 0"), ("hybrid", {"exact": 1.5}, "exact 1.5"), ("hybrid", {"exact": True}, "exact True"),
-        ("hybrid", {"exact": "all"}, "exact 'all'"), ("hybrid", {"correct": "mean"}, "correct 'mean'"), ("hybrid", {"nodes": 3}, "nodes 3"),
-        ("hybrid", {"groups": 0}, "groups 0"), ("hybrid", {"output": "sum"}, "output 'sum'"), ("hybrid", {"budget": 3}, "option 'budget'"),
-        ("hybrid", {"removal": "delete"}, "option 'removal'"), ("sampled-loo", {"budget": 0}, "budget 0"),
-        ("sampled-loo", {"seed": -1}, "seed -1"), ("sampled-loo", {"seed": 0.5}, "seed 0.5"), ("sampled-loo", {"seed": True}, "seed True"),
+        ("hybrid", {"exact": 0}, "exact 0"), ("hybrid", {"exact": 1.5}, "exact 1.5"),
+        ("hybrid", {"exact": True}, "exact True"), ("hybrid", {"exact": "all"}, "exact 'all'"),
+        ("hybrid", {"correct": "mean"}, "correct 'mean'"), ("hybrid", {"nodes": 3}, "nodes 3"),
+        ("hybrid", {"groups": 0}, "groups 0"), ("hybrid", {"output": "sum"}, "output 'sum'"),
+        ("hybrid", {"budget": 3}, "option 'budget'"), ("hybrid", {"removal": "delete"}, "option 'removal'"),
+        ("sampled-loo", {"budget": 0}, "budget 0"), ("sampled-loo", {"seed": -1}, "seed -1"),
+        ("sampled-loo", {"seed": 0.5}, "seed 0.5"), ("sampled-loo", {"seed": True}, "seed True"),
         ("sampled-loo", {"output": "sum"}, "output 'sum'"), ("sampled-loo", {"exact": 3}, "option 'exact'"),
     ],
 )  # fmt: skip

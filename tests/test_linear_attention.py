@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from oracles import r_add, r_attention_values, r_linear, r_matmul
 from torch import Tensor
 
-from lrp_companion.methods.image import METHODS, attribute_images
+from lrp_companion.methods import IMAGE_METHODS
+from lrp_companion.methods.image import attribute_images
 from lrp_companion.models.linear_attention import (
     ASSOCIATIONS,
     READOUTS,
@@ -131,14 +132,14 @@ class TestTheFunction:
         self, bias: bool, position: bool, readout: str
     ) -> None:
         net, x = tiny(bias=bias, position_embedding=position, readout=readout), pictures(5)
-        other = net.sibling()
-        assert torch.allclose(net(x), other(x), rtol=1e-12, atol=1e-12)
+        sibling = net.sibling()
+        assert torch.allclose(net(x), sibling(x), rtol=1e-12, atol=1e-12)
         assert (
-            other.query.weight is net.query.weight
-            and other.association == "right"
+            sibling.query.weight is net.query.weight
+            and sibling.association == "right"
             and net.association == "left"
         )
-        apart = (net.relevance(x, 1) - other.relevance(x, 1)).abs().max() / net.relevance(x, 1).abs().max()
+        apart = (net.relevance(x, 1) - sibling.relevance(x, 1)).abs().max() / net.relevance(x, 1).abs().max()
         assert apart > 1e-2
 
     def test_the_paper_s_size(self) -> None:
@@ -183,8 +184,8 @@ class TestTraining:
 
         plain, factored = net(x), net.factored(x)
         assert torch.allclose(factored, plain, rtol=1e-12, atol=1e-13)
-        for own, wanted in zip(gradients(factored), gradients(plain), strict=True):
-            assert torch.allclose(own, wanted, rtol=1e-10, atol=1e-12) and wanted.abs().max() > 1e-6
+        for gradient, wanted in zip(gradients(factored), gradients(plain), strict=True):
+            assert torch.allclose(gradient, wanted, rtol=1e-10, atol=1e-12) and wanted.abs().max() > 1e-6
 
     def test_learns_is_deterministic_and_does_not_depend_on_the_association(self) -> None:
         x = pictures(300, seed=5)
@@ -276,8 +277,8 @@ class TestRelevance:
         net, x = tiny(seed=seed, bias=bias, position_embedding=position, readout=readout), pictures(seed=seed)
         maps = net.share_maps(x, 1)
         mixed = shares[0] * maps["query"] + shares[1] * maps["key"] + shares[2] * maps["value"]
-        for one in (net, net.sibling()):
-            torch.testing.assert_close(one.relevance(x, 1, shares=shares), mixed, rtol=1e-9, atol=1e-9)
+        for grouped in (net, net.sibling()):
+            torch.testing.assert_close(grouped.relevance(x, 1, shares=shares), mixed, rtol=1e-9, atol=1e-9)
 
     @given(st.integers(0, 1000), st.sampled_from(VARIANTS))
     def test_flat_shares_do_not_change_under_regrouping_or_batching(
@@ -393,7 +394,7 @@ class TestMethods:
                 self.scores(net, x, "cp-lrp"), self.scores(net, x, "lrp", shares=(0, 0, 1)), rtol=1e-12
             )
 
-    @pytest.mark.parametrize("method", sorted(METHODS))
+    @pytest.mark.parametrize("method", sorted(IMAGE_METHODS))
     def test_records(self, method: str) -> None:
         net, x = tiny("right", position_embedding=True), pictures(3)
         records = attribute_images(net, x.numpy(), method=method, target=[0, 1, 2])
@@ -432,7 +433,7 @@ class TestMethods:
 
     def test_float32_is_close(self) -> None:
         net = LinearAttention(tokens=4, dim=3, classes=3, seed=3)
-        for method in METHODS:
+        for method in IMAGE_METHODS:
             np.testing.assert_allclose(
                 self.scores(net, pictures().float(), method),
                 self.scores(tiny(), pictures(), method),
@@ -540,7 +541,7 @@ class TestErrors:
             ([0, 3], {}, "expected 2 classes from 0 to 2"),
             ([0.0, 1.0], {}, "expected 2 classes from 0 to 2"),
             ([0, 1], {"epochs": 0}, "got epochs 0"),
-            ([0, 1], {"lr": 0}, "got lr 0; expected a number above 0"),
+            ([0, 1], {"lr": 0}, "got lr 0; expected a finite number, above 0"),
         ],
     )
     def test_training(self, labels: list, options: dict, message: str) -> None:

@@ -40,15 +40,15 @@ def net(request: pytest.FixtureRequest) -> LinearAttention:
 
 def test_it_is_the_derivative_of_the_function_of_the_mask(family_clf: Classifier) -> None:
     text, h = TEXTS[0], 1e-5
-    (found,) = lrp.attribute(family_clf, text, method="mask-gradient")
-    ones = np.ones(len(found.tokens))
-    assert soft_logits(family_clf, text, ones)[found.target] == pytest.approx(found.logit, abs=1e-10)
+    (record,) = lrp.attribute(family_clf, text, method="mask-gradient")
+    ones = np.ones(len(record.tokens))
+    assert soft_logits(family_clf, text, ones)[record.target] == pytest.approx(record.logit, abs=1e-10)
     for i in range(len(ones)):
         up, down = (
-            soft_logits(family_clf, text, ones + sign * h * np.eye(len(ones))[i])[found.target]
+            soft_logits(family_clf, text, ones + sign * h * np.eye(len(ones))[i])[record.target]
             for sign in (1, -1)
         )
-        assert found.scores[i] == pytest.approx((up - down) / (2 * h), abs=1e-8)
+        assert record.scores[i] == pytest.approx((up - down) / (2 * h), abs=1e-8)
 
 
 def test_it_sums_to_zero_because_a_scale_of_the_mask_changes_nothing(family_clf: Classifier) -> None:
@@ -84,8 +84,8 @@ def test_a_group_for_each_token_and_many_nodes_give_loo(family_clf: Classifier) 
     loo = lrp.attribute(family_clf, texts, method="loo")
     errors = []
     for nodes in (1, 3, 12, 32):
-        found = lrp.attribute(family_clf, texts, method="mask-gradient", groups="all", nodes=nodes)
-        errors.append(max(np.abs(a.scores - b.scores).max() for a, b in zip(found, loo, strict=True)))
+        records = lrp.attribute(family_clf, texts, method="mask-gradient", groups="all", nodes=nodes)
+        errors.append(max(np.abs(a.scores - b.scores).max() for a, b in zip(records, loo, strict=True)))
     assert errors[0] > errors[1] > errors[2] > errors[3]
     kinked = (
         family_clf.encoder.family == "distilbert"
@@ -96,8 +96,8 @@ def test_a_group_for_each_token_and_many_nodes_give_loo(family_clf: Classifier) 
 @pytest.mark.parametrize("output", ["margin", "probability"])
 def test_other_outputs_give_their_own_loo(clf: Classifier, output: str) -> None:
     (loo,) = lrp.attribute(clf, TEXTS[1], method="loo", output=output)
-    (found,) = lrp.attribute(clf, TEXTS[1], method="mask-gradient", output=output, groups="all", nodes=12)
-    assert np.allclose(found.scores, loo.scores, atol=1e-8)
+    (record,) = lrp.attribute(clf, TEXTS[1], method="mask-gradient", output=output, groups="all", nodes=12)
+    assert np.allclose(record.scores, loo.scores, atol=1e-8)
 
 
 @pytest.mark.parametrize(
@@ -137,12 +137,12 @@ def test_cost_is_what_is_said(clf: Classifier, monkeypatch: pytest.MonkeyPatch) 
     [(1, [1]), (2, [1 / 3, 1]), (7, [1 / 3, 1]), (8, [0.2, 1]), (30, [0.2, 1]), ("all", [0.2, 1])],
 )
 def test_nodes_that_nobody_named(clf: Classifier, groups: Any, nodes: list[float]) -> None:
-    (found,), (named,) = (
-        lrp.attribute(clf, TEXTS[1], method="mask-gradient", groups=groups, **own)
-        for own in ({}, {"nodes": nodes})
+    (unnamed,), (named,) = (
+        lrp.attribute(clf, TEXTS[1], method="mask-gradient", groups=groups, **options)
+        for options in ({}, {"nodes": nodes})
     )
-    assert found.choices["nodes"] == pytest.approx(tuple(nodes)) and np.allclose(
-        found.scores, named.scores, atol=1e-12
+    assert unnamed.choices["nodes"] == pytest.approx(tuple(nodes)) and np.allclose(
+        unnamed.scores, named.scores, atol=1e-12
     )
 
 
@@ -157,23 +157,25 @@ def test_a_fused_projection_of_queries_keys_and_values_changes_nothing(clf: Clas
 
     network = copy.deepcopy(clf.network)
     for layer in network.bert.encoder.layer:
-        own = layer.attention.self
-        parts = own.query, own.key, own.value
-        fused = torch.nn.Linear(own.query.in_features, 3 * own.query.out_features, dtype=torch.float64)
+        attention = layer.attention.self
+        parts = attention.query, attention.key, attention.value
+        fused = torch.nn.Linear(
+            attention.query.in_features, 3 * attention.query.out_features, dtype=torch.float64
+        )
         with torch.no_grad():
             fused.weight.copy_(torch.cat([part.weight for part in parts]))
             fused.bias.copy_(torch.cat([part.bias for part in parts]))
-        own.query, own.key, own.value = (Part(fused, place) for place in range(3))
+        attention.query, attention.key, attention.value = (Part(fused, place) for place in range(3))
     rewritten = Classifier(network, clf.tokenizer, card=clf.card)
     for options in ({}, {"groups": 4}):
         a, b = (
-            lrp.attribute(one, TEXTS[1], method="mask-gradient", **options)[0].scores
-            for one in (clf, rewritten)
+            lrp.attribute(model, TEXTS[1], method="mask-gradient", **options)[0].scores
+            for model in (clf, rewritten)
         )
         assert np.allclose(a, b, atol=1e-12)
 
 
-# -- images ------------------------------------------------------------------------------------------------------------
+# -- images --------------------------------------------------------------------------------------------------
 
 
 def test_on_images_one_group_is_gradient_times_input(net: LinearAttention) -> None:
@@ -187,23 +189,23 @@ def test_on_images_one_group_is_gradient_times_input(net: LinearAttention) -> No
 
 def test_on_images_two_nodes_are_exact_because_the_logit_has_degree_three(net: LinearAttention) -> None:
     loo = lrp.attribute(net, images(), method="loo")
-    found = lrp.attribute(net, images(), method="mask-gradient", groups="all")
-    assert all(np.allclose(a.scores, b.scores, atol=1e-12) for a, b in zip(found, loo, strict=True))
+    records = lrp.attribute(net, images(), method="mask-gradient", groups="all")
+    assert all(np.allclose(a.scores, b.scores, atol=1e-12) for a, b in zip(records, loo, strict=True))
 
 
 @pytest.mark.parametrize("groups", [1, 3, "all"])
 def test_left_and_right_agree(net: LinearAttention, groups: Any) -> None:
     for a, b in zip(
         *(
-            lrp.attribute(one, images(), method="mask-gradient", groups=groups)
-            for one in (net, net.sibling())
+            lrp.attribute(grouped, images(), method="mask-gradient", groups=groups)
+            for grouped in (net, net.sibling())
         ),
         strict=True,
     ):
         assert np.allclose(a.scores, b.scores, atol=1e-12)
 
 
-# -- quadrature --------------------------------------------------------------------------------------------------------
+# -- quadrature ----------------------------------------------------------------------------------------------
 
 
 @given(st.integers(1, 32), st.integers(0, 62))
@@ -222,11 +224,11 @@ def test_named_nodes_are_exact_to_their_number(others: list[float], degree: int)
 
 
 def test_every_token_is_read_on_its_own_path() -> None:
-    own, points, weights = plan(5, 2, 3, None)
-    rows = quadrature_rows(own, points)
+    token_group, points, weights = plan(5, 2, 3, None)
+    rows = quadrature_rows(token_group, points)
     assert rows.shape == (5, 5) and np.array_equal(rows[0], np.ones(5))
     gradients = 3 * rows**2  # of sum w_i^3, whose LOO is 1 for each token
-    assert np.allclose(integrate(gradients, own, points, weights), 1)
+    assert np.allclose(integrate(gradients, token_group, points, weights), 1)
 
 
 def test_groups_keep_neighbours_apart_or_are_drawn() -> None:
@@ -242,9 +244,10 @@ def test_groups_keep_neighbours_apart_or_are_drawn() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"groups": 0}, {"groups": "each"}, {"groups": True}, {"nodes": 2}, {"groups": 2, "nodes": 0}, {"groups": 2, "nodes": [0.5]},
-        {"groups": 2, "nodes": [1, 1]}, {"groups": 2, "nodes": [-0.1, 1]}, {"groups": 2, "nodes": "many"}, {"groups": 2, "nodes": True},
-        {"groups": 2, "epsilon": 0.1}, {"groups": 2, "seed": -1}, {"groups": 2, "seed": 0.5},
+        {"groups": 0}, {"groups": "each"}, {"groups": True}, {"nodes": 2}, {"groups": 2, "nodes": 0},
+        {"groups": 2, "nodes": [0.5]}, {"groups": 2, "nodes": [1, 1]}, {"groups": 2, "nodes": [-0.1, 1]},
+        {"groups": 2, "nodes": "many"}, {"groups": 2, "nodes": True}, {"groups": 2, "epsilon": 0.1},
+        {"groups": 2, "seed": -1}, {"groups": 2, "seed": 0.5},
     ],
     ids=str,
 )  # fmt: skip

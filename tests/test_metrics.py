@@ -37,6 +37,15 @@ SCIPY = {
 }
 NAN = float("nan")
 
+
+def by_definition(a: np.ndarray, b: np.ndarray) -> dict[str, float]:
+    """Spearman's r and Kendall's tau-b by counting, without SciPy; neither map constant."""
+    ranks = [[1 + (v < x).sum() + ((v == x).sum() - 1) / 2 for x in v] for v in (a, b)]
+    signs = [[np.sign(v[i] - v[j]) for i in range(len(v)) for j in range(i)] for v in (a, b)]
+    untied = np.count_nonzero(signs[0]) * np.count_nonzero(signs[1])
+    return {"spearman": pearson(*ranks), "kendall": np.dot(*signs) / math.sqrt(untied)}
+
+
 # halves, so that ties occur and sums are exact
 scores = st.lists(st.integers(-8, 8).map(lambda k: k / 2), min_size=2, max_size=12).map(np.array)
 pairs = st.integers(2, 12).flatmap(
@@ -50,11 +59,12 @@ pairs = st.integers(2, 12).flatmap(
 @given(pair=pairs)
 def test_correlations_equal_scipy(name, pair):
     a, b = pair
-    own = CORRELATIONS[name](a, b)
+    r = CORRELATIONS[name](a, b)
     if np.ptp(a) == 0 or np.ptp(b) == 0:
-        assert math.isnan(own)
+        assert math.isnan(r)
     else:
-        assert own == pytest.approx(SCIPY[name](a, b).statistic, abs=1e-12)
+        assert r == pytest.approx(SCIPY[name](a, b).statistic, abs=1e-12)
+        assert r == pytest.approx({"pearson": r, **by_definition(a, b)}[name], abs=1e-12)
 
 
 @pytest.mark.parametrize("name", STATISTICS)
@@ -104,9 +114,9 @@ def test_correlations_refuse_by_name(a, b, words):
 
 @given(values=scores)
 def test_normalised_maps_have_the_sum_they_promise(values):
-    one, absolute = normalise(values, "sum-to-one"), normalise(values, "absolute-sum")
+    by_sum, absolute = normalise(values, "sum-to-one"), normalise(values, "absolute-sum")
     assert np.array_equal(normalise(values, "raw"), values)
-    assert np.isnan(one).all() if values.sum() == 0 else one.sum() == pytest.approx(1)
+    assert np.isnan(by_sum).all() if values.sum() == 0 else by_sum.sum() == pytest.approx(1)
     assert np.isnan(absolute).all() if not values.any() else np.abs(absolute).sum() == pytest.approx(1)
 
 
@@ -131,8 +141,8 @@ def test_agreement_is_the_statistic_of_the_chosen_tokens_and_maps(pair, special)
             expected = NAN
         else:
             expected = SCIPY[statistic](np.divide(one, by[0]), np.divide(two, by[1])).statistic
-        found = agreement(a, b, special, Protocol(tokens=tokens, map=choice, statistic=statistic))
-        assert found == pytest.approx(expected, abs=1e-12, nan_ok=True)
+        r = agreement(a, b, special, Protocol(tokens=tokens, map=choice, statistic=statistic))
+        assert r == pytest.approx(expected, abs=1e-12, nan_ok=True)
 
 
 def test_a_negative_sum_turns_r():
@@ -179,9 +189,9 @@ def test_removal_order_equals_a_plain_search(values, order, chunk, removable):
         with pytest.raises(InputError, match="no removable token"):
             removal_order(values, removable=removable)
         return
-    found = [part.tolist() for part in removal_order(values, order=order, chunk=chunk, removable=removable)]
-    assert found == slow_order(values, order, chunk, removable)
-    assert sorted(itertools.chain(*found)) == np.flatnonzero(removable).tolist()
+    steps = [part.tolist() for part in removal_order(values, order=order, chunk=chunk, removable=removable)]
+    assert steps == slow_order(values, order, chunk, removable)
+    assert sorted(itertools.chain(*steps)) == np.flatnonzero(removable).tolist()
 
 
 def test_ties_leave_in_reading_order_both_ways():
@@ -254,7 +264,7 @@ def test_special_tokens_stay_and_one_call_evaluates_all():
         ),
         (lambda: perturbation_curve(lambda keep: np.full(3, NAN), [1.0, 2.0]), "or NaN in it"),
         (lambda: removal_order([1.0], order="first"), "order 'first'; expected one of morf, lerf"),
-        (lambda: removal_order([1.0], chunk=0), "chunk 0; expected a positive integer"),
+        (lambda: removal_order([1.0], chunk=0), "chunk 0; expected a whole number, at least 1"),
         (lambda: removal_order([1.0], chunk=True), "chunk True"),
         (lambda: removal_order([1.0, NAN]), "1 of 2 scores NaN"),
         (
@@ -276,9 +286,9 @@ def test_bootstrap_equals_a_plain_loop():
     values = np.random.default_rng(1).normal(size=9)
     draws = np.random.default_rng(7).integers(0, 9, size=(200, 9))
     means = sorted(sum(values[k] for k in draw) / 9 for draw in draws)
-    found = bootstrap_mean(values, resamples=200, seed=7)
-    assert (found.low, found.high) == pytest.approx(tuple(np.percentile(means, [2.5, 97.5])), abs=1e-12)
-    assert found.mean == pytest.approx(values.mean()) and (found.n, found.undefined) == (9, 0)
+    interval = bootstrap_mean(values, resamples=200, seed=7)
+    assert (interval.low, interval.high) == pytest.approx(tuple(np.percentile(means, [2.5, 97.5])), abs=1e-12)
+    assert interval.mean == pytest.approx(values.mean()) and (interval.n, interval.undefined) == (9, 0)
 
 
 def test_bootstrap_agrees_with_scipy():
@@ -299,20 +309,20 @@ def test_blocks_change_nothing(monkeypatch):
 
 @given(values=st.lists(st.one_of(st.floats(-5, 5), st.just(NAN)), min_size=1, max_size=20))
 def test_undefined_examples_are_counted(values):
-    found = bootstrap_mean(values, resamples=50)
+    interval = bootstrap_mean(values, resamples=50)
     defined = [v for v in values if not math.isnan(v)]
-    assert (found.n, found.undefined) == (len(defined), len(values) - len(defined))
-    assert found.mean == pytest.approx(np.mean(defined) if defined else NAN, nan_ok=True, abs=1e-12)
-    if found.n > 1:
-        assert min(defined) - 1e-12 <= found.low <= found.high <= max(defined) + 1e-12
+    assert (interval.n, interval.undefined) == (len(defined), len(values) - len(defined))
+    assert interval.mean == pytest.approx(np.mean(defined) if defined else NAN, nan_ok=True, abs=1e-12)
+    if interval.n > 1:
+        assert min(defined) - 1e-12 <= interval.low <= interval.high <= max(defined) + 1e-12
     else:
-        assert math.isnan(found.low) and math.isnan(found.high)
+        assert math.isnan(interval.low) and math.isnan(interval.high)
 
 
 def test_a_paired_difference_is_undefined_where_either_is():
-    found = paired_difference([0.5, NAN, 0.9, 0.1], [0.4, 0.6, NAN, 0.3])
-    assert (found.n, found.undefined) == (2, 2)
-    assert found.mean == pytest.approx(-0.05)
+    interval = paired_difference([0.5, NAN, 0.9, 0.1], [0.4, 0.6, NAN, 0.3])
+    assert (interval.n, interval.undefined) == (2, 2)
+    assert interval.mean == pytest.approx(-0.05)
     a, b = np.random.default_rng(4).normal(size=(2, 30))
     assert paired_difference(a, b, resamples=100) == bootstrap_mean(a - b, resamples=100)
 
@@ -329,8 +339,11 @@ def test_intervals_say_what_they_know():
         (lambda: bootstrap_mean([]), r"bootstrap_mean: got values of shape \(0,\)"),
         (lambda: bootstrap_mean([[1.0]]), r"shape \(1, 1\); expected \(examples,\)"),
         (lambda: bootstrap_mean([math.inf]), "infinite values; expected numbers, or NaN where undefined"),
-        (lambda: bootstrap_mean([1.0, 2.0], resamples=0), "resamples 0; expected a positive integer"),
-        (lambda: bootstrap_mean([1.0, 2.0], level=95), "level 95; expected a number between 0 and 1"),
+        (lambda: bootstrap_mean([1.0, 2.0], resamples=0), "resamples 0; expected a whole number, at least 1"),
+        (
+            lambda: bootstrap_mean([1.0, 2.0], level=95),
+            "level 95; expected a finite number, above 0 and below 1",
+        ),
         (lambda: paired_difference([1.0], [1.0, 2.0]), "1 and 2 values; expected one pair per example"),
         (lambda: conservation_gap([NAN], 1.0), "conservation_gap: got no scores, or NaN or infinity"),
         (

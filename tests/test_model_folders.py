@@ -22,7 +22,11 @@ from lrp_companion.schema import InputError, SourceError
 from lrp_companion.sources import load_dataset
 
 TRACE = "import pathlib\npathlib.Path({place!r}).write_text('it ran')\n"
-CLASSES = "from transformers import BertConfig as C, BertForSequenceClassification as M, BertTokenizerFast as T\nC.model_type = 'evil'\n"
+CLASSES = (
+    "from transformers import BertConfig as C, BertForSequenceClassification as M, "
+    "BertTokenizerFast as T\n"
+    "C.model_type = 'evil'\n"
+)
 
 
 def edit(file: Path, **changes: object) -> None:
@@ -96,7 +100,7 @@ def test_pickled_weights_are_read_as_weights_only(copy: Path, tmp_path: Path) ->
     assert not (tmp_path / "trace").exists()
 
 
-# -- a run that is gone on with ----------------------------------------------------------------------------------------
+# -- a run that is gone on with ------------------------------------------------------------------------------
 
 
 def other_activation(folder: Path) -> None:

@@ -12,10 +12,10 @@ import pytest
 
 pytest.importorskip("papermill", reason="papermill comes with the extra book")
 
-from lrp_companion.bookbuild import build as book
+from lrp_companion.bookbuild import build
 from lrp_companion.schema import InputError
 
-NOTEBOOKS = sorted((book.ROOT / "notebooks").glob("*.ipynb"))
+NOTEBOOKS = sorted((build.ROOT / "notebooks").glob("*.ipynb"))
 every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 ABSOLUTE_PATH = re.compile(r"(?<![\w:/.<])/(home|root|tmp|usr|opt|work|Users|var|private)/|\b[A-Z]:\\\\")
 
@@ -60,13 +60,13 @@ def test_every_notebook_takes_the_same_parameters(path: Path) -> None:
         "seed": "1",
         "device": "cpu",
     }
-    assert book.check_parameters(path, given) == {**given, "limit": 3, "seed": 1}
+    assert build.check_parameters(path, given) == {**given, "limit": 3, "seed": 1}
 
 
 @every_notebook
 def test_an_unknown_parameter_is_refused_by_name(path: Path) -> None:
     with pytest.raises(InputError, match=rf"run {path.name}: got parameter 'limt'; expected one of .*limit"):
-        book.check_parameters(path, {"limt": "3"})
+        build.check_parameters(path, {"limt": "3"})
 
 
 @pytest.fixture
@@ -84,9 +84,9 @@ def project(tmp_path: Path) -> Path:
         nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}),
         tmp_path / "notebooks" / "tiny.ipynb",
     )
-    shutil.copy(book.ROOT / "_config.yml", tmp_path)
+    shutil.copy(build.ROOT / "_config.yml", tmp_path)
     for name in ("logo.svg", "references.bib"):
-        shutil.copy(book.ROOT / "book" / name, tmp_path / "book")
+        shutil.copy(build.ROOT / "book" / name, tmp_path / "book")
     (tmp_path / "_toc.yml").write_text(
         "format: jb-book\nroot: book/index\nchapters:\n- file: notebooks/tiny\n"
     )
@@ -110,23 +110,23 @@ def test_execute_runs_with_parameters_and_uses_an_unchanged_result_again(
     monkeypatch.delenv("LRP_COMPANION_DATA", raising=False)
     notebook, output = project / "notebooks" / "tiny.ipynb", project / "out" / "tiny.ipynb"
     before = notebook.read_bytes()
-    assert book.execute(notebook, output, cwd=project)
+    assert build.execute(notebook, output, cwd=project)
     assert printed(output) == "20 a None\n"
-    assert not book.execute(notebook, output, cwd=project), "nothing changed, so nothing has to run"
-    assert book.execute(notebook, output, parameters={"limit": "3"}, cwd=project)
+    assert not build.execute(notebook, output, cwd=project), "nothing changed, so nothing has to run"
+    assert build.execute(notebook, output, parameters={"limit": "3"}, cwd=project)
     assert printed(output) == "30 a None\n"
     assert notebook.read_bytes() == before
     assert "papermill" not in output.read_text()
     change(notebook, "1 / 0")
-    with pytest.raises(book.PapermillExecutionError, match="ZeroDivisionError"):
-        book.execute(notebook, output, cwd=project)
+    with pytest.raises(build.PapermillExecutionError, match="ZeroDivisionError"):
+        build.execute(notebook, output, cwd=project)
     assert not output.with_suffix(".key").exists(), "a failed run must not be used again"
 
 
 def test_refresh_keeps_the_outputs_in_the_notebook(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LRP_COMPANION_DATA", raising=False)
     notebook = project / "notebooks" / "tiny.ipynb"
-    book.refresh(project)
+    build.refresh(project)
     assert printed(notebook) == "20 a None\n"
     assert [cell.execution_count for cell in code_cells(notebook)] == [1, 2]
     assert "papermill" not in notebook.read_text()
@@ -140,16 +140,16 @@ def test_notebooks_run_side_by_side_and_a_failure_stops_what_has_not_begun(
     for name in ("a", "b", "z"):
         shutil.copy(tiny, project / "notebooks" / f"{name}.ipynb")
     change(project / "notebooks" / "b.ipynb", "print(os.environ['OMP_NUM_THREADS'])")
-    book.refresh(project)
+    build.refresh(project)
     assert [
         printed(project / "notebooks" / f"{name}.ipynb").splitlines()[0] for name in ("a", "b", "tiny", "z")
     ] == ["20 a None"] * 4
     assert int(printed(project / "notebooks" / "b.ipynb").splitlines()[1]) >= 1
-    monkeypatch.setattr(book, "AT_ONCE", 1)
+    monkeypatch.setattr(build, "AT_ONCE", 1)
     change(project / "notebooks" / "b.ipynb", "1 / 0")
     change(project / "notebooks" / "z.ipynb", "print('new')")
-    with pytest.raises(book.PapermillExecutionError, match="ZeroDivisionError"):
-        book.refresh(project)
+    with pytest.raises(build.PapermillExecutionError, match="ZeroDivisionError"):
+        build.refresh(project)
     assert "new" not in printed(project / "_build" / "executed" / "z.ipynb"), "never begun"
 
 
@@ -158,23 +158,23 @@ def test_key_changes_with_every_input(project: Path) -> None:
     package.mkdir()
     (package / "rules.py").write_text("half = 0.5\n")
     keys = [
-        book.source_key(notebook, {}, package=package),
-        book.source_key(notebook, {"limit": 3}, package=package),
+        build.source_key(notebook, {}, package=package),
+        build.source_key(notebook, {"limit": 3}, package=package),
     ]
     (package / "rules.py").write_text("half = 1.0\n")
-    keys.append(book.source_key(notebook, {}, package=package))
+    keys.append(build.source_key(notebook, {}, package=package))
     change(notebook, "print(1)")
-    keys.append(book.source_key(notebook, {}, package=package))
+    keys.append(build.source_key(notebook, {}, package=package))
     assert len(set(keys)) == 4
-    assert book.source_key(notebook, {}, package=package) == keys[-1]
+    assert build.source_key(notebook, {}, package=package) == keys[-1]
 
 
 def test_a_notebook_is_run_again_when_a_record_is_new(project: Path) -> None:
     notebook, output = project / "notebooks" / "tiny.ipynb", project / "out" / "tiny.ipynb"
-    assert book.execute(notebook, output, cwd=project) and not book.execute(notebook, output, cwd=project)
+    assert build.execute(notebook, output, cwd=project) and not build.execute(notebook, output, cwd=project)
     (project / "results" / "run").mkdir(parents=True)
     (project / "results" / "run" / "manifest.json").write_text("{}")
-    assert book.execute(notebook, output, cwd=project) and not book.execute(notebook, output, cwd=project)
+    assert build.execute(notebook, output, cwd=project) and not build.execute(notebook, output, cwd=project)
 
 
 def test_a_run_on_data_from_outside_is_never_used_again(
@@ -182,7 +182,7 @@ def test_a_run_on_data_from_outside_is_never_used_again(
 ) -> None:
     monkeypatch.setenv("LRP_COMPANION_DATA", "elsewhere")
     notebook, output = project / "notebooks" / "tiny.ipynb", project / "out" / "tiny.ipynb"
-    assert book.execute(notebook, output, cwd=project) and book.execute(notebook, output, cwd=project)
+    assert build.execute(notebook, output, cwd=project) and build.execute(notebook, output, cwd=project)
     assert printed(output) == "20 a elsewhere\n"
 
 
@@ -190,11 +190,12 @@ def test_a_number_is_asked_for_in_words(project: Path) -> None:
     with pytest.raises(
         InputError, match="got limit='many'; expected a value like 2. Next step: pass limit as int"
     ):
-        book.check_parameters(project / "notebooks" / "tiny.ipynb", {"limit": "many"})
+        build.check_parameters(project / "notebooks" / "tiny.ipynb", {"limit": "many"})
 
 
 PLOT = """from IPython.display import display
-figure = {"data": [{"x": [1, 2], "y": [1, 4], "name": "</script><b>"}], "layout": {"title": {"text": "Squares"}}}
+figure = {"data": [{"x": [1, 2], "y": [1, 4], "name": "</script><b>"}],
+          "layout": {"title": {"text": "Squares"}}}
 display({"application/vnd.plotly.v1+json": figure, "text/plain": "a figure"}, raw=True)"""
 
 
@@ -202,7 +203,7 @@ def test_build_makes_pages_that_load_nothing_from_elsewhere(project: Path) -> No
     from test_pages import outside_loads
 
     change(project / "notebooks" / "tiny.ipynb", PLOT)
-    assert book.build(project) == project / "_build" / "html" / "index.html"
+    assert build.build(project) == project / "_build" / "html" / "index.html"
     html = project / "_build" / "html"
     assert not outside_loads(html)
     index, tiny = (html / "book" / "index.html").read_text(), (html / "notebooks" / "tiny.html").read_text()
@@ -229,15 +230,15 @@ def test_build_fails_on_a_warning(project: Path, fault: str, capfd: pytest.Captu
     else:
         change(project / "notebooks" / "tiny.ipynb", "import sys\nprint('careful', file=sys.stderr)")
     with pytest.raises(subprocess.CalledProcessError):
-        book.build(project)
+        build.build(project)
     assert ("nowhere" if "page" in fault else "stderr") in capfd.readouterr().err
 
 
 def test_command_says_what_is_wrong_in_one_line(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(book, "ROOT", project)
-    assert book.main(["build", "--parameter", "limt", "3"]) == 2
+    monkeypatch.setattr(build, "ROOT", project)
+    assert build.main(["build", "--parameter", "limt", "3"]) == 2
     assert (
         capsys.readouterr().err
         == "run tiny.ipynb: got parameter 'limt'; expected one of limit, name. Next step: check the name.\n"

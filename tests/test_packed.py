@@ -26,7 +26,7 @@ def alone(network: torch.nn.Module, row: Row, first_position: int) -> torch.Tens
     return network(input_ids=ids, attention_mask=seen, **extra).logits[0]
 
 
-@pytest.mark.parametrize("family", ["bert", "roberta", "electra", "distilbert"])
+@pytest.mark.parametrize("family", tiny_models.FAMILIES)
 @pytest.mark.parametrize("layers", [1, 2, 3])
 @torch.no_grad()
 def test_equal_to_one_row_at_a_time(family: str, layers: int) -> None:

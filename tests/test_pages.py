@@ -55,7 +55,8 @@ CONTRAST = """() => {
         return [255, 255, 255];
     };
     const worst = [];
-    for (const e of document.querySelectorAll('article p, article h1, article h2, article td, article th, article pre, article li')) {
+    const texts = 'article :is(p, h1, h2, td, th, pre, li)';
+    for (const e of document.querySelectorAll(texts)) {
         if (!e.innerText || !e.getClientRects().length) continue;
         const [a, b] = [light(numbers(getComputedStyle(e).color)), light(ground(e))].sort((x, y) => y - x);
         if ((a + 0.05) / (b + 0.05) < 4.5) worst.push(e.tagName + ': ' + e.innerText.slice(0, 60));
@@ -97,7 +98,10 @@ def test_page_fits_a_phone(opened: tuple[str, Any, Watch]) -> None:
     width = page.evaluate("document.documentElement.scrollWidth")
     wide = page.evaluate(
         """() => [...document.querySelectorAll('body *')].filter(e => e.getBoundingClientRect().right > 361)
-            .filter(e => { while (e = e.parentElement) if (getComputedStyle(e).overflowX !== 'visible') return false; return true; })
+            .filter(e => {
+                while (e = e.parentElement) if (getComputedStyle(e).overflowX !== 'visible') return false;
+                return true;
+            })
             .map(e => `${e.tagName}.${e.className}: ${e.innerText?.slice(0, 40)}`).slice(0, 8)"""
     )
     assert width <= 360, f"{width} px wide; beyond the edge: {wide}"
@@ -148,18 +152,18 @@ def outside_loads(folder: Path) -> list[str]:
     """Every address on another host that some page of the folder would load."""
     from bs4 import BeautifulSoup
 
-    found = []
+    loads = []
     for path in folder.rglob("*.html"):
         soup = BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser")
         for tag, attribute in LOADS.items():
             for element in soup.find_all(tag):
                 if re.match(r"(https?:)?//", str(element.get(attribute, ""))):
-                    found.append(f"{path.relative_to(folder)}: {element.get(attribute)}")
-        found += [
+                    loads.append(f"{path.relative_to(folder)}: {element.get(attribute)}")
+        loads += [
             f"{path.relative_to(folder)}: dead widget"
             for _ in soup.select('script[type^="application/vnd.jupyter.widget"]')
         ]
-    return found
+    return loads
 
 
 def test_no_page_names_something_to_load_elsewhere(html: Path) -> None:
@@ -282,7 +286,8 @@ def test_layers_in_the_book_show_the_packages_numbers(site: str, browser: Any) -
     read = """(host, masks) => { const m = host.companion.model, out = [];
         for (const bypassed of masks) { m.set('bypassed', bypassed);
             const result = host.querySelector('.lrp-result'), row = host.querySelector('.lrp-tokens');
-            out.push([Number(result.dataset.r), [...row.querySelectorAll('.lrp-value')].map(v => Number(v.textContent))]); }
+            const values = [...row.querySelectorAll('.lrp-value')].map(v => Number(v.textContent));
+            out.push([Number(result.dataset.r), values]); }
         return out; }"""
     generator = np.random.default_rng(0)
     for place in (0, 3):

@@ -32,8 +32,8 @@ def agrees(printed: str, value: float) -> bool:
 
 def table(name: str) -> dict[str, list[str]]:
     """Rows of the table behind the marker `<!-- example: name -->`, without its head: label to cells."""
-    (part,) = re.findall(rf"<!-- example: {name} -->\n((?:\|.*\n)+)", PAGE)
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in part.splitlines()[2:]]
+    (text,) = re.findall(rf"<!-- example: {name} -->\n((?:\|.*\n)+)", PAGE)
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()[2:]]
     return {row[0]: row[1:] for row in rows}
 
 
@@ -45,8 +45,8 @@ def head(values: list[float]) -> dict[str, np.ndarray | float]:
     z = q @ k.mT
     a = z.softmax(-1)
     o = a @ v
-    one = torch.ones_like(o)
-    g_a, g_v = rules.matmul(one, a, v, o)
+    ones = torch.ones_like(o)
+    g_a, g_v = rules.matmul(ones, a, v, o)
     g_z = rules.softmax(g_a, a)
     g_q, g_k = rules.matmul(g_z, q, k.mT, z)
     relevance = {"R_v": v * g_v, "R_k": k * g_k.mT, "R_a": (a * g_a).mT, "R_z": (z * g_z).mT}
@@ -61,7 +61,7 @@ def head(values: list[float]) -> dict[str, np.ndarray | float]:
     }
     out["R_q"] = np.array([(q * g_q).item(), 0.0, 0.0])
     out["attnlrp"] = out["R_v"] + out["R_k"] + out["R_q"]
-    out["cp"] = (v * rules.attention_values(one, a, o))[:, 0].numpy()
+    out["cp"] = (v * rules.attention_values(ones, a, o))[:, 0].numpy()
     kept = [[j for j in range(3) if j != i] for i in range(3)]
     out["loo"] = np.array([o.item() - (z[:, keep].softmax(-1) @ v[keep]).item() for keep in kept])
     return out
@@ -163,9 +163,9 @@ def evaluate(tex: str) -> float:
 
 
 def test_every_equality_between_numbers_holds() -> None:
-    found = arithmetic()
-    assert len(found) >= 9
-    for piece in found:
+    pieces = arithmetic()
+    assert len(pieces) >= 9
+    for piece in pieces:
         first, *others = (evaluate(side) for side in piece.split("="))
         assert others == pytest.approx([first] * len(others), abs=1e-12), piece
 

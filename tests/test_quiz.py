@@ -50,7 +50,10 @@ def test_five_questions_with_a_reason_for_every_answer(path: Path) -> None:
     assert len(set(places)) >= 2, "the right answer is not always at the same place"
 
 
-GOOD = "[[questions]]\nask = 'a'\n[[questions.options]]\ntext = 'b'\nwhy = 'c'\nright = true\n[[questions.options]]\ntext = 'd'\nwhy = 'e'\n"
+GOOD = (
+    "[[questions]]\nask = 'a'\n[[questions.options]]\ntext = 'b'\nwhy = 'c'\nright = true\n"
+    "[[questions.options]]\ntext = 'd'\nwhy = 'e'\n"
+)
 
 
 @pytest.mark.parametrize(

@@ -18,15 +18,15 @@ NUMBER = re.compile(r"-?\d+\.\d+")
 @pytest.mark.skipif("companion" not in embedded_models(), reason="the embedded model is not in this checkout")
 def test_the_first_example_prints_what_stands_below_it():
     page = README.read_text(encoding="utf-8")
-    found = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", page, flags=re.S)
-    assert found, "the first example has no output"
-    code, shown = found.groups()
+    example = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", page, flags=re.S)
+    assert example, "the first example has no output"
+    code, shown = example.groups()
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         exec(compile(code, "README.md", "exec"), {})
     printed = said.getvalue()
     assert NUMBER.sub("#", printed) == NUMBER.sub("#", shown)
-    numbers = [[float(own) for own in NUMBER.findall(text)] for text in (printed, shown)]
+    numbers = [[float(number) for number in NUMBER.findall(text)] for text in (printed, shown)]
     assert numbers[0] == pytest.approx(
         numbers[1], abs=0.0101
     )  # the last digit may round the other way on another machine

@@ -19,9 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lrp_companion.analysis import paper_claims as judging
-from lrp_companion.analysis import paper_tables as beside_paper
-from lrp_companion.analysis import report as rows
+from lrp_companion import views
+from lrp_companion.analysis import paper_claims, paper_tables, report
 from lrp_companion.analysis.paper import paper_table
 from lrp_companion.analysis.paper_claims import (
     VERDICTS,
@@ -34,7 +33,7 @@ from lrp_companion.analysis.paper_claims import (
 from lrp_companion.cli import main
 from lrp_companion.masks import mask_label, path_masks
 from lrp_companion.metrics import Interval, bootstrap_mean
-from lrp_companion.metrics import statistics as draws
+from lrp_companion.metrics.statistics import bootstrap_columns
 from lrp_companion.runs.folder import FORMAT, key_of, open_folder
 from lrp_companion.runs.load import AnyRun, MnistRun, TextRun, load_run, load_runs
 from lrp_companion.schema import (
@@ -46,7 +45,6 @@ from lrp_companion.schema import (
     CompanionError,
     SourceError,
 )
-from lrp_companion.views import paper_tables as beside
 
 ROOT = Path(__file__).resolve().parent.parent
 METHODS = ("loo", "ig", "rollout", "gradient-x-input", "attnlrp", "cp-lrp")
@@ -57,7 +55,7 @@ SURROUNDINGS = {
     "hardware": {"cpu": "made up", "cores": 2, "threads": 1},
 }
 
-# -- runs made by hand -------------------------------------------------------------------------------------------------
+# -- runs made by hand ---------------------------------------------------------------------------------------
 
 
 def fixed(values: np.ndarray) -> pa.Array:
@@ -83,16 +81,16 @@ def explained(
         assert abs(positions) == abs(sum_to_one) or math.isnan(positions)
         sums[k, 1, 1, 0] = -1.0 if positions == -sum_to_one else 1.0
     lerf, morf = zip(*curves, strict=True)
-    part = fixed(np.zeros((n, 3)))
+    zeros = fixed(np.zeros((n, 3)))
     return {
-        "r": fixed(grid), "sum": fixed(sums), "size": fixed(np.full(sums.shape, 2.0)), "first": part,
-        "last": part,
+        "r": fixed(grid), "sum": fixed(sums), "size": fixed(np.full(sums.shape, 2.0)), "first": zeros,
+        "last": zeros,
         "lerf": pa.array(lerf, pa.float32()), "morf": pa.array(morf, pa.float32()),
     }  # fmt: skip
 
 
 def write(
-    path: Path, config: dict[str, Any], about: dict[str, Any], tables: Mapping[str, Mapping[int, pa.Table]]
+    path: Path, config: dict[str, Any], entries: dict[str, Any], tables: Mapping[str, Mapping[int, pa.Table]]
 ) -> Path:
     with open_folder(path, config) as folder:
         session = {
@@ -106,7 +104,7 @@ def write(
             "format": FORMAT,
             "key": key_of(config),
             "config": config,
-            **about,
+            **entries,
             "sessions": [session],
             "finished": True,
         }
@@ -119,9 +117,9 @@ def write(
 
 
 def text_run(
-    path: Path, r: Mapping[Any, Sequence[Any]], *, task: str = "sst2", layers: int = 12, model: str = "made-up",
-    curves: Mapping[Any, Sequence[Any]] | None = None, n: int = 4, methods: Sequence[str] = METHODS, weights: str = "1" * 16,
-    removals: Sequence[str] | None = None,
+    path: Path, r: Mapping[Any, Sequence[Any]], *, task: str = "sst2", layers: int = 12,
+    model: str = "made-up", curves: Mapping[Any, Sequence[Any]] | None = None, n: int = 4,
+    methods: Sequence[str] = METHODS, weights: str = "1" * 16, removals: Sequence[str] | None = None,
 ) -> Path:  # fmt: skip
     """Write a run on n texts. `r` and `curves` map a method or a set of layers to one entry per text; all
     else has r = 0.5.
@@ -147,7 +145,7 @@ def text_run(
         "target": TARGET_CHOICES,
         "statistic": STATISTICS,
     }
-    about = {
+    manifest = {
         "model": {"name": model, "family": "bert", "layers": layers, "heads": 2, "hidden": 384,
             "labels": ["a", "b"]},
         "data": f"{task} made up", "axes": {name: list(values) for name, values in axes.items()},
@@ -169,10 +167,10 @@ def text_run(
         )  # fmt: skip
         for name, which, keys, statistics in (("methods", "method", methods, 3), ("masks", "mask", masks, 1)):
             alias = {frozenset(): "attnlrp", frozenset(range(1, layers + 1)): "cp-lrp"}
-            own = [r.get(key, r.get(alias.get(key))) for key in keys]
+            row = [r.get(key, r.get(alias.get(key))) for key in keys]
             values = [
                 (1.0,) * 3 if key == "loo" else (0.5,) * 3 if mine is None else mine[k]
-                for key, mine in zip(keys, own, strict=True)
+                for key, mine in zip(keys, row, strict=True)
             ]
             walks = [(curves or {}).get(key, [(1.0, 0.25)] * n)[k] for key in keys]
             columns = explained(values, removals=len(removals), statistics=statistics, curves=walks)
@@ -182,7 +180,7 @@ def text_run(
             tables[name][k] = pa.table(
                 {which: pa.array(names, pa.int32() if which == "mask" else pa.string()), **columns}
             )
-    return write(path, config, about, tables)
+    return write(path, config, manifest, tables)
 
 
 EXPLAINERS = ("LOO", "IG", "AttnLRP", "gradient x input")
@@ -204,7 +202,7 @@ def mnist_run(
         "model": "plain",
         "options": {}, "explainers": {name: {} for name in EXPLAINERS},
     }  # fmt: skip
-    about = {
+    manifest = {
         "model": {"name": "plain", "family": "linear attention"},
         "data": "mnist made up",
         "examples": n,
@@ -212,25 +210,25 @@ def mnist_run(
     }
     tables: dict[str, dict[int, pa.Table]] = {"nets": {}, "images": {}}
     for seed in range(nets):
-        own = {
+        accuracy = {
             "seed": pa.array([seed], pa.int32()),
             "accuracy": [0.8 + 0.05 * seed],
             "tested": pa.array([n], pa.int32()),
             "logit_gap": [0.0],
         }
-        tables["nets"][seed] = pa.table(own)
+        tables["nets"][seed] = pa.table(accuracy)
         for image in range(n):
             columns: dict[str, Any] = {
                 "image": pa.array([image] * len(EXPLAINERS), pa.int32()),
                 "explainer": list(EXPLAINERS),
             }
-            for pair in beside_paper.PAIRS:
+            for pair in paper_tables.PAIRS:
                 values = [r[name, pair][seed][image] if (name, pair) in r else 0.5 for name in EXPLAINERS]
                 columns[f"r {pair}"] = pa.array(values, pa.float32())
                 columns[f"r {pair} (sum-to-one)"] = pa.array([-value for value in values], pa.float32())
             if seed * 1_000_000 + image not in leave_out:
                 tables["images"][seed * 1_000_000 + image] = pa.table(columns)
-    return write(path, config, about, tables)
+    return write(path, config, manifest, tables)
 
 
 def by_hand(values: Sequence[float]) -> tuple[float, float, float]:
@@ -271,10 +269,10 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "cp-lrp": level(0.2, 0.3, 0.1),
         "ig": level(0.5, 0.6, float("nan")),
     }
-    one = np.ones((2, 3))
+    ones = np.ones((2, 3))
     digits = {
-        ("LOO", "left-right"): one,
-        ("IG", "left-right"): one,
+        ("LOO", "left-right"): ones,
+        ("IG", "left-right"): ones,
         ("AttnLRP", "left-right"): np.array([[0.7, 0.8, 0.9], [0.75, 0.85, 0.8]]),
     }
     return {
@@ -295,45 +293,45 @@ def sst2(folders: dict[str, Path]) -> TextRun:
     return run
 
 
-# -- tables ------------------------------------------------------------------------------------------------------------
+# -- tables --------------------------------------------------------------------------------------------------
 
 
 def test_table_2_is_what_a_hand_computes(sst2):
     for column, protocol in enumerate(PROTOCOLS.values()):
-        found = {row["method"]: row for row in beside_paper.table2(sst2, protocol=protocol)}
+        table = {row["method"]: row for row in paper_tables.table2(sst2, protocol=protocol)}
         given = [(0.6, 0.2, 0.2), (0.7, 0.3, -0.3), (0.8, 0.1, 0.1), (0.6, 0.3, 0.3)]
-        assert parts(found["attnlrp"]["r"]) == pytest.approx(
-            by_hand([own[column] for own in given]), abs=1e-6
+        assert parts(table["attnlrp"]["r"]) == pytest.approx(
+            by_hand([given_r[column] for given_r in given]), abs=1e-6
         )
-        assert parts(found["attnlrp"]["delta"]) == pytest.approx(by_hand([3.0, 3.0, 2.0, 3.0]), abs=1e-6)
-        assert found["loo"]["r"].mean == 1 and list(found) == list(METHODS) and found["cp-lrp"]["n"] == 4
+        assert parts(table["attnlrp"]["delta"]) == pytest.approx(by_hand([3.0, 3.0, 2.0, 3.0]), abs=1e-6)
+        assert table["loo"]["r"].mean == 1 and list(table) == list(METHODS) and table["cp-lrp"]["n"] == 4
 
 
 def test_table_A3_walks_the_paths_and_ends_at_the_methods(sst2):
-    found = beside_paper.tableA3(sst2)
-    assert [row["bypassed"] for row in found[:3]] == ["1", "1 to 2", "1 to 3"] and len(found) == 36
-    assert parts(found[4]["r"]) == pytest.approx(by_hand([0.35, 0.36, 0.37, 0.38]), abs=1e-6)
-    ends = [row["r"] for row in found if len(row["layers"]) == 12]
+    table = paper_tables.tableA3(sst2)
+    assert [row["bypassed"] for row in table[:3]] == ["1", "1 to 2", "1 to 3"] and len(table) == 36
+    assert parts(table[4]["r"]) == pytest.approx(by_hand([0.35, 0.36, 0.37, 0.38]), abs=1e-6)
+    ends = [row["r"] for row in table if len(row["layers"]) == 12]
     assert len(ends) == 2 and ends[0] == ends[1] == next(
-        row["r"] for row in beside_paper.table2(sst2) if row["method"] == "cp-lrp"
+        row["r"] for row in paper_tables.table2(sst2) if row["method"] == "cp-lrp"
     )
-    drawn = beside_paper.figure2(sst2)
-    assert [step for path in drawn["paths"].values() for step in path] == [row["r"] for row in found]
+    drawn = paper_tables.figure2(sst2)
+    assert [step for path in drawn["paths"].values() for step in path] == [row["r"] for row in table]
     assert drawn["levels"]["CP-LRP"] == ends[0] and drawn["paper"]["back-to-front"][:3] == [0.22, 0.26, 0.38]
     assert mask_label(frozenset([1, 3])) == "1, 3"
 
 
 def test_table_1_is_what_a_hand_computes(folders):
     run = load_run(folders["mnist"])
-    found = {row["explainer"]: row for row in beside_paper.table1(run)}
-    assert parts(found["AttnLRP"]["left-right"]) == pytest.approx(by_hand([0.725, 0.825, 0.85]), abs=1e-6)
-    assert found["AttnLRP"]["left-right, nets"] == pytest.approx((0.8, 0.8), abs=1e-6)
+    table = {row["explainer"]: row for row in paper_tables.table1(run)}
+    assert parts(table["AttnLRP"]["left-right"]) == pytest.approx(by_hand([0.725, 0.825, 0.85]), abs=1e-6)
+    assert table["AttnLRP"]["left-right, nets"] == pytest.approx((0.8, 0.8), abs=1e-6)
     assert (
-        found["AttnLRP"]["accuracy"] == pytest.approx((0.8, 0.85))
-        and found["AttnLRP"]["n"] == 3
-        and found["AttnLRP"]["nets"] == 2
+        table["AttnLRP"]["accuracy"] == pytest.approx((0.8, 0.85))
+        and table["AttnLRP"]["n"] == 3
+        and table["AttnLRP"]["nets"] == 2
     )
-    turned = {row["explainer"]: row for row in beside_paper.table1(run, map="sum-to-one")}
+    turned = {row["explainer"]: row for row in paper_tables.table1(run, map="sum-to-one")}
     assert turned["AttnLRP"]["left-right"].mean == pytest.approx(-0.8, abs=1e-6)
 
 
@@ -343,7 +341,7 @@ def test_table_1_is_what_a_hand_computes(folders):
 def test_an_unfinished_run_on_digits_is_read_as_far_as_it_is_whole(tmp_path, lost, nets, n):
     left_right = np.array([[0.1, 0.2, 0.3], [0.5, 0.6, 0.7]])
     run = load_run(mnist_run(tmp_path / "run", {("AttnLRP", "left-right"): left_right}, leave_out=lost))
-    row = next(row for row in beside_paper.table1(run) if row["explainer"] == "AttnLRP")
+    row = next(row for row in paper_tables.table1(run) if row["explainer"] == "AttnLRP")
     assert (row["nets"], row["n"]) == (nets, n)
     assert row["left-right"].mean == pytest.approx(left_right[:nets, :n].mean(), abs=1e-6)
     assert claims([run])[0].effects[0].value.n == n
@@ -351,24 +349,24 @@ def test_an_unfinished_run_on_digits_is_read_as_far_as_it_is_whole(tmp_path, los
 
 def test_the_papers_columns_are_the_papers(sst2, folders):
     paper = {(row["dataset"], row["method"]): row for row in paper_table("table2")}
-    for row in beside_paper.table2(sst2):
-        printed = paper.get(("SST", beside_paper.PAPER_METHODS.get(row["method"], "")))
+    for row in paper_tables.table2(sst2):
+        printed = paper.get(("SST", paper_tables.PAPER_METHODS.get(row["method"], "")))
         for ours, theirs in (("r", "loo_r"), ("lerf", "lerf"), ("morf", "morf"), ("delta", "delta")):
             assert row[f"{ours}, paper"] == (printed[theirs] if printed else None)
     paths = [row for row in paper_table("tableA3") if row["dataset"] == "SST"]
-    own = [
+    shown = [
         (row["path"].replace("-", "_"), row["layers"], row["r, paper"], row["delta, paper"])
-        for row in beside_paper.tableA3(sst2)
+        for row in paper_tables.tableA3(sst2)
     ]
-    assert sorted(own) == sorted((row["path"], row["bypass"], row["loo_r"], row["delta"]) for row in paths)
+    assert sorted(shown) == sorted((row["path"], row["bypass"], row["loo_r"], row["delta"]) for row in paths)
     six = load_run(folders["six"])
     assert (
-        all(row["r, paper"] is None for row in beside_paper.tableA3(six))
-        and beside_paper.figure2(six)["paper"] is None
+        all(row["r, paper"] is None for row in paper_tables.tableA3(six))
+        and paper_tables.figure2(six)["paper"] is None
     )
-    found = {row["explainer"]: row for row in beside_paper.table1(load_run(folders["mnist"]))}
-    assert [found["AttnLRP"][f"{pair}, paper"] for pair in beside_paper.PAIRS] == [0.7865, 0.073, -0.0698]
-    assert found["gradient x input"]["left-right, paper"] is None
+    table = {row["explainer"]: row for row in paper_tables.table1(load_run(folders["mnist"]))}
+    assert [table["AttnLRP"][f"{pair}, paper"] for pair in paper_tables.PAIRS] == [0.7865, 0.073, -0.0698]
+    assert table["gradient x input"]["left-right, paper"] is None
 
 
 def test_the_embedded_paper_tables_are_the_printed_ones():
@@ -385,10 +383,10 @@ def test_the_embedded_paper_tables_are_the_printed_ones():
         kept = paper_table(name)
         assert len(printed) == len(kept)
         columns = [column for column, value in kept[0].items() if isinstance(value, float)]
-        for row, own in zip(printed, kept, strict=True):
-            assert [float(row[column]) for column in columns] == [own[column] for column in columns]
+        for row, entry in zip(printed, kept, strict=True):
+            assert [float(row[column]) for column in columns] == [entry[column] for column in columns]
             assert all(
-                row[column] == own[column]
+                row[column] == entry[column]
                 for column in ("dataset", "method", "explainer", "path", "label")
                 if column in row
             )
@@ -402,28 +400,32 @@ def test_columns_are_drawn_as_one_column_is():
         np.where(np.arange(700) == 3, np.nan, 1.0),
         np.full(700, 0.25),
     ]
-    for own, found in zip(columns, draws.bootstrap_columns(columns), strict=True):
-        alone = bootstrap_mean(own)
-        assert parts(found) == pytest.approx(parts(alone), abs=1e-12) and (found.n, found.undefined) == (
+    for column, interval in zip(columns, bootstrap_columns(columns), strict=True):
+        alone = bootstrap_mean(column)
+        assert parts(interval) == pytest.approx(parts(alone), abs=1e-12) and (
+            interval.n,
+            interval.undefined,
+        ) == (
             alone.n,
             alone.undefined,
         )
-    assert draws.bootstrap_columns([np.array([1.0])])[0].n == 1
+    assert bootstrap_columns([np.array([1.0])])[0].n == 1
 
 
 def test_undefined_values_are_counted_and_shown(folders):
-    shown = repr(beside.table2_beside(load_run(folders["six"])))
+    shown = repr(views.table2_beside(load_run(folders["six"])))
     assert "undefined" in shown.splitlines()[1]
     ig = next(line for line in shown.splitlines() if line.startswith("ig"))
     assert ig.split()[:5] == ["ig", "0.55", "[0.50,", "0.60]", "1"]
 
 
-# -- claims ------------------------------------------------------------------------------------------------------------
+# -- claims --------------------------------------------------------------------------------------------------
 
 
 def effect(*sides: str) -> list[Effect]:
     return [
-        Effect("a run", "words only (default)", "an effect", Interval(0.1, 0.0, 0.2, 9), own) for own in sides
+        Effect("a run", "words only (default)", "an effect", Interval(0.1, 0.0, 0.2, 9), side)
+        for side in sides
     ]
 
 
@@ -441,8 +443,9 @@ def test_the_verdict_is_made_by_its_rule():
 @pytest.mark.parametrize(
     ("limits", "band", "expected"),
     [
-        ((0.01, 0.2), (0, math.inf), "the paper's"), ((0.0, 0.2), (0, math.inf), "open"), ((-0.2, -0.1), (0, math.inf), "the other"),
-        ((-0.1, 0.1), (-0.2, 0.2), "the paper's"), ((0.1, 0.3), (-0.2, 0.2), "open"), ((0.3, 0.4), (-0.2, 0.2), "the other"),
+        ((0.01, 0.2), (0, math.inf), "the paper's"), ((0.0, 0.2), (0, math.inf), "open"),
+        ((-0.2, -0.1), (0, math.inf), "the other"), ((-0.1, 0.1), (-0.2, 0.2), "the paper's"),
+        ((0.1, 0.3), (-0.2, 0.2), "open"), ((0.3, 0.4), (-0.2, 0.2), "the other"),
         ((0.9, 0.99), (-math.inf, 0.99995), "the paper's"), ((1.0, 1.0), (-math.inf, 0.99995), "the other"),
     ],
 )  # fmt: skip
@@ -451,13 +454,13 @@ def test_a_side_is_named_only_by_the_whole_interval(limits, band, expected):
 
 
 def test_the_papers_own_numbers_lie_on_the_papers_side():
-    for spec in judging.SPECS:
-        for what, value in judging._paper_effects(spec).items():
+    for spec in paper_claims.SPECS:
+        for what, value in paper_claims._paper_effects(spec).items():
             assert spec.low < value < spec.high, (spec.says, what, value)
 
 
-def find(found: Sequence[judging.Claim], says: str) -> judging.Claim:
-    return next(claim for claim in found if claim.says.startswith(says))
+def find(judged: Sequence[paper_claims.Claim], says: str) -> paper_claims.Claim:
+    return next(claim for claim in judged if claim.says.startswith(says))
 
 
 HEADLINE = "on SST, CP-LRP agrees better with LOO"
@@ -478,11 +481,11 @@ def test_each_verdict_follows_from_records(tmp_path, attnlrp, cp_lrp, expected):
     claim = find(claims([run]), HEADLINE)
     assert claim.verdict == expected and claim.by_run() == {"run": expected}
     assert [e.protocol for e in claim.effects] == list(PROTOCOLS)
-    for k, own in enumerate(claim.effects):
-        assert parts(own.value) == pytest.approx(
+    for k, effect in enumerate(claim.effects):
+        assert parts(effect.value) == pytest.approx(
             by_hand([c[k] - a[k] for a, c in zip(attnlrp, cp_lrp, strict=True)]), abs=1e-6
         )
-        assert own.paper == pytest.approx(0.30) and own.value.n == 3
+        assert effect.paper == pytest.approx(0.30) and effect.value.n == 3
 
 
 def test_what_a_run_lacks_is_not_testable(tmp_path, folders):
@@ -496,11 +499,11 @@ def test_what_a_run_lacks_is_not_testable(tmp_path, folders):
 
 
 def test_claims_are_numbered_and_every_verdict_is_met(folders):
-    found = claims(load_runs([folders["top"]]))
-    assert [claim.number for claim in found] == list(range(1, len(found) + 1)) and len(found) >= 10
-    assert {claim.verdict for claim in found} == set(VERDICTS)
-    assert find(found, HEADLINE).by_run() == {"sst2-made-up": "partly", "sst2-six": "not"}
-    assert find(found, "maps of LOO and of IG").effects[0].note == "nets: 2 of 2"
+    judged = claims(load_runs([folders["top"]]))
+    assert [claim.number for claim in judged] == list(range(1, len(judged) + 1)) and len(judged) >= 10
+    assert {claim.verdict for claim in judged} == set(VERDICTS)
+    assert find(judged, HEADLINE).by_run() == {"sst2-made-up": "partly", "sst2-six": "not"}
+    assert find(judged, "maps of LOO and of IG").effects[0].note == "nets: 2 of 2"
 
 
 def test_the_halves_are_halves_of_the_layers(sst2):
@@ -530,16 +533,16 @@ def test_the_papers_own_classifier_is_held_to_the_papers_values(tmp_path):
         "attnlrp": level(0.2, 0.24),
         "cp-lrp": level(0.52, 0.52),
     }
-    run = load_run(text_run(tmp_path / "hub", r, n=2, model=beside_paper.HUB["sst2"]))
+    run = load_run(text_run(tmp_path / "hub", r, n=2, model=paper_tables.HUB["sst2"]))
     claim = find(claims([run]), "on SST, the paper's own classifier")
     assert claim.verdict == "reproduced" and len(claim.effects) == 12
-    assert [row["model"] for row in beside_paper.not_run([run])] == [beside_paper.HUB["imdb"]]
+    assert [row["model"] for row in paper_tables.not_run([run])] == [paper_tables.HUB["imdb"]]
 
 
 def test_what_was_not_run_is_estimated_from_its_arithmetic(folders):
     run = load_run(folders["sst2"])
     assert isinstance(run, TextRun)
-    (sst, imdb) = beside_paper.not_run([run])
+    (sst, imdb) = paper_tables.not_run([run])
     forward = [
         24 * 12 * 768**2 + 12 * 4 * t * 768 for t in run.example_column("tokens")
     ]  # of one token, by its text's length
@@ -555,7 +558,7 @@ def test_what_was_not_run_is_estimated_from_its_arithmetic(folders):
         sst["operations"] * 872 / 3.6e16
     )
     assert imdb["command"].startswith("lrp-companion run imdb --model fabriceyhc/") and imdb["hours"] is None
-    assert "assumed" in beside.not_run_table([run]).caption and "hours" not in repr(beside.not_run_table([]))
+    assert "assumed" in views.not_run_table([run]).caption and "hours" not in repr(views.not_run_table([]))
 
 
 def test_a_time_that_is_not_known_is_not_made_up(folders, tmp_path):
@@ -564,24 +567,24 @@ def test_a_time_that_is_not_known_is_not_made_up(folders, tmp_path):
     manifest["sessions"].append({**manifest["sessions"][0], "seconds": None})
     (tmp_path / "run" / "manifest.json").write_text(json.dumps(manifest))
     run = load_run(tmp_path / "run")
-    assert run.seconds == 60 and beside_paper.ran([run])[0]["minutes"] is None
+    assert run.seconds == 60 and paper_tables.ran([run])[0]["minutes"] is None
     manifest["sessions"][-1] |= {"seconds": 3.0, "stopped by": "a kill; its end is that of its last rows"}
     (tmp_path / "run" / "manifest.json").write_text(json.dumps(manifest))
     killed = load_run(tmp_path / "run")
     assert (
-        killed.seconds == 63 and beside_paper.ran([killed])[0]["minutes"] is None
+        killed.seconds == 63 and paper_tables.ran([killed])[0]["minutes"] is None
     )  # nobody knows if it was at work
-    assert beside_paper.ran([load_run(folders["sst2"])])[0]["minutes"] == 1
+    assert paper_tables.ran([load_run(folders["sst2"])])[0]["minutes"] == 1
 
 
-# -- the whole report --------------------------------------------------------------------------------------------------
+# -- the whole report ----------------------------------------------------------------------------------------
 
 
 def test_the_report_says_all_on_lines_a_terminal_holds(folders, tmp_path):
     runs = load_runs([folders["top"]])
-    text = beside.report(runs, out=tmp_path / "here" / "report.txt")
+    text = views.report(runs, out=tmp_path / "here" / "report.txt")
     assert text == (tmp_path / "here" / "report.txt").read_text(encoding="utf-8")
-    assert max(map(len, text.splitlines())) <= beside.WIDTH
+    assert max(map(len, text.splitlines())) <= views.REPORT_WIDTH
     for words in (
         "Table 1",
         "Table 2, agreement",
@@ -597,7 +600,7 @@ def test_the_report_says_all_on_lines_a_terminal_holds(folders, tmp_path):
 
 def test_runs_of_one_name_are_told_apart_and_each_counts_once(folders, tmp_path):
     other = text_run(tmp_path / "sst2-made-up", {}, n=2, model="other")
-    runs = beside_paper.named(load_runs([folders["sst2"], other, folders["sst2"]]))
+    runs = paper_tables.named(load_runs([folders["sst2"], other, folders["sst2"]]))
     assert len(runs) == 2 and [run.name for run in runs] == [
         f"sst2-made-up ({run.manifest['key']})" for run in runs
     ]
@@ -622,17 +625,19 @@ def test_command_prints_and_draws(folders, tmp_path, capsys):
 
 def test_json_holds_the_same_numbers(folders, sst2, capsys):
     assert main(["report", str(folders["top"]), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
-    assert [run["run"] for run in found["runs"]] == [
+    written = json.loads(
+        capsys.readouterr().out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON")
+    )
+    assert [run["run"] for run in written["runs"]] == [
         "imdb-made-up",
         "mnist-made-up",
         "sst2-made-up",
         "sst2-six",
     ]
-    cell = found["tables"]["sst2-made-up"][WITH_POSITIONS]["table2"][5]["r"]
-    expected = beside_paper.table2(sst2, protocol=PROTOCOLS[WITH_POSITIONS])[5]["r"]
+    cell = written["tables"]["sst2-made-up"][WITH_POSITIONS]["table2"][5]["r"]
+    expected = paper_tables.table2(sst2, protocol=PROTOCOLS[WITH_POSITIONS])[5]["r"]
     assert (cell["mean"], cell["low"], cell["n"]) == (expected.mean, expected.low, 4)
-    verdicts = {claim["says"]: claim["verdict"] for claim in found["claims"]}
+    verdicts = {claim["says"]: claim["verdict"] for claim in written["claims"]}
     assert verdicts == {claim.says: claim.verdict for claim in claims(load_runs([folders["top"]]))}
 
 
@@ -656,8 +661,9 @@ def damage(folder: Path, how: str) -> None:
 @pytest.mark.parametrize(
     ("how", "words"),
     [
-        ("empty", "an empty folder"), ("corrupt", "methods.parquet, which cannot be read"), ("no manifest", "a folder without a manifest"),
-        ("another key", "with rows of run"), ("no methods", "without explained examples"),
+        ("empty", "an empty folder"), ("corrupt", "methods.parquet, which cannot be read"),
+        ("no manifest", "a folder without a manifest"), ("another key", "with rows of run"),
+        ("no methods", "without explained examples"),
     ],
 )  # fmt: skip
 def test_a_bad_folder_is_one_line_and_exit_code_2(folders, tmp_path, how, words, capsys):
@@ -681,62 +687,63 @@ def test_other_bad_input_is_one_line_and_exit_code_2(folders, tmp_path, capsys):
         printed = capsys.readouterr()
         assert printed.out == "" and len(printed.err.strip().splitlines()) == 1 and words in printed.err
     with pytest.raises(CompanionError, match="no runs"):
-        beside.report([])
+        views.report([])
     with pytest.raises(SourceError, match="no runs"):
-        rows.report_rows([])
+        report.report_rows([])
 
 
 def test_a_report_needs_no_torch(folders, tmp_path):
     code = (
         "import sys; from lrp_companion.cli import main; code = main(sys.argv[1:]); "
-        "bad = {'torch', 'transformers', 'captum'} & set(sys.modules); sys.exit(code or (str(bad) if bad else 0))"
+        "bad = {'torch', 'transformers', 'captum'} & set(sys.modules); "
+        "sys.exit(code or (str(bad) if bad else 0))"
     )
     call = [sys.executable, "-c", code, "report", str(folders["top"]), "--figures", str(tmp_path)]
     done = subprocess.run(call, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
-# -- the page ----------------------------------------------------------------------------------------------------------
+# -- the page ------------------------------------------------------------------------------------------------
 
 
 def fresh(runs: Sequence[AnyRun]) -> set[str]:
     """Plain text of everything that the page may show."""
-    found = claims(runs)
+    judged = claims(runs)
     shown: list[Any] = [
-        beside.runs_table(runs),
-        beside.not_run_table(runs),
-        beside.claims_table(found),
-        beside.effects_table(found),
+        views.runs_table(runs),
+        views.not_run_table(runs),
+        views.claims_table(judged),
+        views.effects_table(judged),
     ]
     for run in runs:
         if isinstance(run, MnistRun):
-            shown.append(beside.table1_beside(run))
+            shown.append(views.table1_beside(run))
         if not isinstance(run, TextRun):
             continue
-        shown += [beside.table2_beside(run), beside.table2_dots(run), beside.table2_curves(run)]
+        shown += [views.table2_beside(run), views.table2_dots(run), views.table2_curves(run)]
         if run.masks:
             from lrp_companion.views import layer_plot
 
-            shown += [beside.tableA3_beside(run), beside.tableA3_curves(run)]
+            shown += [views.tableA3_beside(run), views.tableA3_curves(run)]
             for name, protocol in PROTOCOLS.items():
                 shown.append(
                     layer_plot(
-                        **beside_paper.figure2(run, protocol=protocol),
+                        **paper_tables.figure2(run, protocol=protocol),
                         title=f"{run.name}, n = {run.n:,}: {name}",
                     )
                 )
             title = f"{run.name}, n = {run.n:,}: curves"
-            shown.append(layer_plot(**beside_paper.figure2(run, column="delta"), quantity="Δ", title=title))
-    return {repr(one) for one in shown if one is not None}
+            shown.append(layer_plot(**paper_tables.figure2(run, column="delta"), quantity="Δ", title=title))
+    return {repr(printed) for printed in shown if printed is not None}
 
 
 def outputs(notebook: Path) -> list[str]:
     cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
-    found = [output for cell in cells for output in cell.get("outputs", [])]
-    assert not [output for output in found if "data" not in output], (
+    shown = [output for cell in cells for output in cell.get("outputs", [])]
+    assert not [output for output in shown if "data" not in output], (
         "the page prints tables and figures, nothing else"
     )
-    return ["".join(output["data"]["text/plain"]) for output in found]
+    return ["".join(output["data"]["text/plain"]) for output in shown]
 
 
 def test_the_page_shows_what_the_records_give(folders, tmp_path, monkeypatch):
@@ -762,15 +769,15 @@ def test_results_are_found_from_the_top_and_from_the_notebooks(folders, tmp_path
     (tmp_path / "notebooks").mkdir()
     for place in (tmp_path, tmp_path / "notebooks"):
         monkeypatch.chdir(place)
-        assert [run.name for run in rows.find_runs("results")] == ["mnist"]
+        assert [run.name for run in report.find_runs("results")] == ["mnist"]
     with pytest.raises(SourceError, match="elsewhere, which is no folder"):
-        rows.find_runs("elsewhere")
+        report.find_runs("elsewhere")
 
 
 def test_the_plot_for_pages_draws_what_the_print_draws(sst2):
     from lrp_companion.views import layer_plot
 
-    drawn = beside_paper.figure2(sst2)
+    drawn = paper_tables.figure2(sst2)
     plot = layer_plot(**drawn, title="a title")
     lines = [line for line in plot.data if line["name"] == "this project, with interval"]
     for line, (name, steps) in zip(lines, drawn["paths"].items(), strict=True):

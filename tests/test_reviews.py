@@ -80,17 +80,19 @@ def words(text: str) -> list[str]:
 def test_no_eight_words_in_a_row_come_from_sst2_or_imdb() -> None:
     ours: dict[tuple[str, ...], str] = {}
     for review in rows("short") + rows("long"):
-        own = words(review["text"])
-        width = min(8, len(own))
-        ours |= {tuple(own[k : k + width]): review["id"] for k in range(len(own) - width + 1)}
+        review_words = words(review["text"])
+        width = min(8, len(review_words))
+        ours |= {
+            tuple(review_words[k : k + width]): review["id"] for k in range(len(review_words) - width + 1)
+        }
     widths = {len(window) for window in ours}
     starts = {window[:4] for window in ours}
-    found = set()
+    shared = set()
     for name in ("sst2", "imdb"):
         for split in SPLITS[name]:
             for text in load_dataset(name, split=split, source="folder").texts:
                 theirs = words(text)
                 for k in range(len(theirs) - 3):
                     if tuple(theirs[k : k + 4]) in starts:
-                        found |= {ours[w] for w in (tuple(theirs[k : k + n]) for n in widths) if w in ours}
-    assert not found
+                        shared |= {ours[w] for w in (tuple(theirs[k : k + n]) for n in widths) if w in ours}
+    assert not shared

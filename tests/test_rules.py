@@ -150,7 +150,8 @@ def test_batched_axes_are_the_same_rule_many_times() -> None:
         for whole, single in (
             (g_a, rules.matmul(*tensors(g[i], a[i], b[i], o[i]), eps=0.1)[0]),
             (g_b, rules.matmul(*tensors(g[i], a[i], b[i], o[i]), eps=0.1)[1]),
-            (g_v, rules.attention_values(*tensors(g[i], a[i], o[i]), eps=0.1)), (g_z, rules.softmax(*tensors(a[i], np.abs(a[i])))),
+            (g_v, rules.attention_values(*tensors(g[i], a[i], o[i]), eps=0.1)),
+            (g_z, rules.softmax(*tensors(a[i], np.abs(a[i])))),
             (g_x, rules.layer_norm(*tensors(x[i], gamma, sd[i], x[i]), eps=0.1)),
         ):  # fmt: skip
             torch.testing.assert_close(whole[i], single, rtol=1e-13, atol=1e-13)

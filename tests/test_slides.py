@@ -13,7 +13,7 @@ import nbformat
 import pytest
 from browsing import ROOT, complaints_of_axe, open_page, state_of
 
-from lrp_companion.bookbuild import student as book_student
+from lrp_companion.bookbuild import student
 from lrp_companion.bookbuild.slides import excerpt, find_cell, in_state, part_of_table, slides
 from lrp_companion.schema import InputError
 from lrp_companion.views import table
@@ -23,7 +23,7 @@ DECKS = sorted(path.stem for path in (ROOT / "book/slides").glob("session*.md"))
 DATA = re.compile(r'<script type="application/json">(.*?)</script>', re.DOTALL)
 
 
-# -- what a cell shows ----------------------------------------------------------------------------------------------------
+# -- what a cell shows ---------------------------------------------------------------------------------------
 
 
 def notebook() -> nbformat.NotebookNode:
@@ -102,7 +102,7 @@ def test_sections_lie_side_by_side() -> None:
 @pytest.mark.parametrize("name", DECKS)
 def test_the_student_edition_keeps_the_slides_and_drops_notes_with_answers(name: str) -> None:
     before = (ROOT / f"book/slides/{name}.md").read_text(encoding="utf-8")
-    after = book_student.without_solution_blocks(before)
+    after = student.without_solution_blocks(before)
     assert "```{answers}" in before and "{answers}" not in after
     assert re.findall("^#.*", before, re.M) == re.findall("^#.*", after, re.M)
     assert before.count("```{notes}") == after.count("```{notes}") and before.count(
@@ -122,7 +122,7 @@ def test_every_slide_but_a_deck_has_notes_and_no_measured_number(name: str) -> N
         assert not re.search(r"\br\s*=\s*[-−]?0\.\d", part), "a correlation is shown by a cell, never typed"
 
 
-# -- the decks in the built book --------------------------------------------------------------------------------------------
+# -- the decks in the built book -----------------------------------------------------------------------------
 
 
 def opened(browser: Any, address: str, theme: str = "light") -> tuple[Any, Any, Any]:
@@ -135,18 +135,21 @@ def opened(browser: Any, address: str, theme: str = "light") -> tuple[Any, Any, 
 def turn_to(page: Any, number: int) -> None:
     page.evaluate("number => Reveal.slide(number)", number)
     page.wait_for_function(
-        "() => [...Reveal.getCurrentSlide().querySelectorAll('[data-companion-widget]')].every(host => host.dataset.ready === '')"
+        "() => [...Reveal.getCurrentSlide().querySelectorAll('[data-companion-widget]')]"
+        ".every(host => host.dataset.ready === '')"
     )
     page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
 
 TOO_TALL = """() => {
-    const slide = Reveal.getCurrentSlide(), box = slide.getBoundingClientRect(), out = [], floor = box.bottom - 44 / 720 * box.height;
-    for (const node of slide.querySelectorAll('h1, h2, p, li, pre, table, img, .lrp-widget, .slide-cell, mjx-container')) {
-        const own = node.getBoundingClientRect();
-        if (node.closest('.notes, .lrp-hidden, mjx-assistive-mml') || !own.width) continue;
+    const slide = Reveal.getCurrentSlide(), box = slide.getBoundingClientRect(), out = [];
+    const floor = box.bottom - 44 / 720 * box.height;
+    const shown = 'h1, h2, p, li, pre, table, img, .lrp-widget, .slide-cell, mjx-container';
+    for (const node of slide.querySelectorAll(shown)) {
+        const place = node.getBoundingClientRect();
+        if (node.closest('.notes, .lrp-hidden, mjx-assistive-mml') || !place.width) continue;
         const low = node.closest('.slide-origin') ? box.bottom : floor;
-        if (own.right <= box.right + 1 && own.left >= box.left - 1 && own.bottom <= low + 2) continue;
+        if (place.right <= box.right + 1 && place.left >= box.left - 1 && place.bottom <= low + 2) continue;
         out.push(`${node.tagName} ${node.textContent.slice(0, 40)}`);
     }
     return out;
@@ -165,12 +168,13 @@ def test_every_slide_holds_what_it_shows_and_asks_no_other_host(name: str, site:
     for number in range(count(page)):
         turn_to(page, number)
         title = page.evaluate("Reveal.getCurrentSlide().querySelector('h1, h2').textContent")
-        assert not (found := page.evaluate(TOO_TALL)), (name, title, found)
+        assert not (too_tall := page.evaluate(TOO_TALL)), (name, title, too_tall)
         assert page.evaluate(
             "[...Reveal.getCurrentSlide().querySelectorAll('img')].every(p => p.naturalWidth && p.alt)"
         ), title
         sizes = page.evaluate(
-            "[...Reveal.getCurrentSlide().querySelectorAll('.slide-cell')].map(c => Number(c.style.zoom || 1))"
+            "[...Reveal.getCurrentSlide().querySelectorAll('.slide-cell')]"
+            ".map(c => Number(c.style.zoom || 1))"
         )
         assert all(size >= 0.5 for size in sizes), (title, sizes)
     seen = page.evaluate(
@@ -192,12 +196,13 @@ def test_a_deck_prints_one_page_per_slide(name: str, site: str, browser: Any) ->
     page.emulate_media(media="print")
     cut = page.evaluate(
         """() => [...document.querySelectorAll('.pdf-page')].filter(sheet => {
-            const box = sheet.getBoundingClientRect(), inside = [...sheet.querySelectorAll('h1, h2, p, li, .slide-cell, .lrp-widget')];
-            return inside.some(node => {
-                const own = node.getBoundingClientRect();
-                if (node.closest('.notes, .lrp-hidden') || !own.width) return false;
+            const box = sheet.getBoundingClientRect();
+            return [...sheet.querySelectorAll('h1, h2, p, li, .slide-cell, .lrp-widget')].some(node => {
+                const place = node.getBoundingClientRect();
+                if (node.closest('.notes, .lrp-hidden') || !place.width) return false;
                 const foot = node.closest('.slide-origin') ? 0 : 30;
-                return own.left < box.left + 40 || own.right > box.right - 40 || own.bottom > box.bottom - foot;
+                return place.left < box.left + 40 || place.right > box.right - 40
+                    || place.bottom > box.bottom - foot;
             });
         }).map(sheet => sheet.querySelector('h1, h2').textContent)"""
     )
@@ -225,7 +230,8 @@ def test_slides_pass_axe(name: str, theme: str, site: str, browser: Any) -> None
 
 def widget_slide(page: Any, kind: str) -> int:
     return page.evaluate(
-        "kind => [...document.querySelectorAll('.slides > section')].findIndex(s => s.querySelector(`[data-companion-widget=${kind}]`))",
+        "kind => [...document.querySelectorAll('.slides > section')]"
+        ".findIndex(s => s.querySelector(`[data-companion-widget=${kind}]`))",
         kind,
     )
 
@@ -238,7 +244,8 @@ def test_arrow_keys_are_the_widgets_while_it_has_the_focus(html: Path, browser: 
     turn_to(page, number)
     assert state_of(page, "shares", place=1) == [0.25, 0.25, 0.5]
     handle = page.locator(
-        'section.present [data-companion-widget="shares_simplex"] [role="slider"], section.present svg [tabindex="0"]'
+        'section.present [data-companion-widget="shares_simplex"] [role="slider"], '
+        'section.present svg [tabindex="0"]'
     ).first
     handle.focus()
     page.keyboard.press("ArrowRight")
@@ -277,7 +284,8 @@ def test_choices_of_two_widgets_on_a_page_do_not_exclude_each_other(site: str, b
         host.scroll_into_view_if_needed()
         page.wait_for_function("host => host.dataset.ready === ''", arg=host.element_handle())
     unset = page.evaluate(
-        "[...document.querySelectorAll('fieldset.lrp-choice')].filter(f => !f.querySelector(':checked')).map(f => f.textContent)"
+        "[...document.querySelectorAll('fieldset.lrp-choice')]"
+        ".filter(f => !f.querySelector(':checked')).map(f => f.textContent)"
     )
     assert not unset
     context.close()
@@ -285,11 +293,12 @@ def test_choices_of_two_widgets_on_a_page_do_not_exclude_each_other(site: str, b
 
 def test_speaker_notes_open_in_a_window_of_their_own(site: str, browser: Any) -> None:
     context, page, watch = opened(browser, f"{site}/book/slides/session1.html")
-    with context.expect_page() as found:
+    with context.expect_page() as popup:
         page.keyboard.press("s")
-    speaker = found.value
+    speaker = popup.value
     speaker.wait_for_function(
-        "document.querySelector('.speaker-controls-notes:not(.hidden) .value')?.textContent.includes('arrows turn slides')"
+        "document.querySelector('.speaker-controls-notes:not(.hidden) .value')"
+        "?.textContent.includes('arrows turn slides')"
     )
     assert watch.nothing(), watch
     context.close()

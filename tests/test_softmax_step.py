@@ -140,28 +140,28 @@ class TestAgainstTheRules:
 class TestInvariance:
     @given(STEPS, st.floats(-20, 20))
     def test_a_shift_changes_the_rule_only(self, step: SoftmaxStep, c: float) -> None:
-        other = step.shifted(c)
+        shifted = step.shifted(c)
         for name in ("loo", "mask_gradient", "cp_lrp", "value_relevance", "without"):
-            assert np.allclose(getattr(other, name)(), getattr(step, name)(), **TIGHT), name
-        assert other.output == pytest.approx(float(step.output)) and other.entropy() == pytest.approx(
+            assert np.allclose(getattr(shifted, name)(), getattr(step, name)(), **TIGHT), name
+        assert shifted.output == pytest.approx(float(step.output)) and shifted.entropy() == pytest.approx(
             float(step.entropy())
         )
         assert np.allclose(
-            other.logit_relevance() - step.logit_relevance(),
+            shifted.logit_relevance() - step.logit_relevance(),
             c * step.mask_gradient() / 2,
             rtol=1e-8,
             atol=1e-9,
         )
-        assert other.conservation_gap() == pytest.approx(float(step.conservation_gap()), abs=1e-9)
-        assert np.allclose(other.centred().attnlrp(), step.centred().attnlrp(), **TIGHT)
-        assert other.centred().logits.mean() == pytest.approx(0, abs=1e-12)
+        assert shifted.conservation_gap() == pytest.approx(float(step.conservation_gap()), abs=1e-9)
+        assert np.allclose(shifted.centred().attnlrp(), step.centred().attnlrp(), **TIGHT)
+        assert shifted.centred().logits.mean() == pytest.approx(0, abs=1e-12)
 
     @given(STEPS, st.floats(-20, 20))
     def test_a_shift_of_the_values_does_not_reach_loo(self, step: SoftmaxStep, c: float) -> None:
-        other = SoftmaxStep(step.logits, step.values + c)
-        assert np.allclose(other.loo(), step.loo(), **TIGHT)
-        assert np.allclose(other.cp_lrp() - step.cp_lrp(), c * step.attention, **TIGHT)
-        assert np.allclose(other.logit_relevance(), step.logit_relevance(), rtol=1e-8, atol=1e-9)
+        shifted = SoftmaxStep(step.logits, step.values + c)
+        assert np.allclose(shifted.loo(), step.loo(), **TIGHT)
+        assert np.allclose(shifted.cp_lrp() - step.cp_lrp(), c * step.attention, **TIGHT)
+        assert np.allclose(shifted.logit_relevance(), step.logit_relevance(), rtol=1e-8, atol=1e-9)
 
 
 class TestThePapersTwoCases:
@@ -207,11 +207,11 @@ def test_many_queries_at_once() -> None:
         "entropy",
     )
     for j in np.ndindex(3, 2):
-        one = SoftmaxStep(z[j], v[j])
+        single = SoftmaxStep(z[j], v[j])
         for name in names:
-            assert np.allclose(getattr(many, name)()[j], getattr(one, name)(), **TIGHT), name
-        assert np.allclose(many.centred().logits[j], one.centred().logits) and np.allclose(
-            many.output[j], one.output
+            assert np.allclose(getattr(many, name)()[j], getattr(single, name)(), **TIGHT), name
+        assert np.allclose(many.centred().logits[j], single.centred().logits) and np.allclose(
+            many.output[j], single.output
         )
     assert np.allclose(many.scaled(2).logits, 2 * z) and repr(many) == "SoftmaxStep(tokens=5, queries=6)"
 

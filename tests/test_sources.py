@@ -157,13 +157,14 @@ class TestRecord:
     def test_bad_limits(self, limit: object) -> None:
         with pytest.raises(
             InputError,
-            match=rf"got limit {limit!r}; expected a whole number from 1 to 96, the number of items in sst2/validation",
+            match=rf"got limit {limit!r}; expected a whole number from 1 to 96\. "
+            "Next step: sst2/validation from embedded has 96 items",
         ):
             load_dataset("sst2", limit=limit)
 
     @pytest.mark.parametrize("seed", [-1, 0.5, None])
     def test_bad_seeds(self, seed: object) -> None:
-        with pytest.raises(InputError, match=rf"got seed {seed!r}; expected a whole number from 0 up"):
+        with pytest.raises(InputError, match=rf"got seed {seed!r}; expected a whole number, at least 0"):
             load_dataset("sst2", limit=2, seed=seed)
 
 
@@ -204,7 +205,8 @@ class TestChoice:
         code = f"""
         import sys
         from lrp_companion.sources import load_dataset, reachable
-        load_dataset("sst2"), load_dataset("mnist", limit=1), load_dataset("mnist", data_dir={str(folder)!r}), reachable()
+        load_dataset("sst2"), load_dataset("mnist", limit=1), load_dataset("mnist", data_dir={str(folder)!r})
+        reachable()
         print(sorted({{"torch", "transformers", "datasets", "sklearn", "mlxtend"}} & set(sys.modules)))
         """
         assert run(code) == "[]"
@@ -215,7 +217,8 @@ class TestEmbedded:
         short, long = load_dataset("sst2"), load_dataset("imdb")
         assert (len(short), len(long), short.split, long.split) == (96, 16, "validation", "test")
         assert short.describe() == (
-            "sst2/validation from embedded: 96 texts (embedded reviews (short), written for this project, in place of SST-2), "
+            "sst2/validation from embedded: 96 texts (embedded reviews (short), written for this project, "
+            "in place of SST-2), "
             f"fingerprint {short.fingerprint}"
         )
         assert "embedded reviews (long), written for this project, in place of IMDB" in long.describe()
@@ -227,7 +230,8 @@ class TestEmbedded:
     def test_other_splits_of_text_are_not_embedded(self, name: str, split: str, offered: str) -> None:
         with pytest.raises(
             SourceError,
-            match=f"got {name} split '{split}' from the embedded source; expected '{offered}', the only .* LRP_COMPANION_DATA",
+            match=f"got {name} split '{split}' from the embedded source; expected '{offered}', "
+            "the only .* LRP_COMPANION_DATA",
         ):
             load_dataset(name, split=split)
 
@@ -380,7 +384,7 @@ class TestFolder:
             load_dataset(name, data_dir=tmp_path)
 
 
-# --- the hub ------------------------------------------------------------------------------------------------------------------------
+# -- the hub -----------------------------------------------------------------------------------------------
 
 COMMIT = "0" * 39 + "1"
 NOBODY = "http://127.0.0.1:9"  # the discard port: a connection is refused
@@ -483,7 +487,10 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
 
 def repository(folder: Path, name: str, split: str, table: pa.Table) -> Path:
     """A data set's folder as the hub has it: a card that names the files of every split, and the files."""
-    card = f"---\nconfigs:\n- config_name: default\n  data_files:\n  - split: {split}\n    path: data/{split}-*\n---\n"
+    card = (
+        f"---\nconfigs:\n- config_name: default\n  data_files:\n  - split: {split}\n"
+        f"    path: data/{split}-*\n---\n"
+    )
     root = folder / "repository" / name
     (root / "data").mkdir(parents=True)
     (root / "README.md").write_text(card)
@@ -532,7 +539,8 @@ class TestHub:
             expected[name] = load_dataset(name, data_dir=tmp_path).fingerprint
         code = """
         from lrp_companion.sources import load_dataset
-        print(*((data.source, data.fingerprint) for data in (load_dataset(name, source="hub") for name in ("sst2", "imdb", "mnist"))))
+        sets = [load_dataset(name, source="hub") for name in ("sst2", "imdb", "mnist")]
+        print(*((data.source, data.fingerprint) for data in sets))
         """
         home = str(tmp_path / "home")
         from_hub = " ".join(str(("hub", fingerprint)) for fingerprint in expected.values())
@@ -543,7 +551,8 @@ class TestHub:
         local = f"""
         from lrp_companion.sources import hub
         from lrp_companion.sources.dataset import from_table
-        print(from_table(hub.read({str(root)!r}, "test"), name="mnist", split="test", source="hub", place="here").fingerprint)
+        rows = hub.read({str(root)!r}, "test")
+        print(from_table(rows, name="mnist", split="test", source="hub", place="here").fingerprint)
         """
         assert run(local, HF_HOME=home) == expected["mnist"]
 
@@ -556,7 +565,8 @@ class TestHub:
         serve(status=status)
         with pytest.raises(
             SourceError,
-            match=rf"no usable answer from the hub at http://127.0.0.1:\d+ \({said}.*source='embedded', which needs no network",
+            match=rf"no usable answer from the hub at http://127.0.0.1:\d+ \({said}.*source='embedded', "
+            "which needs no network",
         ):
             load_dataset("sst2", source="hub")
 

@@ -33,18 +33,20 @@ def logits_of(clf: Classifier, text: str) -> np.ndarray:
 def test_the_record(clf: Classifier, method: str) -> None:
     maps = attribute(clf, list(TEXTS), method=method)
     assert [type(m) for m in maps] == [Attribution] * len(TEXTS)
-    for text, found in zip(TEXTS, maps, strict=True):
+    for text, record in zip(TEXTS, maps, strict=True):
         ids = clf.tokenizer(text)["input_ids"]
         logits = logits_of(clf, text)
-        assert found.tokens == tuple(clf.tokenizer.convert_ids_to_tokens(ids))
+        assert record.tokens == tuple(clf.tokenizer.convert_ids_to_tokens(ids))
         assert (
-            found.scores.dtype == np.float64
-            and found.scores.shape == (len(ids),)
-            and np.isfinite(found.scores).all()
+            record.scores.dtype == np.float64
+            and record.scores.shape == (len(ids),)
+            and np.isfinite(record.scores).all()
         )
-        assert found.special.tolist() == [True, *[False] * (len(ids) - 2), True]
-        assert found.target == int(logits.argmax()) and found.logit == pytest.approx(logits.max(), rel=1e-10)
-        assert found.method == method
+        assert record.special.tolist() == [True, *[False] * (len(ids) - 2), True]
+        assert record.target == int(logits.argmax()) and record.logit == pytest.approx(
+            logits.max(), rel=1e-10
+        )
+        assert record.method == method
     assert attribute(clf, TEXTS[0], method=method)[0].scores == pytest.approx(
         maps[0].scores, abs=1e-10
     )  # one string is a list of one
@@ -54,7 +56,7 @@ def test_the_record(clf: Classifier, method: str) -> None:
 def test_loo_equals_one_call_of_the_model_per_token(family_clf: Classifier, removal: str) -> None:
     special = {"mask_id": family_clf.tokenizer.mask_token_id, "pad_id": family_clf.tokenizer.pad_token_id}
     for target in (0, 1):
-        for text, found in zip(
+        for text, record in zip(
             TEXTS,
             attribute(family_clf, list(TEXTS), method="loo", removal=removal, target=target),
             strict=True,
@@ -62,13 +64,13 @@ def test_loo_equals_one_call_of_the_model_per_token(family_clf: Classifier, remo
             expected = oracles.leave_one_out(
                 family_clf.network, family_clf.tokenizer(text)["input_ids"], target, removal, **special
             )
-            np.testing.assert_allclose(found.scores, expected, rtol=0, atol=1e-10)
-            assert found.choices["removal"] == removal
+            np.testing.assert_allclose(record.scores, expected, rtol=0, atol=1e-10)
+            assert record.choices["removal"] == removal
 
 
 def test_loo_equals_captums_feature_ablation_of_the_mask(family_clf: Classifier) -> None:
     """Oracle 7."""
-    for text, found in zip(TEXTS, attribute(family_clf, list(TEXTS), method="loo", target=1), strict=True):
+    for text, record in zip(TEXTS, attribute(family_clf, list(TEXTS), method="loo", target=1), strict=True):
         (encoded,) = family_clf.encode(text)
         ids = torch.tensor([encoded.input_ids])
 
@@ -77,7 +79,7 @@ def test_loo_equals_captums_feature_ablation_of_the_mask(family_clf: Classifier)
                 return family_clf.network(input_ids=ids.expand(len(mask), -1), attention_mask=mask).logits
 
         captum = FeatureAblation(model).attribute(torch.ones_like(ids), target=1)
-        np.testing.assert_allclose(found.scores, captum[0].double().numpy(), rtol=0, atol=1e-10)
+        np.testing.assert_allclose(record.scores, captum[0].double().numpy(), rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("removal", REMOVALS)
@@ -110,8 +112,8 @@ def test_removal_evaluator_runs_any_set_of_kept_tokens(clf: Classifier, removal:
 @pytest.mark.parametrize("method", ["attnlrp", "cp-lrp"])
 def test_lrp_equals_the_modified_gradient_at_every_site(clf: Classifier, method: str, site: str) -> None:
     weights = oracles.weights_of(clf.network)
-    for found in attribute(clf, list(TEXTS), method=method, site=site, target=2):
-        ids = clf.tokenizer.convert_tokens_to_ids(list(found.tokens))
+    for record in attribute(clf, list(TEXTS), method=method, site=site, target=2):
+        ids = clf.tokenizer.convert_tokens_to_ids(list(record.tokens))
         _, parts = oracles.modified_gradient(
             weights, ids, one_hot(2, 3), amounts=[float(method == "cp-lrp")] * 3
         )
@@ -123,13 +125,13 @@ def test_lrp_equals_the_modified_gradient_at_every_site(clf: Classifier, method:
                 "embedding": ["word", "position", "type"],
             }[site]
         )
-        np.testing.assert_allclose(found.scores, expected, rtol=0, atol=1e-9 * np.abs(expected).max())
-        assert set(found.parts) == {"word", "position", "type"}
-        for name, value in found.parts.items():
+        np.testing.assert_allclose(record.scores, expected, rtol=0, atol=1e-9 * np.abs(expected).max())
+        assert set(record.parts) == {"word", "position", "type"}
+        for name, value in record.parts.items():
             np.testing.assert_allclose(
                 value, parts[name].numpy(), rtol=0, atol=1e-9 * max(parts[name].abs().max().item(), 1e-3)
             )
-        assert found.choices["site"] == site
+        assert record.choices["site"] == site
 
 
 @pytest.mark.parametrize("method", ["attnlrp", "cp-lrp", "gradient-x-input"])
@@ -154,22 +156,22 @@ def test_methods_that_differ_by_entries(clf: Classifier) -> None:
     np.testing.assert_array_equal(scores("cp-lrp"), scores("lrp", bypass=(3, 1, 2, 2)))
     np.testing.assert_array_equal(scores("pa-lrp"), scores("attnlrp", site="word+position"))
     assert np.abs(scores("lrp", bypass=[1]) - scores("lrp", bypass=[3])).max() > 1e-4
-    found = attribute(clf, TEXTS[1], method="lrp", bypass=[3, 1])[0]
-    assert found.choices["bypass"] == (1, 3)
+    record = attribute(clf, TEXTS[1], method="lrp", bypass=[3, 1])[0]
+    assert record.choices["bypass"] == (1, 3)
 
 
 @pytest.mark.parametrize("bypass", [(), (1,), (1, 3)], ids=str)
 def test_lrp_with_epsilon_equals_the_equations(clf: Classifier, bypass: tuple[int, ...]) -> None:
     for eps in (1e-6, 0.1):
-        found = attribute(clf, TEXTS[0], method="lrp", bypass=bypass, epsilon=eps, target=0)[0]
+        record = attribute(clf, TEXTS[0], method="lrp", bypass=bypass, epsilon=eps, target=0)[0]
         ids = clf.tokenizer(TEXTS[0])["input_ids"]
         _, expected = oracles.relevance_r_form(
             oracles.weights_of(clf.network), ids, one_hot(0, 3), bypass=bypass, eps=eps
         )
         np.testing.assert_allclose(
-            found.scores, expected["word"], rtol=0, atol=1e-9 * np.abs(expected["word"]).max()
+            record.scores, expected["word"], rtol=0, atol=1e-9 * np.abs(expected["word"]).max()
         )
-        assert found.choices["epsilon"] == eps
+        assert record.choices["epsilon"] == eps
 
 
 def test_the_lattice_equals_single_runs(clf: Classifier) -> None:
@@ -204,10 +206,10 @@ def test_loo_of_a_probability(clf: Classifier) -> None:
     def probability(logits: np.ndarray) -> float:
         return float(np.exp(logits[1]) / np.exp(logits).sum())
 
-    found = attribute(clf, TEXTS[0], method="loo", removal="delete", target=1, output="probability")[0]
+    record = attribute(clf, TEXTS[0], method="loo", removal="delete", target=1, output="probability")[0]
     ids = clf.tokenizer(TEXTS[0])["input_ids"]
     whole = probability(logits_of(clf, TEXTS[0]))
-    for i, score in enumerate(found.scores):
+    for i, score in enumerate(record.scores):
         rest = torch.tensor([[*ids[:i], *ids[i + 1 :]]])
         with torch.no_grad():
             assert score == pytest.approx(
@@ -217,10 +219,10 @@ def test_loo_of_a_probability(clf: Classifier) -> None:
 
 def test_gradient_x_input_equals_autograd_of_an_independent_forward(family_clf: Classifier) -> None:
     weights = oracles.weights_of(family_clf.network)
-    for found in attribute(family_clf, list(TEXTS), method="gradient-x-input", target=1):
-        ids = family_clf.tokenizer.convert_tokens_to_ids(list(found.tokens))
+    for record in attribute(family_clf, list(TEXTS), method="gradient-x-input", target=1):
+        ids = family_clf.tokenizer.convert_tokens_to_ids(list(record.tokens))
         _, parts = oracles.modified_gradient(weights, ids, [0.0, 1.0], plain=True)
-        for name, value in found.parts.items():
+        for name, value in record.parts.items():
             np.testing.assert_allclose(value, parts[name].numpy(), rtol=0, atol=1e-9)
 
 
@@ -229,7 +231,7 @@ def test_integrated_gradients(clf: Classifier, baseline: str) -> None:
     """Against a midpoint rule with many nodes on an independent forward; complete up to the recorded
     delta.
     """
-    found = attribute(clf, TEXTS[0], method="ig", baseline=baseline, n_steps=100, target=0)[0]
+    record = attribute(clf, TEXTS[0], method="ig", baseline=baseline, n_steps=100, target=0)[0]
     ids = clf.tokenizer(TEXTS[0])["input_ids"]
     weights = oracles.weights_of(clf.network)
     word = oracles.embed(weights, ids)["word"]
@@ -241,12 +243,12 @@ def test_integrated_gradients(clf: Classifier, baseline: str) -> None:
     start = start.expand_as(word).clone()
     start[[0, -1]] = word[[0, -1]]
     expected = oracles.integrated_gradients(weights, ids, start, 0, 150)
-    np.testing.assert_allclose(found.scores, expected, rtol=0, atol=2e-4 * np.abs(expected).max())
-    assert found.scores[0] == found.scores[-1] == 0  # special tokens stay
+    np.testing.assert_allclose(record.scores, expected, rtol=0, atol=2e-4 * np.abs(expected).max())
+    assert record.scores[0] == record.scores[-1] == 0  # special tokens stay
     at_start, _ = oracles.forward(weights, {**oracles.embed(weights, ids), "word": start}, plain=True)
-    delta = found.scores.sum() - (found.logit - float(at_start[0]))
-    assert found.details["convergence_delta"] == pytest.approx(delta, abs=1e-9) and abs(delta) < 1e-3
-    assert found.choices["baseline"] == baseline and found.choices["n_steps"] == 100
+    delta = record.scores.sum() - (record.logit - float(at_start[0]))
+    assert record.details["convergence_delta"] == pytest.approx(delta, abs=1e-9) and abs(delta) < 1e-3
+    assert record.choices["baseline"] == baseline and record.choices["n_steps"] == 100
 
 
 @pytest.mark.parametrize("residual", [False, True])
@@ -281,8 +283,8 @@ def test_batches_and_order_change_nothing(clf: Classifier, method: str) -> None:
         maps = attribute(
             clf, [TEXTS[i] for i in order], method=method, target=1, batch_tokens=batch_tokens, **options
         )
-        for i, found in zip(order, maps, strict=True):
-            np.testing.assert_allclose(found.scores, alone[i], rtol=0, atol=1e-10)
+        for i, record in zip(order, maps, strict=True):
+            np.testing.assert_allclose(record.scores, alone[i], rtol=0, atol=1e-10)
 
     check()
 
@@ -306,18 +308,18 @@ def test_targets_one_for_all_or_one_each(clf: Classifier, method: str) -> None:
 def test_lower_precision_runs_and_stays_near(clf: Classifier, model_folder, method: str, dtype: str) -> None:
     low = load_classifier(model_folder("bert", layers=3, labels=3), dtype=dtype)
     exact = attribute(clf, TEXTS[1], method=method, target=1)[0].scores
-    found = attribute(low, TEXTS[1], method=method, target=1)[0]
-    assert found.details["dtype"] == dtype and np.isfinite(found.scores).all()
+    record = attribute(low, TEXTS[1], method=method, target=1)[0]
+    assert record.details["dtype"] == dtype and np.isfinite(record.scores).all()
     np.testing.assert_allclose(
-        found.scores, exact, rtol=0, atol=np.abs(exact).max() * (1e-3 if dtype == "float32" else 0.3)
+        record.scores, exact, rtol=0, atol=np.abs(exact).max() * (1e-3 if dtype == "float32" else 0.3)
     )
 
 
 def test_a_long_text_is_cut_only_when_asked(clf: Classifier) -> None:
-    found = attribute(clf, "film " * 60, method="cp-lrp", truncate=True)[0]
-    assert len(found.tokens) == 32 and found.tokens[0] == "[CLS]" and found.tokens[-1] == "[SEP]"
+    record = attribute(clf, "film " * 60, method="cp-lrp", truncate=True)[0]
+    assert len(record.tokens) == 32 and record.tokens[0] == "[CLS]" and record.tokens[-1] == "[SEP]"
     np.testing.assert_allclose(
-        found.scores, attribute(clf, "film " * 30, method="cp-lrp")[0].scores, atol=1e-12
+        record.scores, attribute(clf, "film " * 30, method="cp-lrp")[0].scores, atol=1e-12
     )
 
 

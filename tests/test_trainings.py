@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_audit import text
+from test_protocol_grid import text
 from test_report import mnist_run
 
 from lrp_companion import views
@@ -40,30 +40,30 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> list[TextRun]:
 
 
 def test_runs_are_compared_in_the_cells_that_all_have(three):
-    found = trainings.trainings(three)
-    assert found.axes["removal"] == ("attention-mask",) and found.effects.shape == (3, 3, 2, 2, 1, 3, 3)
-    assert found.names == MODELS and found.title == "SST-2, 6 layers" and found.n == 4
-    assert found.effects[:, 0, 0, 0, 0, 0, 0] == pytest.approx([-0.25, -0.125, 0.125], abs=1e-6)
-    assert found.effects[:, 1, 1, 0, 0, 0, 0] == pytest.approx([0.25, 0.25, 0.125], abs=1e-6)
-    assert (found.low <= found.effects).all() and (found.effects <= found.high).all()
-    assert (trainings.trainings(three[::-1]).effects == found.effects[::-1]).all()
+    compared = trainings.trainings(three)
+    assert compared.axes["removal"] == ("attention-mask",) and compared.effects.shape == (3, 3, 2, 2, 1, 3, 3)
+    assert compared.names == MODELS and compared.title == "SST-2, 6 layers" and compared.n == 4
+    assert compared.effects[:, 0, 0, 0, 0, 0, 0] == pytest.approx([-0.25, -0.125, 0.125], abs=1e-6)
+    assert compared.effects[:, 1, 1, 0, 0, 0, 0] == pytest.approx([0.25, 0.25, 0.125], abs=1e-6)
+    assert (compared.low <= compared.effects).all() and (compared.effects <= compared.high).all()
+    assert (trainings.trainings(three[::-1]).effects == compared.effects[::-1]).all()
 
 
 def test_outputs_that_a_run_was_not_made_with_are_not_compared(three):
     config = {**three[1].manifest["config"], "targets": ["logit"]}
-    found = trainings.trainings(
+    compared = trainings.trainings(
         [three[0], replace(three[1], manifest={**three[1].manifest, "config": config})]
     )
-    assert found.held == {"removal": "attention-mask", "target": "logit"}
-    assert "LOO removes by attention mask; output logit: parts" in repr(views.training_shares_table(found))
-    assert found.axes["target"] == ("logit",) and trainings.training_counts(found)["cells"] == 36
-    assert found.grids[1].axes["target"] == ("logit",) and found.grids[0].axes["target"] == (
+    assert compared.held == {"removal": "attention-mask", "target": "logit"}
+    assert "LOO removes by attention mask; output logit: parts" in repr(views.training_shares_table(compared))
+    assert compared.axes["target"] == ("logit",) and trainings.training_counts(compared)["cells"] == 36
+    assert compared.grids[1].axes["target"] == ("logit",) and compared.grids[0].axes["target"] == (
         "logit",
         "margin",
         "probability",
     )
-    assert found.effects[1, 0, 0, 0, 0, 0, 0] == pytest.approx(-0.125, abs=1e-6)
-    assert {row["target"] for row in effect_causes.layer_gains(found.runs[1])} == {"logit"}
+    assert compared.effects[1, 0, 0, 0, 0, 0, 0] == pytest.approx(-0.125, abs=1e-6)
+    assert {row["target"] for row in effect_causes.layer_gains(compared.runs[1])} == {"logit"}
 
 
 def test_trainings_are_found_beside_their_first_run(tmp_path, monkeypatch):
@@ -96,40 +96,44 @@ def test_protocols_training_by_training(three):
 
 
 def test_cells_are_counted_by_side(three):
-    found = trainings.trainings(three)
-    told = trainings.training_counts(found)
-    assert told["cells"] == 108 and told["above"] == 2, (
+    compared = trainings.trainings(three)
+    counted = trainings.training_counts(compared)
+    assert counted["cells"] == 108 and counted["above"] == 2, (
         "with positions and all tokens, raw and divided by a positive sum"
     )
-    assert told["against"] == 2 and told["below"] == 0 and told["open"] == 104
-    assert told["one sign"] == 2, "where all effects are 0 they have no sign"
+    assert counted["against"] == 2 and counted["below"] == 0 and counted["open"] == 104
+    assert counted["one sign"] == 2, "where all effects are 0 they have no sign"
     assert (
-        trainings.training_counts(found, tokens="all")["against"] == 0
-        and trainings.training_counts(found, tokens="no-special")["above"] == 0
+        trainings.training_counts(compared, tokens="all")["against"] == 0
+        and trainings.training_counts(compared, tokens="no-special")["above"] == 0
     )
     assert trainings.training_counts(trainings.trainings(three[:2]))["below"] == 2
     for wrong in ({"sight": "word"}, {"removal": "delete"}, {"map": "absolute-sum"}):
         with pytest.raises(InputError, match="expected one of|expected attention-mask"):
-            trainings.training_counts(found, **wrong)
+            trainings.training_counts(compared, **wrong)
 
 
-def cut(found: trainings.Trainings, axes: dict[str, tuple[str, ...]]) -> trainings.Trainings:
+def cut(compared: trainings.Trainings, axes: dict[str, tuple[str, ...]]) -> trainings.Trainings:
     """The same trainings with fewer options."""
     places = np.ix_(
-        range(len(found.runs)),
-        *([found.axes[name].index(option) for option in own] for name, own in axes.items()),
+        range(len(compared.runs)),
+        *([compared.axes[name].index(option) for option in options] for name, options in axes.items()),
     )
     return replace(
-        found, axes=axes, effects=found.effects[places], low=found.low[places], high=found.high[places]
+        compared,
+        axes=axes,
+        effects=compared.effects[places],
+        low=compared.low[places],
+        high=compared.high[places],
     )
 
 
 def test_cells_that_turn_are_named_the_most_contrary_first(three, tmp_path):
-    found = trainings.trainings(three)
-    rows = trainings.training_turns(found)
-    told = trainings.training_counts(found)
+    compared = trainings.trainings(three)
+    rows = trainings.training_turns(compared)
+    counted = trainings.training_counts(compared)
     assert (
-        len(rows) == told["against"] + told["open"]
+        len(rows) == counted["against"] + counted["open"]
         and [row["against"] for row in rows] == [True] * 2 + [False] * 104
     )
     assert {
@@ -152,7 +156,7 @@ def test_cells_that_turn_are_named_the_most_contrary_first(three, tmp_path):
     assert apart[:3] == pytest.approx([0.625, 0.625, 0.375], abs=1e-6) and apart == sorted(
         apart, reverse=True
     )
-    shown = repr(views.training_turns_table(found))
+    shown = repr(views.training_turns_table(compared))
     assert (
         "the first 12 of 106" in shown
         and shown.count("\n") == 13
@@ -160,18 +164,18 @@ def test_cells_that_turn_are_named_the_most_contrary_first(three, tmp_path):
     )
     assert "removes by" not in shown.split("\n")[1] and "small-seed-2" in shown.split("\n")[1]
     assert "common to all" not in shown
-    few = {**found.axes, "site": ("word",), "tokens": ("no-special",), "target": ("logit",)}
-    shown = repr(views.training_turns_table(cut(found, few))).splitlines()
+    few = {**compared.axes, "site": ("word",), "tokens": ("no-special",), "target": ("logit",)}
+    shown = repr(views.training_turns_table(cut(compared, few))).splitlines()
     assert "common to all" not in shown[0] and "; relevance read at words; tokens" in shown[0], (
         "what is held is said as such"
     )
     assert shown[1].split()[:2] == ["map", "correlation"] and len(shown) == 2 + 6
     two = {**few, "site": ("word+position", "embedding"), "tokens": ("all",), "statistic": ("pearson",)}
-    shown = repr(views.training_turns_table(cut(found, two))).splitlines()
+    shown = repr(views.training_turns_table(cut(compared, two))).splitlines()
     assert shown[0].endswith("in all trainings; common to all: relevance read at whole embedding")
     assert shown[1].split()[:2] == ["map", "small"] and len(shown) == 2 + 2
-    one = {**few, "site": ("word+position",), "tokens": ("all",), "statistic": ("pearson",)}
-    assert repr(views.training_turns_table(cut(found, one))).splitlines()[1:] == ["cell", "none"], (
+    single = {**few, "site": ("word+position",), "tokens": ("all",), "statistic": ("pearson",)}
+    assert repr(views.training_turns_table(cut(compared, single))).splitlines()[1:] == ["cell", "none"], (
         "above in all"
     )
     alike = trainings.trainings([three[1], replace(three[1], manifest=three[2].manifest)])
@@ -181,33 +185,33 @@ def test_cells_that_turn_are_named_the_most_contrary_first(three, tmp_path):
 
 def test_parts_of_the_variance_are_those_of_two_factors(three):
     generator = np.random.default_rng(0)
-    found = trainings.trainings(three)
-    own = replace(found, effects=generator.normal(size=found.effects.shape))
-    flat = own.effects.reshape(3, -1)
+    compared = trainings.trainings(three)
+    noise = replace(compared, effects=generator.normal(size=compared.effects.shape))
+    flat = noise.effects.reshape(3, -1)
     rows = {row["choices"]: row["share"] for row in protocol_grid.variance_shares(flat, ["training", "cell"])}
-    assert trainings.training_shares(own) == pytest.approx(
+    assert trainings.training_shares(noise) == pytest.approx(
         {"choices": rows["cell",], "training": rows["training",], "together": rows["training", "cell"]}
     )
-    assert trainings.training_likeness(own) == pytest.approx(
+    assert trainings.training_likeness(noise) == pytest.approx(
         min(np.corrcoef(a, b)[0, 1] for a, b in itertools.combinations(flat, 2))
     )
-    alike = replace(found, effects=np.stack([found.effects[0]] * 3))
+    alike = replace(compared, effects=np.stack([compared.effects[0]] * 3))
     assert trainings.training_shares(alike) == pytest.approx(
         {"choices": 1, "training": 0, "together": 0}, abs=1e-9
     )
-    moved = replace(found, effects=np.stack([found.effects[0] + shift for shift in (0, 1, 2)]))
+    moved = replace(compared, effects=np.stack([compared.effects[0] + shift for shift in (0, 1, 2)]))
     assert trainings.training_shares(moved)["together"] == pytest.approx(0, abs=1e-9)
     assert trainings.training_shares(moved)["training"] > 0.5
     assert trainings.training_likeness(moved) == pytest.approx(1)
-    undefined = own.effects.copy()
+    undefined = noise.effects.copy()
     undefined[1, 0, 0, 0, 0, 0, 0] = np.nan
-    assert trainings.training_shares(replace(own, effects=undefined)) != trainings.training_shares(own)
-    assert sum(trainings.training_shares(replace(own, effects=undefined)).values()) == pytest.approx(1)
+    assert trainings.training_shares(replace(noise, effects=undefined)) != trainings.training_shares(noise)
+    assert sum(trainings.training_shares(replace(noise, effects=undefined)).values()) == pytest.approx(1)
 
 
 def test_layers_training_by_training(three):
-    found = trainings.trainings(three)
-    rows = trainings.training_gains(found)
+    compared = trainings.trainings(three)
+    rows = trainings.training_gains(compared)
     assert [row["model"] for row in rows] == [*MODELS] * 3
     assert [row["total"].mean for row in rows[:3]] == pytest.approx([-0.25, -0.125, 0.125], abs=1e-6)
     plain = next(
@@ -237,15 +241,17 @@ def test_what_cannot_be_compared_is_refused_by_name(three, tmp_path):
 
 
 def test_views_say_what_they_show(three):
-    found = trainings.trainings(three)
-    figure = views.training_curve(found)
+    compared = trainings.trainings(three)
+    figure = views.training_curve(compared)
     assert "108 combinations and 3 trainings" in figure.alt and "One sign in all trainings: 2" in figure.alt
     assert figure._repr_png_().startswith(b"\x89PNG")
-    effects = repr(views.trainings_table(found))
+    effects = repr(views.trainings_table(compared))
     assert "-0.25 [" in effects and "small-seed-2" in effects and "standard deviation" in effects
-    counts = repr(views.training_counts_table(found))
+    counts = repr(views.training_counts_table(compared))
     assert counts.count("\n") == 6 and "above in one, below in another" in counts
-    assert "%" in repr(views.training_shares_table(found)) and "3 trainings" in repr(
-        views.training_shares_table(found)
+    assert "%" in repr(views.training_shares_table(compared)) and "3 trainings" in repr(
+        views.training_shares_table(compared)
     )
-    assert "small-seed-1" in repr(views.training_gains_table(trainings.training_gains(found), title="layers"))
+    assert "small-seed-1" in repr(
+        views.training_gains_table(trainings.training_gains(compared), title="layers")
+    )

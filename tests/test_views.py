@@ -136,20 +136,20 @@ def test_methods_differ_in_more_than_colour_and_read_on_white():
         "hybrid",
         "sampled-loo",
     ]
-    looks = [STYLES[name] for name in methods]
+    looks = list(styles(methods).values())
     assert (
         len({look.marker for look in looks})
         == len({look.colour for look in looks})
         == len({look.label for look in looks})
         == len(methods)
     )
-    for look in STYLES.values():
+    for look in [*looks, *STYLES.values()]:
         assert 1.05 / (contrast(look.colour) + 0.05) > 4.5
-    own = styles(["a", "loo", "b"])
+    drawn = styles(["a", "loo", "b"])
     assert (
-        own["loo"] == STYLES["loo"]
-        and own["a"].marker != own["b"].marker
-        and own["a"].colour != own["b"].colour
+        drawn["loo"] == styles(["loo"])["loo"]
+        and drawn["a"].marker != drawn["b"].marker
+        and drawn["a"].colour != drawn["b"].colour
     )
 
 
@@ -468,8 +468,10 @@ def test_figures_leave_no_state_behind():
     drawing("empty")
     assert dict(mpl.rcParams) == before
     code = (
-        "import sys, lrp_companion.views.tokens; early = {'matplotlib', 'torch'} & set(sys.modules); import lrp_companion.views.curves; "
-        "late = {'torch', 'transformers', 'matplotlib.pyplot'} & set(sys.modules); sys.exit(str(early | late) if early | late else 0)"
+        "import sys, lrp_companion.views.tokens; early = {'matplotlib', 'torch'} & set(sys.modules); "
+        "import lrp_companion.views.curves; "
+        "late = {'torch', 'transformers', 'matplotlib.pyplot'} & set(sys.modules); "
+        "sys.exit(str(early | late) if early | late else 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

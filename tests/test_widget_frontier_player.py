@@ -118,24 +118,29 @@ def about(shown: str, value: float) -> bool:
 
 SNAPSHOT = """() => {
   const all = (selector, read, inside = document) => [...inside.querySelectorAll(selector)].map(read);
-  const model = document.querySelector('[data-companion-widget]').companion.model, words = (own) => own.textContent;
-  const number = (selector, ...names) => names.map((name) => parseFloat(document.querySelector(selector).getAttribute(name)));
-  const slider = document.querySelector('input[type=range]'), [grid, ends] = all('.lrp-frontier-chart > g', (own) => own);
+  const model = document.querySelector('[data-companion-widget]').companion.model;
+  const words = (node) => node.textContent, place = (node, name) => parseFloat(node.getAttribute(name));
+  const number = (selector, ...names) => names.map((name) => place(document.querySelector(selector), name));
+  const slider = document.querySelector('input[type=range]');
+  const [grid, ends] = all('.lrp-frontier-chart > g', (node) => node);
   const here = document.querySelector('.lrp-frontier-here');
   return {
     state: Object.fromEntries(['text', 'way', 'tokens', 'step'].map((key) => [key, model.get(key)])),
     scores: document.querySelector('ol.lrp-tokens').dataset.scores.split(' ').map(Number),
-    rows: all('ol.lrp-tokens', (row) => all('li', (own) => ({
-      exact: own.classList.contains('lrp-frontier-exact'), colour: own.style.backgroundColor, what: own.getAttribute('aria-description'),
-      dot: getComputedStyle(own.firstChild, '::after').visibility === 'visible',
+    rows: all('ol.lrp-tokens', (row) => all('li', (node) => ({
+      exact: node.classList.contains('lrp-frontier-exact'), colour: node.style.backgroundColor,
+      what: node.getAttribute('aria-description'),
+      dot: getComputedStyle(node.firstChild, '::after').visibility === 'visible',
     }), row)),
     said: document.querySelector('.lrp-frontier-said').textContent,
     slider: [Number(slider.max), Number(slider.value), slider.getAttribute('aria-valuetext')],
-    grid: all('text', (own) => [own.textContent, parseFloat(own.getAttribute('x')), parseFloat(own.getAttribute('y'))], grid),
+    grid: all('text', (node) => [node.textContent, place(node, 'x'), place(node, 'y')], grid),
     ends: all('text', words, ends),
     lines: Object.fromEntries(['hybrid', 'groups', 'random'].map(
-      (name) => [name, document.querySelector(`path.lrp-frontier-line.lrp-frontier-${name}`).getAttribute('d')])),
-    here: {shown: here.getBoundingClientRect().width > 0, kind: here.getAttribute('class'), at: number('.lrp-frontier-here', 'cx', 'cy')},
+      (name) => [name, document.querySelector(`path.lrp-frontier-line.lrp-frontier-${name}`)
+        .getAttribute('d')])),
+    here: {shown: here.getBoundingClientRect().width > 0, kind: here.getAttribute('class'),
+      at: number('.lrp-frontier-here', 'cx', 'cy')},
     now: number('.lrp-frontier-now', 'x1', 'x2'), loo: number('.lrp-frontier-loo', 'x1', 'x2'),
     table: Object.fromEntries(all('tr[data-way]', (row) => [row.dataset.way, all('td', words, row)])),
     budget: document.querySelector('caption').textContent,
@@ -162,7 +167,10 @@ def check(page: Any, maps: list[dict[str, Any]]) -> None:
         assert np.abs(np.subtract(colours, wanted)).max() <= 1, "both rows are on the scale of LOO's words"
         for kind, sign in (("exact", True), ("dot", True), ("what", "LOO's own value")):
             assert [i for i, item in enumerate(row) if item[kind] == sign] == exact, kind
-    frame = rf"{passes(step)}: r (?:= )?(\S+) with LOO on the {NAMES[tokens]}, error (\S+) \(LOO itself: {last + 1} forward passes\)"
+    frame = (
+        rf"{passes(step)}: r (?:= )?(\S+) with LOO on the {NAMES[tokens]}, "
+        rf"error (\S+) \(LOO itself: {last + 1} forward passes\)"
+    )
     r, error = re.fullmatch(frame, shown["said"]).groups()
     assert (
         about(r, step["r"][tokens])
@@ -192,7 +200,7 @@ def chart_and_table(
     marks = [(int(name), x) for name, x, _ in shown["grid"] if "." not in name]
     across, up = np.polyfit(*zip(*marks, strict=True), 1), np.polyfit(*zip(*rungs, strict=True), 1)
     places = {
-        name: [(own["forwards"] + own["backwards"], own["r"][tokens]) for own in text["ways"][name]]
+        name: [(made["forwards"] + made["backwards"], made["r"][tokens]) for made in text["ways"][name]]
         for name in WAYS
     }
     for name in WAYS:
@@ -216,7 +224,7 @@ def chart_and_table(
     )
     assert shown["budget"] == f"What each way says for at most {cost} passes"
     for name in WAYS:
-        affordable = [own for own in text["ways"][name] if own["forwards"] + own["backwards"] <= cost]
+        affordable = [made for made in text["ways"][name] if made["forwards"] + made["backwards"] <= cost]
         if not affordable:
             assert shown["table"][name] == ["–"] * 3
             continue
@@ -230,14 +238,14 @@ def chart_and_table(
 
 def test_every_text_way_choice_of_tokens_and_step(opened: tuple[Any, Any], maps: Any) -> None:
     page, watch = opened
-    for text, own in enumerate(maps):
+    for text, record in enumerate(maps):
         page.get_by_label("Sentence").select_option(index=text)
         for way in WAYS:
             page.get_by_role("radio", name=way.title()).check()
             for tokens, name in NAMES.items():
                 page.get_by_role("radio", name=name, exact=True).check()
                 assert [state_of(page, key) for key in ("text", "way", "tokens")] == [text, way, tokens]
-                for step in range(len(own["tokens"]) + 1):
+                for step in range(len(record["tokens"]) + 1):
                     put(page, step=step)
                     check(page, maps)
     assert watch.nothing(), watch
@@ -260,7 +268,8 @@ def test_the_slider_and_the_radio_buttons_by_key(opened: tuple[Any, Any], maps: 
     page, watch = opened
     slider, last = page.get_by_role("slider"), len(maps[0]["tokens"])
     slider.focus()
-    for key, step in (("ArrowRight", 1), ("ArrowUp", 2), ("ArrowRight", 3), ("ArrowLeft", 2), ("End", last), ("ArrowRight", last), ("Home", 0), ("ArrowLeft", 0)):  # fmt: skip  # noqa: E501
+    for key, step in (("ArrowRight", 1), ("ArrowUp", 2), ("ArrowRight", 3), ("ArrowLeft", 2), ("End", last),
+                      ("ArrowRight", last), ("Home", 0), ("ArrowLeft", 0)):  # fmt: skip
         page.keyboard.press(key)
         assert state_of(page, "step") == step
         check(page, maps)
@@ -288,7 +297,7 @@ def test_a_token_tells_its_value_on_focus_and_no_token_moves(opened: tuple[Any, 
 
     def edges() -> list[list[float]]:
         return [
-            row.locator("li").evaluate_all("all => all.map((own) => own.getBoundingClientRect().left)")
+            row.locator("li").evaluate_all("all => all.map((node) => node.getBoundingClientRect().left)")
             for row in rows.all()
         ]
 
@@ -307,7 +316,7 @@ def test_a_token_tells_its_value_on_focus_and_no_token_moves(opened: tuple[Any, 
 
 def test_a_shorter_sentence_takes_the_step_back(opened: tuple[Any, Any], maps: Any) -> None:
     page, watch = opened
-    short, long = (len(own["tokens"]) for own in maps)
+    short, long = (len(record["tokens"]) for record in maps)
     assert short < long
     page.get_by_label("Sentence").select_option(index=1)
     put(page, step=long)
@@ -319,7 +328,8 @@ def test_a_shorter_sentence_takes_the_step_back(opened: tuple[Any, Any], maps: A
     assert state_of(page, "step") == short
     page.goto(page.url.split("#")[0] + f"#passes.step={long}")  # a step that only the longer text has
     page.wait_for_function(
-        "document.querySelector('input[type=range]').value === document.querySelector('input[type=range]').max"
+        "document.querySelector('input[type=range]').value === "
+        "document.querySelector('input[type=range]').max"
     )
     assert state_of(page, "text") == 0
     check(page, maps)
@@ -417,18 +427,22 @@ def test_hostile_tokens_are_text_and_a_phone_has_room(width: int, browser: Any, 
         put(page, text=text, way=way, tokens="all", step=7)
         outside = page.evaluate(
             """() => { const box = document.querySelector('.lrp-widget').getBoundingClientRect();
-              return [...document.querySelectorAll('.lrp-widget :is(li, label, select, button, input, svg, td, th, p):not(.lrp-hidden)')]
-                .filter((own) => own.getBoundingClientRect().right > box.right + 0.5).map((own) => own.outerHTML.slice(0, 80));
+              const kinds = 'li, label, select, button, input, svg, td, th, p';
+              return [...document.querySelectorAll(`.lrp-widget :is(${kinds}):not(.lrp-hidden)`)]
+                .filter((node) => node.getBoundingClientRect().right > box.right + 0.5)
+                .map((node) => node.outerHTML.slice(0, 80));
             }"""
         )
         assert not outside and page.evaluate("document.documentElement.scrollWidth") <= width
         names = page.evaluate(
             """() => { const edge = document.querySelector('svg').getBoundingClientRect().right;
-              return [...document.querySelectorAll('svg text')].filter((own) => own.getBoundingClientRect().right > edge).length; }"""
+              return [...document.querySelectorAll('svg text')]
+                .filter((node) => node.getBoundingClientRect().right > edge).length; }"""
         )
         assert names == 0, "every word of the chart is inside it"
         lines = page.evaluate(
-            "[...document.querySelectorAll('.lrp-frontier-bought tr')].map((own) => own.getBoundingClientRect().height)"
+            "[...document.querySelectorAll('.lrp-frontier-bought tr')]"
+            ".map((node) => node.getBoundingClientRect().height)"
         )
         assert max(lines) < 1.3 * min(lines), "no word of the table breaks"
     assert not complaints_of_axe(page, ".lrp-widget")
@@ -443,8 +457,8 @@ def test_print_and_no_script_say_the_numbers(maps: Any, browser: Any, tmp_path: 
     page.emulate_media(media="print")
     assert not page.get_by_role("slider").is_visible() and not page.get_by_role("button").first.is_visible()
     assert all(
-        page.locator(own).is_visible()
-        for own in (".lrp-frontier-said", ".lrp-frontier-chart", ".lrp-frontier-bought")
+        page.locator(selector).is_visible()
+        for selector in (".lrp-frontier-said", ".lrp-frontier-chart", ".lrp-frontier-bought")
     )
     context.close()
     context = browser.new_context(java_script_enabled=False)
@@ -492,7 +506,7 @@ def test_an_undefined_r_says_so_and_breaks_the_line(browser: Any, tmp_path: Path
 
 def test_python_refuses_what_does_not_fit(maps: Any) -> None:
     player = FrontierPlayer(maps)
-    short, long = (len(own["tokens"]) for own in maps)
+    short, long = (len(record["tokens"]) for record in maps)
     for name, value in (
         ("text", 2),
         ("text", -1),

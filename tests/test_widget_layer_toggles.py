@@ -57,9 +57,9 @@ def shown(page: Any) -> tuple[float, int, np.ndarray]:
 
 def check(page: Any, lattice: Any, loo: Any, layers: list[int]) -> None:
     site, tokens = state_of(page, "site"), state_of(page, "tokens")
-    protocol, own = Protocol(site=site, tokens=tokens), lattice.at(site)
-    everything = np.array([agreement(row, loo.scores, lattice.special, protocol) for row in own.scores])
-    expected = own.scores_for(layers)
+    protocol, at_site = Protocol(site=site, tokens=tokens), lattice.at(site)
+    everything = np.array([agreement(row, loo.scores, lattice.special, protocol) for row in at_site.scores])
+    expected = at_site.scores_for(layers)
     r, rank, scores = shown(page)
     assert r == pytest.approx(agreement(expected, loo.scores, lattice.special, protocol), abs=5e-5)
     close = 4e-5  # r is carried in steps of 3e-5, so masks that near to each other may share a rank

@@ -37,13 +37,13 @@ def hostile() -> dict[str, Any]:
         "[SEP]",
     )
     curve = {"steps": [[1], [2], [3], [4], [5]], "logits": [3.0, 2.0, 1.0, 0.5, 0.0, -1.0], "mean": 0.5}
-    own = {"scores": np.arange(7.0), "morf": curve, "lerf": curve}
+    method = {"scores": np.arange(7.0), "morf": curve, "lerf": curve}
     return {
         "tokens": tokens,
         "special": np.isin(range(7), (0, 6)),
         "label": "<b>",
         "logit": 3.0,
-        "methods": {"loo": own, "attnlrp": own},
+        "methods": {"loo": method, "attnlrp": method},
     }
 
 
@@ -62,55 +62,59 @@ def check(page: Any, paths: list[dict[str, Any]]) -> None:
     """What stands in the page is what the package computed for this text, step and pair of methods."""
     path, step, order = paths[state_of(page, "text")], state_of(page, "step"), state_of(page, "order")
     for row, side in enumerate(("left", "right")):
-        own = path["methods"][state_of(page, side)]
+        method = path["methods"][state_of(page, side)]
         shown = page.locator("tbody tr").nth(row)
-        assert float(shown.get_attribute("data-logit")) == own[order]["logits"][step]
+        assert float(shown.get_attribute("data-logit")) == method[order]["logits"][step]
         assert [float(shown.get_attribute(f"data-{name}")) for name in ("morf", "lerf")] == [
-            own["morf"]["mean"],
-            own["lerf"]["mean"],
+            method["morf"]["mean"],
+            method["lerf"]["mean"],
         ]
         line = page.locator(f"path.lrp-done.lrp-{side}")
         assert [float(value) for value in line.get_attribute("data-logits").split()] == list(
-            own[order]["logits"]
+            method[order]["logits"]
         )
         assert page.locator(f"g.lrp-marks.lrp-{side} path").count() == step + 1
         items = page.locator(f"section.lrp-{side} li")
         kinds = [item.get_attribute("class") or "" for item in items.all()]
-        gone = sorted(i for tokens in own[order]["steps"][:step] for i in tokens)
+        gone = sorted(i for tokens in method[order]["steps"][:step] for i in tokens)
         assert [i for i, kind in enumerate(kinds) if "lrp-gone" in kind] == gone
-        following = own[order]["steps"][step] if step < len(own[order]["steps"]) else []
+        following = method[order]["steps"][step] if step < len(method[order]["steps"]) else []
         assert [i for i, kind in enumerate(kinds) if "lrp-next" in kind] == following
 
 
 def test_paths_are_the_curves_of_the_package(paths: list[dict[str, Any]], clf: Any) -> None:
     for text, path in zip(TEXTS, paths, strict=True):
         (encoded,) = clf.encode(text)
-        for own in path["methods"].values():
-            ranked = sorted(np.flatnonzero(~path["special"]), key=lambda i, scores=own["scores"]: -scores[i])
-            assert own["morf"]["steps"] == [[i] for i in ranked] and own["lerf"]["steps"] == [
+        for method in path["methods"].values():
+            ranked = sorted(
+                np.flatnonzero(~path["special"]), key=lambda i, scores=method["scores"]: -scores[i]
+            )
+            assert method["morf"]["steps"] == [[i] for i in ranked] and method["lerf"]["steps"] == [
                 [i] for i in ranked[::-1]
             ]
             keep = np.ones(len(encoded), dtype=bool)
             target = clf.labels.index(path["label"])
-            for step, logit in zip([[], *own["morf"]["steps"]], own["morf"]["logits"], strict=True):
+            for step, logit in zip([[], *method["morf"]["steps"]], method["morf"]["logits"], strict=True):
                 keep[step] = False
                 assert kept_logits(clf, [(encoded, keep)])[0, target].item() == pytest.approx(logit, abs=1e-9)
-            assert own["morf"]["mean"] == pytest.approx(np.mean(own["morf"]["logits"][1:]))
+            assert method["morf"]["mean"] == pytest.approx(np.mean(method["morf"]["logits"][1:]))
 
 
 def test_paths_are_what_perturbation_curve_and_the_table_say(paths: list[dict[str, Any]], clf: Any) -> None:
     words = compare_methods(clf, TEXTS, methods=METHODS)
     for k, path in enumerate(paths):
         evaluate = removal_evaluator(clf, TEXTS[k], target=clf.labels.index(path["label"]))
-        for name, own in path["methods"].items():
-            assert path["logit"] == own["morf"]["logits"][0] == own["lerf"]["logits"][0]
+        for name, method in path["methods"].items():
+            assert path["logit"] == method["morf"]["logits"][0] == method["lerf"]["logits"][0]
             for order in ("morf", "lerf"):
-                curve = perturbation_curve(evaluate, own["scores"], order=order, removable=~path["special"])
-                assert own[order]["logits"] == pytest.approx(
+                curve = perturbation_curve(
+                    evaluate, method["scores"], order=order, removable=~path["special"]
+                )
+                assert method[order]["logits"] == pytest.approx(
                     curve.logits, abs=1e-12
                 )  # batches differ, and so the last bits
-                assert own[order]["mean"] == pytest.approx(curve.mean_logit, abs=1e-12)
-                assert own[order]["mean"] == pytest.approx(words.values(order, name)[k], abs=1e-12)
+                assert method[order]["mean"] == pytest.approx(curve.mean_logit, abs=1e-12)
+                assert method[order]["mean"] == pytest.approx(words.values(order, name)[k], abs=1e-12)
 
 
 def test_chunks_go_together(clf: Any) -> None:
@@ -128,7 +132,7 @@ def test_paths_refuse_maps_of_other_texts_or_classes(clf: Any) -> None:
     maps = lrp.attribute(clf, TEXTS, method="loo")
     with pytest.raises(InputError, match="one map per text"):
         perturbation_paths(clf, TEXTS, {"loo": maps[::-1]})
-    others = lrp.attribute(clf, TEXTS, method="attnlrp", target=[(own.target + 1) % 3 for own in maps])
+    others = lrp.attribute(clf, TEXTS, method="attnlrp", target=[(record.target + 1) % 3 for record in maps])
     with pytest.raises(InputError, match="explain the same class"):
         perturbation_paths(clf, TEXTS, {"loo": maps, "attnlrp": others})
 
@@ -199,13 +203,13 @@ def test_the_chart_names_its_lines_and_the_next_token_its_score(opened: tuple[An
     put(page, left="loo", step=1)
     names = page.locator(".lrp-curve text").all_text_contents()
     assert {"whole text", "LOO", "CP-LRP", "tokens removed", f"logit of {paths[0]['label']}"} <= set(names)
-    own = paths[0]["methods"]["loo"]
-    (i,) = own["morf"]["steps"][1]
+    method = paths[0]["methods"]["loo"]
+    (i,) = method["morf"]["steps"][1]
     said = page.locator("section.lrp-left p").text_content()
     assert said.startswith(f"next: “{paths[0]['tokens'][i]}” (") and said[-1] == ")"
     shown = said.split("(")[-1][:-1].replace("\u2212", "-")
     assert shown[0] in "+-" and float(shown) == pytest.approx(
-        own["scores"][i], abs=10.0 ** -len(shown.split(".")[1])
+        method["scores"][i], abs=10.0 ** -len(shown.split(".")[1])
     )
     assert page.locator("section.lrp-left li").nth(i).get_attribute("aria-description") == "goes next"
 
@@ -322,11 +326,11 @@ def test_six_texts_and_five_methods_are_light(paths: Any) -> None:
     rng = np.random.default_rng(0)
     scores, logits = rng.normal(size=20), rng.normal(size=19)
     curve = {"steps": [[i] for i in range(1, 19)], "logits": logits, "mean": logits[1:].mean()}
-    own = {"scores": scores, "morf": curve, "lerf": curve}
+    method = {"scores": scores, "morf": curve, "lerf": curve}
     path = {
         "tokens": ["[CLS]", *["overwrought"] * 18, "[SEP]"],
         "special": np.isin(range(20), (0, 19)),
         "label": "negative",
     }
-    many = [{**path, "methods": {f"m{k}": own for k in range(5)}} for _ in range(6)]
+    many = [{**path, "methods": {f"m{k}": method for k in range(5)}} for _ in range(6)]
     assert len(PerturbationPlayer(many).page_html()) < 300_000

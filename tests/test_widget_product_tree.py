@@ -88,7 +88,8 @@ def check(page: Any, values: Sequence[float], grouping: str) -> None:
         page.inner_text(".lrp-head") == f"Grouping {grouping}: relevance {shown} of f = {short(truth.value)}."
     )
     assert page.inner_text(".lrp-product > p.lrp-readout:last-of-type, .lrp-chart + p") == (
-        f"Shares of f: {', '.join(map(str, shares(truth.grouping)))}; they sum to 1. LOO sums to {n} f = {short(sum(truth.loo()))}."
+        f"Shares of f: {', '.join(map(str, shares(truth.grouping)))}; they sum to 1. "
+        f"LOO sums to {n} f = {short(sum(truth.loo()))}."
     )
     handed = [step.share for step in truth.steps() for _ in step.parts]
     assert sorted(page.locator(".lrp-flow").all_text_contents()) == sorted(
@@ -183,7 +184,10 @@ class TestPython:
         assert len(ProductTree().page_html()) < 5000
 
     def test_no_torch(self) -> None:
-        code = "import sys, lrp_companion.widgets as w; w.ProductTree(); assert not {'torch', 'matplotlib'} & set(sys.modules)"
+        code = (
+            "import sys, lrp_companion.widgets as w; w.ProductTree(); "
+            "assert not {'torch', 'matplotlib'} & set(sys.modules)"
+        )
         subprocess.run([sys.executable, "-c", code], check=True)
 
 
@@ -246,12 +250,14 @@ class TestGroupings:
     def test_nothing_covers_anything(self, opened: Open, width: int) -> None:
         page = opened((2, -3, 4.25, 500, 0.0617), "x1 x2 x3 x4 x5", width=width)
         overlaps = """() => {
-            const boxes = [...document.querySelectorAll('.lrp-stage > :not(svg)')].map((node) => [node, node.getBoundingClientRect()]);
+            const boxes = [...document.querySelectorAll('.lrp-stage > :not(svg)')]
+                .map((node) => [node, node.getBoundingClientRect()]);
             const stage = document.querySelector('.lrp-product').getBoundingClientRect(), bad = [];
             boxes.forEach(([a, p], i) => {
                 if (p.left < stage.left - 1 || p.right > stage.right + 1) bad.push(`out: ${a.textContent}`);
                 for (const [b, q] of boxes.slice(i + 1))
-                    if (p.right > q.left + 1 && q.right > p.left + 1 && p.bottom > q.top + 1 && q.bottom > p.top + 1)
+                    if (p.right > q.left + 1 && q.right > p.left + 1
+                        && p.bottom > q.top + 1 && q.bottom > p.top + 1)
                         bad.push(`${a.textContent} | ${b.textContent}`);
             });
             return bad;
@@ -262,11 +268,12 @@ class TestGroupings:
         for tree in trees:
             state = {"values": [2, -3, 4.25, 500, 0.0617][: len(leaves_of(tree))], "grouping": write(tree)}
             page.evaluate(
-                "state => { for (const key in state) document.querySelector('.lrp-widget').companion.model.set(key, state[key]); }",
+                "state => { for (const key in state) "
+                "document.querySelector('.lrp-widget').companion.model.set(key, state[key]); }",
                 state,
             )
-            if found := page.evaluate(overlaps):
-                bad[write(tree)] = found
+            if covered := page.evaluate(overlaps):
+                bad[write(tree)] = covered
         assert not bad
 
 
@@ -277,15 +284,15 @@ class TestValues:
             n = generator.randint(2, 5)
             tree = generator.choice(list(every_grouping(range(n))))
             values = [round(generator.uniform(-9, 9), generator.randint(0, 2)) for _ in range(n)]
-            page.evaluate(
-                f"location.hash = 'product.values={','.join(map(str, values))}&product.grouping={quote(write(tree))}'"
-            )
+            numbers, grouping = ",".join(map(str, values)), quote(write(tree))
+            page.evaluate(f"location.hash = 'product.values={numbers}&product.grouping={grouping}'")
             page.wait_for_function(
                 "text => document.querySelector('.lrp-head').textContent.startsWith(`Grouping ${text}:`)",
                 arg=write(tree),
             )
             page.wait_for_function(
-                "values => String([...document.querySelectorAll('input')].map((i) => Number(i.value))) === String(values)",
+                "values => String([...document.querySelectorAll('input')]"
+                ".map((i) => Number(i.value))) === String(values)",
                 arg=values,
             )
             truth = Product(values, tree)
@@ -391,12 +398,13 @@ class TestAddress:
     @pytest.mark.parametrize(
         "text",
         [
-            "product.grouping=<img src=x onerror=alert(1)>", "product.grouping=%3Cimg%3E", "product.grouping=", "product.grouping=x1",
-            "product.grouping=x2 x1 x3", "product.grouping=x1 x1 x2", "product.grouping=x1 (x2 x3", "product.grouping=x1 () x2 x3",
-            "product.grouping=x1 x2 x3 x4 x5 x6", "product.grouping=" + "(" * 5000, "product.grouping=x0 x1 x2",
-            "product.values=1,2,3,4,5,6,7,8,9", "product.values=NaN,1,2", "product.values=1",
-            "product.values=", "product.values=1,Infinity",
-            "product.values=1,1e99", "product.values=a,b", "product.address=x", "product.data=1",
+            "product.grouping=<img src=x onerror=alert(1)>", "product.grouping=%3Cimg%3E",
+            "product.grouping=", "product.grouping=x1", "product.grouping=x2 x1 x3",
+            "product.grouping=x1 x1 x2", "product.grouping=x1 (x2 x3", "product.grouping=x1 () x2 x3",
+            "product.grouping=x1 x2 x3 x4 x5 x6", "product.grouping=" + "(" * 5000,
+            "product.grouping=x0 x1 x2", "product.values=1,2,3,4,5,6,7,8,9", "product.values=NaN,1,2",
+            "product.values=1", "product.values=", "product.values=1,Infinity", "product.values=1,1e99",
+            "product.values=a,b", "product.address=x", "product.data=1",
         ],
     )  # fmt: skip
     def test_nonsense_is_ignored(self, opened: Open, text: str) -> None:

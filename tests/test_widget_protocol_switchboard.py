@@ -45,18 +45,22 @@ def run_of(
     key: str, cells: np.ndarray, *, n: int = 872, paper: Any = None, lacking: Any = 0
 ) -> dict[str, Any]:
     lacking = np.broadcast_to(lacking, cells.shape[:-1])
-    own = {"cells": packed(cells, "int16"), "undefined": packed(lacking, "uint16")}
-    return {"key": key, "label": f"run {key}", "n": n, "paper": paper, **own}
+    arrays = {"cells": packed(cells, "int16"), "undefined": packed(lacking, "uint16")}
+    return {"key": key, "label": f"run {key}", "n": n, "paper": paper, **arrays}
 
 
 def board_of(
     key: str, axes: dict[str, list[str]], runs: list[dict[str, Any]], **others: Any
 ) -> dict[str, Any]:
     rows = [
-        {"key": own, "label": f"{own} is", "options": [{"key": key, "label": f"{own} {key}"} for key in keys]}
-        for own, keys in axes.items()
+        {
+            "key": axis,
+            "label": f"{axis} is",
+            "options": [{"key": key, "label": f"{axis} {key}"} for key in keys],
+        }
+        for axis, keys in axes.items()
     ]
-    start = {"run": runs[0]["key"], **{own: keys[0] for own, keys in axes.items()}}
+    start = {"run": runs[0]["key"], **{axis: keys[0] for axis, keys in axes.items()}}
     named = {"key": key, "label": key.title(), "a": "CP-LRP", "b": "AttnLRP"}
     return {**named, "axes": rows, "runs": runs, "start": start, "presets": [], **others}
 
@@ -65,26 +69,26 @@ def cells() -> dict[str, np.ndarray]:
     """Three runs: one whole, one without an option and without one further combination, one on another
     board.
     """
-    found = {
+    by_run = {
         "sst": made((3, 2, 3), seed=1),
         "imdb": made((3, 2, 3), seed=2, shift=0.1),
         "net": made((2, 2), seed=3),
     }
-    found["imdb"][:, :, 2] = LACKS
-    found["imdb"][1, 1, 0] = LACKS
-    found["sst"][2, 1, 1, 6:] = 12, 3, 21  # wholly above 0, by less than two decimals show
-    found["sst"][2, 0, 1, [7, 8]] = LACKS  # a mean without an interval
-    return found
+    by_run["imdb"][:, :, 2] = LACKS
+    by_run["imdb"][1, 1, 0] = LACKS
+    by_run["sst"][2, 1, 1, 6:] = 12, 3, 21  # wholly above 0, by less than two decimals show
+    by_run["sst"][2, 0, 1, [7, 8]] = LACKS  # a mean without an interval
+    return by_run
 
 
 @pytest.fixture(scope="module")
 def data() -> dict[str, Any]:
-    own = cells()
+    by_run = cells()
     few = np.zeros((3, 2, 3), int)
     few[0, 1, 1] = 7
     runs = [
-        run_of("sst", own["sst"], paper={"a": 0.52, "b": 0.22}, lacking=few),
-        run_of("imdb", own["imdb"], n=1000),
+        run_of("sst", by_run["sst"], paper={"a": 0.52, "b": 0.22}, lacking=few),
+        run_of("imdb", by_run["imdb"], n=1000),
     ]
     presets = [
         {"label": "words only (default)", "state": {}},
@@ -96,7 +100,7 @@ def data() -> dict[str, Any]:
     return {
         "boards": [
             board_of("text", TEXT, runs, presets=presets),
-            board_of("digits", DIGITS, [run_of("net", own["net"], n=300)]),
+            board_of("digits", DIGITS, [run_of("net", by_run["net"], n=300)]),
         ]
     }
 
@@ -106,17 +110,17 @@ AXES = {"sst": TEXT, "imdb": TEXT, "net": DIGITS}
 
 def combinations(run: str, *, measured: bool = True) -> list[tuple[list[str], np.ndarray]]:
     """Choices and cell of each combination, in the data's order."""
-    own = cells()[run]
+    values = cells()[run]
     every = [
-        (list(keys), own[at])
-        for keys, at in zip(product(*AXES[run].values()), np.ndindex(own.shape[:-1]), strict=True)
+        (list(keys), values[at])
+        for keys, at in zip(product(*AXES[run].values()), np.ndindex(values.shape[:-1]), strict=True)
     ]
     return [(keys, cell) for keys, cell in every if cell[6] != LACKS or not measured]
 
 
 def curve_of(run: str) -> list[tuple[list[str], np.ndarray]]:
     return sorted(
-        combinations(run), key=lambda own: own[1][6]
+        combinations(run), key=lambda entry: entry[1][6]
     )  # a stable sort: ties stay in the data's order
 
 
@@ -141,7 +145,7 @@ def state(page: Any) -> tuple[str, list[str]]:
 
 def check(page: Any, run: str, choices: list[str]) -> None:
     """Everything that the page says of a combination against the cell that it was made from."""
-    (cell,) = (own for keys, own in combinations(run) if keys == choices)
+    (cell,) = (cell_values for keys, cell_values in combinations(run) if keys == choices)
     words, values = (
         page.locator(".lrp-words"),
         [float("nan") if step == LACKS else step / 10_000 for step in cell.tolist()],
@@ -175,14 +179,14 @@ def check(page: Any, run: str, choices: list[str]) -> None:
             )
     assert f"CP-LRP minus AttnLRP: {page.locator('.lrp-d td').nth(0).text_content()} " in words.text_content()
     strips(page, values, {"sst": (0.52, 0.22)}.get(run))
-    checked = page.locator("fieldset input:checked").evaluate_all("all => all.map((own) => own.value)")
+    checked = page.locator("fieldset input:checked").evaluate_all("all => all.map((node) => node.value)")
     assert checked == [run, *choices]
     cursor = page.locator("[role=slider]")
     place = [int(cursor.get_attribute(f"aria-value{end}")) for end in ("min", "now", "max")]
     assert place == [1, ranked.index(choices) + 1, len(ranked)]
     assert said in cursor.get_attribute("aria-valuetext")
     bold = page.locator(".lrp-option.lrp-on").all_text_contents()
-    assert bold == [f"{axis} {own}" for axis, own in zip(AXES[run], choices, strict=True)]
+    assert bold == [f"{axis} {key}" for axis, key in zip(AXES[run], choices, strict=True)]
 
 
 def strips(page: Any, values: list[float], paper: tuple[float, float] | None) -> None:
@@ -190,8 +194,10 @@ def strips(page: Any, values: list[float], paper: tuple[float, float] | None) ->
     places = page.evaluate(
         """() => ['a', 'b', 'd'].map((kind) => {
           const find = (name) => document.querySelector(`tr.lrp-${kind} .lrp-strip .lrp-${name}`);
-          const part = (own, name) => parseFloat(own.getAttribute(name)), bar = find('span'), ring = find('paper');
-          return {zero: part(find('origin'), 'x1'), mark: part(find('dot').parentNode, 'x'), ring: ring && part(ring.parentNode, 'x'),
+          const part = (node, name) => parseFloat(node.getAttribute(name));
+          const bar = find('span'), ring = find('paper');
+          return {zero: part(find('origin'), 'x1'), mark: part(find('dot').parentNode, 'x'),
+                  ring: ring && part(ring.parentNode, 'x'),
                   bar: bar && [part(bar, 'x'), part(bar, 'x') + part(bar, 'width')]};
         })"""
     )
@@ -208,8 +214,8 @@ def strips(page: Any, values: list[float], paper: tuple[float, float] | None) ->
             if abs(value) > 0.02
         ]
         assert all(0 <= x <= 100 for x, _ in pairs)
-    for own in (True, False):
-        group = [(scale, slack) for scale, slack, kind in scales if kind == own]
+    for is_difference in (True, False):
+        group = [(scale, slack) for scale, slack, kind in scales if kind == is_difference]
         assert all(abs(scale - group[0][0]) <= slack + group[0][1] for scale, slack in group), group
 
 
@@ -273,7 +279,7 @@ def test_presets_are_pressed_where_they_hold(opened: tuple[Any, Any]) -> None:
     page, _ = opened
 
     def pressed() -> list[str]:
-        return page.locator(".lrp-presets button").evaluate_all("all => all.map((own) => own.ariaPressed)")
+        return page.locator(".lrp-presets button").evaluate_all("all => all.map((node) => node.ariaPressed)")
 
     assert pressed() == ["true", "false"]
     page.get_by_role("button", name="elsewhere").click()
@@ -290,8 +296,11 @@ def test_the_curve_goes_to_a_combination_by_keys_click_and_drag(opened: tuple[An
     ranked, cursor = [keys for keys, _ in curve_of("sst")], page.locator("[role=slider]")
     cursor.focus()
     last = len(ranked) - 1
-    for key, to in (("End", last), ("ArrowRight", last), ("ArrowLeft", last - 1), ("ArrowDown", last - 2), ("Home", 0),
-                    ("ArrowLeft", 0), ("ArrowUp", 1), ("PageUp", 3), ("PageDown", 1)):  # fmt: skip
+    steps = [
+        ("End", last), ("ArrowRight", last), ("ArrowLeft", last - 1), ("ArrowDown", last - 2), ("Home", 0),
+        ("ArrowLeft", 0), ("ArrowUp", 1), ("PageUp", 3), ("PageDown", 1),
+    ]  # fmt: skip
+    for key, to in steps:
         page.keyboard.press(key)
         assert state(page) == ("sst", ranked[to]), key
         check(page, "sst", ranked[to])
@@ -321,29 +330,35 @@ def test_the_picture_holds_every_combination_in_order(run: str, opened: tuple[An
     put(page, run=run)
     ranked = curve_of(run)
     signs = [
-        "across" if LACKS in own[7:] or own[7] <= 0 <= own[8] else "above" if own[7] > 0 else "below"
-        for _, own in ranked
+        "across"
+        if LACKS in values[7:] or values[7] <= 0 <= values[8]
+        else "above"
+        if values[7] > 0
+        else "below"
+        for _, values in ranked
     ]
     tally = [int(text) for text in page.locator(".lrp-tally b").all_text_contents()]
     assert tally == [signs.count(sign) for sign in ("above", "below", "across")]
     levels = page.locator(".lrp-rungs span").evaluate_all(
-        "all => all.map((own) => [own.textContent, parseFloat(own.style.top)])"
+        "all => all.map((node) => [node.textContent, parseFloat(node.style.top)])"
     )
     (zero,) = (top for text, top in levels if number(text) == 0)
     unit = (levels[-1][1] - zero) / number(levels[-1][0])
     for sign in ("above", "across", "below"):
         path = page.locator(f".lrp-mean.lrp-{sign}").get_attribute("d")
-        found = {int(x): (float(y) - zero) / unit for x, y in re.findall(r"M(\d+) ([\d.-]+)h1", path)}
-        assert found == {
-            x: pytest.approx(ranked[x][1][6] / 10_000, abs=2e-3) for x, own in enumerate(signs) if own == sign
+        points = {int(x): (float(y) - zero) / unit for x, y in re.findall(r"M(\d+) ([\d.-]+)h1", path)}
+        assert points == {
+            x: pytest.approx(ranked[x][1][6] / 10_000, abs=2e-3)
+            for x, side in enumerate(signs)
+            if side == sign
         }
         bands = re.findall(
             r"M([\d.]+) ([\d.-]+)V([\d.-]+)", page.locator(f".lrp-band.lrp-{sign}").get_attribute("d")
         )
         limits = {float(x) - 0.5: [(float(y) - zero) / unit for y in ends] for x, *ends in bands}
-        known = [x for x, own in enumerate(signs) if own == sign and LACKS not in ranked[x][1][7:]]
+        known = [x for x, side in enumerate(signs) if side == sign and LACKS not in ranked[x][1][7:]]
         assert limits == {x: pytest.approx(ranked[x][1][7:] / 10_000, abs=2e-3) for x in known}
-    paths = page.locator(".lrp-ticks path").evaluate_all("all => all.map((own) => own.getAttribute('d'))")
+    paths = page.locator(".lrp-ticks path").evaluate_all("all => all.map((node) => node.getAttribute('d'))")
     means = page.locator(".lrp-ticks + .lrp-average").all_text_contents()
     for (axis, option), path, mean in zip(
         ((k, o) for k, keys in enumerate(TEXT.values()) for o in keys), paths, means, strict=True
@@ -372,7 +387,7 @@ def test_tabs_keep_each_boards_state(opened: tuple[Any, Any]) -> None:
         and not page.get_by_text("the paper (choices unknown)").is_visible()
     )
     assert page.locator("fieldset").nth(2).locator("input").evaluate_all(
-        "all => all.map((own) => own.value)"
+        "all => all.map((node) => node.value)"
     ) == ["8", "512"]
     page.get_by_role("radio", name="steps 512").click()
     check(page, "net", ["yes", "512"])
@@ -421,8 +436,9 @@ def test_the_state_survives_in_the_address(data: Any, browser: Any, tmp_path: Pa
 
 @pytest.mark.parametrize(
     "hash",
-    ["board=toString", "board=", "run=net", "run=__proto__", "choices=", "choices=word,all", "choices=word,all,<b>",
-     "choices=all,word,mask", "choices=word,all,mask,mask", "board=Text&switchboard.run=0"],
+    ["board=toString", "board=", "run=net", "run=__proto__", "choices=", "choices=word,all",
+     "choices=word,all,<b>", "choices=all,word,mask", "choices=word,all,mask,mask",
+     "board=Text&switchboard.run=0"],
 )  # fmt: skip
 def test_nonsense_in_the_address_is_ignored(hash: str, data: Any, browser: Any, tmp_path: Path) -> None:
     context = browser.new_context()
@@ -450,9 +466,10 @@ def hostile(data: dict[str, Any]) -> dict[str, Any]:
 
 OUTSIDE = """() => {
   const box = document.querySelector('.lrp-widget').getBoundingClientRect();
-  return [...document.querySelectorAll('.lrp-measures :is(th, td, svg), .lrp-ends *, .lrp-spec > *, .lrp-turn label')]
-    .map((own) => own.getBoundingClientRect())
-    .filter((own) => own.width && (own.left < box.left || own.right > box.right + 0.5)).length;
+  const inside = '.lrp-measures :is(th, td, svg), .lrp-ends *, .lrp-spec > *, .lrp-turn label';
+  return [...document.querySelectorAll(inside)]
+    .map((node) => node.getBoundingClientRect())
+    .filter((node) => node.width && (node.left < box.left || node.right > box.right + 0.5)).length;
 }"""  # what a page cuts off does not make it wider, so its own width tells nothing
 
 
@@ -492,7 +509,7 @@ def test_hostile_labels_are_text_and_a_phone_has_room(data: Any, browser: Any, t
     assert (
         min(
             page.locator(".lrp-turn label").evaluate_all(
-                "all => all.map((own) => own.getBoundingClientRect().height)"
+                "all => all.map((node) => node.getBoundingClientRect().height)"
             )
         )
         >= 24

@@ -13,13 +13,14 @@ import torch
 import traitlets
 from browsing import complaints_of_axe, open_page, put, state_of, widget_page
 
+from lrp_companion.analysis.digit_variants import MAPS_COMPARED
 from lrp_companion.live.digit_invariance import first_of_each_class, share_digits
 from lrp_companion.methods import attribute
 from lrp_companion.metrics import agreement, invariance_gap
 from lrp_companion.models.linear_attention import SHARES, LinearAttention
 from lrp_companion.schema import InputError, Protocol
 from lrp_companion.widgets import SharesSimplex
-from lrp_companion.widgets.shares_simplex import MAPS, POINTS
+from lrp_companion.widgets.shares_simplex import POINTS
 
 COUNT = 10
 LABELS = [7, 2, 1, 0, 4, 9, 5, 6, 3, 8]
@@ -72,7 +73,7 @@ def relevance(net: LinearAttention, digit: dict[str, Any], shares: Any, place: i
 def check(page: Any, net: LinearAttention, digits: list[dict[str, Any]]) -> dict[str, float]:
     """Compare the numbers in the page with the package's for the state that the page is in."""
     shares, place, map = (state_of(page, key) for key in ("shares", "digit", "map"))
-    digit, found = (
+    digit, shown = (
         digits[place],
         {
             key: float(value)
@@ -80,26 +81,26 @@ def check(page: Any, net: LinearAttention, digits: list[dict[str, Any]]) -> dict
         },
     )
     scores = relevance(net, digit, shares, place)
-    assert found["r"] == pytest.approx(
+    assert shown["r"] == pytest.approx(
         agreement(scores, digit["loo"], EVERYWHERE, Protocol(tokens="all", map=map)), abs=1e-6
     )
     for key, graph in (("gapLeft", "left"), ("gapRight", "right")):
-        assert found[key] == pytest.approx(
+        assert shown[key] == pytest.approx(
             invariance_gap(scores, relevance(net, digit, SHARES[graph], place)).relative, abs=1e-6
         )
-    assert found["sum"] == pytest.approx(scores.sum(), abs=1e-5 * np.abs(scores).sum())
-    assert found["logit"] == pytest.approx(float(net(pictures()[place : place + 1])[0].max().detach()))
+    assert shown["sum"] == pytest.approx(scores.sum(), abs=1e-5 * np.abs(scores).sum())
+    assert shown["logit"] == pytest.approx(float(net(pictures()[place : place + 1])[0].max().detach()))
     texts = [text.replace("\u2212", "-") for text in page.locator("dd").all_text_contents()]
-    numbers = [found[key] for key in ("r", "gapLeft", "gapRight", "sum", "logit")]
+    numbers = [shown[key] for key in ("r", "gapLeft", "gapRight", "sum", "logit")]
     assert all(abs(float(text) - number) <= 0.00501 for text, number in zip(texts, numbers, strict=True))
-    return found
+    return shown
 
 
 def handle(page: Any) -> Any:
     return page.get_by_role("button", name="Shares:")
 
 
-@pytest.mark.parametrize("map", MAPS)
+@pytest.mark.parametrize("map", MAPS_COMPARED)
 def test_twenty_points_give_the_nets_own_numbers(
     map: str, shown: Open, net: LinearAttention, digits: list[dict[str, Any]]
 ) -> None:
@@ -241,7 +242,8 @@ def test_colours_dots_and_the_field_say_the_map(
     page, watch = shown()
     put(page, shares=[0.6, 0.2, 0.2])
     read = """node => { const pen = node.getContext("2d"); return [...Array(196).keys()].map((i) =>
-      [2, 10].map((off) => [...pen.getImageData(20 * (i % 14) + off, 20 * Math.floor(i / 14) + off, 1, 1).data.slice(0, 3)])); }"""
+      [2, 10].map((off) => [...pen.getImageData(20 * (i % 14) + off, 20 * Math.floor(i / 14) + off, 1, 1)
+        .data.slice(0, 3)])); }"""
     scores = relevance(net, digits[0], [0.6, 0.2, 0.2], 0)
     for canvas, map in ((1, scores), (2, digits[0]["loo"])):
         size = np.abs(map).max()
@@ -259,7 +261,8 @@ def test_colours_dots_and_the_field_say_the_map(
     grid = [(q / 30, k / 30, (30 - q - k) / 30) for q in range(31) for k in range(31 - q)]
     parts = [digits[0]["maps"][name] for name in ("query", "key", "value")]
     every = [
-        agreement(np.array(one) @ parts, digits[0]["loo"], EVERYWHERE, Protocol(tokens="all")) for one in grid
+        agreement(np.array(point) @ parts, digits[0]["loo"], EVERYWHERE, Protocol(tokens="all"))
+        for point in grid
     ]
     assert field.get_attribute("aria-label").endswith(
         f"from {min(every):.2f} to {max(every):.2f}".replace("-", "\u2212")
@@ -273,18 +276,18 @@ def test_a_negative_sum_is_said(shown: Open, digits: list[dict[str, Any]]) -> No
     for place, digit in enumerate(digits):
         for shares in ([1, 0, 0], [0, 1, 0], [0, 0, 1]):
             put(page, digit=place, shares=shares)
-            own = (
+            map_is_negative = (
                 sum(
                     share * digit["maps"][name].sum()
                     for share, name in zip(shares, ("query", "key", "value"), strict=True)
                 )
                 < 0
             )
-            text, other = page.locator("dl + p").text_content(), digit["loo"].sum() < 0
-            assert ("this map" in text, "LOO" in text) == (own, other) and ("turns the sign" in text) == (
-                own != other
-            )
-            seen.add((bool(own), bool(other)))
+            text, loo_is_negative = page.locator("dl + p").text_content(), digit["loo"].sum() < 0
+            assert ("this map" in text, "LOO" in text) == (map_is_negative, loo_is_negative) and (
+                "turns the sign" in text
+            ) == (map_is_negative != loo_is_negative)
+            seen.add((bool(map_is_negative), bool(loo_is_negative)))
     assert len(seen) > 1
     page.wait_for_function("document.querySelector('[role=status]').textContent.includes('r with LOO')")
     line = page.locator("[role=status]").text_content()
@@ -327,9 +330,10 @@ def test_the_state_survives_in_the_address(
 @pytest.mark.parametrize(
     "hash",
     [
-        "shares.shares=0.5,0.5", "shares.shares=-0.5,1,0.5", "shares.shares=0.5,0.5,0.5", "shares.shares=a,b,c", "shares.shares=",
-        "shares.shares=Infinity,0,0", "shares.digit=10", "shares.digit=-1", "shares.digit=1.5", "shares.digit=x", "shares.map=other",
-        "shares.map=toString", "shares.map=%3Cimg%20src=x%20onerror=alert(1)%3E", "shares.data=1", "shares.digit=%3Cscript%3E",
+        "shares.shares=0.5,0.5", "shares.shares=-0.5,1,0.5", "shares.shares=0.5,0.5,0.5",
+        "shares.shares=a,b,c", "shares.shares=", "shares.shares=Infinity,0,0", "shares.digit=10",
+        "shares.digit=-1", "shares.digit=1.5", "shares.digit=x", "shares.map=other", "shares.map=toString",
+        "shares.map=%3Cimg%20src=x%20onerror=alert(1)%3E", "shares.data=1", "shares.digit=%3Cscript%3E",
     ],
 )  # fmt: skip
 def test_nonsense_in_the_address_is_ignored(hash: str, shown: Open) -> None:
@@ -401,9 +405,9 @@ class TestPython:
     @pytest.mark.parametrize(
         ("name", "value", "message"),
         [
-            ("shares", [0.5, 0.5], "three numbers"), ("shares", [0.5, 0.6, -0.1], "at least 0"), ("shares", [0.5, 0.5, 0.5], "sum 1"),
-            ("shares", [float("nan"), 0.5, 0.5], "at least 0"), ("digit", COUNT, "from 0 to 9"),
-            ("digit", -1, "from 0 to 9"), ("map", "other", "map"),
+            ("shares", [0.5, 0.5], "three numbers"), ("shares", [0.5, 0.6, -0.1], "at least 0"),
+            ("shares", [0.5, 0.5, 0.5], "sum 1"), ("shares", [float("nan"), 0.5, 0.5], "at least 0"),
+            ("digit", COUNT, "from 0 to 9"), ("digit", -1, "from 0 to 9"), ("map", "other", "map"),
         ],
     )  # fmt: skip
     def test_state_that_cannot_be_is_refused(
@@ -417,8 +421,9 @@ class TestPython:
     @pytest.mark.parametrize(
         "change",
         [
-            {"image": np.zeros((2, 3))}, {"image": np.full((14, 14), 2.0)}, {"loo": np.zeros(4)}, {"loo": np.full(196, np.nan)},
-            {"maps": {"query": np.zeros(196)}}, {"logit": float("inf")}, {"label": "x"},
+            {"image": np.zeros((2, 3))}, {"image": np.full((14, 14), 2.0)}, {"loo": np.zeros(4)},
+            {"loo": np.full(196, np.nan)}, {"maps": {"query": np.zeros(196)}}, {"logit": float("inf")},
+            {"label": "x"},
         ],
     )  # fmt: skip
     def test_records_that_do_not_fit_are_refused(

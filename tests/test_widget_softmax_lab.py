@@ -66,7 +66,8 @@ def check_bars(page: Any) -> None:
         "logit": (stacked, stacked + logit),
     }
     read = """key => [...document.querySelectorAll(`.lrp-column.lrp-fill-${key}`)].map(bar => {
-        const cell = bar.parentNode.getBoundingClientRect(), box = bar.getBoundingClientRect(), half = cell.height / 2
+        const cell = bar.parentNode.getBoundingClientRect(), box = bar.getBoundingClientRect()
+        const half = cell.height / 2
         return [box.bottom, box.top].map(y => (cell.top + half - y) / half)
     })"""
     for key, ends in spans.items():
@@ -182,7 +183,10 @@ def test_the_state_survives_in_the_address(browser: Any, tmp_path: Path) -> None
     check(other)
     put(other, logits=[-1.5] * 6, values=[-0.25] * 6)
     assert other.evaluate("document.documentElement.scrollWidth") <= 360 and watch.nothing(), watch
-    wide = "[...document.querySelectorAll('.lrp-lab td > span')].filter(span => span.offsetWidth > span.parentNode.offsetWidth).length"
+    wide = (
+        "[...document.querySelectorAll('.lrp-lab td > span')]"
+        ".filter(span => span.offsetWidth > span.parentNode.offsetWidth).length"
+    )
     assert other.evaluate(wide) == 0 and not complaints_of_axe(other, ".lrp-widget")
     context.close()
 

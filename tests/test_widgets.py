@@ -55,9 +55,11 @@ def test_no_two_widgets_share_a_class_name() -> None:
     """All styles of a page are one file, so a name that two widgets use must be the base's."""
     used: dict[str, set[str]] = {}
     for name in ("base", *front_ends()):
-        for found in re.findall(r"\.(lrp-[\w-]+)", (STATIC / f"{name}.css").read_text()):
-            used.setdefault(found, set()).add(name)
-    assert not {found: names for found, names in used.items() if len(names) > 1 and "base" not in names}
+        for css_class in re.findall(r"\.(lrp-[\w-]+)", (STATIC / f"{name}.css").read_text()):
+            used.setdefault(css_class, set()).add(name)
+    assert not {
+        css_class: names for css_class, names in used.items() if len(names) > 1 and "base" not in names
+    }
 
 
 def test_every_front_end_has_a_widget_that_the_package_exports() -> None:
@@ -102,7 +104,8 @@ def test_the_heat_map_shows_hostile_tokens_as_text_with_values_on_focus(
         token.replace("\u202e", "\\u202e") for token in HOSTILE
     ]
     shown = page.evaluate(
-        "[...document.querySelectorAll('li')].map(e => [e.className, e.style.backgroundColor, e.querySelector('span').textContent])"
+        "[...document.querySelectorAll('li')].map(e => [e.className, e.style.backgroundColor, "
+        "e.querySelector('span').textContent])"
     )
     largest = 1.0  # among the words
     for (kinds, colour, value), score, special in zip(shown, record.scores, record.special, strict=True):
@@ -118,7 +121,8 @@ def test_the_heat_map_shows_hostile_tokens_as_text_with_values_on_focus(
     page.keyboard.press("Tab")
     page.keyboard.press("ArrowRight")
     focused = page.evaluate(
-        "[document.activeElement.querySelector('bdi').textContent, getComputedStyle(document.activeElement.querySelector('span')).opacity]"
+        "[document.activeElement.querySelector('bdi').textContent, "
+        "getComputedStyle(document.activeElement.querySelector('span')).opacity]"
     )
     assert focused == [HOSTILE[1], "1"]
     page.keyboard.press("Tab")

@@ -40,18 +40,23 @@ others = [lrp.ProductTree(), lrp.SoftmaxLab(), lrp.SharesSimplex(share_digits(ne
           lrp.PerturbationPlayer(perturbation_paths(clf, text, maps)), lrp.TokenHeatmap(maps["loo"])]
 import base64
 packed = lambda values, kind: base64.b64encode(np.array(values, kind).tobytes()).decode()
-cells = [[0, -100, 100, 3000, 2900, 3100, 3000, 2800, 3200], [0, -100, 100, -3000, -3100, -2900, -3000, -3200, -2800]]
+cells = [[0, -100, 100, 3000, 2900, 3100, 3000, 2800, 3200],
+         [0, -100, 100, -3000, -3100, -2900, -3000, -3200, -2800]]
 both = [{"key": "all", "label": "all"}, {"key": "words", "label": "words only"}]
 tokens = {"key": "tokens", "label": "tokens that count", "options": both}
-made = {"key": "one", "label": "one run", "n": 9, "paper": None, "cells": packed(cells, "<i2"), "undefined": packed([0, 0], "<u2")}
-others.append(lrp.ProtocolSwitchboard({"boards": [{"key": "text", "label": "Reviews", "a": "CP-LRP", "b": "AttnLRP", "axes": [tokens],
-              "runs": [made], "start": {"run": "one", "tokens": "all"}, "presets": []}]}))
+made = {"key": "one", "label": "one run", "n": 9, "paper": None, "cells": packed(cells, "<i2"),
+        "undefined": packed([0, 0], "<u2")}
+board = {"key": "text", "label": "Reviews", "a": "CP-LRP", "b": "AttnLRP", "axes": [tokens],
+         "runs": [made], "start": {"run": "one", "tokens": "all"}, "presets": []}
+others.append(lrp.ProtocolSwitchboard({"boards": [board]}))
 others.append(lrp.FrontierPlayer(anytime_maps(clf, text)))
-for one in others:
-    display(one)""",
-    """print('seen:', others[0].grouping, others[1].logits[0], [round(share, 2) for share in others[2].shares], others[3].step,
+for widget in others:
+    display(widget)""",
+    """print('seen:', others[0].grouping, others[1].logits[0],
+      [round(share, 2) for share in others[2].shares], others[3].step,
       others[5].choices, others[6].way, others[6].step)""",
-    "others[6].step = 2; others[0].grouping = 'x1 (x2 x3)'; others[1].logits = [1, 2, 3, 4]; others[3].step = 0",
+    "others[6].step = 2; others[0].grouping = 'x1 (x2 x3)'; others[1].logits = [1, 2, 3, 4]; "
+    "others[3].step = 0",
 ]
 
 
@@ -75,7 +80,7 @@ def lab(model_folder: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    own = {
+    settings = {
         name: str(home / name)
         for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_DATA_DIR", "IPYTHONDIR")
     }
@@ -97,7 +102,7 @@ def lab(model_folder: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     ]
     with open(home / "log", "w") as log:
         server = subprocess.Popen(
-            command, stdout=log, stderr=log, env={**os.environ, **own, "OMP_NUM_THREADS": "1"}
+            command, stdout=log, stderr=log, env={**os.environ, **settings, "OMP_NUM_THREADS": "1"}
         )
     address = f"http://127.0.0.1:{port}"
     try:

@@ -25,7 +25,10 @@ from transformers import (
     RobertaTokenizerFast,
 )
 
-FAMILIES = ("bert", "roberta", "electra", "distilbert")
+from lrp_companion.models import encoder
+
+FAMILIES = tuple(encoder.FAMILIES)
+"""Every family that the package registers: tests that run over them meet a new one at once."""
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 WORDS = (
     "a", "an", "the", "film", "plot", "of", "rare", "grace", "is", "was", "not", "never", "but", "very",
@@ -145,7 +148,7 @@ def build(
         )
         model = DistilBertForSequenceClassification(config)
     else:
-        raise ValueError(family)
+        raise ValueError(f"family {family!r} is registered, and this file builds no tiny model of it")
     randomise(model, seed)
     return model.eval(), tokenizer
 

@@ -34,6 +34,8 @@ from transformers import AutoTokenizer, BertConfig, BertForSequenceClassificatio
 from lrp_companion.sources.dataset import clean
 
 LABELS = {0: "negative", 1: "positive"}
+BASE = "sentence-transformers/all-MiniLM-L6-v2"
+Batch = tuple[str, list[tuple[int, list[int]]]]  # a data set's name, and examples: their rows and tokens
 
 
 @dataclass(frozen=True)
@@ -71,15 +73,12 @@ def fingerprint(path: Path) -> str:
 
 
 def tokenise(tokenizer: Any, texts: list[str]) -> list[list[int]]:
-    return tokenizer([clean(t) for t in texts], add_special_tokens=False, truncation=False, verbose=False)[
-        "input_ids"
-    ]
+    cleaned = [clean(text) for text in texts]
+    return tokenizer(cleaned, add_special_tokens=False, truncation=False, verbose=False)["input_ids"]
 
 
 def window(ids: list[int], recipe: Recipe, rng: random.Random) -> list[int]:
-    """Part of a long review: half of the windows are its end, three in ten its start, two in ten from
-    anywhere.
-    """
+    """A window of a long review: half of them are its end, three in ten its start, two in ten anywhere."""
     length = recipe.imdb_long_window if rng.random() < recipe.imdb_long_share else recipe.imdb_short_window
     length -= 2
     spare = len(ids) - length
@@ -100,25 +99,21 @@ def epochs_of(indices: list[int], epochs: float, rng: random.Random) -> list[int
     return out
 
 
-def plan_batches(
-    recipe: Recipe, sst2: list[list[int]], imdb: list[list[int]]
-) -> list[tuple[str, list[tuple[int, list[int]]]]]:
+def plan_batches(recipe: Recipe, sst2: list[list[int]], imdb: list[list[int]]) -> list[Batch]:
     """All batches in order: a function of the recipe and the data alone, so that a resumed run repeats it."""
     rng = random.Random(recipe.seed)
-    batches: list[tuple[str, list[tuple[int, list[int]]]]] = []
-    pool = 64
+    batches: list[Batch] = []
+    size, pool = recipe.sst2_batch, 64 * recipe.sst2_batch
     order = epochs_of(list(range(len(sst2))), recipe.sst2_epochs, rng)
-    for start in range(0, len(order), pool * recipe.sst2_batch):
-        part = sorted(order[start : start + pool * recipe.sst2_batch], key=lambda i: len(sst2[i]))
-        for at in range(0, len(part), recipe.sst2_batch):
-            batches.append(("sst2", [(i, sst2[i]) for i in part[at : at + recipe.sst2_batch]]))
+    for start in range(0, len(order), pool):
+        alike = sorted(order[start : start + pool], key=lambda i: len(sst2[i]))
+        for at in range(0, len(alike), size):
+            batches.append(("sst2", [(i, sst2[i]) for i in alike[at : at + size]]))
     order = epochs_of(list(range(len(imdb))), recipe.imdb_epochs, rng)
     for start in range(0, len(order), 1024):
-        windows = sorted(
-            ((i, window(imdb[i], recipe, rng)) for i in order[start : start + 1024]), key=lambda p: len(p[1])
-        )
+        windows = [(i, window(imdb[i], recipe, rng)) for i in order[start : start + 1024]]
         batch: list[tuple[int, list[int]]] = []
-        for item in windows:
+        for item in sorted(windows, key=lambda item: len(item[1])):
             if batch and (len(batch) + 1) * (len(item[1]) + 2) > recipe.imdb_batch_tokens:
                 batches.append(("imdb", batch))
                 batch = []
@@ -143,9 +138,8 @@ def doubled(
     teacher: BertForSequenceClassification, scale: float, dropout: float
 ) -> BertForSequenceClassification:
     """The teacher with each layer in twice; both copies' residual branches are scaled."""
-    config = BertConfig.from_dict(
-        {**teacher.config.to_dict(), "num_hidden_layers": 2 * teacher.config.num_hidden_layers}
-    )
+    layers = 2 * teacher.config.num_hidden_layers
+    config = BertConfig.from_dict({**teacher.config.to_dict(), "num_hidden_layers": layers})
     config.hidden_dropout_prob = dropout
     student = BertForSequenceClassification(config)
     state = {k: v.clone() for k, v in teacher.state_dict().items() if ".encoder.layer." not in k}
@@ -156,9 +150,8 @@ def doubled(
         index, tail = rest.split(".", 1)
         is_branch_end = tail.startswith(("attention.output.dense", "output.dense"))
         for copy in (0, 1):
-            state[f"{head}.encoder.layer.{2 * int(index) + copy}.{tail}"] = (
-                value * scale if is_branch_end else value.clone()
-            )
+            place = f"{head}.encoder.layer.{2 * int(index) + copy}.{tail}"
+            state[place] = value * scale if is_branch_end else value.clone()
     student.load_state_dict(state)
     return student
 
@@ -168,9 +161,8 @@ def start_model(
 ) -> BertForSequenceClassification:
     if teacher is not None:
         return doubled(teacher, recipe.branch_scale, recipe.dropout)
-    config = BertConfig.from_pretrained(
-        base, num_labels=2, id2label=LABELS, label2id={v: k for k, v in LABELS.items()}
-    )
+    number_of = {label: number for number, label in LABELS.items()}
+    config = BertConfig.from_pretrained(base, num_labels=2, id2label=LABELS, label2id=number_of)
     config.hidden_dropout_prob = recipe.dropout
     config.attention_probs_dropout_prob = 0.0
     config.problem_type = "single_label_classification"
@@ -179,11 +171,8 @@ def start_model(
 
 def distillation(recipe: Recipe, out: Any, ref: Any, mask: torch.Tensor, progress: float) -> torch.Tensor:
     t = recipe.distil_temperature
-    soft = (
-        F.kl_div(F.log_softmax(out.logits / t, -1), F.softmax(ref.logits / t, -1), reduction="batchmean")
-        * t
-        * t
-    )
+    log_student, probabilities = F.log_softmax(out.logits / t, -1), F.softmax(ref.logits / t, -1)
+    soft = F.kl_div(log_student, probabilities, reduction="batchmean") * t * t
     weight = recipe.hidden_weight * max(0.0, 1 - progress / recipe.hidden_until)
     if weight == 0.0:
         return recipe.distil_share * soft
@@ -205,9 +194,7 @@ def classified_right(
     max_tokens: int = 512,
     batch_tokens: int = 8192,
 ) -> list[bool]:
-    """Whether each text is classified right; texts beyond `max_tokens` (with [CLS] and [SEP]) are cut at the
-    end.
-    """
+    """Whether each text is classified right; texts are cut to `max_tokens`, [CLS] and [SEP] included."""
     model.eval()
     device = next(model.parameters()).device
     ids = [x[: max_tokens - 2] for x in tokenise(tokenizer, texts)]
@@ -226,124 +213,169 @@ def classified_right(
     return right
 
 
+def adamw(
+    model: torch.nn.Module, recipe: Recipe, steps: int
+) -> tuple[torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler]:
+    """AdamW, and a rate that warms up and falls to almost zero; no weight decay on vectors."""
+    matrices = [p for p in model.parameters() if p.ndim > 1]
+    vectors = [p for p in model.parameters() if p.ndim <= 1]
+    groups = [
+        {"params": matrices, "weight_decay": recipe.weight_decay},
+        {"params": vectors, "weight_decay": 0.0},
+    ]
+    optimizer = torch.optim.AdamW(groups, lr=recipe.learning_rate, fused=True)
+    warmup = max(1, int(recipe.warmup_share * steps))
+
+    def rate(step: int) -> float:
+        return min((step + 1) / warmup, max(0.0, (steps - step) / (steps - warmup + 1)))
+
+    return optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
+
+
+class Training:
+    """A model in training: what a step changes, what a checkpoint keeps, and what is recorded."""
+
+    def __init__(self, args: argparse.Namespace, recipe: Recipe) -> None:
+        self.args, self.recipe, self.out = args, recipe, Path(args.out)
+        self.data = Path(args.data_dir)
+        self.tokenizer = AutoTokenizer.from_pretrained(args.teacher or args.base, trust_remote_code=False)
+        sst2_texts, sst2_labels = read_split(self.data, "sst2", "train")
+        imdb_texts, imdb_labels = read_split(self.data, "imdb", "train")
+        self.labels = {"sst2": sst2_labels, "imdb": imdb_labels}
+        sst2, imdb = tokenise(self.tokenizer, sst2_texts), tokenise(self.tokenizer, imdb_texts)
+        self.batches = plan_batches(recipe, sst2, imdb)
+        if args.max_steps:
+            self.batches = self.batches[: args.max_steps]
+        self.validation = read_split(self.data, "sst2", "validation")
+        self.teacher = None
+        if args.teacher:
+            teacher = BertForSequenceClassification.from_pretrained(args.teacher, dtype=torch.float32)
+            self.teacher = teacher.eval().to(args.device)
+        self.model: Any = start_model(recipe, args.base, self.teacher).to(args.device)
+        self.optimizer, self.schedule = adamw(self.model, recipe, len(self.batches))
+        self.done, self.before, self.began = 0, 0.0, time.time()  # steps, seconds of earlier sessions, start
+        self.curve: list[dict[str, Any]] = []
+        self.running: dict[str, float] = {}
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.out / "checkpoint.pt"
+
+    @property
+    def seconds(self) -> float:
+        return self.before + time.time() - self.began
+
+    def resume(self) -> None:
+        """Go on from the last checkpoint, if there is one."""
+        if self.checkpoint.exists():
+            saved = torch.load(self.checkpoint, weights_only=False)
+            self.model.load_state_dict(saved["model"])
+            self.optimizer.load_state_dict(saved["optimizer"])
+            self.schedule.load_state_dict(saved["schedule"])
+            torch.set_rng_state(saved["rng"])
+            self.done, self.before, self.curve = saved["step"], saved["seconds"], saved["curve"]
+        print(f"{len(self.batches)} steps, from {self.done}", flush=True)
+        self.began = time.time()
+
+    def save(self) -> None:
+        """Write a checkpoint, whole or not at all."""
+        part = self.checkpoint.with_suffix(".part")
+        state = {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "schedule": self.schedule.state_dict(),
+            "rng": torch.get_rng_state(),
+            "step": self.done,
+            "seconds": self.seconds,
+            "curve": self.curve,
+        }
+        torch.save(state, part)
+        part.replace(self.checkpoint)
+
+    def step(self) -> None:
+        """Learn from the next batch."""
+        args, recipe = self.args, self.recipe
+        name, items = self.batches[self.done]
+        inputs = collate([ids for _, ids in items], self.tokenizer)
+        batch = {key: tensor.to(args.device) for key, tensor in inputs.items()}
+        target = torch.tensor([self.labels[name][i] for i, _ in items], device=args.device)
+        self.model.train()
+        with torch.autocast(args.device.split(":")[0], torch.bfloat16, enabled=args.bf16):
+            result = self.model(**batch, output_hidden_states=self.teacher is not None)
+            loss = F.cross_entropy(result.logits.float(), target)
+            if self.teacher is not None:
+                with torch.no_grad():
+                    reference = self.teacher(**batch, output_hidden_states=True)
+                progress = self.done / len(self.batches)
+                learned = distillation(recipe, result, reference, batch["attention_mask"], progress)
+                loss = (1 - recipe.distil_share) * loss + learned
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+        self.schedule.step()
+        self.optimizer.zero_grad()
+        self.done += 1
+        right = (result.logits.argmax(-1) == target).float().mean().item()
+        for key, value in ((f"{name}_accuracy", right), (f"{name}_loss", loss.item())):
+            self.running[key] = 0.98 * self.running.get(key, value) + 0.02 * value
+
+    def report(self) -> None:
+        """Add to the curve: every 100 steps running means, every 1,000 also accuracy on validation."""
+        last = self.done == len(self.batches)
+        if self.done % 100 and not last:
+            return
+        row: dict[str, Any] = {"step": self.done, "seconds": round(self.seconds)}
+        row |= {key: round(value, 4) for key, value in self.running.items()}
+        if self.done % 1000 == 0 or last:
+            right = classified_right(self.model, self.tokenizer, *self.validation)
+            row["sst2_validation"] = round(sum(right) / len(right), 4)
+        self.curve.append(row)
+        print(json.dumps(row), flush=True)
+
+    def finish(self) -> None:
+        """Write the model in float16, its tokenizer and the record; remove the checkpoint."""
+        self.model.config.hidden_dropout_prob = self.model.config.attention_probs_dropout_prob = 0.1
+        self.model.half().save_pretrained(self.out, max_shard_size="45MB")
+        self.tokenizer.save_pretrained(self.out)
+        versions = {"torch": torch.__version__, "transformers": transformers.__version__}
+        data = {f"{name}/train": fingerprint(self.data / name / "train.parquet") for name in ("sst2", "imdb")}
+        record = {
+            "recipe": asdict(self.recipe),
+            "teacher": Path(self.args.teacher).name if self.args.teacher else None,
+            "base": BASE,
+            "data": data,
+            "versions": {"python": platform.python_version(), **versions},
+            "bfloat16": self.args.bf16,
+            "steps": len(self.batches),
+            "seconds": round(self.seconds),
+            "curve": self.curve,
+        }
+        (self.out / "training.json").write_text(json.dumps(record, indent=1) + "\n")
+        self.checkpoint.unlink(missing_ok=True)
+
+
 def train(args: argparse.Namespace, recipe: Recipe) -> None:
+    """Train from the start or from the last checkpoint; a checkpoint is written every five minutes."""
     torch.manual_seed(recipe.seed)
     random.seed(recipe.seed)
     np.random.seed(recipe.seed)
     if args.threads:
         torch.set_num_threads(args.threads)
-    out = Path(args.out)
-    out.mkdir(parents=True, exist_ok=True)
-    tokenizer = AutoTokenizer.from_pretrained(args.teacher or args.base, trust_remote_code=False)
-    data = Path(args.data_dir)
-    sst2_texts, sst2_labels = read_split(data, "sst2", "train")
-    imdb_texts, imdb_labels = read_split(data, "imdb", "train")
-    labels = {"sst2": sst2_labels, "imdb": imdb_labels}
-    batches = plan_batches(recipe, tokenise(tokenizer, sst2_texts), tokenise(tokenizer, imdb_texts))
-    if args.max_steps:
-        batches = batches[: args.max_steps]
-    teacher = None
-    if args.teacher:
-        teacher = (
-            BertForSequenceClassification.from_pretrained(args.teacher, dtype=torch.float32)
-            .eval()
-            .to(args.device)
-        )
-    model = start_model(recipe, args.base, teacher).to(args.device)
-    decay = [p for p in model.parameters() if p.ndim > 1]
-    rest = [p for p in model.parameters() if p.ndim <= 1]
-    optimizer = torch.optim.AdamW(
-        [{"params": decay, "weight_decay": recipe.weight_decay}, {"params": rest, "weight_decay": 0.0}],
-        lr=recipe.learning_rate,
-        fused=True,
-    )
-    warmup = max(1, int(recipe.warmup_share * len(batches)))
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda s: min((s + 1) / warmup, max(0.0, (len(batches) - s) / (len(batches) - warmup + 1)))
-    )
-    valid_texts, valid_labels = read_split(data, "sst2", "validation")
-    checkpoint, first, seconds, curve = out / "checkpoint.pt", 0, 0.0, []
-    if checkpoint.exists():
-        saved = torch.load(checkpoint, weights_only=False)
-        model.load_state_dict(saved["model"])
-        optimizer.load_state_dict(saved["optimizer"])
-        schedule.load_state_dict(saved["schedule"])
-        torch.set_rng_state(saved["rng"])
-        first, seconds, curve = saved["step"], saved["seconds"], saved["curve"]
-    print(f"{len(batches)} steps, from {first}", flush=True)
-    begin, last_saved = time.time(), time.time()
-    running: dict[str, float] = {}
-    for step in range(first, len(batches)):
-        name, items = batches[step]
-        batch = {k: v.to(args.device) for k, v in collate([ids for _, ids in items], tokenizer).items()}
-        target = torch.tensor([labels[name][i] for i, _ in items], device=args.device)
-        model.train()
-        with torch.autocast(args.device.split(":")[0], torch.bfloat16, enabled=args.bf16):
-            result = model(**batch, output_hidden_states=teacher is not None)
-            loss = F.cross_entropy(result.logits.float(), target)
-            if teacher is not None:
-                with torch.no_grad():
-                    reference = teacher(**batch, output_hidden_states=True)
-                loss = (1 - recipe.distil_share) * loss + distillation(
-                    recipe, result, reference, batch["attention_mask"], step / len(batches)
-                )
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        schedule.step()
-        optimizer.zero_grad()
-        right = (result.logits.argmax(-1) == target).float().mean().item()
-        for key, value in ((f"{name}_accuracy", right), (f"{name}_loss", loss.item())):
-            running[key] = 0.98 * running.get(key, value) + 0.02 * value
-        if (step + 1) % 100 == 0 or step + 1 == len(batches):
-            spent = seconds + time.time() - begin
-            row = {"step": step + 1, "seconds": round(spent), **{k: round(v, 4) for k, v in running.items()}}
-            if (step + 1) % 1000 == 0 or step + 1 == len(batches):
-                right = classified_right(model, tokenizer, valid_texts, valid_labels)
-                row["sst2_validation"] = round(sum(right) / len(right), 4)
-            curve.append(row)
-            print(json.dumps(row), flush=True)
+    Path(args.out).mkdir(parents=True, exist_ok=True)
+    training = Training(args, recipe)
+    training.resume()
+    last_saved = time.time()
+    while training.done < len(training.batches):
+        training.step()
+        training.report()
         if time.time() - last_saved > 300:
             last_saved = time.time()
-            part = checkpoint.with_suffix(".part")
-            torch.save(
-                {
-                    "model": model.state_dict(),
-                    "optimizer": optimizer.state_dict(),
-                    "schedule": schedule.state_dict(),
-                    "rng": torch.get_rng_state(),
-                    "step": step + 1,
-                    "seconds": seconds + time.time() - begin,
-                    "curve": curve,
-                },
-                part,
-            )
-            part.replace(checkpoint)
-    model.config.hidden_dropout_prob = model.config.attention_probs_dropout_prob = 0.1
-    model.half().save_pretrained(out, max_shard_size="45MB")
-    tokenizer.save_pretrained(out)
-    record = {
-        "recipe": asdict(recipe),
-        "teacher": Path(args.teacher).name if args.teacher else None,
-        "base": "sentence-transformers/all-MiniLM-L6-v2",
-        "data": {f"{d}/train": fingerprint(data / d / "train.parquet") for d in ("sst2", "imdb")},
-        "versions": {
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "transformers": transformers.__version__,
-        },
-        "bfloat16": args.bf16,
-        "steps": len(batches),
-        "seconds": round(seconds + time.time() - begin),
-        "curve": curve,
-    }
-    (out / "training.json").write_text(json.dumps(record, indent=1) + "\n")
-    checkpoint.unlink(missing_ok=True)
+            training.save()
+    training.finish()
 
 
 def evaluate(args: argparse.Namespace) -> None:
-    """Accuracy on all of SST-2 validation and all of IMDB test, as the float16 weights on disk give it in
-    float32.
+    """Accuracy on all of SST-2 validation and all of IMDB test, of the float16 weights on disk, in float32.
 
     Texts are taken in a seeded random order, 1,000 at a time, and the record is written after each thousand,
     so that an interrupted measurement is one of a random sample and the same command goes on with it.
@@ -359,21 +391,14 @@ def evaluate(args: argparse.Namespace) -> None:
         texts, labels = read_split(data, dataset, split)
         order = list(range(len(texts)))
         random.Random(0).shuffle(order)
-        row = record.setdefault(
-            f"{dataset}/{split}",
-            {
-                "right": 0,
-                "n": 0,
-                "of": len(texts),
-                "max_tokens": 512,
-                "data": fingerprint(data / dataset / f"{split}.parquet"),
-            },
-        )
+        described = {"max_tokens": 512, "data": fingerprint(data / dataset / f"{split}.parquet")}
+        fresh = {"right": 0, "n": 0, "of": len(texts), **described}
+        row = record.setdefault(f"{dataset}/{split}", fresh)
         while row["n"] < len(order):
-            part = order[row["n"] : row["n"] + 1000]
-            right = classified_right(model, tokenizer, [texts[i] for i in part], [labels[i] for i in part])
+            rows = order[row["n"] : row["n"] + 1000]
+            right = classified_right(model, tokenizer, [texts[i] for i in rows], [labels[i] for i in rows])
             row["right"] += sum(right)
-            row["n"] += len(part)
+            row["n"] += len(rows)
             p = row["right"] / row["n"]
             row["accuracy"] = round(p, 4)
             row["standard_error"] = round(math.sqrt(p * (1 - p) / row["n"]), 4)
@@ -384,28 +409,19 @@ def evaluate(args: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--data-dir", required=True, help="folder with sst2/ and imdb/ parquet files")
     parser.add_argument("--out", required=True, help="folder for the model, the checkpoint and the record")
-    parser.add_argument(
-        "--base",
-        default="sentence-transformers/all-MiniLM-L6-v2",
-        help="hub id or folder of the base weights",
-    )
+    parser.add_argument("--base", default=BASE, help="hub id or folder of the base weights")
     parser.add_argument("--teacher", help="folder of the finished 6-layer model (for --layers 12)")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument(
-        "--bf16",
-        action="store_true",
-        help="bfloat16 autocast: faster where the processor has the units for it",
-    )
+    text = "bfloat16 autocast: faster where the processor has the units for it"
+    parser.add_argument("--bf16", action="store_true", help=text)
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--max-steps", type=int, default=0, help="stop early (for a trial)")
-    parser.add_argument(
-        "--evaluate", action="store_true", help="measure the model in --out instead of training"
-    )
+    text = "measure the model in --out instead of training"
+    parser.add_argument("--evaluate", action="store_true", help=text)
     parser.add_argument("--layers", type=int, choices=(6, 12), default=12)
     for name, value in asdict(Recipe(layers=12)).items():
         if name != "layers":

@@ -1,5 +1,6 @@
-"""How far Table 1 depends on what the paper leaves open about its MNIST nets. From the records of
-`run mnist-grid`; no torch.
+"""How far Table 1 depends on what the paper leaves open about its MNIST nets. No torch.
+
+The records are those of `run mnist-grid`.
 
 A *variant* is one combination of biases, positions, an embedding, read-out and scale. Means are over images
 of the mean over nets (seeds); intervals are 95 % percentile bootstrap intervals over images, with the same
@@ -8,6 +9,7 @@ draws for every variant.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -53,101 +55,84 @@ def digit_grid(run: MnistGridRun) -> list[Row]:
     -------
     list
         Rows with `variant` (its number), the choices, `map`, `accuracy` (mean, smallest, largest over nets),
-        each of `MEASURES` as an interval, `difference` (left minus right with LOO, paired), `negative` (share of
-        AttnLRP's maps from the left with a negative sum), `nets`, `n`.
+        each of `MEASURES` as an interval, `difference` (left minus right with LOO, paired), `negative` (share
+        of AttnLRP's maps from the left with a negative sum), `nets`, `n`.
 
     Raises
     ------
     InputError : no run over variants, or no seed is finished for all of them.
     """
     _needs_grid("digit_grid", run)
-    memory = run.__dict__.setdefault("_digit_grid", [])
-    if not memory:
-        columns = np.stack(
-            [
-                _values(run, k, name, map)
-                for k in range(len(run.variants))
-                for map in MAPS_COMPARED
-                for name in MEASURES
-            ],
-            1,
-        )
-        paired = columns[:, 1 :: len(MEASURES)] - columns[:, 2 :: len(MEASURES)]
-        cells, differences = _intervals(columns), _intervals(paired)
-        for k, variant in enumerate(run.variants):
-            accuracy = run.accuracy(k)
-            for m, map in enumerate(MAPS_COMPARED):
-                at = len(MAPS_COMPARED) * k + m
-                own = dict(zip(MEASURES, cells[len(MEASURES) * at : len(MEASURES) * (at + 1)], strict=True))
-                memory.append(
-                    {
-                        "variant": k, **variant, "map": map,
-                        "accuracy": (float(accuracy.mean()), float(accuracy.min()), float(accuracy.max())),
-                        **own, "difference": differences[at],
-                        "negative": float(run.negative(k, "AttnLRP", "left").mean()), "nets": len(run.seeds),
-                        "n": run.n,
-                    }
-                )  # fmt: skip
-    return list(memory)
+    return list(run.once("digit grid", lambda: _digit_grid(run)))
+
+
+def _digit_grid(run: MnistGridRun) -> list[Row]:
+    cases = [(k, map) for k in range(len(run.variants)) for map in MAPS_COMPARED]
+    columns = np.stack([_values(run, k, name, map) for k, map in cases for name in MEASURES], 1)
+    paired = columns[:, 1 :: len(MEASURES)] - columns[:, 2 :: len(MEASURES)]
+    cells, differences = _intervals(columns), _intervals(paired)
+    rows = []
+    for at, (k, map) in enumerate(cases):
+        accuracy, negative = run.accuracy(k), run.negative(k, "AttnLRP", "left")
+        row: Row = {"variant": k, **run.variants[k], "map": map}
+        row["accuracy"] = float(accuracy.mean()), float(accuracy.min()), float(accuracy.max())
+        row |= zip(MEASURES, cells[len(MEASURES) * at : len(MEASURES) * (at + 1)], strict=True)
+        row |= {"difference": differences[at], "negative": float(negative.mean())}
+        rows.append({**row, "nets": len(run.seeds), "n": run.n})
+    return rows
 
 
 def digit_choices(run: MnistGridRun, what: str = "AttnLRP, left with LOO") -> list[Row]:
-    """What moves a mean r most: shares of its variance over all variants and maps (see
-    `cells.variance_shares`).
+    """What moves a mean r most: shares of its variance over all variants and maps (see `variance_shares`).
 
     Returns
     -------
     list
-        Rows `choices`, `squares`, `share`, largest first within an order; `lowest` and `highest` mean over
-        the options of a single choice.
+        Rows `choices`, `squares`, `share`, largest first within an order; a row of a single choice has
+        `levels`, each option and the mean over all cells with it.
     """
     choose("digit_choices", "what", what, (*MEASURES, "difference"))
     choices = {**run.manifest["config"]["choices"], "map": MAPS_COMPARED}
-    means = np.array([row[what].mean for row in digit_grid(run)]).reshape(tuple(map(len, choices.values())))
-    names = [name for name, options in choices.items() if len(options) > 1]
-    rows = variance_shares(means.squeeze(), names)
+    options = {name: chosen for name, chosen in choices.items() if len(chosen) > 1}
+    means = np.array([row[what].mean for row in digit_grid(run)]).reshape(*map(len, options.values()))
+    rows = variance_shares(means, list(options))
     for row in rows:
-        if len(row["choices"]) == 1 and row["choices"][0] in names:
-            axis = names.index(row["choices"][0])
-            levels = np.moveaxis(means.squeeze(), axis, 0).reshape(len(choices[names[axis]]), -1).mean(1)
-            row |= {"levels": dict(zip(choices[names[axis]], levels.tolist(), strict=True))}
+        name = row["choices"][0]
+        if len(row["choices"]) == 1 and name in options:
+            axis = list(options).index(name)
+            levels = np.moveaxis(means, axis, 0).reshape(len(options[name]), -1).mean(1)
+            row["levels"] = dict(zip(options[name], levels.tolist(), strict=True))
     return rows
 
 
 def digit_signs(run: MnistGridRun) -> list[Row]:
-    """Whether a negative sum explains what sum-to-one does: r from the left with LOO where both sums are
-    positive, and where one is not.
+    """Whether a negative sum explains what sum-to-one does to r from the left with LOO.
 
     Returns
     -------
     list
         A row per variant: `raw`, `sum to one` (means over all images), `both positive` and
-        `not both positive` (means of the sum-to-one r over images with their number, all nets together; None
-        where there is none).
+        `not both positive` (means of the sum-to-one r over images where both sums are positive, and over the
+        others, with their number, all nets together; None where there is none).
     """
     _needs_grid("digit_signs", run)
     out = []
     for k, variant in enumerate(run.variants):
-        raw, one = (run.values(k, "AttnLRP", "left-LOO", map=map) for map in MAPS_COMPARED)
-        good = ~run.negative(k, "AttnLRP", "left") & ~run.negative(k, "LOO", "right")
-        parts = {name: one[where] for name, where in (("both positive", good), ("not both positive", ~good))}
-        out.append(
-            {
-                "variant": k, **variant, "raw": bootstrap_mean(_mean(raw)),
-                "sum to one": bootstrap_mean(_mean(one)),
-                **{name: (float(np.nanmean(own)), own.size) if own.size else None for name,
-                    own in parts.items()},
-            }
-        )  # fmt: skip
+        raw, divided = (run.values(k, "AttnLRP", "left-LOO", map=map) for map in MAPS_COMPARED)
+        positive = ~run.negative(k, "AttnLRP", "left") & ~run.negative(k, "LOO", "right")
+        row: Row = {"variant": k, **variant}
+        row |= {"raw": bootstrap_mean(_mean(raw)), "sum to one": bootstrap_mean(_mean(divided))}
+        for name, where in (("both positive", positive), ("not both positive", ~positive)):
+            row[name] = (float(np.nanmean(divided[where])), int(where.sum())) if where.any() else None
+        out.append(row)
     return out
 
 
 def digit_nearest(run: MnistGridRun) -> Row:
-    """The variants whose nets reach the paper's accuracy, and the row of `digit_grid` nearest to the paper's
-    Table 1.
+    """The row of `digit_grid` nearest to the paper's Table 1, and how many variants reach its accuracy.
 
-    Nearest in the root mean square over `MEASURES`. `within` counts variants with an accuracy within one point
-    of the paper's.
+    Nearest in the root mean square over `MEASURES`. `within` counts variants with an accuracy within one
+    point of the paper's.
     """
     rows, printed = digit_grid(run), paper_values()
     distance = [
@@ -156,62 +141,64 @@ def digit_nearest(run: MnistGridRun) -> Row:
     best = int(np.nanargmin(distance))
     means = [row["accuracy"][0] for row in rows[:: len(MAPS_COMPARED)]]
     return {
-        "paper accuracy": ACCURACY, "variants": len(means),
+        "paper accuracy": ACCURACY,
+        "variants": len(means),
         "reached": sum(mean >= ACCURACY for mean in means),
-        "within": sum(abs(mean - ACCURACY) <= 0.01 for mean in means), "lowest": min(means),
+        "within": sum(abs(mean - ACCURACY) <= 0.01 for mean in means),
+        "lowest": min(means),
         "highest": max(means),
-        "nearest": rows[best], "distance": distance[best], "paper": printed,
-    }  # fmt: skip
+        "nearest": rows[best],
+        "distance": distance[best],
+        "paper": printed,
+    }
 
 
 def digit_ranges(run: MnistGridRun) -> list[Row]:
-    """The lowest and the highest mean r over variants: all of them, and those whose nets reach the paper's
-    accuracy, by map.
+    """The lowest and the highest mean r, by map: over all variants, and over those with the paper's accuracy.
 
     Returns
     -------
     list
-        Rows `map`, `which` ("all" or "reach"), `variants` (how many), `accuracy` and each of `MEASURES` as
-        (lowest, highest), all None where there is no variant.
+        Rows `map`, `which` ("all" or "reach", the variants whose nets reach the paper's accuracy), `variants`
+        (how many), each of `MEASURES` and `accuracy` as (lowest, highest), None where there is no variant.
     """
     out = []
     for map in MAPS_COMPARED:
         rows = [row for row in digit_grid(run) if row["map"] == map]
-        for which, own in (("all", rows), ("reach", [row for row in rows if row["accuracy"][0] >= ACCURACY])):
-            ranges = {name: [row[name].mean for row in own] for name in MEASURES} | {
-                "accuracy": [row["accuracy"][0] for row in own]
-            }
-            out.append(
-                {
-                    "map": map, "which": which, "variants": len(own),
-                    **{name: (min(values), max(values)) if values else None for name,
-                        values in ranges.items()},
-                }
-            )  # fmt: skip
+        reaching = [row for row in rows if row["accuracy"][0] >= ACCURACY]
+        for which, chosen in (("all", rows), ("reach", reaching)):
+            row: Row = {"map": map, "which": which, "variants": len(chosen)}
+            for name in MEASURES:
+                row[name] = _range([cells[name].mean for cells in chosen])
+            row["accuracy"] = _range([cells["accuracy"][0] for cells in chosen])
+            out.append(row)
     return out
 
 
+def _range(values: Sequence[float]) -> tuple[float, float] | None:
+    return (min(values), max(values)) if values else None
+
+
 def digit_ig(run: MnistGridRun) -> list[Row]:
-    """IG by baseline and number of steps: `r` with LOO as an interval over images, and the largest
-    convergence `delta`; per variant.
+    """IG by variant, baseline and number of steps.
+
+    Returns
+    -------
+    list
+        Rows `variant`, the choices, `baseline`, `n_steps`, `r` with LOO (an interval over images), `delta`
+        (the largest convergence delta), `nets`.
     """
     _needs_grid("digit_ig", run)
-    rows = run.ig()
+    by_case: dict[tuple, list[Row]] = {}
+    for row in run.ig():
+        by_case.setdefault((row["variant"], row["baseline"], row["n_steps"]), []).append(row)
     out = []
-    for key in dict.fromkeys((row["variant"], row["baseline"], row["n_steps"]) for row in rows):
-        own = [row for row in rows if (row["variant"], row["baseline"], row["n_steps"]) == key]
-        images = sorted({row["image"] for row in own})
-        means = [np.nanmean([row["r"] for row in own if row["image"] == image]) for image in images]
-        variant, baseline, steps = key
-        axes = {"variant": variant, **run.variants[variant], "baseline": baseline, "n_steps": steps}
-        out.append(
-            {
-                **axes,
-                "r": bootstrap_mean(means),
-                "delta": max(row["delta"] for row in own),
-                "nets": len({row["seed"] for row in own}),
-            }
-        )
+    for (variant, baseline, steps), rows in by_case.items():
+        images = sorted({row["image"] for row in rows})
+        means = [np.nanmean([row["r"] for row in rows if row["image"] == image]) for image in images]
+        case = {"variant": variant, **run.variants[variant], "baseline": baseline, "n_steps": steps}
+        delta, nets = max(row["delta"] for row in rows), len({row["seed"] for row in rows})
+        out.append({**case, "r": bootstrap_mean(means), "delta": delta, "nets": nets})
     return out
 
 
@@ -240,16 +227,8 @@ def _intervals(columns: np.ndarray) -> list[Interval]:
 def _needs_grid(operation: str, run: Any) -> None:
     if not isinstance(run, MnistGridRun):
         got = f"{getattr(run, 'name', run)!r}, no run over variants"
-        raise InputError(
-            operation,
-            got=got,
-            expected="a run of mnist-grid",
-            hint="make one with lrp-companion run mnist-grid",
-        )
+        hint = "make one with lrp-companion run mnist-grid"
+        raise InputError(operation, got=got, expected="a run of mnist-grid", hint=hint)
     if not run.seeds:
-        raise InputError(
-            operation,
-            got=f"{run.name}, no seed finished",
-            expected="all variants of one seed",
-            hint="let the run go on",
-        )
+        got, expected = f"{run.name}, no seed finished", "all variants of one seed"
+        raise InputError(operation, got=got, expected=expected, hint="let the run go on")

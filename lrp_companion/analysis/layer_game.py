@@ -1,5 +1,4 @@
-"""What all 2**L bypass masks say about the layers: best and worst mask, Shapley values, interactions, gaps of
-paths. NumPy only.
+"""All 2**L bypass masks as a game of layers: Shapley values, interactions, best masks. NumPy only.
 
 A mask is a coalition of bypassed layers, its value the mean Pearson's r with LOO under that mask: bit l-1 of
 a mask's number is set where layer l (from 1) is bypassed, so value 0 is AttnLRP's and the last one CP-LRP's.
@@ -16,6 +15,7 @@ import numpy as np
 
 from lrp_companion.masks import PATHS, bypassed, mask_label, mask_number, path_masks
 from lrp_companion.metrics import Interval, bootstrap_mean, paired_difference
+from lrp_companion.runs.axes import layer_game_axes
 from lrp_companion.runs.folder import JOB
 from lrp_companion.runs.load import TextRun
 from lrp_companion.schema import SITES, TOKEN_CHOICES, InputError, choose
@@ -56,8 +56,9 @@ def shapley_values(values: Any) -> np.ndarray:
 def shapley_interactions(values: Any) -> np.ndarray:
     """The Shapley interaction index of every pair of layers (Grabisch and Roubens 1999), exact.
 
-    `I_lm = sum over S without l, m of |S|! (L - |S| - 2)! / (L - 1)! (v(S, l, m) - v(S, l) - v(S, m) + v(S))`: above 0,
-    bypassing both gains more than the two gains apart. Shape (..., L, L), symmetric, NaN on the diagonal.
+    `I_lm = sum over S without l, m of |S|! (L - |S| - 2)! / (L - 1)! d_lm(S)`, where
+    `d_lm(S) = v(S, l, m) - v(S, l) - v(S, m) + v(S)`: above 0, bypassing both gains more than the two gains
+    apart. Shape (..., L, L), symmetric, NaN on the diagonal.
 
     >>> shapley_interactions([0.0, 1.0, 2.0, 5.0])[0, 1].item()
     2.0
@@ -69,52 +70,42 @@ def shapley_interactions(values: Any) -> np.ndarray:
     if layers < 2:
         return out
     weight = _weights(layers, 2)[np.bitwise_count(numbers)]
-    for one in range(layers):
-        for other in range(one):
-            a, b = 1 << one, 1 << other
+    for later in range(layers):
+        for earlier in range(later):
+            a, b = 1 << later, 1 << earlier
             without = numbers[numbers & (a | b) == 0]
-            gain = (
-                game[..., without | a | b]
-                - game[..., without | a]
-                - game[..., without | b]
-                + game[..., without]
-            )
-            out[..., one, other] = out[..., other, one] = gain @ weight[without]
+            both, neither = game[..., without | a | b], game[..., without]
+            gain = both - game[..., without | a] - game[..., without | b] + neither
+            out[..., later, earlier] = out[..., earlier, later] = gain @ weight[without]
     return out
 
 
 def greedy_path(values: Any) -> list[int]:
-    """Numbers of the masks from none to all layers, each step bypassing the layer that raises the value most
-    (the lowest if tied).
+    """Numbers of the masks from none to all layers, each step bypassing the layer that raises the value most.
+
+    Of tied layers, the lowest.
 
     >>> greedy_path([0.0, 1.0, 2.0, 0.5])
     [0, 2, 3]
     """
     game = _means("greedy_path", values)
+    bits = [1 << layer for layer in range(len(game).bit_length() - 1)]
     path = [0]
     while path[-1] != len(game) - 1:
-        steps = [
-            path[-1] | bit
-            for bit in (1 << layer for layer in range(len(game).bit_length() - 1))
-            if not path[-1] & bit
-        ]
+        steps = [path[-1] | bit for bit in bits if not path[-1] & bit]
         path.append(max(steps, key=lambda mask: (game[mask], -mask)))
     return path
 
 
 def best_mask(values: Any, among: Sequence[int] | None = None) -> int:
-    """The number of the mask with the largest value; of equals the one that bypasses fewest layers.
+    """The number of the mask with the largest value; of tied masks, the one that bypasses fewest layers.
 
     >>> best_mask([0.0, 1.0, 2.0, 2.0]), best_mask([0.0, 1.0, 2.0, 2.0], among=[0, 1])
     (2, 1)
     """
     game = _means("best_mask", values)
-    return int(
-        max(
-            range(len(game)) if among is None else among,
-            key=lambda mask: (game[mask], -int(mask).bit_count(), -mask),
-        )
-    )
+    masks = range(len(game)) if among is None else among
+    return int(max(masks, key=lambda mask: (game[mask], -int(mask).bit_count(), -mask)))
 
 
 @dataclass(frozen=True)
@@ -151,9 +142,7 @@ class LayerGame:
         return self._bare(self.means[part][mask]) if rows is None else bootstrap_mean(rows[:, mask])
 
     def shapley(self) -> list[Interval]:
-        """The Shapley value of each layer for agreement with LOO, layer 1 first, with its interval over
-        examples.
-        """
+        """The Shapley value of each layer for agreement with LOO, layer 1 first, each with its interval."""
         if self.rows is None:
             return [self._bare(value) for value in shapley_values(self.means["all"])]
         return [bootstrap_mean(column) for column in shapley_values(self.rows).T]
@@ -163,17 +152,20 @@ class LayerGame:
         return shapley_interactions(self.means["all"])
 
     def paths(self) -> dict[str, list[int]]:
-        """Masks of the paper's three paths and of the greedy one, each from no layer on; greedy by the mean
-        over all examples.
+        """Masks of the paper's three paths and of the greedy one, each from no layer on.
+
+        The greedy path follows the mean over all examples.
         """
-        own = {
+        return {**self._paper_paths(), "greedy": greedy_path(self.means["all"])}
+
+    def _paper_paths(self) -> dict[str, list[int]]:
+        return {
             name: [0, *(mask_number(mask) for mask in masks)]
             for name, masks in path_masks(self.layers).items()
         }
-        return {**own, "greedy": greedy_path(self.means["all"])}
 
     def choices(self, *, chosen_on: str = "first half") -> list[dict[str, Any]]:
-        """Masks chosen on one half of the examples and judged on the other, which had no part in the choice.
+        """Masks chosen on one half of the examples and judged on the other, which had no say in the choice.
 
         One row each for AttnLRP, CP-LRP, the best mask on each of the paper's paths and on the greedy path,
         the best and the worst of all masks: `choice`, `mask` (its number), `layers` (in words), `chosen`
@@ -183,15 +175,11 @@ class LayerGame:
         on = choose("LayerGame.choices", "chosen_on", chosen_on, HALVES)
         other = HALVES[1 - HALVES.index(on)]
         game = self.means[on]
-        best = best_mask(game)
-        among = {
-            f"best, {name.replace('-', ' ')}": [0, *(mask_number(m) for m in path_masks(self.layers)[name])]
-            for name in PATHS
-        }
+        best, paths = best_mask(game), self._paper_paths()
         masks = {
             "AttnLRP": 0,
             "CP-LRP": len(game) - 1,
-            **{name: best_mask(game, path) for name, path in among.items()},
+            **{f"best, {name.replace('-', ' ')}": best_mask(game, paths[name]) for name in PATHS},
             "best, greedy": best_mask(game, greedy_path(game)),
             "best of all": best,
             "worst of all": best_mask(-game),
@@ -232,68 +220,40 @@ def layer_game(run: TextRun, *, site: str = "word", tokens: str = "no-special") 
     choose("layer_game", "site", site, SITES)
     choose("layer_game", "tokens", tokens, TOKEN_CHOICES)
     means = {part: run.mask_means(site=site, tokens=tokens, part=part) for part in ("all", *HALVES)}
-    table, rows = run.tables["lattice_means"].to_pydict(), None
-    n = max(
-        count
-        for count, *where in zip(*(table[c] for c in ("n", "part", "site", "tokens")), strict=True)
-        if where == ["all", site, tokens]
-    )
+    asked = {"part": "all", "site": site, "tokens": tokens}
+    n = max(row["n"] for row in run.tables["lattice_means"].to_pylist() if asked.items() <= row.items())
+    rows = None
     if "lattice" in run.tables:
-        lattice = run.tables["lattice"].sort_by(JOB)
-        flat = lattice["r"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
-        rows = flat.reshape(len(lattice), len(SITES), len(TOKEN_CHOICES), -1)[
-            :, SITES.index(site), TOKEN_CHOICES.index(tokens)
-        ]
-        rows = rows.astype(np.float64)
-    return LayerGame(
-        means,
-        int(n),
-        rows,
-        f"{run.model} on {run.task}, n = {n:,}; r with LOO read at {site}, {tokens} tokens",
-    )
+        table = run.tables["lattice"].sort_by(JOB)
+        rows = layer_game_axes(run.layers).read(table["r"], site=site, tokens=tokens).copy()
+    caption = f"{run.model} on {run.task}, n = {n:,}; r with LOO read at {site}, {tokens} tokens"
+    return LayerGame(means, int(n), rows, caption)
 
 
 def _weights(layers: int, size: int) -> np.ndarray:
-    """`s! (L - s - k)! / (L - k + 1)!` for s = 0 to L, 0 where k layers no longer fit beside s; k =
-    `size`.
-    """
+    """`s! (L - s - k)! / (L - k + 1)!` for s = 0 to L with k = `size`, 0 where k more layers do not fit."""
     f = math.factorial
-    return np.array(
-        [
-            f(s) * f(layers - s - size) / f(layers - size + 1) if s + size <= layers else 0.0
-            for s in range(layers + 1)
-        ]
-    )
+    weights = [f(s) * f(layers - s - size) / f(layers - size + 1) for s in range(layers - size + 1)]
+    return np.array(weights + [0.0] * size)
 
 
 def _game(operation: str, values: Any) -> np.ndarray:
     out = np.asarray(values, dtype=np.float64)
     count = out.shape[-1] if out.ndim else 0
     if count < 2 or count & (count - 1):
-        raise InputError(
-            operation,
-            got=f"values of shape {out.shape}",
-            expected="(..., 2**L), L at least 1",
-            hint="pass one value per mask",
-        )
+        got, expected = f"values of shape {out.shape}", "(..., 2**L), L at least 1"
+        raise InputError(operation, got=got, expected=expected, hint="pass one value per mask")
     if np.isinf(out).any():
-        raise InputError(
-            operation,
-            got="infinite values",
-            expected="numbers, or NaN where undefined",
-            hint="check r under every mask",
-        )
+        expected = "numbers, or NaN where undefined"
+        raise InputError(operation, got="infinite values", expected=expected, hint="check r under every mask")
     return out
 
 
 def _means(operation: str, values: Any) -> np.ndarray:
-    """Values of one game, all defined: no mask can be called best beside one that has none."""
+    """Values of one game, all defined: where one mask has no value, none can be called best."""
     out = _game(operation, values)
     if out.ndim != 1 or np.isnan(out).any():
-        raise InputError(
-            operation,
-            got=f"values of shape {out.shape}, {int(np.isnan(out).sum())} undefined",
-            expected="(2**L,), all defined",
-            hint="pass means over examples",
-        )
+        got = f"values of shape {out.shape}, {int(np.isnan(out).sum())} undefined"
+        hint = "pass means over examples"
+        raise InputError(operation, got=got, expected="(2**L,), all defined", hint=hint)
     return out

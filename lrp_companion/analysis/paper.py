@@ -1,4 +1,4 @@
-"""The paper's own tables, to stand beside ours. They are never used as results."""
+"""The paper's tables, to compare results with. They are never used as results."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ def paper_table(name: str) -> list[dict[str, Any]]:
     0.7865
     """
     choose("paper_table", "table", name, TABLES)
-    return json.loads(
-        resources.files("lrp_companion").joinpath("embedded/paper_tables.json").read_text(encoding="utf-8")
-    )[name]
+    file = resources.files("lrp_companion").joinpath("embedded/paper_tables.json")
+    return json.loads(file.read_text(encoding="utf-8"))[name]
 
 
 def paper_paths(dataset: str, *, column: str = "loo_r") -> dict[str, list[float]]:
-    """A column of the paper's Table A3 along its three paths ("SST" or "IMDB"), each in its own order.
+    """A column of the paper's Table A3 along its three paths ("SST" or "IMDB"), each in its order.
 
     >>> paper_paths("SST")["back-to-front"][:3]
     [0.22, 0.26, 0.38]

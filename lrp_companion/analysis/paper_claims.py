@@ -1,9 +1,9 @@
 """The paper's claims, tested on runs. Rows of plain values; no torch, no model.
 
 An effect is the mean over examples of a paired difference, with its 95 % bootstrap interval. A claim names
-the side on which the paper's own effect lies. An effect is on that side if its whole interval is, on the
-other side if its whole interval is, and open if the interval reaches across. `verdict` makes one word of all
-effects.
+the side on which the paper's effect lies. An effect is on that side if its whole interval is, on the other
+side if its whole interval is, and open if the interval reaches across. `verdict` sums up all effects in one
+word.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ from lrp_companion.analysis.paper_tables import (
 )
 from lrp_companion.masks import NONE
 from lrp_companion.metrics import Interval, bootstrap_mean
+from lrp_companion.metrics.statistics import side_of_band
+from lrp_companion.registry import label_of
 from lrp_companion.runs.load import AnyRun, Explanation, MnistGridRun, MnistRun, TextRun
 from lrp_companion.schema import PROTOCOLS, Protocol
 
@@ -44,9 +47,8 @@ class Effect:
     run, protocol, what : where it was measured, how r was read (or "curves"), and what it is.
     value : the effect.
     side : "the paper's", "open" or "the other".
-    paper : the same effect in the paper's own table, None where it has none.
-    note : what else there is to say; "nets: 4 of 5", four of five networks alone have a mean on the paper's
-        side.
+    paper : the same effect in the paper's tables, None where it has none.
+    note : a remark, such as "nets: 4 of 5": the means of four of five networks alone are on the paper's side.
     """
 
     run: str
@@ -60,7 +62,7 @@ class Effect:
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of the paper, in our words, and what the runs say of it.
+    """A claim of the paper, in our words, and the effects that test it.
 
     `where` names sections and tables of the paper; `rule` says which effects are on its side; `why` says why
     nothing could be tested.
@@ -80,10 +82,8 @@ class Claim:
 
     def by_run(self) -> dict[str, str]:
         """The verdict of each run alone."""
-        return {
-            run: verdict([e for e in self.effects if e.run == run])
-            for run in dict.fromkeys(e.run for e in self.effects)
-        }
+        names = dict.fromkeys(effect.run for effect in self.effects)
+        return {name: verdict(effect for effect in self.effects if effect.run == name) for name in names}
 
 
 def side(value: Interval, low: float, high: float) -> str:
@@ -92,28 +92,29 @@ def side(value: Interval, low: float, high: float) -> str:
     >>> side(Interval(0.2, 0.1, 0.3, 50), 0, math.inf), side(Interval(0.0, -0.1, 0.1, 50), 0, math.inf)
     ("the paper's", 'open')
     """
-    if value.low > low and value.high < high:
-        return EFFECT_SIDES[0]
-    return EFFECT_SIDES[2] if value.high < low or value.low > high else EFFECT_SIDES[1]
+    papers, undecided, others = EFFECT_SIDES
+    words = {"inside": papers, "above": others, "below": others}
+    return words.get(side_of_band(value, low, high), undecided)
 
 
 def verdict(effects: Iterable[Effect]) -> str:
-    """One word for a claim: "reproduced" if every effect is on the paper's side, "partly" if some are, "not"
-    if none is.
+    """A verdict: "reproduced" if all effects are on the paper's side, "partly" if some, or "not".
 
     An effect of fewer than two examples has no interval and does not count; without any effect the claim is
     "not testable here".
 
     >>> from dataclasses import replace
-    >>> one = Effect("a run", "words only (default)", "CP-LRP - AttnLRP", Interval(0.2, 0.1, 0.3, 50), "the paper's")
-    >>> verdict([one]), verdict([one, replace(one, side="open")]), verdict([replace(one, side="open")]), verdict([])
+    >>> gain = Interval(0.2, 0.1, 0.3, 50)
+    >>> held = Effect("a run", "words only (default)", "CP-LRP - AttnLRP", gain, "the paper's")
+    >>> left_open = replace(held, side="open")
+    >>> verdict([held]), verdict([held, left_open]), verdict([left_open]), verdict([])
     ('reproduced', 'partly', 'not', 'not testable here')
     """
     sides = [effect.side for effect in effects if not math.isnan(effect.value.low)]
     if not sides:
         return VERDICTS[3]
-    held = sum(own == EFFECT_SIDES[0] for own in sides)
-    return VERDICTS[0] if held == len(sides) else VERDICTS[1] if held else VERDICTS[2]
+    agreeing = sides.count(EFFECT_SIDES[0])
+    return VERDICTS[0] if agreeing == len(sides) else VERDICTS[1] if agreeing else VERDICTS[2]
 
 
 Value = Callable[[Any], Any]  # a column of an explanation: one number per example, or the paper's one number
@@ -122,8 +123,9 @@ Measures = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class _Spec:
-    """How a claim is tested: `effects` makes named effects from a column, per example in a run, or from the
-    paper's numbers.
+    """How a claim is tested.
+
+    `effects` makes named effects from a column: per example of a run, or from the paper's numbers.
     """
 
     where: str
@@ -152,86 +154,151 @@ def _all(layers: int) -> frozenset[int]:
 
 def _order(names: Sequence[str]) -> Callable[[Value, int], Measures]:
     """Each method minus the one before."""
-    return lambda v, _: {
-        f"{_short(b)} - {_short(a)}": v(b) - v(a) for a, b in zip(names, names[1:], strict=False)
-    }
+    return lambda v, _: {f"{label_of(b)} - {label_of(a)}": v(b) - v(a) for a, b in pairwise(names)}
 
 
 def _above(names: Sequence[str], others: Sequence[str]) -> Callable[[Value, int], Measures]:
     """Each of `names` minus each of `others`."""
-    return lambda v, _: {f"{_short(a)} - {_short(b)}": v(a) - v(b) for a in names for b in others}
+    return lambda v, _: {f"{label_of(a)} - {label_of(b)}": v(a) - v(b) for a in names for b in others}
 
 
-def _short(method: str) -> str:
-    return {"ig": "IG", "attnlrp": "AttnLRP", "cp-lrp": "CP-LRP", "loo": "LOO"}.get(method, method)
+def _with_loo(explainer: str) -> Callable[[Value, int], Measures]:
+    """Agreement of an explainer's maps with LOO, for both graphs of the product."""
+    sides = ("left", "right")
+    return lambda v, _: {f"{explainer}, {side} with LOO": v((explainer, f"{side}-LOO")) for side in sides}
 
 
 def _singles(v: Value, layers: int) -> Measures:
     """Layers bypassed alone: mean over the later half minus mean over the first half."""
-    means = [
-        sum(v(frozenset([layer])) for layer in half(layers)) / len(half(layers)) for half in (_last, _first)
-    ]
-    return {"single later - single first layers": means[0] - means[1]}
+    later, first = (
+        sum(v(frozenset([layer])) for layer in half) / len(half) for half in (_last(layers), _first(layers))
+    )
+    return {"single later - single first layers": later - first}
 
 
 RISING = ("ig", "rollout", "attnlrp", "cp-lrp")
 SPECS = (
-    _Spec("abstract; 4.3, RQ1; Table 1", "AttnLRP's maps depend on how the product is grouped: r below 1",
+    _Spec(
+        "abstract; 4.3, RQ1; Table 1",
+        "AttnLRP's maps depend on how the product is grouped: r below 1",
         "mnist", "r",
-          lambda v, _: {"AttnLRP, left with right": v(("AttnLRP", "left-right"))}, -math.inf, EXACT),
-    _Spec("4.3, RQ1; Table 1", "maps of LOO and of IG do not depend on the grouping: r is 1", "mnist", "r",
-          lambda v, _: {f"{name}, left with right": v((name, "left-right")) for name in ("LOO", "IG")},
-          EXACT),
-    _Spec("4.3, RQ1; Table 1",
-        "AttnLRP has next to no correlation with LOO, from the left and from the right", "mnist", "r",
-          lambda v, _: {f"AttnLRP, {pair} with LOO": v(("AttnLRP", f"{pair}-LOO")) for pair in ("left",
-              "right")}, -NEAR, NEAR),
-    _Spec("4.3, RQ1; Table 1", "AttnLRP agrees better with LOO from the left than from the right", "mnist",
-        "r",
-          lambda v, _: {"AttnLRP, left - right": v(("AttnLRP", "left-LOO")) - v(("AttnLRP", "right-LOO"))}),
-    _Spec("4.3, RQ1; Table 1", "IG is correlated negatively with LOO", "mnist", "r",
-          lambda v, _: {f"IG, {pair} with LOO": v(("IG", f"{pair}-LOO")) for pair in ("left", "right")},
-          -math.inf, 0),
-    _Spec("abstract; 4.3, RQ2; Table 2", "on SST, CP-LRP agrees better with LOO than AttnLRP", "sst2", "r",
-          _above(["cp-lrp"], ["attnlrp"])),
-    _Spec("abstract; 4.3, RQ2; Table 2", "on IMDB, CP-LRP agrees better with LOO than AttnLRP", "imdb", "r",
-          _above(["cp-lrp"], ["attnlrp"])),
-    _Spec("4.3, RQ2; Table 2", "on SST, r rises from IG over rollout and AttnLRP to CP-LRP", "sst2", "r",
-        _order(RISING)),
-    _Spec("4.3, RQ2; Table 2", "on IMDB, r rises from IG over rollout and AttnLRP to CP-LRP", "imdb", "r",
-        _order(RISING)),
-    _Spec("4.3, RQ1; Table 2", "on SST, IG has next to no correlation with LOO", "sst2", "r", lambda v,
-        _: {"IG": v("ig")}, -NEAR, NEAR),
-    _Spec("4.3, RQ1; Table 2", "on IMDB, IG has next to no correlation with LOO", "imdb", "r", lambda v,
-        _: {"IG": v("ig")}, -NEAR, NEAR),
-    _Spec("introduction; Table 2", "on SST, AttnLRP separates better than CP-LRP by curves (Δ)", "sst2",
-        "delta",
-          _above(["attnlrp"], ["cp-lrp"])),
-    _Spec("Table 2", "on IMDB, CP-LRP separates better than AttnLRP by curves (Δ)", "imdb", "delta",
-        _above(["cp-lrp"], ["attnlrp"])),
-    _Spec("Table 2", "on SST, both LRP variants have a larger Δ than IG and rollout", "sst2", "delta",
-        _above(RISING[2:], RISING[:2])),
-    _Spec("Table 2", "on IMDB, both LRP variants have a larger Δ than IG and rollout", "imdb", "delta",
-        _above(RISING[2:], RISING[:2])),
-    _Spec("4.3, RQ3; Figure 2, Table A3",
-        "on SST, bypassing the later half of the layers raises r above AttnLRP's", "sst2", "r",
-          lambda v, n: {"later half - AttnLRP": v(_last(n)) - v(NONE)}),
-    _Spec("abstract; 4.3, RQ3; Table A3",
-        "on SST, bypassing the later half raises r more than the first half", "sst2", "r",
-          lambda v, n: {"later half - first half": v(_last(n)) - v(_first(n))}),
-    _Spec("introduction; Table A3",
-        "on SST, with the later half bypassed, bypassing the first half too lowers r", "sst2", "r",
-          lambda v, n: {"later half - all layers": v(_last(n)) - v(_all(n))}),
-    _Spec("4.3, RQ3; Figure 2, Table A3",
-        "on SST, front to back: r rises more in the later half than in the first", "sst2", "r",
-          lambda v, n: {"(all - first half) - (first half - none)": v(_all(n)) - 2 * v(_first(n)) + v(NONE)}),
-    _Spec("4.3, RQ3; Figure 2, Table A3",
-        "on SST, single layers of the later half gain more r than those of the first", "sst2", "r",
-          _singles),
-    _Spec("Figure 2, Table A3", "on SST, the same for Δ: single layers of the later half gain more", "sst2",
-        "delta", _singles),
-    _Spec("Figure 2, Table A3", "on IMDB, the same for Δ: single layers of the later half gain more", "imdb",
-        "delta", _singles),
+        lambda v, _: {"AttnLRP, left with right": v(("AttnLRP", "left-right"))},
+        low=-math.inf, high=EXACT,
+    ),
+    _Spec(
+        "4.3, RQ1; Table 1",
+        "maps of LOO and of IG do not depend on the grouping: r is 1",
+        "mnist", "r",
+        lambda v, _: {f"{name}, left with right": v((name, "left-right")) for name in ("LOO", "IG")},
+        low=EXACT,
+    ),
+    _Spec(
+        "4.3, RQ1; Table 1",
+        "AttnLRP has next to no correlation with LOO, from the left and from the right",
+        "mnist", "r",
+        _with_loo("AttnLRP"), low=-NEAR, high=NEAR,
+    ),
+    _Spec(
+        "4.3, RQ1; Table 1",
+        "AttnLRP agrees better with LOO from the left than from the right",
+        "mnist", "r",
+        lambda v, _: {"AttnLRP, left - right": v(("AttnLRP", "left-LOO")) - v(("AttnLRP", "right-LOO"))},
+    ),
+    _Spec(
+        "4.3, RQ1; Table 1",
+        "IG is correlated negatively with LOO",
+        "mnist", "r",
+        _with_loo("IG"), low=-math.inf, high=0,
+    ),
+    _Spec(
+        "abstract; 4.3, RQ2; Table 2",
+        "on SST, CP-LRP agrees better with LOO than AttnLRP",
+        "sst2", "r", _above(["cp-lrp"], ["attnlrp"]),
+    ),
+    _Spec(
+        "abstract; 4.3, RQ2; Table 2",
+        "on IMDB, CP-LRP agrees better with LOO than AttnLRP",
+        "imdb", "r", _above(["cp-lrp"], ["attnlrp"]),
+    ),
+    _Spec(
+        "4.3, RQ2; Table 2",
+        "on SST, r rises from IG over rollout and AttnLRP to CP-LRP",
+        "sst2", "r", _order(RISING),
+    ),
+    _Spec(
+        "4.3, RQ2; Table 2",
+        "on IMDB, r rises from IG over rollout and AttnLRP to CP-LRP",
+        "imdb", "r", _order(RISING),
+    ),
+    _Spec(
+        "4.3, RQ1; Table 2",
+        "on SST, IG has next to no correlation with LOO",
+        "sst2", "r", lambda v, _: {"IG": v("ig")}, low=-NEAR, high=NEAR,
+    ),
+    _Spec(
+        "4.3, RQ1; Table 2",
+        "on IMDB, IG has next to no correlation with LOO",
+        "imdb", "r", lambda v, _: {"IG": v("ig")}, low=-NEAR, high=NEAR,
+    ),
+    _Spec(
+        "introduction; Table 2",
+        "on SST, AttnLRP separates better than CP-LRP by curves (Δ)",
+        "sst2", "delta", _above(["attnlrp"], ["cp-lrp"]),
+    ),
+    _Spec(
+        "Table 2",
+        "on IMDB, CP-LRP separates better than AttnLRP by curves (Δ)",
+        "imdb", "delta", _above(["cp-lrp"], ["attnlrp"]),
+    ),
+    _Spec(
+        "Table 2",
+        "on SST, both LRP variants have a larger Δ than IG and rollout",
+        "sst2", "delta", _above(RISING[2:], RISING[:2]),
+    ),
+    _Spec(
+        "Table 2",
+        "on IMDB, both LRP variants have a larger Δ than IG and rollout",
+        "imdb", "delta", _above(RISING[2:], RISING[:2]),
+    ),
+    _Spec(
+        "4.3, RQ3; Figure 2, Table A3",
+        "on SST, bypassing the later half of the layers raises r above AttnLRP's",
+        "sst2", "r",
+        lambda v, n: {"later half - AttnLRP": v(_last(n)) - v(NONE)},
+    ),
+    _Spec(
+        "abstract; 4.3, RQ3; Table A3",
+        "on SST, bypassing the later half raises r more than the first half",
+        "sst2", "r",
+        lambda v, n: {"later half - first half": v(_last(n)) - v(_first(n))},
+    ),
+    _Spec(
+        "introduction; Table A3",
+        "on SST, with the later half bypassed, bypassing the first half too lowers r",
+        "sst2", "r",
+        lambda v, n: {"later half - all layers": v(_last(n)) - v(_all(n))},
+    ),
+    _Spec(
+        "4.3, RQ3; Figure 2, Table A3",
+        "on SST, front to back: r rises more in the later half than in the first",
+        "sst2", "r",
+        lambda v, n: {"(all - first half) - (first half - none)": v(_all(n)) - 2 * v(_first(n)) + v(NONE)},
+    ),
+    _Spec(
+        "4.3, RQ3; Figure 2, Table A3",
+        "on SST, single layers of the later half gain more r than those of the first",
+        "sst2", "r", _singles,
+    ),
+    _Spec(
+        "Figure 2, Table A3",
+        "on SST, the same for Δ: single layers of the later half gain more",
+        "sst2", "delta", _singles,
+    ),
+    _Spec(
+        "Figure 2, Table A3",
+        "on IMDB, the same for Δ: single layers of the later half gain more",
+        "imdb", "delta", _singles,
+    ),
 )  # fmt: skip
 
 
@@ -242,8 +309,8 @@ class _Missing(Exception):
 def claims(runs: Sequence[AnyRun]) -> list[Claim]:
     """Test the paper's claims on runs: the effects of each claim, and from them the verdict.
 
-    On texts every effect in r is taken under the three `PROTOCOLS`, on digits for raw maps and for maps that
-    sum to one; a claim that holds under some of them only is reproduced partly. See `verdict`.
+    On texts every effect in r is measured under the three `PROTOCOLS`, on digits for raw maps and for maps
+    that sum to one; a claim that holds under some of them only is reproduced partly. See `verdict`.
 
     >>> [claim.verdict for claim in claims([])][:2]
     ['not testable here', 'not testable here']
@@ -251,10 +318,9 @@ def claims(runs: Sequence[AnyRun]) -> list[Claim]:
     known = named(runs)
     out: list[Claim] = []
     for spec in SPECS:
-        tested = [
-            _tested(spec, run) for run in known if run.task == spec.task and not isinstance(run, MnistGridRun)
-        ]
-        effects = tuple(effect for own, _ in tested for effect in own)
+        fitting = [run for run in known if run.task == spec.task and not isinstance(run, MnistGridRun)]
+        tested = [_tested(spec, run) for run in fitting]
+        effects = tuple(effect for of_run, _ in tested for effect in of_run)
         lacking = [why for _, why in tested if why]
         why = "" if effects else "; ".join(lacking) or f"no run of {spec.task} here"
         out.append(Claim(len(out) + 1, spec.where, spec.says, _rule(spec.low, spec.high), effects, why))
@@ -277,17 +343,16 @@ def _tested(spec: _Spec, run: TextRun | MnistRun) -> tuple[list[Effect], str]:
         for protocol, value, notes in _columns(spec, run):
             made = spec.effects(value, run.layers if isinstance(run, TextRun) else 0)
             for what, values in made.items():
-                interval = bootstrap_mean(values)
-                own = side(interval, spec.low, spec.high)
-                note = _joined(notes(spec, what, own), _stand_in(run))
-                effects.append(Effect(run.name, protocol, what, interval, own, paper.get(what), note))
+                interval, note = bootstrap_mean(values), _joined(notes(spec, what), _stand_in(run))
+                lies = side(interval, spec.low, spec.high)
+                effects.append(Effect(run.name, protocol, what, interval, lies, paper.get(what), note))
     except _Missing as error:
         return [], f"{run.name} has no {error}"
     return effects, ""
 
 
 def _stand_in(run: AnyRun) -> str:
-    """A word on data that are not the paper's."""
+    """A note on data that are not the paper's."""
     return "embedded data, a stand-in" if run.manifest["config"]["source"] == "embedded" else ""
 
 
@@ -295,7 +360,7 @@ def _joined(*notes: str) -> str:
     return "; ".join(dict.fromkeys(note for note in notes if note))
 
 
-Notes = Callable[[_Spec, str, str], str]
+Notes = Callable[[_Spec, str], str]
 
 
 def _columns(spec: _Spec, run: TextRun | MnistRun) -> list[tuple[str, Value, Notes]]:
@@ -329,7 +394,7 @@ def _digit_column(run: MnistRun, map: str) -> tuple[str, Value, Notes]:
 
         return value
 
-    def note(spec: _Spec, what: str, own: str) -> str:
+    def note(spec: _Spec, what: str) -> str:
         means = [defined_mean(np.asarray(spec.effects(of(seed), 0)[what])) for seed in run.seeds]
         agree = sum(spec.low < mean < spec.high for mean in means)
         return f"nets: {agree} of {len(means)}"
@@ -338,23 +403,25 @@ def _digit_column(run: MnistRun, map: str) -> tuple[str, Value, Notes]:
 
 
 def _paper_effects(spec: _Spec) -> Measures:
-    """The same effects in the paper's own tables."""
+    """The same effects in the paper's tables."""
     if spec.task == "mnist":
         rows = {row["explainer"]: row for row in paper_table("table1")}
         return spec.effects(lambda which: rows[which[0]][PAIRS[which[1]]], 0)
     name = "loo_r" if spec.column == "r" else spec.column
-    by_method = {
-        row["method"]: row[name] for row in paper_table("table2") if row["dataset"] == DATA[spec.task]
-    }
-    by_mask = {
-        frozenset(row["bypass"]): row[name]
-        for row in paper_table("tableA3")
-        if row["dataset"] == DATA[spec.task]
-    }
-    by_mask[NONE] = by_method["AttnLRP"]
-    return spec.effects(
-        lambda which: by_method[PAPER_METHODS[which]] if isinstance(which, str) else by_mask[which], 12
+    table2_rows, tableA3_rows = (
+        [row for row in paper_table(table) if row["dataset"] == DATA[spec.task]]
+        for table in ("table2", "tableA3")
     )
+    by_method = {row["method"]: row[name] for row in table2_rows}
+    by_mask = {frozenset(row["bypass"]): row[name] for row in tableA3_rows}
+    by_mask[NONE] = by_method["AttnLRP"]
+
+    def value(explanation: Explanation) -> float:
+        if isinstance(explanation, str):
+            return by_method[PAPER_METHODS[explanation]]
+        return by_mask[frozenset(explanation)]
+
+    return spec.effects(value, 12)
 
 
 def _smaller_gain(number: int, runs: Sequence[AnyRun]) -> Claim:
@@ -364,30 +431,34 @@ def _smaller_gain(number: int, runs: Sequence[AnyRun]) -> Claim:
     Donner 2008): d - sqrt((m1 - low1)**2 + (high2 - m2)**2), d + sqrt((high1 - m1)**2 + (m2 - low2)**2).
     """
     printed = {(row["dataset"], row["method"]): row["loo_r"] for row in paper_table("table2")}
-    paper = (printed["SST", "CP-LRP"] - printed["SST", "AttnLRP"]) - (
-        printed["IMDB", "CP-LRP"] - printed["IMDB", "AttnLRP"]
-    )
-    able = [run for run in runs if isinstance(run, TextRun) and {"cp-lrp", "attnlrp"} <= set(run.methods)]
+    gains = {name: printed[name, "CP-LRP"] - printed[name, "AttnLRP"] for name in ("SST", "IMDB")}
+    paper, what = gains["SST"] - gains["IMDB"], "gain on SST - gain on IMDB"
+    with_both = [
+        run for run in runs if isinstance(run, TextRun) and {"cp-lrp", "attnlrp"} <= set(run.methods)
+    ]
+    pairs = [
+        (sst, imdb)
+        for sst in with_both
+        for imdb in with_both
+        if (sst.task, imdb.task) == ("sst2", "imdb") and sst.model == imdb.model
+    ]
     effects = []
-    for short in (run for run in able if run.task == "sst2"):
-        for long in (run for run in able if run.task == "imdb" and run.model == short.model):
-            for name, protocol in PROTOCOLS.items():
-                value = independent_difference(
-                    *(run.difference("cp-lrp", "attnlrp", protocol) for run in (short, long))
-                )
-                both, what = f"{short.name}, {long.name}", "gain on SST - gain on IMDB"
-                note = _joined(
-                    f"n = {short.n:,} on SST, {long.n:,} on IMDB", *(_stand_in(run) for run in (short, long))
-                )
-                effects.append(Effect(both, name, what, value, side(value, 0, math.inf), paper, note))
+    for sst, imdb in pairs:
+        names, sizes = f"{sst.name}, {imdb.name}", f"n = {sst.n:,} on SST, {imdb.n:,} on IMDB"
+        note = _joined(sizes, _stand_in(sst), _stand_in(imdb))
+        for name, protocol in PROTOCOLS.items():
+            on_sst, on_imdb = (run.difference("cp-lrp", "attnlrp", protocol) for run in (sst, imdb))
+            value = independent_difference(on_sst, on_imdb)
+            effects.append(Effect(names, name, what, value, side(value, 0, math.inf), paper, note))
     why = "" if effects else "no model here was run on both"
     says = "CP-LRP's gain in r over AttnLRP is smaller on IMDB than on SST"
     return Claim(number, "4.3, RQ2; Table 2", says, _rule(0, math.inf), tuple(effects), why)
 
 
 def independent_difference(a: Interval, b: Interval) -> Interval:
-    """Difference of two means over different examples, with limits from theirs (Zou and Donner 2008); n is
-    the smaller one.
+    """Difference of two means over different examples, with limits from theirs (Zou and Donner 2008).
+
+    Its n is the smaller one.
 
     >>> print(independent_difference(Interval(0.5, 0.47, 0.53, 90), Interval(0.2, 0.16, 0.24, 40)))
     0.300 [0.250, 0.350], n = 40
@@ -399,30 +470,20 @@ def independent_difference(a: Interval, b: Interval) -> Interval:
 
 
 def _printed(number: int, task: str, runs: Sequence[AnyRun]) -> Claim:
-    """The paper's own values, which only its own classifier can meet: within the interval, up to the last
-    printed digit.
-    """
+    """The paper's values of r, which only its classifier can have: in the interval, up to the last digit."""
     effects = []
-    for run in (
-        run for run in runs if isinstance(run, TextRun) and run.task == task and run.model == HUB[task]
-    ):
+    for run in runs:
+        if not isinstance(run, TextRun) or (run.task, run.model) != (task, HUB[task]):
+            continue
         for name, protocol in PROTOCOLS.items():
             for row in table2(run, protocol=protocol):
                 value, paper = row["r"], row["r, paper"]
-                if paper is not None and row["method"] != "loo":
-                    own = (
-                        EFFECT_SIDES[0]
-                        if value.low - 0.005 <= paper <= value.high + 0.005
-                        else EFFECT_SIDES[2]
-                    )
-                    effects.append(Effect(run.name, name, _short(row["method"]), value, own, paper))
-    why = "" if effects else f"{HUB[task]} was not run here"
+                if paper is None or row["method"] == "loo":
+                    continue
+                within = value.low - 0.005 <= paper <= value.high + 0.005
+                lies = EFFECT_SIDES[0] if within else EFFECT_SIDES[2]
+                effects.append(Effect(run.name, name, label_of(row["method"]), value, lies, paper))
     says = f"on {DATA[task]}, the paper's own classifier has the values of r in Table 2"
-    return Claim(
-        number,
-        "4.3, RQ2; Table 2",
-        says,
-        "the interval holds the paper's value, up to its last digit",
-        tuple(effects),
-        why,
-    )
+    rule = "the interval holds the paper's value, up to its last digit"
+    why = "" if effects else f"{HUB[task]} was not run here"
+    return Claim(number, "4.3, RQ2; Table 2", says, rule, tuple(effects), why)

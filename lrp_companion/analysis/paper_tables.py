@@ -1,6 +1,4 @@
-"""Runs laid beside the paper's tables: rows of plain values, each cell with its interval, n, and the paper's
-number. No torch.
-"""
+"""The paper's tables from runs: each cell with its interval, n, and the paper's number. No torch."""
 
 from __future__ import annotations
 
@@ -14,7 +12,8 @@ from lrp_companion.analysis.paper import paper_paths, paper_table
 from lrp_companion.masks import NONE, mask_label, masks_on_paths, path_masks
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.metrics.statistics import bootstrap_columns
-from lrp_companion.runs.cost import DEFAULT_METHODS, method_passes, text_work, token_operations
+from lrp_companion.registry import passes_of
+from lrp_companion.runs.cost import DEFAULT_METHODS, text_work, token_operations
 from lrp_companion.runs.load import AnyRun, Explanation, MnistRun, TextRun
 from lrp_companion.schema import DEFAULT_PROTOCOL, InputError, Protocol, choose
 
@@ -30,6 +29,7 @@ PAPER_METHODS = {
     "cp-lrp": "CP-LRP",
 }
 CURVES = ("lerf", "morf", "delta")
+PAPER_COLUMNS = {"r": "loo_r"} | {name: name for name in CURVES}
 HUB = {"sst2": "textattack/bert-base-uncased-SST-2", "imdb": "fabriceyhc/bert-base-uncased-imdb"}
 """The paper's two classifiers."""
 BASE_LAYERS, BASE_HIDDEN = 12, 768  # of those two
@@ -65,14 +65,9 @@ def table1(run: MnistRun, *, map: str = "raw") -> list[Row]:
             row[pair] = bootstrap_mean(run.values(explainer, column))
             row[f"{pair}, nets"] = (float(np.min(by_net)), float(np.max(by_net)))
             row[f"{pair}, paper"] = paper.get(explainer, {}).get(printed)
-        out.append(
-            {
-                **row,
-                "n": run.n,
-                "nets": len(run.seeds),
-                "accuracy": (float(accuracy.min()), float(accuracy.max())),
-            }
-        )
+        row |= {"n": run.n, "nets": len(run.seeds)}
+        row["accuracy"] = float(accuracy.min()), float(accuracy.max())
+        out.append(row)
     return out
 
 
@@ -111,27 +106,22 @@ def tableA3(run: TextRun, *, protocol: Protocol = DEFAULT_PROTOCOL) -> list[Row]
     ------
     InputError : the run has no masks.
     """
-    _needs_masks("tableA3", run)
-    rows = (
-        [row for row in paper_table("tableA3") if row["dataset"] == DATA[run.task]]
-        if run.layers == 12
-        else []
-    )
-    paper = {(row["path"].replace("_", "-"), frozenset(row["bypass"])): row for row in rows}
-    return [
-        {
-            "path": path,
-            "bypassed": mask_label(mask),
-            "layers": sorted(mask),
-            **_cells(run, mask, protocol, paper.get((path, mask))),
-        }
-        for path, masks in path_masks(run.layers).items()
-        for mask in masks
-    ]
+    needs_masks("tableA3", run)
+    paper = {
+        (row["path"].replace("_", "-"), frozenset(row["bypass"])): row
+        for row in paper_table("tableA3")
+        if row["dataset"] == DATA[run.task] and run.layers == BASE_LAYERS
+    }
+    out = []
+    for path, masks in path_masks(run.layers).items():
+        for mask in masks:
+            cells = _cells(run, mask, protocol, paper.get((path, mask)))
+            out.append({"path": path, "bypassed": mask_label(mask), "layers": sorted(mask), **cells})
+    return out
 
 
 def figure2(run: TextRun, *, protocol: Protocol = DEFAULT_PROTOCOL, column: str = "r") -> dict[str, Any]:
-    """Figure 2: a column of Table A3 ("r" or "delta") as curves: what `views.layer_curves` draws.
+    """Figure 2: a column of Table A3 ("r" or "delta") as curves, for `views.layer_curves`.
 
     Returns
     -------
@@ -140,47 +130,46 @@ def figure2(run: TextRun, *, protocol: Protocol = DEFAULT_PROTOCOL, column: str 
         None).
     """
     choose("figure2", "column", column, ("r", *CURVES))
-    _needs_masks("figure2", run)
+    needs_masks("figure2", run)
     cells = {
         name: [_interval(run, mask, column, protocol) for mask in masks]
         for name, masks in path_masks(run.layers).items()
     }
     ends = {"AttnLRP": NONE, "CP-LRP": frozenset(range(1, run.layers + 1))}
-    paper = (
-        paper_paths(DATA[run.task], column="loo_r" if column == "r" else column) if run.layers == 12 else None
-    )
-    return {
-        "paths": cells,
-        "levels": {name: _interval(run, mask, column, protocol) for name, mask in ends.items()},
-        "paper": paper,
-    }
+    levels = {name: _interval(run, mask, column, protocol) for name, mask in ends.items()}
+    paper = None
+    if run.layers == BASE_LAYERS:
+        paper = paper_paths(DATA[run.task], column=PAPER_COLUMNS[column])
+    return {"paths": cells, "levels": levels, "paper": paper}
 
 
 def ran(runs: Sequence[AnyRun]) -> list[Row]:
-    """What was run: model, data, n, key, time, hardware, versions and commit of each run, from its
-    manifest.
-    """
-    out = []
-    for run in runs:
-        sessions = run.manifest["sessions"]
-        hardware = sessions[-1]["hardware"]
-        out.append(
-            {
-                "run": run.name, "model": run.model,
-                "layers": run.layers if isinstance(run, TextRun) else None,
-                "data": run.manifest["data"],
-                "n": run.n, "of": run.manifest["examples"], "finished": bool(run.manifest.get("finished")),
-                "cut": int((run.example_column("whole") > run.example_column("tokens")).sum()) if isinstance(run,
-                    TextRun) else None,
-                "key": run.manifest["key"], "minutes": run.seconds / 60 if _timed(run) else None,
-                "hardware": ", ".join([f"{hardware['cores']} cores of {hardware['cpu']}",
-                    *hardware.get("gpus", [])]),
-                "versions": ", ".join(f"{name} {version}" for name,
-                    version in sessions[-1]["versions"].items()),
-                "commit": sessions[-1]["commit"],
-            }
-        )  # fmt: skip
-    return out
+    """What was run, from each manifest: model, data, n, key, time, hardware, versions and commit."""
+    return [_ran(run) for run in runs]
+
+
+def _ran(run: AnyRun) -> Row:
+    session, layers, cut = run.manifest["sessions"][-1], None, None
+    if isinstance(run, TextRun):
+        layers = run.layers
+        cut = int((run.example_column("whole") > run.example_column("tokens")).sum())
+    hardware = session["hardware"]
+    machine = [f"{hardware['cores']} cores of {hardware['cpu']}", *hardware.get("gpus", [])]
+    return {
+        "run": run.name,
+        "model": run.model,
+        "layers": layers,
+        "data": run.manifest["data"],
+        "n": run.n,
+        "of": run.manifest["examples"],
+        "finished": bool(run.manifest.get("finished")),
+        "cut": cut,
+        "key": run.manifest["key"],
+        "minutes": run.seconds / 60 if _timed(run) else None,
+        "hardware": ", ".join(machine),
+        "versions": ", ".join(f"{name} {version}" for name, version in session["versions"].items()),
+        "commit": session["commit"],
+    }
 
 
 def not_run(runs: Sequence[AnyRun]) -> list[Row]:
@@ -198,35 +187,25 @@ def not_run(runs: Sequence[AnyRun]) -> list[Row]:
     """
     out = []
     for task, model in HUB.items():
-        own = [run for run in runs if isinstance(run, TextRun) and run.task == task]
-        if any(run.model == model for run in own):
+        on_task = [run for run in runs if isinstance(run, TextRun) and run.task == task]
+        if any(run.model == model for run in on_task):
             continue
-        row: Row = {
-            "model": model,
-            "data": DATA[task],
-            "command": _hub_command(task),
-            "texts": TEXTS[task],
-            "from run": None,
-        }
-        row |= {"operations": None, "hours": None}
-        if own:
-            largest = max(own, key=lambda run: run.n)
-            row["from run"] = largest.name
-            row["operations"] = float(
-                np.mean([_operations(largest, int(tokens)) for tokens in largest.example_column("tokens")])
-            )
+        row: Row = {"model": model, "data": DATA[task], "command": _hub_command(task), "texts": TEXTS[task]}
+        row |= {"from run": None, "operations": None, "hours": None}
+        if on_task:
+            largest = max(on_task, key=lambda run: run.n)
+            operations = [_operations(largest, int(tokens)) for tokens in largest.example_column("tokens")]
+            row["from run"], row["operations"] = largest.name, float(np.mean(operations))
             row["hours"] = row["operations"] * TEXTS[task] / RATE / 3600
         out.append(row)
     return out
 
 
 def _operations(run: TextRun, tokens: int) -> float:
-    """Floating-point operations of all tables of a run with the three paths, on a text of so many tokens,
-    with BERT-base's sizes.
-    """
+    """Floating-point operations on a text of this length: a run with the three paths, BERT-base's sizes."""
     config = run.manifest["config"]
     passes = sum(
-        method_passes(method, {"n_steps": config["n_steps"]}, tokens)
+        passes_of(method, {"n_steps": config["n_steps"]}, tokens)
         for method in DEFAULT_METHODS
         if method != "loo"
     )
@@ -237,18 +216,14 @@ def _operations(run: TextRun, tokens: int) -> float:
         "chunk": config["chunk"],
     }
     work = text_work(tokens, passes=passes, **sizes)
-    return sum(work[table] for table in ("examples", "methods", "masks")) * token_operations(
-        tokens, layers=BASE_LAYERS, hidden=BASE_HIDDEN
-    )
+    token_passes = sum(work[table] for table in ("examples", "methods", "masks"))
+    return token_passes * token_operations(tokens, layers=BASE_LAYERS, hidden=BASE_HIDDEN)
 
 
 def _timed(run: AnyRun) -> bool:
-    """Whether every session went to its end: of one that was killed, or still runs, it is not known how long
-    it was at work.
-    """
-    return all(
-        session["seconds"] is not None and "stopped by" not in session for session in run.manifest["sessions"]
-    )
+    """Whether the time of every session is known: not if one was killed, or is still running."""
+    sessions = run.manifest["sessions"]
+    return all(session["seconds"] is not None and "stopped by" not in session for session in sessions)
 
 
 def _hub_command(task: str) -> str:
@@ -261,33 +236,29 @@ def _cells(
     row: Row = {}
     for column in ("r", *CURVES):
         row[column] = _interval(run, explanation, column, protocol)
-        row[f"{column}, paper"] = paper["loo_r" if column == "r" else column] if paper else None
+        row[f"{column}, paper"] = paper[PAPER_COLUMNS[column]] if paper else None
     return {**row, "n": run.n}
 
 
 def _interval(run: TextRun, explanation: Explanation, column: str, protocol: Protocol) -> Interval:
-    """A cell of Table 2 or A3. The first one asked for makes all of its column: one set of draws serves them
-    all.
-    """
-    memory = run.__dict__.setdefault("_cells", {})
-    of = column, protocol if column == "r" else None  # curves are the same under every protocol
-    if of not in memory:
-        masks = frozenset(masks_on_paths(run.layers)) if run.masks else ()
-        keys: list[Explanation] = [*run.methods, *sorted({NONE, *masks} & set(run.masks), key=sorted)]
-        values = [run.r(key, protocol) if column == "r" else run.column(key, column) for key in keys]
-        memory[of] = dict(zip(keys, bootstrap_columns(values), strict=True))
-    key = explanation if isinstance(explanation, str) else frozenset(explanation)
-    return memory[of][key]
+    """A cell of Table 2 or A3."""
+    measured_under = protocol if column == "r" else None  # curves are the same under every protocol
+    cells = run.once(("cells", column, measured_under), lambda: _intervals(run, column, protocol))
+    return cells[explanation if isinstance(explanation, str) else frozenset(explanation)]
 
 
-def _needs_masks(operation: str, run: TextRun) -> None:
+def _intervals(run: TextRun, column: str, protocol: Protocol) -> dict[Explanation, Interval]:
+    """A column of Tables 2 and A3 for all methods and masks: one set of draws serves them all."""
+    masks = {NONE, *(masks_on_paths(run.layers) if run.masks else ())} & set(run.masks)
+    keys: list[Explanation] = [*run.methods, *sorted(masks, key=sorted)]
+    values = [run.r(key, protocol) if column == "r" else run.column(key, column) for key in keys]
+    return dict(zip(keys, bootstrap_columns(values), strict=True))
+
+
+def needs_masks(operation: str, run: TextRun) -> None:
     if not run.masks:
-        raise InputError(
-            operation,
-            got=f"{run.name}, a run without masks",
-            expected="a run with --masks paths",
-            hint="run it with that",
-        )
+        got, expected = f"{run.name}, a run without masks", "a run with --masks paths"
+        raise InputError(operation, got=got, expected=expected, hint="run it with that")
 
 
 def defined_mean(values: np.ndarray) -> float:
@@ -296,12 +267,10 @@ def defined_mean(values: np.ndarray) -> float:
 
 
 def named(runs: Sequence[AnyRun]) -> list[AnyRun]:
-    """Runs under names that tell them apart: the folder's, and the key where two folders are called the same;
-    each run once.
-    """
-    once = list({(run.name, run.manifest["key"]): run for run in runs}.values())
-    names = [run.name for run in once]
+    """Each run once, under a name that tells it apart: the folder's, with the key where two have the same."""
+    distinct = list({(run.name, run.manifest["key"]): run for run in runs}.values())
+    names = [run.name for run in distinct]
     return [
         replace(run, name=f"{run.name} ({run.manifest['key']})") if names.count(run.name) > 1 else run
-        for run in once
+        for run in distinct
     ]

@@ -1,4 +1,4 @@
-"""The grid over all choices: every cell's effect with its interval, and what moves it."""
+"""The grid over all choices: every cell's effect with its interval, and what moves it. No torch."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from lrp_companion.analysis.paper import paper_table
 from lrp_companion.analysis.paper_tables import DATA
 from lrp_companion.metrics import Interval
 from lrp_companion.metrics.statistics import interval_of, limits, resampled, side_of_zero
+from lrp_companion.registry import label_of
 from lrp_companion.runs.load import TextRun
 from lrp_companion.schema import (
     DEFAULT_PROTOCOL,
@@ -56,14 +57,6 @@ AXIS_LABELS = {
 }
 """Each choice and its options in words."""
 ESTIMATES = ("a", "b", "difference")
-NAMES = {
-    "attnlrp": "AttnLRP",
-    "cp-lrp": "CP-LRP",
-    "ig": "IG",
-    "loo": "LOO",
-    "rollout": "rollout",
-    "gradient-x-input": "gradient x input",
-}
 DATA_NAMES = {"sst2": "SST-2", "imdb": "IMDB"}
 DISTINCT = MAP_CHOICES[:2]  # the third has the r of the first
 
@@ -113,7 +106,7 @@ class Grid:
         return self._at(self.where(protocol))
 
     def where(self, protocol: Protocol) -> tuple[int, ...]:
-        """Where a protocol's cell stands.
+        """The place of a protocol's cell in the table.
 
         Raises
         ------
@@ -125,21 +118,21 @@ class Grid:
 
     def protocol(self, where: Sequence[int]) -> Protocol:
         """The protocol of the cell at a place."""
-        return Protocol(
-            **{name: options[k] for (name, options), k in zip(self.axes.items(), where, strict=True)}
-        )
+        return Protocol(**self._options(where))
+
+    def _options(self, where: Sequence[int]) -> dict[str, str]:
+        """Choice to option, of the cell at a place."""
+        return {name: options[k] for (name, options), k in zip(self.axes.items(), where, strict=True)}
 
     def _at(self, where: tuple[int, ...]) -> dict[str, Interval]:
+        estimates = zip(ESTIMATES, self.values[where], self.defined[where], strict=True)
         return {
-            part: Interval(float(mean), float(low), float(high), int(n), self.n - int(n))
-            for part, (mean, low, high), n in zip(
-                ESTIMATES, self.values[where], self.defined[where], strict=True
-            )
+            estimate: Interval(float(mean), float(low), float(high), int(n), self.n - int(n))
+            for estimate, (mean, low, high), n in estimates
         }
 
     def curve(self) -> list[Row]:
-        """The specification curve: one row per distinct cell, sorted by effect; a cell without one is not in
-        it.
+        """The specification curve: one row per distinct cell that has an effect, sorted by it.
 
         Returns
         -------
@@ -151,9 +144,9 @@ class Grid:
         cells.sort(key=lambda where: (self.effects[where], where))
         out = []
         for rank, where in enumerate(cells, 1):
-            own = self._at(where)
-            named = {name: self.axes[name][k] for name, k in zip(PROTOCOL_AXES, where, strict=True)}
-            out.append({"rank": rank, **named, **own, "side": side_of_zero(own["difference"])})
+            cell = self._at(where)
+            side = side_of_zero(cell["difference"])
+            out.append({"rank": rank, **self._options(where), **cell, "side": side})
         return out
 
 
@@ -174,10 +167,7 @@ def grid(run: TextRun, *, a: str = "cp-lrp", b: str = "attnlrp") -> Grid:
     needs_text("grid", run)
     for method in (a, b):
         choose("grid", "method", method, run.methods)
-    memory = run.__dict__.setdefault("_grids", {})
-    if (a, b) not in memory:
-        memory[a, b] = _grid(run, a, b)
-    return memory[a, b]
+    return run.once(("grid", a, b), lambda: _grid(run, a, b))
 
 
 def _grid(run: TextRun, a: str, b: str) -> Grid:
@@ -190,15 +180,13 @@ def _grid(run: TextRun, a: str, b: str) -> Grid:
         mean, draws, count = resampled(column)
         values.append(np.stack([mean, *limits(draws)], -1))
         defined.append(count)
-    whole_values, whole_defined = (
-        np.stack(values, -2).reshape(*shape, 3, 3),
-        np.stack(defined, -1).reshape(*shape, 3),
-    )
-    again = [DISTINCT.index("raw" if option == "absolute-sum" else option) for option in axes["map"]]
+    table = np.stack(values, -2).reshape(*shape, 3, 3)
+    counted = np.stack(defined, -1).reshape(*shape, 3)
+    maps = [DISTINCT.index("raw" if option == "absolute-sum" else option) for option in axes["map"]]
+    differences = draws.reshape(-1, *shape)
     return Grid(
-        run.name, title(run), run.task, run.n, a, b, axes,
-        whole_values[:, :, again], whole_defined[:, :, again], draws.reshape(-1, *shape),
-    )  # fmt: skip
+        run.name, title(run), run.task, run.n, a, b, axes, table[:, :, maps], counted[:, :, maps], differences
+    )
 
 
 def title(run: TextRun) -> str:
@@ -216,7 +204,9 @@ def axes_of(run: TextRun) -> dict[str, tuple[str, ...]]:
 
 
 def protocols_of(axes: Mapping[str, Sequence[str]]) -> Iterator[Protocol]:
-    return (Protocol(**dict(zip(axes, own, strict=True))) for own in itertools.product(*axes.values()))
+    """Every combination of the options, the last choice varying fastest."""
+    cells = itertools.product(*axes.values())
+    return (Protocol(**dict(zip(axes, options, strict=True))) for options in cells)
 
 
 def needs_text(operation: str, run: Any) -> None:
@@ -225,16 +215,12 @@ def needs_text(operation: str, run: Any) -> None:
         raise InputError(operation, got=got, expected="a run of sst2 or imdb", hint="read one with load_run")
 
 
-def with_choices(protocol: Protocol, **changed: str) -> Protocol:
-    return Protocol(**{**{name: getattr(protocol, name) for name in PROTOCOL_AXES}, **changed})
-
-
-def counts(found: Grid, **fixed: str) -> Row:
+def counts(grid: Grid, **fixed: str) -> Row:
     """How many distinct cells have their whole interval above 0, below 0, or across it.
 
     Parameters
     ----------
-    fixed : options that are held, such as `tokens="all"`; all cells by default.
+    fixed : options to keep to, such as `tokens="all"`; all cells by default.
 
     Returns
     -------
@@ -243,22 +229,19 @@ def counts(found: Grid, **fixed: str) -> Row:
     """
     for name, option in fixed.items():
         choose("counts", "choice", name, PROTOCOL_AXES)
-        choose("counts", name, option, found.distinct[name])
-    rows = [row for row in found.curve() if all(row[name] == option for name, option in fixed.items())]
-    total = math.prod(1 if name in fixed else len(options) for name, options in found.distinct.items())
-    sides = [row["side"] for row in rows]
-    out: Row = {"cells": total, **{side: sides.count(side) for side in ("above", "below", "across")}}
-    out["undefined"] = total - sum(out[side] for side in ("above", "below", "across"))
-    return {
-        **out,
-        "smallest": rows[0]["difference"] if rows else None,
-        "largest": rows[-1]["difference"] if rows else None,
-    }
+        choose("counts", name, option, grid.distinct[name])
+    rows = [row for row in grid.curve() if fixed.items() <= row.items()]
+    cells = math.prod(len(options) for name, options in grid.distinct.items() if name not in fixed)
+    by_side = [row["side"] for row in rows]
+    out: Row = {"cells": cells, **{side: by_side.count(side) for side in ("above", "below", "across")}}
+    out["undefined"] = cells - out["above"] - out["below"] - out["across"]
+    out["smallest"] = rows[0]["difference"] if rows else None
+    out["largest"] = rows[-1]["difference"] if rows else None
+    return out
 
 
 def variance_shares(values: np.ndarray, names: Sequence[str], *, order: int = 2) -> list[Row]:
-    r"""Split the variance of a full table into main effects and interactions (analysis of variance, one value
-    per cell).
+    r"""Split the variance of a full table into main effects and interactions (analysis of variance).
 
     With $\bar y_S$ the mean over all axes outside S, the effect of a set S of axes is
     $e_S = \bar y_S - \sum_{U \subset S} e_U$ and its sum of squares is that of $e_S$ over all cells. The
@@ -276,47 +259,48 @@ def variance_shares(values: np.ndarray, names: Sequence[str], *, order: int = 2)
         Rows `choices` (tuple of names), `squares`, `share` (of the total; NaN if there is none), largest
         first within an order.
 
-    >>> [(row["choices"], round(row["share"], 3)) for row in variance_shares(np.array([[0.0, 1.0], [2.0, 3.0]]), ["x", "y"])]
+    >>> rows = variance_shares(np.array([[0.0, 1.0], [2.0, 3.0]]), ["x", "y"])
+    >>> [(row["choices"], round(row["share"], 3)) for row in rows]
     [(('x',), 0.8), (('y',), 0.2), (('x', 'y'), 0.0)]
     """
     table = np.asarray(values, dtype=np.float64)
     if table.ndim != len(names) or not table.size or np.isnan(table).any():
         got = f"a table of shape {table.shape} with {int(np.isnan(table).sum())} undefined cells"
         expected = f"one axis for each of {', '.join(names)}, every cell defined"
-        raise InputError(
-            "variance_shares", got=got, expected=expected, hint="leave options out whose cells are undefined"
-        )
+        hint = "leave options out whose cells are undefined"
+        raise InputError("variance_shares", got=got, expected=expected, hint=hint)
     total = float(((table - table.mean()) ** 2).sum())
+    varied = [axis for axis, length in enumerate(table.shape) if length > 1]
     effects: dict[tuple[int, ...], np.ndarray] = {(): table.mean(keepdims=True)}
     rows: list[Row] = []
     for size in range(1, order + 1):
-        own_rows = []
-        for own in itertools.combinations([k for k in range(table.ndim) if table.shape[k] > 1], size):
-            others = tuple(k for k in range(table.ndim) if k not in own)
-            lower = [effects[sub] for small in range(size) for sub in itertools.combinations(own, small)]
-            effects[own] = table.mean(axis=others, keepdims=True) - sum(lower)
-            squares = float((effects[own] ** 2).sum()) * table.size / effects[own].size
-            share = squares / total if total else float("nan")
-            own_rows.append({"choices": tuple(names[k] for k in own), "squares": squares, "share": share})
-        rows += sorted(own_rows, key=lambda row: -row["squares"])
-    rest = max(0.0, total - sum(row["squares"] for row in rows))
-    if order < sum(length > 1 for length in table.shape):
-        rows.append(
-            {"choices": ("more together",), "squares": rest, "share": rest / total if total else float("nan")}
-        )
+        of_size = []
+        for axes in itertools.combinations(varied, size):
+            others = tuple(axis for axis in range(table.ndim) if axis not in axes)
+            subsets = [subset for small in range(size) for subset in itertools.combinations(axes, small)]
+            effects[axes] = table.mean(axis=others, keepdims=True) - sum(effects[each] for each in subsets)
+            squares = float((effects[axes] ** 2).sum()) * table.size / effects[axes].size
+            of_size.append(_share(tuple(names[axis] for axis in axes), squares, total))
+        rows += sorted(of_size, key=lambda row: -row["squares"])
+    if order < len(varied):
+        rest = max(0.0, total - sum(row["squares"] for row in rows))
+        rows.append(_share(("more together",), rest, total))
     return rows
 
 
-def anova(found: Grid) -> list[Row]:
-    """How much of the variance of the effect over the distinct cells goes with each choice and with each pair
-    of choices.
+def _share(choices: tuple[str, ...], squares: float, total: float) -> Row:
+    return {"choices": choices, "squares": squares, "share": squares / total if total else math.nan}
+
+
+def anova(grid: Grid) -> list[Row]:
+    """Shares of the variance of the effect over the distinct cells, for each choice and each pair of choices.
 
     The cells are means over the same examples; the same split for single examples is not made here.
     """
-    return variance_shares(found.effects, PROTOCOL_AXES)
+    return variance_shares(grid.effects, PROTOCOL_AXES)
 
 
-def choice_effects(found: Grid) -> list[Row]:
+def choice_effects(grid: Grid) -> list[Row]:
     """The mean effect over all distinct cells with an option, and how far it is from the mean over all cells.
 
     Returns
@@ -324,61 +308,55 @@ def choice_effects(found: Grid) -> list[Row]:
     list
         Rows `choice`, `option`, `mean` and `moves by` (both intervals, over examples), `cells`.
     """
-    everything, drawn = found.effects.mean(), found.draws.reshape(len(found.draws), -1).mean(1)
+    mean, mean_draws = grid.effects.mean(), grid.draws.reshape(len(grid.draws), -1).mean(1)
     out = []
-    for k, (name, options) in enumerate(found.distinct.items()):
-        for j, option in enumerate(options):
-            own, own_draws = (
-                np.take(found.effects, j, k),
-                np.take(found.draws, j, k + 1).reshape(len(found.draws), -1).mean(1),
-            )
-            out.append(
-                {
-                    "choice": name, "option": option, "mean": interval_of(own.mean(), own_draws, found.n),
-                    "moves by": interval_of(own.mean() - everything, own_draws - drawn, found.n),
-                    "cells": own.size,
-                }
-            )  # fmt: skip
+    for axis, (name, options) in enumerate(grid.distinct.items()):
+        for place, option in enumerate(options):
+            effects, draws = np.take(grid.effects, place, axis), np.take(grid.draws, place, axis + 1)
+            option_draws = draws.reshape(len(draws), -1).mean(1)
+            row: Row = {"choice": name, "option": option}
+            row["mean"] = interval_of(effects.mean(), option_draws, grid.n)
+            row["moves by"] = interval_of(effects.mean() - mean, option_draws - mean_draws, grid.n)
+            out.append({**row, "cells": effects.size})
     return out
 
 
 def nearest_to_paper(grids: Sequence[Grid]) -> tuple[Grid, Protocol, float] | None:
-    """The cell on SST whose two means are nearest to the paper's Table 2, and how far it is, sqrt(da**2 +
-    db**2); None without a run.
+    """The cell on SST whose two means are nearest to the paper's Table 2; None without a run on SST.
+
+    The third value is the distance, sqrt(da**2 + db**2).
     """
     best: tuple[Grid, Protocol, float] | None = None
-    for found in grids:
-        printed = paper_values(found.task, found.a, found.b)
-        if found.task != "sst2" or printed is None:
+    for grid in grids:
+        printed = paper_values(grid.task, grid.a, grid.b)
+        if grid.task != "sst2" or printed is None:
             continue
-        gap = np.hypot(found.values[..., 0, 0] - printed["a"], found.values[..., 1, 0] - printed["b"])
+        gap = np.hypot(grid.values[..., 0, 0] - printed["a"], grid.values[..., 1, 0] - printed["b"])
         if np.isnan(gap).all():
             continue
         where = np.unravel_index(int(np.nanargmin(gap)), gap.shape)
         if best is None or gap[where] < best[2]:
-            best = found, found.protocol([int(k) for k in where]), float(gap[where])
+            best = grid, grid.protocol([int(k) for k in where]), float(gap[where])
     return best
 
 
-def largest_flip(found: Grid, protocol: Protocol = DEFAULT_PROTOCOL) -> Protocol | None:
-    """The cell with the largest effect of the other sign than `protocol`'s, its whole interval on that side;
+def largest_flip(grid: Grid, protocol: Protocol = DEFAULT_PROTOCOL) -> Protocol | None:
+    """The cell with the largest effect of the other sign than `protocol`'s, its whole interval on that side.
+
     None if there is none.
     """
-    sign = np.sign(found.cell(protocol)["difference"].mean)
-    far = (
-        found.values[..., 2, 1] if sign < 0 else -found.values[..., 2, 2]
-    )  # above 0 where the whole interval is on the other side
-    size = np.where(far > 0, np.abs(found.values[..., 2, 0]), -np.inf)
+    negative = grid.cell(protocol)["difference"].mean < 0
+    mean, low, high = (grid.values[..., 2, k] for k in range(3))
+    flipped = low > 0 if negative else high < 0
+    size = np.where(flipped, np.abs(mean), -np.inf)
     if not np.isfinite(size).any():
         return None
-    return found.protocol([int(k) for k in np.unravel_index(int(size.argmax()), size.shape)])
+    return grid.protocol([int(k) for k in np.unravel_index(int(size.argmax()), size.shape)])
 
 
 def presets(grids: Sequence[Grid]) -> list[tuple[str, Grid, Protocol]]:
-    """Cells worth a look: our default in the first run on SST, the one nearest to the paper, and the largest
-    flip of the default.
-    """
-    first = next((own for own in grids if own.task == "sst2"), grids[0])
+    """Cells worth a look: the default on SST, the cell nearest to the paper, the largest flip."""
+    first = next((grid for grid in grids if grid.task == "sst2"), grids[0])
     out = [("words only (default)", first, DEFAULT_PROTOCOL)]
     if near := nearest_to_paper(grids):
         out.append(("nearest to the paper's SST numbers", *near[:2]))
@@ -389,11 +367,8 @@ def presets(grids: Sequence[Grid]) -> list[tuple[str, Grid, Protocol]]:
 
 def paper_values(task: str, a: str, b: str) -> dict[str, float] | None:
     """The paper's r of both methods in Table 2, whose choices are not known; None where it has none."""
-    printed = {
-        row["method"]: row["loo_r"] for row in paper_table("table2") if row["dataset"] == DATA.get(task)
-    }
-    return (
-        {"a": printed[NAMES[a]], "b": printed[NAMES[b]]}
-        if {NAMES.get(a), NAMES.get(b)} <= set(printed)
-        else None
-    )
+    dataset, names = DATA.get(task), (label_of(a), label_of(b))
+    printed = {row["method"]: row["loo_r"] for row in paper_table("table2") if row["dataset"] == dataset}
+    if not set(names) <= set(printed):
+        return None
+    return {"a": printed[names[0]], "b": printed[names[1]]}

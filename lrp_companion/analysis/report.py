@@ -1,4 +1,4 @@
-"""The report on runs: which there are, and all tables and claims as plain values. No torch."""
+"""The report on runs: reading them, and all their tables and claims as plain values. No torch."""
 
 from __future__ import annotations
 
@@ -28,13 +28,12 @@ from lrp_companion.schema import PROTOCOLS, SourceError
 
 __all__ = [
     "PROTOCOLS", "as_plain", "claims", "figure2", "find_runs", "find_trainings", "not_run", "ran",
-    "report_rows",
-    "table1", "table2", "tableA3",
+    "report_rows", "table1", "table2", "tableA3",
 ]  # fmt: skip
 
 
 def find_runs(results: str | Path = "results") -> list[AnyRun]:
-    """Read the runs in a folder, which is looked for here and in the folders above.
+    """Read the runs in a folder, which is searched for here and in the folders above.
 
     Raises
     ------
@@ -44,17 +43,16 @@ def find_runs(results: str | Path = "results") -> list[AnyRun]:
 
 
 def find_trainings(results: str | Path = "results") -> list[list[TextRun]]:
-    """Read runs of models that were trained again with another seed: those in the folder `trainings` of a
-    folder of runs.
+    """Read runs of models trained again with another seed, from the folder `trainings` in `results`.
 
-    A model that was trained again is called as the first one, then `-seed-` and the seed, as in
+    The name of a model that was trained again is that of the first one, then `-seed-` and the seed, as in
     `companion-6-seed-1`.
 
     Returns
     -------
     list
-        A list for each run of the folder that has such others on the same task: the run itself, then those,
-        by name. Empty if there is no folder `trainings`.
+        A list for each run in `results` whose model was trained again and run on the same task: the run
+        itself, then the others, by name. Empty if there is no folder `trainings`.
 
     Raises
     ------
@@ -63,21 +61,20 @@ def find_trainings(results: str | Path = "results") -> list[list[TextRun]]:
     >>> [[run.model for run in group] for group in find_trainings("results")]  # doctest: +SKIP
     """
     folder = nearby(results) / "trainings"
-    again = [run for run in load_runs([folder]) if isinstance(run, TextRun)] if folder.is_dir() else []
+    repeats = [run for run in load_runs([folder]) if isinstance(run, TextRun)] if folder.is_dir() else []
     groups = []
-    for run in find_runs(results):
-        if isinstance(run, TextRun):
-            own = [
-                other
-                for other in again
-                if other.task == run.task and other.model.startswith(f"{run.model}-seed-")
-            ]
-            groups += [[run, *sorted(own, key=lambda other: other.model)]] if own else []
+    for first in find_runs(results):
+        if not isinstance(first, TextRun):
+            continue
+        prefix = f"{first.model}-seed-"
+        same = [run for run in repeats if run.task == first.task and run.model.startswith(prefix)]
+        if same:
+            groups.append([first, *sorted(same, key=lambda run: run.model)])
     return groups
 
 
 def as_plain(value: Any) -> Any:
-    """Rows, intervals and claims as what JSON can hold; what is undefined becomes None.
+    """Rows, intervals and claims as values that JSON can hold; undefined numbers become None.
 
     >>> as_plain({"r": Interval(0.5, 0.25, float("nan"), 3)})
     {'r': {'mean': 0.5, 'low': 0.25, 'high': None, 'n': 3, 'undefined': 0, 'level': 0.95}}
@@ -87,9 +84,9 @@ def as_plain(value: Any) -> Any:
     if isinstance(value, Interval):
         return as_plain(asdict(value))
     if isinstance(value, Mapping):
-        return {str(key): as_plain(own) for key, own in value.items()}
+        return {str(key): as_plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [as_plain(own) for own in value]
+        return [as_plain(item) for item in value]
     if isinstance(value, (float, np.floating)):
         return float(value) if math.isfinite(value) else None
     return value
@@ -98,20 +95,23 @@ def as_plain(value: Any) -> Any:
 def report_rows(runs: Sequence[AnyRun]) -> dict[str, Any]:
     """All tables, what was run and was not, and the claims, as plain values."""
     if not runs:
-        raise SourceError(
-            "report", got="no runs", expected="at least one", hint="make one with lrp-companion run"
-        )
-    tables: dict[str, Row] = {}
-    for run in named(runs):
-        own: Row = tables.setdefault(run.name, {})
-        if isinstance(run, MnistRun):
-            own |= {f"{map} maps": {"table1": table1(run, map=map)} for map in MAP_SUFFIXES}
-        if not isinstance(run, TextRun):
-            continue
-        for name, protocol in PROTOCOLS.items():
-            own[name] = {"protocol": str(protocol), "table2": table2(run, protocol=protocol)}
-            if run.masks:
-                own[name]["tableA3"] = tableA3(run, protocol=protocol)
-    return as_plain(
-        {"runs": ran(named(runs)), "not run": not_run(runs), "tables": tables, "claims": claims(runs)}
-    )
+        hint = "make one with lrp-companion run"
+        raise SourceError("report", got="no runs", expected="at least one", hint=hint)
+    known = named(runs)
+    tables = {run.name: _tables(run) for run in known}
+    rows = {"runs": ran(known), "not run": not_run(runs), "tables": tables, "claims": claims(runs)}
+    return as_plain(rows)
+
+
+def _tables(run: AnyRun) -> Row:
+    """The tables of a run, by protocol, or for a run on digits by map."""
+    if isinstance(run, MnistRun):
+        return {f"{map} maps": {"table1": table1(run, map=map)} for map in MAP_SUFFIXES}
+    if not isinstance(run, TextRun):
+        return {}
+    tables: Row = {}
+    for name, protocol in PROTOCOLS.items():
+        tables[name] = {"protocol": str(protocol), "table2": table2(run, protocol=protocol)}
+        if run.masks:
+            tables[name]["tableA3"] = tableA3(run, protocol=protocol)
+    return tables

@@ -1,5 +1,4 @@
-"""The audit on several trainings of one model: which effects come again with another seed, and which are one
-training's own.
+"""The audit on several trainings of one model: which effects replicate with another seed. No torch.
 
 The runs share data, depth and examples and differ in the weights only. What varies between them is chance in
 training (first weights of the classifier, order of the batches, dropout); what varies within one is the
@@ -15,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from lrp_companion.analysis.effect_causes import layer_gains
+from lrp_companion.analysis.effect_causes import gain_under, layer_gains
 from lrp_companion.analysis.protocol_grid import (
     PROTOCOL_AXES,
     Grid,
+    Row,
     grid,
     needs_text,
     protocols_of,
@@ -26,8 +26,6 @@ from lrp_companion.analysis.protocol_grid import (
 )
 from lrp_companion.runs.load import TextRun
 from lrp_companion.schema import PROTOCOLS, InputError, Protocol, choose
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,7 @@ class Trainings:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the models are called in their records."""
+        """Names of the models in their records."""
         return tuple(str(run.manifest["model"]["name"]) for run in self.runs)
 
 
@@ -84,65 +82,59 @@ def trainings(runs: Sequence[TextRun], *, a: str = "cp-lrp", b: str = "attnlrp")
     InputError : fewer than two runs, one that is not on reviews, other data, depth or examples, or the same
         weights twice.
 
-    >>> trainings(load_runs([one, other])).effects.shape  # doctest: +SKIP
+    >>> trainings(load_runs([first, second])).effects.shape  # doctest: +SKIP
     """
-    for run in runs:
-        needs_text("trainings", run)
-    if len(runs) < 2:
-        raise InputError(
-            "trainings",
-            got=f"{len(runs)} runs",
-            expected="at least two",
-            hint="train the model again with another --seed",
-        )
-    first = runs[0]
-    for run in runs[1:]:
-        same = {
-            "task": (run.task, first.task), "layers": (run.layers, first.layers),
-            "data": tuple(one.manifest["config"]["data"] for one in (run, first)),
-            "examples": (run.n, first.n),
-        }  # fmt: skip
-        for what, (got, expected) in same.items():
-            if got != expected:
-                raise InputError(
-                    "trainings",
-                    got=f"{what} {got} in {run.name}",
-                    expected=str(expected),
-                    hint="compare runs on the same examples",
-                )
-        if not np.array_equal(run.examples, first.examples):
-            raise InputError(
-                "trainings",
-                got=f"{run.name} on other examples",
-                expected=f"those of {first.name}",
-                hint="use the same --seed",
-            )
-    weights = [run.manifest["config"]["weights"] for run in runs]
-    if len(set(weights)) < len(weights):
-        raise InputError(
-            "trainings",
-            got="the same weights twice",
-            expected="one run per training",
-            hint="leave one of them out",
-        )
+    _check(runs)
     grids = tuple(grid(run, a=a, b=b) for run in runs)
     axes = {
         name: tuple(
-            option for option in grids[0].distinct[name] if all(option in own.distinct[name] for own in grids)
+            option
+            for option in grids[0].distinct[name]
+            if all(option in each.distinct[name] for each in grids)
         )
         for name in PROTOCOL_AXES
     }
-    values = np.stack([_shared(own, axes) for own in grids])
+    values = np.stack([_shared(each, axes) for each in grids])
     return Trainings(tuple(runs), grids, axes, values[..., 0], values[..., 1], values[..., 2])
 
 
-def _shared(own: Grid, axes: Mapping[str, tuple[str, ...]]) -> np.ndarray:
+def _check(runs: Sequence[TextRun]) -> None:
+    """Refuse runs that differ in more than the weights of their models, or in less."""
+
+    def refuse(got: str, expected: str, hint: str) -> InputError:
+        return InputError("trainings", got=got, expected=expected, hint=hint)
+
+    for run in runs:
+        needs_text("trainings", run)
+    if len(runs) < 2:
+        raise refuse(f"{len(runs)} runs", "at least two", "train the model again with another --seed")
+    first = runs[0]
+    for run in runs[1:]:
+        for (what, got), expected in zip(_compared(run).items(), _compared(first).values(), strict=True):
+            if got != expected:
+                raise refuse(
+                    f"{what} {got} in {run.name}", str(expected), "compare runs on the same examples"
+                )
+        if not np.array_equal(run.examples, first.examples):
+            raise refuse(f"{run.name} on other examples", f"those of {first.name}", "use the same --seed")
+    weights = [run.manifest["config"]["weights"] for run in runs]
+    if len(set(weights)) < len(weights):
+        raise refuse("the same weights twice", "one run per training", "leave one of them out")
+
+
+def _compared(run: TextRun) -> Row:
+    """What all runs must share."""
+    data = run.manifest["config"]["data"]
+    return {"task": run.task, "layers": run.layers, "data": data, "examples": run.n}
+
+
+def _shared(grid: Grid, axes: Mapping[str, tuple[str, ...]]) -> np.ndarray:
     """Mean difference and limits in the cells that all runs have, (*axes, 3)."""
-    places = [[own.axes[name].index(option) for option in options] for name, options in axes.items()]
-    return own.values[(*np.ix_(*places), 2)]
+    places = [[grid.axes[name].index(option) for option in options] for name, options in axes.items()]
+    return grid.values[(*np.ix_(*places), 2)]
 
 
-def training_effects(found: Trainings, *, protocols: Mapping[str, Protocol] = PROTOCOLS) -> list[Row]:
+def training_effects(group: Trainings, *, protocols: Mapping[str, Protocol] = PROTOCOLS) -> list[Row]:
     """The effect under a few protocols in every training, and how far the trainings lie apart.
 
     Returns
@@ -153,33 +145,28 @@ def training_effects(found: Trainings, *, protocols: Mapping[str, Protocol] = PR
     """
     rows = []
     for name, protocol in protocols.items():
-        effects = [own.cell(protocol)["difference"] for own in found.grids]
+        effects = [grid.cell(protocol)["difference"] for grid in group.grids]
         means = np.array([effect.mean for effect in effects])
-        rows.append(
-            {
-                "protocol": name,
-                "effects": effects,
-                "mean": float(means.mean()),
-                "sd": float(means.std(ddof=1)),
-            }
-        )
+        mean, sd = float(means.mean()), float(means.std(ddof=1))
+        rows.append({"protocol": name, "effects": effects, "mean": mean, "sd": sd})
     return rows
 
 
-def _sides(found: Trainings) -> np.ndarray:
-    """The cells whose whole interval is above 0 in every training, below 0 in every one, on both sides in
-    some: (3, *axes).
+def _sides(group: Trainings) -> np.ndarray:
+    """Where the whole interval is above 0 in every training, below 0 in every one, on both sides in some.
+
+    Shape (3, *axes).
     """
-    above, below = found.low > 0, found.high < 0
+    above, below = group.low > 0, group.high < 0
     return np.stack([above.all(0), below.all(0), above.any(0) & below.any(0)])
 
 
-def training_counts(found: Trainings, **fixed: str) -> Row:
+def training_counts(group: Trainings, **fixed: str) -> Row:
     """In how many cells the trainings agree.
 
     Parameters
     ----------
-    fixed : options that are held, such as `tokens="all"`; all cells by default.
+    fixed : options to keep to, such as `tokens="all"`; all cells by default.
 
     Returns
     -------
@@ -191,21 +178,18 @@ def training_counts(found: Trainings, **fixed: str) -> Row:
     where: list[Any] = [slice(None)] * len(PROTOCOL_AXES)
     for name, option in fixed.items():
         choose("training_counts", "choice", name, PROTOCOL_AXES)
-        choose("training_counts", name, option, found.axes[name])
-        where[PROTOCOL_AXES.index(name)] = found.axes[name].index(option)
-    effects, above, below, against = (part[(..., *where)] for part in (found.effects, *_sides(found)))
-    out: Row = {
-        "cells": above.size,
-        "above": int(above.sum()),
-        "below": int(below.sum()),
-        "against": int(against.sum()),
-    }
+        choose("training_counts", name, option, group.axes[name])
+        where[PROTOCOL_AXES.index(name)] = group.axes[name].index(option)
+    effects = group.effects[(..., *where)]
+    above, below, against = (cells[(..., *where)] for cells in _sides(group))
+    out: Row = {"cells": above.size, "above": int(above.sum()), "below": int(below.sum())}
+    out["against"] = int(against.sum())
     out["open"] = out["cells"] - out["above"] - out["below"] - out["against"]
     out["one sign"] = int(((effects > 0).all(0) | (effects < 0).all(0)).sum())
     return out
 
 
-def training_turns(found: Trainings) -> list[Row]:
+def training_turns(group: Trainings) -> list[Row]:
     """The cells in which the trainings do not all have their whole interval on the same side of 0.
 
     Returns
@@ -216,47 +200,44 @@ def training_turns(found: Trainings) -> list[Row]:
         others, by how far the means lie apart.
     """
     rows = []
-    above, below, against = (side.ravel() for side in _sides(found))
-    for k, protocol in enumerate(protocols_of(found.axes)):
+    above, below, against = (cells.ravel() for cells in _sides(group))
+    for k, protocol in enumerate(protocols_of(group.axes)):
         if not above[k] and not below[k]:
-            options = {name: getattr(protocol, name) for name in PROTOCOL_AXES}
-            effects = [own.cell(protocol)["difference"] for own in found.grids]
-            rows.append({**options, "effects": effects, "against": bool(against[k])})
+            row: Row = {name: getattr(protocol, name) for name in PROTOCOL_AXES}
+            row["effects"] = [grid.cell(protocol)["difference"] for grid in group.grids]
+            rows.append({**row, "against": bool(against[k])})
     return sorted(
         rows, key=lambda row: (not row["against"], -float(np.ptp([effect.mean for effect in row["effects"]])))
     )
 
 
-def training_shares(found: Trainings) -> dict[str, float]:
-    r"""Split the variance of the effect over trainings and cells (analysis of variance; the parts add up to
-    1).
+def training_shares(group: Trainings) -> dict[str, float]:
+    r"""Split the variance of the effect over trainings and cells (analysis of variance).
 
     With $y_{tc}$ the effect of training t in cell c, the total is $\sum (y_{tc} - \bar y)^2$; `choices` is
-    the part of the cells' means over the trainings, `training` that of the trainings' means over the cells,
-    `together` the rest: how far a training changes what the choices do.
+    the share of the cells' means over the trainings, `training` that of the trainings' means over the cells,
+    `together` the rest: how far a training changes what the choices do. The three add up to 1.
 
-    >>> training_shares(trainings(load_runs([one, other])))  # doctest: +SKIP
+    >>> training_shares(trainings(load_runs([first, second])))  # doctest: +SKIP
     """
-    parts = {row["choices"]: row["share"] for row in variance_shares(found.defined, ("training", "choices"))}
+    rows = variance_shares(group.defined, ("training", "choices"))
+    shares = {row["choices"]: row["share"] for row in rows}
     return {
-        "choices": parts["choices",],
-        "training": parts["training",],
-        "together": parts["training", "choices"],
+        "choices": shares["choices",],
+        "training": shares["training",],
+        "together": shares["training", "choices"],
     }
 
 
-def training_likeness(found: Trainings) -> float:
+def training_likeness(group: Trainings) -> float:
     """The lowest Pearson correlation between two trainings' effects over the cells."""
-    return min(
-        float(np.corrcoef(one, other)[0, 1]) for one, other in itertools.combinations(found.defined, 2)
-    )
+    return min(float(np.corrcoef(a, b)[0, 1]) for a, b in itertools.combinations(group.defined, 2))
 
 
 def training_gains(
-    found: Trainings, *, path: str = "back-to-front", protocols: Mapping[str, Protocol] = PROTOCOLS
+    group: Trainings, *, path: str = "back-to-front", protocols: Mapping[str, Protocol] = PROTOCOLS
 ) -> list[Row]:
-    """Total gain and the later half's minus the first half's, training by training, under a few protocols:
-    rows of `layer_gains`.
+    """Gains of the layers in each training under a few protocols, from `layer_gains`.
 
     Returns
     -------
@@ -264,20 +245,11 @@ def training_gains(
         Rows `protocol`, `model`, `total`, `later - first` (intervals), `largest` (layer) and
         `largest in draws`.
     """
-    rows = []
-    gains = [layer_gains(run, path=path) for run in found.runs]
+    columns = ("total", "later - first", "largest", "largest in draws")
+    gains = [layer_gains(run, path=path) for run in group.runs]
+    out = []
     for name, protocol in protocols.items():
-        for model, own in zip(found.names, gains, strict=True):
-            (row,) = [
-                row
-                for row in own
-                if all(row[choice] == getattr(protocol, choice) for choice in PROTOCOL_AXES[:5])
-            ]
-            rows.append(
-                {
-                    "protocol": name,
-                    "model": model,
-                    **{part: row[part] for part in ("total", "later - first", "largest", "largest in draws")},
-                }
-            )
-    return rows
+        for model, rows in zip(group.names, gains, strict=True):
+            gain = gain_under(rows, protocol)
+            out.append({"protocol": name, "model": model, **{column: gain[column] for column in columns}})
+    return out

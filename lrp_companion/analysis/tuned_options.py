@@ -1,6 +1,4 @@
-"""Options of the mask gradient and masks of the layers, as their records say: chosen on sentences that judge
-nothing else. No torch.
-"""
+"""Options of the mask gradient and masks of layers, chosen on sentences that judge nothing else. No torch."""
 
 from __future__ import annotations
 
@@ -23,30 +21,29 @@ Row = dict[str, Any]
 
 
 def load_sheets(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """The records in a folder, one JSON file each, by name, as `compare` and `limits` make them; looked for
-    here and in the folders above.
+    """The records in a folder, one JSON file each, by name, as `compare` and `limits` make them.
+
+    The folder is searched for here and in the folders above.
 
     Raises
     ------
     SourceError : no such folder, or no record in it.
     """
-    found = nearby(folder)
-    files = sorted(found.glob("*.json"), key=lambda file: file.stem)
+    place = nearby(folder)
+    files = sorted(place.glob("*.json"), key=lambda file: file.stem)
     if not files:
-        raise SourceError(
-            "load_sheets",
-            got=f"{found}, without records",
-            expected="one file for each model",
-            hint="see results/README.md",
-        )
+        got, expected = f"{place}, without records", "one file for each model"
+        raise SourceError("load_sheets", got=got, expected=expected, hint="see results/README.md")
     return [json.loads(file.read_text(encoding="utf-8")) for file in files]
 
 
 def option_rows(record: Mapping[str, Any]) -> list[Row]:
-    """Options of a record: `name`, its fields, `forwards`, `backwards`, `cost`, and by tokens `r` as
-    intervals and the mean `error`.
+    """Options of a record, with their cost and their closeness to LOO.
+
+    Rows have the fields of the record, `forwards`, `backwards` and their sum `cost`, and by tokens `r` as an
+    interval and `error` as a mean.
     """
-    found = intervals(
+    r = intervals(
         {
             (row["name"], tokens): _numbers(row["r"][tokens])
             for row in record["rows"]
@@ -56,16 +53,14 @@ def option_rows(record: Mapping[str, Any]) -> list[Row]:
     out = []
     for row in record["rows"]:
         forwards, backwards = row["passes"]
-        r = {tokens: found[row["name"], tokens] for tokens in TOKEN_CHOICES}
-        out.append(
-            {**row, "forwards": forwards, "backwards": backwards, "cost": forwards + backwards, "r": r}
-        )
+        passes = {"forwards": forwards, "backwards": backwards, "cost": forwards + backwards}
+        out.append({**row, **passes, "r": {tokens: r[row["name"], tokens] for tokens in TOKEN_CHOICES}})
     return out
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One option against another that was there first.
+    """One option against the option that was used before it.
 
     Attributes
     ----------
@@ -81,41 +76,36 @@ class Choice:
 
     @property
     def verdict(self) -> str:
-        """ "better" or "worse" if every interval, on all models and tokens, is on that side of 0; else
-        "open".
-        """
-        sides = {side_of_zero(own) for own in self.differences.values()}
+        """Better or worse if every interval, on all models and tokens, is on that side of 0; else open."""
+        sides = {side_of_zero(difference) for difference in self.differences.values()}
         return "better" if sides == {"above"} else "worse" if sides == {"below"} else "open"
 
 
+GRADIENT = "mask-gradient:groups"
+NODES = ("0.5+1", "0.2+1", "0.1+1", "0.05+1", "0+1", "0+0.5+1", "3")
+GROUPS = (2, 4, 8, "all")
 QUESTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
     **{
-        f"nodes, K = {groups}": (
-            f"mask-gradient:groups={groups}:nodes=2",
-            tuple(f"mask-gradient:groups={groups}:nodes={nodes}" for nodes in ("0.5+1", "0.2+1", "0.1+1",
-                "0.05+1", "0+1", "0+0.5+1", "3")),
-        )
-        for groups in (2, 4, 8, "all")
+        f"nodes, K = {k}": (f"{GRADIENT}={k}:nodes=2", tuple(f"{GRADIENT}={k}:nodes={n}" for n in NODES))
+        for k in GROUPS
     },
     **{
-        f"a lower node, K = {groups}": (f"mask-gradient:groups={groups}:nodes=0.2+1",
-            (f"mask-gradient:groups={groups}:nodes=0.1+1",))
-        for groups in (2, 4, 8, "all")
+        f"a lower node, K = {k}": (f"{GRADIENT}={k}:nodes=0.2+1", (f"{GRADIENT}={k}:nodes=0.1+1",))
+        for k in GROUPS
     },
     **{
-        f"equal weights, K = {groups}": (
-            f"mask-gradient:groups={groups}:nodes=0.2+1",
-            tuple(f"mask-gradient:groups={groups}:nodes={nodes}:weights=equal" for nodes in ("0.2+1",
-                "0.1+1")),
+        f"equal weights, K = {k}": (
+            f"{GRADIENT}={k}:nodes=0.2+1",
+            tuple(f"{GRADIENT}={k}:nodes={nodes}:weights=equal" for nodes in ("0.2+1", "0.1+1")),
         )
-        for groups in (2, 4, 8, "all")
+        for k in GROUPS
     },
     **{
-        f"groups, K = {groups}, nodes {nodes}": (
-            f"mask-gradient:groups={groups}:nodes={nodes}",
-            tuple(f"mask-gradient:groups={groups}:nodes={nodes}:by={by}" for by in ("random", "gradient")),
+        f"groups, K = {k}, nodes {nodes}": (
+            f"{GRADIENT}={k}:nodes={nodes}",
+            tuple(f"{GRADIENT}={k}:nodes={nodes}:by={by}" for by in ("random", "gradient")),
         )
-        for groups in (2, 4, 8)
+        for k in (2, 4, 8)
         for nodes in ("2", "0.2+1")
     },
     **{
@@ -125,33 +115,30 @@ QUESTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
         )
         for exact in (2, 4, 8)
     },
-}  # fmt: skip
-"""What is chosen: the option that was there first, and those that would have to be better on every model and
-both tokens.
-"""
+}
+"""What is chosen: the option used before, and those that must be better on every model, over both tokens."""
 
 
 def option_choices(records: Sequence[Mapping[str, Any]]) -> list[Choice]:
-    """Each option of `QUESTIONS` against the one that was there first, paired on the texts of each record."""
+    """Each option of `QUESTIONS` against the one that was used before, paired on the texts of each record."""
     values = {
         (record["config"]["model"], row["name"], tokens): _numbers(row["r"][tokens])
         for record in records
         for row in record["rows"]
         for tokens in TOKEN_CHOICES
     }
-    asked = {
-        (question, option, first, model, tokens): values[model, option, tokens] - values[model, first, tokens]
-        for question, (first, options) in QUESTIONS.items()
-        for option in options
-        for model in (record["config"]["model"] for record in records)
-        for tokens in TOKEN_CHOICES
-    }
-    found, out = intervals(asked), []
-    for question, (first, options) in QUESTIONS.items():
-        for option in options:
-            own = {key[3:]: value for key, value in found.items() if key[:3] == (question, option, first)}
-            out.append(Choice(question, option, first, own))
-    return out
+    pairs = [
+        (question, option, before) for question, (before, options) in QUESTIONS.items() for option in options
+    ]
+    places = [(record["config"]["model"], tokens) for record in records for tokens in TOKEN_CHOICES]
+    differences = intervals(
+        {
+            (pair, (model, tokens)): values[model, pair[1], tokens] - values[model, pair[2], tokens]
+            for pair in pairs
+            for model, tokens in places
+        }
+    )
+    return [Choice(*pair, {place: differences[pair, place] for place in places}) for pair in pairs]
 
 
 def _numbers(values: Sequence[float | None]) -> np.ndarray:
@@ -159,11 +146,16 @@ def _numbers(values: Sequence[float | None]) -> np.ndarray:
 
 
 def best_masks(records: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """The mask with the largest mean r of each record of `compare_masks`: `model`, `n`, `layers` bypassed,
-    and by tokens `r` of it, of AttnLRP (no layer) and of CP-LRP (all). Chosen on the words; a method of a run
-    as `name` says.
+    """The mask with the largest mean r of each record of `compare_masks`, chosen on the words.
 
-    >>> best_masks([{"config": {"model": "m", "texts": 9}, "r": {"no-special": [0.1, 0.3], "all": [0.2, 0.1]}}])[0]["name"]
+    Returns
+    -------
+    list
+        Rows `model`, `n`, `layers` bypassed, `name` of the mask as a method of a run, and by tokens `r` of
+        the "best" mask, of "attnlrp" (no layer) and of "cp-lrp" (all).
+
+    >>> record = {"config": {"model": "m", "texts": 9}, "r": {"no-special": [0.1, 0.3], "all": [0.2, 0.1]}}
+    >>> best_masks([record])[0]["name"]
     'lrp:bypass=1'
     """
     out = []
@@ -171,17 +163,10 @@ def best_masks(records: Sequence[Mapping[str, Any]]) -> list[Row]:
         mask = best_mask(record["r"]["no-special"])
         layers = sorted(bypassed(mask))
         r = {
-            tokens: {"best": own[mask], "attnlrp": own[0], "cp-lrp": own[-1]}
-            for tokens, own in record["r"].items()
+            tokens: {"best": means[mask], "attnlrp": means[0], "cp-lrp": means[-1]}
+            for tokens, means in record["r"].items()
         }
-        name = "lrp:bypass=" + "+".join(map(str, layers)) if layers else "attnlrp"
-        out.append(
-            {
-                "model": record["config"]["model"],
-                "n": record["config"]["texts"],
-                "layers": layers,
-                "name": name,
-                "r": r,
-            }
-        )
+        row: Row = {"model": record["config"]["model"], "n": record["config"]["texts"], "layers": layers}
+        row["name"] = "lrp:bypass=" + "+".join(map(str, layers)) if layers else "attnlrp"
+        out.append({**row, "r": r})
     return out

@@ -1,5 +1,4 @@
-"""Sphinx extension of the book: every script and font of a page is copied from an installed wheel, so no page
-asks another host.
+"""Sphinx extension of the book: scripts and fonts come from installed wheels, so no page asks another host.
 
 MathJax comes from the wheel `sphinx-mathjax-offline` (only the file and the fonts that are used: the
 extension of that name would copy 48 MB), plotly.js from the wheel `plotly`; our own page script and style lie
@@ -29,37 +28,31 @@ _PLOT_MARK = "data-companion-plot"
 
 
 class PlotlyRenderer:
-    """Renders a notebook's plotly figure as data for `pages.js` (an entry point of the group
-    `myst_nb.mime_renderers`).
+    """Renders a notebook's plotly figure as data for `pages.js`.
+
+    It is an entry point of the group `myst_nb.mime_renderers`.
     """
 
     mime_priority_overrides = [("html", PLOTLY_MIME, 4)]
 
     @staticmethod
     def handle_mime(renderer: Any, data: Any, inline: bool) -> list[nodes.Element] | None:
-        """Return the figure as one raw HTML node; None for every other kind of output, which myst-nb then
-        renders itself.
-        """
+        """Return the figure as one raw HTML node; None for other outputs, which myst-nb then renders."""
         if inline or data.mime_type != PLOTLY_MIME:
             return None
         figure = {"data": data.content["data"], "layout": data.content.get("layout", {})}
-        blob = widgets.embed(figure)
-        html = (
-            f'<div class="companion-plot" {_PLOT_MARK}><noscript>This interactive figure needs JavaScript.</noscript>'
-            f'<script type="application/json">{blob}</script></div>'
-        )
+        without_script = "<noscript>This interactive figure needs JavaScript.</noscript>"
+        data_of_figure = f'<script type="application/json">{widgets.embed(figure)}</script>'
+        html = f'<div class="companion-plot" {_PLOT_MARK}>{without_script}{data_of_figure}</div>'
         return [nodes.raw("", html, format="html", classes=["output", "text_html"])]
 
 
 def wheel_folder(module: str) -> Path:
-    """Return the folder of an installed module without importing it (`sphinx-mathjax-offline` is no
-    importable name).
-    """
+    """Return the folder of an installed module, which is not imported: its name may not be importable."""
     spec = importlib.util.find_spec(module)
     if spec is None or spec.origin is None:
-        raise ExtensionError(
-            f"the book needs the package {module}; install the extra: pip install -c constraints.txt -e .[book]"
-        )
+        install = "install the extra: pip install -c constraints.txt -e .[book]"
+        raise ExtensionError(f"the book needs the package {module}; {install}")
     return Path(spec.origin).parent
 
 
@@ -71,34 +64,27 @@ def stage_assets(app: Sphinx) -> None:
     shutil.rmtree(staged, ignore_errors=True)
     shutil.copytree(_STATIC, staged / "companion")
     shutil.copy(wheel_folder("plotly") / "package_data" / "plotly.min.js", staged / "companion")
-    mathjax, fonts = (
-        wheel_folder("sphinx-mathjax-offline") / "static" / "mathjax",
-        "output/chtml/fonts/woff-v2",
-    )
+    mathjax = wheel_folder("sphinx-mathjax-offline") / "static" / "mathjax"
+    fonts = "output/chtml/fonts/woff-v2"
     shutil.copytree(mathjax / fonts, staged / "mathjax" / fonts)
     shutil.copy(mathjax / "tex-chtml.js", staged / "mathjax")
     for name in widgets.front_ends():  # as classic scripts: a module would not run in a page opened from disk
         (staged / "companion" / f"{name}.js").write_text(widgets.page_script(name), encoding="utf-8")
-    styles = [
-        (widgets.STATIC / f"{name}.css").read_text(encoding="utf-8")
-        for name in ("base", *widgets.front_ends())
-    ]
+    sheets = [widgets.STATIC / f"{name}.css" for name in ("base", *widgets.front_ends())]
+    styles = [sheet.read_text(encoding="utf-8") for sheet in sheets]
     (staged / "companion" / "widgets.css").write_text("\n".join(styles), encoding="utf-8")
     app.config.html_static_path.append(str(staged))
 
 
 def drop_thebe(app: Sphinx) -> None:
-    """Disconnect sphinx-thebe, which Jupyter Book always loads: it wants a server, and writes a script into
-    every page.
+    """Disconnect sphinx-thebe, which Jupyter Book always loads.
+
+    It wants a server, and writes a script into every page.
     """
-    thebe = [
-        found.id
-        for listeners in app.events.listeners.values()
-        for found in listeners
-        if found.handler.__module__ == "sphinx_thebe"
-    ]
-    for listener in thebe:
-        app.disconnect(listener)
+    listeners = [listener for of_event in app.events.listeners.values() for listener in of_event]
+    for listener in listeners:
+        if listener.handler.__module__ == "sphinx_thebe":
+            app.disconnect(listener.id)
 
 
 def _is_dead(asset: Any) -> bool:
@@ -110,17 +96,12 @@ def _is_dead(asset: Any) -> bool:
 def trim_assets(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
 ) -> None:
-    """Drop dead scripts and styles from a page; load plotly.js (4.7 MB) and front ends only where they are
-    needed.
-    """
+    """Drop dead scripts and styles from a page; load plotly.js (4.7 MB) and front ends only where needed."""
     markup = [node.astext() for node in doctree.findall(nodes.raw)] if doctree is not None else []
     if any(_PLOT_MARK in text for text in markup):
         app.add_js_file("companion/plotly.min.js", loading_method="defer", priority=400)
-    used = {
-        name
-        for text in markup
-        for name in re.findall(rf'<div class="lrp-widget" {widgets.MARK}="(\w+)"', text)
-    }
+    widget = re.compile(rf'<div class="lrp-widget" {widgets.MARK}="(\w+)"')
+    used = {name for text in markup for name in widget.findall(text)}
     for name in sorted(used):
         app.add_js_file(f"companion/{name}.js", loading_method="defer", priority=700)
     if used:
@@ -133,10 +114,8 @@ def set_theme(app: Sphinx, config: Config) -> None:
     """Add to jupyter-book's theme options; set in `_config.yml` they would replace them all."""
     options = config.html_theme_options
     options["navbar_persistent"] = []  # else a second search field stands in a bar of its own
-    options["launch_buttons"] = {
-        **options.get("launch_buttons", {}),
-        **launch.buttons(options.get("repository_url", "")),
-    }
+    buttons = launch.buttons(options.get("repository_url", ""))
+    options["launch_buttons"] = {**options.get("launch_buttons", {}), **buttons}
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
@@ -144,9 +123,8 @@ def setup(app: Sphinx) -> dict[str, Any]:
     drop_thebe(app)  # _config.yml names this extension after Jupyter Book's own
     app.connect("config-inited", set_theme)
     app.connect("builder-inited", stage_assets)
-    app.connect(
-        "html-page-context", trim_assets, priority=900
-    )  # after the extensions that add what is dropped here
+    # After the extensions that add what is dropped here.
+    app.connect("html-page-context", trim_assets, priority=900)
     app.add_css_file("companion/pages.css")
     app.add_js_file("companion/pages.js", loading_method="defer", priority=600)
     return {"version": lrp_companion.__version__, "parallel_read_safe": True, "parallel_write_safe": True}

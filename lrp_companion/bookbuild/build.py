@@ -1,5 +1,4 @@
-"""Builds the book: executes the notebooks with papermill, lays pages and executed notebooks side by side,
-runs Jupyter Book.
+"""Builds the book: executes the notebooks with papermill, puts them beside the pages, runs Jupyter Book.
 
 The committed notebooks are only read, except by `refresh`. What is built lies in `_build/`: `executed/`
 (notebooks with fresh outputs), `source/` (what Jupyter Book reads) and `html/` (the book).
@@ -53,21 +52,15 @@ def check_parameters(notebook: Path, given: Mapping[str, str]) -> dict[str, Any]
     InputError
         If the notebook's `parameters` cell has no such name, or a number is asked for and none is given.
     """
-    declared = {
-        name: ast.literal_eval(found["default"])
-        for name, found in papermill.inspect_notebook(str(notebook)).items()
-    }
+    cell = papermill.inspect_notebook(str(notebook))
+    declared = {name: ast.literal_eval(parameter["default"]) for name, parameter in cell.items()}
     values: dict[str, Any] = {}
     for name, text in given.items():
         if name not in declared:
-            expected = (
-                f"one of {', '.join(declared)}"
-                if declared
-                else "none: the notebook has no cell tagged parameters"
-            )
-            raise InputError(
-                f"run {notebook.name}", got=f"parameter {name!r}", expected=expected, hint="check the name"
-            )
+            none = "none: the notebook has no cell tagged parameters"
+            expected = f"one of {', '.join(declared)}" if declared else none
+            got = f"parameter {name!r}"
+            raise InputError(f"run {notebook.name}", got=got, expected=expected, hint="check the name")
         kind = type(declared[name])
         try:
             values[name] = kind(text)
@@ -86,14 +79,16 @@ def source_key(
     package: Path = ROOT / "lrp_companion",
     records: Path = ROOT / "results",
 ) -> str:
-    """Hash what a notebook's outputs depend on: its cells, the parameters, package and records, Python and
-    every installed version.
+    """Hash what a notebook's outputs depend on.
+
+    That is its cells, the parameters, package and records, Python and every installed version.
     """
     cells = [
         (cell.cell_type, cell.source, cell.metadata.get("tags", []))
         for cell in nbformat.read(notebook, as_version=4).cells
     ]
-    installed = sorted({f"{found.name}=={found.version}" for found in importlib.metadata.distributions()})
+    distributions = importlib.metadata.distributions()
+    installed = sorted({f"{package.name}=={package.version}" for package in distributions})
     digest = hashlib.sha256(json.dumps([cells, sorted(parameters.items()), sys.version, installed]).encode())
     for folder in (package, records):
         for path in sorted(folder.rglob("*")):
@@ -104,9 +99,7 @@ def source_key(
 
 
 def _without_run_traces(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    """Drop what papermill notes down (times, paths, statuses) and views of widgets whose kernel is gone: they
-    would be dead.
-    """
+    """Drop what papermill notes down (times, paths, statuses), and views of widgets whose kernel is gone."""
     for holder in (notebook, *notebook.cells):
         holder.metadata.pop("papermill", None)
         holder.metadata.pop("execution", None)
@@ -121,8 +114,9 @@ def _outputs(notebook: nbformat.NotebookNode) -> Iterator[nbformat.NotebookNode]
 
 
 def without_widget_data(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    """Keep of a widget only what can be read without a script: its data (up to 1.5 MB) are for pages, not for
-    a committed file.
+    """Keep of a widget only what can be read without a script.
+
+    Its data (up to 1.5 MB) are for pages, not for a committed file.
     """
     for output in _outputs(notebook):
         if "text/html" in output.get("data", {}):
@@ -158,9 +152,8 @@ def execute(notebook: Path, output: Path, *, cwd: Path, parameters: Mapping[str,
         cwd=str(cwd),
         progress_bar=False,
         store_widget_state=False,
-        extra_arguments=[
-            "--log-level=CRITICAL"
-        ],  # else each kernel warns on the terminal that it listens on a local port
+        # Else each kernel warns on the terminal that it listens on a local port.
+        extra_arguments=["--log-level=CRITICAL"],
     )
     executed = _without_run_traces(nbformat.read(output, as_version=4))
     for cell in executed.cells:
@@ -173,32 +166,27 @@ def execute(notebook: Path, output: Path, *, cwd: Path, parameters: Mapping[str,
 
 
 def _execute_all(root: Path, parameters: Mapping[str, str]) -> list[Path]:
-    """Execute all notebooks, some at once, each with its part of the processor; return the executed ones in
-    the book's order.
-    """
+    """Execute all notebooks, some at once; return the executed ones in the book's order."""
     notebooks = sorted((root / "notebooks").glob("*.ipynb"))
     for notebook in notebooks:  # every name is checked before the first cell runs
         check_parameters(notebook, parameters)
-    os.environ.setdefault(
-        "OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // AT_ONCE))
-    )  # else kernels wait for each other's threads
+    # Each has its share of the processor; else kernels wait for each other's threads.
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // AT_ONCE)))
 
-    def one(notebook: Path) -> Path:
+    def run(notebook: Path) -> Path:
         output, start = root / "_build" / "executed" / notebook.name, time.perf_counter()
         ran = execute(notebook, output, parameters=parameters, cwd=root)
-        print(
-            f"{notebook.name}: {f'executed in {time.perf_counter() - start:.0f} s' if ran else 'unchanged, used again'}",
-            flush=True,
-        )
+        what = f"executed in {time.perf_counter() - start:.0f} s" if ran else "unchanged, used again"
+        print(f"{notebook.name}: {what}", flush=True)
         return output
 
-    # papermill changes the directory of the whole process and back: from here on, back is here
+    # papermill changes the directory of the whole process and back: from here on, back is here.
     with contextlib.chdir(root), ThreadPoolExecutor(AT_ONCE) as pool:
-        running = [pool.submit(one, notebook) for notebook in notebooks]
+        running = [pool.submit(run, notebook) for notebook in notebooks]
         try:
-            return [own.result() for own in running]
+            return [notebook.result() for notebook in running]
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)  # the one that runs beside it comes to its end
+            pool.shutdown(wait=False, cancel_futures=True)  # one that is running comes to its end
             raise
 
 
@@ -214,7 +202,8 @@ def build(root: Path, *, parameters: Mapping[str, str] | None = None, student: b
     subprocess.CalledProcessError
         If Jupyter Book fails or warns.
     """
-    executed, over = _execute_all(root, parameters or {}), root / "_build" / "student" if student else root
+    executed = _execute_all(root, parameters or {})
+    over = root / "_build" / "student" if student else root
     target = over / "_build"
     source = target / "source"
     for stale in (source, target / "html", target / ".doctrees"):
@@ -225,17 +214,15 @@ def build(root: Path, *, parameters: Mapping[str, str] | None = None, student: b
     shutil.copytree(root / "book", source / "book")
     for notebook in executed:
         shutil.copy(notebook, source / "notebooks")
-    editions.write_notebooks(
-        root / "notebooks" / "exercises", source / "notebooks" / "exercises"
-    )  # for download
+    exercises = Path("notebooks", "exercises")
+    editions.write_notebooks(root / exercises, source / exercises)  # for download
     if student:
         editions.strip_folder(source)
     program = Path(sys.executable).with_name("jupyter-book")
     options = ["--path-output", str(over), "--warningiserror", "--keep-going", "--quiet"]
     subprocess.run([program, "build", source, *options], check=True, cwd=root)
-    return (
-        _moved(target / "html", over / "html") / "index.html" if student else target / "html" / "index.html"
-    )
+    html = _moved(target / "html", over / "html") if student else target / "html"
+    return html / "index.html"
 
 
 def _moved(made: Path, wanted: Path) -> Path:
@@ -252,41 +239,31 @@ def page_weights(html: Path) -> dict[str, tuple[int, int]]:
             continue
         text = page.read_text(encoding="utf-8")
         loaded = {(page.parent / unquote(address)).resolve() for address in _LOADED.findall(text)}
-        weights[page.relative_to(html).as_posix()] = (
-            page.stat().st_size,
-            sum(path.stat().st_size for path in loaded if path.is_file()),
-        )
+        of_loaded = sum(path.stat().st_size for path in loaded if path.is_file())
+        weights[page.relative_to(html).as_posix()] = page.stat().st_size, of_loaded
     return weights
 
 
 def refresh(root: Path) -> None:
-    """Execute the notebooks on their own defaults and keep the outputs in the committed files."""
+    """Execute the notebooks on their defaults and keep the outputs in the committed files."""
     for executed in _execute_all(root, {}):
-        nbformat.write(
-            without_widget_data(nbformat.read(executed, as_version=4)), root / "notebooks" / executed.name
-        )
+        notebook_to_keep = without_widget_data(nbformat.read(executed, as_version=4))
+        nbformat.write(notebook_to_keep, root / "notebooks" / executed.name)
     for notebook in sorted((root / "notebooks" / "exercises").glob("*.ipynb")):
         execute(notebook, output := root / "_build" / "executed" / "exercises" / notebook.name, cwd=root)
         shutil.copy(output, notebook)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run `build`, `student` or `refresh`; return the exit code: 1 if a cell or the build fails, 2 for a
-    wrong parameter.
+    """Run `build`, `student` or `refresh`; return the exit code.
+
+    It is 1 if a cell or the build fails, 2 for a wrong parameter.
     """
-    parser = argparse.ArgumentParser(
-        prog="python -m lrp_companion.bookbuild", description="Execute the notebooks and build the book."
-    )
+    text = "Execute the notebooks and build the book."
+    parser = argparse.ArgumentParser(prog="python -m lrp_companion.bookbuild", description=text)
     parser.add_argument("command", choices=["build", "student", "refresh"])
-    pair = ("NAME", "VALUE")
-    parser.add_argument(
-        "--parameter",
-        nargs=2,
-        action="append",
-        default=[],
-        metavar=pair,
-        help="a notebook parameter, not for refresh",
-    )
+    form: dict[str, Any] = {"nargs": 2, "action": "append", "metavar": ("NAME", "VALUE"), "default": []}
+    parser.add_argument("--parameter", **form, help="a notebook parameter, not for refresh")
     chosen = parser.parse_args(arguments)
     parameters = dict(chosen.parameter)
     if not parameters.keys() & {"source", "data_dir"}:
@@ -295,11 +272,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if chosen.command == "refresh":
             refresh(ROOT)
             return 0
-        page = build(ROOT, parameters=parameters, student=chosen.command == "student")
-        if chosen.command == "student":
-            for path in editions.write_notebooks(
-                ROOT / "notebooks" / "exercises", ROOT / "_build" / "student" / "notebooks"
-            ):
+        student = chosen.command == "student"
+        page = build(ROOT, parameters=parameters, student=student)
+        if student:
+            exercises = Path("notebooks", "exercises")
+            target = ROOT / "_build" / "student" / "notebooks"
+            for path in editions.write_notebooks(ROOT / exercises, target):
                 print(f"without solutions: {path}")
     except CompanionError as error:
         print(error, file=sys.stderr)
@@ -310,10 +288,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except subprocess.CalledProcessError:
         print("Jupyter Book failed or warned (see above), so there is no book.", file=sys.stderr)
         return 1
-    for name, (own, loaded) in page_weights(page.parent).items():
-        print(f"{own / 1e3:8.0f} kB, and {loaded / 1e3:6.0f} kB of scripts and styles: {name}")
-    print(
-        f"The book: {page} (opens as a file, too)"
-        + ("" if chosen.command == "student" else "\nTo serve it: make serve")
-    )
+    for name, (weight, loaded) in page_weights(page.parent).items():
+        print(f"{weight / 1e3:8.0f} kB, and {loaded / 1e3:6.0f} kB of scripts and styles: {name}")
+    print(f"The book: {page} (opens as a file, too)" + ("" if student else "\nTo serve it: make serve"))
     return 0

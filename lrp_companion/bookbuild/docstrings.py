@@ -1,8 +1,8 @@
 """Sphinx extension of the API page: turns the house style of docstrings into reStructuredText.
 
 In this package a parameter is one entry, `name : what it is`, since its type stands in the signature;
-    numpydoc would read
-the words behind the colon as a type. Code stands in single backticks, and a doctest needs no heading.
+numpydoc and napoleon would read the words after the colon as a type. Code stands in single backticks, and a
+doctest needs no heading.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ def to_rst(lines: list[str]) -> list[str]:
     return out
 
 
-def _inline(found: re.Match[str]) -> str:
+def _inline(mark: re.Match[str]) -> str:
     """Code becomes a literal; stars and bars are no markup here."""
-    if found["kept"]:
-        return found["kept"]
-    if found["sign"]:
-        return f"\\{found['sign']}"
-    return f"``{found['code']}``" + (rf"\ {found['joined']}" if found["joined"] else "")
+    if mark["kept"]:
+        return mark["kept"]
+    if mark["sign"]:
+        return f"\\{mark['sign']}"
+    return f"``{mark['code']}``" + (rf"\ {mark['joined']}" if mark["joined"] else "")
 
 
 def _entry(section: str, line: str) -> str:
@@ -58,9 +58,8 @@ def _entry(section: str, line: str) -> str:
     if section not in _FIELDS:
         return f":{section.lower()}: {line}"
     entry = _ENTRY.fullmatch(line)
-    name, text = (
-        (entry[1].replace(", ", ","), entry[2]) if entry else (line, "")
-    )  # Sphinx would take a name before a space for a type
+    # Without spaces between names: Sphinx would take one before a space for a type.
+    name, text = (entry[1].replace(", ", ","), entry[2]) if entry else (line, "")
     return f":{_FIELDS[section]} {name}: {text}".rstrip()
 
 
@@ -70,7 +69,6 @@ def _process(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: l
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Connect the extension (called by Sphinx)."""
-    app.connect(
-        "autodoc-process-docstring", _process, priority=400
-    )  # before napoleon, which finds nothing left to do
+    # Before napoleon, which has nothing left to do.
+    app.connect("autodoc-process-docstring", _process, priority=400)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,8 +1,8 @@
-"""Where the book's notebooks can be run by others: Binder and Colab, from the repository's address in
-`_config.yml`.
+"""Where others can run the book's notebooks: Binder and Colab.
 
-That is the only place with the address. While it is empty no page has a launch link and no notebook has the
-cell for Colab; `python -m lrp_companion.bookbuild.launch` brings the notebooks in line with it.
+`_config.yml` is the only place with the repository's address. While that is empty, no page has a launch link
+and no notebook has the cell for Colab; `python -m lrp_companion.bookbuild.launch` brings the notebooks in
+line with it.
 """
 
 from __future__ import annotations
@@ -32,17 +32,11 @@ def repository(root: Path) -> tuple[str, str]:
         If the address is not that of a repository on GitHub: Colab opens no other.
     """
     named = yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8")).get("repository", {})
-    address, branch = (
-        str(named.get("url") or "").rstrip("/").removesuffix(".git"),
-        str(named.get("branch") or "main"),
-    )
+    address = str(named.get("url") or "").rstrip("/").removesuffix(".git")
+    branch = str(named.get("branch") or "main")
     if address and not _ADDRESS.fullmatch(address):
-        raise InputError(
-            "launch",
-            got=f"repository.url {address!r}",
-            expected="https://github.com/OWNER/NAME",
-            hint="mend _config.yml",
-        )
+        got, expected = f"repository.url {address!r}", "https://github.com/OWNER/NAME"
+        raise InputError("launch", got=got, expected=expected, hint="mend _config.yml")
     return address, branch
 
 
@@ -52,15 +46,13 @@ def buttons(address: str) -> dict[str, str]:
     >>> buttons("")
     {}
     """
-    return (
-        {"binderhub_url": BINDER, "colab_url": COLAB, "notebook_interface": "jupyterlab"} if address else {}
-    )
+    if not address:
+        return {}
+    return {"binderhub_url": BINDER, "colab_url": COLAB, "notebook_interface": "jupyterlab"}
 
 
 def install_cell(address: str, branch: str) -> str:
-    """Return the source of a notebook's first cell: on Colab it fetches and installs the project, elsewhere
-    it does nothing.
-    """
+    """Return the source of a notebook's first cell, which installs the project on Colab, and only there."""
     return "\n".join(
         [
             "import sys",
@@ -105,9 +97,8 @@ def update(root: Path) -> list[Path]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Update the notebooks and say which; return 2 for a bad address."""
-    argparse.ArgumentParser(
-        prog="python -m lrp_companion.bookbuild.launch", description=__doc__.splitlines()[0]
-    ).parse_args(arguments)
+    program, text = "python -m lrp_companion.bookbuild.launch", __doc__.splitlines()[0]
+    argparse.ArgumentParser(prog=program, description=text).parse_args(arguments)
     try:
         changed = update(ROOT)
     except CompanionError as error:

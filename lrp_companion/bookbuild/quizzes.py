@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Set
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,7 @@ _MARK = "companion-quiz"
 
 
 def read_quiz(path: Path) -> list[dict[str, Any]]:
-    """Return the questions of a file: `ask`, and `options` with `text`, `why` and, for one of them,
-    `right = true`.
+    """Return the questions of a file: `ask`, and `options` with `text`, `why`, and one with `right = true`.
 
     Raises
     ------
@@ -40,25 +40,25 @@ def read_quiz(path: Path) -> list[dict[str, Any]]:
     except tomllib.TOMLDecodeError as error:
         raise ExtensionError(f"{path.name} is no quiz: {error}") from None
     if not questions:
-        raise ExtensionError(
-            f"{path.name} has no questions: write [[questions]], ask = '...', then [[questions.options]]"
-        )
+        hint = "write [[questions]], ask = '...', then [[questions.options]]"
+        raise ExtensionError(f"{path.name} has no questions: {hint}")
     for number, question in enumerate(questions, start=1):
+        where = f"{path.name}, question {number}"
         options = question.get("options", [])
-        fields = [
-            (question, {"ask", "options"}, set()),
-            *((option, {"text", "why"}, {"right"}) for option in options),
-        ]
-        for given, needed, allowed in fields:
-            if not needed <= given.keys() <= needed | allowed:
-                raise ExtensionError(
-                    f"{path.name}, question {number}: got {', '.join(given)}; expected {', '.join(sorted(needed))}"
-                )
+        _check_fields(where, question, {"ask", "options"})
+        for option in options:
+            _check_fields(where, option, {"text", "why"}, {"right"})
         if len(options) < 2 or sum(option.get("right", False) is True for option in options) != 1:
-            raise ExtensionError(
-                f"{path.name}, question {number}: expected two options or more, exactly one with right = true"
-            )
+            raise ExtensionError(f"{where}: expected two options or more, exactly one with right = true")
     return list(questions)
+
+
+def _check_fields(
+    where: str, given: dict[str, Any], needed: set[str], allowed: Set[str] = frozenset()
+) -> None:
+    if not needed <= given.keys() <= needed | allowed:
+        got, expected = ", ".join(given), ", ".join(sorted(needed))
+        raise ExtensionError(f"{where}: got {got}; expected {expected}")
 
 
 class QuizDirective(SphinxDirective):
@@ -87,13 +87,12 @@ class QuizDirective(SphinxDirective):
         answers = _letters(reasons)
         for option, item in zip(options, answers, strict=True):
             item["classes"].append("quiz-right" if option.get("right") else "quiz-wrong")
+        choices = _letters([self._written(option["text"]) for option in options])
         fold = f'<details class="quiz-answers"><summary>Answers to question {number}</summary>'
         return nodes.container(
             "",
             nodes.container("", *asked, classes=["quiz-ask"]),
-            nodes.container(
-                "", _letters([self._written(option["text"]) for option in options]), classes=["quiz-options"]
-            ),
+            nodes.container("", choices, classes=["quiz-options"]),
             nodes.raw("", fold, format="html"),
             answers,
             nodes.raw("", "</details>", format="html"),
@@ -103,18 +102,16 @@ class QuizDirective(SphinxDirective):
     def _written(self, text: str) -> list[nodes.Node]:
         """Text as the page's own markup."""
         holder = nodes.Element()
-        self.state.nested_parse(
-            StringList(text.strip().splitlines(), source=self.get_source_info()[0]), 0, holder
-        )
+        lines = StringList(text.strip().splitlines(), source=self.get_source_info()[0])
+        self.state.nested_parse(lines, 0, holder)
         if not holder.children or not isinstance(holder[0], nodes.paragraph):
             raise self.error(f"a quiz text begins with plain words, not: {text[:60]!r}")
         return list(holder.children)
 
 
 def _letters(entries: list[list[nodes.Node]]) -> nodes.enumerated_list:
-    return nodes.enumerated_list(
-        "", *(nodes.list_item("", *entry) for entry in entries), enumtype="upperalpha", prefix="", suffix="."
-    )
+    items = [nodes.list_item("", *entry) for entry in entries]
+    return nodes.enumerated_list("", *items, enumtype="upperalpha", prefix="", suffix=".")
 
 
 def append_quiz(app: Sphinx, docname: str, source: list[str]) -> None:

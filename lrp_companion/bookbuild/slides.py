@@ -1,7 +1,7 @@
 """Sphinx extension: what a notebook shows, on any page; and pages of `book/slides/` as decks of slides.
 
 The directive `cell` shows an output of an executed notebook again, a widget alive and in a state of its own,
-so a slide never holds a number that was typed in. A page of `book/slides/` (not its index) becomes a deck by
+so no slide holds a number that was typed in. A page of `book/slides/` (not its index) becomes a deck by
 reveal.js: its first heading opens the first slide, each heading of the second level another. reveal.js comes
 from the wheel `sphinx-revealjs`.
 """
@@ -36,8 +36,8 @@ FOLDER, SHEET = "book/slides/", "book/cheatsheet"
 REVEAL = "_static/revealjs"  # in the wheel
 LOADED = ("dist/reset.css", "dist/reveal.css", "dist/reveal.js", "plugin/notes/notes.js", "LICENSE")
 _WIDGET = re.compile(
-    rf'(?P<open><div class="lrp-widget" {widgets.MARK}="\w+" data-address="(?P<address>[^"]*)"><script type="application/json">)'
-    r"(?P<data>.*?)(?P<close></script>)",
+    rf'(?P<open><div class="lrp-widget" {widgets.MARK}="\w+" data-address="(?P<address>[^"]*)">'
+    r'<script type="application/json">)(?P<data>.*?)(?P<close></script>)',
     re.DOTALL,
 )
 
@@ -57,17 +57,12 @@ def find_cell(notebook: nbformat.NotebookNode, name: str) -> nbformat.NotebookNo
         executed).
     """
     for cell in notebook.cells:
-        pages = (_text(output.get("data", {}).get("text/html", "")) for output in cell.get("outputs", []))
-        if cell.get("id") == name or any(
-            found["address"] == name for page in pages for found in _WIDGET.finditer(page)
-        ):
+        pages = [_text(output.get("data", {}).get("text/html", "")) for output in cell.get("outputs", [])]
+        addresses = {widget["address"] for page in pages for widget in _WIDGET.finditer(page)}
+        if cell.get("id") == name or name in addresses:
             return cell
-    raise InputError(
-        "cell",
-        got=f"{name!r}",
-        expected="a cell's id or a widget's address",
-        hint="look into the executed notebook",
-    )
+    expected, hint = "a cell's id or a widget's address", "look into the executed notebook"
+    raise InputError("cell", got=f"{name!r}", expected=expected, hint=hint)
 
 
 def _text(data: str | list[str]) -> str:
@@ -75,8 +70,7 @@ def _text(data: str | list[str]) -> str:
 
 
 def in_state(markup: str, state: str) -> str:
-    """Return a widget's markup with other values to start from, given as in an address:
-    `bypassed=2,3&sentence=1`.
+    """Return a widget's markup with other values to start from, as `bypassed=2,3&sentence=1`.
 
     The widget no longer writes into the page's address, which belongs to the slides.
 
@@ -85,23 +79,20 @@ def in_state(markup: str, state: str) -> str:
     InputError
         If the widget has no such key, or the value is of another kind.
     """
-    found = _WIDGET.search(markup)
-    if found is None:
-        raise InputError(
-            "cell", got="an output without a widget", expected="a widget", hint="leave `state` out"
-        )
-    blob = json.loads(found["data"])
+    widget = _WIDGET.search(markup)
+    if widget is None:
+        got = "an output without a widget"
+        raise InputError("cell", got=got, expected="a widget", hint="leave `state` out")
+    blob = json.loads(widget["data"])
     keys = blob["address"]["keys"]
     for key, text in parse_qsl(state, keep_blank_values=True):
         if key not in keys:
-            raise InputError(
-                "cell", got=f"state {key!r}", expected=f"one of {', '.join(keys)}", hint="check the state"
-            )
+            expected = f"one of {', '.join(keys)}"
+            raise InputError("cell", got=f"state {key!r}", expected=expected, hint="check the state")
         blob["state"][key] = _value(key, text, blob["state"][key])
     blob["address"]["keys"] = []
-    return (
-        markup[: found.start()] + found["open"] + widgets.embed(blob) + found["close"] + markup[found.end() :]
-    )
+    changed = widget["open"] + widgets.embed(blob) + widget["close"]
+    return markup[: widget.start()] + changed + markup[widget.end() :]
 
 
 def _value(key: str, text: str, like: Any) -> Any:
@@ -114,9 +105,8 @@ def _value(key: str, text: str, like: Any) -> Any:
             return {"0": False, "1": True}[text]
         return text if isinstance(like, str) else _number(text)
     except (KeyError, ValueError):
-        raise InputError(
-            "cell", got=f"{key}={text}", expected=f"a value like {like!r}", hint="check the state"
-        ) from None
+        got, expected = f"{key}={text}", f"a value like {like!r}"
+        raise InputError("cell", got=got, expected=expected, hint="check the state") from None
 
 
 def _number(text: str) -> int | float:
@@ -124,8 +114,7 @@ def _number(text: str) -> int | float:
 
 
 def excerpt(source: str, after: str, before: str) -> str:
-    """Return the part of a Markdown cell between two of its lines; an empty one stands for the cell's own
-    end.
+    """Return the text of a Markdown cell between two of its lines; an empty one stands for the cell's end.
 
     Raises
     ------
@@ -137,16 +126,14 @@ def excerpt(source: str, after: str, before: str) -> str:
     """
     for mark in (after, before):
         if mark not in source:
-            raise InputError(
-                "cell", got=f"{mark!r}", expected="a part of the cell's text", hint="look into the notebook"
-            )
+            expected, hint = "a part of the cell's text", "look into the notebook"
+            raise InputError("cell", got=f"{mark!r}", expected=expected, hint=hint)
     start = source.index(after) + len(after)
     return source[start : source.index(before, start) if before else None].strip()
 
 
 def part_of_table(markup: str, columns: str, rows: str) -> str:
-    """Return a table with some of its columns, by their heads (`method | r`), and some of its rows, counted
-    from 1 (`3-5`).
+    """Return a table with some of its columns, by head (`method | r`), and some of its rows, from 1 (`3-5`).
 
     Raises
     ------
@@ -157,26 +144,17 @@ def part_of_table(markup: str, columns: str, rows: str) -> str:
     heads = [head.get_text(" ", strip=True) for head in page.select("thead tr:last-of-type > th")]
     wanted = [name.strip() for name in columns.split("|")] if columns else heads
     if missing := [name for name in wanted if name not in heads]:
-        raise InputError(
-            "cell",
-            got=f"column {missing[0]!r}",
-            expected=f"one of {' | '.join(heads)}",
-            hint="check the table's heads",
-        )
+        got, expected = f"column {missing[0]!r}", f"one of {' | '.join(heads)}"
+        raise InputError("cell", got=got, expected=expected, hint="check the table's heads")
     body = page.select("tbody > tr")
     first, _, last = (rows or f"1-{len(body)}").partition("-")
     if not (first.isdigit() and (last or first).isdigit() and 1 <= int(first) <= len(body)):
-        raise InputError(
-            "cell", got=f"rows {rows!r}", expected=f"1 to {len(body)}, as 3-5", hint="count from 1"
-        )
+        expected = f"1 to {len(body)}, as 3-5"
+        raise InputError("cell", got=f"rows {rows!r}", expected=expected, hint="count from 1")
     for number, row in enumerate(page.select("tr")):
         if len(cells := row.find_all(["th", "td"], recursive=False)) != len(heads):
-            raise InputError(
-                "cell",
-                got=f"a line {number} of {len(cells)} cells",
-                expected=f"{len(heads)}",
-                hint="leave `columns` out",
-            )
+            got = f"a line {number} of {len(cells)} cells"
+            raise InputError("cell", got=got, expected=f"{len(heads)}", hint="leave `columns` out")
         for head, cell in zip(heads, cells, strict=True):
             if head not in wanted:
                 cell.decompose()
@@ -187,8 +165,7 @@ def part_of_table(markup: str, columns: str, rows: str) -> str:
 
 
 class CellDirective(SphinxDirective):
-    """`{cell} PAGE NAME`: what the named cell of an executed notebook shows; NAME is a cell's id or a
-    widget's address.
+    """`{cell} PAGE NAME`: what a cell of an executed notebook shows; NAME is its id or a widget's address.
 
     Options: `output`, which output from 0; `state`, of a widget; `alt`, what a picture shows; `after` and
     `before`, texts that bound the part of a Markdown cell; `columns` and `rows` of a table that are wanted;
@@ -217,9 +194,8 @@ class CellDirective(SphinxDirective):
         try:
             cell = find_cell(_read(path, path.stat().st_mtime), name)
             if cell.cell_type == "markdown":
-                return self._written(
-                    excerpt(cell.source, self.options.get("after", ""), self.options.get("before", ""))
-                )
+                bounds = self.options.get("after", ""), self.options.get("before", "")
+                return self._written(excerpt(cell.source, *bounds))
             shown, address = self._output(cell, name)
         except InputError as error:
             raise self.error(f"{page}, {name}: {error}") from None
@@ -231,46 +207,46 @@ class CellDirective(SphinxDirective):
         """One output as nodes, and the address of its widget."""
         outputs, place = cell.get("outputs", []), self.options.get("output", 0)
         if place >= len(outputs):
-            raise InputError(
-                "cell",
-                got=f"output {place}",
-                expected=f"0 to {len(outputs) - 1}",
-                hint="outputs count from 0",
-            )
+            expected = f"0 to {len(outputs) - 1}"
+            raise InputError("cell", got=f"output {place}", expected=expected, hint="outputs count from 0")
         output = outputs[place]
-        data, state = output.get("data", {}), self.options.get("state", "")
+        data = output.get("data", {})
         if markup := _text(data.get("text/html", "")):
-            found = _WIDGET.search(markup)
-            if found is None and state:
-                raise InputError(
-                    "cell", got="a state", expected="none: this output is no widget", hint="leave `state` out"
-                )
-            if found is None and ("columns" in self.options or "rows" in self.options):
-                markup = part_of_table(markup, self.options.get("columns", ""), self.options.get("rows", ""))
-            return [nodes.raw("", in_state(markup, state) if found else markup, format="html")], found[
-                "address"
-            ] if found else ""
+            return self._markup(markup)
         if PLOTLY_MIME in data:
             figure = SimpleNamespace(mime_type=PLOTLY_MIME, content=data[PLOTLY_MIME])
             return list(PlotlyRenderer.handle_mime(None, figure, False) or []), ""
         if picture := _text(data.get("image/png", "")):
-            if "alt" not in self.options:
-                raise InputError(
-                    "cell", got="a picture", expected="the option `alt`", hint="say what the picture shows"
-                )
-            source = f"data:image/png;base64,{picture.replace(chr(10), '')}"
-            return [
-                nodes.raw("", f'<img src="{source}" alt="{html.escape(self.options["alt"])}">', format="html")
-            ], ""
+            return [self._picture(picture)], ""
         text = output.text if output.output_type == "stream" else _text(data.get("text/plain", ""))
         return [nodes.literal_block("", text.rstrip(), language="none")], ""
 
+    def _markup(self, markup: str) -> tuple[list[nodes.Node], str]:
+        """HTML in the state, or with the columns and rows, that the options ask for."""
+        widget, state = _WIDGET.search(markup), self.options.get("state", "")
+        if widget is not None:
+            return [nodes.raw("", in_state(markup, state), format="html")], widget["address"]
+        if state:
+            expected = "none: this output is no widget"
+            raise InputError("cell", got="a state", expected=expected, hint="leave `state` out")
+        if "columns" in self.options or "rows" in self.options:
+            markup = part_of_table(markup, self.options.get("columns", ""), self.options.get("rows", ""))
+        return [nodes.raw("", markup, format="html")], ""
+
+    def _picture(self, data: str) -> nodes.Node:
+        if "alt" not in self.options:
+            hint = "say what the picture shows"
+            raise InputError("cell", got="a picture", expected="the option `alt`", hint=hint)
+        source = f"data:image/png;base64,{data.replace(chr(10), '')}"
+        image = f'<img src="{source}" alt="{html.escape(self.options["alt"])}">'
+        return nodes.raw("", image, format="html")
+
     def _origin(self, page: str, address: str) -> nodes.Node:
         pairs = parse_qsl(self.options.get("state", ""), keep_blank_values=True)
+        text = f"{{doc}}`In the book </{page}>`"
         if address and pairs:
-            text = f"{{state}}`In the book, in this state <{page}#{'&'.join(f'{address}.{key}={value}' for key, value in pairs)}>`"
-        else:
-            text = f"{{doc}}`In the book </{page}>`"
+            state = "&".join(f"{address}.{key}={value}" for key, value in pairs)
+            text = f"{{state}}`In the book, in this state <{page}#{state}>`"
         return nodes.container("", *self._written(text), classes=["slide-origin"])
 
     def _written(self, text: str) -> list[nodes.Node]:
@@ -281,9 +257,7 @@ class CellDirective(SphinxDirective):
 
 
 class NotesDirective(SphinxDirective):
-    """`{notes}`: a speaker's notes. `{answers}`: the same with answers in them, left out of the student
-    edition.
-    """
+    """`{notes}`: a speaker's notes. `{answers}`: notes with answers, left out of the student edition."""
 
     has_content = True
 
@@ -321,27 +295,25 @@ def slides(body: str) -> str:
 def write_deck(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
 ) -> str | None:
-    """Give a deck its own template and of the book's scripts and styles only ours and MathJax; and the cheat
-    sheet its paper size.
+    """Give a deck its template and, of the book's scripts and styles, only ours and MathJax.
+
+    And give the cheat sheet its paper size.
     """
     if pagename == SHEET:
         app.add_css_file("companion/cheatsheet.css")
     if doctree is None or not is_deck(pagename) or app.builder.format != "html":
         return None
-    context["body"] = slides(context["body"]).replace(
-        '<th class="head"><p></p></th>', "<td></td>"
-    )  # a head without words is none
+    # A head without words is none.
+    context["body"] = slides(context["body"]).replace('<th class="head"><p></p></th>', "<td></td>")
+    wanted = re.compile(r"_static/(companion|mathjax)/|window\.MathJax|pygments")
     for kind in ("script_files", "css_files"):
-        named = [
-            (asset, f"{getattr(asset, 'filename', '')} {getattr(asset, 'attributes', {}).get('body', '')}")
-            for asset in context[kind]
-        ]
-        context[kind][:] = [
-            asset
-            for asset, name in named
-            if re.search(r"_static/(companion|mathjax)/|window\.MathJax|pygments", name)
-        ]
+        context[kind][:] = [asset for asset in context[kind] if wanted.search(_asset_text(asset))]
     return "deck.html"
+
+
+def _asset_text(asset: Any) -> str:
+    """File name and body of a script or style."""
+    return f"{getattr(asset, 'filename', '')} {getattr(asset, 'attributes', {}).get('body', '')}"
 
 
 def stage_reveal(app: Sphinx) -> None:
@@ -368,7 +340,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("answers", NotesDirective)
     app.connect("config-inited", add_template)
     app.connect("builder-inited", stage_reveal)
-    app.connect(
-        "html-page-context", write_deck, priority=950
-    )  # after sphinx_ext has chosen what the page loads
+    # After `assets` has chosen what the page loads.
+    app.connect("html-page-context", write_deck, priority=950)
     return {"version": lrp_companion.__version__, "parallel_read_safe": True, "parallel_write_safe": True}

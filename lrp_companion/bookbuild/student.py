@@ -1,7 +1,6 @@
-"""The student edition: solutions, and what is for instructors, are taken out of notebooks and pages, and
-nothing else is changed.
+"""The student edition: notebooks and pages without solutions and without what is for instructors.
 
-In a code cell a solution stands between the lines `# BEGIN SOLUTION` and `# END SOLUTION`; in its place comes
+In a code cell a solution stands between the lines `# BEGIN SOLUTION` and `# END SOLUTION`; it is replaced by
 a gap that says so when it is run. In a page a solution is a `{solution}` block. What is for instructors is an
 admonition with the title *For instructors*, or a page in a folder called `instructor`.
 """
@@ -18,11 +17,8 @@ import nbformat
 from lrp_companion.schema import InputError
 
 BEGIN, END = "# BEGIN SOLUTION", "# END SOLUTION"
-HIDDEN = (
-    "{solution}",
-    "{answers}",
-    "{admonition} For instructors",
-)  # blocks of a page; answers are a speaker's notes
+# Blocks of a page that are left out; answers are a speaker's notes.
+HIDDEN = ("{solution}", "{answers}", "{admonition} For instructors")
 GAP = 'raise NotImplementedError("Your code here.")'
 INSTRUCTOR = "instructor"  # a folder whose pages students do not get
 _FENCE = re.compile(r"^(?P<indent> {0,3})(?P<fence>`{3,}|:{3,})\s*(?P<rest>.*)$")
@@ -36,7 +32,8 @@ def without_code_solutions(source: str, *, name: str = "cell") -> str:
     InputError
         If a marker stands alone, inside another pair, or beside code.
 
-    >>> print(without_code_solutions("def double(x):\n    # BEGIN SOLUTION\n    return 2 * x\n    # END SOLUTION\nprint(1)"))
+    >>> cell = "def double(x):\n    # BEGIN SOLUTION\n    return 2 * x\n    # END SOLUTION\nprint(1)"
+    >>> print(without_code_solutions(cell))
     def double(x):
         raise NotImplementedError("Your code here.")
     print(1)
@@ -72,8 +69,7 @@ def _bad_marker(name: str, number: int, line: str, expected: str) -> InputError:
 
 
 def without_solution_blocks(text: str, *, name: str = "page") -> str:
-    r"""Return Markdown without its `{solution}` blocks and what is for instructors, whatever stands inside
-    them.
+    r"""Return Markdown without its `{solution}` blocks and what is for instructors, whatever they hold.
 
     Raises
     ------
@@ -86,51 +82,37 @@ def without_solution_blocks(text: str, *, name: str = "page") -> str:
     'Before\n\nAfter\n'
     """
     kept: list[str] = []
-    inside = ""  # the fence of what is left out, or of any other block that may only show how one is written
-    dropping = False
-    begun = 0
-    for number, line in enumerate(text.splitlines(), start=1):
-        found = _FENCE.match(line)
-        if not inside and found:
-            dropping = found["rest"].startswith(HIDDEN)
-            # a solution inside an admonition of colons is still one, so only code-like fences hide their
-            # content
-            if dropping or (found["fence"][0] == "`" and found["rest"]):
-                inside, begun = found["fence"], number
-            elif found["fence"][0] == "`":
-                inside = found["fence"]
-            if not dropping:
-                kept.append(line)
-            continue
-        closes = inside and found and found["fence"].startswith(inside) and not found["rest"]
-        if closes:
-            inside = ""
-            if not dropping:
-                kept.append(line)
-            dropping = False
-        elif not dropping:
+    lines = text.splitlines()
+    fence = ""  # of what is left out, or of any other block that may only show how one is written
+    dropping, begun = False, 0
+    for number, line in enumerate(lines, start=1):
+        mark = _FENCE.match(line)
+        if not fence and mark:
+            dropping = mark["rest"].startswith(HIDDEN)
+            # A solution inside an admonition of colons is still one: only code-like fences hide it.
+            if dropping or mark["fence"][0] == "`":
+                fence, begun = mark["fence"], number
+            closes = False
+        else:
+            closes = bool(fence and mark and mark["fence"].startswith(fence) and not mark["rest"])
+        if not dropping:
             kept.append(line)
-    if inside and dropping:
-        raise InputError(
-            f"student edition of {name}",
-            got=f"a solution in line {begun}",
-            expected="its end",
-            hint="close the block",
-        )
-    return (
-        re.sub(r"\n{3,}", "\n\n", "\n".join(kept) + ("\n" if text.endswith("\n") else ""))
-        if len(kept) < len(text.splitlines())
-        else text
-    )
+        if closes:
+            fence, dropping = "", False
+    if fence and dropping:
+        got = f"a solution in line {begun}"
+        raise InputError(f"student edition of {name}", got=got, expected="its end", hint="close the block")
+    if len(kept) == len(lines):
+        return text
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(kept) + ("\n" if text.endswith("\n") else ""))
 
 
 def student_notebook(
     notebook: nbformat.NotebookNode, *, name: str = "notebook", keep_outputs: bool = False
 ) -> nbformat.NotebookNode:
-    """Return a copy without solutions; outputs go as well (they were made with them), unless `keep_outputs`
-    is set.
+    """Return a copy without solutions and outputs, which were made with them.
 
-    A cell with a solution always loses its output.
+    With `keep_outputs` only the cells that had a solution lose their output.
     """
     out = copy.deepcopy(notebook)
     for number, cell in enumerate(out.cells, start=1):
@@ -154,8 +136,7 @@ def without_instructor_pages(toc: str) -> str:
 
 
 def strip_folder(folder: Path) -> list[Path]:
-    """Take solutions and what is for instructors out of the sources of a book, in place; return what was
-    changed.
+    """Take solutions and what is for instructors out of a book's sources, in place; return what changed.
 
     Outputs of a book's executed notebooks stay: they are part of its pages.
 
@@ -178,14 +159,10 @@ def strip_folder(folder: Path) -> list[Path]:
             notebook = nbformat.reads(before, as_version=4)
             stripped = student_notebook(notebook, name=path.name, keep_outputs=True)
             after = nbformat.writes(stripped) + "\n" if stripped != notebook else before
-        if found := re.search(rf"\b{INSTRUCTOR}/[\w.-]+", after):
+        if link := re.search(rf"\b{INSTRUCTOR}/[\w.-]+", after):
+            where, got = f"student edition of {path.name}", f"a link to {link[0]}"
             expected = "such a link only in an admonition with the title For instructors"
-            raise InputError(
-                f"student edition of {path.name}",
-                got=f"a link to {found[0]}",
-                expected=expected,
-                hint="move the link",
-            )
+            raise InputError(where, got=got, expected=expected, hint="move the link")
         if after != before:
             path.write_text(after, encoding="utf-8")
             changed.append(path)
@@ -193,14 +170,11 @@ def strip_folder(folder: Path) -> list[Path]:
 
 
 def write_notebooks(source: Path, target: Path) -> list[Path]:
-    """Write the student form of every notebook in a folder into another, without outputs; return the new
-    files.
-    """
+    """Write the student form of every notebook in a folder into another; return the new files."""
     written = []
     for path in sorted(source.glob("*.ipynb")):
         target.mkdir(parents=True, exist_ok=True)
-        nbformat.write(
-            student_notebook(nbformat.read(path, as_version=4), name=path.name), target / path.name
-        )
+        notebook = student_notebook(nbformat.read(path, as_version=4), name=path.name)
+        nbformat.write(notebook, target / path.name)
         written.append(target / path.name)
     return written

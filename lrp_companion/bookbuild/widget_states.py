@@ -40,18 +40,14 @@ def resolve(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     for node in list(doctree.findall(state_link)):
         page, state = node["page"], node["state"]
         if page not in app.env.found_docs or "=" not in state:
-            what = (
-                f"no page {page!r}" if page not in app.env.found_docs else f"no state in {node.rawsource!r}"
-            )
+            page_is_there = page in app.env.found_docs
+            what = f"no state in {node.rawsource!r}" if page_is_there else f"no page {page!r}"
             _LOG.warning(f"state link: {what}; expected PAGE#widget.key=value", location=node)
             node.replace_self(nodes.inline("", *node.children))
             continue
         address = f"{app.builder.get_relative_uri(docname, page)}#{quote(unquote(state), safe='=&.,')}"
-        node.replace_self(
-            nodes.reference(
-                "", "", *node.children, refuri=address, internal=True, classes=["companion-state"]
-            )
-        )
+        options: dict[str, Any] = {"refuri": address, "internal": True, "classes": ["companion-state"]}
+        node.replace_self(nodes.reference("", "", *node.children, **options))
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

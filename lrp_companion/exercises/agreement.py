@@ -36,10 +36,10 @@ def _map_cases(rng: np.random.Generator) -> list[Case]:
         special[[0, -1]] = True
         return rng.normal(size=count) + 1, rng.normal(size=count) + 0.5, special
 
-    one = np.array([False, True, False, False, True, False])
+    inside = np.array([False, True, False, False, True, False])
     return [
         Case("of eight tokens, special ones at both ends", draw(8)),
-        Case("of six tokens, special ones inside", (rng.normal(size=6), rng.normal(size=6) + 2, one)),
+        Case("of six tokens, special ones inside", (rng.normal(size=6), rng.normal(size=6) + 2, inside)),
         Case("of twelve tokens", draw(12)),
     ]
 
@@ -57,14 +57,14 @@ def morf_order(scores: np.ndarray, special: np.ndarray) -> np.ndarray:
 
 def _order(scores: np.ndarray, special: np.ndarray, *, kind: str) -> np.ndarray:
     words = np.flatnonzero(~special)
-    own = scores[words]
+    kept = scores[words]
     return {
-        "lerf": words[np.argsort(own, kind="stable")],
-        "absolute": words[np.argsort(-np.abs(own), kind="stable")],
+        "lerf": words[np.argsort(kept, kind="stable")],
+        "absolute": words[np.argsort(-np.abs(kept), kind="stable")],
         "special too": np.argsort(-scores, kind="stable"),
-        "inside": np.argsort(-own, kind="stable"),
-        "ties": words[np.argsort(own, kind="stable")[::-1]],
-        "ranks": np.argsort(np.argsort(-own, kind="stable"), kind="stable"),
+        "inside": np.argsort(-kept, kind="stable"),
+        "ties": words[np.argsort(kept, kind="stable")[::-1]],
+        "ranks": np.argsort(np.argsort(-kept, kind="stable"), kind="stable"),
         "only special": np.flatnonzero(special),
     }[kind]
 
@@ -117,7 +117,8 @@ EXERCISES = (
         theme=THEMES[3],
         signature="agreement(scores, loo, special)",
         task=(
-            "Return Pearson's r of two maps, shape (T,), over the tokens that are not special (special is bool, shape (T,)), as one number."
+            "Return Pearson's r of two maps, shape (T,), "
+            "over the tokens that are not special (special is bool, shape (T,)), as one number."
         ),
         answer=agreement,
         cases=_map_cases,
@@ -133,7 +134,8 @@ EXERCISES = (
             ),
             Slip(
                 lambda s, g, m: correlation(np.where(m, 0, s), np.where(m, 0, g)),
-                "Special tokens are set to 0 and still counted: take them out, so that fewer tokens are left.",
+                "Special tokens are set to 0 and still counted: "
+                "take them out, so that fewer tokens are left.",
             ),
             Slip(
                 lambda s, g, m: _cosine(s[~m], g[~m]),
@@ -141,7 +143,8 @@ EXERCISES = (
             ),
             Slip(
                 lambda s, g, m: _cosine((s - s.mean())[~m], (g - g.mean())[~m]),
-                "The mean is taken before the special tokens are left out: leave them out first, then centre.",
+                "The mean is taken before the special tokens are left out: "
+                "leave them out first, then centre.",
             ),
             Slip(
                 lambda s, g, m: correlation(_ranks(s[~m]), _ranks(g[~m])),
@@ -158,7 +161,8 @@ EXERCISES = (
             ),
             Slip(
                 lambda s, g, m: float(np.cov(s[~m], g[~m])[0, 1] / (s[~m].std() * g[~m].std())),
-                "Two kinds of variance are mixed: the covariance divides by n - 1, the standard deviations by n.",
+                "Two kinds of variance are mixed: "
+                "the covariance divides by n - 1, the standard deviations by n.",
             ),
         ),
         hints=(
@@ -172,8 +176,8 @@ EXERCISES = (
         theme=THEMES[3],
         signature="morf_order(scores, special)",
         task=(
-            "Return the indices of the tokens in the order in which MoRF removes them: the most relevant first, equal scores in protocol "
-            "order, special tokens never."
+            "Return the indices of the tokens in the order in which MoRF removes them: "
+            "the most relevant first, equal scores in protocol order, special tokens never."
         ),
         answer=morf_order,
         cases=_rank_cases,
@@ -186,7 +190,8 @@ EXERCISES = (
             ),
             Slip(
                 lambda *a: _order(*a, kind="absolute"),
-                "You rank by absolute value. A large negative score speaks against the class: MoRF removes it last.",
+                "You rank by absolute value. A large negative score speaks against the class: "
+                "MoRF removes it last.",
             ),
             Slip(
                 lambda *a: _order(*a, kind="special too"),
@@ -198,7 +203,8 @@ EXERCISES = (
             ),
             Slip(
                 lambda *a: _order(*a, kind="ties"),
-                "Equal scores leave in reverse order. argsort()[::-1] turns ties round: sort -scores with kind='stable'.",
+                "Equal scores leave in reverse order. argsort()[::-1] turns ties round: "
+                "sort -scores with kind='stable'.",
             ),
             Slip(
                 lambda *a: _order(*a, kind="ranks"),
@@ -219,14 +225,18 @@ EXERCISES = (
         title="The mean logit of a curve",
         theme=THEMES[3],
         signature="mean_logit(logits)",
-        task="logits holds f_0 (the whole input) to f_K (after K removals), shape (K + 1,). Return the mean logit 1/K sum_{k=1..K} f_k.",
+        task=(
+            "logits holds f_0 (the whole input) to f_K (after K removals), shape (K + 1,). "
+            "Return the mean logit 1/K sum_{k=1..K} f_k."
+        ),
         answer=mean_logit,
         cases=_curve_cases,
         parts=("the mean logit",),
         slips=(
             Slip(
                 lambda f: float(f.mean()),
-                "The logit of the whole input, f_0, is in your mean: average what is recorded after each removal, f_1 to f_K.",
+                "The logit of the whole input, f_0, is in your mean: "
+                "average what is recorded after each removal, f_1 to f_K.",
             ),
             Slip(
                 lambda f: float((f[0] - f).mean()),
@@ -264,11 +274,13 @@ EXERCISES = (
         slips=(
             Slip(
                 lambda x: x / np.abs(x).sum(1, keepdims=True),
-                "You divide by the sum of absolute values, so the rows do not sum to one. Divide by the sum itself.",
+                "You divide by the sum of absolute values, so the rows do not sum to one. "
+                "Divide by the sum itself.",
             ),
             Slip(
                 lambda x: x / np.abs(x.sum(1, keepdims=True)),
-                "The sign of the sum is dropped: divided by a negative sum, a map is turned round. That is what sum to one does.",
+                "The sign of the sum is dropped: divided by a negative sum, a map is turned round. "
+                "That is what sum to one does.",
             ),
             Slip(
                 lambda x: x / x.sum(0, keepdims=True),

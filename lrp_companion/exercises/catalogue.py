@@ -8,11 +8,10 @@ from typing import Any
 
 from lrp_companion.exercises import agreement, products, rules, softmax
 from lrp_companion.exercises.checking import THEMES, Catalogue, Exercise, Result, examine
-from lrp_companion.schema import InputError, choose
+from lrp_companion.schema import InputError, choose, whole
 
-EXERCISES: dict[str, Exercise] = {
-    one.name: one for one in (*products.EXERCISES, *rules.EXERCISES, *softmax.EXERCISES, *agreement.EXERCISES)
-}
+_THEMES = (products.EXERCISES, rules.EXERCISES, softmax.EXERCISES, agreement.EXERCISES)
+EXERCISES: dict[str, Exercise] = {exercise.name: exercise for theme in _THEMES for exercise in theme}
 FRAMEWORKS = ("numpy", "torch")
 
 
@@ -28,27 +27,23 @@ def check(name: str, function: Callable[..., Any], *, framework: str = "numpy") 
     Returns
     -------
     Result
-        true if the function passes; else its message names the likely slip. An exception of the function is
-        told in it.
+        true if the function passes; else its message names the likely slip, or the function's exception.
 
     Raises
     ------
     InputError : a name that is no exercise, something that cannot be called, another framework.
 
     >>> check("mean-logit", lambda logits: sum(logits) / len(logits))
-    not yet: mean-logit. The logit of the whole input, f_0, is in your mean: average what is recorded after each removal, f_1 to f_K.
+    not yet: mean-logit. The logit of the whole input, f_0, is in your mean: average what is recorded after
+    each removal, f_1 to f_K.
     >>> check("mean-logit", lambda logits: sum(logits[1:]) / (len(logits) - 1))
     passes: mean-logit. Right on 3 random inputs.
     """
     exercise = _find("check", name)
     choose("check", "framework", framework, FRAMEWORKS)
     if not callable(function):
-        raise InputError(
-            "check",
-            got=f"{function!r} in place of a function",
-            expected=f"a function {exercise.signature}",
-            hint="pass its name, without calling it",
-        )
+        got, expected = f"{function!r} in place of a function", f"a function {exercise.signature}"
+        raise InputError("check", got=got, expected=expected, hint="pass its name, without calling it")
     return examine(exercise, function, torch=framework == "torch")
 
 
@@ -64,7 +59,7 @@ def exercises(theme: str | None = None) -> Catalogue:
     """
     if theme is not None:
         choose("exercises", "theme", theme, THEMES)
-    return Catalogue(tuple(one for one in EXERCISES.values() if theme in (None, one.theme)))
+    return Catalogue(tuple(e for e in EXERCISES.values() if theme in (None, e.theme)))
 
 
 def hint(name: str, number: int = 1) -> str:
@@ -78,23 +73,14 @@ def hint(name: str, number: int = 1) -> str:
     'Divide by the sum itself. It may be negative.'
     """
     hints = _find("hint", name).hints
-    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= len(hints):
-        raise InputError(
-            "hint",
-            got=f"hint {number!r} of {name!r}",
-            expected=f"1 to {len(hints)}",
-            hint="hints count from 1",
-        )
-    return hints[number - 1]
+    return hints[whole("hint", "hint", number, most=len(hints), hint=f"hints of {name} count from 1") - 1]
 
 
 def _find(operation: str, name: str) -> Exercise:
     if isinstance(name, str) and name in EXERCISES:
         return EXERCISES[name]
     near = difflib.get_close_matches(str(name), EXERCISES, n=1)
+    hint = f"did you mean {near[0]!r}" if near else "exercises() lists them"
     raise InputError(
-        operation,
-        got=f"exercise {name!r}",
-        expected=f"one of {', '.join(EXERCISES)}",
-        hint=f"did you mean {near[0]!r}" if near else "exercises() lists them",
+        operation, got=f"exercise {name!r}", expected=f"one of {', '.join(EXERCISES)}", hint=hint
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import importlib
-import itertools
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -87,7 +86,7 @@ class Exercise:
 
 @dataclass(frozen=True)
 class Result:
-    """What `check` found. It counts as true if the function passes."""
+    """The verdict of `check`. It counts as true if the function passes."""
 
     name: str
     passes: bool
@@ -111,41 +110,40 @@ class Result:
 class Catalogue(Sequence[Exercise]):
     """Exercises in the order of the book."""
 
-    found: tuple[Exercise, ...]
+    exercises: tuple[Exercise, ...]
 
     @property
     def names(self) -> tuple[str, ...]:
         """Their names."""
-        return tuple(one.name for one in self.found)
+        return tuple(exercise.name for exercise in self)
 
     def __getitem__(self, place: Any) -> Any:
-        return self.found[place]
+        return self.exercises[place]
 
     def __len__(self) -> int:
-        return len(self.found)
+        return len(self.exercises)
 
     def __iter__(self) -> Iterator[Exercise]:
-        return iter(self.found)
+        return iter(self.exercises)
 
     def __repr__(self) -> str:
-        return "\n".join(map(repr, self.found))
+        return "\n".join(map(repr, self))
 
     def _repr_html_(self) -> str:
-        head = "".join(
-            f'<th scope="col" style="text-align: left">{name}</th>'
-            for name in ("name", "theme", "function", "task")
-        )
-        rows = "".join(
-            f'<tr><th scope="row" style="text-align: left">{html.escape(one.name)}</th>'
-            + "".join(f'<td style="text-align: left">{cell}</td>' for cell in _cells(one))
-            + "</tr>"
-            for one in self.found
-        )
-        return f"<table><caption>Exercises in code</caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+        left = 'style="text-align: left"'
+        titles = ("name", "theme", "function", "task")
+        head = "".join(f'<th scope="col" {left}>{title}</th>' for title in titles)
+        rows = "".join(_html_row(exercise, left) for exercise in self)
+        caption = "<caption>Exercises in code</caption>"
+        return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
 
 
-def _cells(one: Exercise) -> tuple[str, str, str]:
-    return html.escape(one.theme), f"<code>{html.escape(one.signature)}</code>", html.escape(one.task)
+def _html_row(exercise: Exercise, style: str) -> str:
+    name, theme, signature, task = map(
+        html.escape, (exercise.name, exercise.theme, exercise.signature, exercise.task)
+    )
+    cells = "".join(f"<td {style}>{cell}</td>" for cell in (theme, f"<code>{signature}</code>", task))
+    return f'<tr><th scope="row" {style}>{name}</th>{cells}</tr>'
 
 
 class _Told(Exception):
@@ -155,7 +153,7 @@ class _Told(Exception):
 def examine(exercise: Exercise, function: Function, *, torch: bool = False) -> Result:
     """Run a function on all cases and say what is likely wrong with it."""
     cases = exercise.cases(np.random.default_rng(SEED))
-    expected = [_plain(_reference(exercise, case), exercise) for case in cases]
+    expected = [_plain(_called(exercise, exercise.answer, case.inputs), exercise) for case in cases]
     try:
         given = [_run(exercise, function, case, torch=torch) for case in cases]
     except _Told as told:
@@ -166,31 +164,23 @@ def examine(exercise: Exercise, function: Function, *, torch: bool = False) -> R
 
 
 def variant(exercise: Exercise, function: Function) -> list[tuple[np.ndarray, ...]]:
-    """The answers of one of our own functions to all cases: the reference's or a slip's."""
+    """The answers to all cases of a function that this package wrote: the reference or a slip."""
+    cases = exercise.cases(np.random.default_rng(SEED))
     with np.errstate(all="ignore"):
-        return [
-            _plain(
-                _differentiated(function, case.inputs) if exercise.autograd else function(*case.inputs),
-                exercise,
-            )
-            for case in exercise.cases(np.random.default_rng(SEED))
-        ]
+        return [_plain(_called(exercise, function, case.inputs), exercise) for case in cases]
 
 
-def _reference(exercise: Exercise, case: Case) -> Any:
-    return (
-        _differentiated(exercise.answer, case.inputs) if exercise.autograd else exercise.answer(*case.inputs)
-    )
+def _called(exercise: Exercise, function: Function, inputs: Sequence[Any]) -> Any:
+    return _differentiated(function, inputs) if exercise.autograd else function(*inputs)
 
 
 def _run(exercise: Exercise, function: Function, case: Case, *, torch: bool) -> tuple[np.ndarray, ...]:
     inputs = tuple(value.copy() if isinstance(value, np.ndarray) else value for value in case.inputs)
     try:
         with np.errstate(all="ignore"):
-            if exercise.autograd:
-                answer = _differentiated(function, inputs)
-            else:
-                answer = function(*(_tensor(value) for value in inputs) if torch else inputs)
+            wants_tensors = torch and not exercise.autograd  # which makes its tensors itself
+            given = tuple(map(_tensor, inputs)) if wants_tensors else inputs
+            answer = _called(exercise, function, given)
     except NotImplementedError:
         raise _Told("There is still a gap: write the function's body.") from None
     except _Told:
@@ -199,9 +189,8 @@ def _run(exercise: Exercise, function: Function, case: Case, *, torch: bool) -> 
         raise _Told(_failure(exercise, case, error)) from error
     for name, before, after in zip(exercise.arguments, case.inputs, inputs, strict=True):
         if isinstance(before, np.ndarray) and not np.array_equal(before, after, equal_nan=True):
-            raise _Told(
-                f"Your function changes its argument {name} in place: work on a copy, for example with {name} = {name}.copy()."
-            )
+            told = f"Your function changes its argument {name} in place: "
+            raise _Told(f"{told}work on a copy, for example with {name} = {name}.copy().")
     try:
         return _plain(answer, exercise)
     except _Told as told:
@@ -209,16 +198,16 @@ def _run(exercise: Exercise, function: Function, case: Case, *, torch: bool) -> 
 
 
 def _failure(exercise: Exercise, case: Case, error: Exception) -> str:
-    own = [
-        frame for frame in traceback.extract_tb(error.__traceback__) if "lrp_companion" not in frame.filename
-    ]
-    at = f" at `{own[0].line}`" if own and own[0].line else ""
-    if isinstance(error, TypeError) and not own:
-        return f"Your function cannot be called as {exercise.signature}: {error}. Give it these arguments, in this order."
-    told = f"Your function raised {type(error).__name__}{at} on inputs {case.label} ({_shapes(exercise, case)}): {error}"
-    if isinstance(error, (ValueError, RuntimeError)) and any(
-        word in str(error) for word in ("shape", "dimension", "broadcast", "size")
-    ):
+    frames = traceback.extract_tb(error.__traceback__)
+    readers = [frame for frame in frames if "lrp_companion" not in frame.filename]
+    at = f" at `{readers[0].line}`" if readers and readers[0].line else ""
+    if isinstance(error, TypeError) and not readers:
+        told = f"Your function cannot be called as {exercise.signature}: {error}."
+        return f"{told} Give it these arguments, in this order."
+    inputs = f"inputs {case.label} ({_shapes(exercise, case)})"
+    told = f"Your function raised {type(error).__name__}{at} on {inputs}: {error}"
+    of_shapes = any(word in str(error) for word in ("shape", "dimension", "broadcast", "size"))
+    if of_shapes and isinstance(error, (ValueError, RuntimeError)):
         return f"{told.rstrip('.')}. The shapes do not fit: is a transpose missing, or an axis wrong?"
     return told
 
@@ -235,38 +224,29 @@ def _plain(answer: Any, exercise: Exercise) -> tuple[np.ndarray, ...]:
     """The answer as arrays, one per part."""
     if answer is None:
         raise _Told("Your function returned None: is there a return at its end?")
-    count = len(exercise.parts)
-    if count == 1:
-        parts: Sequence[Any] = (answer,)
-    elif isinstance(answer, (tuple, list)):
-        parts = answer
-    else:
-        parts = ()
-    if len(parts) != count:
-        got = f"{len(answer)} things" if isinstance(answer, (tuple, list)) else f"one {type(answer).__name__}"
-        raise _Told(
-            f"Your function returned {got}; expected {count}: {', '.join(exercise.parts)}, as a tuple."
-        )
-    return tuple(
-        _array(part, name, whole=exercise.whole) for part, name in zip(parts, exercise.parts, strict=True)
-    )
+    count, several = len(exercise.parts), isinstance(answer, (tuple, list))
+    values: Sequence[Any] = (answer,) if count == 1 else answer if several else ()
+    if len(values) != count:
+        got = f"{len(answer)} things" if several else f"one {type(answer).__name__}"
+        wanted = f"{count}: {', '.join(exercise.parts)}, as a tuple"
+        raise _Told(f"Your function returned {got}; expected {wanted}.")
+    named = zip(values, exercise.parts, strict=True)
+    return tuple(_array(value, name, whole=exercise.whole) for value, name in named)
 
 
-def _array(part: Any, name: str, *, whole: bool) -> np.ndarray:
-    if hasattr(part, "detach"):
-        part = part.detach().cpu().numpy()
+def _array(value: Any, name: str, *, whole: bool) -> np.ndarray:
+    if hasattr(value, "detach"):
+        value = value.detach().cpu().numpy()
     try:
-        out = np.asarray(part)
+        out = np.asarray(value)
         if out.dtype == object and not whole:
-            out = np.asarray(part, dtype=np.float64)  # Fractions, for instance
+            out = np.asarray(value, dtype=np.float64)  # Fractions, for instance
     except (TypeError, ValueError):
-        raise _Told(
-            f"Got {type(part).__name__} {str(part)[:60]!r} for {name}; expected an array of numbers."
-        ) from None
+        got = f"{type(value).__name__} {str(value)[:60]!r}"
+        raise _Told(f"Got {got} for {name}; expected an array of numbers.") from None
     if out.dtype == bool or out.dtype.kind not in "iuf":
-        raise _Told(
-            f"Got dtype {out.dtype} for {name}; expected {'whole numbers' if whole else 'float64 numbers'}."
-        )
+        wanted = "whole numbers" if whole else "float64 numbers"
+        raise _Told(f"Got dtype {out.dtype} for {name}; expected {wanted}.")
     if whole and out.dtype.kind == "f":
         raise _Told(f"Got dtype {out.dtype} for {name}; expected whole numbers: indices, not scores.")
     return out
@@ -292,43 +272,39 @@ def _all_same(got: Answers, wanted: Answers, tolerance: float = TOLERANCE) -> bo
 
 
 def _explain(exercise: Exercise, cases: list[Case], given: Answers, expected: Answers) -> str:
-    single = any(part.dtype == np.float32 or part.dtype == np.float16 for answer in given for part in answer)
-    tolerance = SINGLE if single else TOLERANCE
-    if single and _all_same(given, expected, tolerance):
-        kind = next(
-            part.dtype
-            for answer in given
-            for part in answer
-            if part.dtype.kind == "f" and part.dtype != np.float64
-        )
-        return f"The formula is right, but the result is {kind}: the inputs are float64, keep that precision."
+    dtypes = [array.dtype for answer in given for array in answer]
+    narrow = [dtype for dtype in dtypes if dtype in (np.float32, np.float16)]
+    tolerance = SINGLE if narrow else TOLERANCE
+    if narrow and _all_same(given, expected, tolerance):
+        told = f"The formula is right, but the result is {narrow[0]}"
+        return f"{told}: the inputs are float64, keep that precision."
     ours = [variant(exercise, slip.function) for slip in exercise.slips]
     for slip, wrong in zip(exercise.slips, ours, strict=True):
         if _all_same(given, wrong, tolerance):
             return slip.says
-    if (told := _about_shape(exercise, cases, given, expected)) or (
-        told := _about_nan(exercise, cases, given, expected)
-    ):
+    told = _wrong_shape(exercise, cases, given, expected) or _wrong_nan(exercise, cases, given, expected)
+    if told:
         return told
     if (factor := _factor(given, expected, tolerance)) is not None:
-        return _FACTORS.get(
-            factor, f"Every number is {factor:g} times what it should be: a constant factor is wrong."
-        )
+        told = f"Every number is {factor:g} times what it should be: a constant factor is wrong."
+        return _FACTORS.get(factor, told)
     if len(exercise.parts) == 2 and _all_same([(b, a) for a, b in given], expected, tolerance):
         return f"The two results are swapped: return {exercise.parts[0]} first."
     for slip, wrong in zip(exercise.slips, ours, strict=True):
         factor = _factor(given, wrong, tolerance)
         if factor is not None:
-            return f"Two things at once. {slip.says} And besides: {_FACTORS.get(factor, f'there is a constant factor of {factor:g}.')}"
+            besides = _FACTORS.get(factor, f"there is a constant factor of {factor:g}.")
+            return f"Two things at once. {slip.says} And besides: {besides}"
     return _where(exercise, cases, given, expected, tolerance)
 
 
-def _about_shape(exercise: Exercise, cases: list[Case], given: Answers, expected: Answers) -> str:
+def _wrong_shape(exercise: Exercise, cases: list[Case], given: Answers, expected: Answers) -> str:
     for case, got, wanted in zip(cases, given, expected, strict=True):
         for name, a, b in zip(exercise.parts, got, wanted, strict=True):
             if a.shape == b.shape:
                 continue
-            told = f"Got shape {a.shape} for {name}; expected {b.shape} on inputs {case.label} ({_shapes(exercise, case)})."
+            inputs = f"inputs {case.label} ({_shapes(exercise, case)})"
+            told = f"Got shape {a.shape} for {name}; expected {b.shape} on {inputs}."
             if a.ndim == b.ndim == 2 and _near(a.T, b):
                 return f"{told} It is transposed: the numbers are right."
             if a.size == b.size:
@@ -337,18 +313,20 @@ def _about_shape(exercise: Exercise, cases: list[Case], given: Answers, expected
     return ""
 
 
-def _about_nan(exercise: Exercise, cases: list[Case], given: Answers, expected: Answers) -> str:
+def _wrong_nan(exercise: Exercise, cases: list[Case], given: Answers, expected: Answers) -> str:
     for case, got, wanted in zip(cases, given, expected, strict=True):
         for name, a, b in zip(exercise.parts, got, wanted, strict=True):
             bad = ~np.isfinite(a) & np.isfinite(b)
             if bad.any():
-                found = "NaN" if np.isnan(a).any() else "infinity"
+                value = "NaN" if np.isnan(a).any() else "infinity"
+                places = f"{int(bad.sum())} of {a.size} places of {name}"
                 return (
-                    f"Got {found} in {int(bad.sum())} of {a.size} places of {name} on inputs {case.label}: "
+                    f"Got {value} in {places} on inputs {case.label}: "
                     "look for a division by zero or an exponential that overflows."
                 )
             if (np.isnan(b) & ~np.isnan(a)).any():
-                return f"Got a number for {name} on inputs {case.label}, where it is undefined: return NaN there."
+                told = f"Got a number for {name} on inputs {case.label}"
+                return f"{told}, where it is undefined: return NaN there."
     return ""
 
 
@@ -360,39 +338,33 @@ def _factor(got: Answers, wanted: Answers, tolerance: float) -> float | None:
         for a, b in zip(x, y, strict=True)
         if a.shape == b.shape
     ]
-    a, b = (
-        (np.concatenate(side) if side else np.zeros(0) for side in zip(*pairs, strict=True))
-        if pairs
-        else (np.zeros(0), np.zeros(0))
-    )
+    if not pairs:
+        return None
+    a, b = (np.concatenate(side) for side in zip(*pairs, strict=True))
     if not a.size or not np.isfinite(a).all() or not np.isfinite(b).all() or not (b @ b > 0):
         return None
     factor = float(a @ b / (b @ b))
-    scaled = [tuple(factor * part for part in answer) for answer in wanted]
+    scaled = [tuple(factor * array for array in answer) for answer in wanted]
     if abs(factor) < 1e-6 or abs(factor - 1) < 1e-6 or not _all_same(got, scaled, tolerance):
         return None
     return float(f"{factor:.6g}")
 
 
 def _where(exercise: Exercise, cases: list[Case], given: Answers, expected: Answers, tolerance: float) -> str:
-    right = [
-        case.label
-        for case, got, wanted in zip(cases, given, expected, strict=True)
-        if _same(got, wanted, tolerance)
-    ]
-    case, got, wanted = next(
-        (c, g, w) for c, g, w in zip(cases, given, expected, strict=True) if not _same(g, w, tolerance)
-    )  # one differs, else the function had passed
-    parts = [
-        name for name, a, b in zip(exercise.parts, got, wanted, strict=True) if not _near(a, b, tolerance)
-    ]
-    name, a, b = next((n, a, b) for n, a, b in zip(exercise.parts, got, wanted, strict=True) if n == parts[0])
+    answers = list(zip(cases, given, expected, strict=True))
+    right = [case.label for case, got, wanted in answers if _same(got, wanted, tolerance)]
+    # One case differs, else the function had passed.
+    case, got, wanted = next(answer for answer in answers if not _same(*answer[1:], tolerance))
+    triples = zip(exercise.parts, got, wanted, strict=True)
+    wrong = [(name, a, b) for name, a, b in triples if not _near(a, b, tolerance)]
+    name, a, b = wrong[0]
     place = np.unravel_index(int(np.argmax(np.abs(np.nan_to_num(a - b)))), b.shape) if b.ndim else ()
     spot = f" at {[int(k) for k in place]}" if place else ""
-    told = f"Got {float(a[place]):.6g}{spot} for {name} on inputs {case.label}; expected {float(b[place]):.6g} (the largest difference)."
-    if len(parts) < len(exercise.parts):
-        fine = ", ".join(part for part in exercise.parts if part not in parts)
-        told += f" Right is: {fine}."
+    told = f"Got {float(a[place]):.6g}{spot} for {name} on inputs {case.label}"
+    told += f"; expected {float(b[place]):.6g} (the largest difference)."
+    fine = [part for part in exercise.parts if part not in [name for name, _, _ in wrong]]
+    if fine:
+        told += f" Right is: {', '.join(fine)}."
     if right:
         told += f" It is right on inputs {'; '.join(right)}: what do the others have that these have not?"
     return f"{told} Hint: {exercise.hints[0]}"
@@ -400,27 +372,24 @@ def _where(exercise: Exercise, cases: list[Case], given: Answers, expected: Answ
 
 def _tensor(value: Any) -> Any:
     """A torch tensor of an array; torch is loaded here and nowhere else."""
-    return (
-        importlib.import_module("torch").from_numpy(value.copy()) if isinstance(value, np.ndarray) else value
-    )
+    is_array = isinstance(value, np.ndarray)
+    return importlib.import_module("torch").from_numpy(value.copy()) if is_array else value
 
 
 def _differentiated(function: Function, inputs: Sequence[Any]) -> tuple[np.ndarray, ...]:
-    """The output of a function of tensors and the gradients of its sum, weighted by fixed numbers, for every
-    input.
-    """
+    """The output of a function of tensors, and the gradients at its inputs of a fixed weighted sum of it."""
     torch = importlib.import_module("torch")
     tensors = [_tensor(value).requires_grad_() for value in inputs]
     out = function(*tensors)
     if not isinstance(out, torch.Tensor):
-        raise _Told(
-            f"Your function returned {type(out).__name__}; expected a torch tensor that can be differentiated."
-        )
+        told = f"Your function returned {type(out).__name__}"
+        raise _Told(f"{told}; expected a torch tensor that can be differentiated.")
     weights = torch.arange(1.0, out.numel() + 1, dtype=torch.float64).reshape(out.shape).cos()
     if not out.requires_grad:
         raise _Told(
-            "Nothing is left to differentiate: all of the output is detached. Only one factor is held constant, the other is not."
+            "Nothing is left to differentiate: all of the output is detached. "
+            "Only one factor is held constant, the other is not."
         )
     gradients = torch.autograd.grad((weights * out).sum(), tensors, allow_unused=True)
     zeros = [torch.zeros_like(t) if g is None else g for t, g in zip(tensors, gradients, strict=True)]
-    return tuple(part.detach().numpy() for part in itertools.chain([out], zeros))
+    return tuple(tensor.detach().numpy() for tensor in (out, *zeros))

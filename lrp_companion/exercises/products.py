@@ -32,17 +32,17 @@ def by_size(a: np.ndarray, b: np.ndarray, relevance: np.ndarray) -> Pair:
 
 def shares(grouping: Any) -> np.ndarray:
     """Share of each factor, by its index: 1 / (number of parts) at every multiplication above it."""
-    found: dict[int, float] = {}
+    share_of: dict[int, float] = {}
 
     def descend(node: Any, share: float) -> None:
         if isinstance(node, int):
-            found[node] = share
+            share_of[node] = share
         else:
             for part in node:
                 descend(part, share / len(node))
 
     descend(grouping, 1.0)
-    return np.array([found[k] for k in sorted(found)])
+    return np.array([share_of[k] for k in sorted(share_of)])
 
 
 def _leaves(node: Any) -> list[int]:
@@ -50,11 +50,9 @@ def _leaves(node: Any) -> list[int]:
 
 
 def _depths(node: Any, depth: int = 0) -> dict[int, int]:
-    return (
-        {node: depth}
-        if isinstance(node, int)
-        else {k: d for part in node for k, d in _depths(part, depth + 1).items()}
-    )
+    if isinstance(node, int):
+        return {node: depth}
+    return {k: d for factor in node for k, d in _depths(factor, depth + 1).items()}
 
 
 def _by_depth(grouping: Any) -> np.ndarray:
@@ -102,7 +100,10 @@ EXERCISES = (
         title="Relevance of two factors",
         theme=THEMES[0],
         signature="product_rule(a, b, relevance)",
-        task="For y = a b, number by number, hand the relevance of y to a and b by the uniform rule, Eq. (3) with epsilon 0: (R_a, R_b).",
+        task=(
+            "For y = a b, number by number, hand the relevance of y to a and b by the uniform rule, Eq. "
+            "(3) with epsilon 0: (R_a, R_b)."
+        ),
         answer=product_rule,
         cases=_product_cases,
         parts=("R_a", "R_b"),
@@ -113,11 +114,13 @@ EXERCISES = (
             ),
             Slip(
                 by_size,
-                "Your shares follow the sizes of the factors. In a product sizes do not matter: each factor gets half.",
+                "Your shares follow the sizes of the factors. In a product sizes do not matter: "
+                "each factor gets half.",
             ),
             Slip(
                 lambda a, b, r: (a / (a + b) * r, b / (a + b) * r),
-                "This is the epsilon rule for the sum a + b, Eq. (1). For a product a b, Eq. (3) gives each factor half.",
+                "This is the epsilon rule for the sum a + b, Eq. (1). For a product a b, Eq. "
+                "(3) gives each factor half.",
             ),
             Slip(
                 lambda a, b, r: (b * r, a * r),
@@ -151,8 +154,8 @@ EXERCISES = (
         theme=THEMES[0],
         signature="shares(grouping)",
         task=(
-            "A grouping is a factor's index (from 0) or a tuple of groupings, such as ((0, 1), 2). Return the share of the "
-            "relevance that reaches each factor, in the order of their indices, shape (n,)."
+            "A grouping is a factor's index (from 0) or a tuple of groupings, such as ((0, 1), 2). Return "
+            "the share of the relevance that reaches each factor, in the order of their indices, shape (n,)."
         ),
         answer=shares,
         cases=_grouping_cases,
@@ -160,11 +163,13 @@ EXERCISES = (
         slips=(
             Slip(
                 lambda g: np.full(len(_leaves(g)), 1 / len(_leaves(g))),
-                "All shares are equal: that is the flat product. Follow the tree, and divide at each multiplication.",
+                "All shares are equal: that is the flat product. "
+                "Follow the tree, and divide at each multiplication.",
             ),
             Slip(
                 _by_depth,
-                "You halve at every multiplication. One of three parts hands out thirds: divide by the number of its parts.",
+                "You halve at every multiplication. One of three parts hands out thirds: "
+                "divide by the number of its parts.",
             ),
             Slip(
                 lambda g: shares(g)[_leaves(g)],
@@ -172,7 +177,8 @@ EXERCISES = (
             ),
             Slip(
                 lambda g: shares(g)[::-1],
-                "The shares stand in reverse order: left and right are swapped. The factor multiplied last is nearest to the output.",
+                "The shares stand in reverse order: left and right are swapped. "
+                "The factor multiplied last is nearest to the output.",
             ),
             Slip(
                 lambda g: _by_depth(g) * 2,
@@ -184,8 +190,14 @@ EXERCISES = (
             ),
         ),
         hints=(
-            "Go down from the output, with the share 1; a node with k parts hands each of them 1/k of its own.",
-            "Write a function that calls itself: for an index it notes the share, for a tuple it calls itself with share / len(node).",
+            (
+                "Go down from the output, with the share 1; "
+                "a node with k parts hands each of them 1/k of its own."
+            ),
+            (
+                "Write a function that calls itself: "
+                "for an index it notes the share, for a tuple it calls itself with share / len(node)."
+            ),
         ),
     ),
     Exercise(
@@ -193,14 +205,18 @@ EXERCISES = (
         title="Leave-One-Out of a product",
         theme=THEMES[0],
         signature="loo(values)",
-        task="For f = x_1 ... x_n with x = values, shape (n,), return f(x) - f(x with x_i = 0) for every i, shape (n,).",
+        task=(
+            "For f = x_1 ... "
+            "x_n with x = values, shape (n,), return f(x) - f(x with x_i = 0) for every i, shape (n,)."
+        ),
         answer=product_loo,
         cases=_value_cases,
         parts=("the LOO scores",),
         slips=(
             Slip(
                 _left_out,
-                "You leave the factor out of the product, as if it were 1. To remove it here is to set it to 0.",
+                "You leave the factor out of the product, as if it were 1. "
+                "To remove it here is to set it to 0.",
             ),
             Slip(
                 lambda x: -product_loo(x), "The sign is turned round: LOO is f(x) minus f without the factor."

@@ -17,8 +17,9 @@ def sign(z: np.ndarray) -> np.ndarray:
 def epsilon_rule(
     relevance: np.ndarray, x: np.ndarray, weight: np.ndarray, bias: np.ndarray, eps: float
 ) -> np.ndarray:
-    """Eq. (1), contribution by contribution: `z_ij = x_i W_ji`, the bias is one more contribution and keeps
-    its share.
+    """Eq. (1), contribution by contribution: `z_ij = x_i W_ji`.
+
+    The bias is one more contribution and keeps its share.
     """
     out = np.zeros_like(x)
     for j in range(len(relevance)):
@@ -42,8 +43,8 @@ def _epsilon(
     }.get(kind, z + eps * sign(z))
     if kind == "wrong axis":
         parts = x[:, None] * weight.T
-        own = parts.sum(1, keepdims=True)
-        return (parts / (own + eps * sign(own)) * relevance).sum(1)
+        sums = parts.sum(1, keepdims=True)
+        return (parts / (sums + eps * sign(sums)) * relevance).sum(1)
     if kind == "bias shared":
         return ((x[:, None] * weight.T + bias / len(x)) / below * relevance).sum(1)
     out = (relevance / below) @ weight
@@ -88,9 +89,7 @@ def _residual(relevance: np.ndarray, x: np.ndarray, branch: np.ndarray, below: n
 
 
 def layer_norm_rule(g_y: np.ndarray, x: np.ndarray, gamma: np.ndarray, small: float) -> np.ndarray:
-    """Row by row through the matrix of LayerNorm with its standard deviation held constant:
-    `diag(gamma / sd) (I - 1 1^T / n)`.
-    """
+    "Row by row through the matrix of LayerNorm with sd held constant: `diag(gamma / sd) (I - 1 1^T / n)`."
     out = np.zeros_like(x)
     n = x.shape[1]
     for t, row in enumerate(x):
@@ -174,9 +173,7 @@ def _matmul_cases(rng: np.random.Generator) -> list[Case]:
 
 
 def _plain_transposed(g_o: np.ndarray, a: np.ndarray, v: np.ndarray, eps: float) -> Pair:
-    """Only possible where all sizes agree: it fails before on the other cases, so it is told by shape
-    there.
-    """
+    """Both results transposed; where the sizes differ, the check of shapes says it first."""
     g_a, g_v = matmul_rule(g_o, a, v, eps)
     return g_a.T, g_v.T
 
@@ -197,8 +194,8 @@ EXERCISES = (
         theme=THEMES[1],
         signature="epsilon_rule(relevance, x, weight, bias, eps)",
         task=(
-            "For z = weight @ x + bias, weight (out, in), relevance (out,) at z: return the relevance of x by Eq. (1), shape (in,). "
-            "The bias is one more contribution and keeps its share."
+            "For z = weight @ x + bias, weight (out, in), relevance (out,) at z: return the relevance "
+            "of x by Eq. (1), shape (in,). The bias is one more contribution and keeps its share."
         ),
         answer=epsilon_rule,
         cases=_linear_cases,
@@ -207,7 +204,8 @@ EXERCISES = (
             Slip(lambda *a: _epsilon(*a, kind="unsigned"), _NOT_SIGNED),
             Slip(
                 lambda *a: _epsilon(*a, kind="no bias"),
-                "The bias is missing in the denominator: z is the whole output, the bias is one of its contributions.",
+                "The bias is missing in the denominator: "
+                "z is the whole output, the bias is one of its contributions.",
             ),
             Slip(
                 lambda *a: _epsilon(*a, kind="bias shared"),
@@ -223,11 +221,13 @@ EXERCISES = (
             ),
             Slip(
                 lambda *a: _epsilon(*a, kind="minus"),
-                "The stabiliser has the wrong sign: it moves z away from zero, z + eps * sign(z), not towards it.",
+                "The stabiliser has the wrong sign: "
+                "it moves z away from zero, z + eps * sign(z), not towards it.",
             ),
             Slip(
                 lambda *a: _epsilon(*a, kind="wrong axis"),
-                "The sum in the denominator runs over the wrong axis: for each output j, sum over the inputs.",
+                "The sum in the denominator runs over the wrong axis: "
+                "for each output j, sum over the inputs.",
             ),
             Slip(
                 lambda *a: _epsilon(*a, kind="g"),
@@ -235,7 +235,8 @@ EXERCISES = (
             ),
             Slip(
                 lambda *a: _epsilon(*a, kind="half"),
-                "A half too many: the 2 z of Eq. (3) is for products of two activations. In Eq. (1) weights get no share.",
+                "A half too many: the 2 z of Eq. (3) is for products of two activations. In Eq. "
+                "(1) weights get no share.",
             ),
         ),
         hints=(
@@ -248,7 +249,10 @@ EXERCISES = (
         title="A residual sum",
         theme=THEMES[1],
         signature="residual_rule(relevance, x, branch, eps)",
-        task="For z = x + branch with relevance at z, all of one shape: return (R_x, R_branch) by Eq. (1) with unit weights.",
+        task=(
+            "For z = x + branch with relevance at z, all of one shape: return (R_x, R_branch) by Eq. "
+            "(1) with unit weights."
+        ),
         answer=residual_rule,
         cases=_residual_cases,
         parts=("R_x", "R_branch"),
@@ -256,7 +260,8 @@ EXERCISES = (
             Slip(lambda r, x, b, eps: _residual(r, x, b, x + b + eps), _NOT_SIGNED),
             Slip(
                 lambda r, x, b, eps: (r / 2, r / 2),
-                "You halve. Halves are for products, Eq. (3); a sum pays by contribution, x / z and branch / z.",
+                "You halve. Halves are for products, Eq. (3); "
+                "a sum pays by contribution, x / z and branch / z.",
             ),
             Slip(
                 lambda r, x, b, eps: (0 * r, r),
@@ -264,7 +269,8 @@ EXERCISES = (
             ),
             Slip(
                 lambda r, x, b, eps: (r, r),
-                "Both summands get all of it. That is right for g, not for relevance, which is shared by contribution.",
+                "Both summands get all of it. "
+                "That is right for g, not for relevance, which is shared by contribution.",
             ),
             Slip(
                 lambda r, x, b, eps: _residual(r, x, b, x + b),
@@ -287,7 +293,8 @@ EXERCISES = (
         theme=THEMES[1],
         signature="layer_norm_rule(g_y, x, gamma, small)",
         task=(
-            "For y = gamma (x - mean) / sd + beta, with sd = sqrt(variance + small) held constant and epsilon 0: carry g from y to x. "
+            "For y = gamma (x - mean) / sd + beta, with sd = sqrt(variance + small) held constant and "
+            "epsilon 0: carry g from y to x. "
             "g_y and x are (T, n), gamma is (n,), mean and variance run over the last axis; returns (T, n)."
         ),
         answer=layer_norm_rule,
@@ -296,7 +303,8 @@ EXERCISES = (
         slips=(
             Slip(
                 lambda *a: _layer_norm(*a, kind="gradient"),
-                "This is the full derivative: sd is differentiated, too. The rule holds it constant (detach it).",
+                "This is the full derivative: sd is differentiated, too. "
+                "The rule holds it constant (detach it).",
             ),
             Slip(
                 lambda *a: _layer_norm(*a, kind="no mean"),
@@ -304,11 +312,13 @@ EXERCISES = (
             ),
             Slip(
                 lambda *a: _layer_norm(*a, kind="mean over tokens"),
-                "The mean on the way back runs over the wrong axis: over the entries of one token, not over tokens.",
+                "The mean on the way back runs over the wrong axis: "
+                "over the entries of one token, not over tokens.",
             ),
             Slip(
                 lambda *a: _layer_norm(*a, kind="statistics over tokens"),
-                "Mean and variance of x run over the wrong axis: LayerNorm takes them over the entries of one token.",
+                "Mean and variance of x run over the wrong axis: "
+                "LayerNorm takes them over the entries of one token.",
             ),
             Slip(lambda *a: _layer_norm(*a, kind="no gamma"), "The weight gamma is missing."),
             Slip(
@@ -332,7 +342,10 @@ EXERCISES = (
             ),
         ),
         hints=(
-            "With sd a constant, y is linear in x. Its matrix is diag(gamma / sd) (I - 1 1^T / n); g goes back by its transpose.",
+            (
+                "With sd a constant, y is linear in x. Its matrix is diag(gamma / sd) (I - 1 1^T / n); "
+                "g goes back by its transpose."
+            ),
             "h = gamma * g_y / sd, then h - h.mean(-1, keepdims=True).",
         ),
     ),
@@ -342,8 +355,8 @@ EXERCISES = (
         theme=THEMES[1],
         signature="matmul_rule(g_o, a, v, eps)",
         task=(
-            "For o = a @ v with a (n, k), v (k, m) and g_o (n, m): carry g to both factors by Eq. (3), "
-            "g = R / activation: (g_a, g_v), of the shapes of a and v."
+            "For o = a @ v with a (n, k), v (k, m) and g_o (n, m): carry g to both factors by Eq. "
+            "(3), g = R / activation: (g_a, g_v), of the shapes of a and v."
         ),
         answer=matmul_rule,
         cases=_matmul_cases,
@@ -359,7 +372,8 @@ EXERCISES = (
             ),
             Slip(
                 lambda g, a, v, e: _matmul(g, a, v, _size(a, v) / (_size(a, v) + e), 1.0, 1.0),
-                "A half is missing: each factor receives half. With it eps stands beside 2 o, so in s it is eps / 2.",
+                "A half is missing: each factor receives half. "
+                "With it eps stands beside 2 o, so in s it is eps / 2.",
             ),
             Slip(
                 lambda g, a, v, e: _matmul(g, a, v, 1.0),

@@ -146,14 +146,18 @@ EXERCISES = (
         title="The softmax rule",
         theme=THEMES[2],
         signature="softmax_rule(g_a, z)",
-        task="For A = softmax(z) over the last axis: carry g from A to z by Eq. (5), g = R / activation. All shapes (queries, keys).",
+        task=(
+            "For A = softmax(z) over the last axis: carry g from A to z by Eq. (5), g = R / activation. "
+            "All shapes (queries, keys)."
+        ),
         answer=softmax_rule,
         cases=_score_cases,
         parts=("g_z",),
         slips=(
             Slip(
                 lambda *a: _taylor(*a, kind="overflow"),
-                "The exponential overflows for large scores: subtract each row's largest score first. The softmax does not see it.",
+                "The exponential overflows for large scores: subtract each row's largest score first. "
+                "The softmax does not see it.",
             ),
             Slip(
                 lambda *a: _taylor(*a, kind="no mean"),
@@ -166,7 +170,8 @@ EXERCISES = (
             ),
             Slip(
                 lambda *a: _taylor(*a, kind="plain mean"),
-                "You subtract the plain mean of g_A. The mean under the weights belongs there: sum_i A_i g_A_i.",
+                "You subtract the plain mean of g_A. The mean under the weights belongs there: "
+                "sum_i A_i g_A_i.",
             ),
             Slip(
                 lambda *a: _taylor(*a, kind="whole sum"),
@@ -182,11 +187,13 @@ EXERCISES = (
             ),
             Slip(
                 lambda *a: _taylor(*a, kind="sum over queries"),
-                "The sum runs over the wrong axis: over the keys of one query (the last axis), not over queries.",
+                "The sum runs over the wrong axis: "
+                "over the keys of one query (the last axis), not over queries.",
             ),
             Slip(
                 lambda *a: _taylor(*a, kind="softmax over queries"),
-                "The softmax runs over the wrong axis: each query's weights sum to one over the keys, the last axis.",
+                "The softmax runs over the wrong axis: "
+                "each query's weights sum to one over the keys, the last axis.",
             ),
             Slip(
                 lambda *a: _taylor(*a, kind="all over queries"),
@@ -194,7 +201,8 @@ EXERCISES = (
             ),
             Slip(
                 lambda *a: _taylor(*a, kind="diagonal"),
-                "Only the diagonal of the softmax's derivative is there: every key's score moves the weights of all keys.",
+                "Only the diagonal of the softmax's derivative is there: "
+                "every key's score moves the weights of all keys.",
             ),
             Slip(
                 lambda *a: _taylor(*a, kind="paper form on g"),
@@ -219,8 +227,8 @@ EXERCISES = (
         theme=THEMES[2],
         signature="attention_values(g_o, z, v)",
         task=(
-            "For o = softmax(z) @ v with z (queries, keys), v (keys, width), g_o (queries, width), and the attention held constant: "
-            "return g_v, of the shape of v, epsilon 0."
+            "For o = softmax(z) @ v with z (queries, keys), v (keys, width), g_o (queries, width), "
+            "and the attention held constant: return g_v, of the shape of v, epsilon 0."
         ),
         answer=attention_values,
         cases=_value_cases,
@@ -228,11 +236,13 @@ EXERCISES = (
         slips=(
             Slip(
                 lambda g, z, v: attention_values(g, z, v) / 2,
-                "Halved: that is Eq. (3). With the attention held constant there is no second factor, so v receives everything.",
+                "Halved: that is Eq. (3). "
+                "With the attention held constant there is no second factor, so v receives everything.",
             ),
             Slip(
                 lambda g, z, v: weights(z, 0).T @ g,
-                "The softmax runs over the wrong axis: each query's weights sum to one over the keys, the last axis.",
+                "The softmax runs over the wrong axis: "
+                "each query's weights sum to one over the keys, the last axis.",
             ),
             Slip(
                 lambda g, z, v: v * attention_values(g, z, v), "This is relevance, v g_v: return g_v itself."
@@ -257,8 +267,8 @@ EXERCISES = (
         theme=THEMES[2],
         signature="attention_loo(z, v)",
         task=(
-            "For o = sum_i A_i v_i with A = softmax(z), both (n,): return o minus the output when token i is masked and the others "
-            "share the attention, for every i, shape (n,)."
+            "For o = sum_i A_i v_i with A = softmax(z), both (n,): return o minus the output "
+            "when token i is masked and the others share the attention, for every i, shape (n,)."
         ),
         answer=attention_loo,
         cases=_read_cases,
@@ -266,7 +276,8 @@ EXERCISES = (
         slips=(
             Slip(
                 lambda *a: _loo(*a, kind="not renormalised"),
-                "The others do not share the attention again: A_i v_i is what CP-LRP says. Divide by the weights that are left.",
+                "The others do not share the attention again: A_i v_i is what CP-LRP says. "
+                "Divide by the weights that are left.",
             ),
             Slip(
                 lambda *a: _loo(*a, kind="mask gradient"),
@@ -274,11 +285,13 @@ EXERCISES = (
             ),
             Slip(
                 lambda *a: _loo(*a, kind="logit zeroed"),
-                "You set the score to 0. A score of 0 is a weight of e^0 = 1, not an absent token: leave it out, or set it to -inf.",
+                "You set the score to 0. A score of 0 is a weight of e^0 = 1, not an absent token: "
+                "leave it out, or set it to -inf.",
             ),
             Slip(
                 lambda *a: _loo(*a, kind="value and logit zeroed"),
-                "You set score and value to 0, so the token still takes attention: leave it out, or set its score to -inf.",
+                "You set score and value to 0, so the token still takes attention: "
+                "leave it out, or set its score to -inf.",
             ),
             Slip(
                 lambda *a: _loo(*a, kind="turned"),
@@ -304,8 +317,8 @@ EXERCISES = (
         theme=THEMES[2],
         signature="detached_attention(z, v)",
         task=(
-            "With torch: return o = softmax(z) @ v, z (queries, keys), v (keys, width), so that autograd carries back what CP-LRP does. "
-            "The check differentiates it."
+            "With torch: return o = softmax(z) @ v, z (queries, keys), v (keys, width), "
+            "so that autograd carries back what CP-LRP does. The check differentiates it."
         ),
         answer=detached_attention,
         cases=_graph_cases,
@@ -327,7 +340,8 @@ EXERCISES = (
             Slip(_halved_graph, "Halved: with the attention held constant v receives everything, not half."),
             Slip(
                 _attnlrp_graph,
-                "This halves the product, Eq. (3), and keeps the softmax: AttnLRP. CP-LRP detaches the attention.",
+                "This halves the product, Eq. (3), and keeps the softmax: AttnLRP. "
+                "CP-LRP detaches the attention.",
             ),
         ),
         hints=(

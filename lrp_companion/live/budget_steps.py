@@ -38,7 +38,7 @@ def anytime_maps(
     target: int | Sequence[int] | None = None,
     progress: bool | None = None,
 ) -> list[dict[str, Any]]:
-    """Maps of each text at step p = 0..T of three ways to spend passes, beside LOO `f(x) - f(x without i)`.
+    """Maps of each text at step p = 0..T of three ways to spend passes, and LOO `f(x) - f(x without i)`.
 
     "hybrid": the mask gradient, then LOO for the p tokens with the largest |gradient|,
     `attribute(method="hybrid", exact=p)`; "groups": the mask gradient with p groups,
@@ -74,43 +74,39 @@ def anytime_maps(
     targets = check_targets(target, len(encoded), len(clf.labels))
     reference = loo(clf, encoded, targets, progress=progress)
     plans = [[_plan(len(text), groups) for groups in range(1, len(text) + 1)] for text in encoded]
-    jobs = {(k, row.tobytes()): (k, row) for k, own in enumerate(plans) for rows, *_ in own for row in rows}
-    gradients = gradients_at(
-        clf, encoded, list(jobs.values()), [own.target for own in reference], progress=progress
-    )
+    jobs = {
+        (k, row.tobytes()): (k, row) for k, steps in enumerate(plans) for rows, *_ in steps for row in rows
+    }
+    predicted = [record.target for record in reference]
+    gradients = gradients_at(clf, encoded, list(jobs.values()), predicted, progress=progress)
     known = {key: gradient for key, (gradient, *_) in zip(jobs, gradients, strict=True)}
     out = []
-    for k, (text, own) in enumerate(zip(encoded, reference, strict=True)):
+    for k, (text, record) in enumerate(zip(encoded, reference, strict=True)):
+        exact = record.scores
         grouped: list[_Spent] = [
             (integrate(np.stack([known[k, row.tobytes()] for row in rows]), *how), len(rows), len(rows), [])
             for rows, *how in plans[k]
         ]
+        order = np.random.default_rng([seed, *text.input_ids]).permutation(len(text))
         steps = {
-            "hybrid": _hybrid(grouped[0][0], own.scores),
+            "hybrid": _hybrid(grouped[0][0], exact),
             "groups": [grouped[0], *grouped],
-            "random": _random(
-                np.random.default_rng([seed, *text.input_ids]).permutation(len(text)), own.scores
-            ),
+            "random": _random(order, exact),
         }
-        ways = {way: [_step(text, own.scores, *step) for step in steps[way]] for way in WAYS}
-        label, forwards = clf.labels[own.target], len(text) + 1
         out.append(
             {
-                "tokens": text.tokens,
-                "special": text.special,
-                "label": label,
-                "loo": own.scores,
-                "forwards": forwards,
-                "ways": ways,
+                "tokens": text.tokens, "special": text.special, "label": clf.labels[record.target],
+                "loo": exact, "forwards": len(text) + 1,
+                "ways": {way: [_step(text, exact, *step) for step in steps[way]] for way in WAYS},
             }
-        )
+        )  # fmt: skip
     return out
 
 
 def _plan(tokens: int, groups: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Masks to run, and groups, nodes and weights, as `mask_gradient` takes them by default."""
-    own, points, weights = plan(tokens, groups, default_nodes(groups), None)
-    return quadrature_rows(own, points), own, points, weights
+    group_of_token, points, weights = plan(tokens, groups, default_nodes(groups), None)
+    return quadrature_rows(group_of_token, points), group_of_token, points, weights
 
 
 def _hybrid(gradient: np.ndarray, exact: np.ndarray) -> list[_Spent]:
@@ -121,10 +117,8 @@ def _hybrid(gradient: np.ndarray, exact: np.ndarray) -> list[_Spent]:
 def _random(order: np.ndarray, exact: np.ndarray) -> list[_Spent]:
     means = [np.full(len(exact), exact[np.sort(order[:p])].mean()) for p in range(1, len(order) + 1)]
     nothing: _Spent = (np.zeros(len(exact)), 0, 0, [])
-    return [
-        nothing,
-        *(_replaced(mean, exact, order[:p], (1 + p, 0)) for p, mean in enumerate(means, start=1)),
-    ]
+    drawn = [_replaced(mean, exact, order[:p], (1 + p, 0)) for p, mean in enumerate(means, start=1)]
+    return [nothing, *drawn]
 
 
 def _replaced(scores: np.ndarray, exact: np.ndarray, places: np.ndarray, passes: tuple[int, int]) -> _Spent:
@@ -143,10 +137,6 @@ def _step(
         r[tokens] = agreement(scores, exact, text.special, Protocol(tokens=tokens))
         error[tokens] = float(relative_error(scores[kept], exact[kept]))
     return {
-        "scores": scores,
-        "forwards": forwards,
-        "backwards": backwards,
-        "exact": places,
-        "r": r,
-        "error": error,
-    }
+        "scores": scores, "forwards": forwards, "backwards": backwards, "exact": places,
+        "r": r, "error": error,
+    }  # fmt: skip

@@ -23,6 +23,7 @@ from lrp_companion.metrics import (
 )
 from lrp_companion.metrics.faithfulness import ORDERS, removal_order
 from lrp_companion.models.pretrained import Classifier, EncodedText
+from lrp_companion.registry import method_named
 from lrp_companion.schema import PROTOCOLS, Attribution, InputError, Protocol
 
 COMPARED_METHODS = ("loo", "ig", "rollout", "attnlrp", "cp-lrp")
@@ -34,8 +35,8 @@ class Comparison:
     """Rows of numbers, one per example and method, and the maps they were computed from.
 
     A row holds `example`, `method`, `tokens`; `r` under each named protocol; `lerf`, `morf`, `delta` (mean
-    logit along the curves) where curves were asked for; `sum` of the scores; `special_share`, the part of sum
-    |R| on special tokens; `seconds` per example.
+    logit along the curves) where curves were asked for; `sum` of the scores; `special_share`, the share of
+    sum |R| on special tokens; `seconds` per example.
     """
 
     rows: list[dict[str, Any]]
@@ -45,15 +46,11 @@ class Comparison:
 
     def values(self, column: str, method: str) -> np.ndarray:
         """One column of one method, in the order of the examples."""
-        found = np.array([row[column] for row in self.rows if row["method"] == method], dtype=float)
-        if not found.size:
-            raise InputError(
-                "Comparison.values",
-                got=f"method {method!r}",
-                expected=f"one of {', '.join(self.maps)}",
-                hint="compare that method first",
-            )
-        return found
+        values = np.array([row[column] for row in self.rows if row["method"] == method], dtype=float)
+        if not values.size:
+            expected, hint = f"one of {', '.join(self.maps)}", "compare that method first"
+            raise InputError("Comparison.values", got=f"method {method!r}", expected=expected, hint=hint)
+        return values
 
     def interval(self, column: str, method: str) -> Interval:
         """Mean of a column with its 95 % bootstrap interval."""
@@ -65,33 +62,36 @@ class Comparison:
 
     def summary(self) -> list[dict[str, Any]]:
         """One row per method: mean of every column of Table 2 of the paper, with intervals."""
-        columns = [
-            *(f"r {name}" for name in self.protocols),
-            *(c for c in ("lerf", "morf", "delta") if c in self.rows[0]),
-        ]
+        curves = [name for name in ("lerf", "morf", "delta") if name in self.rows[0]]
+        columns = [*(f"r {name}" for name in self.protocols), *curves]
         return [
             {"method": method, **{column: self.interval(column, method) for column in columns}}
             for method in self.maps
         ]
 
     def special_tokens(self, methods: Sequence[str], *, site: str) -> list[dict[str, Any]]:
-        """One row per method: the share of sum |R| on special tokens, and the share of maps with a negative
-        sum, at a site.
-        """
+        """One row per method: the share of sum |R| on special tokens, that of maps with a negative sum."""
         out = []
         for method in methods:
-            maps = [(record.scores_at(site), record.special) for record in self.maps[method]]
+            maps = [record.scores_at(site) for record in self.maps[method]]
             shares = [
-                np.abs(r[special]).sum() / np.abs(r).sum() if r.any() else float("nan") for r, special in maps
+                _special_share(scores, record.special)
+                for scores, record in zip(maps, self.maps[method], strict=True)
             ]
             out.append(
                 {
                     "method": method,
                     "share on special tokens": bootstrap_mean(shares),
-                    "negative sum": bootstrap_mean([float(r.sum() < 0) for r, _ in maps]),
+                    "negative sum": bootstrap_mean([float(scores.sum() < 0) for scores in maps]),
                 }
             )
         return out
+
+
+def _special_share(scores: np.ndarray, special: np.ndarray) -> float:
+    """The share of sum |R| on special tokens; NaN for a map of zeros."""
+    sizes = np.abs(scores)
+    return float(sizes[special].sum() / sizes.sum()) if sizes.any() else float("nan")
 
 
 def compare_methods(
@@ -111,48 +111,44 @@ def compare_methods(
     Parameters
     ----------
     protocols : name to `Protocol`; agreement is computed under each (they must share one target choice).
-    options : method to its own options, such as `{"ig": {"n_steps": 50}}`.
+    options : method to its options, such as `{"ig": {"n_steps": 50}}`.
     curves, chunk : whether to run MoRF and LeRF, and how many contiguous tokens one step removes.
     """
     output = _one_output(protocols)
     encoded = clf.encode(list(texts), truncate=truncate)
     asked = {name: dict((options or {}).get(name, {})) for name in dict.fromkeys(methods)}
     maps, seconds = {}, {}
-    for name, own in asked.items():
-        if name != "rollout":
-            own.setdefault("output", output)
+    for name, chosen in asked.items():
+        if method_named(name).outputs != "none":
+            chosen.setdefault("output", output)
         begin = time.perf_counter()
-        maps[name] = attribute(clf, list(texts), method=name, truncate=truncate, progress=progress, **own)
+        maps[name] = attribute(clf, list(texts), method=name, truncate=truncate, progress=progress, **chosen)
         seconds[name] = (time.perf_counter() - begin) / len(encoded)
     known = {maps["loo"][0].choices["removal"]: maps["loo"]} if "loo" in maps else {}
     loo = _loo_maps(clf, texts, protocols, output, known, truncate, progress)
     rows = []
     for k, text in enumerate(encoded):
-        target = next(iter(loo.values()))[k].target
-        shared = (
-            shared_curves(clf, text, target, {name: maps[name][k].scores for name in asked}, chunk=chunk)
-            if curves
-            else None
-        )
-        for name in asked:
-            record = maps[name][k]
-            size = np.abs(record.scores).sum()
+        records = {name: maps[name][k] for name in asked}
+        reference = {removal: of_texts[k] for removal, of_texts in loo.items()}
+        walks = {}
+        if curves:
+            rankings = {name: record.scores for name, record in records.items()}
+            target = next(iter(reference.values())).target
+            walks = shared_curves(clf, text, target, rankings, chunk=chunk).curves
+        for name, record in records.items():
             row: dict[str, Any] = {
                 "example": k,
                 "method": name,
                 "tokens": len(text),
                 "sum": float(record.scores.sum()),
                 "seconds": seconds[name],
+                "special_share": _special_share(record.scores, record.special),
             }
-            row["special_share"] = (
-                float(np.abs(record.scores[record.special]).sum() / size) if size else float("nan")
-            )
-            for label, protocol in protocols.items():
-                row[f"r {label}"] = agreement(
-                    record.scores_at(protocol.site), loo[protocol.removal][k].scores, text.special, protocol
-                )
-            if shared is not None:
-                row |= {order: curve.mean_logit for order, curve in shared.curves[name].items()}
+            for label, p in protocols.items():
+                exact = reference[p.removal].scores
+                row[f"r {label}"] = agreement(record.scores_at(p.site), exact, text.special, p)
+            if curves:
+                row |= {order: curve.mean_logit for order, curve in walks[name].items()}
                 row["delta"] = row["lerf"] - row["morf"]
             rows.append(row)
     return Comparison(rows, maps, dict(protocols), {"chunk": chunk, "options": asked, "model": clf.card.name})
@@ -160,8 +156,8 @@ def compare_methods(
 
 @dataclass(frozen=True)
 class SharedCurves:
-    """Curves of several rankings of one text: `curves[name][order]`, with how many forwards they asked for
-    and how many were run.
+    """Curves of several rankings of one text, `curves[name][order]`, and how many forward passes they asked
+    for and ran.
     """
 
     curves: dict[Any, dict[str, Curve]]
@@ -172,9 +168,7 @@ class SharedCurves:
 def shared_curves(
     clf: Classifier, text: EncodedText, target: int, rankings: Mapping[Any, np.ndarray], *, chunk: int = 1
 ) -> SharedCurves:
-    """MoRF and LeRF of every ranking; sets of kept tokens that several pass through are run once. Special
-    tokens stay.
-    """
+    """MoRF and LeRF of every ranking; each set of kept tokens is run once. Special tokens stay."""
     wanted: list[np.ndarray] = []
 
     def note(keep: np.ndarray) -> np.ndarray:
@@ -219,47 +213,40 @@ def perturbation_paths(
         Special tokens are never removed.
     """
     encoded = clf.encode(list(texts), truncate=truncate)
-    for method, own in maps.items():
-        if [record.tokens for record in own] != [text.tokens for text in encoded]:
-            raise InputError(
-                "perturbation_paths",
-                got=f"maps of other texts for {method!r}",
-                expected="one map per text",
-                hint="explain these texts",
-            )
-    out = []
-    for k, text in enumerate(watch(encoded, progress=progress, label="paths")):
-        targets = {own[k].target for own in maps.values()}
-        if len(targets) != 1:
-            raise InputError(
-                "perturbation_paths",
-                got=f"targets {sorted(targets)}",
-                expected="one class",
-                hint="explain the same class",
-            )
-        target = targets.pop()
-        shared = shared_curves(
-            clf, text, target, {method: own[k].scores for method, own in maps.items()}, chunk=chunk
-        )
-        methods: dict[str, Any] = {}
-        for method, own in maps.items():
-            methods[method] = {"scores": own[k].scores}
-            for order in ORDERS:
-                options: dict[str, Any] = {"order": order, "chunk": chunk, "removable": ~text.special}
-                curve = shared.curves[method][order]
-                steps = [step.tolist() for step in removal_order(own[k].scores, **options)]
-                methods[method][order] = {"steps": steps, "logits": curve.logits, "mean": curve.mean_logit}
-        logit = float(curve.logits[0])
-        out.append(
-            {
-                "tokens": text.tokens,
-                "special": text.special,
-                "label": clf.labels[target],
-                "logit": logit,
-                "methods": methods,
-            }
-        )
-    return out
+    for method, records in maps.items():
+        if [record.tokens for record in records] != [text.tokens for text in encoded]:
+            got = f"maps of other texts for {method!r}"
+            expected, hint = "one map per text", "explain these texts"
+            raise InputError("perturbation_paths", got=got, expected=expected, hint=hint)
+    return [
+        _paths_of(clf, text, {method: records[k] for method, records in maps.items()}, chunk)
+        for k, text in enumerate(watch(encoded, progress=progress, label="paths"))
+    ]
+
+
+def _paths_of(
+    clf: Classifier, text: EncodedText, records: Mapping[str, Attribution], chunk: int
+) -> dict[str, Any]:
+    """The paths of one text, under the map of each method."""
+    targets = {record.target for record in records.values()}
+    if len(targets) != 1:
+        got, hint = f"targets {sorted(targets)}", "explain the same class"
+        raise InputError("perturbation_paths", got=got, expected="one class", hint=hint)
+    (target,) = targets
+    rankings = {method: record.scores for method, record in records.items()}
+    shared = shared_curves(clf, text, target, rankings, chunk=chunk)
+    methods: dict[str, Any] = {}
+    for method, scores in rankings.items():
+        methods[method] = {"scores": scores}
+        for order in ORDERS:
+            curve = shared.curves[method][order]
+            removed = removal_order(scores, order=order, chunk=chunk, removable=~text.special)
+            steps = [step.tolist() for step in removed]
+            methods[method][order] = {"steps": steps, "logits": curve.logits, "mean": curve.mean_logit}
+    return {
+        "tokens": text.tokens, "special": text.special, "label": clf.labels[target],
+        "logit": float(curve.logits[0]), "methods": methods,
+    }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -290,9 +277,8 @@ class LayerPaths:
         """
         out = []
         for protocol, by_mask in self.r.items():
-            best = max(
-                by_mask, key=lambda mask: (bootstrap_mean(by_mask[mask], resamples=1).mean, -len(mask))
-            )
+            means = {mask: bootstrap_mean(r, resamples=1).mean for mask, r in by_mask.items()}
+            best = max(means, key=lambda mask: (means[mask], -len(mask)))
             names = f"{min(best)} to {max(best)}" if len(best) > 1 else ", ".join(map(str, best)) or "none"
             out.append(
                 {
@@ -318,8 +304,7 @@ def layer_paths(
     truncate: bool = False,
     progress: bool | None = None,
 ) -> LayerPaths:
-    """Bypass layers front to back, back to front and singly (Figure 2 and Table A3 of the paper), and
-    correlate with LOO.
+    """Bypass layers front to back, back to front and singly, as in Figure 2 and Table A3 of the paper.
 
     `loo` takes maps that are already there (attention-mask removal), so that they are not computed twice.
     """
@@ -328,24 +313,20 @@ def layer_paths(
     known = {"attention-mask": list(loo)} if loo is not None else {}
     reference = _loo_maps(clf, texts, protocols, output, known, truncate, progress)
     masks = masks_on_paths(clf.card.layers)
-    maps = lrp_masks(
-        clf,
-        encoded,
-        check_targets(None, len(encoded), len(clf.labels)),
-        masks=masks,
-        output=output,
-        progress=progress,
-    )
+    targets = check_targets(None, len(encoded), len(clf.labels))
+    maps = lrp_masks(clf, encoded, targets, masks=masks, output=output, progress=progress)
+
+    def agreements(protocol: Protocol, records: Sequence[Attribution]) -> np.ndarray:
+        exact = [record.scores for record in reference[protocol.removal]]
+        return np.array(
+            [
+                agreement(records[k].scores_at(protocol.site), exact[k], text.special, protocol)
+                for k, text in enumerate(encoded)
+            ]
+        )
+
     r = {
-        label: {
-            mask: np.array(
-                [
-                    agreement(own[k].scores_at(p.site), reference[p.removal][k].scores, text.special, p)
-                    for k, text in enumerate(encoded)
-                ]
-            )
-            for mask, own in zip(masks, maps, strict=True)
-        }
+        label: {mask: agreements(p, records) for mask, records in zip(masks, maps, strict=True)}
         for label, p in protocols.items()
     }
     return LayerPaths(clf.card.layers, r)
@@ -354,12 +335,9 @@ def layer_paths(
 def _one_output(protocols: Mapping[str, Protocol]) -> str:
     outputs = {p.target for p in protocols.values()}
     if len(outputs) != 1:
-        raise InputError(
-            "compare",
-            got=f"protocols with targets {sorted(outputs)}",
-            expected="one target choice in all of them",
-            hint="run one comparison per target choice",
-        )
+        got = f"protocols with targets {sorted(outputs)}"
+        expected, hint = "one target choice in all of them", "run one comparison per target choice"
+        raise InputError("compare", got=got, expected=expected, hint=hint)
     return outputs.pop()
 
 
@@ -374,16 +352,8 @@ def _loo_maps(
 ) -> dict[str, list[Attribution]]:
     """LOO under every removal that the protocols name, without those that are known already."""
     missing = dict.fromkeys(p.removal for p in protocols.values() if p.removal not in known)
-    new = {
-        removal: attribute(
-            clf,
-            list(texts),
-            method="loo",
-            removal=removal,
-            output=output,
-            truncate=truncate,
-            progress=progress,
-        )
-        for removal in missing
+    shared: dict[str, Any] = {"method": "loo", "output": output, "truncate": truncate, "progress": progress}
+    return {
+        **known,
+        **{removal: attribute(clf, list(texts), removal=removal, **shared) for removal in missing},
     }
-    return {**known, **new}

@@ -23,9 +23,7 @@ EXPLAINERS: dict[str, dict[str, Any]] = {
     "equal shares": {"method": "lrp", "shares": "flat"},
     "values only": {"method": "cp-lrp"},
 }
-"""The rows of Table 1, and three more. For IG 8 nodes are as exact as 50: the integrand is a polynomial of
-degree 2.
-"""
+"""The rows of Table 1, and three more. For IG 8 nodes are as exact as 50: the integrand is quadratic."""
 
 NET_VARIANTS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -33,7 +31,7 @@ NET_VARIANTS: dict[str, dict[str, Any]] = {
     "positions": {"position_embedding": True},
     "positions, mean": {"position_embedding": True, "readout": "mean", "epochs": 15, "lr": 5e-3},
 }
-"""Ways to read the paper's description of its nets: options of `train_pair`. The mean learns slowly and is
+"""Ways to build the nets that the paper describes: options of `train_pair`. The mean learns slowly and is
 trained for longer.
 """
 
@@ -48,12 +46,8 @@ def train_pair(
     >>> left, right = train_pair(load_dataset("mnist", split="train", limit=64), epochs=1)  # doctest: +SKIP
     """
     if train.images is None:
-        raise InputError(
-            "train_pair",
-            got=f"{train.name}, which has no images",
-            expected="a data set of images",
-            hint="load mnist",
-        )
+        got = f"{train.name}, which has no images"
+        raise InputError("train_pair", got=got, expected="a data set of images", hint="load mnist")
     left = LinearAttention(association="left", seed=seed, dtype=torch.float64, **options).to(device)
     left.train_on(train.images, train.labels, epochs=epochs, lr=lr, seed=seed)
     return left, left.sibling()
@@ -66,7 +60,7 @@ class Invariance:
     Attributes
     ----------
     rows : one per image and explainer: `r left-right`, `r left-LOO`, `r right-LOO` for raw maps, the same
-        with ` (sum-to-one)` behind it, the sums of both maps, their relative distance, and whether either is
+        followed by ` (sum-to-one)`, the sums of both maps, their relative distance, and whether either is
         constant.
     maps : (explainer, "left" or "right") to one `Attribution` per image.
     logit_gap : the largest difference between the two graphs' logits, over all images and classes.
@@ -121,11 +115,9 @@ def invariance_table(
     right graph's LOO stands for both, which costs a fraction: LOO knows the function only.
     """
     sides = {side: net.with_association(side) for side in ("left", "right")}
-    with torch.no_grad():
-        parts = [
-            images[start : start + 256] for start in range(0, len(images), 256)
-        ]  # the left graph keeps T x T numbers per image
-        logits = {side: torch.cat([one(part) for part in parts]) for side, one in sides.items()}
+    with torch.no_grad():  # batches, as the left graph keeps T x T numbers per image
+        batches = [images[start : start + 256] for start in range(0, len(images), 256)]
+        logits = {side: torch.cat([graph(batch) for batch in batches]) for side, graph in sides.items()}
     calls = {"LOO": EXPLAINERS["LOO"], **explainers}
     target = logits["left"].argmax(-1).tolist()  # the same class from both, also where rounding could decide
     maps: dict[tuple[str, str], list[Attribution]] = {}
@@ -134,32 +126,34 @@ def invariance_table(
             if name == "LOO" and one_loo and side == "left":
                 maps[name, side] = maps[name, "right"]
             else:
-                own: dict[str, Any] = {"progress": progress} if call["method"] == "loo" else {}
-                maps[name, side] = attribute(sides[side], images, target=target, **call, **own)
-    rows = []
-    for name in calls:
-        for k in range(len(images)):
-            left, right = (maps[name, side][k].scores for side in sides)
-            row: dict[str, Any] = {
-                "image": k,
-                "explainer": name,
-                "target": target[k],
-                "sum left": float(left.sum()),
-                "sum right": float(right.sum()),
-            }
-            row["gap"] = invariance_gap(left, right).relative
-            row["constant"] = bool(np.ptp(left) == 0 or np.ptp(right) == 0)
-            pairs = {
-                "left-right": (left, right),
-                **{
-                    f"{side}-LOO": (maps[name, side][k].scores, maps["LOO", side][k].scores) for side in sides
-                },
-            }
-            for pair, (a, b) in pairs.items():
-                for label, protocol in (("", RAW), (" (sum-to-one)", SUM_TO_ONE)):
-                    row[f"r {pair}{label}"] = agreement(a, b, maps[name, "left"][k].special, protocol)
-            rows.append(row)
+                quiet: dict[str, Any] = {"progress": progress} if call["method"] == "loo" else {}
+                maps[name, side] = attribute(sides[side], images, target=target, **call, **quiet)
+    rows = [
+        {"image": k, "explainer": name, "target": target[k]}
+        | _measured(
+            *(maps[key][k] for key in ((name, "left"), (name, "right"), ("LOO", "left"), ("LOO", "right")))
+        )
+        for name in calls
+        for k in range(len(images))
+    ]
     return Invariance(rows, maps, float((logits["left"] - logits["right"]).abs().max()))
+
+
+def _measured(
+    left: Attribution, right: Attribution, loo_left: Attribution, loo_right: Attribution
+) -> dict[str, Any]:
+    """The columns of one image and explainer."""
+    row: dict[str, Any] = {
+        "sum left": float(left.scores.sum()),
+        "sum right": float(right.scores.sum()),
+        "gap": invariance_gap(left.scores, right.scores).relative,
+        "constant": bool(np.ptp(left.scores) == 0 or np.ptp(right.scores) == 0),
+    }
+    pairs = {"left-right": (left, right), "left-LOO": (left, loo_left), "right-LOO": (right, loo_right)}
+    for pair, (a, b) in pairs.items():
+        for label, protocol in (("", RAW), (" (sum-to-one)", SUM_TO_ONE)):
+            row[f"r {pair}{label}"] = agreement(a.scores, b.scores, left.special, protocol)
+    return row
 
 
 RAW, SUM_TO_ONE = Protocol(tokens="all"), Protocol(tokens="all", map="sum-to-one")
@@ -168,20 +162,17 @@ RAW, SUM_TO_ONE = Protocol(tokens="all"), Protocol(tokens="all", map="sum-to-one
 def share_curve(
     net: LinearAttention, images: np.ndarray, loo: Sequence[Attribution], *, steps: int = 21
 ) -> dict[float, Interval]:
-    """Mean r with LOO along a line through the simplex of shares: Q receives a, K a quarter, V the rest; 0 <=
-    a <= 3/4.
+    """Mean r with LOO along a line through the simplex of shares: Q receives a, K a quarter, V the rest.
 
-    Both groupings lie on it: left is a = 1/4, right a = 1/2. The three maps are computed once, and every
-    point is a mixture.
+    a goes from 0 to 3/4. Both groupings lie on it: left is a = 1/4, right a = 1/2. The three maps are
+    computed once, and every point is a mixture.
     """
     with torch.no_grad():
-        found = {
-            name: part.cpu().numpy()
-            for name, part in net.share_maps(images, [record.target for record in loo]).items()
-        }
+        shares = net.share_maps(images, [record.target for record in loo])
+    maps = {name: scores.cpu().numpy() for name, scores in shares.items()}
     out = {}
     for a in np.linspace(0, 0.75, steps):
-        mixed = a * found["query"] + 0.25 * found["key"] + (0.75 - a) * found["value"]
+        mixed = a * maps["query"] + 0.25 * maps["key"] + (0.75 - a) * maps["value"]
         out[float(a)] = bootstrap_mean(
             [agreement(m, record.scores, record.special, RAW) for m, record in zip(mixed, loo, strict=True)]
         )
@@ -189,8 +180,7 @@ def share_curve(
 
 
 def first_of_each_class(labels: Sequence[int] | np.ndarray) -> list[int]:
-    """Return the place of the first image of every class, in the order of the classes: a choice that looks at
-    no result.
+    """Return the place of the first image of every class, by class: a choice that depends on no result.
 
     >>> first_of_each_class([7, 2, 7, 0])
     [3, 1, 0]
@@ -201,8 +191,7 @@ def first_of_each_class(labels: Sequence[int] | np.ndarray) -> list[int]:
 def share_digits(
     net: LinearAttention, images: np.ndarray, labels: Sequence[int] | np.ndarray
 ) -> list[dict[str, Any]]:
-    """Explain the predicted class of each image in the parts of which any shares are a mixture, for
-    `SharesSimplex`.
+    """Explain the predicted class of each image by the maps that any shares mix, for `SharesSimplex`.
 
     Parameters
     ----------
@@ -221,31 +210,25 @@ def share_digits(
     >>> sorted(digit), digit["image"].shape, digit["loo"].shape
     (['image', 'label', 'logit', 'loo', 'maps', 'predicted'], (2, 2), (4,))
     """
-    side, places = round(net.tokens**0.5), np.asarray(labels)
+    side, classes = round(net.tokens**0.5), np.asarray(labels)
     if side * side != net.tokens:
-        hint = "the paper has 196 tokens"
-        raise InputError(
-            "share_digits",
-            got=f"a net of {net.tokens} tokens",
-            expected="a square number of tokens",
-            hint=hint,
-        )
+        got, expected = f"a net of {net.tokens} tokens", "a square number of tokens"
+        raise InputError("share_digits", got=got, expected=expected, hint="the paper has 196 tokens")
     x = net.check_images(images, "share_digits")
-    if places.shape != (len(x),) or places.dtype.kind not in "iu":
-        got = f"labels of shape {places.shape} and type {places.dtype}"
-        raise InputError(
-            "share_digits", got=got, expected=f"{len(x)} whole numbers", hint="pass one label per image"
-        )
+    if classes.shape != (len(x),) or classes.dtype.kind not in "iu":
+        got = f"labels of shape {classes.shape} and type {classes.dtype}"
+        expected, hint = f"{len(x)} whole numbers", "pass one label per image"
+        raise InputError("share_digits", got=got, expected=expected, hint=hint)
     with torch.no_grad():
         logits = net(x)
         target = logits.argmax(-1).tolist()
-        maps = {name: part.cpu().numpy() for name, part in net.share_maps(x, target).items()}
+        maps = {name: scores.cpu().numpy() for name, scores in net.share_maps(x, target).items()}
     loo = attribute(net, x, method="loo", target=target, progress=False)
     return [
         {
-            "image": x[k].reshape(side, side).cpu().numpy(), "label": int(places[k]),
+            "image": x[k].reshape(side, side).cpu().numpy(), "label": int(classes[k]),
             "predicted": target[k], "logit": float(logits[k, target[k]]),
-            "maps": {name: part[k] for name, part in maps.items()}, "loo": loo[k].scores,
+            "maps": {name: scores[k] for name, scores in maps.items()}, "loo": loo[k].scores,
         }
         for k in range(len(x))
     ]  # fmt: skip
@@ -260,32 +243,20 @@ def compare_variants(
     device: str = "cpu",
     progress: bool | None = None,
 ) -> list[dict[str, Any]]:
-    """AttnLRP in nets that read the paper's description differently: one row per variant and map, with
-    accuracy and n.
-    """
+    """AttnLRP in variants of the paper's nets: one row per variant and map, with accuracy and n."""
     if test.images is None:
-        raise InputError(
-            "compare_variants",
-            got=f"{test.name}, which has no images",
-            expected="a data set of images",
-            hint="load mnist",
-        )
+        got = f"{test.name}, which has no images"
+        raise InputError("compare_variants", got=got, expected="a data set of images", hint="load mnist")
+    columns = ("left-right", "left-LOO", "right-LOO", "n", "negative left", "negative right")
+    explainers = {"AttnLRP": EXPLAINERS["AttnLRP"]}
     rows = []
     for name, options in variants.items():
         left, _ = train_pair(train, seed=seed, device=device, **options)
         accuracy = left.accuracy(test.images, test.labels)
-        result = invariance_table(
-            left, test.images, explainers={"AttnLRP": EXPLAINERS["AttnLRP"]}, one_loo=True, progress=progress
-        )
+        result = invariance_table(left, test.images, explainers=explainers, one_loo=True, progress=progress)
         for map in ("raw", "sum-to-one"):
             loo, attnlrp = result.table(map)
             row = {"variant": name, "accuracy": accuracy, "map": map}
-            rows.append(
-                row
-                | {
-                    key: attnlrp[key]
-                    for key in ("left-right", "left-LOO", "right-LOO", "n", "negative left", "negative right")
-                }
-                | {"negative LOO": loo["negative left"]}
-            )
+            row |= {column: attnlrp[column] for column in columns}
+            rows.append(row | {"negative LOO": loo["negative left"]})
     return rows

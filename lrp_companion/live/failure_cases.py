@@ -1,6 +1,4 @@
-"""Where one gradient of the mask is far from LOO, and what LOO itself does not see: numbers to look at, from
-a model at work.
-"""
+"""Where one gradient of the mask is far from LOO, and what LOO itself does not see, in a live model."""
 
 from __future__ import annotations
 
@@ -17,15 +15,14 @@ from lrp_companion.methods.mask_gradient import gradients_at
 from lrp_companion.methods.perturbation import kept_logits, loo
 from lrp_companion.models.pretrained import Classifier
 from lrp_companion.provenance import surroundings
-from lrp_companion.schema import InputError
+from lrp_companion.schema import InputError, whole
 from lrp_companion.sources import Dataset
 
 
 def mask_paths(
     clf: Classifier, text: str, *, places: Sequence[int], points: int = 21, target: int | None = None
 ) -> dict[str, Any]:
-    """The explained logit and its derivative while one token's mask w_i goes from 0 to 1, the others kept at
-    1.
+    """The explained logit and its slope as one token's mask w_i goes from 0 to 1, the others kept at 1.
 
     LOO_i is the rise of the first over the whole way, the gradient of the mask its slope at the end, w_i = 1.
 
@@ -49,29 +46,20 @@ def mask_paths(
     """
     (encoded,) = clf.encode([text])
     chosen = list(places)
-    if not chosen or not all(
-        isinstance(own, (int, np.integer)) and 0 <= own < len(encoded) for own in chosen
-    ):
-        hint = "count from 0, special tokens included"
-        raise InputError(
-            "mask_paths", got=f"places {chosen}", expected=f"places from 0 to {len(encoded) - 1}", hint=hint
-        )
-    if isinstance(points, bool) or not isinstance(points, int) or points < 2:
-        raise InputError(
-            "mask_paths",
-            got=f"points {points!r}",
-            expected="a whole number, at least 2",
-            hint="21 gives steps of 0.05",
-        )
+    is_place = [isinstance(place, (int, np.integer)) and 0 <= place < len(encoded) for place in chosen]
+    if not chosen or not all(is_place):
+        expected, hint = f"places from 0 to {len(encoded) - 1}", "count from 0, special tokens included"
+        raise InputError("mask_paths", got=f"places {chosen}", expected=expected, hint=hint)
+    whole("mask_paths", "points", points, least=2, hint="21 gives steps of 0.05")
     w = np.linspace(0, 1, points)
     rows = np.ones((len(chosen), points, len(encoded)))
     for k, place in enumerate(chosen):
         rows[k, :, place] = w
     start = gradients_at(clf, [encoded], [(0, np.ones(len(encoded)))], [target], progress=False)[0]
-    jobs = [(0, row) for own in rows for row in own]
-    found = gradients_at(clf, [encoded], jobs, [start[1]], progress=False)
-    value = np.array([own[3] for own in found]).reshape(len(chosen), points)
-    slope = np.array([own[0][chosen[k // points]] for k, own in enumerate(found)]).reshape(value.shape)
+    jobs = [(0, row) for path in rows for row in path]
+    along = gradients_at(clf, [encoded], jobs, [start[1]], progress=False)
+    value = np.array([step[3] for step in along]).reshape(len(chosen), points)
+    slope = np.array([step[0][chosen[k // points]] for k, step in enumerate(along)]).reshape(value.shape)
     return {
         "w": w, "tokens": [encoded.tokens[place] for place in chosen], "label": clf.labels[start[1]],
         "value": value, "slope": slope, "loo": value[:, -1] - value[:, 0], "gradient": slope[:, -1],
@@ -100,40 +88,32 @@ def pair_removals(clf: Classifier, text: str, *, target: int | None = None) -> d
     (encoded,) = clf.encode([text])
     words = np.flatnonzero(~encoded.special).tolist()
     if len(words) < 2:
-        raise InputError(
-            "pair_removals",
-            got=f"a text of {len(words)} words",
-            expected="two or more",
-            hint="pass a sentence",
-        )
-    removed = [(), *((own,) for own in words), *combinations(words, 2)]
+        got, hint = f"a text of {len(words)} words", "pass a sentence"
+        raise InputError("pair_removals", got=got, expected="two or more", hint=hint)
+    removed = [(), *((word,) for word in words), *combinations(words, 2)]
     keeps = np.ones((len(removed), len(encoded)), dtype=bool)
-    for row, own in zip(keeps, removed, strict=True):
-        row[list(own)] = False
+    for row, gone in zip(keeps, removed, strict=True):
+        row[list(gone)] = False
     logits = kept_logits(clf, [(encoded, keep) for keep in keeps], progress=False)
     chosen = int(settle([target], logits[:1])[0])
     fall = dict(zip(removed, to_numpy(logits[0, chosen] - logits[:, chosen]).tolist(), strict=True))
     single, pair = np.full(len(encoded), np.nan), np.full((len(encoded), len(encoded)), np.nan)
-    for own in removed[1:]:
-        if len(own) == 1:
-            single[own[0]] = fall[own]
+    for gone in removed[1:]:
+        if len(gone) == 1:
+            single[gone[0]] = fall[gone]
         else:
-            pair[own] = pair[own[::-1]] = fall[own]
+            pair[gone] = pair[gone[::-1]] = fall[gone]
     backing = pair - single[:, None] - single
     return {
-        "tokens": encoded.tokens,
-        "label": clf.labels[chosen],
-        "single": single,
-        "pair": pair,
-        "backing": backing,
-    }
+        "tokens": encoded.tokens, "label": clf.labels[chosen],
+        "single": single, "pair": pair, "backing": backing,
+    }  # fmt: skip
 
 
 def backed_pairs(
     clf: Classifier, texts: Sequence[str], *, progress: bool | None = None
 ) -> list[dict[str, Any]]:
-    """Of each text the two words that back each other up most, by `pair_removals`; the texts in falling order
-    of that.
+    """Of each text the two words that back each other up most, by `pair_removals`; most backing first.
 
     Returns
     -------
@@ -146,16 +126,14 @@ def backed_pairs(
     """
     rows = []
     for place, text in enumerate(watch(texts, progress=progress, label="pairs")):
-        found = pair_removals(clf, text)
-        one, other = sorted(divmod(int(np.nanargmax(found["backing"])), len(found["tokens"])))
+        pairs = pair_removals(clf, text)
+        single, tokens = pairs["single"], pairs["tokens"]
+        i, j = sorted(divmod(int(np.nanargmax(pairs["backing"])), len(tokens)))
         rows.append(
             {
-                "text": place, "label": found["label"],
-                "words": (found["tokens"][one], found["tokens"][other]), "places": (one, other),
-                "single": (float(found["single"][one]), float(found["single"][other])),
-                "pair": float(found["pair"][one, other]),
-                "backing": float(found["backing"][one, other]),
-                "largest": float(np.nanmax(np.abs(found["single"]))),
+                "text": place, "label": pairs["label"], "words": (tokens[i], tokens[j]), "places": (i, j),
+                "single": (float(single[i]), float(single[j])), "pair": float(pairs["pair"][i, j]),
+                "backing": float(pairs["backing"][i, j]), "largest": float(np.nanmax(np.abs(single))),
             }
         )  # fmt: skip
     return sorted(rows, key=lambda row: -row["backing"])
@@ -163,12 +141,10 @@ def backed_pairs(
 
 def largest_loo(clf: Classifier, texts: Sequence[str], *, progress: bool | None = None) -> tuple[int, str]:
     """The word with the largest LOO of all words of these texts: its place, from 0, and its text."""
-    found = [
-        np.where(own.special, -np.inf, own.scores)
-        for own in loo(clf, clf.encode(list(texts)), [None] * len(texts), progress=progress)
-    ]
-    best = int(np.argmax([own.max() for own in found]))
-    return int(found[best].argmax()), texts[best]
+    records = loo(clf, clf.encode(list(texts)), [None] * len(texts), progress=progress)
+    scores = [np.where(record.special, -np.inf, record.scores) for record in records]
+    best = int(np.argmax([of_text.max() for of_text in scores]))
+    return int(scores[best].argmax()), texts[best]
 
 
 def concentrations(
@@ -196,7 +172,6 @@ def concentrations(
         with torch.no_grad():
             attention = torch.stack(list(clf.encoder.forward(ids, torch.ones_like(ids)).attentions))
         rows["concentration"].append(round(float((attention**2).sum(-1).mean()), 5))
-        rows["special"].append(
-            round(float(attention[..., torch.as_tensor(text.special.copy())].sum(-1).mean()), 5)
-        )
+        received = attention[..., torch.as_tensor(text.special.copy())].sum(-1).mean()
+        rows["special"].append(round(float(received), 5))
     return {"config": config_of(clf, data, texts, seed), "made with": surroundings(), "rows": rows}

@@ -1,10 +1,9 @@
-"""The softmax rule inside a model: every head's read-out as one softmax step, its rules against its exact
-one-step LOO.
+"""The softmax rule inside a model: each head's read-out as one softmax step, its rules against exact LOO.
 
 A step is one (text, layer, head, query). Its logits are the model's scores `Z_ji = q_j . k_i / sqrt(d)`. Its
 values are numbers, `v_i = V_i . df/dO_j`: what a token's value vector is worth to the target's logit f in the
-direction of the true gradient that arrives at this head's output, the neutral choice, as no rule has a part
-in it. So `LOO_i` of a step says how f changes, to first order in O, if this one head no longer reads token i
+direction of the true gradient that arrives at this head's output, the neutral choice, as no rule enters it.
+So `LOO_i` of a step says how f changes, to first order in O, if this one head no longer reads token i
 for this one query. It is not the LOO of the whole model; it isolates what Eq. (3) and (5) do in one place.
 """
 
@@ -23,7 +22,7 @@ from lrp_companion.methods.common import check_targets, read_output, settle, to_
 from lrp_companion.metrics import Interval, bootstrap_mean, invariance_gap
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.models.softmax_step import SoftmaxStep
-from lrp_companion.schema import InputError, choose
+from lrp_companion.schema import InputError, choose, whole
 
 RULES: dict[str, Callable[[SoftmaxStep], np.ndarray]] = {
     "attnlrp": SoftmaxStep.attnlrp,
@@ -33,8 +32,8 @@ RULES: dict[str, Callable[[SoftmaxStep], np.ndarray]] = {
     "logit set to 0": SoftmaxStep.logit_zeroed,
     "mask-gradient": SoftmaxStep.mask_gradient,
 }
-"""What is compared with a step's LOO: two rules, one of them also at the logits alone and with centred
-logits, and LOO's relatives.
+"""What is compared with a step's LOO: two rules, AttnLRP at the logits alone and with centred logits, and
+LOO's relatives.
 """
 
 ROW_FEATURES = ("spread", "level", "entropy")
@@ -44,8 +43,7 @@ MEASURES = ("r", "error")
 def head_steps(
     clf: Classifier, text: str | EncodedText, *, target: int | None = None, value_bias: bool = True
 ) -> list[SoftmaxStep]:
-    """All softmax steps of one text: one entry per layer, each with logits and values of shape (heads,
-    queries, tokens).
+    """All softmax steps of one text, one entry per layer: logits and values (heads, queries, tokens).
 
     Parameters
     ----------
@@ -60,9 +58,8 @@ def head_steps(
         word = clf.encoder.embed(ids).detach().requires_grad_(True)
         tape = clf.encoder.forward(ids, torch.ones_like(ids), word=word)
         chosen = settle(check_targets(target, 1, len(clf.labels)), tape.logits)
-        gradients = torch.autograd.grad(
-            read_output(tape.logits, chosen, "logit").sum(), [layer.read for layer in tape.layers]
-        )
+        explained = read_output(tape.logits, chosen, "logit").sum()
+        gradients = torch.autograd.grad(explained, [layer.read for layer in tape.layers])
     steps = []
     for layer, g in zip(tape.layers, gradients, strict=True):
         query, key, value = (
@@ -80,24 +77,20 @@ def strongest_query(steps: Sequence[SoftmaxStep]) -> tuple[int, int, int, Softma
     sizes = [np.linalg.norm(step.loo(), axis=-1) for step in steps]
     layer = int(np.argmax([size.max() for size in sizes]))
     head, query = (int(k) for k in np.unravel_index(sizes[layer].argmax(), sizes[layer].shape))
-    return (
-        layer + 1,
-        head + 1,
-        query,
-        SoftmaxStep(steps[layer].logits[head, query], steps[layer].values[head, query]),
-    )
+    step = SoftmaxStep(steps[layer].logits[head, query], steps[layer].values[head, query])
+    return layer + 1, head + 1, query, step
 
 
 def compare_step(
     step: SoftmaxStep, *, rules: Mapping[str, Callable[[SoftmaxStep], np.ndarray]] = RULES
 ) -> dict[str, np.ndarray]:
-    """Per rule, `error = |R - LOO| / |LOO|` (norms over tokens) and Pearson's `r` with LOO over tokens; shape
-    (...) each.
+    """Per rule, `error = |R - LOO| / |LOO|` (norms over tokens) and Pearson's `r` with LOO; shape (...) each.
 
     Both are NaN where LOO is zero for all tokens; r also where R or LOO is constant.
 
     >>> step = SoftmaxStep([1.0, 1.0], [2.0, 0.0])
-    >>> {name: float(x.round(6)) for name, x in compare_step(step, rules={"cp-lrp": SoftmaxStep.cp_lrp}).items()}
+    >>> columns = compare_step(step, rules={"cp-lrp": SoftmaxStep.cp_lrp})
+    >>> {name: float(column.round(6)) for name, column in columns.items()}
     {'error cp-lrp': 0.707107, 'r cp-lrp': 1.0}
     """
     loo = step.loo()
@@ -141,32 +134,24 @@ class SoftmaxRows:
         steps; a text without any counts as undefined.
         """
         if column not in self.columns:
-            raise InputError(
-                "SoftmaxRows",
-                got=f"column {column!r}",
-                expected=f"one of {', '.join(self.columns)}",
-                hint="check the name",
-            )
+            expected, hint = f"one of {', '.join(self.columns)}", "check the name"
+            raise InputError("SoftmaxRows", got=f"column {column!r}", expected=expected, hint=hint)
         keep = ~np.isnan(self.columns[column]) & (True if where is None else where)
         values, text = self.columns[column][keep], self.columns["text"][keep]
-        return bootstrap_mean(
-            [np.median(values[text == k]) if (text == k).any() else np.nan for k in range(self.texts)]
-        )
+        by_text = [values[text == k] for k in range(self.texts)]
+        return bootstrap_mean([np.median(steps) if len(steps) else np.nan for steps in by_text])
 
     def table(self, measure: str = "error") -> list[dict[str, Any]]:
-        """One row per layer: entropy of attention, spread and level of the logits, and each rule's `measure`
-        ("error" or "r").
+        """One row per layer: entropy of attention, spread and level of the logits, and each rule's `measure`,
+        "error" or "r".
         """
         choose("SoftmaxRows.table", "measure", measure, MEASURES)
+        names = (*ROW_FEATURES, *(f"{measure} {rule}" for rule in self.rules))
         out = []
         for layer in np.unique(self.columns["layer"]):
-            own = self.columns["layer"] == layer
-            row: dict[str, Any] = {"layer": int(layer), "steps": int(own.sum())}
-            row |= {
-                name: self.typical(name, where=own)
-                for name in (*ROW_FEATURES, *(f"{measure} {rule}" for rule in self.rules))
-            }
-            out.append(row)
+            steps = self.columns["layer"] == layer
+            row: dict[str, Any] = {"layer": int(layer), "steps": int(steps.sum())}
+            out.append(row | {name: self.typical(name, where=steps) for name in names})
         return out
 
     def summary(self) -> list[dict[str, Any]]:
@@ -179,29 +164,22 @@ class SoftmaxRows:
     def binned(
         self, feature: str, measure: str = "error", *, bins: int = 6, rules: Sequence[str] | None = None
     ) -> dict[str, dict[float, Interval]]:
-        """Each rule's `measure` in bins of a feature with equally many steps: rule to {median of the feature
-        in the bin: interval}.
+        """Each rule's `measure` in bins of a feature: rule to {median of the feature in the bin: interval}.
 
-        Bins are cut at quantiles over all steps; the lower edge belongs to a bin, the upper to the next.
-        Steps where a measure is NaN are left out of that measure only. Bins that coincide (many equal values
-        of the feature) are merged.
+        The bins hold equally many steps: they are cut at quantiles over all steps; the lower edge belongs to
+        a bin, the upper to the next. Steps where a measure is NaN are left out of that measure only. Bins
+        that coincide (many equal values of the feature) are merged.
         """
         choose("SoftmaxRows.binned", "feature", feature, ROW_FEATURES)
         choose("SoftmaxRows.binned", "measure", measure, MEASURES)
-        if isinstance(bins, bool) or not isinstance(bins, int) or bins < 1:
-            raise InputError(
-                "SoftmaxRows.binned",
-                got=f"bins {bins!r}",
-                expected="a whole number, at least 1",
-                hint="6 is the default",
-            )
+        whole("SoftmaxRows.binned", "bins", bins, hint="6 is the default")
         x = self.columns[feature]
         edges = np.unique(np.quantile(x, np.linspace(0, 1, bins + 1)[1:-1]))
         place = np.searchsorted(edges, x, side="right")
         groups = {float(np.median(x[place == k])): place == k for k in np.unique(place)}
         chosen = self.rules if rules is None else rules
         return {
-            rule: {centre: self.typical(f"{measure} {rule}", where=own) for centre, own in groups.items()}
+            rule: {centre: self.typical(f"{measure} {rule}", where=steps) for centre, steps in groups.items()}
             for rule in chosen
         }
 
@@ -228,13 +206,7 @@ def softmax_rows(
         all layers and heads.
     value_bias : as in `head_steps`.
     """
-    if isinstance(max_queries, bool) or not isinstance(max_queries, int) or max_queries < 1:
-        raise InputError(
-            "softmax_rows",
-            got=f"max_queries {max_queries!r}",
-            expected="a whole number, at least 1",
-            hint="try 64",
-        )
+    whole("softmax_rows", "max_queries", max_queries, hint="try 64")
     generator = np.random.default_rng(seed)
     parts: list[dict[str, np.ndarray]] = []
     skipped = 0
@@ -244,13 +216,13 @@ def softmax_rows(
         if len(queries) > max_queries:
             rest = generator.choice(queries[1:], size=max_queries - 1, replace=False)
             queries = np.sort(np.concatenate([queries[:1], rest]))
-        for layer, whole in enumerate(head_steps(clf, text, value_bias=value_bias), start=1):
-            logits, values = whole.logits[:, queries], whole.values[:, queries]
+        for layer, steps in enumerate(head_steps(clf, text, value_bias=value_bias), start=1):
+            logits, values = steps.logits[:, queries], steps.values[:, queries]
             reached = np.any(values != 0, axis=-1)
             skipped += int((~reached).sum())
-            head, query = np.nonzero(reached)
-            if not len(head):
+            if not reached.any():
                 continue
+            head, query = np.nonzero(reached)
             step = SoftmaxStep(logits[reached], values[reached])
             fixed = {"text": k, "layer": layer, "tokens": len(text)}
             parts.append(
@@ -260,12 +232,9 @@ def softmax_rows(
                 | compare_step(step, rules=rules)
             )
     if not parts:
-        raise InputError(
-            "softmax_rows",
-            got="no query that a gradient reaches",
-            expected="at least one",
-            hint="let special tokens be queries: the classifier reads the first token",
-        )
+        hint = "let special tokens be queries: the classifier reads the first token"
+        got = "no query that a gradient reaches"
+        raise InputError("softmax_rows", got=got, expected="at least one", hint=hint)
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     return SoftmaxRows(columns, tuple(rules), len(encoded), skipped)
 
@@ -277,8 +246,9 @@ def scale_sweep(
     rules: Mapping[str, Callable[[SoftmaxStep], np.ndarray]] = RULES,
     measure: str = "error",
 ) -> dict[str, dict[float, float]]:
-    """A rule's error (or r) in one query as all its logits are multiplied by s, values kept: rule to {s:
-    number}.
+    """A rule's error (or r) in one query as its logits are multiplied by s, as {rule: {s: number}}.
+
+    The values are kept.
     """
     return _sweep(step.scaled, scales, rules, measure)
 
@@ -290,8 +260,9 @@ def shift_sweep(
     rules: Mapping[str, Callable[[SoftmaxStep], np.ndarray]] = RULES,
     measure: str = "error",
 ) -> dict[str, dict[float, float]]:
-    """A rule's error (or r) in one query as a constant c is added to all its logits: rule to {c: number}. The
-    function stays the same.
+    """A rule's error (or r) in one query as c is added to all its logits, as {rule: {c: number}}.
+
+    The function stays the same.
     """
     return _sweep(step.shifted, shifts, rules, measure)
 
@@ -299,34 +270,26 @@ def shift_sweep(
 def key_bias_shift(
     clf: Classifier, texts: Sequence[str], *, size: float = 2.0, seed: int = 0, truncate: bool = False
 ) -> list[dict[str, Any]]:
-    """Shift the logits of every query by a constant, through the key biases, and see what changes: one row
-    per text.
+    """Shift the logits of every query by a constant, through the key biases: what changes, one row per text.
 
     A random vector b of standard deviation `size` is added to each layer's key bias, so `Z_ji` gains
     `q_j . b / sqrt(d)`, the same for all tokens i. A row holds the relative gaps (as `invariance_gap`)
     between before and after, of the class `logits`, of AttnLRP `at the scores` of the first token's queries
     (all heads and layers together), and of AttnLRP `at the tokens`.
     """
-    other = Classifier(copy.deepcopy(clf.network), clf.tokenizer, card=clf.card)
+    shifted = Classifier(copy.deepcopy(clf.network), clf.tokenizer, card=clf.card)
     draw = torch.Generator().manual_seed(seed)
-    for layer in other.encoder.wiring.layers:
+    for layer in shifted.encoder.wiring.layers:
         noise = torch.randn(layer.key.bias.shape, generator=draw, dtype=torch.float64)
         layer.key.bias.data += (size * noise).to(layer.key.bias)
-    pair, encoded = (clf, other), clf.encode(list(texts), truncate=truncate)
-    before, after = (attribute(one, list(texts), method="attnlrp", truncate=truncate) for one in pair)
+    pair, encoded = (clf, shifted), clf.encode(list(texts), truncate=truncate)
+    before, after = (attribute(model, list(texts), method="attnlrp", truncate=truncate) for model in pair)
     rows = []
     for k, text in enumerate(encoded):
         ids = torch.tensor([text.input_ids], device=clf.device)
-        logits = [to_numpy(one.logits(ids, torch.ones_like(ids)))[0] for one in pair]
-        scores = [
-            np.concatenate(
-                [
-                    step.logit_relevance()[:, 0].ravel()
-                    for step in head_steps(one, text, target=before[k].target)
-                ]
-            )
-            for one in pair
-        ]
+        logits = [to_numpy(model.logits(ids, torch.ones_like(ids)))[0] for model in pair]
+        steps = [head_steps(model, text, target=before[k].target) for model in pair]
+        scores = [np.concatenate([s.logit_relevance()[:, 0].ravel() for s in layers]) for layers in steps]
         rows.append(
             {
                 "text": k,
@@ -345,9 +308,9 @@ def _sweep(
     measure: str,
 ) -> dict[str, dict[float, float]]:
     choose("sweep", "measure", measure, MEASURES)
-    found = {float(point): compare_step(change(float(point)), rules=rules) for point in points}
+    columns = {float(point): compare_step(change(float(point)), rules=rules) for point in points}
     return {
-        rule: {point: float(columns[f"{measure} {rule}"]) for point, columns in found.items()}
+        rule: {point: float(column[f"{measure} {rule}"]) for point, column in columns.items()}
         for rule in rules
     }
 
@@ -365,9 +328,7 @@ def _pearson(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _unit(a: np.ndarray) -> np.ndarray:
-    """Centred, norm 1; scaled by the largest entry first, as values may be tiny. Constant rows come out as
-    zeros.
-    """
+    """Centred, norm 1, and scaled by the largest entry first, as values may be tiny; zeros where constant."""
     for centre in (False, True):
         if centre:
             a = a - a.mean(-1, keepdims=True)

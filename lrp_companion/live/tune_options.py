@@ -1,5 +1,4 @@
-"""Options of the mask gradient and the hybrid, and masks of the layers, compared on sentences that judge
-nothing else.
+"""Options of the mask gradient and the hybrid, and masks of the layers, compared on sentences of their own.
 
 For each text the gradient is taken once at every mask that some option needs; options are combinations of
 these and of LOO, so that nodes, weights and groups are compared on the same texts, at the price of the
@@ -23,7 +22,7 @@ from lrp_companion.metrics.faithfulness import relative_error
 from lrp_companion.metrics.grid import cross_correlation
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.provenance import surroundings
-from lrp_companion.schema import TOKEN_CHOICES, InputError, choose, counted
+from lrp_companion.schema import TOKEN_CHOICES, InputError, choose, counted, whole
 from lrp_companion.sources import Dataset
 
 GROUPINGS = ("place", "random", "gradient")
@@ -62,15 +61,17 @@ class Option:
         """As a run names it, where the methods have the option; else with what is tried here alone.
 
         >>> Option(8, (0.2, 1)).name, Option(2, 2, by="random").name, Option(exact=4, correct="line").name
-        ('mask-gradient:groups=8:nodes=0.2+1', 'mask-gradient:groups=2:nodes=2:by=random', 'hybrid:exact=4:correct=line')
+        ('mask-gradient:groups=8:nodes=0.2+1',
+         'mask-gradient:groups=2:nodes=2:by=random',
+         'hybrid:exact=4:correct=line')
         """
         parts = ["hybrid" if self.exact else "mask-gradient"]
         if self.exact:
             parts += [f"exact={self.exact}", *([f"correct={self.correct}"] if self.correct != "none" else [])]
         if self.groups != 1:
-            nodes = (
-                "+".join(f"{node:g}" for node in self.nodes) if isinstance(self.nodes, tuple) else self.nodes
-            )
+            nodes: object = self.nodes
+            if isinstance(nodes, tuple):
+                nodes = "+".join(f"{node:g}" for node in nodes)
             parts += [f"groups={self.groups}", *([f"nodes={nodes}"] if nodes is not None else [])]
         parts += [f"weights={self.weights}"] if self.weights != "interpolatory" else []
         parts += [f"by={self.by}"] if self.by != "place" else []
@@ -78,8 +79,7 @@ class Option:
 
 
 def options_to_try() -> list[Option]:
-    """Nodes and weights for each K, groupings, and hybrids, as the record in `results/remedy-options` has
-    them.
+    """Nodes and weights for each K, groupings, and hybrids, as in the record `results/remedy-options`.
 
     >>> len(options_to_try()), options_to_try()[0].name
     (91, 'mask-gradient')
@@ -93,11 +93,8 @@ def options_to_try() -> list[Option]:
             out += [Option(groups, nodes, by=by) for nodes in (2, (0.2, 1)) for by in ("random", "gradient")]
     for exact in (2, 4, 8):
         out += [Option(exact=exact, correct=correct) for correct in CORRECTIONS]
-        out += [
-            Option(groups, (0.2, 1), exact=exact, correct=correct)
-            for groups in (2, 4, 8)
-            for correct in ("none", "line")
-        ]
+        for groups in (2, 4, 8):
+            out += [Option(groups, (0.2, 1), exact=exact, correct=correct) for correct in ("none", "line")]
     return out
 
 
@@ -110,8 +107,7 @@ def compare_options(
     seed: int = 0,
     progress: bool | None = None,
 ) -> dict[str, Any]:
-    """Agreement with LOO of every option on a random sample of texts of at least `LEAST` tokens, numbers
-    only.
+    """Agreement with LOO of every option on a random sample of texts of at least `LEAST` tokens.
 
     Parameters
     ----------
@@ -129,16 +125,13 @@ def compare_options(
     ------
     InputError : fewer texts of that length than `limit`, no option, or one twice.
 
-    >>> compare_options(clf, data, options=[Option(), Option(4)], limit=20)["rows"][1]["passes"]  # doctest: +SKIP
+    >>> options = [Option(), Option(4)]
+    >>> compare_options(clf, data, options=options, limit=20)["rows"][1]["passes"]  # doctest: +SKIP
     [5.0, 5.0]
     """
     if not options or len({option.name for option in options}) < len(options):
-        raise InputError(
-            "compare_options",
-            got=f"{len(options)} options",
-            expected="at least one, each once",
-            hint="see options_to_try",
-        )
+        got, hint = f"{len(options)} options", "see options_to_try"
+        raise InputError("compare_options", got=got, expected="at least one, each once", hint=hint)
     texts = _draw("compare_options", clf, data, limit, seed)
     r, errors = (np.full((len(options), len(TOKEN_CHOICES), limit), np.nan) for _ in range(2))
     passes = np.zeros((len(options), limit, 2))
@@ -148,27 +141,26 @@ def compare_options(
         for t, kept in enumerate(_kept(text)):
             r[:, t, n] = cross_correlation(maps[:, kept], exact.scores[None, kept], "pearson")[:, 0]
             errors[:, t, n] = relative_error(maps[:, kept], exact.scores[kept])
-    rows = []
-    for k, option in enumerate(options):
-        row: dict[str, Any] = {
-            "name": option.name,
-            **asdict(option),
-            "passes": passes[k].mean(0).round(3).tolist(),
+    rows = [
+        {
+            "name": option.name, **asdict(option), "passes": passes[k].mean(0).round(3).tolist(),
+            "error": {tokens: float(f"{errors[k, t].mean():.4g}") for t, tokens in enumerate(TOKEN_CHOICES)},
+            "r": {tokens: _rounded(r[k, t]) for t, tokens in enumerate(TOKEN_CHOICES)},
         }
-        row["error"] = {tokens: float(f"{errors[k, t].mean():.4g}") for t, tokens in enumerate(TOKEN_CHOICES)}
-        row["r"] = {
-            tokens: [round(float(own), 4) if np.isfinite(own) else None for own in r[k, t]]
-            for t, tokens in enumerate(TOKEN_CHOICES)
-        }
-        rows.append(row)
+        for k, option in enumerate(options)
+    ]  # fmt: skip
     return {"config": _config(clf, data, texts, seed), "made with": surroundings(), "rows": rows}
+
+
+def _rounded(r: np.ndarray) -> list[float | None]:
+    """r to four decimals, None where it is undefined."""
+    return [round(float(value), 4) if np.isfinite(value) else None for value in r]
 
 
 def compare_masks(
     clf: Classifier, data: Dataset, *, limit: int, seed: int = 0, progress: bool | None = None
 ) -> dict[str, Any]:
-    """Agreement with LOO of LRP under every bypass mask on a random sample of texts of at least `LEAST`
-    tokens, numbers only.
+    """Agreement with LOO of LRP under every bypass mask, on texts as `compare_options` draws them.
 
     Parameters
     ----------
@@ -189,12 +181,8 @@ def compare_masks(
     64
     """
     if clf.card.layers > 16:
-        raise InputError(
-            "compare_masks",
-            got=f"{clf.card.layers} layers",
-            expected="at most 16",
-            hint="compare single masks instead",
-        )
+        got, hint = f"{clf.card.layers} layers", "compare single masks instead"
+        raise InputError("compare_masks", got=got, expected="at most 16", hint=hint)
     texts = _draw("compare_masks", clf, data, limit, seed)
     r = np.full((len(TOKEN_CHOICES), limit, 2**clf.card.layers), np.nan)
     for n, text in enumerate(watch(texts, progress=progress, label="masks")):
@@ -203,7 +191,7 @@ def compare_masks(
         for t, kept in enumerate(_kept(text)):
             r[t, n] = cross_correlation(maps[:, kept], exact.scores[None, kept], "pearson")[:, 0]
     means = {
-        tokens: [round(float(own), 5) for own in np.nanmean(r[t], 0)]
+        tokens: [round(float(mean), 5) for mean in np.nanmean(r[t], 0)]
         for t, tokens in enumerate(TOKEN_CHOICES)
     }
     return {"config": _config(clf, data, texts, seed), "made with": surroundings(), "r": means}
@@ -211,17 +199,17 @@ def compare_masks(
 
 def _draw(where: str, clf: Classifier, data: Dataset, limit: int, seed: int) -> list[EncodedText]:
     """The first `limit` texts of at least `LEAST` tokens in the random order of a seed."""
+    whole(where, "limit", limit, hint="try limit=20")
     texts: list[EncodedText] = []
     for place in data.order(None, seed=seed):
         (text,) = clf.encode([data.texts[place]], truncate=True)
         texts += [text] if len(text) >= LEAST else []
         if len(texts) == limit:
             break
-    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1 or len(texts) != limit:
+    if len(texts) != limit:
         got = f"limit {limit!r} with {len(texts)} texts of at least {LEAST} tokens"
-        raise InputError(
-            where, got=got, expected="a whole number from 1 to how many there are", hint="lower limit"
-        )
+        expected = "a whole number from 1 to how many there are"
+        raise InputError(where, got=got, expected=expected, hint="lower limit")
     return texts
 
 
@@ -230,9 +218,7 @@ def _config(clf: Classifier, data: Dataset, texts: Sequence[EncodedText], seed: 
 
 
 def config_of(clf: Classifier, data: Dataset, texts: Sequence[EncodedText], seed: int) -> dict[str, Any]:
-    """With what numbers on some texts of a data set were made: the model, the data, how many texts, their
-    draw and their lengths.
-    """
+    """What numbers on some texts were made with: the model, the data, how many texts, draw and lengths."""
     lengths = [len(text) for text in texts]
     return {
         "model": clf.card.name, "layers": clf.card.layers, "weights": clf.card.fingerprint,
@@ -258,16 +244,15 @@ def _maps(
     known = {ones.tobytes(): first}
     plans = []
     for option in options:
-        points, weights = quadrature(
-            (1 if option.groups == 1 else 2) if option.nodes is None else option.nodes
-        )
+        nodes = (1 if option.groups == 1 else 2) if option.nodes is None else option.nodes
+        points, weights = quadrature(nodes)
         if option.weights == "equal":
             weights = np.full(len(points), 1 / len(points))
         groups = _groups(option, first, seed)
         plans.append((quadrature_rows(groups, points), groups, points, weights))
     new = {row.tobytes(): row for rows, *_ in plans for row in rows if row.tobytes() not in known}
-    found = gradients_at(clf, [text], [(0, row) for row in new.values()], [target], progress=False)
-    known.update(zip(new, (gradient for gradient, *_ in found), strict=True))
+    steps = gradients_at(clf, [text], [(0, row) for row in new.values()], [target], progress=False)
+    known.update(zip(new, (gradient for gradient, *_ in steps), strict=True))
     maps, passes = [], []
     for option, (rows, groups, points, weights) in zip(options, plans, strict=True):
         scores = integrate(np.stack([known[row.tobytes()] for row in rows]), groups, points, weights)
@@ -284,9 +269,9 @@ def _groups(option: Option, gradient: np.ndarray, seed: int) -> np.ndarray:
     tokens = len(gradient)
     if option.by == "random":
         return group_of(tokens, option.groups, seed=seed)
-    own = group_of(tokens, option.groups)
+    by_place = group_of(tokens, option.groups)
     if option.by == "place":
-        return own
-    out = np.empty(tokens, dtype=own.dtype)
-    out[np.argsort(-np.abs(gradient), kind="stable")] = own
+        return by_place
+    out = np.empty(tokens, dtype=by_place.dtype)
+    out[np.argsort(-np.abs(gradient), kind="stable")] = by_place
     return out

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from lrp_companion.methods import image
+from lrp_companion.methods import gradient, hybrid, image, mask_gradient, rollout  # noqa: F401  (they register)
 from lrp_companion.methods.common import check_options, check_targets
-from lrp_companion.methods.gradient import gradient_x_input, integrated_gradients
-from lrp_companion.methods.hybrid import hybrid, sampled_loo
-from lrp_companion.methods.lrp import attnlrp, cp_lrp, layer_lattice, lrp, pa_lrp
-from lrp_companion.methods.mask_gradient import mask_gradient
-from lrp_companion.methods.perturbation import kept_logits, loo, removal_evaluator
-from lrp_companion.methods.rollout import rollout
+from lrp_companion.methods.lrp import layer_lattice
+from lrp_companion.methods.perturbation import kept_logits, removal_evaluator
 from lrp_companion.models.linear_attention import LinearAttention
 from lrp_companion.models.pretrained import Classifier
+from lrp_companion.registry import IMAGE_METHODS, TEXT_METHODS
 from lrp_companion.schema import Attribution, InputError, ModelError, choose
 
 __all__ = [
@@ -28,35 +25,12 @@ __all__ = [
     "removal_evaluator",
 ]
 
-TEXT_METHODS: dict[str, Callable[..., list[Attribution]]] = {
-    "loo": loo,
-    "ig": integrated_gradients,
-    "gradient-x-input": gradient_x_input,
-    "rollout": rollout,
-    "attnlrp": attnlrp,
-    "cp-lrp": cp_lrp,
-    "pa-lrp": pa_lrp,
-    "lrp": lrp,
-    "mask-gradient": mask_gradient,
-    "hybrid": hybrid,
-    "sampled-loo": sampled_loo,
-}
-IMAGE_METHODS = image.METHODS
-_PRESET = {
-    "attnlrp": {"name", "bypass"},
-    "cp-lrp": {"name", "bypass"},
-    "pa-lrp": {"name", "bypass", "site"},
-    "lrp": {"name"},
-}
-
 
 def options_of(name: str, *, images: bool = False) -> list[str]:
     """Names of the options that a method takes on text or on images, besides `target` and `truncate`."""
-    function: Callable[..., Any] = (
-        IMAGE_METHODS[name] if images else lrp if name in _PRESET else TEXT_METHODS[name]
-    )
-    keyword = (p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY)
-    return sorted(set(keyword) - (set() if images else _PRESET.get(name, set())))
+    function = (IMAGE_METHODS if images else TEXT_METHODS)[name]
+    parameters = inspect.signature(function).parameters.values()
+    return sorted(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
 
 
 def method_call(name: str, *, images: bool = False) -> tuple[str, dict[str, Any]]:
@@ -76,7 +50,7 @@ def method_call(name: str, *, images: bool = False) -> tuple[str, dict[str, Any]
             raise InputError(
                 "attribute", got=f"method {name!r}", expected="each option once, as option=value", hint=hint
             )
-        values = tuple(_value(own) for own in value.split("+"))
+        values = tuple(_value(text) for text in value.split("+"))
         options[key] = values if len(values) > 1 or key == "bypass" else values[0]
     check_options(repr(method), options, options_of(method, images=images))
     return method, options

@@ -14,11 +14,13 @@ from lrp_companion.methods.common import Targets, attribution, batches, read_out
 from lrp_companion.models.batching import budget
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.propagation import relevance_parts
-from lrp_companion.schema import SITES, TARGET_CHOICES, Attribution, InputError, choose, scores_at
+from lrp_companion.registry import method
+from lrp_companion.schema import SITES, TARGET_CHOICES, Attribution, choose, scores_at, whole
 
 BASELINES = ("pad-token", "mask-token", "zero")
 
 
+@method("gradient-x-input")
 def gradient_x_input(
     clf: Classifier,
     texts: Sequence[EncodedText],
@@ -45,20 +47,21 @@ def gradient_x_input(
             (g,) = torch.autograd.grad(read_output(tape.logits, chosen, output).sum(), word)
         parts = {key: to_numpy(value) for key, value in relevance_parts(tape, g).items()}
         for k, i in enumerate(rows):
-            own = {key: value[k, : len(texts[i])] for key, value in parts.items()}
+            text_parts = {key: value[k, : len(texts[i])] for key, value in parts.items()}
             out[i] = attribution(
                 clf,
                 texts[i],
-                scores_at(own, site),
+                scores_at(text_parts, site),
                 method="gradient-x-input",
                 target=chosen[k],
                 logit=tape.logits[k, chosen[k]],
                 choices={"site": site, "output": output},
-                parts=own,
+                parts=text_parts,
             )
     return out  # type: ignore[return-value]
 
 
+@method("ig")
 def integrated_gradients(
     clf: Classifier,
     texts: Sequence[EncodedText],
@@ -80,16 +83,9 @@ def integrated_gradients(
     """
     choose("attribute", "baseline", baseline, BASELINES)
     choose("attribute", "output", output, TARGET_CHOICES)
-    if isinstance(n_steps, bool) or not isinstance(n_steps, int) or n_steps < 1:
-        raise InputError(
-            "attribute",
-            got=f"n_steps {n_steps!r}",
-            expected="a whole number, at least 1",
-            hint="try n_steps=50",
-        )
-    tokens_at_once = (
-        2 * budget(None, clf.device) if batch_tokens is None else budget(batch_tokens, clf.device)
-    )  # nothing is padded here
+    whole("attribute", "n_steps", n_steps, hint="try n_steps=50")
+    # Nothing is padded here, so twice as many tokens fit.
+    tokens_at_once = budget(batch_tokens, clf.device) * (2 if batch_tokens is None else 1)
     out = []
     for text, target in watch(list(zip(texts, targets, strict=True)), progress=progress, label="ig"):
         ids = torch.tensor([text.input_ids], device=clf.device)
@@ -97,25 +93,19 @@ def integrated_gradients(
         word = clf.encoder.embed(ids)
         start = torch.zeros_like(word)
         if baseline != "zero":
-            start = clf.encoder.embed(
-                torch.full_like(ids, clf.pad_id if baseline == "pad-token" else clf.mask_id)
-            )
+            filler = clf.pad_id if baseline == "pad-token" else clf.mask_id
+            start = clf.encoder.embed(torch.full_like(ids, filler))
         special = torch.as_tensor(text.special, device=clf.device)
         start = torch.where(special[None, :, None], word, start)
         with torch.no_grad():  # both ends of the path
-            logits = clf.encoder.forward(
-                ids.expand(2, -1), mask.expand(2, -1), word=torch.cat([word, start])
-            ).logits
+            both = torch.cat([word, start])
+            logits = clf.encoder.forward(ids.expand(2, -1), mask.expand(2, -1), word=both).logits
         chosen = settle([target], logits[:1])
         ends = read_output(logits, chosen.expand(2), output)
 
         def explained(x: Tensor, mask: Tensor = mask, chosen: Tensor = chosen) -> Tensor:
-            n = len(x)
-            return read_output(
-                clf.network(inputs_embeds=x, attention_mask=mask.expand(n, -1)).logits,
-                chosen.expand(n),
-                output,
-            )
+            logits = clf.network(inputs_embeds=x, attention_mask=mask.expand(len(x), -1)).logits
+            return read_output(logits, chosen.expand(len(x)), output)
 
         scores = IntegratedGradients(explained).attribute(
             word, start, n_steps=n_steps, internal_batch_size=max(1, tokens_at_once // len(text))

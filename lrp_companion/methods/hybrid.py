@@ -18,11 +18,13 @@ from lrp_companion.methods.common import Targets, attribution, read_output, sett
 from lrp_companion.methods.mask_gradient import check_seed, mask_gradient
 from lrp_companion.methods.perturbation import kept_logits
 from lrp_companion.models.pretrained import Classifier, EncodedText
-from lrp_companion.schema import TARGET_CHOICES, Attribution, InputError, choose
+from lrp_companion.registry import method
+from lrp_companion.schema import TARGET_CHOICES, Attribution, choose, whole
 
 CORRECTIONS = ("none", "scale", "shift", "line")
 
 
+@method("hybrid")
 def hybrid(
     clf: Classifier,
     texts: Sequence[EncodedText],
@@ -46,30 +48,29 @@ def hybrid(
     """
     choose("attribute", "correct", correct, CORRECTIONS)
     choose("attribute", "output", output, TARGET_CHOICES)
-    _check_count("exact", exact)
+    whole("attribute", "exact", exact, hint="one forward pass for each")
     options: dict[str, Any] = {"output": output, "batch_tokens": batch_tokens, "progress": progress}
     gradients = mask_gradient(clf, texts, targets, groups=groups, nodes=nodes, seed=seed, **options)
-    chosen = [np.sort(np.argsort(-np.abs(own.scores), kind="stable")[:exact]) for own in gradients]
-    jobs = [(text, without(len(text), i)) for text, own in zip(texts, chosen, strict=True) for i in own]
+    chosen = [np.sort(np.argsort(-np.abs(record.scores), kind="stable")[:exact]) for record in gradients]
+    jobs = [(text, without(len(text), i)) for text, places in zip(texts, chosen, strict=True) for i in places]
     logits = kept_logits(clf, jobs, batch_tokens=batch_tokens, progress=progress, label="hybrid")
     out, at = [], 0
-    for text, gradient, own in zip(texts, gradients, chosen, strict=True):
-        classes = torch.full((len(own),), gradient.target)
-        left = to_numpy(read_output(logits[at : at + len(own)], classes, output))
-        at += len(own)
-        scores = corrected(gradient.scores, own, gradient.details["value"] - left, correct)
+    for text, gradient, places in zip(texts, gradients, chosen, strict=True):
+        classes = torch.full((len(places),), gradient.target)
+        left = to_numpy(read_output(logits[at : at + len(places)], classes, output))
+        at += len(places)
+        scores = corrected(gradient.scores, places, gradient.details["value"] - left, correct)
         choices = {"exact": exact, "correct": correct, **gradient.choices}
         forwards, backwards = gradient.details["passes"]
-        details = {"passes": (forwards + len(own), backwards), "exact tokens": tuple(own.tolist())}
-        own_target, logit = gradient.target, gradient.logit
+        details = {"passes": (forwards + len(places), backwards), "exact tokens": tuple(places.tolist())}
         out.append(
             attribution(
                 clf,
                 text,
                 scores,
                 method="hybrid",
-                target=own_target,
-                logit=logit,
+                target=gradient.target,
+                logit=gradient.logit,
                 choices=choices,
                 details=details,
             )
@@ -88,18 +89,19 @@ def corrected(gradient: np.ndarray, places: np.ndarray, exact: np.ndarray, corre
     >>> corrected(np.array([1.0, 2.0, 3.0]), np.array([0, 2]), np.array([3.0, 7.0]), "line")
     array([3., 5., 7.])
     """
-    scores, own = gradient.copy(), gradient[places]
-    if correct == "scale" and own.any():
-        scores *= own @ exact / (own @ own)
-    elif correct == "line" and np.ptp(own) > 0:
-        centred = own - own.mean()
-        scores = exact.mean() + (gradient - own.mean()) * (centred @ exact / (centred @ centred))
+    scores, estimates = gradient.copy(), gradient[places]
+    if correct == "scale" and estimates.any():
+        scores *= estimates @ exact / (estimates @ estimates)
+    elif correct == "line" and np.ptp(estimates) > 0:
+        centred = estimates - estimates.mean()
+        scores = exact.mean() + (gradient - estimates.mean()) * (centred @ exact / (centred @ centred))
     elif correct in ("shift", "line"):
-        scores += (exact - own).mean()
+        scores += (exact - estimates).mean()
     scores[places] = exact
     return scores
 
 
+@method("sampled-loo")
 def sampled_loo(
     clf: Classifier,
     texts: Sequence[EncodedText],
@@ -117,26 +119,28 @@ def sampled_loo(
     text alone.
     """
     choose("attribute", "output", output, TARGET_CHOICES)
-    _check_count("budget", budget)
+    whole("attribute", "budget", budget, hint="one forward pass for each")
     check_seed(seed)
     chosen = [
         np.sort(np.random.default_rng([seed, *text.input_ids]).permutation(len(text))[:budget])
         for text in texts
     ]
     jobs = [
-        (text, without(len(text), i)) for text, own in zip(texts, chosen, strict=True) for i in (-1, *own)
+        (text, without(len(text), i))
+        for text, places in zip(texts, chosen, strict=True)
+        for i in (-1, *places)
     ]
     logits = kept_logits(clf, jobs, batch_tokens=batch_tokens, progress=progress, label="sampled-loo")
     out, at = [], 0
-    for text, target, own in zip(texts, targets, chosen, strict=True):
-        after = logits[at : at + len(own) + 1]
+    for text, target, places in zip(texts, targets, chosen, strict=True):
+        after = logits[at : at + len(places) + 1]
         at += len(after)
         explained = settle([target], after[:1])
         values = to_numpy(read_output(after, explained.expand(len(after)), output))
         scores = np.full(len(text), (values[0] - values[1:]).mean())
-        scores[own] = values[0] - values[1:]
+        scores[places] = values[0] - values[1:]
         choices = {"budget": budget, "seed": seed, "output": output}
-        details = {"passes": (len(after), 0), "exact tokens": tuple(own.tolist())}
+        details = {"passes": (len(after), 0), "exact tokens": tuple(places.tolist())}
         logit = after[0, explained]
         out.append(
             attribution(
@@ -160,13 +164,3 @@ def without(tokens: int, place: int) -> np.ndarray:
     ([True, False, True], [True, True, True])
     """
     return np.arange(tokens) != place
-
-
-def _check_count(name: str, count: Any) -> None:
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise InputError(
-            "attribute",
-            got=f"{name} {count!r}",
-            expected="a whole number, at least 1",
-            hint="one forward pass for each",
-        )

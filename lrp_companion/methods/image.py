@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,8 @@ from tqdm import TqdmWarning
 from lrp_companion.methods.common import check_options, check_targets, settle, to_numpy, watch
 from lrp_companion.methods.mask_gradient import integrate, plan, quadrature_rows
 from lrp_companion.models.linear_attention import SHARES, LinearAttention, check_shares
-from lrp_companion.schema import Attribution, InputError
+from lrp_companion.registry import IMAGE_METHODS, image_method
+from lrp_companion.schema import Attribution, InputError, whole
 
 with (
     warnings.catch_warnings()
@@ -41,7 +42,7 @@ def attribute_images(
 
     `target` None is the predicted class. Options of another method are refused.
     """
-    function = METHODS[method]
+    function = IMAGE_METHODS[method]
     allowed = [p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
     check_options(f"{method!r} on images", options, ["target", *allowed])
     x = net.check_images(images, "attribute")
@@ -53,29 +54,25 @@ def attribute_images(
     return _records(net, method, logits, chosen, scores, choices, parts, details)
 
 
+@image_method("loo")
 def loo(
     net: LinearAttention, x: Tensor, targets: Tensor, *, batch_images: int = 256, progress: bool | None = None
 ) -> Maps:
     """Leave-One-Out: the target's logit minus that of the image with one pixel at zero (appendix B.1.1 of the
     paper).
     """
-    if isinstance(batch_images, bool) or not isinstance(batch_images, int) or batch_images < 1:
-        raise InputError(
-            "attribute",
-            got=f"batch_images {batch_images!r}",
-            expected="a whole number, at least 1",
-            hint="256 fits small machines",
-        )
+    whole("attribute", "batch_images", batch_images, hint="256 fits small machines")
     scores = torch.empty_like(x)
     with torch.no_grad():
         for k in watch(range(len(x)), progress=progress, label="loo"):
             kept = x[k].expand(net.tokens, -1).clone()
             kept.fill_diagonal_(0)
-            whole = net(x[k : k + 1])[0, targets[k]]
-            scores[k] = torch.cat([whole - net(part)[:, targets[k]] for part in kept.split(batch_images)])
+            logit = net(x[k : k + 1])[0, targets[k]]
+            scores[k] = torch.cat([logit - net(part)[:, targets[k]] for part in kept.split(batch_images)])
     return scores, {"removal": "zero-pixel"}, {}, {}
 
 
+@image_method("ig")
 def integrated_gradients(
     net: LinearAttention,
     x: Tensor,
@@ -93,13 +90,7 @@ def integrated_gradients(
     polynomial of degree 3 along the way. `baseline` is "zero", one image, or one for each. The convergence
     delta `sum IG - (f(x) - f(x'))` goes into `details`.
     """
-    if isinstance(n_steps, bool) or not isinstance(n_steps, int) or n_steps < 1:
-        raise InputError(
-            "attribute",
-            got=f"n_steps {n_steps!r}",
-            expected="a whole number, at least 1",
-            hint="try n_steps=50",
-        )
+    whole("attribute", "n_steps", n_steps, hint="try n_steps=50")
     if isinstance(baseline, str):
         if baseline != "zero":
             raise InputError(
@@ -138,6 +129,7 @@ def integrated_gradients(
     return scores, {"baseline": name, "n_steps": n_steps}, {}, {"convergence_delta": delta}
 
 
+@image_method("gradient-x-input")
 def gradient_x_input(net: LinearAttention, x: Tensor, targets: Tensor) -> Maps:
     """Input x gradient: `x_i df/dx_i`, the same from both orders of multiplication up to rounding."""
     scores = torch.empty_like(x)
@@ -149,6 +141,7 @@ def gradient_x_input(net: LinearAttention, x: Tensor, targets: Tensor) -> Maps:
     return scores, {}, {}, {}
 
 
+@image_method("lrp")
 def lrp(
     net: LinearAttention,
     x: Tensor,
@@ -178,10 +171,11 @@ def lrp(
         net.relevance_parts(x[rows], targets[rows], shares=point, epsilon=epsilon)
         for rows in torch.arange(len(x)).split(64)
     ]
-    whole = {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
-    return whole["pixel"], {"shares": point, "epsilon": epsilon}, whole, {}
+    by_part = {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
+    return by_part["pixel"], {"shares": point, "epsilon": epsilon}, by_part, {}
 
 
+@image_method("attnlrp")
 def attnlrp(net: LinearAttention, x: Tensor, targets: Tensor, *, epsilon: float = 0.0) -> Maps:
     """AttnLRP (Achtibat et al. 2024): every matrix product halves the relevance, in the net's own order, Eq.
     (3), (4).
@@ -189,11 +183,13 @@ def attnlrp(net: LinearAttention, x: Tensor, targets: Tensor, *, epsilon: float 
     return lrp(net, x, targets, epsilon=epsilon)
 
 
+@image_method("cp-lrp")
 def cp_lrp(net: LinearAttention, x: Tensor, targets: Tensor, *, epsilon: float = 0.0) -> Maps:
     """CP-LRP (Ali et al. 2022): queries and keys are constants, the values receive everything."""
     return lrp(net, x, targets, shares="values", epsilon=epsilon)
 
 
+@image_method("mask-gradient")
 def mask_gradient(
     net: LinearAttention,
     x: Tensor,
@@ -206,8 +202,8 @@ def mask_gradient(
     """Gradient of a pixel mask: `df(w * x)/dw_i` at w = 1, which is input x gradient, or its quadrature with
     K groups of pixels.
     """
-    own, points, weights = plan(net.tokens, groups, nodes, seed)
-    rows = quadrature_rows(own, points)
+    group, points, weights = plan(net.tokens, groups, nodes, seed)
+    rows = quadrature_rows(group, points)
     scores = torch.empty_like(x)
     for k in range(len(x)):
         gradients = []
@@ -215,19 +211,8 @@ def mask_gradient(
             with torch.enable_grad():
                 w = part.clone().requires_grad_(True)
                 gradients.append(torch.autograd.grad(net(w * x[k])[:, targets[k]].sum(), w)[0])
-        scores[k] = torch.as_tensor(integrate(to_numpy(torch.cat(gradients)), own, points, weights)).to(x)
+        scores[k] = torch.as_tensor(integrate(to_numpy(torch.cat(gradients)), group, points, weights)).to(x)
     return scores, {"groups": groups, "nodes": tuple(points.tolist()), "seed": seed}, {}, {}
-
-
-METHODS: dict[str, Callable[..., Maps]] = {
-    "loo": loo,
-    "ig": integrated_gradients,
-    "gradient-x-input": gradient_x_input,
-    "attnlrp": attnlrp,
-    "cp-lrp": cp_lrp,
-    "lrp": lrp,
-    "mask-gradient": mask_gradient,
-}
 
 
 def _records(

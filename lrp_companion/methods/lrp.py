@@ -6,12 +6,12 @@ AttnLRP read at word + position. The methods differ by entries, not by code.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 
+from lrp_companion.masks import NONE
 from lrp_companion.methods.common import (
     Targets,
     attribution,
@@ -23,6 +23,7 @@ from lrp_companion.methods.common import (
 )
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.propagation import MEMORY, all_masks, some_masks
+from lrp_companion.registry import method
 from lrp_companion.schema import (
     SITES,
     TARGET_CHOICES,
@@ -31,55 +32,15 @@ from lrp_companion.schema import (
     Lattice,
     check_layers,
     choose,
+    number,
     scores_at,
+    whole,
 )
 
 
 def check_epsilon(epsilon: float) -> float:
-    if (
-        isinstance(epsilon, bool)
-        or not isinstance(epsilon, (int, float))
-        or not math.isfinite(epsilon)
-        or epsilon < 0
-    ):
-        raise InputError(
-            "attribute",
-            got=f"epsilon {epsilon!r}",
-            expected="a finite number, 0 or above",
-            hint="try epsilon=0.0 or 1e-6",
-        )
-    return float(epsilon)
-
-
-def lrp(
-    clf: Classifier,
-    texts: Sequence[EncodedText],
-    targets: Targets,
-    *,
-    name: str = "lrp",
-    bypass: Iterable[int] = (),
-    site: str = "word",
-    epsilon: float = 0.0,
-    output: str = "logit",
-    batch_tokens: int | None = None,
-    progress: bool | None = None,
-) -> list[Attribution]:
-    """LRP with the attention of the layers in `bypass` (from 1) held constant; Eq. (1) to (5) of the
-    paper.
-    """
-    (maps,) = lrp_masks(
-        clf,
-        texts,
-        targets,
-        masks=[bypass],
-        name=name,
-        site=site,
-        epsilon=epsilon,
-        output=output,
-        batch_tokens=batch_tokens,
-        progress=progress,
-    )
-    return maps
+    """A finite epsilon, 0 or above."""
+    return number("attribute", "epsilon", epsilon, least=0, hint="try epsilon=0.0 or 1e-6")
 
 
 @torch.no_grad()
@@ -112,39 +73,92 @@ def lrp_masks(
             parts = {key: to_numpy(value) for key, value in by_mask[mask].items()}
             choices = {"site": site, "epsilon": eps, "output": output, "bypass": tuple(sorted(mask))}
             for k, i in enumerate(rows):
-                own = {key: value[k, : len(texts[i])] for key, value in parts.items()}
+                text_parts = {key: value[k, : len(texts[i])] for key, value in parts.items()}
                 out[place][i] = attribution(
                     clf,
                     texts[i],
-                    scores_at(own, site),
+                    scores_at(text_parts, site),
                     method=name,
                     target=chosen[k],
                     logit=tape.logits[k, chosen[k]],
                     choices=choices,
-                    parts=own,
+                    parts=text_parts,
                 )
     return out
 
 
+@method("lrp")
+def lrp(
+    clf: Classifier,
+    texts: Sequence[EncodedText],
+    targets: Targets,
+    *,
+    bypass: Iterable[int] = (),
+    site: str = "word",
+    epsilon: float = 0.0,
+    output: str = "logit",
+    batch_tokens: int | None = None,
+    progress: bool | None = None,
+) -> list[Attribution]:
+    """LRP with the attention of the layers in `bypass` (from 1) held constant; Eq. (1) to (5)."""
+    shared: dict[str, Any] = {"epsilon": epsilon, "output": output}
+    shared |= {"batch_tokens": batch_tokens, "progress": progress}
+    return lrp_masks(clf, texts, targets, masks=[bypass], name="lrp", site=site, **shared)[0]
+
+
+@method("attnlrp")
 def attnlrp(
-    clf: Classifier, texts: Sequence[EncodedText], targets: Targets, **options: Any
+    clf: Classifier,
+    texts: Sequence[EncodedText],
+    targets: Targets,
+    *,
+    site: str = "word",
+    epsilon: float = 0.0,
+    output: str = "logit",
+    batch_tokens: int | None = None,
+    progress: bool | None = None,
 ) -> list[Attribution]:
     """AttnLRP (Achtibat et al. 2024): relevance through values, softmax, queries and keys in every layer."""
-    return lrp(clf, texts, targets, name="attnlrp", bypass=(), **options)
+    shared: dict[str, Any] = {"epsilon": epsilon, "output": output}
+    shared |= {"batch_tokens": batch_tokens, "progress": progress}
+    return lrp_masks(clf, texts, targets, masks=[NONE], name="attnlrp", site=site, **shared)[0]
 
 
+@method("cp-lrp")
 def cp_lrp(
-    clf: Classifier, texts: Sequence[EncodedText], targets: Targets, **options: Any
+    clf: Classifier,
+    texts: Sequence[EncodedText],
+    targets: Targets,
+    *,
+    site: str = "word",
+    epsilon: float = 0.0,
+    output: str = "logit",
+    batch_tokens: int | None = None,
+    progress: bool | None = None,
 ) -> list[Attribution]:
     """CP-LRP (Ali et al. 2022): the attention weights of every layer are constants."""
-    return lrp(clf, texts, targets, name="cp-lrp", bypass=range(1, clf.card.layers + 1), **options)
+    shared: dict[str, Any] = {"epsilon": epsilon, "output": output}
+    shared |= {"batch_tokens": batch_tokens, "progress": progress}
+    return lrp_masks(
+        clf, texts, targets, masks=[range(1, clf.card.layers + 1)], name="cp-lrp", site=site, **shared
+    )[0]
 
 
+@method("pa-lrp")
 def pa_lrp(
-    clf: Classifier, texts: Sequence[EncodedText], targets: Targets, **options: Any
+    clf: Classifier,
+    texts: Sequence[EncodedText],
+    targets: Targets,
+    *,
+    epsilon: float = 0.0,
+    output: str = "logit",
+    batch_tokens: int | None = None,
+    progress: bool | None = None,
 ) -> list[Attribution]:
-    """PA-LRP for learned absolute positions: AttnLRP with each position's share added to its token."""
-    return lrp(clf, texts, targets, name="pa-lrp", bypass=(), site="word+position", **options)
+    """PA-LRP for learned absolute positions: AttnLRP with the share of each position added to its token."""
+    shared: dict[str, Any] = {"epsilon": epsilon, "output": output}
+    shared |= {"batch_tokens": batch_tokens, "progress": progress}
+    return lrp_masks(clf, texts, targets, masks=[NONE], name="pa-lrp", site="word+position", **shared)[0]
 
 
 @torch.no_grad()
@@ -178,13 +192,7 @@ def layer_lattice(
             expected="one string",
             hint="call it once per text",
         )
-    if isinstance(memory, bool) or not isinstance(memory, int) or memory < 1:
-        raise InputError(
-            "layer_lattice",
-            got=f"memory {memory!r}",
-            expected="a whole number of bytes",
-            hint="2 * 2**30 is 2 GiB",
-        )
+    whole("layer_lattice", "memory", memory, hint="2 * 2**30 bytes are 2 GiB")
     (encoded,) = clf.encode(text, truncate=truncate)
     eps = check_epsilon(epsilon)
     choose("layer_lattice", "site", site, SITES)
@@ -193,14 +201,14 @@ def layer_lattice(
     tape = clf.encoder.forward(ids, torch.ones_like(ids))
     chosen = settle(check_targets(target, 1, len(clf.labels)), tape.logits)
     parts = all_masks(tape, output_gradient(tape.logits, chosen, output), epsilon=eps, memory=memory)
-    own = {key: to_numpy(value)[:, 0] for key, value in parts.items()}
+    by_mask = {key: to_numpy(value)[:, 0] for key, value in parts.items()}
     return Lattice(
         tokens=encoded.tokens,
-        scores=scores_at(own, site),
+        scores=scores_at(by_mask, site),
         target=int(chosen),
         logit=float(tape.logits[0, chosen]),
         special=encoded.special,
         site=site,
-        parts=own,
+        parts=by_mask,
         label=clf.labels[int(chosen)],
     )

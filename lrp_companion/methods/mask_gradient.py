@@ -23,7 +23,8 @@ from numpy.polynomial import legendre
 from lrp_companion.methods.common import Targets, attribution, read_output, settle, to_numpy, watch
 from lrp_companion.models.batching import budget, pad, token_batches
 from lrp_companion.models.pretrained import Classifier, EncodedText
-from lrp_companion.schema import TARGET_CHOICES, Attribution, InputError, choose
+from lrp_companion.registry import method
+from lrp_companion.schema import TARGET_CHOICES, Attribution, InputError, choose, whole
 
 MANY, LOW = 8, (0.2, 1)
 """From so many groups on, texts are read at these nodes: attention that is concentrated changes fast near w =
@@ -44,9 +45,8 @@ def quadrature(nodes: int | Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
     [[0.0, 0.5, 1.0], [0.167, 0.667, 0.167]]
     """
     if isinstance(nodes, int) and not isinstance(nodes, bool) and 1 <= nodes <= 32:
-        last = legendre.legroots(
-            [*[0] * (nodes - 1), 1, 1]
-        ).real  # of P_{n-1} + P_n: Radau's nodes on [-1, 1], the first at -1
+        # The roots of P_{n-1} + P_n are Radau's nodes on [-1, 1], the first at -1.
+        last = legendre.legroots([*[0] * (nodes - 1), 1, 1]).real
         points = np.append(np.sort((1 - np.sort(last)[1:]) / 2), 1.0)
     else:
         try:
@@ -104,10 +104,7 @@ def group_of(tokens: int, groups: int | str, *, seed: int | None = None) -> np.n
 
 def check_seed(seed: object) -> None:
     """Refuse a seed that is no whole number from 0."""
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise InputError(
-            "attribute", got=f"seed {seed!r}", expected="a whole number, at least 0", hint="try seed=0"
-        )
+    whole("attribute", "seed", seed, least=0, hint="try seed=0")
 
 
 def quadrature_rows(groups: np.ndarray, points: np.ndarray) -> np.ndarray:
@@ -138,7 +135,7 @@ def plan(
     """Groups, nodes and weights for T tokens; one group has one node, because scaling all of w changes
     nothing.
     """
-    own = group_of(tokens, groups, seed=seed)
+    group = group_of(tokens, groups, seed=seed)
     points, weights = quadrature((1 if groups == 1 else 2) if nodes is None else nodes)
     if groups == 1 and len(points) > 1:
         raise InputError(
@@ -147,9 +144,10 @@ def plan(
             expected="one node for one group: scaling the whole mask changes nothing",
             hint="take groups=2 or more, or leave out nodes",
         )
-    return own, points, weights
+    return group, points, weights
 
 
+@method("mask-gradient")
 def mask_gradient(
     clf: Classifier,
     texts: Sequence[EncodedText],
@@ -174,17 +172,17 @@ def mask_gradient(
     nodes = default_nodes(groups) if nodes is None else nodes
     plan(1, groups, nodes, seed)  # refuses bad options also where there is no text
     plans = [plan(len(text), groups, nodes, seed) for text in texts]
-    rows = [quadrature_rows(own, points) for own, points, _ in plans]
+    rows = [quadrature_rows(group, points) for group, points, _ in plans]
     options: dict[str, Any] = {"output": output, "batch_tokens": batch_tokens, "progress": progress}
-    first = gradients_at(clf, texts, [(k, own[0]) for k, own in enumerate(rows)], targets, **options)
+    first = gradients_at(clf, texts, [(k, masks[0]) for k, masks in enumerate(rows)], targets, **options)
     chosen = [target for _, target, *_ in first]
-    jobs = [(k, row) for k, own in enumerate(rows) for row in own[1:]]
+    jobs = [(k, mask) for k, masks in enumerate(rows) for mask in masks[1:]]
     others = iter(gradients_at(clf, texts, jobs, chosen, **options) if jobs else [])
     out = []
-    for k, (own, points, weights) in enumerate(plans):
+    for k, (group, points, weights) in enumerate(plans):
         gradient, target, logit, value = first[k]
         gradients = np.stack([gradient, *(next(others)[0] for _ in rows[k][1:])])
-        scores = integrate(gradients, own, points, weights)
+        scores = integrate(gradients, group, points, weights)
         choices = {"groups": groups, "nodes": tuple(points.tolist()), "seed": seed, "output": output}
         details = {"passes": (len(gradients), len(gradients)), "value": value}
         out.append(
@@ -215,7 +213,7 @@ def gradients_at(
     """For each job, a text's place in `texts` and its mask (T,): `df/dw` (T,), the explained class, its
     logit, and f itself.
     """
-    found: list[Any] = [None] * len(jobs)
+    out: list[Any] = [None] * len(jobs)
     batched = token_batches([len(row) for _, row in jobs], budget(batch_tokens, clf.device))
     for batch in watch(batched, progress=progress, label="mask-gradient"):
         ids, real = pad([texts[jobs[b][0]].input_ids for b in batch], clf.pad_id, clf.device)
@@ -231,10 +229,6 @@ def gradients_at(
         for place, b in enumerate(batch):
             target = int(chosen[place])
             value = float(values[place].detach())
-            found[b] = (
-                to_numpy(g[place, : len(jobs[b][1])]),
-                target,
-                float(logits[place, target].detach()),
-                value,
-            )
-    return found
+            gradient = to_numpy(g[place, : len(jobs[b][1])])
+            out[b] = gradient, target, float(logits[place, target].detach()), value
+    return out

@@ -25,6 +25,7 @@ from lrp_companion.methods.common import (
 from lrp_companion.models.batching import token_batches
 from lrp_companion.models.packed import Row, packed_logits
 from lrp_companion.models.pretrained import Classifier, EncodedText
+from lrp_companion.registry import method
 from lrp_companion.schema import REMOVALS, TARGET_CHOICES, Attribution, InputError, choose
 
 
@@ -82,6 +83,7 @@ def _row(clf: Classifier, text: EncodedText, keep: np.ndarray, removal: str) -> 
     return Row(np.where(keep, ids, clf.mask_id if removal == "mask-token" else clf.pad_id), places)
 
 
+@method("loo")
 def loo(
     clf: Classifier,
     texts: Sequence[EncodedText],
@@ -105,10 +107,10 @@ def loo(
     logits = kept_logits(clf, jobs, removal=removal, batch_tokens=batch_tokens, progress=progress)
     out, at = [], 0
     for text, target in zip(texts, targets, strict=True):
-        own = logits[at : at + len(text) + 1]
+        of_text = logits[at : at + len(text) + 1]
         at += len(text) + 1
-        chosen = settle([target], own[:1])
-        values = read_output(own, chosen.expand(len(own)), output)
+        chosen = settle([target], of_text[:1])
+        values = read_output(of_text, chosen.expand(len(of_text)), output)
         choices = {"removal": removal, "output": output}
         out.append(
             attribution(
@@ -117,7 +119,7 @@ def loo(
                 values[0] - values[1:],
                 method="loo",
                 target=chosen,
-                logit=own[0, chosen],
+                logit=of_text[0, chosen],
                 choices=choices,
             )
         )
@@ -157,13 +159,8 @@ def removal_evaluator(
                 batch_tokens=batch_tokens,
                 progress=False,
             )
-            known.update(
-                zip(
-                    new,
-                    to_numpy(read_output(logits, torch.full((len(logits),), int(target)), output)).tolist(),
-                    strict=True,
-                )
-            )
+            values = read_output(logits, torch.full((len(logits),), int(target)), output)
+            known.update(zip(new, to_numpy(values).tolist(), strict=True))
         return np.array([known[row.tobytes()] for row in np.asarray(keep, dtype=bool)])
 
     return evaluate

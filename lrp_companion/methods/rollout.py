@@ -8,12 +8,14 @@ import torch
 
 from lrp_companion.methods.common import Targets, attribution, batches, settle
 from lrp_companion.models.pretrained import Classifier, EncodedText
+from lrp_companion.registry import method
 from lrp_companion.schema import Attribution, choose
 
 HEAD_FUSIONS = ("mean", "max", "min")
 ROWS = ("cls", "mean")
 
 
+@method("rollout")
 @torch.no_grad()
 def rollout(
     clf: Classifier,

@@ -1,6 +1,4 @@
-"""What explanations are judged by: agreement with LOO, perturbation curves, axioms, and means with
-intervals.
-"""
+"""What explanations are judged by: agreement with LOO, curves, axioms, and means with intervals."""
 
 from __future__ import annotations
 
@@ -20,7 +18,6 @@ from lrp_companion.metrics.statistics import Interval, bootstrap_mean, paired_di
 
 __all__ = [
     "ConservationGap", "Curve", "Interval", "InvarianceGap", "agreement", "bootstrap_mean",
-    "conservation_gap", "faithfulness_gap",
-    "invariance_gap", "kendall", "normalise", "paired_difference", "pearson", "perturbation_curve",
-    "removal_order", "spearman",
+    "conservation_gap", "faithfulness_gap", "invariance_gap", "kendall", "normalise", "paired_difference",
+    "pearson", "perturbation_curve", "removal_order", "spearman",
 ]  # fmt: skip

@@ -11,17 +11,16 @@ from lrp_companion.schema import InputError
 
 
 class ConservationGap(NamedTuple):
-    """How far the scores' sum is from the explained output: `absolute` in its unit, `relative` to its
-    size.
-    """
+    """How far the scores' sum is from the output: `absolute` in its unit, `relative` to its size."""
 
     relative: float
     absolute: float
 
 
 class InvarianceGap(NamedTuple):
-    """How far two explanations of one function are apart: `relative` distance (0: the same, 2: opposite) and
-    Pearson's `r`.
+    """How far two explanations of one function are apart.
+
+    `relative` is their distance (0: the same, 2: opposite), `r` Pearson's correlation.
     """
 
     relative: float
@@ -41,20 +40,16 @@ def conservation_gap(scores: Any, logit: float) -> ConservationGap:
     """
     given = np.asarray(scores, dtype=np.float64)
     if not given.size or not np.isfinite(given).all() or not np.isfinite(logit):
-        raise InputError(
-            "conservation_gap",
-            got="no scores, or NaN or infinity",
-            expected="finite scores and a finite logit",
-            hint="check the explanation",
-        )
+        got, expected = "no scores, or NaN or infinity", "finite scores and a finite logit"
+        raise InputError("conservation_gap", got=got, expected=expected, hint="check the explanation")
     absolute = float(given.sum() - logit)
     return ConservationGap(absolute / abs(float(logit)) if logit else float("nan"), absolute)
 
 
 def invariance_gap(a: Any, b: Any) -> InvarianceGap:
-    """Return `|a - b| / ((|a| + |b|) / 2)` in the Euclidean norm, and Pearson's r, of two maps of one
-    function.
+    """Return `|a - b| / ((|a| + |b|) / 2)` and Pearson's r of two maps of one function.
 
+    The norm is Euclidean.
     Implementation invariance (Sundararajan et al. 2017) asks for 0: two networks that compute the same
     function must have the same explanation. r alone does not tell: it is 1 for maps that differ by a factor.
 
@@ -68,11 +63,7 @@ def invariance_gap(a: Any, b: Any) -> InvarianceGap:
     """
     left, right = check_pair("invariance_gap", np.ravel(a), np.ravel(b))
     if np.shape(a) != np.shape(b):
-        raise InputError(
-            "invariance_gap",
-            got=f"shapes {np.shape(a)} and {np.shape(b)}",
-            expected="two maps of one shape",
-            hint="explain the same input twice",
-        )
+        got, hint = f"shapes {np.shape(a)} and {np.shape(b)}", "explain the same input twice"
+        raise InputError("invariance_gap", got=got, expected="two maps of one shape", hint=hint)
     size = float(np.linalg.norm(left) + np.linalg.norm(right)) / 2
     return InvarianceGap(float(np.linalg.norm(left - right)) / size if size else 0.0, pearson(left, right))

@@ -8,15 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from lrp_companion.schema import MAP_CHOICES, InputError, Protocol, choose
+from lrp_companion.schema import MAP_CHOICES, InputError, Protocol, choose, whole
 
 ORDERS = ("morf", "lerf")
-CANCELLED = 1e-6  # a sum below this part of sum |R| is rounding of single precision: neither its size nor its sign means anything
+CANCELLED = 1e-6
+"""A sum below this fraction of sum |R| is rounding of single precision: its size and sign mean nothing."""
 
 
 def pearson(a: Any, b: Any) -> float:
-    """Pearson's correlation `r = sum (a - mean a)(b - mean b) / (|a - mean a| |b - mean b|)`; NaN if a or b
-    is constant.
+    """Pearson's correlation `r = sum (a - mean a)(b - mean b) / (|a - mean a| |b - mean b|)`.
+
+    NaN if a or b is constant.
 
     Parameters
     ----------
@@ -30,35 +32,32 @@ def pearson(a: Any, b: Any) -> float:
     >>> round(pearson([1, 2, 3], [10, 20, 30]), 12), pearson([1, 2, 3], [5, 5, 5])
     (1.0, nan)
     """
-    return _correlation(*check_pair("pearson", a, b))
+    return _correlation(*check_pair("pearson", a, b), "pearson")
 
 
 def spearman(a: Any, b: Any) -> float:
-    """Spearman's rank correlation: Pearson's r of the ranks, ties sharing their average rank; NaN if a or b
-    is constant.
+    """Spearman's rank correlation: Pearson's r of the ranks; NaN if a or b is constant.
+
+    Ties share their average rank.
 
     >>> round(spearman([1, 2, 3, 3], [1, 4, 9, 9]), 12)
     1.0
     """
-    left, right = check_pair("spearman", a, b)
-    return _correlation(ranks(left), ranks(right))
+    return _correlation(*check_pair("spearman", a, b), "spearman")
 
 
 def kendall(a: Any, b: Any) -> float:
-    """Kendall's tau-b, `(concordant - discordant) / sqrt((pairs untied in a)(pairs untied in b))`; NaN if a
-    or b is constant.
+    """Kendall's tau-b, `(concordant - discordant) / sqrt((pairs untied in a)(pairs untied in b))`.
 
-    Kendall 1945. Every pair is looked at: T(T - 1)/2 of them.
+    Kendall 1945, as SciPy computes it. NaN if a or b is constant.
 
     >>> round(kendall([1, 2, 3, 4], [1, 3, 2, 4]), 4)
     0.6667
     """
+    from scipy.stats import kendalltau  # takes about a second to import
+
     left, right = check_pair("kendall", a, b)
-    upper = np.triu_indices(len(left), k=1)
-    sign_a = np.sign(left[upper[0]] - left[upper[1]])
-    sign_b = np.sign(right[upper[0]] - right[upper[1]])
-    untied = np.abs(sign_a).sum() * np.abs(sign_b).sum()
-    return float((sign_a * sign_b).sum() / np.sqrt(untied)) if untied else float("nan")
+    return float(kendalltau(left, right, variant="b").statistic)
 
 
 CORRELATIONS: dict[str, Callable[[Any, Any], float]] = {
@@ -87,11 +86,10 @@ def normalise(scores: Any, map: str) -> np.ndarray:
 
 
 def agreement(scores: Any, loo: Any, special: Any, protocol: Protocol) -> float:
-    """Correlation of one explanation with LOO under the protocol's tokens, map and statistic, applied in this
-    order.
+    """Correlation of one explanation with LOO under the protocol's tokens, map and statistic.
 
-    Special tokens are taken out first, so a map is rescaled by the sum over the tokens that count. The
-    protocol's site, removal and target are choices of how `scores` and `loo` were made.
+    They are applied in this order: special tokens are taken out first, so a map is rescaled by the sum over
+    the tokens that count. The protocol's site, removal and target say how `scores` and `loo` were made.
 
     Parameters
     ----------
@@ -104,15 +102,14 @@ def agreement(scores: Any, loo: Any, special: Any, protocol: Protocol) -> float:
         NaN where it is undefined: fewer than two tokens left, a constant map, or a map that cannot be
         rescaled.
 
-    >>> round(agreement([9.0, 1.0, 2.0, 3.0], [0.0, 2.0, 4.0, 6.0], [True, False, False, False], Protocol()), 12)
+    >>> special = [True, False, False, False]
+    >>> round(agreement([9.0, 1.0, 2.0, 3.0], [0.0, 2.0, 4.0, 6.0], special, Protocol()), 12)
     1.0
     """
     a, b = check_pair("agreement", scores, loo, least=1)
-    kept = (
-        ~_mask("agreement", "special", special, a.shape)
-        if protocol.tokens == "no-special"
-        else np.ones(a.shape, dtype=bool)
-    )
+    kept = np.ones(a.shape, dtype=bool)
+    if protocol.tokens == "no-special":
+        kept = ~_mask("agreement", "special", special, a.shape)
     if kept.sum() < 2:
         return float("nan")
     a, b = normalise(a[kept], protocol.map), normalise(b[kept], protocol.map)
@@ -126,10 +123,9 @@ def removal_order(
 ) -> list[np.ndarray]:
     """Return which tokens leave at each step: indices, one array per step.
 
-    MoRF takes the most relevant first, LeRF the least relevant first (Samek et al. 2017; the paper's section
-    4.1). The removable tokens are cut, in reading order, into chunks of `chunk` neighbours (the last may be
-    shorter), ranked by their summed relevance. Equal chunks leave in reading order, in MoRF and in LeRF
-    alike.
+    MoRF takes the most relevant first, LeRF the least relevant first (Samek et al. 2017; section 4.1 of the
+    paper). In reading order, the removable tokens are cut into chunks of `chunk` neighbours (the last may be
+    shorter). Chunks are ranked by their summed relevance; equal chunks leave in reading order.
 
     Parameters
     ----------
@@ -141,27 +137,15 @@ def removal_order(
     """
     choose("removal_order", "order", order, ORDERS)
     given = _numbers("removal_order", scores)
-    if isinstance(chunk, bool) or not isinstance(chunk, (int, np.integer)) or chunk < 1:
-        raise InputError(
-            "removal_order",
-            got=f"chunk {chunk!r}",
-            expected="a positive integer",
-            hint="1 removes single tokens",
-        )
-    places = (
-        np.arange(len(given))
-        if removable is None
-        else np.flatnonzero(_mask("removal_order", "removable", removable, given.shape))
-    )
+    chunk = whole("removal_order", "chunk", chunk, hint="1 removes single tokens")
+    places = np.arange(len(given))
+    if removable is not None:
+        places = np.flatnonzero(_mask("removal_order", "removable", removable, given.shape))
     if not places.size:
-        raise InputError(
-            "removal_order",
-            got="no removable token",
-            expected="at least one",
-            hint="pass removable=~special of a text with words",
-        )
+        hint = "pass removable=~special of a text with words"
+        raise InputError("removal_order", got="no removable token", expected="at least one", hint=hint)
     chunks = [places[start : start + chunk] for start in range(0, len(places), chunk)]
-    sums = np.array([given[part].sum() for part in chunks])
+    sums = np.array([given[members].sum() for members in chunks])
     return [chunks[k] for k in np.argsort(-sums if order == "morf" else sums, kind="stable")]
 
 
@@ -184,19 +168,17 @@ class Curve:
 
     @property
     def mean_logit(self) -> float:
-        """`1/K sum_{k=1..K} f(x_k)`: the mean of what is recorded after each removal, the whole input left
-        out.
+        """`1/K sum_{k=1..K} f(x_k)`: the mean of the outputs after each removal, without the whole input's.
 
-        The paper's LeRF and MoRF columns behave like this. Better: high for LeRF, low for MoRF.
+        The paper's LeRF and MoRF columns behave like this. High is better for LeRF, low for MoRF.
         """
         return float(self.logits[1:].mean())
 
     @property
     def aopc(self) -> float:
-        """`1/(K+1) sum_{k=0..K} (f(x) - f(x_k))`, the area over the curve (Samek et al. 2017); k = 0 counts
-        and is 0.
+        """`1/(K+1) sum_{k=0..K} (f(x) - f(x_k))`, the area over the curve (Samek et al. 2017).
 
-        Equal to `K/(K+1) (f(x) - mean_logit)`. Better: high for MoRF, low for LeRF.
+        k = 0 counts and is 0, so this is `K/(K+1) (f(x) - mean_logit)`. High is better for MoRF.
         """
         return float((self.logits[0] - self.logits).mean())
 
@@ -229,12 +211,8 @@ def perturbation_curve(
         keep[k, step] = False
     logits = np.asarray(evaluate(keep), dtype=np.float64)
     if logits.shape != (len(keep),) or not np.isfinite(logits).all():
-        raise InputError(
-            "perturbation_curve",
-            got=f"an output of shape {logits.shape}, or NaN in it",
-            expected=f"({len(keep)},), finite",
-            hint="evaluate gives one logit per row",
-        )
+        got, hint = f"an output of shape {logits.shape}, or NaN in it", "evaluate gives one logit per row"
+        raise InputError("perturbation_curve", got=got, expected=f"({len(keep)},), finite", hint=hint)
     removed = (~keep).sum(axis=1)
     for array in (logits, removed):
         array.setflags(write=False)
@@ -242,21 +220,20 @@ def perturbation_curve(
 
 
 def faithfulness_gap(lerf: Curve, morf: Curve) -> float:
-    """Return `Delta = LeRF - MoRF` of `mean_logit` (section 4.1 of the paper): how well the order tells
-    relevant from irrelevant.
+    """Return `Delta = LeRF - MoRF` of `mean_logit`, from section 4.1 of the paper.
+
+    It says how well the order separates relevant from irrelevant tokens.
 
     >>> weights = np.array([3.0, 1.0, 2.0])
-    >>> curves = {o: perturbation_curve(lambda keep: keep @ weights, weights, order=o) for o in ("lerf", "morf")}
-    >>> round(faithfulness_gap(curves["lerf"], curves["morf"]), 4)
+    >>> lerf = perturbation_curve(lambda keep: keep @ weights, weights, order="lerf")
+    >>> morf = perturbation_curve(lambda keep: keep @ weights, weights, order="morf")
+    >>> round(faithfulness_gap(lerf, morf), 4)
     1.3333
     """
     if (lerf.order, morf.order) != ("lerf", "morf") or lerf.chunk != morf.chunk:
-        raise InputError(
-            "faithfulness_gap",
-            got=f"{lerf.order} by {lerf.chunk} and {morf.order} by {morf.chunk}",
-            expected="lerf, then morf, with equal chunks",
-            hint="make both curves from one map",
-        )
+        got = f"{lerf.order} by {lerf.chunk} and {morf.order} by {morf.chunk}"
+        expected, hint = "lerf, then morf, with equal chunks", "make both curves from one map"
+        raise InputError("faithfulness_gap", got=got, expected=expected, hint=hint)
     return lerf.mean_logit - morf.mean_logit
 
 
@@ -264,64 +241,60 @@ def check_pair(operation: str, a: Any, b: Any, *, least: int = 2) -> tuple[np.nd
     """Return two maps as float64 arrays of one shape (T,), T >= least; raise `InputError` otherwise."""
     left, right = _numbers(operation, a), _numbers(operation, b)
     if left.shape != right.shape:
-        raise InputError(
-            operation,
-            got=f"{len(left)} and {len(right)} entries",
-            expected="two maps of one length",
-            hint="compare maps of the same tokens",
-        )
+        got, hint = f"{len(left)} and {len(right)} entries", "compare maps of the same tokens"
+        raise InputError(operation, got=got, expected="two maps of one length", hint=hint)
     if len(left) < least:
-        raise InputError(
-            operation,
-            got=f"maps of {len(left)} entries",
-            expected=f"at least {least}",
-            hint="a correlation needs two points",
-        )
+        got, hint = f"maps of {len(left)} entries", "a correlation needs two points"
+        raise InputError(operation, got=got, expected=f"at least {least}", hint=hint)
     return left, right
 
 
 def _numbers(operation: str, values: Any) -> np.ndarray:
     out = np.asarray(values, dtype=np.float64)
     if out.ndim != 1 or not out.size:
-        raise InputError(
-            operation,
-            got=f"a map of shape {out.shape}",
-            expected="(T,), one score per token",
-            hint="pass a flat array",
-        )
+        got, expected = f"a map of shape {out.shape}", "(T,), one score per token"
+        raise InputError(operation, got=got, expected=expected, hint="pass a flat array")
     if not np.isfinite(out).all():
-        raise InputError(
-            operation,
-            got=f"{int((~np.isfinite(out)).sum())} of {len(out)} scores NaN or infinite",
-            expected="finite scores",
-            hint="check the explanation",
-        )
+        got = f"{int((~np.isfinite(out)).sum())} of {len(out)} scores NaN or infinite"
+        raise InputError(operation, got=got, expected="finite scores", hint="check the explanation")
     return out
 
 
 def _mask(operation: str, name: str, values: Any, shape: tuple[int, ...]) -> np.ndarray:
     out = np.asarray(values)
     if out.shape != shape or out.dtype != bool:
-        raise InputError(
-            operation,
-            got=f"{name} of shape {out.shape}, {out.dtype}",
-            expected=f"{shape}, bool",
-            hint="pass one True or False per token",
-        )
+        got, hint = f"{name} of shape {out.shape}, {out.dtype}", "pass one True or False per token"
+        raise InputError(operation, got=got, expected=f"{shape}, bool", hint=hint)
     return out
 
 
-def _correlation(a: np.ndarray, b: np.ndarray) -> float:
+def _correlation(a: np.ndarray, b: np.ndarray, statistic: str) -> float:
     if np.ptp(a) == 0 or np.ptp(b) == 0:
         return float("nan")
-    a, b = unit(a), unit(b)
-    return float(np.clip(a @ b, -1, 1))
+    left, right = directions(np.stack([a, b]), statistic)
+    return float(np.clip(left @ right, -1, 1))
 
 
-def unit(a: np.ndarray) -> np.ndarray:
-    """Centre and scale to norm 1; dividing by the largest entry first keeps squares from over- and
-    underflowing.
+def directions(maps: np.ndarray, statistic: str) -> np.ndarray:
+    """Unit vectors of maps (n, T), none of them constant: two maps correlate by the dot product of theirs.
+
+    For Pearson's r it is the map itself, for Spearman's its ranks, centred and scaled to norm 1. For
+    Kendall's tau-b it holds the signs of the differences of all T(T - 1)/2 pairs of tokens. SciPy's
+    `kendalltau` takes two maps at a time; these vectors give all pairs of many maps in one matrix product.
+
+    >>> directions(np.array([[1.0, 2.0, 2.0]]), "kendall").round(3).tolist()
+    [[-0.707, -0.707, 0.0]]
     """
+    if statistic == "kendall":
+        first, second = np.triu_indices(maps.shape[-1], k=1)
+        signs = np.sign(maps[:, first] - maps[:, second])
+        return signs / np.sqrt(np.abs(signs).sum(-1, keepdims=True))
+    values = ranks(maps) if statistic == "spearman" else maps
+    return np.array([_unit(row) for row in values]).reshape(maps.shape)
+
+
+def _unit(a: np.ndarray) -> np.ndarray:
+    """Centre and scale to norm 1; dividing by the largest entry first keeps squares from overflowing."""
     a = a / np.abs(a).max()
     a = a - a.mean()
     a = a / np.abs(a).max()
@@ -329,15 +302,18 @@ def unit(a: np.ndarray) -> np.ndarray:
 
 
 def ranks(a: np.ndarray) -> np.ndarray:
-    """Ranks from 1, ties sharing their average rank."""
-    _, inverse, counts = np.unique(a, return_inverse=True, return_counts=True)
-    average: np.ndarray = np.cumsum(counts) - (counts - 1) / 2
-    return average[inverse]
+    """Ranks from 1 along the last axis, ties sharing their average rank.
+
+    >>> ranks(np.array([0.3, 0.1, 0.3])).tolist()
+    [2.5, 1.0, 2.5]
+    """
+    from scipy.stats import rankdata  # takes about a second to import
+
+    return rankdata(a, axis=-1)
 
 
 def relative_error(maps: np.ndarray, loo: np.ndarray) -> np.ndarray:
-    """How far maps (..., T) are from LOO's own values (T,): sum |R - LOO| / sum |LOO|; not finite where LOO
-    is 0 throughout.
+    """How far maps (..., T) are from LOO (T,): sum |R - LOO| / sum |LOO|; not finite where LOO is all 0.
 
     >>> relative_error(np.array([[1.0, 2.0], [0.0, 0.0]]), np.array([1.0, 3.0])).tolist()
     [0.25, 1.0]

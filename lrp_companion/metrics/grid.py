@@ -1,14 +1,14 @@
 """Agreement with LOO under every choice of the protocol at once.
 
-A choice of `map` needs no correlation of its own: a scale leaves r alone, and dividing by a negative sum
-turns its sign. So r of raw maps and the sums of the maps hold all three; `at_map` reads them.
+The choices of `map` need no further correlations: scaling a map leaves r as it is, and dividing by a negative
+sum reverses its sign. So r of raw maps and the sums of the maps hold all three; `at_map` reads them.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from lrp_companion.metrics.faithfulness import CANCELLED, ranks, unit
+from lrp_companion.metrics.faithfulness import CANCELLED, directions
 from lrp_companion.schema import (
     MAP_CHOICES,
     REMOVALS,
@@ -35,8 +35,7 @@ AXES = {
 def agreement_grid(
     maps: np.ndarray, loo: np.ndarray, special: np.ndarray, *, statistics: tuple[str, ...] = STATISTICS
 ) -> np.ndarray:
-    """Correlate explanations of one text with LOO under every site, token choice, removal, target and
-    statistic.
+    """Correlate explanations of one text with LOO under every choice but the map.
 
     Parameters
     ----------
@@ -52,12 +51,9 @@ def agreement_grid(
     """
     for name, array in (("maps", maps), ("loo", loo)):
         if array.shape[-2:] != (len(TARGET_CHOICES), len(special)):
-            raise InputError(
-                "agreement_grid",
-                got=f"{name} of shape {array.shape}",
-                expected=f"(..., {len(TARGET_CHOICES)} targets, {len(special)} tokens)",
-                hint="pass one map per explained output",
-            )
+            expected = f"(..., {len(TARGET_CHOICES)} targets, {len(special)} tokens)"
+            got, hint = f"{name} of shape {array.shape}", "pass one map per explained output"
+            raise InputError("agreement_grid", got=got, expected=expected, hint=hint)
     flat = maps.reshape(-1, *maps.shape[-2:])
     out = np.full((len(flat), len(TOKEN_CHOICES), len(loo), len(TARGET_CHOICES), len(statistics)), np.nan)
     for t, tokens in enumerate(TOKEN_CHOICES):
@@ -72,31 +68,24 @@ def agreement_grid(
 
 
 def cross_correlation(a: np.ndarray, b: np.ndarray, statistic: str) -> np.ndarray:
-    """Correlation of every row of `a` (A, T) with every row of `b` (B, T); (A, B), NaN for rows that are
-    constant or hold NaN.
+    """Correlation of every row of `a` (A, T) with every row of `b` (B, T), shape (A, B).
 
-    >>> cross_correlation(np.array([[1.0, 2, 3], [5, 5, 5]]), np.array([[10.0, 20, 30], [3, 2, 1]]), "pearson").round(12)
+    NaN for rows that are constant or hold NaN.
+
+    >>> maps = np.array([[1.0, 2, 3], [5, 5, 5]])
+    >>> cross_correlation(maps, np.array([[10.0, 20, 30], [3, 2, 1]]), "pearson").round(12)
     array([[ 1., -1.],
            [nan, nan]])
     """
     choose("cross_correlation", "statistic", statistic, STATISTICS)
-    sides, defined = [], []
+    vectors, defined = [], []
     for rows in (np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)):
         fine = np.asarray(np.isfinite(rows).all(-1))
         fine[fine] = np.ptp(rows[fine], axis=-1) > 0
         defined.append(fine)
-        if statistic == "kendall":
-            first, second = np.triu_indices(rows.shape[-1], k=1)
-            own = np.sign(rows[fine][:, first] - rows[fine][:, second])
-            sides.append(own / np.sqrt(np.abs(own).sum(-1, keepdims=True)))
-        else:
-            sides.append(
-                np.array(
-                    [unit(ranks(row) if statistic == "spearman" else row) for row in rows[fine]]
-                ).reshape(-1, rows.shape[-1])
-            )
+        vectors.append(directions(rows[fine], statistic))
     out = np.full((len(a), len(b)), np.nan)
-    out[np.ix_(*defined)] = np.clip(sides[0] @ sides[1].T, -1, 1)
+    out[np.ix_(*defined)] = np.clip(vectors[0] @ vectors[1].T, -1, 1)
     return out
 
 
@@ -108,16 +97,14 @@ def at_map(
     Parameters
     ----------
     r : r of raw maps, one per example.
-    sums, sizes : for the explanation and for LOO: sum R and sum |R| over the tokens that count, shaped like
-        `r`.
+    sums, sizes : sum R and sum |R| over the tokens that count, of explanation and LOO, shaped like `r`.
 
-    >>> at_map(np.array([0.5]), "sum-to-one", sums=(np.array([-2.0]), np.array([1.0])), sizes=(np.array([3.0]), np.array([1.0])))
+    >>> sums, sizes = (np.array([-2.0]), np.array([1.0])), (np.array([3.0]), np.array([1.0]))
+    >>> at_map(np.array([0.5]), "sum-to-one", sums=sums, sizes=sizes)
     array([-0.5])
     """
     choose("at_map", "map", map, MAP_CHOICES)
-    if (
-        map != "sum-to-one"
-    ):  # a map of zeros, which no positive scale helps, is constant: its r is NaN already
+    if map != "sum-to-one":  # only a map of zeros has no positive scale, and its r is NaN already
         return np.array(r, dtype=np.float64)
     signs = [
         np.where(np.abs(total) > CANCELLED * size, np.sign(total), np.nan)

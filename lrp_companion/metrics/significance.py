@@ -1,6 +1,4 @@
-"""p-values by permutation, with the effect's bootstrap interval, and their correction for looking many
-times.
-"""
+"""p-values by permutation, bootstrap intervals of the effects, and the correction for many tests."""
 
 from __future__ import annotations
 
@@ -15,14 +13,17 @@ Tested = list[tuple[Interval, float]]
 
 
 def rank_correlations(x: np.ndarray, y: np.ndarray) -> Tested:
-    """Spearman's r of x (n,) with each column of y (n, k), its bootstrap interval (ranks are taken once), and
-    its p by permutation.
+    """Spearman's r of x (n,) with each column of y (n, k), its bootstrap interval, and its p by permutation.
+
+    Ranks are taken once, before the draws.
     """
-    u, v = ranks(x)[:, None], np.stack([ranks(column) for column in y.T], 1)
+    u, v = ranks(x)[:, None], ranks(y.T).T
     mean, draws, _ = resampled(np.concatenate([u, u * u, v, v * v, u * v], 1))
 
-    def r(m: np.ndarray) -> np.ndarray:
-        mu, uu, (mv, vv, uv) = m[..., :1], m[..., 1:2], np.split(m[..., 2:], 3, axis=-1)
+    # r from moments, not from `faithfulness.directions`: the bootstrap has means of each draw, not its rows.
+    def r(moments: np.ndarray) -> np.ndarray:
+        mu, uu = moments[..., :1], moments[..., 1:2]
+        mv, vv, uv = np.split(moments[..., 2:], 3, axis=-1)
         with np.errstate(invalid="ignore", divide="ignore"):
             return (uv - mu * mv) / np.sqrt((uu - mu**2) * (vv - mv**2))
 
@@ -31,41 +32,35 @@ def rank_correlations(x: np.ndarray, y: np.ndarray) -> Tested:
 
 def group_differences(x: np.ndarray, y: np.ndarray) -> Tested:
     """Mean of each column of y (n, k) where x is 1 minus where it is 0, and its p."""
-    one = x[:, None] == 1
-    mean, draws, _ = resampled(np.concatenate([np.where(one, y, np.nan), np.where(one, np.nan, y)], 1))
-    k = y.shape[1]
-    return _tested(
-        mean[:k] - mean[k:],
-        draws[:, :k] - draws[:, k:],
-        len(x),
-        _permutation_p(one[:, 0].astype(np.float64), y),
-    )
+    member = x[:, None] == 1
+    mean, draws, _ = resampled(np.concatenate([np.where(member, y, np.nan), np.where(member, np.nan, y)], 1))
+    k, p = y.shape[1], _permutation_p(member[:, 0].astype(np.float64), y)
+    return _tested(mean[:k] - mean[k:], draws[:, :k] - draws[:, k:], len(x), p)
 
 
 def _tested(values: np.ndarray, draws: np.ndarray, n: int, p: np.ndarray) -> Tested:
-    low, high = limits(draws)
-    return [
-        (Interval(float(v), float(a), float(b), n), float(own))
-        for v, a, b, own in zip(values, low, high, p, strict=True)
-    ]
+    columns = zip(values.tolist(), *limits(draws).tolist(), p.tolist(), strict=True)
+    return [(Interval(value, low, high, n), probability) for value, low, high, probability in columns]
 
 
 def _permutation_p(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Part of 10,000 permutations of x, and x itself, whose |covariance| with a column of y is at least that
-    of x; one per column.
+    """Fraction of 10,000 permutations of x, and x itself, whose |covariance| with y is at least that of x.
+
+    One for each column of y.
     """
     u, v = x - x.mean(), y - y.mean(0)
-    own, generator, step = np.abs(u @ v), np.random.default_rng(0), max(1, BLOCK // len(u))
+    covariances, generator, step = np.abs(u @ v), np.random.default_rng(0), max(1, BLOCK // len(u))
     reached = np.zeros(y.shape[1])
     for start in range(0, RESAMPLES, step):
         drawn = generator.permuted(np.broadcast_to(u, (min(step, RESAMPLES - start), len(u))), axis=1)
-        reached += (np.abs(drawn @ v) >= own * (1 - 1e-9)).sum(0)
+        reached += (np.abs(drawn @ v) >= covariances * (1 - 1e-9)).sum(0)
     return (reached + 1) / (RESAMPLES + 1)
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """p-values corrected for their number (Holm 1979): in rising order the k-th of m times m - k + 1, never
-    falling, at most 1.
+    """p-values corrected for their number (Holm 1979).
+
+    In rising order, the k-th of m is multiplied by m - k + 1; the results never fall and are at most 1.
 
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]

@@ -1,8 +1,8 @@
-"""Means over examples with bootstrap intervals. NaN marks an example whose value is undefined: it is counted,
-never dropped in silence.
+"""Means over examples with bootstrap intervals.
 
-One random stream serves all: `bootstrap_mean` looks at one column, `resampled` takes the same draws for many,
-so that columns can be subtracted and averaged draw by draw.
+NaN marks an example whose value is undefined: it is counted, never dropped in silence. One random stream
+serves all: `bootstrap_mean` takes one column, `resampled` takes the same draws for many, so that columns can
+be subtracted and averaged draw by draw.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from lrp_companion.schema import InputError
+from lrp_companion.schema import InputError, number, whole
 
 Key = TypeVar("Key", bound=Hashable)
 RESAMPLES = 10_000
@@ -82,20 +82,8 @@ def bootstrap_mean(
     0.400 [0.200, 0.600], n = 3 (1 undefined)
     """
     given = _examples("bootstrap_mean", values)
-    if isinstance(resamples, bool) or not isinstance(resamples, (int, np.integer)) or resamples < 1:
-        raise InputError(
-            "bootstrap_mean",
-            got=f"resamples {resamples!r}",
-            expected="a positive integer",
-            hint="10,000 is the default",
-        )
-    if not 0 < level < 1:
-        raise InputError(
-            "bootstrap_mean",
-            got=f"level {level!r}",
-            expected="a number between 0 and 1",
-            hint="0.95 is the default",
-        )
+    resamples = whole("bootstrap_mean", "resamples", resamples, hint="10,000 is the default")
+    level = number("bootstrap_mean", "level", level, above=0, below=1, hint="0.95 is the default")
     defined = given[~np.isnan(given)]
     n, undefined = len(defined), len(given) - len(defined)
     mean = float(defined.mean()) if n else float("nan")
@@ -118,31 +106,19 @@ def paired_difference(
     """
     left, right = _examples("paired_difference", a), _examples("paired_difference", b)
     if left.shape != right.shape:
-        raise InputError(
-            "paired_difference",
-            got=f"{len(left)} and {len(right)} values",
-            expected="one pair per example",
-            hint="compare on the same examples, in one order",
-        )
+        got, hint = f"{len(left)} and {len(right)} values", "compare on the same examples, in one order"
+        raise InputError("paired_difference", got=got, expected="one pair per example", hint=hint)
     return bootstrap_mean(left - right, resamples=resamples, level=level, seed=seed)
 
 
 def _examples(operation: str, values: Any) -> np.ndarray:
     out = np.asarray(values, dtype=np.float64)
     if out.ndim != 1 or not out.size:
-        raise InputError(
-            operation,
-            got=f"values of shape {out.shape}",
-            expected="(examples,) with at least one",
-            hint="pass one number per example",
-        )
+        got, expected = f"values of shape {out.shape}", "(examples,) with at least one"
+        raise InputError(operation, got=got, expected=expected, hint="pass one number per example")
     if np.isinf(out).any():
-        raise InputError(
-            operation,
-            got="infinite values",
-            expected="numbers, or NaN where undefined",
-            hint="find where the infinity comes from",
-        )
+        expected, hint = "numbers, or NaN where undefined", "find where the infinity comes from"
+        raise InputError(operation, got="infinite values", expected=expected, hint=hint)
     return out
 
 
@@ -160,27 +136,38 @@ def _multiplicities(drawn: np.ndarray, n: int) -> np.ndarray:
     return np.bincount(places.ravel(), minlength=len(drawn) * n).reshape(len(drawn), n).astype(np.float64)
 
 
-def side_of_zero(value: Interval) -> str:
-    """Whether the whole interval lies "above" or "below" 0, or it reaches "across"; "undefined" without an
-    interval.
+def side_of_band(value: Interval, low: float, high: float) -> str:
+    """Where an interval lies: "inside" of low..high, "below" or "above" it, or "across" one of its limits.
 
-    >>> side_of_zero(Interval(0.2, 0.1, 0.3, 9)), side_of_zero(Interval(0.2, -0.1, 0.5, 9)), side_of_zero(Interval(0.2, np.nan, np.nan, 1))
-    ('above', 'across', 'undefined')
+    Touching a limit counts as across; "undefined" without an interval.
+
+    >>> side_of_band(Interval(0.2, 0.1, 0.3, 9), 0, 1), side_of_band(Interval(0.2, 0.1, 0.3, 9), 0.2, 1)
+    ('inside', 'across')
     """
     if math.isnan(value.low):
         return "undefined"
-    return "above" if value.low > 0 else "below" if value.high < 0 else "across"
+    if value.low > low and value.high < high:
+        return "inside"
+    return "above" if value.low > high else "below" if value.high < low else "across"
 
 
-# -- many columns with the same draws -------------------------------------------------------------------------------------
+def side_of_zero(value: Interval) -> str:
+    """Whether the whole interval lies "above" or "below" 0, or reaches "across"; else "undefined".
+
+    >>> side_of_zero(Interval(0.2, 0.1, 0.3, 9)), side_of_zero(Interval(0.2, -0.1, 0.5, 9))
+    ('above', 'across')
+    """
+    return side_of_band(value, 0, 0)
+
+
+# -- many columns with the same draws ----------------------------------------------------------------
 
 
 def resampled(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Means of columns and of 10,000 bootstrap draws of them; the draws are the same for all columns of one
-    length.
+    """Means of columns, and of 10,000 bootstrap draws of them.
 
-    A draw takes n of the n rows with replacement and averages those that are defined. Without NaN the draws
-    are those of `bootstrap_mean`.
+    The draws are the same for all columns of one length. A draw takes n of the n rows with replacement and
+    averages those that are defined. Without NaN the draws are those of `bootstrap_mean`.
 
     Parameters
     ----------
@@ -198,12 +185,8 @@ def resampled(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """
     given = np.asarray(values, dtype=np.float64)
     if given.ndim != 2 or not len(given):
-        raise InputError(
-            "resampled",
-            got=f"values of shape {given.shape}",
-            expected="(examples, columns)",
-            hint="pass a row per example",
-        )
+        got, hint = f"values of shape {given.shape}", "pass a row per example"
+        raise InputError("resampled", got=got, expected="(examples, columns)", hint=hint)
     known = ~np.isnan(given)
     filled, defined = np.where(known, given, 0.0), known.sum(0)
     holes = defined < len(given)
@@ -230,13 +213,13 @@ def limits(draws: np.ndarray) -> np.ndarray:
 
 
 def interval_of(value: float, draws: np.ndarray, n: int, undefined: int = 0) -> Interval:
+    """The interval of a value from its bootstrap draws (draws,), as `resampled` makes them."""
     low, high = limits(draws[:, None])[:, 0]
     return Interval(float(value), float(low), float(high), n, undefined)
 
 
 def bootstrap_columns(columns: Sequence[np.ndarray]) -> list[Interval]:
-    """`bootstrap_mean` of columns, with the same draws made once for all columns that are defined on the same
-    examples.
+    """`bootstrap_mean` of columns; those that are defined on the same examples share one set of draws.
 
     >>> print(bootstrap_columns([np.array([0.2, 0.4, 0.6]), np.array([1.0, 2.0, float("nan")])])[0])
     0.400 [0.200, 0.600], n = 3

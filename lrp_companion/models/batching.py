@@ -7,15 +7,18 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from lrp_companion.schema import InputError
+from lrp_companion.schema import whole
 
 BUSY = {"cpu": 512, "cuda": 8_192}
-"""Tokens a batch of work that keeps a tape, by device: on a processor more tokens only add padding (measured
-from 128 to 4,096); on a GPU a guess, with 10 GiB of tape at BERT-base width and 512 tokens."""
+"""Tokens per batch for work that keeps a tape, by device.
+
+On a CPU more tokens only add padding (measured from 128 to 4,096). The number for a GPU is a guess: about 10
+GiB of tape at BERT-base width and 512 tokens.
+"""
 
 
 def budget(batch_tokens: int | None, device: torch.device) -> int:
-    """The number given, checked, or what keeps this device busy.
+    """The given number, checked, or by default what keeps this device busy.
 
     >>> budget(64, torch.device("cpu")), budget(None, torch.device("cpu"))
     (64, 512)
@@ -25,34 +28,27 @@ def budget(batch_tokens: int | None, device: torch.device) -> int:
 
 def check_budget(batch_tokens: int) -> int:
     """The budget if it is a whole number of tokens, at least 1; else raise `InputError`."""
-    if isinstance(batch_tokens, bool) or not isinstance(batch_tokens, int) or batch_tokens < 1:
-        raise InputError(
-            "batches",
-            got=f"batch_tokens {batch_tokens!r}",
-            expected="a whole number of tokens, at least 1",
-            hint="try batch_tokens=4096",
-        )
-    return batch_tokens
+    return whole("batches", "batch_tokens", batch_tokens, hint="try batch_tokens=4096")
 
 
 def token_batches(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
-    """Indices of sequences, neighbours in length together, at most `batch_tokens` tokens a batch with its
-    padding.
+    """Indices of sequences in batches of at most `batch_tokens` tokens, padding included.
 
-    A sequence longer than the budget makes a batch of its own. Longest first, so that memory peaks at once.
+    Sequences of similar length share a batch, and one that is longer than the budget is alone in its batch.
+    The longest come first, so that memory peaks at once.
 
     >>> token_batches([3, 9, 4], 10)
     [[1], [2, 0]]
     """
     check_budget(batch_tokens)
     batches: list[list[int]] = []
-    room = 0
+    left = 0
     for index in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
-        if room < 1:
+        if left < 1:
             batches.append([])
-            room = max(1, batch_tokens // max(1, lengths[index]))
+            left = max(1, batch_tokens // max(1, lengths[index]))
         batches[-1].append(index)
-        room -= 1
+        left -= 1
     return batches
 
 

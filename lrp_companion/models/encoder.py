@@ -1,11 +1,11 @@
 """BERT-family classifiers: a forward that keeps the tape, and blocks that carry relevance back one layer.
 
 The weights stay in the `transformers` model; this file only knows where they are (`Wiring`, one small
-function per family) and walks them once forward and once backward. All families here are post-LN: LayerNorm
-follows each sum.
+function per family, registered with `family`) and walks them once forward and once backward. All families
+here are post-LN: LayerNorm follows each sum.
 
 Shapes: B texts, T tokens, H heads, D hidden, C classes. Backward tensors may have more axes in front, so that
-many masks of one text are carried back together (`propagation.layer_lattice`).
+many masks of one text are carried back together (`propagation.all_masks`).
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from lrp_companion import rules
-from lrp_companion.schema import ModelError
+from lrp_companion.schema import InputError, ModelError
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,17 @@ class LayerWiring:
 
 @dataclass(frozen=True)
 class Wiring:
-    """Where a `transformers` classifier keeps what an encoder needs. `head`: linear maps, each with its
-    activation or None.
+    """Where a `transformers` classifier keeps what an encoder needs.
+
+    Attributes
+    ----------
+    word, position, type : the embeddings that are summed; `type` is None where a family has no such table.
+    embedding_norm : the LayerNorm of this sum.
+    projection : maps the embeddings to the hidden width; None where they have it already.
+    layers : the Transformer layers, from the first to the last.
+    head : the classifier on the first token: linear maps, each with its activation function or None.
+    heads : attention heads per layer.
+    first_position : index of the first token's position embedding.
     """
 
     word: nn.Embedding
@@ -55,42 +64,99 @@ class Wiring:
     first_position: int = 0
 
 
-def _bert_layer(layer: Any) -> LayerWiring:
-    own = layer.attention.self
-    return LayerWiring(
-        own.query, own.key, own.value, layer.attention.output.dense, layer.attention.output.LayerNorm,
-        layer.intermediate.dense, layer.intermediate.intermediate_act_fn, layer.output.dense,
-        layer.output.LayerNorm,
-    )  # fmt: skip
+FAMILIES: dict[str, Callable[[Any], Wiring]] = {}
+"""Wiring functions by family, the `model_type` of `config.json`; `family` adds to it."""
+Function = TypeVar("Function", bound=Callable[[Any], Wiring])
 
 
-def _bert_like(
+def family(name: str) -> Callable[[Function], Function]:
+    """Register the decorated function as the wiring of a family: `Encoder` and `load_classifier` accept it.
+
+    The function takes the `transformers` classifier and returns its `Wiring`. A family with the layout of
+    another one needs no new function: XLM-R is wired as RoBERTa is.
+
+    Parameters
+    ----------
+    name : the family's `model_type` in `config.json`.
+
+    Raises
+    ------
+    InputError : a name that is no string, empty, or registered already.
+
+    >>> from transformers import XLMRobertaConfig, XLMRobertaForSequenceClassification
+    >>> sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 10}
+    >>> model = XLMRobertaForSequenceClassification(XLMRobertaConfig(**sizes)).eval()
+    >>> wiring = family("xlm-roberta")(roberta)
+    >>> ids = torch.tensor([[0, 5, 6, 2]])
+    >>> torch.allclose(Encoder(model).forward(ids, torch.ones_like(ids)).logits, model(ids).logits, atol=1e-5)
+    True
+    >>> forget_family("xlm-roberta")
+    """
+    if not isinstance(name, str) or not name:
+        expected, hint = "a model_type such as 'bert'", "config.json of a model names it"
+        raise InputError("family", got=f"the name {name!r}", expected=expected, hint=hint)
+    if name in FAMILIES:
+        expected, hint = "one wiring per family", "take the first one out with forget_family"
+        raise InputError("family", got=f"{name!r} twice", expected=expected, hint=hint)
+
+    def register(wiring_of: Function) -> Function:
+        FAMILIES[name] = wiring_of
+        return wiring_of
+
+    return register
+
+
+def forget_family(name: str) -> None:
+    """Take a family out of the registry; one that is not in it is no error."""
+    FAMILIES.pop(name, None)
+
+
+def bert_like(
     base: Any, head: tuple, *, projection: nn.Linear | None = None, first_position: int = 0
 ) -> Wiring:
+    """The wiring of a model whose encoder has the modules of `BertModel`, with its head."""
     e = base.embeddings
     return Wiring(
         e.word_embeddings, e.position_embeddings, e.token_type_embeddings, e.LayerNorm, projection,
-        tuple(_bert_layer(x) for x in base.encoder.layer), head, base.config.num_attention_heads,
+        tuple(_bert_layer(layer) for layer in base.encoder.layer), head, base.config.num_attention_heads,
         first_position,
     )  # fmt: skip
 
 
-def _bert(model: Any) -> Wiring:
+def _bert_layer(layer: Any) -> LayerWiring:
+    projections = layer.attention.self
+    return LayerWiring(
+        projections.query, projections.key, projections.value,
+        layer.attention.output.dense, layer.attention.output.LayerNorm,
+        layer.intermediate.dense, layer.intermediate.intermediate_act_fn,
+        layer.output.dense, layer.output.LayerNorm,
+    )  # fmt: skip
+
+
+@family("bert")
+def bert(model: Any) -> Wiring:
+    """BERT: a pooler with tanh on the first token, then the classifier."""
     pooler = model.bert.pooler
-    return _bert_like(model.bert, ((pooler.dense, pooler.activation), (model.classifier, None)))
+    return bert_like(model.bert, ((pooler.dense, pooler.activation), (model.classifier, None)))
 
 
-def _roberta(model: Any) -> Wiring:
+@family("roberta")
+def roberta(model: Any) -> Wiring:
+    """RoBERTa: positions start behind the padding index."""
     head = ((model.classifier.dense, torch.tanh), (model.classifier.out_proj, None))
-    return _bert_like(model.roberta, head, first_position=model.config.pad_token_id + 1)
+    return bert_like(model.roberta, head, first_position=model.config.pad_token_id + 1)
 
 
-def _electra(model: Any) -> Wiring:
+@family("electra")
+def electra(model: Any) -> Wiring:
+    """ELECTRA: small models project narrow embeddings to the hidden width."""
     head = ((model.classifier.dense, model.classifier.activation), (model.classifier.out_proj, None))
-    return _bert_like(model.electra, head, projection=getattr(model.electra, "embeddings_project", None))
+    return bert_like(model.electra, head, projection=getattr(model.electra, "embeddings_project", None))
 
 
-def _distilbert(model: Any) -> Wiring:
+@family("distilbert")
+def distilbert(model: Any) -> Wiring:
+    """DistilBERT: no type embeddings, modules under names of its own."""
     e = model.distilbert.embeddings
     layers = tuple(
         LayerWiring(
@@ -103,14 +169,6 @@ def _distilbert(model: Any) -> Wiring:
     return Wiring(
         e.word_embeddings, e.position_embeddings, None, e.LayerNorm, None, layers, head, model.config.n_heads
     )
-
-
-FAMILIES: dict[str, Callable[[Any], Wiring]] = {
-    "bert": _bert,
-    "roberta": _roberta,
-    "electra": _electra,
-    "distilbert": _distilbert,
-}
 
 
 def slope_at_zero(activation: Callable[[Tensor], Tensor]) -> float:
@@ -174,8 +232,9 @@ class HeadBlock:
     tokens: int
 
     def backward(self, g: Tensor, *, eps: float = 0.0) -> Tensor:
-        """From g at the logits (..., B, C) to g at the last hidden states (..., B, T, D), zero beyond the
-        first token.
+        """From g at the logits (..., B, C) to g at the last hidden states (..., B, T, D).
+
+        It is zero everywhere but at the first token.
         """
         for step in reversed(self.steps):
             g = step.backward(g, eps=eps)
@@ -184,8 +243,9 @@ class HeadBlock:
 
 @dataclass(frozen=True)
 class LayerBlock:
-    """One Transformer layer on the tape. Memory: about 11 D + 5 D' (the inner width) + H T numbers per
-    token.
+    """One Transformer layer on the tape.
+
+    Memory: about 11 D + 5 D' (the inner width) + H T numbers per token.
     """
 
     heads: int
@@ -219,8 +279,9 @@ class LayerBlock:
         )
 
     def backward(self, g: Tensor, *, bypass: bool, eps: float = 0.0) -> Tensor:
-        """Carry g (..., B, T, D) from the layer's output to its input, the attention treated as CP-LRP does
-        if `bypass`.
+        """Carry g (..., B, T, D) from the layer's output to its input.
+
+        With `bypass` the attention is held constant, as CP-LRP does; else it is treated as AttnLRP does.
         """
         around, g_read = self._around_attention(g, eps)
         if bypass:
@@ -231,9 +292,9 @@ class LayerBlock:
     def children(self, g: Tensor, *, eps: float = 0.0) -> tuple[Tensor, Tensor]:
         """Both treatments from one layer-backward: (AttnLRP's g, CP-LRP's g).
 
-        They share everything but the attention: AttnLRP gives `G + P/2 + S`, CP-LRP `G + P`, with the value
-        path `P` and the query and key path `S`. With `eps > 0` the two stabilise the product differently, so
-        `P` is run twice.
+        They differ in the attention only: AttnLRP gives `G + P/2 + S` and CP-LRP `G + P`, with G around the
+        attention, P through the values, and S through queries and keys. With `eps > 0` the two stabilise the
+        product differently, so P is run twice.
         """
         around, g_read = self._around_attention(g, eps)
         half, queries_and_keys = self._all_factors(g_read, eps)
@@ -269,19 +330,15 @@ class LayerBlock:
         scale = _scale(self.query.y, self.heads)
         queries, keys = scale * _split(self.query.y, self.heads), _split(self.key.y, self.heads)
         scores = queries @ keys.mT if eps else g_scores  # the scores themselves matter to the stabiliser only
-        g_query, g_key = rules.matmul(
-            g_scores, queries, scale * keys.mT, scores, eps=eps
-        )  # what meets a factor carries the scale
-        return values, self.query.backward(_merge(g_query), eps=eps).add_(
-            self.key.backward(_merge(g_key.mT), eps=eps)
-        )
+        # Each factor is given with the scale, because what arrives at one is multiplied by the other.
+        g_query, g_key = rules.matmul(g_scores, queries, scale * keys.mT, scores, eps=eps)
+        at_query = self.query.backward(_merge(g_query), eps=eps)
+        return values, at_query.add_(self.key.backward(_merge(g_key.mT), eps=eps))
 
 
 @dataclass(frozen=True)
 class EmbeddingBlock:
-    """The sum of word, position and type embeddings, its LayerNorm, and ELECTRA's projection to the hidden
-    width.
-    """
+    """The sum of word, position and type embeddings, its LayerNorm, and ELECTRA's projection."""
 
     parts: dict[str, Tensor]
     norm: NormStep
@@ -317,16 +374,13 @@ class Encoder:
     """A `transformers` sequence classifier of the post-LN BERT wiring, as blocks that keep a tape."""
 
     def __init__(self, model: nn.Module) -> None:
-        family = getattr(getattr(model, "config", None), "model_type", type(model).__name__)
-        if family not in FAMILIES:
-            raise ModelError(
-                "Encoder",
-                got=f"a model of family {family!r}",
-                expected=f"one of {', '.join(FAMILIES)}",
-                hint="load a sequence classifier of one of these families",
-            )
-        self.family = family
-        self.wiring = FAMILIES[family](model)
+        name = getattr(getattr(model, "config", None), "model_type", type(model).__name__)
+        if name not in FAMILIES:
+            got, expected = f"a model of family {name!r}", f"one of {', '.join(FAMILIES)}"
+            hint = "load a sequence classifier of one of these families"
+            raise ModelError("Encoder", got=got, expected=expected, hint=hint)
+        self.family = name
+        self.wiring = FAMILIES[name](model)
 
     def position_ids(self, tokens: int, device: torch.device) -> Tensor:
         """Positions of T tokens, shape (1, T); RoBERTa's start behind its padding index."""
@@ -344,25 +398,16 @@ class Encoder:
         word: Tensor | None = None,
         keep: Tensor | None = None,
     ) -> Tape:
-        """Run the classifier and keep the tape; `word` (B, T, E) replaces the word embeddings (for
-        gradients).
+        """Run the classifier and keep the tape; the logits equal the `transformers` model's to rounding.
 
-        `input_ids` and `attention_mask` (B, T). A token whose mask is 0 is attended to by nobody. `keep` (B,
-        T) is a soft mask: attention weights of every layer are proportional to `keep_i exp(Z_ji)`.
-        The logits equal the `transformers` model's to rounding.
+        Parameters
+        ----------
+        input_ids, attention_mask : (B, T); no token attends to one whose mask is 0.
+        word : (B, T, E), in place of the word embeddings (for gradients).
+        keep : (B, T), a soft mask: attention weights of every layer are proportional to `keep_i exp(Z_ji)`.
         """
         w = self.wiring
-        shape = input_ids.shape
-        parts = {"word": self.embed(input_ids) if word is None else word}
-        parts["position"] = w.position(self.position_ids(shape[1], input_ids.device)).expand(
-            len(parts["word"]), -1, -1
-        )
-        if w.type is not None:
-            parts["type"] = w.type.weight[0].expand_as(parts["position"])
-        norm = NormStep.run(w.embedding_norm, torch.stack(list(parts.values())).sum(0))
-        embedding = EmbeddingBlock(
-            parts, norm, None if w.projection is None else MapStep.run(w.projection, None, norm.y)
-        )
+        embedding = self._embedding(self.embed(input_ids) if word is None else word)
         x, layers = embedding.output, []
         masked = None if attention_mask.all() else attention_mask[:, None, None, :] == 0
         for wiring in w.layers:
@@ -372,12 +417,24 @@ class Encoder:
         for linear, activation in w.head:
             steps.append(MapStep.run(linear, activation, x))
             x = steps[-1].y
-        return Tape(embedding, tuple(layers), HeadBlock(tuple(steps), shape[1]), x)
+        return Tape(embedding, tuple(layers), HeadBlock(tuple(steps), input_ids.shape[1]), x)
+
+    def _embedding(self, word: Tensor) -> EmbeddingBlock:
+        """The embeddings from those of the words (B, T, E)."""
+        w = self.wiring
+        position = w.position(self.position_ids(word.shape[1], word.device))
+        parts = {"word": word, "position": position.expand(len(word), -1, -1)}
+        if w.type is not None:
+            parts["type"] = w.type.weight[0].expand_as(parts["position"])
+        norm = NormStep.run(w.embedding_norm, torch.stack(list(parts.values())).sum(0))
+        projection = None if w.projection is None else MapStep.run(w.projection, None, norm.y)
+        return EmbeddingBlock(parts, norm, projection)
 
 
 class _KeptSoftmax(torch.autograd.Function):
-    """`A_ji = w_i u_ji`, `u_ji = exp(Z_ji) / sum_k w_k exp(Z_jk)`, from scores Z (B, H, T, T) and a soft mask
-    w (B, T).
+    """`A_ji = w_i u_ji`, `u_ji = exp(Z_ji) / sum_k w_k exp(Z_jk)`: attention under a soft mask.
+
+    Scores Z are (B, H, T, T), the mask w is (B, T).
 
     Written out because separate operations keep and move several more arrays of T x T numbers. `u` keeps
     `dA_ji/dw_i` finite where w_i is 0. With g at A and `h_ji = u_ji (g_ji - sum_k A_jk g_jk)` the gradient is

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from lrp_companion import rules
-from lrp_companion.schema import InputError, choose
+from lrp_companion.schema import InputError, choose, number, whole
 
 ASSOCIATIONS = ("left", "right")
 READOUTS = ("all", "mean")
@@ -86,13 +86,7 @@ class LinearAttention(torch.nn.Module):
         choose("LinearAttention", "association", association, ASSOCIATIONS)
         choose("LinearAttention", "readout", readout, READOUTS)
         for name, size in (("tokens", tokens), ("dim", dim), ("classes", classes)):
-            if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-                raise InputError(
-                    "LinearAttention",
-                    got=f"{name} {size!r}",
-                    expected="a whole number, at least 1",
-                    hint="the paper has 196 tokens, dim 32, 10 classes",
-                )
+            whole("LinearAttention", name, size, hint="the paper has 196 tokens, dim 32, 10 classes")
         super().__init__()
         self.association, self.readout, self.scale = association, readout, dim**-0.5 if scaled else 1.0
         self.tokens, self.dim, self.classes = tokens, dim, classes
@@ -108,12 +102,10 @@ class LinearAttention(torch.nn.Module):
             self.read = torch.nn.Linear(tokens * dim if readout == "all" else dim, classes, bias=bias)
         self.to(dtype)
 
-    # -- the function ------------------------------------------------------------------------------------------------
+    # -- the function --------------------------------------------------------------------------------
 
     def forward(self, images: Tensor | np.ndarray) -> Tensor:
-        """Logits (B, classes) of images (B, T) or (B, side, side), multiplied in the order of
-        `association`.
-        """
+        """Logits (B, classes) of images (B, T) or (B, side, side), in the order of `association`."""
         return self._forward(self.check_images(images), self.association)["logits"]
 
     def _forward(self, x: Tensor, association: str) -> dict[str, Any]:
@@ -127,26 +119,18 @@ class LinearAttention(torch.nn.Module):
         output = inner @ value if association == "left" else query @ inner
         pooled = output.flatten(1) if self.readout == "all" else output.mean(1)
         return {
-            "embedded": embedded,
-            "token": token,
-            "query": query,
-            "key": key,
-            "scaled": scaled,
-            "value": value,
-            "inner": inner,
-            "output": output,
-            "pooled": pooled,
-            "logits": self.read(pooled),
-        }
+            "embedded": embedded, "token": token, "query": query, "key": key, "scaled": scaled,
+            "value": value, "inner": inner, "output": output, "pooled": pooled, "logits": self.read(pooled),
+        }  # fmt: skip
 
     def factored(self, images: Tensor | np.ndarray) -> Tensor:
         """Logits (B, classes) to rounding, without an array of T x d or d x d per image: what training uses.
 
-        A token differs between images by its pixel alone, `t_i = x_i u + p_i`, so that with `a = W u` and
+        A token differs between images by its pixel alone, `t_i = x_i u + p_i`. With `a = W u` and
         `c_i = W p_i + b`
 
-            K^T V = a_K m^T + n a_V^T + c_K^T c_V,    m = sum_i x_i v_i = sum_i x_i^2 a_V + sum_i x_i c_V,i,
-             n = sum_i x_i c_K,i
+            K^T V = a_K m^T + n a_V^T + c_K^T c_V,
+            m = sum_i x_i v_i = sum_i x_i^2 a_V + sum_i x_i c_V,i,    n = sum_i x_i c_K,i
 
         and the read-out takes its sums over positions once for a batch. The scale multiplies a_K and c_K.
 
@@ -159,33 +143,29 @@ class LinearAttention(torch.nn.Module):
         direction = x.new_ones(1) if self.embed is None else self.embed.weight[:, 0]
         offset = x.new_zeros(self.tokens, len(direction)) if self.position is None else self.position
         (a_q, c_q), (a_k, c_k), (a_v, c_v) = (
-            (own.weight @ direction, own(offset)) for own in (self.query, self.key, self.value)
+            (layer.weight @ direction, layer(offset)) for layer in (self.query, self.key, self.value)
         )
         a_k, c_k = a_k * self.scale, c_k * self.scale
         m, n, constant = (x * x).sum(1, keepdim=True) * a_v + x @ c_v, x @ c_k, c_k.T @ c_v
         if self.readout == "mean":
             query = x.mean(1, keepdim=True) * a_q + c_q.mean(0)
-            return self.read(
-                (query @ a_k)[:, None] * m + (query * n).sum(1, keepdim=True) * a_v + query @ constant
-            )
+            pooled = (query @ a_k)[:, None] * m + (query * n).sum(1, keepdim=True) * a_v + query @ constant
+            return self.read(pooled)
         read = self.read.weight.view(self.classes, self.tokens, self.dim).transpose(0, 1)  # (T, classes, d)
         pixels = (x @ read.flatten(1)).view(len(x), self.classes, self.dim)
-        others = (c_q.T @ read.flatten(1)).view(
-            self.dim, self.classes, self.dim
-        )  # (d, classes, d): without a pixel of the query's own
+        # What does not depend on the query's pixel, (d, classes, d).
+        others = (c_q.T @ read.flatten(1)).view(self.dim, self.classes, self.dim)
         output = (a_q @ a_k) * m + (n @ a_q)[:, None] * a_v + a_q @ constant  # what a query a_q reads
         logits = (pixels @ output[..., None])[..., 0] + (constant[:, None] * others).sum((0, 2))
         logits = logits + m @ torch.tensordot(a_k, others, 1).T + n @ (others @ a_v)
         return logits if self.read.bias is None else logits + self.read.bias
 
     def with_association(self, association: str) -> LinearAttention:
-        """The same function with the products taken in the named order; the weights are shared, not
-        copied.
-        """
+        """The same function with the products in the named order; the weights are shared, not copied."""
         choose("LinearAttention.with_association", "association", association, ASSOCIATIONS)
-        other = copy.copy(self)
-        other.association = association
-        return other
+        twin = copy.copy(self)
+        twin.association = association
+        return twin
 
     def sibling(self) -> LinearAttention:
         """The same function in the other order; the weights are shared, not copied."""
@@ -197,9 +177,10 @@ class LinearAttention(torch.nn.Module):
         return self.position is None and self.query.bias is None
 
     def extra_repr(self) -> str:
-        return f"association={self.association!r}, tokens={self.tokens}, dim={self.dim}, readout={self.readout!r}"
+        sizes = f"tokens={self.tokens}, dim={self.dim}"
+        return f"association={self.association!r}, {sizes}, readout={self.readout!r}"
 
-    # -- training ----------------------------------------------------------------------------------------------------
+    # -- training ------------------------------------------------------------------------------------
 
     def train_on(
         self,
@@ -211,30 +192,17 @@ class LinearAttention(torch.nn.Module):
         batch_size: int = 64,
         seed: int = 0,
     ) -> list[float]:
-        """Train with Adam and cross-entropy, as the paper's appendix B.1.1 says; return the mean loss of each
-        epoch.
+        """Train with Adam and cross-entropy; return the mean loss of each epoch.
 
-        The same `seed` gives the same order of batches. Training computes the logits as `factored` does
-        whatever the association is, because the function is the same and its arrays are the smallest. The
-        batch size is ours.
+        The settings are those of the paper's appendix B.1.1, but the batch size, which it does not give. The
+        same `seed` gives the same order of batches. Logits come from `factored` for both associations: the
+        function is the same, and its arrays are the smallest.
         """
         x = self.check_images(images, "LinearAttention.train_on")
         y = self._check_labels(labels, len(x), "LinearAttention.train_on")
         for name, size in (("epochs", epochs), ("batch_size", batch_size)):
-            if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-                raise InputError(
-                    "LinearAttention.train_on",
-                    got=f"{name} {size!r}",
-                    expected="a whole number, at least 1",
-                    hint="the paper trains for 5 epochs",
-                )
-        if isinstance(lr, bool) or not isinstance(lr, (int, float)) or not 0 < lr < float("inf"):
-            raise InputError(
-                "LinearAttention.train_on",
-                got=f"lr {lr!r}",
-                expected="a number above 0",
-                hint="the paper trains with 1e-3",
-            )
+            whole("LinearAttention.train_on", name, size, hint="the paper trains for 5 epochs")
+        lr = number("LinearAttention.train_on", "lr", lr, above=0, hint="the paper trains with 1e-3")
         order = torch.Generator().manual_seed(seed)
         adam = torch.optim.Adam(self.parameters(), lr=lr)
         losses = []
@@ -252,12 +220,13 @@ class LinearAttention(torch.nn.Module):
 
     @torch.no_grad()
     def accuracy(self, images: Tensor | np.ndarray, labels: Sequence[int] | np.ndarray | Tensor) -> float:
-        """Part of the images whose predicted class is the label, in [0, 1]."""
+        """Fraction of the images whose predicted class is the label, in [0, 1]."""
         x = self.check_images(images, "LinearAttention.accuracy")
         y = self._check_labels(labels, len(x), "LinearAttention.accuracy")
-        return float((torch.cat([self(part).argmax(-1) for part in x.split(256)]) == y).double().mean())
+        predicted = torch.cat([self(batch).argmax(-1) for batch in x.split(256)])
+        return float((predicted == y).double().mean())
 
-    # -- relevance ---------------------------------------------------------------------------------------------------
+    # -- relevance -----------------------------------------------------------------------------------
 
     def relevance(
         self,
@@ -267,8 +236,7 @@ class LinearAttention(torch.nn.Module):
         shares: Sequence[float] | None = None,
         epsilon: float = 0.0,
     ) -> Tensor:
-        """Relevance of every pixel, (B, T), for the logit of class `target`; with positions, only the pixels'
-        part.
+        """Relevance of every pixel, (B, T), for the logit of class `target`; that of positions is left out.
 
         Each matrix product hands relevance back by Eq. (3) and (4) of the paper, in the order in which it was
         computed; projections and read-out by Eq. (1). With `shares=None` a product gives each factor half, so
@@ -287,34 +255,15 @@ class LinearAttention(torch.nn.Module):
         shares: Sequence[float] | None = None,
         epsilon: float = 0.0,
     ) -> dict[str, Tensor]:
-        """As `relevance`, with what the position embedding receives beside: `pixel` and, if there is one,
-        `position`.
-        """
+        """As `relevance`, by part: `pixel` and, with a position embedding, `position`."""
         x = self.check_images(images, "LinearAttention.relevance")
         chosen = self.check_target(target, len(x), "LinearAttention.relevance")
         a_q, a_k, a_v = check_shares(SHARES[self.association] if shares is None else shares)
-        if (
-            isinstance(epsilon, bool)
-            or not isinstance(epsilon, (int, float))
-            or not 0 <= epsilon < float("inf")
-        ):
-            raise InputError(
-                "LinearAttention.relevance",
-                got=f"epsilon {epsilon!r}",
-                expected="a finite number, at least 0",
-                hint="0 is the exact rule",
-            )
+        epsilon = number("LinearAttention.relevance", "epsilon", epsilon, least=0, hint="0 is the exact rule")
         tape = self._forward(x, self.association)
 
         start = torch.nn.functional.one_hot(chosen, self.classes).to(x)
-        g = rules.linear(start, self.read.weight, tape["logits"], eps=epsilon)
-        if self.readout == "all":
-            g_output = g.view_as(tape["output"])
-        else:  # a mean over T positions is a linear layer with weights 1/T
-            g_output = (rules.add(g, tape["pooled"], eps=epsilon) / self.tokens)[:, None].expand_as(
-                tape["output"]
-            )
-
+        g_output = self._through_readout(start, tape, epsilon)
         query, scaled, value, inner = tape["query"], tape["scaled"], tape["value"], tape["inner"]
         if self.association == "left":
             g_inner, g_value = _split(g_output, inner, value, tape["output"], (a_q + a_k, a_v), epsilon)
@@ -331,13 +280,20 @@ class LinearAttention(torch.nn.Module):
             + rules.linear(g_value, self.value.weight, tape["value"], eps=epsilon)
         )
         g_sum = g_token if self.position is None else rules.add(g_token, tape["token"], eps=epsilon)
-        g_pixel = (
-            g_sum
-            if self.embed is None
-            else rules.linear(g_sum, self.embed.weight, tape["embedded"], eps=epsilon)
-        )
+        g_pixel = g_sum
+        if self.embed is not None:
+            g_pixel = rules.linear(g_sum, self.embed.weight, tape["embedded"], eps=epsilon)
         parts = {"pixel": x * g_pixel[..., 0]}
         return parts if self.position is None else parts | {"position": (self.position * g_sum).sum(-1)}
+
+    def _through_readout(self, start: Tensor, tape: dict[str, Tensor], epsilon: float) -> Tensor:
+        """From g at the logits (B, classes) to g at the attention's output (B, T, d)."""
+        g = rules.linear(start, self.read.weight, tape["logits"], eps=epsilon)
+        if self.readout == "all":
+            return g.view_as(tape["output"])
+        # a mean over T positions is a linear layer with weights 1/T
+        g_mean = rules.add(g, tape["pooled"], eps=epsilon) / self.tokens
+        return g_mean[:, None].expand_as(tape["output"])
 
     def share_maps(
         self, images: Tensor | np.ndarray, target: int | Sequence[int] | Tensor
@@ -350,11 +306,14 @@ class LinearAttention(torch.nn.Module):
         corners = {"query": (1.0, 0.0, 0.0), "key": (0.0, 1.0, 0.0), "value": (0.0, 0.0, 1.0)}
         return {name: self.relevance(images, target, shares=corner) for name, corner in corners.items()}
 
-    # -- input -------------------------------------------------------------------------------------------------------
+    # -- input ---------------------------------------------------------------------------------------
 
     def check_images(self, images: Tensor | np.ndarray, operation: str = "LinearAttention") -> Tensor:
-        """Images as a tensor (B, T) of the net's type and device; `InputError` for wrong shapes, NaN or
-        infinity.
+        """Images as a tensor (B, T) of the net's type and device.
+
+        Raises
+        ------
+        InputError : wrong shapes, NaN or infinity.
         """
         weight = self.query.weight
         try:
@@ -362,26 +321,16 @@ class LinearAttention(torch.nn.Module):
         except (TypeError, ValueError):  # text, None, rows of different lengths
             x = torch.empty(0)
         side = round(self.tokens**0.5)
-        square = x.ndim == 3 and side * side == self.tokens and x.shape[1:] == (side, side)
-        if not (square or (x.ndim == 2 and x.shape[1] == self.tokens)) or len(x) == 0 or x.is_complex():
-            expected = (
-                f"(B, {self.tokens})"
-                + (f" or (B, {side}, {side})" if side * side == self.tokens else "")
-                + " with B at least 1"
-            )
-            raise InputError(
-                operation,
-                got=f"images of shape {tuple(x.shape)}",
-                expected=expected,
-                hint="a single image needs a first axis of length 1: images[None]",
-            )
+        shapes = [(self.tokens,), (side, side)] if side * side == self.tokens else [(self.tokens,)]
+        if x.shape[1:] not in shapes or len(x) == 0 or x.is_complex():
+            listed = " or ".join(f"(B, {', '.join(map(str, shape))})" for shape in shapes)
+            got, hint = f"images of shape {tuple(x.shape)}", "a single image needs a first axis: images[None]"
+            raise InputError(operation, got=got, expected=f"{listed} with B at least 1", hint=hint)
         x = x.to(device=weight.device, dtype=weight.dtype).reshape(len(x), self.tokens)
         if not torch.isfinite(x).all():
+            hint = "check how the images were read"
             raise InputError(
-                operation,
-                got="images with NaN or infinity",
-                expected="finite pixels",
-                hint="check how the images were read",
+                operation, got="images with NaN or infinity", expected="finite pixels", hint=hint
             )
         return x
 
@@ -390,32 +339,25 @@ class LinearAttention(torch.nn.Module):
         classes = torch.as_tensor(target)
         if classes.ndim == 0:
             classes = classes.expand(count)
-        valid = classes.dtype != torch.bool and not classes.is_floating_point() and classes.shape == (count,)
-        if not valid or classes.min() < 0 or classes.max() >= self.classes:
-            raise InputError(
-                operation,
-                got=f"target {target!r}",
-                expected=f"a class from 0 to {self.classes - 1}, or one for each of {count} images",
-                hint="use the predicted class",
-            )
+        if not self._are_classes(classes, count):
+            expected = f"a class from 0 to {self.classes - 1}, or one for each of {count} images"
+            hint = "use the predicted class"
+            raise InputError(operation, got=f"target {target!r}", expected=expected, hint=hint)
         return classes.to(device=self.query.weight.device, dtype=torch.long)
 
     def _check_labels(self, labels: Any, count: int, operation: str) -> Tensor:
         y = labels if isinstance(labels, Tensor) else torch.as_tensor(np.array(labels))
-        if (
-            y.shape != (count,)
-            or y.is_floating_point()
-            or y.dtype == torch.bool
-            or y.min() < 0
-            or y.max() >= self.classes
-        ):
-            raise InputError(
-                operation,
-                got=f"labels of shape {tuple(y.shape)}",
-                expected=f"{count} classes from 0 to {self.classes - 1}",
-                hint="pass one label per image",
-            )
+        if not self._are_classes(y, count):
+            got, hint = f"labels of shape {tuple(y.shape)}", "pass one label per image"
+            expected = f"{count} classes from 0 to {self.classes - 1}"
+            raise InputError(operation, got=got, expected=expected, hint=hint)
         return y.to(device=self.query.weight.device, dtype=torch.long)
+
+    def _are_classes(self, given: Tensor, count: int) -> bool:
+        whole_numbers = given.dtype != torch.bool and not given.is_floating_point()
+        if not whole_numbers or given.shape != (count,):
+            return False
+        return bool(given.min() >= 0 and given.max() < self.classes)
 
 
 def check_shares(shares: Sequence[float]) -> tuple[float, float, float]:
@@ -429,19 +371,14 @@ def check_shares(shares: Sequence[float]) -> tuple[float, float, float]:
     except (TypeError, ValueError):
         values = ()
     if len(values) != 3 or not all(share >= 0 for share in values) or abs(sum(values) - 1) > 1e-9:
-        raise InputError(
-            "relevance",
-            got=f"shares {shares!r}",
-            expected="three numbers of at least 0 with the sum 1, for Q, K and V",
-            hint="equal shares are (1/3, 1/3, 1/3)",
-        )
+        expected = "three numbers of at least 0 with the sum 1, for Q, K and V"
+        hint = "equal shares are (1/3, 1/3, 1/3)"
+        raise InputError("relevance", got=f"shares {shares!r}", expected=expected, hint=hint)
     return values
 
 
 def _within(first: float, second: float) -> tuple[float, float]:
-    """Two shares relative to their sum; when both are 0 nothing arrives, and halves of nothing are as good as
-    any.
-    """
+    """Two shares relative to their sum; when both are 0 nothing arrives, and any shares will do."""
     total = first + second
     return (first / total, second / total) if total else (0.5, 0.5)
 
@@ -449,8 +386,9 @@ def _within(first: float, second: float) -> tuple[float, float]:
 def _split(
     g_o: Tensor, a: Tensor, b: Tensor, o: Tensor, shares: tuple[float, float], eps: float
 ) -> tuple[Tensor, Tensor]:
-    """Relevance of a product to its factors; a factor with share 0 is a constant, and the product linear in
-    the other.
+    """From g at a product to g at its factors, by `shares`.
+
+    A factor with share 0 is a constant, and the product is linear in the other one.
     """
     if shares[0] == 0:
         return torch.zeros_like(a), shares[1] * rules.attention_values(g_o, a, o, eps=eps)

@@ -1,13 +1,11 @@
-"""Many variants of a text through an encoder, no tape and no padding: the forward behind removals and
-perturbation curves.
+"""Many variants of a text through an encoder, with no tape and no padding, for removals and curves.
 
 Rows of all lengths lie behind one another in one tensor of tokens. Maps that treat every token alone run on
-all of them at once; attention runs on each stretch of rows of equal length. Two things are not computed twice
-or at all:
+all of them at once; attention runs on each stretch of rows of equal length. Two kinds of work are saved:
 
-- the first layer's queries, keys and values belong to a token and its position, so each such pair is run
-once; - the classifier reads the first token only, so the last layer needs that token's query and the others'
-keys and values.
+- the first layer's queries, keys and values depend on a token and its position only, so each such pair is run
+  once;
+- the classifier reads the first token only, so the last layer needs no other token's query.
 
 The logits equal the `transformers` model's, to rounding.
 """
@@ -28,8 +26,9 @@ from lrp_companion.models.encoder import LayerWiring, Wiring
 
 @dataclass(frozen=True)
 class Row:
-    """One variant of a text: token ids and positions (from 0), and whether its first token is attended to by
-    nobody.
+    """One variant of a text: token ids and positions (from 0).
+
+    With `first_unread` no token attends to the first one.
     """
 
     ids: np.ndarray
@@ -42,8 +41,9 @@ class Row:
 
 @dataclass(frozen=True)
 class _Stretch:
-    """Neighbouring rows of one length: which rows, which tokens, and the keys to leave out, (rows, 1, 1, T),
-    or None.
+    """Neighbouring rows of one length: which rows, and which tokens of all.
+
+    `read` (rows, 1, 1, T) is False at keys that are left out; None where none is.
     """
 
     rows: slice
@@ -59,31 +59,13 @@ class _Stretch:
 
 def packed_logits(wiring: Wiring, rows: Sequence[Row], *, device: torch.device | str = "cpu") -> Tensor:
     """Logits (R, C) of R variants; cheapest if rows of equal length are neighbours."""
-    lengths = [len(row) for row in rows]
-    stretches, row, token = [], 0, 0
-    for length, group in groupby(rows, len):
-        own = list(group)
-        read = None
-        if any(one.first_unread for one in own):
-            read = torch.ones(len(own), 1, 1, length, dtype=torch.bool, device=device)
-            read[[k for k, one in enumerate(own) if one.first_unread], ..., 0] = False
-        stretches.append(
-            _Stretch(slice(row, row + len(own)), slice(token, token + len(own) * length), length, read)
-        )
-        row, token = row + len(own), token + len(own) * length
-    ids = torch.as_tensor(np.concatenate([one.ids for one in rows]), device=device)
-    positions = torch.as_tensor(np.concatenate([one.positions for one in rows]), device=device)
-    first = torch.as_tensor(np.cumsum([0, *lengths[:-1]]), device=device)
+    stretches = _stretches(rows, device)
+    ids = torch.as_tensor(np.concatenate([row.ids for row in rows]), device=device)
+    positions = torch.as_tensor(np.concatenate([row.positions for row in rows]), device=device)
+    first = torch.as_tensor(np.cumsum([0, *(len(row) for row in rows[:-1])]), device=device)
 
     pairs, place = torch.unique(positions * wiring.word.num_embeddings + ids, return_inverse=True)
-    positions, ids = pairs // wiring.word.num_embeddings, pairs % wiring.word.num_embeddings
-    x = wiring.word(ids) + wiring.position(positions + wiring.first_position)
-    if wiring.type is not None:
-        x = x + wiring.type.weight[0]
-    x = wiring.embedding_norm(x)
-    if wiring.projection is not None:
-        x = wiring.projection(x)
-
+    x = _embedded(wiring, pairs % wiring.word.num_embeddings, pairs // wiring.word.num_embeddings)
     for number, layer in enumerate(wiring.layers):
         last = number == len(wiring.layers) - 1
         key, value = layer.key(x), layer.value(x)
@@ -94,19 +76,49 @@ def packed_logits(wiring: Wiring, rows: Sequence[Row], *, device: torch.device |
             query, key, value, x = layer.query(x)[place], key[place], value[place], x[place]
             if last:
                 query, x = query[first], x[first]
-        read = torch.empty_like(query)
-        for stretch in stretches:
-            where = stretch.rows if last else stretch.tokens
-            q, k, v = (
-                stretch.split(x, wiring.heads)
-                for x in (query[where], key[stretch.tokens], value[stretch.tokens])
-            )
-            found = scaled_dot_product_attention(q, k, v, attn_mask=stretch.read)
-            read[where] = found.transpose(1, 2).reshape(-1, query.shape[-1])
-        x = _rest(layer, x, read)
+        x = _rest(layer, x, _attended(stretches, query, key, value, wiring.heads, last=last))
     for linear, activation in wiring.head:
         x = linear(x) if activation is None else activation(linear(x))
     return x
+
+
+def _stretches(rows: Sequence[Row], device: torch.device | str) -> list[_Stretch]:
+    """Runs of neighbouring rows of equal length."""
+    stretches, row, token = [], 0, 0
+    for length, group in groupby(rows, len):
+        members = list(group)
+        unread = [k for k, member in enumerate(members) if member.first_unread]
+        read = None
+        if unread:
+            read = torch.ones(len(members), 1, 1, length, dtype=torch.bool, device=device)
+            read[unread, ..., 0] = False
+        next_row, next_token = row + len(members), token + len(members) * length
+        stretches.append(_Stretch(slice(row, next_row), slice(token, next_token), length, read))
+        row, token = next_row, next_token
+    return stretches
+
+
+def _embedded(wiring: Wiring, ids: Tensor, positions: Tensor) -> Tensor:
+    """The first layer's input (N, D) for tokens and their positions from 0, (N,) each."""
+    x = wiring.word(ids) + wiring.position(positions + wiring.first_position)
+    if wiring.type is not None:
+        x = x + wiring.type.weight[0]
+    x = wiring.embedding_norm(x)
+    return x if wiring.projection is None else wiring.projection(x)
+
+
+def _attended(
+    stretches: Sequence[_Stretch], query: Tensor, key: Tensor, value: Tensor, heads: int, *, last: bool
+) -> Tensor:
+    """What attention reads, of the shape of `query`: one row per token, in the `last` layer per variant."""
+    read = torch.empty_like(query)
+    for stretch in stretches:
+        asking = stretch.rows if last else stretch.tokens
+        sides = (query[asking], key[stretch.tokens], value[stretch.tokens])
+        q, k, v = (stretch.split(side, heads) for side in sides)
+        values = scaled_dot_product_attention(q, k, v, attn_mask=stretch.read)
+        read[asking] = values.transpose(1, 2).reshape(-1, query.shape[-1])
+    return read
 
 
 def _rest(layer: LayerWiring, x: Tensor, read: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from itertools import combinations
 from numbers import Real
 from typing import Any, cast
 
-from lrp_companion.schema import InputError
+from lrp_companion.schema import InputError, whole
 
 Grouping = int | tuple["Grouping", ...]
 MAX_SHAPLEY_FACTORS = 16
@@ -56,8 +56,9 @@ def flat(count: int) -> Grouping:
 
 
 def all_groupings(count: int) -> Iterator[Grouping]:
-    """Every way to multiply in pairs without changing the order of the factors: a Catalan number of them,
-    C(n-1).
+    """Every way to multiply in pairs without changing the order of the factors.
+
+    There are C(n-1) of them, a Catalan number.
 
     >>> [write(tree) for tree in all_groupings(3)]
     ['x1 (x2 x3)', '(x1 x2) x3']
@@ -97,11 +98,7 @@ def parse(text: str) -> Grouping:
     if len(stack) != 1:
         raise _not_a_grouping(text)
     tree = stack[0][0] if len(stack[0]) == 1 else tuple(stack[0])
-    if (
-        isinstance(tree, int)
-        or not _is_grouping(tree)
-        or sorted(leaves_of(tree)) != list(range(len(leaves_of(tree))))
-    ):
+    if isinstance(tree, int) or not _is_grouping_of(tree, len(leaves_of(tree))):
         raise _not_a_grouping(text)
     return tree
 
@@ -119,15 +116,13 @@ def write(grouping: Grouping) -> str:
 
 def leaves_of(grouping: Grouping) -> tuple[int, ...]:
     """Indices of the factors in a grouping, from left to right."""
-    return (
-        (grouping,)
-        if isinstance(grouping, int)
-        else tuple(leaf for part in grouping for leaf in leaves_of(part))
-    )
+    if isinstance(grouping, int):
+        return (grouping,)
+    return tuple(leaf for factor in grouping for leaf in leaves_of(factor))
 
 
 def shares(grouping: Grouping) -> tuple[Fraction, ...]:
-    """The part of the output's relevance that reaches each factor, whatever the factors' values.
+    """The fraction of the output's relevance that reaches each factor, whatever the factors' values.
 
     A factor's share is the product of 1/(number of parts) over the multiplications above it.
 
@@ -140,9 +135,7 @@ def shares(grouping: Grouping) -> tuple[Fraction, ...]:
 
 @dataclass(frozen=True)
 class Step:
-    """One multiplication on the way back: `relevance` arrives at `whole`, and each of `parts` receives
-    `share`.
-    """
+    """One multiplication on the way back: `relevance` arrives at `whole`, each of `parts` gets `share`."""
 
     whole: str
     value: Any
@@ -152,7 +145,8 @@ class Step:
     share: Any
 
     def __str__(self) -> str:
-        return f"{self.whole} = {self.value} has relevance {self.relevance}: {' and '.join(self.parts)} receive {self.share} each"
+        received = f"{' and '.join(self.parts)} receive {self.share} each"
+        return f"{self.whole} = {self.value} has relevance {self.relevance}: {received}"
 
 
 class Product:
@@ -176,33 +170,18 @@ class Product:
         self.values = tuple(values)
         _check_count(len(self.values))
         for value in self.values:
-            if (
-                isinstance(value, bool)
-                or not isinstance(value, Real)
-                or not -math.inf < cast(Any, value) < math.inf
-            ):
-                raise InputError(
-                    "Product",
-                    got=f"factor {value!r}",
-                    expected="finite numbers",
-                    hint="pass ints, floats or Fractions",
-                )
-        self.grouping = (
-            flat(len(self.values))
-            if grouping is None
-            else parse(grouping)
-            if isinstance(grouping, str)
-            else grouping
-        )
-        if sorted(leaves_of(self.grouping)) != list(range(len(self.values))) or not _is_grouping(
-            self.grouping
-        ):
-            raise InputError(
-                "Product",
-                got=f"a grouping of factors {[leaf + 1 for leaf in leaves_of(self.grouping)]}",
-                expected=f"each of the factors 1 to {len(self.values)} once, in groups of two or more",
-                hint="build it with left, right, flat or parse",
-            )
+            is_real = isinstance(value, Real) and not isinstance(value, bool)
+            if not is_real or not -math.inf < value < math.inf:
+                got, hint = f"factor {value!r}", "pass ints, floats or Fractions"
+                raise InputError("Product", got=got, expected="finite numbers", hint=hint)
+        if grouping is None:
+            grouping = flat(len(self.values))
+        self.grouping: Grouping = parse(grouping) if isinstance(grouping, str) else grouping
+        if not _is_grouping_of(self.grouping, len(self.values)):
+            got = f"a grouping of factors {[leaf + 1 for leaf in leaves_of(self.grouping)]}"
+            expected = f"each of the factors 1 to {len(self.values)} once, in groups of two or more"
+            hint = "build it with left, right, flat or parse"
+            raise InputError("Product", got=got, expected=expected, hint=hint)
 
     @property
     def value(self) -> Any:
@@ -231,18 +210,9 @@ class Product:
             if isinstance(node, int):
                 continue
             share = _divide(relevance, len(node))
-            values = tuple(self._value_of(part) for part in node)
-            records.append(
-                Step(
-                    write(node),
-                    self._value_of(node),
-                    relevance,
-                    tuple(write(part) for part in node),
-                    values,
-                    share,
-                )
-            )
-            waiting += [(part, share) for part in node]
+            parts, values = tuple(map(write, node)), tuple(map(self._value_of, node))
+            records.append(Step(write(node), self._value_of(node), relevance, parts, values, share))
+            waiting += [(factor, share) for factor in node]
         return records
 
     def relevance(self) -> tuple[Any, ...]:
@@ -286,21 +256,16 @@ class Product:
         return tuple(out)
 
     def shapley(self) -> tuple[Any, ...]:
-        """Shapley values of the game in which a factor outside the coalition is set to 0, summed over all
-        coalitions.
+        """Shapley values of the game in which a factor outside the coalition is set to 0.
 
         `phi_i = sum over S without i of |S|! (n - |S| - 1)! / n! (v(S + i) - v(S))` (Shapley 1953), with
-        `v(S)` the product whose factors outside S are 0. At most 16 factors: the sum has 2^(n-1) terms for
-        each.
+        `v(S)` the product whose factors outside S are 0. At most 16 factors, because the sum has 2^(n-1)
+        terms for each.
         """
         n = len(self.values)
         if n > MAX_SHAPLEY_FACTORS:
-            raise InputError(
-                "Product.shapley",
-                got=f"{n} factors",
-                expected=f"at most {MAX_SHAPLEY_FACTORS}",
-                hint="the sum runs over all coalitions",
-            )
+            expected, hint = f"at most {MAX_SHAPLEY_FACTORS}", "the sum runs over all coalitions"
+            raise InputError("Product.shapley", got=f"{n} factors", expected=expected, hint=hint)
 
         def worth(coalition: set[int]) -> Any:
             return math.prod(x if k in coalition else 0 for k, x in enumerate(self.values))
@@ -336,24 +301,22 @@ def _is_grouping(grouping: Grouping) -> bool:
     return isinstance(grouping, int) or (len(grouping) >= 2 and all(_is_grouping(part) for part in grouping))
 
 
+def _is_grouping_of(grouping: Grouping, count: int) -> bool:
+    """Whether it holds each of `count` factors once, in groups of two or more."""
+    return sorted(leaves_of(grouping)) == list(range(count)) and _is_grouping(grouping)
+
+
 def _divide(amount: Any, parts: int) -> Any:
     """Exact for ints and Fractions; whole numbers stay ints so that a page reads 12 and not 12.0."""
     return _tidy(Fraction(amount) / parts) if isinstance(amount, (int, Fraction)) else amount / parts
 
 
-def _tidy(number: Any) -> Any:
-    return int(number) if isinstance(number, Fraction) and number.denominator == 1 else number
+def _tidy(amount: Any) -> Any:
+    return int(amount) if isinstance(amount, Fraction) and amount.denominator == 1 else amount
 
 
 def _check_count(count: int) -> int:
-    if isinstance(count, bool) or not isinstance(count, int) or count < 2:
-        raise InputError(
-            "Product",
-            got=f"{count!r} factors",
-            expected="two or more",
-            hint="a product needs at least two factors",
-        )
-    return count
+    return whole("Product", "number of factors", count, least=2, hint="a product has two factors or more")
 
 
 def _not_a_grouping(text: str) -> InputError:

@@ -1,5 +1,4 @@
-"""One attention read-out, `o = sum_i A_i v_i` with `A = softmax(z)`: what the rules say of each token, and
-what removing it does.
+"""One attention read-out, `o = sum_i A_i v_i` with `A = softmax(z)`: the rules, and what removal does.
 
 Values are numbers: with vectors `v_i` and an incoming gradient `g` only the products `g . v_i` matter, as all
 of this is linear in the values. One quantity carries everything, the gradient of the token's keep-mask,
@@ -23,7 +22,8 @@ import numpy as np
 
 from lrp_companion.schema import InputError
 
-LARGEST = 300.0  # of logits: exp(2 * 300) is still a float64
+LARGEST = 300.0
+"""The largest size of a logit: exp(2 * 300) is still a float64."""
 
 
 @dataclass(frozen=True)
@@ -50,19 +50,14 @@ class SoftmaxStep:
     def __post_init__(self) -> None:
         z, v = _numbers("logits", self.logits), _numbers("values", self.values)
         if z.shape != v.shape or z.ndim < 1 or z.shape[-1] < 2:
-            raise InputError(
-                "SoftmaxStep",
-                got=f"logits of shape {z.shape} and values of shape {v.shape}",
-                expected="the same shape (..., n) with n of 2 or more",
-                hint="pass one logit and one value per token",
-            )
+            got = f"logits of shape {z.shape} and values of shape {v.shape}"
+            expected = "the same shape (..., n) with n of 2 or more"
+            hint = "pass one logit and one value per token"
+            raise InputError("SoftmaxStep", got=got, expected=expected, hint=hint)
         if z.size and np.abs(z).max() > LARGEST:
-            raise InputError(
-                "SoftmaxStep",
-                got=f"a logit of size {np.abs(z).max():.3g}",
-                expected=f"logits of size {LARGEST:.0f} or less",
-                hint="subtract the row's mean: the softmax does not see it",
-            )
+            got, expected = f"a logit of size {np.abs(z).max():.3g}", f"logits of size {LARGEST:.0f} or less"
+            hint = "subtract the row's mean: the softmax does not see it"
+            raise InputError("SoftmaxStep", got=got, expected=expected, hint=hint)
         object.__setattr__(self, "logits", z)
         object.__setattr__(self, "values", v)
 
@@ -95,15 +90,14 @@ class SoftmaxStep:
     # What the rules say
 
     def cp_lrp(self) -> np.ndarray:
-        """CP-LRP: A is a constant, so the values hold everything, `R_i = A_i v_i`; sums to o (Ali et al.
-        2022).
+        """CP-LRP (Ali et al. 2022): A is a constant, so the values hold everything, `R_i = A_i v_i`.
+
+        The sum is o.
         """
         return self.attention * self.values
 
     def value_relevance(self) -> np.ndarray:
-        """AttnLRP's half at the values, Eq. (3b): `R_{v_i} = 1/2 A_i v_i`. At the attention, Eq. (3a), it is
-        the same.
-        """
+        """AttnLRP's half at the values, Eq. (3b): `R_{v_i} = 1/2 A_i v_i`; so is that at the attention."""
         return 0.5 * self.cp_lrp()
 
     def logit_relevance(self) -> np.ndarray:
@@ -134,8 +128,9 @@ class SoftmaxStep:
     # What the function does
 
     def mask_gradient(self) -> np.ndarray:
-        """`D_i = A_i (v_i - o)`: the gradient of o with respect to the token's keep-mask, and to its logit;
-        sums to 0.
+        """`D_i = A_i (v_i - o)`: the gradient of o with respect to the token's keep-mask, and to its logit.
+
+        The sum is 0.
         """
         share = self._weights()
         rest = _others(share) / share.sum(-1, keepdims=True)  # 1 - A_i, without cancellation
@@ -154,8 +149,7 @@ class SoftmaxStep:
         return self.attention * self._gain()
 
     def weight_change(self, factor: Any) -> np.ndarray:
-        """The exact change `o - o(t)` when one token's weight `exp(z_i)` is multiplied by t >= 0, the others
-        kept.
+        """The exact change `o - o(t)` when one token's weight `exp(z_i)` is multiplied by t >= 0.
 
         `factor` is a number or an array that broadcasts to the logits: t for each token.
 
@@ -164,17 +158,12 @@ class SoftmaxStep:
         """
         t = _numbers("factor", factor)
         if t.size and t.min() < 0:
-            raise InputError(
-                "weight_change",
-                got=f"factor {t.min():.3g}",
-                expected="0 or above",
-                hint="0 removes the token",
-            )
+            got, hint = f"factor {t.min():.3g}", "0 removes the token"
+            raise InputError("weight_change", got=got, expected="0 or above", hint=hint)
         return self._change(1 - t)
 
     def logit_zeroed(self) -> np.ndarray:
-        """The exact change when the token's logit becomes 0 and its value stays: the factor is
-        `t = exp(-z_i)`.
+        """The exact change when the token's logit becomes 0 and its value stays: `t = exp(-z_i)`.
 
         This, and not removal, is what Eq. (5) expands: a logit of 0 is a weight of 1, a token like any other.
 
@@ -194,10 +183,10 @@ class SoftmaxStep:
     # The same function in another form
 
     def shifted(self, constant: Any) -> SoftmaxStep:
-        """The same step with a constant added to all logits of a query: A, o and LOO stay, `R_{z_i}` gains
-        `1/2 c D_i`.
+        """The same step with a constant c added to all logits of a query.
 
-        `constant` is a number or has shape (...), one per query.
+        A, o and LOO stay; `R_{z_i}` gains `1/2 c D_i`. `constant` is a number or has shape (...), one per
+        query.
         """
         return SoftmaxStep(self.logits + _numbers("constant", constant)[..., None], self.values)
 
@@ -206,8 +195,9 @@ class SoftmaxStep:
         return self.shifted(-self.logits.mean(-1))
 
     def scaled(self, factor: float) -> SoftmaxStep:
-        """Another step: all logits times a factor. 0 makes attention uniform, large factors make it choose
-        one token.
+        """Another step: all logits times a factor.
+
+        0 makes attention uniform; a large factor makes it choose one token.
         """
         return SoftmaxStep(self.logits * _numbers("factor", factor), self.values)
 
@@ -218,8 +208,9 @@ class SoftmaxStep:
         return self.logits.std(-1)
 
     def entropy(self) -> np.ndarray:
-        """Entropy of A over its largest value, `-sum_i A_i log A_i / log n`: 1 for uniform attention, 0 for
-        one token. Shape (...).
+        """Entropy of A over its largest value, `-sum_i A_i log A_i / log n`, shape (...).
+
+        1 for uniform attention, 0 for one token.
 
         >>> float(SoftmaxStep([3.0, 3.0], [1.0, 0.0]).entropy().round(12))
         1.0
@@ -232,16 +223,15 @@ class SoftmaxStep:
         return np.exp(self.logits - self.logits.max(-1, keepdims=True))
 
     def _gain(self) -> np.ndarray:
-        """`v_i - o_i`. Only differences of values matter; taken first, they make equal values give exactly
-        0.
+        """`v_i - o_i`.
+
+        Only differences of values matter. They are taken first, so that equal values give exactly 0.
         """
         weights, relative = self._weights(), self.values - self.values[..., :1]
         return relative - _others(weights * relative) / _others(weights)
 
     def _change(self, lost: np.ndarray) -> np.ndarray:
-        """`lost D_i / (1 - lost A_i)` with `lost = 1 - t`; for t = 0 it is LOO, where `D_i / (1 - A_i)` would
-        cancel.
-        """
+        """`lost D_i / (1 - lost A_i)` with `lost = 1 - t`, without cancellation at t = 0, which is LOO."""
         weights = self._weights()
         rest = _others(weights) / weights.sum(-1, keepdims=True)
         return lost * self.attention * rest * self._gain() / (rest + (1 - lost) * self.attention)
@@ -259,15 +249,10 @@ def _numbers(name: str, given: Any) -> np.ndarray:
     try:
         out = np.array(given, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InputError(
-            "SoftmaxStep", got=f"{name} {given!r}", expected="numbers", hint="pass a list or an array"
-        ) from None
+        got, hint = f"{name} {given!r}", "pass a list or an array"
+        raise InputError("SoftmaxStep", got=got, expected="numbers", hint=hint) from None
     if not np.isfinite(out).all():
-        raise InputError(
-            "SoftmaxStep",
-            got=f"{name} with NaN or infinity",
-            expected="finite numbers",
-            hint="leave masked tokens out",
-        )
+        got, hint = f"{name} with NaN or infinity", "leave masked tokens out"
+        raise InputError("SoftmaxStep", got=got, expected="finite numbers", hint=hint)
     out.setflags(write=False)
     return out

@@ -1,5 +1,4 @@
-"""The methods of a run on reviews, and how much work it is, counted before it begins. No torch, no model:
-sizes only.
+"""The methods of a run on reviews, and how much work it is, counted before it begins, from sizes only.
 
 The unit is a token run forward once; a backward pass counts as two. The weights of the parts are rough: they
 are for estimates of time, and no result depends on them.
@@ -7,31 +6,10 @@ are for estimates of time, and no result depends on them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 DEFAULT_METHODS = ("loo", "ig", "rollout", "gradient-x-input", "attnlrp", "cp-lrp")
 """Methods of a run by default, with their own options. Where others are named, cost and error are kept as
 well.
 """
-
-
-def method_passes(kind: str, options: Mapping[str, Any], tokens: int) -> float:
-    """About how many forward passes one explanation costs; a backward pass counts as two.
-
-    >>> method_passes("ig", {"n_steps": 50}, 20), method_passes("mask-gradient", {"groups": "all"}, 20)
-    (150.0, 60.0)
-    """
-    if kind == "ig":
-        return 3.0 * options["n_steps"]
-    if kind not in ("mask-gradient", "hybrid", "sampled-loo"):
-        return 10.0
-    groups, removed = (
-        options.get("groups", 1),
-        options.get("exact", 4) if kind == "hybrid" else options.get("budget", 8),
-    )
-    gradients = 0.0 if kind == "sampled-loo" else 3.0 * (tokens if groups == "all" else groups)
-    return gradients + (0 if kind == "mask-gradient" else removed)
 
 
 def text_work(
@@ -42,7 +20,7 @@ def text_work(
     Parameters
     ----------
     tokens : of the text, with the special ones.
-    passes : of all methods together but LOO, see `method_passes`.
+    passes : of all methods together but LOO, see `registry.passes_of`.
     methods, removals : how many there are.
     chunk : tokens that a step of a perturbation curve removes.
 
@@ -59,8 +37,9 @@ def text_work(
 
 
 def token_operations(tokens: int, *, layers: int, hidden: int) -> float:
-    """Floating-point operations of one token in a forward pass of an encoder: 24 h^2 in the weights of a
-    layer, 4 T h in its attention.
+    """Floating-point operations of one token in a forward pass of an encoder.
+
+    In each layer 24 h^2 in the weights and 4 T h in attention.
 
     >>> f"{token_operations(128, layers=12, hidden=768):.3g}"
     '1.75e+08'

@@ -1,6 +1,4 @@
-"""A run on MNIST: nets trained with several seeds, each explained from the left and from the right, one job
-per image.
-"""
+"""A run on MNIST: nets of several seeds, explained from the left and the right, one job per image."""
 
 from __future__ import annotations
 
@@ -14,34 +12,22 @@ from lrp_companion.live.digit_invariance import EXPLAINERS, NET_VARIANTS, invari
 from lrp_companion.methods import IMAGE_METHODS, attribute, method_call
 from lrp_companion.models.linear_attention import LinearAttention
 from lrp_companion.runs.folder import RunFolder
-from lrp_companion.schema import InputError, choose
+from lrp_companion.schema import InputError, choose, whole
 from lrp_companion.sources import Dataset
 
 SPAN = 1_000_000  # jobs of one net: seed * SPAN + row of the image
 
 
 class DigitJobs:
-    """What runs on digits share: checked data, images in random order, and nets that are trained once and
-    kept.
-    """
+    """What runs on digits share: data, images in random order, and nets that are trained once and kept."""
 
     def __init__(
         self, train: Dataset, test: Dataset, *, nets: int, limit: int | None, seed: int, device: str
     ) -> None:
-        if isinstance(nets, bool) or not isinstance(nets, int) or nets < 1:
-            raise InputError(
-                "run",
-                got=f"nets {nets!r}",
-                expected="a whole number, at least 1",
-                hint="the nets have the seeds 0, 1, ...",
-            )
+        whole("run", "nets", nets, hint="the nets have the seeds 0, 1, ...")
         if train.images is None or test.images is None:
-            raise InputError(
-                "run",
-                got=f"{train.name}, which has no images",
-                expected="a data set of images",
-                hint="run mnist",
-            )
+            got = f"{train.name}, which has no images"
+            raise InputError("run", got=got, expected="a data set of images", hint="run mnist")
         self.train, self.test, self.nets, self.device = train, test, nets, device
         self.images, self.sample = test.images, test.order(limit, seed=seed)
         self._known: dict[int, LinearAttention] = {}
@@ -65,18 +51,15 @@ class DigitJobs:
         return net
 
     def _load(self, number: int, folder: RunFolder, seed: int, options: Mapping[str, Any]) -> LinearAttention:
-        """A net: trained in this process, read from the folder, or, where only its row was kept, trained
-        again.
-        """
+        """A net of this process or of the folder; trained again where only its row was kept."""
         if number not in self._known:
             weights = folder.weights(f"net-{number}.safetensors")
             if weights is None:
                 self._known[number] = train_pair(self.train, seed=seed, device=self.device, **options)[0]
             else:
-                shape = {name: own for name, own in options.items() if name not in ("epochs", "lr")}
-                net = LinearAttention(association="left", seed=seed, dtype=torch.float64, **shape).to(
-                    self.device
-                )
+                shape = {name: value for name, value in options.items() if name not in ("epochs", "lr")}
+                net = LinearAttention(association="left", seed=seed, dtype=torch.float64, **shape)
+                net.to(self.device)
                 net.load_state_dict(weights)
                 self._known[number] = net
         return self._known[number]
@@ -87,7 +70,7 @@ class DigitJobs:
 
 
 class MnistJobs(DigitJobs):
-    """What a run on MNIST consists of; see `runner.execute`."""
+    """What a run on MNIST consists of; see `execute`."""
 
     def __init__(
         self,
@@ -124,11 +107,10 @@ class MnistJobs(DigitJobs):
 
     def jobs(self, table: str) -> list[int]:
         """Seeds, or seed and image."""
-        return (
-            list(range(self.nets))
-            if table == "nets"
-            else [seed * SPAN + row for seed in range(self.nets) for row in self.sample]
-        )
+        seeds = range(self.nets)
+        if table == "nets":
+            return list(seeds)
+        return [seed * SPAN + row for seed in seeds for row in self.sample]
 
     def cost(self, table: str, job: int) -> float:
         """About how long a job takes, in images explained."""
@@ -145,10 +127,8 @@ class MnistJobs(DigitJobs):
         left = self._trained(seed, folder, seed, NET_VARIANTS[self.variant])
         right = left.with_association("right")
         with torch.no_grad():
-            gaps = [
-                float((left(part) - right(part)).abs().max())
-                for part in torch.as_tensor(self.images.copy()).split(256)
-            ]
+            batches = torch.as_tensor(self.images.copy()).split(256)
+            gaps = [float((left(batch) - right(batch)).abs().max()) for batch in batches]
         return pa.table(
             {
                 "seed": pa.array([seed], pa.int32()),
@@ -159,15 +139,16 @@ class MnistJobs(DigitJobs):
         )
 
     def _image(self, net: LinearAttention, row: int) -> pa.Table:
-        found = invariance_table(net, self.images[row : row + 1], explainers=self.explainers, progress=False)
-        names = [name for name in found.rows[0] if name not in ("image", "explainer", "target", "constant")]
+        image = self.images[row : row + 1]
+        rows = invariance_table(net, image, explainers=self.explainers, progress=False).rows
+        names = [name for name in rows[0] if name not in ("image", "explainer", "target", "constant")]
         return pa.table(
             {
-                "image": pa.array([row] * len(found.rows), pa.int32()),
-                "label": pa.array([int(self.test.labels[row])] * len(found.rows), pa.int8()),
-                "target": pa.array([own["target"] for own in found.rows], pa.int8()),
-                "explainer": pa.array([own["explainer"] for own in found.rows], pa.string()),
-                **{name: pa.array([own[name] for own in found.rows], pa.float32()) for name in names},
+                "image": pa.array([row] * len(rows), pa.int32()),
+                "label": pa.array([int(self.test.labels[row])] * len(rows), pa.int8()),
+                "target": pa.array([each["target"] for each in rows], pa.int8()),
+                "explainer": pa.array([each["explainer"] for each in rows], pa.string()),
+                **{name: pa.array([each[name] for each in rows], pa.float32()) for name in names},
             }
         )
 
@@ -180,19 +161,14 @@ def explainers_of(methods: Sequence[str]) -> dict[str, dict[str, Any]]:
     """
     if not methods or len(set(methods)) < len(methods):
         got = f"methods {', '.join(methods) or 'none'}"
-        raise InputError(
-            "run", got=got, expected="at least one, each once", hint=f"choose from {', '.join(IMAGE_METHODS)}"
-        )
+        hint = f"choose from {', '.join(IMAGE_METHODS)}"
+        raise InputError("run", got=got, expected="at least one, each once", hint=hint)
     out = {"LOO": EXPLAINERS["LOO"]}
     for name in methods:
         method, options = method_call(name, images=True)
         if "progress" in options or "batch_images" in options:
-            raise InputError(
-                "run",
-                got=f"method {name!r}",
-                expected="options that change the numbers",
-                hint="leave out the others",
-            )
+            expected = "options that change the numbers"
+            raise InputError("run", got=f"method {name!r}", expected=expected, hint="leave out the others")
         if method != "loo":
             out[name] = {"method": method, **options}
     tiny = LinearAttention(tokens=4, dim=2, classes=2, dtype=torch.float64)

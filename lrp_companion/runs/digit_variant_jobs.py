@@ -1,6 +1,4 @@
-"""A run over variants of the paper's MNIST nets: every choice that its text leaves open, several seeds, one
-job per net.
-"""
+"""A run over variants of the paper's MNIST nets: every choice that its text leaves open, one job per net."""
 
 from __future__ import annotations
 
@@ -27,9 +25,7 @@ VARIANT_AXES: dict[str, tuple[Any, ...]] = {
     "readout": ("all", "mean"),
     "scaled": (True, False),
 }
-"""Options of `LinearAttention`; the first of each is the plainest net. Training is the paper's: Adam, 1e-3, 5
-epochs.
-"""
+"""Options of `LinearAttention`, the plainest net first. Training is the paper's: Adam, 1e-3, 5 epochs."""
 EXPLAINED = ("LOO", "IG", "AttnLRP")
 IMAGES = 100  # explained under each net where no limit is given
 IG_IMAGES = 20  # the first of the sample: 512 steps from four baselines take a minute or two a net
@@ -47,9 +43,7 @@ def variants(choices: Mapping[str, Sequence[Any]] = VARIANT_AXES) -> list[dict[s
 
 
 class MnistGridJobs(DigitJobs):
-    """What a run over variants consists of; see `runner.execute`. A job is a net: variant + number of
-    variants * seed.
-    """
+    """What a run over variants consists of; see `execute`. A job, a net: seed * len(variants) + variant."""
 
     def __init__(
         self,
@@ -64,20 +58,14 @@ class MnistGridJobs(DigitJobs):
         choices: Mapping[str, Sequence[Any]] = VARIANT_AXES,
         ig_steps: Sequence[int] = IG_STEPS,
     ) -> None:
-        super().__init__(
-            train,
-            test,
-            nets=nets,
-            limit=min(IMAGES, len(test)) if limit is None else limit,
-            seed=seed,
-            device=device,
-        )
+        limit = min(IMAGES, len(test)) if limit is None else limit
+        super().__init__(train, test, nets=nets, limit=limit, seed=seed, device=device)
         self.variants, self.ig_steps, self.epochs = variants(choices), tuple(ig_steps), epochs
         self.config = {
             "task": "mnist-grid", "split": test.split, "source": test.source, "data": test.fingerprint,
             "train": train.fingerprint,
             "seed": seed, "images": len(self.sample), "epochs": epochs,
-            "choices": {name: list(own) for name, own in choices.items()},
+            "choices": {name: list(options) for name, options in choices.items()},
             "explainers": {name: dict(EXPLAINERS[name]) for name in EXPLAINED},
             "ig": {"n_steps": list(ig_steps), "baselines": list(IG_BASELINES), "images": IG_IMAGES},
         }  # fmt: skip
@@ -89,9 +77,7 @@ class MnistGridJobs(DigitJobs):
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Nets; images under each from the left and the right; integrated gradients of the plainest and the
-        fullest variant.
-        """
+        """Nets; images under each, from the left and the right; IG of the plainest and fullest variant."""
         return ("nets", "images", "ig")
 
     def jobs(self, table: str) -> list[int]:
@@ -102,9 +88,7 @@ class MnistGridJobs(DigitJobs):
 
     @property
     def _fullest(self) -> int:
-        """With biases, positions and an embedding, read and scaled as the plainest: the furthest from a
-        homogeneous function.
-        """
+        """The variant furthest from a homogeneous function: with biases, positions and an embedding."""
         wanted = {name: name in ("bias", "position_embedding", "embedding") for name in self.variants[0]}
         wanted |= {name: self.variants[0][name] for name in ("readout", "scaled") if name in self.variants[0]}
         return self.variants.index(wanted)
@@ -137,29 +121,24 @@ class MnistGridJobs(DigitJobs):
     def _images(self, job: int, folder: RunFolder) -> pa.Table:
         net = self._load(job, folder, *self._options(job))
         explainers = {name: EXPLAINERS[name] for name in EXPLAINED}
-        rows = invariance_table(
-            net, self.images[self.sample], explainers=explainers, one_loo=True, progress=False
-        ).rows
+        images = self.images[self.sample]
+        rows = invariance_table(net, images, explainers=explainers, one_loo=True, progress=False).rows
+        r = {
+            name: pa.array([_rounded(row[name]) for row in rows], pa.float32())
+            for name in ("r left-right", "r left-LOO", "r right-LOO")
+        }
+        negative = {
+            f"negative {side}": pa.array([row[f"sum {side}"] < 0 for row in rows], pa.bool_())
+            for side in ("left", "right")
+        }
         return pa.table(
             {
                 "image": pa.array([self.sample[row["image"]] for row in rows], pa.int32()),
                 "explainer": pa.array([row["explainer"] for row in rows], pa.string()).dictionary_encode(),
-                **{
-                    name: pa.array(
-                        [
-                            round(row[name] * 65536) / 65536 if np.isfinite(row[name]) else None
-                            for row in rows
-                        ],
-                        pa.float32(),
-                    )
-                    for name in ("r left-right", "r left-LOO", "r right-LOO")
-                },
-                **{
-                    name: pa.array([row[name] < 0 for row in rows], pa.bool_())
-                    for name in ("sum left", "sum right")
-                },
+                **r,
+                **negative,
             }
-        ).rename_columns({"sum left": "negative left", "sum right": "negative right"})
+        )
 
     def _ig(self, job: int, folder: RunFolder) -> pa.Table:
         """Agreement of IG with LOO, and the largest convergence delta, by baseline and number of steps."""
@@ -176,20 +155,24 @@ class MnistGridJobs(DigitJobs):
             "black and white": [np.zeros_like(images[0]), np.ones_like(images[0])],
         }
         out: dict[str, list[Any]] = {name: [] for name in ("image", "baseline", "n_steps", "r", "delta")}
-        for name, own in starts.items():
+        for name, baselines in starts.items():
             for steps in self.ig_steps:
-                found = [
-                    attribute(net, images, method="ig", target=target, baseline=start, n_steps=steps)
-                    for start in own
-                ]
+                options: dict[str, Any] = {"method": "ig", "target": target, "n_steps": steps}
+                maps = [attribute(net, images, baseline=baseline, **options) for baseline in baselines]
                 for k, row in enumerate(sample):
-                    scores = np.mean([maps[k].scores for maps in found], axis=0)
+                    scores = np.mean([records[k].scores for records in maps], axis=0)
+                    deltas = [abs(records[k].details["convergence_delta"]) for records in maps]
                     out["image"].append(row)
                     out["baseline"].append(name)
                     out["n_steps"].append(steps)
                     out["r"].append(agreement(scores, loo[k].scores, loo[k].special, Protocol(tokens="all")))
-                    out["delta"].append(max(abs(maps[k].details["convergence_delta"]) for maps in found))
+                    out["delta"].append(max(deltas))
         kinds = {"image": pa.int32(), "n_steps": pa.int32(), "r": pa.float32(), "delta": pa.float32()}
         return pa.table(
             {name: pa.array(column, kinds.get(name, pa.string())) for name, column in out.items()}
         )
+
+
+def _rounded(r: float) -> float | None:
+    """r to the next multiple of 2**-16; None where it is undefined."""
+    return round(r * 65536) / 65536 if np.isfinite(r) else None

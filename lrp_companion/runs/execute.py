@@ -31,9 +31,7 @@ class RunError(CompanionError, RuntimeError):
 
 
 class Jobs(Protocol):
-    """What `execute` runs: a configuration, and independent jobs in tables that may read the tables before
-    them.
-    """
+    """What `execute` runs: a configuration, and tables of independent jobs, which may read earlier tables."""
 
     @property
     def config(self) -> Mapping[str, Any]: ...
@@ -49,8 +47,7 @@ class Jobs(Protocol):
 
 
 def world(device: str) -> Any:
-    """This process among those that `accelerate launch`, torchrun or `--processes` started; None where it is
-    alone.
+    """This process among those that `accelerate launch`, torchrun or `--processes` started; None if alone.
 
     Processes on the CPU talk over gloo, also where there are GPUs.
     """
@@ -58,11 +55,8 @@ def world(device: str) -> Any:
         return None
     from accelerate import PartialState
 
-    cpu = (
-        device == "cpu"
-        or not torch.cuda.is_available()
-        or os.environ.get("ACCELERATE_USE_CPU", "").lower() == "true"
-    )
+    asked_for_cpu = device == "cpu" or os.environ.get("ACCELERATE_USE_CPU", "").lower() == "true"
+    cpu = asked_for_cpu or not torch.cuda.is_available()
     return PartialState(cpu=cpu, timeout=datetime.timedelta(days=30))
 
 
@@ -95,52 +89,45 @@ def execute(
     """
     rank, size = (0, 1) if state is None else (state.process_index, state.num_processes)
     if resume and not (Path(out) / MANIFEST).is_file():
-        raise InputError(
-            "run",
-            got=f"--resume and no run in {out}",
-            expected="the --out of a run",
-            hint="leave out --resume to begin one",
-        )
+        got, hint = f"--resume and no run in {out}", "leave out --resume to begin one"
+        raise InputError("run", got=got, expected="the --out of a run", hint=hint)
     if rank:
         _wait(state)  # the first process makes the folder
     with open_folder(out, jobs.config, first=rank == 0) as folder:
-        keep: Any = _Session(folder, jobs, size) if rank == 0 else nullcontext()
-        with keep:
+        session = _Session(folder, jobs, size) if rank == 0 else None
+        with session or nullcontext():
             if state is not None and rank == 0:
                 _wait(state)
-            todo = {
-                table: [
-                    job for job in list(jobs.jobs(table))[rank::size] if job not in folder.done.get(table, ())
-                ]
-                for table in jobs.tables
-            }
+            todo = {table: _missing(jobs, folder, table, rank, size) for table in jobs.tables}
             with _bar(jobs, todo, rank, progress) as bar:
-                for table, own in todo.items():
+                for table, numbers in todo.items():
                     bar.set_description(f"{jobs.config['task']}: {table}", refresh=False)
-                    for job in own:
+                    for job in numbers:
                         folder.add(table, job, jobs.run(table, job, folder))
                         bar.update(jobs.cost(table, job))
                     if state is not None:
                         _wait(state)  # the next table may read this one
-            if rank == 0:
+            if session is not None:
                 folder.gather()
-                keep.finish()
+                session.finish()
     return read_folder(out)[0] if rank == 0 else {}
 
 
+def _missing(jobs: Jobs, folder: RunFolder, table: str, rank: int, size: int) -> list[int]:
+    """The jobs of a table that are this process's, and not done."""
+    done = folder.done.get(table, ())
+    return [job for job in list(jobs.jobs(table))[rank::size] if job not in done]
+
+
 def _wait(state: Any) -> None:
-    """Wait for the other processes; where one of them is gone, say so in one line: its own message says
-    why.
-    """
+    """Wait for the other processes; where one is gone, say so in one line, as its own message says why."""
     try:
         state.wait_for_everyone()
     except RuntimeError as error:
         if "closed by peer" not in str(error) and "reset by peer" not in str(error):
             raise
-        hint = "see the message of that process"
-        raise RunError(
-            "run", got="the end of another process of this run", expected="all of them to go on", hint=hint
-        ) from None
+        got, hint = "the end of another process of this run", "see the message of that process"
+        raise RunError("run", got=got, expected="all of them to go on", hint=hint) from None
 
 
 class _Session:
@@ -158,33 +145,21 @@ class _Session:
         self.manifest["sessions"] = [
             self._ended(row, start) for row, start in zip(earlier, follows, strict=False)
         ]
-        self.row: dict[str, Any] = {
-            "start": _now(),
-            "end": None,
-            "seconds": None,
-            "processes": processes,
-            **surroundings(),
-        }
+        self.row: dict[str, Any] = {"start": _now(), "end": None, "seconds": None, "processes": processes}
+        self.row |= surroundings()
         self.began = time.monotonic()
 
     def _ended(self, row: dict[str, Any], following: str) -> dict[str, Any]:
         """A session that was killed has no end: its last rows tell when it was at work, if no other session
         has written since.
         """
-        newest = self.folder.last_write
-        if (
-            row["end"] is not None
-            or newest is None
-            or newest > datetime.datetime.fromisoformat(following).timestamp() + 1
-        ):
+        last = self.folder.last_write
+        if row["end"] is not None or last is None or last > _seconds(following) + 1:
             return row
-        seconds = max(0.0, newest - datetime.datetime.fromisoformat(row["start"]).timestamp())
-        end = datetime.datetime.fromtimestamp(newest, datetime.UTC).isoformat(timespec="seconds")
-        return row | {
-            "end": end,
-            "seconds": round(seconds, 1),
-            "stopped by": "a kill; its end is that of its last rows",
-        }
+        end = datetime.datetime.fromtimestamp(last, datetime.UTC).isoformat(timespec="seconds")
+        why = "a kill; its end is that of its last rows"
+        spent = round(max(0.0, last - _seconds(row["start"])), 1)
+        return row | {"end": end, "seconds": spent, "stopped by": why}
 
     def __enter__(self) -> _Session:
         self.manifest["sessions"].append(self.row)
@@ -193,9 +168,7 @@ class _Session:
         return self
 
     def finish(self) -> None:
-        """All jobs are done: make the summaries. The run is finished if no earlier session was asked for
-        more, or that one had ended.
-        """
+        """Make the summaries; the run is finished unless an earlier session, never ended, asked for more."""
         for name, table in self.jobs.summaries(read_folder(self.folder.path)[1]).items():
             self.folder.summarise(name, table)
         self.manifest["finished"] = self.whole
@@ -211,19 +184,19 @@ def _now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
+def _seconds(stamp: str) -> float:
+    """Seconds since 1970 of a time as `_now` writes it."""
+    return datetime.datetime.fromisoformat(stamp).timestamp()
+
+
 def _bar(jobs: Jobs, todo: Mapping[str, Sequence[int]], rank: int, progress: bool | None) -> tqdm:
     terminal = sys.stderr.isatty()
     form = "{desc} {percentage:.1f} % [{elapsed} gone, {remaining} left]"
-    total = sum(jobs.cost(table, job) for table, own in todo.items() for job in own)
+    total = sum(jobs.cost(table, job) for table, numbers in todo.items() for job in numbers)
     hidden = rank > 0 or progress is False or not total
+    form = "{l_bar}{bar}| " + form if terminal else form
     pace = {} if terminal else {"mininterval": 60, "miniters": 0, "file": _Lines()}
-    return tqdm(
-        total=total,
-        disable=hidden,
-        bar_format="{l_bar}{bar}| " + form if terminal else form,
-        smoothing=0.05,
-        **pace,
-    )
+    return tqdm(total=total, disable=hidden, bar_format=form, smoothing=0.05, **pace)
 
 
 class _Lines:
@@ -243,8 +216,7 @@ class _Lines:
 
 
 def launch(processes: int, arguments: Sequence[str]) -> None:
-    """Start this command in several processes on this machine (through torch's elastic launcher), and wait
-    for them.
+    """Start this command in several processes on this machine, by torch's elastic launcher, and wait.
 
     Raises
     ------
@@ -267,9 +239,6 @@ def launch(processes: int, arguments: Sequence[str]) -> None:
     except ChildFailedError as error:
         rank, failure = error.get_first_failure()
         how = f"exit code {failure.exitcode}" if failure.exitcode >= 0 else f"signal {failure.signal_name()}"
-        raise RunError(
-            "run",
-            got=f"the end of process {rank + 1} of {processes} ({how}; its message is above)",
-            expected="all processes to finish",
-            hint="mend the cause, then give the same command again: finished jobs are kept",
-        ) from None
+        got = f"the end of process {rank + 1} of {processes} ({how}; its message is above)"
+        hint = "mend the cause, then give the same command again: finished jobs are kept"
+        raise RunError("run", got=got, expected="all processes to finish", hint=hint) from None

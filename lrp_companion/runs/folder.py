@@ -1,5 +1,4 @@
-"""The folder of a run: a manifest, one shard per job while it runs, one file per table when it is done. No
-torch.
+"""The folder of a run, without torch: a manifest, a shard per job, and at the end one file per table.
 
 Every write goes to a temporary file that is renamed when it is whole, so a reader sees a job's rows or none.
 Shards are only ever added; `gather` puts them into one file per table and removes them after that file
@@ -8,7 +7,6 @@ stands. A job that is in both (the machine went down between the two) counts onc
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -21,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from filelock import FileLock, Timeout
 
 from lrp_companion.schema import InputError, SourceError
 
@@ -72,9 +71,8 @@ class RunFolder:
         from safetensors.torch import save
 
         (self.path / NETS).mkdir(exist_ok=True)
-        _write_bytes(
-            self.path / NETS / name, save({key: value.contiguous() for key, value in weights.items()})
-        )
+        content = save({key: value.contiguous() for key, value in weights.items()})
+        _write_bytes(self.path / NETS / name, content)
 
     def weights(self, name: str) -> dict[str, Any] | None:
         """Weights that were kept, or None."""
@@ -139,26 +137,24 @@ def open_folder(
 
 @contextmanager
 def _lock(file: Path) -> Iterator[None]:
-    """Hold a file's lock; refuse where another process does. The file is gone afterwards."""
-    while True:
-        lock = os.open(file, os.O_CREAT | os.O_RDWR, 0o644)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(lock)
-            got, hint = f"{file.parent}, where a run is at work", "wait for it, or name another --out"
-            raise InputError("run", got=got, expected="a folder of its own for each run", hint=hint) from None
-        with suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(lock), os.stat(file)):
-                break
-        os.close(
-            lock
-        )  # its last holder removed the file between the two calls, so this lock keeps nobody out
+    """Hold a file's lock; refuse where another process does. The file is gone afterwards.
+
+    The system drops the lock of a process that dies, so a file left behind keeps nobody out.
+    """
+    lock = FileLock(file, timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        got, hint = f"{file.parent}, where a run is at work", "wait for it, or name another --out"
+        raise InputError("run", got=got, expected="a folder of its own for each run", hint=hint) from None
     try:
         yield
     finally:
-        file.unlink(missing_ok=True)
-        os.close(lock)
+        # Removed while the lock is held, so that nobody else's file is removed. On Windows an open file
+        # stays; there the release removes it.
+        with suppress(OSError):
+            file.unlink()
+        lock.release()
 
 
 def _make(place: Path) -> None:
@@ -169,41 +165,30 @@ def _make(place: Path) -> None:
         probe.unlink()
     except OSError as error:
         got = f"--out {place}, which cannot be written ({error.strerror or error})"
-        raise InputError(
-            "run", got=got, expected="a folder that can be made and written", hint="name another --out"
-        ) from None
+        expected = "a folder that can be made and written"
+        raise InputError("run", got=got, expected=expected, hint="name another --out") from None
 
 
 def _check(place: Path, config: Mapping[str, Any]) -> None:
-    left = (
-        [SHARDS] if (place / SHARDS).is_dir() and not any((place / SHARDS).glob("*.parquet")) else []
-    )  # killed before its manifest stood
-    others = [
-        name
-        for name in os.listdir(place)
-        if not name.startswith(".") and not name.endswith(".part") and name not in left
-    ]
-    if MANIFEST in others:
+    """Refuse a folder that holds another run, or files that no run has made."""
+    names = {name for name in os.listdir(place) if not name.startswith(".") and not name.endswith(".part")}
+    if (place / SHARDS).is_dir() and not any((place / SHARDS).glob("*.parquet")):
+        names -= {SHARDS}  # a run killed before its manifest stood has left this folder empty
+    if MANIFEST in names:
         known = _read_manifest(place)["config"]
-        differing = [
-            name for name in {**known, **config} if known.get(name) != config.get(name)
-        ]  # the task first
+        fields = [*known, *(name for name in config if name not in known)]  # the task first
+        differing = [name for name in fields if known.get(name) != config.get(name)]
         if differing:
             pairs = "; ".join(
                 f"{name}: {_said(known, name)} there, {_said(config, name)} now" for name in differing[:4]
             )
             got = f"{place}, which holds another run ({pairs})"
-            raise InputError(
-                "run",
-                got=got,
-                expected="an empty folder, or a run of the same configuration",
-                hint="name another --out",
-            )
-    elif others:
-        got = f"{place}, which holds {', '.join(sorted(others)[:3])} and no {MANIFEST}"
-        raise InputError(
-            "run", got=got, expected="an empty folder, or one that a run has made", hint="name another --out"
-        )
+            expected = "an empty folder, or a run of the same configuration"
+            raise InputError("run", got=got, expected=expected, hint="name another --out")
+    elif names:
+        got = f"{place}, which holds {', '.join(sorted(names)[:3])} and no {MANIFEST}"
+        expected = "an empty folder, or one that a run has made"
+        raise InputError("run", got=got, expected=expected, hint="name another --out")
 
 
 def _said(config: Mapping[str, Any], name: str) -> str:
@@ -211,13 +196,12 @@ def _said(config: Mapping[str, Any], name: str) -> str:
 
 
 def _parts(shard: Path) -> tuple[str, int]:
+    """Table and job of a shard, from its name."""
     table, _, job = shard.stem.rpartition("-")
     if not table or not job.isdecimal():
-        expected, hint = (
-            "shards of a run, such as methods-000000007.parquet",
-            f"take {shard.name} out of this folder",
-        )
-        raise SourceError("load_run", got=f"{shard}, which no run has made", expected=expected, hint=hint)
+        got, hint = f"{shard}, which no run has made", f"take {shard.name} out of this folder"
+        expected = "shards of a run, such as methods-000000007.parquet"
+        raise SourceError("load_run", got=got, expected=expected, hint=hint)
     return table, int(job)
 
 
@@ -235,20 +219,20 @@ def _jobs_done(place: Path, key: str) -> dict[str, set[int]]:
 
 def _whole_table(place: Path, table: str, key: str) -> pa.Table:
     """All rows of a table, each job once, sorted by job."""
-    found, seen = [], set()
+    tables: list[pa.Table] = []
+    seen: set[int] = set()
     for file in [place / f"{table}.parquet", *sorted((place / SHARDS).glob(f"{table}-*.parquet"))]:
         if file.exists() and (file.parent == place or _parts(file)[1] not in seen):
-            found.append(_read_table(file, key))
-            seen |= set(found[-1][JOB].to_pylist())
-    if not found:
-        raise SourceError(
-            "load_run", got=f"no rows of {table} in {place}", expected="rows of a run", hint="run it first"
-        )
-    whole = pa.concat_tables(found)
+            tables.append(_read_table(file, key))
+            seen |= set(tables[-1][JOB].to_pylist())
+    if not tables:
+        got = f"no rows of {table} in {place}"
+        raise SourceError("load_run", got=got, expected="rows of a run", hint="run it first")
+    whole = pa.concat_tables(tables)
     return whole.take(pc.sort_indices(whole, sort_keys=[(JOB, "ascending")])).combine_chunks()
 
 
-# -- reading -----------------------------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------------------------
 
 
 def read_folder(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, pa.Table]]:
@@ -260,53 +244,36 @@ def read_folder(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str,
     """
     place = Path(path)
     if not place.is_dir():
-        raise SourceError(
-            "load_run",
-            got=f"{place}, which is no folder",
-            expected="the folder of a run",
-            hint="name the --out of a run",
-        )
+        got, hint = f"{place}, which is no folder", "name the --out of a run"
+        raise SourceError("load_run", got=got, expected="the folder of a run", hint=hint)
     manifest = _read_manifest(place)
-    names = {file.stem for file in place.glob("*.parquet")} | {
-        _parts(file)[0] for file in (place / SHARDS).glob("*.parquet")
-    }
+    gathered = {file.stem for file in place.glob("*.parquet")}
+    in_shards = {_parts(file)[0] for file in (place / SHARDS).glob("*.parquet")}
+    names = sorted(gathered | in_shards)
     if not names:
-        raise SourceError(
-            "load_run",
-            got=f"{place}, a run without rows",
-            expected="at least one finished job",
-            hint="let the run go on",
-        )
-    return manifest, {
-        name: _whole_table(place, name, manifest["key"]) for name in sorted(names) if "_" not in name
-    } | {
-        name: _read_table(place / f"{name}.parquet", manifest["key"]) for name in sorted(names) if "_" in name
-    }
+        got, hint = f"{place}, a run without rows", "let the run go on"
+        raise SourceError("load_run", got=got, expected="at least one finished job", hint=hint)
+    key = manifest["key"]
+    rows = {name: _whole_table(place, name, key) for name in names if "_" not in name}
+    summaries = {name: _read_table(place / f"{name}.parquet", key) for name in names if "_" in name}
+    return manifest, rows | summaries
 
 
 def _read_manifest(place: Path) -> dict[str, Any]:
     file = place / MANIFEST
     if not file.is_file():
         state = "an empty folder" if not any(place.iterdir()) else "a folder without a manifest"
-        raise SourceError(
-            "load_run",
-            got=f"{place}, {state}",
-            expected="the folder of a run",
-            hint="make one with lrp-companion run",
-        )
+        got, hint = f"{place}, {state}", "make one with lrp-companion run"
+        raise SourceError("load_run", got=got, expected="the folder of a run", hint=hint)
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-        if found["format"] != FORMAT or key_of(found["config"]) != found["key"]:
+        manifest = json.loads(file.read_text(encoding="utf-8"))
+        if manifest["format"] != FORMAT or key_of(manifest["config"]) != manifest["key"]:
             raise ValueError("its key does not fit its configuration, or it has another format")
     except (ValueError, KeyError, TypeError) as error:
-        got = f"{file}, which cannot be read ({error})"
-        raise SourceError(
-            "load_run",
-            got=got,
-            expected=f"a manifest of format {FORMAT}",
-            hint="restore the file; the rows are untouched",
-        ) from None
-    return found
+        got, hint = f"{file}, which cannot be read ({error})", "restore the file; the rows are untouched"
+        expected = f"a manifest of format {FORMAT}"
+        raise SourceError("load_run", got=got, expected=expected, hint=hint) from None
+    return manifest
 
 
 def _read_table(file: Path, key: str, columns: list[str] | None = None) -> pa.Table:
@@ -316,45 +283,42 @@ def _read_table(file: Path, key: str, columns: list[str] | None = None) -> pa.Ta
             table = source.read(columns)
     except (pa.ArrowException, OSError, ValueError) as error:
         reason = str(error).splitlines()[0].rstrip(".")
+        got, expected = f"{file}, which cannot be read ({reason})", "a whole parquet file"
         hint = f"remove {file.name} and give the same run command again: it makes these rows anew"
-        raise SourceError(
-            "load_run",
-            got=f"{file}, which cannot be read ({reason})",
-            expected="a whole parquet file",
-            hint=hint,
-        ) from None
+        raise SourceError("load_run", got=got, expected=expected, hint=hint) from None
     if owner != key:
-        got = f"{file} with rows of run {owner or 'unknown'}"
-        raise SourceError(
-            "load_run", got=got, expected=f"rows of run {key}", hint=f"take {file.name} out of this folder"
-        )
+        got, hint = f"{file} with rows of run {owner or 'unknown'}", f"take {file.name} out of this folder"
+        raise SourceError("load_run", got=got, expected=f"rows of run {key}", hint=hint)
     return table
 
 
-def _real(kind: pa.DataType) -> bool:
-    return pa.types.is_floating(kind.value_type if pa.types.is_nested(kind) else kind)
-
-
-# -- writing -----------------------------------------------------------------------------------------------------------
+# -- writing ---------------------------------------------------------------------------------------------
 
 
 def _write_table(file: Path, rows: pa.Table, key: str) -> None:
+    """Write a table so that it is there whole or not at all."""
     sink = pa.BufferOutputStream()
-    names = [
-        c.name + (".list.element" if pa.types.is_nested(c.type) else "") for c in rows.schema if _real(c.type)
-    ]
-    texts = [column.name for column in rows.schema if pa.types.is_string(column.type)]
-    options = {
-        "compression": "zstd",
-        "use_dictionary": texts,
-        "use_byte_stream_split": names,
-        "write_page_checksum": True,
-    }
-    options["compression_level"] = (
-        19 if len(rows) >= 100 else 1
-    )  # a fifth smaller; shards, which have few rows, need no such care
-    pq.write_table(rows.replace_schema_metadata({"run": key}), sink, **options)
+    pq.write_table(
+        rows.replace_schema_metadata({"run": key}),
+        sink,
+        compression="zstd",
+        # A fifth smaller; shards, which have few rows, need no such care.
+        compression_level=19 if len(rows) >= 100 else 1,
+        use_dictionary=[column.name for column in rows.schema if pa.types.is_string(column.type)],
+        use_byte_stream_split=[_leaf(column) for column in rows.schema if _is_real(column.type)],
+        write_page_checksum=True,
+    )
     _write_bytes(file, sink.getvalue())
+
+
+def _is_real(kind: pa.DataType) -> bool:
+    """Whether a column holds real numbers, or lists of them."""
+    return pa.types.is_floating(kind.value_type if pa.types.is_nested(kind) else kind)
+
+
+def _leaf(column: pa.Field) -> str:
+    """The name that parquet gives to a column's numbers."""
+    return f"{column.name}.list.element" if pa.types.is_nested(column.type) else column.name
 
 
 def _write_bytes(file: Path, content: Any) -> None:
@@ -366,15 +330,21 @@ def _write_bytes(file: Path, content: Any) -> None:
             out.flush()
             os.fsync(out.fileno())
         os.replace(part, file)
-        descriptor = os.open(file.parent, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        _sync_folder(file.parent)
     except OSError as error:
         part.unlink(missing_ok=True)
         got = f"{file.name}, which cannot be written ({error.strerror or error})"
+        expected = f"room and permission in {file.parent}"
         hint = "make room, then give the same command again: finished jobs are kept"
-        raise SourceError(
-            "run", got=got, expected=f"room and permission in {file.parent}", hint=hint
-        ) from None
+        raise SourceError("run", got=got, expected=expected, hint=hint) from None
+
+
+def _sync_folder(folder: Path) -> None:
+    """Wait until a rename is on the disk. Windows cannot open a folder, and does without."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

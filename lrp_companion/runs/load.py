@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from lrp_companion.masks import bypassed, mask_number
 from lrp_companion.metrics import Interval, bootstrap_mean, paired_difference
-from lrp_companion.metrics.grid import at_map, place
+from lrp_companion.metrics.grid import at_map
+from lrp_companion.runs.axes import ERRORS, OVERLAPS, PARTS, PASSES, SUMS, TOP, Axes, agreement_axes
 from lrp_companion.runs.folder import JOB, read_folder
 from lrp_companion.schema import (
     DEFAULT_PROTOCOL,
+    SITE_PARTS,
     SITES,
-    TARGET_CHOICES,
     TOKEN_CHOICES,
     InputError,
     Protocol,
@@ -29,11 +30,9 @@ from lrp_companion.schema import (
     choose,
 )
 
-EMBEDDING_PARTS = ("word", "position", "type")
-TOP = (1, 3, 5)
-"""How many tokens are compared in an overlap."""
 Explanation = str | Iterable[int]
 """A method's name, or the layers that are bypassed (from 1)."""
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -43,6 +42,13 @@ class Run:
     name: str
     manifest: Mapping[str, Any]
     tables: Mapping[str, pa.Table]
+    _kept: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def once(self, key: Hashable, make: Callable[[], _T]) -> _T:
+        """What `make` returns, made at the first call with this key and kept as long as the run."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        return self._kept[key]
 
     @property
     def task(self) -> str:
@@ -91,10 +97,10 @@ class TextRun(Run):
     @cached_property
     def masks(self) -> tuple[frozenset[int], ...]:
         """Masks that were run beside the methods: sets of bypassed layers."""
-        numbers: list[int] = (
-            np.unique(self.tables["masks"]["mask"].to_numpy()).tolist() if "masks" in self.tables else []
-        )
-        return tuple(bypassed(number) for number in numbers)
+        if "masks" not in self.tables:
+            return ()
+        numbers = np.unique(self.tables["masks"]["mask"].to_numpy())
+        return tuple(bypassed(number) for number in numbers.tolist())
 
     def example_column(self, name: str) -> np.ndarray:
         """A number per example: `label`, `target`, `tokens`, `whole` (tokens before truncation)."""
@@ -125,19 +131,12 @@ class TextRun(Run):
                 expected="pearson",
                 hint="masks were run with Pearson's r only",
             )
-        shape = (len(SITES), len(TOKEN_CHOICES), len(axes["removal"]), len(TARGET_CHOICES), len(statistics))
-        where = list(place(protocol))
-        where[2], where[4] = axes["removal"].index(protocol.removal), statistics.index(protocol.statistic)
-        site, tokens, removal, target, statistic = where
-        raw = _stack(table["r"], shape)[:, site, tokens, removal, target, statistic]
-        own = [
-            _stack(table[name], (len(SITES), len(TOKEN_CHOICES), len(TARGET_CHOICES)))[
-                :, site, tokens, target
-            ]
-            for name in ("sum", "size")
-        ]
-        loo = self._loo_sums(protocol)
-        return at_map(raw, protocol.map, sums=(own[0], loo[0]), sizes=(own[1], loo[1]))
+        at = {"site": protocol.site, "tokens": protocol.tokens, "target": protocol.target}
+        stored = agreement_axes(axes["removal"], statistics)
+        raw = stored.read(table["r"], **at, removal=protocol.removal, statistic=protocol.statistic)
+        total, size = SUMS.read(table["sum"], **at), SUMS.read(table["size"], **at)
+        loo_total, loo_size = self._loo_sums(protocol)
+        return at_map(raw, protocol.map, sums=(total, loo_total), sizes=(size, loo_size))
 
     def agreement(self, explanation: Explanation, protocol: Protocol = DEFAULT_PROTOCOL) -> Interval:
         """Mean r with its 95 % bootstrap interval."""
@@ -153,42 +152,37 @@ class TextRun(Run):
         self, explanation: Explanation, *, site: str = "word", tokens: str = "all", target: str = "logit"
     ) -> np.ndarray:
         """1 where the sum of the map is negative, else 0; NaN where there is no map."""
-        sums = _stack(self._rows(explanation)["sum"], (len(SITES), len(TOKEN_CHOICES), len(TARGET_CHOICES)))
-        own = sums[:, SITES.index(site), TOKEN_CHOICES.index(tokens), TARGET_CHOICES.index(target)]
-        return np.where(np.isnan(own), np.nan, own < 0)
+        sums = SUMS.read(self._rows(explanation)["sum"], site=site, tokens=tokens, target=target)
+        return np.where(np.isnan(sums), np.nan, sums < 0)
 
     def share(self, explanation: Explanation, *, token: str = "special", site: str = "word") -> np.ndarray:
-        """The part of sum |R| that stands on "first" ([CLS]), "last" ([SEP]) or all "special" tokens, for the
-        logit.
-        """
+        """The share of sum |R| on "first" ([CLS]), "last" ([SEP]) or all "special" tokens, for the logit."""
         table = self._rows(explanation)
-        sizes = _stack(table["size"], (len(SITES), len(TOKEN_CHOICES), len(TARGET_CHOICES)))[
-            :, SITES.index(site), :, 0
-        ]
-        everything = sizes[:, TOKEN_CHOICES.index("all")]
+        whole = self._size(table, site, "all")
         with np.errstate(invalid="ignore", divide="ignore"):
             if token == "special":
-                return 1 - sizes[:, TOKEN_CHOICES.index("no-special")] / everything
-            parts = _stack(table[token], (len(EMBEDDING_PARTS),))
-            return np.abs(np.nansum(parts[:, : SITES.index(site) + 1], 1)) / everything
+                return 1 - self._size(table, site, "no-special") / whole
+            parts = PARTS.read(table[token], part=list(SITE_PARTS[site]))
+            return np.abs(np.nansum(parts, 1)) / whole
 
     def parts(self, explanation: Explanation, *, token: str = "first", site: str = "word") -> np.ndarray:
         """Relevance of the "first" ([CLS]) or "last" ([SEP]) token by part (word, position, type), signed,
         divided by sum |R|; (n, 3).
         """
         table = self._rows(explanation)
-        sizes = _stack(table["size"], (len(SITES), len(TOKEN_CHOICES), len(TARGET_CHOICES)))
         with np.errstate(invalid="ignore", divide="ignore"):
-            return (
-                _stack(table[token], (len(EMBEDDING_PARTS),))
-                / sizes[:, SITES.index(site), TOKEN_CHOICES.index("all"), :1]
-            )
+            return PARTS.read(table[token]) / self._size(table, site, "all")[:, None]
+
+    def _size(self, table: pa.Table, site: str, tokens: str) -> np.ndarray:
+        """Sum |R| of the maps of the logit."""
+        return SUMS.read(table["size"], site=site, tokens=tokens, target="logit")
 
     def overlap(
         self, method: str, *, k: int = 3, site: str = "word", tokens: str = "no-special"
     ) -> np.ndarray:
-        """The part of the k tokens with the largest |LOO| that is among the k with the largest |R|; NaN with
-        fewer than k tokens.
+        """The share of the k tokens with the largest |LOO| that are among the k with the largest |R|.
+
+        NaN for a text with fewer than k tokens.
         """
         if k not in TOP:
             raise InputError(
@@ -197,23 +191,20 @@ class TextRun(Run):
                 expected=f"one of {', '.join(map(str, TOP))}",
                 hint="a run counts these only",
             )
-        return self._near(method, "overlap", (len(TOP),), site, tokens)[:, TOP.index(k)]
+        return self._nearness(method, "overlap", OVERLAPS, site=site, tokens=tokens, k=k)
 
     def error(self, method: str, *, site: str = "word", tokens: str = "no-special") -> np.ndarray:
-        """How far a map is from LOO's own values: sum |R - LOO| / sum |LOO| of each example, 0 for LOO
-        itself.
-        """
-        return self._near(method, "error", (), site, tokens)
+        """The distance of each map from LOO's values, sum |R - LOO| / sum |LOO|; 0 for LOO itself."""
+        return self._nearness(method, "error", ERRORS, site=site, tokens=tokens)
 
     def passes(self, method: str) -> np.ndarray:
         """Forward and backward passes that each example cost, (n, 2)."""
-        return _stack(self._near_column(method, "passes"), (2,))
+        return PASSES.read(self._near_column(method, "passes"))
 
-    def _near(self, method: str, name: str, shape: tuple[int, ...], site: str, tokens: str) -> np.ndarray:
-        choose(f"Run.{name}", "site", site, SITES)
-        choose(f"Run.{name}", "tokens", tokens, TOKEN_CHOICES)
-        found = _stack(self._near_column(method, name), (len(SITES), len(TOKEN_CHOICES), *shape))
-        return found[:, SITES.index(site), TOKEN_CHOICES.index(tokens)]
+    def _nearness(self, method: str, name: str, axes: Axes, **at: Any) -> np.ndarray:
+        choose(f"Run.{name}", "site", at["site"], SITES)
+        choose(f"Run.{name}", "tokens", at["tokens"], TOKEN_CHOICES)
+        return axes.read(self._near_column(method, name), **at)
 
     def _near_column(self, method: str, name: str) -> Any:
         if not isinstance(method, str) or name not in self.tables["methods"].column_names:
@@ -229,8 +220,8 @@ class TextRun(Run):
         return np.stack([after[0, 0] for after in self._after])
 
     def mask_means(self, *, site: str = "word", tokens: str = "no-special", part: str = "all") -> np.ndarray:
-        """Mean r of all 2**L masks over the examples ("all") or over the "first half" or "second half"; shape
-        (2**L,).
+        """Mean r of all 2**L masks over the examples ("all") or over a half of them ("first half", "second
+        half"); shape (2**L,).
         """
         if "lattice_means" not in self.tables:
             raise InputError(
@@ -239,13 +230,9 @@ class TextRun(Run):
                 expected="a run with --masks all",
                 hint="run it again with that",
             )
-        rows = self.tables["lattice_means"].to_pydict()
-        found = [
-            rows["mean"][k]
-            for k in range(len(rows["mean"]))
-            if (rows["part"][k], rows["site"][k], rows["tokens"][k]) == (part, site, tokens)
-        ]
-        return np.array(found)
+        rows = self.tables["lattice_means"].to_pylist()
+        asked = {"part": part, "site": site, "tokens": tokens}
+        return np.array([row["mean"] for row in rows if asked.items() <= row.items()])
 
     def _rows(self, explanation: Explanation) -> pa.Table:
         if isinstance(explanation, str):
@@ -268,14 +255,16 @@ class TextRun(Run):
         return self._sorted("masks", mask_number(layers))
 
     def _sorted(self, name: str, which: str | int | None) -> pa.Table:
-        memory = self.__dict__.setdefault("_memory", {})
-        if (name, which) not in memory:
+        """Rows of the examples in their order: all of a table, or those of a method or a mask."""
+
+        def rows() -> pa.Table:
             table = self.tables[name]
             keep = np.isin(table[JOB].to_numpy(), self.examples)
             if which is not None:
                 keep &= np.asarray(table["method" if name == "methods" else "mask"].to_pylist()) == which
-            memory[name, which] = table.filter(pa.array(keep)).sort_by(JOB)
-        return memory[name, which]
+            return table.filter(pa.array(keep)).sort_by(JOB)
+
+        return self.once((name, which), rows)
 
     @cached_property
     def _after(self) -> list[np.ndarray]:
@@ -295,15 +284,16 @@ class TextRun(Run):
         ]
 
     def _loo_sums(self, protocol: Protocol) -> tuple[np.ndarray, np.ndarray]:
-        memory = self.__dict__.setdefault("_memory", {})
-        at = "loo", protocol.removal, protocol.target, protocol.tokens
-        if at not in memory:
+        """Sum LOO and sum |LOO| of each example over the tokens that count."""
+
+        def sums() -> tuple[np.ndarray, np.ndarray]:
             maps = self.loo(protocol)
             if protocol.tokens == "no-special":
                 specials = self._sorted("examples", None)["special"].to_pylist()
-                maps = [np.delete(one, special) for one, special in zip(maps, specials, strict=True)]
-            memory[at] = np.array([one.sum() for one in maps]), np.array([np.abs(one).sum() for one in maps])
-        return memory[at]
+                maps = [np.delete(loo, special) for loo, special in zip(maps, specials, strict=True)]
+            return np.array([loo.sum() for loo in maps]), np.array([np.abs(loo).sum() for loo in maps])
+
+        return self.once(("loo", protocol.removal, protocol.target, protocol.tokens), sums)
 
 
 @dataclass(frozen=True)
@@ -322,9 +312,7 @@ class DigitRun(Run):
 
 @dataclass(frozen=True)
 class MnistRun(DigitRun):
-    """A run on MNIST: nets of several seeds, and one row per net, image and explainer; each image stands
-    under each net.
-    """
+    """A run on MNIST: nets of several seeds, and one row per net, image and explainer, for all images."""
 
     @property
     def seeds(self) -> list[int]:
@@ -335,9 +323,7 @@ class MnistRun(DigitRun):
         return self.tables["nets"].sort_by("seed")["accuracy"].to_numpy()
 
     def values(self, explainer: str, column: str, *, seed: int | None = None) -> np.ndarray:
-        """A column of one explainer, one value per image: of one net, or the mean over the nets for each
-        image.
-        """
+        """A column of one explainer, one value per image: of one net, or the mean over the nets."""
         if explainer not in self.explainers:
             expected = f"one of {', '.join(self.explainers)}"
             raise InputError(
@@ -345,16 +331,14 @@ class MnistRun(DigitRun):
             )
         table = self.tables["images"]
         keep = np.asarray(table["explainer"].to_pylist()) == explainer
-        own = table.filter(pa.array(keep)).sort_by([("seed", "ascending"), ("image", "ascending")])
-        values = own[column].to_numpy().astype(np.float64).reshape(len(self.seeds), -1)
+        rows = table.filter(pa.array(keep)).sort_by([("seed", "ascending"), ("image", "ascending")])
+        values = rows[column].to_numpy().astype(np.float64).reshape(len(self.seeds), -1)
         return values.mean(0) if seed is None else values[self.seeds.index(seed)]
 
 
 @dataclass(frozen=True)
 class MnistGridRun(DigitRun):
-    """A run over variants of the paper's MNIST nets: several seeds of each, and some images under each
-    net.
-    """
+    """A run over variants of the paper's MNIST nets: several seeds of each, some images under each net."""
 
     @cached_property
     def variants(self) -> list[dict[str, Any]]:
@@ -388,43 +372,35 @@ class MnistGridRun(DigitRun):
         rows = self._of(variant, explainer)
         r = rows[f"r {pair}"].to_numpy(zero_copy_only=False).astype(np.float64)
         if map == "sum-to-one":
-            other = self._of(variant, "LOO") if pair.endswith("LOO") else rows
+            compared = self._of(variant, "LOO") if pair.endswith("LOO") else rows
             first = rows["negative left" if pair.startswith("left") else "negative right"]
-            second = other["negative right"]  # LOO is one map for both graphs
+            second = compared["negative right"]  # LOO is one map for both graphs
             r = r * _sign(first) * _sign(second)
         return r.reshape(len(self.seeds), -1)
 
     def negative(self, variant: int, explainer: str, side: str) -> np.ndarray:
         """Whether the sum of a map is negative, "left" or "right", shape (seeds, images)."""
-        return (
-            self._of(variant, explainer)[f"negative {side}"]
-            .to_numpy(zero_copy_only=False)
-            .reshape(len(self.seeds), -1)
-        )
+        negative = self._of(variant, explainer)[f"negative {side}"].to_numpy(zero_copy_only=False)
+        return negative.reshape(len(self.seeds), -1)
 
     def ig(self) -> list[dict[str, Any]]:
-        """Rows of IG by `variant`, `seed`, `image`, `baseline`, `n_steps`: `r` with LOO and `delta`, the
-        convergence delta.
+        """Rows of IG by `variant`, `seed`, `image`, `baseline`, `n_steps`: `r` with LOO and the convergence
+        delta, `delta`.
         """
-        table = self.tables["ig"]
-        jobs = table[JOB].to_numpy()
-        extra = {"variant": pa.array(jobs % len(self.variants)), "seed": pa.array(jobs // len(self.variants))}
-        return pa.table(
-            {**{name: table[name] for name in table.column_names if name != JOB}, **extra}
-        ).to_pylist()
+        seed, variant = np.divmod(self.tables["ig"][JOB].to_numpy(), len(self.variants))
+        rows = self.tables["ig"].drop_columns(JOB)
+        rows = rows.append_column("variant", pa.array(variant)).append_column("seed", pa.array(seed))
+        return rows.to_pylist()
 
     def _of(self, variant: int, explainer: str) -> pa.Table:
-        memory = self.__dict__.setdefault("_memory", {})
-        if (variant, explainer) not in memory:
+        def rows() -> pa.Table:
             table = self.tables["images"]
             jobs = [seed * len(self.variants) + variant for seed in self.seeds]
-            keep = np.isin(table[JOB].to_numpy(), jobs) & (
-                np.asarray(table["explainer"].to_pylist()) == explainer
-            )
-            memory[variant, explainer] = table.filter(pa.array(keep)).sort_by(
-                [(JOB, "ascending"), ("image", "ascending")]
-            )
-        return memory[variant, explainer]
+            keep = np.isin(table[JOB].to_numpy(), jobs)
+            keep &= np.asarray(table["explainer"].to_pylist()) == explainer
+            return table.filter(pa.array(keep)).sort_by([(JOB, "ascending"), ("image", "ascending")])
+
+        return self.once((variant, explainer), rows)
 
 
 def _sign(negative: Any) -> np.ndarray:
@@ -432,8 +408,8 @@ def _sign(negative: Any) -> np.ndarray:
 
 
 def _whole(run: MnistRun) -> MnistRun:
-    """The nets and images of a run that is not finished: as many as make a full table, each image under each
-    net.
+    """Of a run that is not finished, the nets and images that make the largest full table, each image under
+    each net.
     """
     images = run.tables["images"]
     seeds, rows = images["seed"].to_numpy(), images["image"].to_numpy()
@@ -486,30 +462,19 @@ def load_run(path: str | os.PathLike[str]) -> AnyRun:
 
 
 def nearby(folder: str | os.PathLike[str]) -> Path:
-    """A folder that is looked for here and in the folders above; the path as given where there is none."""
+    """The folder of this name here or in the nearest folder above; the path as given where there is none."""
     here = Path.cwd()
-    return next(
-        (place / folder for place in (here, *here.parents) if (place / folder).is_dir()), Path(folder)
-    )
+    places = (place / folder for place in (here, *here.parents))
+    return next((place for place in places if place.is_dir()), Path(folder))
 
 
 def load_runs(paths: Sequence[str | os.PathLike[str]]) -> list[AnyRun]:
     """Read several runs; a folder without a manifest stands for the runs in it."""
     out: list[AnyRun] = []
     for path in map(Path, paths):
-        inside = (
-            sorted(folder.parent for folder in path.glob("*/manifest.json"))
-            if path.is_dir() and not (path / "manifest.json").is_file()
-            else []
-        )
-        out += [load_run(folder) for folder in inside] or [load_run(path)]
+        inside = [] if (path / "manifest.json").is_file() else sorted(path.glob("*/manifest.json"))
+        out += [load_run(manifest.parent) for manifest in inside] or [load_run(path)]
     return out
-
-
-def _stack(column: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """A column of lists of one length as (n, *shape), float64."""
-    flat = column.combine_chunks().flatten().to_numpy(zero_copy_only=False).astype(np.float64)
-    return flat.reshape(len(column), *shape)
 
 
 def loo_map(after: np.ndarray, target: int, output: str) -> np.ndarray:

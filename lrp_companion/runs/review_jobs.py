@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -24,13 +25,25 @@ from lrp_companion.metrics.faithfulness import CANCELLED, ORDERS, Curve, relativ
 from lrp_companion.metrics.grid import agreement_grid
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.propagation import all_masks, some_masks
-from lrp_companion.runs.cost import DEFAULT_METHODS, method_passes, text_work
+from lrp_companion.registry import method_named, passes_of
+from lrp_companion.runs.axes import (
+    EMBEDDING_PARTS,
+    ERRORS,
+    OVERLAPS,
+    PARTS,
+    PASSES,
+    SUMS,
+    TOP,
+    Axes,
+    agreement_axes,
+    layer_game_axes,
+)
+from lrp_companion.runs.cost import DEFAULT_METHODS, text_work
 from lrp_companion.runs.folder import JOB, RunFolder, read_folder
-from lrp_companion.runs.load import EMBEDDING_PARTS, TOP, loo_map
+from lrp_companion.runs.load import loo_map
 from lrp_companion.schema import (
     REMOVALS,
     SITES,
-    STATISTICS,
     TARGET_CHOICES,
     TOKEN_CHOICES,
     Attribution,
@@ -38,6 +51,7 @@ from lrp_companion.schema import (
     choose,
     counted,
     scores_at,
+    whole,
 )
 from lrp_companion.sources import Dataset
 
@@ -50,19 +64,14 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "sst2": {"chunk": 1, "removals": REMOVALS},
     "imdb": {"chunk": 16, "removals": ("attention-mask", "mask-token")},
 }
-LOGIT_ONLY = ("ig", "mask-gradient", "hybrid", "sampled-loo")
-"""Explained for the logit only: every further output would cost the whole method again."""
-FIXED = (
-    "output",
-    "site",
-    "removal",
-    "progress",
-    "batch_tokens",
-)  # not for a run to choose: it measures all, or it changes nothing
+FIXED = ("output", "site", "removal", "progress", "batch_tokens")
+"""Options that are not for a run to choose: it measures all of them, or they change no number."""
+HALVES = {"all": slice(None), "first half": slice(0, None, 2), "second half": slice(1, None, 2)}
+"""Examples whose mean r is kept for every mask."""
 
 
 class TextJobs:
-    """What a run on reviews consists of; see `runner.execute`."""
+    """What a run on reviews consists of; see `execute`."""
 
     def __init__(
         self,
@@ -80,71 +89,47 @@ class TextJobs:
     ) -> None:
         self.calls = {method: _run_call(method, n_steps) for method in methods}
         if not methods or len(set(methods)) < len(methods):
-            got = f"methods {', '.join(methods) or 'none'}"
-            raise InputError(
-                "run",
-                got=got,
-                expected="at least one, each once",
-                hint=f"choose from {', '.join(DEFAULT_METHODS)}",
-            )
-        if isinstance(n_steps, bool) or not isinstance(n_steps, int) or n_steps < 1:
-            raise InputError(
-                "run",
-                got=f"n_steps {n_steps!r}",
-                expected="a whole number, at least 1",
-                hint="50 is the default",
-            )
+            got, hint = f"methods {', '.join(methods) or 'none'}", f"choose from {', '.join(DEFAULT_METHODS)}"
+            raise InputError("run", got=got, expected="at least one, each once", hint=hint)
+        whole("run", "n_steps", n_steps, hint="50 is the default")
         choose("run", "masks", masks, MASK_CHOICES)
         settings = SETTINGS[choose("run", "task", data.name, tuple(SETTINGS))]
         if masks == "all" and clf.card.layers > 16:
-            raise InputError(
-                "run",
-                got=f"all masks of {clf.card.layers} layers",
-                expected="at most 16 layers",
-                hint="use --masks paths",
-            )
-        for kind, own in self.calls.values():
-            TEXT_METHODS[kind](
-                clf, [], [], progress=False, **own
-            )  # on no text: refuses bad options before the run begins
-        self.clf, self.data, self.methods, self.masks, self.n_steps = (
-            clf,
-            data,
-            tuple(methods),
-            masks,
-            n_steps,
-        )
-        self.chunk = settings["chunk"]
+            got, hint = f"all masks of {clf.card.layers} layers", "use --masks paths"
+            raise InputError("run", got=got, expected="at most 16 layers", hint=hint)
+        for kind, options in self.calls.values():  # on no text: refuses bad options before the run begins
+            TEXT_METHODS[kind](clf, [], [], progress=False, **options)
+        self.clf, self.data, self.masks, self.n_steps = clf, data, masks, n_steps
+        self.methods, self.chunk = tuple(methods), settings["chunk"]
         self.removals = _some("removals", removals, settings["removals"])
         self.targets = _some("targets", targets, TARGET_CHOICES)
-        self.sample = data.order(
-            limit, seed=seed
-        )  # in random order, so that a run that was cut short is a random sample, too
-        self.config = {
-            "task": data.name, "split": data.split, "source": data.source, "data": data.fingerprint,
-            "seed": seed,
-            "model": clf.card.name, "weights": clf.card.fingerprint, "tokenizer": clf.card.tokenizer,
-            "model config": clf.card.config,
-            "labels": list(clf.labels), "dtype": clf.card.dtype, "methods": list(self.methods),
-            "chunk": self.chunk, "removals": list(self.removals), "n_steps": n_steps,
-            **({"targets": list(self.targets)} if self.targets != TARGET_CHOICES else {}),
-        }  # fmt: skip
+        # In random order: a run that was cut short is a random sample, too.
+        self.sample = data.order(limit, seed=seed)
+        self.config = self._configuration(seed)
         self.known: dict[int, dict[str, Any]] = {}
         self.known_key: str | None = None
         if loo_from is not None:
             self.known, self.known_key = self._known(loo_from)
 
+    def _configuration(self, seed: int) -> dict[str, Any]:
+        """What the rows depend on."""
+        clf, data = self.clf, self.data
+        return {
+            "task": data.name, "split": data.split, "source": data.source, "data": data.fingerprint,
+            "seed": seed, "model": clf.card.name, "weights": clf.card.fingerprint,
+            "tokenizer": clf.card.tokenizer, "model config": clf.card.config, "labels": list(clf.labels),
+            "dtype": clf.card.dtype, "methods": list(self.methods), "chunk": self.chunk,
+            "removals": list(self.removals), "n_steps": self.n_steps,
+            **({"targets": list(self.targets)} if self.targets != TARGET_CHOICES else {}),
+        }  # fmt: skip
+
     def _known(self, folder: str | os.PathLike[str]) -> tuple[dict[int, dict[str, Any]], str]:
-        """Rows of LOO of another run by job, and its key; a run that differs in what LOO depends on is
-        refused.
-        """
+        """LOO of another run by job, and its key; refuse a run that differs in what LOO depends on."""
         manifest, tables = read_folder(folder)
-        config = manifest["config"]
-        config = {"labels": manifest["model"]["labels"], **config}
+        config = {"labels": manifest["model"]["labels"], **manifest["config"]}
         needed = ["task", "split", "data", "weights", "labels", "dtype"]
-        needed += [
-            name for name in ("tokenizer", "model config") if name in config
-        ]  # runs of before 2026-11-23 do not say
+        # Runs from before 2026-11-23 do not record these two.
+        needed += [name for name in ("tokenizer", "model config") if name in config]
         wrong = [name for name in needed if config.get(name) != self.config[name]]
         wrong += [] if set(self.removals) <= set(config.get("removals", ())) else ["removals"]
         if wrong:
@@ -152,65 +137,47 @@ class TextJobs:
             expected = ", ".join(f"{name} {self.config[name]}" for name in wrong)
             hint = "leave out --loo-from, then LOO is computed"
             raise InputError("run", got=f"LOO from {folder} with {got}", expected=expected, hint=hint)
-        own = [config["removals"].index(name) for name in self.removals]
-        found: dict[int, dict[str, Any]] = {}
+        places = [config["removals"].index(name) for name in self.removals]
+        known: dict[int, dict[str, Any]] = {}
         for row in tables["examples"].to_pylist() if "examples" in tables else ():
-            after = np.array(row["after"]).reshape(len(config["removals"]), -1)[own]
-            found[row[JOB]] = {"tokens": row["tokens"], "after": after.ravel()}
-        self._compare(folder, found)
-        return found, manifest["key"]
+            after = np.array(row["after"]).reshape(len(config["removals"]), -1)[places]
+            known[row[JOB]] = {"tokens": row["tokens"], "after": after.ravel()}
+        self._compare(folder, known)
+        return known, manifest["key"]
 
     def _compare(self, folder: str | os.PathLike[str], known: Mapping[int, Mapping[str, Any]]) -> None:
-        """Refuse rows of LOO that this model does not give: whole texts are run again for a few of them."""
+        """Refuse LOO that this model does not give: the whole texts of a few rows are run again."""
         some = [job for job in self.sample if job in known][:COMPARED]
-        for job, text in zip(
-            some,
-            self.clf.encode([self.data.texts[k] for k in some], truncate=True) if some else (),
-            strict=True,
-        ):
-            whole = to_numpy(kept_logits(self.clf, [(text, np.ones(len(text), dtype=bool))], progress=False))[
-                0
-            ]
-            there = known[job]["after"][: len(whole)]
-            same = known[job]["tokens"] == len(text) and np.allclose(
-                whole, there, rtol=0, atol=CLOSE[self.clf.card.dtype]
-            )
-            if not same:
+        texts = self.clf.encode([self.data.texts[job] for job in some], truncate=True) if some else []
+        for job, text in zip(some, texts, strict=True):
+            everything = np.ones(len(text), dtype=bool)
+            logits = to_numpy(kept_logits(self.clf, [(text, everything)], progress=False))[0]
+            there = known[job]["after"][: len(logits)]
+            close = np.allclose(logits, there, rtol=0, atol=CLOSE[self.clf.card.dtype])
+            if known[job]["tokens"] != len(text) or not close:
                 got = f"LOO from {folder}, whose logits or tokens of example {job} are not this model's"
+                expected = "a run of the same model, tokenizer and configuration"
                 hint = "leave out --loo-from, then LOO is computed"
-                raise InputError(
-                    "run", got=got, expected="a run of the same model, tokenizer and configuration", hint=hint
-                )
+                raise InputError("run", got=got, expected=expected, hint=hint)
 
     @property
     def manifest(self) -> dict[str, Any]:
         """What the manifest says beside the configuration."""
-        c = self.clf.card
-        model = {
-            "name": c.name,
-            "family": c.family,
-            "layers": c.layers,
-            "heads": c.heads,
-            "hidden": c.hidden,
-            "labels": list(c.labels),
-        }
-        out = {
-            "model": model,
+        card = self.clf.card
+        model = {name: getattr(card, name) for name in ("name", "family", "layers", "heads", "hidden")}
+        manifest = {
+            "model": model | {"labels": list(card.labels)},
             "data": self.data.describe(),
             "axes": axes(self.removals),
             "examples": len(self.sample),
         }
-        return out | ({"loo from": self.known_key} if self.known_key else {})
+        return manifest | ({"loo from": self.known_key} if self.known_key else {})
 
     @property
     def tables(self) -> tuple[str, ...]:
         """Tables in the order in which they are made; each has one job per example."""
-        return (
-            "examples",
-            "methods",
-            *(() if self.masks == "none" else ("masks",)),
-            *(("lattice",) if self.masks == "all" else ()),
-        )
+        of_masks = {"none": (), "paths": ("masks",), "all": ("masks", "lattice")}
+        return ("examples", "methods", *of_masks[self.masks])
 
     def jobs(self, table: str) -> list[int]:
         """Rows of the split, in the order in which they are run."""
@@ -218,26 +185,17 @@ class TextJobs:
 
     @cached_property
     def _encoded(self) -> dict[int, EncodedText]:
-        return dict(
-            zip(
-                self.sample,
-                self.clf.encode([self.data.texts[k] for k in self.sample], truncate=True),
-                strict=True,
-            )
-        )
+        texts = [self.data.texts[job] for job in self.sample]
+        return dict(zip(self.sample, self.clf.encode(texts, truncate=True), strict=True))
 
     def cost(self, table: str, job: int) -> float:
         """About how much work a job is, in tokens run forward: for the estimate of the time left."""
         tokens = len(self._encoded[job])
         if table == "examples" and job in self.known:
             return float(len(self.removals) * tokens)
-        passes = sum(method_passes(*self.calls[own], tokens) for own in self.methods)
-        sizes = {
-            "methods": len(self.methods),
-            "removals": len(self.removals),
-            "layers": self.clf.card.layers,
-            "chunk": self.chunk,
-        }
+        passes = sum(passes_of(*call, tokens) for call in self.calls.values() if call[0] != "loo")
+        sizes = {"methods": len(self.methods), "removals": len(self.removals)}
+        sizes |= {"layers": self.clf.card.layers, "chunk": self.chunk}
         return text_work(tokens, passes=passes, **sizes)[table]
 
     def run(self, table: str, job: int, folder: RunFolder) -> pa.Table:
@@ -245,155 +203,132 @@ class TextJobs:
         text = self._encoded[job]
         if table == "examples":
             return self._loo(job, text)
-        (known,) = folder.rows("examples", job).to_pylist()
-        after = np.array(known["after"]).reshape(len(self.removals), len(text) + 1, -1)
-        own = {"methods": self._methods, "masks": self._masks, "lattice": self._lattice}[table]
-        return own(
-            text,
-            known["target"],
-            np.stack([[loo_map(own, known["target"], output) for output in TARGET_CHOICES] for own in after]),
-            known["seconds"],
-        )
+        (row,) = folder.rows("examples", job).to_pylist()
+        target = row["target"]
+        after = np.array(row["after"]).reshape(len(self.removals), len(text) + 1, -1)
+        loo = np.stack([[loo_map(logits, target, output) for output in TARGET_CHOICES] for logits in after])
+        if table == "methods":
+            return self._methods(text, target, loo, row["seconds"][0])
+        return {"masks": self._masks, "lattice": self._lattice}[table](text, target, loo)
 
-    # -- tables --------------------------------------------------------------------------------------------------------
+    # -- tables ------------------------------------------------------------------------------------------
 
     def _loo(self, job: int, text: EncodedText) -> pa.Table:
         known = self.known.get(job)
         if known is None or known["tokens"] != len(text):
             keeps = [np.ones(len(text), dtype=bool), *~np.eye(len(text), dtype=bool)]
+            inputs = [(text, keep) for keep in keeps]
             after, seconds = [], []
             for removal in self.removals:
                 begin = time.perf_counter()
-                after.append(
-                    to_numpy(
-                        kept_logits(
-                            self.clf, [(text, keep) for keep in keeps], removal=removal, progress=False
-                        )
-                    )
-                )
+                after.append(to_numpy(kept_logits(self.clf, inputs, removal=removal, progress=False)))
                 seconds.append(time.perf_counter() - begin)
             logits = np.stack(after).ravel()
         else:
-            logits, seconds = (
-                known["after"],
-                [np.nan] * len(self.removals),
-            )  # the other run's are of another hour or machine
-        whole = len(self.clf.tokenizer(text.text, verbose=False)["input_ids"])
+            logits = known["after"]
+            # The other run's seconds are those of another hour or machine.
+            seconds = [np.nan] * len(self.removals)
+        before_cut = len(self.clf.tokenizer(text.text, verbose=False)["input_ids"])
         kind = pa.float64() if self.clf.card.dtype == "float64" else pa.float32()
         return pa.table(
             {
                 "label": pa.array([int(self.data.labels[job])], pa.int8()),
                 "target": pa.array([int(logits[: len(self.clf.labels)].argmax())], pa.int8()),
                 "tokens": pa.array([len(text)], pa.int32()),
-                "whole": pa.array([whole], pa.int32()),
+                "whole": pa.array([before_cut], pa.int32()),
                 "special": pa.array([np.flatnonzero(text.special).tolist()], pa.list_(pa.int32())),
                 "after": pa.array([logits], pa.list_(kind)),
                 "seconds": pa.array([seconds], pa.list_(pa.float32())),
             }
         )
 
-    def _methods(
-        self, text: EncodedText, target: int, loo: np.ndarray, loo_seconds: Sequence[float]
-    ) -> pa.Table:
-        maps = np.full((len(self.methods), len(SITES), len(TARGET_CHOICES), len(text)), np.nan)
-        passes = np.zeros((len(self.methods), 2))
-        parts = np.full((len(self.methods), len(EMBEDDING_PARTS), len(text)), np.nan)
-        seconds, deltas = [], []
-        for m, method in enumerate(self.methods):
-            if method == "loo":
-                maps[m], parts[m, 0] = loo[0], loo[0, 0]
-                seconds.append(loo_seconds[0])
-                deltas.append(np.nan)
-                passes[m] = len(text) + 1, 0
+    def _methods(self, text: EncodedText, target: int, loo: np.ndarray, loo_seconds: float) -> pa.Table:
+        rows = [
+            _loo_row(loo, loo_seconds) if method == "loo" else self._method(method, text, target)
+            for method in self.methods
+        ]
+        maps, parts = np.stack([row.maps for row in rows]), np.stack([row.parts for row in rows])
+        passes = np.array([row.passes for row in rows], dtype=np.float64)
+        rankings = {method: row.maps[0, 0] for method, row in zip(self.methods, rows, strict=True)}
+        shared = shared_curves(self.clf, text, target, rankings, chunk=self.chunk)
+        curves = [shared.curves[method] for method in self.methods]
+        columns = {
+            "method": pa.array(self.methods, pa.string()),
+            "seconds": pa.array([row.seconds for row in rows], pa.float32()),
+            "convergence_delta": pa.array([row.delta for row in rows], pa.float32()),
+            **explained(maps, parts, loo, text, agreement_axes(self.removals), curves),
+            **_forwards(shared.asked, shared.run, len(rows)),
+        }
+        if set(self.methods) - set(DEFAULT_METHODS):
+            columns |= nearness(maps[:, :, 0], loo[0, 0], text.special, passes)
+        return pa.table(columns)
+
+    def _method(self, method: str, text: EncodedText, target: int) -> _MethodRow:
+        """One method on one text; seconds, passes and parts are those of the logit, the first output."""
+        kind, _ = self.calls[method]
+        begin = time.perf_counter()
+        first = self._explain(method, text, target, TARGET_CHOICES[0])
+        seconds = time.perf_counter() - begin
+        maps = np.full((len(SITES), len(TARGET_CHOICES), len(text)), np.nan)
+        for o, output in enumerate(TARGET_CHOICES):
+            if output not in self.targets or (o and method_named(kind).outputs == "logit"):
                 continue
-            kind, _ = self.calls[method]
-            for o, output in enumerate(TARGET_CHOICES):
-                if output not in self.targets or (o and kind in LOGIT_ONLY):
-                    continue
-                if o and kind == "rollout":  # it knows no output
-                    maps[m, :, o] = maps[m, :, 0]
-                    continue
-                begin = time.perf_counter()
-                record = self._explain(method, text, target, output)
-                if not o:
-                    seconds.append(time.perf_counter() - begin)
-                    deltas.append(record.details.get("convergence_delta", np.nan))
-                    passes[m] = record.details.get("passes", (1, 0 if kind == "rollout" else 1))
-                    for p, part in enumerate(EMBEDDING_PARTS):
-                        if part == "word" or part in record.parts:
-                            parts[m, p] = record.parts.get(part, record.scores)
-                maps[m, :, o] = [
-                    scores_at_or_nan(record.parts, site) if record.parts else record.scores for site in SITES
-                ]
-        shared = shared_curves(
-            self.clf, text, target, {m: maps[k, 0, 0] for k, m in enumerate(self.methods)}, chunk=self.chunk
-        )
-        rows = explained(
-            maps, parts, loo, text, self.removals, STATISTICS, [shared.curves[m] for m in self.methods]
-        )
-        return pa.table(
-            {
-                "method": pa.array(self.methods, pa.string()),
-                "seconds": pa.array(seconds, pa.float32()),
-                "convergence_delta": pa.array(deltas, pa.float32()),
-                **rows,
-                **_forwards(shared.asked, shared.run, len(self.methods)),
-                **(
-                    nearness(maps[:, :, 0], loo[0, 0], text.special, passes)
-                    if set(self.methods) - set(DEFAULT_METHODS)
-                    else {}
-                ),
-            }
-        )
+            same = o == 0 or method_named(kind).outputs == "none"
+            record = first if same else self._explain(method, text, target, output)
+            maps[:, o] = [
+                scores_at_or_nan(record.parts, site) if record.parts else record.scores for site in SITES
+            ]
+        parts = np.full((len(EMBEDDING_PARTS), len(text)), np.nan)
+        for p, part in enumerate(EMBEDDING_PARTS):
+            if part == "word" or part in first.parts:
+                parts[p] = first.parts.get(part, first.scores)
+        passes = first.details.get("passes", (1, 0 if method_named(kind).outputs == "none" else 1))
+        delta = first.details.get("convergence_delta", np.nan)
+        return _MethodRow(maps, parts, seconds, delta, passes)
 
     def _explain(self, method: str, text: EncodedText, target: int, output: str) -> Attribution:
         kind, options = self.calls[method]
-        if kind != "rollout":
+        if method_named(kind).outputs != "none":
             options = {**options, "output": output}
         return TEXT_METHODS[kind](self.clf, [text], [target], progress=False, **options)[0]
 
     @torch.no_grad()
-    def _masks(self, text: EncodedText, target: int, loo: np.ndarray, _: Any) -> pa.Table:
+    def _masks(self, text: EncodedText, target: int, loo: np.ndarray) -> pa.Table:
         masks = masks_on_paths(self.clf.card.layers)
         tape, starts = self._tape(text, target, self.targets)
-        found = some_masks(tape, starts, masks)
-        where = [TARGET_CHOICES.index(output) for output in self.targets]
-        by_part = {
-            name: np.full((len(masks), len(TARGET_CHOICES), len(text)), np.nan) for name in found[masks[0]]
-        }  # (mask, target, T)
-        for name, own in by_part.items():
-            own[:, where] = np.stack([to_numpy(found[mask][name])[:, 0] for mask in masks])
+        relevance = some_masks(tape, starts, masks)
+        outputs = [TARGET_CHOICES.index(output) for output in self.targets]
+        by_part = {}
+        for name in relevance[masks[0]]:
+            scores = np.full((len(masks), len(TARGET_CHOICES), len(text)), np.nan)
+            scores[:, outputs] = np.stack([to_numpy(relevance[mask][name])[:, 0] for mask in masks])
+            by_part[name] = scores
         maps = np.stack([scores_at(by_part, site) for site in SITES], 1)
-        parts = np.stack(
-            [by_part.get(name, np.full_like(maps[:, 0], np.nan))[:, 0] for name in EMBEDDING_PARTS], 1
-        )
+        missing = np.full_like(maps[:, 0], np.nan)
+        parts = np.stack([by_part.get(name, missing)[:, 0] for name in EMBEDDING_PARTS], 1)
         numbers = [mask_number(mask) for mask in masks]
-        shared = shared_curves(
-            self.clf, text, target, dict(zip(numbers, maps[:, 0, 0], strict=True)), chunk=self.chunk
-        )
-        rows = explained(
-            maps, parts, loo, text, self.removals, ("pearson",), [shared.curves[number] for number in numbers]
-        )
+        rankings = dict(zip(numbers, maps[:, 0, 0], strict=True))
+        shared = shared_curves(self.clf, text, target, rankings, chunk=self.chunk)
+        curves = [shared.curves[number] for number in numbers]
+        stored = agreement_axes(self.removals, ("pearson",))
         return pa.table(
             {
                 "mask": pa.array(numbers, pa.int32()),
-                **rows,
+                **explained(maps, parts, loo, text, stored, curves),
                 **_forwards(shared.asked, shared.run, len(numbers)),
             }
         )
 
     @torch.no_grad()
-    def _lattice(self, text: EncodedText, target: int, loo: np.ndarray, _: Any) -> pa.Table:
+    def _lattice(self, text: EncodedText, target: int, loo: np.ndarray) -> pa.Table:
         tape, starts = self._tape(text, target, ("logit",))
         by_part = {name: to_numpy(value)[:, 0] for name, value in all_masks(tape, starts[0]).items()}
         maps = np.stack([scores_at(by_part, site) for site in SITES], 1)[:, :, None]
-        out = agreement_grid(
-            np.broadcast_to(maps, (*maps.shape[:2], len(TARGET_CHOICES), len(text))),
-            loo[:1],
-            text.special,
-            statistics=("pearson",),
-        )
-        return pa.table({"r": _fixed(round_r(out[:, :, :, 0, 0, 0].transpose(1, 2, 0)[None]), pa.float32())})
+        for_all = np.broadcast_to(maps, (*maps.shape[:2], len(TARGET_CHOICES), len(text)))
+        r = agreement_grid(for_all, loo[:1], text.special, statistics=("pearson",))
+        of_logit = r[:, :, :, 0, 0, 0]  # (mask, site, tokens): one removal, the logit, Pearson
+        stored = layer_game_axes(self.clf.card.layers)
+        return pa.table({"r": stored.column(round_r(np.moveaxis(of_logit, 0, -1))[None])})
 
     def _tape(self, text: EncodedText, target: int, outputs: Sequence[str]) -> tuple[Any, torch.Tensor]:
         """A tape and where relevance starts for each output, (outputs, 1, C)."""
@@ -403,34 +338,55 @@ class TextJobs:
         return tape, torch.stack([output_gradient(tape.logits, chosen, output) for output in outputs])
 
     def summaries(self, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-        """Tables made from the rows of all jobs: the mean of r of every mask over all examples, and over two
-        halves.
-        """
+        """Tables made from the rows of all jobs: mean r of every mask over all examples and two halves."""
         if "lattice" not in tables:
             return {}
-        lattice = tables["lattice"]
-        r = np.stack(lattice["r"].combine_chunks().to_numpy(zero_copy_only=False)).reshape(
-            len(lattice), len(SITES), len(TOKEN_CHOICES), -1
-        )
-        rows: dict[str, list] = {name: [] for name in ("part", "site", "tokens", "mask", "mean", "sd", "n")}
-        for part, own in (("all", r), ("first half", r[0::2]), ("second half", r[1::2])):
-            for s, site in enumerate(SITES):
-                for t, tokens in enumerate(TOKEN_CHOICES):
-                    values = own[:, s, t].astype(np.float64)
-                    n = np.isfinite(values).sum(0)
-                    with np.errstate(invalid="ignore", divide="ignore"):
-                        mean = np.nansum(values, 0) / n
-                        sd = np.sqrt(np.nansum((values - mean) ** 2, 0) / (n - 1))
-                    for name, column in (("mean", mean), ("sd", sd), ("n", n), ("mask", np.arange(len(n)))):
-                        rows[name] += column.tolist()
-                    for name, value in (("part", part), ("site", site), ("tokens", tokens)):
-                        rows[name] += [value] * len(n)
-        kinds = {"mask": pa.int32(), "mean": pa.float32(), "sd": pa.float32(), "n": pa.int32()}
-        return {
-            "lattice_means": pa.table(
-                {name: pa.array(column, kinds.get(name, pa.string())) for name, column in rows.items()}
-            )
+        column, stored = tables["lattice"]["r"].combine_chunks(), layer_game_axes(self.clf.card.layers)
+        means = [
+            _mask_means(stored.read(column, site=site, tokens=tokens)[examples], part, site, tokens)
+            for part, examples in HALVES.items()
+            for site in SITES
+            for tokens in TOKEN_CHOICES
+        ]
+        return {"lattice_means": pa.concat_tables(means).combine_chunks()}
+
+
+def _mask_means(r: np.ndarray, part: str, site: str, tokens: str) -> pa.Table:
+    """Mean and standard deviation of r (n, masks) of every mask over the examples where it is defined."""
+    n = np.isfinite(r).sum(0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = np.nansum(r, 0) / n
+        sd = np.sqrt(np.nansum((r - mean) ** 2, 0) / (n - 1))
+    names = {"part": part, "site": site, "tokens": tokens}
+    return pa.table(
+        {
+            **{name: pa.array([value] * len(n), pa.string()) for name, value in names.items()},
+            "mask": pa.array(np.arange(len(n)), pa.int32()),
+            "mean": pa.array(mean, pa.float32()),
+            "sd": pa.array(sd, pa.float32()),
+            "n": pa.array(n, pa.int32()),
         }
+    )
+
+
+@dataclass(frozen=True)
+class _MethodRow:
+    """What a run keeps of one method on one text: `maps` (site, target, T) and `parts` (part, T)."""
+
+    maps: np.ndarray
+    parts: np.ndarray
+    seconds: float
+    delta: float
+    passes: tuple[float, float]
+
+
+def _loo_row(loo: np.ndarray, seconds: float) -> _MethodRow:
+    """LOO (removal, target, T) under the first removal as a method: one map for all sites."""
+    tokens = loo.shape[-1]
+    parts = np.full((len(EMBEDDING_PARTS), tokens), np.nan)
+    parts[0] = loo[0, 0]
+    maps = np.broadcast_to(loo[0], (len(SITES), *loo[0].shape))
+    return _MethodRow(maps, parts, seconds, np.nan, (tokens + 1, 0))
 
 
 def scores_at_or_nan(parts: Mapping[str, np.ndarray], site: str) -> np.ndarray:
@@ -438,25 +394,16 @@ def scores_at_or_nan(parts: Mapping[str, np.ndarray], site: str) -> np.ndarray:
 
     So they do for input x gradient at the whole embedding sum: the LayerNorm behind it undoes every scale.
     """
-    out = scores_at(parts, site)
-    return (
-        out
-        if np.abs(out).sum() > CANCELLED * sum(np.abs(part).sum() for part in parts.values())
-        else np.full_like(out, np.nan)
-    )
+    scores = scores_at(parts, site)
+    size = sum(np.abs(part).sum() for part in parts.values())
+    return scores if np.abs(scores).sum() > CANCELLED * size else np.full_like(scores, np.nan)
 
 
-def axes(removals: Sequence[str]) -> dict[str, list[str]]:
-    """The axes of a stored r, by name: `r` of `methods` has all five, of `masks` Pearson only, of `lattice`
-    site and tokens.
+def axes(removals: Sequence[str]) -> dict[str, list[Any]]:
+    """The axes of a stored r, by name, for the manifest: `r` of `methods` has all five, of `masks` Pearson
+    only, of `lattice` site and tokens.
     """
-    return {
-        "site": list(SITES),
-        "tokens": list(TOKEN_CHOICES),
-        "removal": list(removals),
-        "target": list(TARGET_CHOICES),
-        "statistic": list(STATISTICS),
-    }
+    return {name: list(options) for name, options in agreement_axes(removals).options.items()}
 
 
 def explained(
@@ -464,56 +411,55 @@ def explained(
     parts: np.ndarray,
     loo: np.ndarray,
     text: EncodedText,
-    removals: Sequence[str],
-    statistics: tuple[str, ...],
+    stored: Axes,
     curves: Sequence[Mapping[str, Curve]],
 ) -> dict[str, pa.Array]:
-    """Columns that every explanation of a text has.
+    """Columns of every explanation of a text, from maps (row, site, target, T) and parts (row, part, T).
 
-    `r` (site, tokens, removal, target, statistic); `sum` and `size`, sum R and sum |R| (site, tokens,
-    target); `first` and `last`, relevance of the first and last token ([CLS], [SEP]) by part of the embedding
-    sum; `morf` and `lerf`, the mean logit along the curves. See `round_r` and `round_bits` for their
-    precision.
+    `r` on the axes of `stored`; `sum` and `size`, sum R and sum |R|; `first` and `last`, relevance of the
+    first and last token ([CLS], [SEP]) by part of the embedding sum; `morf` and `lerf`, the mean logit along
+    the curves. See `runs.axes` for their axes, `round_r` and `round_bits` for their precision.
     """
+    statistics = tuple(map(str, stored.options["statistic"]))
     r = agreement_grid(maps, loo, text.special, statistics=statistics)
     kept = [counted(text.special, tokens) for tokens in TOKEN_CHOICES]
-    sums = np.stack([maps[..., own].sum(-1) for own in kept], 2)
-    sizes = np.stack([np.abs(maps[..., own]).sum(-1) for own in kept], 2)
+    sums = np.stack([maps[..., mask].sum(-1) for mask in kept], 2)
+    sizes = np.stack([np.abs(maps[..., mask]).sum(-1) for mask in kept], 2)
     return {
-        "r": _fixed(round_r(r), pa.float32()),
-        "sum": _fixed(round_bits(sums), pa.float32()),
-        "size": _fixed(round_bits(sizes), pa.float32()),
-        "first": _fixed(round_bits(parts[..., 0]), pa.float32()),
-        "last": _fixed(round_bits(parts[..., -1]), pa.float32()),
-        **{order: pa.array([own[order].mean_logit for own in curves], pa.float32()) for order in ORDERS},
+        "r": stored.column(round_r(r)),
+        "sum": SUMS.column(round_bits(sums)),
+        "size": SUMS.column(round_bits(sizes)),
+        "first": PARTS.column(round_bits(parts[..., 0])),
+        "last": PARTS.column(round_bits(parts[..., -1])),
+        **{order: pa.array([curve[order].mean_logit for curve in curves], pa.float32()) for order in ORDERS},
     }
 
 
 def nearness(
     maps: np.ndarray, loo: np.ndarray, special: np.ndarray, passes: np.ndarray
 ) -> dict[str, pa.Array]:
-    """Columns on how near maps (methods, site, T) come to LOO (T,) itself, and at what cost.
+    """Columns on how close maps (methods, site, T) come to LOO (T,) itself, and at what cost.
 
-    `overlap` (site, tokens, k of `TOP`): how many of the k tokens with the largest |LOO| are among the k with
-    the largest
-    |R|, as a part of k; NaN with fewer than k tokens. `error` (site, tokens): sum |R - LOO| / sum |LOO|. `passes`: forward
-    and backward passes of one text.
+    `overlap` : the share of the k tokens with the largest |LOO| that are among the k with the largest |R|;
+    NaN with fewer than k tokens. `error` : sum |R - LOO| / sum |LOO|. `passes` : forward and backward passes
+    of one text. See `runs.axes` for their axes.
     """
-    overlap, error = np.full((*maps.shape[:2], 2, len(TOP)), np.nan), np.full((*maps.shape[:2], 2), np.nan)
+    overlap = np.full((len(maps), *OVERLAPS.shape), np.nan)
+    error = np.full((len(maps), *ERRORS.shape), np.nan)
     for t, tokens in enumerate(TOKEN_CHOICES):
-        own = counted(special, tokens)
-        wanted, given = np.abs(loo[own]), maps[..., own]
-        error[..., t] = relative_error(given, loo[own])
+        kept = counted(special, tokens)
+        wanted, given = np.abs(loo[kept]), maps[..., kept]
+        error[..., t] = relative_error(given, loo[kept])
         for place, k in enumerate(TOP):
-            if k <= own.sum():
+            if k <= kept.sum():
                 top = set(np.argsort(-wanted, kind="stable")[:k].tolist())
                 first = np.argsort(-np.abs(given), axis=-1, kind="stable")[..., :k]
                 shared = np.isin(first, list(top)).mean(-1)
                 overlap[..., t, place] = np.where(np.isnan(given).any(-1), np.nan, shared)
     return {
-        "overlap": _fixed(overlap, pa.float32()),
-        "error": _fixed(round_bits(error), pa.float32()),
-        "passes": _fixed(passes, pa.float32()),
+        "overlap": OVERLAPS.column(overlap),
+        "error": ERRORS.column(round_bits(error)),
+        "passes": PASSES.column(passes),
     }
 
 
@@ -521,17 +467,12 @@ def _some(name: str, chosen: Sequence[str] | None, options: Sequence[str]) -> tu
     """Options in their order, the first one always among them: methods and curves are made with it."""
     if chosen is None:
         return tuple(options)
-    for own in chosen:
-        choose("run", name, own, tuple(options))
+    for option in chosen:
+        choose("run", name, option, tuple(options))
     if options[0] not in chosen or len(set(chosen)) < len(chosen):
-        got = f"{name} {', '.join(chosen) or 'none'}"
-        raise InputError(
-            "run",
-            got=got,
-            expected=f"{options[0]} and others, each once",
-            hint=f"choose from {', '.join(options)}",
-        )
-    return tuple(own for own in options if own in chosen)
+        got, expected = f"{name} {', '.join(chosen) or 'none'}", f"{options[0]} and others, each once"
+        raise InputError("run", got=got, expected=expected, hint=f"choose from {', '.join(options)}")
+    return tuple(option for option in options if option in chosen)
 
 
 def _run_call(method: str, n_steps: int) -> tuple[str, dict[str, Any]]:
@@ -539,10 +480,8 @@ def _run_call(method: str, n_steps: int) -> tuple[str, dict[str, Any]]:
     kind, options = method_call(method)
     fixed = sorted(set(options) & set(FIXED))
     if fixed:
-        hint = "leave it out"
-        raise InputError(
-            "run", got=f"method {method!r}", expected=f"no {', '.join(fixed)}: a run measures all", hint=hint
-        )
+        expected = f"no {', '.join(fixed)}: a run measures all"
+        raise InputError("run", got=f"method {method!r}", expected=expected, hint="leave it out")
     if kind == "ig":
         options.setdefault("n_steps", n_steps)
     return kind, options
@@ -569,9 +508,3 @@ def _forwards(asked: int, run: int, rows: int) -> dict[str, pa.Array]:
         "forwards_asked": pa.array([asked] * rows, pa.int32()),
         "forwards_run": pa.array([run] * rows, pa.int32()),
     }
-
-
-def _fixed(values: np.ndarray, kind: pa.DataType) -> pa.Array:
-    """(n, ...) as a column of n lists of one length."""
-    flat = pa.array(np.ascontiguousarray(values).reshape(-1), kind)
-    return pa.FixedSizeListArray.from_arrays(flat, int(np.prod(values.shape[1:])))

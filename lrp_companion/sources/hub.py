@@ -40,8 +40,7 @@ def offline() -> bool:
 def why_unreachable(*, path: str = "", timeout: float = 4.0) -> str | None:
     """Ask the hub once, by HEAD, and return why it cannot be used, or None if it answers.
 
-    `datasets` by itself repeats a failed request for minutes; asking first makes a missing network a matter
-    of seconds.
+    `datasets` repeats a failed request for minutes. Asking first tells a missing network in seconds.
     """
     if not endpoint().startswith(("http://", "https://")):
         return "HF_ENDPOINT is no http address"
@@ -50,9 +49,8 @@ def why_unreachable(*, path: str = "", timeout: float = 4.0) -> str | None:
         with urllib.request.urlopen(request, timeout=timeout):
             return None
     except urllib.error.HTTPError as error:
-        return (
-            None if error.code == 404 else f"it answers {error.code} {error.reason}"
-        )  # 404: a hub is there; `datasets` says the rest
+        a_hub_is_there = error.code == 404  # `datasets` says the rest
+        return None if a_hub_is_there else f"it answers {error.code} {error.reason}"
     except (OSError, ValueError) as error:
         return str(getattr(error, "reason", error))
 
@@ -70,15 +68,12 @@ def load(name: str, split: str) -> Dataset:
     if why:
         got = f"no usable answer from the hub at {endpoint()} ({why})"
         raise SourceError("load_dataset", got=got, expected=f"the data set {repository}", hint=HINT)
-    return from_table(
-        read(repository, split), name=name, split=split, source="hub", place=f"the hub's {repository}"
-    )
+    table = read(repository, split)
+    return from_table(table, name=name, split=split, source="hub", place=f"the hub's {repository}")
 
 
 def read(repository: str, split: str) -> pa.Table:
-    """Return one split of a hub repository, or of a local folder in a repository's layout, as an Arrow
-    table.
-    """
+    """Return one split of a hub repository as an Arrow table; a local folder in its layout will do."""
     import datasets
 
     try:
@@ -86,8 +81,7 @@ def read(repository: str, split: str) -> pa.Table:
         if isinstance(data.features.get(COLUMNS["mnist"][0]), datasets.Image):
             data = data.cast_column(COLUMNS["mnist"][0], datasets.Image(decode=False))
         return data.with_format("arrow")[:]
-    except Exception as error:  # `datasets` lets errors of httpx, fsspec, pyarrow and huggingface_hub through, with no common base
+    except Exception as error:  # of httpx, fsspec, pyarrow or huggingface_hub, with no common base
         got = f"{repository}, split {split!r}, which cannot be read ({reason(error)})"
-        raise SourceError(
-            "load_dataset", got=got, expected="a data set on the hub with that split", hint=HINT
-        ) from error
+        expected = "a data set on the hub with that split"
+        raise SourceError("load_dataset", got=got, expected=expected, hint=HINT) from error

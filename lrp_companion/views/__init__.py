@@ -1,5 +1,6 @@
-"""Records shown: token heat maps, tables, figures. Names are loaded when used, so the terminal table needs no
-plotting library.
+"""Records as token heat maps, tables and figures.
+
+Names are loaded when they are used, so the terminal table needs no plotting library.
 """
 
 from __future__ import annotations
@@ -7,36 +8,42 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_HOME = {
-    "token_heatmap": "tokens", "terminal_table": "tokens",
-    "table": "tables",
-    "layer_curves": "curves", "method_dots": "curves", "perturbation_figure": "curves",
-    "layer_game_figure": "layer_game", "mask_choices": "layer_game",
-    "layer_plot": "plots",
-    **dict.fromkeys(("table1_beside", "table2_beside", "table2_dots", "table2_curves", "tableA3_beside",
-        "tableA3_curves"), "paper_tables"),
-    **dict.fromkeys(("claims_table", "effects_table", "runs_table", "not_run_table", "report",
-        "write_figures"), "paper_tables"),
-    "binned_lines": "binned", "digit_maps": "digits", "share_line": "digits", "product_figure": "products",
-    "share_dots": "products",
-    **dict.fromkeys(("specification_curve", "option_dots", "share_lines", "gain_map", "counts_table",
-        "protocols_table"), "protocol_grid"),
-    **dict.fromkeys(("anova_table", "signs_table", "late_table", "findings_table", "gains_table"), "protocol_grid"),
-    **dict.fromkeys(("presets_table", "subgroup_table", "tag_table"), "protocol_grid"),
-    **dict.fromkeys(("frontier_figure", "frontier_table", "difference_table", "perturbation_table",
-        "budget_table"), "cost_frontier"),
-    **dict.fromkeys(("option_table", "digit_frontier_table", "errs_table", "backing_table",
-        "mask_path_figure"), "cost_frontier"),
-    "method_label": "cost_frontier", "nearness_table": "cost_frontier", "first_look_table": "cost_frontier",
-    **dict.fromkeys(("variant_curve", "variant_table", "variant_choices_table", "variant_signs_table",
-        "nearest_table"), "digit_variants"),
-    "variant_ranges_table": "digit_variants", "ig_steps": "digit_variants", "variant_label": "digit_variants",
-    **dict.fromkeys(("training_curve", "trainings_table", "training_counts_table", "training_shares_table"),
-        "trainings"),
-    "training_gains_table": "trainings", "training_turns_table": "trainings",
-    "Drawing": "canvas", "drawing": "canvas",
-    "diverging": "palette", "diverging_map": "palette", "styles": "palette",
+_NAMES = {
+    "binned": ("binned_lines",),
+    "canvas": ("Drawing", "drawing"),
+    "cost_frontier": (
+        "backing_table", "budget_table", "difference_table", "digit_frontier_table", "errs_table",
+        "first_look_table", "frontier_figure", "frontier_table", "mask_path_figure", "method_label",
+        "nearness_table", "option_table", "perturbation_table",
+    ),
+    "curves": ("layer_curves", "method_dots", "perturbation_figure"),
+    "digit_variants": (
+        "ig_steps", "nearest_table", "variant_choices_table", "variant_curve", "variant_label",
+        "variant_ranges_table", "variant_signs_table", "variant_table",
+    ),
+    "digits": ("digit_maps", "share_line"),
+    "layer_game": ("layer_game_figure", "mask_choices"),
+    "palette": ("diverging", "diverging_map", "styles"),
+    "paper_tables": (
+        "claims_table", "effects_table", "not_run_table", "report", "runs_table", "table1_beside",
+        "table2_beside", "table2_curves", "table2_dots", "tableA3_beside", "tableA3_curves",
+        "write_figures",
+    ),
+    "plots": ("layer_plot",),
+    "products": ("product_figure", "share_dots"),
+    "protocol_grid": (
+        "anova_table", "counts_table", "findings_table", "gain_map", "gains_table", "late_table",
+        "option_dots", "presets_table", "protocols_table", "share_lines", "signs_table",
+        "specification_curve", "subgroup_table", "tag_table",
+    ),
+    "tables": ("table",),
+    "tokens": ("terminal_table", "token_heatmap"),
+    "trainings": (
+        "training_counts_table", "training_curve", "training_gains_table", "training_shares_table",
+        "training_turns_table", "trainings_table",
+    ),
 }  # fmt: skip
+_HOME = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = sorted(_HOME)
 

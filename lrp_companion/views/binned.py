@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.axes import Axes
 
 from lrp_companion.metrics import Interval
+from lrp_companion.registry import Style
 from lrp_companion.schema import InputError
-from lrp_companion.views.canvas import LOOK, Drawing, drawing
+from lrp_companion.views.canvas import LOOK, Drawing, drawing, limits
 from lrp_companion.views.palette import INK, styles
 
 Lines = Mapping[str, Mapping[float, Any]]
@@ -26,16 +28,16 @@ def binned_lines(
     level: float | None = None,
     title: str | None = None,
 ) -> Drawing:
-    """Draw one line per rule, panel by panel; markers stand at the bins, bands are the intervals.
+    """Draw one line per rule, panel by panel, with markers at the bins; bands are the intervals.
 
     Parameters
     ----------
-    panels : panel title to rule to {place on the horizontal axis: `Interval` or number}. Undefined means
-        leave a gap.
+    panels : panel title to rule to {place on the horizontal axis: `Interval` or number}. An undefined mean
+        leaves a gap.
     along : what the horizontal axis shows, one text for all panels or one per panel.
     quantity : what the vertical axis shows, the same in all panels.
-    mark : a place that is marked by a vertical line, such as where the model is on a sweep.
-    level : a height that is marked by a horizontal line.
+    mark : where a vertical line is drawn, such as the model's place in a sweep.
+    level : where a horizontal line is drawn.
     """
     if not panels or not all(lines and all(lines.values()) for lines in panels.values()):
         raise InputError(
@@ -44,35 +46,14 @@ def binned_lines(
             expected="panel to rule to points",
             hint="bin at least one rule",
         )
-    rules = list(dict.fromkeys(rule for lines in panels.values() for rule in lines))
-    looks = styles(rules)
+    looks = styles(dict.fromkeys(rule for lines in panels.values() for rule in lines))
     names = {panel: along if isinstance(along, str) else along[panel] for panel in panels}
     shared = len(set(names.values())) == 1
-    figure, axes_of = drawing(
-        _alt(panels, names, quantity, title),
-        rows=len(panels),
-        height=1.0 + 2.15 * len(panels),
-        sharey=True,
-        sharex=shared,
-    )
+    alt, height = _alt(panels, names, quantity, title), 1.0 + 2.15 * len(panels)
+    figure, axes_of = drawing(alt, rows=len(panels), height=height, sharey=True, sharex=shared)
     for axes, (panel, lines) in zip(axes_of, panels.items(), strict=True):
         for rule, points in lines.items():
-            x, look = np.array(list(points)), looks[rule]
-            mean, low, high = (
-                np.array([_part(point, part) for point in points.values()])
-                for part in ("mean", "low", "high")
-            )
-            axes.fill_between(x, low, high, color=look.colour, alpha=0.18, linewidth=0)
-            every = max(1, len(x) // 8)
-            axes.plot(
-                x,
-                mean,
-                color=look.colour,
-                linestyle=look.dash,
-                marker=look.marker,
-                markevery=every,
-                label=_label(rule),
-            )
+            _line(axes, points, looks[rule], _label(rule))
         if mark is not None:
             axes.axvline(mark, color=INK, linewidth=0.9, linestyle=(0, (1, 1.5)))
         if level is not None:
@@ -84,14 +65,27 @@ def binned_lines(
             axes.set_xlabel(names[panel])
     if title:
         figure.suptitle(title, fontweight="bold")
-    handles, labels = [], []
+    _legend(figure, axes_of)
+    return figure
+
+
+def _line(axes: Axes, points: Mapping[float, Any], look: Style, label: str) -> None:
+    """One rule's means over the bins, with its band and about eight markers."""
+    x = np.array(list(points))
+    mean, low, high = limits(map(_interval, points.values()))
+    axes.fill_between(x, low, high, color=look.colour, alpha=0.18, linewidth=0)
+    line: dict[str, Any] = {"color": look.colour, "linestyle": look.dash, "marker": look.marker}
+    axes.plot(x, mean, markevery=max(1, len(x) // 8), label=label, **line)
+
+
+def _legend(figure: Drawing, axes_of: Sequence[Axes]) -> None:
+    """One legend below all panels, each rule once."""
+    entries: dict[str, Any] = {}
     for axes in axes_of:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            if label not in labels:
-                handles.append(handle)
-                labels.append(label)
-    figure.legend(handles, labels, loc="outside lower center", ncols=2 if max(map(len, labels)) > 12 else 3)
-    return figure
+            entries.setdefault(label, handle)
+    columns = 2 if max(map(len, entries)) > 12 else 3
+    figure.legend(list(entries.values()), list(entries), loc="outside lower center", ncols=columns)
 
 
 def _label(rule: str) -> str:
@@ -100,18 +94,20 @@ def _label(rule: str) -> str:
     return ", ".join([styles([method])[method].label, *variant])
 
 
-def _part(point: Any, part: str) -> float:
-    return float(getattr(point, part)) if isinstance(point, Interval) else float(point)
+def _interval(point: Any) -> Interval:
+    """A point as an interval; a number is one without width."""
+    return point if isinstance(point, Interval) else Interval(float(point), float(point), float(point), 1)
 
 
 def _alt(panels: Mapping[str, Lines], names: Mapping[str, str], quantity: str, title: str | None) -> str:
-    out = [f"{title}."] if title else []
+    sentences = [f"{title}."] if title else []
     for panel, lines in panels.items():
         walks = "; ".join(_walk(_label(rule), points) for rule, points in lines.items())
-        out.append(f"{panel + ': ' if panel else ''}{quantity} along {names[panel]}: {walks}.")
-    return " ".join(out)
+        sentences.append(f"{panel + ': ' if panel else ''}{quantity} along {names[panel]}: {walks}.")
+    return " ".join(sentences)
 
 
 def _walk(label: str, points: Mapping[float, Any]) -> str:
     (first, start), *_, (last, end) = [*points.items(), *points.items()]
-    return f"{label} from {_part(start, 'mean'):.2f} at {first:.2f} to {_part(end, 'mean'):.2f} at {last:.2f}"
+    start, end = _interval(start).mean, _interval(end).mean
+    return f"{label} from {start:.2f} at {first:.2f} to {end:.2f} at {last:.2f}"

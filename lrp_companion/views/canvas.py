@@ -1,21 +1,24 @@
-"""A matplotlib figure that a notebook shows by itself, with a text alternative, and without pyplot's global
-state.
-"""
+"""A matplotlib figure that shows itself in a notebook, with a text alternative and without pyplot's state."""
 
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
+from lrp_companion.metrics import Interval
 from lrp_companion.views.palette import INK, RULE
 
-WIDTH = 5.0  # inches; at 10 points this is read on a phone of 360 px, where a page shrinks the image to fit
+FIGURE_WIDTH = (
+    5.0  # inches; 10 points stay legible on a phone of 360 px, where a page shrinks the image to fit
+)
 DPI = 144
 LOOK: dict[Any, Any] = {
     "font.size": 10.0, "axes.titlesize": 10.0, "axes.labelsize": 10.0, "figure.titlesize": 10.5,
@@ -46,17 +49,22 @@ class Drawing(Figure):
         drawn, out = io.BytesIO(), io.BytesIO()
         with mpl.rc_context(LOOK):  # ticks are made while drawing
             self.savefig(drawn, format="png")
-        few = (
-            Image.open(drawn).convert("RGB").quantize(256, dither=Image.Dither.NONE)
-        )  # flat colours: a third of the bytes
-        text = PngInfo()
-        text.add_itxt("Description", self.alt)
-        few.save(out, format="png", optimize=True, pnginfo=text)
+        # A palette of flat colours takes a third of the bytes.
+        image = Image.open(drawn).convert("RGB").quantize(256, dither=Image.Dither.NONE)
+        description = PngInfo()
+        description.add_itxt("Description", self.alt)
+        image.save(out, format="png", optimize=True, pnginfo=description)
         return out.getvalue()
 
 
 def drawing(
-    alt: str, *, rows: int = 1, columns: int = 1, height: float = 3.2, width: float = WIDTH, **options: Any
+    alt: str,
+    *,
+    rows: int = 1,
+    columns: int = 1,
+    height: float = 3.2,
+    width: float = FIGURE_WIDTH,
+    **options: Any,
 ) -> tuple[Drawing, list[Axes]]:
     """Return an empty figure in the house's look and its axes, row by row.
 
@@ -77,3 +85,16 @@ def drawing(
         figure = Drawing(figsize=(width, height), dpi=DPI, layout="constrained")
         figure.alt = alt
         return figure, list(figure.subplots(rows, columns, squeeze=False, **options).ravel())
+
+
+def limits(intervals: Iterable[Interval]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the means, the lower and the upper limits of n intervals, shape (n,) each.
+
+    >>> [values.tolist() for values in limits([Interval(0.5, 0.4, 0.6, 9), Interval(0.7, 0.5, 0.8, 9)])]
+    [[0.5, 0.7], [0.4, 0.5], [0.6, 0.8]]
+    """
+    given = list(intervals)
+    mean, low, high = (
+        np.array([getattr(interval, name) for interval in given]) for name in ("mean", "low", "high")
+    )
+    return mean, low, high

@@ -1,10 +1,8 @@
-"""The remedy shown: nearness to LOO against cost, the options that were chosen, one token's way through the
-mask, and its limits.
-"""
+"""Agreement with LOO against cost, the options that were chosen, and where the mask gradient fails."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import matplotlib as mpl
@@ -15,24 +13,31 @@ from matplotlib.ticker import FixedLocator, NullLocator
 from lrp_companion.analysis.tuned_options import Choice
 from lrp_companion.masks import mask_label
 from lrp_companion.metrics import Interval
+from lrp_companion.registry import Style, method_named
 from lrp_companion.schema import TOKEN_CHOICES, InputError
 from lrp_companion.views.canvas import LOOK, Drawing, drawing
-from lrp_companion.views.palette import INK, QUIET, Style, styles
+from lrp_companion.views.palette import INK, QUIET, styles
 from lrp_companion.views.tables import Table, table
 
 Row = Mapping[str, Any]
 TOKENS = {"no-special": "words", "all": "all tokens"}
-FAMILIES = {"mask-gradient": "groups", "hybrid": "exact", "sampled-loo": "budget", "ig": "n_steps"}
-"""Methods that are drawn as a line, from the cheapest to the dearest, and the option that names a point of
-it.
-"""
+REFERENCE_HEADINGS = {"attnlrp": "difference minus AttnLRP's", "loo": "difference minus LOO's"}
+TICKS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)  # of the axis of passes
+PATH_LOOKS: tuple[tuple[str, Any], ...] = (
+    ("#0067a5", "-"),
+    ("#c44c00", (0, (3, 1.5))),
+    ("#00755e", (0, (6, 2, 1, 2))),
+    ("#a8216b", (0, (1, 1))),
+)
 
 
 def method_label(name: str) -> str:
     """A method of a run, or an option that was tried, in words.
 
-    >>> method_label("mask-gradient:groups=8:nodes=0.2+1"), method_label("lrp:bypass=2+3+4+8"), method_label("hybrid:exact=4")
-    ('mask gradient, K = 8, nodes 0.2 and 1', 'LRP, layers 2, 3, 4, 8 bypassed', 'hybrid, 4 exact')
+    >>> method_label("mask-gradient:groups=8:nodes=0.2+1"), method_label("hybrid:exact=4")
+    ('mask gradient, K = 8, nodes 0.2 and 1', 'hybrid, 4 exact')
+    >>> method_label("lrp:bypass=2+3+4+8")
+    'LRP, layers 2, 3, 4, 8 bypassed'
     """
     kind, options = _parts(name)
     if kind == "lrp" and "bypass" in options:
@@ -44,17 +49,14 @@ def method_label(name: str) -> str:
             words.append(form.format(options.pop(key).replace("all", "T")))
     if "nodes" in options:
         nodes = options.pop("nodes")
-        words.append(
-            f"{nodes} nodes of Radau"
-            if nodes.isdigit()
-            else "nodes " + " and ".join(nodes.rsplit("+", 1)).replace("+", ", ")
-        )
+        listed = " and ".join(nodes.rsplit("+", 1)).replace("+", ", ")
+        words.append(f"{nodes} nodes of Radau" if nodes.isdigit() else f"nodes {listed}")
     return ", ".join(words) + _rest(options)
 
 
 def _parts(name: str) -> tuple[str, dict[str, str]]:
     kind, *options = name.split(":")
-    return kind, dict(own.split("=", 1) for own in options)
+    return kind, dict(option.split("=", 1) for option in options)
 
 
 def _rest(options: Mapping[str, str]) -> str:
@@ -69,80 +71,87 @@ def _rest(options: Mapping[str, str]) -> str:
 
 @mpl.rc_context(LOOK)
 def frontier_figure(rows: Sequence[Row], *, title: str, statistic: str = "pearson") -> Drawing:
-    """Draw agreement with LOO against cost for every method, above at the words, beneath over all tokens.
+    """Draw agreement with LOO against cost for every method: words above, all tokens below.
 
-    A method with an option that buys more passes is a line, its points named by that option. Bars are 95 %
-    intervals. The thin staircase is the largest mean r at this cost or less. Methods of one cost stand side
-    by side.
+    A method with an option that buys more passes is a line whose points are named by that option. Bars are
+    95 % intervals. The thin staircase is the largest mean r at this cost or less. Methods of equal cost are
+    drawn side by side.
 
     Parameters
     ----------
     rows : of `frontier`.
     """
-    own = [row for row in rows if row["method"] != "loo"]
-    if not own:
+    compared = [row for row in rows if row["method"] != "loo"]
+    if not compared:
         raise InputError(
             "frontier_figure",
             got="no method besides LOO",
             expected="rows of frontier",
             hint="run more methods",
         )
-    lines = _families([row["method"] for row in own])
-    by_name = {row["method"]: row for row in own}
-    at = _dodged([row["cost"] for row in own], [row["method"] for row in own])
-    exact = next((row["cost"] for row in rows if row["method"] == "loo"), None)
-    alt = f"{title}. Mean r with LOO against forward and backward passes. " + " ".join(
-        f"{TOKENS[tokens]}: "
-        + ", ".join(
-            f"{method_label(row['method'])} ({row['cost']:.0f} passes) {row['r'][statistic][tokens].mean:.2f}"
-            for row in own
-        )
-        + "."
-        for tokens in TOKEN_CHOICES
-    )
-    figure, panels = drawing(alt, rows=2, height=7.4, sharex=True)
+    loo_cost = next((row["cost"] for row in rows if row["method"] == "loo"), None)
+    lines = _families([row["method"] for row in compared])
+    figure, panels = drawing(_frontier_alt(compared, title, statistic), rows=2, height=7.4, sharex=True)
     for axes, tokens in zip(panels, TOKEN_CHOICES, strict=True):
-        for names, look in lines:
-            points = [by_name[name] for name in names]
-            _points(axes, [(at[row["method"]], row["r"][statistic][tokens]) for row in points], look)
-            if len(names) > 1:
-                above = _parts(names[0])[0] == "hybrid"
-                for row in points:
-                    place = at[row["method"]], row["r"][statistic][tokens].mean
-                    shift = (-7, 6) if above else (4, -11)
-                    axes.annotate(
-                        _mark(row),
-                        place,
-                        xytext=shift,
-                        textcoords="offset points",
-                        fontsize=8,
-                        color=look.colour,
-                    )
-        _staircase(axes, [(row["cost"], row["r"][statistic][tokens].mean) for row in own])
-        if exact is not None:
-            axes.axvline(
-                exact, color=INK, linewidth=0.9, linestyle=":", label=f"LOO itself: {exact:.0f} passes, r = 1"
-            )
+        _frontier_panel(
+            axes, compared, lines, {row["method"]: row["r"][statistic][tokens] for row in compared}
+        )
+        if loo_cost is not None:
+            label = f"LOO itself: {loo_cost:.0f} passes, r = 1"
+            axes.axvline(loo_cost, color=INK, linewidth=0.9, linestyle=":", label=label)
         axes.set_title(f"r with LOO, {TOKENS[tokens]}")
         axes.set_xscale("log")
-    largest = max([row["cost"] for row in own] + ([exact] if exact else []))
-    ticks = [own for own in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000) if own <= 1.3 * largest]
-    panels[-1].xaxis.set_major_locator(FixedLocator(ticks))
-    panels[-1].xaxis.set_minor_locator(NullLocator())
-    panels[-1].set_xticklabels([str(own) for own in ticks])
-    panels[-1].set_xlabel("forward + backward passes, mean over texts")
+    _passes_axis(panels[-1], max([row["cost"] for row in compared] + ([loo_cost] if loo_cost else [])))
     figure.suptitle(title, fontweight="bold")
     handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(
-        handles,
-        labels,
-        loc="outside lower center",
-        ncols=2,
-        handlelength=1.8,
-        columnspacing=1.0,
-        fontsize=8.5,
-    )
+    look: dict[str, Any] = {"ncols": 2, "handlelength": 1.8, "columnspacing": 1.0, "fontsize": 8.5}
+    figure.legend(handles, labels, loc="outside lower center", **look)
     return figure
+
+
+def _frontier_alt(rows: Sequence[Row], title: str, statistic: str) -> str:
+    sentences = [f"{title}. Mean r with LOO against forward and backward passes."]
+    for tokens in TOKEN_CHOICES:
+        points = (
+            f"{method_label(row['method'])} ({row['cost']:.0f} passes) {row['r'][statistic][tokens].mean:.2f}"
+            for row in rows
+        )
+        sentences.append(f"{TOKENS[tokens]}: {', '.join(points)}.")
+    return " ".join(sentences)
+
+
+def _frontier_panel(
+    axes: Axes,
+    rows: Sequence[Row],
+    lines: Sequence[tuple[list[str], Style]],
+    r: Mapping[str, Interval],
+) -> None:
+    """Every method at its cost and its r, the names of the points of a line, and the staircase."""
+    by_name = {row["method"]: row for row in rows}
+    place = _dodged([row["cost"] for row in rows], list(by_name))
+    for names, look in lines:
+        _points(axes, [(place[name], r[name]) for name in names], look)
+        if len(names) == 1:
+            continue
+        shift = (-7, 6) if _parts(names[0])[0] == "hybrid" else (4, -11)
+        for name in names:
+            axes.annotate(
+                _mark(by_name[name]),
+                (place[name], r[name].mean),
+                xytext=shift,
+                textcoords="offset points",
+                fontsize=8,
+                color=look.colour,
+            )
+    _staircase(axes, [(row["cost"], r[row["method"]].mean) for row in rows])
+
+
+def _passes_axis(axes: Axes, largest: float) -> None:
+    ticks = [tick for tick in TICKS if tick <= 1.3 * largest]
+    axes.xaxis.set_major_locator(FixedLocator(ticks))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xticklabels([str(tick) for tick in ticks])
+    axes.set_xlabel("forward + backward passes, mean over texts")
 
 
 def _dodged(costs: Sequence[float], names: Sequence[str]) -> dict[str, float]:
@@ -152,9 +161,9 @@ def _dodged(costs: Sequence[float], names: Sequence[str]) -> dict[str, float]:
         alike.setdefault(round(float(np.log(cost)) * 50), []).append(name)
     cost_of = dict(zip(names, costs, strict=True))
     return {
-        name: cost_of[name] * 1.07 ** (k - (len(own) - 1) / 2)
-        for own in alike.values()
-        for k, name in enumerate(own)
+        name: cost_of[name] * 1.07 ** (k - (len(group) - 1) / 2)
+        for group in alike.values()
+        for k, name in enumerate(group)
     }
 
 
@@ -163,42 +172,37 @@ def _families(names: Sequence[str]) -> list[tuple[list[str], Style]]:
     lines: dict[tuple, list[str]] = {}
     for name in names:
         kind, options = _parts(name)
-        rest = tuple(sorted((key, value) for key, value in options.items() if key != FAMILIES.get(kind)))
-        lines.setdefault((kind, *rest) if kind in FAMILIES else (name,), []).append(name)
-    out = []
+        rest = tuple(sorted((key, value) for key, value in options.items() if key != method_named(kind).dial))
+        lines.setdefault((kind, *rest) if method_named(kind).dial else (name,), []).append(name)
+    drawn = []
     for members in lines.values():
         kind, _ = _parts(members[0])
         base = styles([kind])[kind]
-        label = (
-            method_label(members[0])
-            if len(members) == 1
-            else {"ig": "IG, by steps"}.get(kind, method_label(kind) + ", more passes")
-        )
-        out.append((members, Style(label, base.colour, base.marker, base.dash)))
-    return out
+        if len(members) == 1:
+            label = method_label(members[0])
+        else:
+            label = "IG, by steps" if kind == "ig" else f"{method_label(kind)}, more passes"
+        drawn.append((members, Style(label, base.colour, base.marker, base.dash)))
+    return drawn
 
 
 def _mark(row: Row) -> str:
-    """What names a point of a line: its option, or, of a method with its own default, its backward passes:
-    steps of IG, one group.
-    """
+    """What names a point of a line: its option, or its backward passes where the option is left out."""
     kind, options = _parts(row["method"])
-    return options.get(FAMILIES[kind], f"{row['backwards']:.0f}").replace("all", "T")
+    return options.get(method_named(kind).dial or "", f"{row['backwards']:.0f}").replace("all", "T")
 
 
 def _points(axes: Axes, points: Sequence[tuple[float, Interval]], look: Style) -> None:
-    x, y = [cost for cost, _ in points], [own.mean for _, own in points]
-    axes.vlines(
-        x, [own.low for _, own in points], [own.high for _, own in points], color=look.colour, linewidth=1.2
-    )
-    line = look.dash if len(points) > 1 else "none"
+    costs, intervals = [cost for cost, _ in points], [interval for _, interval in points]
+    limits = [interval.low for interval in intervals], [interval.high for interval in intervals]
+    axes.vlines(costs, *limits, color=look.colour, linewidth=1.2)
     axes.plot(
-        x,
-        y,
+        costs,
+        [interval.mean for interval in intervals],
         color=look.colour,
         marker=look.marker,
         markersize=6.0,
-        linestyle=line,
+        linestyle=look.dash if len(points) > 1 else "none",
         linewidth=1.1,
         label=look.label,
     )
@@ -206,15 +210,13 @@ def _points(axes: Axes, points: Sequence[tuple[float, Interval]], look: Style) -
 
 def _staircase(axes: Axes, points: Sequence[tuple[float, float]]) -> None:
     known = sorted((cost, r) for cost, r in points if np.isfinite(r))
-    best = np.maximum.accumulate([r for _, r in known])
-    axes.step(
-        [cost for cost, _ in known], best, where="post", color=QUIET, linewidth=0.7, alpha=0.8, zorder=0
-    )
+    costs, best = [cost for cost, _ in known], np.maximum.accumulate([r for _, r in known])
+    axes.step(costs, best, where="post", color=QUIET, linewidth=0.7, alpha=0.8, zorder=0)
 
 
 def frontier_table(rows: Sequence[Row], *, title: str, digits: int = 2) -> Table:
-    """Rows of `frontier`: forward + backward passes, seconds, LOO's seconds over these, r with LOO, and
-    whether some method beats it.
+    """Rows of `frontier`: forward + backward passes, seconds, speed-up over LOO, r with LOO, and whether the
+    method is dominated.
     """
     shown = [
         {
@@ -223,27 +225,27 @@ def frontier_table(rows: Sequence[Row], *, title: str, digits: int = 2) -> Table
             "seconds": row["seconds"].mean,
             **{f"r, {TOKENS[tokens]}": row["r"]["pearson"][tokens] for tokens in TOKEN_CHOICES},
             "times faster than LOO": row["speedup"],
-            "dominated": ", ".join(TOKENS[tokens] for tokens in TOKEN_CHOICES if row["beaten by"][tokens]) or "no",
+            "dominated": ", ".join(TOKENS[key] for key in TOKEN_CHOICES if row["dominated by"][key]) or "no",
         }
         for row in rows
-    ]  # fmt: skip
+    ]
     columns = [name for name in shown[0] if any(row[name] is not None for row in shown)]
     return table(shown, columns=columns, caption=title, digits=digits)
 
 
 def nearness_table(rows: Sequence[Row], *, title: str, digits: int = 2) -> Table:
-    """Rows of `frontier`: error of the value, overlap of the three largest, and Spearman's r, by both token
-    choices.
-    """
-    columns = {"error": lambda row, tokens: row["error"][tokens], "top 3": lambda row,
-        tokens: row["overlap"][tokens][3],
-               "Spearman": lambda row, tokens: row["r"]["spearman"][tokens]}  # fmt: skip
+    """Rows of `frontier`: error of the value, overlap of the three largest, and Spearman's r, by tokens."""
+    columns: dict[str, Callable[[Row, str], Any]] = {
+        "error": lambda row, tokens: row["error"][tokens],
+        "top 3": lambda row, tokens: row["overlap"][tokens][3],
+        "Spearman": lambda row, tokens: row["r"]["spearman"][tokens],
+    }
     shown = [
         {"method": method_label(row["method"])}
         | {
-            f"{name}, {TOKENS[tokens]}": own(row, tokens)
+            f"{name}, {TOKENS[tokens]}": value(row, tokens)
             for tokens in TOKEN_CHOICES
-            for name, own in columns.items()
+            for name, value in columns.items()
         }
         for row in rows
     ]
@@ -277,9 +279,8 @@ def difference_table(rows: Sequence[Row], *, title: str, digits: int = 2) -> Tab
     ]
     columns = {"method": "method"} | {key: TOKENS[key.split(", ")[1]] for key in keys}
     groups = {label: [key for key in keys if key.startswith(name)] for name, label in names.items()}
-    return table(
-        shown, columns=columns, groups={k: v for k, v in groups.items() if v}, caption=title, digits=digits
-    )
+    groups = {label: columns_of for label, columns_of in groups.items() if columns_of}
+    return table(shown, columns=columns, groups=groups, caption=title, digits=digits)
 
 
 def perturbation_table(rows: Sequence[Row], *, title: str, digits: int = 2) -> Table:
@@ -288,35 +289,19 @@ def perturbation_table(rows: Sequence[Row], *, title: str, digits: int = 2) -> T
     """
     shown = []
     for row in sorted(rows, key=lambda row: -row["delta"].mean):
-        shown.append(
-            {
-                "method": method_label(row["method"]),
-                "MoRF": row["morf"],
-                "LeRF": row["lerf"],
-                "LeRF − MoRF": row["delta"],
-            }
-            | {
-                label: row["minus"][name]["delta"]
-                for name, label in REFERENCES.items()
-                if name in row["minus"]
-            }
-        )
-    columns = [
-        "method",
-        "MoRF",
-        "LeRF",
-        "LeRF − MoRF",
-        *(own for own in REFERENCES.values() if any(own in row for row in shown)),
-    ]
+        cells = {"MoRF": row["morf"], "LeRF": row["lerf"], "LeRF − MoRF": row["delta"]}
+        for name, heading in REFERENCE_HEADINGS.items():
+            if name in row["minus"]:
+                cells[heading] = row["minus"][name]["delta"]
+        shown.append({"method": method_label(row["method"]), **cells})
+    headings = [heading for heading in REFERENCE_HEADINGS.values() if any(heading in row for row in shown)]
+    columns = ["method", "MoRF", "LeRF", "LeRF − MoRF", *headings]
     return table(shown, columns=columns, caption=title, digits=digits)
 
 
-REFERENCES = {"attnlrp": "difference minus AttnLRP's", "loo": "difference minus LOO's"}
-
-
-def budget_table(found: Mapping[str, Sequence[Row]], *, title: str, digits: int = 2) -> Table:
-    """Rows of `best_within` by run: what came nearest to LOO within so many passes, and how far ahead of the
-    next.
+def budget_table(best: Mapping[str, Sequence[Row]], *, title: str, digits: int = 2) -> Table:
+    """Rows of `best_within` by run: the method closest to LOO within each budget of passes, and its lead over
+    the next.
     """
     shown = [
         {
@@ -325,7 +310,7 @@ def budget_table(found: Mapping[str, Sequence[Row]], *, title: str, digits: int 
             "passes": f"{row['cost']:.0f}", "error of the value": row["error"],
             "times faster than LOO": row["speedup"],
         }
-        for run, rows in found.items()
+        for run, rows in best.items()
         for row in rows
     ]  # fmt: skip
     columns = list(dict.fromkeys(name for row in shown for name in row))
@@ -333,47 +318,41 @@ def budget_table(found: Mapping[str, Sequence[Row]], *, title: str, digits: int 
 
 
 def option_table(choices: Sequence[Choice], *, title: str, digits: int = 3) -> Table:
-    """Each option against the one that was there first: paired differences of r by model and tokens, and what
-    follows.
-    """
-    models = list(dict.fromkeys(model for own in choices for model, _ in own.differences))
+    """Each option against the earlier one: paired differences of r by model and tokens, and the verdict."""
+    models = list(dict.fromkeys(model for choice in choices for model, _ in choice.differences))
     keys = {f"{model}, {tokens}": (model, tokens) for model in models for tokens in TOKEN_CHOICES}
-    shown = [
-        {"option": method_label(own.option), "verdict": own.verdict, "against": method_label(own.against)}
-        | {key: own.differences[at] for key, at in keys.items() if at in own.differences}
-        for own in choices
-    ]
-    columns = {name: name for name in ("option", "verdict", "against")} | {
-        key: TOKENS[tokens] for key, (_, tokens) in keys.items()
-    }
-    groups = {model: [key for key, (own, _) in keys.items() if own == model] for model in models}
-    return table(shown, columns=columns, groups=groups, caption=title, digits=digits)
+    shown = []
+    for choice in choices:
+        cells = {key: choice.differences[at] for key, at in keys.items() if at in choice.differences}
+        labels = {"option": method_label(choice.option), "verdict": choice.verdict}
+        shown.append({**labels, "against": method_label(choice.against), **cells})
+    headings = {name: name for name in ("option", "verdict", "against")}
+    headings |= {key: TOKENS[tokens] for key, (_, tokens) in keys.items()}
+    groups = {model: [key for key, (of, _) in keys.items() if of == model] for model in models}
+    return table(shown, columns=headings, groups=groups, caption=title, digits=digits)
 
 
 def first_look_table(
-    noted: Mapping[str, Any], found: Mapping[int, Sequence[Row]], *, title: str, digits: int = 2
+    noted: Mapping[str, Any], by_depth: Mapping[int, Sequence[Row]], *, title: str, digits: int = 2
 ) -> Table:
-    """Numbers that were noted before there were records beside rows of `frontier`, by layers."""
+    """Numbers noted before there were records next to rows of `frontier`, by number of layers."""
     shown = []
-    for own in noted["rows"]:
-        row: dict[str, Any] = {
-            "method": method_label(own["method"]),
-            "tokens": TOKENS[own["tokens"]],
-            "n then": own["n"],
+    for note in noted["rows"]:
+        method, tokens = note["method"], note["tokens"]
+        cells: dict[str, Any] = {
+            "method": method_label(method),
+            "tokens": TOKENS[tokens],
+            "n then": note["n"],
         }
-        for layers, rows in found.items():
-            now = next(
-                (one["r"]["pearson"][own["tokens"]] for one in rows if one["method"] == own["method"]), None
-            )
-            row |= {f"{layers} layers, then": own["r"].get(str(layers)), f"{layers} layers, now": now}
-        shown.append(row)
+        for layers, rows in by_depth.items():
+            now = next((row["r"]["pearson"][tokens] for row in rows if row["method"] == method), None)
+            cells |= {f"{layers} layers, then": note["r"].get(str(layers)), f"{layers} layers, now": now}
+        shown.append(cells)
     return table(shown, caption=title, digits=digits)
 
 
 def digit_frontier_table(rows: Sequence[Row], *, title: str, digits: int = 3) -> Table:
-    """Rows of `digit_frontier`: passes, agreement of both graphs with LOO, and how far the two graphs' maps
-    lie apart.
-    """
+    """Rows of `digit_frontier`: passes, agreement of both graphs with LOO, and the distance of their maps."""
     shown = [
         {
             "method": "LOO" if row["method"] == "loo" else method_label(row["method"]),
@@ -388,31 +367,31 @@ def digit_frontier_table(rows: Sequence[Row], *, title: str, digits: int = 3) ->
 
 
 def errs_table(rows: Sequence[Row], *, title: str, digits: int = 2) -> Table:
-    """Rows of `where_it_errs`: rank correlation of r, and of the error, with what is known of a text; * where
+    """Rows of `where_it_errs`: rank correlation of r, and of the error, with features of a text; * where
     p, Holm is below 0.05.
     """
-    keys = list(dict.fromkeys((row["method"], row["of"]) for row in rows))
     features = list(dict.fromkeys(row["feature"] for row in rows))
-    found = {(row["method"], row["of"], row["feature"]): row for row in rows}
-    names = {"concentration": "concentration of attention", "special": "attention on special tokens"}
+    by_key = {(row["method"], row["of"], row["feature"]): row for row in rows}
+    headings = {"concentration": "concentration of attention", "special": "attention on special tokens"}
     shown = []
-    for method, of in keys:
-        own = {feature: found.get((method, of, feature)) for feature in features}
+    for method, of in dict.fromkeys((row["method"], row["of"]) for row in rows):
         cells = {
-            k: row["effect"].text(digits) + (" *" if row["p, Holm"] < 0.05 else "") if row else "undefined"
-            for k, row in own.items()
+            headings.get(feature, feature): _starred(by_key.get((method, of, feature)), digits)
+            for feature in features
         }
-        shown.append(
-            {"method": method_label(method), "of": of}
-            | {names.get(feature, feature): text for feature, text in cells.items()}
-        )
+        shown.append({"method": method_label(method), "of": of, **cells})
     return table(shown, caption=title, digits=digits)
 
 
+def _starred(row: Row | None, digits: int) -> str:
+    """An effect, with a star where its corrected p is small."""
+    if row is None:
+        return "undefined"
+    return row["effect"].text(digits) + (" *" if row["p, Holm"] < 0.05 else "")
+
+
 def backing_table(rows: Sequence[Row], *, title: str, digits: int = 2) -> Table:
-    """Rows of `backed_pairs`: two words, LOO of each, of both, and how much of it the single removals do not
-    see.
-    """
+    """Rows of `backed_pairs`: two words, LOO of each, of both, and how much the single removals miss."""
     shown = [
         {
             "words": " … ".join(row["words"]), "class": row["label"],
@@ -425,36 +404,27 @@ def backing_table(rows: Sequence[Row], *, title: str, digits: int = 2) -> Table:
 
 
 @mpl.rc_context(LOOK)
-def mask_path_figure(found: Mapping[str, Any], *, title: str) -> Drawing:
-    """Draw the logit as single tokens are masked out, with the slope at the whole input: rows of
-    `limits.mask_paths`.
+def mask_path_figure(paths: Mapping[str, Any], *, title: str) -> Drawing:
+    """Draw the logit as single tokens are masked out, with the slope at the whole input.
+
+    Parameters
+    ----------
+    paths : of `failure_cases.mask_paths`.
     """
+    changes = zip(paths["tokens"], paths["loo"], paths["gradient"], strict=True)
     alt = f"{title}. Logit as the mask of one token goes from 1 to 0: " + ", ".join(
-        f"{token} falls by {loo:.2f}, its slope says {gradient:.2f}"
-        for token, loo, gradient in zip(found["tokens"], found["loo"], found["gradient"], strict=True)
+        f"{token} falls by {loo:.2f}, its slope says {gradient:.2f}" for token, loo, gradient in changes
     )
     figure, (axes,) = drawing(alt + ".", height=3.6)
-    for k, token in enumerate(found["tokens"]):
-        look = PATH_LOOKS[k % len(PATH_LOOKS)]
-        name = f"{token}: LOO {found['loo'][k]:+.2f}, slope {found['gradient'][k]:+.2f}"
-        axes.plot(found["w"], found["value"][k], color=look[0], linestyle=look[1], label=name)
-        axes.plot(
-            [0, 1],
-            found["value"][k, -1] + found["gradient"][k] * np.array([-1, 0]),
-            color=look[0],
-            linewidth=0.8,
-            linestyle=":",
-        )
+    for k, token in enumerate(paths["tokens"]):
+        colour, dash = PATH_LOOKS[k % len(PATH_LOOKS)]
+        logits, slope = paths["value"][k], paths["gradient"][k]
+        name = f"{token}: LOO {paths['loo'][k]:+.2f}, slope {slope:+.2f}"
+        axes.plot(paths["w"], logits, color=colour, linestyle=dash, label=name)
+        tangent = logits[-1] + slope * np.array([-1, 0])
+        axes.plot([0, 1], tangent, color=colour, linewidth=0.8, linestyle=":")
     axes.set_xlabel("mask of the token (1: whole text, 0: left out)")
-    axes.set_ylabel(f"logit of {found['label']}")
+    axes.set_ylabel(f"logit of {paths['label']}")
     axes.set_title(title)
     figure.legend(loc="outside lower center", ncols=1)
     return figure
-
-
-PATH_LOOKS: tuple[tuple[str, Any], ...] = (
-    ("#0067a5", "-"),
-    ("#c44c00", (0, (3, 1.5))),
-    ("#00755e", (0, (6, 2, 1, 2))),
-    ("#a8216b", (0, (1, 1))),
-)

@@ -12,49 +12,74 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from lrp_companion.metrics import Curve, Interval, bootstrap_mean
+from lrp_companion.registry import Style
 from lrp_companion.schema import InputError
-from lrp_companion.views.canvas import LOOK, Drawing, drawing
-from lrp_companion.views.palette import INK, QUIET, Style, styles
+from lrp_companion.views.canvas import LOOK, Drawing, drawing, limits
+from lrp_companion.views.palette import INK, QUIET, styles
+from lrp_companion.views.plots import PAPER_LABEL, PATH_TITLES, PROJECT_LABEL, layer_alt
 
-PATH_TITLES = {
-    "front-to-back": "Front to back: layers 1 to k",
-    "back-to-front": "Back to front: layers k to {last} (read from right to left)",
-    "single": "Single: layer k alone",
+LEVEL_DASHES = {"AttnLRP": ":", "CP-LRP": "-."}
+FRACTIONS = np.linspace(0, 1, 21)  # of the removable tokens, where curves of many texts are averaged
+ORDER_TITLES = {
+    "morf": "MoRF, most relevant first: down is better",
+    "lerf": "LeRF, least relevant first: up is better",
 }
-LEVELS = {"AttnLRP": ":", "CP-LRP": "-."}
-GRID = np.linspace(0, 1, 21)
 
 
 @mpl.rc_context(LOOK)
 def layer_curves(
-    paths: Mapping[str, Sequence[Interval]], *, levels: Mapping[str, Interval] | None = None,
-    paper: Mapping[str, Sequence[float]] | None = None, quantity: str = "mean r with LOO", title: str | None = None,
-) -> Drawing:  # fmt: skip
-    """Draw agreement with LOO as layers are bypassed: one panel per path, layer k on the common axis (the
-    paper's Figure 2).
+    paths: Mapping[str, Sequence[Interval]],
+    *,
+    levels: Mapping[str, Interval] | None = None,
+    paper: Mapping[str, Sequence[float]] | None = None,
+    quantity: str = "mean r with LOO",
+    title: str | None = None,
+) -> Drawing:
+    """Draw agreement with LOO as layers are bypassed (the paper's Figure 2): a panel per path, layer k along.
 
     Parameters
     ----------
-    paths : "front-to-back", "back-to-front", "single" (any of them) to one interval per step, in the path's
-        own order: back to front begins with the last layer. Bands are the intervals.
+    paths : "front-to-back", "back-to-front", "single" (any of them) to one interval per step, in the order of
+        the path: back to front begins with the last layer. Bands are the intervals.
     levels : named levels drawn across all panels, such as AttnLRP (no layer bypassed) and CP-LRP (all).
     paper : the paper's values for the same paths and steps, drawn dashed and named as the paper's.
     quantity : what the vertical axis shows.
     """
-    if (
-        not paths
-        or set(paths) - set(PATH_TITLES)
-        or len({len(steps) for steps in paths.values()}) != 1
-        or not all(paths.values())
-    ):
+    last = _check_paths(paths, paper or {})
+    figure, panels = drawing(
+        layer_alt(paths, quantity, title),
+        rows=len(paths),
+        height=0.9 + 1.75 * len(paths),
+        sharex=True,
+        sharey=True,
+    )
+    for axes, (name, steps) in zip(panels, paths.items(), strict=True):
+        for label, level in (levels or {}).items():
+            dash = LEVEL_DASHES.get(label, "--")
+            axes.axhline(level.mean, color=INK, linewidth=1.1, linestyle=dash, label=label, zorder=1.5)
+        _path(axes, name, steps, (paper or {}).get(name))
+        backward = " (read from right to left)" if name == "back-to-front" else ""
+        axes.set_title(PATH_TITLES[name].format(last=last) + backward)
+        axes.xaxis.set_major_locator(MaxNLocator(min(last, 12), integer=True))
+    panels[-1].set_xlabel("layer k")
+    figure.supylabel(quantity)
+    _head(figure, title)
+    _legend(figure, panels, neutral=PROJECT_LABEL)
+    return figure
+
+
+def _check_paths(paths: Mapping[str, Sequence[Interval]], paper: Mapping[str, Sequence[float]]) -> int:
+    """Return the number of layers that all paths have; raise `InputError` where they differ."""
+    lengths = {name: len(steps) for name, steps in paths.items()}
+    if set(paths) - set(PATH_TITLES) or len(set(lengths.values())) != 1 or not all(lengths.values()):
         raise InputError(
             "layer_curves",
-            got=f"paths { ({name: len(steps) for name, steps in paths.items()}) }",
+            got=f"paths {lengths}",
             expected=f"some of {', '.join(PATH_TITLES)}, one step per layer each",
             hint="pass one interval per layer and path",
         )
-    last = len(next(iter(paths.values())))
-    for name, values in (paper or {}).items():
+    last = next(iter(lengths.values()))
+    for name, values in paper.items():
         if name in paths and len(values) != last:
             raise InputError(
                 "layer_curves",
@@ -62,56 +87,21 @@ def layer_curves(
                 expected=f"{last}, one per step",
                 hint="leave the paper out for a model of other depth",
             )
-    figure, panels = drawing(
-        _layer_alt(paths, quantity, title),
-        rows=len(paths),
-        height=0.9 + 1.75 * len(paths),
-        sharex=True,
-        sharey=True,
-    )
-    for axes, (name, steps) in zip(panels, paths.items(), strict=True):
-        style = styles([name])[name]
-        layers = np.arange(last, 0, -1) if name == "back-to-front" else np.arange(1, last + 1)
-        for label, level in (levels or {}).items():
-            axes.axhline(
-                level.mean,
-                color=INK,
-                linewidth=1.1,
-                linestyle=LEVELS.get(label, "--"),
-                label=label,
-                zorder=1.5,
-            )
-        if paper and name in paper:
-            axes.plot(
-                layers,
-                paper[name],
-                color=QUIET,
-                linestyle=(0, (4, 2)),
-                linewidth=1.2,
-                marker="o",
-                markersize=3.5,
-                markerfacecolor="white",
-                label="the paper's (another model)",
-            )
-        mean, low, high = (
-            np.array([getattr(step, part) for step in steps]) for part in ("mean", "low", "high")
-        )
-        axes.fill_between(layers, low, high, color=style.colour, alpha=0.22, linewidth=0)
-        axes.plot(
-            layers,
-            mean,
-            color=style.colour,
-            marker=style.marker,
-            linestyle=style.dash,
-            label="this project, with interval",
-        )
-        axes.set_title(PATH_TITLES[name].format(last=last))
-        axes.xaxis.set_major_locator(MaxNLocator(min(last, 12), integer=True))
-    panels[-1].set_xlabel("layer k")
-    figure.supylabel(quantity)
-    _head(figure, title)
-    _legend(figure, panels, neutral="this project, with interval")
-    return figure
+    return last
+
+
+def _path(axes: Axes, name: str, steps: Sequence[Interval], paper: Sequence[float] | None) -> None:
+    """One path over layer k with its band, and the paper's values where there are any."""
+    style, last = styles([name])[name], len(steps)
+    layers = np.arange(last, 0, -1) if name == "back-to-front" else np.arange(1, last + 1)
+    if paper:
+        dots: dict[str, Any] = {"marker": "o", "markersize": 3.5, "markerfacecolor": "white"}
+        line: dict[str, Any] = {"color": QUIET, "linestyle": (0, (4, 2)), "linewidth": 1.2}
+        axes.plot(layers, paper, label=PAPER_LABEL, **line, **dots)
+    mean, low, high = limits(steps)
+    axes.fill_between(layers, low, high, color=style.colour, alpha=0.22, linewidth=0)
+    look: dict[str, Any] = {"color": style.colour, "marker": style.marker, "linestyle": style.dash}
+    axes.plot(layers, mean, label=PROJECT_LABEL, **look)
 
 
 @mpl.rc_context(LOOK)
@@ -122,7 +112,7 @@ def method_dots(
     quantity: str = "mean r with LOO",
     title: str | None = None,
 ) -> Drawing:
-    """Draw one mean with its interval per method, a panel per group (per reading, per data set), on one axis.
+    """Draw one mean with its interval per method, a panel per group (protocol, data set), on one axis.
 
     Parameters
     ----------
@@ -136,13 +126,9 @@ def method_dots(
             expected="panel to method to Interval",
             hint="pass {'words only': {'loo': interval}}",
         )
-    count = sum(len(group) for group in groups.values())
-    alt = f"{title + '. ' if title else ''}{quantity} by method. " + " ".join(
-        f"{panel}: " + ", ".join(f"{styles([m])[m].label} {i.text(2)}" for m, i in group.items()) + "."
-        for panel, group in groups.items()
-    )
+    count = sum(map(len, groups.values()))
     figure, panels = drawing(
-        alt,
+        _dots_alt(groups, quantity, title),
         rows=len(groups),
         height=0.8 + 0.35 * len(groups) + 0.3 * count,
         sharex=True,
@@ -153,16 +139,9 @@ def method_dots(
         for row, (method, interval) in enumerate(group.items()):
             _dot(axes, row, interval, looks[method])
             if paper and method in paper:
-                axes.plot(
-                    paper[method],
-                    row,
-                    marker="s",
-                    markersize=6.5,
-                    markerfacecolor="none",
-                    markeredgecolor=QUIET,
-                    linestyle="none",
-                    label="the paper's (another model)",
-                )
+                look: dict[str, Any] = {"marker": "s", "markersize": 6.5, "linestyle": "none"}
+                empty: dict[str, Any] = {"markerfacecolor": "none", "markeredgecolor": QUIET}
+                axes.plot(paper[method], row, label=PAPER_LABEL, **look, **empty)
         axes.set_yticks(range(len(group)), [looks[method].label for method in group])
         axes.set_ylim(len(group) - 0.4, -0.6)
         axes.grid(visible=False, axis="y")
@@ -174,22 +153,27 @@ def method_dots(
     return figure
 
 
+def _dots_alt(groups: Mapping[str, Mapping[str, Interval]], quantity: str, title: str | None) -> str:
+    sentences = [f"{title + '. ' if title else ''}{quantity} by method."]
+    for panel, group in groups.items():
+        looks = styles(group)
+        listed = ", ".join(f"{looks[name].label} {interval.text(2)}" for name, interval in group.items())
+        sentences.append(f"{panel}: {listed}.")
+    return " ".join(sentences)
+
+
 @mpl.rc_context(LOOK)
 def perturbation_figure(curves: Mapping[str, Sequence[Curve]], *, title: str | None = None) -> Drawing:
-    """Draw the output as tokens are removed, most relevant first (MoRF) and least relevant first (LeRF), one
-    line per method.
+    """Draw the output as tokens are removed, most relevant first (MoRF) and least relevant first (LeRF).
 
     Parameters
     ----------
     curves : method to its curves of one text or of many, both orders. Texts differ in length, so the
-        horizontal axis is the removed part; over many texts the line is the mean of the linearly interpolated
-        curves, the band its 95 % bootstrap interval.
+        horizontal axis is the fraction removed; over many texts the line is the mean of the linearly
+        interpolated curves, the band its 95 % bootstrap interval.
     """
-    orders = [
-        order
-        for order in ("morf", "lerf")
-        if any(curve.order == order for own in curves.values() for curve in own)
-    ]
+    given = {curve.order for method in curves.values() for curve in method}
+    orders = [order for order in ORDER_TITLES if order in given]
     if not orders:
         raise InputError(
             "perturbation_figure",
@@ -198,60 +182,41 @@ def perturbation_figure(curves: Mapping[str, Sequence[Curve]], *, title: str | N
             hint="make them with perturbation_curve",
         )
     looks = styles(curves)
-    names = {
-        "morf": "MoRF, most relevant first: down is better",
-        "lerf": "LeRF, least relevant first: up is better",
-    }
-    alt = f"{title + '. ' if title else ''}Logit as tokens are removed, for {', '.join(look.label for look in looks.values())}."
+    labels = ", ".join(look.label for look in looks.values())
+    alt = f"{title + '. ' if title else ''}Logit as tokens are removed, for {labels}."
     figure, panels = drawing(alt, rows=len(orders), height=0.9 + 2.1 * len(orders), sharex=True, sharey=True)
     for axes, order in zip(panels, orders, strict=True):
-        for method, own in curves.items():
-            chosen = [curve for curve in own if curve.order == order]
-            if not chosen:
-                continue
-            look = looks[method]
-            if len(chosen) == 1:
-                x, y = chosen[0].removed / chosen[0].removed[-1], chosen[0].logits
-            else:
-                lines = np.array(
-                    [np.interp(GRID, curve.removed / curve.removed[-1], curve.logits) for curve in chosen]
-                )
-                means = [bootstrap_mean(column, resamples=2000) for column in lines.T]
-                x, y = GRID, lines.mean(axis=0)
-                axes.fill_between(
-                    x,
-                    [m.low for m in means],
-                    [m.high for m in means],
-                    color=look.colour,
-                    alpha=0.15,
-                    linewidth=0,
-                )
-            axes.plot(
-                x,
-                y,
-                color=look.colour,
-                linestyle=look.dash,
-                marker=look.marker,
-                markevery=max(1, len(x) // 7),
-                label=look.label,
-            )
-        axes.set_title(names[order])
+        for method, look in looks.items():
+            chosen = [curve for curve in curves[method] if curve.order == order]
+            if chosen:
+                _perturbation_line(axes, chosen, look)
+        axes.set_title(ORDER_TITLES[order])
         axes.set_ylabel("logit")
-    panels[-1].set_xlabel("part of the removable tokens that is gone")
+    panels[-1].set_xlabel("fraction of the removable tokens that is gone")
     _head(figure, title)
     _legend(figure, panels)
     return figure
 
 
+def _perturbation_line(axes: Axes, curves: Sequence[Curve], style: Style) -> None:
+    """One text's curve, or the mean of several with its band."""
+    if len(curves) == 1:
+        x, y = curves[0].removed / curves[0].removed[-1], curves[0].logits
+    else:
+        lines = np.array(
+            [np.interp(FRACTIONS, curve.removed / curve.removed[-1], curve.logits) for curve in curves]
+        )
+        x, y = FRACTIONS, lines.mean(axis=0)
+        _, low, high = limits(bootstrap_mean(column, resamples=2000) for column in lines.T)
+        axes.fill_between(x, low, high, color=style.colour, alpha=0.15, linewidth=0)
+    look: dict[str, Any] = {"color": style.colour, "linestyle": style.dash, "marker": style.marker}
+    axes.plot(x, y, markevery=max(1, len(x) // 7), label=style.label, **look)
+
+
 def _dot(axes: Axes, row: int, interval: Interval, style: Style) -> None:
     if not np.isnan(interval.low):
-        axes.plot(
-            [interval.low, interval.high],
-            [row, row],
-            color=style.colour,
-            linewidth=2.2,
-            solid_capstyle="butt",
-        )
+        ends = [interval.low, interval.high]
+        axes.plot(ends, [row, row], color=style.colour, linewidth=2.2, solid_capstyle="butt")
     axes.plot(interval.mean, row, marker=style.marker, color=style.colour, markersize=7, linestyle="none")
 
 
@@ -261,7 +226,7 @@ def _head(figure: Drawing, title: str | None) -> None:
 
 
 def _legend(figure: Drawing, panels: Sequence[Axes], *, neutral: str | None = None) -> None:
-    """One legend for all panels, above them; an entry that differs in colour by panel is shown in ink."""
+    """One legend for all panels, below them; an entry that differs in colour by panel is shown in ink."""
     entries: dict[str, Any] = {}
     for axes in panels:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -275,11 +240,3 @@ def _legend(figure: Drawing, panels: Sequence[Axes], *, neutral: str | None = No
     for drawn, text in zip(legend.legend_handles, legend.get_texts(), strict=True):
         if text.get_text() == neutral and isinstance(drawn, Line2D):
             drawn.set(color=INK, marker="")
-
-
-def _layer_alt(paths: Mapping[str, Sequence[Interval]], quantity: str, title: str | None) -> str:
-    walks = "; ".join(
-        f"{styles([n])[n].label} from {steps[0].mean:.2f} to {steps[-1].mean:.2f}"
-        for n, steps in paths.items()
-    )
-    return f"{title + '. ' if title else ''}{quantity} by bypassed layers: {walks}."

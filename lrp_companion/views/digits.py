@@ -1,4 +1,4 @@
-"""Maps of pixels beside the digit they explain, and agreement along a line of shares."""
+"""Digits next to the maps that explain them, and agreement along a line of shares."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.axes import Axes
 
 from lrp_companion.metrics import Interval
 from lrp_companion.schema import InputError
-from lrp_companion.views.canvas import LOOK, Drawing, drawing
-from lrp_companion.views.palette import INK, STYLES, diverging_map
+from lrp_companion.views.canvas import FIGURE_WIDTH, LOOK, Drawing, drawing, limits
+from lrp_companion.views.palette import INK, STYLES, diverging_map, styles
 
 
 @mpl.rc_context(LOOK)
@@ -27,10 +28,9 @@ def digit_maps(
     Parameters
     ----------
     images : (n, side, side), values in [0, 1].
-    maps : column heading to n arrays of side * side scores. Each map is scaled by its own largest size:
-        orange is above zero, blue below, and pixels below zero carry a dot, so that the sign does not hang on
-        the colour.
-    labels : what stands before each row, such as the predicted class.
+    maps : column heading to n arrays of side * side scores. Each map is scaled by its largest |score|: orange
+        is above zero, blue below. Pixels below zero carry a dot, so that colour is not the only sign.
+    labels : the text in front of each row, such as the predicted class.
     """
     pixels = np.asarray(images, dtype=np.float64)
     if (
@@ -45,58 +45,56 @@ def digit_maps(
             hint="pass the same images to all",
         )
     columns = 1 + len(maps)
-    alt = f"{title + '. ' if title else ''}{len(pixels)} digits, each beside its map by {', '.join(maps)}."
     figure, panels = drawing(
-        alt,
+        f"{title + '. ' if title else ''}{len(pixels)} digits, each next to its map by {', '.join(maps)}.",
         rows=len(pixels),
         columns=columns,
         height=0.35 + 0.95 * len(pixels),
-        width=max(5.0, 0.95 * columns),
+        width=max(FIGURE_WIDTH, 0.95 * columns),
     )
-    side = pixels.shape[1]
+    for axes in panels:
+        axes.set_xticks([])
+        axes.set_yticks([])
+        axes.grid(visible=False)
+    for axes, name in zip(panels, ["digit", *maps], strict=False):
+        axes.set_title(name, fontsize=8.5, loc="center")
     for row, image in enumerate(pixels):
-        for column, name in enumerate(["digit", *maps]):
-            axes = panels[row * columns + column]
-            axes.set_xticks([])
-            axes.set_yticks([])
-            axes.grid(visible=False)
-            if row == 0:
-                axes.set_title(name, fontsize=8.5, loc="center")
-            if column == 0:
-                axes.imshow(image, cmap="gray_r", vmin=0, vmax=1)
-                if labels is not None:
-                    axes.set_ylabel(labels[row], fontsize=8.5)
-                continue
-            scores = np.asarray(maps[name][row], dtype=np.float64).reshape(side, side)
-            size = np.abs(scores).max() or 1.0
-            axes.imshow(scores, cmap=diverging_map(), vmin=-size, vmax=size)
-            down, right = np.nonzero(scores < -0.08 * size)
-            axes.plot(right, down, linestyle="none", marker=".", markersize=1.6, color=INK)
+        first, *rest = panels[row * columns : (row + 1) * columns]
+        first.imshow(image, cmap="gray_r", vmin=0, vmax=1)
+        if labels is not None:
+            first.set_ylabel(labels[row], fontsize=8.5)
+        for axes, scores in zip(rest, maps.values(), strict=True):
+            _map(axes, np.asarray(scores[row], dtype=np.float64).reshape(image.shape))
     if title:
         figure.suptitle(title, fontweight="bold")
     return figure
+
+
+def _map(axes: Axes, scores: np.ndarray) -> None:
+    """One map, with a dot on every pixel that is clearly below zero."""
+    largest = np.abs(scores).max() or 1.0
+    axes.imshow(scores, cmap=diverging_map(), vmin=-largest, vmax=largest)
+    down, right = np.nonzero(scores < -0.08 * largest)
+    axes.plot(right, down, linestyle="none", marker=".", markersize=1.6, color=INK)
 
 
 @mpl.rc_context(LOOK)
 def share_line(
     points: Mapping[float, Interval], *, marks: Mapping[str, float], title: str | None = None
 ) -> Drawing:
-    """Draw mean agreement with LOO along a line of shares, with the interval as a band, and name some points
-    on it.
-    """
+    """Draw mean agreement with LOO along a line of shares, with its interval, and name some points on it."""
     x = np.array(list(points))
-    mean, low, high = (
-        np.array([getattr(point, part) for point in points.values()]) for part in ("mean", "low", "high")
-    )
+    mean, low, high = limits(points.values())
     best = x[mean.argmax()]
     head = f"{title}. " if title else ""
     ends = f"from {mean[0]:.2f} at share {x[0]:.2f} to {mean[-1]:.2f} at {x[-1]:.2f}"
     alt = f"{head}Mean r with LOO {ends}; largest, {mean.max():.2f}, at {best:.2f}."
     figure, (axes,) = drawing(alt, height=3.0)
-    axes.fill_between(x, low, high, color=STYLES["attnlrp"].colour, alpha=0.2, linewidth=0)
-    axes.plot(x, mean, color=STYLES["attnlrp"].colour)
+    colour = styles(["attnlrp"])["attnlrp"].colour
+    axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
+    axes.plot(x, mean, color=colour)
     for name, place in marks.items():
-        look = STYLES.get(name, STYLES["lrp"])
+        look = STYLES.get(name) or styles(["lrp"])["lrp"]
         height = float(np.interp(place, x, mean))
         axes.plot(place, height, marker=look.marker, color=look.colour, markersize=8, linestyle="none")
         axes.annotate(name, (place, height), (6, -14), textcoords="offset points")

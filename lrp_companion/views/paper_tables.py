@@ -1,4 +1,4 @@
-"""Numbers of this project beside the paper's: the tables of a report, for pages and for a terminal."""
+"""Numbers of this project next to the paper's: the tables of a report, for pages and for a terminal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import io
 import math
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,101 +28,93 @@ from lrp_companion.runs.load import AnyRun, MnistRun, TextRun
 from lrp_companion.schema import DEFAULT_PROTOCOL, PROTOCOLS, InputError
 from lrp_companion.views.tables import Table, cell, table
 
-WIDTH = 140
-NAMES = {"left-right": "left with right", "left-LOO": "left with LOO", "right-LOO": "right with LOO"}
+REPORT_WIDTH = 140  # characters in a terminal
+PAIR_NAMES = {"left-right": "left with right", "left-LOO": "left with LOO", "right-LOO": "right with LOO"}
 CURVE_NAMES = {"lerf": "LeRF", "morf": "MoRF", "delta": "Δ"}
-OTHER = "paper: the value before it as the paper reports it, from another model"
+PAPER_NOTE = "paper: the value before it as the paper reports it, from another model"
 INTERVALS = "mean and 95 % interval"
+VERDICTS = (
+    "reproduced: the 95 % interval of every effect lies wholly on the paper's side, under every protocol; "
+    "partly: some do; not: none does (an interval that reaches across is open and does not count as "
+    "reproduced); not testable here: no run for it"
+)
 
 
 def table1_beside(run: MnistRun, *, digits: int = 2) -> Table:
-    """Table 1 of a run, raw maps and maps that sum to one, beside the paper's: a row per explainer and pair
-    of maps.
+    """Table 1 of a run, raw maps and maps that sum to one, next to the paper's: a row per explainer and pair.
 
     >>> table1_beside(load_run("results/mnist-plain"))  # doctest: +SKIP
     """
     by_map = {map: table1(run, map=map) for map in MAP_SUFFIXES}
     rows = []
-    for k, first in enumerate(by_map["raw"]):
-        for pair, name in NAMES.items():
-            row: dict[str, Any] = {"explainer": first["explainer"], "pair": name}
-            for map, own in by_map.items():
-                row |= _defined(map, own[k][pair])
-                low, high = own[k][f"{pair}, nets"]
+    for k, raw in enumerate(by_map["raw"]):
+        for pair, name in PAIR_NAMES.items():
+            row: dict[str, Any] = {"explainer": raw["explainer"], "pair": name}
+            for map, explainers in by_map.items():
+                row |= _interval_cells(map, explainers[k][pair])
+                low, high = explainers[k][f"{pair}, nets"]
                 row[f"{map}, nets"] = f"{cell(low, digits)} to {cell(high, digits)}"
-            rows.append({**row, "paper": first[f"{pair}, paper"]})
-    plain = by_map["raw"][0]
-    low, high = plain["accuracy"]
+            rows.append({**row, "paper": raw[f"{pair}, paper"]})
+    first = by_map["raw"][0]
+    low, high = first["accuracy"]
     columns = {"explainer": "explainer", "pair": "maps"}
     for map in by_map:
-        columns |= {**_filled(rows, [map, f"{map}, undefined"]), f"{map}, nets": "single nets"}
+        columns |= {**_filled_columns(rows, [map, f"{map}, undefined"]), f"{map}, nets": "single nets"}
     columns["paper"] = "paper"
     caption = (
-        f"Table 1: mean r between maps ({INTERVALS} over {plain['n']:,} images, of the mean over nets; single nets: smallest and "
-        f"largest mean of one net). {_run_caption(run)}; nets: {plain['nets']}, accuracy {low:.3f} to {high:.3f}. Protocols: raw maps, "
-        "and maps divided by their sum. paper: as the paper reports it, from another net of 85 % accuracy"
+        f"Table 1: mean r between maps ({INTERVALS} over {first['n']:,} images, of the mean over nets; "
+        f"single nets: smallest and largest mean of one net). {_run_caption(run)}; nets: {first['nets']}, "
+        f"accuracy {low:.3f} to {high:.3f}. Protocols: raw maps, and maps divided by their sum. "
+        "paper: as the paper reports it, from another net of 85 % accuracy"
     )
     return table(rows, columns=columns, caption=caption, digits=digits)
 
 
 def table2_beside(run: TextRun, *, digits: int = 2) -> Table:
-    """Agreement with LOO of every method under the three protocols, beside the paper's Table 2."""
+    """Agreement with LOO of every method under the three protocols, next to the paper's Table 2."""
     by_protocol = {name: table2(run, protocol=protocol) for name, protocol in PROTOCOLS.items()}
-    title = "Table 2, agreement with LOO: mean r"
-    return _agreement(
-        by_protocol,
-        ["method"],
-        f"{title} ({INTERVALS}) under three protocols. {_run_caption(run)}. {OTHER}",
-        digits,
-    )
+    title = f"Table 2, agreement with LOO: mean r ({INTERVALS}) under three protocols"
+    return _agreement_table(by_protocol, ["method"], f"{title}. {_run_caption(run)}. {PAPER_NOTE}", digits)
 
 
 def table2_dots(run: TextRun) -> Any:
-    """Agreement with LOO of every method, a panel per protocol, the paper's values as open squares: a
-    matplotlib figure.
+    """A matplotlib figure of every method's agreement with LOO, a panel per protocol; the paper's values are
+    open squares.
     """
     from lrp_companion.views.curves import method_dots
 
-    by_protocol = {
-        name: [row for row in table2(run, protocol=own) if row["method"] != "loo"]
-        for name, own in PROTOCOLS.items()
-    }
-    groups = {
-        name: {row["method"]: row["r"] for row in own if row["r"].n} for name, own in by_protocol.items()
-    }
-    paper = {
-        row["method"]: row["r, paper"]
-        for row in by_protocol["words only (default)"]
-        if row["r, paper"] is not None
-    }
+    groups, paper = {}, {}
+    for name, protocol in PROTOCOLS.items():
+        rows = [row for row in table2(run, protocol=protocol) if row["method"] != "loo"]
+        groups[name] = {row["method"]: row["r"] for row in rows if row["r"].n}
+        if protocol == DEFAULT_PROTOCOL:
+            paper = {row["method"]: row["r, paper"] for row in rows if row["r, paper"] is not None}
     return method_dots(groups, paper=paper, title=f"{run.name}, n = {run.n:,}")
 
 
 def table2_curves(run: TextRun, *, digits: int = 2) -> Table:
-    """Perturbation curves of every method beside the paper's Table 2."""
-    caption = f"Table 2, perturbation curves: mean logit ({INTERVALS}). {_run_caption(run)}. {_curve_protocol(run)}. {OTHER}"
-    return _curves(table2(run), ["method"], caption, digits)
+    """Perturbation curves of every method next to the paper's Table 2."""
+    title = f"Table 2, perturbation curves: mean logit ({INTERVALS})"
+    caption = f"{title}. {_run_caption(run)}. {_curve_protocol(run)}. {PAPER_NOTE}"
+    return _curves_table(table2(run), ["method"], caption, digits)
 
 
 def tableA3_beside(run: TextRun, *, digits: int = 2) -> Table:
-    """Agreement with LOO along the three paths under the three protocols, beside the paper's Table A3."""
+    """Agreement with LOO along the three paths under the three protocols, next to the paper's Table A3."""
     by_protocol = {name: tableA3(run, protocol=protocol) for name, protocol in PROTOCOLS.items()}
-    title = "Table A3, layers bypassed: mean r with LOO"
-    return _agreement(
-        by_protocol,
-        ["path", "bypassed"],
-        f"{title} ({INTERVALS}) under three protocols. {_run_caption(run)}. {_depth(run)}",
-        digits,
-    )
+    title = f"Table A3, layers bypassed: mean r with LOO ({INTERVALS}) under three protocols"
+    caption = f"{title}. {_run_caption(run)}. {_depth_note(run)}"
+    return _agreement_table(by_protocol, ["path", "bypassed"], caption, digits)
 
 
 def tableA3_curves(run: TextRun, *, digits: int = 2) -> Table:
-    """Perturbation curves along the three paths beside the paper's Table A3."""
-    caption = f"Table A3, layers bypassed: perturbation curves, mean logit ({INTERVALS}). {_run_caption(run)}. {_curve_protocol(run)}. {_depth(run)}"
-    return _curves(tableA3(run), ["path", "bypassed"], caption, digits)
+    """Perturbation curves along the three paths next to the paper's Table A3."""
+    title = f"Table A3, layers bypassed: perturbation curves, mean logit ({INTERVALS})"
+    caption = f"{title}. {_run_caption(run)}. {_curve_protocol(run)}. {_depth_note(run)}"
+    return _curves_table(tableA3(run), ["path", "bypassed"], caption, digits)
 
 
-def claims_table(found: Sequence[Claim]) -> Table:
+def claims_table(checked: Sequence[Claim]) -> Table:
     """The claims with their verdicts, over all runs and for each run alone."""
     rows = [
         {
@@ -131,22 +123,18 @@ def claims_table(found: Sequence[Claim]) -> Table:
             "where": claim.where,
             "rule": claim.rule,
             "verdict": claim.verdict,
-            "runs": ", ".join(f"{run}: {own}" for run, own in claim.by_run().items()) or claim.why,
+            "runs": ", ".join(f"{run}: {verdict}" for run, verdict in claim.by_run().items()) or claim.why,
         }
-        for claim in found
+        for claim in checked
     ]
     columns = {
-        "claim": "no.",
-        "says": "the paper's claim, in our words",
-        "where": "where",
-        "rule": "the paper's side",
-        "verdict": "verdict",
-        "runs": "by run",
-    }
-    return table(rows, columns=columns, caption=f"Claims and verdicts. {HOW}")
+        "claim": "no.", "says": "the paper's claim, in our words", "where": "where",
+        "rule": "the paper's side", "verdict": "verdict", "runs": "by run",
+    }  # fmt: skip
+    return table(rows, columns=columns, caption=f"Claims and verdicts. {VERDICTS}")
 
 
-def effects_table(found: Sequence[Claim], *, digits: int = 3) -> Table:
+def effects_table(checked: Sequence[Claim], *, digits: int = 3) -> Table:
     """What the verdicts rest on: a row per claim, run, protocol and effect."""
     rows = [
         {
@@ -154,31 +142,17 @@ def effects_table(found: Sequence[Claim], *, digits: int = 3) -> Table:
             "value": replace(effect.value, undefined=0), "n": effect.value.n, "paper": effect.paper,
             "side": effect.side, "note": effect.note or None,
         }
-        for claim in found
+        for claim in checked
         for effect in claim.effects
     ]  # fmt: skip
     columns = {
-        "claim": "no.",
-        "run": "run",
-        "protocol": "protocol",
-        "effect": "effect",
-        "value": "words only (default)",
-        "n": "n",
-        "paper": "paper",
-    }
-    columns |= {"side": "interval on side", **({"note": "note"} if any(row["note"] for row in rows) else {})}
-    return table(
-        rows,
-        columns=columns,
-        caption=f"Effects behind the verdicts: {INTERVALS}; paper: from its tables",
-        digits=digits,
-    )
-
-
-HOW = (
-    "reproduced: the 95 % interval of every effect lies wholly on the paper's side, under every protocol; partly: some do; not: none does "
-    "(an interval that reaches across is open and does not count as reproduced); not testable here: no run for it"
-)
+        "claim": "no.", "run": "run", "protocol": "protocol", "effect": "effect",
+        "value": "words only (default)", "n": "n", "paper": "paper", "side": "interval on side",
+    }  # fmt: skip
+    if any(row["note"] for row in rows):
+        columns["note"] = "note"
+    caption = f"Effects behind the verdicts: {INTERVALS}; paper: from its tables"
+    return table(rows, columns=columns, caption=caption, digits=digits)
 
 
 def runs_table(runs: Sequence[AnyRun]) -> Table:
@@ -188,26 +162,14 @@ def runs_table(runs: Sequence[AnyRun]) -> Table:
         for row in ran(runs)
     ]
     columns = {
-        "run": "run",
-        "model": "model",
-        "layers": "layers",
-        "examples": "n",
-        "cut": "texts cut",
-        "key": "key",
-        "minutes": "minutes",
-    }
-    return table(
-        rows,
-        columns={**columns, "hardware": "hardware", "commit": "commit"},
-        caption="What was run",
-        digits=1,
-    )
+        "run": "run", "model": "model", "layers": "layers", "examples": "n", "cut": "texts cut",
+        "key": "key", "minutes": "minutes", "hardware": "hardware", "commit": "commit",
+    }  # fmt: skip
+    return table(rows, columns=columns, caption="What was run", digits=1)
 
 
 def not_run_table(runs: Sequence[AnyRun]) -> Table | None:
-    """The paper's classifiers that were not run, with the command and an estimate of the time; None where all
-    were.
-    """
+    """The paper's classifiers that were not run, with the command and an estimate of the time, or None."""
     rows, caption = not_run(runs), "Not run: the paper's own two classifiers"
     if not rows:
         return None
@@ -219,15 +181,18 @@ def not_run_table(runs: Sequence[AnyRun]) -> Table | None:
             "peta": "10¹⁵ operations, all texts",
             "hours": f"hours at {rate} a second",
         }
-        rows = [
-            {**row, "peta": None if row["operations"] is None else row["operations"] * row["texts"] / 1e15}
-            for row in rows
-        ]
+        rows = [{**row, "peta": _peta(row)} for row in rows]
         caption += (
-            f". The time is an estimate from arithmetic for one GPU that does {rate} operations a second, which is assumed and was "
-            "not measured; short texts do not fill a GPU and take longer. A sample (--limit) takes its part of it"
+            f". The time is an estimate from arithmetic for one GPU that does {rate} operations a second, "
+            "which is assumed and was not measured; short texts do not fill a GPU and take longer. "
+            "A sample (--limit) takes its fraction of it"
         )
     return table(rows, columns=columns, caption=caption, digits=1)
+
+
+def _peta(row: Mapping[str, Any]) -> float | None:
+    """Operations for all texts, in 10**15."""
+    return None if row["operations"] is None else row["operations"] * row["texts"] / 1e15
 
 
 def report(runs: Sequence[AnyRun], *, out: str | Path | None = None) -> str:
@@ -240,38 +205,41 @@ def report(runs: Sequence[AnyRun], *, out: str | Path | None = None) -> str:
     InputError : no runs, or `out` cannot be written.
     """
     if not runs:
-        raise InputError(
-            "report", got="no runs", expected="at least one", hint="make one with lrp-companion run"
-        )
+        hint = "make one with lrp-companion run"
+        raise InputError("report", got="no runs", expected="at least one", hint=hint)
     runs = named(runs)
     protocols = "\n".join(f"  {name}: {protocol}" for name, protocol in PROTOCOLS.items())
-    parts = [
-        "This project beside the paper (You et al. 2025, arXiv 2510.18810)",
-        *map(_about_text, ran(runs)),
+    missing = [
+        f"Not run here: {row['model']} ({row['data']}). To run it: {row['command']}" for row in not_run(runs)
     ]
-    parts.append(f"Protocols of agreement with LOO (the paper does not say which is its own):\n{protocols}")
-    for run in runs:
-        parts.append(f"== {run.name} ==")
-        if isinstance(run, MnistRun):
-            parts.append(_text(table1_beside(run)))
-        elif not isinstance(run, TextRun):
-            parts.append(f"{len(run.variants)} variants of the nets: see the chapter on the protocol.")
-        else:
-            parts += [_text(table2_beside(run)), _text(table2_curves(run))]
-            parts += (
-                [_text(tableA3_beside(run)), _text(tableA3_curves(run))]
-                if run.masks
-                else ["No Table A3: a run without masks"]
-            )
-    parts += ["== Claims ==", _wrap(HOW[0].upper() + HOW[1:] + "."), *map(_claim_text, claims(runs))]
-    parts += [
-        _wrap(f"Not run here: {row['model']} ({row['data']}). To run it: {row['command']}")
-        for row in not_run(runs)
+    sections = [
+        "This project next to the paper (You et al. 2025, arXiv 2510.18810)",
+        *map(_run_summary, ran(runs)),
+        f"Protocols of agreement with LOO (the paper does not say which it uses):\n{protocols}",
+        *(section for run in runs for section in _run_sections(run)),
+        "== Claims ==",
+        _wrap(VERDICTS[0].upper() + VERDICTS[1:] + "."),
+        *map(_claim_text, claims(runs)),
+        *map(_wrap, missing),
     ]
-    text = "\n\n".join(parts) + "\n"
+    text = "\n\n".join(sections) + "\n"
     if out is not None:
         write(Path(out), text.encode())
     return text
+
+
+def _run_sections(run: AnyRun) -> list[str]:
+    """A run's heading and its tables as text."""
+    heading = f"== {run.name} =="
+    if isinstance(run, MnistRun):
+        return [heading, _terminal_text(table1_beside(run))]
+    if not isinstance(run, TextRun):
+        return [heading, f"{len(run.variants)} variants of the nets: see the chapter on the protocol."]
+    shown = [table2_beside(run), table2_curves(run)]
+    if run.masks:
+        shown += [tableA3_beside(run), tableA3_curves(run)]
+    sections = [heading, *map(_terminal_text, shown)]
+    return sections if run.masks else [*sections, "No Table A3: a run without masks"]
 
 
 def write_figures(runs: Sequence[AnyRun], folder: str | Path) -> list[Path]:
@@ -281,13 +249,10 @@ def write_figures(runs: Sequence[AnyRun], folder: str | Path) -> list[Path]:
     ------
     InputError : no run has masks, or the folder cannot be written.
     """
-    import matplotlib as mpl
-
-    from lrp_companion.views.canvas import LOOK
     from lrp_companion.views.curves import layer_curves
 
-    able = [run for run in named(runs) if isinstance(run, TextRun) and run.masks]
-    if not able:
+    with_masks = [run for run in named(runs) if isinstance(run, TextRun) and run.masks]
+    if not with_masks:
         raise InputError(
             "report",
             got="no run with masks",
@@ -295,30 +260,36 @@ def write_figures(runs: Sequence[AnyRun], folder: str | Path) -> list[Path]:
             hint="leave out --figures",
         )
     files = []
-    for run in able:
-        asked = [("r", name, protocol) for name, protocol in PROTOCOLS.items()] + [
-            ("delta", "curves", DEFAULT_PROTOCOL)
-        ]
-        for column, name, protocol in asked:
-            shown = figure2(run, protocol=protocol, column=column)
-            title = f"{run.name}, n = {run.n:,}: {name}"
+    for run in with_masks:
+        asked = [("r", name, protocol) for name, protocol in PROTOCOLS.items()]
+        for column, name, protocol in [*asked, ("delta", "curves", DEFAULT_PROTOCOL)]:
             drawn = layer_curves(
-                **shown, quantity="mean r with LOO" if column == "r" else "Δ = LeRF − MoRF", title=title
+                **figure2(run, protocol=protocol, column=column),
+                quantity="mean r with LOO" if column == "r" else "Δ = LeRF − MoRF",
+                title=f"{run.name}, n = {run.n:,}: {name}",
             )
+            stem = re.sub(r"[^a-z]+", "-", name.lower()).strip("-")
             for kind in ("png", "pdf"):
-                out = io.BytesIO()
-                with mpl.rc_context(LOOK):
-                    drawn.savefig(
-                        out, format=kind, metadata={"CreationDate": None} if kind == "pdf" else None
-                    )
-                protocol_name = re.sub(r"[^a-z]+", "-", name.lower()).strip("-")
-                files.append(Path(folder) / f"figure2-{run.name}-{protocol_name}.{kind}")
-                write(files[-1], out.getvalue())
+                files.append(Path(folder) / f"figure2-{run.name}-{stem}.{kind}")
+                write(files[-1], _figure_file(drawn, kind))
     return files
 
 
+def _figure_file(figure: Any, kind: str) -> bytes:
+    """A figure as the content of a PNG or PDF file, the same at any time."""
+    import matplotlib as mpl
+
+    from lrp_companion.views.canvas import LOOK
+
+    metadata: Any = {"CreationDate": None} if kind == "pdf" else None
+    out = io.BytesIO()
+    with mpl.rc_context(LOOK):
+        figure.savefig(out, format=kind, metadata=metadata)
+    return out.getvalue()
+
+
 def write(file: Path, content: bytes) -> None:
-    """Write a file of a report, its folder too; raise `InputError` where that cannot be."""
+    """Write a file of a report and make its folder; raise `InputError` where that fails."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content)
@@ -329,12 +300,12 @@ def write(file: Path, content: bytes) -> None:
         ) from None
 
 
-def _defined(name: str, value: Interval) -> dict[str, Any]:
-    """An interval, and beside it how many examples had no value."""
+def _interval_cells(name: str, value: Interval) -> dict[str, Any]:
+    """An interval, and how many examples had no value in a column after it."""
     return {name: replace(value, undefined=0), f"{name}, undefined": value.undefined or None}
 
 
-def _filled(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> dict[str, str]:
+def _filled_columns(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> dict[str, str]:
     """Columns that are not empty, under their headings."""
     return {
         name: "undefined" if name.endswith(", undefined") else name
@@ -343,32 +314,27 @@ def _filled(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> dict[str, s
     }
 
 
-def _agreement(
-    by_protocol: dict[str, list[dict[str, Any]]], first: list[str], caption: str, digits: int
+def _agreement_table(
+    by_protocol: dict[str, list[dict[str, Any]]], keys: list[str], caption: str, digits: int
 ) -> Table:
+    """A row per key, a column per protocol (and for undefined examples, if any), then the paper."""
     rows = []
-    for own in zip(*by_protocol.values(), strict=True):
-        row = {name: own[0][name] for name in first} | {"paper": own[0]["r, paper"]}
-        for name, cells in zip(by_protocol, own, strict=True):
-            row |= _defined(name, cells["r"])
+    for same in zip(*by_protocol.values(), strict=True):  # one row of every protocol
+        row = {key: same[0][key] for key in keys} | {"paper": same[0]["r, paper"]}
+        for name, cells in zip(by_protocol, same, strict=True):
+            row |= _interval_cells(name, cells["r"])
         rows.append(row)
-    columns = {name: name for name in first} | _filled(
-        rows, [part for name in by_protocol for part in (name, f"{name}, undefined")]
-    )
-    return table(
-        rows,
-        columns={**columns, **({"paper": "paper"} if _filled(rows, ["paper"]) else {})},
-        caption=caption,
-        digits=digits,
-    )
+    names = [column for name in by_protocol for column in (name, f"{name}, undefined")]
+    columns = {key: key for key in keys} | _filled_columns(rows, [*names, "paper"])
+    return table(rows, columns=columns, caption=caption, digits=digits)
 
 
-def _curves(rows: Sequence[dict[str, Any]], first: list[str], caption: str, digits: int) -> Table:
-    columns = {name: name for name in first}
+def _curves_table(rows: Sequence[dict[str, Any]], keys: list[str], caption: str, digits: int) -> Table:
+    columns = {key: key for key in keys}
     for name, heading in CURVE_NAMES.items():
-        columns |= {name: heading} | (
-            {f"{name}, paper": "paper"} if _filled(rows, [f"{name}, paper"]) else {}
-        )
+        columns[name] = heading
+        if _filled_columns(rows, [f"{name}, paper"]):
+            columns[f"{name}, paper"] = "paper"
     return table(rows, columns=columns, caption=caption, digits=digits)
 
 
@@ -379,56 +345,50 @@ def _run_caption(run: AnyRun) -> str:
 def _curve_protocol(run: TextRun) -> str:
     chunk = run.manifest["config"]["chunk"]
     step = "one token" if chunk == 1 else f"{chunk} contiguous tokens"
-    return f"Reading: raw maps read at the words rank the tokens, special tokens stay, {step} a step"
+    return f"Protocol: raw maps read at the words rank the tokens, special tokens stay, {step} a step"
 
 
-def _depth(run: TextRun) -> str:
-    return (
-        OTHER
-        if run.layers == 12
-        else f"The paper's model has 12 layers, this one {run.layers}: no column of the paper stands beside"
-    )
+def _depth_note(run: TextRun) -> str:
+    """The note on the paper's column, or why there is none."""
+    if run.layers == 12:
+        return PAPER_NOTE
+    return f"The paper's model has 12 layers, this one {run.layers}: the paper's values are left out"
 
 
 def _wrap(text: str, indent: str = "") -> str:
     return textwrap.fill(
-        text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        text, REPORT_WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
 
 
-def _text(shown: Table) -> str:
+def _terminal_text(shown: Table) -> str:
     """A table for a terminal: its caption wrapped."""
     return f"{_wrap(shown.caption or '')}\n{replace(shown, caption=None)!r}"
 
 
-def _about_text(row: dict[str, Any]) -> str:
-    minutes = (
-        "unknown, as a session was killed or still runs"
-        if row["minutes"] is None
-        else f"{row['minutes']:.1f} minutes"
-    )
-    state = "" if row["finished"] else ", not finished"
+def _run_summary(row: dict[str, Any]) -> str:
+    """A run of `ran` in a few lines: model, data, n, time, hardware, commit."""
+    minutes = "unknown, as a session was killed or still runs"
+    if row["minutes"] is not None:
+        minutes = f"{row['minutes']:.1f} minutes"
+    size = f"n = {row['n']:,} of {row['of']:,}" + ("" if row["finished"] else ", not finished")
     cut = f", {row['cut']} texts cut at the model's length" if row["cut"] else ""
-    heading = f"{row['run']}: {row['model']} on {row['data']}; n = {row['n']:,} of {row['of']:,}{state}{cut}; key {row['key']}"
+    heading = f"{row['run']}: {row['model']} on {row['data']}; {size}{cut}; key {row['key']}"
     return _wrap(f"{heading}; time: {minutes}; {row['hardware']}; commit {row['commit']}", "  ")
 
 
 def _claim_text(claim: Claim) -> str:
-    lines = [
-        _wrap(
-            f"{claim.number:2}. {claim.verdict}: {claim.says} ({claim.where}). The paper's side: {claim.rule}.",
-            "    ",
-        )
-    ]
-    for run, own in claim.by_run().items():
-        lines.append(f"    {run}: {own}")
+    heading = f"{claim.number:2}. {claim.verdict}: {claim.says} ({claim.where})"
+    lines = [_wrap(f"{heading}. The paper's side: {claim.rule}.", "    ")]
+    for run, verdict in claim.by_run().items():
+        lines.append(f"    {run}: {verdict}")
         for effect in (effect for effect in claim.effects if effect.run == run):
             paper = "" if effect.paper is None else f"; the paper {effect.paper:.2f}"
             note = f"; {effect.note}" if effect.note else ""
-            value = f"{effect.value.text(2)}, n = {effect.value.n:,}: {_side(effect.side)}{paper}{note}"
+            value = f"{effect.value.text(2)}, n = {effect.value.n:,}: {_side_words(effect.side)}{paper}{note}"
             lines.append(_wrap(f"      {effect.protocol}: {effect.what} {value}", "        "))
     return "\n".join([*lines, *([_wrap(f"    {claim.why}", "    ")] if claim.why else [])])
 
 
-def _side(side: str) -> str:
+def _side_words(side: str) -> str:
     return "open" if side == "open" else f"on {side} side"

@@ -1,4 +1,4 @@
-"""Figures that answer to the pointer, for pages: plotly's own JSON, made without plotly."""
+"""Interactive figures for pages: plotly's JSON, made without plotly."""
 
 from __future__ import annotations
 
@@ -16,6 +16,12 @@ from lrp_companion.views.palette import INK, QUIET, RULE, styles
 MIME = "application/vnd.plotly.v1+json"
 DASHES = {"AttnLRP": "dot", "CP-LRP": "dashdot"}
 SYMBOLS = {"front-to-back": "circle", "back-to-front": "square", "single": "triangle-up"}
+PATH_TITLES = {
+    "front-to-back": "Front to back: layers 1 to k",
+    "back-to-front": "Back to front: layers k to {last}",
+    "single": "Single: layer k alone",
+}
+PROJECT_LABEL, PAPER_LABEL = "this project, with interval", "the paper's (another model)"
 
 
 @dataclass(frozen=True)
@@ -34,9 +40,13 @@ class Plot:
 
 
 def layer_plot(
-    paths: Mapping[str, Sequence[Interval]], *, levels: Mapping[str, Interval] | None = None,
-    paper: Mapping[str, Sequence[float]] | None = None, quantity: str = "mean r with LOO", title: str | None = None,
-) -> Plot:  # fmt: skip
+    paths: Mapping[str, Sequence[Interval]],
+    *,
+    levels: Mapping[str, Interval] | None = None,
+    paper: Mapping[str, Sequence[float]] | None = None,
+    quantity: str = "mean r with LOO",
+    title: str | None = None,
+) -> Plot:
     """Draw what `layer_curves` draws, to be read by pointing: one panel per path, layer k on the common axis.
 
     Parameters
@@ -47,108 +57,136 @@ def layer_plot(
     Plot: mean r with LOO by bypassed layers: single layer from 0.50 to 0.70.
     """
     if not paths or len({len(steps) for steps in paths.values()}) != 1 or not all(paths.values()):
-        got = f"paths { ({name: len(steps) for name, steps in paths.items()}) }"
         raise InputError(
             "layer_plot",
-            got=got,
+            got=f"paths { ({name: len(steps) for name, steps in paths.items()}) }",
             expected="one step per layer each",
             hint="pass one interval per layer and path",
         )
-    looks, last, data = styles(paths), len(next(iter(paths.values()))), []
-    layout: dict[str, Any] = {
-        "height": 130 + 210 * len(paths), "margin": {"l": 52, "r": 12, "t": 30 + 30 * bool(title), "b": 90},
-        "template": None,
-        "paper_bgcolor": "white", "plot_bgcolor": "white", "font": {"color": INK, "size": 13},
-        "hovermode": "closest",
-        "legend": {"orientation": "h", "x": 0, "y": -0.12 / len(paths) - 0.03, "yanchor": "top"},
-        "annotations": [],
-    }  # fmt: skip
-    if lines := textwrap.wrap(title or "", 40):  # as much as a phone holds
-        layout["margin"]["t"] += 18 * (len(lines) - 1)
-        layout["title"] = {"text": "<br>".join(lines), "x": 0, "xref": "paper", "font": {"size": 14}}
-    height = 1 / len(paths)
-    for k, (name, steps) in enumerate(paths.items()):
-        x, axis = (
-            list(range(last, 0, -1)) if name == "back-to-front" else list(range(1, last + 1)),
-            "" if k == 0 else str(k + 1),
-        )
-        where = {"xaxis": "x", "yaxis": f"y{axis}"}
-        own, colour = "this project, with interval", looks[name].colour
-        bars = {
-            "type": "data", "symmetric": False, "thickness": 1.2, "width": 3,
-            "array": [_number(s.high - s.mean) for s in steps],
-            "arrayminus": [_number(s.mean - s.low) for s in steps],
-        }  # fmt: skip
-        data.append(
-            {
-                "type": "scatter", "mode": "lines+markers", "x": x, "y": [_number(s.mean) for s in steps],
-                "error_y": bars, "name": own,
-                "line": {"color": colour}, "marker": {"symbol": SYMBOLS.get(name, "circle"), "size": 7},
-                "legendgroup": own,
-                "showlegend": k == 0, "hoverinfo": "text", **where,
-                "hovertext": [f"{looks[name].label}, layer {n}: {s.text(3)}, n = {s.n}" for n,
-                    s in zip(x, steps, strict=True)],
-            }
-        )  # fmt: skip
+    last = len(next(iter(paths.values())))
+    layout, data = _layout(len(paths), last, quantity, title), []
+    for panel, (name, steps) in enumerate(paths.items()):
+        layers = list(range(last, 0, -1)) if name == "back-to-front" else list(range(1, last + 1))
+        axes = {"xaxis": "x", "yaxis": f"y{_suffix(panel)}", "showlegend": panel == 0, "hoverinfo": "text"}
+        data.append(_path_line(name, layers, steps) | axes)
         if paper and name in paper:
-            shown = "the paper's (another model)"
-            data.append(
-                {
-                    "type": "scatter", "mode": "lines+markers", "x": x, "y": list(paper[name]), "name": shown,
-                    "legendgroup": shown,
-                    "showlegend": k == 0, "line": {"color": QUIET, "dash": "dash", "width": 1.4},
-                    "marker": {"symbol": "circle-open", "size": 6},
-                    "hovertext": [f"the paper, layer {n}: {value}" for n,
-                        value in zip(x, paper[name], strict=True)],
-                    "hoverinfo": "text", **where,
-                }
-            )  # fmt: skip
-        for label, level in (levels or {}).items():
-            data.append(
-                {
-                    "type": "scatter", "mode": "lines", "x": [1, last], "y": [_number(level.mean)] * 2,
-                    "name": label, "legendgroup": label,
-                    "showlegend": k == 0,
-                    "line": {"color": INK, "width": 1.1, "dash": DASHES.get(label, "longdash")},
-                    "hovertext": f"{label}: {level.text(3)}", "hoverinfo": "text", **where,
-                }
-            )  # fmt: skip
-        top = 1 - k * height
-        scale = {
-            "gridcolor": RULE,
-            "zeroline": False,
-            "linecolor": INK,
-            "ticks": "outside",
-            "fixedrange": True,
-        }
-        layout[f"yaxis{axis}"] = {"domain": [round(top - height + 0.07, 4), round(top - 0.03, 4)], **scale}
-        if k:
-            layout[f"yaxis{axis}"]["matches"] = "y"
-        layout["annotations"].append(
-            {"text": TITLES.get(name, name).format(last=last), "x": 0, "xref": "paper", "xanchor": "left",
-                "y": round(top - 0.025, 4),
-             "yref": "paper", "yanchor": "bottom", "showarrow": False}
-        )  # fmt: skip
-    layout["xaxis"] = {
-        "title": {"text": f"layer k ({quantity} upward)"}, "dtick": 1,
-        "anchor": f"y{len(paths) if len(paths) > 1 else ''}",
-        "gridcolor": RULE, "linecolor": INK, "zeroline": False, "fixedrange": True,
-        "range": [0.6, last + 0.4],
-    }  # fmt: skip
+            data.append(_paper_line(layers, paper[name]) | axes)
+        data += [_level_line(label, level, last) | axes for label, level in (levels or {}).items()]
+        _add_panel(layout, panel, len(paths), PATH_TITLES.get(name, name).format(last=last))
+    return Plot(tuple(data), layout, layer_alt(paths, quantity, title))
+
+
+def layer_alt(paths: Mapping[str, Sequence[Interval]], quantity: str, title: str | None) -> str:
+    """Say in a sentence where each path begins and ends."""
+    looks = styles(paths)
     walks = "; ".join(
         f"{looks[name].label} from {steps[0].mean:.2f} to {steps[-1].mean:.2f}"
         for name, steps in paths.items()
     )
-    return Plot(
-        tuple(data), layout, f"{title + '. ' if title else ''}{quantity} by bypassed layers: {walks}."
-    )
+    return f"{title + '. ' if title else ''}{quantity} by bypassed layers: {walks}."
 
 
-TITLES = {
-    "front-to-back": "Front to back: layers 1 to k",
-    "back-to-front": "Back to front: layers k to {last}",
-    "single": "Single: layer k alone",
-}
+def _layout(panels: int, last: int, quantity: str, title: str | None) -> dict[str, Any]:
+    """The page of the figure: size, title, legend, and the axis of layers that all panels share."""
+    layout: dict[str, Any] = {
+        "height": 130 + 210 * panels,
+        "margin": {"l": 52, "r": 12, "t": 30 + 30 * bool(title), "b": 90},
+        "template": None,
+        "paper_bgcolor": "white",
+        "plot_bgcolor": "white",
+        "font": {"color": INK, "size": 13},
+        "hovermode": "closest",
+        "legend": {"orientation": "h", "x": 0, "y": -0.12 / panels - 0.03, "yanchor": "top"},
+        "annotations": [],
+        "xaxis": {
+            "title": {"text": f"layer k ({quantity} upward)"},
+            "dtick": 1,
+            "anchor": f"y{_suffix(panels - 1)}",
+            "gridcolor": RULE,
+            "linecolor": INK,
+            "zeroline": False,
+            "fixedrange": True,
+            "range": [0.6, last + 0.4],
+        },
+    }
+    if lines := textwrap.wrap(title or "", 40):  # as much as a phone shows
+        layout["margin"]["t"] += 18 * (len(lines) - 1)
+        layout["title"] = {"text": "<br>".join(lines), "x": 0, "xref": "paper", "font": {"size": 14}}
+    return layout
+
+
+def _suffix(panel: int) -> str:
+    """What follows "y" in the name of a panel's axis: plotly counts y, y2, y3."""
+    return str(panel + 1) if panel else ""
+
+
+def _add_panel(layout: dict[str, Any], panel: int, panels: int, title: str) -> None:
+    """Put a panel's vertical axis and title in its place from the top."""
+    top, height = 1 - panel / panels, 1 / panels
+    axis = {
+        "domain": [round(top - height + 0.07, 4), round(top - 0.03, 4)],
+        "gridcolor": RULE, "zeroline": False, "linecolor": INK, "ticks": "outside", "fixedrange": True,
+    }  # fmt: skip
+    layout[f"yaxis{_suffix(panel)}"] = {**axis, "matches": "y"} if panel else axis
+    layout["annotations"].append(
+        {
+            "text": title, "x": 0, "xref": "paper", "xanchor": "left", "y": round(top - 0.025, 4),
+            "yref": "paper", "yanchor": "bottom", "showarrow": False,
+        }
+    )  # fmt: skip
+
+
+def _path_line(name: str, layers: Sequence[int], steps: Sequence[Interval]) -> dict[str, Any]:
+    look = styles([name])[name]
+    bars = {
+        "type": "data", "symmetric": False, "thickness": 1.2, "width": 3,
+        "array": [_number(step.high - step.mean) for step in steps],
+        "arrayminus": [_number(step.mean - step.low) for step in steps],
+    }  # fmt: skip
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "x": list(layers),
+        "y": [_number(step.mean) for step in steps],
+        "error_y": bars,
+        "name": PROJECT_LABEL,
+        "legendgroup": PROJECT_LABEL,
+        "line": {"color": look.colour},
+        "marker": {"symbol": SYMBOLS.get(name, "circle"), "size": 7},
+        "hovertext": [
+            f"{look.label}, layer {layer}: {step.text(3)}, n = {step.n}"
+            for layer, step in zip(layers, steps, strict=True)
+        ],
+    }
+
+
+def _paper_line(layers: Sequence[int], values: Sequence[float]) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "x": list(layers),
+        "y": list(values),
+        "name": PAPER_LABEL,
+        "legendgroup": PAPER_LABEL,
+        "line": {"color": QUIET, "dash": "dash", "width": 1.4},
+        "marker": {"symbol": "circle-open", "size": 6},
+        "hovertext": [
+            f"the paper, layer {layer}: {value}" for layer, value in zip(layers, values, strict=True)
+        ],
+    }
+
+
+def _level_line(label: str, level: Interval, last: int) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "x": [1, last],
+        "y": [_number(level.mean)] * 2,
+        "name": label,
+        "legendgroup": label,
+        "line": {"color": INK, "width": 1.1, "dash": DASHES.get(label, "longdash")},
+        "hovertext": f"{label}: {level.text(3)}",
+    }
 
 
 def _number(value: float) -> float | None:

@@ -1,6 +1,4 @@
-"""A product of scalars drawn as the tree it is computed by, with the relevance that goes back (the paper's
-Figure 1).
-"""
+"""A product of scalars as the tree that computes it, with its relevance (the paper's Figure 1)."""
 
 from __future__ import annotations
 
@@ -11,18 +9,19 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 
 from lrp_companion.models.product import Grouping, Product, write
-from lrp_companion.views.canvas import LOOK, Drawing, drawing
+from lrp_companion.views.canvas import FIGURE_WIDTH, LOOK, Drawing, drawing
 from lrp_companion.views.palette import INK, QUIET, SPARE, hexes
+
+ARROW = {"arrowstyle": "-|>", "color": QUIET, "linewidth": 1.2, "shrinkA": 15, "shrinkB": 15}
 
 
 @mpl.rc_context(LOOK)
 def product_figure(products: Mapping[str, Product], *, title: str | None = None) -> Drawing:
-    """Draw each product as a tree: factors below, the output on top, each node with its value and its
-    relevance.
+    """Draw each product as a tree: factors below, the output on top, each node with value and relevance.
 
     Parameters
     ----------
-    products : panel title to product. Shading says how large a node's relevance is against the output's.
+    products : panel title to product. Shading shows a node's relevance relative to the output's.
     """
     alt = " ".join(f"{name}: {'; '.join(map(str, product.steps()))}." for name, product in products.items())
     count = max(len(product.values) for product in products.values())
@@ -30,7 +29,7 @@ def product_figure(products: Mapping[str, Product], *, title: str | None = None)
         f"{title + '. ' if title else ''}{alt}",
         columns=len(products),
         height=0.8 + 0.85 * count,
-        width=max(5.0, 0.8 * count * len(products)),
+        width=max(FIGURE_WIDTH, 0.8 * count * len(products)),
     )
     for axes, (name, product) in zip(panels, products.items(), strict=True):
         axes.set_axis_off()
@@ -45,37 +44,22 @@ def product_figure(products: Mapping[str, Product], *, title: str | None = None)
 def _node(
     axes: Axes, product: Product, node: Grouping, steps: Mapping[str, Any], relevance: Any
 ) -> tuple[float, float]:
-    """Draw a node above its parts; return where it is."""
+    """Draw a node above its children; return where it is."""
     if isinstance(node, int):
         x, y, label = float(node), 0.0, f"x{node + 1} = {_short(product.values[node])}"
     else:
         step = steps[write(node)]
-        places = [_node(axes, product, part, steps, step.share) for part in node]
-        x, y = sum(p[0] for p in places) / len(places), max(p[1] for p in places) + 1
-        for px, py in places:
-            axes.annotate(
-                "",
-                (px, py),
-                (x, y),
-                arrowprops={
-                    "arrowstyle": "-|>",
-                    "color": QUIET,
-                    "linewidth": 1.2,
-                    "shrinkA": 15,
-                    "shrinkB": 15,
-                },
-            )
+        children = [_node(axes, product, child, steps, step.share) for child in node]
+        x, y = sum(across for across, _ in children) / len(children), max(up for _, up in children) + 1
+        for place in children:
+            axes.annotate("", place, (x, y), arrowprops=ARROW)
         top = len(write(node)) == len(write(product.grouping))
         label = f"{'y' if top else write(node)} = {_short(step.value)}"
-    part = abs(float(relevance) / float(product.value)) if product.value else 0.0
-    box = {
-        "boxstyle": "round,pad=0.35",
-        "facecolor": hexes([0.9 * part])[0],
-        "edgecolor": INK,
-        "linewidth": 0.8,
-    }
+    share = abs(float(relevance) / float(product.value)) if product.value else 0.0
+    colour = hexes([0.9 * share])[0]
+    box = {"boxstyle": "round,pad=0.35", "facecolor": colour, "edgecolor": INK, "linewidth": 0.8}
     axes.text(x, y, f"{label}\nR = {_short(relevance)}", ha="center", va="center", fontsize=9, bbox=box)
-    axes.plot([x], [y], alpha=0)  # so that the limits of the axes know of it
+    axes.plot([x], [y], alpha=0)  # the limits of the axes follow lines, not text
     return x, y
 
 
@@ -83,22 +67,17 @@ def _node(
 def share_dots(
     shares: Sequence[Sequence[Any]], *, labels: Sequence[str], equal: Any, title: str | None = None
 ) -> Drawing:
-    """Draw the shares of every factor, one row of dots per grouping; the line is the equal share."""
+    """Draw the shares of every factor, a row of dots per grouping; the vertical line is the equal share."""
     alt = f"{title + '. ' if title else ''}" + " ".join(
         f"{name}: {', '.join(map(str, row))}." for name, row in zip(labels, shares, strict=True)
     )
     figure, (axes,) = drawing(alt, height=1.0 + 0.42 * len(shares))
-    for k in range(len(shares[0])):
-        marker = "oDsX^P*v"[k % 8]
-        axes.scatter(
-            [float(row[k]) for row in shares],
-            [n + 0.19 * (k - (len(shares[0]) - 1) / 2) for n in range(len(shares))],
-            marker=marker,
-            color=SPARE[k % len(SPARE)],
-            s=34,
-            label=f"x{k + 1}",
-            zorder=3,
-        )
+    count = len(shares[0])
+    for k in range(count):
+        x = [float(row[k]) for row in shares]
+        y = [row + 0.19 * (k - (count - 1) / 2) for row in range(len(shares))]
+        look: dict[str, Any] = {"marker": "oDsX^P*v"[k % 8], "color": SPARE[k % len(SPARE)], "s": 34}
+        axes.scatter(x, y, label=f"x{k + 1}", zorder=3, **look)
     axes.axvline(float(equal), color=INK, linestyle=":", linewidth=1.2, label="equal shares")
     axes.set_yticks(range(len(shares)), labels)
     axes.invert_yaxis()

@@ -1,6 +1,4 @@
-"""The audit shown: the specification curve over its choices, options side by side, layers under each choice,
-and tables of counts.
-"""
+"""The protocol audit in figures and tables: specification curve, options, layers by choice, and counts."""
 
 from __future__ import annotations
 
@@ -15,7 +13,6 @@ from matplotlib.ticker import MaxNLocator
 from lrp_companion.analysis.effect_causes import late_counts
 from lrp_companion.analysis.protocol_grid import (
     AXIS_LABELS,
-    NAMES,
     PROTOCOL_AXES,
     Grid,
     anova,
@@ -24,13 +21,14 @@ from lrp_companion.analysis.protocol_grid import (
     presets,
 )
 from lrp_companion.metrics import Interval
+from lrp_companion.registry import label_of
 from lrp_companion.schema import PROTOCOLS, InputError, Protocol
-from lrp_companion.views.canvas import LOOK, Drawing, drawing
+from lrp_companion.views.canvas import LOOK, Drawing, drawing, limits
 from lrp_companion.views.palette import INK, RULE, diverging_map
 from lrp_companion.views.tables import Table, table
 
 Row = Mapping[str, Any]
-SIDES = {
+SIDE_LOOKS = {
     "below": ("#0067a5", "whole interval below 0"),
     "across": ("#8a8a8a", "interval across 0"),
     "above": ("#c44c00", "whole interval above 0"),
@@ -40,7 +38,7 @@ COLOURS = ("#0067a5", "#c44c00", "#00755e", "#a8216b", "#946500", "#6b4fa0")
 
 
 def _name(method: str) -> str:
-    return NAMES.get(method, method)
+    return label_of(method)
 
 
 def difference(grid: Grid) -> str:
@@ -51,14 +49,13 @@ def difference(grid: Grid) -> str:
 def needs(operation: str, rows: Sequence[Any], what: str) -> None:
     """Refuse an empty list of what a view is made from."""
     if not rows:
-        raise InputError(
-            operation, got=f"no {what}", expected="at least one", hint="check which runs were read"
-        )
+        hint = "check which runs were read"
+        raise InputError(operation, got=f"no {what}", expected="at least one", hint=hint)
 
 
 @mpl.rc_context(LOOK)
 def specification_curve(grid: Grid, *, marked: Mapping[str, Protocol] | None = None) -> Drawing:
-    """Draw all distinct cells sorted by effect, with intervals above and the options of each cell beneath.
+    """Draw all distinct cells sorted by effect, with intervals above and the options of each cell below.
 
     Parameters
     ----------
@@ -67,56 +64,49 @@ def specification_curve(grid: Grid, *, marked: Mapping[str, Protocol] | None = N
     """
     rows = grid.curve()
     needs("specification_curve", rows, "cell with an effect")
-    effect, low, high = (
-        np.array([getattr(row["difference"], part) for row in rows]) for part in ("mean", "low", "high")
-    )
-    sides, x = [row["side"] for row in rows], np.arange(1, len(rows) + 1)
-    told = counts(grid)
+    effect, low, high = limits(row["difference"] for row in rows)
+    tally = counts(grid)
     alt = (
-        f"{grid.title}, n = {grid.n:,}: mean difference of r, {difference(grid)}, in {len(rows)} combinations, "
-        f"from {effect[0]:.2f} to {effect[-1]:.2f}. Interval below 0: {told['below']}, across: {told['across']}, above: {told['above']}."
+        f"{grid.title}, n = {grid.n:,}: mean difference of r, {difference(grid)}, "
+        f"in {len(rows)} combinations, from {effect[0]:.2f} to {effect[-1]:.2f}. "
+        f"Interval below 0: {tally['below']}, across: {tally['across']}, above: {tally['above']}."
     )
-    options = [(name, option) for name, own in grid.distinct.items() for option in own]
-    figure, (top, beneath) = drawing(alt, rows=2, height=7.0, sharex=True, height_ratios=[1.0, 1.45])
-    for side, (colour, label) in SIDES.items():
-        own = np.array([one == side for one in sides])
-        if own.any():
-            top.vlines(x[own], low[own], high[own], color=colour, linewidth=0.8, alpha=0.45)
-            top.plot(
-                x[own],
-                effect[own],
-                linestyle="none",
-                marker="o",
-                markersize=1.6,
-                color=colour,
-                label=f"{label}: {own.sum()}",
-            )
+    figure, (top, bottom) = drawing(alt, rows=2, height=7.0, sharex=True, height_ratios=[1.0, 1.45])
+    x = np.arange(1, len(rows) + 1)
+    for side, (colour, label) in SIDE_LOOKS.items():
+        mask = np.array([row["side"] == side for row in rows])
+        if mask.any():
+            name = f"{label}: {mask.sum()}"
+            look: dict[str, Any] = {"linestyle": "none", "marker": "o", "markersize": 1.6, "color": colour}
+            top.vlines(x[mask], low[mask], high[mask], color=colour, linewidth=0.8, alpha=0.45)
+            top.plot(x[mask], effect[mask], label=name, **look)
     top.axhline(0, color=INK, linewidth=0.9)
-    where = {tuple(row[name] for name in PROTOCOL_AXES): k for k, row in enumerate(rows)}
-    for symbol, (label, protocol) in zip(
-        MARKERS, (PROTOCOLS if marked is None else marked).items(), strict=False
-    ):
-        k = where.get(tuple(getattr(protocol, name) for name in PROTOCOL_AXES))
-        if k is not None:
-            name = f"{label} ({effect[k]:+.2f})"
-            top.plot(
-                x[k],
-                effect[k],
-                marker=symbol,
-                linestyle="none",
-                label=name,
-                zorder=4,
-                color=INK,
-                mfc="white",
-                mew=1.4,
-                ms=7.0,
-            )
+    _point_out(top, rows, PROTOCOLS if marked is None else marked)
     top.set_ylabel(difference(grid))
     figure.suptitle(f"{grid.title}, n = {grid.n:,}: mean difference of r", fontweight="bold")
     top.legend(loc="upper left", handletextpad=0.3, borderaxespad=0.2)
-    option_matrix(beneath, rows, options, AXIS_LABELS)
-    beneath.set_xlabel("combinations of choices, by effect")
+    options = [(name, option) for name, options in grid.distinct.items() for option in options]
+    option_matrix(bottom, rows, options, AXIS_LABELS)
+    bottom.set_xlabel("combinations of choices, by effect")
     return figure
+
+
+def _point_out(axes: Axes, rows: Sequence[Row], protocols: Mapping[str, Protocol]) -> None:
+    """Mark the cells of these protocols on the curve, each with its effect in the legend."""
+    places = {tuple(row[name] for name in PROTOCOL_AXES): k for k, row in enumerate(rows)}
+    look: dict[str, Any] = {
+        "linestyle": "none",
+        "zorder": 4,
+        "color": INK,
+        "mfc": "white",
+        "mew": 1.4,
+        "ms": 7.0,
+    }
+    for symbol, (label, protocol) in zip(MARKERS, protocols.items(), strict=False):
+        k = places.get(tuple(getattr(protocol, name) for name in PROTOCOL_AXES))
+        if k is not None:
+            effect = rows[k]["difference"].mean
+            axes.plot(k + 1, effect, marker=symbol, label=f"{label} ({effect:+.2f})", **look)
 
 
 def option_matrix(
@@ -125,21 +115,13 @@ def option_matrix(
     options: Sequence[tuple[str, Any]],
     labels: Mapping[str, tuple[str, Mapping[Any, str]]],
 ) -> None:
-    """A line of ticks per option, a gap between choices; the choice's name stands above its options."""
+    """Draw a line of ticks per option and a gap between choices; a choice's name is above its options."""
     y, ticks, names = 0.0, [], []
     last = None
     for name, option in options:
         if name != last:
             y += 0.7
-            axes.text(
-                0.0,
-                y,
-                labels[name][0],
-                fontsize=9.5,
-                fontweight="bold",
-                va="center",
-                transform=axes.get_yaxis_transform(),
-            )
+            _heading(axes, 0.0, y, labels[name][0])
             y += 1.0
         chosen = [k + 1 for k, row in enumerate(rows) if row[name] == option]
         axes.vlines(chosen, y - 0.38, y + 0.38, color=INK, linewidth=0.7)
@@ -153,54 +135,37 @@ def option_matrix(
     axes.spines["left"].set_visible(False)
 
 
+def _heading(axes: Axes, x: float, y: float, text: str) -> None:
+    """The name of a choice, at a fraction `x` of the panel's width."""
+    look: dict[str, Any] = {"fontsize": 9.5, "fontweight": "bold", "va": "center"}
+    axes.text(x, y, text, transform=axes.get_yaxis_transform(), **look)
+
+
 @mpl.rc_context(LOOK)
 def option_dots(grids: Sequence[Grid]) -> Drawing:
     """Draw the mean effect over all cells with an option, option by option, one marker per run."""
     needs("option_dots", grids, "grids")
-    first = grids[0]
-    found = [{(row["choice"], row["option"]): row["mean"] for row in choice_effects(grid)} for grid in grids]
-    names = [
+    effects = [
+        {(row["choice"], row["option"]): row["mean"] for row in choice_effects(grid)} for grid in grids
+    ]
+    options = [
         (name, option)
         for name in PROTOCOL_AXES
-        for option in dict.fromkeys(o for grid in grids for o in grid.distinct[name])
+        for option in dict.fromkeys(option for grid in grids for option in grid.distinct[name])
     ]
-    alt = f"Mean of {difference(first)} over all combinations with an option. " + " ".join(
-        f"{grid.title}: "
-        + ", ".join(f"{AXIS_LABELS[n][1][o]} {means[n, o].mean:+.2f}" for n, o in names if (n, o) in means)
-        + "."
-        for grid, means in zip(grids, found, strict=True)
-    )
-    figure, (axes,) = drawing(
-        alt, height=0.9 + (0.2 + 0.06 * len(grids)) * (len(names) + len(PROTOCOL_AXES)) + 0.25 * len(grids)
-    )
+    height = (0.2 + 0.06 * len(grids)) * (len(options) + len(PROTOCOL_AXES)) + 0.25 * len(grids)
+    figure, (axes,) = drawing(_option_alt(grids, effects, options), height=0.9 + height)
     y, ticks, labels, last = 0.0, [], [], None
-    for name, option in names:
+    for name, option in options:
         if name != last:
             y += 0.4
-            axes.text(
-                0.01,
-                y,
-                AXIS_LABELS[name][0],
-                fontsize=9.5,
-                fontweight="bold",
-                va="center",
-                transform=axes.get_yaxis_transform(),
-            )
+            _heading(axes, 0.01, y, AXIS_LABELS[name][0])
             y += 1.0
-        for k, (grid, means) in enumerate(zip(grids, found, strict=True)):
+        for k, (grid, means) in enumerate(zip(grids, effects, strict=True)):
             if (name, option) in means:
-                own, at = means[name, option], y + 0.56 * ((k + 0.5) / len(grids) - 0.5)
-                colour = COLOURS[k % len(COLOURS)]
-                axes.plot([own.low, own.high], [at, at], color=colour, linewidth=1.8)
                 label = f"{grid.title}, n = {grid.n:,}" if last is None else None
-                axes.plot(
-                    own.mean,
-                    at,
-                    marker=MARKERS[k % len(MARKERS)],
-                    color=colour,
-                    linestyle="none",
-                    label=label,
-                )
+                place = y + 0.56 * ((k + 0.5) / len(grids) - 0.5)
+                _option_dot(axes, k, place, means[name, option], label)
         ticks.append(y)
         labels.append(AXIS_LABELS[name][1][option])
         last, y = name, y + 1.0
@@ -210,44 +175,68 @@ def option_dots(grids: Sequence[Grid]) -> Drawing:
     axes.set_ylim(y - 0.3, 0)
     axes.grid(visible=False, axis="y")
     axes.xaxis.set_major_locator(MaxNLocator(5))
-    axes.set_xlabel(f"mean {difference(first)} with this option")
+    axes.set_xlabel(f"mean {difference(grids[0])} with this option")
     figure.legend(loc="outside lower center", ncols=1 if len(grids) < 3 else 2)
     return figure
 
 
+def _option_alt(
+    grids: Sequence[Grid],
+    effects: Sequence[Mapping[tuple[str, str], Interval]],
+    options: Sequence[tuple[str, str]],
+) -> str:
+    sentences = [f"Mean of {difference(grids[0])} over all combinations with an option."]
+    for grid, means in zip(grids, effects, strict=True):
+        named = {key: AXIS_LABELS[key[0]][1][key[1]] for key in options if key in means}
+        listed = ", ".join(f"{name} {means[key].mean:+.2f}" for key, name in named.items())
+        sentences.append(f"{grid.title}: {listed}.")
+    return " ".join(sentences)
+
+
+def _option_dot(axes: Axes, k: int, y: float, interval: Interval, label: str | None) -> None:
+    """The mean of the k-th run at the height `y`, with its interval."""
+    colour, marker = COLOURS[k % len(COLOURS)], MARKERS[k % len(MARKERS)]
+    axes.plot([interval.low, interval.high], [y, y], color=colour, linewidth=1.8)
+    axes.plot(interval.mean, y, marker=marker, color=colour, linestyle="none", label=label)
+
+
 @mpl.rc_context(LOOK)
 def share_lines(rows: Sequence[Row], *, title: str) -> Drawing:
-    """Draw what stands on [CLS] and [SEP], and how many maps have a negative sum, as layers are bypassed:
-    rows of `special_shares`.
+    """Draw the share of [CLS] and [SEP], and of maps with a negative sum, as layers are bypassed.
+
+    Parameters
+    ----------
+    rows : of `special_shares`.
     """
     needs("share_lines", rows, "steps")
     panels = {
-        "Part of sum |R| that stands on it, with positions": {
+        "Fraction of sum |R| on this token, with positions": {
             "[CLS]": "[CLS], with positions",
             "[SEP]": "[SEP], with positions",
         },
         "The same for [CLS], its position alone, with sign": {"position of [CLS]": "position of [CLS]"},
-        "Part of the maps (all tokens) with a negative sum": {
+        "Fraction of maps (all tokens) with a negative sum": {
             "words": "negative sum",
             "words + positions": "negative sum, with positions",
         },
     }
     ends = f"{rows[0]['position of [CLS]'].mean:.2f} to {rows[-1]['position of [CLS]'].mean:.2f}"
-    alt = f"{title}. Share of the position of [CLS] in sum |R| from {ends} as layers are bypassed, and shares of negative sums."
-    figure, drawn = drawing(alt, rows=len(panels), height=6.2, sharex=True)
+    alt = (
+        f"{title}. Share of the position of [CLS] in sum |R| from {ends} as layers are bypassed, "
+        "and shares of negative sums."
+    )
+    figure, axes_of = drawing(alt, rows=len(panels), height=6.2, sharex=True)
     x = np.arange(len(rows))
-    for axes, (name, lines) in zip(drawn, panels.items(), strict=True):
+    for axes, (name, lines) in zip(axes_of, panels.items(), strict=True):
         for k, (label, column) in enumerate(lines.items()):
-            mean, low, high = (
-                np.array([getattr(row[column], part) for row in rows]) for part in ("mean", "low", "high")
-            )
+            mean, low, high = limits(row[column] for row in rows)
             axes.fill_between(x, low, high, color=COLOURS[k], alpha=0.22, linewidth=0)
             axes.plot(x, mean, color=COLOURS[k], marker=MARKERS[k], label=label)
         axes.axhline(0, color=INK, linewidth=0.9)
         axes.set_title(name)
         axes.legend(loc="best")
-    drawn[-1].set_xticks(x, [str(row["bypassed"]).replace(" to ", "–") for row in rows], rotation=60)
-    drawn[-1].set_xlabel("layers bypassed (none: AttnLRP; all: CP-LRP)")
+    axes_of[-1].set_xticks(x, [str(row["bypassed"]).replace(" to ", "–") for row in rows], rotation=60)
+    axes_of[-1].set_xlabel("layers bypassed (none: AttnLRP; all: CP-LRP)")
     figure.suptitle(title, fontweight="bold")
     return figure
 
@@ -256,27 +245,23 @@ def share_lines(rows: Sequence[Row], *, title: str) -> Drawing:
 def gain_map(
     rows: Sequence[Row], *, title: str, removal: str = "attention-mask", target: str = "logit"
 ) -> Drawing:
-    """Draw the gain in mean r of each layer under each site, token choice and map: rows of `layer_gains`, at
-    one removal and target.
+    """Draw the gain in mean r of each layer under each site, token choice and map.
 
     A number is printed where the whole interval lies on one side of 0 and two decimals show it.
+
+    Parameters
+    ----------
+    rows : of `layer_gains`; those with this removal and target are drawn.
     """
-    own = [row for row in rows if (row["removal"], row["target"]) == (removal, target)]
-    needs("gain_map", own, "rows with this removal and target")
-    gains = [list(row["gains"]) for row in own]
+    chosen = [row for row in rows if (row["removal"], row["target"]) == (removal, target)]
+    needs("gain_map", chosen, "rows with this removal and target")
+    gains = [list(row["gains"]) for row in chosen]
     values = np.array([[gain.mean for gain in line] for line in gains])
     largest = float(np.nanmax(np.abs(values))) or 1.0
-    names = [
-        f"{AXIS_LABELS['site'][1][row['site']].replace('positions', 'pos.').replace('whole embedding', 'embedding')}, "
-        f"{'all' if row['tokens'] == 'all' else 'no special'}, {AXIS_LABELS['map'][1][row['map']]}"
-        for row in own
-    ]
-    best = "; ".join(f"{name}: layer {row['largest']}" for name, row in zip(names, own, strict=True))
-    figure, (axes,) = drawing(
-        f"{title}. Layer with the largest gain in r by protocol: {best}.",
-        height=1.3 + 0.36 * len(own),
-        width=6.4,
-    )
+    names = [_short_protocol(row) for row in chosen]
+    best = "; ".join(f"{name}: layer {row['largest']}" for name, row in zip(names, chosen, strict=True))
+    alt = f"{title}. Layer with the largest gain in r by protocol: {best}."
+    figure, (axes,) = drawing(alt, height=1.3 + 0.36 * len(chosen), width=6.4)
     image = axes.imshow(values, cmap=diverging_map(), vmin=-largest, vmax=largest, aspect="auto")
     for k, line in enumerate(gains):
         for j, gain in enumerate(line):
@@ -284,7 +269,7 @@ def gain_map(
                 text = f"{gain.mean:+.2f}".replace("+0.", "+.").replace("-0.", "−.")
                 axes.text(j, k, text, ha="center", va="center", fontsize=7.5 if len(line) > 8 else 9)
     axes.set_xticks(range(values.shape[1]), [str(j + 1) for j in range(values.shape[1])])
-    axes.set_yticks(range(len(own)), names)
+    axes.set_yticks(range(len(chosen)), names)
     axes.grid(visible=False)
     axes.set_xlabel("layer")
     bar = figure.colorbar(image, ax=axes, location="bottom", shrink=0.6, aspect=40)
@@ -294,19 +279,25 @@ def gain_map(
     return figure
 
 
-# -- tables ------------------------------------------------------------------------------------------------------------
+def _short_protocol(row: Row) -> str:
+    """Site, tokens and map in a few letters, for the rows of a map."""
+    site = AXIS_LABELS["site"][1][row["site"]]
+    site = site.replace("positions", "pos.").replace("whole embedding", "embedding")
+    tokens = "all" if row["tokens"] == "all" else "no special"
+    return f"{site}, {tokens}, {AXIS_LABELS['map'][1][row['map']]}"
+
+
+# -- tables ------------------------------------------------------------------------------------------
 
 
 def by_tokens_and_map(axes: Mapping[str, Sequence[str]]) -> dict[str, dict[str, str]]:
-    """Parts of a grid and their names: all of it, then a part for each choice of tokens and map."""
-    parts: dict[str, dict[str, str]] = {"all combinations": {}}
+    """Subsets of a grid by name: all combinations, then those with each choice of tokens and map."""
+    subsets: dict[str, dict[str, str]] = {"all combinations": {}}
     for tokens in axes["tokens"]:
         for map in axes["map"]:
-            parts[f"{AXIS_LABELS['tokens'][1][tokens]}; {AXIS_LABELS['map'][1][map]}"] = {
-                "tokens": tokens,
-                "map": map,
-            }
-    return parts
+            name = f"{AXIS_LABELS['tokens'][1][tokens]}; {AXIS_LABELS['map'][1][map]}"
+            subsets[name] = {"tokens": tokens, "map": map}
+    return subsets
 
 
 def counts_table(grid: Grid, *, digits: int = 2) -> Table:
@@ -321,10 +312,8 @@ def counts_table(grid: Grid, *, digits: int = 2) -> Table:
     }  # fmt: skip
     if any(row["undefined"] for row in rows):
         columns["undefined"] = "undefined"
-    caption = (
-        f"{grid.title}, n = {grid.n:,}: cells by where the whole 95 % interval of {difference(grid)} lies"
-    )
-    return table(rows, columns=columns, caption=caption, digits=digits)
+    where = f"cells by where the whole 95 % interval of {difference(grid)} lies"
+    return table(rows, columns=columns, caption=f"{grid.title}, n = {grid.n:,}: {where}", digits=digits)
 
 
 def presets_table(grids: Sequence[Grid], *, digits: int = 2) -> Table:
@@ -333,17 +322,13 @@ def presets_table(grids: Sequence[Grid], *, digits: int = 2) -> Table:
     rows = []
     for label, grid, protocol in presets(grids):
         choices = "; ".join(AXIS_LABELS[name][1][getattr(protocol, name)] for name in PROTOCOL_AXES)
-        rows.append(
-            {"cell": f"{label} ({grid.title})", "choices": choices, **grid.cell(protocol), "n": grid.n}
-        )
+        name = f"{label} ({grid.title})"
+        rows.append({"cell": name, "choices": choices, **grid.cell(protocol), "n": grid.n})
     columns = {
-        "cell": "cell",
-        "choices": "choices",
-        "b": _name(grids[0].b),
-        "a": _name(grids[0].a),
-        "difference": difference(grids[0]),
-    }
-    return table(rows, columns={**columns, "n": "n"}, caption="The presets of the switchboard", digits=digits)
+        "cell": "cell", "choices": "choices", "b": _name(grids[0].b), "a": _name(grids[0].a),
+        "difference": difference(grids[0]), "n": "n",
+    }  # fmt: skip
+    return table(rows, columns=columns, caption="The presets of the switchboard", digits=digits)
 
 
 def protocols_table(
@@ -351,35 +336,27 @@ def protocols_table(
 ) -> Table:
     """Both methods and their difference under a few protocols, run by run."""
     needs("protocols_table", grids, "grids")
-    rows = []
-    for name, protocol in protocols.items():
-        for grid in grids:
-            own = grid.cell(protocol)
-            rows.append(
-                {
-                    "protocol": name,
-                    "run": grid.title,
-                    "n": grid.n,
-                    "b": own["b"],
-                    "a": own["a"],
-                    "difference": own["difference"],
-                }
-            )
-    columns = {"protocol": "protocol", "run": "run", "n": "n", "b": _name(grids[0].b), "a": _name(grids[0].a)}
+    rows = [
+        {**grid.cell(protocol), "protocol": name, "run": grid.title, "n": grid.n}
+        for name, protocol in protocols.items()
+        for grid in grids
+    ]
+    columns = {
+        "protocol": "protocol", "run": "run", "n": "n", "b": _name(grids[0].b), "a": _name(grids[0].a),
+        "difference": difference(grids[0]),
+    }  # fmt: skip
     caption = "Mean r with LOO and paired difference, each with its 95 % interval"
-    return table(
-        rows, columns={**columns, "difference": difference(grids[0])}, caption=caption, digits=digits
-    )
+    return table(rows, columns=columns, caption=caption, digits=digits)
 
 
 def anova_table(grids: Sequence[Grid], *, interactions: int = 5) -> Table:
-    """Which part of the variance of the effect over the cells goes with each choice, and with the strongest
-    pairs of choices.
+    """The fraction of the variance of the effect over the cells that each choice, and each of the strongest
+    pairs of choices, explains.
     """
     needs("anova_table", grids, "grids")
     shares = {grid.run: {row["choices"]: row["share"] for row in anova(grid)} for grid in grids}
     singles = [name for name in PROTOCOL_AXES if len(grids[0].distinct[name]) > 1]
-    caption = f"Part of the variance of {difference(grids[0])} over the cells (analysis of variance)"
+    caption = f"Fraction of the variance of {difference(grids[0])} over the cells (analysis of variance)"
     columns = {grid.run: f"{grid.title}, n = {grid.n:,}" for grid in grids}
     return variance_table(
         shares, singles=singles, words=AXIS_LABELS, pairs=interactions, columns=columns, caption=caption
@@ -395,64 +372,64 @@ def variance_table(
     columns: Mapping[str, str],
     caption: str,
 ) -> Table:
-    """Parts of a variance, a column each: every single choice, the pairs that are strongest in any column,
-    all else together.
+    """Fractions of a variance, a column each: every single choice, the pairs that are strongest in any
+    column, and the rest.
     """
-    found = [
-        own for own in dict.fromkeys(key for column in shares.values() for key in column) if len(own) == 2
-    ]
-    found.sort(key=lambda own: -max(column.get(own, 0) for column in shares.values()))
-    kept: list[tuple[str, ...]] = [*((name,) for name in singles), *found[:pairs]]
+    choices = dict.fromkeys(choice for column in shares.values() for choice in column)
+    ranked = [choice for choice in choices if len(choice) == 2]
+    ranked.sort(key=lambda pair: -max(column.get(pair, 0) for column in shares.values()))
+    kept: list[tuple[str, ...]] = [*((name,) for name in singles), *ranked[:pairs]]
     rows: list[Row] = [
         {
-            "choice": " × ".join(words[part][0] for part in own),
-            **{what: percent(column.get(own)) for what, column in shares.items()},
+            "choice": " × ".join(words[name][0] for name in choice),
+            **{what: percent(column.get(choice)) for what, column in shares.items()},
         }
-        for own in kept
+        for choice in kept
     ]
-    rest = {what: percent(1 - sum(column.get(own, 0) for own in kept)) for what, column in shares.items()}
-    return table(
-        [*rows, {"choice": "all else together", **rest}],
-        columns={"choice": "choice", **columns},
-        caption=caption,
-    )
+    rest = {
+        what: percent(1 - sum(column.get(choice, 0) for choice in kept)) for what, column in shares.items()
+    }
+    rows.append({"choice": "all else together", **rest})
+    return table(rows, columns={"choice": "choice", **columns}, caption=caption)
 
 
 def percent(share: float | None) -> str:
-    """A part of 1 as text; nothing where there is none."""
+    """A fraction as a percentage; empty where there is none."""
     return "" if share is None or np.isnan(share) else f"{100 * share:.1f} %"
 
 
 def signs_table(rows: Sequence[Row], *, caption: str, digits: int = 2) -> Table:
-    """Rows of `signs` with a name each: how often a sum is negative, and r where both are positive and
+    """Rows of `signs` with a name each: how often a sum is negative, and r where both sums are positive and
     elsewhere.
     """
     columns = {
         "run": "run", "method": "method", "negative map": "negative sum: map", "negative LOO": "LOO",
-        "turned": "sign of r turned",
+        "turned": "sign of r reversed",
         "r": "r raw", "r, sum to one": "r sum to one", "r, both positive": "r, both sums positive",
         "n both": "n",
         "r, otherwise": "r raw, otherwise", "r, otherwise, sum to one": "r sum to one, otherwise",
         "n otherwise": "n",
     }  # fmt: skip
-    own: list[Row] = []
+    shown: list[Row] = []
     for row in rows:
-        sizes = {"n both": row["r, both positive"], "n otherwise": row["r, otherwise"]}
-        own.append(
-            {**row, **{name: value.n if isinstance(value, Interval) else 0 for name, value in sizes.items()}}
-        )
-    return table(own, columns=columns, caption=caption, digits=digits)
+        groups = {"n both": row["r, both positive"], "n otherwise": row["r, otherwise"]}
+        sizes = {name: r.n if isinstance(r, Interval) else 0 for name, r in groups.items()}
+        shown.append({**row, **sizes})
+    return table(shown, columns=columns, caption=caption, digits=digits)
 
 
 def late_table(paths: Mapping[str, Sequence[Row]], *, title: str) -> Table:
-    """Path to rows of `layer_gains`: in how many cells the later half of the layers gains more than the
-    first, by tokens.
+    """In how many cells the later half of the layers gains more than the first, by path and tokens.
+
+    Parameters
+    ----------
+    paths : path to rows of `layer_gains`.
     """
     rows: list[Row] = []
-    for path, own in paths.items():
-        for tokens in dict.fromkeys(row["tokens"] for row in own):
-            part = late_counts([row for row in own if row["tokens"] == tokens])
-            rows.append({"path": f"{path.replace('-', ' ')}; {AXIS_LABELS['tokens'][1][tokens]}", **part})
+    for path, gains in paths.items():
+        for tokens in dict.fromkeys(row["tokens"] for row in gains):
+            name = f"{path.replace('-', ' ')}; {AXIS_LABELS['tokens'][1][tokens]}"
+            rows.append({"path": name, **late_counts([row for row in gains if row["tokens"] == tokens])})
     needs("late_table", rows, "rows")
     columns = {
         "path": "path; tokens that count", "cells": "cells", "later": "later > first", "across": "open",
@@ -466,48 +443,43 @@ def late_table(paths: Mapping[str, Sequence[Row]], *, title: str) -> Table:
 def gains_table(
     rows: Sequence[Row], *, title: str, protocols: Mapping[str, Protocol] = PROTOCOLS, digits: int = 2
 ) -> Table:
-    """Rows of `layer_gains` under a few protocols: total, later minus first half, the later half's part, the
+    """Rows of `layer_gains` under a few protocols: total, later minus first half, the later half's share, the
     layer with the largest gain.
     """
-    own = [
+    shown = [
         {"protocol": name, **row, "n": row["total"].n}
         for name, protocol in protocols.items()
         for row in rows
         if all(row[choice] == getattr(protocol, choice) for choice in PROTOCOL_AXES[:5])
     ]
-    needs("gains_table", own, "rows under these protocols")
+    needs("gains_table", shown, "rows under these protocols")
     columns = {
         "protocol": "protocol", "total": "total gain", "later - first": "later − first half",
-        "share": "part of the later half",
-        "largest": "largest gain at layer", "largest in draws": "in this part of the draws", "n": "n",
+        "share": "share of the later half",
+        "largest": "largest gain at layer", "largest in draws": "in this fraction of the draws", "n": "n",
     }  # fmt: skip
-    return table(own, columns=columns, caption=title, digits=digits)
+    return table(shown, columns=columns, caption=title, digits=digits)
 
 
 def findings_table(rows: Sequence[Row], *, digits: int = 2) -> Table:
-    """Rows of `findings` of one run: what is said, under which choices, with effect, interval and n."""
-    needs("findings_table", rows, "findings")
-    own = [{**row, "choices": f"{row['choices']} ({row['what']})"} for row in rows]
+    """Rows of `audit_statements` of one run: the statement, its choices, effect, interval and n."""
+    needs("findings_table", rows, "statement")
+    shown = [{**row, "choices": f"{row['choices']} ({row['what']})"} for row in rows]
     columns = {
-        "says": "under these choices, on this model",
-        "choices": "choices (what is measured)",
-        "effect": "effect",
-        "n": "n",
-    }
-    return table(
-        own, columns=columns, caption=f"{rows[0]['run']}: effects with their 95 % intervals", digits=digits
-    )
+        "says": "under these choices, on this model", "choices": "choices (what is measured)",
+        "effect": "effect", "n": "n",
+    }  # fmt: skip
+    caption = f"{rows[0]['run']}: effects with their 95 % intervals"
+    return table(shown, columns=columns, caption=caption, digits=digits)
 
 
 def tag_table(rows: Sequence[Row], *, title: str, digits: int = 2) -> Table:
-    """Rows of `tag_effects`: the mean of the texts with a tag, how far it lies from the others', n, and
-    whether p is small.
+    """Rows of `tag_effects`: mean of the texts with a tag, difference to the others, n, whether p is small.
 
-    Permutations of numbers that a model makes on the page tie or not by rounding, so no digits of p are
-    shown.
+    Rounding decides whether permutations of numbers computed on the page tie, so p is shown without digits.
     """
     needs("tag_table", rows, "rows")
-    own = [
+    shown = [
         {
             "protocol": row["protocol"], "tag": row["tag"], "mean with the tag": row["with tag"],
             "minus the others": row["effect"],
@@ -516,7 +488,8 @@ def tag_table(rows: Sequence[Row], *, title: str, digits: int = 2) -> Table:
         }
         for row in rows
     ]  # fmt: skip
-    return table(own, caption=f"{title}; p, Holm: corrected for all {len(rows)} looked at", digits=digits)
+    caption = f"{title}; p, Holm: corrected for all {len(rows)} comparisons"
+    return table(shown, caption=caption, digits=digits)
 
 
 def _small(p: float) -> str:
@@ -524,10 +497,8 @@ def _small(p: float) -> str:
 
 
 def subgroup_table(rows: Sequence[Row], *, run: str | None = None, digits: int = 2) -> Table:
-    """Rows of `subgroups`, of one run or of all: effect, interval, n, and p corrected for looking many
-    times.
-    """
-    own: list[Row] = [
+    """Rows of `subgroups`, of one run or of all: effect, interval, n, p raw and corrected."""
+    shown: list[Row] = [
         {
             "protocol": row["protocol"],
             "what": f"{row['feature']}: rank correlation" if row["groups"] is None else row["what"],
@@ -538,6 +509,9 @@ def subgroup_table(rows: Sequence[Row], *, run: str | None = None, digits: int =
         for row in rows
         if run in (None, row["run"])
     ]  # fmt: skip
-    needs("subgroup_table", own, "rows")
-    caption = f"{run or 'All runs'}: does the difference depend on the example? p, Holm: corrected for all {len(rows)} looked at"
-    return table(own, caption=caption, digits=digits)
+    needs("subgroup_table", shown, "rows")
+    caption = (
+        f"{run or 'All runs'}: does the difference depend on the example? "
+        f"p, Holm: corrected for all {len(rows)} comparisons"
+    )
+    return table(shown, caption=caption, digits=digits)

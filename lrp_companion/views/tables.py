@@ -13,11 +13,12 @@ import numpy as np
 from lrp_companion.metrics import Interval
 from lrp_companion.schema import InputError
 
-CSS = """
+TABLE_CSS = """
 .lrp-table{background:#fff;color:#1b1b1b;margin:0;padding:.5em .75em;border-radius:4px}
 .lrp-table figcaption{margin:0 0 .4em;color:#1b1b1b;font-size:.95em;text-align:left}
 .lrp-table>div{overflow-x:auto}
-.lrp-table table{border-collapse:collapse;margin:0;font-size:.92em;color:#1b1b1b;background:#fff;font-variant-numeric:tabular-nums}
+.lrp-table table{border-collapse:collapse;margin:0;font-size:.92em;color:#1b1b1b;background:#fff;
+font-variant-numeric:tabular-nums}
 .lrp-table th,.lrp-table td{padding:.25em .55em;border:0;border-bottom:1px solid #c9c9c9;color:#1b1b1b}
 .lrp-table th,.lrp-table td{background:#fff;text-align:left;vertical-align:top}
 .lrp-table .lrp-number{text-align:right}
@@ -28,7 +29,7 @@ CSS = """
 .lrp-table thead tr:last-child th{border-bottom:2px solid #1b1b1b}
 """.replace("\n", "")
 
-SHORT = 18  # text of at most so many letters in every cell of a column stays on one line
+SHORT = 18  # a column whose cells have at most so many letters does not wrap
 
 
 @dataclass(frozen=True)
@@ -42,38 +43,21 @@ class Table:
     groups: tuple[tuple[str, int], ...] = ()
 
     def _repr_html_(self) -> str:
-        kind = [
-            ' class="lrp-number"'
-            if numeric
-            else ' class="lrp-short"'
-            if max(map(len, column)) <= SHORT
-            else ""
-            for numeric, column in zip(self.numeric, zip(*self.cells, strict=True), strict=True)
-        ]
+        kinds = list(map(_cell_class, self.numeric, zip(*self.cells, strict=True)))
         name = html.escape(self.caption or "Table", quote=True)
-        parts = [f'<figure class="lrp-table"><style>{CSS}</style>']
-        if self.caption:  # beside the box that scrolls, so that a phone shows all of it
+        parts = [f'<figure class="lrp-table"><style>{TABLE_CSS}</style>']
+        if self.caption:  # outside the box that scrolls, so that a phone shows all of it
             parts.append(f"<figcaption>{html.escape(self.caption)}</figcaption>")
         parts.append(f'<div role="region" tabindex="0" aria-label="{name}"><table><thead>')
         if self.groups:
-            spans = "".join(
-                f'<th class="lrp-group" colspan="{span}" scope="colgroup">{html.escape(title)}</th>'
-                if title
-                else f'<td colspan="{span}"></td>'
-                for title, span in self.groups
-            )
-            parts.append(f"<tr>{spans}</tr>")
-        parts.append(
-            "<tr>"
-            + "".join(
-                f'<th scope="col"{k}>{html.escape(h)}</th>' for h, k in zip(self.header, kind, strict=True)
-            )
-            + "</tr></thead><tbody>"
-        )
+            parts.append(f"<tr>{''.join(_group_heading(title, span) for title, span in self.groups)}</tr>")
+        headings = zip(self.header, kinds, strict=True)
+        heads = "".join(f'<th scope="col"{kind}>{html.escape(text)}</th>' for text, kind in headings)
+        parts.append(f"<tr>{heads}</tr></thead><tbody>")
         for row in self.cells:
-            first, *rest = (html.escape(cell) for cell in row)
-            body = "".join(f"<td{k}>{cell}</td>" for cell, k in zip(rest, kind[1:], strict=True))
-            parts.append(f'<tr><th scope="row"{kind[0]}>{first}</th>{body}</tr>')
+            first, *rest = map(html.escape, row)
+            body = "".join(f"<td{kind}>{text}</td>" for text, kind in zip(rest, kinds[1:], strict=True))
+            parts.append(f'<tr><th scope="row"{kinds[0]}>{first}</th>{body}</tr>')
         parts.append("</tbody></table></div></figure>")
         return "".join(parts)
 
@@ -88,12 +72,25 @@ class Table:
         widths = [max(len(row[k]) for row in rows) for k in range(len(header))]
         lines = [
             "  ".join(
-                cell.rjust(w) if numeric else cell.ljust(w)
-                for cell, w, numeric in zip(row, widths, self.numeric, strict=True)
+                text.rjust(width) if numeric else text.ljust(width)
+                for text, width, numeric in zip(row, widths, self.numeric, strict=True)
             ).rstrip()
             for row in rows
         ]
         return "\n".join([*([self.caption] if self.caption else []), *lines])
+
+
+def _cell_class(numeric: bool, column: Sequence[str]) -> str:
+    """How the cells of a column are set: numbers, text that does not wrap, or nothing special."""
+    if numeric:
+        return ' class="lrp-number"'
+    return ' class="lrp-short"' if max(map(len, column)) <= SHORT else ""
+
+
+def _group_heading(title: str, span: int) -> str:
+    if not title:
+        return f'<td colspan="{span}"></td>'
+    return f'<th class="lrp-group" colspan="{span}" scope="colgroup">{html.escape(title)}</th>'
 
 
 def table(
@@ -109,11 +106,12 @@ def table(
         as "undefined".
     columns : which columns, in order, or a mapping to their headings; all of the first row's by default.
     groups : heading over neighbouring columns to these columns, such as
-        `{"ours": [...], "the paper": [...]}`.
+        `{"this project": [...], "the paper": [...]}`.
     caption : what is shown: the model, the data, n and the choices.
     digits : decimals of floats and intervals.
 
-    >>> table([{"method": "LOO", "r": 1.0}, {"method": "IG", "r": Interval(0.41, 0.3, 0.5, 96)}], caption="r with LOO")
+    >>> rows = [{"method": "LOO", "r": 1.0}, {"method": "IG", "r": Interval(0.41, 0.3, 0.5, 96)}]
+    >>> table(rows, caption="r with LOO")
     r with LOO
     method                  r
     LOO                  1.00
@@ -122,11 +120,10 @@ def table(
     records = list(rows)
     if not records:
         raise InputError("table", got="no rows", expected="at least one", hint="check what was computed")
-    headings = (
-        dict(columns)
-        if isinstance(columns, Mapping)
-        else {name: name for name in (records[0] if columns is None else columns)}
-    )
+    if isinstance(columns, Mapping):
+        headings = dict(columns)
+    else:
+        headings = {name: name for name in (records[0] if columns is None else columns)}
     known = {name for record in records for name in record}
     if not headings or not set(headings) <= known:
         raise InputError(
@@ -137,7 +134,8 @@ def table(
         )
     values = [[record.get(name) for name in headings] for record in records]
     numeric = tuple(
-        all(v is None or _is_number(v) for v in column) and any(v is not None for v in column)
+        all(value is None or _is_number(value) for value in column)
+        and any(value is not None for value in column)
         for column in zip(*values, strict=True)
     )
     cells = tuple(tuple(cell(value, digits) for value in row) for row in values)
@@ -159,7 +157,7 @@ def cell(value: Any, digits: int) -> str:
     if isinstance(value, (float, np.floating)):
         return "undefined" if math.isnan(value) else f"{value:.{digits}f}"
     if isinstance(value, (list, tuple)):
-        return ", ".join(cell(part, digits) for part in value)
+        return ", ".join(cell(item, digits) for item in value)
     return " ".join(str(value).split())
 
 

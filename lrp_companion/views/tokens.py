@@ -1,5 +1,6 @@
-"""Scores on tokens: a heat map for pages (HTML) and a table for terminals. Tokens are only ever shown as
-text, never as markup.
+"""Scores on tokens: a heat map for pages (HTML) and a table for terminals.
+
+Tokens are only ever shown as text, never as markup.
 """
 
 from __future__ import annotations
@@ -17,47 +18,48 @@ from lrp_companion.metrics import agreement
 from lrp_companion.schema import Attribution, InputError, Protocol
 from lrp_companion.views.palette import hexes
 
-CSS = """
-.lrp-heatmap{background:#fff;color:#1b1b1b;padding:.5em .75em;border-radius:4px;line-height:1.35;overflow-wrap:anywhere}
+HEATMAP_CSS = """
+.lrp-heatmap{background:#fff;color:#1b1b1b;padding:.5em .75em;border-radius:4px;line-height:1.35;
+overflow-wrap:anywhere}
 .lrp-heatmap p{margin:.5em 0 .2em;font-size:.9em;color:#1b1b1b}
 .lrp-heatmap ol.lrp-tokens{list-style:none;margin:0;padding:0;display:flex;flex-wrap:wrap;gap:.35em .25em}
-.lrp-heatmap ol.lrp-tokens>li{position:relative;margin:0;padding:.05em .3em;color:#1b1b1b;border:3px none transparent;
-border-block-style:solid;max-width:100%;print-color-adjust:exact;-webkit-print-color-adjust:exact}
+.lrp-heatmap ol.lrp-tokens>li{position:relative;margin:0;padding:.05em .3em;color:#1b1b1b;
+border:3px none transparent;border-block-style:solid;max-width:100%;print-color-adjust:exact;
+-webkit-print-color-adjust:exact}
 .lrp-heatmap ol.lrp-tokens>li.lrp-for{border-bottom-color:#1b1b1b}
 .lrp-heatmap ol.lrp-tokens>li.lrp-against{border-top:3px dotted #1b1b1b}
 .lrp-heatmap li.lrp-special{font-style:italic;outline:1px dashed #767676}
-.lrp-heatmap .lrp-value{position:absolute;left:0;bottom:calc(100% + 5px);padding:0 .3em;background:#1b1b1b;color:#fff;
-font-size:.85em;font-style:normal;white-space:nowrap;opacity:0;pointer-events:none;z-index:2}
+.lrp-heatmap .lrp-value{position:absolute;left:0;bottom:calc(100% + 5px);padding:0 .3em;background:#1b1b1b;
+color:#fff;font-size:.85em;font-style:normal;white-space:nowrap;opacity:0;pointer-events:none;z-index:2}
 .lrp-heatmap li:hover>.lrp-value{opacity:1}
-@media print{.lrp-heatmap .lrp-value{position:static;display:block;background:none;color:#1b1b1b;font-size:.7em;opacity:1}}
+@media print{.lrp-heatmap .lrp-value{position:static;display:block;background:none;color:#1b1b1b;
+font-size:.7em;opacity:1}}
 """.replace("\n", "")
 KEY = (
-    "Orange with a line below: for the class. Blue with a dotted line above: against it. Darker is larger, on "
-    "each row's own scale, set by its words; special tokens are in dashed boxes."
+    "Orange with a line below: for the class. Blue with a dotted line above: against it. Darker is larger, "
+    "on each row's own scale, set by its words; special tokens are in dashed boxes."
 )
-FAINT = 0.05  # below this part of the scale a token gets a colour but no line: the sign of almost nothing is no news
+FAINT = 0.05  # below this fraction of the scale a token gets a colour but no line for its sign
 TOKEN_WIDTH, BAR_WIDTH = 24, 20
 
 
 @dataclass(frozen=True)
 class TokenRows:
-    """Rows of coloured tokens, without a script. In a notebook it shows itself; as text it lists every token
-    with its score.
-    """
+    """Rows of coloured tokens, without a script; as plain text, every token with its score."""
 
     rows: tuple[Attribution, ...]
     titles: tuple[str, ...]
 
     def _repr_html_(self) -> str:
-        return f'<div class="lrp-heatmap"><style>{CSS}</style>{self.html()}</div>'
+        return f'<div class="lrp-heatmap"><style>{HEATMAP_CSS}</style>{self.html()}</div>'
 
     def html(self) -> str:
         """The rows and their key as markup; a widget brings its own style."""
-        parts = []
+        blocks = []
         for record, title in zip(self.rows, self.titles, strict=True):
-            parts.append(f"<p>{html.escape(visible(title))}</p>")
-            parts.append(f'<ol class="lrp-tokens">{"".join(_items(record))}</ol>')
-        return "".join([*parts, f'<p class="lrp-quiet">{KEY}</p>'])
+            blocks.append(f"<p>{html.escape(visible(title))}</p>")
+            blocks.append(f'<ol class="lrp-tokens">{"".join(_items(record))}</ol>')
+        return "".join([*blocks, f'<p class="lrp-quiet">{KEY}</p>'])
 
     def __repr__(self) -> str:
         lines: list[str] = []
@@ -82,16 +84,15 @@ def token_heatmap(
 ) -> TokenRows:
     """Show one or more explanations as rows of coloured tokens.
 
-    The colour runs from blue (against the class) over white to orange (for it) and is scaled by the row's
+    The colour runs from blue (against the class) through white to orange (for it) and is scaled by the row's
     largest |score| among its words; special tokens beyond that get the end's colour. Every token's score
-    shows on hover and in print and is there for screen readers; the sign is also in a line above or below the
-    token.
+    shows on hover and in print, and screen readers read it; a line above or below the token shows the sign.
 
     Parameters
     ----------
     attributions : the rows, of one text or of several.
     titles : one per row; by default the method, target and logit.
-    loo : LOO of the same tokens: shown first, and every other title ends with Pearson's r with it (no special
+    loo : LOO of the same tokens: shown first; every further title ends with Pearson's r with it (no special
         tokens).
 
     >>> record = Attribution(("[CLS]", "fine"), [0.1, -0.25], 1, 2.5, [True, False], "loo")
@@ -100,12 +101,11 @@ def token_heatmap(
       [CLS] +0.100  fine -0.250
     """
     rows = [attributions] if isinstance(attributions, Attribution) else list(attributions)
-    names = (
-        [f"{r.method}, target {r.target}, logit {r.logit:.3f}" for r in rows]
-        if titles is None
-        else [str(title) for title in titles]
-    )
-    if not rows or len(names) != len(rows) or not all(isinstance(r, Attribution) for r in rows):
+    if titles is None:
+        names = [f"{row.method}, target {row.target}, logit {row.logit:.3f}" for row in rows]
+    else:
+        names = list(map(str, titles))
+    if not rows or len(names) != len(rows) or not all(isinstance(row, Attribution) for row in rows):
         raise InputError(
             "token_heatmap",
             got=f"{len(rows)} rows and {len(names)} titles",
@@ -113,7 +113,7 @@ def token_heatmap(
             hint="pass one title per row",
         )
     if loo is not None:
-        if any(r.tokens != loo.tokens for r in rows):
+        if any(row.tokens != loo.tokens for row in rows):
             raise InputError(
                 "token_heatmap",
                 got="rows with other tokens than loo",
@@ -126,8 +126,7 @@ def token_heatmap(
 
 
 def terminal_table(attribution: Attribution, *, colour: bool = True, width: int | None = None) -> str:
-    """Return one line per token: the token, its score, and a bar to the left (against the class) or to the
-    right (for it).
+    """Return one line per token: the token, its score, and a bar: left is against the class, right for it.
 
     The longest bar is the largest |score| among the words; a special token's bar beyond it ends in an arrow.
 
@@ -136,7 +135,8 @@ def terminal_table(attribution: Attribution, *, colour: bool = True, width: int 
     colour : use ANSI colours: orange and blue bars, special tokens dim.
     width : columns to fill; the terminal's by default, 80 where there is none.
 
-    >>> print(terminal_table(Attribution(("[CLS]", "fine"), [-0.1, 0.2], 1, 2.5, [True, False], "loo"), colour=False, width=40))
+    >>> record = Attribution(("[CLS]", "fine"), [-0.1, 0.2], 1, 2.5, [True, False], "loo")
+    >>> print(terminal_table(record, colour=False, width=40))
     [CLS]   -0.100        ▐█████│
     fine    +0.200              │███████████
     sum     +0.100   of logit 2.500
@@ -147,33 +147,32 @@ def terminal_table(attribution: Attribution, *, colour: bool = True, width: int 
     total = f"{attribution.scores.sum():+.{digits}f}"
     first = max(_width(token) for token in [*tokens, "sum"])
     second = max(len(score) for score in [*scores, total])
-    bar = max(
-        4, min(BAR_WIDTH, ((width or shutil.get_terminal_size((80, 24)).columns) - first - second - 7) // 2)
-    )
-    scale = _scale(attribution)
-    lines = []
-    for token, score, value, special in zip(
-        tokens, scores, attribution.scores, attribution.special, strict=True
-    ):
-        left, right = _bar(value / scale, bar)
+    columns = width or shutil.get_terminal_size((80, 24)).columns
+    bar = max(4, min(BAR_WIDTH, (columns - first - second - 7) // 2))
+    scale, lines = _scale(attribution), []
+    rows = zip(tokens, scores, attribution.scores / scale, attribution.special, strict=True)
+    for token, score, fraction, special in rows:
+        left, right = _bar(fraction, bar)
         name = token + " " * (first - _width(token))
         if colour:
             name = f"\x1b[2m{name}\x1b[0m" if special else name
-            left, right = (
-                f"\x1b[38;5;{code}m{side}\x1b[0m" if side.strip() else side
-                for code, side in ((39, left), (208, right))
-            )
+            left, right = _coloured(left, 39), _coloured(right, 208)
         lines.append(f"{name}   {score:>{second}}   {left}│{right}".rstrip())
     lines.append(f"{'sum':<{first}}   {total:>{second}}   of logit {attribution.logit:.3f}")
     return "\n".join(lines)
 
 
+def _coloured(side: str, code: int) -> str:
+    """A side of a bar in a colour of the terminal; an empty one stays as it is."""
+    return f"\x1b[38;5;{code}m{side}\x1b[0m" if side.strip() else side
+
+
 def decimals(scores: np.ndarray) -> int:
     """How many decimals show the largest score to three digits: from 3 to 9."""
     largest = float(np.abs(scores).max()) if np.size(scores) else 0.0
-    return (
-        min(9, max(3, 2 - math.floor(math.log10(largest)))) if largest > 0 and math.isfinite(largest) else 3
-    )
+    if largest == 0 or not math.isfinite(largest):
+        return 3
+    return min(9, max(3, 2 - math.floor(math.log10(largest))))
 
 
 def _items(record: Attribution) -> list[str]:
@@ -193,22 +192,19 @@ def _items(record: Attribution) -> list[str]:
 
 def _scale(record: Attribution) -> float:
     """The largest |score| among the words; special tokens often carry more and would leave the words pale."""
-    return (
-        float(np.abs(record.scores[~record.special]).max(initial=0.0))
-        or float(np.abs(record.scores).max(initial=0.0))
-        or 1.0
-    )
+    sizes = np.abs(record.scores)
+    return float(sizes[~record.special].max(initial=0.0)) or float(sizes.max(initial=0.0)) or 1.0
 
 
-def _bar(part: float, width: int) -> tuple[str, str]:
+def _bar(fraction: float, width: int) -> tuple[str, str]:
     """The two sides of a bar of so many columns each, in half columns; an arrow where it is cut off."""
-    halves = min(round(2 * width * abs(part)), 2 * width)
+    halves = min(round(2 * width * abs(fraction)), 2 * width)
     whole, half = "█" * (halves // 2), halves % 2
-    if part < 0:
+    if fraction < 0:
         side = ("▐" if half else "") + whole
-        return ("◀" + side[1:] if part < -1 else side).rjust(width), ""
+        return ("◀" + side[1:] if fraction < -1 else side).rjust(width), ""
     side = whole + ("▌" if half else "")
-    return " " * width, side[:-1] + "▶" if part > 1 else side
+    return " " * width, side[:-1] + "▶" if fraction > 1 else side
 
 
 def _r(row: Attribution, loo: Attribution) -> str:
@@ -217,9 +213,7 @@ def _r(row: Attribution, loo: Attribution) -> str:
 
 
 def visible(text: str) -> str:
-    """The text with control and direction marks spelled out, so that no token can steer a terminal or a
-    page.
-    """
+    """The text with control and direction marks spelled out, so that no token steers a terminal or a page."""
     keep = "\u200c\u200d"  # joiners, which some scripts and emoji need
     return "".join(
         c if c in keep or unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Zl", "Zp") else ascii(c)[1:-1]
@@ -228,15 +222,10 @@ def visible(text: str) -> str:
 
 
 def _width(text: str) -> int:
-    """Columns the text takes in a terminal: wide characters two, marks that sit on others none."""
-    return sum(
-        0
-        if unicodedata.category(c) in ("Mn", "Me", "Cf")
-        else 2
-        if unicodedata.east_asian_width(c) in "WF"
-        else 1
-        for c in text
-    )
+    """Columns the text takes in a terminal: wide characters take two, combining marks none."""
+    marks = ("Mn", "Me", "Cf")
+    visible_characters = [c for c in text if unicodedata.category(c) not in marks]
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in visible_characters)
 
 
 def _cut(text: str, width: int) -> str:

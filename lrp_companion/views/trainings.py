@@ -1,4 +1,4 @@
-"""Several trainings of one model side by side: effects, cells in which they agree, layers."""
+"""Several trainings of one model side by side: effects, the cells where they agree, layers."""
 
 from __future__ import annotations
 
@@ -25,114 +25,104 @@ from lrp_companion.views.tables import Table, table
 
 
 @mpl.rc_context(LOOK)
-def training_curve(found: Trainings) -> Drawing:
+def training_curve(trained: Trainings) -> Drawing:
     """Draw the effect in every cell, sorted by its mean over the trainings, with a mark per training."""
-    flat = found.defined[:, np.argsort(found.defined.mean(0), kind="stable")]
-    told = training_counts(found)
+    flat = trained.defined[:, np.argsort(trained.defined.mean(0), kind="stable")]
+    heading, effect = f"{trained.title}, n = {trained.n:,}", difference(trained.grids[0])
     alt = (
-        f"{found.title}, n = {found.n:,}: {difference(found.grids[0])} in {flat.shape[1]} combinations and {len(flat)} trainings. "
-        f"One sign in all trainings: {told['one sign']}."
+        f"{heading}: {effect} in {flat.shape[1]} combinations and {len(flat)} trainings. "
+        f"One sign in all trainings: {training_counts(trained)['one sign']}."
     )
     figure, (axes,) = drawing(alt, height=3.4)
     x = np.arange(1, flat.shape[1] + 1)
     axes.vlines(x, flat.min(0), flat.max(0), color="#8a8a8a", linewidth=0.7)
-    for k, (name, own) in enumerate(zip(found.names, flat, strict=True)):
+    for k, (name, effects) in enumerate(zip(trained.names, flat, strict=True)):
         colour, marker = COLOURS[k % len(COLOURS)], MARKERS[k % len(MARKERS)]
-        axes.plot(x, own, linestyle="none", marker=marker, markersize=2.6, color=colour, label=name)
+        axes.plot(x, effects, linestyle="none", marker=marker, markersize=2.6, color=colour, label=name)
     axes.axhline(0, color=INK, linewidth=0.9)
     axes.set_xlabel("combinations of choices, by mean effect")
-    axes.set_ylabel(difference(found.grids[0]))
-    axes.set_title(f"{found.title}, n = {found.n:,}: each training", fontweight="bold")
+    axes.set_ylabel(effect)
+    axes.set_title(f"{heading}: each training", fontweight="bold")
     axes.legend(loc="upper left", markerscale=2.0)
     return figure
 
 
 def trainings_table(
-    found: Trainings, *, protocols: Mapping[str, Protocol] = PROTOCOLS, digits: int = 2
+    trained: Trainings, *, protocols: Mapping[str, Protocol] = PROTOCOLS, digits: int = 2
 ) -> Table:
-    """The effect under a few protocols, a column per training, and its mean and standard deviation over the
-    trainings.
-    """
+    """The effect under a few protocols, a column per training, with mean and standard deviation over them."""
     rows: list[Mapping[str, Any]] = [
-        {
-            "protocol": row["protocol"],
-            **dict(zip(found.names, row["effects"], strict=True)),
-            "mean": row["mean"],
-            "sd": row["sd"],
-        }
-        for row in training_effects(found, protocols=protocols)
+        {**row, **dict(zip(trained.names, row["effects"], strict=True))}
+        for row in training_effects(trained, protocols=protocols)
     ]
     columns = {
-        "protocol": "protocol",
-        **{name: name for name in found.names},
-        "mean": "mean of these",
-        "sd": "standard deviation",
-    }
-    caption = f"{found.title}, n = {found.n:,}: {difference(found.grids[0])} by training, with 95 % intervals over examples"
+        "protocol": "protocol", **{name: name for name in trained.names},
+        "mean": "mean of these", "sd": "standard deviation",
+    }  # fmt: skip
+    effect = f"{difference(trained.grids[0])} by training, with 95 % intervals over examples"
+    caption = f"{trained.title}, n = {trained.n:,}: {effect}"
     return table(rows, columns=columns, caption=caption, digits=digits)
 
 
-def training_counts_table(found: Trainings) -> Table:
+def training_counts_table(trained: Trainings) -> Table:
     """In how many cells the trainings agree: over all, and by tokens and map."""
     rows = [
-        {"which": name, **training_counts(found, **fixed)}
-        for name, fixed in by_tokens_and_map(found.axes).items()
+        {"which": name, **training_counts(trained, **fixed)}
+        for name, fixed in by_tokens_and_map(trained.axes).items()
     ]
     columns = {
         "which": "tokens; map", "cells": "cells", "above": "above 0 in all", "below": "below 0 in all",
         "against": "above in one, below in another", "open": "open in some", "one sign": "means of one sign",
     }  # fmt: skip
-    caption = f"{_where(found)}: cells by where the whole 95 % interval of {difference(found.grids[0])} lies"
-    return table(rows, columns=columns, caption=caption)
+    where = f"cells by where the whole 95 % interval of {difference(trained.grids[0])} lies"
+    return table(rows, columns=columns, caption=f"{_setting(trained)}: {where}")
 
 
-def training_turns_table(found: Trainings, *, limit: int = 12, digits: int = 2) -> Table:
-    """The cells in which the trainings do not all lie on one side of 0, the most contrary first, a column per
-    training.
+def training_turns_table(trained: Trainings, *, limit: int = 12, digits: int = 2) -> Table:
+    """The cells where the trainings do not all lie on one side of 0, most contrary first, a column each.
 
-    What all these cells share is said in the caption.
+    The caption states what all these cells share.
     """
-    turns = training_turns(found)
-    free = [name for name in found.axes if name not in found.held]
+    turns = training_turns(trained)
+    free = [name for name in trained.axes if name not in trained.held]
     shared = [name for name in free if len(turns) > 1 and len({row[name] for row in turns}) == 1]
     free = [name for name in free if name not in shared]
     rows: list[Mapping[str, Any]] = [
         {
             **{name: AXIS_LABELS[name][1][row[name]] for name in free},
-            **dict(zip(found.names, row["effects"], strict=True)),
+            **dict(zip(trained.names, row["effects"], strict=True)),
         }
         for row in turns[:limit]
     ]
-    columns = {**{name: AXIS_LABELS[name][0] for name in free}, **{name: name for name in found.names}}
     caption = (
-        f"{_where(found)}: cells in which the whole interval of {difference(found.grids[0])} is not on one side of 0 in all trainings"
-        f"{f', the first {len(rows)} of {len(turns):,}' if len(rows) < len(turns) else ''}"
+        f"{_setting(trained)}: cells in which the whole interval of {difference(trained.grids[0])} "
+        "is not on one side of 0 in all trainings"
     )
+    if len(rows) < len(turns):
+        caption += f", the first {len(rows)} of {len(turns):,}"
     if not rows:
         return table([{"cell": "none"}], columns={"cell": "cell"}, caption=caption)
     if shared:
         caption += "; common to all: " + ", ".join(_named(name, turns[0][name]) for name in shared)
+    columns = {**{name: AXIS_LABELS[name][0] for name in free}, **{name: name for name in trained.names}}
     return table(rows, columns=columns, caption=caption, digits=digits)
 
 
-def training_shares_table(found: Trainings, *, digits: int = 2) -> Table:
-    """How much of the variance of the effect over cells and trainings goes with which, and how alike the
-    trainings are.
-    """
-    shares = training_shares(found)
-    words = {
+def training_shares_table(trained: Trainings, *, digits: int = 2) -> Table:
+    """The fractions of the variance over cells and trainings, and how similar the trainings are."""
+    headings = {
         "choices": "the choices, alike in every training",
         "training": "the training, alike under every choice",
         "together": "both together: a training that changes what the choices do",
-    }  # fmt: skip
+    }
     rows: list[Mapping[str, Any]] = [
-        {"what": words[name], "part": percent(share)} for name, share in shares.items()
+        {"what": headings[name], "share": percent(share)} for name, share in training_shares(trained).items()
     ]
     caption = (
-        f"{_where(found)}: parts of the variance of {difference(found.grids[0])}; "
-        f"lowest r between two trainings over the cells {training_likeness(found):.{digits}f}"
+        f"{_setting(trained)}: fractions of the variance of {difference(trained.grids[0])}; "
+        f"lowest r between two trainings over the cells {training_likeness(trained):.{digits}f}"
     )
-    return table(rows, columns={"what": "goes with", "part": "part"}, caption=caption)
+    return table(rows, columns={"what": "explained by", "share": "fraction"}, caption=caption)
 
 
 def _named(choice: str, option: str) -> str:
@@ -141,10 +131,10 @@ def _named(choice: str, option: str) -> str:
     return f"{name} {options[option]}"
 
 
-def _where(found: Trainings) -> str:
-    """Data, depth, n, how many trainings, and the choices that are held."""
-    held = "".join(f"; {_named(name, option)}" for name, option in found.held.items())
-    return f"{found.title}, n = {found.n:,}, {len(found.grids)} trainings{held}"
+def _setting(trained: Trainings) -> str:
+    """Data, depth, n, number of trainings, and the choices that are held fixed."""
+    held = "".join(f"; {_named(name, option)}" for name, option in trained.held.items())
+    return f"{trained.title}, n = {trained.n:,}, {len(trained.grids)} trainings{held}"
 
 
 def training_gains_table(rows: Sequence[Mapping[str, Any]], *, title: str, digits: int = 2) -> Table:
@@ -153,6 +143,6 @@ def training_gains_table(rows: Sequence[Mapping[str, Any]], *, title: str, digit
     columns = {
         "protocol": "protocol", "model": "training", "total": "total gain",
         "later - first": "later − first half",
-        "largest": "largest gain at layer", "largest in draws": "in this part of the draws",
+        "largest": "largest gain at layer", "largest in draws": "in this fraction of the draws",
     }  # fmt: skip
     return table(rows, columns=columns, caption=title, digits=digits)

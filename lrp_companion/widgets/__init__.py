@@ -1,19 +1,19 @@
-"""Widgets: one class, one script, one style each, alive in Jupyter and in pages without a kernel. No torch in
-here.
+"""Widgets: one class, one script, one style each, alive in Jupyter and in pages without a kernel. No torch.
+
+A widget is a module, `static/NAME.js` and `static/NAME.css` of one name; its class is called as the module,
+in capitals: `token_heatmap` holds `TokenHeatmap`. Nothing else lists it.
 """
 
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import Any
 
-_HOME = {
-    "TokenHeatmap": "token_heatmap",
-    "LayerToggles": "layer_toggles", "LiveSentence": "live",
-    "ProductTree": "product_tree", "SharesSimplex": "shares_simplex", "SoftmaxLab": "softmax_lab",
-    "FrontierPlayer": "frontier_player", "PerturbationPlayer": "perturbation_player",
-    "ProtocolSwitchboard": "protocol_switchboard",
-}  # fmt: skip
+_FRONT_ENDS = (Path(__file__).parent / "static").glob("*.js")
+_MODULES = sorted(file.stem for file in _FRONT_ENDS if file.stem != "base")
+_HOME = {"".join(map(str.capitalize, name.split("_"))): name for name in _MODULES}
+_HOME["LiveSentence"] = "live"  # shows other widgets
 
 __all__ = sorted(_HOME)
 

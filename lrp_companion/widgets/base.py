@@ -1,9 +1,8 @@
-"""The base of every widget: one front end, alive in Jupyter through anywidget and in a page without a kernel
-from embedded JSON.
+"""The base of every widget: one front end for Jupyter (anywidget) and for pages without a kernel (JSON).
 
-A widget is a class here, `static/NAME.js` and `static/NAME.css`. Its front end is `base.js` followed by its
-own module, so that nothing is bundled and nothing is loaded from elsewhere. In a page `text/html` carries the
-state as JSON and, until the script runs (or where none may run), something to read.
+A widget is a class in this package, `static/NAME.js` and `static/NAME.css`. Its front end is `base.js`
+followed by the widget's module, so nothing is bundled and nothing is loaded from elsewhere. In a page,
+`text/html` carries the state as JSON and something to read until the script runs, or where none may run.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ MARK = "data-companion-widget"
 
 
 def front_end(name: str, kind: str) -> str:
-    """Return the JavaScript or CSS (`kind` "js" or "css") of a widget: the base's, then its own."""
-    return "\n".join((STATIC / f"{part}.{kind}").read_text(encoding="utf-8") for part in ("base", name))
+    """Return the JavaScript or CSS (`kind` "js" or "css") of a widget: the base's, then the widget's."""
+    return "\n".join((STATIC / f"{stem}.{kind}").read_text(encoding="utf-8") for stem in ("base", name))
 
 
 def front_ends() -> list[str]:
@@ -35,31 +34,28 @@ def front_ends() -> list[str]:
 
 
 def page_script(name: str) -> str:
-    """Return a front end as a classic script, which also runs in a page opened from disk (a module would
-    not).
-    """
+    """Return a front end as a classic script, which unlike a module also runs in a page opened from disk."""
     module, mark = front_end(name, "js"), "\nexport default "
     if module.count(mark) != 1:
         raise ValueError(f"{name}.js: expected one line that begins with 'export default'")
-    return f"(() => {{\n{module.replace(mark, chr(10) + 'const widget = ')}\nmount({json.dumps(name)}, widget);\n}})();\n"
+    body = module.replace(mark, "\nconst widget = ")
+    return f"(() => {{\n{body}\nmount({json.dumps(name)}, widget);\n}})();\n"
 
 
 def embed(value: Any) -> str:
-    """Return JSON for a script element: no `<` is left, so no text in it can end the element or open another.
+    """Return JSON for a script element: without `<`, so that no text can end the element or open another.
 
     >>> embed({"token": "</script>"})
     '{"token":"\\\\u003c/script>"}'
     """
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).replace(
-        "<", "\\u003c"
-    )
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return text.replace("<", "\\u003c")
 
 
 def packed(values: Any, kind: str) -> str:
     """Return an array as base64, little-endian: `kind` is a NumPy type such as "float32" or "int8"."""
-    return base64.b64encode(
-        np.ascontiguousarray(values, dtype=np.dtype(kind).newbyteorder("<")).tobytes()
-    ).decode()
+    numbers = np.ascontiguousarray(values, dtype=np.dtype(kind).newbyteorder("<"))
+    return base64.b64encode(numbers.tobytes()).decode()
 
 
 class Widget(anywidget.AnyWidget):
@@ -85,12 +81,8 @@ class Widget(anywidget.AnyWidget):
 
     def state(self) -> dict[str, Any]:
         """Return what the front end is given, as plain JSON."""
-        own = (
-            set(self.trait_names(sync=True))
-            - set(anywidget.AnyWidget.class_trait_names(sync=True))
-            - {"_esm", "_css", "_anywidget_id"}
-        )
-        return {name: getattr(self, name) for name in sorted(own)}
+        inherited = {*anywidget.AnyWidget.class_trait_names(sync=True), "_esm", "_css", "_anywidget_id"}
+        return {name: getattr(self, name) for name in sorted(set(self.trait_names(sync=True)) - inherited)}
 
     def fallback(self) -> str:
         """Return HTML that is read where no script runs; every text in it escaped."""
@@ -117,12 +109,9 @@ class Widget(anywidget.AnyWidget):
 
 
 def check_address(operation: str, address: str) -> str:
-    """Return a name that can stand in an address: letters, digits and hyphens."""
-    if not (
-        isinstance(address, str)
-        and address.replace("-", "a").isascii()
-        and address.replace("-", "a").isalnum()
-    ):
+    """Return a name if an address can hold it (letters, digits, hyphens); else raise `InputError`."""
+    letters = address.replace("-", "a") if isinstance(address, str) else ""
+    if not (letters.isascii() and letters.isalnum()):
         raise InputError(
             operation,
             got=f"address {address!r}",

@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 import numpy as np
 import traitlets
 
-from lrp_companion.schema import TOKEN_CHOICES, InputError, choose
+from lrp_companion.schema import TOKEN_CHOICES, InputError, choose, whole
 from lrp_companion.views.tables import table
 from lrp_companion.views.tokens import visible
 from lrp_companion.widgets.base import Widget, check_address
 
-WAYS = {
+WAY_TEXTS = {
     "hybrid": {
         "label": "Hybrid",
         "counts": "tokens with LOO",
@@ -34,9 +34,9 @@ WAYS = {
 
 
 class FrontierPlayer(Widget, front="frontier_player"):
-    """Spend passes on one sentence step by step: the map nears LOO token by token, with its r and its cost.
+    """Spend passes on one sentence step by step: the map approaches LOO, with its r and its cost.
 
-    The map is that of one of three ways to spend passes, beside LOO `f(x) - f(x without i)` on LOO's own
+    The map comes from one of three ways to spend passes, next to LOO `f(x) - f(x without i)` on the same
     scale of colours.
 
     Parameters
@@ -46,7 +46,7 @@ class FrontierPlayer(Widget, front="frontier_player"):
 
     Attributes
     ----------
-    text : which text, from 0. A shorter one takes the step back to its last.
+    text : which text, from 0. The step never exceeds the text's number of tokens.
     way : "hybrid", "groups" or "random".
     tokens : which tokens count for r, "no-special" or "all".
     step : from 0 to the text's number of tokens.
@@ -69,27 +69,23 @@ class FrontierPlayer(Widget, front="frontier_player"):
     def __init__(self, texts: Sequence[Mapping[str, Any]], *, address: str = "passes") -> None:
         if not texts:
             raise _unfit("no texts")
-        data = {"ways": WAYS, "texts": [_plain(f"text {k}", text) for k, text in enumerate(texts)]}
+        data = {"ways": WAY_TEXTS, "texts": [_plain(f"text {k}", text) for k, text in enumerate(texts)]}
         super().__init__(data=data, address=check_address("FrontierPlayer", address))
 
     @traitlets.validate("way", "tokens")
     def _check_choice(self, proposal: Any) -> str:
         name = proposal["trait"].name
-        return choose(
-            "FrontierPlayer", name, proposal["value"], tuple(WAYS) if name == "way" else TOKEN_CHOICES
-        )
+        options = tuple(WAY_TEXTS) if name == "way" else TOKEN_CHOICES
+        return choose("FrontierPlayer", name, proposal["value"], options)
 
     @traitlets.validate("text", "step")
     def _check_place(self, proposal: Any) -> int:
         name, value = proposal["trait"].name, proposal["value"]
-        if self.data:
-            texts = self.data["texts"]
-            most = len(texts) - 1 if name == "text" else len(texts[self.text]["tokens"])
-            if not 0 <= value <= most:
-                raise InputError(
-                    "FrontierPlayer", got=f"{name} {value}", expected=f"0 to {most}", hint="both count from 0"
-                )
-        return value
+        if not self.data:
+            return value
+        texts = self.data["texts"]
+        most = len(texts) - 1 if name == "text" else len(texts[self.text]["tokens"])
+        return whole("FrontierPlayer", name, value, least=0, most=most, hint="both count from 0")
 
     @traitlets.observe("text")
     def _stay_inside(self, _: Any) -> None:
@@ -102,22 +98,25 @@ class FrontierPlayer(Widget, front="frontier_player"):
         last = len(first["tokens"])
         rows = [
             {
-                "way": f"{WAYS[way]['label']}, {WAYS[way]['counts']}: {step}",
-                "forward passes": own["passes"][step][0],
-                "backward passes": own["passes"][step][1],
-                "r on the words": _number(own["r"]["no-special"][step]),
-                "r on all tokens": _number(own["r"]["all"][step]),
+                "way": f"{WAY_TEXTS[way]['label']}, {WAY_TEXTS[way]['counts']}: {step}",
+                "forward passes": steps["passes"][step][0],
+                "backward passes": steps["passes"][step][1],
+                "r on the words": _number(steps["r"]["no-special"][step]),
+                "r on all tokens": _number(steps["r"]["all"][step]),
             }
-            for way, own in first["ways"].items()
+            for way, steps in first["ways"].items()
             for step in dict.fromkeys((0, 1, last // 4, last // 2, last))
         ]
-        caption = f"r with LOO of {first['label']}, first text of {last} tokens; LOO itself takes {first['forwards']} forward passes"
+        caption = (
+            f"r with LOO of {first['label']}, first text of {last} tokens; "
+            f"LOO itself takes {first['forwards']} forward passes"
+        )
         return table(rows, caption=caption)._repr_html_()
 
     def summary(self) -> str:
         """Return how many texts there are, and the ways."""
         count = len(self.data["texts"])
-        return f"{count} text{'s' * (count != 1)}; {', '.join(WAYS)}"
+        return f"{count} text{'s' * (count != 1)}; {', '.join(WAY_TEXTS)}"
 
 
 def _unfit(got: str) -> InputError:
@@ -130,67 +129,79 @@ def _unfit(got: str) -> InputError:
 
 
 def _plain(name: str, text: Mapping[str, Any]) -> dict[str, Any]:
-    """A text as the front end takes it; a map that only repeats LOO or the step before is not carried."""
+    """A text as the front end takes it; a map that only repeats LOO or the previous step is not carried."""
     try:
-        loo, special = np.asarray(text["loo"], dtype=np.float64), np.asarray(text["special"], dtype=bool)
-        tokens, ways = [visible(token) for token in text["tokens"]], {way: text["ways"][way] for way in WAYS}
-        own: dict[str, Any] = {"tokens": tokens, "special": special.tolist(), "label": visible(text["label"])}
-        own |= {"forwards": int(text["forwards"])}
-        if not tokens or not loo.shape == special.shape == (len(tokens),) or not np.isfinite(loo).all():
-            raise _unfit(
-                f"{name} with {len(tokens)} tokens, LOO of shape {loo.shape} and special tokens of shape {special.shape}"
-            )
-        decimals = 4 - math.floor(math.log10(np.abs(loo).max() or 1))  # five digits of the largest
-        own["loo"] = _rounded(loo, decimals)
-        return own | {
-            "ways": {way: _way(f"{name}, {way}", steps, loo, decimals) for way, steps in ways.items()}
-        }
+        return _checked(name, text)
     except InputError:
         raise
     except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise _unfit(
-            f"{name} without {error}" if isinstance(error, KeyError) else f"{name}: {error}"
-        ) from error
+        reason = f" without {error}" if isinstance(error, KeyError) else f": {error}"
+        raise _unfit(name + reason) from error
+
+
+def _checked(name: str, text: Mapping[str, Any]) -> dict[str, Any]:
+    loo, special = np.asarray(text["loo"], dtype=np.float64), np.asarray(text["special"], dtype=bool)
+    tokens, ways = [visible(token) for token in text["tokens"]], {way: text["ways"][way] for way in WAY_TEXTS}
+    if not tokens or not loo.shape == special.shape == (len(tokens),) or not np.isfinite(loo).all():
+        shapes = f"LOO of shape {loo.shape} and special tokens of shape {special.shape}"
+        raise _unfit(f"{name} with {len(tokens)} tokens, {shapes}")
+    decimals = 4 - math.floor(math.log10(np.abs(loo).max() or 1))  # five digits of the largest
+    return {
+        "tokens": tokens,
+        "special": special.tolist(),
+        "label": visible(text["label"]),
+        "forwards": int(text["forwards"]),
+        "loo": _rounded(loo, decimals),
+        "ways": {way: _way(f"{name}, {way}", steps, loo, decimals) for way, steps in ways.items()},
+    }
 
 
 def _way(name: str, steps: Sequence[Mapping[str, Any]], loo: np.ndarray, decimals: int) -> dict[str, Any]:
-    """Steps as columns. `order` is how tokens become exact, `exact` how many are at each step; `rest` holds
-    for the other tokens all scores, or one number where they are equal, or None where they are as before."""
+    """Steps as columns.
+
+    `order` is how tokens become exact and `exact` how many are at each step. `rest` holds, for the other
+    tokens, all scores, or one number where they are equal, or None where they are as before.
+    """
     if len(steps) != len(loo) + 1:
         raise _unfit(f"{name} with {len(steps)} steps for {len(loo)} tokens")
     order: list[int] = []
     rest: list[Any] = []
-    known = None
+    carried = None
     for p, step in enumerate(steps):
-        scores, places = np.asarray(step["scores"], dtype=np.float64), list(step["exact"])
-        new, others = [i for i in places if i not in order], np.setdiff1d(np.arange(len(loo)), places)
-        if scores.shape != loo.shape or not np.isfinite(scores).all():
-            raise _unfit(f"{name}, step {p} with scores of shape {scores.shape}, or NaN in them")
-        if set(order) - set(places) or not np.array_equal(scores[places], loo[places]):
-            raise _unfit(
-                f"{name}, step {p} whose exact tokens {places} have not all LOO's value, or were more before"
-            )
-        order += new
-        if not others.size or (known is not None and np.array_equal(known[others], scores[others])):
-            rest.append(None if known is not None else 0.0)
+        scores, exact = _exact_step(f"{name}, step {p}", step, loo, order)
+        order += [token for token in exact if token not in order]
+        others = np.setdiff1d(np.arange(len(loo)), exact)
+        if not others.size or (carried is not None and np.array_equal(carried[others], scores[others])):
+            rest.append(None if carried is not None else 0.0)
         elif np.ptp(scores[others]) == 0:
-            known = None
+            carried = None
             rest += _rounded(scores[others][:1], decimals)
         else:
-            known = scores
+            carried = scores
             rest.append(_rounded(scores, decimals))
     columns = {
         key: {tokens: _rounded([step[key][tokens] for step in steps], 4) for tokens in TOKEN_CHOICES}
         for key in ("r", "error")
     }
-    passes = [[int(step["forwards"]), int(step["backwards"])] for step in steps]
     return {
         "order": order,
         "exact": [len(step["exact"]) for step in steps],
         "rest": rest,
-        "passes": passes,
+        "passes": [[int(step["forwards"]), int(step["backwards"])] for step in steps],
         **columns,
     }
+
+
+def _exact_step(
+    name: str, step: Mapping[str, Any], loo: np.ndarray, before: Sequence[int]
+) -> tuple[np.ndarray, list[int]]:
+    """A step's scores and exact tokens; raise `InputError` where they do not fit LOO or the steps before."""
+    scores, exact = np.asarray(step["scores"], dtype=np.float64), list(step["exact"])
+    if scores.shape != loo.shape or not np.isfinite(scores).all():
+        raise _unfit(f"{name} with scores of shape {scores.shape}, or NaN in them")
+    if set(before) - set(exact) or not np.array_equal(scores[exact], loo[exact]):
+        raise _unfit(f"{name} whose exact tokens {exact} have not all LOO's value, or were more before")
+    return scores, exact
 
 
 def _rounded(values: Any, decimals: int) -> list[float | None]:

@@ -9,17 +9,24 @@ import numpy as np
 import traitlets
 
 from lrp_companion.metrics import agreement
-from lrp_companion.schema import TOKEN_CHOICES, Attribution, InputError, Lattice, Protocol, check_layers
+from lrp_companion.schema import (
+    TOKEN_CHOICES,
+    Attribution,
+    InputError,
+    Lattice,
+    Protocol,
+    check_layers,
+    whole,
+)
 from lrp_companion.views.tokens import token_heatmap, visible
 from lrp_companion.widgets.base import Widget, check_address, packed
 
 READ_AT = ("word", "word+position")
-R_STEPS = 32767  # r is carried in so many steps on each side of 0; -32768 stands for "undefined"
+R_STEPS = 32767  # r is carried in so many steps on each side of 0; -32768 means "undefined"
 
 
 class LayerToggles(Widget, front="layer_toggles"):
-    """Switches for the layers: AttnLRP or CP-LRP in each, the explanation, its r with LOO, and its rank among
-    all masks.
+    """A switch per layer, AttnLRP or CP-LRP: the explanation, its r with LOO, and its rank among all masks.
 
     Parameters
     ----------
@@ -64,9 +71,7 @@ class LayerToggles(Widget, front="layer_toggles"):
         )
 
     def show(self, lattice: Lattice | Sequence[Lattice], loo: Attribution | Sequence[Attribution]) -> None:
-        """Replace the sentences, as the live text box does; the layers keep their state if there are as
-        many.
-        """
+        """Replace the sentences, as the live text box does; layers keep their state if their number stays."""
         data = self._take(lattice, loo)
         with self.hold_sync():
             if data["layers"] != self.data["layers"]:
@@ -80,12 +85,9 @@ class LayerToggles(Widget, front="layer_toggles"):
     ) -> dict[str, Any]:
         lattices = [lattice] if isinstance(lattice, Lattice) else list(lattice)
         maps = [loo] if isinstance(loo, Attribution) else list(loo)
-        if (
-            not lattices
-            or len(lattices) != len(maps)
-            or any(a.tokens != b.tokens or a.target != b.target for a, b in zip(lattices, maps, strict=True))
-            or len({(one.layers, one.site, bool(one.parts)) for one in lattices}) != 1
-        ):
+        texts = [(lattice.tokens, lattice.target) for lattice in lattices]
+        kinds = {(lattice.layers, lattice.site, bool(lattice.parts)) for lattice in lattices}
+        if texts != [(scores.tokens, scores.target) for scores in maps] or len(kinds) != 1:
             raise InputError(
                 "LayerToggles",
                 got=f"{len(lattices)} lattices and {len(maps)} LOO maps",
@@ -97,18 +99,14 @@ class LayerToggles(Widget, front="layer_toggles"):
         return {
             "layers": lattices[0].layers,
             "sites": sites,
-            "sentences": [
-                _sentence(one, reference, sites) for one, reference in zip(lattices, maps, strict=True)
-            ],
+            "sentences": [_sentence(*pair, sites) for pair in zip(lattices, maps, strict=True)],
         }
 
     @traitlets.validate("bypassed")
     def _check_bypassed(self, proposal: Any) -> list[int]:
-        return (
-            sorted(check_layers("LayerToggles.bypassed", proposal["value"], self.data["layers"]))
-            if self.data
-            else proposal["value"]
-        )
+        if not self.data:
+            return proposal["value"]
+        return sorted(check_layers("LayerToggles.bypassed", proposal["value"], self.data["layers"]))
 
     @traitlets.validate("amounts")
     def _check_amounts(self, proposal: Any) -> list[float]:
@@ -125,17 +123,11 @@ class LayerToggles(Widget, front="layer_toggles"):
     @traitlets.validate("sentence")
     def _check_sentence(self, proposal: Any) -> int:
         count = len(self.data.get("sentences", ())) or 1
-        if not 0 <= proposal["value"] < count:
-            raise InputError(
-                "LayerToggles.sentence",
-                got=f"{proposal['value']}",
-                expected=f"0 to {count - 1}",
-                hint="sentences count from 0 here",
-            )
-        return proposal["value"]
+        hint = "sentences count from 0 here"
+        return whole("LayerToggles", "sentence", proposal["value"], least=0, most=count - 1, hint=hint)
 
     def fallback(self) -> str:
-        """Return the two ends of the switches for the first sentence, beside LOO."""
+        """Return both extremes of the switches for the first sentence, and LOO."""
         lattice, loo = self._first
         ends = [
             Attribution(
@@ -155,26 +147,17 @@ class LayerToggles(Widget, front="layer_toggles"):
 
 
 def _sentence(lattice: Lattice, loo: Attribution, sites: Sequence[str]) -> dict[str, Any]:
-    """One sentence's 2**L explanations, packed: scores, and r with LOO under each choice of site and
-    tokens.
-    """
+    """One sentence's 2**L explanations, packed: scores, and r with LOO by site and tokens."""
     packed_sites = {}
     for site in sites:
         scores = lattice.at(site).scores
         scale = np.abs(scores).max(axis=1)
         steps = np.rint(127 * scores / np.where(scale == 0, 1, scale)[:, None])
-        r = {
-            tokens: packed(
-                _r_steps(
-                    [
-                        agreement(row, loo.scores, lattice.special, Protocol(site=site, tokens=tokens))
-                        for row in scores
-                    ]
-                ),
-                "int16",
-            )
-            for tokens in TOKEN_CHOICES
-        }
+        r = {}
+        for tokens in TOKEN_CHOICES:
+            protocol = Protocol(site=site, tokens=tokens)
+            values = [agreement(row, loo.scores, lattice.special, protocol) for row in scores]
+            r[tokens] = packed(_r_steps(values), "int16")
         packed_sites[site] = {"scores": packed(steps, "int8"), "scale": packed(scale, "float32"), "r": r}
     return {
         "tokens": [visible(token) for token in lattice.tokens],

@@ -1,6 +1,4 @@
-"""A text box that computes a reader's own sentence, for Jupyter; a page without a kernel says in one line
-that it needs one.
-"""
+"""A text box, in Jupyter, that explains a sentence of the reader; a page says that it needs a kernel."""
 
 from __future__ import annotations
 
@@ -16,8 +14,7 @@ NO_KERNEL = "In Jupyter, with a kernel, a text box stands here that explains a s
 
 
 class LiveSentence(ipywidgets.VBox):
-    """`LayerToggles` with a text box above it: type a sentence, press Enter, and the switches are about that
-    sentence.
+    """`LayerToggles` with a text box above: type a sentence, press Enter, and the switches explain it.
 
     Parameters
     ----------
@@ -44,9 +41,7 @@ class LiveSentence(ipywidgets.VBox):
         super().__init__([ipywidgets.HBox([self.text, self.button]), self.said, toggles])
 
     def run(self) -> None:
-        """Explain what stands in the text box; what goes wrong is said beneath it, and the widget stays as it
-        is.
-        """
+        """Explain the sentence in the text box; an error is shown below it, and the widget stays as it is."""
         if not self.text.value.strip() or self.text.value == self._last:
             return  # a click also takes the focus from the box, which then reports the same text
         self._last = self.text.value

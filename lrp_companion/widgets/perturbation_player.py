@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 import traitlets
 
-from lrp_companion.schema import InputError, choose
+from lrp_companion.metrics.faithfulness import ORDERS
+from lrp_companion.schema import InputError, choose, whole
 from lrp_companion.views.palette import styles
 from lrp_companion.views.tables import table
 from lrp_companion.views.tokens import visible
 from lrp_companion.widgets.base import Widget, check_address
-
-ORDERS = ("morf", "lerf")
 
 
 class PerturbationPlayer(Widget, front="perturbation_player"):
@@ -54,41 +53,23 @@ class PerturbationPlayer(Widget, front="perturbation_player"):
             )
         labels = {name: look.label for name, look in styles(methods).items()}
         data = {"methods": labels, "texts": [_plain(path) for path in paths]}
-        super().__init__(
-            data=data,
-            left=methods[-2:][0],
-            right=methods[-1],
-            address=check_address("PerturbationPlayer", address),
-        )
+        left, right, address = methods[-2:][0], methods[-1], check_address("PerturbationPlayer", address)
+        super().__init__(data=data, left=left, right=right, address=address)
 
     @traitlets.validate("left", "right")
     def _check_method(self, proposal: Any) -> str:
-        return (
-            choose("PerturbationPlayer", "method", proposal["value"], list(self.data["methods"]))
-            if self.data
-            else proposal["value"]
-        )
+        if not self.data:
+            return proposal["value"]
+        return choose("PerturbationPlayer", "method", proposal["value"], list(self.data["methods"]))
 
     @traitlets.validate("text", "step")
     def _check_place(self, proposal: Any) -> int:
         name, value = proposal["trait"].name, proposal["value"]
-        if self.data:
-            texts = self.data["texts"]
-            count = (
-                len(texts)
-                if name == "text"
-                else max(
-                    len(path[m][o]["steps"]) + 1 for path in _methods(texts) for m in path for o in ORDERS
-                )
-            )
-            if not 0 <= value < count:
-                raise InputError(
-                    "PerturbationPlayer",
-                    got=f"{name} {value}",
-                    expected=f"0 to {count - 1}",
-                    hint="both count from 0",
-                )
-        return value
+        if not self.data:
+            return value
+        texts = self.data["texts"]
+        most = len(texts) - 1 if name == "text" else _most_steps(texts)
+        return whole("PerturbationPlayer", name, value, least=0, most=most, hint="both count from 0")
 
     def fallback(self) -> str:
         """Return the means of all curves of the first text as a table."""
@@ -96,35 +77,34 @@ class PerturbationPlayer(Widget, front="perturbation_player"):
         rows = [
             {
                 "method": label,
-                "LeRF": own["lerf"]["mean"],
-                "MoRF": own["morf"]["mean"],
-                "difference": own["lerf"]["mean"] - own["morf"]["mean"],
+                "LeRF": curves["lerf"]["mean"],
+                "MoRF": curves["morf"]["mean"],
+                "difference": curves["lerf"]["mean"] - curves["morf"]["mean"],
             }
-            for label, own in zip(self.data["methods"].values(), first["methods"].values(), strict=True)
+            for label, curves in zip(self.data["methods"].values(), first["methods"].values(), strict=True)
         ]
-        return table(
-            rows, caption=f"Mean logit of {first['label']} along the curves, first text"
-        )._repr_html_()
+        caption = f"Mean logit of {first['label']} along the curves, first text"
+        return table(rows, caption=caption)._repr_html_()
 
     def summary(self) -> str:
         """Return how many texts there are, and the methods."""
         return f"{len(self.data['texts'])} texts; {', '.join(self.data['methods'])}"
 
 
-def _methods(texts: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    return [text["methods"] for text in texts]
+def _most_steps(texts: Sequence[Mapping[str, Any]]) -> int:
+    """The number of steps of the longest curve."""
+    methods = [curves for text in texts for curves in text["methods"].values()]
+    return max(len(curves[order]["steps"]) for curves in methods for order in ORDERS)
 
 
 def _plain(path: Mapping[str, Any]) -> dict[str, Any]:
-    methods = {
-        name: {
-            "scores": np.asarray(own["scores"]).tolist(),
-            **{
-                order: {**own[order], "logits": np.asarray(own[order]["logits"]).tolist()} for order in ORDERS
-            },
-        }
-        for name, own in path["methods"].items()
-    }
+    """A text as the front end takes it."""
+    methods: dict[str, dict[str, Any]] = {}
+    for name, explained in path["methods"].items():
+        methods[name] = {"scores": np.asarray(explained["scores"]).tolist()}
+        for order in ORDERS:
+            curve = explained[order]
+            methods[name][order] = {**curve, "logits": np.asarray(curve["logits"]).tolist()}
     return {
         "tokens": [visible(token) for token in path["tokens"]],
         "special": np.asarray(path["special"]).tolist(),

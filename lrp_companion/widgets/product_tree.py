@@ -1,6 +1,4 @@
-"""A product of a few numbers as a tree that the reader regroups, with its relevance beside LOO and integrated
-gradients.
-"""
+"""A product of a few numbers as a tree that the reader regroups: relevance, LOO, integrated gradients."""
 
 from __future__ import annotations
 
@@ -14,8 +12,8 @@ from lrp_companion.models.product import Product, flat, leaves_of, parse, shares
 from lrp_companion.schema import InputError
 from lrp_companion.widgets.base import Widget, check_address
 
-MOST = 5  # factors
-LARGEST = 1e60  # its fifth power is still a finite float
+MOST_FACTORS = 5
+LARGEST_FACTOR = 1e60  # its fifth power is still a finite float
 
 
 class ProductTree(Widget, front="product_tree"):
@@ -30,8 +28,8 @@ class ProductTree(Widget, front="product_tree"):
 
     Attributes
     ----------
-    values, grouping : what the reader sees and changes. A grouping that `values` outgrow becomes one flat
-        product.
+    values, grouping : what the reader sees and changes. If the number of values changes, the grouping becomes
+        one flat product.
 
     Raises
     ------
@@ -75,26 +73,25 @@ class ProductTree(Widget, front="product_tree"):
 
     def fallback(self) -> str:
         """Return the factors, their shares and the three attributions as a table."""
-        product, count = self._product(), len(self.values)
-        rows = [
-            ("share of f", [*map(str, shares(product.grouping)), "1"]),
-            *(
-                (name, [f"{number:.4g}" for number in (*scores, sum(scores))])
-                for name, scores in (
-                    ("LRP", product.relevance()),
-                    ("IG from zero", product.integrated_gradients()),
-                    ("LOO", product.loo()),
-                )
-            ),
-        ]
+        product = self._product()
+        rows = {"share of f": [*map(str, shares(product.grouping)), "1"]}
+        for name, scores in (
+            ("LRP", product.relevance()),
+            ("IG from zero", product.integrated_gradients()),
+            ("LOO", product.loo()),
+        ):
+            rows[name] = [f"{number:.4g}" for number in (*scores, sum(scores))]
         head = "".join(f'<th scope="col">x{k + 1} = {value:.4g}</th>' for k, value in enumerate(self.values))
         body = "".join(
             f'<tr><th scope="row">{name}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
-            for name, cells in rows
+            for name, cells in rows.items()
+        )
+        caption = (
+            f"{html.escape(self.grouping)} = {product.value:.4g}: relevance by the uniform rule, "
+            f"integrated gradients and LOO of the same {len(self.values)} factors"
         )
         return (
-            f"<table><caption>{html.escape(self.grouping)} = {product.value:.4g}: relevance by the uniform rule, beside integrated "
-            f"gradients and LOO of the same {count} factors</caption><thead><tr><td></td>{head}"
+            f"<table><caption>{caption}</caption><thead><tr><td></td>{head}"
             f'<th scope="col">sum</th></tr></thead><tbody>{body}</tbody></table>'
         )
 
@@ -108,11 +105,11 @@ def _check_values(values: Any) -> list[float]:
         numbers = [float(value) for value in values]
     except (TypeError, ValueError):
         numbers = []
-    if not (2 <= len(numbers) <= MOST and all(abs(number) <= LARGEST for number in numbers)):
+    if not (2 <= len(numbers) <= MOST_FACTORS and all(abs(number) <= LARGEST_FACTOR for number in numbers)):
         raise InputError(
             "ProductTree",
             got=f"values {values!r}",
-            expected=f"2 to {MOST} numbers of at most {LARGEST:g} in size",
+            expected=f"2 to {MOST_FACTORS} numbers of at most {LARGEST_FACTOR:g} in size",
             hint="pass e.g. (2, 3, 4)",
         )
     return numbers

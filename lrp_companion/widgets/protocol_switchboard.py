@@ -1,6 +1,4 @@
-"""Every choice that the paper leaves open as a switch: two agreements with LOO, their difference, and its
-place among all choices.
-"""
+"""Every choice that the paper leaves open as a switch: two agreements with LOO and their difference."""
 
 from __future__ import annotations
 
@@ -16,17 +14,17 @@ from lrp_companion.schema import InputError, choose
 from lrp_companion.views.tables import table
 from lrp_companion.widgets.base import Widget, check_address
 
-STEPS = 10_000  # values are carried in steps of 1e-4
-LACKS = -32768  # a combination that a run has not, or a value that is undefined
+SCALE = 10_000  # values are carried as whole numbers of steps of 1e-4
+UNDEFINED = -32768  # a combination that a run lacks, or a value that is undefined
 
 
 class ProtocolSwitchboard(Widget, front="protocol_switchboard"):
-    """Turn every choice of the protocol; see both methods' r with LOO, their paired difference, and its place
-    among all combinations.
+    """Change every choice of the protocol and see both methods' r with LOO, their paired difference, and its
+    rank among all combinations.
 
     Parameters
     ----------
-    data : what `audit.switchboard` makes from runs: boards, each with axes of choices, and runs with an
+    data : what `boards.switchboard` makes from runs: boards, each with axes of choices, and runs with an
         interval per combination.
     address : the widget's name in the page.
 
@@ -36,7 +34,7 @@ class ProtocolSwitchboard(Widget, front="protocol_switchboard"):
     run : the key of the run: data set and model.
     choices : one option's key per axis, in the board's order.
 
-    A run that lacks the combination, as IMDB lacks some removals, falls back to the nearest one that it has.
+    If a run lacks the combination, as IMDB lacks some removals, the nearest one that it has is shown.
 
     Raises
     ------
@@ -79,11 +77,10 @@ class ProtocolSwitchboard(Widget, front="protocol_switchboard"):
     def _state(self, board: Mapping[str, Any], state: Mapping[str, Any]) -> tuple[str, str, list[str]]:
         """A start or preset as the three traits."""
         where = f"ProtocolSwitchboard, {board['key']}"
-        run = choose(where, "run", state.get("run"), [run["key"] for run in board["runs"]])
+        run = choose(where, "run", state.get("run"), _run_keys(board))
         choices = [choose(where, axis["key"], state.get(axis["key"]), _keys(axis)) for axis in board["axes"]]
-        if set(state) - {"run", *(axis["key"] for axis in board["axes"])} or not self._has(
-            board, run, choices
-        ):
+        unknown = set(state) - {"run", *(axis["key"] for axis in board["axes"])}
+        if unknown or not self._has(board, run, choices):
             raise InputError(
                 where,
                 got=f"the state {dict(state)!r}",
@@ -94,30 +91,24 @@ class ProtocolSwitchboard(Widget, front="protocol_switchboard"):
 
     def _has(self, board: Mapping[str, Any], run: str, choices: Sequence[str]) -> bool:
         cells = self._cells[board["key"], run][0]
-        return bool(cells[(*_place(board, choices), 6)] != LACKS)
+        return bool(cells[(*_place(board, choices), 6)] != UNDEFINED)
 
     def _board(self) -> Mapping[str, Any]:
         return next(board for board in self.data["boards"] if board["key"] == self.board)
 
     @traitlets.validate("board")
     def _check_board(self, proposal: Any) -> str:
-        return choose(
-            "ProtocolSwitchboard", "board", proposal["value"], [board["key"] for board in self.data["boards"]]
-        )
+        keys = [board["key"] for board in self.data["boards"]]
+        return choose("ProtocolSwitchboard", "board", proposal["value"], keys)
 
     @traitlets.validate("run")
     def _check_run(self, proposal: Any) -> str:
-        return choose(
-            "ProtocolSwitchboard", "run", proposal["value"], [run["key"] for run in self._board()["runs"]]
-        )
+        return choose("ProtocolSwitchboard", "run", proposal["value"], _run_keys(self._board()))
 
     @traitlets.validate("choices")
     def _check_choices(self, proposal: Any) -> list[str]:
         board, value = self._board(), proposal["value"]
-        known = len(value) == len(board["axes"]) and all(
-            own in _keys(axis) for own, axis in zip(value, board["axes"], strict=True)
-        )
-        if not known or not self._has(board, self.run, value):
+        if not _known(board, value) or not self._has(board, self.run, value):
             raise InputError(
                 "ProtocolSwitchboard.choices",
                 got=f"{value!r}",
@@ -129,48 +120,39 @@ class ProtocolSwitchboard(Widget, front="protocol_switchboard"):
     @traitlets.observe("board")
     def _begin(self, change: Any) -> None:
         board = self._board()
-        if self.run not in {
-            run["key"] for run in board["runs"]
-        }:  # the page sends all three together, Python sets one
+        if self.run not in _run_keys(board):  # the page sends all three together, Python sets one
             with self.hold_trait_notifications():
                 _, self.run, self.choices = self._state(board, board["start"])
 
     @traitlets.observe("run")
     def _fall_back(self, change: Any) -> None:
         board = self._board()
-        if self.run not in {run["key"] for run in board["runs"]} or len(self.choices) != len(board["axes"]):
-            return
-        if all(own in _keys(axis) for own, axis in zip(self.choices, board["axes"], strict=True)):
+        if self.run in _run_keys(board) and _known(board, self.choices):
             self.choices = self._nearest(board, self.run, self.choices)
 
     def _nearest(self, board: Mapping[str, Any], run: str, choices: Sequence[str]) -> list[str]:
-        """The measured combination with the fewest other options, then the fewest steps along the rows, then
-        the first.
-        """
+        """The measured combination with the fewest changed options, then the fewest steps, then the first."""
         here, cells = _place(board, choices), self._cells[board["key"], run][0]
-        measured = np.argwhere(cells[..., 6] != LACKS)
+        measured = np.argwhere(cells[..., 6] != UNDEFINED)
         steps = np.abs(measured - here)
-        found = measured[np.lexsort((steps.sum(1), (steps > 0).sum(1)))[0]]
-        return [_keys(axis)[place] for axis, place in zip(board["axes"], found, strict=True)]
+        nearest = measured[np.lexsort((steps.sum(1), (steps > 0).sum(1)))[0]]
+        return [_keys(axis)[place] for axis, place in zip(board["axes"], nearest, strict=True)]
 
     def values(self) -> dict[str, Interval]:
-        """Return what the page shows: the intervals of both methods' r under their labels, and of their
-        "difference".
-        """
-        board = self._board()
-        return self._values(board, self.run, self.choices)
+        """Return what the page shows: both methods' r under their labels, and their "difference"."""
+        return self._values(self._board(), self.run, self.choices)
 
     def _values(self, board: Mapping[str, Any], run: str, choices: Sequence[str]) -> dict[str, Interval]:
         cells, lacking = self._cells[board["key"], run]
-        own, without = cells[_place(board, choices)].astype(np.float64), int(lacking[_place(board, choices)])
-        own[own == LACKS] = np.nan
-        n = next(one["n"] for one in board["runs"] if one["key"] == run) - without
-        limits = (own / STEPS).reshape(3, 3).tolist()
-        found = {
-            name: Interval(mean, low, high, n, without)
-            for name, (mean, low, high) in zip((board["b"], board["a"], "difference"), limits, strict=True)
-        }
-        return {name: found[name] for name in (board["a"], board["b"], "difference")}
+        place = _place(board, choices)
+        steps, without = cells[place].astype(np.float64), int(lacking[place])
+        steps[steps == UNDEFINED] = np.nan
+        n = next(record["n"] for record in board["runs"] if record["key"] == run) - without
+        b, a, difference = (
+            Interval(mean, low, high, n, without)
+            for mean, low, high in (steps / SCALE).reshape(3, 3).tolist()
+        )
+        return {board["a"]: a, board["b"]: b, "difference": difference}
 
     def fallback(self) -> str:
         """Return the numbers of every preset, a table per board."""
@@ -185,12 +167,11 @@ class ProtocolSwitchboard(Widget, front="protocol_switchboard"):
             _, run, choices = self._state(board, {**board["start"], **state})
             values = self._values(board, run, choices)
             row = {"setting": label, "data and model": labels[run]}
-            row |= {
-                axis["label"]: names[own]
-                for axis, names, own in zip(board["axes"], options, choices, strict=True)
-            }
+            for axis, names, choice in zip(board["axes"], options, choices, strict=True):
+                row[axis["label"]] = names[choice]
             rows.append(row | values | {"n": values["difference"].n})
-        title = f"{board['label']}: r with LOO, and {board['a']} minus {board['b']} (paired), under some of all choices"
+        compared = f"{board['a']} minus {board['b']} (paired)"
+        title = f"{board['label']}: r with LOO, and {compared}, under some of all choices"
         return table(rows, columns={name: name for name in rows[0]}, caption=title)
 
     def summary(self) -> str:
@@ -202,15 +183,27 @@ class ProtocolSwitchboard(Widget, front="protocol_switchboard"):
         )
 
 
-_MAKE = "make the data with audit.switchboard"
+_MAKE = "make the data with boards.switchboard"
 
 
 def _keys(axis: Mapping[str, Any]) -> list[str]:
     return [option["key"] for option in axis["options"]]
 
 
+def _run_keys(board: Mapping[str, Any]) -> list[str]:
+    return [run["key"] for run in board["runs"]]
+
+
+def _known(board: Mapping[str, Any], choices: Sequence[str]) -> bool:
+    """Whether there is an option of the board for every axis."""
+    axes = board["axes"]
+    return len(choices) == len(axes) and all(
+        choice in _keys(axis) for choice, axis in zip(choices, axes, strict=True)
+    )
+
+
 def _place(board: Mapping[str, Any], choices: Sequence[str]) -> tuple[int, ...]:
-    return tuple(_keys(axis).index(own) for axis, own in zip(board["axes"], choices, strict=True))
+    return tuple(_keys(axis).index(choice) for axis, choice in zip(board["axes"], choices, strict=True))
 
 
 def _cells(board: Mapping[str, Any], run: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
@@ -218,15 +211,13 @@ def _cells(board: Mapping[str, Any], run: Mapping[str, Any]) -> tuple[np.ndarray
     shape = tuple(len(axis["options"]) for axis in board["axes"])
     cells = np.frombuffer(base64.b64decode(run["cells"]), dtype="<i2")
     lacking = np.frombuffer(base64.b64decode(run["undefined"]), dtype="<u2")
-    if (
-        cells.size != 9 * np.prod(shape)
-        or lacking.size != np.prod(shape)
-        or not (cells.reshape(-1, 9)[:, 6] != LACKS).any()
-    ):
+    count = np.prod(shape)
+    fits = cells.size == 9 * count and lacking.size == count
+    if not fits or (cells.reshape(-1, 9)[:, 6] == UNDEFINED).all():
         raise InputError(
             "ProtocolSwitchboard",
             got=f"{cells.size} and {lacking.size} numbers for the run {run['key']!r}",
-            expected=f"9 and 1 for each of {np.prod(shape)} combinations, some of them measured",
+            expected=f"9 and 1 for each of {count} combinations, some of them measured",
             hint=_MAKE,
         )
     return cells.reshape(*shape, 9), lacking.reshape(shape)

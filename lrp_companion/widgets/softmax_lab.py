@@ -1,6 +1,4 @@
-"""One attention read-out on sliders: what the rules say of each token, and what its removal really
-changes.
-"""
+"""One attention read-out on sliders: what the rules say of each token, and what its removal changes."""
 
 from __future__ import annotations
 
@@ -15,12 +13,12 @@ from lrp_companion.schema import InputError
 from lrp_companion.views.tables import table
 from lrp_companion.widgets.base import Widget, check_address
 
-FEWEST, MOST = 3, 6
+FEWEST_TOKENS, MOST_TOKENS = 3, 6
 LIMITS = {"logits": 8.0, "values": 2.0}
 
 
 class SoftmaxLab(Widget, front="softmax_lab"):
-    """Logits and values on sliders; attention, AttnLRP, CP-LRP and the true change when a token is removed.
+    """Logits and values on sliders: attention, AttnLRP, CP-LRP, and the change when a token is removed.
 
     `o = sum_i A_i v_i` with `A = softmax(z)`; the quantities are those of `models.softmax_step.SoftmaxStep`.
 
@@ -31,8 +29,7 @@ class SoftmaxLab(Widget, front="softmax_lab"):
 
     Attributes
     ----------
-    logits, values : what the reader sees and changes; while their lengths differ, the first tokens that have
-        both.
+    logits, values : what the reader sees and changes; while their lengths differ, the shorter one counts.
 
     Raises
     ------
@@ -71,20 +68,20 @@ class SoftmaxLab(Widget, front="softmax_lab"):
     @traitlets.validate("logits", "values")
     def _check(self, proposal: Any) -> list[float]:
         name, numbers = proposal["trait"].name, proposal["value"]
-        if not FEWEST <= len(numbers) <= MOST or not all(abs(number) <= LIMITS[name] for number in numbers):
+        limit, fits = LIMITS[name], FEWEST_TOKENS <= len(numbers) <= MOST_TOKENS
+        if not fits or not all(abs(number) <= limit for number in numbers):
             raise InputError(
                 "SoftmaxLab",
                 got=f"{name} {numbers!r}",
-                expected=f"{FEWEST} to {MOST} numbers from -{LIMITS[name]:g} to {LIMITS[name]:g}",
+                expected=f"{FEWEST_TOKENS} to {MOST_TOKENS} numbers from -{limit:g} to {limit:g}",
                 hint="a page shows no more",
             )
         return numbers
 
     def fallback(self) -> str:
         """Return the numbers of the state at start as a table."""
-        n = min(
-            len(self.logits), len(self.values)
-        )  # set one after the other they may differ: the shorter length counts, as in the view
+        # Set one after the other, they may differ in length: the shorter counts, as in the view.
+        n = min(len(self.logits), len(self.values))
         step = SoftmaxStep(np.array(self.logits[:n]), np.array(self.values[:n]))
         quantities = {
             "logit z": step.logits, "value v": step.values, "attention A": step.attention, "LOO": step.loo(),

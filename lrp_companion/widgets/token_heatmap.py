@@ -1,4 +1,4 @@
-"""Rows of coloured tokens: the plain widget that the text views share."""
+"""Rows of coloured tokens."""
 
 from __future__ import annotations
 
@@ -39,9 +39,7 @@ class TokenHeatmap(Widget, front="token_heatmap"):
         address: str = "tokens",
     ) -> None:
         self._shown = token_heatmap(attributions, titles=titles, loo=loo)
-        rows = [
-            row_of(record, title) for record, title in zip(self._shown.rows, self._shown.titles, strict=True)
-        ]
+        rows = list(map(row_of, self._shown.rows, self._shown.titles))
         super().__init__(rows=rows, data={"key": KEY}, address=check_address("TokenHeatmap", address))
 
     def fallback(self) -> str:

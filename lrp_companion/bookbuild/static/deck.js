@@ -1,34 +1,92 @@
-// Starts reveal.js on a deck once formulas and figures have their size. Loaded by decks only, as the last script.
-(() => {
-  const WIDGETS = ".lrp-widget, .companion-plot, .companion-quiz", SMALLEST = 0.5, LARGEST = 1.3;
+// Starts reveal.js on a deck once formulas and figures have their size. Decks load it as their last script.
+// deno-lint-ignore-file no-inner-declarations -- a classic script's block keeps them out of the page's scope
+"use strict";
+{
+  const WIDGETS = ".lrp-widget, .companion-plot, .companion-quiz";
+  const SMALLEST = 0.5, LARGEST = 1.3, STEP = 0.05; // of a cell's zoom
+  const OPTIONS = {
+    width: 1280,
+    height: 720,
+    margin: 0.02,
+    center: false,
+    transition: "none",
+    hash: true,
+    slideNumber: "c/t",
+    pdfMaxPagesPerSlide: 1,
+  };
   const print = /print-pdf/i.test(location.search);
-  const frame = () => new Promise((done) => requestAnimationFrame(() => done()));
 
-  /** Whether a slide's content reaches into its lower edge, where the links are. */
-  function full(section) {
-    const box = section.getBoundingClientRect(), edge = Number.parseFloat(getComputedStyle(section).paddingBottom) / section.offsetHeight;
-    const inside = [...section.children].filter((node) => !node.matches(".slide-origin, .notes"));
-    return Math.max(...inside.map((node) => node.getBoundingClientRect().bottom)) > box.bottom - edge * box.height + 1;
+  /**
+   * @returns {Promise<void>}
+   */
+  function frame() {
+    return new Promise((done) => requestAnimationFrame(() => done()));
   }
 
-  /** Make what a slide shows as large as the slide can hold: tables may grow, everything may shrink. */
+  /**
+   * @param {ParentNode} node
+   * @param {string} selector
+   * @returns {HTMLElement[]}
+   */
+  function elements(node, selector) {
+    return Array.from(/** @type {NodeListOf<HTMLElement>} */ (node.querySelectorAll(selector)));
+  }
+
+  /**
+   * Whether a slide's content reaches into its lower edge, where the links are.
+   * @param {HTMLElement} section
+   * @returns {boolean}
+   */
+  function full(section) {
+    const box = section.getBoundingClientRect();
+    const edge = Number.parseFloat(getComputedStyle(section).paddingBottom) / section.offsetHeight;
+    const inside = [...section.children].filter((node) => !node.matches(".slide-origin, .notes"));
+    const lowest = Math.max(...inside.map((node) => node.getBoundingClientRect().bottom));
+    return lowest > box.bottom - edge * box.height + 1;
+  }
+
+  /**
+   * Whether a cell, or a figure in it, is wider than its place.
+   * @param {HTMLElement} cell
+   * @returns {boolean}
+   */
+  function wide(cell) {
+    if (cell.scrollWidth > cell.clientWidth + 1) return true;
+    return [...cell.querySelectorAll("figure > div")].some((figure) =>
+      figure.scrollWidth > figure.clientWidth + 1
+    );
+  }
+
+  /**
+   * Make what a slide shows as large as the slide can hold: tables may grow, everything may shrink.
+   * @param {HTMLElement} section
+   * @returns {void}
+   */
   function fit(section) {
-    const cells = [...section.querySelectorAll(".slide-cell")];
-    const wide = (cell) => cell.scrollWidth > cell.clientWidth + 1 || [...cell.querySelectorAll("figure > div")].some((f) => f.scrollWidth > f.clientWidth + 1);
-    const sizes = cells.map((cell) => (cell.querySelector("img, .lrp-widget, .companion-plot") ? 1 : LARGEST));
-    const set = (k, size) => { sizes[k] = size; cells[k].style.zoom = size; };
+    const cells = elements(section, ".slide-cell");
+    /** @type {number[]} */
+    const sizes = cells.map((cell) => cell.querySelector("img, .lrp-widget, .companion-plot") ? 1 : LARGEST);
+    const set = (/** @type {number} */ k, /** @type {number} */ size) => {
+      sizes[k] = size;
+      cells[k].style.zoom = String(size);
+    };
     cells.forEach((cell, k) => {
       set(k, sizes[k]);
-      while (sizes[k] > SMALLEST && wide(cell)) set(k, sizes[k] - 0.05);
+      while (sizes[k] > SMALLEST && wide(cell)) set(k, sizes[k] - STEP);
     });
     while (full(section) && sizes.some((size) => size > SMALLEST)) {
-      cells.forEach((_, k) => { if (sizes[k] > SMALLEST) set(k, sizes[k] - 0.05); });
+      sizes.forEach((size, k) => {
+        if (size > SMALLEST) set(k, size - STEP);
+      });
     }
   }
 
-  /** Widgets wake when they are seen; on paper nobody looks, so each is brought into view once. */
+  /**
+   * Widgets wake when they are seen; on paper nobody looks, so each is brought into view once.
+   * @returns {Promise<void>}
+   */
   async function wakeAll() {
-    for (const host of document.querySelectorAll("[data-companion-widget]")) {
+    for (const host of elements(document, "[data-companion-widget]")) {
       for (let tries = 0; tries < 60 && host.dataset.ready === undefined; tries += 1) {
         host.scrollIntoView();
         await frame();
@@ -37,30 +95,47 @@
     scrollTo(0, 0);
   }
 
-  async function start() {
-    if (print) document.documentElement.dataset.theme = "light";
-    await (window.MathJax?.startup?.promise ?? null);
-    const deck = document.querySelector(".reveal"), sections = [...deck.querySelectorAll(".slides > section")];
-    sections.forEach((section) => { fit(section); section.querySelectorAll(WIDGETS).forEach((node) => { node.dataset.preventSwipe = ""; }); });
-    deck.classList.add("deck-ready");
-    await Reveal.initialize({
-      width: 1280, height: 720, margin: 0.02, center: false, transition: "none", hash: true, slideNumber: "c/t", pdfMaxPagesPerSlide: 1,
-      keyboardCondition: () => !document.activeElement?.closest(WIDGETS),
-      plugins: [RevealNotes],
-    });
-    const arrive = async () => {
+  /**
+   * @returns {void}
+   */
+  function fitCurrent() {
+    if (!print) fit(Reveal.getCurrentSlide());
+  }
+
+  /**
+   * @param {HTMLElement} deck
+   * @returns {Promise<void>}
+   */
+  async function reveal(deck) {
+    const inWidget = () => document.activeElement?.closest(WIDGETS);
+    await Reveal.initialize({ ...OPTIONS, keyboardCondition: () => !inWidget(), plugins: [RevealNotes] });
+    Reveal.on("slidechanged", async () => {
       dispatchEvent(new Event("resize")); // plots drawn elsewhere take their place
       await frame();
-      if (!print) fit(Reveal.getCurrentSlide());
-    };
-    Reveal.on("slidechanged", arrive);
+      fitCurrent();
+    });
     Reveal.addKeyBinding({ keyCode: 84, key: "T", description: "Light or dark" }, () => {
       const root = document.documentElement;
       root.dataset.theme = root.dataset.theme === "dark" ? "light" : "dark";
     });
-    // A widget changes its size when it wakes or is used.
-    const watch = new ResizeObserver(() => { if (!print) fit(Reveal.getCurrentSlide()); });
-    deck.querySelectorAll(".lrp-widget").forEach((host) => watch.observe(host));
+    const watch = new ResizeObserver(fitCurrent); // a widget changes its size when it wakes or is used
+    for (const host of elements(deck, ".lrp-widget")) watch.observe(host);
+  }
+
+  /**
+   * @returns {Promise<void>}
+   */
+  async function start() {
+    if (print) document.documentElement.dataset.theme = "light";
+    await (window.MathJax?.startup?.promise ?? null);
+    const deck = /** @type {HTMLElement} */ (document.querySelector(".reveal"));
+    const sections = elements(deck, ".slides > section");
+    for (const section of sections) {
+      fit(section);
+      for (const widget of elements(section, WIDGETS)) widget.dataset.preventSwipe = "";
+    }
+    deck.classList.add("deck-ready");
+    await reveal(deck);
     if (print) {
       while (!deck.querySelector(".pdf-page")) await frame();
       await wakeAll();
@@ -70,10 +145,10 @@
   }
 
   document.addEventListener("keydown", (event) => {
-    const widget = event.key === "Escape" && event.target.closest?.(WIDGETS);
-    if (!widget) return;
-    event.target.blur(); // arrow keys turn slides again
+    const { key, target } = event;
+    if (key !== "Escape" || !(target instanceof Element) || !target.closest(WIDGETS)) return;
+    /** @type {HTMLElement | SVGElement} */ (target).blur(); // arrow keys turn slides again
     event.stopImmediatePropagation();
   }, true);
   start();
-})();
+}

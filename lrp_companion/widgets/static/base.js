@@ -1,247 +1,655 @@
-// What every front end shares. A widget's module is this text followed by its own, so these are plain functions in its scope.
+// deno-lint-ignore-file no-unused-vars -- the widgets use what is declared here
+// What every front end shares: a widget's module is this text followed by its own, so all of it is in scope.
 // Text from readers and data sets goes through `h` and `textContent` only, never through markup.
 
-/** Make an HTML element: properties and attributes by name, `on...` listeners, text or elements inside. */
+/**
+ * @typedef {Node | string} Piece
+ * @typedef {Piece | Piece[]} Child what an element holds; a list is laid flat
+ * @typedef {"class" | "colspan" | "cx" | "cy" | "d" | "fill" | "height" | "hidden" | "id" | "max" | "min"
+ *   | "name" | "points" | "preserveAspectRatio" | "r" | "role" | "scope" | "step" | "stroke" | "stroke-width"
+ *   | "style" | "tabindex" | "text-anchor" | "title" | "transform" | "type" | "value" | "vector-effect"
+ *   | "viewBox" | "width" | "x" | "x1" | "x2" | "y" | "y1" | "y2"
+ *   | `aria-${string}` | `data-${string}`} AttributeName
+ */
+
+/**
+ * Attributes by name; `true` sets an empty one, `false` and null set none. Listeners' names begin with "on".
+ * @typedef {{ [Name in AttributeName]?: string | number | boolean | null }
+ *   & { [Name in keyof GlobalEventHandlersEventMap as `on${Name}`]?:
+ *     (event: GlobalEventHandlersEventMap[Name]) => void }} Attributes
+ */
+
+/**
+ * The state as anywidget hands it over; `pageModel` takes its place in a page without a kernel.
+ * @template State
+ * @typedef {object} Model
+ * @property {<Key extends keyof State>(key: Key) => State[Key]} get
+ * @property {<Key extends keyof State>(key: Key, value: State[Key]) => void} set
+ * @property {(event: string, call: () => void) => void} on
+ * @property {(event: string, call: () => void) => void} off
+ * @property {() => void} save_changes
+ */
+
+/**
+ * @template State
+ * @typedef {{ model: Model<State>, el: HTMLElement }} Place where a widget is drawn, and its state
+ */
+
+/** @typedef {number | string | boolean | number[] | string[]} Linked a value that an address can hold */
+
+/**
+ * A front end as anywidget wants it, with a guard for what the address says.
+ * @typedef {object} FrontEnd
+ * @property {(place: Place<any>) => (() => void)} render returns the clean-up
+ * @property {(key: string, value: any, model: Model<any>) => boolean} accept
+ */
+
+/** @typedef {{ name: string, keys: string[] }} Address what a widget keeps there, by which name */
+
+/** @typedef {{ tokens: string[], special: boolean[] }} Tokens a text in pieces; true where one is no word */
+
+/**
+ * Make an HTML element: attributes and `on...` listeners by name, text or elements inside.
+ * @template {keyof HTMLElementTagNameMap} Tag
+ * @param {Tag} tag
+ * @param {Attributes} [attributes]
+ * @param {...Child} children
+ * @returns {HTMLElementTagNameMap[Tag]}
+ */
 function h(tag, attributes, ...children) {
   return dress(document.createElement(tag), attributes, children);
 }
 
-/** The same for SVG. */
+/**
+ * The same for SVG.
+ * @template {keyof SVGElementTagNameMap} Tag
+ * @param {Tag} tag
+ * @param {Attributes} [attributes]
+ * @param {...Child} children
+ * @returns {SVGElementTagNameMap[Tag]}
+ */
 function svg(tag, attributes, ...children) {
   return dress(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 }
 
+/**
+ * @template {Element} Kind
+ * @param {Kind} node
+ * @param {Attributes | undefined} attributes
+ * @param {Child[]} children
+ * @returns {Kind}
+ */
 function dress(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes ?? {})) {
-    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), /** @type {EventListener} */ (value));
     else if (value === true) node.setAttribute(name, "");
-    else if (value !== false && value != null) node.setAttribute(name, value);
+    else if (value !== false && value != null) node.setAttribute(name, String(value));
   }
   node.append(...children.flat());
   return node;
 }
 
-/** Call `paint` now and whenever one of the model's keys changes; returns the clean-up. */
+/**
+ * Call `paint` now and whenever one of the model's keys changes.
+ * @template State
+ * @param {Model<State>} model
+ * @param {(keyof State & string)[]} keys
+ * @param {() => void} paint
+ * @returns {() => void} the clean-up
+ */
 function follow(model, keys, paint) {
   for (const key of keys) model.on(`change:${key}`, paint);
   paint();
   return () => keys.forEach((key) => model.off(`change:${key}`, paint));
 }
 
-/** Set several keys of the model and send them to the kernel, where there is one. */
+/**
+ * Set several keys of the model and send them to the kernel, where there is one.
+ * @template State
+ * @param {Model<State>} model
+ * @param {Partial<State>} values
+ * @returns {void}
+ */
 function put(model, values) {
-  for (const [key, value] of Object.entries(values)) model.set(key, value);
+  const pairs = /** @type {[keyof State, State[keyof State]][]} */ (Object.entries(values));
+  for (const [key, value] of pairs) model.set(key, value);
   model.save_changes();
 }
 
-/** A line for screen readers that speaks once the reader pauses. */
+/**
+ * A line for screen readers that speaks once the reader pauses.
+ * @returns {{ node: HTMLElement, say: (text: string) => void }}
+ */
 function liveLine() {
   const node = h("p", { class: "lrp-hidden", "aria-live": "polite", role: "status" });
   let timer = 0;
+  /** @param {string} text */
   const say = (text) => {
     clearTimeout(timer);
-    timer = setTimeout(() => { node.textContent = text; }, 350);
+    timer = setTimeout(() => {
+      node.textContent = text;
+    }, 350);
   };
   return { node, say };
 }
 
-/** Turn a row of controls into one tab stop: arrow keys, Home and End move inside it. Returns a function that picks the stop. */
+/**
+ * Where an arrow key, Home or End leads in a list of controls; nothing for other keys and with a modifier.
+ * @param {KeyboardEvent} event
+ * @param {number} place
+ * @param {number} count
+ * @returns {number | undefined}
+ */
+function placeAfterKey({ key, altKey, ctrlKey, metaKey }, place, count) {
+  if (altKey || ctrlKey || metaKey) return undefined;
+  if (key === "ArrowRight" || key === "ArrowDown") return (place + 1) % count;
+  if (key === "ArrowLeft" || key === "ArrowUp") return (place - 1 + count) % count;
+  return key === "Home" ? 0 : key === "End" ? count - 1 : undefined;
+}
+
+/**
+ * Turn a row of controls into one tab stop: arrow keys, Home and End move inside it.
+ * @param {(HTMLElement | SVGElement)[]} items
+ * @returns {(chosen: HTMLElement | SVGElement) => void} picks the stop
+ */
 function oneTabStop(items) {
-  const stop = (chosen) => items.forEach((item) => { item.tabIndex = item === chosen ? 0 : -1; });
+  /** @param {HTMLElement | SVGElement} chosen */
+  const stop = (chosen) => {
+    for (const item of items) item.tabIndex = item === chosen ? 0 : -1;
+  };
   items.forEach((item, place) => {
     item.addEventListener("focus", () => stop(item));
     item.addEventListener("keydown", (event) => {
-      const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-      const to = step ? (place + step + items.length) % items.length : { Home: 0, End: items.length - 1 }[event.key];
-      if (to === undefined || event.altKey || event.ctrlKey || event.metaKey) return;
+      const next = placeAfterKey(/** @type {KeyboardEvent} */ (event), place, items.length);
+      if (next === undefined) return;
       event.preventDefault();
-      items[to].focus();
+      items[next].focus();
     });
   });
   if (items.length) stop(items[0]);
   return stop;
 }
 
-/** A labelled choice between a few options as radio buttons (one tab stop by nature); `show(value)` marks one. */
+/**
+ * A name for a group of radio buttons that no other group of the page has, whichever front end it belongs to.
+ * @param {string} prefix
+ * @returns {string}
+ */
+function groupName(prefix) {
+  window.lrpChoices = (window.lrpChoices ?? 0) + 1;
+  return `${prefix}-${window.lrpChoices}`;
+}
+
+/**
+ * A labelled choice between a few options as radio buttons (one tab stop by nature); `show(value)` marks one.
+ * @param {string} legend
+ * @param {{ [value: string]: string }} options labels by value
+ * @param {(value: string) => void} pick
+ * @returns {{ node: HTMLElement, show: (chosen: string) => void }}
+ */
 function choice(legend, options, pick) {
-  const name = `lrp-${window.lrpChoices = (window.lrpChoices ?? 0) + 1}`; // one count for all front ends of a page
-  const inputs = Object.entries(options).map(([value, label]) => {
-    const input = h("input", { type: "radio", name, value, onchange: () => pick(value) });
-    return [value, input, h("label", {}, input, ` ${label}`)];
-  });
-  const node = h("fieldset", { class: "lrp-choice" }, h("legend", {}, legend), inputs.map(([, , label]) => label));
-  return { node, show: (chosen) => inputs.forEach(([value, input]) => { input.checked = value === String(chosen); }) };
+  const name = groupName("lrp");
+  const inputs = Object.keys(options).map((value) =>
+    h("input", { type: "radio", name, value, onchange: () => pick(value) })
+  );
+  const labels = inputs.map((input) => h("label", {}, input, ` ${options[input.value]}`));
+  const node = h("fieldset", { class: "lrp-choice" }, h("legend", {}, legend), labels);
+  const show = (/** @type {string} */ chosen) => {
+    for (const input of inputs) input.checked = input.value === chosen;
+  };
+  return { node, show };
 }
 
-/** A labelled drop-down; option texts are set as text. */
+/**
+ * A labelled drop-down; option texts are set as text.
+ * @param {string} label
+ * @param {string[]} options
+ * @param {(place: number) => void} pick
+ * @returns {{ node: HTMLElement, show: (place: number) => void }}
+ */
 function dropdown(label, options, pick) {
-  const select = h("select", { onchange: () => pick(select.selectedIndex) }, options.map((text) => h("option", {}, text)));
-  return { node: h("label", { class: "lrp-dropdown" }, `${label} `, select), show: (place) => { select.selectedIndex = place; } };
+  const texts = options.map((text) => h("option", {}, text));
+  const select = h("select", { onchange: () => pick(select.selectedIndex) }, texts);
+  const show = (/** @type {number} */ place) => {
+    select.selectedIndex = place;
+  };
+  return { node: h("label", { class: "lrp-dropdown" }, `${label} `, select), show };
 }
 
-/** The colour of a number in [-1, 1], as `views/palette.py` has it: blue below 0, white, orange above, mixed in OKLab. */
+/**
+ * A table's head: one row of column headers, then what follows them.
+ * @param {string[]} names
+ * @param {...Child} rest
+ * @returns {HTMLElement}
+ */
+function tableHead(names, ...rest) {
+  return h("thead", {}, h("tr", {}, names.map((name) => h("th", { scope: "col" }, name)), ...rest));
+}
+
+/**
+ * The colour of a number in [-1, 1], as `views/palette.py` has it: blue below 0, white, orange above, mixed
+ * in OKLab.
+ * @param {number} value
+ * @returns {string} `#rrggbb`
+ */
 function shade(value) {
-  const v = Math.max(-1, Math.min(1, value)), size = Math.abs(v);
-  const [chroma, hue] = v >= 0 ? [0.155, 55] : [0.14, 250];
-  const light = 0.985 - 0.345 * size, turn = (hue * Math.PI) / 180;
-  const a = chroma * size * Math.cos(turn), b = chroma * size * Math.sin(turn);
-  const l = (light + 0.3963377774 * a + 0.2158037573 * b) ** 3;
-  const m = (light - 0.1055613458 * a - 0.0638541728 * b) ** 3;
-  const s = (light - 0.0894841775 * a - 1.291485548 * b) ** 3;
+  const clipped = Math.max(-1, Math.min(1, value)), size = Math.abs(clipped);
+  const [chroma, hue] = clipped >= 0 ? [0.155, 55] : [0.14, 250];
+  const light = 0.985 - 0.345 * size, angle = (hue * Math.PI) / 180;
+  const a = chroma * size * Math.cos(angle), b = chroma * size * Math.sin(angle);
+  const long = (light + 0.3963377774 * a + 0.2158037573 * b) ** 3;
+  const medium = (light - 0.1055613458 * a - 0.0638541728 * b) ** 3;
+  const short = (light - 0.0894841775 * a - 1.291485548 * b) ** 3;
   const linear = [
-    4.0767416621 * l - 3.3077115913 * m + 0.2309699292 * s,
-    -1.2684380046 * l + 2.6097574011 * m - 0.3413193965 * s,
-    -0.0041960863 * l - 0.7034186147 * m + 1.707614701 * s,
+    4.0767416621 * long - 3.3077115913 * medium + 0.2309699292 * short,
+    -1.2684380046 * long + 2.6097574011 * medium - 0.3413193965 * short,
+    -0.0041960863 * long - 0.7034186147 * medium + 1.707614701 * short,
   ];
-  return `#${linear.map((c) => {
-    const x = Math.max(0, Math.min(1, c));
-    return Math.round(255 * (x <= 0.0031308 ? 12.92 * x : 1.055 * x ** (1 / 2.4) - 0.055)).toString(16).padStart(2, "0");
-  }).join("")}`;
+  return `#${linear.map(byteInHex).join("")}`;
 }
 
-/** Pearson's r over the places where `keep` is true (everywhere without it); NaN where a side is constant. */
+/**
+ * One channel of a colour, linear in [0, 1], as two hexadecimal digits of sRGB.
+ * @param {number} linear
+ * @returns {string}
+ */
+function byteInHex(linear) {
+  const inside = Math.max(0, Math.min(1, linear));
+  const srgb = inside <= 0.0031308 ? 12.92 * inside : 1.055 * inside ** (1 / 2.4) - 0.055;
+  return Math.round(255 * srgb).toString(16).padStart(2, "0");
+}
+
+/**
+ * Pearson's r over the places where `keep` is true (everywhere without it); NaN where a side is constant.
+ * @param {ArrayLike<number>} x
+ * @param {ArrayLike<number>} y
+ * @param {boolean[] | null} [keep]
+ * @returns {number}
+ */
 function pearson(x, y, keep) {
-  let n = 0, mx = 0, my = 0;
-  for (let i = 0; i < x.length; i++) if (!keep || keep[i]) { n++; mx += x[i]; my += y[i]; }
-  mx /= n; my /= n;
-  let xy = 0, xx = 0, yy = 0;
-  for (let i = 0; i < x.length; i++) if (!keep || keep[i]) { const a = x[i] - mx, b = y[i] - my; xy += a * b; xx += a * a; yy += b * b; }
+  const places = Array.from(x, (_, i) => i).filter((i) => !keep || keep[i]);
+  let meanX = 0, meanY = 0, xy = 0, xx = 0, yy = 0;
+  for (const i of places) {
+    meanX += x[i];
+    meanY += y[i];
+  }
+  meanX /= places.length;
+  meanY /= places.length;
+  for (const i of places) {
+    const fromMeanX = x[i] - meanX, fromMeanY = y[i] - meanY;
+    xy += fromMeanX * fromMeanY;
+    xx += fromMeanX * fromMeanX;
+    yy += fromMeanY * fromMeanY;
+  }
   return xx > 0 && yy > 0 ? xy / Math.sqrt(xx * yy) : NaN;
 }
 
-/** A number as text with so many decimals, a true minus sign, and a word where it is not defined. */
+/**
+ * The sum of a list.
+ * @param {number[]} list
+ * @returns {number}
+ */
+function sum(list) {
+  return list.reduce((total, x) => total + x, 0);
+}
+
+/**
+ * A number as text with so many decimals, a true minus sign, and a word where it is not defined.
+ * @param {number} value
+ * @param {number} [decimals]
+ * @returns {string}
+ */
 function say(value, decimals = 2) {
   return Number.isFinite(value) ? value.toFixed(decimals).replace("-", "\u2212") : "undefined";
 }
 
-/** How many decimals show the largest of these numbers to three digits: from 3 to 9, as in `views/tokens.py`. */
-function decimalsFor(values) {
-  const largest = Math.max(...values.map(Math.abs));
-  return largest > 0 && Number.isFinite(largest) ? Math.min(9, Math.max(3, 2 - Math.floor(Math.log10(largest)))) : 3;
+/**
+ * The same without a minus sign before zeros.
+ * @param {number} value
+ * @param {number} decimals
+ * @returns {string}
+ */
+function sayTidy(value, decimals) {
+  return say(Math.abs(value) < 0.5 / 10 ** decimals ? 0 : value, decimals);
 }
 
-/** A row of tokens, coloured by `paint(scores)`: the markup of `views/tokens.py`, one tab stop, the value on hover and focus.
- * `paint(scores, of)` takes the scale of other scores. */
+/**
+ * How many decimals show the largest of these numbers to three digits: from 3 to 9, as in `views/tokens.py`.
+ * @param {number[]} values
+ * @returns {number}
+ */
+function decimalsFor(values) {
+  const largest = Math.max(...values.map(Math.abs));
+  if (!(largest > 0 && Number.isFinite(largest))) return 3;
+  return Math.min(9, Math.max(3, 2 - Math.floor(Math.log10(largest))));
+}
+
+/**
+ * Round numbers between two limits, about so many of them, and the decimals that they need.
+ * @param {number} low
+ * @param {number} high
+ * @param {number} parts
+ * @returns {{ ticks: number[], digits: number }}
+ */
+function roundTicks(low, high, parts) {
+  const raw = (high - low) / parts, power = 10 ** Math.floor(Math.log10(raw));
+  const size = power * ([1, 2, 5].find((factor) => factor * power >= raw) ?? 10), ticks = [];
+  for (let k = Math.ceil(low / size); k * size <= high + 1e-9; k++) ticks.push(k * size);
+  return { ticks, digits: Math.max(0, -Math.floor(Math.log10(size) + 1e-9)) };
+}
+
+/**
+ * Labels at least `gap` apart, as near to where they belong as there is room from `top` to `bottom`.
+ * @template {{ at: number }} Label
+ * @param {Label[]} labels each with its place in pixels from the top
+ * @param {number} gap
+ * @param {number} top
+ * @param {number} bottom
+ * @returns {Label[]} from the top down
+ */
+function spreadLabels(labels, gap, top, bottom) {
+  const sorted = labels.map((label) => ({ ...label })).sort((a, b) => a.at - b.at);
+  sorted.forEach((label, k) => {
+    label.at = Math.max(label.at, k ? sorted[k - 1].at + gap : top);
+  });
+  sorted.forEach((label, k) => {
+    label.at = Math.min(label.at, bottom - gap * (sorted.length - 1 - k));
+  });
+  return sorted;
+}
+
+/**
+ * A text's beginning for a drop-down: word pieces joined, special tokens left out.
+ * @param {Tokens} text
+ * @returns {string}
+ */
+function beginning({ tokens, special }) {
+  const text = tokens.filter((_, i) => !special[i]).join(" ").replaceAll(" ##", "");
+  return text.length > 60 ? `${text.slice(0, 58)} …` : text;
+}
+
+/**
+ * The number that colours of scores are measured by: the largest size among the words, else among all tokens.
+ * @param {number[]} scores
+ * @param {boolean[]} special
+ * @returns {number}
+ */
+function scaleOf(scores, special) {
+  const sizes = scores.map(Math.abs), words = sizes.filter((_, i) => !special[i]);
+  return Math.max(0, ...words) || Math.max(0, ...sizes) || 1;
+}
+
+/**
+ * A row of tokens: the markup of `views/tokens.py`, one tab stop, the value on hover and focus.
+ * `paint(scores)` colours it; `paint(scores, of)` takes the scale of other scores.
+ * @param {string[]} tokens
+ * @param {boolean[]} special
+ * @param {string} label
+ * @returns {{ node: HTMLElement, paint: (scores: number[], of?: number[]) => void }}
+ */
 function tokenRow(tokens, special, label) {
   const values = tokens.map(() => h("span", { class: "lrp-value" }));
   const items = tokens.map((token, i) => h("li", {}, h("bdi", {}, token), values[i]));
   const node = h("ol", { class: "lrp-tokens", "aria-label": label }, items);
   oneTabStop(items);
+  /** @param {number[]} scores @param {number[]} [of] */
   const paint = (scores, of = scores) => {
-    const list = Array.from(scores), sizes = Array.from(of, Math.abs), words = sizes.filter((_, i) => !special[i]);
-    const scale = Math.max(0, ...words) || Math.max(0, ...sizes) || 1, digits = decimalsFor(list);
-    list.forEach((score, i) => {
+    const scale = scaleOf(of, special), digits = decimalsFor(scores);
+    scores.forEach((score, i) => {
       const sign = Math.abs(score) < 0.05 * scale ? "" : score > 0 ? "lrp-for" : "lrp-against";
-      const text = (score >= 0 ? "+" : "") + score.toFixed(digits);
       items[i].className = `${sign} ${special[i] ? "lrp-special" : ""}`.trim();
       items[i].style.backgroundColor = shade(score / scale);
-      values[i].textContent = ` ${text}`;
+      values[i].textContent = ` ${score >= 0 ? "+" : ""}${score.toFixed(digits)}`;
     });
   };
   return { node, paint };
 }
 
-/** Numbers from base64: `kind` is a typed array, little-endian as every browser's machine is. */
+/**
+ * Numbers from base64: `kind` is a typed array, little-endian as every browser's machine is.
+ * @template List
+ * @param {string} text
+ * @param {new (buffer: ArrayBuffer) => List} kind
+ * @returns {List}
+ */
 function numbers(text, kind) {
   const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
   return new kind(bytes.buffer);
 }
 
-// -- in a page without a kernel: the state lies beside the widget as JSON, and what the reader chose survives in the address --
+/**
+ * Whether a value is a whole number from 0 up to, but not, a limit.
+ * @param {unknown} value
+ * @param {number} limit
+ * @returns {value is number}
+ */
+function isPlace(value, limit) {
+  return typeof value === "number" && Number.isInteger(value) && value >= 0 && value < limit;
+}
 
-/** A widget's module ends with `export default front({ render, accept })`; `accept(key, value, model)` guards the address. */
+/**
+ * Whether two values are the same as JSON.
+ * @param {unknown} a
+ * @param {unknown} b
+ * @returns {boolean}
+ */
+function alike(a, b) {
+  return JSON.stringify(a) === JSON.stringify(b);
+}
+
+/**
+ * A step from 0 to `last()` that goes forward by itself while it plays.
+ * @template {{ step: number }} State
+ * @param {Model<State>} model
+ * @param {object} options
+ * @param {() => number} options.last
+ * @param {number} options.pause milliseconds between two steps
+ * @param {string} options.kind the button's class
+ * @returns {{ play: HTMLElement, stop: () => void, go: (step: number) => void, here: () => number }}
+ */
+function stepper(model, { last, pause, kind }) {
+  const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  let timer = 0;
+  const here = () => Math.min(model.get("step"), last()); // the address may name a step of a longer text
+  const go = (/** @type {number} */ step) => {
+    put(model, /** @type {Partial<State>} */ ({ step: Math.max(0, Math.min(last(), step)) }));
+  };
+  const stop = () => {
+    clearInterval(timer);
+    timer = 0;
+    play.textContent = "Play";
+  };
+  const start = () => {
+    if (here() >= last()) go(0);
+    play.textContent = "Pause";
+    timer = setInterval(() => {
+      go(here() + 1);
+      if (here() >= last()) stop();
+    }, still ? 1500 : pause);
+  };
+  const turn = () => (timer ? stop() : start());
+  const play = h("button", { type: "button", class: kind, onclick: turn }, "Play");
+  return { play, stop, go, here };
+}
+
+// In a page without a kernel the state lies beside the widget as JSON, and the address keeps what was chosen.
+
+/**
+ * A widget's module ends with `export default front({ render, accept })`. `accept(key, value, model)` guards
+ * the address: it is asked about values of the kind that the key starts with, and no others.
+ * @template State
+ * @template {string} Key
+ * @template {Linked} Value
+ * @param {object} widget
+ * @param {(place: Place<State>) => (() => void)} widget.render
+ * @param {(key: Key, value: Value, model: Model<State>) => boolean} [widget.accept]
+ * @returns {FrontEnd}
+ */
 function front({ render, accept }) {
+  /** @param {Place<State>} place */
   const dressed = ({ model, el }) => {
     if (!el.closest(".lrp-widget")) el.classList.add("lrp-widget");
     return render({ model, el });
   };
-  return { render: dressed, accept: accept ?? (() => true) };
+  return { render: dressed, accept: /** @type {FrontEnd["accept"]} */ (accept ?? (() => true)) };
 }
 
-/** A stand-in for the kernel's model: values and listeners. */
+/**
+ * A stand-in for the kernel's model: values and listeners.
+ * @param {{ [key: string]: any }} state
+ * @returns {Model<{ [key: string]: any }>}
+ */
 function pageModel(state) {
+  /** @type {{ [event: string]: (() => void)[] }} */
   const listeners = {};
   return {
     get: (key) => state[key],
     set(key, value) {
-      if (JSON.stringify(state[key]) === JSON.stringify(value)) return;
+      if (alike(state[key], value)) return;
       state[key] = value;
       for (const call of [...(listeners[`change:${key}`] ?? [])]) call();
     },
     on: (event, call) => (listeners[event] ??= []).push(call),
-    off: (event, call) => { listeners[event] = (listeners[event] ?? []).filter((own) => own !== call); },
+    off: (event, call) => {
+      listeners[event] = (listeners[event] ?? []).filter((listener) => listener !== call);
+    },
     save_changes() {},
   };
 }
 
-/** A value as it stands in the address, and back; what is not of the kind that the widget starts with is dropped. */
+/**
+ * A value as it stands in the address.
+ * @param {Linked} value
+ * @returns {string}
+ */
 function toAddress(value) {
-  return Array.isArray(value) ? value.join(",") : typeof value === "boolean" ? String(Number(value)) : String(value);
+  if (Array.isArray(value)) return value.join(",");
+  return typeof value === "boolean" ? String(Number(value)) : String(value);
 }
 
+/**
+ * The value of a text in the address; undefined where it is not of the kind that the widget starts with.
+ * @param {string} text
+ * @param {Linked} like
+ * @returns {Linked | undefined}
+ */
 function fromAddress(text, like) {
-  const number = (piece) => (piece.trim() !== "" && Number.isFinite(Number(piece)) ? Number(piece) : undefined);
+  /** @param {string} piece */
+  const number = (piece) => piece.trim() !== "" && Number.isFinite(Number(piece)) ? Number(piece) : undefined;
   if (Array.isArray(like)) {
-    const list = text === "" ? [] : text.split(",").map(typeof like[0] === "string" ? String : number);
-    return list.includes(undefined) ? undefined : list;
+    if (text === "") return [];
+    const pieces = text.split(",");
+    if (typeof like[0] === "string") return pieces;
+    const list = pieces.map(number);
+    return list.includes(undefined) ? undefined : /** @type {number[]} */ (list);
   }
   if (typeof like === "number") return number(text);
   if (typeof like === "boolean") return ["0", "1"].includes(text) ? text === "1" : undefined;
   return text;
 }
 
-/** Keep the model's linked keys and the part `#name.key=value` of the address alike, both ways; returns the clean-up. */
+/**
+ * An address with one widget's part put in place of what it said before. The other parts stay; a heading's
+ * anchor stays while the widget has nothing to say.
+ * @param {string} before
+ * @param {string} name
+ * @param {string[]} pieces
+ * @returns {string}
+ */
+function joinAddress(before, name, pieces) {
+  const others = before.split("&").filter((piece) => piece && !piece.startsWith(`${name}.`));
+  return [...others.filter((piece) => piece.includes("=") || !pieces.length), ...pieces].join("&");
+}
+
+/**
+ * Keep the model's linked keys and the part `#name.key=value` of the address alike, both ways.
+ * @param {Model<{ [key: string]: any }>} model
+ * @param {Address} address
+ * @param {FrontEnd["accept"]} accept
+ * @param {HTMLAnchorElement} link leads to the state in force
+ * @returns {() => void} the clean-up
+ */
 function followAddress(model, { name, keys }, accept, link) {
   const start = Object.fromEntries(keys.map((key) => [key, model.get(key)]));
   let timer = 0;
   const read = () => {
     const given = new URLSearchParams(location.hash.slice(1));
-    if (!keys.some((key) => given.has(`${name}.${key}`))) return false; // a heading's anchor is no state
+    if (!keys.some((key) => given.has(`${name}.${key}`))) return; // a heading's anchor is no state
     for (const key of keys) {
       const text = given.get(`${name}.${key}`);
       const value = text === null ? start[key] : fromAddress(text, start[key]);
       if (value !== undefined && accept(key, value, model)) model.set(key, value);
     }
-    return true;
   };
-  const same = (key) => JSON.stringify(model.get(key)) === JSON.stringify(start[key]);
   const address = () => {
-    const mine = keys.filter((key) => !same(key)).map((key) => `${name}.${key}=${encodeURIComponent(toAddress(model.get(key))).replaceAll("%2C", ",")}`);
-    const keep = (piece) => piece && !piece.startsWith(`${name}.`) && (piece.includes("=") || !mine.length);
-    return [...location.hash.slice(1).split("&").filter(keep), ...mine].join("&");
+    const changed = keys.filter((key) => !alike(model.get(key), start[key]));
+    const text = (/** @type {string} */ key) => encodeURIComponent(toAddress(model.get(key)));
+    const pieces = changed.map((key) => `${name}.${key}=${text(key).replaceAll("%2C", ",")}`);
+    return joinAddress(location.hash.slice(1), name, pieces);
   };
   const write = () => {
     link.href = `#${address()}`;
     clearTimeout(timer);
     timer = setTimeout(() => {
-      const own = address();
-      if (location.hash.slice(1) !== own) history.replaceState(history.state, "", own ? `#${own}` : location.pathname + location.search);
+      const hash = address();
+      if (location.hash.slice(1) === hash) return;
+      history.replaceState(history.state, "", hash ? `#${hash}` : location.pathname + location.search);
     }, 200);
   };
   read();
   addEventListener("hashchange", read); // replaceState above is silent: every event is the reader's
-  const stop = follow(model, keys, () => { link.href = `#${address()}`; });
+  const stop = follow(model, keys, () => {
+    link.href = `#${address()}`;
+  });
   for (const key of keys) model.on(`change:${key}`, write);
-  return () => { stop(); removeEventListener("hashchange", read); clearTimeout(timer); };
+  return () => {
+    stop();
+    removeEventListener("hashchange", read);
+    clearTimeout(timer);
+  };
 }
 
-/** Bring every widget of this kind in the page to life, each when it first comes near the window or is named in the address. */
+/**
+ * Draw a widget into its place in the page, from the JSON that lies there.
+ * @param {HTMLElement} host
+ * @param {FrontEnd} widget
+ * @returns {void}
+ */
+function wake(host, widget) {
+  const { state, address } = JSON.parse(host.querySelector("script")?.textContent ?? "");
+  const model = pageModel(state), el = h("div"), link = h("a", { class: "lrp-link" }, "Link to this state");
+  followAddress(model, address, widget.accept, link);
+  host.companion = { model };
+  host.replaceChildren(el, ...(address.keys.length ? [h("p", { class: "lrp-foot" }, link)] : []));
+  widget.render({ model, el });
+  host.dataset.ready = "";
+}
+
+/**
+ * Bring every widget of this kind in the page to life, each when it first comes near the window or is named
+ * in the address.
+ * @param {string} kind
+ * @param {FrontEnd} widget
+ * @returns {void}
+ */
 function mount(kind, widget) {
-  for (const host of document.querySelectorAll(`[data-companion-widget="${kind}"]`)) {
-    const named = () => location.hash.slice(1).split("&").some((piece) => piece.startsWith(`${host.dataset.address}.`));
-    const wake = () => {
+  /** @type {NodeListOf<HTMLElement>} */
+  const hosts = document.querySelectorAll(`[data-companion-widget="${kind}"]`);
+  for (const host of hosts) {
+    const begin = () => {
       watch.disconnect();
       removeEventListener("hashchange", arrive);
-      const { state, address } = JSON.parse(host.querySelector("script").textContent);
-      const model = pageModel(state), el = h("div"), link = h("a", { class: "lrp-link" }, "Link to this state");
-      followAddress(model, address, widget.accept, link);
-      host.companion = { model };
-      host.replaceChildren(el, ...(address.keys.length ? [h("p", { class: "lrp-foot" }, link)] : []));
-      widget.render({ model, el });
-      host.dataset.ready = "";
+      wake(host, widget);
     };
-    const arrive = () => { if (named()) { wake(); host.scrollIntoView({ block: "center" }); } };
-    const watch = new IntersectionObserver((seen) => { if (seen.some((entry) => entry.isIntersecting)) wake(); }, { rootMargin: "600px" });
+    const arrive = () => {
+      const pieces = location.hash.slice(1).split("&");
+      if (!pieces.some((piece) => piece.startsWith(`${host.dataset.address}.`))) return;
+      begin();
+      host.scrollIntoView({ block: "center" });
+    };
+    const watch = new IntersectionObserver((entries) => {
+      if (entries.some((entry) => entry.isIntersecting)) begin();
+    }, { rootMargin: "600px" });
     watch.observe(host);
     addEventListener("hashchange", arrive);
     arrive();

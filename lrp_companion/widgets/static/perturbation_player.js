@@ -1,149 +1,343 @@
 // Perturbation curves, step by step: two methods side by side.
+
+/** @typedef {"left" | "right"} Side */
+/** @typedef {"morf" | "lerf"} Order */
+
+/**
+ * Which tokens go at each step, the logit before each step and at the end, and its mean along the curve.
+ * @typedef {{ steps: number[][], logits: number[], mean: number }} Curve
+ */
+
+/**
+ * @typedef {{ scores: number[], morf: Curve, lerf: Curve }} Explanation
+ * @typedef {Tokens & { label: string, methods: { [method: string]: Explanation } }} Text
+ * @typedef {{ methods: { [method: string]: string }, texts: Text[] }} Data
+ * @typedef {{ data: Data, text: number, left: string, right: string, order: Order, step: number }} State
+ */
+
+/** @typedef {{ name: string, logits: number[], removed: number[] }} Line logits over counts of gone tokens */
+
+/** @type {Side[]} */
 const SIDES = ["left", "right"];
+const SIGNS = { left: "◆", right: "✕" };
 const ORDER_NAMES = { morf: "most relevant first (MoRF)", lerf: "least relevant first (LeRF)" };
 const BOX = { left: 44, right: 236, top: 22, bottom: 158 }; // names of the lines stand right of it
-const MARKS = ["M0 -4.5L4.5 0 0 4.5 -4.5 0Z", "M-4 -4L4 4M-4 4L4 -4"];
+const MARKS = { left: "M0 -4.5L4.5 0 0 4.5 -4.5 0Z", right: "M-4 -4L4 4M-4 4L4 -4" };
 
+/**
+ * @param {"text" | "step" | "order" | Side} key
+ * @param {number | string} value
+ * @param {Model<State>} model
+ * @returns {boolean}
+ */
 function accept(key, value, model) {
   const { methods, texts } = model.get("data");
-  const whole = (limit) => Number.isInteger(value) && value >= 0 && value < limit;
+  const explanations = texts.flatMap((text) => Object.values(text.methods));
+  const longest = Math.max(
+    ...explanations.flatMap(({ morf, lerf }) => [morf.steps.length, lerf.steps.length]),
+  );
   return {
-    text: () => whole(texts.length),
-    step: () => whole(1 + Math.max(...texts.flatMap((text) => Object.values(text.methods)).flatMap(({ morf, lerf }) => [morf.steps.length, lerf.steps.length]))),
+    text: () => isPlace(value, texts.length),
+    step: () => isPlace(value, longest + 1),
     order: () => Object.hasOwn(ORDER_NAMES, value),
     left: () => Object.hasOwn(methods, value),
     right: () => Object.hasOwn(methods, value),
   }[key]();
 }
 
-/** Round numbers between two limits, about four of them. */
-function ticks(low, high) {
-  const raw = (high - low) / 4, power = 10 ** Math.floor(Math.log10(raw));
-  const size = power * [1, 2, 5, 10].find((factor) => factor * power >= raw), out = [];
-  for (let k = Math.ceil(low / size); k * size <= high + 1e-9; k++) out.push(k * size);
-  return { out, digits: Math.max(0, -Math.floor(Math.log10(size) + 1e-9)) };
+/**
+ * How many tokens are gone before each step and at the end.
+ * @param {number[][]} steps
+ * @returns {number[]}
+ */
+function removedBy(steps) {
+  const counts = [0];
+  for (const places of steps) counts.push(counts[counts.length - 1] + places.length);
+  return counts;
 }
 
+/**
+ * Where counts of tokens and logits lie in the picture, and the round numbers along its edges.
+ * @param {Line[]} lines
+ * @returns {{ x: (count: number) => number, y: (logit: number) => number,
+ *   rows: ReturnType<typeof roundTicks>, columns: ReturnType<typeof roundTicks> }}
+ */
+function axesOf(lines) {
+  const logits = lines.flatMap((line) => line.logits);
+  const spare = 0.06 * (Math.max(...logits) - Math.min(...logits) || 1);
+  const low = Math.min(...logits) - spare, high = Math.max(...logits) + spare;
+  const most = Math.max(1, ...lines.map(({ removed }) => removed[removed.length - 1]));
+  return {
+    x: (count) => BOX.left + ((BOX.right - BOX.left - 6) * count) / most,
+    y: (logit) => BOX.bottom - ((BOX.bottom - BOX.top) * (logit - low)) / (high - low),
+    rows: roundTicks(low, high, 4),
+    columns: roundTicks(0, most, 4),
+  };
+}
+
+/**
+ * The grid: a line per round logit, and both edges' numbers.
+ * @param {ReturnType<typeof axesOf>} axes
+ * @returns {SVGElement[]}
+ */
+function gridOf({ x, y, rows, columns }) {
+  const left = rows.ticks.flatMap((logit) => [
+    svg("line", { x1: BOX.left, x2: BOX.right, y1: y(logit), y2: y(logit), class: "lrp-gridline" }),
+    svg("text", { x: BOX.left - 5, y: y(logit) + 4, "text-anchor": "end" }, say(logit, rows.digits)),
+  ]);
+  const under = columns.ticks.filter(Number.isInteger).map((count) =>
+    svg("text", { x: x(count), y: BOX.bottom + 16, "text-anchor": "middle" }, say(count, 0))
+  );
+  return [...left, ...under];
+}
+
+/**
+ * The names right of the lines: of the whole text, and of both methods with their marks.
+ * @param {Line[]} lines
+ * @param {(logit: number) => number} y
+ * @returns {SVGElement[]}
+ */
+function namesOf(lines, y) {
+  /** @type {{ name: string, side: Side | null, at: number }[]} */
+  const ends = [{ name: "whole text", side: null, at: y(lines[0].logits[0]) }];
+  lines.forEach(({ name, logits }, k) => {
+    ends.push({ name, side: SIDES[k], at: y(logits[logits.length - 1]) });
+  });
+  return spreadLabels(ends, 15, BOX.top, BOX.bottom).flatMap(({ name, side, at }) => {
+    const short = name.length > 11 ? `${name.slice(0, 10)}…` : name;
+    const text = svg("text", { x: BOX.right + (side ? 14 : 3), y: at + 4 }, short);
+    if (!side) return [text];
+    const transform = `translate(${BOX.right + 7} ${at})`;
+    return [text, svg("path", { d: MARKS[side], transform, class: `lrp-marks lrp-${side}` })];
+  });
+}
+
+/**
+ * The logit against removed tokens, a line per side: drawn through up to the step, dotted after it.
+ * @returns {{ node: SVGElement,
+ *   paint: (lines: Line[], step: number, target: string, label: string) => void }}
+ */
 function chart() {
-  const grid = svg("g", {}), names = svg("g", {}), whole = svg("line", { x1: BOX.left, x2: BOX.right, class: "lrp-whole" });
-  const under = svg("text", { x: (BOX.left + BOX.right) / 2, y: 194, "text-anchor": "middle" }, "tokens removed"), beside = svg("text", { x: 4, y: 12 });
-  const lines = SIDES.map((side) => ({
-    ahead: svg("path", { class: `lrp-ahead lrp-${side}` }), done: svg("path", { class: `lrp-done lrp-${side}` }), marks: svg("g", { class: `lrp-marks lrp-${side}` }),
+  const grid = svg("g", {}), names = svg("g", {}), middle = (BOX.left + BOX.right) / 2;
+  const whole = svg("line", { x1: BOX.left, x2: BOX.right, class: "lrp-whole" });
+  const under = svg("text", { x: middle, y: 194, "text-anchor": "middle" }, "tokens removed");
+  const beside = svg("text", { x: 4, y: 12 });
+  const drawn = SIDES.map((side) => ({
+    side,
+    ahead: svg("path", { class: `lrp-ahead lrp-${side}` }),
+    done: svg("path", { class: `lrp-done lrp-${side}` }),
+    marks: svg("g", { class: `lrp-marks lrp-${side}` }),
   }));
-  const node = svg("svg", { viewBox: "0 0 320 200", role: "img", class: "lrp-curve" }, grid, whole, lines.flatMap(({ ahead, done, marks }) => [ahead, done, marks]), names, under, beside);
-  const paint = (curves, step, label, text) => {
-    const all = curves.flatMap(({ logits }) => logits), spare = 0.06 * (Math.max(...all) - Math.min(...all) || 1);
-    const low = Math.min(...all) - spare, high = Math.max(...all) + spare;
-    const most = Math.max(1, ...curves.map(({ removed }) => removed.at(-1)));
-    const x = (count) => BOX.left + ((BOX.right - BOX.left - 6) * count) / most, y = (logit) => BOX.bottom - ((BOX.bottom - BOX.top) * (logit - low)) / (high - low);
-    const rows = ticks(low, high), columns = ticks(0, most);
-    grid.replaceChildren(
-      ...rows.out.flatMap((value) => [svg("line", { x1: BOX.left, x2: BOX.right, y1: y(value), y2: y(value), class: "lrp-gridline" }), svg("text", { x: BOX.left - 5, y: y(value) + 4, "text-anchor": "end" }, say(value, rows.digits))]),
-      ...columns.out.filter(Number.isInteger).map((value) => svg("text", { x: x(value), y: BOX.bottom + 16, "text-anchor": "middle" }, say(value, 0))),
-    );
-    for (const end of ["y1", "y2"]) whole.setAttribute(end, y(curves[0].logits[0]));
-    beside.textContent = `logit of ${label}`;
-    curves.forEach(({ logits, removed }, side) => {
-      const at = (k) => `${x(removed[k]).toFixed(1)} ${y(logits[k]).toFixed(1)}`, now = Math.min(step, logits.length - 1);
-      const places = logits.map((_, k) => k);
-      lines[side].done.dataset.logits = logits.join(" ");
-      lines[side].ahead.setAttribute("d", `M${places.slice(now).map(at).join("L")}`);
-      lines[side].done.setAttribute("d", `M${places.slice(0, now + 1).map(at).join("L")}`);
-      lines[side].marks.replaceChildren(...places.slice(0, now + 1).map((k) => svg("path", { d: MARKS[side], transform: `translate(${at(k)})` })));
+  const frame = { viewBox: "0 0 320 200", role: "img", class: "lrp-curve" };
+  const parts = drawn.flatMap(({ ahead, done, marks }) => [ahead, done, marks]);
+  const node = svg("svg", frame, grid, whole, parts, names, under, beside);
+  /** @param {Line[]} lines @param {number} step @param {string} target @param {string} label */
+  const paint = (lines, step, target, label) => {
+    const axes = axesOf(lines), { x, y } = axes;
+    grid.replaceChildren(...gridOf(axes));
+    for (const end of ["y1", "y2"]) whole.setAttribute(end, String(y(lines[0].logits[0])));
+    beside.textContent = `logit of ${target}`;
+    drawn.forEach(({ side, ahead, done, marks }, k) => {
+      const { logits, removed } = lines[k], now = Math.min(step, logits.length - 1);
+      const points = logits.map((logit, i) => `${x(removed[i]).toFixed(1)} ${y(logit).toFixed(1)}`);
+      const past = points.slice(0, now + 1);
+      done.dataset.logits = logits.join(" ");
+      ahead.setAttribute("d", `M${points.slice(now).join("L")}`);
+      done.setAttribute("d", `M${past.join("L")}`);
+      const mark = (/** @type {string} */ at) =>
+        svg("path", { d: MARKS[side], transform: `translate(${at})` });
+      marks.replaceChildren(...past.map(mark));
     });
-    const rightEnds = [{ name: "whole text", at: y(curves[0].logits[0]) }, ...curves.map(({ name, logits }, side) => ({ name, side, at: y(logits.at(-1)) }))];
-    rightEnds.sort((a, b) => a.at - b.at).forEach((own, k) => { own.at = Math.max(own.at, k ? rightEnds[k - 1].at + 15 : BOX.top); });
-    rightEnds.forEach((own, k) => { own.at = Math.min(own.at, BOX.bottom - 15 * (rightEnds.length - 1 - k)); });
-    names.replaceChildren(...rightEnds.flatMap(({ name, side, at }) => [
-      svg("text", { x: side === undefined ? BOX.right + 3 : BOX.right + 14, y: at + 4 }, name.length > 11 ? `${name.slice(0, 10)}…` : name),
-      ...(side === undefined ? [] : [svg("path", { d: MARKS[side], transform: `translate(${BOX.right + 7} ${at})`, class: `lrp-marks lrp-${SIDES[side]}` })]),
-    ]));
-    node.setAttribute("aria-label", text);
+    names.replaceChildren(...namesOf(lines, y));
+    node.setAttribute("aria-label", label);
   };
   return { node, paint };
 }
 
-function render({ model, el }) {
-  const { methods, texts } = model.get("data"), names = Object.keys(methods), live = liveLine();
-  const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
-  const steps = (side) => texts[model.get("text")].methods[model.get(side)][model.get("order")].steps;
-  const last = () => Math.max(...SIDES.map((side) => steps(side).length));
-  let timer = 0;
-  const stop = () => { clearInterval(timer); timer = 0; play.textContent = "Play"; };
-  const here = () => Math.min(model.get("step"), last()); // the address may name a step that only a longer text has
-  const go = (step) => put(model, { step: Math.max(0, Math.min(last(), step)) });
-  const start = () => {
-    if (here() >= last()) go(0);
-    play.textContent = "Pause";
-    timer = setInterval(() => { go(here() + 1); if (here() >= last()) stop(); }, still ? 1500 : 900);
-  };
+/**
+ * A curve's state at a step: which tokens are gone, which go next, and the logit.
+ * @param {Curve} curve
+ * @param {number} step
+ * @returns {{ gone: number[], next: number[], logit: number }}
+ */
+function curveAt({ steps, logits }, step) {
+  const now = Math.min(step, steps.length);
+  return { gone: steps.slice(0, now).flat(), next: steps[now] ?? [], logit: logits[now] };
+}
 
-  const beginning = ({ tokens, special }) => {
-    const text = tokens.filter((_, i) => !special[i]).join(" ").replaceAll(" ##", "");
-    return text.length > 60 ? `${text.slice(0, 58)} …` : text;
+/**
+ * One side: its method, the tokens as they go, and what goes next. `paint` returns what is read out.
+ * @param {Model<State>} model
+ * @param {Side} side
+ * @returns {{ node: HTMLElement, paint: (step: number) => string }}
+ */
+function panel(model, side) {
+  const { methods, texts } = model.get("data"), names = Object.keys(methods);
+  const pick = (/** @type {number} */ place) => put(model, { [side]: names[place] });
+  const choose = dropdown(`Method ${SIGNS[side]}`, Object.values(methods), pick);
+  const tokens = h("div", {}), ahead = h("p", { class: "lrp-readout" });
+  const frame = { class: `lrp-panel lrp-${side}`, "aria-label": `${side} method` };
+  let shown = "", row = tokenRow([], [], "");
+  /** @param {number} step */
+  const paint = (step) => {
+    const place = model.get("text"), text = texts[place], method = model.get(side);
+    const explanation = text.methods[method],
+      { gone, next, logit } = curveAt(explanation[model.get("order")], step);
+    if (shown !== `${place} ${method}`) {
+      shown = `${place} ${method}`;
+      row = tokenRow(text.tokens, text.special, `Relevance by ${methods[method]}`);
+      row.paint(explanation.scores);
+      tokens.replaceChildren(row.node);
+    }
+    markTokens([...row.node.children], gone, next);
+    choose.show(names.indexOf(method));
+    const words = next.map((i) => text.tokens[i]).join(" ");
+    const score = sum(next.map((i) => explanation.scores[i])), sign = score >= 0 ? "+" : "";
+    const value = `${sign}${say(score, decimalsFor(explanation.scores))}`;
+    if (next.length) ahead.replaceChildren("next: “", h("bdi", {}, words), `” (${value})`);
+    else ahead.replaceChildren("nothing is left but the special tokens");
+    const removed = gone.map((i) => text.tokens[i]).join(", ");
+    return `${methods[method]} has removed ${gone.length ? removed : "nothing"}, logit ${say(logit)}`;
   };
-  const fresh = (values) => { stop(); put(model, { ...values, step: 0 }); };
-  const pick = dropdown("Text", texts.map(beginning), (text) => fresh({ text }));
-  const order = choice("Remove the", ORDER_NAMES, (value) => fresh({ order: value }));
-  const play = h("button", { type: "button", class: "lrp-play", onclick: () => (timer ? stop() : start()) }, "Play");
-  const button = (name, call) => h("button", { type: "button", onclick: () => { stop(); call(); } }, name);
-  const slider = h("input", { type: "range", min: 0, "aria-label": "Step", oninput: () => { stop(); go(Number(slider.value)); } });
-  const count = h("span", { class: "lrp-readout" });
-  const panels = SIDES.map((side) => {
-    const choose = dropdown(side === "left" ? "Method ◆" : "Method ✕", Object.values(methods), (place) => put(model, { [side]: names[place] }));
-    const tokens = h("div", {}), next = h("p", { class: "lrp-readout" });
-    return { side, choose, tokens, next, shown: "", row: null, node: h("section", { class: `lrp-panel lrp-${side}`, "aria-label": `${side} method` }, choose.node, tokens, next) };
+  return { node: h("section", frame, choose.node, tokens, ahead), paint };
+}
+
+/**
+ * Show which tokens are gone and which go next, by class and for screen readers.
+ * @param {Element[]} items
+ * @param {number[]} gone
+ * @param {number[]} next
+ * @returns {void}
+ */
+function markTokens(items, gone, next) {
+  items.forEach((item, i) => {
+    const isGone = gone.includes(i), isNext = next.includes(i);
+    item.classList.toggle("lrp-gone", isGone);
+    item.classList.toggle("lrp-next", isNext);
+    if (isGone || isNext) item.setAttribute("aria-description", isGone ? "removed" : "goes next");
+    else item.removeAttribute("aria-description");
   });
-  const curve = chart(), caption = h("figcaption", {}), body = h("tbody", {});
-  const summary = h("table", { class: "lrp-numbers" }, h("caption", {}, "Mean logit along the curves; Δ = LeRF − MoRF"), h("thead", {}, h("tr", {}, ["Method", "logit now", "MoRF ↓", "LeRF ↑", "Δ"].map((name) => h("th", { scope: "col" }, name)))), body);
+}
+
+/**
+ * Both methods in numbers: the logit now, and the means of their curves.
+ * @param {Model<State>} model
+ * @returns {{ node: HTMLElement, paint: (step: number) => void }}
+ */
+function summary(model) {
+  const { methods, texts } = model.get("data"), body = h("tbody", {});
+  const caption = h("caption", {}, "Mean logit along the curves; Δ = LeRF − MoRF");
+  const head = tableHead(["Method", "logit now", "MoRF ↓", "LeRF ↑", "Δ"]);
+  const node = h("table", { class: "lrp-numbers" }, caption, head, body);
+  /** @param {number} step */
+  const paint = (step) => {
+    const rows = SIDES.map((side) => {
+      const method = model.get(side), explanation = texts[model.get("text")].methods[method];
+      const { logits } = explanation[model.get("order")], logit = logits[Math.min(step, logits.length - 1)];
+      const morf = explanation.morf.mean, lerf = explanation.lerf.mean;
+      const cells = [logit, morf, lerf, lerf - morf].map((value) => h("td", {}, say(value)));
+      const name = h("th", { scope: "row" }, `${SIGNS[side]} ${methods[method]}`);
+      return h("tr", { "data-logit": logit, "data-morf": morf, "data-lerf": lerf }, name, cells);
+    });
+    body.replaceChildren(...rows);
+  };
+  return { node, paint };
+}
+
+/**
+ * What the reader turns besides the methods: text, order, and the step by button, by slider or by itself.
+ * @param {Model<State>} model
+ * @returns {{ nodes: HTMLElement[], stop: () => void, here: () => number, show: () => string }}
+ *   `show` brings the controls up to date and returns the step in words
+ */
+function controls(model) {
+  const { texts } = model.get("data");
+  const last = () => {
+    const { methods } = texts[model.get("text")];
+    return Math.max(...SIDES.map((side) => methods[model.get(side)][model.get("order")].steps.length));
+  };
+  const { play, stop, go, here } = stepper(model, { last, pause: 900, kind: "lrp-play" });
+  /** @param {Partial<State>} values */
+  const begin = (values) => {
+    stop();
+    put(model, { ...values, step: 0 });
+  };
+  const text = dropdown("Text", texts.map(beginning), (place) => begin({ text: place }));
+  const order = choice("Remove the", ORDER_NAMES, (value) => begin({ order: /** @type {Order} */ (value) }));
+  const jump = (/** @type {number} */ step) => {
+    stop();
+    go(step);
+  };
+  const button = (/** @type {string} */ name, /** @type {() => number} */ step) =>
+    h("button", { type: "button", onclick: () => jump(step()) }, name);
+  const slide = () => jump(Number(slider.value));
+  const slider = h("input", { type: "range", min: 0, "aria-label": "Step", oninput: slide });
+  const count = h("span", { class: "lrp-readout" });
+  const back = [button("First", () => 0), button("Back", () => here() - 1)];
+  const forward = [button("Forward", () => here() + 1), button("Last", last)];
+  const show = () => {
+    text.show(model.get("text"));
+    order.show(model.get("order"));
+    slider.max = String(last());
+    slider.value = String(here());
+    count.textContent = `step ${here()} of ${last()}`;
+    return `Step ${here()} of ${last()}, ${ORDER_NAMES[model.get("order")]}`;
+  };
+  const nodes = [
+    h("div", { class: "lrp-controls" }, text.node, order.node),
+    h(
+      "div",
+      { class: "lrp-controls" },
+      h("div", { class: "lrp-buttons" }, back, play, forward),
+      slider,
+      count,
+    ),
+  ];
+  return { nodes, stop, here, show };
+}
+
+/**
+ * Both methods' curves for the text and order in force.
+ * @param {Model<State>} model
+ * @returns {Line[]}
+ */
+function linesOf(model) {
+  const { methods, texts } = model.get("data");
+  return SIDES.map((side) => {
+    const method = model.get(side),
+      { steps, logits } = texts[model.get("text")].methods[method][model.get("order")];
+    return { name: methods[method], logits, removed: removedBy(steps) };
+  });
+}
+
+/**
+ * @param {Place<State>} place
+ * @returns {() => void}
+ */
+function render({ model, el }) {
+  const { texts } = model.get("data"), live = liveLine(), turns = controls(model);
+  const panels = SIDES.map((side) => panel(model, side));
+  const curve = chart(), caption = h("figcaption", {}), table = summary(model);
+  const means = { class: "lrp-scroll", role: "region", tabindex: 0, "aria-label": "Means of the curves" };
   el.replaceChildren(
-    h("div", { class: "lrp-controls" }, pick.node, order.node),
-    h("div", { class: "lrp-controls" }, h("div", { class: "lrp-buttons" }, button("First", () => go(0)), button("Back", () => go(here() - 1)), play, button("Forward", () => go(here() + 1)), button("Last", () => go(last()))), slider, count),
+    ...turns.nodes,
     h("div", { class: "lrp-panels" }, panels.map(({ node }) => node)),
-    h("div", { class: "lrp-outcome" }, h("figure", {}, caption, curve.node), h("div", { class: "lrp-scroll", role: "region", tabindex: 0, "aria-label": "Means of the curves" }, summary)),
+    h("div", { class: "lrp-outcome" }, h("figure", {}, caption, curve.node), h("div", means, table.node)),
     live.node,
   );
-
   const end = follow(model, ["text", "left", "right", "order", "step"], () => {
-    const place = model.get("text"), { tokens, special, label, methods: all } = texts[place], step = here();
-    const said = [], curves = [];
-    pick.show(place); order.show(model.get("order"));
-    slider.max = last(); slider.value = step;
-    count.textContent = `step ${step} of ${last()}`;
-    panels.forEach((panel) => {
-      const method = model.get(panel.side), own = all[method], { steps: plan, logits } = own[model.get("order")];
-      const now = Math.min(step, plan.length), gone = new Set(plan.slice(0, now).flat()), next = plan[now] ?? [];
-      if (panel.shown !== `${place} ${method}`) {
-        panel.shown = `${place} ${method}`;
-        panel.row = tokenRow(tokens, special, `Relevance by ${methods[method]}`);
-        panel.row.paint(own.scores);
-        panel.tokens.replaceChildren(panel.row.node);
-      }
-      [...panel.row.node.children].forEach((item, i) => {
-        item.classList.toggle("lrp-gone", gone.has(i));
-        item.classList.toggle("lrp-next", next.includes(i));
-        const what = gone.has(i) ? "removed" : next.includes(i) ? "goes next" : null;
-        if (what) item.setAttribute("aria-description", what);
-        else item.removeAttribute("aria-description");
-      });
-      panel.choose.show(names.indexOf(method));
-      const list = (places, between) => places.map((i) => tokens[i]).join(between), sum = next.reduce((all, i) => all + own.scores[i], 0);
-      panel.next.replaceChildren(...(next.length ? ["next: “", h("bdi", {}, list(next, " ")), `” (${sum >= 0 ? "+" : ""}${say(sum, decimalsFor(own.scores))})`] : ["nothing is left but the special tokens"]));
-      const removed = plan.reduce((counts, own) => [...counts, counts.at(-1) + own.length], [0]);
-      curves.push({ name: methods[method], logits, removed });
-      said.push(`${methods[method]} has removed ${now ? list(plan.slice(0, now).flat(), ", ") : "nothing"}, logit ${say(logits[now])}`);
-    });
-    body.replaceChildren(...SIDES.map((side, i) => {
-      const own = all[model.get(side)], { logits } = own[model.get("order")], now = logits[Math.min(step, logits.length - 1)];
-      const cells = [now, own.morf.mean, own.lerf.mean, own.lerf.mean - own.morf.mean];
-      return h("tr", { "data-logit": now, "data-morf": own.morf.mean, "data-lerf": own.lerf.mean }, h("th", { scope: "row" }, `${i ? "✕" : "◆"} ${methods[model.get(side)]}`), cells.map((value) => h("td", {}, say(value))));
-    }));
-    const text = `Step ${step} of ${last()}, ${ORDER_NAMES[model.get("order")]}: ${said.join("; ")}`;
-    caption.textContent = `Step ${step} of ${last()}, ${ORDER_NAMES[model.get("order")]}; dotted: steps to come`;
-    curve.paint(curves, step, label, `Curves of the logit of ${label}. ${text}`);
-    live.say(text);
+    const { label } = texts[model.get("text")], step = turns.here(), at = turns.show();
+    const said = panels.map((side) => side.paint(step));
+    const words = `${at}: ${said.join("; ")}`;
+    table.paint(step);
+    caption.textContent = `${at}; dotted: steps to come`;
+    curve.paint(linesOf(model), step, label, `Curves of the logit of ${label}. ${words}`);
+    live.say(words);
   });
-  return () => { stop(); end(); };
+  return () => {
+    turns.stop();
+    end();
+  };
 }
 
 export default front({ render, accept });

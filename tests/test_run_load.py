@@ -72,9 +72,9 @@ def reviews(texts: Sequence[str] = WORDS, name: str = "sst2") -> Dataset:
 
 def run(clf: Classifier, data: Dataset, out: Path, **options: object) -> TextRun:
     execute(TextJobs(clf, data, n_steps=4, **options), out, progress=False)  # type: ignore[arg-type]
-    found = load_run(out)
-    assert isinstance(found, TextRun)
-    return found
+    loaded = load_run(out)
+    assert isinstance(loaded, TextRun)
+    return loaded
 
 
 @pytest.fixture(scope="module")
@@ -128,17 +128,17 @@ def compared(
     )
 
 
-def same_r(found: np.ndarray, wanted: np.ndarray, *, undefined: bool = False) -> None:
+def same_r(values: np.ndarray, wanted: np.ndarray, *, undefined: bool = False) -> None:
     """`undefined`: parts that cancel but for rounding, of which only the run says that they mean nothing."""
     if undefined:
-        wanted = np.where(np.isnan(found), np.nan, wanted)
-    assert np.array_equal(np.isnan(found), np.isnan(wanted)), (found, wanted)
-    assert np.allclose(found, wanted, atol=STEP, rtol=0, equal_nan=True), (found, wanted)
+        wanted = np.where(np.isnan(values), np.nan, wanted)
+    assert np.array_equal(np.isnan(values), np.isnan(wanted)), (values, wanted)
+    assert np.allclose(values, wanted, atol=STEP, rtol=0, equal_nan=True), (values, wanted)
 
 
-def same_methods(own: TextRun, by_hand: Comparison, methods: Sequence[str], target: str) -> None:
+def same_methods(loaded: TextRun, by_hand: Comparison, methods: Sequence[str], target: str) -> None:
     for method, (name, protocol) in itertools.product(methods, by_hand.protocols.items()):
-        r = own.r(method, protocol)
+        r = loaded.r(method, protocol)
         if method == "ig" and target != "logit":
             assert np.isnan(r).all()  # not measured
         else:
@@ -154,30 +154,30 @@ class TestMethods:
         same_methods(short, compared(clf, WORDS, target, REMOVALS), DEFAULT_METHODS, target)
 
     def test_long_reviews_in_chunks_of_16_under_two_removals(self, two_layers, long):
-        own, data = long
-        assert own.manifest["config"]["chunk"] == 16 and own.manifest["axes"]["removal"] == [
+        loaded, data = long
+        assert loaded.manifest["config"]["chunk"] == 16 and loaded.manifest["axes"]["removal"] == [
             "attention-mask",
             "mask-token",
         ]
         by_hand = compared(two_layers, data.texts, "logit", ("attention-mask", "mask-token"), chunk=16)
-        same_methods(own, by_hand, DEFAULT_METHODS, "logit")
+        same_methods(loaded, by_hand, DEFAULT_METHODS, "logit")
         for method, name in itertools.product(DEFAULT_METHODS, ("morf", "lerf", "delta")):
-            assert own.column(method, name) == pytest.approx(by_hand.values(name, method), **CLOSE)
+            assert loaded.column(method, name) == pytest.approx(by_hand.values(name, method), **CLOSE)
         single = compared(two_layers, data.texts, "logit", ("attention-mask",), methods=("loo",))
-        assert not np.allclose(own.column("loo", "morf"), single.values("morf", "loo"))
+        assert not np.allclose(loaded.column("loo", "morf"), single.values("morf", "loo"))
 
     def test_tokens_beyond_the_model_are_cut_and_counted(self, two_layers, long, short):
-        own, data = long
-        assert own.examples.tolist() == [
+        loaded, data = long
+        assert loaded.examples.tolist() == [
             int(name[1:]) - 1 for name in data.ids
         ]  # rows of the whole split, ascending
         whole = [len(two_layers.tokenizer(text)["input_ids"]) for text in data.texts]
         assert (
-            own.example_column("whole").tolist() == whole
-            and own.example_column("tokens").tolist() == [32] * 3
+            loaded.example_column("whole").tolist() == whole
+            and loaded.example_column("tokens").tolist() == [32] * 3
             and min(whole) > 32
         )
-        assert own.example_column("label").tolist() == data.labels.tolist()
+        assert loaded.example_column("label").tolist() == data.labels.tolist()
         assert short.example_column("whole").tolist() == short.example_column("tokens").tolist()
 
     def test_curves_seconds_and_sums(self, clf, short):
@@ -204,20 +204,20 @@ class TestMethods:
                 ]
                 for tokens in TOKEN_CHOICES:
                     kept = [
-                        own[~record.special] if tokens == "no-special" else own
-                        for own, record in zip(maps, records, strict=True)
+                        scores[~record.special] if tokens == "no-special" else scores
+                        for scores, record in zip(maps, records, strict=True)
                     ]
-                    found = short.negative_sum(method, site=site, tokens=tokens, target=target)
-                    assert found.tolist() == [float(own.sum() < 0) for own in kept], (
+                    negative = short.negative_sum(method, site=site, tokens=tokens, target=target)
+                    assert negative.tolist() == [float(scores.sum() < 0) for scores in kept], (
                         method,
                         site,
                         target,
                         tokens,
                     )
                 if target == "logit":
-                    sizes = np.array([np.abs(own).sum() for own in maps])
+                    sizes = np.array([np.abs(scores).sum() for scores in maps])
                     for token, place in (("first", 0), ("last", -1)):
-                        wanted = np.array([abs(own[place]) for own in maps]) / sizes
+                        wanted = np.array([abs(scores[place]) for scores in maps]) / sizes
                         assert short.share(method, token=token, site=site) == pytest.approx(wanted, **PART), (
                             method,
                             site,
@@ -229,25 +229,27 @@ class TestMethods:
     def test_loo_is_kept_whole_for_every_removal_and_target(self, clf, short):
         for removal, target in itertools.product(REMOVALS, TARGET_CHOICES):
             records = attribute(clf, list(WORDS), method="loo", removal=removal, output=target)
-            for own, record in zip(short.loo(Protocol(removal=removal, target=target)), records, strict=True):
-                assert own == pytest.approx(record.scores, abs=1e-12)
+            for scores, record in zip(
+                short.loo(Protocol(removal=removal, target=target)), records, strict=True
+            ):
+                assert scores == pytest.approx(record.scores, abs=1e-12)
         assert short.example_column("target").tolist() == [record.target for record in records]
 
     def test_every_family(self, family_clf, tmp_path):
         methods = ("loo", "gradient-x-input", "attnlrp", "cp-lrp")
-        own = run(family_clf, reviews(TEXTS[:2]), tmp_path, methods=methods)
+        loaded = run(family_clf, reviews(TEXTS[:2]), tmp_path, methods=methods)
         same_methods(
-            own, compared(family_clf, TEXTS[:2], "logit", REMOVALS, methods=methods), methods, "logit"
+            loaded, compared(family_clf, TEXTS[:2], "logit", REMOVALS, methods=methods), methods, "logit"
         )
         by_hand = layer_paths(family_clf, TEXTS[:2], progress=False).r["words only (default)"]
-        for mask in own.masks:
-            same_r(own.r(mask), by_hand[mask])
+        for mask in loaded.masks:
+            same_r(loaded.r(mask), by_hand[mask])
 
     def test_a_sample_is_a_part_of_the_whole(self, clf, short, tmp_path):
-        part = run(clf, reviews(), tmp_path, limit=3, seed=4, methods=["cp-lrp"], masks="none")
-        assert set(part.examples) == set(reviews().order(3, seed=4)) and part.n == 3
-        assert np.array_equal(part.r("cp-lrp"), short.r("cp-lrp")[part.examples], equal_nan=True)
-        assert part.methods == ("cp-lrp",) and part.masks == ()
+        sample = run(clf, reviews(), tmp_path, limit=3, seed=4, methods=["cp-lrp"], masks="none")
+        assert set(sample.examples) == set(reviews().order(3, seed=4)) and sample.n == 3
+        assert np.array_equal(sample.r("cp-lrp"), short.r("cp-lrp")[sample.examples], equal_nan=True)
+        assert sample.methods == ("cp-lrp",) and sample.masks == ()
 
 
 class TestMasks:
@@ -290,10 +292,10 @@ class TestMasks:
             wanted = np.array(
                 [
                     [
-                        agreement(scores, own.scores, own.special, Protocol(site, tokens))
+                        agreement(scores, exact.scores, exact.special, Protocol(site, tokens))
                         for scores in lattice.at(site).scores
                     ]
-                    for lattice, own in zip(lattices, loo, strict=True)
+                    for lattice, exact in zip(lattices, loo, strict=True)
                 ]
             )
             same_r(kept[:, s, t], wanted)
@@ -302,8 +304,8 @@ class TestMasks:
                 ("first half", wanted[0::2]),
                 ("second half", wanted[1::2]),
             ):
-                found = short.mask_means(site=site, tokens=tokens, part=part)
-                assert found == pytest.approx(np.nanmean(chosen, 0), abs=2 * STEP)
+                kept_means = short.mask_means(site=site, tokens=tokens, part=part)
+                assert kept_means == pytest.approx(np.nanmean(chosen, 0), abs=2 * STEP)
         means = short.tables["lattice_means"].to_pylist()
         assert {row["n"] for row in means if row["part"] == "all" and row["tokens"] == "all"} == {len(WORDS)}
         assert {row["n"] for row in means if row["part"] == "all" and row["tokens"] == "no-special"} == {
@@ -332,7 +334,7 @@ class TestSharedCurves:
             name: attribute(clf, TEXTS[3], method=name)[0].scores for name in ("loo", "attnlrp", "cp-lrp")
         }
         rankings["again"] = 3 * rankings["loo"]
-        found = shared_curves(clf, text, 1, rankings, chunk=chunk)
+        shared = shared_curves(clf, text, 1, rankings, chunk=chunk)
         plain, asked = removal_evaluator(clf, text, target=1), []
 
         def evaluate(keep: np.ndarray) -> np.ndarray:
@@ -343,11 +345,11 @@ class TestSharedCurves:
             curve = perturbation_curve(
                 evaluate, rankings[name], order=order, chunk=chunk, removable=~text.special
             )
-            assert found.curves[name][order].logits == pytest.approx(curve.logits, abs=1e-12)
-            assert found.curves[name][order].order == order and found.curves[name][order].chunk == chunk
+            assert shared.curves[name][order].logits == pytest.approx(curve.logits, abs=1e-12)
+            assert shared.curves[name][order].order == order and shared.curves[name][order].chunk == chunk
         assert (
-            found.asked == sum(map(len, asked))
-            and found.run == len(np.unique(np.concatenate(asked), axis=0)) < found.asked
+            shared.asked == sum(map(len, asked))
+            and shared.run == len(np.unique(np.concatenate(asked), axis=0)) < shared.asked
         )
 
     def test_the_model_runs_each_set_of_kept_tokens_once(self, clf, monkeypatch):
@@ -359,8 +361,8 @@ class TestSharedCurves:
             perturbation, "kept_logits", lambda c, jobs, **o: ran.extend(jobs) or real(c, jobs, **o)
         )
         rng = np.random.default_rng(0)
-        found = shared_curves(clf, text, 0, {k: rng.normal(size=len(text)) for k in range(5)})
-        assert len(ran) == found.run == len({keep.tobytes() for _, keep in ran})
+        shared = shared_curves(clf, text, 0, {k: rng.normal(size=len(text)) for k in range(5)})
+        assert len(ran) == shared.run == len({keep.tobytes() for _, keep in ran})
 
     def test_a_run_says_how_much_it_saved(self, short):
         for table in ("methods", "masks"):
@@ -376,8 +378,8 @@ class TestNoText:
     }
 
     def test_a_record_holds_numbers_and_the_names_of_methods(self, short, long):
-        for own in (short, long[0]):
-            for name, table in own.tables.items():
+        for loaded in (short, long[0]):
+            for name, table in loaded.tables.items():
                 for column in table.schema:
                     inner = column.type.value_type if pa.types.is_nested(column.type) else column.type
                     if pa.types.is_integer(inner) or pa.types.is_floating(inner):
@@ -460,14 +462,17 @@ class TestReading:
 
         with pytest.raises(KeyboardInterrupt):
             execute(Stops(clf, reviews(), n_steps=4), tmp_path, progress=False)
-        own = load_run(tmp_path)
+        loaded = load_run(tmp_path)
         order = reviews().order(None)
-        assert own.examples.tolist() == sorted(order[:3]) and own.n == 3
+        assert loaded.examples.tolist() == sorted(order[:3]) and loaded.n == 3
         assert (
-            not own.manifest["finished"] and own.manifest["sessions"][-1]["stopped by"] == "KeyboardInterrupt"
+            not loaded.manifest["finished"]
+            and loaded.manifest["sessions"][-1]["stopped by"] == "KeyboardInterrupt"
         )
         for explanation in ("attnlrp", "loo", [2]):
-            assert np.array_equal(own.r(explanation), short.r(explanation)[own.examples], equal_nan=True)
+            assert np.array_equal(
+                loaded.r(explanation), short.r(explanation)[loaded.examples], equal_nan=True
+            )
         early, Stops.at = tmp_path / "early", ("methods", 0)
         with pytest.raises(KeyboardInterrupt):
             execute(Stops(clf, reviews(), n_steps=4), early, progress=False)
@@ -480,8 +485,12 @@ class TestReading:
         for name, seed in (("b", 1), ("a", 2)):
             run(clf, reviews(), tmp_path / "all" / name, limit=1, seed=seed, methods=["loo"], masks="none")
         (tmp_path / "all" / "notes").mkdir()
-        assert [own.name for own in load_runs([tmp_path / "all"])] == ["a", "b"]
-        assert [own.name for own in load_runs([tmp_path / "all" / "b", tmp_path / "all"])] == ["b", "a", "b"]
+        assert [loaded.name for loaded in load_runs([tmp_path / "all"])] == ["a", "b"]
+        assert [loaded.name for loaded in load_runs([tmp_path / "all" / "b", tmp_path / "all"])] == [
+            "b",
+            "a",
+            "b",
+        ]
         for empty in (tmp_path / "all" / "notes", tmp_path / "none"):
             with pytest.raises(SourceError, match="an empty folder|which is no folder"):
                 load_runs([empty])
@@ -505,48 +514,54 @@ class TestMnist:
 
     @staticmethod
     def jobs(**options: object) -> MnistJobs:
-        return MnistJobs(pictures(40, 0, "train"), pictures(9, 1, "test"), **{"nets": 2, **options})  # type: ignore[arg-type]
+        train, test = pictures(40, 0, "train"), pictures(9, 1, "test")
+        return MnistJobs(train, test, **{"nets": 2, **options})  # type: ignore[arg-type]
 
     def run(self, out: Path, **options: object) -> MnistRun:
         execute(self.jobs(**options), out, progress=False)
-        found = load_run(out)
-        assert isinstance(found, MnistRun)
-        return found
+        loaded = load_run(out)
+        assert isinstance(loaded, MnistRun)
+        return loaded
 
     def test_rows_are_those_of_the_invariance_table(self, tmp_path):
-        own, test = self.run(tmp_path, limit=5, seed=2), pictures(9, 1, "test")
+        loaded, test = self.run(tmp_path, limit=5, seed=2), pictures(9, 1, "test")
         chosen = sorted(test.order(5, seed=2))
-        assert own.seeds == [0, 1] and own.n == 5 and own.task == "mnist" and own.manifest["nets"] == 2
-        for seed in own.seeds:
+        assert (
+            loaded.seeds == [0, 1]
+            and loaded.n == 5
+            and loaded.task == "mnist"
+            and loaded.manifest["nets"] == 2
+        )
+        for seed in loaded.seeds:
             left, right = train_pair(pictures(40, 0, "train"), seed=seed, **NET_VARIANTS["plain"])
             assert (
-                own.accuracy()[seed]
+                loaded.accuracy()[seed]
                 == left.accuracy(test.images, test.labels)
                 == right.accuracy(test.images, test.labels)
             )
             table = invariance_table(left, test.images[chosen], progress=False)
             for explainer, pair, label in itertools.product(
-                own.explainers, ("left-right", "left-LOO", "right-LOO"), ("", " (sum-to-one)")
+                loaded.explainers, ("left-right", "left-LOO", "right-LOO"), ("", " (sum-to-one)")
             ):
-                found = own.values(explainer, f"r {pair}{label}", seed=seed)
-                assert found == pytest.approx(
+                values = loaded.values(explainer, f"r {pair}{label}", seed=seed)
+                assert values == pytest.approx(
                     table.values(f"r {pair}{label}", explainer), abs=1e-6, nan_ok=True
                 )
             for name in ("sum left", "sum right", "gap"):
-                assert own.values("AttnLRP", name, seed=seed) == pytest.approx(
+                assert loaded.values("AttnLRP", name, seed=seed) == pytest.approx(
                     table.values(name, "AttnLRP"), rel=1e-5, abs=1e-6
                 )
-        both = np.mean([own.values("AttnLRP", "gap", seed=seed) for seed in (0, 1)], axis=0)
-        assert own.values("AttnLRP", "gap") == pytest.approx(both)
-        assert (own.tables["nets"]["logit_gap"].to_numpy() < 1e-12).all() and own.tables["nets"][
+        both = np.mean([loaded.values("AttnLRP", "gap", seed=seed) for seed in (0, 1)], axis=0)
+        assert loaded.values("AttnLRP", "gap") == pytest.approx(both)
+        assert (loaded.tables["nets"]["logit_gap"].to_numpy() < 1e-12).all() and loaded.tables["nets"][
             "tested"
         ].to_pylist() == [9, 9]
-        labels = own.tables["images"].filter(
-            pa.array(np.asarray(own.tables["images"]["explainer"].to_pylist()) == "LOO")
+        labels = loaded.tables["images"].filter(
+            pa.array(np.asarray(loaded.tables["images"]["explainer"].to_pylist()) == "LOO")
         )
         assert all(test.labels[row["image"]] == row["label"] for row in labels.to_pylist())
         with pytest.raises(InputError, match="explainer 'SHAP'; expected one of LOO"):
-            own.values("SHAP", "gap")
+            loaded.values("SHAP", "gap")
 
     @pytest.mark.parametrize("lost", [False, True])
     def test_stopped_and_resumed_it_is_the_same(self, tmp_path, lost, monkeypatch):

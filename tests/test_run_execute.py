@@ -25,11 +25,9 @@ import torch
 import lrp_companion
 from lrp_companion.cli import main
 from lrp_companion.provenance import PACKAGES
-from lrp_companion.runs import execute as runner
-from lrp_companion.runs import folder as store
-from lrp_companion.runs import review_jobs as text_jobs
+from lrp_companion.runs import execute, review_jobs
 from lrp_companion.runs.cost import DEFAULT_METHODS
-from lrp_companion.runs.folder import read_folder
+from lrp_companion.runs.folder import key_of, read_folder
 from lrp_companion.runs.load import load_run
 from lrp_companion.runs.review_jobs import TextJobs
 from lrp_companion.sources import load_dataset
@@ -151,11 +149,11 @@ class Child:
     def wait(self) -> int:
         """Its exit code; negative for a signal."""
         end = time.monotonic() + PATIENCE
-        while (found := os.waitpid(self.pid, os.WNOHANG)) == (0, 0):
+        while (ended := os.waitpid(self.pid, os.WNOHANG)) == (0, 0):
             if time.monotonic() > end:
                 self.kill()
             time.sleep(0.005)
-        return os.waitstatus_to_exitcode(found[1])
+        return os.waitstatus_to_exitcode(ended[1])
 
 
 def slowly() -> None:
@@ -228,8 +226,8 @@ class TestKilled:
     # 32 shards and the first manifest are 33 writes; then come four tables, a summary, and the manifest again
     @pytest.mark.parametrize(
         ("step", "count"),
-        [("replace", 1), ("named", 1), ("replace", 2), ("named", 20), ("replace", 34), ("named", 34), ("unlink", 12), ("named", 36),
-         ("named", 38), ("replace", 39)],
+        [("replace", 1), ("named", 1), ("replace", 2), ("named", 20), ("replace", 34), ("named", 34),
+         ("unlink", 12), ("named", 36), ("named", 38), ("replace", 39)],
     )  # fmt: skip
     def test_killed_in_the_middle_of_a_write(self, model, whole, tmp_path, step, count):
         out = tmp_path / "run"
@@ -273,7 +271,7 @@ class TestKilled:
 
 
 def one_line(capsys: pytest.CaptureFixture) -> str:
-    (line,) = [own for own in capsys.readouterr().err.splitlines() if own.strip()]
+    (line,) = [text for text in capsys.readouterr().err.splitlines() if text.strip()]
     return line
 
 
@@ -385,18 +383,18 @@ class TestStopped:
 
 def workers(parent: int) -> list[int]:
     """Processes of the command that this process started."""
-    found = []
+    pids = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             if int(folder.joinpath("stat").read_text().rpartition(")")[2].split()[1]) == parent:
-                found += (
+                pids += (
                     [int(folder.name)]
                     if b"lrp_companion.cli" in folder.joinpath("cmdline").read_bytes()
                     else []
                 )
         except OSError:
             continue
-    return sorted(found)
+    return sorted(pids)
 
 
 class TestProcesses:
@@ -407,18 +405,19 @@ class TestProcesses:
         call = arguments(model, out, *ALL, "--processes", "2")
         child = Child(call, log)
         child.until(lambda: shards(out) > 3)
-        own = workers(child.pid)
-        assert len(own) == 2
-        os.kill(own[-1], signal.SIGKILL)
+        pids = workers(child.pid)
+        assert len(pids) == 2
+        os.kill(pids[-1], signal.SIGKILL)
         assert child.wait() == 2
         said = log.read_text()
         last = said.strip().splitlines()[-1]
         assert re.fullmatch(
-            r"run: got the end of process [12] of 2 \(.*; its message is above\); expected all processes to finish\. .*",
+            r"run: got the end of process [12] of 2 \(.*; its message is above\); "
+            r"expected all processes to finish\. .*",
             last,
         )
         assert "SIGKILL" in last and "finished jobs are kept" in last and "Traceback" not in said
-        assert not any(map(alive, own))
+        assert not any(map(alive, pids))
         assert shards(out) > 3
         assert Child(call, log).wait() == 0, log.read_text()
         same(out, whole)
@@ -458,9 +457,9 @@ class TestProcesses:
         class State:
             local_process_index = 3
 
-        assert runner.device_of("cuda", State) == "cuda:3" and runner.device_of("cuda:1", State) == "cuda:1"
-        assert runner.device_of("cuda", None) == "cuda" and runner.device_of("cpu", State) == "cpu"
-        assert runner.world("cpu") is None
+        assert execute.device_of("cuda", State) == "cuda:3" and execute.device_of("cuda:1", State) == "cuda:1"
+        assert execute.device_of("cuda", None) == "cuda" and execute.device_of("cpu", State) == "cpu"
+        assert execute.world("cpu") is None
         asked = []
         monkeypatch.setattr("accelerate.PartialState", lambda **options: asked.append(options["cpu"]))
         monkeypatch.setenv("WORLD_SIZE", "2")
@@ -472,7 +471,7 @@ class TestProcesses:
         ):
             monkeypatch.setattr(torch.cuda, "is_available", lambda gpu=gpu: gpu)
             monkeypatch.setenv("ACCELERATE_USE_CPU", flag)
-            runner.world(device)
+            execute.world(device)
         assert asked == [False, True, True, True]
 
     def test_a_process_that_waits_in_vain_says_so(self, model, tmp_path):
@@ -489,13 +488,13 @@ class TestProcesses:
             config: dict = {}
 
         for words, kind in (
-            ("Connection closed by peer [::1]", runner.RunError),
-            ("read: Connection reset by peer", runner.RunError),
+            ("Connection closed by peer [::1]", execute.RunError),
+            ("read: Connection reset by peer", execute.RunError),
         ):
             with pytest.raises(kind, match="the end of another process of this run"):
-                runner.execute(Jobs(), tmp_path, state=State(words))  # type: ignore[arg-type]
+                execute.execute(Jobs(), tmp_path, state=State(words))  # type: ignore[arg-type]
         with pytest.raises(RuntimeError, match="something else"):
-            runner.execute(Jobs(), tmp_path, state=State("something else"))  # type: ignore[arg-type]
+            execute.execute(Jobs(), tmp_path, state=State("something else"))  # type: ignore[arg-type]
 
 
 def alive(pid: int) -> bool:
@@ -622,7 +621,7 @@ class TestTelling:
         assert capsys.readouterr().err == ""
 
     def test_off_a_terminal_progress_is_plain_lines_none_twice(self, capsys):
-        lines = runner._Lines()
+        lines = execute._Lines()
         for text in ("\r", "\ra run: 1 %", "\ra run: 1 %", "\r  \n", "\ra run: 2 %\n"):
             lines.write(text)
         lines.flush()
@@ -659,7 +658,7 @@ class TestTelling:
             and "masks" not in config
         )
         assert (
-            manifest["key"] == store.key_of(config)
+            manifest["key"] == key_of(config)
             and manifest["model"]["layers"] == 3
             and manifest["examples"] == LIMIT
         )
@@ -683,13 +682,13 @@ class TestTelling:
         ]
         assert main([*given, "--limit", str(LIMIT + 1)]) == 0
         asked: list[str] = []
-        real = text_jobs.kept_logits
+        real = review_jobs.kept_logits
 
         def counting(clf, jobs, **more):
             asked.extend(text.text for text, _ in jobs[1:])  # one whole text alone is a comparison, no LOO
             return real(clf, jobs, **more)
 
-        monkeypatch.setattr(text_jobs, "kept_logits", counting)
+        monkeypatch.setattr(review_jobs, "kept_logits", counting)
         given[3] = str(tmp_path / "other")
         assert main([*given, "--limit", str(LIMIT + 1), "--loo-from", str(whole)]) == 0
         data = load_dataset("sst2", source="embedded")
@@ -813,14 +812,14 @@ def test_mnist_from_a_folder_by_the_same_command(digits, tmp_path, capsys):
         assert main([*call, str(tmp_path / out), "--nets", "2", "--limit", "2"]) == 0
     same(tmp_path / "grown", tmp_path / "whole")
     assert "2 examples of mnist/test from folder: 4 images" in capsys.readouterr().out
-    own = load_run(tmp_path / "whole")
+    loaded = load_run(tmp_path / "whole")
     train, test = (
         load_dataset("mnist", split=split, source="folder", data_dir=digits) for split in ("train", "test")
     )
     left, _ = train_pair(train, seed=1)
     table = invariance_table(left, test.images[sorted(test.order(2, seed=0))], progress=False)
-    for explainer in own.explainers:
-        assert own.values(explainer, "r left-LOO", seed=1) == pytest.approx(
+    for explainer in loaded.explainers:
+        assert loaded.values(explainer, "r left-LOO", seed=1) == pytest.approx(
             table.values("r left-LOO", explainer), abs=1e-6
         )
 
@@ -880,8 +879,9 @@ def test_mnist_with_methods_of_ones_own(digits, tmp_path, capsys):
     ]  # the logit is a polynomial of degree 3 in each pixel: two nodes of Radau are exact
     assert exact["r"]["left"].low == pytest.approx(1, abs=1e-6) and exact["gap"].high < 1e-12
     for given, words in (
-        ("shap", "method 'shap'"), ("mask-gradient:groups=0", "groups 0"), ("loo:progress=true", "options that change the numbers"),
-        ("attnlrp,attnlrp", "each once"), ("rollout", "method 'rollout'"),
+        ("shap", "method 'shap'"), ("mask-gradient:groups=0", "groups 0"),
+        ("loo:progress=true", "options that change the numbers"), ("attnlrp,attnlrp", "each once"),
+        ("rollout", "method 'rollout'"),
     ):  # fmt: skip
         capsys.readouterr()
         assert main([*call, "--out", str(tmp_path / "no"), "--methods", given]) == 2

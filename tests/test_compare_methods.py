@@ -27,8 +27,8 @@ def test_agreement_equals_the_methods_called_by_hand(clf, long_texts):
     )
     for k, text in enumerate(long_texts):
         loo = lrp.attribute(clf, text, method="loo", removal="mask-token")[0]
-        own = lrp.attribute(clf, text, method="cp-lrp", site="word+position")[0]
-        by_hand = np.corrcoef(own.scores / own.scores.sum(), loo.scores / loo.scores.sum())[0, 1]
+        cp_lrp = lrp.attribute(clf, text, method="cp-lrp", site="word+position")[0]
+        by_hand = np.corrcoef(cp_lrp.scores / cp_lrp.scores.sum(), loo.scores / loo.scores.sum())[0, 1]
         row = next(r for r in result.rows if r["example"] == k and r["method"] == "cp-lrp")
         assert row["r all"] == pytest.approx(by_hand, abs=1e-10)
         plain = lrp.attribute(clf, text, method="attnlrp")[0]
@@ -88,7 +88,7 @@ def test_paths_have_the_identities_of_table_a3():
         ("back-to-front", "back_to_front"),
         ("single", "single"),
     ):
-        assert {mask for own, mask in printed if own == name} == set(masks[path])
+        assert {mask for printed_path, mask in printed if printed_path == name} == set(masks[path])
 
 
 def test_mixed_targets_are_refused(clf):

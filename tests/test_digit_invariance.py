@@ -57,14 +57,14 @@ class TestExperiments:
         maps = [lrp.attribute(net, images, method="attnlrp") for net in pair]
         loo = lrp.attribute(pair[0], images, method="loo")
         raw = {row["explainer"]: row for row in result.table()}["AttnLRP"]
-        one = {row["explainer"]: row for row in result.table("sum-to-one")}["AttnLRP"]
+        attnlrp = {row["explainer"]: row for row in result.table("sum-to-one")}["AttnLRP"]
         r = np.array([np.corrcoef(a.scores, b.scores)[0, 1] for a, b in zip(maps[0], loo, strict=True)])
         assert raw["left-LOO"].mean == pytest.approx(r.mean())
         turned = [
             np.corrcoef(a.scores / a.scores.sum(), b.scores / b.scores.sum())[0, 1]
             for a, b in zip(maps[0], loo, strict=True)
         ]
-        assert one["left-LOO"].mean == pytest.approx(np.mean(turned))
+        assert attnlrp["left-LOO"].mean == pytest.approx(np.mean(turned))
         between = [np.corrcoef(a.scores, b.scores)[0, 1] for a, b in zip(*maps, strict=True)]
         assert raw["left-right"].mean == pytest.approx(np.mean(between))
         assert raw["negative left"] == np.mean([a.scores.sum() < 0 for a in maps[0]])

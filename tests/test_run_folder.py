@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lrp_companion.runs import folder as store
+from lrp_companion import runs
 from lrp_companion.runs.folder import FORMAT, JOB, RunFolder, key_of, open_folder, read_folder
 from lrp_companion.schema import CompanionError, InputError, SourceError
 
@@ -116,7 +116,7 @@ class TestRows:
     def test_a_shard_is_gone_only_when_its_rows_stand_elsewhere(self, tmp_path, monkeypatch):
         filled(tmp_path, range(3), gather=False)
         monkeypatch.setattr(
-            store,
+            runs.folder,
             "_write_table",
             lambda *_: (_ for _ in ()).throw(SourceError("run", got="", expected="", hint="")),
         )
@@ -138,8 +138,8 @@ class TestRows:
         with open_folder(tmp_path, CONFIG) as folder:
             assert folder.weights("net.safetensors") is None
             folder.add_weights("net.safetensors", weights)
-            found = folder.weights("net.safetensors")
-        assert found is not None and all(found[name].equal(weights[name]) for name in weights)
+            kept = folder.weights("net.safetensors")
+        assert kept is not None and all(kept[name].equal(weights[name]) for name in weights)
 
 
 class TestWrites:
@@ -171,7 +171,7 @@ class TestWrites:
             folder.add("methods", 2, some(2))
             with monkeypatch.context() as patch:
                 if step in ("open", "write"):
-                    patch.setattr(store, "open", full if step == "open" else Half, raising=False)
+                    patch.setattr(runs.folder, "open", full if step == "open" else Half, raising=False)
                 elif step == "folder":
                     patch.setattr(os, "open", full)
                 else:
@@ -286,23 +286,26 @@ class TestOwners:
         assert (tmp_path / name).read_text() == "years of work" and names(tmp_path) == {name}
 
     def test_rows_of_another_run_are_refused(self, tmp_path):
-        own, other = (
+        folder, other = (
             filled(tmp_path / "own", range(2)),
             filled(tmp_path / "other", range(2, 4), gather=False, config=CONFIG | {"seed": 1}),
         )
-        stray = own / "shards" / "methods-000000002.parquet"
+        stray = folder / "shards" / "methods-000000002.parquet"
         stray.parent.mkdir()
         (other / "shards" / stray.name).rename(stray)
-        for text in (refused(SourceError, own), str(pytest.raises(SourceError, read_folder, own).value)):
+        for text in (
+            refused(SourceError, folder),
+            str(pytest.raises(SourceError, read_folder, folder).value),
+        ):
             assert (
-                f"{stray} with rows of run {key_of(CONFIG | {'seed': 1})}; expected rows of run {key_of(CONFIG)}"
-                in text
+                f"{stray} with rows of run {key_of(CONFIG | {'seed': 1})}; "
+                f"expected rows of run {key_of(CONFIG)}" in text
             )
             assert f"take {stray.name} out of this folder" in text
         stray.unlink()
-        assert content(own) == expected(range(2))
-        pq.write_table(pa.table({"x": [1]}), own / "figures.parquet")
-        assert "figures.parquet with rows of run unknown" in refused(SourceError, own)
+        assert content(folder) == expected(range(2))
+        pq.write_table(pa.table({"x": [1]}), folder / "figures.parquet")
+        assert "figures.parquet with rows of run unknown" in refused(SourceError, folder)
 
     def test_a_file_among_the_shards_that_no_run_has_made(self, tmp_path):
         filled(tmp_path, range(2), gather=False)
@@ -353,16 +356,16 @@ class TestSpoilt:
     def test_a_bit_that_turned_is_told_and_not_read_as_a_number(self, tmp_path):
         file = filled(tmp_path, range(40)) / "methods.parquet"
         raw, good, draw = file.read_bytes(), repr(content(tmp_path)), np.random.default_rng(0)
-        found = []
+        outcomes = []
         for place in draw.integers(4, len(raw) - 8, 100):
             file.write_bytes(raw[:place] + bytes([raw[place] ^ 1 << draw.integers(8)]) + raw[place + 1 :])
             try:
-                found.append("same" if repr(content(tmp_path)) == good else "wrong")
+                outcomes.append("same" if repr(content(tmp_path)) == good else "wrong")
             except SourceError as error:
                 assert SHAPE.match(str(error)) and "methods.parquet" in str(error)
-                found.append("told")
-        assert found.count("wrong") <= 3 and found.count("told") > 50, (
-            found
+                outcomes.append("told")
+        assert outcomes.count("wrong") <= 3 and outcomes.count("told") > 50, (
+            outcomes
         )  # pages have checksums, the few bytes about them have not
 
     @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 import lrp_companion as lrp
 from lrp_companion import Classifier, InputError
-from lrp_companion.live import budget_steps as anytime
+from lrp_companion.live import budget_steps
 from lrp_companion.live.budget_steps import WAYS, anytime_maps
 
 TEXTS = [
@@ -31,17 +31,17 @@ def maps(clf: Classifier) -> list[dict[str, Any]]:
 
 
 def check_against_the_methods(
-    clf: Classifier, text: str, found: dict[str, Any], *, seed: int, target: int | None = None
+    clf: Classifier, text: str, record: dict[str, Any], *, seed: int, target: int | None = None
 ) -> None:
     (loo,) = lrp.attribute(clf, text, method="loo", target=target)
-    np.testing.assert_allclose(found["loo"], loo.scores, rtol=0, atol=1e-10)
-    assert (found["tokens"], found["label"], found["forwards"]) == (
+    np.testing.assert_allclose(record["loo"], loo.scores, rtol=0, atol=1e-10)
+    assert (record["tokens"], record["label"], record["forwards"]) == (
         loo.tokens,
         clf.labels[loo.target],
         len(loo.tokens) + 1,
     )
-    assert found["special"].tolist() == loo.special.tolist() and tuple(found["ways"]) == WAYS
-    for way, steps in found["ways"].items():
+    assert record["special"].tolist() == loo.special.tolist() and tuple(record["ways"]) == WAYS
+    for way, steps in record["ways"].items():
         assert len(steps) == len(loo.tokens) + 1
         method, option = METHODS[way]
         for p, step in enumerate(steps):
@@ -52,9 +52,9 @@ def check_against_the_methods(
                     [],
                 )
                 continue
-            own = {"mask-gradient": {}, "hybrid": {}, "sampled-loo": {"seed": seed}}[method] | {option: p}
+            options = {"mask-gradient": {}, "hybrid": {}, "sampled-loo": {"seed": seed}}[method] | {option: p}
             (expected,) = lrp.attribute(
-                clf, text, method=method if p else "mask-gradient", target=target, **(own if p else {})
+                clf, text, method=method if p else "mask-gradient", target=target, **(options if p else {})
             )
             np.testing.assert_allclose(
                 step["scores"], expected.scores, rtol=0, atol=1e-10, err_msg=f"{way} {p}"
@@ -71,37 +71,37 @@ def test_every_step_is_the_method_of_that_name(
 
 
 def test_every_family_and_a_class_of_ones_own(family_clf: Classifier) -> None:
-    (found,) = anytime_maps(family_clf, TEXTS[0], target=0)
-    check_against_the_methods(family_clf, TEXTS[0], found, seed=0, target=0)
+    (record,) = anytime_maps(family_clf, TEXTS[0], target=0)
+    check_against_the_methods(family_clf, TEXTS[0], record, seed=0, target=0)
 
 
 def test_r_and_error_are_of_the_map_at_that_step(maps: list[dict[str, Any]]) -> None:
     undefined = 0
-    for found in maps:
-        for steps in found["ways"].values():
+    for record in maps:
+        for steps in record["ways"].values():
             for step in steps:
                 for tokens, kept in (
-                    ("no-special", ~found["special"]),
-                    ("all", np.ones(len(found["loo"]), dtype=bool)),
+                    ("no-special", ~record["special"]),
+                    ("all", np.ones(len(record["loo"]), dtype=bool)),
                 ):
-                    own, loo = step["scores"][kept], found["loo"][kept]
+                    scores, loo = step["scores"][kept], record["loo"][kept]
                     assert step["error"][tokens] == pytest.approx(
-                        sum(abs(own - loo)) / sum(abs(loo)), rel=1e-12
+                        sum(abs(scores - loo)) / sum(abs(loo)), rel=1e-12
                     )
-                    if np.ptp(own) == 0:
+                    if np.ptp(scores) == 0:
                         undefined += 1
                         assert np.isnan(step["r"][tokens])
                     else:
-                        assert step["r"][tokens] == pytest.approx(np.corrcoef(own, loo)[0, 1], abs=1e-9)
+                        assert step["r"][tokens] == pytest.approx(np.corrcoef(scores, loo)[0, 1], abs=1e-9)
     assert undefined >= 8  # without a draw, and after the first, all tokens are alike
 
 
 def test_exact_tokens_stay_exact_and_are_all_in_the_end(maps: list[dict[str, Any]]) -> None:
-    for found in maps:
-        places = list(range(len(found["loo"])))
-        gradient = found["ways"]["hybrid"][0]["scores"]
+    for record in maps:
+        places = list(range(len(record["loo"])))
+        gradient = record["ways"]["hybrid"][0]["scores"]
         for way in ("hybrid", "random"):
-            steps = found["ways"][way]
+            steps = record["ways"][way]
             assert [len(step["exact"]) for step in steps] == [0, *(p + 1 for p in places)] and steps[-1][
                 "exact"
             ] == places
@@ -110,9 +110,9 @@ def test_exact_tokens_stay_exact_and_are_all_in_the_end(maps: list[dict[str, Any
                 for before, after in zip(steps, steps[1:], strict=False)
             )
             assert all(
-                np.array_equal(step["scores"][step["exact"]], found["loo"][step["exact"]]) for step in steps
+                np.array_equal(step["scores"][step["exact"]], record["loo"][step["exact"]]) for step in steps
             )
-        for p, step in enumerate(found["ways"]["hybrid"]):
+        for p, step in enumerate(record["ways"]["hybrid"]):
             others = [i for i in places if i not in step["exact"]]
             assert max((abs(gradient[i]) for i in others), default=0) <= min(
                 (abs(gradient[i]) for i in step["exact"]), default=np.inf
@@ -121,7 +121,7 @@ def test_exact_tokens_stay_exact_and_are_all_in_the_end(maps: list[dict[str, Any
                 step["forwards"],
                 step["backwards"],
             ) == (1 + p, 1)
-        assert all(step["exact"] == [] for step in found["ways"]["groups"])
+        assert all(step["exact"] == [] for step in record["ways"]["groups"])
 
 
 def test_each_removal_and_each_mask_is_run_once(clf: Classifier, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +129,7 @@ def test_each_removal_and_each_mask_is_run_once(clf: Classifier, monkeypatch: py
     times = {"gradients_at": 0, "loo": 0}
 
     def watched(name: str) -> Any:
-        run = getattr(anytime, name)
+        run = getattr(budget_steps, name)
 
         def call(*given: Any, **options: Any) -> Any:
             times[name] += 1
@@ -140,10 +140,10 @@ def test_each_removal_and_each_mask_is_run_once(clf: Classifier, monkeypatch: py
         return call
 
     for name in times:
-        monkeypatch.setattr(anytime, name, watched(name))
-    found = anytime_maps(clf, TEXTS)
+        monkeypatch.setattr(budget_steps, name, watched(name))
+    records = anytime_maps(clf, TEXTS)
     assert times == {"gradients_at": 1, "loo": 1} and len(set(rows)) == len(rows)
-    asked = sum(step["backwards"] for own in found for step in own["ways"]["groups"][1:])
+    asked = sum(step["backwards"] for record in records for step in record["ways"]["groups"][1:])
     assert len(rows) < 0.8 * asked
 
 
@@ -159,7 +159,7 @@ def test_the_seed_draws_and_nothing_else(clf: Classifier, maps: list[dict[str, A
 
 def test_what_cannot_be_is_refused_before_any_work(clf: Classifier, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("loo", "gradients_at"):
-        monkeypatch.delattr(anytime, name)
+        monkeypatch.delattr(budget_steps, name)
     for bad, message in (
         ({"seed": -1}, "seed -1"),
         ({"seed": True}, "seed True"),

@@ -68,7 +68,7 @@ def long_enough(clf: Classifier, seed: int) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def found(clf: Classifier) -> dict[str, Any]:
+def sheet(clf: Classifier) -> dict[str, Any]:
     named = [
         Option(),
         Option(2, 2),
@@ -83,9 +83,11 @@ def found(clf: Classifier) -> dict[str, Any]:
 def plainly(clf: Classifier, text: str, row: dict[str, Any], seed: int) -> tuple[np.ndarray, tuple[int, int]]:
     """Scores and passes of an option that no method has, one mask at a time."""
     (encoded,) = clf.encode(text)
-    (one,) = attribute(clf, text, method="mask-gradient")
+    (record,) = attribute(clf, text, method="mask-gradient")
     t, k = len(encoded), row["groups"]
-    ranked = {int(token): rank for rank, token in enumerate(np.argsort(-np.abs(one.scores), kind="stable"))}
+    ranked = {
+        int(token): rank for rank, token in enumerate(np.argsort(-np.abs(record.scores), kind="stable"))
+    }
     groups = {
         "place": lambda: [i % k for i in range(t)],
         "random": lambda: group_of(t, k, seed=seed).tolist(),
@@ -95,16 +97,16 @@ def plainly(clf: Classifier, text: str, row: dict[str, Any], seed: int) -> tuple
     def gradient(keep: list[float]) -> np.ndarray:
         w = torch.tensor([keep], dtype=torch.float64, requires_grad=True)
         ids = torch.tensor([encoded.input_ids])
-        logit = clf.encoder.forward(ids, torch.ones_like(ids), keep=w).logits[0, one.target]
+        logit = clf.encoder.forward(ids, torch.ones_like(ids), keep=w).logits[0, record.target]
         return torch.autograd.grad(logit, w)[0][0].numpy()
 
     nodes, weights = RADAU[row["nodes"]] if isinstance(row["nodes"], int) else (row["nodes"], None)
     weights = [1 / len(nodes)] * len(nodes) if row["weights"] == "equal" else weights
     scores = np.zeros(t)
     for node, weight in zip(nodes, weights, strict=True):
-        for own in range(k):
-            g = gradient([node if groups[i] == own else 1.0 for i in range(t)])
-            scores += [weight * g[i] if groups[i] == own else 0.0 for i in range(t)]
+        for group in range(k):
+            g = gradient([node if groups[i] == group else 1.0 for i in range(t)])
+            scores += [weight * g[i] if groups[i] == group else 0.0 for i in range(t)]
     places = np.argsort(-np.abs(scores), kind="stable")[: row["exact"]]
     if row["exact"]:
         (loo,) = attribute(clf, text, method="loo")
@@ -113,20 +115,20 @@ def plainly(clf: Classifier, text: str, row: dict[str, Any], seed: int) -> tuple
     return scores, (rows + row["exact"], rows)
 
 
-def test_a_row_is_what_plain_calls_give(clf, found):
+def test_a_row_is_what_plain_calls_give(clf, sheet):
     texts = long_enough(clf, 3)[:4]
-    assert len(texts) == 4 == found["config"]["texts"]
-    for row in found["rows"]:
+    assert len(texts) == 4 == sheet["config"]["texts"]
+    for row in sheet["rows"]:
         passes, errors = [], {tokens: [] for tokens in TOKEN_CHOICES}
         for n, text in enumerate(texts):
             (loo,) = attribute(clf, text, method="loo")
             if row["weights"] == "equal" or row["by"] != "place":
-                scores, own = plainly(clf, text, row, 3)
+                scores, cost = plainly(clf, text, row, 3)
             else:
                 method, options = method_call(row["name"])
                 (record,) = attribute(clf, text, method=method, **options)
-                scores, own = record.scores, record.details["passes"]
-            passes.append(own)
+                scores, cost = record.scores, record.details["passes"]
+            passes.append(cost)
             for tokens in TOKEN_CHOICES:
                 kept = ~loo.special if tokens == "no-special" else np.ones(len(scores), dtype=bool)
                 assert row["r"][tokens][n] == pytest.approx(
@@ -137,12 +139,12 @@ def test_a_row_is_what_plain_calls_give(clf, found):
                 )
         assert row["passes"] == pytest.approx(np.mean(passes, axis=0), abs=1e-3)
         assert row["error"] == pytest.approx(
-            {tokens: np.mean(own) for tokens, own in errors.items()}, rel=6e-4
+            {tokens: np.mean(values) for tokens, values in errors.items()}, rel=6e-4
         ), row["name"]
 
 
-def test_a_record_says_what_it_was_made_with_and_holds_no_text(clf, found):
-    config, lengths = found["config"], [len(clf.encode(text)[0]) for text in long_enough(clf, 3)[:4]]
+def test_a_record_says_what_it_was_made_with_and_holds_no_text(clf, sheet):
+    config, lengths = sheet["config"], [len(clf.encode(text)[0]) for text in long_enough(clf, 3)[:4]]
     assert (config["model"], config["weights"], config["layers"]) == (clf.card.name, clf.card.fingerprint, 3)
     assert (
         config["data"] == "sst2/train from embedded"
@@ -155,12 +157,12 @@ def test_a_record_says_what_it_was_made_with_and_holds_no_text(clf, found):
         "most": max(lengths),
     }
     assert min(lengths) >= LEAST
-    written = json.dumps(found)
+    written = json.dumps(sheet)
     assert not any(word in written for word in ("grace", "actor", "laugh", "plot"))
 
 
-def test_intervals_are_those_of_the_values(found):
-    for row, plain in zip(option_rows(found), found["rows"], strict=True):
+def test_intervals_are_those_of_the_values(sheet):
+    for row, plain in zip(option_rows(sheet), sheet["rows"], strict=True):
         for tokens in TOKEN_CHOICES:
             wanted, got = bootstrap_mean(plain["r"][tokens]), row["r"][tokens]
             assert (got.mean, got.low, got.high, got.n) == pytest.approx(
@@ -183,28 +185,29 @@ def test_options_to_try_answer_every_question():
 def test_a_choice_needs_every_model_and_both_tokens(shift, verdict):
     rng, records = np.random.default_rng(0), []
     first, (option, *_) = QUESTIONS["nodes, K = 4"]
-    for model, own in zip(("a", "b"), shift, strict=True):
+    for model, offset in zip(("a", "b"), shift, strict=True):
         names = sorted({name for question in QUESTIONS.values() for name in (question[0], *question[1])})
         base = rng.random(30)
-        values = {name: base + 0.01 * rng.normal(size=30) + own * (name == option) for name in names}
+        values = {name: base + 0.01 * rng.normal(size=30) + offset * (name == option) for name in names}
         rows = [
             {"name": name, "r": {tokens: list(value) for tokens in TOKEN_CHOICES}}
             for name, value in values.items()
         ]
         records.append({"config": {"model": model}, "rows": rows})
-    choices = {(own.question, own.option): own for own in option_choices(records)}
-    own = choices["nodes, K = 4", option]
-    assert own.against == first and own.verdict == verdict and len(own.differences) == 4
+    choices = {(choice.question, choice.option): choice for choice in option_choices(records)}
+    chosen = choices["nodes, K = 4", option]
+    assert chosen.against == first and chosen.verdict == verdict and len(chosen.differences) == 4
     rows = {row["name"]: row["r"]["all"] for row in records[1]["rows"]}
     wanted = paired_difference(rows[option], rows[first])
-    got = own.differences["b", "all"]
+    got = chosen.differences["b", "all"]
     assert (got.mean, got.low, got.high) == pytest.approx((wanted.mean, wanted.low, wanted.high), abs=1e-9)
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [({"options": []}, "0 options"), ({"options": [Option(), Option()]}, "2 options"), ({"limit": 99}, "limit 99 with [4-7] texts"),
-     ({"limit": 0}, "limit 0"), ({"limit": True}, "limit True"), ({"seed": -1}, "seed -1")],
+    [({"options": []}, "0 options"), ({"options": [Option(), Option()]}, "2 options"),
+     ({"limit": 99}, "limit 99 with [4-7] texts"), ({"limit": 0}, "limit 0"), ({"limit": True}, "limit True"),
+     ({"seed": -1}, "seed -1")],
 )  # fmt: skip
 def test_bad_input_is_refused(clf, options, words):
     with pytest.raises(InputError, match=words):
@@ -239,7 +242,10 @@ class TestRecords:
             )
 
     def test_the_defaults_are_what_they_chose(self):
-        verdicts = {(own.question, own.option): own.verdict for own in option_choices(load_sheets(RECORDS))}
+        verdicts = {
+            (choice.question, choice.option): choice.verdict
+            for choice in option_choices(load_sheets(RECORDS))
+        }
         for groups in (2, 4, 8, "all"):
             low = verdicts[f"nodes, K = {groups}", f"mask-gradient:groups={groups}:nodes=0.2+1"] == "better"
             assert low == (groups == "all" or groups >= MANY)
@@ -254,7 +260,7 @@ class TestRecords:
 
 class TestMasks:
     def test_each_mask_is_the_mean_of_plain_calls(self, clf):
-        found = compare_masks(clf, sentences(), limit=4, seed=3)
+        sheet = compare_masks(clf, sentences(), limit=4, seed=3)
         kept = long_enough(clf, 3)[:4]
         exact = attribute(clf, kept, method="loo")
         for number in range(2**clf.card.layers):
@@ -262,12 +268,12 @@ class TestMasks:
             maps = attribute(clf, kept, method="lrp", bypass=layers)
             for tokens in TOKEN_CHOICES:
                 r = [
-                    pearson(own.scores[places], loo.scores[places])
-                    for own, loo in zip(maps, exact, strict=True)
-                    for places in [~np.array(own.special) if tokens == "no-special" else slice(None)]
+                    pearson(record.scores[places], loo.scores[places])
+                    for record, loo in zip(maps, exact, strict=True)
+                    for places in [~np.array(record.special) if tokens == "no-special" else slice(None)]
                 ]
-                assert found["r"][tokens][number] == pytest.approx(np.nanmean(r), abs=2e-5)
-        assert found["config"]["texts"] == 4 and found["config"]["weights"] == clf.card.fingerprint
+                assert sheet["r"][tokens][number] == pytest.approx(np.nanmean(r), abs=2e-5)
+        assert sheet["config"]["texts"] == 4 and sheet["config"]["weights"] == clf.card.fingerprint
 
     def test_refusals(self, clf, monkeypatch):
         with pytest.raises(InputError, match="compare_masks: got limit 99"):

@@ -18,8 +18,7 @@ pytest.importorskip("papermill", reason="papermill comes with the extra book")
 
 from browsing import ROOT, complaints_of_axe, open_page, serve
 
-from lrp_companion.bookbuild import build as book
-from lrp_companion.bookbuild import student as book_student
+from lrp_companion.bookbuild import build, student
 from lrp_companion.bookbuild.student import (
     BEGIN,
     END,
@@ -37,11 +36,14 @@ def cells(path: Path, kind: str = "code") -> list[nbformat.NotebookNode]:
     return [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == kind]
 
 
-# -- stripping -----------------------------------------------------------------------------------------------------------
+# -- stripping -----------------------------------------------------------------------------------------------
 
 
 def test_a_gap_replaces_each_solution_and_nothing_else() -> None:
-    source = f"def f(x):\n    {BEGIN}\n    y = 2\n    return x * y\n    {END}\n\n\nprint(f(1))\n{BEGIN}\na = 1\n{END}\nb = 2\n"
+    source = (
+        f"def f(x):\n    {BEGIN}\n    y = 2\n    return x * y\n    {END}\n\n\nprint(f(1))\n"
+        f"{BEGIN}\na = 1\n{END}\nb = 2\n"
+    )
     assert without_code_solutions(source) == f"def f(x):\n    {GAP}\n\n\nprint(f(1))\n{GAP}\nb = 2\n"
     assert without_code_solutions("x = 1  # BEGIN\n") == "x = 1  # BEGIN\n"
 
@@ -76,11 +78,11 @@ def test_solution_blocks_go_with_all_that_is_in_them() -> None:
 def test_a_student_notebook_differs_in_solutions_and_outputs_only(path: Path) -> None:
     whole = nbformat.read(path, as_version=4)
     before = copy.deepcopy(whole)
-    student = student_notebook(whole)
+    edition = student_notebook(whole)
     assert whole == before, "the solution notebook is not touched"
-    assert student.metadata == whole.metadata and len(student.cells) == len(whole.cells)
+    assert edition.metadata == whole.metadata and len(edition.cells) == len(whole.cells)
     gaps = 0
-    for old, new in zip(whole.cells, student.cells, strict=True):
+    for old, new in zip(whole.cells, edition.cells, strict=True):
         assert (old.cell_type, old.id, old.metadata) == (new.cell_type, new.id, new.metadata)
         if BEGIN not in old.source:
             assert old.source == new.source
@@ -89,15 +91,15 @@ def test_a_student_notebook_differs_in_solutions_and_outputs_only(path: Path) ->
         tail = rest.partition(END)[2]
         assert new.source == f"{head}{GAP}{tail}" and BEGIN not in new.source and END not in new.source
         gaps += 1
-    assert gaps >= 3 and not any(cell.get("outputs") for cell in student.cells)
+    assert gaps >= 3 and not any(cell.get("outputs") for cell in edition.cells)
 
 
 @pytest.mark.parametrize("path", EXERCISES, ids=lambda path: path.stem)
 def test_committed_solutions_were_run_and_pass(path: Path) -> None:
     """Run again, and compared with these outputs, by nbval in `make test`."""
-    own = cells(path)
-    assert [cell.execution_count for cell in own] == list(range(1, len(own) + 1))
-    solved = [cell for cell in own if BEGIN in cell.source]
+    code = cells(path)
+    assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
+    solved = [cell for cell in code if BEGIN in cell.source]
     assert all("passes: " in cell.outputs[-1].data["text/plain"] for cell in solved) and len(solved) >= 3
     assert not re.search(r"/(home|root|tmp|usr|work)/", path.read_text(encoding="utf-8"))
 
@@ -128,7 +130,7 @@ def test_student_form_runs_up_to_its_first_gap(path: Path, monkeypatch: pytest.M
     assert {result.message for result in results} == {"There is still a gap: write the function's body."}
 
 
-# -- a small book, built once as the student edition, with a quiz ---------------------------------------------------------
+# -- a small book, built once as the student edition, with a quiz --------------------------------------------
 
 SECRET = "the-solution-nobody-may-read"
 QUIZ = """
@@ -169,7 +171,10 @@ def edition(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copy(ROOT / "book" / name, root / "book")
     shutil.copy(ROOT / "_config.yml", root)
     (root / "_toc.yml").write_text("format: jb-book\nroot: book/index\nchapters:\n- file: notebooks/tiny\n")
-    solution = f"````{{exercise}} Two\n:label: ex-LABEL\nFind it.\n````\n\n````{{solution}} ex-LABEL\n:class: dropdown\n{SECRET}\n````\n"
+    solution = (
+        f"````{{exercise}} Two\n:label: ex-LABEL\nFind it.\n````\n\n````{{solution}} ex-LABEL\n"
+        f":class: dropdown\n{SECRET}\n````\n"
+    )
     page = f"# Small\n\n{solution.replace('LABEL', 'one')}\n"
     page += "{state}`open <notebooks/tiny#product.grouping=(x1 x2) x3&product.values=1,2,3>`\n"
     (root / "book/index.md").write_text(
@@ -188,7 +193,7 @@ def edition(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     for name in ("index", "tiny"):
         (root / f"book/quizzes/{name}.toml").write_text(QUIZ)
-    index = book.build(root, student=True)
+    index = build.build(root, student=True)
     assert index == root / "_build/student/html/index.html" and index.is_file()
     return index.parent
 
@@ -280,7 +285,8 @@ def test_a_quiz_is_answered_by_keyboard(place: str, small_site: str, browser: An
         page.wait_for_function("theme => document.documentElement.dataset.theme === theme", arg=theme)
         assert not complaints_of_axe(page, ".companion-quiz")
     asked = page.evaluate(
-        "[document.querySelectorAll('.companion-quiz .math').length, document.querySelectorAll('.companion-quiz mjx-container').length]"
+        "[document.querySelectorAll('.companion-quiz .math').length, "
+        "document.querySelectorAll('.companion-quiz mjx-container').length]"
     )
     assert asked[0] == asked[1] > 0 and watch.nothing(), watch
     context.close()
@@ -310,6 +316,6 @@ def test_make_has_the_student_edition() -> None:
 
 
 def test_the_command_writes_notebooks_without_solutions(tmp_path: Path) -> None:
-    written = book_student.write_notebooks(ROOT / "notebooks/exercises", tmp_path / "out")
+    written = student.write_notebooks(ROOT / "notebooks/exercises", tmp_path / "out")
     assert [path.name for path in written] == [path.name for path in EXERCISES] and len(written) == 4
     assert not any(BEGIN in path.read_text() or "passes" in path.read_text() for path in written)

@@ -17,9 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from test_report import EXPLAINERS, level, mnist_run, text_run
 
-from lrp_companion.analysis import effect_causes, protocol_grid
-from lrp_companion.analysis import subgroups as by_example
-from lrp_companion.analysis import subgroups as examples
+from lrp_companion.analysis import effect_causes, protocol_grid, subgroups
 from lrp_companion.analysis.protocol_grid import AXIS_OPTIONS, PROTOCOL_AXES, grid
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.metrics.significance import group_differences, holm
@@ -40,7 +38,7 @@ def text(path: Path, *arguments: Any, **options: Any) -> TextRun:
     return run
 
 
-# -- the second protocol of the records ---------------------------------------------------------------------------------
+# -- the second protocol of the records ----------------------------------------------------------------------
 
 
 class Plain:
@@ -100,21 +98,21 @@ class Plain:
 @recorded
 def test_two_hundred_cells_are_what_the_rows_give():
     plain, run = Plain(RECORD), load_run(RECORD)
-    found = grid(run)
+    run_grid = grid(run)
     generator = np.random.default_rng(7)
-    cells = list(itertools.product(*found.axes.values()))
-    assert len(cells) == 648 and found.n == len(plain.jobs)
-    drawn = np.random.default_rng(0).integers(0, found.n, size=(10_000, found.n))
+    cells = list(itertools.product(*run_grid.axes.values()))
+    assert len(cells) == 648 and run_grid.n == len(plain.jobs)
+    drawn = np.random.default_rng(0).integers(0, run_grid.n, size=(10_000, run_grid.n))
     for number, k in enumerate(generator.choice(len(cells), 200, replace=False)):
         protocol = Protocol(**dict(zip(PROTOCOL_AXES, cells[k], strict=True)))
         a, b = plain.r("cp-lrp", protocol), plain.r("attnlrp", protocol)
-        own = found.cell(protocol)
+        cell = run_grid.cell(protocol)
         for part, values in (("a", a), ("b", b), ("difference", a - b)):
-            assert own[part].mean == pytest.approx(values.mean(), abs=1e-6), (part, protocol)
-            assert (own[part].n, own[part].undefined) == (found.n, 0)
+            assert cell[part].mean == pytest.approx(values.mean(), abs=1e-6), (part, protocol)
+            assert (cell[part].n, cell[part].undefined) == (run_grid.n, 0)
         if number < 12:
             limits = np.quantile((a - b)[drawn].mean(1), [0.025, 0.975])
-            assert (own["difference"].low, own["difference"].high) == pytest.approx(limits, abs=1e-6), (
+            assert (cell["difference"].low, cell["difference"].high) == pytest.approx(limits, abs=1e-6), (
                 protocol
             )
 
@@ -130,13 +128,13 @@ def is_kept_as(cells, values) -> None:
 
 @recorded
 def test_the_switchboard_shows_these_cells():
-    found = grid(load_run(RECORD))
+    run_grid = grid(load_run(RECORD))
     board = switchboard([load_run(RECORD)])["boards"][0]
     cells, missing = unpacked(board["runs"][0])
-    for where in np.random.default_rng(3).integers(0, found.shape, size=(200, 6)):
-        own = found.cell(found.protocol(where))
+    for where in np.random.default_rng(3).integers(0, run_grid.shape, size=(200, 6)):
+        cell = run_grid.cell(run_grid.protocol(where))
         shown = [
-            getattr(own[part], name) for part in ("b", "a", "difference") for name in ("mean", "low", "high")
+            getattr(cell[part], name) for part in ("b", "a", "difference") for name in ("mean", "low", "high")
         ]
         is_kept_as(cells[tuple(where)] / 1e4, shown)
     assert missing.max() == 0 and len(json.dumps(board)) < 60_000
@@ -149,23 +147,23 @@ def test_shares_on_special_tokens_are_what_the_rows_give():
     rows = effect_causes.special_shares(run)
     assert [row["bypassed"] for row in rows][:3] == ["none", "12", "11 to 12"] and len(rows) == 13
     masks = pq.read_table(RECORD / "masks.parquet").to_pylist()
-    own = [row for row in masks if row["mask"] == 0b111000000000]
-    sizes = np.array([row["size"] for row in own]).reshape(-1, 3, 2, 3)[:, :, 1, 0]
-    first = np.array([row["first"] for row in own])
-    found = rows[3]
-    assert found["layers"] == [10, 11, 12]
-    assert found["[CLS]"].mean == pytest.approx(np.mean(np.abs(first[:, 0]) / sizes[:, 0]), abs=1e-6)
-    assert found["[CLS], with positions"].mean == pytest.approx(
+    of_mask = [row for row in masks if row["mask"] == 0b111000000000]
+    sizes = np.array([row["size"] for row in of_mask]).reshape(-1, 3, 2, 3)[:, :, 1, 0]
+    first = np.array([row["first"] for row in of_mask])
+    last_three = rows[3]
+    assert last_three["layers"] == [10, 11, 12]
+    assert last_three["[CLS]"].mean == pytest.approx(np.mean(np.abs(first[:, 0]) / sizes[:, 0]), abs=1e-6)
+    assert last_three["[CLS], with positions"].mean == pytest.approx(
         np.mean(np.abs(first[:, 0] + first[:, 1]) / sizes[:, 1]), abs=1e-6
     )
-    assert found["position of [CLS]"].mean == pytest.approx(np.mean(first[:, 1] / sizes[:, 1]), abs=1e-6)
-    last = np.array([row["last"] for row in own])
-    assert found["position of [SEP]"].mean == pytest.approx(np.mean(last[:, 1] / sizes[:, 1]), abs=1e-6)
-    sums = np.array([row["sum"] for row in own]).reshape(-1, 3, 2, 3)[:, 1, 1, 0]
-    assert found["negative sum, with positions"].mean == np.mean(sums < 0)
+    assert last_three["position of [CLS]"].mean == pytest.approx(np.mean(first[:, 1] / sizes[:, 1]), abs=1e-6)
+    last = np.array([row["last"] for row in of_mask])
+    assert last_three["position of [SEP]"].mean == pytest.approx(np.mean(last[:, 1] / sizes[:, 1]), abs=1e-6)
+    sums = np.array([row["sum"] for row in of_mask]).reshape(-1, 3, 2, 3)[:, 1, 1, 0]
+    assert last_three["negative sum, with positions"].mean == np.mean(sums < 0)
 
 
-# -- draws -------------------------------------------------------------------------------------------------------------
+# -- draws ---------------------------------------------------------------------------------------------------
 
 
 def test_draws_are_those_of_bootstrap_mean_and_undefined_values_are_counted():
@@ -173,10 +171,10 @@ def test_draws_are_those_of_bootstrap_mean_and_undefined_values_are_counted():
     values[:5, 1] = np.nan
     values[1:, 2] = np.nan
     mean, draws, defined = resampled(values)
-    one = bootstrap_mean(values[:, 0])
-    assert mean[0] == pytest.approx(one.mean) and np.quantile(draws[:, 0], [0.025, 0.975]) == pytest.approx(
-        [one.low, one.high]
-    )
+    interval = bootstrap_mean(values[:, 0])
+    assert mean[0] == pytest.approx(interval.mean) and np.quantile(
+        draws[:, 0], [0.025, 0.975]
+    ) == pytest.approx([interval.low, interval.high])
     assert defined.tolist() == [40, 35, 1] and mean[1] == pytest.approx(np.nanmean(values[:, 1]))
     drawn = np.random.default_rng(0).integers(0, 40, size=(10_000, 40))
     assert draws[:100, 1] == pytest.approx(np.nanmean(values[:, 1][drawn[:100]], axis=1))
@@ -185,7 +183,7 @@ def test_draws_are_those_of_bootstrap_mean_and_undefined_values_are_counted():
         resampled(np.zeros(3))
 
 
-# -- analysis of variance ----------------------------------------------------------------------------------------------
+# -- analysis of variance ------------------------------------------------------------------------------------
 
 
 def by_least_squares(table: np.ndarray) -> dict[tuple[int, ...], float]:
@@ -195,12 +193,12 @@ def by_least_squares(table: np.ndarray) -> dict[tuple[int, ...], float]:
     index = np.indices(table.shape).reshape(table.ndim, -1).T
     y = table.ravel()
 
-    def dummies(own: tuple[int, ...]) -> np.ndarray:
-        levels = [range(table.shape[k]) for k in own]
+    def dummies(factors: tuple[int, ...]) -> np.ndarray:
+        levels = [range(table.shape[k]) for k in factors]
         return np.array(
             [
                 [
-                    float(all(row[k] == v for k, v in zip(own, value, strict=True)))
+                    float(all(row[k] == v for k, v in zip(factors, value, strict=True)))
                     for value in itertools.product(*levels)
                 ]
                 for row in index
@@ -208,11 +206,11 @@ def by_least_squares(table: np.ndarray) -> dict[tuple[int, ...], float]:
         )
 
     def left(sets: list[tuple[int, ...]]) -> float:
-        design = np.hstack([np.ones((len(y), 1)), *[dummies(own) for own in sets]])
+        design = np.hstack([np.ones((len(y), 1)), *[dummies(factors) for factors in sets]])
         return float(((y - design @ np.linalg.lstsq(design, y, rcond=None)[0]) ** 2).sum())
 
     singles = [(k,) for k in range(table.ndim)]
-    out = {own: left([]) - left([own]) for own in singles}
+    out = {factor: left([]) - left([factor]) for factor in singles}
     for pair in itertools.combinations(range(table.ndim), 2):
         smaller = [(pair[0],), (pair[1],)]
         out[pair] = left(smaller) - left([*smaller, pair])
@@ -222,11 +220,13 @@ def by_least_squares(table: np.ndarray) -> dict[tuple[int, ...], float]:
 def test_sums_of_squares_are_those_of_least_squares():
     table = np.random.default_rng(5).normal(size=(3, 2, 4, 2)) + np.arange(3)[:, None, None, None]
     names = ["p", "q", "r", "s"]
-    found = {row["choices"]: row for row in protocol_grid.variance_shares(table, names)}
-    for own, squares in by_least_squares(table).items():
-        assert found[tuple(names[k] for k in own)]["squares"] == pytest.approx(squares, rel=1e-9, abs=1e-9)
-    assert sum(row["share"] for row in found.values()) == pytest.approx(1)
-    assert found["more together",]["share"] > 0
+    by_choices = {row["choices"]: row for row in protocol_grid.variance_shares(table, names)}
+    for axes, squares in by_least_squares(table).items():
+        assert by_choices[tuple(names[k] for k in axes)]["squares"] == pytest.approx(
+            squares, rel=1e-9, abs=1e-9
+        )
+    assert sum(row["share"] for row in by_choices.values()) == pytest.approx(1)
+    assert by_choices["more together",]["share"] > 0
 
 
 def test_variance_of_tables_whose_answer_is_known():
@@ -246,14 +246,14 @@ def test_variance_of_tables_whose_answer_is_known():
     }
     assert together["x", "y"] == pytest.approx(1) and together["x",] == pytest.approx(0)
     assert math.isnan(protocol_grid.variance_shares(np.ones((2, 2)), ["x", "y"])[0]["share"])
-    one = protocol_grid.variance_shares(np.array([[1.0, 2.0]]), ["x", "y"])
-    assert [row["choices"] for row in one] == [("y",)], "a choice with one option varies nothing"
+    rows = protocol_grid.variance_shares(np.array([[1.0, 2.0]]), ["x", "y"])
+    assert [row["choices"] for row in rows] == [("y",)], "a choice with one option varies nothing"
     for bad in (np.full((2, 2), np.nan), np.ones(3)):
         with pytest.raises(InputError, match="every cell defined"):
             protocol_grid.variance_shares(bad, ["x", "y"])
 
 
-# -- runs made by hand -------------------------------------------------------------------------------------------------
+# -- runs made by hand ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -269,36 +269,36 @@ def turned(tmp_path_factory: pytest.TempPathFactory) -> TextRun:
 
 
 def test_a_grid_holds_what_was_put_in(turned):
-    found = grid(turned)
+    run_grid = grid(turned)
     assert (
-        found.shape == (3, 2, 3, 4, 3, 3)
-        and found.effects.shape == (3, 2, 2, 4, 3, 3)
-        and found.title == "SST-2, 12 layers"
+        run_grid.shape == (3, 2, 3, 4, 3, 3)
+        and run_grid.effects.shape == (3, 2, 2, 4, 3, 3)
+        and run_grid.title == "SST-2, 12 layers"
     )
-    assert found.cell()["difference"].mean == pytest.approx(-0.25, abs=1e-6) and found.cell()[
+    assert run_grid.cell()["difference"].mean == pytest.approx(-0.25, abs=1e-6) and run_grid.cell()[
         "b"
     ].mean == pytest.approx(0.75, abs=1e-6)
-    assert found.cell(WITH_POSITIONS)["difference"].mean == pytest.approx(0.25, abs=1e-6)
+    assert run_grid.cell(WITH_POSITIONS)["difference"].mean == pytest.approx(0.25, abs=1e-6)
     divided = replace(WITH_POSITIONS, map="sum-to-one")
-    assert found.cell(divided)["b"].mean == pytest.approx((-0.25 - 0.3 + 0.2 + 0.25) / 4, abs=1e-6)
-    assert found.cell(replace(WITH_POSITIONS, map="absolute-sum")) == found.cell(WITH_POSITIONS)
-    assert found.cell(replace(divided, removal="delete"))["difference"].mean == pytest.approx(
+    assert run_grid.cell(divided)["b"].mean == pytest.approx((-0.25 - 0.3 + 0.2 + 0.25) / 4, abs=1e-6)
+    assert run_grid.cell(replace(WITH_POSITIONS, map="absolute-sum")) == run_grid.cell(WITH_POSITIONS)
+    assert run_grid.cell(replace(divided, removal="delete"))["difference"].mean == pytest.approx(
         0.125, abs=1e-6
     ), "all r are 0.125; those of AttnLRP are turned in two texts of four"
-    assert grid(turned) is found, "computed once"
+    assert grid(turned) is run_grid, "computed once"
     back = grid(turned, a="attnlrp", b="cp-lrp").cell()["difference"]
-    assert (back.mean, back.low) == pytest.approx((0.25, -found.cell()["difference"].high), abs=1e-6)
+    assert (back.mean, back.low) == pytest.approx((0.25, -run_grid.cell()["difference"].high), abs=1e-6)
 
 
 def test_the_curve_is_sorted_and_counted(turned):
-    found = grid(turned)
-    rows = found.curve()
+    run_grid = grid(turned)
+    rows = run_grid.curve()
     assert len(rows) == 432 and [row["rank"] for row in rows] == list(range(1, 433))
     means = [row["difference"].mean for row in rows]
     assert means == sorted(means) and rows[0]["site"] == "word" and rows[0]["map"] == "raw"
-    told = protocol_grid.counts(found)
+    counted = protocol_grid.counts(run_grid)
     sides = [row["side"] for row in rows]
-    assert told["cells"] == 432 and [told[side] for side in ("above", "below", "across")] == [
+    assert counted["cells"] == 432 and [counted[side] for side in ("above", "below", "across")] == [
         sides.count(side) for side in ("above", "below", "across")
     ]
     only = {
@@ -308,16 +308,19 @@ def test_the_curve_is_sorted_and_counted(turned):
         "target": "logit",
         "statistic": "pearson",
     }
-    assert (protocol_grid.counts(found, **only)["cells"], protocol_grid.counts(found, **only)["below"]) == (
+    assert (
+        protocol_grid.counts(run_grid, **only)["cells"],
+        protocol_grid.counts(run_grid, **only)["below"],
+    ) == (
         2,
         2,
     )
-    assert protocol_grid.counts(found, site="word+position", tokens="all")["largest"].mean == pytest.approx(
-        0.525, abs=1e-6
-    )
+    assert protocol_grid.counts(run_grid, site="word+position", tokens="all")[
+        "largest"
+    ].mean == pytest.approx(0.525, abs=1e-6)
     for wrong in ({"sight": "word"}, {"site": "words"}, {"map": "absolute-sum"}):
         with pytest.raises(InputError, match="expected one of"):
-            protocol_grid.counts(found, **wrong)
+            protocol_grid.counts(run_grid, **wrong)
     assert [side_of_zero(Interval(0, low, high, 5)) for low,
         high in ((0.1, 1), (-1, -0.1), (-1, 1), (0.0, 1))] == [
         "above", "below", "across", "across",
@@ -325,13 +328,13 @@ def test_the_curve_is_sorted_and_counted(turned):
 
 
 def test_main_effects_are_means_over_cells(turned):
-    found = grid(turned)
-    rows = {(row["choice"], row["option"]): row for row in protocol_grid.choice_effects(found)}
+    run_grid = grid(turned)
+    rows = {(row["choice"], row["option"]): row for row in protocol_grid.choice_effects(run_grid)}
     assert {row["cells"] for (name, _), row in rows.items() if name == "site"} == {144}
-    by_site = found.effects.reshape(3, -1).mean(1)
-    assert [rows["site", own]["mean"].mean for own in AXIS_OPTIONS["site"]] == pytest.approx(by_site)
-    assert rows["site", "word"]["moves by"].mean == pytest.approx(by_site[0] - found.effects.mean())
-    for name, options in found.distinct.items():
+    by_site = run_grid.effects.reshape(3, -1).mean(1)
+    assert [rows["site", site]["mean"].mean for site in AXIS_OPTIONS["site"]] == pytest.approx(by_site)
+    assert rows["site", "word"]["moves by"].mean == pytest.approx(by_site[0] - run_grid.effects.mean())
+    for name, options in run_grid.distinct.items():
         assert sum(rows[name, option]["moves by"].mean for option in options) == pytest.approx(0, abs=1e-12)
     assert (
         rows["tokens", "all"]["mean"].low
@@ -342,11 +345,11 @@ def test_main_effects_are_means_over_cells(turned):
 
 def test_undefined_maps_are_counted(tmp_path):
     r = {"attnlrp": level(0.5, 0.25, float("nan")), "cp-lrp": level(0.75, 0.5, 0.25)}
-    found = grid(text(tmp_path / "holes", r, n=3))
-    own = found.cell()
-    assert (own["a"].n, own["a"].undefined, own["b"].n, own["b"].undefined) == (3, 0, 2, 1)
-    assert own["difference"].n == 2 and own["difference"].mean == pytest.approx(0.25)
-    assert own["difference"].low == pytest.approx(0.25) and own["b"].low == 0.25 and own["b"].high == 0.5
+    run_grid = grid(text(tmp_path / "holes", r, n=3))
+    cell = run_grid.cell()
+    assert (cell["a"].n, cell["a"].undefined, cell["b"].n, cell["b"].undefined) == (3, 0, 2, 1)
+    assert cell["difference"].n == 2 and cell["difference"].mean == pytest.approx(0.25)
+    assert cell["difference"].low == pytest.approx(0.25) and cell["b"].low == 0.25 and cell["b"].high == 0.5
     _, missing = unpacked(switchboard([text(tmp_path / "holes", r, n=3)])["boards"][0]["runs"][0])
     assert missing[0, 0, 0, 0, 0, 0] == 1 and missing[2, 0, 0, 0, 0, 0] == 0
     alone = text(tmp_path / "one", {"attnlrp": level(0.5), "cp-lrp": level(float("nan"))}, n=1)
@@ -360,19 +363,21 @@ def test_undefined_maps_are_counted(tmp_path):
 
 
 def test_signs_split_the_examples(turned):
-    own = effect_causes.signs(turned, "attnlrp", protocol=WITH_POSITIONS)
-    assert (own["negative map"].mean, own["negative LOO"].mean, own["turned"].mean) == (0.5, 0.0, 0.5)
-    assert own["r"].mean == pytest.approx(0.25, abs=1e-6) and own["r, sum to one"].mean == pytest.approx(
+    split = effect_causes.signs(turned, "attnlrp", protocol=WITH_POSITIONS)
+    assert (split["negative map"].mean, split["negative LOO"].mean, split["turned"].mean) == (0.5, 0.0, 0.5)
+    assert split["r"].mean == pytest.approx(0.25, abs=1e-6) and split["r, sum to one"].mean == pytest.approx(
         -0.025, abs=1e-6
     )
-    assert own["r, both positive"].mean == pytest.approx(0.225, abs=1e-6) and own["r, both positive"].n == 2
-    assert own["r, otherwise"].mean == pytest.approx(0.275, abs=1e-6)
-    assert own["r, otherwise, sum to one"].mean == pytest.approx(-0.275, abs=1e-6)
+    assert (
+        split["r, both positive"].mean == pytest.approx(0.225, abs=1e-6) and split["r, both positive"].n == 2
+    )
+    assert split["r, otherwise"].mean == pytest.approx(0.275, abs=1e-6)
+    assert split["r, otherwise, sum to one"].mean == pytest.approx(-0.275, abs=1e-6)
     whole = effect_causes.signs(turned, "cp-lrp", protocol=WITH_POSITIONS)
     assert whole["turned"].mean == 0 and whole["r, otherwise"] is None
 
 
-# -- layers ------------------------------------------------------------------------------------------------------------
+# -- layers --------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -382,20 +387,20 @@ def stepped(tmp_path_factory: pytest.TempPathFactory) -> TextRun:
     """
     noise = (0.0, 0.01, -0.01, 0.02)
 
-    def own(value: float) -> list[tuple[float, float, float]]:
+    def around(value: float) -> list[tuple[float, float, float]]:
         return level(*(value + eps for eps in noise))
 
     r: dict[Any, Any] = {
-        "attnlrp": own(0.1),
-        "cp-lrp": own(0.5),
-        frozenset([4]): own(0.2),
-        frozenset([3, 4]): own(0.5),
+        "attnlrp": around(0.1),
+        "cp-lrp": around(0.5),
+        frozenset([4]): around(0.2),
+        frozenset([3, 4]): around(0.5),
     }
     r |= {
-        frozenset([2, 3, 4]): own(0.6),
-        frozenset([1]): own(0.1),
-        frozenset([2]): own(0.4),
-        frozenset([3]): own(0.1),
+        frozenset([2, 3, 4]): around(0.6),
+        frozenset([1]): around(0.1),
+        frozenset([2]): around(0.4),
+        frozenset([3]): around(0.1),
     }
     return text(tmp_path_factory.mktemp("runs") / "stepped", r, layers=4)
 
@@ -417,11 +422,11 @@ def test_gains_of_layers_are_steps_of_the_path(stepped):
         "largest"
     ] == 2
     assert alone["later - first"].mean == pytest.approx(-0.2, abs=1e-6)
-    told = effect_causes.late_counts(rows)
+    counted = effect_causes.late_counts(rows)
     assert (
-        told["cells"] == 144
-        and told["later"] == told["total above"] == told["later, total above"]
-        and told["across"] + told["later"] == 144
+        counted["cells"] == 144
+        and counted["later"] == counted["total above"] == counted["later, total above"]
+        and counted["across"] + counted["later"] == 144
     )
     front = effect_causes.layer_gains(stepped, path="front-to-back")[0]
     assert front["gains"][0].mean == pytest.approx(0.0, abs=1e-6) and front["total"].mean == pytest.approx(
@@ -429,7 +434,7 @@ def test_gains_of_layers_are_steps_of_the_path(stepped):
     )
 
 
-# -- on what examples --------------------------------------------------------------------------------------------------
+# -- on what examples ----------------------------------------------------------------------------------------
 
 
 def test_rank_correlation_and_its_p_are_those_of_scipy():
@@ -437,7 +442,7 @@ def test_rank_correlation_and_its_p_are_those_of_scipy():
     generator = np.random.default_rng(2)
     x = generator.integers(0, 9, 150).astype(float)
     y = np.stack([x + generator.normal(0, 12, 150), generator.normal(size=150)], 1)
-    for k, (effect, p) in enumerate(examples.rank_correlations(x, y)):
+    for k, (effect, p) in enumerate(subgroups.rank_correlations(x, y)):
         theirs = stats.spearmanr(x, y[:, k])
         assert effect.mean == pytest.approx(theirs.statistic) and effect.low < effect.mean < effect.high
         assert p == pytest.approx(theirs.pvalue, abs=0.02)
@@ -473,21 +478,24 @@ def test_tags_are_compared_group_by_group():
     tags = [["a"] if k % 3 == 0 else ["a", "b"] if k % 3 == 1 else [] for k in range(90)] + [["rare"]]
     values = {
         "one": generator.normal(size=91),
-        "two": generator.normal(size=91) + 3 * np.array(["b" in own for own in tags]),
+        "two": generator.normal(size=91) + 3 * np.array(["b" in of_text for of_text in tags]),
     }
     values["one"][5] = np.nan
-    rows = by_example.tag_effects(values, tags)
+    rows = subgroups.tag_effects(values, tags)
     assert [(row["protocol"], row["tag"]) for row in rows] == [
         (protocol, tag) for protocol in values for tag in "ab"
     ]  # one text is no group
     for row in rows:
-        own = values[row["protocol"]]
+        column = values[row["protocol"]]
         inside = np.array([row["tag"] in text for text in tags])
-        assert row["effect"].mean == pytest.approx(np.nanmean(own[inside]) - np.nanmean(own[~inside]))
-        assert row["groups"] == (int((~inside & ~np.isnan(own)).sum()), int((inside & ~np.isnan(own)).sum()))
-        assert row["with tag"].mean == pytest.approx(np.nanmean(own[inside])) and row[
+        assert row["effect"].mean == pytest.approx(np.nanmean(column[inside]) - np.nanmean(column[~inside]))
+        assert row["groups"] == (
+            int((~inside & ~np.isnan(column)).sum()),
+            int((inside & ~np.isnan(column)).sum()),
+        )
+        assert row["with tag"].mean == pytest.approx(np.nanmean(column[inside])) and row[
             "effect"
-        ].undefined == int(np.isnan(own).sum())
+        ].undefined == int(np.isnan(column).sum())
     assert [row["p, Holm"] for row in rows] == holm([row["p"] for row in rows])
     assert rows[3]["p"] < 0.001 < rows[0]["p"] and rows[3]["effect"].low > 2
     shown = repr(views.tag_table(rows, title="t")).splitlines()
@@ -496,12 +504,12 @@ def test_tags_are_compared_group_by_group():
     ]
     assert shown[-1].endswith("yes")
     with pytest.raises(InputError, match="2 differences for 91 texts"):
-        by_example.tag_effects({"one": np.zeros(2)}, tags)
+        subgroups.tag_effects({"one": np.zeros(2)}, tags)
 
 
 def test_features_and_subgroups_of_the_record():
     run, plain = load_run(RECORD), Plain(RECORD)
-    known = by_example.features(run)
+    known = subgroups.features(run)
     for k, job in list(enumerate(plain.jobs))[::100]:
         example = plain.examples[job]
         logits = np.array(example["after"][:2], dtype=np.float64)
@@ -510,7 +518,7 @@ def test_features_and_subgroups_of_the_record():
             example["tokens"],
             example["label"] == example["target"],
         )
-    rows = by_example.subgroups([run], protocols={"words only (default)": Protocol()})
+    rows = subgroups.subgroups([run], protocols={"words only (default)": Protocol()})
     assert [row["feature"] for row in rows] == ["length", "confidence", "label", "correct"]
     d = plain.r("cp-lrp", Protocol()) - plain.r("attnlrp", Protocol())
     label = np.array([plain.examples[job]["label"] for job in plain.jobs])
@@ -521,10 +529,10 @@ def test_features_and_subgroups_of_the_record():
 
 
 def test_a_feature_that_is_the_same_everywhere_has_no_row(turned):
-    assert [row["feature"] for row in by_example.subgroups([turned])] == [], "made-up texts are all alike"
+    assert [row["feature"] for row in subgroups.subgroups([turned])] == [], "made-up texts are all alike"
 
 
-# -- the switchboard ---------------------------------------------------------------------------------------------------
+# -- the switchboard -----------------------------------------------------------------------------------------
 
 
 def unpacked(run: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
@@ -589,7 +597,7 @@ def test_presets_that_there_are_not(tmp_path):
     assert [label for label, *_ in protocol_grid.presets([grid(same)])] == ["words only (default)"]
 
 
-# -- bad input ---------------------------------------------------------------------------------------------------------
+# -- bad input -----------------------------------------------------------------------------------------------
 
 
 def test_bad_input_is_refused_by_name(turned, tmp_path):
@@ -606,7 +614,7 @@ def test_bad_input_is_refused_by_name(turned, tmp_path):
         (lambda: effect_causes.layer_gains(bare), "a run without masks"),
         (lambda: effect_causes.special_shares(bare), "a run without masks"),
         (lambda: effect_causes.layer_gains(turned, path="sideways"), "path 'sideways'"),
-        (lambda: by_example.subgroups([digits]), "no run on reviews"),
+        (lambda: subgroups.subgroups([digits]), "no run on reviews"),
         (lambda: switchboard([digits]), "no runs on reviews"),
     ]
     for call, words in cases:
@@ -614,7 +622,7 @@ def test_bad_input_is_refused_by_name(turned, tmp_path):
             call()
 
 
-# -- shown -------------------------------------------------------------------------------------------------------------
+# -- shown ---------------------------------------------------------------------------------------------------
 
 
 def test_figures_say_what_they_draw(turned, stepped, tmp_path):
@@ -624,10 +632,10 @@ def test_figures_say_what_they_draw(turned, stepped, tmp_path):
         tmp_path / "imdb", {"attnlrp": level(0.3, 0.4), "cp-lrp": level(0.5, 0.5)}, task="imdb", n=2, layers=6
     )
     grids = [grid(turned), grid(imdb)]
-    told = protocol_grid.counts(grids[0])
+    counted = protocol_grid.counts(grids[0])
     curve = views.specification_curve(grids[0])
     assert (
-        f"below 0: {told['below']}, across: {told['across']}, above: {told['above']}" in curve.alt
+        f"below 0: {counted['below']}, across: {counted['across']}, above: {counted['above']}" in curve.alt
         and "n = 4" in curve.alt
     )
     figures = [
@@ -647,24 +655,26 @@ def test_figures_say_what_they_draw(turned, stepped, tmp_path):
 def test_tables_hold_effect_interval_and_n(turned, stepped):
     from lrp_companion import views
 
-    found = grid(turned)
-    assert "-0.25 [" in repr(views.protocols_table([found])) and "CP-LRP − AttnLRP" in repr(
-        views.protocols_table([found])
+    run_grid = grid(turned)
+    assert "-0.25 [" in repr(views.protocols_table([run_grid])) and "CP-LRP − AttnLRP" in repr(
+        views.protocols_table([run_grid])
     )
-    assert "n = 4" in repr(views.counts_table(found)) and repr(views.counts_table(found)).count("\n") == 6
-    shares = repr(views.anova_table([found]))
+    assert (
+        "n = 4" in repr(views.counts_table(run_grid)) and repr(views.counts_table(run_grid)).count("\n") == 6
+    )
+    shares = repr(views.anova_table([run_grid]))
     assert "tokens that count" in shares and "%" in shares and "all else together" in shares
-    assert "largest flip (SST-2, 12 layers)" in repr(views.presets_table([found]))
+    assert "largest flip (SST-2, 12 layers)" in repr(views.presets_table([run_grid]))
     gains = {path: effect_causes.layer_gains(stepped, path=path) for path in ("back-to-front", "single")}
     assert "single; all" in repr(views.late_table(gains, title="a run"))
     assert "1.00 [" in repr(views.gains_table(gains["back-to-front"], title="a run"))
-    said = effect_causes.findings(stepped)
+    said = effect_causes.audit_statements(stepped)
     assert (
         said[0]["says"] == "CP-LRP is nearer to LOO"
         and said[0]["n"] == 4
         and all(isinstance(row["effect"], Interval) for row in said)
     )
-    assert effect_causes.findings(turned)[0]["says"] == "AttnLRP is nearer to LOO"
+    assert effect_causes.audit_statements(turned)[0]["says"] == "AttnLRP is nearer to LOO"
     later = [row["says"] for row in said if row["choices"] == "words only (default); back-to-front"]
     assert later == ["the later half of the layers gains more"]
     assert "CP-LRP is nearer to LOO" in repr(views.findings_table(said))
@@ -694,5 +704,7 @@ def test_the_committed_page_shows_what_the_committed_records_give():
         views.option_dots(grids),
         views.presets_table(grids),
     ]
-    fresh += [view(own) for own in grids for view in (views.specification_curve, views.counts_table)]
-    assert not {repr(one) for one in fresh} - shown
+    fresh += [
+        view(run_grid) for run_grid in grids for view in (views.specification_curve, views.counts_table)
+    ]
+    assert not {repr(printed) for printed in fresh} - shown

@@ -48,12 +48,12 @@ def by_permutations(game: np.ndarray, layers: int) -> np.ndarray:
     return total / math.factorial(layers)
 
 
-def interaction_by_permutations(game: np.ndarray, layers: int, one: int, other: int) -> float:
+def interaction_by_permutations(game: np.ndarray, layers: int, first: int, second: int) -> float:
     """Grabisch and Roubens 1999: the pair enters as one player in every order of the others and it."""
-    total, players = 0.0, [*(layer for layer in range(layers) if layer not in (one, other)), "pair"]
+    total, players = 0.0, [*(layer for layer in range(layers) if layer not in (first, second)), "pair"]
     for order in itertools.permutations(players):
         mask = sum(1 << layer for layer in order[: order.index("pair")])
-        a, b = 1 << one, 1 << other
+        a, b = 1 << first, 1 << second
         total += game[mask | a | b] - game[mask | a] - game[mask | b] + game[mask]
     return total / math.factorial(layers - 1)
 
@@ -65,10 +65,12 @@ def test_shapley_values_are_the_mean_over_all_orders(game):
 
 @given(games(4))
 def test_interactions_are_the_mean_over_all_orders(game):
-    found = shapley_interactions(game)
-    assert np.isnan(found.diagonal()).all()
-    for one, other in itertools.permutations(range(4), 2):
-        assert found[one, other] == pytest.approx(interaction_by_permutations(game, 4, one, other), abs=1e-12)
+    interactions = shapley_interactions(game)
+    assert np.isnan(interactions.diagonal()).all()
+    for first, second in itertools.permutations(range(4), 2):
+        assert interactions[first, second] == pytest.approx(
+            interaction_by_permutations(game, 4, first, second), abs=1e-12
+        )
 
 
 @given(games(5))
@@ -128,7 +130,7 @@ def test_masks_are_chosen_on_one_half_and_judged_on_the_other():
     rows[0::2, 1], rows[1::2, 2] = 0.5, 0.4
     rows[1::2, 1] = np.linspace(0.0, 0.2, 10)
     for on, best, chosen, judged in (("first half", 1, 0.5, 0.1), ("second half", 2, 0.4, 0.0)):
-        row = {own["choice"]: own for own in game_of(rows).choices(chosen_on=on)}
+        row = {choice["choice"]: choice for choice in game_of(rows).choices(chosen_on=on)}
         assert row["best of all"]["mask"] == best and row["best of all"]["gap"].mean == 0
         assert row["best of all"]["chosen"].mean == pytest.approx(chosen) and row["best of all"][
             "judged"
@@ -144,8 +146,8 @@ def test_intervals_are_over_examples_where_their_rows_are_there():
     game = game_of(rows)
     assert game.shapley()[1] == bootstrap_mean(shapley_values(rows)[:, 1])
     bare = LayerGame(game.means, 30)
-    for one, other in zip(game.shapley(), bare.shapley(), strict=True):
-        assert other.mean == pytest.approx(one.mean) and np.isnan(other.low)
+    for interval, without in zip(game.shapley(), bare.shapley(), strict=True):
+        assert without.mean == pytest.approx(interval.mean) and np.isnan(without.low)
     assert [row["mask"] for row in bare.choices()] == [row["mask"] for row in game.choices()]
 
 
@@ -155,7 +157,7 @@ def test_a_recorded_run_is_read(folder, site, tokens):
     run = load_run(folder)
     game = layer_game(run, site=site, tokens=tokens)
     assert game.layers == run.layers
-    assert sum(one.mean for one in game.shapley()) == pytest.approx(
+    assert sum(interval.mean for interval in game.shapley()) == pytest.approx(
         game.means["all"][-1] - game.means["all"][0], abs=1e-4
     )
     if game.rows is not None:  # means of the rows are the means that were kept
@@ -188,9 +190,9 @@ def test_the_figure_and_the_table_hold_the_numbers():
     figure = layer_game_figure(game, title="four layers")
     cloud, bars, heat = figure.axes[:3]
     np.testing.assert_allclose(
-        [bar.get_height() for bar in bars.patches], [one.mean for one in game.shapley()]
+        [bar.get_height() for bar in bars.patches], [interval.mean for interval in game.shapley()]
     )
-    drawn = {own.get_label(): own.get_ydata() for own in cloud.lines}
+    drawn = {line.get_label(): line.get_ydata() for line in cloud.lines}
     np.testing.assert_allclose(drawn["greedy"], game.means["all"][greedy_path(game.means["all"])])
     np.testing.assert_allclose(heat.images[0].get_array().filled(np.nan), game.interactions())
     assert "all 16 masks" in repr(figure) and figure._repr_png_()
@@ -198,7 +200,7 @@ def test_the_figure_and_the_table_hold_the_numbers():
     assert len(shown.cells) == 8 and "first half" in str(shown.caption)
 
 
-# -- the engine: chunks, and memory --------------------------------------------------------------------------------------
+# -- the engine: chunks, and memory --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("eps", [0.0, 0.1])
@@ -221,7 +223,7 @@ def test_the_memory_budget_changes_nothing_but_the_chunks(eps, clf, monkeypatch)
     )
     (text,) = clf.encode(TEXTS[1])
     masks = [bypassed(k) for k in range(8)]
-    alone = [own.parts for (own,) in lrp_masks(clf, [text], [1], masks=masks, epsilon=eps)]
+    alone = [record.parts for (record,) in lrp_masks(clf, [text], [1], masks=masks, epsilon=eps)]
     seen = set()
     for memory in (2**31, 40_000, 30_000, 26_000):
         carried.clear()
@@ -229,7 +231,7 @@ def test_the_memory_budget_changes_nothing_but_the_chunks(eps, clf, monkeypatch)
         assert sum(carried) == 7
         seen.add(max(carried))
         for name, values in lattice.parts.items():
-            wanted = np.stack([own[name] for own in alone])
+            wanted = np.stack([parts[name] for parts in alone])
             np.testing.assert_allclose(values, wanted, rtol=0, atol=1e-10 * np.abs(wanted).max())
     assert max(seen) == 4 and min(seen) < 4
     assert torch.is_grad_enabled()

@@ -18,9 +18,10 @@ from lrp_companion.analysis.cost_frontier import frontier
 from lrp_companion.methods import attribute, method_call
 from lrp_companion.metrics import bootstrap_mean, paired_difference, pearson, spearman
 from lrp_companion.models.pretrained import Classifier
+from lrp_companion.runs.axes import TOP
 from lrp_companion.runs.cost import DEFAULT_METHODS
 from lrp_companion.runs.execute import execute
-from lrp_companion.runs.load import TOP, TextRun, load_run
+from lrp_companion.runs.load import TextRun, load_run
 from lrp_companion.runs.review_jobs import FIXED, TextJobs
 from lrp_companion.schema import SITES, TOKEN_CHOICES, Attribution, InputError, Protocol, scores_at
 from lrp_companion.sources.dataset import Dataset
@@ -73,9 +74,9 @@ def reviews() -> Dataset:
 
 def run(clf: Classifier, out: Path, **options: Any) -> TextRun:
     execute(TextJobs(clf, reviews(), n_steps=2, masks="none", **options), out, progress=False)
-    found = load_run(out)
-    assert isinstance(found, TextRun)
-    return found
+    loaded = load_run(out)
+    assert isinstance(loaded, TextRun)
+    return loaded
 
 
 @pytest.fixture(scope="module")
@@ -115,13 +116,14 @@ class TestNames:
     @pytest.mark.parametrize(
         ("name", "words"),
         [
-            ("shap", "method 'shap'; expected one of loo, ig"), ("shap:groups=2", "method 'shap'"), ("", "method ''"),
-            ("mask-gradient:groups", "each option once, as option=value"), ("mask-gradient:groups=", "each option once"),
-            ("mask-gradient:=2", "each option once"), ("mask-gradient:", "each option once"),
-            ("mask-gradient:groups=2:groups=3", "each option once"),
-            ("attnlrp:bypass=1", "option 'bypass' for method 'attnlrp'"), ("pa-lrp:site=word", "option 'site' for method 'pa-lrp'"),
-            ("loo:groups=2", "option 'groups' for method 'loo'"), ("mask-gradient:target=1", "option 'target'"),
-            ("ig:truncate=true", "option 'truncate'"),
+            ("shap", "method 'shap'; expected one of loo, ig"), ("shap:groups=2", "method 'shap'"),
+            ("", "method ''"), ("mask-gradient:groups", "each option once, as option=value"),
+            ("mask-gradient:groups=", "each option once"), ("mask-gradient:=2", "each option once"),
+            ("mask-gradient:", "each option once"), ("mask-gradient:groups=2:groups=3", "each option once"),
+            ("attnlrp:bypass=1", "option 'bypass' for method 'attnlrp'"),
+            ("pa-lrp:site=word", "option 'site' for method 'pa-lrp'"),
+            ("loo:groups=2", "option 'groups' for method 'loo'"),
+            ("mask-gradient:target=1", "option 'target'"), ("ig:truncate=true", "option 'truncate'"),
         ],
     )  # fmt: skip
     def test_names_that_say_nothing(self, name, words):
@@ -146,8 +148,9 @@ class TestNames:
 
     @pytest.mark.parametrize(
         ("name", "words"),
-        [("mask-gradient:groups=0", "groups 0"), ("hybrid:exact=0", "exact 0"), ("lrp:bypass=4", "layer 4"), ("ig:n_steps=0", "n_steps 0"),
-         ("mask-gradient:nodes=0.2+1", "with groups 1"), ("sampled-loo:seed=x", "seed 'x'"), ("rollout:row=none", "row 'none'")],
+        [("mask-gradient:groups=0", "groups 0"), ("hybrid:exact=0", "exact 0"), ("lrp:bypass=4", "layer 4"),
+         ("ig:n_steps=0", "n_steps 0"), ("mask-gradient:nodes=0.2+1", "with groups 1"),
+         ("sampled-loo:seed=x", "seed 'x'"), ("rollout:row=none", "row 'none'")],
     )  # fmt: skip
     def test_a_run_refuses_bad_values_before_it_begins(self, clf, monkeypatch, name, words):
         monkeypatch.setattr(clf.encoder, "forward", None)
@@ -159,9 +162,9 @@ class TestColumns:
     def test_overlap_and_error_are_those_of_the_maps(self, whole, records):
         for name, site, tokens in itertools.product(CALLS, SITES, TOKEN_CHOICES):
             error, overlap = [], {k: [] for k in TOP}
-            for own, loo in zip(records[name], records["loo"], strict=True):
-                scores = scores_at(dict(own.parts), site) if own.parts else own.scores
-                words = [i for i in range(len(scores)) if tokens == "all" or not own.special[i]]
+            for record, loo in zip(records[name], records["loo"], strict=True):
+                scores = scores_at(dict(record.parts), site) if record.parts else record.scores
+                words = [i for i in range(len(scores)) if tokens == "all" or not record.special[i]]
                 error.append(
                     sum(abs(scores[i] - loo.scores[i]) for i in words)
                     / sum(abs(loo.scores[i]) for i in words)
@@ -180,9 +183,9 @@ class TestColumns:
                 err_msg=f"{name} {site}",
             )
             for k in TOP:
-                found = whole.overlap(name, k=k, site=site, tokens=tokens)
+                values = whole.overlap(name, k=k, site=site, tokens=tokens)
                 np.testing.assert_allclose(
-                    found, overlap[k], rtol=1e-6, err_msg=f"{name} {site} {tokens} {k}"
+                    values, overlap[k], rtol=1e-6, err_msg=f"{name} {site} {tokens} {k}"
                 )
         assert (
             np.isnan(whole.overlap("attnlrp", k=5)).any()
@@ -194,17 +197,17 @@ class TestColumns:
     def test_passes_are_what_a_text_costs(self, whole, records):
         tokens = whole.example_column("tokens")
         for name in CALLS:
-            wanted = [PASSES.get(name, lambda _: (1, 1))(int(own)) for own in tokens]
-            assert whole.passes(name).tolist() == [list(map(float, own)) for own in wanted], name
+            wanted = [PASSES.get(name, lambda _: (1, 1))(int(length)) for length in tokens]
+            assert whole.passes(name).tolist() == [list(map(float, cost)) for cost in wanted], name
 
     def test_r_of_named_options_is_that_of_the_call(self, whole, records):
         for name, statistic in itertools.product(CALLS, (pearson, spearman)):
-            found = whole.r(name, Protocol(tokens="all", statistic=statistic.__name__))
+            measured = whole.r(name, Protocol(tokens="all", statistic=statistic.__name__))
             wanted = [
-                statistic(own.scores, loo.scores)
-                for own, loo in zip(records[name], records["loo"], strict=True)
+                statistic(record.scores, loo.scores)
+                for record, loo in zip(records[name], records["loo"], strict=True)
             ]
-            np.testing.assert_allclose(found, wanted, atol=1e-5)
+            np.testing.assert_allclose(measured, wanted, atol=1e-5)
         assert not np.allclose(whole.r("lrp:bypass=1+2"), whole.r("attnlrp"), equal_nan=True)
         for name in (
             "mask-gradient",
@@ -215,15 +218,15 @@ class TestColumns:
             assert np.isnan(whole.r(name, Protocol(target="margin"))).all()  # not measured
 
     def test_the_default_methods_have_no_extra_columns(self, clf, tmp_path):
-        own = run(clf, tmp_path, methods=DEFAULT_METHODS, limit=2)
-        assert not {"overlap", "error", "passes"} & set(own.tables["methods"].column_names)
-        for call in (own.overlap, own.error, own.passes):
+        plain = run(clf, tmp_path, methods=DEFAULT_METHODS, limit=2)
+        assert not {"overlap", "error", "passes"} & set(plain.tables["methods"].column_names)
+        for call in (plain.overlap, plain.error, plain.passes):
             with pytest.raises(
                 InputError, match="of 'attnlrp' in .*; expected a method of a run that names methods beyond"
             ):
                 call("attnlrp")
         with pytest.raises(InputError, match="passes of 'loo'"):
-            frontier(own)
+            frontier(plain)
 
     @pytest.mark.parametrize(
         ("call", "words"),
@@ -291,37 +294,31 @@ class TestFrontier:
         for row in rows:
             name = row["method"]
             assert set(row["minus"]) == {"attnlrp", "cp-lrp", "loo"} - {name}
-            for other, own in row["minus"].items():
-                assert set(own) == {"morf", "lerf", "delta"} | ({"r"} if other != "loo" else set())
+            for other, minus in row["minus"].items():
+                assert set(minus) == {"morf", "lerf", "delta"} | ({"r"} if other != "loo" else set())
                 for column in ("morf", "lerf", "delta"):
-                    assert own[column] == same(
+                    assert minus[column] == same(
                         paired_difference(whole.column(name, column), whole.column(other, column))
                     )
                 if other != "loo":
                     for tokens in TOKEN_CHOICES:
-                        assert own["r"]["pearson"][tokens] == same(
+                        assert minus["r"]["pearson"][tokens] == same(
                             whole.difference(name, other, Protocol(tokens=tokens))
                         )
 
-    def test_dominated_by_means_and_beaten_by_intervals(self, whole, rows):
-        by = {row["method"]: row for row in rows}
-        for a, tokens in itertools.product(by, TOKEN_CHOICES):
-            dominated, beaten = False, set()
-            for b in by:
-                means = [np.nanmean(whole.r(name, Protocol(tokens=tokens))) for name in (a, b)]
-                if b == a or by[b]["cost"] > by[a]["cost"]:
-                    continue
-                dominated |= means[1] > means[0] or (means[1] == means[0] and by[b]["cost"] < by[a]["cost"])
-                if whole.difference(b, a, Protocol(tokens=tokens)).low > 0:
-                    beaten.add(b)
-            assert by[a]["dominated"][tokens] == dominated and set(by[a]["beaten by"][tokens]) == beaten, (
-                a,
-                tokens,
-            )
-        assert any(row["dominated"]["all"] for row in rows) and not all(
-            row["dominated"]["all"] for row in rows
-        )
-        assert any(row["beaten by"]["no-special"] for row in rows)
+    def test_dominated_by_what_costs_no_more_and_leads_by_the_whole_interval(self, whole, rows):
+        cost = {row["method"]: row["cost"] for row in rows}
+        for row, tokens in itertools.product(rows, TOKEN_CHOICES):
+            rivals = {
+                rival
+                for rival in cost
+                if rival != row["method"]
+                and cost[rival] <= row["cost"]
+                and whole.difference(rival, row["method"], Protocol(tokens=tokens)).low > 0
+            }
+            assert set(row["dominated by"][tokens]) == rivals, (row["method"], tokens)
+        dominated = [bool(row["dominated by"]["no-special"]) for row in rows]
+        assert any(dominated) and not all(dominated)
 
     def test_without_references(self, clf, tmp_path):
         rows = frontier(run(clf, tmp_path, methods=["mask-gradient", "sampled-loo:budget=1"], limit=3))
@@ -329,7 +326,7 @@ class TestFrontier:
         assert (
             rows[1]["method"] == "sampled-loo:budget=1" and rows[1]["r"]["pearson"]["all"].n == 0
         )  # a constant map has no r
-        assert not rows[1]["dominated"]["all"] and rows[1]["beaten by"]["all"] == ()
+        assert rows[1]["dominated by"]["all"] == ()
 
     def test_equal_cost_and_equal_r_dominate_nobody(self, whole):
         table = whole.tables["methods"]
@@ -340,7 +337,7 @@ class TestFrontier:
         both = pa.concat_tables([table.filter(keep), twin])
         manifest = {**whole.manifest, "config": {**whole.manifest["config"], "methods": ["attnlrp", "twin"]}}
         rows = frontier(replace(whole, manifest=manifest, tables={**whole.tables, "methods": both}))
-        assert [row["dominated"]["all"] for row in rows] == [False, False]
+        assert [row["dominated by"]["all"] for row in rows] == [(), ()]
 
 
 def same(interval: Any) -> Any:

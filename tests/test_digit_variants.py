@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from test_audit import is_kept_as
+from test_protocol_grid import is_kept_as
 from test_report import level, text_run
 
 from lrp_companion.analysis.digit_variants import (
@@ -52,14 +52,14 @@ def digits() -> tuple[Dataset, Dataset]:
 def run(digits, tmp_path_factory) -> MnistGridRun:
     place = tmp_path_factory.mktemp("grid") / "grid"
     execute(MnistGridJobs(*digits, **KINDS), place, progress=False)
-    found = load_run(place)
-    assert isinstance(found, MnistGridRun)
-    return found
+    loaded = load_run(place)
+    assert isinstance(loaded, MnistGridRun)
+    return loaded
 
 
 def test_variants_are_all_combinations_the_plainest_first() -> None:
-    own = variants()
-    assert len(own) == 32 == len({tuple(row.values()) for row in own}) and own[0] == {
+    rows = variants()
+    assert len(rows) == 32 == len({tuple(row.values()) for row in rows}) and rows[0] == {
         name: options[0] for name, options in VARIANT_AXES.items()
     }
 
@@ -161,12 +161,12 @@ def test_signs_split_the_images_by_their_sums(run) -> None:
 
 
 def test_nearest_has_the_smallest_distance_to_the_paper(run) -> None:
-    found, printed = digit_nearest(run), paper_values()
+    nearest, printed = digit_nearest(run), paper_values()
     distances = [
         np.sqrt(np.mean([(row[name].mean - printed[name]) ** 2 for name in MEASURES]))
         for row in digit_grid(run)
     ]
-    assert found["distance"] == pytest.approx(min(distances)) and found["variants"] == 8
+    assert nearest["distance"] == pytest.approx(min(distances)) and nearest["variants"] == 8
     assert printed["AttnLRP, left with right"] == pytest.approx(0.787, abs=1e-3)
 
 
@@ -217,7 +217,7 @@ def test_what_is_shown_is_the_grid(run) -> None:
         views.variant_label(run.variants[0]) == "the plainest"
         and views.variant_label(run.variants[7]) == "biases, positions, embedding"
     )
-    assert len({views.variant_label(own) for own in variants()}) == 32
+    assert len({views.variant_label(variant) for variant in variants()}) == 32
     for map in ("raw", "sum-to-one"):
         shown = views.variant_table(run, map=map)
         for row, cells in zip([row for row in grid if row["map"] == map], shown.cells, strict=True):
@@ -237,11 +237,10 @@ def test_what_is_shown_is_the_grid(run) -> None:
     assert list(nearest[1][2:]) == [digit_nearest(run)["nearest"][name].text(2) for name in MEASURES]
     for row, cells in zip(digit_ranges(run), views.variant_ranges_table(run).cells[1:], strict=True):
         name, floor = "AttnLRP, left with LOO", 0.85 if row["which"] == "reach" else 0.0
-        own = [one[name] for one in grid if one["map"] == row["map"] and one["accuracy"][0] >= floor]
-        assert cells[1] == str(len(own))
-        assert cells[4] == (
-            f"{min(one.mean for one in own):.2f} to {max(one.mean for one in own):.2f}" if own else ""
-        )
+        accurate = [entry for entry in grid if entry["map"] == row["map"] and entry["accuracy"][0] >= floor]
+        means = [entry[name].mean for entry in accurate]
+        assert cells[1] == str(len(means))
+        assert cells[4] == (f"{min(means):.2f} to {max(means):.2f}" if means else "")
     shares = views.variant_choices_table(run).cells
     assert [cells[0] for cells in shares[:4]] == ["biases", "position embedding", "pixel to Q, K, V", "map"]
     for column in range(1, len(MEASURES) + 2):
@@ -338,7 +337,9 @@ def test_what_the_chapter_says_of_the_digits_holds_in_the_record() -> None:
         min(min(row["AttnLRP, left with LOO"].low, row["AttnLRP, right with LOO"].low) for row in raw) > 0.6
     )
     assert sum(row["difference"].high < 0 for row in raw) > len(raw) / 2
-    split = [row for row in digit_signs(record) if row["variant"] in {own["variant"] for own in able}]
+    split = [
+        row for row in digit_signs(record) if row["variant"] in {accurate["variant"] for accurate in able}
+    ]
     assert min(row["both positive"][0] for row in split) > 0.8
     ig = {(row["variant"], row["baseline"], row["n_steps"]): row["r"] for row in digit_ig(record)}
     readings_of_ig = {key[0] for key in ig}

@@ -1,0 +1,108 @@
+"""Format, lint and check the types of the front ends with deno: `python tests/front/check.py`.
+
+A widget's module is `base.js` followed by the widget's own text, so this is what is checked: the same text that
+`widgets/base.py` stages, in a folder that is gone afterwards. Messages name the file and line that they come from.
+Nothing is fetched: deno comes from its wheel, and no front end imports anything.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from lrp_companion.widgets.base import STATIC, front_end, front_ends
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PAGES = ROOT / "lrp_companion" / "bookbuild" / "static"
+TESTS = ROOT / "tests" / "front"
+WIDEST = 110
+QUIET = {"DENO_NO_UPDATE_CHECK": "1", "NO_COLOR": "1"}
+
+
+def find_deno() -> str | None:
+    """Return deno's path: that of this environment, else that of the system, else None."""
+    return shutil.which("deno", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+
+
+def no_deno() -> str:
+    """Return why there is no deno here, and what to do."""
+    return f"there is no deno for {platform.system()} {platform.machine()} here; install the extra dev"
+
+
+def in_ci() -> bool:
+    """Return whether this is continuous integration, where nothing may be left out."""
+    return os.environ.get("CI", "").lower() not in ("", "0", "false")
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run deno in the project's folder and return what it said, stderr included."""
+    command = [str(find_deno()), *map(str, arguments)]
+    return subprocess.run(
+        command, cwd=ROOT, env={**os.environ, **QUIET}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def long_lines() -> list[str]:
+    """Return every line of a front end that is too long: deno breaks neither strings nor comments."""
+    files = [path for folder in (STATIC, PAGES, TESTS) for path in sorted(folder.glob("*.[cdjt]s*"))]
+    return [
+        f"{path.relative_to(ROOT)}:{number}: {len(line)} characters; {WIDEST} are the most"
+        for path in files
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        if len(line) > WIDEST
+    ]
+
+
+def check_types() -> subprocess.CompletedProcess[str]:
+    """Check the base, then each widget with the base in front of it, and all that stands alone."""
+    config = ("--config", ROOT / "deno.json")
+    alone = [*sorted(PAGES.glob("*.js")), *sorted(TESTS.glob("*.js"))]
+    checked = run("check", *config, STATIC / "base.js", *alone)
+    if checked.returncode:
+        return checked
+    with tempfile.TemporaryDirectory() as folder:
+        modules = [Path(folder, f"{name}.js") for name in front_ends()]
+        for module in modules:
+            module.write_text(front_end(module.stem, "js"), encoding="utf-8")
+        checked = run("check", *config, *modules)
+    checked.stdout = where_it_is(checked.stdout, folder)
+    return checked
+
+
+def where_it_is(text: str, folder: str) -> str:
+    """Return deno's messages with places in the widgets' own files instead of those in the folder."""
+    base = STATIC / "base.js"
+    above = base.read_text(encoding="utf-8").count("\n") + 1  # and the line break that joins
+
+    def place(match: re.Match[str]) -> str:
+        line = int(match["line"])
+        path = base if line <= above else STATIC / f"{match['name']}.js"
+        return f"{path.relative_to(ROOT)}:{line if line <= above else line - above}"
+
+    return re.sub(rf"file://{re.escape(folder)}/(?P<name>\w+)\.js:(?P<line>\d+)", place, text)
+
+
+def main() -> int:
+    """Run every check and return 1 if one fails."""
+    if not find_deno():
+        print(f"front ends: not checked, because {no_deno()}")
+        return int(in_ci())
+    wide = long_lines()
+    print(*wide, sep="\n", end="\n" if wide else "")
+    steps = [run("fmt", "--check"), run("lint"), check_types()]
+    for step in steps:
+        if step.returncode:
+            print(step.stdout)
+    failed = bool(wide) or any(step.returncode for step in steps)
+    print(f"front ends: {'see above' if failed else 'formatted, linted, and types checked'}")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,47 @@
+// Front ends are no modules that can be imported: a widget's text goes on where that of `base.js` ends.
+
+const STATIC = new URL("../../lrp_companion/widgets/static/", import.meta.url);
+
+/**
+ * Functions of a front end, from the text that `widgets/base.py` makes of it.
+ * @param {string} name
+ * @param {string[]} functions
+ * @returns {Promise<{ [name: string]: any }>}
+ */
+export async function load(name, functions) {
+  const parts = name === "base" ? ["base"] : ["base", name];
+  const texts = await Promise.all(parts.map((part) => Deno.readTextFile(new URL(`${part}.js`, STATIC))));
+  const text = [...texts, `export { ${functions.join(", ")} };`].join("\n");
+  return await import(`data:text/javascript,${encodeURIComponent(text)}`);
+}
+
+/**
+ * Numbers as `widgets/base.py` packs them, in base64.
+ * @param {ArrayBufferView} numbers
+ * @returns {string}
+ */
+export function packed(numbers) {
+  return new Uint8Array(numbers.buffer).toBase64();
+}
+
+/**
+ * A model that holds values, to read from.
+ * @param {{ [key: string]: unknown }} state
+ * @returns {{ get: (key: string) => any }}
+ */
+export function modelOf(state) {
+  return { get: (key) => state[key] };
+}
+
+/**
+ * The same numbers on every run, in [0, 1).
+ * @param {number} seed
+ * @returns {() => number}
+ */
+export function randomFrom(seed) {
+  let state = seed;
+  return () => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return state / 2 ** 32;
+  };
+}

@@ -1,0 +1,32 @@
+// What a page holds besides the DOM: names that other scripts bring, and what the front ends leave there.
+
+interface Window {
+  /** How many groups of radio buttons the front ends of this page have made. */
+  lrpChoices?: number;
+  /** Where a page has formulas. */
+  MathJax?: { startup?: { promise?: Promise<void> } };
+}
+
+interface HTMLElement {
+  /** Of a widget that is awake in a page without a kernel. */
+  companion?: { model: unknown };
+}
+
+/** plotly.js, staged from the wheel `plotly`. */
+declare const Plotly: {
+  newPlot(
+    host: Element,
+    data: unknown,
+    layout: unknown,
+    options: { responsive: boolean; displaylogo: boolean },
+  ): void;
+};
+
+/** reveal.js, staged by `bookbuild/slides.py`. */
+declare const Reveal: {
+  initialize(options: { [name: string]: unknown }): Promise<void>;
+  on(event: string, call: () => void): void;
+  addKeyBinding(key: { keyCode: number; key: string; description: string }, call: () => void): void;
+  getCurrentSlide(): HTMLElement;
+};
+declare const RevealNotes: unknown;

@@ -1,0 +1,135 @@
+"""A method is added in one place: what registers is known to `attribute`, to runs, to tables and figures."""
+
+from __future__ import annotations
+
+import doctest
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny_models import TEXTS
+
+import lrp_companion as lrp
+from lrp_companion.methods import options_of
+from lrp_companion.methods.common import attribution
+from lrp_companion.registry import (
+    METHODS,
+    TEXT_METHODS,
+    Style,
+    forget,
+    label_of,
+    method,
+    method_named,
+    passes_of,
+)
+from lrp_companion.runs.execute import execute
+from lrp_companion.runs.load import load_run
+from lrp_companion.runs.review_jobs import TextJobs
+from lrp_companion.schema import InputError
+from lrp_companion.sources import load_dataset
+from lrp_companion.views.palette import styles
+
+
+@pytest.fixture
+def length() -> Iterator[str]:
+    """A method of a user: a token's score is its length times a number."""
+
+    @lrp.method("length", label="token length", passes=lambda options, tokens: 2.0 + tokens, outputs="none")
+    def length(
+        clf, texts, targets, *, times: float = 1.0, progress: bool | None = None
+    ) -> list[lrp.Attribution]:
+        return [
+            attribution(
+                clf, text, np.array([times * len(token) for token in text.tokens]), method="length",
+                target=target or 0, logit=0.0, choices={"times": times}, details={"passes": (0, 0)},
+            )
+            for text, target in zip(texts, targets, strict=True)
+        ]  # fmt: skip
+
+    yield "length"
+    forget("length")
+
+
+def test_every_method_that_is_described_has_a_function() -> None:
+    assert list(METHODS) == list(TEXT_METHODS)
+    assert all(entry.function is TEXT_METHODS[name] and entry.style for name, entry in METHODS.items())
+
+
+def test_attribute_knows_it(clf, length: str) -> None:
+    (record,) = lrp.attribute(clf, TEXTS[0], method=length, times=2.0)
+    assert record.scores.tolist() == [2.0 * len(token) for token in record.tokens]
+    assert options_of(length) == ["progress", "times"]
+    with pytest.raises(
+        InputError, match="option 'epsilon' for method 'length'; expected one of progress, target"
+    ):
+        lrp.attribute(clf, TEXTS[0], method=length, epsilon=0.1)
+
+
+def test_a_run_knows_it(clf, length: str, tmp_path) -> None:
+    data = load_dataset("sst2", source="embedded")
+    jobs = TextJobs(
+        clf, data, methods=("loo", "length:times=3"), masks="none", removals=("attention-mask",), limit=2
+    )
+    job = jobs.sample[0]
+    tokens = len(clf.encode(data.texts[job], truncate=True)[0])
+    rest = TextJobs(clf, data, methods=("loo",), masks="none", removals=("attention-mask",), limit=2)
+    assert jobs.cost("methods", job) - rest.cost("methods", job) >= (2 + tokens) * tokens
+    execute(jobs, tmp_path / "run", progress=False)
+    run = load_run(tmp_path / "run")
+    assert run.methods == ("loo", "length:times=3") and np.isfinite(run.r("length:times=3")).all()
+
+
+def test_tables_and_figures_know_it(length: str) -> None:
+    assert label_of(length) == "token length" and styles([length])[length].label == "token length"
+    assert passes_of(length, {}, 10) == 12
+    drawn = Style("mine", "#123456", "o", "-")
+    method("drawn", passes=1, style=drawn)(lambda clf, texts, targets: [])
+    try:
+        assert styles(["drawn"])["drawn"] == drawn
+    finally:
+        forget("drawn")
+
+
+def test_what_is_forgotten_is_unknown_and_the_package_keeps_its_own(clf, length: str) -> None:
+    forget(length)
+    assert method_named(length).label == length and length not in METHODS
+    with pytest.raises(InputError, match="method 'length'; expected one of loo"):
+        lrp.attribute(clf, TEXTS[0], method=length)
+    with pytest.raises(InputError, match="method 'length'; expected one of loo"):
+        passes_of(length, {}, 10)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("ig", {"passes": 1}, "'ig' twice"),
+        ("a b", {"passes": 1}, "the name 'a b'"),
+        ("a:b=1", {"passes": 1}, "the name 'a:b=1'"),
+        (3, {"passes": 1}, "the name 3"),
+        ("mine", {}, "'mine' without passes"),
+        ("mine", {"passes": 1, "outputs": "some"}, "outputs 'some'; expected one of every, logit, none"),
+    ],
+)
+def test_what_cannot_be_registered(name: object, options: dict, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        method(name, **options)(lambda clf, texts, targets: [])  # type: ignore[arg-type]
+    assert "mine" not in METHODS
+
+
+def test_a_name_of_the_package_cannot_be_taken() -> None:
+    function = TEXT_METHODS["ig"]
+    forget("ig")
+    try:
+        with pytest.raises(InputError, match="'ig', a method of the package"):
+            method("ig", passes=1)(lambda clf, texts, targets: [])
+    finally:
+        method("ig")(function)
+    assert TEXT_METHODS["ig"] is function and list(METHODS)[:2] == ["loo", "ig"]
+
+
+def test_what_contributing_says_of_methods_and_families_runs() -> None:
+    page = Path(__file__).resolve().parents[1] / "CONTRIBUTING.md"
+    before = list(METHODS)
+    assert doctest.testfile(str(page), module_relative=False, optionflags=doctest.ELLIPSIS).failed == 0
+    assert list(METHODS) == before
