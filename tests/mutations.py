@@ -491,7 +491,7 @@ MUTATIONS: list[Mutation] = [
     folder("another configuration goes on", "if known.get(name) != config.get(name)]",
            "if name not in config]"),
     folder("a run killed at its start is another's folder", "names -= {SHARDS}", "pass"),
-    folder("files of others are run over", "    elif names:", "    elif False:"),
+    folder("files of others are run over", "elif names:", "elif False:"),
     folder("summaries are taken for jobs", 'if "_" not in file.stem:', "if file.stem:"),
     folder("checksums are not read", "page_checksum_verification=True", "page_checksum_verification=False"),
     folder("rows in the order of the files", 'sort_keys=[(JOB, "ascending")]',

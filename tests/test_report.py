@@ -45,6 +45,7 @@ from lrp_companion.schema import (
     CompanionError,
     SourceError,
 )
+from lrp_companion.views.paper_tables import REPORT_WIDTH
 
 ROOT = Path(__file__).resolve().parent.parent
 METHODS = ("loo", "ig", "rollout", "gradient-x-input", "attnlrp", "cp-lrp")
@@ -584,7 +585,7 @@ def test_the_report_says_all_on_lines_a_terminal_holds(folders, tmp_path):
     runs = load_runs([folders["top"]])
     text = views.report(runs, out=tmp_path / "here" / "report.txt")
     assert text == (tmp_path / "here" / "report.txt").read_text(encoding="utf-8")
-    assert max(map(len, text.splitlines())) <= views.REPORT_WIDTH
+    assert max(map(len, text.splitlines())) <= REPORT_WIDTH
     for words in (
         "Table 1",
         "Table 2, agreement",

@@ -55,7 +55,8 @@ def test_outputs_that_a_run_was_not_made_with_are_not_compared(three):
         [three[0], replace(three[1], manifest={**three[1].manifest, "config": config})]
     )
     assert compared.held == {"removal": "attention-mask", "target": "logit"}
-    assert "LOO removes by attention mask; output logit: parts" in repr(views.training_shares_table(compared))
+    shown = repr(views.training_shares_table(compared))
+    assert "LOO removes by attention mask; output logit: fractions" in shown
     assert compared.axes["target"] == ("logit",) and trainings.training_counts(compared)["cells"] == 36
     assert compared.grids[1].axes["target"] == ("logit",) and compared.grids[0].axes["target"] == (
         "logit",

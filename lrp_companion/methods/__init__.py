@@ -6,7 +6,8 @@ import inspect
 from collections.abc import Sequence
 from typing import Any
 
-from lrp_companion.methods import gradient, hybrid, image, mask_gradient, rollout  # noqa: F401  (they register)
+# Imported so that they register their methods.
+from lrp_companion.methods import gradient, hybrid, image, mask_gradient, rollout  # noqa: F401
 from lrp_companion.methods.common import check_options, check_targets
 from lrp_companion.methods.lrp import layer_lattice
 from lrp_companion.methods.perturbation import kept_logits, removal_evaluator

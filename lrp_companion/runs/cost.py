@@ -7,9 +7,7 @@ are for estimates of time, and no result depends on them.
 from __future__ import annotations
 
 DEFAULT_METHODS = ("loo", "ig", "rollout", "gradient-x-input", "attnlrp", "cp-lrp")
-"""Methods of a run by default, with their own options. Where others are named, cost and error are kept as
-well.
-"""
+"""Methods of a run by default, with default options. A run that names others keeps cost and error, too."""
 
 
 def text_work(

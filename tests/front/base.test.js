@@ -2,30 +2,7 @@
 import assert from "node:assert/strict";
 import { load, packed, randomFrom } from "./load.js";
 
-const base = await load("base", [
-  "alike",
-  "beginning",
-  "byteInHex",
-  "decimalsFor",
-  "follow",
-  "fromAddress",
-  "front",
-  "isPlace",
-  "joinAddress",
-  "numbers",
-  "pageModel",
-  "pearson",
-  "placeAfterKey",
-  "put",
-  "roundTicks",
-  "say",
-  "sayTidy",
-  "scaleOf",
-  "shade",
-  "spreadLabels",
-  "sum",
-  "toAddress",
-]);
+const base = await load("base");
 
 const MINUS = "\u2212";
 

@@ -1,8 +1,8 @@
 """Format, lint and check the types of the front ends with deno: `python tests/front/check.py`.
 
-A widget's module is `base.js` followed by the widget's own text, so this is what is checked: the same text that
-`widgets/base.py` stages, in a folder that is gone afterwards. Messages name the file and line that they come from.
-Nothing is fetched: deno comes from its wheel, and no front end imports anything.
+A widget's module is `base.js` followed by the widget's text, so types are checked in what `widgets/base.py`
+makes of the two, with its comments, in a folder that is gone afterwards; messages name the file and line that
+they come from. Nothing is fetched: deno comes from its wheel, and no front end imports anything.
 """
 
 from __future__ import annotations
@@ -43,9 +43,8 @@ def in_ci() -> bool:
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
     """Run deno in the project's folder and return what it said, stderr included."""
     command = [str(find_deno()), *map(str, arguments)]
-    return subprocess.run(
-        command, cwd=ROOT, env={**os.environ, **QUIET}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    return subprocess.run(command, cwd=ROOT, env={**os.environ, **QUIET}, check=False, **streams)
 
 
 def long_lines() -> list[str]:
@@ -59,20 +58,20 @@ def long_lines() -> list[str]:
     ]
 
 
-def check_types() -> subprocess.CompletedProcess[str]:
-    """Check the base, then each widget with the base in front of it, and all that stands alone."""
+def check_types() -> list[subprocess.CompletedProcess[str]]:
+    """Check the base and what stands alone, each widget with the base in front of it, and the tests."""
     config = ("--config", ROOT / "deno.json")
-    alone = [*sorted(PAGES.glob("*.js")), *sorted(TESTS.glob("*.js"))]
-    checked = run("check", *config, STATIC / "base.js", *alone)
-    if checked.returncode:
-        return checked
+    alone = run("check", *config, STATIC / "base.js", *sorted(PAGES.glob("*.js")))
+    tests = run("check", *config, *sorted(TESTS.glob("*.js")))  # apart: they bring the types of node along
+    if alone.returncode:
+        return [alone, tests]  # each widget would say the same again
     with tempfile.TemporaryDirectory() as folder:
         modules = [Path(folder, f"{name}.js") for name in front_ends()]
         for module in modules:
-            module.write_text(front_end(module.stem, "js"), encoding="utf-8")
-        checked = run("check", *config, *modules)
-    checked.stdout = where_it_is(checked.stdout, folder)
-    return checked
+            module.write_text(front_end(module.stem, "js", types=True), encoding="utf-8")
+        widgets = run("check", *config, *modules)
+    widgets.stdout = where_it_is(widgets.stdout, folder)
+    return [widgets, tests]
 
 
 def where_it_is(text: str, folder: str) -> str:
@@ -95,7 +94,7 @@ def main() -> int:
         return int(in_ci())
     wide = long_lines()
     print(*wide, sep="\n", end="\n" if wide else "")
-    steps = [run("fmt", "--check"), run("lint"), check_types()]
+    steps = [run("fmt", "--check"), run("lint"), *check_types()]
     for step in steps:
         if step.returncode:
             print(step.stdout)

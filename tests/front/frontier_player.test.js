@@ -4,7 +4,6 @@ import { load, modelOf } from "./load.js";
 
 const { accept, affordable, axesOf, inWords, passesInWords, pathThrough, scoresAt } = await load(
   "frontier_player",
-  ["accept", "affordable", "axesOf", "inWords", "passesInWords", "pathThrough", "scoresAt"],
 );
 
 const NONE = { all: [null, null, null, null], "no-special": [null, null, null, null] };

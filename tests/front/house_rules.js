@@ -17,7 +17,7 @@ function commentOn(context, node) {
 /** @type {Deno.lint.Rule} */
 const shortFunctions = {
   create(context) {
-    /** @param {Deno.lint.FunctionDeclaration | Deno.lint.FunctionExpression | Deno.lint.ArrowFunctionExpression} node */
+    /** @param {Deno.lint.Node} node */
     const check = (node) => {
       const lines = context.sourceCode.getText(node).split("\n").length;
       if (lines > LONGEST) {

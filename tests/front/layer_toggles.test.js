@@ -14,19 +14,7 @@ const {
   range,
   rankInWords,
   unpack,
-} = await load("layer_toggles", [
-  "above",
-  "accept",
-  "agreements",
-  "bestMask",
-  "corner",
-  "inWords",
-  "maskOf",
-  "mixture",
-  "range",
-  "rankInWords",
-  "unpack",
-]);
+} = await load("layer_toggles");
 
 const LAYERS = 3, WIDTH = 4;
 
@@ -44,6 +32,7 @@ function madeTable() {
  * @param {number[]} a
  * @param {number[]} b
  * @param {number} tolerance
+ * @returns {void}
  */
 function close(a, b, tolerance) {
   assert.equal(a.length, b.length);

@@ -3,15 +3,15 @@
 const STATIC = new URL("../../lrp_companion/widgets/static/", import.meta.url);
 
 /**
- * Functions of a front end, from the text that `widgets/base.py` makes of it.
+ * The functions of a front end, from the text that `widgets/base.py` makes of it.
  * @param {string} name
- * @param {string[]} functions
  * @returns {Promise<{ [name: string]: any }>}
  */
-export async function load(name, functions) {
+export async function load(name) {
   const parts = name === "base" ? ["base"] : ["base", name];
   const texts = await Promise.all(parts.map((part) => Deno.readTextFile(new URL(`${part}.js`, STATIC))));
-  const text = [...texts, `export { ${functions.join(", ")} };`].join("\n");
+  const functions = texts.join("\n").matchAll(/^function (\w+)/gm).map(([, declared]) => declared);
+  const text = [...texts, `export { ${[...functions].join(", ")} };`].join("\n");
   return await import(`data:text/javascript,${encodeURIComponent(text)}`);
 }
 

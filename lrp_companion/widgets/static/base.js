@@ -314,6 +314,16 @@ function sayTidy(value, decimals) {
 }
 
 /**
+ * A token's score as text, with its sign, as in `views/tokens.py`.
+ * @param {number} score
+ * @param {number} decimals
+ * @returns {string}
+ */
+function sayScore(score, decimals) {
+  return (score >= 0 ? "+" : "") + score.toFixed(decimals);
+}
+
+/**
  * How many decimals show the largest of these numbers to three digits: from 3 to 9, as in `views/tokens.py`.
  * @param {number[]} values
  * @returns {number}
@@ -399,7 +409,7 @@ function tokenRow(tokens, special, label) {
       const sign = Math.abs(score) < 0.05 * scale ? "" : score > 0 ? "lrp-for" : "lrp-against";
       items[i].className = `${sign} ${special[i] ? "lrp-special" : ""}`.trim();
       items[i].style.backgroundColor = shade(score / scale);
-      values[i].textContent = ` ${score >= 0 ? "+" : ""}${score.toFixed(digits)}`;
+      values[i].textContent = ` ${sayScore(score, digits)}`;
     });
   };
   return { node, paint };

@@ -1,0 +1,303 @@
+"""The front ends without a page: deno's own tests, and the widgets' numbers against the package's.
+
+Without deno all of this skips, with the reason, and fails in continuous integration.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import subprocess
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from browsing import ROOT, missing
+from front import check
+from front.check import QUIET, find_deno, in_ci, no_deno, where_it_is
+
+from lrp_companion import InputError, Protocol, ProtocolSwitchboard
+from lrp_companion.masks import bypassed, mask_number
+from lrp_companion.metrics import agreement, invariance_gap, pearson
+from lrp_companion.models.product import Product, all_groupings, leaves_of, parse, write
+from lrp_companion.models.softmax_step import SoftmaxStep
+from lrp_companion.views.palette import hexes
+from lrp_companion.views.tokens import decimals
+from lrp_companion.widgets.base import STATIC, front_ends, packed
+
+LACKS = -32768
+READS = "--allow-read=lrp_companion/widgets/static"
+
+
+@pytest.fixture(scope="module")
+def deno() -> str:
+    path = find_deno()
+    if path is None and in_ci():
+        pytest.fail(f"this is continuous integration, but {no_deno()}")
+    return path or missing(no_deno())
+
+
+def run(deno: str, *arguments: str, given: str = "") -> str:
+    """Run deno with nothing to reach but the front ends, and return its output."""
+    done = subprocess.run(
+        [deno, *arguments], input=given, cwd=ROOT, env={**os.environ, **QUIET}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def answers(deno: str, front: str, calls: Sequence[Sequence[Any]]) -> list[Any]:
+    """Return what the calls of a front end's functions return, each given as a name and its arguments."""
+    given = json.dumps({"front": front, "calls": calls}, allow_nan=False)
+    command = ("run", "--no-remote", "--no-check", READS, "tests/front/answer.js")
+    return json.loads(run(deno, *command, given=given))
+
+
+def each(deno: str, front: str, name: str, arguments: Sequence[Sequence[Any]]) -> list[Any]:
+    """Return what one function returns for each list of arguments."""
+    return answers(deno, front, [(name, *given) for given in arguments])
+
+
+def numbers(values: Any) -> np.ndarray:
+    """Return a list from JSON as an array, where null is NaN."""
+    return np.array(values, dtype=np.float64)
+
+
+def test_deno_tests_pass(deno: str) -> None:
+    said = run(deno, "test", "--no-remote", READS)
+    assert int(re.search(r"(\d+) passed", said)[1]) > 100
+
+
+@pytest.mark.parametrize("name", ["base", *front_ends()])
+def test_every_function_of_a_front_end_is_used(name: str) -> None:
+    """deno cannot tell: it sees each file by itself."""
+    text = (STATIC / f"{name}.js").read_text(encoding="utf-8")
+    users = (
+        [text]
+        if name != "base"
+        else [(STATIC / f"{other}.js").read_text() for other in ("base", *front_ends())]
+    )
+    called_by_python = {"mount"} if name == "base" else set()
+    for function in re.findall(r"^function (\w+)", text, re.MULTILINE):
+        uses = sum(
+            len(re.findall(rf"\b{function}\b", re.sub(r"/\*\*.*?\*/", "", user, flags=re.DOTALL)))
+            for user in users
+        )
+        assert uses > 1 or function in called_by_python, function
+
+
+def test_messages_name_the_line_of_the_file_that_they_come_from() -> None:
+    lines = (STATIC / "base.js").read_text(encoding="utf-8").count("\n")
+    text = f"at file:///tmp/x/softmax_lab.js:{lines + 8}:5 and at file:///tmp/x/softmax_lab.js:3:1"
+    static = STATIC.relative_to(ROOT)
+    assert where_it_is(text, "/tmp/x") == f"at {static}/softmax_lab.js:7:5 and at {static}/base.js:3:1"
+
+
+def test_a_wrong_type_in_a_widget_is_found_by_its_line(deno: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, wrong = check.front_end, '\nh("p", { clas: "lrp-quiet" }, say("1"));\n'
+    monkeypatch.setattr(check, "front_ends", lambda: ["token_heatmap"])
+    monkeypatch.setattr(check, "front_end", lambda *given, **options: whole(*given, **options) + wrong)
+    (widgets, _) = check.check_types()
+    line = (STATIC / "token_heatmap.js").read_text(encoding="utf-8").count("\n") + 2
+    assert widgets.returncode and "'clas' does not exist" in widgets.stdout
+    assert f"token_heatmap.js:{line}:" in widgets.stdout and "to parameter of type 'number'" in widgets.stdout
+
+
+def test_a_long_function_and_one_without_types_are_found(deno: str, tmp_path: Path) -> None:
+    long = "function long() {\n" + "  console.log(1);\n" * 60 + "}\nlong();\n"
+    path = tmp_path / "front.js"
+    path.write_text(f"/** @returns {{void}} */\n{long}function bare(x) {{\n  return x;\n}}\nbare(1);\n")
+    linted = check.run("lint", "--config", ROOT / "deno.json", path)
+    assert (
+        linted.returncode
+        and "a function of 62 lines" in linted.stdout
+        and "Found 2 problems" in linted.stdout
+    )
+
+
+def test_without_deno_lint_says_so_and_fails_in_continuous_integration(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(check, "find_deno", lambda: None)
+    for ci, status in (("", 0), ("false", 0), ("true", 1)):
+        monkeypatch.setenv("CI", ci)
+        assert check.main() == status
+        assert capsys.readouterr().out.count("not checked, because there is no deno for") == 1
+
+
+def test_colours_are_the_palettes(deno: str) -> None:
+    values = np.linspace(-1.25, 1.25, 501).tolist()
+    assert each(deno, "base", "shade", [[value] for value in values]) == hexes(values)
+
+
+def test_scores_are_written_as_in_the_heat_map(deno: str) -> None:
+    generator = np.random.default_rng(0)
+    rows = [(generator.normal(size=6) * 10.0**power).tolist() for power in range(-9, 4)] + [[0.0, 0.0]]
+    digits = each(deno, "base", "decimalsFor", [[row] for row in rows])
+    assert digits == [decimals(np.array(row)) for row in rows]
+    pairs = [(score, count) for row, count in zip(rows, digits, strict=True) for score in row]
+    assert each(deno, "base", "sayScore", pairs) == [f"{score:+.{count}f}" for score, count in pairs]
+
+
+def test_r_is_the_metrics(deno: str) -> None:
+    generator = np.random.default_rng(1)
+    pairs = generator.normal(size=(40, 2, 9)).round(3)
+    special = generator.random((40, 9)) < 0.2
+    given = [[*pair.tolist(), (~out).tolist()] for pair, out in zip(pairs, special, strict=True)]
+    expected = [pearson(*pair[:, ~out]) for pair, out in zip(pairs, special, strict=True)]
+    np.testing.assert_allclose(each(deno, "base", "pearson", given), expected, atol=1e-12)
+    assert each(deno, "base", "pearson", [[[1, 1, 1], [1, 2, 3]]]) == [None]
+
+
+def test_masks_have_the_same_numbers(deno: str) -> None:
+    layers = [sorted(bypassed(mask)) for mask in range(64)]
+    assert each(deno, "layer_toggles", "maskOf", [[bypass] for bypass in layers]) == [
+        mask_number(set(bypass)) for bypass in layers
+    ]
+
+
+def test_half_open_layers_are_the_weighted_sum_over_masks(deno: str) -> None:
+    generator, layers, width = np.random.default_rng(2), 4, 5
+    steps = generator.integers(-127, 128, (2**layers, width))
+    scale = generator.random(2**layers).astype(np.float32)
+    table = {"steps": steps.ravel().tolist(), "scale": scale.tolist()}
+    scores = steps * scale[:, None] / 127
+    for amounts in generator.random((5, layers)):
+        weights = [
+            math.prod(amount if mask >> layer & 1 else 1 - amount for layer, amount in enumerate(amounts))
+            for mask in range(2**layers)
+        ]
+        (mixed,) = each(deno, "layer_toggles", "mixture", [[table, amounts.tolist(), width]])
+        np.testing.assert_allclose(mixed, np.array(weights) @ scores, atol=1e-6)
+
+
+def test_agreements_come_out_as_they_were_packed(deno: str) -> None:
+    steps = np.array([32767, LACKS, -123, 0, 4567])
+    (shown,) = each(deno, "layer_toggles", "agreements", [[packed(steps, "int16")]])
+    np.testing.assert_array_equal(numbers(shown["all"]), np.where(steps == LACKS, np.nan, steps / 32767))
+    np.testing.assert_array_equal(shown["sorted"], np.sort(steps[steps != LACKS] / 32767))
+
+
+GROUPINGS = [grouping for count in (2, 3, 4, 5) for grouping in all_groupings(count)]
+
+
+def as_json(grouping: Any) -> Any:
+    return grouping if isinstance(grouping, int) else [as_json(part) for part in grouping]
+
+
+def test_groupings_are_read_and_written_alike(deno: str) -> None:
+    texts = [write(grouping) for grouping in GROUPINGS]
+    assert each(deno, "product_tree", "write", [[as_json(grouping)] for grouping in GROUPINGS]) == texts
+    assert each(deno, "product_tree", "parse", [[text] for text in texts]) == [
+        as_json(grouping) for grouping in GROUPINGS
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "x1", "x1 x1", "(x1 x2", "x1 x2)", "() x1 x2", "x1 y", "x0 x1"])
+def test_what_is_no_grouping_is_refused_by_both(text: str, deno: str) -> None:
+    assert each(deno, "product_tree", "parse", [[text]]) == [None]
+    with pytest.raises(InputError):
+        Product([2] * max(2, text.count("x")), parse(text))
+
+
+def test_relevance_in_the_tree_is_the_products(deno: str) -> None:
+    values = (2, -3, 5, 7, 4)
+    products = [Product(values[: len(leaves_of(grouping))], grouping) for grouping in GROUPINGS]
+    given = [[as_json(grouping), list(one.values)] for grouping, one in zip(GROUPINGS, products, strict=True)]
+    trees = each(deno, "product_tree", "itemsOf", given)
+    loo = each(deno, "product_tree", "leaveOneOut", given)
+    gradients = each(deno, "product_tree", "integratedGradients", [[case] for _, case in given])
+    for one, items, removed, integrated in zip(products, trees, loo, gradients, strict=True):
+        relevance = [item["relevance"] for item in items if isinstance(item["node"], int)]
+        assert relevance == pytest.approx([float(x) for x in one.relevance()], rel=1e-12)
+        assert removed == pytest.approx([float(x) for x in one.loo()], rel=1e-12)
+        assert integrated == pytest.approx([float(x) for x in one.integrated_gradients()], rel=1e-12)
+
+
+def test_a_read_out_is_the_softmax_steps(deno: str) -> None:
+    generator = np.random.default_rng(3)
+    given = [
+        [generator.uniform(-8, 8, n).round(1).tolist(), generator.uniform(-2, 2, n).round(2).tolist()]
+        for n in (3, 4, 5, 6)
+        for _ in range(10)
+    ]
+    for (logits, values), shown in zip(given, each(deno, "softmax_lab", "softmaxStep", given), strict=True):
+        step = SoftmaxStep(logits, values)
+        expected = {
+            "attention": step.attention, "loo": step.loo(), "cp": step.cp_lrp(), "attnlrp": step.attnlrp(),
+            "value": step.value_relevance(), "logit": step.logit_relevance(), "output": step.output,
+        }  # fmt: skip
+        assert set(shown) == set(expected)
+        for key, row in expected.items():
+            np.testing.assert_allclose(shown[key], row, rtol=1e-9, atol=1e-12)
+        ((r, error),) = (
+            both.values() for both in each(deno, "softmax_lab", "agreement", [[shown["cp"], shown["loo"]]])
+        )
+        assert r == pytest.approx(pearson(step.cp_lrp(), step.loo()), abs=1e-9)
+        assert error == pytest.approx(np.linalg.norm(step.cp_lrp() - step.loo()) / np.linalg.norm(step.loo()))
+
+
+@pytest.mark.parametrize("kind", ["raw", "sum-to-one"])
+def test_a_mixture_of_maps_is_measured_as_the_metrics_do(kind: str, deno: str) -> None:
+    generator = np.random.default_rng(4)
+    for shares in generator.dirichlet([1, 1, 1], 12).tolist():
+        maps, loo = generator.normal(size=(3, 16)), generator.normal(size=16)
+        graphs = np.array([[0.25, 0.25, 0.5], [0.5, 0.25, 0.25]]) @ maps
+        (shown_loo,) = each(deno, "shares_simplex", "shownAs", [[loo.tolist(), kind]])
+        scene = {"maps": maps.tolist(), "graphs": graphs.tolist(), "kind": kind, "shownLoo": shown_loo}
+        (shown,) = each(deno, "shares_simplex", "measure", [[scene, shares]])
+        scores, protocol = np.array(shares) @ maps, Protocol(tokens="all", map=kind)
+        assert shown["r"] == pytest.approx(
+            agreement(scores, loo, np.zeros(16, dtype=bool), protocol), abs=1e-9
+        )
+        assert shown["gaps"] == pytest.approx([invariance_gap(scores, graph).relative for graph in graphs])
+        assert shown["total"] == pytest.approx(scores.sum())
+
+
+AXES = {"site": ["word", "embedding"], "tokens": ["words", "all"], "removal": ["mask", "delete", "erase"]}
+
+
+def board(cells: np.ndarray) -> dict[str, Any]:
+    """A board of one whole run and one that lacks combinations."""
+    whole = np.zeros_like(cells)
+    runs = [
+        {"key": key, "label": key, "n": 9, "paper": None, "cells": packed(values, "int16"),
+         "undefined": packed(np.zeros(values.shape[:-1]), "uint16")}
+        for key, values in (("whole", whole), ("part", cells))
+    ]  # fmt: skip
+    axes = [
+        {"key": key, "label": key, "options": [{"key": option, "label": option} for option in options]}
+        for key, options in AXES.items()
+    ]
+    start = {"run": "whole", **{key: options[0] for key, options in AXES.items()}}
+    return {
+        "key": "text",
+        "label": "Text",
+        "a": "A",
+        "b": "B",
+        "axes": axes,
+        "runs": runs,
+        "start": start,
+        "presets": [],
+    }
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_was_not_measured_gives_way_to_the_same_combination(seed: int, deno: str) -> None:
+    generator = np.random.default_rng(seed)
+    cells = generator.integers(-9000, 9000, (2, 2, 3, 9))
+    cells[generator.random((2, 2, 3)) < 0.6] = LACKS
+    cells[generator.integers(2), generator.integers(2), generator.integers(3)] = 0
+    data, every = board(cells), [list(choices) for choices in product(*AXES.values())]
+    states = [{"data": {"boards": [data]}, "board": "text", "run": "part", "choices": pick} for pick in every]
+    settled = each(deno, "protocol_switchboard", "settle", [[{"model": state}] for state in states])
+    for choices, view in zip(every, settled, strict=True):
+        widget = ProtocolSwitchboard({"boards": [data]})
+        widget.choices = choices
+        widget.run = "part"
+        assert every[view["cell"]] == widget.choices
