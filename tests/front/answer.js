@@ -1,5 +1,5 @@
-// What functions of front ends return, for `tests/test_front_ends.py` to compare with what Python returns: calls
-// come in and results go out as JSON. An undefined number goes out as null.
+// What functions of front ends return, for `tests/test_front_ends.py` to compare with Python's results.
+// Calls come in and results go out as JSON; an undefined number goes out as null.
 import { load, modelOf } from "./load.js";
 
 /** @type {{ front: string, calls: [string, ...unknown[]][] }} */
