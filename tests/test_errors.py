@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_models import TEXTS, build
+from tiny_models import FAMILIES, TEXTS, build
 
 from lrp_companion.methods import attribute, layer_lattice, removal_evaluator
 from lrp_companion.models.pretrained import Classifier, load_classifier
@@ -245,7 +245,7 @@ def test_models_of_another_kind(tmp_path: Path, model_folder) -> None:
         GPT2Config(n_layer=1, n_head=1, n_embd=4, vocab_size=9, pad_token_id=0)
     ).save_pretrained(tmp_path / "gpt2")
     text = message(ModelError, load_classifier, tmp_path / "gpt2")
-    assert "family 'gpt2'; expected one of bert, roberta, electra, distilbert" in text
+    assert f"family 'gpt2'; expected one of {', '.join(FAMILIES)}" in text
 
     model, tokenizer = build("bert")
     BertForMaskedLM(model.config).save_pretrained(tmp_path / "lm")
