@@ -14,15 +14,11 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from lrp_companion.models.batching import budget
 from lrp_companion.schema import InputError
 
 MEMORY = 2 << 30
 """Bytes that `all_masks` may use by default."""
-BUSY = {"cpu": 1_536, "cuda": 65_536}
-"""Tokens of all masks that are carried back together, by device.
-
-More do not help on a CPU (measured from 16 to 128 masks); the number for a GPU is a guess.
-"""
 
 
 class _Map(Protocol):
@@ -110,7 +106,7 @@ def masks_at_once(tape: Walkable, g: Tensor, memory: int) -> int:
             expected=f"at least {results + each:,}",
             hint="raise memory, or shorten the text",
         )
-    busy = BUSY.get(g.device.type, BUSY["cpu"]) // tokens
+    busy = budget(None, g.device, work="masks") // tokens
     return 1 << max(1, min(fitting, busy)).bit_length() - 1
 
 

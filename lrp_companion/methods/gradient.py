@@ -84,8 +84,7 @@ def integrated_gradients(
     choose("attribute", "baseline", baseline, BASELINES)
     choose("attribute", "output", output, TARGET_CHOICES)
     whole("attribute", "n_steps", n_steps, hint="try n_steps=50")
-    # Nothing is padded here, so twice as many tokens fit.
-    tokens_at_once = budget(batch_tokens, clf.device) * (2 if batch_tokens is None else 1)
+    tokens_at_once = budget(batch_tokens, clf.device, work="path")
     out = []
     for text, target in watch(list(zip(texts, targets, strict=True)), progress=progress, label="ig"):
         ids = torch.tensor([text.input_ids], device=clf.device)

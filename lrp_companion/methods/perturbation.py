@@ -22,7 +22,7 @@ from lrp_companion.methods.common import (
     to_numpy,
     watch,
 )
-from lrp_companion.models.batching import token_batches
+from lrp_companion.models.batching import budget, token_batches
 from lrp_companion.models.packed import Row, packed_logits
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.registry import method
@@ -49,7 +49,7 @@ def kept_logits(
     busy.
     """
     choose("attribute", "removal", removal, REMOVALS)
-    at_once = (65_536 if clf.device.type == "cuda" else 1_024) if batch_tokens is None else batch_tokens
+    at_once = budget(batch_tokens, clf.device, work="removals")
     rows = [_row(clf, text, keep, removal) for text, keep in jobs]
     out = torch.empty(len(jobs), len(clf.labels), dtype=clf.dtype)
     for batch in watch(token_batches([len(row) for row in rows], at_once), progress=progress, label=label):

@@ -9,21 +9,30 @@ from torch import Tensor
 
 from lrp_companion.schema import whole
 
-BUSY = {"cpu": 512, "cuda": 8_192}
-"""Tokens per batch for work that keeps a tape, by device.
+BUSY = {
+    "tape": {"cpu": 512, "cuda": 8_192},
+    "path": {"cpu": 1_024, "cuda": 16_384},
+    "removals": {"cpu": 1_024, "cuda": 65_536},
+    "masks": {"cpu": 1_536, "cuda": 65_536},
+}
+"""Tokens that keep a device busy, by kind of work.
 
-On a CPU more tokens only add padding (measured from 128 to 4,096). The number for a GPU is a guess: about 10
-GiB of tape at BERT-base width and 512 tokens.
+"tape": work that keeps a tape. On a CPU more tokens only add padding (measured from 128 to 4,096); the
+number for a GPU is a guess, about 10 GiB of tape at BERT-base width and 512 tokens.
+"path": steps on a path of one text, where nothing is padded.
+"removals": texts without some of their tokens, forward only.
+"masks": masks of one text beside each other on the way back (measured on a CPU from 16 to 128 masks).
 """
 
 
-def budget(batch_tokens: int | None, device: torch.device) -> int:
-    """The given number, checked, or by default what keeps this device busy.
+def budget(batch_tokens: int | None, device: torch.device, *, work: str = "tape") -> int:
+    """The given number, checked, or by default what keeps this device busy at a kind of work.
 
-    >>> budget(64, torch.device("cpu")), budget(None, torch.device("cpu"))
-    (64, 512)
+    >>> budget(64, torch.device("cpu")), budget(None, torch.device("cpu"), work="removals")
+    (64, 1024)
     """
-    return BUSY.get(device.type, BUSY["cpu"]) if batch_tokens is None else check_budget(batch_tokens)
+    busy = BUSY[work]
+    return busy.get(device.type, busy["cpu"]) if batch_tokens is None else check_budget(batch_tokens)
 
 
 def check_budget(batch_tokens: int) -> int:
