@@ -140,6 +140,21 @@ def run(folder: Path, out: Path, limit: int, *more: str) -> int:
     )
 
 
+def older(monkeypatch: pytest.MonkeyPatch, out: Path) -> None:
+    """Read this run as one that was made before tokenizer, configuration and labels were recorded."""
+    manifest, tables = read_folder(out)
+    new = ("tokenizer", "model config", "labels")
+    config = {key: value for key, value in manifest["config"].items() if key not in new}
+    answer = {**manifest, "config": config}, tables
+    monkeypatch.setattr("lrp_companion.runs.review_jobs.read_folder", lambda _: answer)
+
+
+def taken_from(folder: Path, out: Path) -> TextJobs:
+    clf, data = load_classifier(folder), load_dataset("sst2", source="embedded")
+    given = {"methods": ("loo", "attnlrp"), "removals": ("attention-mask",)}
+    return TextJobs(clf, data, limit=2, loo_from=out, **given)
+
+
 @pytest.mark.parametrize(("change", "name"), CHANGES)
 def test_a_run_does_not_go_on_with_another_model(
     copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], change: Callable[[Path], None], name: str
@@ -169,52 +184,20 @@ def test_loo_of_another_model_is_refused(
     """
     assert run(copy, tmp_path / "run", 2) == 0
     if not recorded:
-        manifest, tables = read_folder(tmp_path / "run")
-        config = {
-            key: value
-            for key, value in manifest["config"].items()
-            if key not in ("tokenizer", "model config", "labels")
-        }
-        monkeypatch.setattr(
-            "lrp_companion.runs.review_jobs.read_folder", lambda _: ({**manifest, "config": config}, tables)
-        )
+        older(monkeypatch, tmp_path / "run")
     change(copy)
-    clf, data = load_classifier(copy), load_dataset("sst2", source="embedded")
     with pytest.raises(
         InputError, match=name if recorded or name == "labels" else "logits or tokens of example"
     ):
-        TextJobs(
-            clf,
-            data,
-            limit=2,
-            methods=("loo", "attnlrp"),
-            removals=("attention-mask",),
-            loo_from=tmp_path / "run",
-        )
+        taken_from(copy, tmp_path / "run")
 
 
 def test_an_older_run_gives_its_loo_where_the_logits_agree(
     copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert run(copy, tmp_path / "run", 2) == 0
-    manifest, tables = read_folder(tmp_path / "run")
-    config = {
-        key: value
-        for key, value in manifest["config"].items()
-        if key not in ("tokenizer", "model config", "labels")
-    }
-    monkeypatch.setattr(
-        "lrp_companion.runs.review_jobs.read_folder", lambda _: ({**manifest, "config": config}, tables)
-    )
-    clf, data = load_classifier(copy), load_dataset("sst2", source="embedded")
-    jobs = TextJobs(
-        clf,
-        data,
-        limit=2,
-        methods=("loo", "attnlrp"),
-        removals=("attention-mask",),
-        loo_from=tmp_path / "run",
-    )
+    older(monkeypatch, tmp_path / "run")
+    jobs = taken_from(copy, tmp_path / "run")
     assert len(jobs.known) == 2
 
 
