@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import html
 import json
+import re
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,11 +22,18 @@ from lrp_companion.schema import InputError
 
 STATIC = Path(__file__).parent / "static"
 MARK = "data-companion-widget"
+# JSDoc that stands on lines of its own
+_TYPES = re.compile(r"^[ \t]*/\*\*(?:(?!\*/).)*\*/[ \t]*\n", re.MULTILINE | re.DOTALL)
 
 
-def front_end(name: str, kind: str) -> str:
-    """Return the JavaScript or CSS (`kind` "js" or "css") of a widget: the base's, then the widget's."""
-    return "\n".join((STATIC / f"{stem}.{kind}").read_text(encoding="utf-8") for stem in ("base", name))
+def front_end(name: str, kind: str, *, types: bool = False) -> str:
+    """Return the JavaScript or CSS (`kind` "js" or "css") of a widget: the base's, then the widget's.
+
+    Comments that describe types are for readers and, with `types`, for the type checker; pages and notebooks
+    do without them.
+    """
+    texts = ((STATIC / f"{stem}.{kind}").read_text(encoding="utf-8") for stem in ("base", name))
+    return "\n".join(_TYPES.sub("", text) if kind == "js" and not types else text for text in texts)
 
 
 def front_ends() -> list[str]:
@@ -34,18 +42,12 @@ def front_ends() -> list[str]:
 
 
 def page_script(name: str) -> str:
-    """Return a front end as a classic script, which unlike a module also runs in a page opened from disk.
-
-    Comments and spare white space are left out: the types in them are for readers and for the type checker.
-    """
-    import rjsmin  # comes with the extra book
-
+    """Return a front end as a classic script, which unlike a module also runs in a page opened from disk."""
     module, mark = front_end(name, "js"), "\nexport default "
     if module.count(mark) != 1:
         raise ValueError(f"{name}.js: expected one line that begins with 'export default'")
     body = module.replace(mark, "\nconst widget = ")
-    script = f"(() => {{\n{body}\nmount({json.dumps(name)}, widget);\n}})();\n"
-    return str(rjsmin.jsmin(script)) + "\n"
+    return f"(() => {{\n{body}\nmount({json.dumps(name)}, widget);\n}})();\n"
 
 
 def embed(value: Any) -> str:
