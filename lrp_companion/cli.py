@@ -24,6 +24,9 @@ from lrp_companion.schema import (
 )
 
 MODEL = "an embedded model, a folder, or a hub id (default: companion)"
+TEXT_OPTIONS = (
+    "model", "methods", "masks", "n_steps", "removals", "targets", "loo_from", "keep_maps", "dtype",
+)  # fmt: skip
 DATA_DIR = "folder with sst2/, imdb/ and mnist/ (default: LRP_COMPANION_DATA)"
 
 
@@ -106,6 +109,8 @@ def _run_options(add: Callable[..., Any]) -> None:
     add("--targets", type=_names, help=text)
     text = "take LOO from another run of the same model, data and number format, where it has it"
     add("--loo-from", metavar="DIR", help=text)
+    text = "also keep each method's map of the logit, a number per token and embedding part (no text)"
+    add("--keep-maps", action="store_const", const=True, help=text)
     text = "mnist: how many nets to train, with the seeds 0, 1, ... (default: 5)"
     add("--nets", type=int, help=text)
     add("--limit", type=int, help="a random sample of so many examples (default: all)")
@@ -234,7 +239,7 @@ def _run(args: argparse.Namespace, given: Sequence[str]) -> None:
 
 def _chosen(args: argparse.Namespace, allowed: Sequence[str]) -> dict[str, Any]:
     """Options that were given; those that this task has no use for are refused."""
-    only = ("model", "methods", "masks", "n_steps", "removals", "targets", "loo_from", "nets", "dtype")
+    only = (*TEXT_OPTIONS, "nets")
     given = {name: getattr(args, name) for name in only if getattr(args, name) is not None}
     for name in given:
         if name not in allowed:
@@ -245,8 +250,7 @@ def _chosen(args: argparse.Namespace, allowed: Sequence[str]) -> dict[str, Any]:
 
 
 def _text_jobs(args: argparse.Namespace, device: str) -> Any:
-    allowed = ("model", "methods", "masks", "n_steps", "removals", "targets", "loo_from", "dtype")
-    options = _chosen(args, allowed)
+    options = _chosen(args, TEXT_OPTIONS)
     from lrp_companion.models.pretrained import load_classifier
     from lrp_companion.runs.review_jobs import TextJobs
     from lrp_companion.sources import load_dataset

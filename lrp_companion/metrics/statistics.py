@@ -90,7 +90,7 @@ def bootstrap_mean(
     if n < 2:
         return Interval(mean, float("nan"), float("nan"), n, undefined, level)
     means = np.empty(resamples)
-    for rows, drawn in _draws(n, resamples, seed):
+    for rows, drawn in draw_rows(n, resamples, seed):
         means[rows] = defined[drawn].mean(axis=1)
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     return Interval(mean, float(low), float(high), n, undefined, level)
@@ -122,7 +122,7 @@ def _examples(operation: str, values: Any) -> np.ndarray:
     return out
 
 
-def _draws(n: int, resamples: int, seed: int) -> Iterator[tuple[slice, np.ndarray]]:
+def draw_rows(n: int, resamples: int, seed: int) -> Iterator[tuple[slice, np.ndarray]]:
     """Which of n examples each draw takes, (draws, n), some draws at a time."""
     generator, step = np.random.default_rng(seed), max(1, BLOCK // n)
     for start in range(0, resamples, step):
@@ -130,7 +130,7 @@ def _draws(n: int, resamples: int, seed: int) -> Iterator[tuple[slice, np.ndarra
         yield slice(start, stop), generator.integers(0, n, size=(stop - start, n))
 
 
-def _multiplicities(drawn: np.ndarray, n: int) -> np.ndarray:
+def multiplicities(drawn: np.ndarray, n: int) -> np.ndarray:
     """How often each of n examples is in each draw, (draws, n)."""
     places = drawn + n * np.arange(len(drawn))[:, None]
     return np.bincount(places.ravel(), minlength=len(drawn) * n).reshape(len(drawn), n).astype(np.float64)
@@ -192,8 +192,8 @@ def resampled(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     holes = defined < len(given)
     draws = np.empty((RESAMPLES, given.shape[1]))
     with np.errstate(invalid="ignore", divide="ignore"):
-        for rows, drawn in _draws(len(given), RESAMPLES, 0):
-            weights = _multiplicities(drawn, len(given))
+        for rows, drawn in draw_rows(len(given), RESAMPLES, 0):
+            weights = multiplicities(drawn, len(given))
             draws[rows] = weights @ filled
             draws[rows, ~holes] /= len(given)
             if holes.any():

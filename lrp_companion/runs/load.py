@@ -16,7 +16,17 @@ import pyarrow as pa
 from lrp_companion.masks import bypassed, mask_number
 from lrp_companion.metrics import Interval, bootstrap_mean, paired_difference
 from lrp_companion.metrics.grid import at_map
-from lrp_companion.runs.axes import ERRORS, OVERLAPS, PARTS, PASSES, SUMS, TOP, Axes, agreement_axes
+from lrp_companion.runs.axes import (
+    EMBEDDING_PARTS,
+    ERRORS,
+    OVERLAPS,
+    PARTS,
+    PASSES,
+    SUMS,
+    TOP,
+    Axes,
+    agreement_axes,
+)
 from lrp_companion.runs.folder import JOB, read_folder
 from lrp_companion.schema import (
     DEFAULT_PROTOCOL,
@@ -28,6 +38,7 @@ from lrp_companion.schema import (
     SourceError,
     check_layers,
     choose,
+    scores_at,
 )
 
 Explanation = str | Iterable[int]
@@ -215,6 +226,31 @@ class TextRun(Run):
             )
         return self._rows(method)[name]
 
+    def maps(self, method: str, *, site: str = "word") -> list[np.ndarray]:
+        """Maps (T,) of the logit at a site, special tokens included; of a run with --keep-maps."""
+        choose("Run.maps", "site", site, SITES)
+        return [scores_at(parts, site) for parts in self.map_parts(method)]
+
+    def map_parts(self, method: str) -> list[dict[str, np.ndarray]]:
+        """The same by part of the embedding, each (T,); a method without parts has its map under "word"."""
+        rows = self._rows(method)
+        if "map" not in rows.column_names:
+            got, hint = f"{self.name}, which keeps no maps", "run it again with that, and --loo-from this run"
+            raise InputError("Run.maps", got=got, expected="a run with --keep-maps", hint=hint)
+        stacked = [np.array(values).reshape(len(EMBEDDING_PARTS), -1) for values in rows["map"].to_pylist()]
+        return [
+            {
+                name: part
+                for name, part in zip(EMBEDDING_PARTS, parts, strict=True)
+                if not np.isnan(part).any()
+            }
+            for parts in stacked
+        ]
+
+    def specials(self) -> list[np.ndarray]:
+        """Places of the special tokens of each example."""
+        return [np.array(places) for places in self._sorted("examples", None)["special"].to_pylist()]
+
     def logits(self) -> np.ndarray:
         """Logits (n, classes) of the whole texts."""
         return np.stack([after[0, 0] for after in self._after])
@@ -289,7 +325,7 @@ class TextRun(Run):
         def sums() -> tuple[np.ndarray, np.ndarray]:
             maps = self.loo(protocol)
             if protocol.tokens == "no-special":
-                specials = self._sorted("examples", None)["special"].to_pylist()
+                specials = self.specials()
                 maps = [np.delete(loo, special) for loo, special in zip(maps, specials, strict=True)]
             return np.array([loo.sum() for loo in maps]), np.array([np.abs(loo).sum() for loo in maps])
 

@@ -86,6 +86,7 @@ class TextJobs:
         removals: Sequence[str] | None = None,
         targets: Sequence[str] = TARGET_CHOICES,
         loo_from: str | os.PathLike[str] | None = None,
+        keep_maps: bool = False,
     ) -> None:
         self.calls = {method: _run_call(method, n_steps) for method in methods}
         if not methods or len(set(methods)) < len(methods):
@@ -103,6 +104,7 @@ class TextJobs:
         self.methods, self.chunk = tuple(methods), settings["chunk"]
         self.removals = _some("removals", removals, settings["removals"])
         self.targets = _some("targets", targets, TARGET_CHOICES)
+        self.keep_maps = keep_maps
         # In random order: a run that was cut short is a random sample, too.
         self.sample = data.order(limit, seed=seed)
         self.config = self._configuration(seed)
@@ -121,6 +123,7 @@ class TextJobs:
             "dtype": clf.card.dtype, "methods": list(self.methods), "chunk": self.chunk,
             "removals": list(self.removals), "n_steps": self.n_steps,
             **({"targets": list(self.targets)} if self.targets != TARGET_CHOICES else {}),
+            **({"maps": True} if self.keep_maps else {}),
         }  # fmt: skip
 
     def _known(self, folder: str | os.PathLike[str]) -> tuple[dict[int, dict[str, Any]], str]:
@@ -261,6 +264,9 @@ class TextJobs:
         }
         if set(self.methods) - set(DEFAULT_METHODS):
             columns |= nearness(maps[:, :, 0], loo[0, 0], text.special, passes)
+        if self.keep_maps:
+            flat = round_bits(parts).reshape(len(rows), -1)
+            columns["map"] = pa.array(list(flat), pa.list_(pa.float32()))
         return pa.table(columns)
 
     def _method(self, method: str, text: EncodedText, target: int) -> _MethodRow:

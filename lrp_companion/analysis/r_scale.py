@@ -1,0 +1,213 @@
+"""What an r is worth: references to lay it beside. No torch.
+
+An r of 0.75 with LOO is neither high nor low by itself. It can be placed between things whose r is known: the
+LOO of *another training* of the same model (it knows the data and the recipe, not this model), the LOO of
+another depth, and this model's LOO by *another removal* (another question to the same model). A method that
+does not pass the first has not shown that it explains this model; how much it shares with LOO beyond what any
+training would give is its partial r given the other training's LOO.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+
+from lrp_companion.analysis.protocol_grid import needs_text, title
+from lrp_companion.metrics.faithfulness import pearson
+from lrp_companion.metrics.paired import bootstrap_median
+from lrp_companion.metrics.statistics import bootstrap_mean
+from lrp_companion.runs.load import TextRun
+from lrp_companion.schema import TOKEN_CHOICES, InputError, Protocol, choose
+
+Row = dict[str, Any]
+KINDS = ("LOO of another training", "LOO of another depth", "LOO by another removal", "method")
+"""What an r is of, in the order of a table."""
+
+
+def correlations(a: Sequence[np.ndarray], b: Sequence[np.ndarray], kept: Sequence[np.ndarray]) -> np.ndarray:
+    """Pearson's r of two maps on each example, over the tokens that are kept, (n,).
+
+    NaN where fewer than two tokens are kept or a map is constant or undefined.
+    """
+    out = np.full(len(a), np.nan)
+    for k, (x, y, keep) in enumerate(zip(a, b, kept, strict=True)):
+        if keep.sum() > 1 and np.isfinite(x[keep]).all() and np.isfinite(y[keep]).all():
+            out[k] = pearson(x[keep], y[keep])
+    return out
+
+
+def partial_r(ab: np.ndarray, ac: np.ndarray, bc: np.ndarray) -> np.ndarray:
+    """Pearson's partial correlation of a and b given c, from the three r of the pairs.
+
+    `(r_ab - r_ac r_bc) / sqrt((1 - r_ac**2) (1 - r_bc**2))`; NaN where c gives a or b exactly.
+
+    >>> partial_r(np.array([0.8]), np.array([0.5]), np.array([0.5])).round(4).tolist()
+    [0.7333]
+    """
+    spare = (1 - ac**2) * (1 - bc**2)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        out = (ab - ac * bc) / np.sqrt(spare)
+    return np.where(spare > 1e-12, np.clip(out, -1, 1), np.nan)
+
+
+def kept_tokens(run: TextRun, tokens: str) -> list[np.ndarray]:
+    """Which tokens of each example count, bool (T,)."""
+    choose("kept_tokens", "tokens", tokens, TOKEN_CHOICES)
+    lengths = run.example_column("tokens").tolist()
+    out = [np.ones(length, dtype=bool) for length in lengths]
+    if tokens == "no-special":
+        for keep, special in zip(out, run.specials(), strict=True):
+            keep[special] = False
+    return out
+
+
+def shared_examples(run: TextRun, other: TextRun) -> tuple[np.ndarray, np.ndarray]:
+    """Places in both runs of the examples that both hold.
+
+    Raises
+    ------
+    InputError : other data, or texts that the two split into different tokens.
+    """
+    what = [one.manifest["config"]["data"] for one in (run, other)]
+    if what[0] != what[1]:
+        got = f"{run.name} on data {what[0]} and {other.name} on {what[1]}"
+        hint = "compare runs on one data set"
+        raise InputError("shared_examples", got=got, expected="one fingerprint", hint=hint)
+    _, here, there = np.intersect1d(run.examples, other.examples, return_indices=True)
+    lengths = [one.example_column("tokens")[rows] for one, rows in ((run, here), (other, there))]
+    if not len(here) or not np.array_equal(*lengths):
+        got = f"{len(here)} shared examples of {run.name} and {other.name}, or other tokens"
+        hint = "compare models with one tokenizer"
+        raise InputError("shared_examples", got=got, expected="examples with the same tokens", hint=hint)
+    return here, there
+
+
+def _at(columns: Sequence[np.ndarray], places: np.ndarray) -> list[np.ndarray]:
+    return [columns[k] for k in places]
+
+
+def _row(kind: str, what: str, tokens: str, run: TextRun, r: np.ndarray, **more: Any) -> Row:
+    head = {"data": title(run), "run": run.name, "kind": kind, "what": what, "tokens": tokens}
+    return {**head, "r": bootstrap_mean(r), "median": bootstrap_median(r), "values": r, **more}
+
+
+def removal_rows(run: TextRun, *, tokens: str = "no-special") -> list[Row]:
+    """r of LOO by the attention mask with LOO by each other removal of the run, for the logit."""
+    needs_text("removal_rows", run)
+    kept = kept_tokens(run, tokens)
+    first, *others = run.manifest["axes"]["removal"]
+    mask = run.loo(Protocol(removal=first))
+    return [
+        _row(
+            KINDS[2],
+            f"LOO by {removal}",
+            tokens,
+            run,
+            correlations(mask, run.loo(Protocol(removal=removal)), kept),
+            removal=removal,
+        )
+        for removal in others
+    ]
+
+
+def training_rows(runs: Sequence[TextRun], *, tokens: str = "no-special") -> list[Row]:
+    """r of LOO of one run with LOO of each other on the same data; both directions are one r, so pairs once.
+
+    Models of one depth are another training, of two depths another depth. LOO is of each model's own
+    predicted class; where the two predict different classes the example is left out (undefined).
+    """
+    rows = []
+    for run, other in permutations(runs, 2):
+        if run.name >= other.name or run.manifest["config"]["data"] != other.manifest["config"]["data"]:
+            continue
+        kind = KINDS[0] if run.layers == other.layers else KINDS[1]
+        r = other_loo(run, other, lambda one: one.loo(), tokens=tokens)
+        rows.append(_row(kind, f"LOO of {other.model}", tokens, run, r, other=other.name))
+    return rows
+
+
+def other_loo(
+    run: TextRun,
+    other: TextRun,
+    maps: Callable[[TextRun], Sequence[np.ndarray]],
+    *,
+    tokens: str = "no-special",
+) -> np.ndarray:
+    """r of each example's map of `run` with LOO of another run, (n,) over the examples of `run`.
+
+    NaN where `other` lacks the example or predicts another class, so that the two explain different logits.
+    """
+    here, there = shared_examples(run, other)
+    same = run.example_column("target")[here] == other.example_column("target")[there]
+    here, there = here[same], there[same]
+    kept = _at(kept_tokens(run, tokens), here)
+    out = np.full(run.n, np.nan)
+    out[here] = correlations(_at(maps(run), here), _at(other.loo(), there), kept)
+    return out
+
+
+def method_rows(
+    run: TextRun,
+    others: Sequence[TextRun] = (),
+    *,
+    site: str = "word",
+    tokens: str = "no-special",
+    methods: Sequence[str] | None = None,
+) -> list[Row]:
+    """r of each method of a run that kept its maps: with this model's LOO by every removal, with another
+    model's, and with this one's beyond that.
+
+    Returns
+    -------
+    list
+        A row per method and reference: `reference` ("attention-mask", ..., or another run's name), `r`,
+        `median`, `values`; for another run also `partial` (interval): the mean partial r with this model's
+        LOO given the other's, and `beyond`, mean of r with this model's LOO minus r with the other's.
+
+    Raises
+    ------
+    InputError : the run keeps no maps.
+    """
+    needs_text("method_rows", run)
+    kept = kept_tokens(run, tokens)
+    rows = []
+    for method in methods or [name for name in run.methods if name != "loo"]:
+        maps = run.maps(method, site=site)
+        for removal in run.manifest["axes"]["removal"]:
+            r = correlations(maps, run.loo(Protocol(removal=removal)), kept)
+            rows.append(_row(KINDS[3], method, tokens, run, r, reference=removal, site=site))
+        with_mine = correlations(maps, run.loo(), kept)
+        for other in others:
+            with_other = other_loo(run, other, lambda _, maps=maps: maps, tokens=tokens)
+            between = other_loo(run, other, lambda one: one.loo(), tokens=tokens)
+            partial = partial_r(with_mine, with_other, between)
+            row = _row(KINDS[3], method, tokens, run, with_other, reference=other.name, site=site)
+            row |= {"partial": bootstrap_mean(partial), "beyond": bootstrap_mean(with_mine - with_other)}
+            rows.append(row)
+    return rows
+
+
+def scale(
+    runs: Sequence[TextRun], *, tokens: str = "no-special", methods: Mapping[str, Sequence[str]] | None = None
+) -> list[Row]:
+    """Every reference of `KINDS` for runs on one data set, largest mean r first.
+
+    Parameters
+    ----------
+    methods : run name to the methods whose own r is shown; default AttnLRP and CP-LRP of every run.
+
+    Each row is as in `training_rows`; a method's r is the run's own, so no maps are needed.
+    """
+    rows = training_rows(runs, tokens=tokens)
+    for run in runs:
+        if len(run.manifest["axes"]["removal"]) > 1:
+            rows += removal_rows(run, tokens=tokens)
+        wanted = (methods or {}).get(
+            run.name, [name for name in ("attnlrp", "cp-lrp") if name in run.methods]
+        )
+        protocol = Protocol(tokens=tokens)
+        rows += [_row(KINDS[3], name, tokens, run, run.r(name, protocol)) for name in wanted]
+    return sorted(rows, key=lambda row: -row["r"].mean)

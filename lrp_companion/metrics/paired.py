@@ -1,0 +1,208 @@
+"""Two methods on the same examples: the mean difference, and what a mean alone hides.
+
+r over sentences is skewed, so a mean difference may rest on a minority. Beside it stand the median, the share
+of examples that a method wins, and the difference of Fisher's z, which stretches r near 1; where one of these
+lies on another side of "no difference" than the mean, the comparison says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from lrp_companion.metrics.statistics import (
+    RESAMPLES,
+    Interval,
+    bootstrap_mean,
+    draw_rows,
+    interval_of,
+    multiplicities,
+    paired_difference,
+    side_of_band,
+    side_of_zero,
+)
+from lrp_companion.schema import InputError, number, whole
+
+Key = TypeVar("Key", bound=Hashable)
+LARGEST_R = 0.999
+"""|r| beyond this counts as this in Fisher's z, which is infinite at 1 (z = 3.80 here)."""
+POWER_FACTOR = (1.959964 + 0.841621) / 1.959964
+"""A test at 5 % finds an effect of 2.80 standard errors in 80 % of samples; a half-width is 1.96 of them."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """`a` against `b` on the same examples, made by `compare_paired`.
+
+    Attributes
+    ----------
+    mean, median : of the paired differences `a - b`.
+    wins : the share of examples where `a` is above `b`; a tie counts as a half.
+    z : mean difference of Fisher's z, artanh(r) with |r| at most 0.999.
+
+    Each is an interval; n and the undefined examples are those of `mean`.
+    """
+
+    mean: Interval
+    median: Interval
+    wins: Interval
+    z: Interval
+
+    @property
+    def n(self) -> int:
+        return self.mean.n
+
+    @property
+    def sides(self) -> dict[str, str]:
+        """Where each interval lies from "no difference": "above", "below", "across" or "undefined"."""
+        measures = {"mean": self.mean, "median": self.median, "z": self.z}
+        out = {name: side_of_zero(value) for name, value in measures.items()}
+        return out | {"wins": side_of_band(self.wins, 0.5, 0.5)}
+
+    @property
+    def disagree(self) -> tuple[str, ...]:
+        """Which of "median", "wins" and "z" do not lie on the side on which the mean lies."""
+        sides = self.sides
+        return tuple(name for name in ("median", "wins", "z") if sides[name] != sides["mean"])
+
+
+def fisher_z(r: Any) -> np.ndarray:
+    """Fisher's z, artanh(r), with |r| cut at 0.999; NaN stays NaN.
+
+    >>> fisher_z([0.0, 0.5, 1.0]).round(3).tolist()
+    [0.0, 0.549, 3.8]
+    """
+    return np.arctanh(np.clip(np.asarray(r, dtype=np.float64), -LARGEST_R, LARGEST_R))
+
+
+def bootstrap_median(values: Any, *, seed: int = 0) -> Interval:
+    """Median over examples with its 95 % percentile bootstrap interval, from 10,000 draws.
+
+    Raises
+    ------
+    InputError : as `bootstrap_mean`.
+
+    >>> print(bootstrap_median([0.2, 0.4, 0.9, float("nan")]))
+    0.400 [0.200, 0.900], n = 3 (1 undefined)
+    """
+    mean = bootstrap_mean(values, resamples=2)  # refuses what is no column of numbers
+    given = np.asarray(values, dtype=np.float64)
+    defined = given[~np.isnan(given)]
+    if mean.n < 2:
+        return Interval(mean.mean, float("nan"), float("nan"), mean.n, mean.undefined)
+    whole("bootstrap_median", "seed", seed, least=0, hint="0 is the default")
+    medians = np.empty(RESAMPLES)
+    for rows, drawn in draw_rows(len(defined), RESAMPLES, seed):
+        medians[rows] = np.median(defined[drawn], axis=1)
+    return interval_of(float(np.median(defined)), medians, mean.n, mean.undefined)
+
+
+def win_rate(a: Any, b: Any) -> Interval:
+    """The share of examples where `a` is above `b`, a tie counting as a half, with its interval.
+
+    >>> print(win_rate([0.5, 0.7, 0.2], [0.4, 0.7, float("nan")]))
+    0.750 [0.500, 1.000], n = 2 (1 undefined)
+    """
+    difference = np.asarray(a, dtype=np.float64) - np.asarray(b, dtype=np.float64)
+    won = np.where(np.isnan(difference), np.nan, (np.sign(difference) + 1) / 2)
+    return bootstrap_mean(won)
+
+
+def compare_paired(a: Any, b: Any) -> Comparison:
+    """Two columns of r over the same examples: mean and median difference, win rate and Fisher's z.
+
+    Parameters
+    ----------
+    a, b : shape (examples,); NaN where undefined. An example counts where both are defined.
+
+    Raises
+    ------
+    InputError : columns of different lengths, or no example.
+
+    >>> result = compare_paired([0.9, 0.8, 0.2], [0.8, 0.7, 0.9])
+    >>> print(result.mean, "|", result.wins.text(2))
+    -0.167 [-0.700, 0.100], n = 3 | 0.67 [0.00, 1.00]
+    """
+    mean = paired_difference(a, b)
+    x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    return Comparison(
+        mean, bootstrap_median(x - y), win_rate(x, y), paired_difference(fisher_z(x), fisher_z(y))
+    )
+
+
+def detectable(value: Interval) -> float:
+    """The smallest effect that as many examples would have shown: with power 0.8 at 5 %, two-sided.
+
+    It is 1.43 half-widths of the 95 % interval; NaN without one. An effect of the paper below it is one that
+    these examples could not have confirmed, nor ruled out by an interval that reaches across 0.
+
+    >>> round(detectable(Interval(0.0, -0.1, 0.1, 100)), 3)
+    0.143
+    """
+    return POWER_FACTOR * (value.high - value.low) / 2
+
+
+# -- several trainings --------------------------------------------------------------------------------
+
+
+def over_trainings(columns: Mapping[Key, Any], *, seed: int = 0) -> Interval:
+    """Mean over trainings of the mean over examples, with an interval over both (hierarchical bootstrap).
+
+    A draw takes as many trainings as there are, with replacement, and for each the examples with
+    replacement: the same examples for all trainings, as they share them (crossed design). It says how the
+    mean would move with other trainings *and* other examples; with three trainings the former is rough.
+
+    Parameters
+    ----------
+    columns : training to its values (examples,), the same examples in one order; NaN where undefined.
+
+    Raises
+    ------
+    InputError : fewer than two trainings, or columns of different lengths.
+
+    >>> print(over_trainings({1: [0.1, 0.3], 2: [0.2, 0.4]}).text(2))
+    0.25 [0.10, 0.40]
+    """
+    values = [np.asarray(column, dtype=np.float64) for column in columns.values()]
+    if len(values) < 2 or len({column.shape for column in values}) != 1 or values[0].ndim != 1:
+        got = f"{len(values)} columns of shapes {sorted({column.shape for column in values})}"
+        hint = "pass one column per training, over the same examples"
+        raise InputError("over_trainings", got=got, expected="two or more of one length", hint=hint)
+    table = np.stack(values)
+    known = ~np.isnan(table)
+    filled, n = np.where(known, table, 0.0), table.shape[1]
+    generator = np.random.default_rng(seed + 1)
+    picked = generator.integers(0, len(table), size=(RESAMPLES, len(table)))
+    draws = np.empty(RESAMPLES)
+    for rows, drawn in draw_rows(n, RESAMPLES, seed):
+        weights = multiplicities(drawn, n)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            means = (weights @ filled.T) / (weights @ known.T)
+        draws[rows] = np.take_along_axis(means, picked[rows], axis=1).mean(1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = float((filled.sum(1) / known.sum(1)).mean())
+    complete = int(known.all(0).sum())
+    return interval_of(mean, draws, complete, n - complete)
+
+
+def t_interval(values: Any, *, level: float = 0.95) -> Interval:
+    """Mean over trainings with Student's interval, each training one number; n is the number of trainings.
+
+    >>> print(t_interval([0.1, 0.2, 0.3]))
+    0.200 [-0.048, 0.448], n = 3
+    """
+    from scipy import stats
+
+    given = np.asarray(values, dtype=np.float64)
+    level = number("t_interval", "level", level, above=0, below=1, hint="0.95 is the default")
+    if given.ndim != 1 or len(given) < 2 or not np.isfinite(given).all():
+        expected = "two or more finite numbers, one per training"
+        raise InputError(
+            "t_interval", got=f"values {given.tolist()}", expected=expected, hint="run another training"
+        )
+    mean = float(given.mean())
+    half = float(stats.t.ppf((1 + level) / 2, len(given) - 1) * given.std(ddof=1) / np.sqrt(len(given)))
+    return Interval(mean, mean - half, mean + half, len(given), level=level)
