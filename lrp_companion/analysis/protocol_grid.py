@@ -240,6 +240,29 @@ def counts(grid: Grid, **fixed: str) -> Row:
     return out
 
 
+STATED = {"map": "sum-to-one", "removal": "attention-mask", "target": "logit", "statistic": "pearson"}
+"""What the paper states of its protocol (sections 3 and 4.1); site and tokens it leaves open."""
+
+
+def stated_cells(grid: Grid) -> list[Row]:
+    """The cells of the protocols that the paper's own statements leave: three sites times two sets of tokens.
+
+    Returns
+    -------
+    list
+        Rows `site`, `tokens`, `a`, `b`, `difference` (intervals) and `nearer`: the label of the method whose
+        r is larger with the whole interval of the difference, or "open".
+    """
+    out = []
+    for site in grid.axes["site"]:
+        for tokens in grid.axes["tokens"]:
+            cell = grid.cell(Protocol(site=site, tokens=tokens, **STATED))
+            words = {"above": label_of(grid.a), "below": label_of(grid.b)}
+            nearer = words.get(side_of_zero(cell["difference"]), "open")
+            out.append({"site": site, "tokens": tokens, **cell, "nearer": nearer})
+    return out
+
+
 def variance_shares(values: np.ndarray, names: Sequence[str], *, order: int = 2) -> list[Row]:
     r"""Split the variance of a full table into main effects and interactions (analysis of variance).
 

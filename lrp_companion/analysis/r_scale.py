@@ -9,7 +9,7 @@ training would give is its partial r given the other training's LOO.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import permutations
 from typing import Any
 
@@ -77,8 +77,8 @@ def shared_examples(run: TextRun, other: TextRun) -> tuple[np.ndarray, np.ndarra
         hint = "compare runs on one data set"
         raise InputError("shared_examples", got=got, expected="one fingerprint", hint=hint)
     _, here, there = np.intersect1d(run.examples, other.examples, return_indices=True)
-    lengths = [one.example_column("tokens")[rows] for one, rows in ((run, here), (other, there))]
-    if not len(here) or not np.array_equal(*lengths):
+    mine, theirs = run.example_column("tokens")[here], other.example_column("tokens")[there]
+    if not len(here) or not np.array_equal(mine, theirs):
         got = f"{len(here)} shared examples of {run.name} and {other.name}, or other tokens"
         hint = "compare models with one tokenizer"
         raise InputError("shared_examples", got=got, expected="examples with the same tokens", hint=hint)
@@ -124,7 +124,7 @@ def training_rows(runs: Sequence[TextRun], *, tokens: str = "no-special") -> lis
         if run.name >= other.name or run.manifest["config"]["data"] != other.manifest["config"]["data"]:
             continue
         kind = KINDS[0] if run.layers == other.layers else KINDS[1]
-        r = other_loo(run, other, lambda one: one.loo(), tokens=tokens)
+        r = other_loo(run, other, run.loo(), tokens=tokens)
         rows.append(_row(kind, f"LOO of {other.model}", tokens, run, r, other=other.name))
     return rows
 
@@ -132,11 +132,11 @@ def training_rows(runs: Sequence[TextRun], *, tokens: str = "no-special") -> lis
 def other_loo(
     run: TextRun,
     other: TextRun,
-    maps: Callable[[TextRun], Sequence[np.ndarray]],
+    maps: Sequence[np.ndarray],
     *,
     tokens: str = "no-special",
 ) -> np.ndarray:
-    """r of each example's map of `run` with LOO of another run, (n,) over the examples of `run`.
+    """r of a map (T,) of each example of `run` with LOO of another run, (n,).
 
     NaN where `other` lacks the example or predicts another class, so that the two explain different logits.
     """
@@ -145,7 +145,7 @@ def other_loo(
     here, there = here[same], there[same]
     kept = _at(kept_tokens(run, tokens), here)
     out = np.full(run.n, np.nan)
-    out[here] = correlations(_at(maps(run), here), _at(other.loo(), there), kept)
+    out[here] = correlations(_at(maps, here), _at(other.loo(), there), kept)
     return out
 
 
@@ -181,8 +181,8 @@ def method_rows(
             rows.append(_row(KINDS[3], method, tokens, run, r, reference=removal, site=site))
         with_mine = correlations(maps, run.loo(), kept)
         for other in others:
-            with_other = other_loo(run, other, lambda _, maps=maps: maps, tokens=tokens)
-            between = other_loo(run, other, lambda one: one.loo(), tokens=tokens)
+            with_other = other_loo(run, other, maps, tokens=tokens)
+            between = other_loo(run, other, run.loo(), tokens=tokens)
             partial = partial_r(with_mine, with_other, between)
             row = _row(KINDS[3], method, tokens, run, with_other, reference=other.name, site=site)
             row |= {"partial": bootstrap_mean(partial), "beyond": bootstrap_mean(with_mine - with_other)}

@@ -25,10 +25,10 @@ from lrp_companion.methods.common import output_gradient, to_numpy, watch
 from lrp_companion.methods.perturbation import loo
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.provenance import surroundings
-from lrp_companion.schema import InputError, choose, number
+from lrp_companion.schema import SITES, InputError, choose, number, scores_at
 from lrp_companion.sources import Dataset
 
-METHODS = ("gradient x input", "attnlrp", "cp-lrp")
+METHODS = ("gradient-x-input", "attnlrp", "cp-lrp")
 STEPS, RATE = 150, 0.05
 """Of Adam, in the search for an adversarial c."""
 
@@ -98,9 +98,8 @@ class EmbeddingG:
 
     def relevance(self, c: np.ndarray | None = None, *, site: str = "word") -> np.ndarray:
         """R (T,) at words, words + positions or the whole sum after a shift by c from positions to words."""
-        moved = 0.0 if c is None or site != "word" else self.g @ np.asarray(c)
-        names = {"word": 1, "word+position": 2, "embedding": 3}
-        return sum(list(self.parts.values())[: names[site]]) + moved
+        scores = scores_at(self.parts, choose("EmbeddingG.relevance", "site", site, SITES))
+        return scores if c is None or site != "word" else scores + self.g @ np.asarray(c)
 
 
 def embedding_g(
@@ -110,7 +109,7 @@ def embedding_g(
     choose("embedding_g", "method", method, METHODS)
     ids = torch.tensor([text.input_ids], device=clf.device)
     ones = torch.ones_like(ids)
-    if method == "gradient x input":
+    if method == "gradient-x-input":
         with torch.enable_grad():
             word = clf.encoder.embed(ids).detach().requires_grad_(True)
             tape = clf.encoder.forward(ids, ones, word=word)
@@ -179,8 +178,8 @@ def adversarial_shift(
         n = int(words.sum())
         kept[k, :n] = True
         base[k, :n], target[k, :n], g[k, :n] = one.relevance()[words], one.loo[words], one.g[words]
-    tensors = [torch.as_tensor(x, dtype=torch.float32) for x in (base, target, g)]
-    return _climb(*tensors, torch.as_tensor(kept), size=size, sign=sign, seed=seed)
+    base_, target_, g_ = (torch.as_tensor(x, dtype=torch.float32) for x in (base, target, g))
+    return _climb(base_, target_, g_, torch.as_tensor(kept), size=size, sign=sign, seed=seed)
 
 
 def _climb(

@@ -1,0 +1,117 @@
+"""What an r is worth: every reference on one axis, and each method against all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib as mpl
+
+from lrp_companion.analysis.r_scale import KINDS
+from lrp_companion.views.canvas import LOOK, Drawing, drawing
+from lrp_companion.views.cost_frontier import method_label
+from lrp_companion.views.tables import Table, table
+
+Row = Mapping[str, Any]
+TOKENS = {"no-special": "words only", "all": "all tokens"}
+LOOKS = dict(
+    zip(KINDS, (("#6b4fa0", "s"), ("#a8216b", "D"), ("#946500", "^"), ("#0067a5", "o")), strict=True)
+)
+"""Colour and marker of each kind of reference."""
+
+
+def what_is(row: Row) -> str:
+    """What an r is of, in words."""
+    return method_label(row["what"]) if row["kind"] == KINDS[3] else row["what"]
+
+
+@mpl.rc_context(LOOK)
+def scale_dots(rows: Sequence[Row], *, title: str) -> Drawing:
+    """Draw mean r with LOO of every reference and method, largest first, with its interval.
+
+    Parameters
+    ----------
+    rows : of `analysis.r_scale.scale`, one data set.
+    title : the data, and which tokens count.
+    """
+    shown = sorted(rows, key=lambda row: row["r"].mean)
+    names = [f"{what_is(row)} ({row['run']})" for row in shown]
+    listed = "; ".join(f"{name} {row['r'].text(2)}" for name, row in zip(names, shown, strict=True))
+    alt = f"{title}: mean r with LOO by the attention mask. {listed}."
+    figure, (axes,) = drawing(alt, height=0.9 + 0.27 * len(shown), width=6.4)
+    for y, row in enumerate(shown):
+        colour, marker = LOOKS[row["kind"]]
+        axes.plot([row["r"].low, row["r"].high], [y, y], color=colour, linewidth=1.8)
+        first = next(k for k, one in enumerate(shown) if one["kind"] == row["kind"]) == y
+        label = row["kind"] if first else None
+        axes.plot(row["r"].mean, y, marker=marker, color=colour, linestyle="none", label=label)
+    axes.set_yticks(range(len(names)), names)
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(-0.7, len(names) - 0.3)
+    axes.grid(visible=False, axis="y")
+    axes.set_xlabel("mean Pearson's r with LOO by the attention mask")
+    figure.suptitle(title, fontweight="bold")
+    figure.legend(loc="outside lower center", ncols=2)
+    return figure
+
+
+def references_table(rows: Sequence[Row], *, caption: str, digits: int = 2) -> Table:
+    """Rows of `scale` as a table: mean and median r, and n."""
+    shown = [{**row, "what": what_is(row), "tokens": TOKENS[row["tokens"]], "n": row["r"].n} for row in rows]
+    columns = {
+        "what": "r of",
+        "run": "with LOO of",
+        "kind": "kind",
+        "r": "mean",
+        "median": "median",
+        "n": "n",
+    }
+    return table(shown, columns=columns, caption=caption, digits=digits)
+
+
+def removals_table(rows: Sequence[Row], *, caption: str, digits: int = 2) -> Table:
+    """Rows of `method_rows` on this model's LOO: one line per method, one column per removal."""
+    by_method: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        if "partial" not in row:
+            by_method.setdefault(row["what"], {"method": method_label(row["what"])})[row["reference"]] = row[
+                "r"
+            ]
+    removals = dict.fromkeys(name for cells in by_method.values() for name in cells if name != "method")
+    columns = {"method": "method", **{name: f"LOO by {label}" for name, label in named(removals).items()}}
+    return table(list(by_method.values()), columns=columns, caption=caption, digits=digits)
+
+
+def named(removals: Sequence[str] | Mapping[str, Any]) -> dict[str, str]:
+    """Removals in words."""
+    words = {
+        "attention-mask": "attention mask",
+        "mask-token": "[MASK]",
+        "pad-token": "[PAD]",
+        "delete": "deletion",
+    }
+    return {name: words.get(name, name) for name in removals}
+
+
+def beyond_table(rows: Sequence[Row], *, caption: str, digits: int = 2) -> Table:
+    """Rows of `method_rows` against another model's LOO: r with it, r beyond it, and partial r."""
+    mine = {row["what"]: row["r"] for row in rows if row.get("reference") == "attention-mask"}
+    shown = [
+        {
+            "method": method_label(row["what"]), "other": row["reference"], "mine": mine[row["what"]],
+            "r": row["r"], "beyond": row["beyond"], "partial": row["partial"], "n": row["r"].n,
+        }
+        for row in rows
+        if "partial" in row
+    ]  # fmt: skip
+    columns = {
+        "method": "method", "other": "the other model's run", "mine": "r with this model's LOO",
+        "r": "r with the other's LOO", "beyond": "difference",
+        "partial": "partial r, the other's LOO given", "n": "n",
+    }  # fmt: skip
+    return table(shown, columns=columns, caption=caption, digits=digits)
+
+
+def tokens_label(tokens: str) -> str:
+    """Which tokens count, in words."""
+    return TOKENS[tokens]
