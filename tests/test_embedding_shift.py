@@ -1,4 +1,4 @@
-"""Shifts between embeddings: one function to rounding, relevance that moves by c . g, and what never moves."""
+"""Shifts between embeddings: one function to rounding, relevance that moves by c . g, and what stays."""
 
 from __future__ import annotations
 

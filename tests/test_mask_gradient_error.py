@@ -1,4 +1,4 @@
-"""Steps from the mask gradient to LOO: both ends are the methods', each step against slow runs of the model."""
+"""Steps from the mask gradient to LOO: both ends are the methods', each step against slow runs."""
 
 from __future__ import annotations
 

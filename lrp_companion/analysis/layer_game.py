@@ -257,3 +257,30 @@ def _means(operation: str, values: Any) -> np.ndarray:
         hint = "pass means over examples"
         raise InputError(operation, got=got, expected="(2**L,), all defined", hint=hint)
     return out
+
+
+def standing(run: TextRun, *, site: str = "word", tokens: str = "no-special") -> dict[str, Any]:
+    """Where AttnLRP and CP-LRP stand among all masks of a run, and what each half of the layers does.
+
+    Returns
+    -------
+    dict
+        `masks`, how many; `attnlrp` and `cp-lrp`, their rank by mean r (1 is the nearest to LOO); `best`, the
+        layers of the best mask; `total`, CP-LRP's mean r minus AttnLRP's; `later`, the part of it that the
+        later half of the layers has by Shapley values, so in whichever order layers are bypassed (NaN where
+        the total is 0).
+
+    Raises
+    ------
+    InputError : the run was not made with --masks all.
+    """
+    means = run.mask_means(site=site, tokens=tokens)
+    rank = np.empty(len(means), dtype=int)
+    rank[np.argsort(-means, kind="stable")] = np.arange(1, len(means) + 1)
+    shapley = shapley_values(means)
+    total = float(means[-1] - means[0])
+    later = float(shapley[run.layers // 2 :].sum() / total) if total else float("nan")
+    return {
+        "masks": len(means), "attnlrp": int(rank[0]), "cp-lrp": int(rank[-1]),
+        "best": sorted(bypassed(int(means.argmax()))), "total": total, "later": later,
+    }  # fmt: skip

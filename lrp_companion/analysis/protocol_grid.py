@@ -323,6 +323,29 @@ def anova(grid: Grid) -> list[Row]:
     return variance_shares(grid.effects, PROTOCOL_AXES)
 
 
+def matched_share(grid: Grid, choice: str, options: Sequence[str]) -> float:
+    """The share of the variance that goes with a choice where only some of its options count.
+
+    So runs with different options are compared on those that both have.
+
+    Raises
+    ------
+    InputError : fewer than two options, or one that the run was not made with.
+    """
+    choose("matched_share", "choice", choice, PROTOCOL_AXES)
+    if len(options) < 2:
+        hint = "with one option nothing varies"
+        raise InputError("matched_share", got=f"{len(options)} options", expected="two or more", hint=hint)
+    places = [
+        grid.distinct[choice].index(choose("matched_share", choice, option, grid.distinct[choice]))
+        for option in options
+    ]
+    effects = np.take(grid.effects, places, axis=PROTOCOL_AXES.index(choice))
+    return next(
+        row["share"] for row in variance_shares(effects, PROTOCOL_AXES) if row["choices"] == (choice,)
+    )
+
+
 def choice_effects(grid: Grid) -> list[Row]:
     """The mean effect over all distinct cells with an option, and how far it is from the mean over all cells.
 

@@ -10,7 +10,7 @@ training would give is its partial r given the other training's LOO.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import permutations
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -90,7 +90,7 @@ def _at(columns: Sequence[np.ndarray], places: np.ndarray) -> list[np.ndarray]:
 
 
 def _row(kind: str, what: str, tokens: str, run: TextRun, r: np.ndarray, **more: Any) -> Row:
-    head = {"data": title(run), "run": run.name, "kind": kind, "what": what, "tokens": tokens}
+    head = {"data": title(run), "model": run.model, "kind": kind, "what": what, "tokens": tokens}
     return {**head, "r": bootstrap_mean(r), "median": bootstrap_median(r), "values": r, **more}
 
 
@@ -114,18 +114,20 @@ def removal_rows(run: TextRun, *, tokens: str = "no-special") -> list[Row]:
 
 
 def training_rows(runs: Sequence[TextRun], *, tokens: str = "no-special") -> list[Row]:
-    """r of LOO of one run with LOO of each other on the same data; both directions are one r, so pairs once.
+    """r of LOO of one model with LOO of each other on the same data, each pair once.
 
     Models of one depth are another training, of two depths another depth. LOO is of each model's own
     predicted class; where the two predict different classes the example is left out (undefined).
     """
+    first: dict[tuple[str, str], TextRun] = {}
+    for run in runs:
+        first.setdefault((run.manifest["config"]["data"], run.manifest["config"]["weights"]), run)
     rows = []
-    for run, other in permutations(runs, 2):
-        if run.name >= other.name or run.manifest["config"]["data"] != other.manifest["config"]["data"]:
-            continue
-        kind = KINDS[0] if run.layers == other.layers else KINDS[1]
-        r = other_loo(run, other, run.loo(), tokens=tokens)
-        rows.append(_row(kind, f"LOO of {other.model}", tokens, run, r, other=other.name))
+    for run, other in combinations(sorted(first.values(), key=lambda run: (-run.layers, run.model)), 2):
+        if run.manifest["config"]["data"] == other.manifest["config"]["data"]:
+            kind = KINDS[0] if run.layers == other.layers else KINDS[1]
+            r = other_loo(run, other, run.loo(), tokens=tokens)
+            rows.append(_row(kind, f"LOO of {other.model}", tokens, run, r, other=other.name))
     return rows
 
 
@@ -197,17 +199,19 @@ def scale(
 
     Parameters
     ----------
-    methods : run name to the methods whose own r is shown; default AttnLRP and CP-LRP of every run.
+    runs : several of one model may be among them, such as one with LOO by all removals and one with more
+        methods.
+    methods : method to the models for which its r is shown; default AttnLRP and CP-LRP of all models.
 
     Each row is as in `training_rows`; a method's r is the run's own, so no maps are needed.
     """
+    wanted = methods or dict.fromkeys(("attnlrp", "cp-lrp"), tuple(run.model for run in runs))
     rows = training_rows(runs, tokens=tokens)
     for run in runs:
         if len(run.manifest["axes"]["removal"]) > 1:
             rows += removal_rows(run, tokens=tokens)
-        wanted = (methods or {}).get(
-            run.name, [name for name in ("attnlrp", "cp-lrp") if name in run.methods]
-        )
-        protocol = Protocol(tokens=tokens)
-        rows += [_row(KINDS[3], name, tokens, run, run.r(name, protocol)) for name in wanted]
+        for name, models in wanted.items():
+            told = any(row["what"] == name and row["model"] == run.model for row in rows)
+            if name in run.methods and run.model in models and not told:
+                rows.append(_row(KINDS[3], name, tokens, run, run.r(name, Protocol(tokens=tokens))))
     return sorted(rows, key=lambda row: -row["r"].mean)

@@ -23,6 +23,7 @@ _NAMES = {
     ),
     "digits": ("digit_maps", "share_line"),
     "layer_game": ("layer_game_figure", "mask_choices"),
+    "paired": ("first_token_table", "interventions_table", "paired_table", "stated_table"),
     "palette": ("diverging", "diverging_map", "styles"),
     "paper_tables": (
         "claims_table", "effects_table", "not_run_table", "report", "runs_table", "table1_beside",
@@ -31,6 +32,8 @@ _NAMES = {
     ),
     "plots": ("layer_plot",),
     "products": ("product_figure", "share_dots"),
+    "r_scale": ("beyond_table", "references_table", "removals_table", "scale_dots"),
+    "shifts": ("error_shares_table", "shift_band", "shift_table", "stages_table", "zero_node_table"),
     "protocol_grid": (
         "anova_table", "counts_table", "findings_table", "gain_map", "gains_table", "late_table",
         "option_dots", "presets_table", "protocols_table", "share_lines", "signs_table",

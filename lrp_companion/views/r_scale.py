@@ -22,6 +22,8 @@ LOOKS = dict(
 
 def what_is(row: Row) -> str:
     """What an r is of, in words."""
+    if row["kind"] == KINDS[2]:
+        return f"LOO by {named([row['removal']])[row['removal']]}"
     return method_label(row["what"]) if row["kind"] == KINDS[3] else row["what"]
 
 
@@ -35,7 +37,7 @@ def scale_dots(rows: Sequence[Row], *, title: str) -> Drawing:
     title : the data, and which tokens count.
     """
     shown = sorted(rows, key=lambda row: row["r"].mean)
-    names = [f"{what_is(row)} ({row['run']})" for row in shown]
+    names = [f"{what_is(row)} ({row['model']})" for row in shown]
     listed = "; ".join(f"{name} {row['r'].text(2)}" for name, row in zip(names, shown, strict=True))
     alt = f"{title}: mean r with LOO by the attention mask. {listed}."
     figure, (axes,) = drawing(alt, height=0.9 + 0.27 * len(shown), width=6.4)
@@ -49,7 +51,7 @@ def scale_dots(rows: Sequence[Row], *, title: str) -> Drawing:
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(-0.7, len(names) - 0.3)
     axes.grid(visible=False, axis="y")
-    axes.set_xlabel("mean Pearson's r with LOO by the attention mask")
+    figure.supxlabel("mean Pearson's r with LOO by the attention mask")
     figure.suptitle(title, fontweight="bold")
     figure.legend(loc="outside lower center", ncols=2)
     return figure
@@ -60,7 +62,7 @@ def references_table(rows: Sequence[Row], *, caption: str, digits: int = 2) -> T
     shown = [{**row, "what": what_is(row), "tokens": TOKENS[row["tokens"]], "n": row["r"].n} for row in rows]
     columns = {
         "what": "r of",
-        "run": "with LOO of",
+        "model": "with LOO of",
         "kind": "kind",
         "r": "mean",
         "median": "median",

@@ -1,0 +1,304 @@
+"""Numbers of the tables, computed again from the rows by a second, plain implementation.
+
+Nothing of `lrp_companion` is used on the plain side: parquet files are read as they are, columns are cut by
+hand, and every statistic is written out. Which numbers are taken is drawn with a seed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from lrp_companion.analysis.first_token import by_first_sign, interventions, site_change
+from lrp_companion.analysis.layer_game import standing
+from lrp_companion.analysis.protocol_grid import grid, matched_share, stated_cells
+from lrp_companion.analysis.r_scale import method_rows, removal_rows, training_rows
+from lrp_companion.metrics.paired import compare_paired, over_trainings
+from lrp_companion.runs.load import TextRun, load_run
+from lrp_companion.schema import SITES, Protocol
+
+RESULTS = Path(__file__).parents[1] / "results"
+RUNS = {
+    "sst2-companion": 4, "sst2-companion-6": 4, "imdb-companion": 2, "imdb-companion-6-seed-1": 2,
+    "trainings/sst2-companion-6-seed-1": 1, "trainings/sst2-companion-6-seed-2": 1,
+}  # fmt: skip
+"""Folder to its number of removals."""
+TOKENS, TARGETS, STATISTICS = ("no-special", "all"), ("logit", "margin", "probability"), 3
+
+
+@cache
+def run(name: str) -> TextRun:
+    return load_run(RESULTS / name)
+
+
+@cache
+def rows(name: str, table: str) -> list[dict]:
+    return sorted(pq.read_table(RESULTS / name / f"{table}.parquet").to_pylist(), key=lambda row: row["job"])
+
+
+def plain_loo(row: dict, removals: int, removal: int = 0) -> list[float]:
+    """LOO of the explained logit: what it is for the whole text minus what it is without each token."""
+    classes = len(row["after"]) // (removals * (row["tokens"] + 1))
+    start = removal * (row["tokens"] + 1) * classes
+    logits = row["after"][start : start + (row["tokens"] + 1) * classes]
+    own = [logits[k * classes + row["target"]] for k in range(row["tokens"] + 1)]
+    return [own[0] - value for value in own[1:]]
+
+
+def plain_r(x: list[float], y: list[float]) -> float:
+    n = len(x)
+    a, b = sum(x) / n, sum(y) / n
+    top = sum((p - a) * (q - b) for p, q in zip(x, y, strict=True))
+    return top / math.sqrt(sum((p - a) ** 2 for p in x) * sum((q - b) ** 2 for q in y))
+
+
+def stored_r(name: str, method: str, site: int, tokens: int, map: str = "raw") -> list[float]:
+    """r of a method with LOO by the attention mask, logit, Pearson, from the flat columns."""
+    removals, out = RUNS[name], []
+    examples = {row["job"]: row for row in rows(name, "examples")}
+    for row in rows(name, "methods"):
+        if row["method"] != method:
+            continue
+        value = row["r"][(site * 2 + tokens) * 3 * removals * 3]
+        if map == "sum-to-one":
+            example = examples[row["job"]]
+            loo = plain_loo(example, removals)
+            kept = [x for k, x in enumerate(loo) if tokens or k not in example["special"]]
+            value *= math.copysign(1, row["sum"][(site * 2 + tokens) * 3]) * math.copysign(1, sum(kept))
+        out.append(value)
+    return out
+
+
+def defined(values: list[float]) -> list[float]:
+    return [x for x in values if not math.isnan(x)]
+
+
+def paired(name: str, site: int, tokens: int, map: str) -> list[float]:
+    a, b = (stored_r(name, method, site, tokens, map) for method in ("cp-lrp", "attnlrp"))
+    return [x - y for x, y in zip(a, b, strict=True)]
+
+
+def every_comparison() -> list[tuple]:
+    """(name, site, tokens, map, measure): each one number of the tables of paired differences."""
+    measures = ("mean", "median", "wins", "z")
+    return [
+        (name, site, tokens, map, measure)
+        for name in RUNS
+        for site in range(3)
+        for tokens in range(2)
+        for map in ("raw", "sum-to-one")
+        for measure in measures
+    ]
+
+
+CHOSEN = random.Random(20).sample(every_comparison(), 120)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_paired_comparisons(name):
+    for which, site, tokens, map, measure in CHOSEN:
+        if which != name:
+            continue
+        protocol = Protocol(site=SITES[site], tokens=TOKENS[tokens], map=map)
+        made = compare_paired(run(name).r("cp-lrp", protocol), run(name).r("attnlrp", protocol))
+        differences = defined(paired(name, site, tokens, map))
+        if measure == "mean":
+            plain = sum(differences) / len(differences)
+        elif measure == "median":
+            ordered, half = sorted(differences), len(differences) // 2
+            plain = ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+        elif measure == "wins":
+            plain = sum((d > 0) + (d == 0) / 2 for d in differences) / len(differences)
+        else:
+            a, b = (stored_r(name, method, site, tokens, map) for method in ("cp-lrp", "attnlrp"))
+            z = [
+                math.atanh(max(-0.999, min(0.999, x))) - math.atanh(max(-0.999, min(0.999, y)))
+                for x, y in zip(a, b, strict=True)
+                if not math.isnan(x + y)
+            ]
+            plain = sum(z) / len(z)
+        assert getattr(made, measure).mean == pytest.approx(plain, abs=2e-6), (site, tokens, map, measure)
+        assert made.n == len(differences)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_the_split_by_the_sign_at_cls(name):
+    made = by_first_sign(run(name))
+    differences = paired(name, 1, 1, "raw")
+    first = [plain_loo(row, RUNS[name])[0] for row in rows(name, "examples")]
+    assert made["share"].mean == pytest.approx(sum(x > 0 for x in first) / len(first))
+    for side, keep in (("below", lambda x: x < 0), ("above", lambda x: x > 0)):
+        kept = defined([d for d, x in zip(differences, first, strict=True) if keep(x)])
+        assert made[side].mean.mean == pytest.approx(sum(kept) / len(kept), abs=2e-6)
+        assert made[side].n == len(kept)
+    for method in ("attnlrp", "cp-lrp"):
+        steps = zip(stored_r(name, method, 1, 1), stored_r(name, method, 0, 1), strict=True)
+        change = defined([a - b for a, b in steps])
+        assert site_change(run(name), method).mean == pytest.approx(sum(change) / len(change), abs=2e-6)
+
+
+@pytest.mark.parametrize("name", list(RUNS)[:4])
+def test_the_six_cells_that_the_paper_states(name):
+    cells = stated_cells(grid(run(name)))
+    assert [(cell["site"], cell["tokens"]) for cell in cells] == [(s, t) for s in SITES for t in TOKENS]
+    for cell in cells:
+        differences = defined(
+            paired(name, SITES.index(cell["site"]), TOKENS.index(cell["tokens"]), "sum-to-one")
+        )
+        assert cell["difference"].mean == pytest.approx(sum(differences) / len(differences), abs=2e-6)
+        value = cell["difference"]
+        side = "CP-LRP" if value.low > 0 else "AttnLRP" if value.high < 0 else "open"
+        assert cell["nearer"] == side
+
+
+def test_counts_of_the_six_cells_are_those_that_the_chapter_says():
+    told = {}
+    for name in list(RUNS)[:4]:
+        nearer = [cell["nearer"] for cell in stated_cells(grid(run(name)))]
+        told[name] = tuple(nearer.count(side) for side in ("CP-LRP", "open", "AttnLRP"))
+    assert told == {
+        "sst2-companion": (2, 0, 4), "sst2-companion-6": (2, 0, 4),
+        "imdb-companion": (0, 4, 2), "imdb-companion-6-seed-1": (0, 0, 6),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(RUNS)[:4])
+def test_loo_by_another_removal(name):
+    for tokens in range(2):
+        for place, made in enumerate(removal_rows(run(name), tokens=TOKENS[tokens]), start=1):
+            values = []
+            for row in rows(name, "examples"):
+                kept = [k for k in range(row["tokens"]) if tokens or k not in row["special"]]
+                pair = [plain_loo(row, RUNS[name], removal) for removal in (0, place)]
+                a, b = ([loo[k] for k in kept] for loo in pair)
+                values.append(
+                    plain_r(a, b) if len(kept) > 1 and len(set(a)) > 1 and len(set(b)) > 1 else math.nan
+                )
+            plain = defined(values)
+            assert made["r"].mean == pytest.approx(sum(plain) / len(plain), abs=1e-6)
+            assert made["r"].n == len(plain)
+
+
+def test_loo_of_another_training():
+    names = ["sst2-companion-6", *(name for name in RUNS if name.startswith("trainings"))]
+    made = training_rows([run(name) for name in names], tokens="no-special")
+    assert len(made) == 3
+    folders = {run(name).name: name for name in names}
+    for row in made:
+        (first,) = [name for name in names if run(name).model == row["model"]]
+        second = folders[row["other"]]
+        values = []
+        for a, b in zip(rows(first, "examples"), rows(second, "examples"), strict=True):
+            if a["target"] != b["target"]:
+                continue
+            kept = [k for k in range(a["tokens"]) if k not in a["special"]]
+            x, y = plain_loo(a, RUNS[first]), plain_loo(b, RUNS[second])
+            if len(kept) > 1:
+                values.append(plain_r([x[k] for k in kept], [y[k] for k in kept]))
+        assert row["r"].mean == pytest.approx(sum(values) / len(values), abs=1e-6)
+        assert row["r"].n == len(values)
+
+
+def test_over_trainings_has_the_mean_of_the_means():
+    names = ["sst2-companion-6", *(name for name in RUNS if name.startswith("trainings"))]
+    for site, tokens, map in ((0, 0, "raw"), (1, 1, "raw"), (1, 1, "sum-to-one")):
+        protocol = Protocol(site=SITES[site], tokens=TOKENS[tokens], map=map)
+        made = over_trainings(
+            {name: run(name).r("cp-lrp", protocol) - run(name).r("attnlrp", protocol) for name in names}
+        )
+        means = [np.mean(defined(paired(name, site, tokens, map))) for name in names]
+        assert made.mean == pytest.approx(np.mean(means), abs=2e-6)
+
+
+@pytest.mark.parametrize("name", ["sst2-companion", "sst2-companion-6"])
+def test_places_among_all_masks(name):
+    for site, tokens in (("word", "no-special"), ("word+position", "all")):
+        means = {
+            row["mask"]: row["mean"]
+            for row in pq.read_table(RESULTS / name / "lattice_means.parquet").to_pylist()
+            if (row["part"], row["site"], row["tokens"]) == ("all", site, tokens)
+        }
+        made = standing(run(name), site=site, tokens=tokens)
+        for method, mask in (("attnlrp", 0), ("cp-lrp", len(means) - 1)):
+            assert made[method] == 1 + sum(value > means[mask] for value in means.values())
+        layers = run(name).layers
+        later = 0.0
+        for layer in range(layers // 2, layers):
+            for mask, value in means.items():
+                if not mask >> layer & 1:
+                    size = bin(mask).count("1")
+                    weight = math.factorial(size) * math.factorial(layers - size - 1) / math.factorial(layers)
+                    later += weight * (means[mask | 1 << layer] - value)
+        assert made["later"] == pytest.approx(later / (means[len(means) - 1] - means[0]), abs=1e-4)
+
+
+@pytest.mark.parametrize(("name", "share"), [("sst2-companion", 0.006), ("imdb-companion", 0.380)])
+def test_the_share_of_two_removals(name, share):
+    made = matched_share(grid(run(name)), "removal", ("attention-mask", "mask-token"))
+    effects = grid(run(name)).effects[:, :, :, :2]
+    by_removal = [float(effects[:, :, :, k].mean()) for k in range(2)]
+    mean = sum(by_removal) / 2
+    between = sum((value - mean) ** 2 for value in by_removal) / 2
+    assert made == pytest.approx(between / float(((effects - effects.mean()) ** 2).mean()))
+    assert made == pytest.approx(share, abs=6e-4)
+
+
+MAPS = sorted(path.name for path in (RESULTS / "maps").glob("*") if path.is_dir())
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_methods_against_every_removal_and_another_model(name):
+    here, folder = load_run(RESULTS / "maps" / name), RESULTS / "maps" / name
+    manifest = json.loads((folder / "manifest.json").read_text())
+    removals = len(manifest["config"]["removals"])
+    examples = {row["job"]: row for row in pq.read_table(folder / "examples.parquet").to_pylist()}
+    maps = {
+        (row["method"], row["job"]): row["map"]
+        for row in pq.read_table(folder / "methods.parquet").to_pylist()
+    }
+    for tokens in range(2):
+        for row in method_rows(here, tokens=TOKENS[tokens]):
+            place = manifest["config"]["removals"].index(row["reference"])
+            values = []
+            for job in sorted(examples):
+                example = examples[job]
+                kept = [k for k in range(example["tokens"]) if tokens or k not in example["special"]]
+                loo = plain_loo(example, removals, place)
+                scores = maps[row["what"], job][: example["tokens"]]
+                if len(kept) > 1 and len({scores[k] for k in kept}) > 1 and len({loo[k] for k in kept}) > 1:
+                    values.append(plain_r([scores[k] for k in kept], [loo[k] for k in kept]))
+            assert row["r"].mean == pytest.approx(sum(values) / len(values), abs=1e-6)
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_interventions_at_cls_and_sep(name):
+    here, folder = load_run(RESULTS / "maps" / name), RESULTS / "maps" / name
+    removals = len(json.loads((folder / "manifest.json").read_text())["config"]["removals"])
+    examples = {row["job"]: row for row in pq.read_table(folder / "examples.parquet").to_pylist()}
+    made = {row["kept"]: row for row in interventions(here)}
+    table = pq.read_table(folder / "methods.parquet").to_pylist()
+    for label, gone in (
+        ("words + positions", ()),
+        ("without [CLS]'s position", (0,)),
+        ("without both", (0, -1)),
+    ):
+        for method in ("attnlrp", "cp-lrp"):
+            values = []
+            for row in table:
+                if row["method"] != method:
+                    continue
+                example = examples[row["job"]]
+                n = example["tokens"]
+                word, position = row["map"][:n], row["map"][n : 2 * n]
+                for k in gone:
+                    position[k] = 0.0
+                loo = plain_loo(example, removals)
+                values.append(plain_r([a + b for a, b in zip(word, position, strict=True)], loo))
+            assert made[label][method].mean == pytest.approx(sum(values) / len(values), abs=1e-5)
