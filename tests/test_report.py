@@ -20,7 +20,7 @@ import pyarrow as pa
 import pytest
 
 from lrp_companion import views
-from lrp_companion.analysis import paper_claims, paper_tables, report
+from lrp_companion.analysis import paper_claim_specs, paper_claims, paper_tables, report
 from lrp_companion.analysis.paper import paper_table
 from lrp_companion.analysis.paper_claims import (
     VERDICTS,
@@ -433,7 +433,8 @@ def effect(*sides: str) -> list[Effect]:
 def test_the_verdict_is_made_by_its_rule():
     assert verdict(effect("the paper's", "the paper's")) == "reproduced"
     assert verdict(effect("the paper's", "open")) == verdict(effect("the other", "the paper's")) == "partly"
-    assert verdict(effect("open", "open")) == verdict(effect("the other")) == "not"
+    assert verdict(effect("open", "open")) == "inconclusive"
+    assert verdict(effect("the other")) == verdict(effect("the other", "open")) == "contradicted"
     assert verdict([]) == "not testable here"
     single = Effect(
         "a run", "words only (default)", "an effect", Interval(0.1, float("nan"), float("nan"), 1), "open"
@@ -455,7 +456,7 @@ def test_a_side_is_named_only_by_the_whole_interval(limits, band, expected):
 
 
 def test_the_papers_own_numbers_lie_on_the_papers_side():
-    for spec in paper_claims.SPECS:
+    for spec in paper_claim_specs.SPECS:
         for what, value in paper_claims._paper_effects(spec).items():
             assert spec.low < value < spec.high, (spec.says, what, value)
 
@@ -473,8 +474,8 @@ HEADLINE = "on SST, CP-LRP agrees better with LOO"
         (level(0.2, 0.3, 0.2), level(0.5, 0.5, 0.6), "reproduced"),
         ([(0.6, 0.2, 0.2)] * 3, [(0.5, 0.4, 0.4)] * 3, "partly"),
         ([(0.4, 0.2, 0.2)] * 3, [(0.5, 0.4, -0.4)] * 3, "partly"),
-        (level(0.5, 0.6, 0.6), level(0.2, 0.3, 0.2), "not"),
-        (level(0.2, 0.6, 0.4), level(0.3, 0.4, 0.5), "not"),
+        (level(0.5, 0.6, 0.6), level(0.2, 0.3, 0.2), "contradicted"),
+        (level(0.2, 0.6, 0.4), level(0.3, 0.4, 0.5), "inconclusive"),
     ],
 )
 def test_each_verdict_follows_from_records(tmp_path, attnlrp, cp_lrp, expected):
@@ -503,7 +504,7 @@ def test_claims_are_numbered_and_every_verdict_is_met(folders):
     judged = claims(load_runs([folders["top"]]))
     assert [claim.number for claim in judged] == list(range(1, len(judged) + 1)) and len(judged) >= 10
     assert {claim.verdict for claim in judged} == set(VERDICTS)
-    assert find(judged, HEADLINE).by_run() == {"sst2-made-up": "partly", "sst2-six": "not"}
+    assert find(judged, HEADLINE).by_run() == {"sst2-made-up": "partly", "sst2-six": "contradicted"}
     assert find(judged, "maps of LOO and of IG").effects[0].note == "nets: 2 of 2"
 
 

@@ -9,14 +9,15 @@ word.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
+from lrp_companion.analysis.digit_variants import ACCURACY, MAPS_COMPARED, digit_ig
 from lrp_companion.analysis.paper import paper_table
+from lrp_companion.analysis.paper_claim_specs import COLUMNS, IG_CLAIM, SPECS, Measures, Spec, Value
 from lrp_companion.analysis.paper_tables import (
     DATA,
     HUB,
@@ -29,12 +30,13 @@ from lrp_companion.analysis.paper_tables import (
 )
 from lrp_companion.masks import NONE
 from lrp_companion.metrics import Interval, bootstrap_mean
+from lrp_companion.metrics.paired import detectable
 from lrp_companion.metrics.statistics import side_of_band
 from lrp_companion.registry import label_of
 from lrp_companion.runs.load import AnyRun, Explanation, MnistGridRun, MnistRun, TextRun
 from lrp_companion.schema import PROTOCOLS, Protocol
 
-VERDICTS = ("reproduced", "partly", "not", "not testable here")
+VERDICTS = ("reproduced", "partly", "contradicted", "inconclusive", "not testable here")
 EFFECT_SIDES = ("the paper's", "open", "the other")
 
 
@@ -58,6 +60,11 @@ class Effect:
     side: str
     paper: float | None = None
     note: str = ""
+
+    @property
+    def detectable(self) -> float:
+        """The smallest effect that these examples could have shown: see `metrics.paired.detectable`."""
+        return detectable(self.value)
 
 
 @dataclass(frozen=True)
@@ -98,7 +105,8 @@ def side(value: Interval, low: float, high: float) -> str:
 
 
 def verdict(effects: Iterable[Effect]) -> str:
-    """A verdict: "reproduced" if all effects are on the paper's side, "partly" if some, or "not".
+    """A verdict: "reproduced" if all effects are on the paper's side, "partly" if some are; without any on it
+    "contradicted" if one is on the other side, "inconclusive" if all are open.
 
     An effect of fewer than two examples has no interval and does not count; without any effect the claim is
     "not testable here".
@@ -106,200 +114,18 @@ def verdict(effects: Iterable[Effect]) -> str:
     >>> from dataclasses import replace
     >>> gain = Interval(0.2, 0.1, 0.3, 50)
     >>> held = Effect("a run", "words only (default)", "CP-LRP - AttnLRP", gain, "the paper's")
-    >>> left_open = replace(held, side="open")
-    >>> verdict([held]), verdict([held, left_open]), verdict([left_open]), verdict([])
-    ('reproduced', 'partly', 'not', 'not testable here')
+    >>> left_open, other = replace(held, side="open"), replace(held, side="the other")
+    >>> [verdict(effects) for effects in ([held], [held, other], [left_open, other], [left_open], [])]
+    ['reproduced', 'partly', 'contradicted', 'inconclusive', 'not testable here']
     """
+    reproduced, partly, contradicted, inconclusive, untested = VERDICTS
+    papers, _, other = EFFECT_SIDES
     sides = [effect.side for effect in effects if not math.isnan(effect.value.low)]
     if not sides:
-        return VERDICTS[3]
-    agreeing = sides.count(EFFECT_SIDES[0])
-    return VERDICTS[0] if agreeing == len(sides) else VERDICTS[1] if agreeing else VERDICTS[2]
-
-
-Value = Callable[[Any], Any]  # a column of an explanation: one number per example, or the paper's one number
-Measures = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class _Spec:
-    """How a claim is tested.
-
-    `effects` makes named effects from a column: per example of a run, or from the paper's numbers.
-    """
-
-    where: str
-    says: str
-    task: str
-    column: str
-    effects: Callable[[Value, int], Measures]
-    low: float = 0.0
-    high: float = math.inf
-
-
-EXACT, NEAR = 0.99995, 0.2  # 1.0000 to four decimals, as Table 1 prints; "near zero"
-
-
-def _first(layers: int) -> frozenset[int]:
-    return frozenset(range(1, layers // 2 + 1))
-
-
-def _last(layers: int) -> frozenset[int]:
-    return frozenset(range(layers // 2 + 1, layers + 1))
-
-
-def _all(layers: int) -> frozenset[int]:
-    return frozenset(range(1, layers + 1))
-
-
-def _order(names: Sequence[str]) -> Callable[[Value, int], Measures]:
-    """Each method minus the one before."""
-    return lambda v, _: {f"{label_of(b)} - {label_of(a)}": v(b) - v(a) for a, b in pairwise(names)}
-
-
-def _above(names: Sequence[str], others: Sequence[str]) -> Callable[[Value, int], Measures]:
-    """Each of `names` minus each of `others`."""
-    return lambda v, _: {f"{label_of(a)} - {label_of(b)}": v(a) - v(b) for a in names for b in others}
-
-
-def _with_loo(explainer: str) -> Callable[[Value, int], Measures]:
-    """Agreement of an explainer's maps with LOO, for both graphs of the product."""
-    sides = ("left", "right")
-    return lambda v, _: {f"{explainer}, {side} with LOO": v((explainer, f"{side}-LOO")) for side in sides}
-
-
-def _singles(v: Value, layers: int) -> Measures:
-    """Layers bypassed alone: mean over the later half minus mean over the first half."""
-    later, first = (
-        sum(v(frozenset([layer])) for layer in half) / len(half) for half in (_last(layers), _first(layers))
-    )
-    return {"single later - single first layers": later - first}
-
-
-RISING = ("ig", "rollout", "attnlrp", "cp-lrp")
-SPECS = (
-    _Spec(
-        "abstract; 4.3, RQ1; Table 1",
-        "AttnLRP's maps depend on how the product is grouped: r below 1",
-        "mnist", "r",
-        lambda v, _: {"AttnLRP, left with right": v(("AttnLRP", "left-right"))},
-        low=-math.inf, high=EXACT,
-    ),
-    _Spec(
-        "4.3, RQ1; Table 1",
-        "maps of LOO and of IG do not depend on the grouping: r is 1",
-        "mnist", "r",
-        lambda v, _: {f"{name}, left with right": v((name, "left-right")) for name in ("LOO", "IG")},
-        low=EXACT,
-    ),
-    _Spec(
-        "4.3, RQ1; Table 1",
-        "AttnLRP has next to no correlation with LOO, from the left and from the right",
-        "mnist", "r",
-        _with_loo("AttnLRP"), low=-NEAR, high=NEAR,
-    ),
-    _Spec(
-        "4.3, RQ1; Table 1",
-        "AttnLRP agrees better with LOO from the left than from the right",
-        "mnist", "r",
-        lambda v, _: {"AttnLRP, left - right": v(("AttnLRP", "left-LOO")) - v(("AttnLRP", "right-LOO"))},
-    ),
-    _Spec(
-        "4.3, RQ1; Table 1",
-        "IG is correlated negatively with LOO",
-        "mnist", "r",
-        _with_loo("IG"), low=-math.inf, high=0,
-    ),
-    _Spec(
-        "abstract; 4.3, RQ2; Table 2",
-        "on SST, CP-LRP agrees better with LOO than AttnLRP",
-        "sst2", "r", _above(["cp-lrp"], ["attnlrp"]),
-    ),
-    _Spec(
-        "abstract; 4.3, RQ2; Table 2",
-        "on IMDB, CP-LRP agrees better with LOO than AttnLRP",
-        "imdb", "r", _above(["cp-lrp"], ["attnlrp"]),
-    ),
-    _Spec(
-        "4.3, RQ2; Table 2",
-        "on SST, r rises from IG over rollout and AttnLRP to CP-LRP",
-        "sst2", "r", _order(RISING),
-    ),
-    _Spec(
-        "4.3, RQ2; Table 2",
-        "on IMDB, r rises from IG over rollout and AttnLRP to CP-LRP",
-        "imdb", "r", _order(RISING),
-    ),
-    _Spec(
-        "4.3, RQ1; Table 2",
-        "on SST, IG has next to no correlation with LOO",
-        "sst2", "r", lambda v, _: {"IG": v("ig")}, low=-NEAR, high=NEAR,
-    ),
-    _Spec(
-        "4.3, RQ1; Table 2",
-        "on IMDB, IG has next to no correlation with LOO",
-        "imdb", "r", lambda v, _: {"IG": v("ig")}, low=-NEAR, high=NEAR,
-    ),
-    _Spec(
-        "introduction; Table 2",
-        "on SST, AttnLRP separates better than CP-LRP by curves (Δ)",
-        "sst2", "delta", _above(["attnlrp"], ["cp-lrp"]),
-    ),
-    _Spec(
-        "Table 2",
-        "on IMDB, CP-LRP separates better than AttnLRP by curves (Δ)",
-        "imdb", "delta", _above(["cp-lrp"], ["attnlrp"]),
-    ),
-    _Spec(
-        "Table 2",
-        "on SST, both LRP variants have a larger Δ than IG and rollout",
-        "sst2", "delta", _above(RISING[2:], RISING[:2]),
-    ),
-    _Spec(
-        "Table 2",
-        "on IMDB, both LRP variants have a larger Δ than IG and rollout",
-        "imdb", "delta", _above(RISING[2:], RISING[:2]),
-    ),
-    _Spec(
-        "4.3, RQ3; Figure 2, Table A3",
-        "on SST, bypassing the later half of the layers raises r above AttnLRP's",
-        "sst2", "r",
-        lambda v, n: {"later half - AttnLRP": v(_last(n)) - v(NONE)},
-    ),
-    _Spec(
-        "abstract; 4.3, RQ3; Table A3",
-        "on SST, bypassing the later half raises r more than the first half",
-        "sst2", "r",
-        lambda v, n: {"later half - first half": v(_last(n)) - v(_first(n))},
-    ),
-    _Spec(
-        "introduction; Table A3",
-        "on SST, with the later half bypassed, bypassing the first half too lowers r",
-        "sst2", "r",
-        lambda v, n: {"later half - all layers": v(_last(n)) - v(_all(n))},
-    ),
-    _Spec(
-        "4.3, RQ3; Figure 2, Table A3",
-        "on SST, front to back: r rises more in the later half than in the first",
-        "sst2", "r",
-        lambda v, n: {"(all - first half) - (first half - none)": v(_all(n)) - 2 * v(_first(n)) + v(NONE)},
-    ),
-    _Spec(
-        "4.3, RQ3; Figure 2, Table A3",
-        "on SST, single layers of the later half gain more r than those of the first",
-        "sst2", "r", _singles,
-    ),
-    _Spec(
-        "Figure 2, Table A3",
-        "on SST, the same for Δ: single layers of the later half gain more",
-        "sst2", "delta", _singles,
-    ),
-    _Spec(
-        "Figure 2, Table A3",
-        "on IMDB, the same for Δ: single layers of the later half gain more",
-        "imdb", "delta", _singles,
-    ),
-)  # fmt: skip
+        return untested
+    if papers in sides:
+        return reproduced if set(sides) == {papers} else partly
+    return contradicted if other in sides else inconclusive
 
 
 class _Missing(Exception):
@@ -318,8 +144,11 @@ def claims(runs: Sequence[AnyRun]) -> list[Claim]:
     known = named(runs)
     out: list[Claim] = []
     for spec in SPECS:
-        fitting = [run for run in known if run.task == spec.task and not isinstance(run, MnistGridRun)]
-        tested = [_tested(spec, run) for run in fitting]
+        fitting = [run for run in known if run.task.removesuffix("-grid") == spec.task]
+        tested = [
+            grid_effects(spec, run) if isinstance(run, MnistGridRun) else _tested(spec, run)
+            for run in fitting
+        ]
         effects = tuple(effect for of_run, _ in tested for effect in of_run)
         lacking = [why for _, why in tested if why]
         why = "" if effects else "; ".join(lacking) or f"no run of {spec.task} here"
@@ -335,7 +164,7 @@ def _rule(low: float, high: float) -> str:
     return f"above {low:g}" if high == math.inf else f"from {low:g} to {high:g}"
 
 
-def _tested(spec: _Spec, run: TextRun | MnistRun) -> tuple[list[Effect], str]:
+def _tested(spec: Spec, run: TextRun | MnistRun) -> tuple[list[Effect], str]:
     """Effects of a claim in a run, or why there are none."""
     effects: list[Effect] = []
     paper = _paper_effects(spec)
@@ -360,10 +189,10 @@ def _joined(*notes: str) -> str:
     return "; ".join(dict.fromkeys(note for note in notes if note))
 
 
-Notes = Callable[[_Spec, str], str]
+Notes = Callable[[Spec, str], str]
 
 
-def _columns(spec: _Spec, run: TextRun | MnistRun) -> list[tuple[str, Value, Notes]]:
+def _columns(spec: Spec, run: TextRun | MnistRun) -> list[tuple[str, Value, Notes]]:
     """Protocols of a column: name, values per example, and a note on an effect."""
     if isinstance(run, MnistRun):
         return [_digit_column(run, map) for map in MAP_SUFFIXES]
@@ -372,6 +201,62 @@ def _columns(spec: _Spec, run: TextRun | MnistRun) -> list[tuple[str, Value, Not
         (name, _text_column(run, spec.column, protocol), lambda *_: "")
         for name, protocol in protocols.items()
     ]
+
+
+def grid_effects(spec: Spec, run: MnistGridRun) -> tuple[list[Effect], str]:
+    """A claim about digits over the variants of the nets that are at least as accurate as the paper's.
+
+    Per map and side one effect: its value is that of the variant in the middle of those on this side, and
+    its name says how many they are. The claim on IG has the other baselines of the records, too.
+    """
+    accurate = [k for k in range(len(run.variants)) if run.accuracy(k).mean() >= ACCURACY]
+    if not accurate:
+        return [], f"{run.name} has no variant as accurate as the paper's nets"
+    effects: list[Effect] = []
+    for map in MAPS_COMPARED:
+        by_name: dict[str, list[Interval]] = {}
+        for variant in accurate:
+            for what, values in spec.effects(_variant_column(run, variant, map), 0).items():
+                by_name.setdefault(what, []).append(bootstrap_mean(values))
+        for what, intervals in by_name.items():
+            effects += _by_side(spec, run, f"{map} maps", what, intervals)
+    if spec.says == IG_CLAIM:
+        for row in digit_ig(run):
+            if (
+                row["n_steps"] == max(other["n_steps"] for other in digit_ig(run))
+                and row["baseline"] != "zero"
+            ):
+                what = f"IG from {row['baseline']}, variant {row['variant'] + 1} of {len(run.variants)}"
+                lies = side(row["r"], spec.low, spec.high)
+                effects.append(Effect(run.name, "raw maps", what, row["r"], lies))
+    return effects, ""
+
+
+def _variant_column(run: MnistGridRun, variant: int, map: str) -> Value:
+    def value(which: tuple[str, str]) -> np.ndarray:
+        r = run.values(variant, which[0], COLUMNS[which[1]], map=map)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # an image without a value under any net
+            return np.nanmean(r, axis=0)
+
+    return value
+
+
+def _by_side(
+    spec: Spec, run: AnyRun, protocol: str, what: str, intervals: Sequence[Interval]
+) -> list[Effect]:
+    """One effect for each side on which some of the intervals lie."""
+    paper = _paper_effects(spec).get(what)
+    out = []
+    for name in EFFECT_SIDES:
+        there = sorted(
+            (value for value in intervals if side(value, spec.low, spec.high) == name),
+            key=lambda value: value.mean,
+        )
+        if there:
+            label = f"{what}: {len(there)} of {len(intervals)} variants"
+            out.append(Effect(run.name, protocol, label, there[len(there) // 2], name, paper))
+    return out
 
 
 def _text_column(run: TextRun, column: str, protocol: Protocol | None) -> Value:
@@ -390,11 +275,11 @@ def _digit_column(run: MnistRun, map: str) -> tuple[str, Value, Notes]:
         def value(which: tuple[str, str]) -> np.ndarray:
             if which[0] not in run.explainers:
                 raise _Missing(f"explainer {which[0]}")
-            return run.values(which[0], f"r {which[1]}{MAP_SUFFIXES[map]}", seed=seed)
+            return run.values(which[0], f"r {COLUMNS[which[1]]}{MAP_SUFFIXES[map]}", seed=seed)
 
         return value
 
-    def note(spec: _Spec, what: str) -> str:
+    def note(spec: Spec, what: str) -> str:
         means = [defined_mean(np.asarray(spec.effects(of(seed), 0)[what])) for seed in run.seeds]
         agree = sum(spec.low < mean < spec.high for mean in means)
         return f"nets: {agree} of {len(means)}"
@@ -402,7 +287,7 @@ def _digit_column(run: MnistRun, map: str) -> tuple[str, Value, Notes]:
     return f"{map} maps", of(None), note
 
 
-def _paper_effects(spec: _Spec) -> Measures:
+def _paper_effects(spec: Spec) -> Measures:
     """The same effects in the paper's tables."""
     if spec.task == "mnist":
         rows = {row["explainer"]: row for row in paper_table("table1")}

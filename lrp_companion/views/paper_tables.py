@@ -35,8 +35,8 @@ PAPER_NOTE = "paper: the value before it as the paper reports it, from another m
 INTERVALS = "mean and 95 % interval"
 VERDICTS = (
     "reproduced: the 95 % interval of every effect lies wholly on the paper's side, under every protocol; "
-    "partly: some do; not: none does (an interval that reaches across is open and does not count as "
-    "reproduced); not testable here: no run for it"
+    "partly: some do; contradicted: none does, and one or more lie wholly on the other side; inconclusive: "
+    "every interval reaches across; not testable here: no run for it"
 )
 
 
@@ -123,7 +123,8 @@ def claims_table(checked: Sequence[Claim]) -> Table:
             "where": claim.where,
             "rule": claim.rule,
             "verdict": claim.verdict,
-            "runs": ", ".join(f"{run}: {verdict}" for run, verdict in claim.by_run().items()) or claim.why,
+            "runs": ", ".join(_of_run(claim, run, verdict) for run, verdict in claim.by_run().items())
+            or claim.why,
         }
         for claim in checked
     ]
@@ -134,20 +135,29 @@ def claims_table(checked: Sequence[Claim]) -> Table:
     return table(rows, columns=columns, caption=f"Claims and verdicts. {VERDICTS}")
 
 
+def _of_run(claim: Claim, run: str, verdict: str) -> str:
+    """The verdict of a run; where it is inconclusive, what n could have shown, and the paper's effect."""
+    if verdict != "inconclusive":
+        return f"{run}: {verdict}"
+    effects = [effect for effect in claim.effects if effect.run == run and effect.paper is not None]
+    shown = "; ".join(f"{effect.detectable:.2f} against {abs(effect.paper or 0):.2f}" for effect in effects)
+    return f"{run}: {verdict}" + (f" (n could show {shown} in the paper)" if shown else "")
+
+
 def effects_table(checked: Sequence[Claim], *, digits: int = 3) -> Table:
     """What the verdicts rest on: a row per claim, run, protocol and effect."""
     rows = [
         {
             "claim": f"{claim.number}", "run": effect.run, "protocol": effect.protocol, "effect": effect.what,
             "value": replace(effect.value, undefined=0), "n": effect.value.n, "paper": effect.paper,
-            "side": effect.side, "note": effect.note or None,
+            "detectable": effect.detectable, "side": effect.side, "note": effect.note or None,
         }
         for claim in checked
         for effect in claim.effects
     ]  # fmt: skip
     columns = {
         "claim": "no.", "run": "run", "protocol": "protocol", "effect": "effect",
-        "value": "words only (default)", "n": "n", "paper": "paper", "side": "interval on side",
+        "value": "here", "n": "n", "detectable": "n can show", "paper": "paper", "side": "interval on side",
     }  # fmt: skip
     if any(row["note"] for row in rows):
         columns["note"] = "note"
