@@ -278,6 +278,20 @@ def agreement_special() -> list[str]:
     ]
 
 
+def agreement_shift() -> list[str]:
+    word, position = np.array([[2.0, 0], [1, 1]]), np.array([[0.0, 1], [1, 0]])
+    g, c = np.array([[1.0, 2], [3, -1]]), np.array([1.0, -1])
+
+    def read(e: np.ndarray) -> str:
+        return vector((e * g).sum(1))
+
+    return [
+        f"Words: $R = {read(word)}$", f"Positions: ${read(position)}$", f"Sums: ${read(word + position)}$",
+        f"so $R = {read(word + c)}$", f"c \\cdot g_t = {vector(g @ c)}$", f"so ${read(position - c)}$",
+        f"The sums stay ${read(word + c + position - c)}$",
+    ]  # fmt: skip
+
+
 def agreement_negative() -> list[str]:
     scores, loo = np.array([1.0, -3, 1]), np.array([1.0, -2, 2])
     raw, turned = (lrp.pearson(x, loo) for x in (scores, scores / scores.sum()))
@@ -347,7 +361,7 @@ NUMBERS: dict[str, Callable[[], list[str]]] = {
     "ex-s-loss": softmax_loss,
     "ex-s-idle": softmax_idle, "ex-s-turn": softmax_turn, "ex-s-layer": softmax_layer,
     "ex-a-special": agreement_special, "ex-a-negative": agreement_negative, "ex-a-curves": agreement_curves,
-    "ex-a-paired": agreement_paired, "ex-a-ends": agreement_ends, "ex-a-player": agreement_player,
+    "ex-a-shift": agreement_shift, "ex-a-paired": agreement_paired, "ex-a-ends": agreement_ends, "ex-a-player": agreement_player,
 }  # fmt: skip
 
 
