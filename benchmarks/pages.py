@@ -128,7 +128,7 @@ def _limits(record: Record) -> str:
         for row in record["rows"]
         if "arithmetic limit" in row["against"]
     ]
-    return _table(["what", "part of the limit", "note"], rows)
+    return _table(["what", "fraction of the limit", "note"], rows)
 
 
 def _equal(record: Record) -> str:

@@ -10,7 +10,9 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOME = {
-    "method": "registry", "attribute": "methods", "layer_lattice": "methods", "removal_evaluator": "methods",
+    "method": "registry", "family": "models.encoder",
+    "rule_set": "methods.lrp",
+    "attribute": "methods", "layer_lattice": "methods", "removal_evaluator": "methods",
     "load_classifier": "models.pretrained", "Classifier": "models.pretrained",
     "LinearAttention": "models.linear_attention",
     "load_dataset": "sources",

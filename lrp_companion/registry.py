@@ -24,6 +24,8 @@ from lrp_companion.schema import InputError
 Passes = float | Callable[[Mapping[str, Any], int], float]
 Function = TypeVar("Function", bound=Callable[..., Any])
 OUTPUTS = ("every", "logit", "none")
+PASSES = 10.0
+"""Passes of a method by one gradient: three outputs, a forward and a backward pass each, roughly."""
 
 
 @dataclass(frozen=True)
@@ -79,17 +81,16 @@ def _hybrid_passes(options: Mapping[str, Any], tokens: int) -> float:
 
 def _described() -> dict[str, Method]:
     """The methods of this package: label, passes, colour, marker, dash, and what differs from the default."""
-    rough = 10.0  # three outputs, a forward and a backward pass each
     rows: tuple[tuple[str, str, Passes, str, str, Any, dict[str, Any]], ...] = (
         ("loo", "LOO", lambda _, tokens: tokens + 1.0, "#1b1b1b", "o", "-", {}),
         ("ig", "IG", lambda options, _: 3.0 * options.get("n_steps", 50), "#946500", "^", (0, (6, 2)),
          {"outputs": "logit", "dial": "n_steps"}),
-        ("gradient-x-input", "gradient x input", rough, "#8a4b3d", "v", (0, (6, 2, 1, 2)), {}),
-        ("rollout", "rollout", rough, "#6a6a6a", "s", (0, (1, 1.5)), {"outputs": "none"}),
-        ("attnlrp", "AttnLRP", rough, "#0067a5", "D", "-", {}),
-        ("cp-lrp", "CP-LRP", rough, "#c44c00", "X", (0, (3, 1.5)), {}),
-        ("pa-lrp", "PA-LRP", rough, "#00755e", "P", (0, (4, 1.5, 1, 1.5)), {}),
-        ("lrp", "LRP", rough, "#6b4fa0", "p", (0, (2, 1)), {}),
+        ("gradient-x-input", "gradient x input", PASSES, "#8a4b3d", "v", (0, (6, 2, 1, 2)), {}),
+        ("rollout", "rollout", PASSES, "#6a6a6a", "s", (0, (1, 1.5)), {"outputs": "none"}),
+        ("attnlrp", "AttnLRP", PASSES, "#0067a5", "D", "-", {}),
+        ("cp-lrp", "CP-LRP", PASSES, "#c44c00", "X", (0, (3, 1.5)), {}),
+        ("pa-lrp", "PA-LRP", PASSES, "#00755e", "P", (0, (4, 1.5, 1, 1.5)), {}),
+        ("lrp", "LRP", PASSES, "#6b4fa0", "p", (0, (2, 1)), {}),
         ("mask-gradient", "mask gradient", _gradient_passes, "#a8216b", "*", (0, (8, 2)),
          {"outputs": "logit", "dial": "groups"}),
         ("hybrid", "hybrid", _hybrid_passes, "#3d6b1f", "h", (0, (5, 1, 1, 1, 1, 1)),

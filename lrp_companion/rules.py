@@ -13,6 +13,10 @@ Equation numbers are those of You et al. 2025 (arXiv 2510.18810). `eps` is the s
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
 import torch
 from torch import Tensor
 
@@ -20,6 +24,60 @@ NARROW = 64
 """Columns up to which one wide product is faster than many narrow ones, its copies included (measured)."""
 
 
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Row:
+    """What the table of rules says of one use of a rule, in MyST Markdown.
+
+    Attributes
+    ----------
+    operation : the forward operation.
+    says : the rule in a few words.
+    source : equation and reference.
+    backward : what happens to `g`.
+    also : other functions of this module that the use needs.
+    """
+
+    operation: str
+    says: str
+    source: str
+    backward: str
+    also: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A relevance rule: its name, its function, and its rows in the table of the book."""
+
+    name: str
+    function: Callable[..., Any]
+    rows: tuple[Row, ...]
+
+
+RULES: dict[str, Rule] = {}
+"""Every rule by name, in the order of this file; the book's table and the tests of all rules read it."""
+
+
+def rule(*rows: Row) -> Callable[[Function], Function]:
+    """Register the decorated function as a relevance rule, under its own name."""
+
+    def register(function: Function) -> Function:
+        RULES[function.__name__] = Rule(function.__name__, function, rows)
+        return function
+
+    return register
+
+
+@rule(
+    Row(
+        "stabiliser",
+        "signed epsilon",
+        "inside Eq. (1), (3), (4)",
+        r"$s_\varepsilon(z) = \lvert z\rvert / (\lvert z\rvert + \varepsilon)$",
+    ),
+)
 def stabiliser(z: Tensor, eps: float) -> Tensor | float:
     """The factor `|z| / (|z| + eps)` by which the epsilon rule damps relevance at an output `z`, Eq. (1).
 
@@ -50,6 +108,14 @@ def _transposed_product(a: Tensor, g: Tensor) -> Tensor:
     return a.mT @ g
 
 
+@rule(
+    Row(
+        "linear $z = Wx + b$",
+        "epsilon; the bias keeps its share",
+        "Eq. (1) {cite}`bach2015pixel`",
+        r"$g_x = W^\top (s_\varepsilon(z) \odot g_z)$",
+    ),
+)
 def linear(g_z: Tensor, weight: Tensor, z: Tensor, *, eps: float = 0.0) -> Tensor:
     """Epsilon rule for `z = x W^T + b`, Eq. (1): `g_x = (s_eps(z) g_z) W`; the bias keeps its share.
 
@@ -61,6 +127,14 @@ def linear(g_z: Tensor, weight: Tensor, z: Tensor, *, eps: float = 0.0) -> Tenso
     return _stabilised(g_z, z, eps) @ weight
 
 
+@rule(
+    Row(
+        "sum $z = x + y$",
+        "epsilon with unit weights",
+        "Eq. (1) {cite}`bach2015pixel`",
+        r"$g_x = g_y = s_\varepsilon(z) \odot g_z$",
+    ),
+)
 def add(g_z: Tensor, z: Tensor, *, eps: float = 0.0) -> Tensor:
     """Epsilon rule for a sum `z = x + y`, Eq. (1) with unit weights: both summands receive `s_eps(z) g_z`.
 
@@ -70,6 +144,21 @@ def add(g_z: Tensor, z: Tensor, *, eps: float = 0.0) -> Tensor:
     return _stabilised(g_z, z, eps)
 
 
+@rule(
+    Row(
+        "product $O = AV$",
+        "each factor half",
+        "Eq. (3) {cite}`achtibat2024attnlrp`",
+        r"$g_A = \tfrac12 (s_{\varepsilon/2}(O) \odot g_O) V^\top$, "
+        r"$\; g_V = \tfrac12 A^\top (s_{\varepsilon/2}(O) \odot g_O)$",
+    ),
+    Row(
+        r"product $Z = QK^\top/\sqrt d$",
+        "each factor half",
+        "Eq. (4) {cite}`achtibat2024attnlrp`",
+        "as for $O = AV$",
+    ),
+)
 def matmul(
     g_o: Tensor,
     a: Tensor,
@@ -93,18 +182,14 @@ def matmul(
     return g @ (shares[0] * b.mT), _transposed_product(shares[1] * a, g)
 
 
-def attention_values(g_o: Tensor, a: Tensor, o: Tensor, *, eps: float = 0.0) -> Tensor:
-    """CP-LRP's rule for `o = a v`: the attention `a` is a constant, so the values receive everything.
-
-    `g_v = a^T (s_eps(o) g_o)`, not halved: Eq. (1) with weights `a` (Ali et al. 2022).
-    `a` (..., n, k), `o` and `g_o` (..., n, m); returns (..., k, m).
-
-    >>> attention_values(torch.ones(1, 1), torch.tensor([[0.25, 0.75]]), torch.ones(1, 1)).tolist()
-    [[0.25], [0.75]]
-    """
-    return _transposed_product(a, _stabilised(g_o, o, eps))
-
-
+@rule(
+    Row(
+        r"softmax $A = \mathrm{softmax}(Z)$",
+        "Taylor at $Z$",
+        "Eq. (5) {cite}`achtibat2024attnlrp`",
+        r"$g_Z = A \odot (g_A - \sum_i A_i\, g_{A_i})$",
+    ),
+)
 def softmax(g_a: Tensor, a: Tensor) -> Tensor:
     """Taylor rule for `a = softmax(z)` over the last axis, Eq. (5): the plain Jacobian on `g`.
 
@@ -117,6 +202,34 @@ def softmax(g_a: Tensor, a: Tensor) -> Tensor:
     return a * (g_a - (a * g_a).sum(-1, keepdim=True))
 
 
+@rule(
+    Row(
+        "product $O = AV$, bypassed",
+        "$A$ is a constant: Eq. (1), **not halved**",
+        "section 2.3 {cite}`ali2022xai`",
+        r"$g_V = A^\top (s_\varepsilon(O) \odot g_O)$, $\; g_A = 0$",
+    ),
+)
+def attention_values(g_o: Tensor, a: Tensor, o: Tensor, *, eps: float = 0.0) -> Tensor:
+    """CP-LRP's rule for `o = a v`: the attention `a` is a constant, so the values receive everything.
+
+    `g_v = a^T (s_eps(o) g_o)`, not halved: Eq. (1) with weights `a` (Ali et al. 2022).
+    `a` (..., n, k), `o` and `g_o` (..., n, m); returns (..., k, m).
+
+    >>> attention_values(torch.ones(1, 1), torch.tensor([[0.25, 0.75]]), torch.ones(1, 1)).tolist()
+    [[0.25], [0.75]]
+    """
+    return _transposed_product(a, _stabilised(g_o, o, eps))
+
+
+@rule(
+    Row(
+        r"LayerNorm $y = \gamma\,(x - \bar x)/\sigma + \beta$",
+        r"$\sigma$ is a constant; $\beta$ keeps its share",
+        "{cite}`ali2022xai`",
+        r"$h = \gamma\, s_\varepsilon(y) \odot g_y / \sigma$, $\; g_x = h - \bar h$",
+    ),
+)
 def layer_norm(g_y: Tensor, gamma: Tensor, sd: Tensor, y: Tensor, *, eps: float = 0.0) -> Tensor:
     """Rule for `y = gamma (x - mean x) / sd + beta` with `sd` held constant; beta keeps its share.
 
@@ -130,6 +243,15 @@ def layer_norm(g_y: Tensor, gamma: Tensor, sd: Tensor, y: Tensor, *, eps: float 
     return h.sub_(h.mean(-1, keepdim=True))
 
 
+@rule(
+    Row(
+        r"activation $y = \varphi(z)$",
+        "identity, $R_z = R_y$",
+        "{cite}`achtibat2024attnlrp`",
+        r"$g_z = g_y \odot \varphi(z)/z$, and $\varphi'(0)$ at $z = 0$",
+        also=("slope",),
+    ),
+)
 def elementwise(g_y: Tensor, slope: Tensor) -> Tensor:
     """Identity rule for an activation function `y = phi(z)`: `R_z = R_y`, so `g_z = g_y phi(z) / z`.
 

@@ -115,6 +115,11 @@ deck = of(
         )
     ),
 )
+NONSENSE = "test_nonsense_options.py::test_a_switch_takes_true_and_false_alone"
+table = of("bookbuild/rule_table.py", "test_rule_table.py")
+front = of(
+    "widgets/base.py", "test_widgets.py::test_a_front_end_is_one_small_module_and_one_style_of_our_own"
+)
 launch = of("bookbuild/launch.py", "test_launch.py")
 soft = of("methods/mask_gradient.py", "test_mask_gradient.py")
 kept = of("models/encoder.py", "test_mask_gradient.py")
@@ -157,9 +162,9 @@ MUTATIONS: list[Mutation] = [
          "return -_stabilised(g_z, z, eps) @ weight"),
     rule("linear: all contributions positive", "_stabilised(g_z, z, eps) @ weight",
          "_stabilised(g_z, z, eps) @ weight.abs()"),
-    rule("add: a half to each summand", "return _stabilised(g_z, z, eps)\n\n\ndef",
-         "return 0.5 * _stabilised(g_z, z, eps)\n\n\ndef"),
-    rule("add: no stabiliser", "return _stabilised(g_z, z, eps)\n\n\ndef", "return g_z\n\n\ndef"),
+    rule("add: a half to each summand", "return _stabilised(g_z, z, eps)\n\n\n@rule",
+         "return 0.5 * _stabilised(g_z, z, eps)\n\n\n@rule"),
+    rule("add: no stabiliser", "return _stabilised(g_z, z, eps)\n\n\n@rule", "return g_z\n\n\n@rule"),
     rule("matmul: first factor not halved", "g @ (shares[0] * b.mT)", "g @ (2 * shares[0] * b.mT)"),
     rule("matmul: second factor not halved", "shares[1] * a, g)", "2 * shares[1] * a, g)"),
     rule("matmul: shares swapped",
@@ -286,10 +291,19 @@ MUTATIONS: list[Mutation] = [
              "| ~run.negative(k, \"LOO\", \"right\")",
              "test_digit_variants.py::test_an_image_counts_as_positive_where_both_sums_are"),
     # methods on text
+    table("a rule's second use is left out", "in rule.rows:", "in rule.rows[:1]:"),
+    front("pages load what readers read", "str(rjsmin.jsmin(script))", "script"),
+    output("a word counts as yes", "isinstance(value, (bool, np.bool_))", "value is not None", NONSENSE),
+    output("any number of steps", "n_steps, most=MOST_STEPS,", "n_steps,",
+           "test_nonsense_options.py::test_steps_beyond_what_nodes_can_be_made_for_are_refused"),
+    soft("weights that multiply rounding", "if not np.abs(weights).sum() <= LARGEST_WEIGHTS:", "if False:",
+         "test_nonsense_options.py::test_nodes_whose_weights_multiply_rounding_are_refused"),
     lattice("site forgets positions", '"word+position": ("word", "position")', '"word+position": ("word",)'),
-    text("CP-LRP spares the last layer", "masks=[range(1, clf.card.layers + 1)]",
-         "masks=[range(1, clf.card.layers)]"),
-    text("PA-LRP without positions", 'name="pa-lrp", site="word+position"', 'name="pa-lrp", site="word"'),
+    text("CP-LRP spares the last layer", "bypass=lambda layers: range(1, layers + 1)",
+         "bypass=lambda layers: range(1, layers)"),
+    text("a rule set forgets its layers", "masks = [self.mask(clf.card.layers)]", "masks = [()]",
+         "test_registry.py::test_a_rule_set_is_lrp_with_its_layers"),
+    text("PA-LRP without positions", '"pa-lrp", site="word+position"', '"pa-lrp", site="word"'),
     loo("sign of LOO", "values[0] - values[1:]", "values[1:] - values[0]"),
     loo("[MASK] and [PAD] swapped", 'clf.mask_id if removal == "mask-token"',
         'clf.mask_id if removal != "mask-token"'),

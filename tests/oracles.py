@@ -9,7 +9,7 @@ contribution, in
 * `modified_gradient`: automatic differentiation of a forward pass with detached factors (Arras et al. 2025),
 epsilon 0.
 
-Both read the weights from a Hugging Face state dict by name and share no forward code with the package.
+Both read the weights where the family's wiring says they are, and share no forward code with the package.
 """
 
 from __future__ import annotations
@@ -18,10 +18,13 @@ import itertools
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from lrp_companion.models.encoder import FAMILIES
 
 # ------------------------------------------------------------------------------------------------------------
 # (a) every rule on relevance itself, one contribution at a time
@@ -105,7 +108,99 @@ def r_layer_norm(
 
 
 # ------------------------------------------------------------------------------------------------------------
-# The weights of a BERT-family classifier, by their names on the hub
+# (a) once more, by rule: what test_rules.py walks. A new rule joins the tests of all rules here.
+# ------------------------------------------------------------------------------------------------------------
+
+Drawn = Callable[..., list[np.ndarray]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call of a rule and what it must give.
+
+    `arguments` are those of the rule, in order; `expected` has, for each `g` that it returns, the activation
+    and its relevance by the slow form. Where `g` is shared by several inputs, each is a pair of its own.
+    """
+
+    arguments: tuple[np.ndarray, ...]
+    expected: tuple[tuple[tuple[np.ndarray, np.ndarray], ...], ...]
+
+
+@dataclass(frozen=True)
+class Replica:
+    """The slow form of a rule: `case(draw, eps)`; `unbatched` counts the axes-free arguments by place."""
+
+    case: Callable[[Drawn, float], Case]
+    unbatched: tuple[int, ...]
+
+
+REPLICAS: dict[str, Replica] = {}
+"""The slow form of every rule, by the rule's name."""
+
+
+def replicates(rule: str, *, unbatched: tuple[int, ...] = ()) -> Callable[[Any], Any]:
+    """Register the slow form of a rule; arguments at the places `unbatched` have no axes in front."""
+
+    def register(case: Callable[[Drawn, float], Case]) -> Callable[[Drawn, float], Case]:
+        REPLICAS[rule] = Replica(case, unbatched)
+        return case
+
+    return register
+
+
+@replicates("linear", unbatched=(1,))
+def linear_case(draw: Drawn, eps: float) -> Case:
+    x, w, b, g = draw((3,), (4, 3), (4,), (4,))
+    z = w @ x + b
+    return Case((g, w, z), (((x, r_linear(z * g, x, w, b, eps)),),))
+
+
+@replicates("add")
+def add_case(draw: Drawn, eps: float) -> Case:
+    x, y, g = draw((4,), (4,), (4,))
+    r_x, r_y = r_add((x + y) * g, (x, y), eps)
+    return Case((g, x + y), (((x, r_x), (y, r_y)),))
+
+
+@replicates("matmul")
+def matmul_case(draw: Drawn, eps: float) -> Case:
+    a, b, g = draw((3, 4), (4, 2), (3, 2))
+    r_a, r_b = r_matmul(a @ b * g, a, b, eps)
+    return Case((g, a, b, a @ b), (((a, r_a),), ((b, r_b),)))
+
+
+@replicates("softmax")
+def softmax_case(draw: Drawn, eps: float) -> Case:
+    z, g = draw((3, 4), (3, 4))
+    a = torch.softmax(torch.from_numpy(z), -1).numpy()
+    return Case((g, a), (((z, r_softmax(a * g, z)),),))
+
+
+@replicates("attention_values")
+def attention_values_case(draw: Drawn, eps: float) -> Case:
+    z, v, g = draw((3, 4), (4, 2), (3, 2))
+    a = torch.softmax(torch.from_numpy(z), -1).numpy()
+    return Case((g, a, a @ v), (((v, r_attention_values(a @ v * g, a, v, eps)),),))
+
+
+@replicates("layer_norm", unbatched=(1,))
+def layer_norm_case(draw: Drawn, eps: float) -> Case:
+    small = 1e-5
+    x, gamma, beta, g = draw((5,), (5,), (5,), (5,))
+    sd = np.sqrt(x.var() + small)
+    y = gamma * (x - x.mean()) / sd + beta
+    return Case((g, gamma, np.array([sd]), y), (((x, r_layer_norm(y * g, x, gamma, beta, small, eps)),),))
+
+
+@replicates("elementwise")
+def elementwise_case(draw: Drawn, eps: float) -> Case:
+    z, g = draw((5,), (5,))
+    y = np.tanh(z)
+    return Case((g, y / z), (((z, y * g),),))
+
+
+# ------------------------------------------------------------------------------------------------------------
+# The weights of a BERT-family classifier, where its wiring says they are
 # ------------------------------------------------------------------------------------------------------------
 
 Pair = tuple[Tensor, Tensor]
@@ -145,74 +240,49 @@ class Weights:
 
 
 def weights_of(model: torch.nn.Module) -> Weights:
-    """Read a Hugging Face sequence classifier's weights in float64."""
-    config = model.config  # type: ignore[union-attr]
-    state = {name: value.detach().to(torch.float64) for name, value in model.state_dict().items()}
-    family = config.model_type
+    """Read a Hugging Face sequence classifier's weights in float64, where its family's wiring says they are.
 
-    def pair(name: str) -> Pair:
-        return state[f"{name}.weight"], state[f"{name}.bias"]
+    That the wiring names the right modules is tested apart, on the logits.
+    """
+    wiring = FAMILIES[model.config.model_type](model)  # type: ignore[union-attr]
+    (pooler, pooled_activation), (classifier, _) = wiring.head
 
-    if family == "distilbert":
-        steps = {
-            "query": "attention.q_lin",
-            "key": "attention.k_lin",
-            "value": "attention.v_lin",
-            "output": "attention.out_lin",
-            "norm": "sa_layer_norm",
-            "inner": "ffn.lin1",
-            "outer": "ffn.lin2",
-            "final_norm": "output_layer_norm",
-        }
-        root, count, heads, small, activation = (
-            "distilbert.transformer.layer",
-            config.n_layers,
-            config.n_heads,
-            1e-12,
-            config.activation,
-        )
-    else:
-        steps = {
-            "query": "attention.self.query",
-            "key": "attention.self.key",
-            "value": "attention.self.value",
-            "output": "attention.output.dense",
-            "norm": "attention.output.LayerNorm",
-            "inner": "intermediate.dense",
-            "outer": "output.dense",
-            "final_norm": "output.LayerNorm",
-        }
-        root, count, heads, small, activation = (
-            f"{family}.encoder.layer",
-            config.num_hidden_layers,
-            config.num_attention_heads,
-            config.layer_norm_eps,
-            config.hidden_act,
-        )
-    top = {
-        "bert": ("bert.pooler.dense", "classifier", "tanh"),
-        "roberta": ("classifier.dense", "classifier.out_proj", "tanh"),
-        "electra": ("classifier.dense", "classifier.out_proj", "gelu"),
-        "distilbert": ("pre_classifier", "classifier", "relu"),
-    }[family]
-    project = f"{family}.embeddings_project"
+    def pair(module: Any) -> Pair:
+        return module.weight.detach().double(), module.bias.detach().double()
+
+    def table(module: Any) -> Tensor:
+        return module.weight.detach().double()
+
+    steps = {
+        "query": "query", "key": "key", "value": "value", "output": "attention_out", "norm": "attention_norm",
+        "inner": "up", "outer": "down", "final_norm": "output_norm",
+    }  # fmt: skip
     return Weights(
-        word=state[f"{family}.embeddings.word_embeddings.weight"],
-        position=state[f"{family}.embeddings.position_embeddings.weight"],
-        type=state.get(f"{family}.embeddings.token_type_embeddings.weight"),
-        norm=pair(f"{family}.embeddings.LayerNorm"),
-        project=pair(project) if f"{project}.weight" in state else None,
+        word=table(wiring.word),
+        position=table(wiring.position),
+        type=None if wiring.type is None else table(wiring.type),
+        norm=pair(wiring.embedding_norm),
+        project=None if wiring.projection is None else pair(wiring.projection),
         blocks=tuple(
-            Block(**{step: pair(f"{root}.{i}.{name}") for step, name in steps.items()}) for i in range(count)
+            Block(**{step: pair(getattr(layer, name)) for step, name in steps.items()})
+            for layer in wiring.layers
         ),
-        pooler=pair(top[0]),
-        classifier=pair(top[1]),
-        heads=heads,
-        small=small,
-        activation=activation,
-        pooled_activation=top[2],
-        first_position=config.pad_token_id + 1 if family == "roberta" else 0,
+        pooler=pair(pooler),
+        classifier=pair(classifier),
+        heads=wiring.heads,
+        small=wiring.embedding_norm.eps,
+        activation=_name_of(wiring.layers[0].activation),
+        pooled_activation=_name_of(pooled_activation),
+        first_position=wiring.first_position,
     )
+
+
+def _name_of(activation: Callable[[Tensor], Tensor]) -> str:
+    """The activation function of this file that gives the same values."""
+    z = torch.linspace(-3, 3, 25, dtype=torch.float64)
+    known = _TORCH_PHI.items()
+    (name,) = (name for name, phi in known if torch.allclose(phi(z), activation(z), rtol=0, atol=1e-9))
+    return name
 
 
 # ------------------------------------------------------------------------------------------------------------

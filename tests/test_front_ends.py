@@ -28,7 +28,7 @@ from lrp_companion.models.product import Product, all_groupings, leaves_of, pars
 from lrp_companion.models.softmax_step import SoftmaxStep
 from lrp_companion.views.palette import hexes
 from lrp_companion.views.tokens import decimals
-from lrp_companion.widgets.base import STATIC, front_ends, packed
+from lrp_companion.widgets.base import STATIC, front_ends, minified, packed
 
 LACKS = -32768
 READS = "--allow-read=lrp_companion/widgets/static"
@@ -71,6 +71,23 @@ def numbers(values: Any) -> np.ndarray:
 def test_deno_tests_pass(deno: str) -> None:
     said = run(deno, "test", "--no-remote", READS)
     assert int(re.search(r"(\d+) passed", said)[1]) > 100
+
+
+def test_deno_tests_pass_on_what_pages_load(deno: str, tmp_path: Path) -> None:
+    for name in ("base", *front_ends()):
+        script = (STATIC / f"{name}.js").read_text(encoding="utf-8")
+        (tmp_path / f"{name}.js").write_text(minified(script), encoding="utf-8")
+    said = run(
+        deno, "test", "--no-remote", "--no-check", f"--allow-read={tmp_path}", "--", f"{tmp_path.as_uri()}/"
+    )
+    assert int(re.search(r"(\d+) passed", said)[1]) > 100
+
+
+def test_a_template_inside_a_template_is_refused(deno: str, tmp_path: Path) -> None:
+    path = tmp_path / "front.js"
+    path.write_text('const a = 1;\nconsole.log(`a${a ? ` (${a} b)` : ""}`);\n', encoding="utf-8")
+    linted = check.run("lint", "--config", ROOT / "deno.json", path)
+    assert linted.returncode and "a template inside a template" in linted.stdout
 
 
 @pytest.mark.parametrize("name", ["base", *front_ends()])

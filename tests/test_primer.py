@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from lrp_companion import rules
+from lrp_companion.bookbuild.rule_table import rule_table
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "book/primer.md").read_text(encoding="utf-8")
@@ -249,9 +250,11 @@ def test_table_of_rules_names_every_rule_once_or_more() -> None:
     public = {
         name
         for name, f in inspect.getmembers(rules, inspect.isfunction)
-        if f.__module__ == rules.__name__ and name[0] != "_"
+        if f.__module__ == rules.__name__ and name[0] != "_" and name != "rule"
     }
-    assert set(re.findall(r"`rules\.(\w+)`", PAGE)) == public
+    assert set(re.findall(r"`rules\.(\w+)`", "\n".join(rule_table()))) == public
+    assert PAGE.count("```{rules}\n:name: tab-rules\n```") == 1
+    assert "```{rules}\n```" in (ROOT / "book/cheatsheet.md").read_text(encoding="utf-8")
 
 
 def test_no_marked_table_goes_unchecked() -> None:

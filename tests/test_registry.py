@@ -133,3 +133,51 @@ def test_what_contributing_says_of_methods_and_families_runs() -> None:
     before = list(METHODS)
     assert doctest.testfile(str(page), module_relative=False, optionflags=doctest.ELLIPSIS).failed == 0
     assert list(METHODS) == before
+
+
+@pytest.fixture
+def upper() -> Iterator[str]:
+    """A rule set of a user: attention is a constant in the upper half of the layers."""
+    lrp.rule_set("upper-half", bypass=lambda layers: range(layers // 2 + 1, layers + 1), label="upper half")
+    yield "upper-half"
+    forget("upper-half")
+
+
+def test_a_rule_set_is_lrp_with_its_layers(clf, upper: str) -> None:
+    layers = clf.card.layers
+    mask = range(layers // 2 + 1, layers + 1)
+    (record,) = lrp.attribute(clf, TEXTS[0], method=upper, epsilon=0.1, site="embedding")
+    (same,) = lrp.attribute(clf, TEXTS[0], method="lrp", bypass=mask, epsilon=0.1, site="embedding")
+    (other,) = lrp.attribute(clf, TEXTS[0], method="attnlrp", epsilon=0.1, site="embedding")
+    assert np.array_equal(record.scores, same.scores) and not np.allclose(record.scores, other.scores)
+    assert record.method == upper and record.choices == same.choices
+    assert label_of(upper) == "upper half" and passes_of(upper, {}, 9) == passes_of("lrp", {}, 9)
+
+
+def test_options_of_rule_sets_are_those_of_lrp_but_for_what_they_fix(clf, upper: str) -> None:
+    free = set(options_of("lrp")) - {"bypass"}
+    assert {name: set(options_of(name)) for name in ("attnlrp", "cp-lrp", upper)} == dict.fromkeys(
+        ("attnlrp", "cp-lrp", upper), free
+    )
+    assert set(options_of("pa-lrp")) == free - {"site"}
+    for name, option in ((upper, "bypass"), ("pa-lrp", "site")):
+        with pytest.raises(InputError, match=option):
+            lrp.attribute(clf, TEXTS[0], method=name, **{option: "word"})
+
+
+@pytest.mark.parametrize(
+    "options", [{"bypass": 3}, {"bypass": [0]}, {"bypass": ["a"]}, {"bypass": "12"}, {"site": "words"}]
+)
+def test_a_bad_rule_set_is_refused_and_not_registered(options: dict[str, object]) -> None:
+    with pytest.raises(InputError, match="rule_set"):
+        lrp.rule_set("bad", **options)
+    with pytest.raises(InputError, match="twice"):
+        lrp.rule_set("rollout")
+    assert "bad" not in TEXT_METHODS
+
+
+def test_layers_that_a_model_lacks_are_refused_when_it_is_there(clf) -> None:
+    lrp.rule_set("too-high", bypass=[clf.card.layers + 1])
+    with pytest.raises(InputError, match="layers count from 1"):
+        lrp.attribute(clf, TEXTS[0], method="too-high")
+    forget("too-high")

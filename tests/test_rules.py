@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import oracles
@@ -138,22 +140,49 @@ def test_elementwise_keeps_relevance_and_takes_the_limit_at_zero(phi, slope: flo
     ).item() == pytest.approx(slope if slope else 1.0, abs=1e-6)
 
 
-def test_batched_axes_are_the_same_rule_many_times() -> None:
-    a, b, g, x = draw(7, (2, 3, 4, 5), (2, 3, 5, 6), (2, 3, 4, 6), (2, 3, 6))
-    o = a @ b
-    g_a, g_b = rules.matmul(*tensors(g, a, b, o), eps=0.1)
-    g_v = rules.attention_values(*tensors(g, a, o), eps=0.1)
-    g_z = rules.softmax(*tensors(a, np.abs(a)))
-    gamma, sd = np.arange(1.0, 7), np.abs(x[..., :1]) + 1
-    g_x = rules.layer_norm(*tensors(x, gamma, sd, x), eps=0.1)
+def call(name: str, arguments: Sequence[torch.Tensor], eps: float) -> tuple[torch.Tensor, ...]:
+    """What a registered rule returns, as a tuple; epsilon where the rule has one."""
+    function = rules.RULES[name].function
+    options = {"eps": eps} if "eps" in inspect.signature(function).parameters else {}
+    back = function(*arguments, **options)
+    return back if isinstance(back, tuple) else (back,)
+
+
+def case_of(name: str, seed: int, eps: float) -> oracles.Case:
+    return oracles.REPLICAS[name].case(lambda *shapes: draw(seed, *shapes), eps)
+
+
+def test_every_registered_rule_has_a_slow_form() -> None:
+    """`stabiliser` is the factor inside them and takes no `g`; it has a test to itself."""
+    assert set(oracles.REPLICAS) == set(rules.RULES) - {"stabiliser"}
+
+
+@pytest.mark.parametrize("name", oracles.REPLICAS)
+@given(epsilons, seeds)
+def test_every_rule_is_its_slow_form(name: str, eps: float, seed: int) -> None:
+    case = case_of(name, seed, eps)
+    for g, pairs in zip(call(name, tensors(*case.arguments), eps), case.expected, strict=True):
+        for activation, expected in pairs:
+            close(activation * g.numpy(), expected)
+
+
+@pytest.mark.parametrize("name", oracles.REPLICAS)
+def test_batched_axes_are_the_same_rule_many_times(name: str) -> None:
+    several = np.empty((2, 3), dtype=object)
+    unbatched = oracles.REPLICAS[name].unbatched
     for i in np.ndindex(2, 3):
-        for whole, single in (
-            (g_a, rules.matmul(*tensors(g[i], a[i], b[i], o[i]), eps=0.1)[0]),
-            (g_b, rules.matmul(*tensors(g[i], a[i], b[i], o[i]), eps=0.1)[1]),
-            (g_v, rules.attention_values(*tensors(g[i], a[i], o[i]), eps=0.1)),
-            (g_z, rules.softmax(*tensors(a[i], np.abs(a[i])))),
-            (g_x, rules.layer_norm(*tensors(x[i], gamma, sd[i], x[i]), eps=0.1)),
-        ):  # fmt: skip
+        several[i] = list(tensors(*case_of(name, sum(i), 0.1).arguments))
+        for place in unbatched:
+            several[i][place] = several[0, 0][place]
+    batch = [
+        several[0, 0][place]
+        if place in unbatched
+        else torch.stack([torch.stack([single[place] for single in row]) for row in several])
+        for place in range(len(several[0, 0]))
+    ]
+    together = call(name, batch, 0.1)
+    for i in np.ndindex(2, 3):
+        for whole, single in zip(together, call(name, several[i], 0.1), strict=True):
             torch.testing.assert_close(whole[i], single, rtol=1e-13, atol=1e-13)
 
 
@@ -227,24 +256,14 @@ def test_a_purely_linear_net_equals_loo_with_zeroing(
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_rules_stay_in_their_dtype_and_near_float64(dtype: torch.dtype) -> None:
-    a, b, g = (t.to(dtype) for t in tensors(*draw(3, (4, 4), (4, 4), (4, 4))))
-    sd = torch.ones(4, 1, dtype=dtype)
-    calls = {
-        "linear": lambda g, a, b, s: rules.linear(g, a, b, eps=0.1), "add": lambda g, a, b,
-        s: rules.add(g, a, eps=0.1),
-        "matmul": lambda g, a, b, s: rules.matmul(g, a, b, a @ b, eps=0.1)[1],
-        "values": lambda g, a, b, s: rules.attention_values(g, a, b, eps=0.1),
-        "softmax": lambda g, a, b, s: rules.softmax(g, a.softmax(-1)), "norm": lambda g, a, b,
-        s: rules.layer_norm(g, a[0], s, b, eps=0.1),
-        "elementwise": lambda g, a, b, s: rules.elementwise(g, rules.slope(a, torch.tanh(a), at_zero=1.0)),
-    }  # fmt: skip
-    for name, call in calls.items():
-        low, high = call(g, a, b, sd), call(g.double(), a.double(), b.double(), sd.double())
-        assert low.dtype == dtype, name
+@pytest.mark.parametrize("name", oracles.REPLICAS)
+def test_rules_stay_in_their_dtype_and_near_float64(name: str, dtype: torch.dtype) -> None:
+    narrow = [argument.to(dtype) for argument in tensors(*case_of(name, 3, 0.1).arguments)]
+    for low, high in zip(
+        call(name, narrow, 0.1), call(name, [argument.double() for argument in narrow], 0.1), strict=True
+    ):
+        assert low.dtype == dtype
+        largest = float(high.abs().max())
         torch.testing.assert_close(
-            low.double(),
-            high,
-            rtol=0,
-            atol=float(high.abs().max()) * (1e-5 if dtype == torch.float32 else 0.05),
+            low.double(), high, rtol=0, atol=largest * (1e-5 if dtype == torch.float32 else 0.05)
         )

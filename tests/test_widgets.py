@@ -48,7 +48,13 @@ def test_a_front_end_is_one_small_module_and_one_style_of_our_own(name: str) -> 
         r"^\s*import\b|\bimport\(|\beval\(|innerHTML|insertAdjacentHTML|document\.write", script, re.MULTILINE
     )
     assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", script + style)
-    assert len(script.encode()) + len(style.encode()) < 50_000, "a page's front end stays small"
+    assert len(script.encode()) + len(style.encode()) < 40_000, "a page's front end stays small"
+
+
+def test_an_attribute_of_aria_is_a_word() -> None:
+    """`true` alone would make an empty attribute, and an empty `aria-hidden` hides nothing."""
+    for name in ("base", *front_ends()):
+        assert not re.findall(r"\baria-\w+\W{1,3}(?:true|false)\b", (STATIC / f"{name}.js").read_text())
 
 
 def test_no_two_widgets_share_a_class_name() -> None:

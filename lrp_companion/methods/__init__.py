@@ -8,7 +8,7 @@ from typing import Any
 
 # Imported so that they register their methods.
 from lrp_companion.methods import gradient, hybrid, image, mask_gradient, rollout  # noqa: F401
-from lrp_companion.methods.common import check_options, check_targets
+from lrp_companion.methods.common import check_options, check_targets, switch
 from lrp_companion.methods.lrp import layer_lattice
 from lrp_companion.methods.perturbation import kept_logits, removal_evaluator
 from lrp_companion.models.linear_attention import LinearAttention
@@ -101,6 +101,8 @@ def attribute(
     >>> attribute(clf, ["a film of rare grace"], method="cp-lrp")[0].tokens  # doctest: +SKIP
     ('[CLS]', 'a', 'film', 'of', 'rare', 'grace', '[SEP]')
     """
+    if options.get("progress") is not None:
+        switch("progress", options["progress"])
     if isinstance(model, LinearAttention):
         choose("attribute", "method", method, tuple(IMAGE_METHODS))
         return image.attribute_images(model, inputs, method=method, target=target, **options)
@@ -114,5 +116,5 @@ def attribute(
     choose("attribute", "method", method, tuple(TEXT_METHODS))
     truncate = options.pop("truncate", False)
     check_options(repr(method), options, ["target", "truncate", *options_of(method)])
-    texts = model.encode(inputs, truncate=truncate)
+    texts = model.encode(inputs, truncate=switch("truncate", truncate))
     return TEXT_METHODS[method](model, texts, check_targets(target, len(texts), len(model.labels)), **options)

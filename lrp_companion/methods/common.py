@@ -13,14 +13,17 @@ from tqdm import tqdm
 
 from lrp_companion.models.batching import budget, pad, token_batches
 from lrp_companion.models.pretrained import Classifier, EncodedText
-from lrp_companion.schema import Attribution, InputError
+from lrp_companion.schema import Attribution, InputError, whole
 
 Targets = Sequence[int | None]
+MOST_STEPS = 1000
+"""Of integrated gradients: finding the nodes alone takes time with the cube of their number."""
 
 
 def check_targets(target: int | Sequence[int] | None, count: int, classes: int) -> list[int | None]:
     """One target per input: None (the predicted class), one class for all, or a list of classes."""
-    targets: list[Any] = list(target) if isinstance(target, (list, tuple, np.ndarray)) else [target] * count
+    several = isinstance(target, (list, tuple)) or (isinstance(target, np.ndarray) and target.ndim > 0)
+    targets: list[Any] = list(target) if several else [target] * count  # type: ignore[arg-type]
     if len(targets) != count:
         raise InputError(
             "attribute",
@@ -51,6 +54,23 @@ def check_options(method: str, options: Iterable[str], allowed: Iterable[str]) -
                 expected=f"one of {', '.join(sorted(allowed))}",
                 hint="leave it out or change the method",
             )
+
+
+def check_steps(n_steps: object) -> int:
+    """The steps of integrated gradients, a whole number from 1 to `MOST_STEPS`."""
+    return whole("attribute", "n_steps", n_steps, most=MOST_STEPS, hint="try n_steps=50")
+
+
+def switch(name: str, value: object) -> bool:
+    """Return `value` if it is a boolean; else raise `InputError`: the word "no" would count as true.
+
+    >>> switch("residual", True)
+    True
+    """
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    hint = "a word or a number is no answer to yes or no"
+    raise InputError("attribute", got=f"{name} {value!r}", expected="True or False", hint=hint)
 
 
 def settle(targets: Targets, logits: Tensor) -> Tensor:

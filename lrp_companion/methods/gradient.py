@@ -10,12 +10,21 @@ import torch
 from captum.attr import IntegratedGradients
 from torch import Tensor
 
-from lrp_companion.methods.common import Targets, attribution, batches, read_output, settle, to_numpy, watch
+from lrp_companion.methods.common import (
+    Targets,
+    attribution,
+    batches,
+    check_steps,
+    read_output,
+    settle,
+    to_numpy,
+    watch,
+)
 from lrp_companion.models.batching import budget
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.propagation import relevance_parts
 from lrp_companion.registry import method
-from lrp_companion.schema import SITES, TARGET_CHOICES, Attribution, choose, scores_at, whole
+from lrp_companion.schema import SITES, TARGET_CHOICES, Attribution, choose, scores_at
 
 BASELINES = ("pad-token", "mask-token", "zero")
 
@@ -83,7 +92,7 @@ def integrated_gradients(
     """
     choose("attribute", "baseline", baseline, BASELINES)
     choose("attribute", "output", output, TARGET_CHOICES)
-    whole("attribute", "n_steps", n_steps, hint="try n_steps=50")
+    check_steps(n_steps)
     tokens_at_once = budget(batch_tokens, clf.device, work="path")
     out = []
     for text, target in watch(list(zip(texts, targets, strict=True)), progress=progress, label="ig"):

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from tqdm import TqdmWarning
 
-from lrp_companion.methods.common import check_options, check_targets, settle, to_numpy, watch
+from lrp_companion.methods.common import check_options, check_steps, check_targets, settle, to_numpy, watch
 from lrp_companion.methods.mask_gradient import integrate, plan, quadrature_rows
 from lrp_companion.models.linear_attention import SHARES, LinearAttention, check_shares
 from lrp_companion.registry import IMAGE_METHODS, image_method
@@ -54,6 +54,11 @@ def attribute_images(
     return _records(net, method, logits, chosen, scores, choices, parts, details)
 
 
+def check_images_at_once(batch_images: object, most: int) -> int:
+    """Images of one batch: a whole number, at least 1, of which `most` are needed."""
+    return min(whole("attribute", "batch_images", batch_images, hint="256 fits small machines"), most)
+
+
 @image_method("loo")
 def loo(
     net: LinearAttention, x: Tensor, targets: Tensor, *, batch_images: int = 256, progress: bool | None = None
@@ -61,14 +66,14 @@ def loo(
     """Leave-One-Out: the target's logit minus that of the image with one pixel at zero (appendix B.1.1 of the
     paper).
     """
-    whole("attribute", "batch_images", batch_images, hint="256 fits small machines")
+    at_once = check_images_at_once(batch_images, net.tokens)
     scores = torch.empty_like(x)
     with torch.no_grad():
         for k in watch(range(len(x)), progress=progress, label="loo"):
             kept = x[k].expand(net.tokens, -1).clone()
             kept.fill_diagonal_(0)
             logit = net(x[k : k + 1])[0, targets[k]]
-            scores[k] = torch.cat([logit - net(part)[:, targets[k]] for part in kept.split(batch_images)])
+            scores[k] = torch.cat([logit - net(part)[:, targets[k]] for part in kept.split(at_once)])
     return scores, {"removal": "zero-pixel"}, {}, {}
 
 
@@ -90,7 +95,8 @@ def integrated_gradients(
     polynomial of degree 3 along the way. `baseline` is "zero", one image, or one for each. The convergence
     delta `sum IG - (f(x) - f(x'))` goes into `details`.
     """
-    whole("attribute", "n_steps", n_steps, hint="try n_steps=50")
+    check_steps(n_steps)
+    at_once = check_images_at_once(batch_images, len(x) * n_steps)
     if isinstance(baseline, str):
         if baseline != "zero":
             raise InputError(
@@ -101,7 +107,7 @@ def integrated_gradients(
             )
         start, name = torch.zeros_like(x), baseline
     else:
-        given = torch.as_tensor(baseline)
+        given = _pixels(baseline)
         one = given.ndim == 1 or (given.ndim == 2 and given.shape[1] != net.tokens)
         start, name = net.check_images(given[None] if one else given, "attribute: baseline"), "array"
         if len(start) not in (1, len(x)):
@@ -118,7 +124,7 @@ def integrated_gradients(
     try:
         for w in weights:  # gradients of the pixels only
             w.requires_grad_(False)
-        for rows in torch.arange(len(x)).split(max(1, batch_images // n_steps)):
+        for rows in torch.arange(len(x)).split(max(1, at_once // n_steps)):
             method = IntegratedGradients(net)
             scores[rows], delta[rows] = method.attribute(
                 x[rows], start[rows], target=targets[rows], n_steps=n_steps, return_convergence_delta=True
@@ -127,6 +133,16 @@ def integrated_gradients(
         for w, flag in zip(weights, wanted, strict=True):
             w.requires_grad_(flag)
     return scores, {"baseline": name, "n_steps": n_steps}, {}, {"convergence_delta": delta}
+
+
+def _pixels(baseline: Any) -> Tensor:
+    """The baseline as a tensor; its shape and values are checked as those of images are."""
+    try:
+        return torch.as_tensor(baseline)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        got, expected = f"baseline {baseline!r}", "'zero' or an array of pixels"
+        hint = "pass images.mean(0) for the mean image"
+        raise InputError("attribute", got=got, expected=expected, hint=hint) from None
 
 
 @image_method("gradient-x-input")

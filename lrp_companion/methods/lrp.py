@@ -6,12 +6,13 @@ AttnLRP read at word + position. The methods differ by entries, not by code.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from lrp_companion.masks import NONE
 from lrp_companion.methods.common import (
     Targets,
     attribution,
@@ -23,7 +24,7 @@ from lrp_companion.methods.common import (
 )
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.propagation import MEMORY, all_masks, some_masks
-from lrp_companion.registry import method
+from lrp_companion.registry import PASSES, Style, method
 from lrp_companion.schema import (
     SITES,
     TARGET_CHOICES,
@@ -37,10 +38,18 @@ from lrp_companion.schema import (
     whole,
 )
 
+MOST_LAYERS = 1000
+"""More than a model has; what the model at hand has is checked once it is there."""
+
 
 def check_epsilon(epsilon: float) -> float:
     """A finite epsilon, 0 or above."""
     return number("attribute", "epsilon", epsilon, least=0, hint="try epsilon=0.0 or 1e-6")
+
+
+def _layers(mask: Any, count: int) -> frozenset[int]:
+    """A mask as a set of layers; an array as the numbers in it."""
+    return check_layers("attribute", mask.tolist() if hasattr(mask, "tolist") else mask, count)
 
 
 @torch.no_grad()
@@ -60,7 +69,7 @@ def lrp_masks(
     """LRP under several masks from one forward: one list of attributions per mask, in the order of the
     masks.
     """
-    layers = [check_layers("attribute", mask, clf.card.layers) for mask in masks]
+    layers = [_layers(mask, clf.card.layers) for mask in masks]
     eps = check_epsilon(epsilon)
     choose("attribute", "site", site, SITES)
     choose("attribute", "output", output, TARGET_CHOICES)
@@ -106,59 +115,81 @@ def lrp(
     return lrp_masks(clf, texts, targets, masks=[bypass], name="lrp", site=site, **shared)[0]
 
 
-@method("attnlrp")
-def attnlrp(
-    clf: Classifier,
-    texts: Sequence[EncodedText],
-    targets: Targets,
+@dataclass(frozen=True)
+class RuleSet:
+    """Which rules a method takes: in which layers attention is a constant, and where relevance is read.
+
+    Every other operation has one rule (`lrp_companion.rules`).
+
+    Attributes
+    ----------
+    name : the method's name.
+    bypass : the layers, from 1, in which the values receive everything (`rules.attention_values`) instead of
+        half, the rest going through the softmax (`rules.matmul`, `rules.softmax`); or a function that
+        returns them for a number of layers.
+    site : where relevance is read; None leaves it to the caller.
+    """
+
+    name: str
+    bypass: Iterable[int] | Callable[[int], Iterable[int]] = ()
+    site: str | None = None
+
+    def __post_init__(self) -> None:
+        fixed = {"bypass"} if self.site is None else {"bypass", "site"}
+        free = [value for key, value in inspect.signature(lrp).parameters.items() if key not in fixed]
+        # for `help` and the registry, so that the options stand in `lrp` alone
+        object.__setattr__(self, "__signature__", inspect.Signature(free))
+
+    def mask(self, layers: int) -> frozenset[int]:
+        """The bypassed layers of a model with so many layers."""
+        chosen = self.bypass(layers) if callable(self.bypass) else self.bypass
+        return _layers(chosen, layers)
+
+    def __call__(
+        self, clf: Classifier, texts: Sequence[EncodedText], targets: Targets, **options: Any
+    ) -> list[Attribution]:
+        """Explain texts: a method as `attribute` calls it, with the options of `lrp` that are left open."""
+        fixed: dict[str, Any] = {} if self.site is None else {"site": self.site}
+        masks = [self.mask(clf.card.layers)]
+        return lrp_masks(clf, texts, targets, masks=masks, name=self.name, **fixed, **options)[0]
+
+
+def rule_set(
+    name: str,
     *,
-    site: str = "word",
-    epsilon: float = 0.0,
-    output: str = "logit",
-    batch_tokens: int | None = None,
-    progress: bool | None = None,
-) -> list[Attribution]:
-    """AttnLRP (Achtibat et al. 2024): relevance through values, softmax, queries and keys in every layer."""
-    shared: dict[str, Any] = {"epsilon": epsilon, "output": output}
-    shared |= {"batch_tokens": batch_tokens, "progress": progress}
-    return lrp_masks(clf, texts, targets, masks=[NONE], name="attnlrp", site=site, **shared)[0]
+    bypass: Iterable[int] | Callable[[int], Iterable[int]] = (),
+    site: str | None = None,
+    label: str | None = None,
+    style: Style | None = None,
+) -> RuleSet:
+    """Register a rule set as a method on text and return it; `RuleSet` has the arguments.
+
+    Its options are those of `lrp` but for what the set fixes. `label` and `style` are for tables and figures.
+
+    Raises
+    ------
+    InputError : a name that is taken or no plain word; a `bypass` that is neither a list of layers nor a
+        function; an unknown site.
+
+    >>> upper = rule_set("upper-half", bypass=lambda layers: range(layers // 2 + 1, layers + 1))
+    >>> sorted(upper.mask(6))
+    [4, 5, 6]
+    >>> from lrp_companion.registry import forget
+    >>> forget("upper-half")
+    """
+    if site is not None:
+        choose("rule_set", "site", site, SITES)
+    if not callable(bypass):
+        bypass = check_layers("rule_set", bypass, MOST_LAYERS)
+    return method(name, label=label, passes=PASSES, style=style)(RuleSet(name, bypass, site))
 
 
-@method("cp-lrp")
-def cp_lrp(
-    clf: Classifier,
-    texts: Sequence[EncodedText],
-    targets: Targets,
-    *,
-    site: str = "word",
-    epsilon: float = 0.0,
-    output: str = "logit",
-    batch_tokens: int | None = None,
-    progress: bool | None = None,
-) -> list[Attribution]:
-    """CP-LRP (Ali et al. 2022): the attention weights of every layer are constants."""
-    shared: dict[str, Any] = {"epsilon": epsilon, "output": output}
-    shared |= {"batch_tokens": batch_tokens, "progress": progress}
-    return lrp_masks(
-        clf, texts, targets, masks=[range(1, clf.card.layers + 1)], name="cp-lrp", site=site, **shared
-    )[0]
-
-
-@method("pa-lrp")
-def pa_lrp(
-    clf: Classifier,
-    texts: Sequence[EncodedText],
-    targets: Targets,
-    *,
-    epsilon: float = 0.0,
-    output: str = "logit",
-    batch_tokens: int | None = None,
-    progress: bool | None = None,
-) -> list[Attribution]:
-    """PA-LRP for learned absolute positions: AttnLRP with the share of each position added to its token."""
-    shared: dict[str, Any] = {"epsilon": epsilon, "output": output}
-    shared |= {"batch_tokens": batch_tokens, "progress": progress}
-    return lrp_masks(clf, texts, targets, masks=[NONE], name="pa-lrp", site="word+position", **shared)[0]
+attnlrp = rule_set("attnlrp")
+"""AttnLRP (Achtibat et al. 2024): relevance through values, softmax, queries and keys in every layer."""
+cp_lrp = rule_set("cp-lrp", bypass=lambda layers: range(1, layers + 1))
+"""CP-LRP (Ali et al. 2022): the attention weights of every layer are constants."""
+pa_lrp = rule_set("pa-lrp", site="word+position")
+"""PA-LRP for learned absolute positions: AttnLRP with the share of each position added to its token."""
 
 
 @torch.no_grad()

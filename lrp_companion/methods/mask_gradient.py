@@ -33,6 +33,10 @@ training sentences, by r and, between 0.2 and 0.1, by the error of the value its
 read by `analysis.tuned_options.option_choices`."""
 
 
+LARGEST_WEIGHTS = 1000.0
+"""Rounding of the gradients, 1e-7 of them in float32, reaches the scores so many times larger."""
+
+
 def quadrature(nodes: int | Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
     """Nodes in [0, 1], the last of them 1, and their weights.
 
@@ -51,7 +55,7 @@ def quadrature(nodes: int | Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
     else:
         try:
             points = np.sort(np.asarray(nodes, dtype=np.float64))
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             points = np.empty(0)
         if (
             isinstance(nodes, (bool, int))
@@ -68,7 +72,18 @@ def quadrature(nodes: int | Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
                 hint="nodes=1 reads the gradient at the whole input only",
             )
     moments = np.eye(points.size)[0]  # Legendre's polynomials on [0, 1] integrate to 1, 0, 0, ...
-    return points, np.linalg.solve(legendre.legvander(2 * points - 1, points.size - 1).T, moments)
+    try:
+        weights = np.linalg.solve(legendre.legvander(2 * points - 1, points.size - 1).T, moments)
+    except np.linalg.LinAlgError:  # nodes that rounding cannot tell apart
+        weights = np.array([np.inf])
+    if not np.abs(weights).sum() <= LARGEST_WEIGHTS:
+        raise InputError(
+            "attribute",
+            got=f"{points.size} nodes whose weights sum to {np.abs(weights).sum():.1e} without their signs",
+            expected=f"nodes whose weights sum to {LARGEST_WEIGHTS:g} at most: they multiply rounding",
+            hint="take fewer nodes, further apart, or a number of nodes, whose weights sum to 1",
+        )
+    return points, weights
 
 
 def default_nodes(groups: int | str) -> tuple[float, ...] | None:

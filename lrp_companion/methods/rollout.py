@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from lrp_companion.methods.common import Targets, attribution, batches, settle
+from lrp_companion.methods.common import Targets, attribution, batches, settle, switch
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.registry import method
 from lrp_companion.schema import Attribution, choose
@@ -36,7 +36,7 @@ def rollout(
     """
     choose("attribute", "head_fusion", head_fusion, HEAD_FUSIONS)
     choose("attribute", "row", row, ROWS)
-    choices = {"residual": bool(residual), "head_fusion": head_fusion, "row": row}
+    choices = {"residual": switch("residual", residual), "head_fusion": head_fusion, "row": row}
     out: list[Attribution | None] = [None] * len(texts)
     for rows, ids, mask in batches(clf, texts, batch_tokens=batch_tokens, progress=progress, label="rollout"):
         tape = clf.encoder.forward(ids, mask)

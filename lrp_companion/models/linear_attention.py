@@ -368,7 +368,7 @@ def check_shares(shares: Sequence[float]) -> tuple[float, float, float]:
     """
     try:
         values = tuple(float(share) for share in shares)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         values = ()
     if len(values) != 3 or not all(share >= 0 for share in values) or abs(sum(values) - 1) > 1e-9:
         expected = "three numbers of at least 0 with the sum 1, for Q, K and V"

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import html
 import json
-import re
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,23 +21,27 @@ from lrp_companion.schema import InputError
 
 STATIC = Path(__file__).parent / "static"
 MARK = "data-companion-widget"
-# JSDoc that stands on lines of its own
-_TYPES = re.compile(r"^[ \t]*/\*\*(?:(?!\*/).)*\*/[ \t]*\n", re.MULTILINE | re.DOTALL)
 
 
-def front_end(name: str, kind: str, *, types: bool = False) -> str:
-    """Return the JavaScript or CSS (`kind` "js" or "css") of a widget: the base's, then the widget's.
-
-    Comments that describe types are for readers and, with `types`, for the type checker; pages and notebooks
-    do without them.
-    """
-    texts = ((STATIC / f"{stem}.{kind}").read_text(encoding="utf-8") for stem in ("base", name))
-    return "\n".join(_TYPES.sub("", text) if kind == "js" and not types else text for text in texts)
+def front_end(name: str, kind: str) -> str:
+    """Return the JavaScript or CSS (`kind` "js" or "css") of a widget: the base's, then the widget's."""
+    return "\n".join((STATIC / f"{stem}.{kind}").read_text(encoding="utf-8") for stem in ("base", name))
 
 
 def front_ends() -> list[str]:
     """Return the names of all front ends, each with a module and a style."""
     return sorted(path.stem for path in STATIC.glob("*.js") if path.stem != "base")
+
+
+def minified(script: str) -> str:
+    """Return JavaScript without comments and spare white space, as pages load it.
+
+    The types in the comments are for readers and for the type checker. Notebooks load what the files say, so
+    only pages need the minifier. It does not know templates within templates; `deno lint` refuses them here.
+    """
+    import rjsmin  # comes with the extra book
+
+    return str(rjsmin.jsmin(script)) + "\n"
 
 
 def page_script(name: str) -> str:
@@ -47,7 +50,7 @@ def page_script(name: str) -> str:
     if module.count(mark) != 1:
         raise ValueError(f"{name}.js: expected one line that begins with 'export default'")
     body = module.replace(mark, "\nconst widget = ")
-    return f"(() => {{\n{body}\nmount({json.dumps(name)}, widget);\n}})();\n"
+    return minified(f"(() => {{\n{body}\nmount({json.dumps(name)}, widget);\n}})();\n")
 
 
 def embed(value: Any) -> str:

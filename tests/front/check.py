@@ -68,7 +68,7 @@ def check_types() -> list[subprocess.CompletedProcess[str]]:
     with tempfile.TemporaryDirectory() as folder:
         modules = [Path(folder, f"{name}.js") for name in front_ends()]
         for module in modules:
-            module.write_text(front_end(module.stem, "js", types=True), encoding="utf-8")
+            module.write_text(front_end(module.stem, "js"), encoding="utf-8")
         widgets = run("check", *config, *modules)
     widgets.stdout = where_it_is(widgets.stdout, folder)
     return [widgets, tests]

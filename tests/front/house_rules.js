@@ -1,4 +1,5 @@
-// What `deno lint` asks of front ends beyond its own rules: short functions, each with its types.
+// What `deno lint` asks of front ends beyond its own rules: short functions, each with its types,
+// and no template inside a template: the minifier would take the spaces out of the inner one.
 // How a rule is written: https://docs.deno.com/runtime/reference/lint_plugins/
 
 const LONGEST = 60; // lines
@@ -45,7 +46,22 @@ const typedFunctions = {
   },
 };
 
+/** @type {Deno.lint.Rule} */
+const flatTemplates = {
+  create(context) {
+    return {
+      "TemplateLiteral TemplateLiteral"(node) {
+        context.report({ node, message: "a template inside a template; give the inner one a name" });
+      },
+    };
+  },
+};
+
 export default {
   name: "house",
-  rules: { "short-functions": shortFunctions, "typed-functions": typedFunctions },
+  rules: {
+    "flat-templates": flatTemplates,
+    "short-functions": shortFunctions,
+    "typed-functions": typedFunctions,
+  },
 };

@@ -1,6 +1,7 @@
 // Front ends are no modules that can be imported: a widget's text goes on where that of `base.js` ends.
 
-const STATIC = new URL("../../lrp_companion/widgets/static/", import.meta.url);
+// `deno test -- FOLDER` tests the front ends of that folder instead, such as those that pages load.
+const STATIC = new URL(Deno.args[0] ?? "../../lrp_companion/widgets/static/", import.meta.url);
 
 /**
  * The functions of a front end, from the text that `widgets/base.py` makes of it.
@@ -10,7 +11,7 @@ const STATIC = new URL("../../lrp_companion/widgets/static/", import.meta.url);
 export async function load(name) {
   const parts = name === "base" ? ["base"] : ["base", name];
   const texts = await Promise.all(parts.map((part) => Deno.readTextFile(new URL(`${part}.js`, STATIC))));
-  const functions = texts.join("\n").matchAll(/^function (\w+)/gm).map(([, declared]) => declared);
+  const functions = texts.join("\n").matchAll(/(?:^|;)function (\w+)/gm).map(([, declared]) => declared);
   const text = [...texts, `export { ${[...functions].join(", ")} };`].join("\n");
   return await import(`data:text/javascript,${encodeURIComponent(text)}`);
 }

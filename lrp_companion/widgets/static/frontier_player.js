@@ -101,9 +101,8 @@ function affordable(text, way, passes) {
  */
 function inWords({ text, way, tokens, step }) {
   const { passes, r, error } = text.ways[way], value = r[tokens][step];
-  const agreement = `r ${value === null ? "undefined" : `= ${say(value)}`} with LOO on the ${
-    TOKEN_NAMES[tokens]
-  }`;
+  const size = value === null ? "undefined" : `= ${say(value)}`;
+  const agreement = `r ${size} with LOO on the ${TOKEN_NAMES[tokens]}`;
   const cost = `LOO itself: ${passesInWords([text.forwards, 0])}`;
   return `${passesInWords(passes[step])}: ${agreement}, error ${say(error[tokens][step] ?? NaN)} (${cost})`;
 }

@@ -463,8 +463,8 @@ function treeView(model, presets) {
 function treeInWords(items) {
   return items.filter(({ below }) => below.length).map(({ name, value, below }, i) => {
     const parts = below.map(({ node }) => bracket(node)).join(", ");
-    const product = `${i ? name : `The output ${name}`} = ${short(value)}`;
-    return `${product} hands ${short(below[0].relevance)} each to ${parts}`;
+    const product = i ? name : `The output ${name}`;
+    return `${product} = ${short(value)} hands ${short(below[0].relevance)} each to ${parts}`;
   }).join("; ");
 }
 

@@ -56,7 +56,7 @@ const MEASURES = ["a", "b", "d"];
 /** @type {Sign[]} */
 const SIGNS = ["above", "across", "below"];
 const MARKS = { a: "M-4 -4L4 4M-4 4L4 -4", b: "M0 -5L5 0 0 5 -5 0Z" };
-const FLAT = { preserveAspectRatio: "none", "aria-hidden": true };
+const FLAT = { preserveAspectRatio: "none", "aria-hidden": "true" };
 /** @type {WeakMap<Run, Table>} */
 const tables = new WeakMap();
 
@@ -340,7 +340,7 @@ function markOf(measure) {
  * @returns {SVGElement}
  */
 function glyph(mark) {
-  return svg("svg", { viewBox: "-7 -7 14 14", class: "lrp-glyph", "aria-hidden": true }, mark);
+  return svg("svg", { viewBox: "-7 -7 14 14", class: "lrp-glyph", "aria-hidden": "true" }, mark);
 }
 
 /**
@@ -363,7 +363,7 @@ function strip(axis, measure, { mean, low, high }, paper) {
     parts.push(svg("rect", { x: place(low), width, y: 2, height: 18, class: "lrp-span" }));
   }
   if (Number.isFinite(mean)) parts.push(at(mean, markOf(measure)));
-  return svg("svg", { class: "lrp-strip", "aria-hidden": true }, parts);
+  return svg("svg", { class: "lrp-strip", "aria-hidden": "true" }, parts);
 }
 
 /**
@@ -570,7 +570,7 @@ function scaleRow(axis, words) {
   );
   const ends = h("div", { class: "lrp-ends" }, words.map((word) => h("span", {}, word)));
   const cell = h("td", {}, h("div", { class: "lrp-axis-numbers" }, ticks), ends);
-  return h("tr", { class: "lrp-scale", "aria-hidden": true }, h("td", { colspan: 3 }), cell);
+  return h("tr", { class: "lrp-scale", "aria-hidden": "true" }, h("td", { colspan: 3 }), cell);
 }
 
 /**
@@ -743,7 +743,7 @@ function overview(model, board, go, axis) {
     slider.node.style.gridArea = `1 / 2 / span ${1 + rows.length}`;
     slider.node.setAttribute("aria-valuemax", String(n));
     spec.replaceChildren(
-      h("div", { class: "lrp-rungs", "aria-hidden": true }, levels),
+      h("div", { class: "lrp-rungs", "aria-hidden": "true" }, levels),
       curve(table, axis),
       h("span", { class: "lrp-average" }, "mean"),
       ...rows.flatMap(({ nodes }) => nodes),

@@ -792,10 +792,10 @@ function render({ model, el }) {
     const shares = model.get("shares"), measures = measure(scene, shares), { r, gaps, total } = measures;
     const name = Object.keys(points).find((point) => near(points[point], shares));
     const text = WORDS.map((word, i) => `${word} ${say(shares[i])}`).join(", "), { digit, kind } = scene;
-    picture.paintHandle(shares, `Shares: ${text}${name ? `, ${name}` : ""}`);
+    picture.paintHandle(shares, `Shares: ${name ? [text, name].join(", ") : text}`);
     buttons.show(name);
     inputs.show();
-    here.textContent = `Shares${name ? ` (${name})` : ""}: ${text}`;
+    here.textContent = (name ? `Shares (${name})` : "Shares") + `: ${text}`;
     maps.paintMap(measures.map, name ?? "mixture", text);
     facts.paint(scene, measures);
     const distances = `distance to left ${say(gaps[0])}, to right ${say(gaps[1])}`;
