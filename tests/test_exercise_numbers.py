@@ -361,7 +361,8 @@ NUMBERS: dict[str, Callable[[], list[str]]] = {
     "ex-s-loss": softmax_loss,
     "ex-s-idle": softmax_idle, "ex-s-turn": softmax_turn, "ex-s-layer": softmax_layer,
     "ex-a-special": agreement_special, "ex-a-negative": agreement_negative, "ex-a-curves": agreement_curves,
-    "ex-a-shift": agreement_shift, "ex-a-paired": agreement_paired, "ex-a-ends": agreement_ends, "ex-a-player": agreement_player,
+    "ex-a-shift": agreement_shift,
+    "ex-a-paired": agreement_paired, "ex-a-ends": agreement_ends, "ex-a-player": agreement_player,
 }  # fmt: skip
 
 

@@ -763,7 +763,8 @@ def test_the_page_shows_what_the_records_give(folders, tmp_path, monkeypatch):
 def test_the_committed_page_shows_what_the_committed_records_give():
     if not list((ROOT / "results").glob("*/manifest.json")):
         pytest.skip("there is no run in results/ yet")
-    assert set(outputs(ROOT / "notebooks" / "05_reproduction.ipynb")) == fresh(load_runs([ROOT / "results"]))
+    printed = set(outputs(ROOT / "notebooks" / "05_reproduction.ipynb"))
+    assert fresh(load_runs([ROOT / "results"])) <= printed, "what an r is worth is in test_recomputed.py"
 
 
 def test_results_are_found_from_the_top_and_from_the_notebooks(folders, tmp_path, monkeypatch):
