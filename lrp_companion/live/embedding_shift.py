@@ -23,6 +23,7 @@ from torch import Tensor
 from lrp_companion.live.tune_options import config_of
 from lrp_companion.methods.common import output_gradient, to_numpy, watch
 from lrp_companion.methods.perturbation import loo
+from lrp_companion.metrics.faithfulness import CANCELLED
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.provenance import surroundings
 from lrp_companion.schema import SITES, InputError, choose, number, scores_at
@@ -99,6 +100,9 @@ class EmbeddingG:
     def relevance(self, c: np.ndarray | None = None, *, site: str = "word") -> np.ndarray:
         """R (T,) at words, words + positions or the whole sum after a shift by c from positions to words."""
         scores = scores_at(self.parts, choose("EmbeddingG.relevance", "site", site, SITES))
+        size = sum(np.abs(part).sum() for part in self.parts.values())
+        if np.abs(scores).sum() <= CANCELLED * size:  # gradient x input of the whole sum is rounding
+            scores = np.full_like(scores, np.nan)
         return scores if c is None or site != "word" else scores + self.g @ np.asarray(c)
 
 

@@ -29,7 +29,7 @@ def shift_rows(record: Mapping[str, Any]) -> list[dict[str, Any]]:
     out: dict[tuple[str, float], dict[str, Any]] = {}
     for row in record["rows"]:
         name = SITES.get(row.get("site", ""), "")
-        read = f"read at {name}: no shift moves it" if row["shift"] == "any" else row["shift"]
+        read = f"any; read at {name}" if row["shift"] == "any" else row["shift"]
         adversarial = "sign" in row
         key = (read, row["size"] if adversarial else -1.0)
         line = out.setdefault(key, {"shift": read, "size": 0.0, "columns": {}})
