@@ -121,6 +121,17 @@ front = of(
     "widgets/base.py", "test_widgets.py::test_a_front_end_is_one_small_module_and_one_style_of_our_own"
 )
 launch = of("bookbuild/launch.py", "test_launch.py")
+SHIFTS = "test_embedding_shift.py::test_"
+paired = of("metrics/paired.py", "test_paired.py")
+shift = of("live/embedding_shift.py", f"{SHIFTS}words_move_by_c_g_and_sums_do_not")
+stages = of("live/mask_gradient_error.py", "test_mask_gradient_error.py")
+scale = of("analysis/r_scale.py", "test_recomputed.py::test_loo_of_another_training")
+split = of("analysis/first_token.py", "test_recomputed.py::test_the_split_by_the_sign_at_cls[imdb-companion]")
+judged = of("analysis/paper_claims.py", "test_report.py::test_the_verdict_is_made_by_its_rule")
+claimed = of(
+    "analysis/paper_claim_specs.py",
+    "test_report.py::test_the_left_of_table_1_is_the_product_that_begins_right",
+)
 soft = of("methods/mask_gradient.py", "test_mask_gradient.py")
 kept = of("models/encoder.py", "test_mask_gradient.py")
 hybrid = of("methods/hybrid.py", "test_hybrid.py")
@@ -475,6 +486,28 @@ MUTATIONS: list[Mutation] = [
            "for cell in out.cells]"),
     launch("the cell acts elsewhere", 'if "google.colab" in sys.modules:',
            'if "google.colab" not in sys.modules:'),
+    # beside means, and what is said of the paper's claims
+    paired("a tie is a win", "(np.sign(difference) + 1) / 2", "(np.sign(difference) >= 0) * 1.0"),
+    paired("z is r itself", "return np.arctanh(np.clip(", "return np.asarray(np.clip("),
+    paired("the same trainings in every draw",
+           "np.take_along_axis(means, picked[rows], axis=1).mean(1)", "means.mean(1)"),
+    paired("the power is forgotten", "(1.959964 + 0.841621) / 1.959964", "1.0"),
+    shift("nothing is taken off", "taken.weight -= vector", "taken.weight -= 0 * vector"),
+    shift("relevance moves the other way", "scores + self.g @ np.asarray(c)",
+          "scores - self.g @ np.asarray(c)", f"{SHIFTS}an_adversarial_shift_lowers_and_raises_r"),
+    stages("the mean of a query stays", "mean = (a * g).sum(-1, keepdims=True) if centred else 0.0",
+           "mean = 0.0"),
+    stages("a layer alone is all layers", "here = masked if everywhere or depth == layer else None",
+           "here = masked"),
+    stages("shares of something else", "@ gap / (gap @ gap)", "@ kept[after] / (gap @ gap)"),
+    scale("other classes are compared", "here, there = here[same], there[same]", "here, there = here, there"),
+    split("sides of the sign swapped", '("below", sign < 0), ("above", sign > 0)',
+          '("below", sign > 0), ("above", sign < 0)'),
+    cells("raw maps for what the paper states", 'STATED = {"map": "sum-to-one"', 'STATED = {"map": "raw"',
+          "test_recomputed.py::test_counts_of_the_six_cells_are_those_that_the_chapter_says"),
+    judged("open effects contradict", "contradicted if other in sides else inconclusive", "contradicted"),
+    claimed("left and right of another section", '"left-LOO": "right-LOO", "right-LOO": "left-LOO"',
+            '"left-LOO": "left-LOO", "right-LOO": "right-LOO"'),
     # one softmax step
     step("LOO without renormalisation", "self.attention * self._gain()",
          "self.attention * (self.values - self.output[..., None])"),

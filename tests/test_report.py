@@ -490,6 +490,37 @@ def test_each_verdict_follows_from_records(tmp_path, attnlrp, cp_lrp, expected):
         assert effect.paper == pytest.approx(0.30) and effect.value.n == 3
 
 
+def test_the_left_of_table_1_is_the_product_that_begins_right():
+    """Section 4.3 calls Q(KᵀV) left-associative; a run's left is (QKᵀ)V."""
+    run = load_run(ROOT / "results" / "mnist-plain")
+    claim = find(claims([run]), "AttnLRP agrees better with LOO from the left")
+    (raw, _) = claim.effects
+    gap = run.values("AttnLRP", "r right-LOO") - run.values("AttnLRP", "r left-LOO")
+    assert raw.what == "AttnLRP, Q(KᵀV) - (QKᵀ)V" and raw.value.mean == pytest.approx(np.nanmean(gap))
+    assert claim.verdict == "reproduced" and raw.paper == pytest.approx(0.073 + 0.0698)
+
+
+def test_claims_on_digits_are_judged_over_the_variants_too():
+    grid = load_run(ROOT / "results" / "mnist-grid")
+    accurate = [k for k in range(32) if grid.accuracy(k).mean() >= 0.85]
+    judged = claims([grid])
+    claim = find(judged, "AttnLRP's maps depend")
+    assert [effect.what for effect in claim.effects] == [
+        f"AttnLRP, left with right: {len(accurate)} of {len(accurate)} variants"
+    ] * 2
+    below = find(judged, paper_claim_specs.IG_CLAIM)
+    assert {effect.side for effect in below.effects if "black and white" in effect.what} == {
+        "the paper's", "the other",
+    }  # fmt: skip
+    gaps = []
+    for variant in accurate:
+        column = [grid.values(variant, "AttnLRP", pair) for pair in ("right-LOO", "left-LOO")]
+        gaps.append(np.nanmean(np.nanmean(column[0], 0) - np.nanmean(column[1], 0)))
+    left = find(judged, "AttnLRP agrees better with LOO from the left")
+    raw = [effect for effect in left.effects if effect.protocol == "raw maps"]
+    assert sum(gap > 0 for gap in gaps) == int(raw[0].what.split(": ")[1].split(" of ")[0])
+
+
 def test_what_a_run_lacks_is_not_testable(tmp_path, folders):
     run = load_run(text_run(tmp_path / "few", {"attnlrp": level(0.2, 0.3)}, n=2, methods=("loo", "attnlrp")))
     claim = find(claims([run]), HEADLINE)
