@@ -20,7 +20,7 @@ NOTE = "examples won: share of examples with a positive difference, a tie counts
 
 def comparison_cells(value: Comparison) -> dict[str, Any]:
     """The columns of one comparison."""
-    sides = ", ".join(COLUMNS[name].lower() for name in value.disagree) or "none"
+    sides = ", ".join(COLUMNS[name] for name in value.disagree) or "none"
     return {"mean": value.mean, "median": value.median, "wins": value.wins, "z": value.z, "disagree": sides}
 
 
