@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from lrp_companion import runs
-from lrp_companion.runs.folder import FORMAT, JOB, RunFolder, key_of, open_folder, read_folder
+from lrp_companion.runs.folder import JOB, RunFolder, open_folder, read_folder
+from lrp_companion.runs.manifest import FORMAT, key_of
 from lrp_companion.schema import CompanionError, InputError, SourceError
 
 CONFIG = {"task": "sst2", "seed": 0, "methods": ["loo", "ig"], "dtype": "float64"}

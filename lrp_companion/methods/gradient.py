@@ -17,6 +17,8 @@ from lrp_companion.propagation import relevance_parts
 from lrp_companion.registry import method
 from lrp_companion.schema import SITES, TARGET_CHOICES, Attribution, choose, scores_at, whole
 
+MOST_STEPS = 10_000
+"""Nodes of a path: finding n nodes takes an n by n matrix, and 50 are plenty."""
 BASELINES = ("pad-token", "mask-token", "zero")
 
 
@@ -83,7 +85,7 @@ def integrated_gradients(
     """
     choose("attribute", "baseline", baseline, BASELINES)
     choose("attribute", "output", output, TARGET_CHOICES)
-    whole("attribute", "n_steps", n_steps, hint="try n_steps=50")
+    whole("attribute", "n_steps", n_steps, most=MOST_STEPS, hint="try n_steps=50")
     tokens_at_once = budget(batch_tokens, clf.device, work="path")
     out = []
     for text, target in watch(list(zip(texts, targets, strict=True)), progress=progress, label="ig"):

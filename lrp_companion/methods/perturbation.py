@@ -16,6 +16,7 @@ from torch import Tensor
 from lrp_companion.methods.common import (
     Targets,
     attribution,
+    check_classifier,
     check_targets,
     read_output,
     settle,
@@ -23,6 +24,7 @@ from lrp_companion.methods.common import (
     watch,
 )
 from lrp_companion.models.batching import budget, token_batches
+from lrp_companion.models.compute import as_recorded
 from lrp_companion.models.packed import Row, packed_logits
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.registry import method
@@ -52,8 +54,11 @@ def kept_logits(
     at_once = budget(batch_tokens, clf.device, work="removals")
     rows = [_row(clf, text, keep, removal) for text, keep in jobs]
     out = torch.empty(len(jobs), len(clf.labels), dtype=clf.dtype)
-    for batch in watch(token_batches([len(row) for row in rows], at_once), progress=progress, label=label):
-        out[batch] = packed_logits(clf.encoder.wiring, [rows[k] for k in batch], device=clf.device).cpu()
+    planned = token_batches([len(row) for row in rows], at_once)
+    with as_recorded(clf.device, clf.network), torch.no_grad():
+        for batch in watch(planned, progress=progress, label=label):
+            some = [rows[k] for k in batch]
+            out[batch] = packed_logits(clf.encoder.wiring, some, device=clf.device).cpu()
     return out
 
 
@@ -143,6 +148,7 @@ def removal_evaluator(
     >>> evaluate(np.ones((1, 7), dtype=bool)).shape                          # doctest: +SKIP
     (1,)
     """
+    check_classifier("removal", clf)
     encoded = text if isinstance(text, EncodedText) else clf.encode(text)[0]
     choose("removal", "output", output, TARGET_CHOICES)
     check_targets(target, 1, len(clf.labels))

@@ -16,6 +16,7 @@ import numpy as np
 
 from lrp_companion.metrics import agreement
 from lrp_companion.schema import Attribution, InputError, Protocol
+from lrp_companion.terminal import visible as visible
 from lrp_companion.views.palette import hexes
 
 HEATMAP_CSS = """
@@ -210,15 +211,6 @@ def _bar(fraction: float, width: int) -> tuple[str, str]:
 def _r(row: Attribution, loo: Attribution) -> str:
     r = agreement(row.scores, loo.scores, loo.special, Protocol())
     return "undefined" if math.isnan(r) else f"{r:.2f}"
-
-
-def visible(text: str) -> str:
-    """The text with control and direction marks spelled out, so that no token steers a terminal or a page."""
-    keep = "\u200c\u200d"  # joiners, which some scripts and emoji need
-    return "".join(
-        c if c in keep or unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Zl", "Zp") else ascii(c)[1:-1]
-        for c in text
-    )
 
 
 def _width(text: str) -> int:
