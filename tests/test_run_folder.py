@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lrp_companion import runs
-from lrp_companion.runs.folder import JOB, RunFolder, open_folder, read_folder
+from lrp_companion.runs.folder import JOB, RunError, RunFolder, open_folder, read_folder
 from lrp_companion.runs.manifest import FORMAT, key_of
 from lrp_companion.schema import CompanionError, InputError, SourceError
 
@@ -184,7 +184,7 @@ class TestWrites:
                 ):
                     if step == "folder":
                         continue  # by then the file stands: see below
-                    with pytest.raises(SourceError) as caught:
+                    with pytest.raises(RunError) as caught:
                         write()
                     assert SHAPE.match(str(caught.value))
                     assert (
@@ -193,7 +193,7 @@ class TestWrites:
                     )
                     assert "finished jobs are kept" in str(caught.value)
                 if step == "folder":
-                    with pytest.raises(SourceError, match="which cannot be written"):
+                    with pytest.raises(RunError, match="which cannot be written"):
                         folder.add("methods", 3, some(3))
             assert folder.done == {"methods": {0, 1, 2}}
         assert not [name for name in names(tmp_path) if name.endswith(".part")]

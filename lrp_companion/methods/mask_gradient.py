@@ -66,7 +66,7 @@ def quadrature(nodes: int | Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
             raise InputError(
                 "attribute",
                 got=f"nodes {nodes!r}",
-                expected=f"a whole number from 1 to 32, or numbers in [0, 1], {APART:g} apart, that end with 1",
+                expected=f"a whole number from 1 to 32, or numbers from 0, {APART:g} apart, that end with 1",
                 hint="nodes=1 reads the gradient at the whole input only",
             )
     moments = np.eye(points.size)[0]  # Legendre's polynomials on [0, 1] integrate to 1, 0, 0, ...

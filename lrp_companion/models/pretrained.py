@@ -333,6 +333,11 @@ def _locate(name: str | os.PathLike, revision: str | None) -> _Files:
     return _Files(text, text, "hub", revision)
 
 
+def check_name(name: str) -> None:
+    """Refuse a name that can mean neither an embedded model, nor a folder, nor a hub id; nothing is read."""
+    _locate(name, None)
+
+
 @contextmanager
 def _quietly() -> Iterator[None]:
     """Without the progress bars, load reports and retry notes of `transformers` and the hub.
