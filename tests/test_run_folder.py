@@ -142,6 +142,28 @@ class TestRows:
             kept = folder.weights("net.safetensors")
         assert kept is not None and all(kept[name].equal(weights[name]) for name in weights)
 
+    def test_weights_that_are_not_those_that_were_kept_are_refused(self, tmp_path):
+        """Every bit of the file: flipped in an exponent, a number would be another and look as good."""
+        import torch
+        from safetensors.torch import save_file
+
+        net = tmp_path / "nets" / "net.safetensors"
+        with open_folder(tmp_path, CONFIG) as folder:
+            folder.add_weights(net.name, {"a": torch.arange(1.0, 7.0, dtype=torch.float64).reshape(2, 3)})
+            good = net.read_bytes()
+            for place in range(len(good)):
+                net.write_bytes(good[:place] + bytes([good[place] ^ 0x40]) + good[place + 1 :])
+                with pytest.raises(SourceError, match="remove net.safetensors and give the same run command"):
+                    folder.weights(net.name)
+            net.write_bytes(good[:-8])
+            with pytest.raises(SourceError, match="which cannot be used"):
+                folder.weights(net.name)
+            save_file({"a": torch.zeros(2)}, net)  # weights without a checksum
+            with pytest.raises(SourceError, match="its checksum does not fit"):
+                folder.weights(net.name)
+            net.write_bytes(good)
+            assert folder.weights(net.name) is not None
+
 
 class TestWrites:
     @pytest.mark.parametrize("step", ["open", "write", "fsync", "replace", "folder"])

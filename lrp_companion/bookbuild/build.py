@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import importlib.metadata
 import json
+import logging
 import os
 import re
 import shutil
@@ -169,6 +170,7 @@ def _stop_kernels(running: Sequence[Future[Path]]) -> None:
     """Kill the kernels of this process until no notebook runs: each would go on to its last cell."""
     import psutil  # type: ignore[import-untyped]  # comes with ipykernel
 
+    logging.disable(logging.CRITICAL)  # each would say that its kernel died
     while not all(notebook.done() for notebook in running):
         for child in psutil.Process().children(recursive=True):
             with contextlib.suppress(psutil.Error):
