@@ -53,9 +53,9 @@ def kept_logits(
     choose("attribute", "removal", removal, REMOVALS)
     at_once = budget(batch_tokens, clf.device, work="removals")
     rows = [_row(clf, text, keep, removal) for text, keep in jobs]
-    out = torch.empty(len(jobs), len(clf.labels), dtype=clf.dtype)
     planned = token_batches([len(row) for row in rows], at_once)
     with as_recorded(clf.device, clf.network), torch.no_grad():
+        out = torch.empty(len(jobs), len(clf.labels), dtype=clf.dtype)
         for batch in watch(planned, progress=progress, label=label):
             some = [rows[k] for k in batch]
             out[batch] = packed_logits(clf.encoder.wiring, some, device=clf.device).cpu()

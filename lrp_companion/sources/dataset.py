@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -236,7 +237,11 @@ def from_table(table: pa.Table, *, name: str, split: str, source: str, place: st
         raise refuse(f"label {odd[0]!r}", f"labels from {min(allowed)} to {max(allowed)}")
     ids = tuple(map(str, range(len(labels))))
     if name == "mnist":
-        images = halve(np.stack([_pixels(item, refuse) for item in items]))
+        from PIL.Image import DecompressionBombWarning
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", DecompressionBombWarning)
+            images = halve(np.stack([_pixels(item, refuse) for item in items]))
         return Dataset(name, split, source, ids, np.array(labels), images=images)
     if not all(isinstance(text, str) for text in items):
         raise refuse(f"column {item_column} with values that are not text", "one string per row")
@@ -253,7 +258,7 @@ def _pixels(item: Any, refuse: Callable[[str, str], SourceError]) -> np.ndarray:
             width, height = image.size
             raise refuse(f"an image of shape {(height, width)}", "28 x 28 pixels")
         return np.asarray(image.convert("L"))
-    except Image.DecompressionBombError:
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise refuse("an image of very many pixels", "28 x 28 pixels") from None
     except SourceError:
         raise
