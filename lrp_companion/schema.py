@@ -316,10 +316,13 @@ class Lattice:
         Exact, because relevance is multilinear in the amounts, as the primer derives:
         R(m) = sum_k prod_l (m_l if bit l-1 of k else 1 - m_l) R(k).
         """
-        point = np.asarray(amounts, dtype=np.float64)
+        try:
+            point = np.asarray(amounts, dtype=np.float64)
+        except (TypeError, ValueError, OverflowError, RuntimeError):
+            point = np.empty(0)
         if point.shape != (self.layers,) or not np.all((point >= 0) & (point <= 1)):
             expected, hint = f"{self.layers} numbers from 0 to 1", "give one amount per layer"
-            raise InputError("Lattice.mix", got=f"amounts {amounts!r}", expected=expected, hint=hint)
+            raise InputError("Lattice.mix", got=f"amounts {shown(amounts)}", expected=expected, hint=hint)
         rows = self.scores
         for amount in point:  # bit 0 belongs to layer 1: neighbours first
             rows = (1 - amount) * rows[0::2] + amount * rows[1::2]

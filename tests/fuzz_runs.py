@@ -37,15 +37,16 @@ Check = Callable[[Any], bool]
 ODD: st.SearchStrategy[Any] = st.one_of(
     st.sampled_from([
         None, True, False, 0, 1, -1, 2, 10**30, 10**400, -(10**5000), 0.0, -0.5, 0.5, 1e-300, 1e308, math.nan,
-        math.inf, -math.inf, 1j, "", " ", "a\0b", "\ud800", "x" * 300, "~nobody-here/x", "\x1b[2J", "0", "all",
-        b"bytes", (), [], {}, {1: 2}, {"a": "b"}, set(), [None], [[1], [1, 2]], ["a", 1], range(3), object(),
-        np.array(1), np.array([]), np.zeros((2, 2)), np.array(["a"]), np.array([None]), np.float32(0.5),
-        np.array([math.nan, 1.0]), torch.tensor(1), torch.zeros(2, 3), Path("nowhere"), type, len,
+        math.inf, -math.inf, 1j, "", " ", "a\0b", "\ud800", "x" * 300, "~nobody-here/x", "\x1b[2J", "0",
+        "all", b"bytes", (), [], {}, {1: 2}, {"a": "b"}, set(), [None], [[1], [1, 2]], ["a", 1], range(3),
+        object(), np.array(1), np.array([]), np.zeros((2, 2)), np.array(["a"]), np.array([None]),
+        np.float32(0.5), np.array([math.nan, 1.0]), torch.tensor(1), torch.zeros(2, 3), Path("nowhere"), len,
     ]),
     st.text(max_size=8), st.integers(), st.floats(), st.lists(st.floats(), max_size=4),
     st.lists(st.integers(-2, 5), max_size=4),
 )  # fmt: skip
 NUMBERS = st.lists(st.floats(-5, 5), min_size=3, max_size=5)
+IMAGE_METHODS = ("loo", "ig", "lrp", "attnlrp", "mask-gradient")
 TEXTS = st.sampled_from(["a film", "the plot is slow", ["a film", "dull"], "zzz", "[SEP]", "a [MASK] film"])
 
 
@@ -91,13 +92,15 @@ class Subject:
     ) -> None:
         self.call, self.check, self.needed, self.more = call, check, needed, more or {}
 
-    @st.composite
-    def cases(draw: Any, self: Subject) -> dict[str, Any]:  # noqa: N805: hypothesis passes draw first
-        extra = draw(st.sets(st.sampled_from(sorted(self.more)), max_size=3)) if self.more else set()
-        names = [*self.needed, *sorted(extra)]
-        odd = draw(st.sets(st.sampled_from(names), max_size=2))
-        good = {**self.needed, **self.more}
-        return {name: draw(ODD if name in odd else good[name]) for name in names}
+
+@st.composite
+def cases_of(draw: Any, subject: Subject) -> dict[str, Any]:
+    """Arguments by name: up to two of them odd."""
+    extra = draw(st.sets(st.sampled_from(sorted(subject.more)), max_size=3)) if subject.more else set()
+    names = [*subject.needed, *sorted(extra)]
+    odd = draw(st.sets(st.sampled_from(names), max_size=2))
+    good = {**subject.needed, **subject.more}
+    return {name: draw(ODD if name in odd else good[name]) for name in names}
 
 
 def record(scores: Any = (0.1, -0.2)) -> lrp.Attribution:
@@ -129,7 +132,7 @@ def subjects(model: Path) -> dict[str, Subject]:
         ),
         "attribute on images": Subject(
             images, are_records,
-            {"inputs": pixels, "image_method": st.sampled_from(["loo", "ig", "lrp", "attnlrp", "mask-gradient"])},
+            {"inputs": pixels, "image_method": st.sampled_from(IMAGE_METHODS)},
             target | {"n_steps": st.integers(1, 3), "epsilon": just(0.0), "shares": just("flat"),
                       "groups": st.integers(1, 3), "batch_images": st.integers(1, 4)},
         ),
@@ -152,17 +155,20 @@ def subjects(model: Path) -> dict[str, Subject]:
             {"split": just(None), "source": st.sampled_from(["embedded", "auto"]), "data_dir": st.none(),
              "limit": st.integers(1, 9), "seed": st.integers(0, 3)},
         ),
-        **{name: Subject(getattr(lrp, name), is_correlation, pair) for name in ("pearson", "spearman", "kendall")},
+        **{name: Subject(getattr(lrp, name), is_correlation, pair) for name in STATISTICS},
         "agreement": Subject(
             lrp.agreement, is_correlation,
-            {"scores": NUMBERS, "loo": NUMBERS, "special": just([True, False, False]), "protocol": just(lrp.Protocol())},
+            {"scores": NUMBERS, "loo": NUMBERS, "special": just([True, False, False]),
+             "protocol": just(lrp.Protocol())},
         ),
         "bootstrap_mean": Subject(lrp.bootstrap_mean, is_interval, {"values": NUMBERS}, bootstrap),
         "paired_difference": Subject(lrp.paired_difference, is_interval, pair, bootstrap),
-        "conservation_gap": Subject(lrp.conservation_gap, bool, {"scores": NUMBERS, "logit": st.floats(-3, 3)}),
+        "conservation_gap": Subject(
+            lrp.conservation_gap, bool, {"scores": NUMBERS, "logit": st.floats(-3, 3)}
+        ),
         "invariance_gap": Subject(lrp.invariance_gap, bool, pair),
         "perturbation_curve": Subject(
-            lambda **given: lrp.perturbation_curve(lambda keep: np.asarray(keep).sum(1) * 1.0, **given).values,
+            lambda **given: lrp.perturbation_curve(lambda keep: keep.sum(1) * 1.0, **given).logits,
             finite, {"scores": NUMBERS},
             {"order": st.sampled_from(["morf", "lerf"]), "chunk": st.integers(1, 3), "removable": st.none()},
         ),
@@ -181,7 +187,8 @@ def subjects(model: Path) -> dict[str, Subject]:
             lambda layers: lattice.scores_for(layers), finite, {"layers": st.sampled_from([(), [1], [2, 1]])}
         ),
         "Lattice.mix": Subject(
-            lambda amounts: lattice.mix(amounts), finite, {"amounts": st.lists(st.floats(0, 1), min_size=2, max_size=2)}
+            lambda amounts: lattice.mix(amounts), finite,
+            {"amounts": st.lists(st.floats(0, 1), min_size=2, max_size=2)},
         ),
     }  # fmt: skip
 
@@ -222,20 +229,23 @@ def obeys(subject: Subject, case: Mapping[str, Any]) -> None:
 ODD_WORDS = st.one_of(
     st.sampled_from([
         "", " ", "0", "-1", "1,2", "5-2", "1-99999999999", "1e400", "nan", "inf", "9" * 5000, "all", "--json",
-        "a\0b", "~nobody-here/x", "x" * 300, "\x1b[2J", "../..", "logit", "a:b=c", "loo:", "lrp:bypass=1", "\ud800",
+        "a\0b", "~nobody-here/x", "x" * 300, "\x1b[2J", "../..", "logit", "a:b=c", "loo:", "lrp:bypass=1",
+        "\ud800",
     ]),
     st.text(max_size=6),
 )  # fmt: skip
 EXPLAIN = {
-    "--method": sorted(TEXT_METHODS), "--device": ["cpu"], "--dtype": ["float64", "bfloat16"], "--target": ["0", "1"],
-    "--site": [*SITES], "--output": [*TARGET_CHOICES], "--epsilon": ["0", "1e-6"], "--bypass": ["1", "1-2"],
+    "--method": sorted(TEXT_METHODS), "--device": ["cpu"], "--dtype": ["float64", "bfloat16"],
+    "--target": ["0", "1"], "--site": [*SITES], "--output": [*TARGET_CHOICES],
+    "--epsilon": ["0", "1e-6"], "--bypass": ["1", "1-2"],
     "--removal": [*REMOVALS], "--baseline": ["zero"], "--n-steps": ["2"], "--groups": ["2", "all"],
     "--nodes": ["2", "0.2,1"], "--exact": ["1"], "--correct": ["none"], "--budget": ["2"], "--seed": ["0"],
 }  # fmt: skip
 RUN = {
     "--methods": ["loo", "loo,attnlrp", "cp-lrp"], "--masks": ["none", "paths", "all"], "--n-steps": ["2"],
-    "--removals": ["attention-mask", "delete"], "--targets": ["logit"], "--seed": ["0", "1"], "--limit": ["1"],
-    "--split": ["validation"], "--dtype": ["float64"], "--device": ["cpu"], "--loo-from": ["nowhere"],
+    "--removals": ["attention-mask", "delete"], "--targets": ["logit"], "--seed": ["0", "1"],
+    "--limit": ["1"], "--split": ["validation"], "--dtype": ["float64"], "--device": ["cpu"],
+    "--loo-from": ["nowhere"],
 }  # fmt: skip
 SOURCES = {"--data-dir": ["nowhere", "."]}
 REPORT = {"--figures": ["figures"]}
@@ -246,7 +256,8 @@ def command_lines(draw: Any, model: str) -> list[str]:
     """Arguments of the command, good and odd; a run that would take long is not among them."""
     command, known, start = draw(st.sampled_from([
         ("explain", EXPLAIN, ["a film", "--model", model]),
-        ("run", RUN, ["sst2", "--out", "OUT", "--source", "embedded", "--model", model, "--limit", "1", "--quiet"]),
+        ("run", RUN, ["sst2", "--out", "OUT", "--source", "embedded", "--limit", "1", "--quiet",
+                      "--model", model]),
         ("sources", SOURCES, []), ("report", REPORT, ["OUT"]), ("nothing", EXPLAIN, []),
     ]))  # fmt: skip
     words = [command, *start]
@@ -286,14 +297,8 @@ def try_all(model: Path, folder: Path, cases: int, *, number: int = 0) -> None:
     common |= {"phases": [Phase.generate], "report_multiple_bugs": False}
     problems = []
     for name, subject in known.items():
-
-        @seed(number)
-        @settings(max_examples=each, **common)
-        @given(Subject.cases(subject))
-        def one(case: Mapping[str, Any], subject: Subject = subject) -> None:
-            obeys(subject, case)
-
-        problems += _failure(name, one)
+        tried = given(cases_of(subject))(_rule_for(subject))
+        problems += _failure(name, seed(number)(settings(max_examples=each, **common)(tried)))
 
     @seed(number)
     @settings(max_examples=max(1, cases // 8), **common)
@@ -303,6 +308,13 @@ def try_all(model: Path, folder: Path, cases: int, *, number: int = 0) -> None:
 
     problems += _failure("command line", line)
     assert not problems, "\n".join(problems)
+
+
+def _rule_for(subject: Subject) -> Callable[[dict[str, Any]], None]:
+    def rule(case: dict[str, Any]) -> None:
+        obeys(subject, case)
+
+    return rule
 
 
 def _failure(name: str, test: Callable[[], None]) -> list[str]:

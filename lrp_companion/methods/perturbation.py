@@ -28,7 +28,7 @@ from lrp_companion.models.compute import as_recorded
 from lrp_companion.models.packed import Row, packed_logits
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.registry import method
-from lrp_companion.schema import REMOVALS, TARGET_CHOICES, Attribution, InputError, choose
+from lrp_companion.schema import REMOVALS, TARGET_CHOICES, Attribution, InputError, choose, shown
 
 
 @torch.no_grad()
@@ -155,7 +155,8 @@ def removal_evaluator(
     known: dict[bytes, float] = {}
 
     def evaluate(keep: np.ndarray) -> np.ndarray:
-        rows = {row.tobytes(): row for row in np.asarray(keep, dtype=bool)}
+        kept = _masks(keep)
+        rows = {row.tobytes(): row for row in kept}
         new = {key: row for key, row in rows.items() if key not in known}
         if new:
             logits = kept_logits(
@@ -167,6 +168,18 @@ def removal_evaluator(
             )
             values = read_output(logits, torch.full((len(logits),), int(target)), output)
             known.update(zip(new, to_numpy(values).tolist(), strict=True))
-        return np.array([known[row.tobytes()] for row in np.asarray(keep, dtype=bool)])
+        return np.array([known[row.tobytes()] for row in kept])
 
     return evaluate
+
+
+def _masks(keep: object) -> np.ndarray:
+    """Masks of kept tokens as bool, (steps, tokens); else `InputError`."""
+    try:
+        masks = np.asarray(keep, dtype=bool)
+    except (TypeError, ValueError, RuntimeError):  # rows of several lengths
+        masks = np.empty(0)
+    if masks.ndim != 2:
+        got, hint = f"masks {shown(keep)}", "pass one row of True and False per step"
+        raise InputError("removal", got=got, expected="shape (steps, tokens)", hint=hint)
+    return masks

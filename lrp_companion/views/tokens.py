@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lrp_companion.metrics import agreement
-from lrp_companion.schema import Attribution, InputError, Protocol
+from lrp_companion.schema import Attribution, InputError, Protocol, shown
 from lrp_companion.terminal import visible as visible
 from lrp_companion.views.palette import hexes
 
@@ -101,7 +101,17 @@ def token_heatmap(
     loo, target 1, logit 2.500
       [CLS] +0.100  fine -0.250
     """
+    for name, given in (("attributions", attributions), ("titles", () if titles is None else titles)):
+        if not isinstance(given, (Attribution, list, tuple)):
+            got, expected = f"{name} {shown(given)}", "a list with one of each per row"
+            raise InputError("token_heatmap", got=got, expected=expected, hint=f"pass a list of {name}")
+    if loo is not None and not isinstance(loo, Attribution):
+        got, hint = f"loo {shown(loo)}", "leave it out, or take the record of attribute"
+        raise InputError("token_heatmap", got=got, expected="an Attribution", hint=hint)
     rows = [attributions] if isinstance(attributions, Attribution) else list(attributions)
+    if not all(isinstance(row, Attribution) for row in rows):
+        got, hint = f"attributions {shown(attributions)}", "take the records of attribute"
+        raise InputError("token_heatmap", got=got, expected="Attributions", hint=hint)
     if titles is None:
         names = [f"{row.method}, target {row.target}, logit {row.logit:.3f}" for row in rows]
     else:
