@@ -1,6 +1,6 @@
 """The `lrp-companion` command: thin wrappers over the package.
 
-Bad input gives one line on standard error and exit code 2.
+Bad input gives one line on standard error and exit code 2, a fault that is none of the input's exit code 3.
 """
 
 from __future__ import annotations
@@ -13,14 +13,17 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from lrp_companion import __version__
-from lrp_companion.schema import (
-    REMOVALS,
-    SITES,
-    TARGET_CHOICES,
-    Attribution,
-    CompanionError,
-    InputError,
-    whole,
+from lrp_companion.paths import as_path
+from lrp_companion.schema import REMOVALS, SITES, TARGET_CHOICES, Attribution, InputError, whole
+from lrp_companion.terminal import (
+    EXIT_CODES,
+    check_output,
+    complain,
+    ended,
+    harmless_json,
+    printable,
+    say,
+    visible,
 )
 
 MODEL = "an embedded model, a folder, or a hub id (default: companion)"
@@ -38,18 +41,30 @@ class _OneLineParser(argparse.ArgumentParser):
 
 
 def _layers(text: str) -> list[int]:
-    """Layers such as `1,2,7-12`."""
+    """Layers such as `1,2,7-12`.
+
+    >>> _layers("1,7-9")
+    [1, 7, 8, 9]
+    """
     out: list[int] = []
     for part in text.split(","):
-        first, dash, last = part.partition("-")
+        first, dash, last = part.strip().partition("-")
+        if not (_is_layer(first) and (not dash or _is_layer(last))):
+            wanted = "layers from 1 to 999, such as 1,2,7-12"
+            raise argparse.ArgumentTypeError(f"{part.strip()!r} where {wanted} are expected")
+        if dash and int(first) > int(last):
+            raise argparse.ArgumentTypeError(f"{part.strip()!r}, a range without layers; turn it round")
         out += range(int(first), int(last if dash else first) + 1)
     return out
 
 
+def _is_layer(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= 3 and int(text) > 0
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = _OneLineParser(
-        prog="lrp-companion", description="Explain text classifiers by LRP, and compare with Leave-One-Out."
-    )
+    text = "Explain text classifiers by LRP, and compare with Leave-One-Out."
+    parser = _OneLineParser(prog="lrp-companion", description=text, epilog=EXIT_CODES)
     parser.add_argument("--version", action="version", version=f"lrp-companion {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, parser_class=_OneLineParser)
     _explain_options(commands.add_parser("explain", help="one score per token of a text").add_argument)
@@ -151,7 +166,8 @@ def _explain(args: argparse.Namespace) -> None:
     from lrp_companion.models.pretrained import load_classifier
     from lrp_companion.views.tokens import terminal_table
 
-    text = sys.stdin.read() if args.text == "-" else args.text
+    check_output()
+    text = _standard_input() if args.text == "-" else args.text
     if not text.strip():
         expected, hint = "a text with at least one word", "put the text in quotes"
         raise InputError("explain", got="an empty text", expected=expected, hint=hint)
@@ -162,15 +178,27 @@ def _explain(args: argparse.Namespace) -> None:
     clf = load_classifier(args.model, device=args.device, dtype=args.dtype)
     (record,) = attribute(clf, text, method=args.method, **options)
     if args.json:
-        print(json.dumps(_as_json(record), ensure_ascii=False))
+        say(harmless_json(json.dumps(_as_json(record), ensure_ascii=False)))
         return
     plain = args.no_colour or os.environ.get("NO_COLOR")
     colour = not plain and (sys.stdout.isatty() or bool(os.environ.get("FORCE_COLOR")))
     choices = ", ".join(f"{k} {v}" for k, v in record.choices.items())
     model = f"{clf.card.name} ({clf.card.source}, {clf.card.layers} layers)"
-    print(f"{model}: {record.details['label']}, logit {record.logit:.3f}")
-    print(f"{record.method} ({choices})")
-    print(terminal_table(record, colour=colour))
+    say(visible(f"{model}: {record.details['label']}, logit {record.logit:.3f}"))
+    say(visible(f"{record.method} ({choices})"))
+    say(terminal_table(record, colour=colour))
+
+
+def _standard_input() -> str:
+    """The text that is piped in."""
+    got, hint = "", "pipe a text in, or write it in quotes"
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError:
+        got, hint = "a standard input that is no UTF-8", "convert the text to UTF-8"
+    except (AttributeError, OSError, ValueError):
+        got = "a standard input that cannot be read"
+    raise InputError("explain", got=got, expected="a text", hint=hint)
 
 
 def _as_json(record: Attribution) -> dict[str, Any]:
@@ -190,13 +218,14 @@ def _as_json(record: Attribution) -> dict[str, Any]:
 def _sources(args: argparse.Namespace) -> None:
     from lrp_companion.sources import reachable
 
+    check_output()
     rows = reachable(data_dir=args.data_dir, check_hub=args.hub)
     if args.json:
-        print(json.dumps(rows))
+        say(json.dumps(rows))
         return
     widths = [max(len(str(row[key])) for row in rows) for key in ("name", "state")]
     for row in rows:
-        print(f"{row['name']:<{widths[0]}}  {row['state']:<{widths[1]}}  {row['detail']}")
+        say(visible(f"{row['name']:<{widths[0]}}  {row['state']:<{widths[1]}}  {row['detail']}"))
 
 
 def _count_or_all(text: str) -> int | str:
@@ -218,6 +247,7 @@ def _run(args: argparse.Namespace, given: Sequence[str]) -> None:
     if not args.out.strip():
         hint = "name one that can be made, such as --out runs/first"
         raise InputError("run", got="an empty --out", expected="a folder", hint=hint)
+    args.out = str(as_path("run", "--out", args.out))
     try:
         if args.processes > 1 and "WORLD_SIZE" not in os.environ:
             launch(args.processes, given)
@@ -229,12 +259,12 @@ def _run(args: argparse.Namespace, given: Sequence[str]) -> None:
         manifest = execute(jobs, args.out, resume=args.resume, progress=progress, state=state)
     except KeyboardInterrupt:
         kept = f"finished jobs are kept in {args.out}, the same command goes on from there"
-        print(f"run: stopped; {kept}", file=sys.stderr)
+        complain(f"run: stopped; {kept}")
         raise
     if manifest:
         seconds = sum(session["seconds"] or 0 for session in manifest["sessions"])
         examples = f"{manifest['examples']} examples of {manifest['data']}"
-        print(f"run {manifest['key']}: {examples}, {seconds:.0f} s in {args.out}")
+        say(visible(f"run {manifest['key']}: {examples}, {seconds:.0f} s in {args.out}"))
 
 
 def _chosen(args: argparse.Namespace, allowed: Sequence[str]) -> dict[str, Any]:
@@ -282,34 +312,29 @@ def _report(args: argparse.Namespace) -> None:
     from lrp_companion.runs.load import load_runs
     from lrp_companion.views.paper_tables import report, write_figures
 
+    check_output()
     runs = load_runs(args.folders)
     files = write_figures(runs, args.figures) if args.figures else []
     if args.json:
-        print(json.dumps(report_rows(runs), ensure_ascii=False))
+        say(harmless_json(json.dumps(report_rows(runs), ensure_ascii=False)))
         return
-    print(report(runs), end="")
+    say(printable(report(runs)), end="")
     if files:
-        print(f"\nFigures: {', '.join(file.name for file in files)} in {args.figures}")
+        names = ", ".join(file.name for file in files)
+        say("\n" + visible(f"Figures: {names} in {args.figures}"))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return its exit code: 0, or 2 for bad input."""
-    try:
-        args = _parser().parse_args(arguments)
-        if args.command == "run":
-            _run(args, list(sys.argv[1:] if arguments is None else arguments))
-        else:
-            {"explain": _explain, "sources": _sources, "report": _report}[args.command](args)
-    except CompanionError as error:
-        print(" ".join(str(error).split()), file=sys.stderr)
-        return 2
-    except BrokenPipeError:  # the reader of a pipe went away: nothing to say
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
-    return 0
+    """Run the command; return its exit code, as `terminal.EXIT_CODES` says."""
+    return ended(lambda: _command(arguments))
+
+
+def _command(arguments: Sequence[str] | None) -> None:
+    args = _parser().parse_args(arguments)
+    if args.command == "run":
+        _run(args, list(sys.argv[1:] if arguments is None else arguments))
+    else:
+        {"explain": _explain, "sources": _sources, "report": _report}[args.command](args)
 
 
 if __name__ == "__main__":

@@ -64,6 +64,20 @@ class ModelError(CompanionError, TypeError):
     """A model that the package cannot explain."""
 
 
+def shown(value: object, longest: int = 80) -> str:
+    """A value as a message shows it: in one line, cut where it is long.
+
+    >>> shown("a film"), len(shown(10**5000))
+    ("'a film'", 80)
+    """
+    try:
+        text = repr(value)
+    except Exception:  # an object of somebody else's; an integer of too many digits
+        text = f"a {type(value).__name__} that cannot be printed in {longest} characters".ljust(longest)
+    text = " ".join(text.split()) if "\n" in text else text
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."
+
+
 def choose(operation: str, name: str, value: object, options: Sequence[str]) -> str:
     """Return `value` if it is one of `options`; else raise `InputError`.
 
@@ -74,7 +88,7 @@ def choose(operation: str, name: str, value: object, options: Sequence[str]) -> 
         return value
     raise InputError(
         operation,
-        got=f"{name} {value!r}",
+        got=f"{name} {shown(value)}",
         expected=f"one of {', '.join(options)}",
         hint=f"choose a {name} from this list",
     )
@@ -93,7 +107,7 @@ def whole(
     if is_whole(value) and least <= value and (most is None or value <= most):
         return int(value)
     expected = f", at least {least}" if most is None else f" from {least} to {most}"
-    raise InputError(operation, got=f"{name} {value!r}", expected=f"a whole number{expected}", hint=hint)
+    raise InputError(operation, got=f"{name} {shown(value)}", expected=f"a whole number{expected}", hint=hint)
 
 
 def is_whole(value: object) -> TypeGuard[int | np.integer]:
@@ -129,7 +143,7 @@ def number(
         return given
     bounded = " and ".join(f"{words} {bound:g}" for words, _, bound in asked)
     expected = f"a finite number, {bounded}" if asked else "a finite number"
-    raise InputError(operation, got=f"{name} {value!r}", expected=expected, hint=hint)
+    raise InputError(operation, got=f"{name} {shown(value)}", expected=expected, hint=hint)
 
 
 def _finite(value: object) -> float | None:
@@ -164,12 +178,13 @@ def check_layers(operation: str, layers: Iterable[int], count: int) -> frozenset
     expected = f"integers from 1 to {count}"
     if isinstance(layers, (str, bytes)) or not isinstance(layers, Iterable):
         hint = "pass a list such as [1, 2]"
-        raise InputError(operation, got=f"layers {layers!r}", expected=expected, hint=hint)
-    chosen = list(layers)
-    for layer in chosen:
+        raise InputError(operation, got=f"layers {shown(layers)}", expected=expected, hint=hint)
+    chosen = []
+    for layer in layers:  # one by one: a range may be endless
+        chosen.append(layer)
         if not is_whole(layer) or not 1 <= layer <= count:
             expected, hint = f"{expected} (layers count from 1)", "name only layers the model has"
-            raise InputError(operation, got=f"layer {layer!r}", expected=expected, hint=hint)
+            raise InputError(operation, got=f"layer {shown(layer)}", expected=expected, hint=hint)
     return frozenset(int(layer) for layer in chosen)
 
 
@@ -301,10 +316,13 @@ class Lattice:
         Exact, because relevance is multilinear in the amounts, as the primer derives:
         R(m) = sum_k prod_l (m_l if bit l-1 of k else 1 - m_l) R(k).
         """
-        point = np.asarray(amounts, dtype=np.float64)
+        try:
+            point = np.asarray(amounts, dtype=np.float64)
+        except (TypeError, ValueError, OverflowError, RuntimeError):
+            point = np.empty(0)
         if point.shape != (self.layers,) or not np.all((point >= 0) & (point <= 1)):
             expected, hint = f"{self.layers} numbers from 0 to 1", "give one amount per layer"
-            raise InputError("Lattice.mix", got=f"amounts {amounts!r}", expected=expected, hint=hint)
+            raise InputError("Lattice.mix", got=f"amounts {shown(amounts)}", expected=expected, hint=hint)
         rows = self.scores
         for amount in point:  # bit 0 belongs to layer 1: neighbours first
             rows = (1 - amount) * rows[0::2] + amount * rows[1::2]

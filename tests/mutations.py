@@ -156,6 +156,10 @@ output = of("methods/common.py", "test_text_methods.py")
 batch = of("models/batching.py", "test_encoder.py")
 grid = of("metrics/grid.py", "test_grid.py")
 folder = of("runs/folder.py", "test_run_folder.py")
+terminal = of("terminal.py", "test_terminal.py")
+compute = of("models/compute.py", "test_compute.py")
+entries = of("models/config_entries.py", "test_config_entries.py")
+parameters = of("bookbuild/build.py", "test_parameters.py")
 run = of("runs/execute.py", "test_run_execute.py::TestStopped")
 jobs = of("runs/review_jobs.py", "test_run_load.py::TestMethods")
 loader = of("runs/load.py", "test_run_load.py::TestMethods")
@@ -383,8 +387,8 @@ MUTATIONS: list[Mutation] = [
     faith("area with the wrong sign", "(self.logits[0] - self.logits).mean()",
           "(self.logits - self.logits[0]).mean()"),
     faith("removed tokens come back", "keep[k] = keep[k - 1]", "keep[k] = keep[0]"),
-    axiom("conservation gap's sign", "absolute = float(given.sum() - logit)",
-          "absolute = float(logit - given.sum())"),
+    axiom("conservation gap's sign", "absolute = float(given.sum() - explained)",
+          "absolute = float(explained - given.sum())"),
     axiom("invariance gap not halved", "np.linalg.norm(right)) / 2", "np.linalg.norm(right))"),
     statistic("interval too narrow", "[(1 - level) / 2, (1 + level) / 2]", "[(1 - level), level]"),
     statistic("undefined values dropped in silence", "undefined = len(defined), len(given) - len(defined)",
@@ -538,7 +542,7 @@ MUTATIONS: list[Mutation] = [
     folder("another configuration goes on", "if known.get(name) != config.get(name)]",
            "if name not in config]"),
     folder("a run killed at its start is another's folder", "names -= {SHARDS}", "pass"),
-    folder("files of others are run over", "elif names:", "elif False:"),
+    folder("files of others are run over", "elif names and not _only", "elif False and not _only"),
     folder("summaries are taken for jobs", 'if "_" not in file.stem:', "if file.stem:"),
     folder("checksums are not read", "page_checksum_verification=True", "page_checksum_verification=False"),
     folder("rows in the order of the files", 'sort_keys=[(JOB, "ascending")]',
@@ -548,7 +552,7 @@ MUTATIONS: list[Mutation] = [
     run("finished jobs are run again", " if job not in done", ""),
     run("a stopped run is finished", 'self.manifest["finished"] = False', 'self.manifest["finished"] = True'),
     run("a smaller limit makes a run smaller",
-        'max(self.manifest.get("examples", 0), jobs.manifest["examples"])', 'jobs.manifest["examples"]'),
+        'max(known if is_whole(known) else 0, jobs.manifest["examples"])', 'jobs.manifest["examples"]'),
     run("sessions before are forgotten",
         "self.manifest[\"sessions\"] = [self._ended(row, start) for row, start in zip(earlier, follows, "
         "strict=False)]", "self.manifest[\"sessions\"] = []", "test_run_execute.py::TestKilled"),
@@ -576,6 +580,41 @@ MUTATIONS: list[Mutation] = [
            "test_run_load.py::TestReading"),
     digits("every image under the first net", "seed, row = divmod(job, SPAN)", "seed, row = 0, job % SPAN"),
     digits("kept weights are not loaded", "net.load_state_dict(weights)", "weights.clear()"),
+    # what is refused, and how commands end
+    of("cli.py", "test_cli.py::test_bad_input_is_one_line_and_exit_code_2")(
+        "an empty range is no layer", "int(first) > int(last)", "int(first) > int(last) + 99"
+    ),
+    of("paths.py", "test_paths.py::test_what_is_no_path_is_refused")(
+        "a path of a NUL is a path", "except ValueError:  # a", "except KeyError:  # a"
+    ),
+    terminal("a fault is bad input", "str(error)) code = FAULT", "str(error)); code = BAD_INPUT"),
+    terminal("control characters are printed", '("Cc", "Cf", "Cs", "Zl", "Zp")', '("Cf", "Cs", "Zl", "Zp")'),
+    terminal(
+        "SIGTERM kills", "signal.signal(signal.SIGTERM, signal.default_int_handler)", "pass",
+        "test_run_execute.py::TestStopped::test_ctrl_c_says_what_is_kept_and_the_run_goes_on[sigterm]",
+    ),
+    terminal("C1 controls stay in JSON", "0x7F <= ord(c) <= 0x9F", "0x7F <= ord(c) < 0x9B"),
+    compute("a device is not looked for", "if not count or (place.index or 0) >= count:", "if False:"),
+    compute("autocast stays on", "enabled=False", "enabled=torch.is_autocast_enabled(device.type)"),
+    compute("dropout stays on", "module.training = False", "module.training = True"),
+    entries("any number of layers", "not 1 <= layers <= MOST_LAYERS", "not 1 <= layers"),
+    entries("gaps in the labels", "sorted(labels) != list(range(len(labels)))", "not labels"),
+    entries("layers left over", "max(beyond) > config.num_hidden_layers", "max(beyond) > 10**9"),
+    folder("a net without its checksum", "checksum != _digest(weights)", "False"),
+    folder("rows of another run under a new manifest", "return bool(_jobs_done(place, key))", "return True"),
+    of("runs/manifest.py", "test_run_execute.py::TestStopped")(
+        "a manifest without sessions is read", "if wrong:", "if wrong and wrong != ['sessions']:"
+    ),
+    of("runs/execute.py", "test_run_execute.py::TestProcesses")(
+        "workers outlive their launcher", "os.getppid() == int(launcher)", "True"
+    ),
+    parameters("a warning is kept", "if not outside and not complaints:", "if not outside:"),
+    of("bookbuild/parameters.py", "test_parameters.py")(
+        "a limit beyond the data", 'limit=int(given["limit"]), source', "limit=1, source"
+    ),
+    of("arrays.py", "test_fuzz.py::test_500_cases")(
+        "text is numbers", 'if given.dtype.kind in "biuf"', "if True"
+    ),
 ]
 # fmt: on
 

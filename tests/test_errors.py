@@ -4,6 +4,7 @@ and the next step.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import pickle
@@ -13,13 +14,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from tiny_models import FAMILIES, TEXTS, build
 
 from lrp_companion.methods import attribute, layer_lattice, removal_evaluator
 from lrp_companion.models.pretrained import Classifier, load_classifier
-from lrp_companion.schema import CompanionError, InputError, ModelError, SourceError
+from lrp_companion.schema import CompanionError, InputError, ModelError, SourceError, shown
 
 SHAPE = re.compile(r"^[\w.]+: got .+; expected .+\. Next step: .+\.$", re.DOTALL)
 
@@ -154,9 +156,32 @@ def test_epsilon_that_is_no_stabiliser(clf: Classifier, epsilon: object) -> None
     assert f"epsilon {epsilon!r}" in message(InputError, layer_lattice, clf, "film", epsilon=epsilon)
 
 
-@pytest.mark.parametrize("n_steps", [0, -5, 2.5, "10", True])
+@pytest.mark.parametrize("n_steps", [0, -5, 2.5, "10", True, 10_001, 10**7, 10**30, 10**5000])
 def test_steps_of_integrated_gradients(clf: Classifier, n_steps: object) -> None:
-    assert f"n_steps {n_steps!r}" in message(InputError, attribute, clf, "film", method="ig", n_steps=n_steps)
+    text = message(InputError, attribute, clf, "film", method="ig", n_steps=n_steps)
+    assert f"n_steps {shown(n_steps)}" in text and len(text) < 250
+
+
+@pytest.mark.parametrize("nodes", [[1e-300, 2e-300, 1], [0.5, 0.5 + 1e-9, 1], [1 - 1e-15, 1]])
+def test_nodes_that_are_nearly_equal(clf: Classifier, nodes: list[float]) -> None:
+    """Their weights would be nearly infinite, and so would the scores."""
+    options = {"method": "mask-gradient", "groups": 2, "nodes": nodes}
+    assert "1e-06 apart" in message(InputError, attribute, clf, "a film", **options)
+
+
+def test_an_endless_bypass_is_refused_at_its_first_layer(clf: Classifier) -> None:
+    for bypass in (range(1, 10**12), itertools.count(1)):
+        assert "layer 4" in message(InputError, attribute, clf, "film", method="lrp", bypass=bypass)
+
+
+def test_a_target_in_an_array_without_axes(clf: Classifier) -> None:
+    (record,) = attribute(clf, "film", method="cp-lrp", target=np.array(1))
+    assert record.target == 1
+
+
+def test_functions_of_one_text_need_a_classifier() -> None:
+    assert "a model of type str" in message(ModelError, layer_lattice, "x", "film")
+    assert "a model of type str" in message(ModelError, removal_evaluator, "x", "film", target=0)
 
 
 def test_the_lattice_takes_one_text(clf: Classifier) -> None:

@@ -34,8 +34,9 @@ from lrp_companion.cli import main
 from lrp_companion.masks import mask_label, path_masks
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.metrics.statistics import bootstrap_columns
-from lrp_companion.runs.folder import FORMAT, key_of, open_folder
+from lrp_companion.runs.folder import open_folder
 from lrp_companion.runs.load import AnyRun, MnistRun, TextRun, load_run, load_runs
+from lrp_companion.runs.manifest import FORMAT, key_of
 from lrp_companion.schema import (
     PROTOCOLS,
     SITES,

@@ -8,13 +8,13 @@ from typing import Any
 
 # Imported so that they register their methods.
 from lrp_companion.methods import gradient, hybrid, image, mask_gradient, rollout  # noqa: F401
-from lrp_companion.methods.common import check_options, check_targets, switch
+from lrp_companion.methods.common import check_classifier, check_options, check_targets, switch
 from lrp_companion.methods.lrp import layer_lattice
 from lrp_companion.methods.perturbation import kept_logits, removal_evaluator
+from lrp_companion.models.compute import as_recorded
 from lrp_companion.models.linear_attention import LinearAttention
-from lrp_companion.models.pretrained import Classifier
 from lrp_companion.registry import IMAGE_METHODS, TEXT_METHODS
-from lrp_companion.schema import Attribution, InputError, ModelError, choose
+from lrp_companion.schema import Attribution, InputError, choose
 
 __all__ = [
     "IMAGE_METHODS",
@@ -91,7 +91,8 @@ def attribute(
 
     Returns
     -------
-    A list of `Attribution`, in the order of the inputs; batched inside.
+    A list of `Attribution`, in the order of the inputs; batched inside. Autocast, inference mode and
+    dropout that the caller has switched on stay out of it: scores are those of the weights as they are.
 
     Raises
     ------
@@ -106,15 +107,11 @@ def attribute(
     if isinstance(model, LinearAttention):
         choose("attribute", "method", method, tuple(IMAGE_METHODS))
         return image.attribute_images(model, inputs, method=method, target=target, **options)
-    if not isinstance(model, Classifier):
-        raise ModelError(
-            "attribute",
-            got=f"a model of type {type(model).__name__}",
-            expected="a Classifier or a LinearAttention",
-            hint="load one with load_classifier",
-        )
+    check_classifier("attribute", model, expected="a Classifier or a LinearAttention")
     choose("attribute", "method", method, tuple(TEXT_METHODS))
     truncate = options.pop("truncate", False)
     check_options(repr(method), options, ["target", "truncate", *options_of(method)])
     texts = model.encode(inputs, truncate=switch("truncate", truncate))
-    return TEXT_METHODS[method](model, texts, check_targets(target, len(texts), len(model.labels)), **options)
+    targets = check_targets(target, len(texts), len(model.labels))
+    with as_recorded(model.device, model.network):
+        return TEXT_METHODS[method](model, texts, targets, **options)

@@ -13,16 +13,26 @@ from tqdm import tqdm
 
 from lrp_companion.models.batching import budget, pad, token_batches
 from lrp_companion.models.pretrained import Classifier, EncodedText
-from lrp_companion.schema import Attribution, InputError, whole
+from lrp_companion.schema import Attribution, InputError, ModelError, shown, whole
 
 Targets = Sequence[int | None]
 MOST_STEPS = 1000
 """Of integrated gradients: finding the nodes alone takes time with the cube of their number."""
 
 
+def check_classifier(operation: str, model: object, *, expected: str = "a Classifier") -> Classifier:
+    """Return the model, if `load_classifier` made it; else raise `ModelError`."""
+    if isinstance(model, Classifier):
+        return model
+    got = f"a model of type {type(model).__name__}"
+    raise ModelError(operation, got=got, expected=expected, hint="load one with load_classifier")
+
+
 def check_targets(target: int | Sequence[int] | None, count: int, classes: int) -> list[int | None]:
     """One target per input: None (the predicted class), one class for all, or a list of classes."""
     several = isinstance(target, (list, tuple)) or (isinstance(target, np.ndarray) and target.ndim > 0)
+    if isinstance(target, np.ndarray) and not several:
+        target = target.item()  # an array of one number and no axis
     targets: list[Any] = list(target) if several else [target] * count  # type: ignore[arg-type]
     if len(targets) != count:
         raise InputError(
@@ -37,7 +47,7 @@ def check_targets(target: int | Sequence[int] | None, count: int, classes: int) 
         ):
             raise InputError(
                 "attribute",
-                got=f"target {t!r}",
+                got=f"target {shown(t)}",
                 expected=f"a class from 0 to {classes - 1}, or None",
                 hint="None explains the predicted class",
             )

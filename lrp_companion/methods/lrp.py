@@ -17,11 +17,13 @@ from lrp_companion.methods.common import (
     Targets,
     attribution,
     batches,
+    check_classifier,
     check_targets,
     output_gradient,
     settle,
     to_numpy,
 )
+from lrp_companion.models.compute import as_recorded
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.propagation import MEMORY, all_masks, some_masks
 from lrp_companion.registry import PASSES, Style, method
@@ -216,6 +218,7 @@ def layer_lattice(
     >>> lattice.scores.shape                                  # doctest: +SKIP
     (4096, 7)
     """
+    check_classifier("layer_lattice", clf)
     if not isinstance(text, str):
         raise InputError(
             "layer_lattice",
@@ -229,9 +232,11 @@ def layer_lattice(
     choose("layer_lattice", "site", site, SITES)
     choose("layer_lattice", "output", output, TARGET_CHOICES)
     ids = torch.tensor([encoded.input_ids], device=clf.device)
-    tape = clf.encoder.forward(ids, torch.ones_like(ids))
-    chosen = settle(check_targets(target, 1, len(clf.labels)), tape.logits)
-    parts = all_masks(tape, output_gradient(tape.logits, chosen, output), epsilon=eps, memory=memory)
+    targets = check_targets(target, 1, len(clf.labels))
+    with as_recorded(clf.device, clf.network), torch.no_grad():
+        tape = clf.encoder.forward(ids, torch.ones_like(ids))
+        chosen = settle(targets, tape.logits)
+        parts = all_masks(tape, output_gradient(tape.logits, chosen, output), epsilon=eps, memory=memory)
     by_mask = {key: to_numpy(value)[:, 0] for key, value in parts.items()}
     return Lattice(
         tokens=encoded.tokens,

@@ -26,6 +26,8 @@ from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.registry import method
 from lrp_companion.schema import TARGET_CHOICES, Attribution, InputError, choose, whole
 
+APART = 1e-6
+"""How far two nodes are apart at least: weights of nearly equal ones are nearly infinite."""
 MANY, LOW = 8, (0.2, 1)
 """From so many groups on, texts are read at these nodes: attention that is concentrated changes fast near w =
 0, and few other tokens move with each. With fewer groups the two nodes of Radau, 1/3 and 1. Chosen on
@@ -61,14 +63,14 @@ def quadrature(nodes: int | Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
             isinstance(nodes, (bool, int))
             or points.ndim != 1
             or not points.size
-            or len(set(points)) < points.size
+            or (np.diff(points) < APART).any()
             or points[-1] != 1
             or points[0] < 0
         ):
             raise InputError(
                 "attribute",
                 got=f"nodes {nodes!r}",
-                expected="a whole number from 1 to 32, or different numbers from 0 to 1 that end with 1",
+                expected=f"a whole number from 1 to 32, or numbers from 0, {APART:g} apart, that end with 1",
                 hint="nodes=1 reads the gradient at the whole input only",
             )
     moments = np.eye(points.size)[0]  # Legendre's polynomials on [0, 1] integrate to 1, 0, 0, ...

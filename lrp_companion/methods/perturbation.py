@@ -16,6 +16,7 @@ from torch import Tensor
 from lrp_companion.methods.common import (
     Targets,
     attribution,
+    check_classifier,
     check_targets,
     read_output,
     settle,
@@ -23,10 +24,11 @@ from lrp_companion.methods.common import (
     watch,
 )
 from lrp_companion.models.batching import budget, token_batches
+from lrp_companion.models.compute import as_recorded
 from lrp_companion.models.packed import Row, packed_logits
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.registry import method
-from lrp_companion.schema import REMOVALS, TARGET_CHOICES, Attribution, InputError, choose
+from lrp_companion.schema import REMOVALS, TARGET_CHOICES, Attribution, InputError, choose, shown
 
 
 @torch.no_grad()
@@ -51,9 +53,12 @@ def kept_logits(
     choose("attribute", "removal", removal, REMOVALS)
     at_once = budget(batch_tokens, clf.device, work="removals")
     rows = [_row(clf, text, keep, removal) for text, keep in jobs]
-    out = torch.empty(len(jobs), len(clf.labels), dtype=clf.dtype)
-    for batch in watch(token_batches([len(row) for row in rows], at_once), progress=progress, label=label):
-        out[batch] = packed_logits(clf.encoder.wiring, [rows[k] for k in batch], device=clf.device).cpu()
+    planned = token_batches([len(row) for row in rows], at_once)
+    with as_recorded(clf.device, clf.network), torch.no_grad():
+        out = torch.empty(len(jobs), len(clf.labels), dtype=clf.dtype)
+        for batch in watch(planned, progress=progress, label=label):
+            some = [rows[k] for k in batch]
+            out[batch] = packed_logits(clf.encoder.wiring, some, device=clf.device).cpu()
     return out
 
 
@@ -143,13 +148,15 @@ def removal_evaluator(
     >>> evaluate(np.ones((1, 7), dtype=bool)).shape                          # doctest: +SKIP
     (1,)
     """
+    check_classifier("removal", clf)
     encoded = text if isinstance(text, EncodedText) else clf.encode(text)[0]
     choose("removal", "output", output, TARGET_CHOICES)
     check_targets(target, 1, len(clf.labels))
     known: dict[bytes, float] = {}
 
     def evaluate(keep: np.ndarray) -> np.ndarray:
-        rows = {row.tobytes(): row for row in np.asarray(keep, dtype=bool)}
+        kept = _masks(keep)
+        rows = {row.tobytes(): row for row in kept}
         new = {key: row for key, row in rows.items() if key not in known}
         if new:
             logits = kept_logits(
@@ -161,6 +168,18 @@ def removal_evaluator(
             )
             values = read_output(logits, torch.full((len(logits),), int(target)), output)
             known.update(zip(new, to_numpy(values).tolist(), strict=True))
-        return np.array([known[row.tobytes()] for row in np.asarray(keep, dtype=bool)])
+        return np.array([known[row.tobytes()] for row in kept])
 
     return evaluate
+
+
+def _masks(keep: object) -> np.ndarray:
+    """Masks of kept tokens as bool, (steps, tokens); else `InputError`."""
+    try:
+        masks = np.asarray(keep, dtype=bool)
+    except (TypeError, ValueError, RuntimeError):  # rows of several lengths
+        masks = np.empty(0)
+    if masks.ndim != 2:
+        got, hint = f"masks {shown(keep)}", "pass one row of True and False per step"
+        raise InputError("removal", got=got, expected="shape (steps, tokens)", hint=hint)
+    return masks

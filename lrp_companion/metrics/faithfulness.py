@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from lrp_companion.arrays import real_array
 from lrp_companion.schema import MAP_CHOICES, InputError, Protocol, choose, whole
 
 ORDERS = ("morf", "lerf")
@@ -250,7 +251,7 @@ def check_pair(operation: str, a: Any, b: Any, *, least: int = 2) -> tuple[np.nd
 
 
 def _numbers(operation: str, values: Any) -> np.ndarray:
-    out = np.asarray(values, dtype=np.float64)
+    out = real_array(operation, "a map", values)
     if out.ndim != 1 or not out.size:
         got, expected = f"a map of shape {out.shape}", "(T,), one score per token"
         raise InputError(operation, got=got, expected=expected, hint="pass a flat array")
@@ -261,7 +262,10 @@ def _numbers(operation: str, values: Any) -> np.ndarray:
 
 
 def _mask(operation: str, name: str, values: Any, shape: tuple[int, ...]) -> np.ndarray:
-    out = np.asarray(values)
+    try:
+        out = np.asarray(values)
+    except (TypeError, ValueError, RuntimeError):  # rows of several lengths
+        out = np.empty(0)
     if out.shape != shape or out.dtype != bool:
         got, hint = f"{name} of shape {out.shape}, {out.dtype}", "pass one True or False per token"
         raise InputError(operation, got=got, expected=f"{shape}, bool", hint=hint)

@@ -15,7 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from lrp_companion.models.compute import check_device
+from lrp_companion.models.config_entries import check_all_layers, check_entries, longest
 from lrp_companion.models.encoder import FAMILIES, Encoder, Wiring
+from lrp_companion.paths import as_path
 from lrp_companion.schema import InputError, ModelCard, ModelError, SourceError, choose
 
 EMBEDDED_FOLDER = Path(__file__).parent.parent / "embedded"
@@ -127,6 +130,7 @@ def embedded_models() -> list[str]:
     return sorted(path.parent.name for path in EMBEDDED_FOLDER.glob("*/config.json"))
 
 
+@torch.inference_mode(False)  # weights that are made in it can have no gradient
 def load_classifier(
     name: str | os.PathLike = "companion",
     *,
@@ -154,12 +158,13 @@ def load_classifier(
     12
     """
     weights_dtype = DTYPES[choose("load_classifier", "dtype", dtype, tuple(DTYPES))]
-    place = _device(device)
+    place = check_device("load_classifier", device)
     files = _locate(name, revision)
     config = files.read("config")
     _check_config(files.name, config)
     network, report = files.read("network")
     _check_complete(files.name, report["missing_keys"])
+    check_all_layers(files.name, config, report["unexpected_keys"])
     tokenizer = files.read("tokenizer")
     _check_tokenizer(files.name, tokenizer, config.vocab_size)
     _check_finite(files.name, network)
@@ -171,6 +176,7 @@ def load_classifier(
 
 def _check_config(name: str, config: Any) -> None:
     """Refuse what is no classifier, or of a kind that `Encoder` does not know."""
+    check_entries(name, config)
     architectures = config.architectures or []
     positions = getattr(config, "position_embedding_type", "absolute")
     refused = (
@@ -248,26 +254,13 @@ def _card(
         layers=len(wiring.layers),
         heads=wiring.heads,
         hidden=wiring.layers[0].query.in_features,
-        max_tokens=min(positions, int(tokenizer.model_max_length)),
+        max_tokens=min(positions, longest(files.name, tokenizer)),
         labels=tuple(str(config.id2label[k]) for k in range(config.num_labels)),
         dtype=dtype,
         fingerprint=fingerprint,
         tokenizer=_tokenizer_fingerprint(tokenizer),
         config=_digest(settings),
     )
-
-
-def _device(device: str) -> torch.device:
-    got = f"device {device!r}"
-    try:
-        place = torch.device(device)
-    except RuntimeError:
-        expected, hint = 'a device such as "cpu" or "cuda"', "check the name"
-        raise InputError("load_classifier", got=got, expected=expected, hint=hint) from None
-    if place.type == "cuda" and not torch.cuda.is_available():
-        expected, hint = "a device this machine has", 'PyTorch sees no CUDA device here; use device="cpu"'
-        raise InputError("load_classifier", got=got, expected=expected, hint=hint)
-    return place
 
 
 @dataclass(frozen=True)
@@ -329,14 +322,20 @@ def _locate(name: str | os.PathLike, revision: str | None) -> _Files:
     text = os.fspath(name)
     if text in embedded_models():
         return _Files(text, str(EMBEDDED_FOLDER / text), "embedded", revision)
-    if text and Path(text).is_dir():
-        return _Files(Path(text).resolve().name, text, "folder", revision)
+    place = as_path("load_classifier", "name", text) if text.strip() else Path(text)
+    if text.strip() and place.is_dir():
+        return _Files(place.resolve().name, str(place), "folder", revision)
     is_path = isinstance(name, os.PathLike) or text.startswith((".", "/", "~"))
     if is_path or not text.strip() or text.count("/") > 1 or "\\" in text:
         got, expected = f"{text!r}, which is no folder", "an embedded model, a folder, or a hub id"
         hint = f"embedded models: {', '.join(embedded_models()) or 'none'}"
         raise SourceError("load_classifier", got=got, expected=expected, hint=hint)
     return _Files(text, text, "hub", revision)
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that can mean neither an embedded model, nor a folder, nor a hub id; nothing is read."""
+    _locate(name, None)
 
 
 @contextmanager

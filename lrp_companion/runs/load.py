@@ -16,6 +16,7 @@ import pyarrow as pa
 from lrp_companion.masks import bypassed, mask_number
 from lrp_companion.metrics import Interval, bootstrap_mean, paired_difference
 from lrp_companion.metrics.grid import at_map
+from lrp_companion.paths import as_path
 from lrp_companion.runs.axes import (
     EMBEDDING_PARTS,
     ERRORS,
@@ -28,6 +29,7 @@ from lrp_companion.runs.axes import (
     agreement_axes,
 )
 from lrp_companion.runs.folder import JOB, read_folder
+from lrp_companion.runs.manifest import check_complete
 from lrp_companion.schema import (
     DEFAULT_PROTOCOL,
     SITE_PARTS,
@@ -473,7 +475,9 @@ def load_run(path: str | os.PathLike[str]) -> AnyRun:
     SourceError : no such folder, no run in it, or a file that cannot be read or belongs to another run.
     """
     manifest, tables = read_folder(path)
-    name = Path(path).resolve().name
+    place = as_path("load_run", "folder", path)
+    check_complete(place, manifest)
+    name = place.resolve().name
     if manifest["config"]["task"].startswith("mnist"):
         if "images" not in tables:
             raise SourceError(
@@ -507,7 +511,7 @@ def nearby(folder: str | os.PathLike[str]) -> Path:
 def load_runs(paths: Sequence[str | os.PathLike[str]]) -> list[AnyRun]:
     """Read several runs; a folder without a manifest stands for the runs in it."""
     out: list[AnyRun] = []
-    for path in map(Path, paths):
+    for path in (as_path("load_run", "folder", given) for given in paths):
         inside = [] if (path / "manifest.json").is_file() else sorted(path.glob("*/manifest.json"))
         out += [load_run(manifest.parent) for manifest in inside] or [load_run(path)]
     return out

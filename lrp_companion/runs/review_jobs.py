@@ -1,7 +1,8 @@
 """A run on reviews, one job per example and table: LOO first, then methods, masks of the paths, all masks.
 
 Rows are numbers only: no word, token or token id of a text is kept. A job's batches hold one example alone,
-so its rows do not depend on what else was run, in which order, or by how many processes.
+so its rows do not depend on what else was run, in which order, or by how many processes, if each has as many
+threads: another number of threads adds in another order. Sessions in the manifest say how many there were.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,6 +43,7 @@ from lrp_companion.runs.axes import (
 from lrp_companion.runs.cost import DEFAULT_METHODS, text_work
 from lrp_companion.runs.folder import JOB, RunFolder, read_folder
 from lrp_companion.runs.load import loo_map
+from lrp_companion.runs.manifest import check_complete
 from lrp_companion.schema import (
     REMOVALS,
     SITES,
@@ -129,6 +132,7 @@ class TextJobs:
     def _known(self, folder: str | os.PathLike[str]) -> tuple[dict[int, dict[str, Any]], str]:
         """LOO of another run by job, and its key; refuse a run that differs in what LOO depends on."""
         manifest, tables = read_folder(folder)
+        check_complete(Path(folder), manifest)
         config = {"labels": manifest["model"]["labels"], **manifest["config"]}
         needed = ["task", "split", "data", "weights", "labels", "dtype"]
         # Runs from before 2026-11-23 do not record these two.
@@ -189,7 +193,21 @@ class TextJobs:
     @cached_property
     def _encoded(self) -> dict[int, EncodedText]:
         texts = [self.data.texts[job] for job in self.sample]
-        return dict(zip(self.sample, self.clf.encode(texts, truncate=True), strict=True))
+        try:
+            return dict(zip(self.sample, self.clf.encode(texts, truncate=True), strict=True))
+        except InputError:  # it counts in the order of the sample, which nobody knows
+            for job in self.sample:
+                self._check_alone(job)
+            raise
+
+    def _check_alone(self, job: int) -> None:
+        """Refuse a text that cannot be explained, by its row in the data."""
+        try:
+            self.clf.encode(self.data.texts[job], truncate=True)
+        except InputError as error:
+            text = error.got.replace("text 0", "a text", 1)
+            got = f"row {job} of {self.data.name}/{self.data.split}: {text}"
+            raise InputError("run", got=got, expected=error.expected, hint=error.hint) from None
 
     def cost(self, table: str, job: int) -> float:
         """About how much work a job is, in tokens run forward: for the estimate of the time left."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -221,16 +222,26 @@ def from_table(table: pa.Table, *, name: str, split: str, source: str, place: st
     item_column, label_column = wanted = COLUMNS[name]
     if not set(wanted) <= set(table.column_names):
         raise refuse(f"columns {', '.join(table.column_names) or 'none'}", f"columns {', '.join(wanted)}")
+    twice = [column for column in wanted if table.column_names.count(column) > 1]
+    if twice:
+        raise refuse(f"column {twice[0]} more than once", "each column once")
     if not len(table):
         raise refuse("no rows", "at least one row")
-    items, labels = table[item_column].to_pylist(), table[label_column].to_pylist()
+    try:
+        items, labels = table[item_column].to_pylist(), table[label_column].to_pylist()
+    except UnicodeDecodeError:
+        raise refuse("text that is no UTF-8", "text in UTF-8") from None
     allowed = set(range(10)) if name == "mnist" else {-1, 0, 1} if split == "unsupervised" else {0, 1}
     odd = [label for label in labels if not is_whole(label) or label not in allowed]
     if odd:
         raise refuse(f"label {odd[0]!r}", f"labels from {min(allowed)} to {max(allowed)}")
     ids = tuple(map(str, range(len(labels))))
     if name == "mnist":
-        images = halve(np.stack([_pixels(item, refuse) for item in items]))
+        from PIL.Image import DecompressionBombWarning
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", DecompressionBombWarning)
+            images = halve(np.stack([_pixels(item, refuse) for item in items]))
         return Dataset(name, split, source, ids, np.array(labels), images=images)
     if not all(isinstance(text, str) for text in items):
         raise refuse(f"column {item_column} with values that are not text", "one string per row")
@@ -242,10 +253,15 @@ def _pixels(item: Any, refuse: Callable[[str, str], SourceError]) -> np.ndarray:
     from PIL import Image
 
     try:
-        pixels = np.asarray(Image.open(io.BytesIO(item["bytes"])).convert("L"))
-    except (TypeError, KeyError, SyntaxError, OSError):
+        image = Image.open(io.BytesIO(item["bytes"]))
+        if image.size != (28, 28):  # before its pixels are made: a few bytes may claim billions
+            width, height = image.size
+            raise refuse(f"an image of shape {(height, width)}", "28 x 28 pixels")
+        return np.asarray(image.convert("L"))
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise refuse("an image of very many pixels", "28 x 28 pixels") from None
+    except SourceError:
+        raise
+    except (TypeError, KeyError, SyntaxError, ValueError, OSError):
         # Pillow raises an OSError for what it cannot read, and a SyntaxError for a broken PNG chunk.
         raise refuse("an image that is no PNG", "PNG bytes under image.bytes") from None
-    if pixels.shape != (28, 28):
-        raise refuse(f"an image of shape {pixels.shape}", "28 x 28 pixels")
-    return pixels

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from lrp_companion.metrics import agreement
-from lrp_companion.schema import Attribution, InputError, Protocol
+from lrp_companion.schema import Attribution, InputError, Protocol, shown
+from lrp_companion.terminal import visible as visible
 from lrp_companion.views.palette import hexes
 
 HEATMAP_CSS = """
@@ -100,7 +101,17 @@ def token_heatmap(
     loo, target 1, logit 2.500
       [CLS] +0.100  fine -0.250
     """
+    for name, given in (("attributions", attributions), ("titles", () if titles is None else titles)):
+        if not isinstance(given, (Attribution, list, tuple)):
+            got, expected = f"{name} {shown(given)}", "a list with one of each per row"
+            raise InputError("token_heatmap", got=got, expected=expected, hint=f"pass a list of {name}")
+    if loo is not None and not isinstance(loo, Attribution):
+        got, hint = f"loo {shown(loo)}", "leave it out, or take the record of attribute"
+        raise InputError("token_heatmap", got=got, expected="an Attribution", hint=hint)
     rows = [attributions] if isinstance(attributions, Attribution) else list(attributions)
+    if not all(isinstance(row, Attribution) for row in rows):
+        got, hint = f"attributions {shown(attributions)}", "take the records of attribute"
+        raise InputError("token_heatmap", got=got, expected="Attributions", hint=hint)
     if titles is None:
         names = [f"{row.method}, target {row.target}, logit {row.logit:.3f}" for row in rows]
     else:
@@ -210,15 +221,6 @@ def _bar(fraction: float, width: int) -> tuple[str, str]:
 def _r(row: Attribution, loo: Attribution) -> str:
     r = agreement(row.scores, loo.scores, loo.special, Protocol())
     return "undefined" if math.isnan(r) else f"{r:.2f}"
-
-
-def visible(text: str) -> str:
-    """The text with control and direction marks spelled out, so that no token steers a terminal or a page."""
-    keep = "\u200c\u200d"  # joiners, which some scripts and emoji need
-    return "".join(
-        c if c in keep or unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Zl", "Zp") else ascii(c)[1:-1]
-        for c in text
-    )
 
 
 def _width(text: str) -> int:
