@@ -156,7 +156,10 @@ def test_epsilon_that_is_no_stabiliser(clf: Classifier, epsilon: object) -> None
     assert f"epsilon {epsilon!r}" in message(InputError, layer_lattice, clf, "film", epsilon=epsilon)
 
 
-@pytest.mark.parametrize("n_steps", [0, -5, 2.5, "10", True, 10_001, 10**7, 10**30, 10**5000])
+STEPS = [0, -5, 2.5, "10", True, 10_001, 10**7, 10**30, 10**5000]
+
+
+@pytest.mark.parametrize("n_steps", STEPS, ids=shown)
 def test_steps_of_integrated_gradients(clf: Classifier, n_steps: object) -> None:
     text = message(InputError, attribute, clf, "film", method="ig", n_steps=n_steps)
     assert f"n_steps {shown(n_steps)}" in text and len(text) < 250
