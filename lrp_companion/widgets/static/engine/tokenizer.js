@@ -7,37 +7,25 @@ import { refuse } from "./refusal.js";
  *   vocabulary: string[],
  *   special: { [content: string]: number },
  *   cls: number, sep: number, unknown: number,
- *   lowercase: boolean, stripAccents: boolean, clean: boolean, chinese: boolean,
+ *   lowercase: boolean, stripAccents: boolean, kinds: number[],
  *   prefix: string, longest: number, maxTokens: number,
  * }} TokenizerData
  */
 /** @typedef {{ ids: number[], tokens: string[], special: boolean[] }} Encoded */
 
-const WHITE = /\p{White_Space}/u;
-const IGNORED = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}]/u;
-const PUNCTUATION = /[\p{P}!-/:-@[-`{-~]/u;
-const ACCENT = /\p{Mn}/gu;
-
-/** @type {[number, number][]} */
-const CHINESE = [
-  [0x4e00, 0x9fff],
-  [0x3400, 0x4dbf],
-  [0x20000, 0x2a6df],
-  [0x2a700, 0x2b73f],
-  [0x2b740, 0x2b81f],
-  [0x2b920, 0x2ceaf],
-  [0xf900, 0xfaff],
-  [0x2f800, 0x2fa1f],
-];
+// What the normaliser and the splitter do with a character; the manifest says it of every one, as probed from the
+// tokenizer itself, because they follow another version of Unicode than the browser.
+const DROPPED = 1, SPACE = 2, ACCENT = 4, PUNCTUATION = 8, BETWEEN = 16, ALONE = 32;
 
 /**
- * Whether a character is one of the ideographs that stand alone.
- * @param {string} character
- * @returns {boolean}
+ * The kinds of all characters.
+ * @param {number[]} runs how many characters, and of which kinds (a sum), in turn
+ * @returns {Uint8Array}
  */
-function isChinese(character) {
-  const code = /** @type {number} */ (character.codePointAt(0));
-  return CHINESE.some(([first, last]) => first <= code && code <= last);
+function kindsOf(runs) {
+  const kinds = new Uint8Array(0x110000);
+  for (let k = 0, at = 0; k < runs.length; at += runs[k], k += 2) kinds.fill(runs[k + 1], at, at + runs[k]);
+  return kinds;
 }
 
 /** Turns texts into ids. */
@@ -45,6 +33,7 @@ export class Tokenizer {
   /** @param {TokenizerData} data */
   constructor(data) {
     this.data = data;
+    this.kinds = kindsOf(data.kinds);
     this.ids = new Map(data.vocabulary.map((token, id) => [token, id]));
     const names = Object.keys(data.special).sort((a, b) => b.length - a.length);
     const escaped = names.map((name) => name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
@@ -62,8 +51,8 @@ export class Tokenizer {
     const ids = [data.cls], special = [true];
     for (const piece of text.split(this.special)) {
       if (Object.hasOwn(data.special, piece)) {
-        ids.push(data.special[piece]);
-        special.push(true);
+        ids.push(data.special[piece]); // typed, so it is a word like any other
+        special.push(false);
         continue;
       }
       for (const word of this.words(piece)) {
@@ -86,28 +75,41 @@ export class Tokenizer {
   }
 
   /**
+   * Of which kinds a character is.
+   * @param {string} character
+   * @returns {number}
+   */
+  kindOf(character) {
+    return this.kinds[/** @type {number} */ (character.codePointAt(0))];
+  }
+
+  /**
    * The text without what is not read, split at white space and around punctuation.
    * @param {string} text
    * @returns {string[]}
    */
   words(text) {
-    const { data } = this;
-    let out = "";
-    for (const character of text) {
-      if (data.clean && isDropped(character)) continue;
-      if (data.clean && WHITE.test(character)) out += " ";
-      else out += data.chinese && isChinese(character) ? ` ${character} ` : character;
+    const { lowercase, stripAccents } = this.data;
+    let letters = [...text].flatMap((character) => {
+      const kind = this.kindOf(character);
+      if (kind & DROPPED) return [];
+      if (kind & SPACE) return [" "];
+      return kind & ALONE ? [" ", character, " "] : [character];
+    });
+    if (stripAccents) {
+      letters = [...letters.join("").normalize("NFD")].filter((character) =>
+        !(this.kindOf(character) & ACCENT)
+      );
     }
-    if (data.stripAccents) out = out.normalize("NFD").replace(ACCENT, "");
-    if (data.lowercase) out = [...out].map((character) => character.toLowerCase()).join("");
+    if (lowercase) letters = letters.flatMap((character) => [...character.toLowerCase()]);
     /** @type {string[]} */
     const words = [];
     let open = false;
-    for (const character of out) {
-      const space = WHITE.test(character), alone = PUNCTUATION.test(character);
-      if (alone) words.push(character);
-      else if (!space) open ? words[words.length - 1] += character : words.push(character);
-      open = !space && !alone;
+    for (const character of letters) {
+      const kind = this.kindOf(character), inside = !(kind & (BETWEEN | PUNCTUATION));
+      if (inside && open) words[words.length - 1] += character;
+      else if (!(kind & BETWEEN)) words.push(character);
+      open = inside;
     }
     return words;
   }
@@ -132,16 +134,6 @@ export class Tokenizer {
     }
     return ids;
   }
-}
-
-/**
- * Whether the normaliser drops a character: what is no text, but for tabs and ends of lines.
- * @param {string} character
- * @returns {boolean}
- */
-function isDropped(character) {
-  if (character === "\t" || character === "\n" || character === "\r") return false;
-  return character === "\0" || character === "\ufffd" || IGNORED.test(character);
 }
 
 /**
