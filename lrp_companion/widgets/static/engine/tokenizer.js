@@ -13,7 +13,7 @@ import { refuse } from "./refusal.js";
  */
 /** @typedef {{ ids: number[], tokens: string[], special: boolean[] }} Encoded */
 
-// What the normaliser and the splitter do with a character. The manifest says it of every one, as tried on the
+// What the normaliser and the splitter do with a character. The manifest says it of each, as tried on the
 // tokenizer itself, because they follow another version of Unicode than the browser.
 const DROPPED = 1, SPACE = 2, ACCENT = 4, PUNCTUATION = 8, BETWEEN = 16, ALONE = 32;
 
