@@ -91,6 +91,13 @@ work = of("runs/cost.py", NOT_RUN)
 variants = of("analysis/digit_variants.py", "test_digit_variants.py")
 variant_views = of("views/digit_variants.py", "test_digit_variants.py")
 game = of("analysis/layer_game.py", "test_layer_game.py")
+ENGINE_MAPS = "test_browser_engine.py::test_every_map_is_pythons_on_the_same_weights"
+ENGINE_MASKS = "test_browser_engine.py::test_masks_and_half_open_layers_are_the_lattices"
+page_rule, page_walk, page_layer, page_method, page_slope = (
+    of(f"widgets/static/engine/{name}.js", ENGINE_MAPS)
+    for name in ("rules", "propagation", "encoder", "explain", "activations")
+)
+staged = of("bookbuild/browser_weights.py", "test_browser_engine.py::test_eight_bits_are_within_half_a_step")
 exercise = of("exercises/checking.py", "test_exercises.py")
 student = of(
     "bookbuild/student.py",
@@ -615,6 +622,17 @@ MUTATIONS: list[Mutation] = [
     of("arrays.py", "test_fuzz.py::test_500_cases")(
         "text is numbers", 'if given.dtype.kind in "biuf"', "if True"
     ),
+    page_rule("the page's softmax keeps the mean", "f[weights + i] * (f[from + i] - mean)",
+              "f[weights + i] * f[from + i]"),
+    page_rule("the page's LayerNorm keeps the mean", "f[from + i] -= sum / n +", "f[from + i] -="),
+    page_walk("the page's values receive all", "(1 + amount) / 2", "1"),
+    page_walk("the page's queries receive one half", "(1 - amount) / 4", "(1 - amount) / 2"),
+    page_walk("the page's bypassed child keeps the half", "around + 2 * half", "around + half", ENGINE_MASKS),
+    page_layer("in the page the first token is attended to", "width ** -0.5, firstUnread ? 1 : 0",
+               "width ** -0.5, 0"),
+    page_method("sign of LOO in the page", "logits[target] - row[target]", "row[target] - logits[target]"),
+    page_slope("the page's GELU loses its density", "slope + z * density(z)", "slope"),
+    staged("steps are cut, not rounded", "np.rint(", "np.trunc("),
 ]
 # fmt: on
 
