@@ -313,7 +313,7 @@ def layer_paths(
     known = {"attention-mask": list(loo)} if loo is not None else {}
     reference = _loo_maps(clf, texts, protocols, output, known, truncate, progress)
     masks = masks_on_paths(clf.card.layers)
-    targets = check_targets(None, len(encoded), len(clf.labels))
+    targets = check_targets(None, len(encoded), clf.labels)
     maps = lrp_masks(clf, encoded, targets, masks=masks, output=output, progress=progress)
 
     def agreements(protocol: Protocol, records: Sequence[Attribution]) -> np.ndarray:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from tqdm import TqdmWarning
 
-from lrp_companion.methods.common import check_options, check_targets, settle, to_numpy, watch
+from lrp_companion.methods.common import Target, check_options, check_targets, settle, to_numpy, watch
 from lrp_companion.methods.mask_gradient import integrate, plan, quadrature_rows
 from lrp_companion.models.linear_attention import SHARES, LinearAttention, check_shares
 from lrp_companion.registry import IMAGE_METHODS, image_method
@@ -34,7 +34,7 @@ def attribute_images(
     images: Any,
     *,
     method: str,
-    target: int | Sequence[int] | None = None,
+    target: Target = None,
     **options: Any,
 ) -> list[Attribution]:
     """Explain every image (B, 14, 14) or (B, 196): the way from `lrp_companion.attribute` to the methods
@@ -46,7 +46,7 @@ def attribute_images(
     allowed = [p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
     check_options(f"{method!r} on images", options, ["target", *allowed])
     x = net.check_images(images, "attribute")
-    targets = check_targets(target, len(x), net.classes)
+    targets = check_targets(target, len(x), tuple(map(str, range(net.classes))))
     with torch.no_grad():
         logits = torch.cat([net(part) for part in x.split(256)])
     chosen = settle(targets, logits)

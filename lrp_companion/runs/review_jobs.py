@@ -332,10 +332,9 @@ class TextJobs:
 
     def _tape(self, text: EncodedText, target: int, outputs: Sequence[str]) -> tuple[Any, torch.Tensor]:
         """A tape and where relevance starts for each output, (outputs, 1, C)."""
-        ids = torch.tensor([text.input_ids], device=self.clf.device)
-        tape = self.clf.encoder.forward(ids, torch.ones_like(ids))
-        chosen = torch.tensor([target], device=self.clf.device)
-        return tape, torch.stack([output_gradient(tape.logits, chosen, output) for output in outputs])
+        tape, chosen = self.clf.tape(text), torch.tensor([target], device=self.clf.device)
+        kind = {"multi_label": self.clf.multi_label}
+        return tape, torch.stack([output_gradient(tape.logits, chosen, output, **kind) for output in outputs])
 
     def summaries(self, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
         """Tables made from the rows of all jobs: mean r of every mask over all examples and two halves."""
