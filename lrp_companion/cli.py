@@ -226,10 +226,10 @@ def _names(text: str) -> list[str]:
 
 
 def _run(args: argparse.Namespace, given: Sequence[str]) -> None:
+    _check_task(args)
     from lrp_companion.runs.execute import device_of, execute, launch, world
 
     whole("run", "--processes", args.processes, hint="leave it out for one")
-    _check_task(args)
     if not args.out.strip():
         hint = "name one that can be made, such as --out runs/first"
         raise InputError("run", got="an empty --out", expected="a folder", hint=hint)

@@ -174,6 +174,18 @@ class Dataset:
             limit = whole("load_dataset", "limit", limit, most=len(self), hint=hint)
         return np.random.default_rng(seed).permutation(len(self))[:limit].tolist()
 
+    def longest(self, count: int) -> Dataset:
+        """Return the items with the longest texts, at most `count`, in their original order.
+
+        >>> columns = {"ids": ("a", "b"), "labels": np.array([1, 0]), "texts": ("Good film.", "Bad.")}
+        >>> Dataset("mine", "", "file", **columns).longest(1).texts
+        ('Good film.',)
+        """
+        count = whole("Dataset.longest", "count", count, hint="try 8")
+        lengths = [len("".join(item)) for item in self.inputs]
+        order = sorted(range(len(lengths)), key=lambda k: (-lengths[k], k))
+        return self._rows(np.array(sorted(order[:count])))
+
     def _check_seed(self, seed: Any) -> None:
         whole("load_dataset", "seed", seed, least=0, hint="change seed or leave it out")
 
