@@ -134,7 +134,8 @@ def text_run(
             else ("attention-mask", "mask-token")
         )
     config = {
-        "task": task, "split": "validation", "source": "folder", "data": FINGERPRINTS[task], "seed": 0, "model": model,
+        "task": task, "split": "validation", "source": "folder", "data": FINGERPRINTS[task],
+        "seed": 0, "model": model,
         "weights": weights,
         "dtype": "float32", "methods": list(methods), "chunk": 1 if task == "sst2" else 16,
         "removals": list(removals), "n_steps": 50,
@@ -199,7 +200,8 @@ def mnist_run(
     none.
     """
     config = {
-        "task": "mnist", "split": "test", "source": "folder", "data": FINGERPRINTS["mnist"], "train": "3" * 12, "seed": 0,
+        "task": "mnist", "split": "test", "source": "folder", "data": FINGERPRINTS["mnist"],
+        "train": "3" * 12, "seed": 0,
         "model": "plain",
         "options": {}, "explainers": {name: {} for name in EXPLAINERS},
     }  # fmt: skip

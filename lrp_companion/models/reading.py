@@ -170,7 +170,7 @@ class InMemory:
     def read(self, what: str) -> Any:
         """One part of the model."""
         if what == "settings":
-            return json.loads(self._config.to_json_string())
+            return json.loads(self._named_config().to_json_string())
         if what == "config":
             return self._named_config()
         if what == "tokenizer":

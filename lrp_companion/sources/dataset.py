@@ -131,8 +131,8 @@ class Dataset:
         if self.label_names:
             numbers = {k: self.label_names[k] for k in numbers}
         by_number = not self.label_names and not all(name.strip("+-").isdecimal() for name in classes)
-        places = {str(k): k for k in range(len(classes))} if by_number else _places(classes)
-        numbered = {k: places.get(name, places.get(name.casefold())) for k, name in numbers.items()}
+        places = [str(k) for k in range(len(classes))] if by_number else list(classes)
+        numbered = {k: _place(name, places) for k, name in numbers.items()}
         strange = [numbers[k] for k, place in numbered.items() if place is None]
         if strange:
             got = f"label {strange[0]!r} in {self.name}"
@@ -219,11 +219,12 @@ class Dataset:
         return replace(self, ids=ids, labels=labels, texts=texts, images=images, tags=tags, pairs=pairs)
 
 
-def _places(classes: Sequence[str]) -> dict[str, int]:
-    """Names of classes to their numbers; without case where no two are alike but for it."""
-    folded = [name.casefold() for name in classes]
-    places = {name: k for k, name in enumerate(folded) if folded.count(name) == 1}
-    return places | {name: k for k, name in enumerate(classes)}
+def _place(name: str, classes: list[str]) -> int | None:
+    """Where a name stands among classes, as it is written or else without case; None if it is none or two."""
+    if name in classes:
+        return classes.index(name)
+    alike = [k for k, other in enumerate(classes) if other.casefold() == name.casefold()]
+    return alike[0] if len(alike) == 1 else None
 
 
 def _read_only(values: Any, dtype: Any) -> np.ndarray:
