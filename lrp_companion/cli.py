@@ -26,7 +26,8 @@ from lrp_companion.terminal import (
     visible,
 )
 
-MODEL = "an embedded model, a folder, or a hub id (default: companion)"
+MNIST_TASKS = ("mnist", "mnist-grid")
+MODEL = "an embedded model, a folder (also of a PEFT adapter), or a hub id (default: companion)"
 TEXT_OPTIONS = (
     "model", "methods", "masks", "n_steps", "removals", "targets", "loo_from", "keep_maps", "dtype",
 )  # fmt: skip
@@ -84,7 +85,9 @@ def _explain_options(add: Callable[..., Any]) -> None:
     add("--model", default="companion", help=MODEL)
     add("--device", default="cpu")
     add("--dtype", default="float32", help="float32, float64 or bfloat16")
-    add("--target", type=int, help="class to explain (default: the predicted one)")
+    add("--target", type=_class, help="class to explain, its number from 0 or its label (default: predicted)")
+    text = "a second text, where the model reads pairs"
+    add("--pair", metavar="TEXT", help=text)
     add("--site", choices=SITES)
     add("--output", choices=TARGET_CHOICES, help="what is explained: logit, margin or probability")
     add("--epsilon", type=float)
@@ -110,7 +113,12 @@ def _explain_options(add: Callable[..., Any]) -> None:
 
 
 def _run_options(add: Callable[..., Any]) -> None:
-    add("task", choices=("mnist", "mnist-grid", "sst2", "imdb"))
+    text = "sst2, imdb, mnist or mnist-grid; or own texts: a .csv, .tsv, .jsonl or .parquet file, or a folder"
+    add("task", metavar="DATA", help=text)
+    add("--text", metavar="COLUMN", help="own data: the column of the texts")
+    add("--pair", metavar="COLUMN", help="own data: the second text, where the model reads pairs")
+    text = "own data: the column of labels, names or class numbers (default: unlabelled)"
+    add("--label", metavar="COLUMN", help=text)
     add("--out", required=True, help="folder of this run: a manifest and rows of numbers")
     add("--model", help=f"{MODEL}; for mnist a variant: plain, biases, ...")
     text = "such as loo,attnlrp,mask-gradient:groups=8:nodes=0.2+1 (default: six)"
@@ -147,6 +155,8 @@ def _report_options(add: Callable[..., Any]) -> None:
     add("--json", action="store_true", help="print the rows as JSON")
     text = "also write Figure 2 of each run there, as PNG and PDF"
     add("--figures", metavar="FOLDER", help=text)
+    text = "also write everything there: the text, figures as PNG and PDF, tables as CSV"
+    add("--out", metavar="FOLDER", help=text)
 
 
 def _sources_options(add: Callable[..., Any]) -> None:
@@ -162,6 +172,9 @@ OPTIONS = (
 
 
 def _explain(args: argparse.Namespace) -> None:
+    from lrp_companion.models.places import locate
+
+    locate(args.model)  # a name that is none is told before torch is imported
     from lrp_companion.methods import attribute
     from lrp_companion.models.pretrained import load_classifier
     from lrp_companion.views.tokens import terminal_table
@@ -176,7 +189,9 @@ def _explain(args: argparse.Namespace) -> None:
     if args.truncate:
         options["truncate"] = True
     clf = load_classifier(args.model, device=args.device, dtype=args.dtype)
-    (record,) = attribute(clf, text, method=args.method, **options)
+    (record,) = attribute(
+        clf, text if args.pair is None else (text, args.pair), method=args.method, **options
+    )
     if args.json:
         say(harmless_json(json.dumps(_as_json(record), ensure_ascii=False)))
         return
@@ -232,6 +247,10 @@ def _count_or_all(text: str) -> int | str:
     return text if text == "all" else int(text)
 
 
+def _class(text: str) -> int | str:
+    return int(text) if text.lstrip("-").isdecimal() else text
+
+
 def _nodes(text: str) -> int | list[float]:
     return [float(node) for node in text.split(",")] if "," in text else int(text)
 
@@ -241,6 +260,7 @@ def _names(text: str) -> list[str]:
 
 
 def _run(args: argparse.Namespace, given: Sequence[str]) -> None:
+    _check_task(args)
     from lrp_companion.runs.execute import device_of, execute, launch, world
 
     whole("run", "--processes", args.processes, hint="leave it out for one")
@@ -253,7 +273,7 @@ def _run(args: argparse.Namespace, given: Sequence[str]) -> None:
             launch(args.processes, given)
             return
         state = world(args.device)
-        make_jobs = _mnist_jobs if args.task.startswith("mnist") else _text_jobs
+        make_jobs = _mnist_jobs if args.task in MNIST_TASKS else _text_jobs
         jobs = make_jobs(args, device_of(args.device, state))
         progress = False if args.quiet else None
         manifest = execute(jobs, args.out, resume=args.resume, progress=progress, state=state)
@@ -265,6 +285,27 @@ def _run(args: argparse.Namespace, given: Sequence[str]) -> None:
         seconds = sum(session["seconds"] or 0 for session in manifest["sessions"])
         examples = f"{manifest['examples']} examples of {manifest['data']}"
         say(visible(f"run {manifest['key']}: {examples}, {seconds:.0f} s in {args.out}"))
+
+
+def _check_task(args: argparse.Namespace) -> None:
+    """Refuse data and a model that are not there, before torch is imported: that takes seconds."""
+    from lrp_companion.models.places import locate
+    from lrp_companion.sources import is_own
+
+    tasks = (*MNIST_TASKS, "sst2", "imdb")
+    own = args.task not in tasks and is_own(args.task)
+    if not own and args.task not in tasks:
+        expected = f"one of {', '.join(tasks)}, or the path of a file or folder with own texts"
+        raise InputError("run", got=f"data {args.task!r}", expected=expected, hint="check the path")
+    if own and not os.path.exists(os.path.expanduser(args.task)):
+        got, hint = f"{args.task!r}, which does not exist", "check the path"
+        raise InputError("run", got=got, expected="a file or folder with own texts", hint=hint)
+    for name in ("text", "pair", "label"):
+        if not own and getattr(args, name) is not None:
+            got, expected = f"--{name} for {args.task}", f"--{name} only with own data"
+            raise InputError("run", got=got, expected=expected, hint="leave it out")
+    if args.model is not None and args.task not in MNIST_TASKS:
+        locate(args.model)
 
 
 def _chosen(args: argparse.Namespace, allowed: Sequence[str]) -> dict[str, Any]:
@@ -285,7 +326,8 @@ def _text_jobs(args: argparse.Namespace, device: str) -> Any:
     from lrp_companion.runs.review_jobs import TextJobs
     from lrp_companion.sources import load_dataset
 
-    data = load_dataset(args.task, split=args.split, source=args.source, data_dir=args.data_dir)
+    columns = {"text": args.text, "pair": args.pair, "label": args.label}
+    data = load_dataset(args.task, split=args.split, source=args.source, data_dir=args.data_dir, **columns)
     model, dtype = options.pop("model", "companion"), options.pop("dtype", "float32")
     clf = load_classifier(model, device=device, dtype=dtype)
     return TextJobs(clf, data, limit=args.limit, seed=args.seed, **options)
@@ -310,11 +352,13 @@ def _mnist_jobs(args: argparse.Namespace, device: str) -> Any:
 def _report(args: argparse.Namespace) -> None:
     from lrp_companion.analysis.report import report_rows
     from lrp_companion.runs.load import load_runs
-    from lrp_companion.views.paper_tables import report, write_figures
+    from lrp_companion.views.paper_tables import report
+    from lrp_companion.views.report_files import write_figures, write_report
 
     check_output()
     runs = load_runs(args.folders)
     files = write_figures(runs, args.figures) if args.figures else []
+    written = write_report(runs, args.out) if args.out else []
     if args.json:
         say(harmless_json(json.dumps(report_rows(runs), ensure_ascii=False)))
         return
@@ -322,6 +366,9 @@ def _report(args: argparse.Namespace) -> None:
     if files:
         names = ", ".join(file.name for file in files)
         say("\n" + visible(f"Figures: {names} in {args.figures}"))
+    if written:
+        names = ", ".join(file.name for file in written)
+        say("\n" + visible(f"Files: {names} in {args.out}"))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -24,6 +24,9 @@ TOKEN_CHOICES = ("no-special", "all")
 MAP_CHOICES = ("raw", "sum-to-one", "absolute-sum")
 TARGET_CHOICES = ("logit", "margin", "probability")
 STATISTICS = ("pearson", "spearman", "kendall")
+MULTI_LABEL = "multi_label_classification"
+PROBLEM_TYPES = ("single_label_classification", MULTI_LABEL)
+"""As `config.json` names them: a softmax over all classes, or a sigmoid for each."""
 
 
 class CompanionError(Exception):
@@ -336,7 +339,7 @@ class ModelCard:
     Attributes
     ----------
     name : the embedded model's name, the folder's name, or the hub id.
-    source : "embedded", "folder" or "hub".
+    source : "embedded", "folder", "hub" or "memory".
     family : `model_type` of `config.json`, such as "bert".
     layers, heads, hidden : number of layers, attention heads per layer, width of the hidden states.
     max_tokens : the longest text that the model can read, special tokens included.
@@ -345,6 +348,7 @@ class ModelCard:
     fingerprint : of the weights as they are on disk.
     tokenizer, config : fingerprints of the tokenizer, and of `config.json` without labels and bookkeeping; ""
         in records that were made before these were kept.
+    problem_type : one of `PROBLEM_TYPES`.
     """
 
     name: str
@@ -359,6 +363,7 @@ class ModelCard:
     fingerprint: str
     tokenizer: str = ""
     config: str = ""
+    problem_type: str = PROBLEM_TYPES[0]
 
 
 @dataclass(frozen=True)

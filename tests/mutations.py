@@ -173,6 +173,20 @@ loader = of("runs/load.py", "test_run_load.py::TestMethods")
 digits = of("runs/digit_jobs.py", "test_run_load.py::TestMnist")
 
 # fmt: off
+
+pairs = of("models/texts.py", "test_texts.py")
+
+
+def several(name: str, old: str, new: str, *, file: str = "methods/common.py") -> Mutation:
+    """A mutation that the tests of runs on own models and data must see."""
+    return of(file, "test_review_jobs.py")(name, old, new)
+
+
+def loaded(name: str, old: str, new: str, *, file: str = "models/pretrained.py") -> Mutation:
+    """A mutation of what is read and compared at load."""
+    return of(file, "test_reading.py")(name, old, new)
+
+
 MUTATIONS: list[Mutation] = [
     # every rule: a sign, a half, a stabiliser, an axis
     rule("stabiliser left out", "return size / (size + eps)", "return size / size"),
@@ -332,7 +346,7 @@ MUTATIONS: list[Mutation] = [
     loo("kept tokens move up", "Row(ids[stay], places[stay],", "Row(ids[stay], places[: stay.sum()],"),
     loo("the first token is attended to", "first_unread=not keep[0]", "first_unread=False"),
     packed("every key is read", "attn_mask=stretch.read", "attn_mask=None"),
-    packed("tokens of one position share their queries", "positions * wiring.word.num_embeddings + ids",
+    packed("tokens of one position share their queries", "positions * words + ids",
            "positions * 0 + ids"),
     packed("the last layer reads another token", "x = x[first] if last else x",
            "x = x[first + 1] if last else x"),
@@ -346,6 +360,34 @@ MUTATIONS: list[Mutation] = [
     output("a margin with the wrong sign", "return chosen - others.amax(-1)",
            "return chosen + others.amax(-1)"),
     batch("padding counted as text", "< lengths[:, None]).long()", "<= lengths[:, None]).long()"),
+    # own models and data
+    pairs("a special token's text is read as one", "if i in reserved and not mark]", "if i < 0]"),
+    pairs("a tuple is two texts", "if isinstance(texts, (str, tuple)):", "if isinstance(texts, str):"),
+    Mutation("pairs: removals forget token types", "models/packed.py",
+             "positions * kinds + torch.as_tensor(np.concatenate(types), device=device)",
+             "positions * kinds", ("test_texts.py",)),
+    Mutation("pairs: the tape forgets token types", "models/encoder.py", "w.type(types).expand_as(first)",
+             "first", ("test_texts.py",)),
+    several("a softmax over labels", "return chosen.sigmoid()",
+            "return logits.softmax(-1).gather(-1, targets[:, None])[:, 0]"),
+    several("a margin of labels", 'if output == "margin" and clf.multi_label:',
+            'if output == "" and clf.multi_label:'),
+    several("a softmax in records", "1 / (1 + np.exp(-chosen))", "1 / (1 + np.exp(chosen))",
+            file="runs/load.py"),
+    loaded("the forward is not compared", "if apart > CLOSE[here.dtype]", "if apart < -CLOSE[here.dtype]"),
+    loaded("NaN at load", "if not (there.isfinite().all() and here.isfinite().all()):", "if False:"),
+    loaded("NaN in scores", "if np.isfinite(values).all():", "if values.size >= 0:",
+           file="methods/common.py"),
+    loaded("the caller's network is changed", "copy.deepcopy(self.network).cpu()", "self.network.cpu()",
+           file="models/reading.py"),
+    several("the paper's numbers beside other data", 'config["data"] == FINGERPRINTS[config["task"]]',
+            'config["data"] != ""', file="analysis/paper.py"),
+    several("own data without their name", 'OWN_TASK, "name": data.name}', "OWN_TASK}",
+            file="runs/review_jobs.py"),
+    Mutation("own: labels in the data's order", "sources/dataset.py", "else numbered[k] for k",
+             "else k for k", ("test_own.py",)),
+    Mutation("places: any word is a hub id", "models/places.py", "if not slash:", "if not text:",
+             ("test_places.py",)),
     # products and linear attention: the shares
     work("attention left out of the operations", "24 * hidden**2 + 4 * tokens * hidden", "24 * hidden**2"),
     Mutation("tables: one text for the whole split", "analysis/paper_tables.py", "TEXTS[task] / RATE",
@@ -566,11 +608,12 @@ MUTATIONS: list[Mutation] = [
     run("all processes own the same jobs", "[rank::size]", "[0::size]", "test_run_execute.py::TestProcesses"),
     jobs("every map read at the word", "[scores_at_or_nan(record.parts, site)",
          "[scores_at_or_nan(record.parts, SITES[0])"),
-    jobs("LOO of the first class", "loo_map(logits, target, output)", "loo_map(logits, 0, output)"),
+    jobs("LOO of the first class", "loo_map(logits, target, output, **kind)",
+         "loo_map(logits, 0, output, **kind)"),
     jobs("long reviews lose single tokens", "rankings, chunk=self.chunk) curves = [shared.curves[method]",
          "rankings)\n        curves = [shared.curves[method]"),
-    jobs("tokens counted after the cut", 'len(self.clf.tokenizer(text.text, verbose=False)["input_ids"])',
-         "len(text)"),
+    jobs("tokens counted after the cut", "pa.array([text.whole], pa.int32())",
+         "pa.array([len(text)], pa.int32())"),
     jobs("r in coarse steps", "np.round(r * 65536) / 65536", "np.round(r * 4096) / 4096"),
     jobs("sums in coarse steps", "np.round(mantissa * 8192) / 8192", "np.round(mantissa * 512) / 512"),
     jobs("halves alike", '"second half": slice(1, None, 2)', '"second half": slice(0, None, 2)',

@@ -179,3 +179,17 @@ def test_no_file_names_a_package_index_a_delivery_network_or_a_folder_of_one_mac
             continue
         text = path.read_text(encoding="utf-8", errors="replace" if path.suffix == ".parquet" else "strict")
         assert not [part for part in parts if part in text], f"{path.relative_to(ROOT)} names one of {parts}"
+
+
+def test_away_from_a_checkout_the_book_says_what_it_needs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    from lrp_companion.bookbuild import __main__ as command
+
+    monkeypatch.setattr(command, "PARTS", ("no-such-page",))
+    assert command.main() == 2
+    said = capsys.readouterr().err
+    assert "without the book's pages; expected a checkout" in said and len(said.splitlines()) == 1
+    monkeypatch.setattr(command, "PARTS", ())
+    monkeypatch.setattr(command, "TOOLS", {"no_such_module": "papermill"})
+    assert command.main() == 2 and "got no papermill" in capsys.readouterr().err

@@ -126,7 +126,7 @@ def test_bypass_that_is_no_list(clf: Classifier, bypass: object) -> None:
     )
 
 
-@pytest.mark.parametrize("target", [3, -1, 1.0, "positive", True])
+@pytest.mark.parametrize("target", [3, -1, 1.0, "Positive", True])
 def test_classes_the_model_does_not_have(clf: Classifier, target: object) -> None:
     assert f"target {target!r}; expected a class from 0 to 2" in message(
         InputError, attribute, clf, "film", method="cp-lrp", target=target
@@ -322,7 +322,7 @@ def test_weights_that_are_not_numbers(tmp_path: Path, value: float) -> None:
     assert "layer.1.output.dense.weight that is not finite" in message(ModelError, load_classifier, tmp_path)
 
 
-def test_a_tokenizer_without_a_mask_token(tmp_path: Path) -> None:
+def test_a_tokenizer_without_a_first_token(tmp_path: Path) -> None:
     from tokenizers import Tokenizer, models
     from transformers import PreTrainedTokenizerFast
 
@@ -334,7 +334,7 @@ def test_a_tokenizer_without_a_mask_token(tmp_path: Path) -> None:
         unk_token="[UNK]",
     )
     words.save_pretrained(tmp_path)
-    assert "no mask token" in message(ModelError, load_classifier, tmp_path)
+    assert "no cls token" in message(ModelError, load_classifier, tmp_path)
 
 
 def test_a_hub_that_cannot_be_reached_names_the_embedded_default(tmp_path: Path) -> None:

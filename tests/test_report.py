@@ -21,7 +21,7 @@ import pytest
 
 from lrp_companion import views
 from lrp_companion.analysis import paper_claim_specs, paper_claims, paper_tables, report
-from lrp_companion.analysis.paper import paper_table
+from lrp_companion.analysis.paper import FINGERPRINTS, paper_table
 from lrp_companion.analysis.paper_claims import (
     VERDICTS,
     Effect,
@@ -135,7 +135,8 @@ def text_run(
             else ("attention-mask", "mask-token")
         )
     config = {
-        "task": task, "split": "validation", "source": "folder", "data": "0" * 12, "seed": 0, "model": model,
+        "task": task, "split": "validation", "source": "folder", "data": FINGERPRINTS[task],
+        "seed": 0, "model": model,
         "weights": weights,
         "dtype": "float32", "methods": list(methods), "chunk": 1 if task == "sst2" else 16,
         "removals": list(removals), "n_steps": 50,
@@ -200,7 +201,8 @@ def mnist_run(
     none.
     """
     config = {
-        "task": "mnist", "split": "test", "source": "folder", "data": "2" * 12, "train": "3" * 12, "seed": 0,
+        "task": "mnist", "split": "test", "source": "folder", "data": FINGERPRINTS["mnist"],
+        "train": "3" * 12, "seed": 0,
         "model": "plain",
         "options": {}, "explainers": {name: {} for name in EXPLAINERS},
     }  # fmt: skip

@@ -136,7 +136,7 @@ class TestRecord:
 
     def test_lengths_must_agree(self) -> None:
         with pytest.raises(
-            InputError, match=r"ids, items, labels, tags of lengths \(1, 2, 1, 1\); expected equal lengths"
+            InputError, match=r"tags, pairs of lengths \(1, 2, 1, 1, 2\); expected equal lengths"
         ):
             Dataset("sst2", "train", "hub", ids=("a",), labels=np.array([1]), texts=("x", "y"))
 

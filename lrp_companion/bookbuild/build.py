@@ -36,7 +36,7 @@ from lrp_companion.terminal import BAD_INPUT, STOPPED, complain
 ROOT = Path(__file__).resolve().parents[2]
 AT_ONCE = min(2, os.cpu_count() or 1)  # notebooks: much of each is one thread's work
 # A notebook that is given one of these may read what no key covers: a folder, the hub.
-_OUTSIDE = ("source", "data_dir", "model")
+_OUTSIDE = ("source", "data_dir", "model", "data")
 _LOADED = re.compile(r'<(?:script[^>]*? src|link[^>]*? rel="stylesheet"[^>]*? href)="([^"?#]+)')
 WIDGET_DATA = re.compile(
     r'<div class="lrp-widget" data-companion-widget=[^>]*><script type="application/json">.*?</script>',

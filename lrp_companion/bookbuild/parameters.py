@@ -11,7 +11,7 @@ from typing import Any
 import papermill
 
 from lrp_companion.models.compute import check_device
-from lrp_companion.models.pretrained import check_name
+from lrp_companion.models.places import locate
 from lrp_companion.schema import InputError, SourceError, choose, whole
 from lrp_companion.sources import SOURCES, folder, load_dataset
 
@@ -80,7 +80,7 @@ def check_values(given: Mapping[str, str]) -> None:
     if "device" in given:
         check_device("make book", given["device"])
     if "model" in given:
-        check_name(given["model"])
+        locate(given["model"])
 
 
 def _check_folder(given: Mapping[str, str]) -> None:

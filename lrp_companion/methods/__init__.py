@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
 from typing import Any
 
 # Imported so that they register their methods.
 from lrp_companion.methods import gradient, hybrid, image, mask_gradient, rollout  # noqa: F401
-from lrp_companion.methods.common import check_classifier, check_options, check_targets, switch
+from lrp_companion.methods.common import (
+    Target,
+    check_classifier,
+    check_options,
+    check_output,
+    check_targets,
+    switch,
+)
 from lrp_companion.methods.lrp import layer_lattice
 from lrp_companion.methods.perturbation import kept_logits, removal_evaluator
 from lrp_companion.models.compute import as_recorded
@@ -69,21 +75,24 @@ def _value(text: str) -> bool | int | float | str:
 
 
 def attribute(
-    model: Any, inputs: Any, *, method: str, target: int | Sequence[int] | None = None, **options: Any
+    model: Any, inputs: Any, *, method: str, target: Target = None, **options: Any
 ) -> list[Attribution]:
     """Explain every input: one score per token of a text, or per pixel of an image.
 
     Parameters
     ----------
     model : a `Classifier` (from `load_classifier`) or a `LinearAttention`.
-    inputs : a text or a list of texts; for `LinearAttention` images (B, 14, 14) or (B, 196).
+    inputs : a text, a pair of texts as a tuple of two strings, or a list of texts and pairs; for
+        `LinearAttention` images (B, 14, 14) or (B, 196).
     method : "loo", "ig", "gradient-x-input", "rollout", "attnlrp", "cp-lrp", "pa-lrp",
         "lrp" with `bypass`, "mask-gradient" with `groups`, "hybrid" (LOO for the `exact` largest of a mask
         gradient), or "sampled-loo" (LOO for a random `budget` of tokens).
-    target : the class to explain; None for the predicted one, an int for all, or one int per input.
+    target : the class to explain, its number from 0 or its label: one for all, or one per input; None for
+        the class with the largest logit.
     options : keyword only, refused where a method has no use for them. On text: `site` ("word",
         "word+position", "embedding") and `epsilon` (LRP), `bypass` (layers from 1, for "lrp"), `output`
-        ("logit", "margin" for a contrastive start, "probability"), `removal` ("attention-mask", "mask-token",
+        ("logit", "margin" for a contrastive start, "probability": of a multi-label classifier the label's
+        sigmoid, and there is no margin), `removal` ("attention-mask", "mask-token",
         "pad-token", "delete"; LOO), `n_steps` and `baseline` (IG), `groups`, `nodes` and `seed`
         (mask-gradient, hybrid), `exact` and `correct` (hybrid), `budget` and `seed` (sampled-loo),
         `residual`, `head_fusion` and `row` (rollout), `batch_tokens`, `progress`, `truncate` (cut texts
@@ -111,7 +120,8 @@ def attribute(
     choose("attribute", "method", method, tuple(TEXT_METHODS))
     truncate = options.pop("truncate", False)
     check_options(repr(method), options, ["target", "truncate", *options_of(method)])
+    check_output(options.get("output", "logit"), model)
     texts = model.encode(inputs, truncate=switch("truncate", truncate))
-    targets = check_targets(target, len(texts), len(model.labels))
+    targets = check_targets(target, len(texts), model.labels)
     with as_recorded(model.device, model.network):
         return TEXT_METHODS[method](model, texts, targets, **options)

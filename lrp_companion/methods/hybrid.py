@@ -14,12 +14,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from lrp_companion.methods.common import Targets, attribution, read_output, settle, to_numpy
+from lrp_companion.methods.common import (
+    Targets,
+    attribution,
+    check_output,
+    read_output,
+    settle,
+    to_numpy,
+)
 from lrp_companion.methods.mask_gradient import check_seed, mask_gradient
 from lrp_companion.methods.perturbation import kept_logits
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.registry import method
-from lrp_companion.schema import TARGET_CHOICES, Attribution, choose, whole
+from lrp_companion.schema import Attribution, choose, whole
 
 CORRECTIONS = ("none", "scale", "shift", "line")
 
@@ -47,7 +54,7 @@ def hybrid(
     LOO.
     """
     choose("attribute", "correct", correct, CORRECTIONS)
-    choose("attribute", "output", output, TARGET_CHOICES)
+    check_output(output, clf)
     whole("attribute", "exact", exact, hint="one forward pass for each")
     options: dict[str, Any] = {"output": output, "batch_tokens": batch_tokens, "progress": progress}
     gradients = mask_gradient(clf, texts, targets, groups=groups, nodes=nodes, seed=seed, **options)
@@ -57,7 +64,8 @@ def hybrid(
     out, at = [], 0
     for text, gradient, places in zip(texts, gradients, chosen, strict=True):
         classes = torch.full((len(places),), gradient.target)
-        left = to_numpy(read_output(logits[at : at + len(places)], classes, output))
+        after = logits[at : at + len(places)]
+        left = to_numpy(read_output(after, classes, output, multi_label=clf.multi_label))
         at += len(places)
         scores = corrected(gradient.scores, places, gradient.details["value"] - left, correct)
         choices = {"exact": exact, "correct": correct, **gradient.choices}
@@ -118,7 +126,7 @@ def sampled_loo(
     What random removals buy at the cost of `budget + 1` forward passes. The draw depends on the seed and the
     text alone.
     """
-    choose("attribute", "output", output, TARGET_CHOICES)
+    check_output(output, clf)
     whole("attribute", "budget", budget, hint="one forward pass for each")
     check_seed(seed)
     chosen = [
@@ -136,7 +144,8 @@ def sampled_loo(
         after = logits[at : at + len(places) + 1]
         at += len(after)
         explained = settle([target], after[:1])
-        values = to_numpy(read_output(after, explained.expand(len(after)), output))
+        classes = explained.expand(len(after))
+        values = to_numpy(read_output(after, classes, output, multi_label=clf.multi_label))
         scores = np.full(len(text), (values[0] - values[1:]).mean())
         scores[places] = values[0] - values[1:]
         choices = {"budget": budget, "seed": seed, "output": output}

@@ -12,7 +12,15 @@ import torch
 from torch import Tensor
 from tqdm import TqdmWarning
 
-from lrp_companion.methods.common import check_options, check_steps, check_targets, settle, to_numpy, watch
+from lrp_companion.methods.common import (
+    Target,
+    check_options,
+    check_steps,
+    check_targets,
+    settle,
+    to_numpy,
+    watch,
+)
 from lrp_companion.methods.mask_gradient import integrate, plan, quadrature_rows
 from lrp_companion.models.compute import as_recorded
 from lrp_companion.models.linear_attention import SHARES, LinearAttention, check_shares
@@ -35,7 +43,7 @@ def attribute_images(
     images: Any,
     *,
     method: str,
-    target: int | Sequence[int] | None = None,
+    target: Target = None,
     **options: Any,
 ) -> list[Attribution]:
     """Explain every image (B, 14, 14) or (B, 196): the way from `lrp_companion.attribute` to the methods
@@ -49,7 +57,7 @@ def attribute_images(
     with as_recorded(next(net.parameters()).device, net):
         x = net.check_images(images, "attribute")
         x = x.clone() if x.is_inference() else x
-        targets = check_targets(target, len(x), net.classes)
+        targets = check_targets(target, len(x), tuple(map(str, range(net.classes))))
         with torch.no_grad():
             logits = torch.cat([net(part) for part in x.split(256)])
         chosen = settle(targets, logits)

@@ -20,11 +20,20 @@ import numpy as np
 import torch
 from numpy.polynomial import legendre
 
-from lrp_companion.methods.common import Targets, attribution, read_output, settle, to_numpy, watch
+from lrp_companion.methods.common import (
+    Targets,
+    attribution,
+    check_output,
+    read_output,
+    settle,
+    to_numpy,
+    watch,
+)
 from lrp_companion.models.batching import budget, pad, token_batches
 from lrp_companion.models.pretrained import Classifier, EncodedText
+from lrp_companion.models.texts import token_types
 from lrp_companion.registry import method
-from lrp_companion.schema import TARGET_CHOICES, Attribution, InputError, choose, whole
+from lrp_companion.schema import Attribution, InputError, whole
 
 APART = 1e-6
 """How far two nodes are apart at least: weights of nearly equal ones are nearly infinite."""
@@ -185,7 +194,7 @@ def mask_gradient(
     because attention does not see a scale of w. Without `nodes` there are two, 1/3 and 1, or from 8 groups on
     0.2 and 1; with `groups="all"` and many nodes the scores become LOO by the attention mask.
     """
-    choose("attribute", "output", output, TARGET_CHOICES)
+    check_output(output, clf)
     nodes = default_nodes(groups) if nodes is None else nodes
     plan(1, groups, nodes, seed)  # refuses bad options also where there is no text
     plans = [plan(len(text), groups, nodes, seed) for text in texts]
@@ -233,15 +242,17 @@ def gradients_at(
     out: list[Any] = [None] * len(jobs)
     batched = token_batches([len(row) for _, row in jobs], budget(batch_tokens, clf.device))
     for batch in watch(batched, progress=progress, label="mask-gradient"):
-        ids, real = pad([texts[jobs[b][0]].input_ids for b in batch], clf.pad_id, clf.device)
+        chosen_texts = [texts[jobs[b][0]] for b in batch]
+        ids, real = pad([text.input_ids for text in chosen_texts], clf.pad_id, clf.device)
+        types = token_types(chosen_texts, clf.device)
         keep = torch.zeros(real.shape, dtype=clf.dtype)
         for place, b in enumerate(batch):
             keep[place, : len(jobs[b][1])] = torch.as_tensor(jobs[b][1])
         keep = keep.to(clf.device).requires_grad_(True)
         with torch.enable_grad():
-            logits = clf.encoder.forward(ids, real, keep=keep).logits
+            logits = clf.encoder.forward(ids, real, types=types, keep=keep).logits
             chosen = settle([targets[jobs[b][0]] for b in batch], logits)
-            values = read_output(logits, chosen, output)
+            values = read_output(logits, chosen, output, multi_label=clf.multi_label)
             (g,) = torch.autograd.grad(values.sum(), keep)
         for place, b in enumerate(batch):
             target = int(chosen[place])

@@ -17,6 +17,9 @@ from lrp_companion.methods.common import (
     Targets,
     attribution,
     check_classifier,
+    check_finite,
+    check_mask_token,
+    check_output,
     check_targets,
     read_output,
     settle,
@@ -27,8 +30,9 @@ from lrp_companion.models.batching import budget, token_batches
 from lrp_companion.models.compute import as_recorded
 from lrp_companion.models.packed import Row, packed_logits
 from lrp_companion.models.pretrained import Classifier, EncodedText
+from lrp_companion.models.texts import Text
 from lrp_companion.registry import method
-from lrp_companion.schema import REMOVALS, TARGET_CHOICES, Attribution, InputError, choose, shown
+from lrp_companion.schema import REMOVALS, Attribution, InputError, choose, shown
 
 
 @torch.no_grad()
@@ -50,7 +54,8 @@ def kept_logits(
     A batch has `batch_tokens` tokens at most; by default what keeps the processor (1,024) or a GPU (65,536)
     busy.
     """
-    choose("attribute", "removal", removal, REMOVALS)
+    if choose("attribute", "removal", removal, REMOVALS) == "mask-token":
+        check_mask_token(clf, "removal 'mask-token'")
     at_once = budget(batch_tokens, clf.device, work="removals")
     rows = [_row(clf, text, keep, removal) for text, keep in jobs]
     planned = token_batches([len(row) for row in rows], at_once)
@@ -59,6 +64,7 @@ def kept_logits(
         for batch in watch(planned, progress=progress, label=label):
             some = [rows[k] for k in batch]
             out[batch] = packed_logits(clf.encoder.wiring, some, device=clf.device).cpu()
+    check_finite(clf, to_numpy(out), "logits")
     return out
 
 
@@ -78,14 +84,15 @@ def _row(clf: Classifier, text: EncodedText, keep: np.ndarray, removal: str) -> 
             expected="at least one token kept",
             hint="keep the special tokens",
         )
-    ids, places = np.asarray(text.input_ids), np.arange(len(text))
+    ids, places, types = np.asarray(text.input_ids), np.arange(len(text)), np.asarray(text.types)
     if removal == "delete":
-        return Row(ids[keep], places[: keep.sum()])
+        return Row(ids[keep], places[: keep.sum()], types=types[keep])
     if removal == "attention-mask":
         stay = keep.copy()
         stay[0] = True
-        return Row(ids[stay], places[stay], first_unread=not keep[0])
-    return Row(np.where(keep, ids, clf.mask_id if removal == "mask-token" else clf.pad_id), places)
+        return Row(ids[stay], places[stay], first_unread=not keep[0], types=types[stay])
+    filler = clf.mask_id if removal == "mask-token" else clf.pad_id
+    return Row(np.where(keep, ids, filler), places, types=types)
 
 
 @method("loo")
@@ -102,8 +109,9 @@ def loo(
     """Leave-One-Out: `LOO_i = f(x) - f(x without i)`, one forward pass per token (section 2.1 of the
     paper).
     """
-    choose("attribute", "removal", removal, REMOVALS)
-    choose("attribute", "output", output, TARGET_CHOICES)
+    if choose("attribute", "removal", removal, REMOVALS) == "mask-token":
+        check_mask_token(clf, "removal 'mask-token'")  # also where there is no text
+    check_output(output, clf)
     jobs = [
         (text, ~np.eye(len(text), dtype=bool)[i] if i >= 0 else np.ones(len(text), dtype=bool))
         for text in texts
@@ -115,7 +123,7 @@ def loo(
         of_text = logits[at : at + len(text) + 1]
         at += len(text) + 1
         chosen = settle([target], of_text[:1])
-        values = read_output(of_text, chosen.expand(len(of_text)), output)
+        values = read_output(of_text, chosen.expand(len(of_text)), output, multi_label=clf.multi_label)
         choices = {"removal": removal, "output": output}
         out.append(
             attribution(
@@ -133,9 +141,9 @@ def loo(
 
 def removal_evaluator(
     clf: Classifier,
-    text: str | EncodedText,
+    text: Text | EncodedText,
     *,
-    target: int,
+    target: int | str,
     removal: str = "attention-mask",
     output: str = "logit",
     batch_tokens: int | None = None,
@@ -150,8 +158,11 @@ def removal_evaluator(
     """
     check_classifier("removal", clf)
     encoded = text if isinstance(text, EncodedText) else clf.encode(text)[0]
-    choose("removal", "output", output, TARGET_CHOICES)
-    check_targets(target, 1, len(clf.labels))
+    check_output(output, clf)
+    (chosen,) = check_targets(target, 1, clf.labels)
+    if chosen is None:
+        got, hint = "target None", "name the class whose output is to be followed"
+        raise InputError("removal", got=got, expected="a class", hint=hint)
     known: dict[bytes, float] = {}
 
     def evaluate(keep: np.ndarray) -> np.ndarray:
@@ -166,7 +177,8 @@ def removal_evaluator(
                 batch_tokens=batch_tokens,
                 progress=False,
             )
-            values = read_output(logits, torch.full((len(logits),), int(target)), output)
+            classes = torch.full((len(logits),), chosen)
+            values = read_output(logits, classes, output, multi_label=clf.multi_label)
             known.update(zip(new, to_numpy(values).tolist(), strict=True))
         return np.array([known[row.tobytes()] for row in kept])
 

@@ -32,6 +32,7 @@ from lrp_companion.runs.folder import JOB, read_folder
 from lrp_companion.runs.manifest import check_complete
 from lrp_companion.schema import (
     DEFAULT_PROTOCOL,
+    MULTI_LABEL,
     SITE_PARTS,
     SITES,
     TOKEN_CHOICES,
@@ -43,6 +44,8 @@ from lrp_companion.schema import (
     scores_at,
 )
 
+OWN_TASK = "texts"
+"""The task of a run on own data: no name that a file may have makes it one of the paper's."""
 Explanation = str | Iterable[int]
 """A method's name, or the layers that are bypassed (from 1)."""
 _T = TypeVar("_T")
@@ -66,6 +69,11 @@ class Run:
     @property
     def task(self) -> str:
         return self.manifest["config"]["task"]
+
+    @property
+    def data_name(self) -> str:
+        """What the data are called: the task, or the name of one's own data."""
+        return self.manifest["config"].get("name", self.task)
 
     @property
     def model(self) -> str:
@@ -102,6 +110,10 @@ class TextRun(Run):
     @property
     def layers(self) -> int:
         return int(self.manifest["model"]["layers"])
+
+    @property
+    def multi_label(self) -> bool:
+        return self.manifest["model"].get("problem_type") == MULTI_LABEL
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -317,7 +329,7 @@ class TextRun(Run):
         """LOO maps (T,) of the examples under a removal and a target, special tokens included."""
         where = self.manifest["axes"]["removal"].index(protocol.removal)
         return [
-            loo_map(after[where], int(target), protocol.target)
+            loo_map(after[where], int(target), protocol.target, multi_label=self.multi_label)
             for after, target in zip(self._after, self.example_column("target"), strict=True)
         ]
 
@@ -517,15 +529,18 @@ def load_runs(paths: Sequence[str | os.PathLike[str]]) -> list[AnyRun]:
     return out
 
 
-def loo_map(after: np.ndarray, target: int, output: str) -> np.ndarray:
+def loo_map(after: np.ndarray, target: int, output: str, *, multi_label: bool) -> np.ndarray:
     """LOO (T,) of an output ("logit", "margin", "probability") from logits (1 + T, C) of the whole text and
-    without each token.
+    without each token; with `multi_label` a probability is a sigmoid, and a margin is NaN: there is none.
 
-    >>> loo_map(np.array([[1.0, 3.0], [1.0, 2.5], [2.0, 3.0]]), 1, "margin")
+    >>> loo_map(np.array([[1.0, 3.0], [1.0, 2.5], [2.0, 3.0]]), 1, "margin", multi_label=False)
     array([0.5, 1. ])
     """
     chosen = after[:, target]
-    if output == "probability":
+    if multi_label:
+        margin = np.full_like(chosen, np.nan)
+        chosen = {"logit": chosen, "margin": margin, "probability": 1 / (1 + np.exp(-chosen))}[output]
+    elif output == "probability":
         chosen = 1 / np.exp(after - after[:, target : target + 1]).sum(1)
     elif output == "margin":
         chosen = chosen - np.delete(after, target, axis=1).max(1)
