@@ -293,15 +293,15 @@ def _check_task(args: argparse.Namespace) -> None:
     from lrp_companion.sources import is_own
 
     tasks = (*MNIST_TASKS, "sst2", "imdb")
-    own = args.task not in tasks and is_own(args.task)
-    if not own and args.task not in tasks:
+    own_texts = args.task not in tasks and is_own(args.task)
+    if not own_texts and args.task not in tasks:
         expected = f"one of {', '.join(tasks)}, or the path of a file or folder with own texts"
         raise InputError("run", got=f"data {args.task!r}", expected=expected, hint="check the path")
-    if own and not os.path.exists(os.path.expanduser(args.task)):
+    if own_texts and not os.path.exists(os.path.expanduser(args.task)):
         got, hint = f"{args.task!r}, which does not exist", "check the path"
         raise InputError("run", got=got, expected="a file or folder with own texts", hint=hint)
     for name in ("text", "pair", "label"):
-        if not own and getattr(args, name) is not None:
+        if not own_texts and getattr(args, name) is not None:
             got, expected = f"--{name} for {args.task}", f"--{name} only with own data"
             raise InputError("run", got=got, expected=expected, hint="leave it out")
     if args.model is not None and args.task not in MNIST_TASKS:

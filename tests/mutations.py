@@ -385,7 +385,7 @@ MUTATIONS: list[Mutation] = [
     several("own data without their name", 'OWN_TASK, "name": data.name}', "OWN_TASK}",
             file="runs/review_jobs.py"),
     Mutation("own: labels in the data's order", "sources/dataset.py", "else numbered[k] for k",
-             "else k for k", ("test_own.py",)),
+             "else k for k", ("test_own_data.py",)),
     Mutation("places: any word is a hub id", "models/places.py", "if not slash:", "if not text:",
              ("test_places.py",)),
     # products and linear attention: the shares

@@ -67,7 +67,7 @@ def load_dataset(
                     f"{option} only with {', '.join(SPLITS)}",
                 )
                 raise InputError("load_dataset", got=got, expected=expected, hint="leave it out")
-        from lrp_companion.sources.own import own_dataset
+        from lrp_companion.sources.own_data import own_dataset
 
         return own_dataset(name, text=text, pair=pair, label=label, split=split, name=title).take(
             limit, seed=seed

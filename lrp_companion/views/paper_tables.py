@@ -223,17 +223,17 @@ def report(runs: Sequence[AnyRun], *, out: str | Path | None = None) -> str:
         hint = "make one with lrp-companion run"
         raise InputError("report", got="no runs", expected="at least one", hint=hint)
     runs = named(runs)
-    own = all(run.task == OWN_TASK for run in runs)
+    own_only = all(run.task == OWN_TASK for run in runs)
     protocols = "\n".join(f"  {name}: {protocol}" for name, protocol in PROTOCOLS.items())
     missing = [
         f"Not run here: {row['model']} ({row['data']}). To run it: {row['command']}" for row in not_run(runs)
     ]
     sections = [
-        OWN_TITLE if own else "This project next to the paper (You et al. 2025, arXiv 2510.18810)",
+        OWN_TITLE if own_only else "This project next to the paper (You et al. 2025, arXiv 2510.18810)",
         *map(_run_summary, ran(runs)),
-        f"Protocols of agreement with LOO{'' if own else UNSTATED}:\n{protocols}",
+        f"Protocols of agreement with LOO{'' if own_only else UNSTATED}:\n{protocols}",
         *(section for run in runs for section in _run_sections(run)),
-        *([] if own else _claims_sections(runs)),
+        *([] if own_only else _claims_sections(runs)),
         *map(_wrap, missing),
     ]
     text = "\n\n".join(sections) + "\n"
