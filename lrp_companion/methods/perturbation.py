@@ -151,7 +151,9 @@ def removal_evaluator(
     check_classifier("removal", clf)
     encoded = text if isinstance(text, EncodedText) else clf.encode(text)[0]
     choose("removal", "output", output, TARGET_CHOICES)
-    check_targets(target, 1, len(clf.labels))
+    if check_targets(target, 1, len(clf.labels)) == [None]:
+        got, hint = "target None", "name the class whose output is followed"
+        raise InputError("removal", got=got, expected="a class", hint=hint)
     known: dict[bytes, float] = {}
 
     def evaluate(keep: np.ndarray) -> np.ndarray:
