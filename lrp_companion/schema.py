@@ -182,7 +182,9 @@ def check_layers(operation: str, layers: Iterable[int], count: int) -> frozenset
     if isinstance(layers, (str, bytes)) or not isinstance(layers, Iterable):
         hint = "pass a list such as [1, 2]"
         raise InputError(operation, got=f"layers {shown(layers)}", expected=expected, hint=hint)
-    chosen = []
+    chosen: list[Any] = []
+    if getattr(layers, "ndim", 1) == 0:  # an array or tensor of one number
+        layers = [layers]
     for layer in layers:  # one by one: a range may be endless
         chosen.append(layer)
         if not is_whole(layer) or not 1 <= layer <= count:

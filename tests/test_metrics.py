@@ -339,7 +339,7 @@ def test_intervals_say_what_they_know():
         (lambda: bootstrap_mean([]), r"bootstrap_mean: got values of shape \(0,\)"),
         (lambda: bootstrap_mean([[1.0]]), r"shape \(1, 1\); expected \(examples,\)"),
         (lambda: bootstrap_mean([math.inf]), "infinite values; expected numbers, or NaN where undefined"),
-        (lambda: bootstrap_mean([1.0, 2.0], resamples=0), "resamples 0; expected a whole number, at least 1"),
+        (lambda: bootstrap_mean([1.0, 2.0], resamples=0), "resamples 0; expected a whole number from 1"),
         (
             lambda: bootstrap_mean([1.0, 2.0], level=95),
             "level 95; expected a finite number, above 0 and below 1",

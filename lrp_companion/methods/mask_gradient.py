@@ -33,7 +33,7 @@ from lrp_companion.models.batching import budget, pad, token_batches
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.models.texts import token_types
 from lrp_companion.registry import method
-from lrp_companion.schema import Attribution, InputError, whole
+from lrp_companion.schema import Attribution, InputError, shown, whole
 
 APART = 1e-6
 """How far two nodes are apart at least: weights of nearly equal ones are nearly infinite."""
@@ -78,7 +78,7 @@ def quadrature(nodes: int | Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
         ):
             raise InputError(
                 "attribute",
-                got=f"nodes {nodes!r}",
+                got=f"nodes {shown(nodes)}",
                 expected=f"a whole number from 1 to 32, or numbers from 0, {APART:g} apart, that end with 1",
                 hint="nodes=1 reads the gradient at the whole input only",
             )
@@ -117,7 +117,7 @@ def group_of(tokens: int, groups: int | str, *, seed: int | None = None) -> np.n
     if groups != "all" and (isinstance(groups, (bool, str)) or not isinstance(groups, int) or groups < 1):
         raise InputError(
             "attribute",
-            got=f"groups {groups!r}",
+            got=f"groups {shown(groups)}",
             expected='a whole number, at least 1, or "all"',
             hint="more groups cost more passes",
         )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lrp_companion.arrays import real_array
-from lrp_companion.schema import MAP_CHOICES, InputError, Protocol, choose, whole
+from lrp_companion.schema import MAP_CHOICES, InputError, Protocol, choose, shown, whole
 
 ORDERS = ("morf", "lerf")
 CANCELLED = 1e-6
@@ -107,6 +107,9 @@ def agreement(scores: Any, loo: Any, special: Any, protocol: Protocol) -> float:
     >>> round(agreement([9.0, 1.0, 2.0, 3.0], [0.0, 2.0, 4.0, 6.0], special, Protocol()), 12)
     1.0
     """
+    if not isinstance(protocol, Protocol):
+        got, hint = f"protocol {shown(protocol)}", "pass Protocol() for the default one"
+        raise InputError("agreement", got=got, expected="a Protocol", hint=hint)
     a, b = check_pair("agreement", scores, loo, least=1)
     kept = np.ones(a.shape, dtype=bool)
     if protocol.tokens == "no-special":
