@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import os
 import platform
 import sys
 import time
@@ -103,14 +101,6 @@ def _check_same(record: dict[str, Any], setting: dict[str, Any]) -> None:
         raise InputError("benchmarks", got="; ".join(differing), expected=expected, hint=hint)
 
 
-def write(record: dict[str, Any], out: Path) -> None:
-    """Write the record so that it is there whole or not at all."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    part = out.with_name(f"{out.name}.{os.getpid()}.part")
-    part.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    os.replace(part, out)
-
-
 def _plain(value: Any) -> Any:
     """Numbers to five digits, NaN as null."""
     if isinstance(value, dict):
@@ -151,7 +141,7 @@ def main(arguments: list[str] | None = None) -> int:
         transformers.utils.logging.set_verbosity_error()
         into = pages.load(given.out) if given.only and given.out.is_file() else None
         options = {name: getattr(given, name) for name in ("model", "quick", "threads", "only", "reviews")}
-        write(measure(**options, into=into), given.out)
+        pages.write(measure(**options, into=into), given.out)
     if given.pages or given.out == pages.RECORD:
         pages.fill(pages.load(given.out))
     return 0

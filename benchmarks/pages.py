@@ -7,6 +7,7 @@ between.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -23,6 +24,14 @@ Record = Mapping[str, Any]
 def load(path: Path = RECORD) -> dict[str, Any]:
     """Read the record."""
     return json.loads(path.read_text(encoding="utf-8"))
+
+
+def write(record: Record, out: Path) -> None:
+    """Write the record so that it is there whole or not at all."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    part = out.with_name(f"{out.name}.{os.getpid()}.part")
+    part.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    os.replace(part, out)
 
 
 def fill(record: Record, pages: tuple[Path, ...] = PAGES) -> None:

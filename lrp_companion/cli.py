@@ -17,7 +17,6 @@ from lrp_companion.schema import (
     REMOVALS,
     SITES,
     TARGET_CHOICES,
-    Attribution,
     CompanionError,
     InputError,
     whole,
@@ -87,6 +86,8 @@ def _explain_options(add: Callable[..., Any]) -> None:
     add("--seed", type=int, help=text)
     add("--truncate", action="store_true", help="cut a text beyond the model's length")
     add("--json", action="store_true", help="print the record as JSON")
+    text = "also save a heat map as .html, .svg, .png, .pdf or .tex, or the record as .json"
+    add("--out", metavar="FILE", help=text)
     text = "no colours (also when NO_COLOR is set or the output is no terminal)"
     add("--no-colour", action="store_true", help=text)
 
@@ -144,6 +145,7 @@ OPTIONS = (
 def _explain(args: argparse.Namespace) -> None:
     from lrp_companion.methods import attribute
     from lrp_companion.models.pretrained import load_classifier
+    from lrp_companion.views.export import ending
     from lrp_companion.views.tokens import terminal_table
 
     text = sys.stdin.read() if args.text == "-" else args.text
@@ -154,10 +156,14 @@ def _explain(args: argparse.Namespace) -> None:
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if args.truncate:
         options["truncate"] = True
+    if args.out is not None:
+        ending("explain", args.out)
     clf = load_classifier(args.model, device=args.device, dtype=args.dtype)
     (record,) = attribute(clf, text, method=args.method, **options)
+    if args.out is not None:
+        record.save(args.out)
     if args.json:
-        print(json.dumps(_as_json(record), ensure_ascii=False))
+        print(record.to_json())
         return
     plain = args.no_colour or os.environ.get("NO_COLOR")
     colour = not plain and (sys.stdout.isatty() or bool(os.environ.get("FORCE_COLOR")))
@@ -166,20 +172,6 @@ def _explain(args: argparse.Namespace) -> None:
     print(f"{model}: {record.details['label']}, logit {record.logit:.3f}")
     print(f"{record.method} ({choices})")
     print(terminal_table(record, colour=colour))
-
-
-def _as_json(record: Attribution) -> dict[str, Any]:
-    return {
-        "tokens": list(record.tokens),
-        "scores": record.scores.tolist(),
-        "special": record.special.tolist(),
-        "target": record.target,
-        "logit": record.logit,
-        "method": record.method,
-        "choices": dict(record.choices),
-        "details": dict(record.details),
-        "parts": {name: values.tolist() for name, values in record.parts.items()},
-    }
 
 
 def _sources(args: argparse.Namespace) -> None:

@@ -12,8 +12,10 @@ from torch import Tensor
 from tqdm import tqdm
 
 from lrp_companion.models.batching import budget, pad, token_batches
+from lrp_companion.models.offsets import offsets_of
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.schema import Attribution, InputError
+from lrp_companion.words import Units
 
 Targets = Sequence[int | None]
 
@@ -121,14 +123,18 @@ def attribution(
     choices: Mapping[str, Any],
     parts: Mapping[str, np.ndarray] | None = None,
     details: Mapping[str, Any] | None = None,
+    units: Units | None = None,
 ) -> Attribution:
-    """The record of one explained text; scores beyond its length (padding) are cut off."""
+    """The record of one explained text; scores beyond its length (padding) are cut off. With `units` there is
+    one score for each of these.
+    """
+    joined, offsets = offsets_of(clf, text)
     return Attribution(
-        tokens=text.tokens,
+        tokens=units.names if units else text.tokens,
         scores=to_numpy(scores)[: len(text)],
         target=int(target),
         logit=to_numpy(logit).item(),
-        special=text.special,
+        special=units.special if units else text.special,
         method=method,
         choices=choices,
         parts=parts or {},
@@ -138,6 +144,8 @@ def attribution(
             "dtype": clf.card.dtype,
             **(details or {}),
         },
+        text=joined,
+        offsets=units.offsets if units else offsets,
     )
 
 

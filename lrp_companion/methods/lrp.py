@@ -21,6 +21,7 @@ from lrp_companion.methods.common import (
     settle,
     to_numpy,
 )
+from lrp_companion.models.offsets import offsets_of
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.propagation import MEMORY, all_masks, some_masks
 from lrp_companion.registry import method
@@ -202,6 +203,7 @@ def layer_lattice(
     chosen = settle(check_targets(target, 1, len(clf.labels)), tape.logits)
     parts = all_masks(tape, output_gradient(tape.logits, chosen, output), epsilon=eps, memory=memory)
     by_mask = {key: to_numpy(value)[:, 0] for key, value in parts.items()}
+    joined, offsets = offsets_of(clf, encoded)
     return Lattice(
         tokens=encoded.tokens,
         scores=scores_at(by_mask, site),
@@ -211,4 +213,6 @@ def layer_lattice(
         site=site,
         parts=by_mask,
         label=clf.labels[int(chosen)],
+        text=joined,
+        offsets=offsets,
     )

@@ -64,7 +64,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "sst2": {"chunk": 1, "removals": REMOVALS},
     "imdb": {"chunk": 16, "removals": ("attention-mask", "mask-token")},
 }
-FIXED = ("output", "site", "removal", "progress", "batch_tokens")
+FIXED = ("output", "site", "removal", "unit", "progress", "batch_tokens")
 """Options that are not for a run to choose: it measures all of them, or they change no number."""
 HALVES = {"all": slice(None), "first half": slice(0, None, 2), "second half": slice(1, None, 2)}
 """Examples whose mean r is kept for every mask."""
