@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import platform
 import sys
 import time
@@ -51,11 +50,11 @@ def measure(
     for name, case in CASES.items():
         if only is None or name in only:
             for row in case(bench):
-                rows.append({"case": name, **_plain(row)})
+                rows.append({"case": name, **pages.plain(row)})
                 print(pages.line(rows[-1]), flush=True)
     if only is None or "growth" in only:
         for curve in growth(bench):
-            curves.append(_plain(curve))
+            curves.append(pages.plain(curve))
             print(pages.growth_line(curves[-1]), flush=True)
     measured: dict[str, Any] = {"seconds": time.time() - begin, "rows": rows, "growth": curves}
     if into and only:
@@ -72,6 +71,13 @@ def _setting(clf: Classifier, data: Dataset, size: Size) -> dict[str, Any]:
             "quick": size is QUICK, "model": card.name, "weights": card.fingerprint, "dtype": card.dtype,
             "data": data.describe(), "sentences": size.sentences, "repeats": size.repeats, "seed": 0,
         },
+        **setting_of(clf),
+    }  # fmt: skip
+
+
+def setting_of(clf: Classifier) -> dict[str, Any]:
+    """The machine and the versions that a record of times names."""
+    return {
         "hardware": {
             "processor": _processor(), "threads": torch.get_num_threads(), "device": clf.device.type,
         },
@@ -99,17 +105,6 @@ def _check_same(record: dict[str, Any], setting: dict[str, Any]) -> None:
         expected = "the setting of the record that is there"
         hint = "leave out --only, or name another file with --out"
         raise InputError("benchmarks", got="; ".join(differing), expected=expected, hint=hint)
-
-
-def _plain(value: Any) -> Any:
-    """Numbers to five digits, NaN as null."""
-    if isinstance(value, dict):
-        return {key: _plain(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(inner) for inner in value]
-    if isinstance(value, float):
-        return None if math.isnan(value) else float(f"{value:.5g}")
-    return value
 
 
 def _processor() -> str:

@@ -7,6 +7,7 @@ between.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -32,6 +33,17 @@ def write(record: Record, out: Path) -> None:
     part = out.with_name(f"{out.name}.{os.getpid()}.part")
     part.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     os.replace(part, out)
+
+
+def plain(value: Any) -> Any:
+    """Numbers to five digits, NaN as null."""
+    if isinstance(value, dict):
+        return {key: plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(inner) for inner in value]
+    if isinstance(value, float):
+        return None if math.isnan(value) else float(f"{value:.5g}")
+    return value
 
 
 def fill(record: Record, pages: tuple[Path, ...] = PAGES) -> None:

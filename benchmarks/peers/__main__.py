@@ -30,6 +30,8 @@ from lrp_companion.schema import Attribution
 from lrp_companion.sources import load_dataset
 
 REQUIREMENTS = ("lxt==2.1", "transformers==4.57.6")
+STABILISERS = {"LXT": 1e-10, "LXT, stabiliser 1e-15": 1e-15}
+"""LXT as it comes, and with less added to what it divides by; this project adds nothing."""
 STEPS, PER_EVAL = 50, 64
 RECORD = pages.ROOT / "results" / "peers.json"
 ENVIRONMENT = pages.ROOT / "_build" / "peers-environment"
@@ -70,14 +72,18 @@ def random_model(folder: Path, shape: tuple[int, int, int, int], *, seed: int) -
     return folder
 
 
-def attnlrp_lxt(python: Path, folder: Path, records: list[Attribution], ids: list[list[int]]) -> Any:
+def attnlrp_lxt(
+    python: Path, folder: Path, records: list[Attribution], ids: list[list[int]], stabiliser: float
+) -> Any:
     """What `lxt_scores.py` says of the same ids and targets."""
     texts = [{"input_ids": row, "target": record.target} for row, record in zip(ids, records, strict=True)]
     with tempfile.TemporaryDirectory() as scratch:
         given, out = Path(scratch, "texts.json"), Path(scratch, "scores.json")
         given.write_text(json.dumps(texts), encoding="utf-8")
         script = Path(__file__).with_name("lxt_scores.py")
-        subprocess.run([python, script, folder, given, out], check=True, stderr=subprocess.DEVNULL)
+        subprocess.run(
+            [python, script, folder, given, out, str(stabiliser)], check=True, stderr=subprocess.DEVNULL
+        )
         return json.loads(out.read_text(encoding="utf-8"))
 
 
@@ -95,8 +101,10 @@ def compare(clf: Classifier, texts: list[str], folder: Path, python: Path) -> An
     """Rows of one model, and the versions of LXT's environment."""
     encoded = clf.encode(texts)
     records = attribute(clf, texts, method="attnlrp", epsilon=0.0)
-    answer = attnlrp_lxt(python, folder, records, [list(text.input_ids) for text in encoded])
-    rows = [difference("AttnLRP", "LXT", records, [np.array(row["scores"]) for row in answer["rows"]])]
+    rows = []
+    for peer, stabiliser in STABILISERS.items():
+        answer = attnlrp_lxt(python, folder, records, [list(text.input_ids) for text in encoded], stabiliser)
+        rows.append(difference("AttnLRP", peer, records, [np.array(row["scores"]) for row in answer["rows"]]))
     pairs = list(zip(encoded, [record.target for record in records], strict=True))
     for name, peer, call in (
         ("loo", "captum FeatureAblation", lambda text, k: loo_captum(clf, text, k, per_eval=PER_EVAL)),

@@ -1,7 +1,8 @@
-"""AttnLRP by LXT, run in LXT's environment: `python lxt_scores.py MODEL_FOLDER TEXTS.json SCORES.json`.
+"""AttnLRP by LXT: `python lxt_scores.py MODEL_FOLDER TEXTS.json SCORES.json STABILISER`, where LXT is.
 
 Imports nothing of this project. TEXTS.json lists `input_ids` and `target`; the scores are gradient times
-embedding, read at the word embeddings, as LXT's documentation does it.
+embedding, read at the word embeddings, as LXT's documentation does it. STABILISER is added where LXT divides
+by the input of an activation; its default is 1e-10.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lxt.efficient import monkey_patch
+from lxt.efficient import monkey_patch, rules
 from transformers.models.bert import modeling_bert
 
 PACKAGES = ("lxt", "torch", "transformers")
@@ -28,8 +29,9 @@ def scores_of(model: Any, input_ids: list[int], target: int) -> dict[str, Any]:
     return {"scores": (embedded * gradient).sum(-1)[0].tolist(), "logit": logit.item()}
 
 
-def main(folder: str, texts: str, out: str) -> None:
+def main(folder: str, texts: str, out: str, stabiliser: str) -> None:
     """Score every text of the list in float64."""
+    rules.identity_rule_implicit_fn.forward.__defaults__ = (float(stabiliser),)
     monkey_patch(modeling_bert)
     model = modeling_bert.BertForSequenceClassification.from_pretrained(
         folder, dtype=torch.float64, attn_implementation="eager"

@@ -38,6 +38,7 @@ _TEX_ESCAPES = {
     "_": r"\_", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}",
     ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}", "'": r"'{}", "`": r"`{}",
     "-": r"-{}", "␣": r"\textvisiblespace{}", "…": r"\dots{}", "’": "'{}", "‘": "`{}",
+    "“": r"\textquotedblleft{}", "”": r"\textquotedblright{}", "–": "--{}", "—": "---{}",
 }  # fmt: skip
 _TEX_HEAD = r"""% Needs \usepackage{xcolor} and \usepackage[T1]{fontenc}.
 % Signs beyond Latin need LuaLaTeX or XeLaTeX with a font that has them; pdfLaTeX prints their code points.
