@@ -77,6 +77,9 @@ faith = of("metrics/faithfulness.py", "test_metrics.py")
 axiom = of("metrics/axioms.py", "test_metrics.py")
 statistic = of("metrics/statistics.py", "test_metrics.py")
 loo = of("methods/perturbation.py", "test_text_methods.py")
+words = of("words.py", "test_words.py")
+attribution = of("attribution.py", "test_attribution.py")
+export = of("views/export.py", "test_export.py")
 GAINS = "test_protocol_grid.py::test_gains_of_layers_are_steps_of_the_path"
 cells = of("analysis/protocol_grid.py", "test_protocol_grid.py")
 resampled = of("metrics/statistics.py", "test_protocol_grid.py")
@@ -290,6 +293,14 @@ MUTATIONS: list[Mutation] = [
     text("CP-LRP spares the last layer", "masks=[range(1, clf.card.layers + 1)]",
          "masks=[range(1, clf.card.layers)]"),
     text("PA-LRP without positions", 'name="pa-lrp", site="word+position"', 'name="pa-lrp", site="word"'),
+    words("a unit loses its first token only", "kept[self.members[unit]] = False",
+          "kept[self.members[unit][:1]] = False"),
+    words("a token joins any unit before it", "last >= reached[k][0]", "last >= 0"),
+    words("bytes shown as they are spelt", "else FURTHER if offset == before else piece", "else token"),
+    attribution("cancelled sums scale", "abs(scale) > CANCELLED * sizes.sum()", "abs(scale) >= 0"),
+    attribution("NaN written as it is", "not math.isfinite(value) else value", "False else value"),
+    export("LaTeX unescaped", "_TEX_ESCAPES.get(c) or (c if", "(c if"),
+    export("signs swapped", '"for" if score > FAINT * scale', '"against" if score > FAINT * scale'),
     loo("sign of LOO", "values[0] - values[1:]", "values[1:] - values[0]"),
     loo("[MASK] and [PAD] swapped", 'clf.mask_id if removal == "mask-token"',
         'clf.mask_id if removal != "mask-token"'),

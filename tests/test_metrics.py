@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -27,7 +29,7 @@ from lrp_companion.metrics import (
     removal_order,
     spearman,
 )
-from lrp_companion.schema import MAP_CHOICES, STATISTICS, InputError, Protocol
+from lrp_companion.schema import MAP_CHOICES, STATISTICS, Attribution, InputError, Protocol
 
 CORRELATIONS = {"pearson": pearson, "spearman": spearman, "kendall": kendall}
 SCIPY = {
