@@ -49,7 +49,7 @@ class Record:
 
     def _state(self) -> dict[str, Any]:
         """Fields by name, mappings as plain dicts."""
-        values = {part.name: getattr(self, part.name) for part in fields(self)}
+        values = {part.name: getattr(self, part.name) for part in fields(self)}  # type: ignore[arg-type]
         return {name: dict(v) if isinstance(v, Mapping) else v for name, v in values.items()}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -58,7 +58,7 @@ class Record:
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        return _same(self._state(), other._state())  # type: ignore[attr-defined]
+        return _same(self._state(), other._state())
 
     def __hash__(self) -> int:
         state = self._state()

@@ -289,7 +289,8 @@ MUTATIONS: list[Mutation] = [
              "| ~run.negative(k, \"LOO\", \"right\")",
              "test_digit_variants.py::test_an_image_counts_as_positive_where_both_sums_are"),
     # methods on text
-    lattice("site forgets positions", '"word+position": ("word", "position")', '"word+position": ("word",)'),
+    attribution("site forgets positions", '"word+position": ("word", "position")',
+                '"word+position": ("word",)', "test_propagation.py", "test_text_methods.py"),
     text("CP-LRP spares the last layer", "masks=[range(1, clf.card.layers + 1)]",
          "masks=[range(1, clf.card.layers)]"),
     text("PA-LRP without positions", 'name="pa-lrp", site="word+position"', 'name="pa-lrp", site="word"'),

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -267,15 +268,15 @@ def _box(x: float, y: float, wide: float, cell: Cell) -> Callable:
     style = "italic" if cell.special else "normal"
     low, high = y + LINE, y
 
-    def draw(axes: object) -> None:
+    def draw(axes: Any) -> None:
         from matplotlib.patches import Rectangle
 
         look = edge if cell.special else {"edgecolor": "none"}
-        axes.add_patch(Rectangle((x, y), wide, LINE, facecolor=cell.colour, **look))  # type: ignore[attr-defined]
+        axes.add_patch(Rectangle((x, y), wide, LINE, facecolor=cell.colour, **look))
         if cell.sign:
             height, dash = (low, "-") if cell.sign == "for" else (high, (0, (1, 1.2)))
             ends = np.array([x, x + wide])
-            axes.plot(ends, [height] * 2, color=INK, linewidth=1.8, linestyle=dash)  # type: ignore[attr-defined]
+            axes.plot(ends, [height] * 2, color=INK, linewidth=1.8, linestyle=dash)
         middle = x + wide / 2
         _text(middle, y + 11, cell.text, size=SIZE, color=INK, ha="center", style=style)(axes)
         _text(middle, low + 8, cell.score, size=SMALL, color=QUIET, ha="center")(axes)
