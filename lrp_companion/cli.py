@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from lrp_companion import __version__
 from lrp_companion.paths import as_path
-from lrp_companion.schema import REMOVALS, SITES, TARGET_CHOICES, Attribution, InputError, whole
+from lrp_companion.schema import REMOVALS, SITES, TARGET_CHOICES, InputError, whole
 from lrp_companion.terminal import (
     EXIT_CODES,
     check_output,
@@ -108,6 +108,8 @@ def _explain_options(add: Callable[..., Any]) -> None:
     add("--seed", type=int, help=text)
     add("--truncate", action="store_true", help="cut a text beyond the model's length")
     add("--json", action="store_true", help="print the record as JSON")
+    text = "also save a heat map as .html, .svg, .png, .pdf or .tex, or the record as .json"
+    add("--out", metavar="FILE", help=text)
     text = "no colours (also when NO_COLOR is set or the output is no terminal)"
     add("--no-colour", action="store_true", help=text)
 
@@ -177,6 +179,7 @@ def _explain(args: argparse.Namespace) -> None:
     locate(args.model)  # a name that is none is told before torch is imported
     from lrp_companion.methods import attribute
     from lrp_companion.models.pretrained import load_classifier
+    from lrp_companion.views.export import ending
     from lrp_companion.views.tokens import terminal_table
 
     check_output()
@@ -188,12 +191,16 @@ def _explain(args: argparse.Namespace) -> None:
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if args.truncate:
         options["truncate"] = True
+    if args.out is not None:
+        ending("explain", args.out)
     clf = load_classifier(args.model, device=args.device, dtype=args.dtype)
     (record,) = attribute(
         clf, text if args.pair is None else (text, args.pair), method=args.method, **options
     )
+    if args.out is not None:
+        record.save(args.out)
     if args.json:
-        say(harmless_json(json.dumps(_as_json(record), ensure_ascii=False)))
+        say(harmless_json(record.to_json()))
         return
     plain = args.no_colour or os.environ.get("NO_COLOR")
     colour = not plain and (sys.stdout.isatty() or bool(os.environ.get("FORCE_COLOR")))
@@ -214,20 +221,6 @@ def _standard_input() -> str:
     except (AttributeError, OSError, ValueError):
         got = "a standard input that cannot be read"
     raise InputError("explain", got=got, expected="a text", hint=hint)
-
-
-def _as_json(record: Attribution) -> dict[str, Any]:
-    return {
-        "tokens": list(record.tokens),
-        "scores": record.scores.tolist(),
-        "special": record.special.tolist(),
-        "target": record.target,
-        "logit": record.logit,
-        "method": record.method,
-        "choices": dict(record.choices),
-        "details": dict(record.details),
-        "parts": {name: values.tolist() for name, values in record.parts.items()},
-    }
 
 
 def _sources(args: argparse.Namespace) -> None:

@@ -77,6 +77,9 @@ faith = of("metrics/faithfulness.py", "test_metrics.py")
 axiom = of("metrics/axioms.py", "test_metrics.py")
 statistic = of("metrics/statistics.py", "test_metrics.py")
 loo = of("methods/perturbation.py", "test_text_methods.py")
+words = of("words.py", "test_words.py")
+attribution = of("attribution.py", "test_attribution.py")
+export = of("views/export.py", "test_export.py")
 GAINS = "test_protocol_grid.py::test_gains_of_layers_are_steps_of_the_path"
 cells = of("analysis/protocol_grid.py", "test_protocol_grid.py")
 resampled = of("metrics/statistics.py", "test_protocol_grid.py")
@@ -334,12 +337,21 @@ MUTATIONS: list[Mutation] = [
            "test_nonsense_options.py::test_steps_beyond_what_nodes_can_be_made_for_are_refused"),
     soft("weights that multiply rounding", "if not np.abs(weights).sum() <= LARGEST_WEIGHTS:", "if False:",
          "test_nonsense_options.py::test_nodes_whose_weights_multiply_rounding_are_refused"),
-    lattice("site forgets positions", '"word+position": ("word", "position")', '"word+position": ("word",)'),
     text("CP-LRP spares the last layer", "bypass=lambda layers: range(1, layers + 1)",
          "bypass=lambda layers: range(1, layers)"),
     text("a rule set forgets its layers", "masks = [self.mask(clf.card.layers)]", "masks = [()]",
          "test_registry.py::test_a_rule_set_is_lrp_with_its_layers"),
     text("PA-LRP without positions", '"pa-lrp", site="word+position"', '"pa-lrp", site="word"'),
+    attribution("site forgets positions", '"word+position": ("word", "position")',
+                '"word+position": ("word",)', "test_propagation.py", "test_text_methods.py"),
+    words("a unit loses its first token only", "kept[self.members[unit]] = False",
+          "kept[self.members[unit][:1]] = False"),
+    words("a token joins any unit before it", "last >= reached[k][0]", "last >= 0"),
+    words("bytes shown as they are spelt", "else FURTHER if offset == before else piece", "else token"),
+    attribution("cancelled sums scale", "abs(scale) > CANCELLED * sizes.sum()", "abs(scale) >= 0"),
+    attribution("NaN written as it is", "not math.isfinite(value) else value", "False else value"),
+    export("LaTeX unescaped", "_TEX_ESCAPES.get(c) or (c if", "(c if"),
+    export("signs swapped", '"for" if score > FAINT * scale', '"against" if score > FAINT * scale'),
     loo("sign of LOO", "values[0] - values[1:]", "values[1:] - values[0]"),
     loo("[MASK] and [PAD] swapped", 'clf.mask_id if removal == "mask-token"',
         'clf.mask_id if removal != "mask-token"'),

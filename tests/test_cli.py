@@ -146,3 +146,16 @@ def test_import_is_light():
         [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ}, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("ending", ["html", "svg", "json"])
+def test_explain_saves_what_it_shows(capsys, tmp_path, ending):
+    out = tmp_path / f"map.{ending}"
+    assert main(["explain", "a fine film", "--out", str(out)]) == 0
+    assert "fine" in out.read_text(encoding="utf-8") and "fine" in capsys.readouterr().out
+
+
+def test_explain_refuses_another_ending_before_any_work(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr("lrp_companion.models.pretrained.load_classifier", None)
+    assert main(["explain", "a fine film", "--out", str(tmp_path / "map.gif")]) == 2
+    assert "a path that ends in .html" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import textwrap
 from typing import Any
 
 # Imported so that they register their methods.
@@ -29,6 +30,7 @@ __all__ = [
     "kept_logits",
     "layer_lattice",
     "method_call",
+    "option_table",
     "removal_evaluator",
 ]
 
@@ -96,7 +98,9 @@ def attribute(
         "pad-token", "delete"; LOO), `n_steps` and `baseline` (IG), `groups`, `nodes` and `seed`
         (mask-gradient, hybrid), `exact` and `correct` (hybrid), `budget` and `seed` (sampled-loo),
         `residual`, `head_fusion` and `row` (rollout), `batch_tokens`, `progress`, `truncate` (cut texts
-        beyond the model's length).
+        beyond the model's length). `unit` (LOO, mask-gradient, hybrid) is what is removed at once: "token",
+        "word", "sentence", or spans as in `Attribution.spans`; of several texts a list of spans for each.
+        The defaults of every method are listed at the end.
 
     Returns
     -------
@@ -125,3 +129,39 @@ def attribute(
     targets = check_targets(target, len(texts), model.labels)
     with as_recorded(model.device, model.network):
         return TEXT_METHODS[method](model, texts, targets, **options)
+
+
+SHARED = ("batch_tokens", "progress")
+
+
+def option_table() -> str:
+    """The options of every method on text with their defaults, read from the signatures; as plain text.
+
+    >>> [line for line in option_table().splitlines() if line.startswith("rollout ")]
+    ["rollout           residual=False, head_fusion='mean', row='cls'"]
+    """
+    heads = ("method", "options and their defaults")
+    cells = [heads, *((name, _defaults(name)) for name in TEXT_METHODS)]
+    first = max(len(name) for name, _ in cells)
+    rule = f"{'=' * first}  {'=' * 80}"
+    lines = [
+        f"{name if k == 0 else '':<{first}}  {part}"
+        for name, text in cells
+        for k, part in enumerate(textwrap.wrap(text, 80) or ["none"])
+    ]
+    return "\n".join([rule, lines[0], rule, *lines[1:], rule])
+
+
+def _defaults(name: str) -> str:
+    parameters = inspect.signature(TEXT_METHODS[name]).parameters.values()
+    chosen = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in SHARED]
+    return ", ".join(p.name if p.default is p.empty else f"{p.name}={p.default!r}" for p in chosen)
+
+
+if attribute.__doc__:  # python -OO drops docstrings
+    attribute.__doc__ += (
+        "\n    Options by method, all keyword only. Every method takes target=None and truncate=False, too,\n"
+        "    and those that run batches batch_tokens=None and progress=None.\n\n"
+        + textwrap.indent(option_table(), "    ")
+        + "\n"
+    )

@@ -12,6 +12,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from lrp_companion.models.batching import budget, pad, token_batches
+from lrp_companion.models.offsets import offsets_of
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.models.texts import token_types
 from lrp_companion.schema import (
@@ -24,6 +25,7 @@ from lrp_companion.schema import (
     shown,
     whole,
 )
+from lrp_companion.words import Units
 
 Targets = Sequence[int | None]
 Target = int | str | Sequence[int | str | None] | None
@@ -197,20 +199,23 @@ def attribution(
     choices: Mapping[str, Any],
     parts: Mapping[str, np.ndarray] | None = None,
     details: Mapping[str, Any] | None = None,
+    units: Units | None = None,
 ) -> Attribution:
-    """The record of one explained text; scores beyond its length (padding) are cut off.
+    """The record of one explained text; scores beyond its length (padding) are cut off. With `units` there is
+    one score for each of these.
 
     Raises
     ------
     ModelError : scores that are NaN or infinite.
     """
+    joined, offsets = offsets_of(clf, text)
     kept = check_finite(clf, to_numpy(scores)[: len(text)], f"{method} scores")
     return Attribution(
-        tokens=text.tokens,
+        tokens=units.names if units else text.tokens,
         scores=kept,
         target=int(target),
         logit=check_finite(clf, to_numpy(logit), "logits").item(),
-        special=text.special,
+        special=units.special if units else text.special,
         method=method,
         choices=choices,
         parts=parts or {},
@@ -220,6 +225,8 @@ def attribution(
             "dtype": clf.card.dtype,
             **(details or {}),
         },
+        text=joined,
+        offsets=units.offsets if units else offsets,
     )
 
 

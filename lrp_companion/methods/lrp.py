@@ -26,6 +26,7 @@ from lrp_companion.methods.common import (
     to_numpy,
 )
 from lrp_companion.models.compute import as_recorded
+from lrp_companion.models.offsets import offsets_of
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.models.texts import Text
 from lrp_companion.propagation import MEMORY, all_masks, some_masks
@@ -243,6 +244,7 @@ def layer_lattice(
         start = output_gradient(tape.logits, chosen, output, multi_label=clf.multi_label)
         parts = all_masks(tape, start, epsilon=eps, memory=memory)
     by_mask = {key: check_finite(clf, to_numpy(value)[:, 0], "scores") for key, value in parts.items()}
+    joined, offsets = offsets_of(clf, encoded)
     return Lattice(
         tokens=encoded.tokens,
         scores=scores_at(by_mask, site),
@@ -252,4 +254,6 @@ def layer_lattice(
         site=site,
         parts=by_mask,
         label=clf.labels[int(chosen)],
+        text=joined,
+        offsets=offsets,
     )

@@ -29,11 +29,13 @@ from lrp_companion.methods.common import (
     to_numpy,
     watch,
 )
+from lrp_companion.methods.units import unit_choice, units_in
 from lrp_companion.models.batching import budget, pad, token_batches
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.models.texts import token_types
 from lrp_companion.registry import method
 from lrp_companion.schema import Attribution, InputError, shown, whole
+from lrp_companion.words import Units
 
 APART = 1e-6
 """How far two nodes are apart at least: weights of nearly equal ones are nearly infinite."""
@@ -183,6 +185,7 @@ def mask_gradient(
     nodes: int | Sequence[float] | None = None,
     seed: int | None = None,
     output: str = "logit",
+    unit: Any = "token",
     batch_tokens: int | None = None,
     progress: bool | None = None,
 ) -> list[Attribution]:
@@ -193,11 +196,16 @@ def mask_gradient(
     `details`). The derivative is that of the model itself: no rule, no epsilon. Scores of one group sum to 0,
     because attention does not see a scale of w. Without `nodes` there are two, 1/3 and 1, or from 8 groups on
     0.2 and 1; with `groups="all"` and many nodes the scores become LOO by the attention mask.
+    The tokens of a `unit` ("word", "sentence", or spans) move together, as LOO of that unit removes them.
     """
     check_output(output, clf)
     nodes = default_nodes(groups) if nodes is None else nodes
     plan(1, groups, nodes, seed)  # refuses bad options also where there is no text
-    plans = [plan(len(text), groups, nodes, seed) for text in texts]
+    units = units_in(clf, texts, unit)
+    plans = [
+        _plan_of_tokens(len(text), group, plan(len(group), groups, nodes, seed))
+        for text, group in zip(texts, units, strict=True)
+    ]
     rows = [quadrature_rows(group, points) for group, points, _ in plans]
     options: dict[str, Any] = {"output": output, "batch_tokens": batch_tokens, "progress": progress}
     first = gradients_at(clf, texts, [(k, masks[0]) for k, masks in enumerate(rows)], targets, **options)
@@ -208,8 +216,9 @@ def mask_gradient(
     for k, (group, points, weights) in enumerate(plans):
         gradient, target, logit, value = first[k]
         gradients = np.stack([gradient, *(next(others)[0] for _ in rows[k][1:])])
-        scores = integrate(gradients, group, points, weights)
+        scores = units[k].sums(integrate(gradients, group, points, weights))
         choices = {"groups": groups, "nodes": tuple(points.tolist()), "seed": seed, "output": output}
+        choices |= unit_choice(unit)
         details = {"passes": (len(gradients), len(gradients)), "value": value}
         out.append(
             attribution(
@@ -221,9 +230,19 @@ def mask_gradient(
                 logit=logit,
                 choices=choices,
                 details=details,
+                units=None if unit == "token" else units[k],
             )
         )
     return out
+
+
+def _plan_of_tokens(
+    tokens: int, units: Units, planned: tuple[np.ndarray, np.ndarray, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A plan of units as one of tokens: each is in its unit's group, one of no unit in none (-1)."""
+    group, points, weights = planned
+    of_tokens = units.of_tokens(tokens)
+    return np.where(of_tokens >= 0, group[of_tokens], -1), points, weights
 
 
 def gradients_at(

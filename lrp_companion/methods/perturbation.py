@@ -8,6 +8,7 @@ what comes first).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,6 +27,7 @@ from lrp_companion.methods.common import (
     to_numpy,
     watch,
 )
+from lrp_companion.methods.units import unit_choice, units_in
 from lrp_companion.models.batching import budget, token_batches
 from lrp_companion.models.compute import as_recorded
 from lrp_companion.models.packed import Row, packed_logits
@@ -103,28 +105,31 @@ def loo(
     *,
     removal: str = "attention-mask",
     output: str = "logit",
+    unit: Any = "token",
     batch_tokens: int | None = None,
     progress: bool | None = None,
 ) -> list[Attribution]:
     """Leave-One-Out: `LOO_i = f(x) - f(x without i)`, one forward pass per token (section 2.1 of the
-    paper).
+    paper), or per `unit`, whose tokens are removed at once: "word", "sentence", or spans as in
+    `Attribution.spans`.
     """
     if choose("attribute", "removal", removal, REMOVALS) == "mask-token":
         check_mask_token(clf, "removal 'mask-token'")  # also where there is no text
     check_output(output, clf)
+    groups = units_in(clf, texts, unit)
     jobs = [
-        (text, ~np.eye(len(text), dtype=bool)[i] if i >= 0 else np.ones(len(text), dtype=bool))
-        for text in texts
-        for i in range(-1, len(text))
+        (text, units.kept_without(i, len(text)))
+        for text, units in zip(texts, groups, strict=True)
+        for i in range(-1, len(units))
     ]
     logits = kept_logits(clf, jobs, removal=removal, batch_tokens=batch_tokens, progress=progress)
     out, at = [], 0
-    for text, target in zip(texts, targets, strict=True):
-        of_text = logits[at : at + len(text) + 1]
-        at += len(text) + 1
+    for text, units, target in zip(texts, groups, targets, strict=True):
+        of_text = logits[at : at + len(units) + 1]
+        at += len(units) + 1
         chosen = settle([target], of_text[:1])
         values = read_output(of_text, chosen.expand(len(of_text)), output, multi_label=clf.multi_label)
-        choices = {"removal": removal, "output": output}
+        choices = {"removal": removal, "output": output, **unit_choice(unit)}
         out.append(
             attribution(
                 clf,
@@ -134,6 +139,7 @@ def loo(
                 target=chosen,
                 logit=of_text[0, chosen],
                 choices=choices,
+                units=None if unit == "token" else units,
             )
         )
     return out

@@ -68,7 +68,7 @@ LONG: dict[str, Any] = {"chunk": 16, "removals": ("attention-mask", "mask-token"
 SETTINGS = {"sst2": SHORT, "imdb": LONG}
 LONG_TEXT = 600
 """Characters of a text from which on own data are run as IMDB is, by the median text."""
-FIXED = ("output", "site", "removal", "progress", "batch_tokens")
+FIXED = ("output", "site", "removal", "unit", "progress", "batch_tokens")
 """Options that are not for a run to choose: it measures all of them, or they change no number."""
 HALVES = {"all": slice(None), "first half": slice(0, None, 2), "second half": slice(1, None, 2)}
 """Examples whose mean r is kept for every mask."""

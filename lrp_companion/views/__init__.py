@@ -21,6 +21,7 @@ _NAMES = {
         "ig_steps", "nearest_table", "variant_choices_table", "variant_curve", "variant_label",
         "variant_ranges_table", "variant_signs_table", "variant_table",
     ),
+    "export": ("save_record", "save_rows"),
     "digits": ("digit_maps", "share_line"),
     "layer_game": ("layer_game_figure", "mask_choices"),
     "paired": ("first_token_table", "interventions_table", "paired_table", "stated_table"),

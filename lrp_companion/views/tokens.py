@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 import math
+import os
 import shutil
 import unicodedata
 from collections.abc import Sequence
@@ -62,12 +63,26 @@ class TokenRows:
             blocks.append(f'<ol class="lrp-tokens">{"".join(_items(record))}</ol>')
         return "".join([*blocks, f'<p class="lrp-quiet">{KEY}</p>'])
 
+    def save(self, path: str | os.PathLike) -> None:
+        """Save the rows as `.html`, `.svg`, `.png`, `.pdf` or `.tex`, or the records as `.json`.
+
+        The page needs no other file; LaTeX is to be `\\input` and needs the packages xcolor and fontenc. In
+        SVG, PNG and PDF each score stands below its token.
+
+        Raises
+        ------
+        InputError : another ending, or a folder that is not there.
+        """
+        from lrp_companion.views.export import save_rows  # which reads this module
+
+        save_rows(self, path)
+
     def __repr__(self) -> str:
         lines: list[str] = []
         for record, title in zip(self.rows, self.titles, strict=True):
             lines.append(visible(title))
             line, digits = "", decimals(record.scores)
-            for token, score in zip(record.tokens, record.scores, strict=True):
+            for token, score in zip(record.pieces, record.scores, strict=True):
                 piece = f"  {visible(token)} {score:+.{digits}f}"
                 if line and _width(line) + _width(piece) > 100:
                     lines.append(line)
@@ -153,14 +168,14 @@ def terminal_table(attribution: Attribution, *, colour: bool = True, width: int 
     sum     +0.100   of logit 2.500
     """
     digits = decimals(attribution.scores)
-    tokens = [_cut(visible(token), TOKEN_WIDTH) for token in attribution.tokens]
+    tokens = [_cut(visible(token), TOKEN_WIDTH) for token in attribution.pieces]
     scores = [f"{score:+.{digits}f}" for score in attribution.scores]
     total = f"{attribution.scores.sum():+.{digits}f}"
     first = max(_width(token) for token in [*tokens, "sum"])
     second = max(len(score) for score in [*scores, total])
     columns = width or shutil.get_terminal_size((80, 24)).columns
     bar = max(4, min(BAR_WIDTH, (columns - first - second - 7) // 2))
-    scale, lines = _scale(attribution), []
+    scale, lines = row_scale(attribution), []
     rows = zip(tokens, scores, attribution.scores / scale, attribution.special, strict=True)
     for token, score, fraction, special in rows:
         left, right = _bar(fraction, bar)
@@ -187,9 +202,9 @@ def decimals(scores: np.ndarray) -> int:
 
 
 def _items(record: Attribution) -> list[str]:
-    scale, digits, out = _scale(record), decimals(record.scores), []
+    scale, digits, out = row_scale(record), decimals(record.scores), []
     for token, score, special, shade in zip(
-        record.tokens, record.scores, record.special, hexes(record.scores / scale), strict=True
+        record.pieces, record.scores, record.special, hexes(record.scores / scale), strict=True
     ):
         sign = "" if abs(score) < FAINT * scale else "lrp-for" if score > 0 else "lrp-against"
         kinds = " ".join(filter(None, [sign, "lrp-special" if special else ""]))
@@ -201,7 +216,7 @@ def _items(record: Attribution) -> list[str]:
     return out
 
 
-def _scale(record: Attribution) -> float:
+def row_scale(record: Attribution) -> float:
     """The largest |score| among the words; special tokens often carry more and would leave the words pale."""
     sizes = np.abs(record.scores)
     return float(sizes[~record.special].max(initial=0.0)) or float(sizes.max(initial=0.0)) or 1.0
