@@ -9,13 +9,26 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 PORT := 8000
+
+# Where the home folder cannot be written, kernels and matplotlib keep their files beside the book.
+ifneq ($(shell file=$$(mktemp "$$HOME/.lrp-companion.XXXXXX" 2>/dev/null) && rm "$$file" && echo written),written)
+  SPARE := $(CURDIR)/_build/home
+  export MPLCONFIGDIR ?= $(SPARE)/matplotlib
+  export IPYTHONDIR ?= $(SPARE)/ipython
+  export JUPYTER_CONFIG_DIR ?= $(SPARE)/jupyter/config
+  export JUPYTER_DATA_DIR ?= $(SPARE)/jupyter/data
+  export JUPYTER_RUNTIME_DIR ?= $(SPARE)/jupyter/runtime
+  export XDG_CACHE_HOME ?= $(SPARE)/cache
+  export PIP_CACHE_DIR ?= $(SPARE)/pip
+endif
+
 PYTHON :=
 NEWEST_PYTHON := $(if $(PYTHON),99,13)
 
 # Only what is given on make's own command line: a DEVICE or MODEL that the shell happens to export is not meant for us.
-given = $(if $(filter command,$(origin $(1))),--parameter $(2) '$($(1))')
-PARAMETERS = $(call given,SOURCE,source) $(call given,DATA_DIR,data_dir) $(call given,MODEL,model) \
-             $(call given,LIMIT,limit) $(call given,SEED,seed) $(call given,DEVICE,device)
+# It goes by the environment, where no quote in it can be read by a shell.
+$(foreach name,SOURCE DATA_DIR MODEL LIMIT SEED DEVICE,$(if $(filter command,$(origin $(name))),\
+  $(eval export LRP_COMPANION_BOOK_$(name) := $$(value $(name)))))
 
 .PHONY: help book student test serve lint notebooks bench clean
 
@@ -23,11 +36,11 @@ help:
 	@echo "make book | student | test | serve | lint | notebooks | bench | clean"
 
 book: $(VENV)/book.stamp
-	@$(BIN)/python -m lrp_companion.bookbuild build $(PARAMETERS)
+	@$(BIN)/python -m lrp_companion.bookbuild build
 
 # The same book and the exercise notebooks without their solutions, in _build/student/.
 student: $(VENV)/book.stamp
-	@$(BIN)/python -m lrp_companion.bookbuild student $(PARAMETERS)
+	@$(BIN)/python -m lrp_companion.bookbuild student
 
 # nbval compares with outputs made on the embedded default, so it is never shown a data folder.
 test: $(VENV)/dev.stamp

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import math
-import os
 import platform
 import sys
 import time
@@ -53,11 +50,11 @@ def measure(
     for name, case in CASES.items():
         if only is None or name in only:
             for row in case(bench):
-                rows.append({"case": name, **_plain(row)})
+                rows.append({"case": name, **pages.plain(row)})
                 print(pages.line(rows[-1]), flush=True)
     if only is None or "growth" in only:
         for curve in growth(bench):
-            curves.append(_plain(curve))
+            curves.append(pages.plain(curve))
             print(pages.growth_line(curves[-1]), flush=True)
     measured: dict[str, Any] = {"seconds": time.time() - begin, "rows": rows, "growth": curves}
     if into and only:
@@ -74,6 +71,13 @@ def _setting(clf: Classifier, data: Dataset, size: Size) -> dict[str, Any]:
             "quick": size is QUICK, "model": card.name, "weights": card.fingerprint, "dtype": card.dtype,
             "data": data.describe(), "sentences": size.sentences, "repeats": size.repeats, "seed": 0,
         },
+        **setting_of(clf),
+    }  # fmt: skip
+
+
+def setting_of(clf: Classifier) -> dict[str, Any]:
+    """The machine and the versions that a record of times names."""
+    return {
         "hardware": {
             "processor": _processor(), "threads": torch.get_num_threads(), "device": clf.device.type,
         },
@@ -101,25 +105,6 @@ def _check_same(record: dict[str, Any], setting: dict[str, Any]) -> None:
         expected = "the setting of the record that is there"
         hint = "leave out --only, or name another file with --out"
         raise InputError("benchmarks", got="; ".join(differing), expected=expected, hint=hint)
-
-
-def write(record: dict[str, Any], out: Path) -> None:
-    """Write the record so that it is there whole or not at all."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    part = out.with_name(f"{out.name}.{os.getpid()}.part")
-    part.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    os.replace(part, out)
-
-
-def _plain(value: Any) -> Any:
-    """Numbers to five digits, NaN as null."""
-    if isinstance(value, dict):
-        return {key: _plain(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(inner) for inner in value]
-    if isinstance(value, float):
-        return None if math.isnan(value) else float(f"{value:.5g}")
-    return value
 
 
 def _processor() -> str:
@@ -151,7 +136,7 @@ def main(arguments: list[str] | None = None) -> int:
         transformers.utils.logging.set_verbosity_error()
         into = pages.load(given.out) if given.only and given.out.is_file() else None
         options = {name: getattr(given, name) for name in ("model", "quick", "threads", "only", "reviews")}
-        write(measure(**options, into=into), given.out)
+        pages.write(measure(**options, into=into), given.out)
     if given.pages or given.out == pages.RECORD:
         pages.fill(pages.load(given.out))
     return 0

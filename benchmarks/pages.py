@@ -7,6 +7,8 @@ between.
 from __future__ import annotations
 
 import json
+import math
+import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -23,6 +25,25 @@ Record = Mapping[str, Any]
 def load(path: Path = RECORD) -> dict[str, Any]:
     """Read the record."""
     return json.loads(path.read_text(encoding="utf-8"))
+
+
+def write(record: Record, out: Path) -> None:
+    """Write the record so that it is there whole or not at all."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    part = out.with_name(f"{out.name}.{os.getpid()}.part")
+    part.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    os.replace(part, out)
+
+
+def plain(value: Any) -> Any:
+    """Numbers to five digits, NaN as null."""
+    if isinstance(value, dict):
+        return {key: plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(inner) for inner in value]
+    if isinstance(value, float):
+        return None if math.isnan(value) else float(f"{value:.5g}")
+    return value
 
 
 def fill(record: Record, pages: tuple[Path, ...] = PAGES) -> None:

@@ -1,6 +1,6 @@
 """The `lrp-companion` command: thin wrappers over the package.
 
-Bad input gives one line on standard error and exit code 2.
+Bad input gives one line on standard error and exit code 2, a fault that is none of the input's exit code 3.
 """
 
 from __future__ import annotations
@@ -13,17 +13,21 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from lrp_companion import __version__
-from lrp_companion.schema import (
-    REMOVALS,
-    SITES,
-    TARGET_CHOICES,
-    Attribution,
-    CompanionError,
-    InputError,
-    whole,
+from lrp_companion.paths import as_path
+from lrp_companion.schema import REMOVALS, SITES, TARGET_CHOICES, InputError, whole
+from lrp_companion.terminal import (
+    EXIT_CODES,
+    check_output,
+    complain,
+    ended,
+    harmless_json,
+    printable,
+    say,
+    visible,
 )
 
-MODEL = "an embedded model, a folder, or a hub id (default: companion)"
+MNIST_TASKS = ("mnist", "mnist-grid")
+MODEL = "an embedded model, a folder (also of a PEFT adapter), or a hub id (default: companion)"
 TEXT_OPTIONS = (
     "model", "methods", "masks", "n_steps", "removals", "targets", "loo_from", "keep_maps", "dtype",
 )  # fmt: skip
@@ -38,18 +42,30 @@ class _OneLineParser(argparse.ArgumentParser):
 
 
 def _layers(text: str) -> list[int]:
-    """Layers such as `1,2,7-12`."""
+    """Layers such as `1,2,7-12`.
+
+    >>> _layers("1,7-9")
+    [1, 7, 8, 9]
+    """
     out: list[int] = []
     for part in text.split(","):
-        first, dash, last = part.partition("-")
+        first, dash, last = part.strip().partition("-")
+        if not (_is_layer(first) and (not dash or _is_layer(last))):
+            wanted = "layers from 1 to 999, such as 1,2,7-12"
+            raise argparse.ArgumentTypeError(f"{part.strip()!r} where {wanted} are expected")
+        if dash and int(first) > int(last):
+            raise argparse.ArgumentTypeError(f"{part.strip()!r}, a range without layers; turn it round")
         out += range(int(first), int(last if dash else first) + 1)
     return out
 
 
+def _is_layer(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= 3 and int(text) > 0
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = _OneLineParser(
-        prog="lrp-companion", description="Explain text classifiers by LRP, and compare with Leave-One-Out."
-    )
+    text = "Explain text classifiers by LRP, and compare with Leave-One-Out."
+    parser = _OneLineParser(prog="lrp-companion", description=text, epilog=EXIT_CODES)
     parser.add_argument("--version", action="version", version=f"lrp-companion {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, parser_class=_OneLineParser)
     _explain_options(commands.add_parser("explain", help="one score per token of a text").add_argument)
@@ -69,7 +85,9 @@ def _explain_options(add: Callable[..., Any]) -> None:
     add("--model", default="companion", help=MODEL)
     add("--device", default="cpu")
     add("--dtype", default="float32", help="float32, float64 or bfloat16")
-    add("--target", type=int, help="class to explain (default: the predicted one)")
+    add("--target", type=_class, help="class to explain, its number from 0 or its label (default: predicted)")
+    text = "a second text, where the model reads pairs"
+    add("--pair", metavar="TEXT", help=text)
     add("--site", choices=SITES)
     add("--output", choices=TARGET_CHOICES, help="what is explained: logit, margin or probability")
     add("--epsilon", type=float)
@@ -90,12 +108,19 @@ def _explain_options(add: Callable[..., Any]) -> None:
     add("--seed", type=int, help=text)
     add("--truncate", action="store_true", help="cut a text beyond the model's length")
     add("--json", action="store_true", help="print the record as JSON")
+    text = "also save a heat map as .html, .svg, .png, .pdf or .tex, or the record as .json"
+    add("--out", metavar="FILE", help=text)
     text = "no colours (also when NO_COLOR is set or the output is no terminal)"
     add("--no-colour", action="store_true", help=text)
 
 
 def _run_options(add: Callable[..., Any]) -> None:
-    add("task", choices=("mnist", "mnist-grid", "sst2", "imdb"))
+    text = "sst2, imdb, mnist or mnist-grid; or own texts: a .csv, .tsv, .jsonl or .parquet file, or a folder"
+    add("task", metavar="DATA", help=text)
+    add("--text", metavar="COLUMN", help="own data: the column of the texts")
+    add("--pair", metavar="COLUMN", help="own data: the second text, where the model reads pairs")
+    text = "own data: the column of labels, names or class numbers (default: unlabelled)"
+    add("--label", metavar="COLUMN", help=text)
     add("--out", required=True, help="folder of this run: a manifest and rows of numbers")
     add("--model", help=f"{MODEL}; for mnist a variant: plain, biases, ...")
     text = "such as loo,attnlrp,mask-gradient:groups=8:nodes=0.2+1 (default: six)"
@@ -132,6 +157,8 @@ def _report_options(add: Callable[..., Any]) -> None:
     add("--json", action="store_true", help="print the rows as JSON")
     text = "also write Figure 2 of each run there, as PNG and PDF"
     add("--figures", metavar="FOLDER", help=text)
+    text = "also write everything there: the text, figures as PNG and PDF, tables as CSV"
+    add("--out", metavar="FOLDER", help=text)
 
 
 def _sources_options(add: Callable[..., Any]) -> None:
@@ -147,11 +174,16 @@ OPTIONS = (
 
 
 def _explain(args: argparse.Namespace) -> None:
+    from lrp_companion.models.places import locate
+
+    locate(args.model)  # a name that is none is told before torch is imported
     from lrp_companion.methods import attribute
     from lrp_companion.models.pretrained import load_classifier
+    from lrp_companion.views.export import ending
     from lrp_companion.views.tokens import terminal_table
 
-    text = sys.stdin.read() if args.text == "-" else args.text
+    check_output()
+    text = _standard_input() if args.text == "-" else args.text
     if not text.strip():
         expected, hint = "a text with at least one word", "put the text in quotes"
         raise InputError("explain", got="an empty text", expected=expected, hint=hint)
@@ -159,48 +191,57 @@ def _explain(args: argparse.Namespace) -> None:
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if args.truncate:
         options["truncate"] = True
+    if args.out is not None:
+        ending("explain", args.out)
     clf = load_classifier(args.model, device=args.device, dtype=args.dtype)
-    (record,) = attribute(clf, text, method=args.method, **options)
+    (record,) = attribute(
+        clf, text if args.pair is None else (text, args.pair), method=args.method, **options
+    )
+    if args.out is not None:
+        record.save(args.out)
     if args.json:
-        print(json.dumps(_as_json(record), ensure_ascii=False))
+        say(harmless_json(record.to_json()))
         return
     plain = args.no_colour or os.environ.get("NO_COLOR")
     colour = not plain and (sys.stdout.isatty() or bool(os.environ.get("FORCE_COLOR")))
     choices = ", ".join(f"{k} {v}" for k, v in record.choices.items())
     model = f"{clf.card.name} ({clf.card.source}, {clf.card.layers} layers)"
-    print(f"{model}: {record.details['label']}, logit {record.logit:.3f}")
-    print(f"{record.method} ({choices})")
-    print(terminal_table(record, colour=colour))
+    say(visible(f"{model}: {record.details['label']}, logit {record.logit:.3f}"))
+    say(visible(f"{record.method} ({choices})"))
+    say(terminal_table(record, colour=colour))
 
 
-def _as_json(record: Attribution) -> dict[str, Any]:
-    return {
-        "tokens": list(record.tokens),
-        "scores": record.scores.tolist(),
-        "special": record.special.tolist(),
-        "target": record.target,
-        "logit": record.logit,
-        "method": record.method,
-        "choices": dict(record.choices),
-        "details": dict(record.details),
-        "parts": {name: values.tolist() for name, values in record.parts.items()},
-    }
+def _standard_input() -> str:
+    """The text that is piped in."""
+    got, hint = "", "pipe a text in, or write it in quotes"
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError:
+        got, hint = "a standard input that is no UTF-8", "convert the text to UTF-8"
+    except (AttributeError, OSError, ValueError):
+        got = "a standard input that cannot be read"
+    raise InputError("explain", got=got, expected="a text", hint=hint)
 
 
 def _sources(args: argparse.Namespace) -> None:
     from lrp_companion.sources import reachable
 
+    check_output()
     rows = reachable(data_dir=args.data_dir, check_hub=args.hub)
     if args.json:
-        print(json.dumps(rows))
+        say(json.dumps(rows))
         return
     widths = [max(len(str(row[key])) for row in rows) for key in ("name", "state")]
     for row in rows:
-        print(f"{row['name']:<{widths[0]}}  {row['state']:<{widths[1]}}  {row['detail']}")
+        say(visible(f"{row['name']:<{widths[0]}}  {row['state']:<{widths[1]}}  {row['detail']}"))
 
 
 def _count_or_all(text: str) -> int | str:
     return text if text == "all" else int(text)
+
+
+def _class(text: str) -> int | str:
+    return int(text) if text.lstrip("-").isdecimal() else text
 
 
 def _nodes(text: str) -> int | list[float]:
@@ -212,29 +253,52 @@ def _names(text: str) -> list[str]:
 
 
 def _run(args: argparse.Namespace, given: Sequence[str]) -> None:
+    _check_task(args)
     from lrp_companion.runs.execute import device_of, execute, launch, world
 
     whole("run", "--processes", args.processes, hint="leave it out for one")
     if not args.out.strip():
         hint = "name one that can be made, such as --out runs/first"
         raise InputError("run", got="an empty --out", expected="a folder", hint=hint)
+    args.out = str(as_path("run", "--out", args.out))
     try:
         if args.processes > 1 and "WORLD_SIZE" not in os.environ:
             launch(args.processes, given)
             return
         state = world(args.device)
-        make_jobs = _mnist_jobs if args.task.startswith("mnist") else _text_jobs
+        make_jobs = _mnist_jobs if args.task in MNIST_TASKS else _text_jobs
         jobs = make_jobs(args, device_of(args.device, state))
         progress = False if args.quiet else None
         manifest = execute(jobs, args.out, resume=args.resume, progress=progress, state=state)
     except KeyboardInterrupt:
         kept = f"finished jobs are kept in {args.out}, the same command goes on from there"
-        print(f"run: stopped; {kept}", file=sys.stderr)
+        complain(f"run: stopped; {kept}")
         raise
     if manifest:
         seconds = sum(session["seconds"] or 0 for session in manifest["sessions"])
         examples = f"{manifest['examples']} examples of {manifest['data']}"
-        print(f"run {manifest['key']}: {examples}, {seconds:.0f} s in {args.out}")
+        say(visible(f"run {manifest['key']}: {examples}, {seconds:.0f} s in {args.out}"))
+
+
+def _check_task(args: argparse.Namespace) -> None:
+    """Refuse data and a model that are not there, before torch is imported: that takes seconds."""
+    from lrp_companion.models.places import locate
+    from lrp_companion.sources import is_own
+
+    tasks = (*MNIST_TASKS, "sst2", "imdb")
+    own_texts = args.task not in tasks and is_own(args.task)
+    if not own_texts and args.task not in tasks:
+        expected = f"one of {', '.join(tasks)}, or the path of a file or folder with own texts"
+        raise InputError("run", got=f"data {args.task!r}", expected=expected, hint="check the path")
+    if own_texts and not os.path.exists(os.path.expanduser(args.task)):
+        got, hint = f"{args.task!r}, which does not exist", "check the path"
+        raise InputError("run", got=got, expected="a file or folder with own texts", hint=hint)
+    for name in ("text", "pair", "label"):
+        if not own_texts and getattr(args, name) is not None:
+            got, expected = f"--{name} for {args.task}", f"--{name} only with own data"
+            raise InputError("run", got=got, expected=expected, hint="leave it out")
+    if args.model is not None and args.task not in MNIST_TASKS:
+        locate(args.model)
 
 
 def _chosen(args: argparse.Namespace, allowed: Sequence[str]) -> dict[str, Any]:
@@ -255,7 +319,8 @@ def _text_jobs(args: argparse.Namespace, device: str) -> Any:
     from lrp_companion.runs.review_jobs import TextJobs
     from lrp_companion.sources import load_dataset
 
-    data = load_dataset(args.task, split=args.split, source=args.source, data_dir=args.data_dir)
+    columns = {"text": args.text, "pair": args.pair, "label": args.label}
+    data = load_dataset(args.task, split=args.split, source=args.source, data_dir=args.data_dir, **columns)
     model, dtype = options.pop("model", "companion"), options.pop("dtype", "float32")
     clf = load_classifier(model, device=device, dtype=dtype)
     return TextJobs(clf, data, limit=args.limit, seed=args.seed, **options)
@@ -280,36 +345,36 @@ def _mnist_jobs(args: argparse.Namespace, device: str) -> Any:
 def _report(args: argparse.Namespace) -> None:
     from lrp_companion.analysis.report import report_rows
     from lrp_companion.runs.load import load_runs
-    from lrp_companion.views.paper_tables import report, write_figures
+    from lrp_companion.views.paper_tables import report
+    from lrp_companion.views.report_files import write_figures, write_report
 
+    check_output()
     runs = load_runs(args.folders)
     files = write_figures(runs, args.figures) if args.figures else []
+    written = write_report(runs, args.out) if args.out else []
     if args.json:
-        print(json.dumps(report_rows(runs), ensure_ascii=False))
+        say(harmless_json(json.dumps(report_rows(runs), ensure_ascii=False)))
         return
-    print(report(runs), end="")
+    say(printable(report(runs)), end="")
     if files:
-        print(f"\nFigures: {', '.join(file.name for file in files)} in {args.figures}")
+        names = ", ".join(file.name for file in files)
+        say("\n" + visible(f"Figures: {names} in {args.figures}"))
+    if written:
+        names = ", ".join(file.name for file in written)
+        say("\n" + visible(f"Files: {names} in {args.out}"))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; return its exit code: 0, or 2 for bad input."""
-    try:
-        args = _parser().parse_args(arguments)
-        if args.command == "run":
-            _run(args, list(sys.argv[1:] if arguments is None else arguments))
-        else:
-            {"explain": _explain, "sources": _sources, "report": _report}[args.command](args)
-    except CompanionError as error:
-        print(" ".join(str(error).split()), file=sys.stderr)
-        return 2
-    except BrokenPipeError:  # the reader of a pipe went away: nothing to say
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
-    return 0
+    """Run the command; return its exit code, as `terminal.EXIT_CODES` says."""
+    return ended(lambda: _command(arguments))
+
+
+def _command(arguments: Sequence[str] | None) -> None:
+    args = _parser().parse_args(arguments)
+    if args.command == "run":
+        _run(args, list(sys.argv[1:] if arguments is None else arguments))
+    else:
+        {"explain": _explain, "sources": _sources, "report": _report}[args.command](args)
 
 
 if __name__ == "__main__":

@@ -77,6 +77,9 @@ faith = of("metrics/faithfulness.py", "test_metrics.py")
 axiom = of("metrics/axioms.py", "test_metrics.py")
 statistic = of("metrics/statistics.py", "test_metrics.py")
 loo = of("methods/perturbation.py", "test_text_methods.py")
+words = of("words.py", "test_words.py")
+attribution = of("attribution.py", "test_attribution.py")
+export = of("views/export.py", "test_export.py")
 GAINS = "test_protocol_grid.py::test_gains_of_layers_are_steps_of_the_path"
 cells = of("analysis/protocol_grid.py", "test_protocol_grid.py")
 resampled = of("metrics/statistics.py", "test_protocol_grid.py")
@@ -91,6 +94,13 @@ work = of("runs/cost.py", NOT_RUN)
 variants = of("analysis/digit_variants.py", "test_digit_variants.py")
 variant_views = of("views/digit_variants.py", "test_digit_variants.py")
 game = of("analysis/layer_game.py", "test_layer_game.py")
+ENGINE_MAPS = "test_browser_engine.py::test_every_map_is_pythons_on_the_same_weights"
+ENGINE_MASKS = "test_browser_engine.py::test_masks_and_half_open_layers_are_the_lattices"
+page_rule, page_walk, page_layer, page_method, page_slope = (
+    of(f"widgets/static/engine/{name}.js", ENGINE_MAPS)
+    for name in ("rules", "propagation", "encoder", "explain", "activations")
+)
+staged = of("bookbuild/browser_weights.py", "test_browser_engine.py::test_eight_bits_are_within_half_a_step")
 exercise = of("exercises/checking.py", "test_exercises.py")
 student = of(
     "bookbuild/student.py",
@@ -156,12 +166,30 @@ output = of("methods/common.py", "test_text_methods.py")
 batch = of("models/batching.py", "test_encoder.py")
 grid = of("metrics/grid.py", "test_grid.py")
 folder = of("runs/folder.py", "test_run_folder.py")
+terminal = of("terminal.py", "test_terminal.py")
+compute = of("models/compute.py", "test_compute.py")
+entries = of("models/config_entries.py", "test_config_entries.py")
+parameters = of("bookbuild/build.py", "test_parameters.py")
 run = of("runs/execute.py", "test_run_execute.py::TestStopped")
 jobs = of("runs/review_jobs.py", "test_run_load.py::TestMethods")
 loader = of("runs/load.py", "test_run_load.py::TestMethods")
 digits = of("runs/digit_jobs.py", "test_run_load.py::TestMnist")
 
 # fmt: off
+
+pairs = of("models/texts.py", "test_texts.py")
+
+
+def several(name: str, old: str, new: str, *, file: str = "methods/common.py") -> Mutation:
+    """A mutation that the tests of runs on own models and data must see."""
+    return of(file, "test_review_jobs.py")(name, old, new)
+
+
+def loaded(name: str, old: str, new: str, *, file: str = "models/pretrained.py") -> Mutation:
+    """A mutation of what is read and compared at load."""
+    return of(file, "test_reading.py")(name, old, new)
+
+
 MUTATIONS: list[Mutation] = [
     # every rule: a sign, a half, a stabiliser, an axis
     rule("stabiliser left out", "return size / (size + eps)", "return size / size"),
@@ -309,19 +337,28 @@ MUTATIONS: list[Mutation] = [
            "test_nonsense_options.py::test_steps_beyond_what_nodes_can_be_made_for_are_refused"),
     soft("weights that multiply rounding", "if not np.abs(weights).sum() <= LARGEST_WEIGHTS:", "if False:",
          "test_nonsense_options.py::test_nodes_whose_weights_multiply_rounding_are_refused"),
-    lattice("site forgets positions", '"word+position": ("word", "position")', '"word+position": ("word",)'),
     text("CP-LRP spares the last layer", "bypass=lambda layers: range(1, layers + 1)",
          "bypass=lambda layers: range(1, layers)"),
     text("a rule set forgets its layers", "masks = [self.mask(clf.card.layers)]", "masks = [()]",
          "test_registry.py::test_a_rule_set_is_lrp_with_its_layers"),
     text("PA-LRP without positions", '"pa-lrp", site="word+position"', '"pa-lrp", site="word"'),
+    attribution("site forgets positions", '"word+position": ("word", "position")',
+                '"word+position": ("word",)', "test_propagation.py", "test_text_methods.py"),
+    words("a unit loses its first token only", "kept[self.members[unit]] = False",
+          "kept[self.members[unit][:1]] = False"),
+    words("a token joins any unit before it", "last >= reached[k][0]", "last >= 0"),
+    words("bytes shown as they are spelt", "else FURTHER if offset == before else piece", "else token"),
+    attribution("cancelled sums scale", "abs(scale) > CANCELLED * sizes.sum()", "abs(scale) >= 0"),
+    attribution("NaN written as it is", "not math.isfinite(value) else value", "False else value"),
+    export("LaTeX unescaped", "_TEX_ESCAPES.get(c) or (c if", "(c if"),
+    export("signs swapped", '"for" if score > FAINT * scale', '"against" if score > FAINT * scale'),
     loo("sign of LOO", "values[0] - values[1:]", "values[1:] - values[0]"),
     loo("[MASK] and [PAD] swapped", 'clf.mask_id if removal == "mask-token"',
         'clf.mask_id if removal != "mask-token"'),
     loo("kept tokens move up", "Row(ids[stay], places[stay],", "Row(ids[stay], places[: stay.sum()],"),
     loo("the first token is attended to", "first_unread=not keep[0]", "first_unread=False"),
     packed("every key is read", "attn_mask=stretch.read", "attn_mask=None"),
-    packed("tokens of one position share their queries", "positions * wiring.word.num_embeddings + ids",
+    packed("tokens of one position share their queries", "positions * words + ids",
            "positions * 0 + ids"),
     packed("the last layer reads another token", "x = x[first] if last else x",
            "x = x[first + 1] if last else x"),
@@ -335,6 +372,34 @@ MUTATIONS: list[Mutation] = [
     output("a margin with the wrong sign", "return chosen - others.amax(-1)",
            "return chosen + others.amax(-1)"),
     batch("padding counted as text", "< lengths[:, None]).long()", "<= lengths[:, None]).long()"),
+    # own models and data
+    pairs("a special token's text is read as one", "if i in reserved and not mark]", "if i < 0]"),
+    pairs("a tuple is two texts", "if isinstance(texts, (str, tuple)):", "if isinstance(texts, str):"),
+    Mutation("pairs: removals forget token types", "models/packed.py",
+             "positions * kinds + torch.as_tensor(np.concatenate(types), device=device)",
+             "positions * kinds", ("test_texts.py",)),
+    Mutation("pairs: the tape forgets token types", "models/encoder.py", "w.type(types).expand_as(first)",
+             "first", ("test_texts.py",)),
+    several("a softmax over labels", "return chosen.sigmoid()",
+            "return logits.softmax(-1).gather(-1, targets[:, None])[:, 0]"),
+    several("a margin of labels", 'if output == "margin" and clf.multi_label:',
+            'if output == "" and clf.multi_label:'),
+    several("a softmax in records", "1 / (1 + np.exp(-chosen))", "1 / (1 + np.exp(chosen))",
+            file="runs/load.py"),
+    loaded("the forward is not compared", "if apart > CLOSE[here.dtype]", "if apart < -CLOSE[here.dtype]"),
+    loaded("NaN at load", "if not (there.isfinite().all() and here.isfinite().all()):", "if False:"),
+    loaded("NaN in scores", "if np.isfinite(values).all():", "if values.size >= 0:",
+           file="methods/common.py"),
+    loaded("the caller's network is changed", "copy.deepcopy(self.network).cpu()", "self.network.cpu()",
+           file="models/reading.py"),
+    several("the paper's numbers beside other data", 'config["data"] == FINGERPRINTS[config["task"]]',
+            'config["data"] != ""', file="analysis/paper.py"),
+    several("own data without their name", 'OWN_TASK, "name": data.name}', "OWN_TASK}",
+            file="runs/review_jobs.py"),
+    Mutation("own: labels in the data's order", "sources/dataset.py", "else numbered[k] for k",
+             "else k for k", ("test_own_data.py",)),
+    Mutation("places: any word is a hub id", "models/places.py", "if not slash:", "if not text:",
+             ("test_places.py",)),
     # products and linear attention: the shares
     work("attention left out of the operations", "24 * hidden**2 + 4 * tokens * hidden", "24 * hidden**2"),
     Mutation("tables: one text for the whole split", "analysis/paper_tables.py", "TEXTS[task] / RATE",
@@ -383,8 +448,8 @@ MUTATIONS: list[Mutation] = [
     faith("area with the wrong sign", "(self.logits[0] - self.logits).mean()",
           "(self.logits - self.logits[0]).mean()"),
     faith("removed tokens come back", "keep[k] = keep[k - 1]", "keep[k] = keep[0]"),
-    axiom("conservation gap's sign", "absolute = float(given.sum() - logit)",
-          "absolute = float(logit - given.sum())"),
+    axiom("conservation gap's sign", "absolute = float(given.sum() - explained)",
+          "absolute = float(explained - given.sum())"),
     axiom("invariance gap not halved", "np.linalg.norm(right)) / 2", "np.linalg.norm(right))"),
     statistic("interval too narrow", "[(1 - level) / 2, (1 + level) / 2]", "[(1 - level), level]"),
     statistic("undefined values dropped in silence", "undefined = len(defined), len(given) - len(defined)",
@@ -538,7 +603,7 @@ MUTATIONS: list[Mutation] = [
     folder("another configuration goes on", "if known.get(name) != config.get(name)]",
            "if name not in config]"),
     folder("a run killed at its start is another's folder", "names -= {SHARDS}", "pass"),
-    folder("files of others are run over", "elif names:", "elif False:"),
+    folder("files of others are run over", "elif names and not _only", "elif False and not _only"),
     folder("summaries are taken for jobs", 'if "_" not in file.stem:', "if file.stem:"),
     folder("checksums are not read", "page_checksum_verification=True", "page_checksum_verification=False"),
     folder("rows in the order of the files", 'sort_keys=[(JOB, "ascending")]',
@@ -548,18 +613,19 @@ MUTATIONS: list[Mutation] = [
     run("finished jobs are run again", " if job not in done", ""),
     run("a stopped run is finished", 'self.manifest["finished"] = False', 'self.manifest["finished"] = True'),
     run("a smaller limit makes a run smaller",
-        'max(self.manifest.get("examples", 0), jobs.manifest["examples"])', 'jobs.manifest["examples"]'),
+        'max(known if is_whole(known) else 0, jobs.manifest["examples"])', 'jobs.manifest["examples"]'),
     run("sessions before are forgotten",
         "self.manifest[\"sessions\"] = [self._ended(row, start) for row, start in zip(earlier, follows, "
         "strict=False)]", "self.manifest[\"sessions\"] = []", "test_run_execute.py::TestKilled"),
     run("all processes own the same jobs", "[rank::size]", "[0::size]", "test_run_execute.py::TestProcesses"),
     jobs("every map read at the word", "[scores_at_or_nan(record.parts, site)",
          "[scores_at_or_nan(record.parts, SITES[0])"),
-    jobs("LOO of the first class", "loo_map(logits, target, output)", "loo_map(logits, 0, output)"),
+    jobs("LOO of the first class", "loo_map(logits, target, output, **kind)",
+         "loo_map(logits, 0, output, **kind)"),
     jobs("long reviews lose single tokens", "rankings, chunk=self.chunk) curves = [shared.curves[method]",
          "rankings)\n        curves = [shared.curves[method]"),
-    jobs("tokens counted after the cut", 'len(self.clf.tokenizer(text.text, verbose=False)["input_ids"])',
-         "len(text)"),
+    jobs("tokens counted after the cut", "pa.array([text.whole], pa.int32())",
+         "pa.array([len(text)], pa.int32())"),
     jobs("r in coarse steps", "np.round(r * 65536) / 65536", "np.round(r * 4096) / 4096"),
     jobs("sums in coarse steps", "np.round(mantissa * 8192) / 8192", "np.round(mantissa * 512) / 512"),
     jobs("halves alike", '"second half": slice(1, None, 2)', '"second half": slice(0, None, 2)',
@@ -576,6 +642,52 @@ MUTATIONS: list[Mutation] = [
            "test_run_load.py::TestReading"),
     digits("every image under the first net", "seed, row = divmod(job, SPAN)", "seed, row = 0, job % SPAN"),
     digits("kept weights are not loaded", "net.load_state_dict(weights)", "weights.clear()"),
+    # what is refused, and how commands end
+    of("cli.py", "test_cli.py::test_bad_input_is_one_line_and_exit_code_2")(
+        "an empty range is no layer", "int(first) > int(last)", "int(first) > int(last) + 99"
+    ),
+    of("paths.py", "test_paths.py::test_what_is_no_path_is_refused")(
+        "a path of a NUL is a path", "except ValueError:  # a", "except KeyError:  # a"
+    ),
+    terminal("a fault is bad input", "str(error)) code = FAULT", "str(error)); code = BAD_INPUT"),
+    terminal("control characters are printed", '("Cc", "Cf", "Cs", "Zl", "Zp")', '("Cf", "Cs", "Zl", "Zp")'),
+    terminal(
+        "SIGTERM kills", "signal.signal(signal.SIGTERM, signal.default_int_handler)", "pass",
+        "test_run_execute.py::TestStopped::test_ctrl_c_says_what_is_kept_and_the_run_goes_on[sigterm]",
+    ),
+    terminal("C1 controls stay in JSON", "0x7F <= ord(c) <= 0x9F", "0x7F <= ord(c) < 0x9B"),
+    compute("a device is not looked for", "if not count or (place.index or 0) >= count:", "if False:"),
+    compute("autocast stays on", "enabled=False", "enabled=torch.is_autocast_enabled(device.type)"),
+    compute("dropout stays on", "module.training = False", "module.training = True"),
+    entries("any number of layers", "not 1 <= layers <= MOST_LAYERS", "not 1 <= layers"),
+    entries("gaps in the labels", "sorted(labels) != list(range(len(labels)))", "not labels"),
+    entries("layers left over", "max(beyond) > config.num_hidden_layers", "max(beyond) > 10**9"),
+    folder("a net without its checksum", "checksum != _digest(weights)", "False"),
+    folder("rows of another run under a new manifest", "return bool(_jobs_done(place, key))", "return True"),
+    of("runs/manifest.py", "test_run_execute.py::TestStopped")(
+        "a manifest without sessions is read", "if wrong:", "if wrong and wrong != ['sessions']:"
+    ),
+    of("runs/execute.py", "test_run_execute.py::TestProcesses")(
+        "workers outlive their launcher", "os.getppid() == int(launcher)", "True"
+    ),
+    parameters("a warning is kept", "if not outside and not complaints:", "if not outside:"),
+    of("bookbuild/parameters.py", "test_parameters.py")(
+        "a limit beyond the data", 'limit=int(given["limit"]), source', "limit=1, source"
+    ),
+    of("arrays.py", "test_fuzz.py::test_500_cases")(
+        "text is numbers", 'if given.dtype.kind in "biuf"', "if True"
+    ),
+    page_rule("the page's softmax keeps the mean", "f[weights + i] * (f[from + i] - mean)",
+              "f[weights + i] * f[from + i]"),
+    page_rule("the page's LayerNorm keeps the mean", "f[from + i] -= sum / n +", "f[from + i] -="),
+    page_walk("the page's values receive all", "(1 + amount) / 2", "1"),
+    page_walk("the page's queries receive one half", "(1 - amount) / 4", "(1 - amount) / 2"),
+    page_walk("the page's bypassed child keeps the half", "around + 2 * half", "around + half", ENGINE_MASKS),
+    page_layer("in the page the first token is attended to", "width ** -0.5, firstUnread ? 1 : 0",
+               "width ** -0.5, 0"),
+    page_method("sign of LOO in the page", "logits[target] - row[target]", "row[target] - logits[target]"),
+    page_slope("the page's GELU loses its density", "slope + z * density(z)", "slope"),
+    staged("steps are cut, not rounded", "np.rint(", "np.trunc("),
 ]
 # fmt: on
 

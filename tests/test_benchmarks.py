@@ -16,10 +16,11 @@ from lrp_companion.schema import InputError
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import pages  # noqa: E402
+from benchmarks import lengths, pages, tables  # noqa: E402
 from benchmarks.__main__ import main  # noqa: E402
 from benchmarks.cases import CASES, Disagreement, _equal, shape_of  # noqa: E402
 from benchmarks.clock import interleaved, multiplier, ratio, slope  # noqa: E402
+from benchmarks.lengths import crossing  # noqa: E402
 
 ROW = {
     "what": "a",
@@ -151,6 +152,40 @@ def test_every_part_can_be_made_and_only_the_parts_change(record):
         new = pages.filled(text, record)
         assert new.startswith("before\n") and new.endswith("<!-- end -->\nafter") and "\nold\n" not in new
         assert pages.filled(new, record) == new
+
+
+def test_where_a_method_becomes_cheaper():
+    rows = [
+        {"tokens": n, "ratio": {"K": {"median": m}}} for n, m in ((8, 0.5), (16, 1.2), (32, 0.8), (64, 3))
+    ]
+    assert 32 < crossing(rows, "K") < 64  # it has to stay so
+    assert crossing(rows[1:2], "K") is None and crossing(rows[:3], "K") == float("inf")
+
+
+def test_lengths_are_measured(model_folder, tmp_path):
+    out = tmp_path / "lengths.json"
+    folder = str(model_folder("bert", layers=3, hidden=16))
+    short = ["--texts", "1", "--repeats", "1", "--minimum", "0", "--lengths", "6", "9"]
+    assert lengths.main([*short, "--model", folder, "--out", str(out)]) == 0
+    record = json.loads(out.read_text())
+    assert [row["tokens"] for row in record["rows"]] == [6, 9] and record["config"]["repeats"] == 1
+    for (kind, name), part in tables.PARTS.items():
+        if kind == "lengths":
+            assert part(record), name
+
+
+@pytest.mark.parametrize("page", tables.PAGES, ids=lambda page: page.name)
+def test_pages_show_the_records_of_lengths_and_peers(page):
+    text = page.read_text(encoding="utf-8")
+    assert "<!-- peers: " in text or "<!-- lengths: " in text
+    assert tables.filled(text, tables.load()) == text, "run: python -m benchmarks.tables"
+
+
+def test_peers_agree_in_the_committed_record():
+    record = tables.load()["peers"]
+    for row in record["rows"]:
+        assert row["difference"] < (1e-6 if row["method"] == "AttnLRP" else 1e-12), row
+    assert record["config"]["dtype"] == "float64" and {row["model"] for row in record["rows"]} > {"companion"}
 
 
 @pytest.mark.parametrize("page", pages.PAGES, ids=lambda page: page.name)

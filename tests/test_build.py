@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import re
 import subprocess
 import sys
@@ -127,10 +128,34 @@ def test_make_installs_through_the_constraints_only() -> None:
 def test_make_passes_on_only_what_its_command_line_gives(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DEVICE", "cuda")
     monkeypatch.setenv("MODEL", "somewhere/else")
-    assert "--parameter" not in make("book")
-    assert "--parameter source 'folder'  --parameter limit '64'" in re.sub(
-        r" {2,}", "  ", make("book", "SOURCE=folder", "LIMIT=64")
-    )
+    assert passed_on() == set()
+    assert passed_on("SOURCE=folder", "LIMIT=64") == {
+        "LRP_COMPANION_BOOK_SOURCE=folder",
+        "LRP_COMPANION_BOOK_LIMIT=64",
+    }
+    for folder in ("it's here", '"quoted" $HOME `id` #1', "a\\b; echo c"):
+        assert passed_on(f"DATA_DIR={folder}") == {f"LRP_COMPANION_BOOK_DATA_DIR={folder}"}
+
+
+def passed_on(*arguments: str, prefix: str = "LRP_COMPANION_BOOK_", **variables: str) -> set[str]:
+    """What make's commands see in their environment."""
+    done = subprocess.run(
+        ["make", "--silent", "--eval", "show:; @env", "show", *arguments],
+        cwd=ROOT, capture_output=True, text=True, check=True, env={**os.environ, **variables},
+    )  # fmt: skip
+    return {line for line in done.stdout.splitlines() if line.startswith(prefix)}
+
+
+def test_a_home_that_cannot_be_written_is_not_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MPLCONFIGDIR", "JUPYTER_RUNTIME_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    assert not passed_on(prefix="MPLCONFIGDIR=", HOME=str(tmp_path)) and not any(tmp_path.iterdir())
+    nowhere = str(tmp_path / "nowhere")
+    spare = f"{ROOT}/_build/home"
+    assert passed_on(prefix="MPLCONFIGDIR=", HOME=nowhere) == {f"MPLCONFIGDIR={spare}/matplotlib"}
+    assert passed_on(prefix="JUPYTER_RUNTIME_DIR=", HOME=nowhere)
+    mine = passed_on(prefix="MPLCONFIGDIR=", HOME=nowhere, MPLCONFIGDIR="mine")
+    assert mine == {"MPLCONFIGDIR=mine"}
 
 
 def test_no_file_names_a_package_index_a_delivery_network_or_a_folder_of_one_machine() -> None:
@@ -154,3 +179,17 @@ def test_no_file_names_a_package_index_a_delivery_network_or_a_folder_of_one_mac
             continue
         text = path.read_text(encoding="utf-8", errors="replace" if path.suffix == ".parquet" else "strict")
         assert not [part for part in parts if part in text], f"{path.relative_to(ROOT)} names one of {parts}"
+
+
+def test_away_from_a_checkout_the_book_says_what_it_needs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    from lrp_companion.bookbuild import __main__ as command
+
+    monkeypatch.setattr(command, "PARTS", ("no-such-page",))
+    assert command.main() == 2
+    said = capsys.readouterr().err
+    assert "without the book's pages; expected a checkout" in said and len(said.splitlines()) == 1
+    monkeypatch.setattr(command, "PARTS", ())
+    monkeypatch.setattr(command, "TOOLS", {"no_such_module": "papermill"})
+    assert command.main() == 2 and "got no papermill" in capsys.readouterr().err

@@ -108,6 +108,11 @@ def test_explain_between_one_pass_and_exact(capsys, arguments, options):
             "end with 1",
         ),
         (["explain", "a film", "--method", "hybrid", "--exact", "0"], "exact 0"),
+        (["explain", "a film", "--bypass", "5-2"], "'5-2', a range without layers"),
+        (["explain", "a film", "--bypass", "1-9999999999"], "layers from 1 to 999"),
+        (["explain", "a film", "--bypass", "0-3"], "layers from 1 to 999"),
+        (["explain", "a film", "--bypass", ""], "layers from 1 to 999"),
+        (["explain", "a film", "--method", "ig", "--n-steps", "10000000"], "from 1 to 10000"),
         (["explain", "a film", "--target", "7"], "target 7; expected a class from 0 to 1"),
         (["explain", "a film", "--device", "abacus"], "device 'abacus'"),
         (["explain", "a film", "--site", "sentence"], "--site"),
@@ -141,3 +146,16 @@ def test_import_is_light():
         [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ}, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("ending", ["html", "svg", "json"])
+def test_explain_saves_what_it_shows(capsys, tmp_path, ending):
+    out = tmp_path / f"map.{ending}"
+    assert main(["explain", "a fine film", "--out", str(out)]) == 0
+    assert "fine" in out.read_text(encoding="utf-8") and "fine" in capsys.readouterr().out
+
+
+def test_explain_refuses_another_ending_before_any_work(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr("lrp_companion.models.pretrained.load_classifier", None)
+    assert main(["explain", "a fine film", "--out", str(tmp_path / "map.gif")]) == 2
+    assert "a path that ends in .html" in capsys.readouterr().err

@@ -4,6 +4,7 @@ and the next step.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import pickle
@@ -13,13 +14,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from tiny_models import FAMILIES, TEXTS, build
 
 from lrp_companion.methods import attribute, layer_lattice, removal_evaluator
 from lrp_companion.models.pretrained import Classifier, load_classifier
-from lrp_companion.schema import CompanionError, InputError, ModelError, SourceError
+from lrp_companion.schema import CompanionError, InputError, ModelError, SourceError, shown
 
 SHAPE = re.compile(r"^[\w.]+: got .+; expected .+\. Next step: .+\.$", re.DOTALL)
 
@@ -124,7 +126,7 @@ def test_bypass_that_is_no_list(clf: Classifier, bypass: object) -> None:
     )
 
 
-@pytest.mark.parametrize("target", [3, -1, 1.0, "positive", True])
+@pytest.mark.parametrize("target", [3, -1, 1.0, "Positive", True])
 def test_classes_the_model_does_not_have(clf: Classifier, target: object) -> None:
     assert f"target {target!r}; expected a class from 0 to 2" in message(
         InputError, attribute, clf, "film", method="cp-lrp", target=target
@@ -154,9 +156,35 @@ def test_epsilon_that_is_no_stabiliser(clf: Classifier, epsilon: object) -> None
     assert f"epsilon {epsilon!r}" in message(InputError, layer_lattice, clf, "film", epsilon=epsilon)
 
 
-@pytest.mark.parametrize("n_steps", [0, -5, 2.5, "10", True])
+STEPS = [0, -5, 2.5, "10", True, 10_001, 10**7, 10**30, 10**5000]
+
+
+@pytest.mark.parametrize("n_steps", STEPS, ids=shown)
 def test_steps_of_integrated_gradients(clf: Classifier, n_steps: object) -> None:
-    assert f"n_steps {n_steps!r}" in message(InputError, attribute, clf, "film", method="ig", n_steps=n_steps)
+    text = message(InputError, attribute, clf, "film", method="ig", n_steps=n_steps)
+    assert f"n_steps {shown(n_steps)}" in text and len(text) < 250
+
+
+@pytest.mark.parametrize("nodes", [[1e-300, 2e-300, 1], [0.5, 0.5 + 1e-9, 1], [1 - 1e-15, 1]])
+def test_nodes_that_are_nearly_equal(clf: Classifier, nodes: list[float]) -> None:
+    """Their weights would be nearly infinite, and so would the scores."""
+    options = {"method": "mask-gradient", "groups": 2, "nodes": nodes}
+    assert "1e-06 apart" in message(InputError, attribute, clf, "a film", **options)
+
+
+def test_an_endless_bypass_is_refused_at_its_first_layer(clf: Classifier) -> None:
+    for bypass in (range(1, 10**12), itertools.count(1)):
+        assert "layer 4" in message(InputError, attribute, clf, "film", method="lrp", bypass=bypass)
+
+
+def test_a_target_in_an_array_without_axes(clf: Classifier) -> None:
+    (record,) = attribute(clf, "film", method="cp-lrp", target=np.array(1))
+    assert record.target == 1
+
+
+def test_functions_of_one_text_need_a_classifier() -> None:
+    assert "a model of type str" in message(ModelError, layer_lattice, "x", "film")
+    assert "a model of type str" in message(ModelError, removal_evaluator, "x", "film", target=0)
 
 
 def test_the_lattice_takes_one_text(clf: Classifier) -> None:
@@ -294,7 +322,7 @@ def test_weights_that_are_not_numbers(tmp_path: Path, value: float) -> None:
     assert "layer.1.output.dense.weight that is not finite" in message(ModelError, load_classifier, tmp_path)
 
 
-def test_a_tokenizer_without_a_mask_token(tmp_path: Path) -> None:
+def test_a_tokenizer_without_a_first_token(tmp_path: Path) -> None:
     from tokenizers import Tokenizer, models
     from transformers import PreTrainedTokenizerFast
 
@@ -306,7 +334,7 @@ def test_a_tokenizer_without_a_mask_token(tmp_path: Path) -> None:
         unk_token="[UNK]",
     )
     words.save_pretrained(tmp_path)
-    assert "no mask token" in message(ModelError, load_classifier, tmp_path)
+    assert "no cls token" in message(ModelError, load_classifier, tmp_path)
 
 
 def test_a_hub_that_cannot_be_reached_names_the_embedded_default(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -27,7 +29,7 @@ from lrp_companion.metrics import (
     removal_order,
     spearman,
 )
-from lrp_companion.schema import MAP_CHOICES, STATISTICS, InputError, Protocol
+from lrp_companion.schema import MAP_CHOICES, STATISTICS, Attribution, InputError, Protocol
 
 CORRELATIONS = {"pearson": pearson, "spearman": spearman, "kendall": kendall}
 SCIPY = {
@@ -339,7 +341,7 @@ def test_intervals_say_what_they_know():
         (lambda: bootstrap_mean([]), r"bootstrap_mean: got values of shape \(0,\)"),
         (lambda: bootstrap_mean([[1.0]]), r"shape \(1, 1\); expected \(examples,\)"),
         (lambda: bootstrap_mean([math.inf]), "infinite values; expected numbers, or NaN where undefined"),
-        (lambda: bootstrap_mean([1.0, 2.0], resamples=0), "resamples 0; expected a whole number, at least 1"),
+        (lambda: bootstrap_mean([1.0, 2.0], resamples=0), "resamples 0; expected a whole number from 1"),
         (
             lambda: bootstrap_mean([1.0, 2.0], level=95),
             "level 95; expected a finite number, above 0 and below 1",
@@ -378,3 +380,30 @@ def test_invariance_gap_is_a_symmetric_relative_distance(pair):
 def test_invariance_gap_takes_images():
     image = np.arange(6.0).reshape(2, 3)
     assert invariance_gap(image, image) == pytest.approx((0.0, 1.0))
+
+
+def test_two_records_agree_under_the_default_protocol():
+    tokens, special = ("[CLS]", "a", "b", "c"), [True, False, False, False]
+    loo = Attribution(tokens, [9.0, 1.0, 2.0, 4.0], 1, 1.0, special, "loo")
+    scores = np.array([-5.0, 2.0, 1.0, 3.0])
+    record = Attribution(tokens, scores + 1, 1, 1.0, special, "lrp", parts={"word": scores})
+    assert agreement(record, loo) == agreement(scores, loo.scores, special, Protocol())
+    moved = replace(record, parts={"word": scores, "position": np.ones(4) * [0, 0, 5, 0]})
+    protocol = Protocol(site="word+position", tokens="all")
+    expected = agreement(moved.scores_at("word+position"), loo.scores, special, protocol)
+    assert agreement(moved, loo, protocol=protocol) == expected
+    for other in (replace(loo, target=0), replace(loo, tokens=("[CLS]", "a", "b", "d")), loo.scores):
+        with pytest.raises(InputError, match="agreement"):
+            agreement(record, other)
+    with pytest.raises(InputError, match="agreement"):
+        agreement(record, loo, special)
+
+
+def test_what_is_undefined_says_why():
+    one = Attribution(("[CLS]", "fine"), [0.1, -0.25], 1, 2.5, [True, False], "loo")
+    value = agreement(one, one)
+    assert np.isnan(value) and repr(value) == "undefined: 1 of 2 tokens counts"
+    assert pickle.loads(pickle.dumps(value)).reason == value.reason and np.isnan(np.array([value, 1.0])[0])
+    flat = agreement([1.0, 1.0], [1.0, 2.0], [False, False])
+    assert np.isnan(flat) and "constant" in repr(flat)
+    assert "rescaled" in repr(agreement([1.0, -1.0], [1.0, 2.0], [False, False], Protocol(map="sum-to-one")))

@@ -21,7 +21,7 @@ import pytest
 
 from lrp_companion import views
 from lrp_companion.analysis import paper_claim_specs, paper_claims, paper_tables, report
-from lrp_companion.analysis.paper import paper_table
+from lrp_companion.analysis.paper import FINGERPRINTS, paper_table
 from lrp_companion.analysis.paper_claims import (
     VERDICTS,
     Effect,
@@ -34,8 +34,9 @@ from lrp_companion.cli import main
 from lrp_companion.masks import mask_label, path_masks
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.metrics.statistics import bootstrap_columns
-from lrp_companion.runs.folder import FORMAT, key_of, open_folder
+from lrp_companion.runs.folder import open_folder
 from lrp_companion.runs.load import AnyRun, MnistRun, TextRun, load_run, load_runs
+from lrp_companion.runs.manifest import FORMAT, key_of
 from lrp_companion.schema import (
     PROTOCOLS,
     SITES,
@@ -134,7 +135,8 @@ def text_run(
             else ("attention-mask", "mask-token")
         )
     config = {
-        "task": task, "split": "validation", "source": "folder", "data": "0" * 12, "seed": 0, "model": model,
+        "task": task, "split": "validation", "source": "folder", "data": FINGERPRINTS[task],
+        "seed": 0, "model": model,
         "weights": weights,
         "dtype": "float32", "methods": list(methods), "chunk": 1 if task == "sst2" else 16,
         "removals": list(removals), "n_steps": 50,
@@ -199,7 +201,8 @@ def mnist_run(
     none.
     """
     config = {
-        "task": "mnist", "split": "test", "source": "folder", "data": "2" * 12, "train": "3" * 12, "seed": 0,
+        "task": "mnist", "split": "test", "source": "folder", "data": FINGERPRINTS["mnist"],
+        "train": "3" * 12, "seed": 0,
         "model": "plain",
         "options": {}, "explainers": {name: {} for name in EXPLAINERS},
     }  # fmt: skip

@@ -10,6 +10,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -27,8 +30,9 @@ from lrp_companion.cli import main
 from lrp_companion.provenance import PACKAGES
 from lrp_companion.runs import execute, review_jobs
 from lrp_companion.runs.cost import DEFAULT_METHODS
-from lrp_companion.runs.folder import key_of, read_folder
+from lrp_companion.runs.folder import read_folder
 from lrp_companion.runs.load import load_run
+from lrp_companion.runs.manifest import key_of
 from lrp_companion.runs.review_jobs import TextJobs
 from lrp_companion.sources import load_dataset
 from lrp_companion.sources.folder import VARIABLE
@@ -262,7 +266,7 @@ class TestKilled:
             os.fsync = full  # type: ignore[assignment]
 
         child = Child(arguments(model, tmp_path / "run", *ALL), tmp_path / "log", before)
-        assert child.wait() == 2
+        assert child.wait() == 3
         (line,) = (tmp_path / "log").read_text().strip().splitlines()
         assert "cannot be written (No space left on device)" in line and "finished jobs are kept" in line
         assert shards(tmp_path / "run") == 9  # two calls for each file; the manifest was the first
@@ -276,7 +280,8 @@ def one_line(capsys: pytest.CaptureFixture) -> str:
 
 
 class TestStopped:
-    def test_ctrl_c_says_what_is_kept_and_the_run_goes_on(self, model, whole, tmp_path):
+    @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
+    def test_ctrl_c_says_what_is_kept_and_the_run_goes_on(self, model, whole, tmp_path, how):
         out = tmp_path / "run"
 
         def heed() -> None:  # what runs in a shell's background is started deaf to Ctrl-C
@@ -288,7 +293,7 @@ class TestStopped:
             while not shards(out):
                 assert child.poll() is None and time.monotonic() < end
                 time.sleep(0.002)
-            child.send_signal(signal.SIGINT)
+            child.send_signal(how)
             _, said = child.communicate(timeout=PATIENCE)
         assert child.returncode == 130
         assert said.splitlines() == [
@@ -302,7 +307,7 @@ class TestStopped:
         same(out, whole)
 
     def test_an_error_in_the_middle_is_told_and_kept_in_the_manifest(
-        self, model, whole, tmp_path, monkeypatch
+        self, model, whole, tmp_path, monkeypatch, capsys
     ):
         real = TextJobs._masks
 
@@ -313,8 +318,8 @@ class TestStopped:
 
         with monkeypatch.context() as patch:
             patch.setattr(TextJobs, "_masks", breaks)
-            with pytest.raises(MemoryError):
-                main(arguments(model, tmp_path, *ALL))
+            assert main(arguments(model, tmp_path, *ALL)) == 3
+        assert "stopped by a fault of the program (MemoryError: too much)" in one_line(capsys)
         assert (
             read_folder(tmp_path)[0]["sessions"][0]["stopped by"] == "MemoryError"
             and shards(tmp_path) == 2 * LIMIT + 5
@@ -376,9 +381,41 @@ class TestStopped:
         (tmp_path / "manifest.json").write_text("{")
         assert main(arguments(model, tmp_path, *ALL)) == 2
         assert "manifest.json, which cannot be read (" in one_line(capsys)
-        (tmp_path / "manifest.json").write_bytes((whole / "manifest.json").read_bytes())
+        (tmp_path / "manifest.json").unlink()  # as the message says; the rows tell whose they are
         assert main(arguments(model, tmp_path, *ALL)) == 0
         same(tmp_path, whole)
+
+    @pytest.mark.parametrize("entry", ["sessions", "model", "data", "axes", "examples"])
+    def test_a_manifest_without_an_entry_is_one_line_and_the_same_command_completes_it(
+        self, model, whole, tmp_path, capsys, entry
+    ):
+        out = tmp_path / "run"
+        shutil.copytree(whole, out)
+        for value in (None, 3.5):
+            manifest = json.loads((out / "manifest.json").read_text())
+            manifest = {name: manifest[name] for name in manifest if name != entry or value is not None}
+            manifest |= {} if value is None else {entry: value}
+            (out / "manifest.json").write_text(json.dumps(manifest))
+            for command in (["report", str(out)], ["report", str(out), "--json"]):
+                assert main(command) == 2
+                line = one_line(capsys)
+                assert f"manifest.json without a usable entry {entry};" in line
+                assert "give the same run command again" in line
+            assert main(arguments(model, out, *ALL)) == 0
+            same(out, whole)
+            assert main(["report", str(out)]) == 0
+            capsys.readouterr()
+
+    def test_a_text_that_cannot_be_explained_is_named_by_its_row(self, model, tmp_path, capsys, monkeypatch):
+        place = tmp_path / "data" / "sst2"
+        place.mkdir(parents=True)
+        texts = ["fine", "dull", "", "warm", "slow"]
+        table = pa.table({"sentence": texts, "label": [0, 1, 0, 1, 0]})
+        pq.write_table(table, place / "validation.parquet")
+        call = ["run", "sst2", "--source", "folder", "--data-dir", str(tmp_path / "data")]
+        more = ["--model", str(model), "--out", str(tmp_path / "run"), "--methods", "loo", "--quiet"]
+        assert main([*call, *more, "--seed", "3"]) == 2
+        assert "row 2 of sst2/validation: a text, which is empty" in one_line(capsys)
 
 
 def workers(parent: int) -> list[int]:
@@ -408,20 +445,47 @@ class TestProcesses:
         pids = workers(child.pid)
         assert len(pids) == 2
         os.kill(pids[-1], signal.SIGKILL)
-        assert child.wait() == 2
+        assert child.wait() == 3
         said = log.read_text()
         last = said.strip().splitlines()[-1]
         assert re.fullmatch(
-            r"run: got the end of process [12] of 2 \(.*; its message is above\); "
+            r"run: got the end of process [12] of 2 \(SIGKILL from outside, perhaps for want of memory\); "
             r"expected all processes to finish\. .*",
             last,
         )
-        assert "SIGKILL" in last and "finished jobs are kept" in last and "Traceback" not in said
+        assert "finished jobs are kept" in last and "Traceback" not in said and "above" not in last
         assert not any(map(alive, pids))
         assert shards(out) > 3
         assert Child(call, log).wait() == 0, log.read_text()
         same(out, whole)
         assert [session["processes"] for session in read_folder(out)[0]["sessions"]] == [2, 2]
+
+    @cpu_only
+    @pytest.mark.skipif(not Path("/proc/self/stat").is_file(), reason="no /proc")
+    def test_workers_end_when_their_launcher_was_killed(self, model, whole, tmp_path):
+        out, log = tmp_path / "run", tmp_path / "log"
+        call = arguments(model, out, *ALL, "--processes", "2")
+        child = Child(call, log)
+        child.until(lambda: shards(out) > 1)
+        pids = workers(child.pid)
+        assert len(pids) == 2
+        child.kill()
+        assert child.wait() == -signal.SIGKILL
+        end = time.monotonic() + 20
+        while any(map(alive, pids)) and time.monotonic() < end:
+            time.sleep(0.05)
+        assert not any(map(alive, pids))
+        assert main(arguments(model, out, *ALL)) == 0  # the lock is free
+        same(out, whole)
+
+    @cpu_only
+    def test_bad_input_in_every_process_is_bad_input(self, tmp_path):
+        log = tmp_path / "log"
+        child = Child(arguments(Path("nowhere/at/all"), tmp_path / "run", "--processes", "2"), log)
+        assert child.wait() == 2
+        said = log.read_text().strip().splitlines()
+        assert "nowhere/at/all" in said[0] and "exit code 2; its message is above" in said[-1]
+        assert "Traceback" not in log.read_text()
 
     @pytest.mark.skipif(torch.cuda.is_available(), reason="--multi_gpu wants one GPU for each process")
     def test_accelerate_launch_is_the_same_run(self, model, whole, tmp_path):

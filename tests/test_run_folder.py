@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from lrp_companion import runs
-from lrp_companion.runs.folder import FORMAT, JOB, RunFolder, key_of, open_folder, read_folder
+from lrp_companion.runs.folder import JOB, RunError, RunFolder, open_folder, read_folder
+from lrp_companion.runs.manifest import FORMAT, key_of
 from lrp_companion.schema import CompanionError, InputError, SourceError
 
 CONFIG = {"task": "sst2", "seed": 0, "methods": ["loo", "ig"], "dtype": "float64"}
@@ -141,6 +142,28 @@ class TestRows:
             kept = folder.weights("net.safetensors")
         assert kept is not None and all(kept[name].equal(weights[name]) for name in weights)
 
+    def test_weights_that_are_not_those_that_were_kept_are_refused(self, tmp_path):
+        """Every bit of the file: flipped in an exponent, a number would be another and look as good."""
+        import torch
+        from safetensors.torch import save_file
+
+        net = tmp_path / "nets" / "net.safetensors"
+        with open_folder(tmp_path, CONFIG) as folder:
+            folder.add_weights(net.name, {"a": torch.arange(1.0, 7.0, dtype=torch.float64).reshape(2, 3)})
+            good = net.read_bytes()
+            for place in range(len(good)):
+                net.write_bytes(good[:place] + bytes([good[place] ^ 0x40]) + good[place + 1 :])
+                with pytest.raises(SourceError, match="remove net.safetensors and give the same run command"):
+                    folder.weights(net.name)
+            net.write_bytes(good[:-8])
+            with pytest.raises(SourceError, match="which cannot be used"):
+                folder.weights(net.name)
+            save_file({"a": torch.zeros(2)}, net)  # weights without a checksum
+            with pytest.raises(SourceError, match="its checksum does not fit"):
+                folder.weights(net.name)
+            net.write_bytes(good)
+            assert folder.weights(net.name) is not None
+
 
 class TestWrites:
     @pytest.mark.parametrize("step", ["open", "write", "fsync", "replace", "folder"])
@@ -183,7 +206,7 @@ class TestWrites:
                 ):
                     if step == "folder":
                         continue  # by then the file stands: see below
-                    with pytest.raises(SourceError) as caught:
+                    with pytest.raises(RunError) as caught:
                         write()
                     assert SHAPE.match(str(caught.value))
                     assert (
@@ -192,7 +215,7 @@ class TestWrites:
                     )
                     assert "finished jobs are kept" in str(caught.value)
                 if step == "folder":
-                    with pytest.raises(SourceError, match="which cannot be written"):
+                    with pytest.raises(RunError, match="which cannot be written"):
                         folder.add("methods", 3, some(3))
             assert folder.done == {"methods": {0, 1, 2}}
         assert not [name for name in names(tmp_path) if name.endswith(".part")]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import json
 import os
+import struct
 import subprocess
 import sys
 import textwrap
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -33,6 +35,24 @@ needs_real_data = pytest.mark.skipif(
 @pytest.fixture(autouse=True)
 def no_folder_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LRP_COMPANION_DATA", raising=False)
+
+
+def bomb(side: int) -> bytes:
+    """A few bytes that claim to be a PNG of so many pixels a side."""
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        check = zlib.crc32(kind + content)
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", check)
+
+    head = struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0)
+    parts = [(b"IHDR", head), (b"IDAT", zlib.compress(bytes(100))), (b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*part) for part in parts)
+
+
+def no_text() -> pa.Array:
+    """A column of strings whose bytes are none."""
+    ends = np.array([0, 2, 4], np.int32).tobytes()
+    return pa.Array.from_buffers(pa.string(), 2, [None, pa.py_buffer(ends), pa.py_buffer(b"\xff\xfeab")])
 
 
 def png(pixels: np.ndarray) -> bytes:
@@ -116,7 +136,7 @@ class TestRecord:
 
     def test_lengths_must_agree(self) -> None:
         with pytest.raises(
-            InputError, match=r"ids, items, labels, tags of lengths \(1, 2, 1, 1\); expected equal lengths"
+            InputError, match=r"tags, pairs of lengths \(1, 2, 1, 1, 2\); expected equal lengths"
         ):
             Dataset("sst2", "train", "hub", ids=("a",), labels=np.array([1]), texts=("x", "y"))
 
@@ -369,6 +389,22 @@ class TestFolder:
                 "mnist",
                 pa.table({"image": [{"bytes": png(np.zeros((14, 14), np.uint8))}], "label": [3]}),
                 r"an image of shape \(14, 14\) .* 28 x 28 pixels",
+            ),
+            *(
+                ("mnist", pa.table({"image": [{"bytes": bomb(side)}], "label": [3]}), "28 x 28 pixels")
+                for side in (5_000, 10_000, 60_000, 2**31 - 1)
+            ),
+            (
+                "sst2",
+                pa.table({"sentence": no_text(), "label": [1, 0]}),
+                "got text that is no UTF-8 in .*; expected text in UTF-8",
+            ),
+            (
+                "sst2",
+                pa.Table.from_arrays(
+                    [pa.array(["x"]), pa.array(["y"]), pa.array([1])], ["sentence"] * 2 + ["label"]
+                ),
+                "got column sentence more than once in ",
             ),
             (
                 "mnist",

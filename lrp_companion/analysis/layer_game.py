@@ -226,7 +226,7 @@ def layer_game(run: TextRun, *, site: str = "word", tokens: str = "no-special") 
     if "lattice" in run.tables:
         table = run.tables["lattice"].sort_by(JOB)
         rows = layer_game_axes(run.layers).read(table["r"], site=site, tokens=tokens).copy()
-    caption = f"{run.model} on {run.task}, n = {n:,}; r with LOO read at {site}, {tokens} tokens"
+    caption = f"{run.model} on {run.data_name}, n = {n:,}; r with LOO read at {site}, {tokens} tokens"
     return LayerGame(means, int(n), rows, caption)
 
 

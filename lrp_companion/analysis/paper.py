@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
 from lrp_companion.schema import choose
 
 TABLES = ("table1", "table2", "tableA3")
+DATA = {"sst2": "SST", "imdb": "IMDB"}
+FINGERPRINTS = {"sst2": "5a59d3b0e50a", "imdb": "2856d583b652", "mnist": "051f70252e28"}
+"""Of the splits that the paper measures on: SST-2 validation, IMDB test, MNIST test."""
+
+
+def on_paper_data(config: Mapping[str, Any]) -> bool:
+    """Whether a run's data are the paper's: by their fingerprint, whatever a file is called.
+
+    >>> on_paper_data({"task": "sst2", "data": "5a59d3b0e50a"}), on_paper_data({"task": "sst2", "data": "0"})
+    (True, False)
+    """
+    return config["task"] in FINGERPRINTS and config["data"] == FINGERPRINTS[config["task"]]
 
 
 def paper_table(name: str) -> list[dict[str, Any]]:

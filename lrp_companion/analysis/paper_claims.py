@@ -16,14 +16,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from lrp_companion.analysis.digit_variants import ACCURACY, MAPS_COMPARED, digit_ig
-from lrp_companion.analysis.paper import paper_table
+from lrp_companion.analysis.paper import DATA, on_paper_data, paper_table
 from lrp_companion.analysis.paper_claim_specs import COLUMNS, IG_CLAIM, SPECS, Measures, Spec, Value
 from lrp_companion.analysis.paper_tables import (
-    DATA,
     HUB,
     MAP_SUFFIXES,
     PAIRS,
     PAPER_METHODS,
+    dataset_of,
     defined_mean,
     named,
     table2,
@@ -167,7 +167,7 @@ def _rule(low: float, high: float) -> str:
 def _tested(spec: Spec, run: TextRun | MnistRun) -> tuple[list[Effect], str]:
     """Effects of a claim in a run, or why there are none."""
     effects: list[Effect] = []
-    paper = _paper_effects(spec)
+    paper = _paper_effects(spec) if on_paper_data(run.manifest["config"]) else {}
     try:
         for protocol, value, notes in _columns(spec, run):
             made = spec.effects(value, run.layers if isinstance(run, TextRun) else 0)
@@ -182,7 +182,10 @@ def _tested(spec: Spec, run: TextRun | MnistRun) -> tuple[list[Effect], str]:
 
 def _stand_in(run: AnyRun) -> str:
     """A note on data that are not the paper's."""
-    return "embedded data, a stand-in" if run.manifest["config"]["source"] == "embedded" else ""
+    config = run.manifest["config"]
+    if config["source"] == "embedded":
+        return "embedded data, a stand-in"
+    return "" if on_paper_data(config) else "other data than the paper's"
 
 
 def _joined(*notes: str) -> str:
@@ -334,7 +337,8 @@ def _smaller_gain(number: int, runs: Sequence[AnyRun]) -> Claim:
         for name, protocol in PROTOCOLS.items():
             on_sst, on_imdb = (run.difference("cp-lrp", "attnlrp", protocol) for run in (sst, imdb))
             value = independent_difference(on_sst, on_imdb)
-            effects.append(Effect(names, name, what, value, side(value, 0, math.inf), paper, note))
+            printed_too = paper if dataset_of(sst) and dataset_of(imdb) else None
+            effects.append(Effect(names, name, what, value, side(value, 0, math.inf), printed_too, note))
     why = "" if effects else "no model here was run on both"
     says = "CP-LRP's gain in r over AttnLRP is smaller on IMDB than on SST"
     return Claim(number, "4.3, RQ2; Table 2", says, _rule(0, math.inf), tuple(effects), why)

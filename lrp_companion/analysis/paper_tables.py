@@ -8,19 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from lrp_companion.analysis.paper import paper_paths, paper_table
+from lrp_companion.analysis.paper import DATA, on_paper_data, paper_paths, paper_table
 from lrp_companion.masks import NONE, mask_label, masks_on_paths, path_masks
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.metrics.statistics import bootstrap_columns
 from lrp_companion.registry import passes_of
 from lrp_companion.runs.cost import DEFAULT_METHODS, text_work, token_operations
-from lrp_companion.runs.load import AnyRun, Explanation, MnistRun, TextRun
+from lrp_companion.runs.load import OWN_TASK, AnyRun, Explanation, MnistRun, TextRun
 from lrp_companion.schema import DEFAULT_PROTOCOL, InputError, Protocol, choose
 
 Row = dict[str, Any]
 MAP_SUFFIXES = {"raw": "", "sum-to-one": " (sum-to-one)"}
 PAIRS = {"left-right": "left_vs_right", "left-LOO": "left_vs_loo", "right-LOO": "right_vs_loo"}
-DATA = {"sst2": "SST", "imdb": "IMDB"}
 PAPER_METHODS = {
     "loo": "LOO",
     "ig": "IG",
@@ -37,6 +36,11 @@ TEXTS = {"sst2": 872, "imdb": 25_000}  # of the whole split
 RATE = 1e13  # operations a second of one GPU with full batches: assumed, not measured
 
 
+def dataset_of(run: AnyRun) -> str | None:
+    """The paper's name of a run's data, "SST" or "IMDB"; None where they are not the paper's."""
+    return DATA.get(run.task) if on_paper_data(run.manifest["config"]) else None
+
+
 def table1(run: MnistRun, *, map: str = "raw") -> list[Row]:
     """Table 1: how well maps of the left and the right graph agree, with each other and with LOO.
 
@@ -49,13 +53,15 @@ def table1(run: MnistRun, *, map: str = "raw") -> list[Row]:
     list
         A row per explainer. For each of "left-right", "left-LOO", "right-LOO": the mean over images of the
         mean over nets, with its interval; `<pair>, nets`, the smallest and largest mean of a single net;
-        `<pair>, paper`, the paper's value or None. `n` images, `nets`, `accuracy` (smallest and largest).
+        `<pair>, paper`, the paper's value, or None where it has none or the data are not its. `n` images,
+        `nets`, `accuracy` (smallest and largest).
 
     >>> table1(load_run("results/mnist-plain"))[0]["left-right"].mean  # doctest: +SKIP
     1.0
     """
     choose("table1", "map", map, tuple(MAP_SUFFIXES))
-    paper = {row["explainer"]: row for row in paper_table("table1")}
+    printed_rows = paper_table("table1") if on_paper_data(run.manifest["config"]) else []
+    paper = {row["explainer"]: row for row in printed_rows}
     accuracy, out = run.accuracy(), []
     for explainer in run.explainers:
         row: Row = {"explainer": explainer}
@@ -81,12 +87,13 @@ def table2(run: TextRun, *, protocol: Protocol = DEFAULT_PROTOCOL) -> list[Row]:
     -------
     list
         A row per method: `method`, `r`, `lerf`, `morf`, `delta` as intervals, `<name>, paper` (None where it
-        has none), `n`.
+        has none, or the data are not the paper's), `n`.
 
     >>> table2(load_run("results/sst2-companion"))[0]["r"].mean  # doctest: +SKIP
     1.0
     """
-    paper = {row["method"]: row for row in paper_table("table2") if row["dataset"] == DATA[run.task]}
+    dataset = dataset_of(run)
+    paper = {row["method"]: row for row in paper_table("table2") if row["dataset"] == dataset}
     return [
         {"method": method, **_cells(run, method, protocol, paper.get(PAPER_METHODS.get(method, "")))}
         for method in run.methods
@@ -107,10 +114,11 @@ def tableA3(run: TextRun, *, protocol: Protocol = DEFAULT_PROTOCOL) -> list[Row]
     InputError : the run has no masks.
     """
     needs_masks("tableA3", run)
+    dataset = dataset_of(run)
     paper = {
         (row["path"].replace("_", "-"), frozenset(row["bypass"])): row
         for row in paper_table("tableA3")
-        if row["dataset"] == DATA[run.task] and run.layers == BASE_LAYERS
+        if row["dataset"] == dataset and run.layers == BASE_LAYERS
     }
     out = []
     for path, masks in path_masks(run.layers).items():
@@ -138,8 +146,9 @@ def figure2(run: TextRun, *, protocol: Protocol = DEFAULT_PROTOCOL, column: str 
     ends = {"AttnLRP": NONE, "CP-LRP": frozenset(range(1, run.layers + 1))}
     levels = {name: _interval(run, mask, column, protocol) for name, mask in ends.items()}
     paper = None
-    if run.layers == BASE_LAYERS:
-        paper = paper_paths(DATA[run.task], column=PAPER_COLUMNS[column])
+    dataset = dataset_of(run)
+    if dataset and run.layers == BASE_LAYERS:
+        paper = paper_paths(dataset, column=PAPER_COLUMNS[column])
     return {"paths": cells, "levels": levels, "paper": paper}
 
 
@@ -175,9 +184,10 @@ def _ran(run: AnyRun) -> Row:
 def not_run(runs: Sequence[AnyRun]) -> list[Row]:
     """The paper's two classifiers, where no run is theirs: the command, and how long it would take.
 
-    The time is an estimate from arithmetic: the operations of the same run with BERT-base's sizes, on texts
-    as long as those of the largest run on the same data, over a rate that is assumed (`RATE`). Short texts do
-    not fill a GPU and take longer.
+    Runs on own data alone stand for themselves: then there are no such rows. The time is an estimate from
+    arithmetic: the operations of the same run with BERT-base's sizes, on texts as long as those of the
+    largest run on the same data, over a rate that is assumed (`RATE`). Short texts do not fill a GPU and
+    take longer.
 
     Returns
     -------
@@ -185,7 +195,9 @@ def not_run(runs: Sequence[AnyRun]) -> list[Row]:
         Rows `model`, `data`, `command`, `texts` (of the whole split), `from run` (whose lengths were taken)
         and `operations` of a mean text, both None without a run, and `hours` for the whole split.
     """
-    out = []
+    out: list[Row] = []
+    if runs and all(run.task == OWN_TASK for run in runs):
+        return out
     for task, model in HUB.items():
         on_task = [run for run in runs if isinstance(run, TextRun) and run.task == task]
         if any(run.model == model for run in on_task):

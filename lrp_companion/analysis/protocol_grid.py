@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from lrp_companion.analysis.paper import paper_table
-from lrp_companion.analysis.paper_tables import DATA
+from lrp_companion.analysis.paper import DATA, paper_table
+from lrp_companion.analysis.paper_tables import dataset_of
 from lrp_companion.metrics import Interval
 from lrp_companion.metrics.statistics import interval_of, limits, resampled, side_of_zero
 from lrp_companion.registry import label_of
@@ -184,14 +184,15 @@ def _grid(run: TextRun, a: str, b: str) -> Grid:
     counted = np.stack(defined, -1).reshape(*shape, 3)
     maps = [DISTINCT.index("raw" if option == "absolute-sum" else option) for option in axes["map"]]
     differences = draws.reshape(-1, *shape)
+    task = run.task if dataset_of(run) else ""
     return Grid(
-        run.name, title(run), run.task, run.n, a, b, axes, table[:, :, maps], counted[:, :, maps], differences
+        run.name, title(run), task, run.n, a, b, axes, table[:, :, maps], counted[:, :, maps], differences
     )
 
 
 def title(run: TextRun) -> str:
     """Data and depth of a run in words, as in "SST-2, 12 layers"."""
-    return f"{DATA_NAMES.get(run.task, run.task)}, {run.layers} layers"
+    return f"{DATA_NAMES.get(run.task, run.data_name)}, {run.layers} layers"
 
 
 def axes_of(run: TextRun) -> dict[str, tuple[str, ...]]:
@@ -212,7 +213,7 @@ def protocols_of(axes: Mapping[str, Sequence[str]]) -> Iterator[Protocol]:
 def needs_text(operation: str, run: Any) -> None:
     if not isinstance(run, TextRun):
         got = f"{getattr(run, 'name', run)!r}, no run on reviews"
-        raise InputError(operation, got=got, expected="a run of sst2 or imdb", hint="read one with load_run")
+        raise InputError(operation, got=got, expected="a run on texts", hint="read one with load_run")
 
 
 def counts(grid: Grid, **fixed: str) -> Row:

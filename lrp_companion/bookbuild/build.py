@@ -7,11 +7,11 @@ The committed notebooks are only read, except by `refresh`. What is built lies i
 from __future__ import annotations
 
 import argparse
-import ast
 import contextlib
 import hashlib
 import importlib.metadata
 import json
+import logging
 import os
 import re
 import shutil
@@ -19,7 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -29,47 +29,19 @@ import papermill
 from papermill.exceptions import PapermillExecutionError
 
 from lrp_companion.bookbuild import student as editions
-from lrp_companion.schema import CompanionError, InputError
+from lrp_companion.bookbuild.parameters import check_parameters, check_values, from_make
+from lrp_companion.schema import CompanionError
+from lrp_companion.terminal import BAD_INPUT, STOPPED, complain
 
 ROOT = Path(__file__).resolve().parents[2]
 AT_ONCE = min(2, os.cpu_count() or 1)  # notebooks: much of each is one thread's work
 # A notebook that is given one of these may read what no key covers: a folder, the hub.
-_OUTSIDE = ("source", "data_dir", "model")
+_OUTSIDE = ("source", "data_dir", "model", "data")
 _LOADED = re.compile(r'<(?:script[^>]*? src|link[^>]*? rel="stylesheet"[^>]*? href)="([^"?#]+)')
 WIDGET_DATA = re.compile(
     r'<div class="lrp-widget" data-companion-widget=[^>]*><script type="application/json">.*?</script>',
     re.DOTALL,
 )
-
-
-def check_parameters(notebook: Path, given: Mapping[str, str]) -> dict[str, Any]:
-    """Return the given parameters as values of the notebook's own types.
-
-    papermill itself only prints a message for a name that the notebook does not have.
-
-    Raises
-    ------
-    InputError
-        If the notebook's `parameters` cell has no such name, or a number is asked for and none is given.
-    """
-    cell = papermill.inspect_notebook(str(notebook))
-    declared = {name: ast.literal_eval(parameter["default"]) for name, parameter in cell.items()}
-    values: dict[str, Any] = {}
-    for name, text in given.items():
-        if name not in declared:
-            none = "none: the notebook has no cell tagged parameters"
-            expected = f"one of {', '.join(declared)}" if declared else none
-            got = f"parameter {name!r}"
-            raise InputError(f"run {notebook.name}", got=got, expected=expected, hint="check the name")
-        kind = type(declared[name])
-        try:
-            values[name] = kind(text)
-        except ValueError:
-            expected, hint = f"a value like {declared[name]!r}", f"pass {name} as {kind.__name__}"
-            raise InputError(
-                f"run {notebook.name}", got=f"{name}={text!r}", expected=expected, hint=hint
-            ) from None
-    return values
 
 
 def source_key(
@@ -160,7 +132,8 @@ def execute(notebook: Path, output: Path, *, cwd: Path, parameters: Mapping[str,
         if "injected-parameters" in cell.metadata.get("tags", []):
             cell.source = cell.source.replace("# Parameters", "# Set for this build", 1)
     nbformat.write(executed, output)
-    if not outside:
+    complaints = any(output.get("name") == "stderr" for output in _outputs(executed))
+    if not outside and not complaints:  # a warning fails the book; kept, it would fail every later one
         key_file.write_text(key)
     return True
 
@@ -168,8 +141,9 @@ def execute(notebook: Path, output: Path, *, cwd: Path, parameters: Mapping[str,
 def _execute_all(root: Path, parameters: Mapping[str, str]) -> list[Path]:
     """Execute all notebooks, some at once; return the executed ones in the book's order."""
     notebooks = sorted((root / "notebooks").glob("*.ipynb"))
-    for notebook in notebooks:  # every name is checked before the first cell runs
+    for notebook in notebooks:  # all is checked before the first cell runs
         check_parameters(notebook, parameters)
+    check_values(parameters)
     # Each has its share of the processor; else kernels wait for each other's threads.
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // AT_ONCE)))
 
@@ -185,9 +159,23 @@ def _execute_all(root: Path, parameters: Mapping[str, str]) -> list[Path]:
         running = [pool.submit(run, notebook) for notebook in notebooks]
         try:
             return [notebook.result() for notebook in running]
-        except BaseException:
+        except BaseException as error:
             pool.shutdown(wait=False, cancel_futures=True)  # one that is running comes to its end
+            if isinstance(error, KeyboardInterrupt):
+                _stop_kernels(running)
             raise
+
+
+def _stop_kernels(running: Sequence[Future[Path]]) -> None:
+    """Kill the kernels of this process until no notebook runs: each would go on to its last cell."""
+    import psutil  # type: ignore[import-untyped]  # comes with ipykernel
+
+    logging.disable(logging.CRITICAL)  # each would say that its kernel died
+    while not all(notebook.done() for notebook in running):
+        for child in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                child.kill()
+        time.sleep(0.05)
 
 
 def build(root: Path, *, parameters: Mapping[str, str] | None = None, student: bool = False) -> Path:
@@ -203,11 +191,10 @@ def build(root: Path, *, parameters: Mapping[str, str] | None = None, student: b
         If Jupyter Book fails or warns.
     """
     executed = _execute_all(root, parameters or {})
-    over = root / "_build" / "student" if student else root
-    target = over / "_build"
-    source = target / "source"
-    for stale in (source, target / "html", target / ".doctrees"):
-        shutil.rmtree(stale, ignore_errors=True)
+    wanted = root / "_build" / "student" / "html" if student else root / "_build" / "html"
+    making = root / "_build" / ("making-student" if student else "making")
+    source = making / "source"
+    shutil.rmtree(making, ignore_errors=True)
     (source / "notebooks").mkdir(parents=True)
     for name in ("_config.yml", "_toc.yml"):
         shutil.copy(root / name, source)
@@ -219,14 +206,15 @@ def build(root: Path, *, parameters: Mapping[str, str] | None = None, student: b
     if student:
         editions.strip_folder(source)
     program = Path(sys.executable).with_name("jupyter-book")
-    options = ["--path-output", str(over), "--warningiserror", "--keep-going", "--quiet"]
-    subprocess.run([program, "build", source, *options], check=True, cwd=root)
-    html = _moved(target / "html", over / "html") if student else target / "html"
-    return html / "index.html"
+    options = ["--path-output", str(making), "--warningiserror", "--keep-going", "--quiet"]
+    # In a session of its own, so that Ctrl-C reaches this process only, which ends it without a traceback.
+    subprocess.run([program, "build", source, *options], check=True, cwd=root, start_new_session=True)
+    return _moved(making / "_build" / "html", wanted) / "index.html"
 
 
 def _moved(made: Path, wanted: Path) -> Path:
-    """Jupyter Book adds `_build` to every path: the student edition lies where one looks for it."""
+    """Put a finished book where one looks for it: pages of a build that failed are never there."""
+    wanted.parent.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(wanted, ignore_errors=True)
     return made.rename(wanted)
 
@@ -257,37 +245,46 @@ def refresh(root: Path) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `build`, `student` or `refresh`; return the exit code.
 
-    It is 1 if a cell or the build fails, 2 for a wrong parameter.
+    It is 1 if a cell or the build fails, 2 for a wrong parameter, 130 if it was stopped.
     """
+    try:
+        return _command(arguments)
+    except CompanionError as error:
+        complain(str(error))
+        return BAD_INPUT
+    except PapermillExecutionError as error:
+        if error.ename in {"InputError", "SourceError", "ModelError"}:  # one line says it all
+            complain(str(error.evalue))
+            return BAD_INPUT
+        print(f"A notebook failed, so there is no book.\n{error}", file=sys.stderr)
+    except subprocess.CalledProcessError:
+        print("Jupyter Book failed or warned (see above), so there is no book.", file=sys.stderr)
+    except KeyboardInterrupt:
+        complain("stopped: notebooks that were executed are kept; the book is as it was before")
+        return STOPPED
+    return 1
+
+
+def _command(arguments: Sequence[str] | None) -> int:
     text = "Execute the notebooks and build the book."
     parser = argparse.ArgumentParser(prog="python -m lrp_companion.bookbuild", description=text)
     parser.add_argument("command", choices=["build", "student", "refresh"])
     form: dict[str, Any] = {"nargs": 2, "action": "append", "metavar": ("NAME", "VALUE"), "default": []}
     parser.add_argument("--parameter", **form, help="a notebook parameter, not for refresh")
     chosen = parser.parse_args(arguments)
-    parameters = dict(chosen.parameter)
+    parameters = {**from_make(), **dict(chosen.parameter)}
     if not parameters.keys() & {"source", "data_dir"}:
         os.environ.pop("LRP_COMPANION_DATA", None)  # without a source asked for: the embedded default
-    try:
-        if chosen.command == "refresh":
-            refresh(ROOT)
-            return 0
-        student = chosen.command == "student"
-        page = build(ROOT, parameters=parameters, student=student)
-        if student:
-            exercises = Path("notebooks", "exercises")
-            target = ROOT / "_build" / "student" / "notebooks"
-            for path in editions.write_notebooks(ROOT / exercises, target):
-                print(f"without solutions: {path}")
-    except CompanionError as error:
-        print(error, file=sys.stderr)
-        return 2
-    except PapermillExecutionError as error:
-        print(f"A notebook failed, so there is no book.\n{error}", file=sys.stderr)
-        return 1
-    except subprocess.CalledProcessError:
-        print("Jupyter Book failed or warned (see above), so there is no book.", file=sys.stderr)
-        return 1
+    if chosen.command == "refresh":
+        refresh(ROOT)
+        return 0
+    student = chosen.command == "student"
+    page = build(ROOT, parameters=parameters, student=student)
+    if student:
+        exercises = Path("notebooks", "exercises")
+        target = ROOT / "_build" / "student" / "notebooks"
+        for path in editions.write_notebooks(ROOT / exercises, target):
+            print(f"without solutions: {path}")
     for name, (weight, loaded) in page_weights(page.parent).items():
         print(f"{weight / 1e3:8.0f} kB, and {loaded / 1e3:6.0f} kB of scripts and styles: {name}")
     print(f"The book: {page} (opens as a file, too)" + ("" if student else "\nTo serve it: make serve"))

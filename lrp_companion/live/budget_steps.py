@@ -71,7 +71,7 @@ def anytime_maps(
     """
     check_seed(seed)
     encoded = clf.encode(texts)
-    targets = check_targets(target, len(encoded), len(clf.labels))
+    targets = check_targets(target, len(encoded), clf.labels)
     reference = loo(clf, encoded, targets, progress=progress)
     plans = [[_plan(len(text), groups) for groups in range(1, len(text) + 1)] for text in encoded]
     jobs = {

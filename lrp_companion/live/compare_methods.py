@@ -23,6 +23,7 @@ from lrp_companion.metrics import (
 )
 from lrp_companion.metrics.faithfulness import ORDERS, removal_order
 from lrp_companion.models.pretrained import Classifier, EncodedText
+from lrp_companion.models.texts import Text
 from lrp_companion.registry import method_named
 from lrp_companion.schema import PROTOCOLS, Attribution, InputError, Protocol
 
@@ -96,7 +97,7 @@ def _special_share(scores: np.ndarray, special: np.ndarray) -> float:
 
 def compare_methods(
     clf: Classifier,
-    texts: Sequence[str],
+    texts: Sequence[Text],
     *,
     methods: Sequence[str] = COMPARED_METHODS,
     protocols: Mapping[str, Protocol] = DEFAULT,
@@ -189,9 +190,21 @@ def shared_curves(
     return SharedCurves(all_curves(evaluate), sum(map(len, wanted)), len(keep))
 
 
+def fitting_texts(clf: Classifier, texts: Sequence[Text], *, tokens: int = 14, count: int = 6) -> list[int]:
+    """Places of the first `count` texts of at most so many tokens; where there are too few, of the shortest.
+
+    >>> clf = load_classifier("companion")                                           # doctest: +SKIP
+    >>> fitting_texts(clf, ["a film", "a film of rare grace"], tokens=4, count=1)    # doctest: +SKIP
+    [0]
+    """
+    lengths = [len(text) for text in clf.encode(list(texts), truncate=True)]
+    order = sorted(range(len(lengths)), key=lambda k: (max(lengths[k], tokens), k))
+    return sorted(order[:count])
+
+
 def perturbation_paths(
     clf: Classifier,
-    texts: Sequence[str],
+    texts: Sequence[Text],
     maps: Mapping[str, Sequence[Attribution]],
     *,
     chunk: int = 1,
@@ -297,7 +310,7 @@ class LayerPaths:
 
 def layer_paths(
     clf: Classifier,
-    texts: Sequence[str],
+    texts: Sequence[Text],
     *,
     protocols: Mapping[str, Protocol] = DEFAULT,
     loo: Sequence[Attribution] | None = None,
@@ -313,7 +326,7 @@ def layer_paths(
     known = {"attention-mask": list(loo)} if loo is not None else {}
     reference = _loo_maps(clf, texts, protocols, output, known, truncate, progress)
     masks = masks_on_paths(clf.card.layers)
-    targets = check_targets(None, len(encoded), len(clf.labels))
+    targets = check_targets(None, len(encoded), clf.labels)
     maps = lrp_masks(clf, encoded, targets, masks=masks, output=output, progress=progress)
 
     def agreements(protocol: Protocol, records: Sequence[Attribution]) -> np.ndarray:
@@ -343,7 +356,7 @@ def _one_output(protocols: Mapping[str, Protocol]) -> str:
 
 def _loo_maps(
     clf: Classifier,
-    texts: Sequence[str],
+    texts: Sequence[Text],
     protocols: Mapping[str, Protocol],
     output: str,
     known: Mapping[str, list[Attribution]],

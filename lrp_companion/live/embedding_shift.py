@@ -121,7 +121,8 @@ def embedding_g(
     else:
         with torch.no_grad():
             tape = clf.encoder.forward(ids, ones)
-            g = output_gradient(tape.logits, torch.tensor([target], device=clf.device), "logit")
+            chosen = torch.tensor([target], device=clf.device)
+            g = output_gradient(tape.logits, chosen, "logit", multi_label=clf.multi_label)
             g = tape.head.backward(g)
             for layer in reversed(tape.layers):
                 g = layer.backward(g, bypass=method == "cp-lrp")

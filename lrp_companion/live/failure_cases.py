@@ -168,9 +168,8 @@ def concentrations(
     texts = clf.encode([data.texts[k] for k in sample], truncate=True)
     rows: dict[str, list] = {"example": sample, "concentration": [], "special": []}
     for text in watch(texts, progress=progress, label="attention"):
-        ids = torch.tensor([text.input_ids], device=clf.device)
         with torch.no_grad():
-            attention = torch.stack(list(clf.encoder.forward(ids, torch.ones_like(ids)).attentions))
+            attention = torch.stack(list(clf.tape(text).attentions))
         rows["concentration"].append(round(float((attention**2).sum(-1).mean()), 5))
         received = attention[..., torch.as_tensor(text.special.copy())].sum(-1).mean()
         rows["special"].append(round(float(received), 5))

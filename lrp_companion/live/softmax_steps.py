@@ -55,10 +55,9 @@ def head_steps(
     encoded = clf.encode(text)[0] if isinstance(text, str) else text
     ids = torch.tensor([encoded.input_ids], device=clf.device)
     with torch.enable_grad():
-        word = clf.encoder.embed(ids).detach().requires_grad_(True)
-        tape = clf.encoder.forward(ids, torch.ones_like(ids), word=word)
-        chosen = settle(check_targets(target, 1, len(clf.labels)), tape.logits)
-        explained = read_output(tape.logits, chosen, "logit").sum()
+        tape = clf.tape(encoded, word=clf.encoder.embed(ids).detach().requires_grad_(True))
+        chosen = settle(check_targets(target, 1, clf.labels), tape.logits)
+        explained = read_output(tape.logits, chosen, "logit", multi_label=clf.multi_label).sum()
         gradients = torch.autograd.grad(explained, [layer.read for layer in tape.layers])
     steps = []
     for layer, g in zip(tape.layers, gradients, strict=True):

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+import textwrap
 from typing import Any
 
 # Imported so that they register their methods.
 from lrp_companion.methods import gradient, hybrid, image, mask_gradient, rollout  # noqa: F401
-from lrp_companion.methods.common import check_options, check_targets, switch
+from lrp_companion.methods.common import (
+    Target,
+    check_classifier,
+    check_options,
+    check_output,
+    check_targets,
+    switch,
+)
 from lrp_companion.methods.lrp import layer_lattice
 from lrp_companion.methods.perturbation import kept_logits, removal_evaluator
+from lrp_companion.models.compute import as_recorded
 from lrp_companion.models.linear_attention import LinearAttention
-from lrp_companion.models.pretrained import Classifier
 from lrp_companion.registry import IMAGE_METHODS, TEXT_METHODS
-from lrp_companion.schema import Attribution, InputError, ModelError, choose
+from lrp_companion.schema import Attribution, InputError, choose
 
 __all__ = [
     "IMAGE_METHODS",
@@ -23,6 +30,7 @@ __all__ = [
     "kept_logits",
     "layer_lattice",
     "method_call",
+    "option_table",
     "removal_evaluator",
 ]
 
@@ -69,29 +77,35 @@ def _value(text: str) -> bool | int | float | str:
 
 
 def attribute(
-    model: Any, inputs: Any, *, method: str, target: int | Sequence[int] | None = None, **options: Any
+    model: Any, inputs: Any, *, method: str, target: Target = None, **options: Any
 ) -> list[Attribution]:
     """Explain every input: one score per token of a text, or per pixel of an image.
 
     Parameters
     ----------
     model : a `Classifier` (from `load_classifier`) or a `LinearAttention`.
-    inputs : a text or a list of texts; for `LinearAttention` images (B, 14, 14) or (B, 196).
+    inputs : a text, a pair of texts as a tuple of two strings, or a list of texts and pairs; for
+        `LinearAttention` images (B, 14, 14) or (B, 196).
     method : "loo", "ig", "gradient-x-input", "rollout", "attnlrp", "cp-lrp", "pa-lrp",
         "lrp" with `bypass`, "mask-gradient" with `groups`, "hybrid" (LOO for the `exact` largest of a mask
         gradient), or "sampled-loo" (LOO for a random `budget` of tokens).
-    target : the class to explain; None for the predicted one, an int for all, or one int per input.
+    target : the class to explain, its number from 0 or its label: one for all, or one per input; None for
+        the class with the largest logit.
     options : keyword only, refused where a method has no use for them. On text: `site` ("word",
         "word+position", "embedding") and `epsilon` (LRP), `bypass` (layers from 1, for "lrp"), `output`
-        ("logit", "margin" for a contrastive start, "probability"), `removal` ("attention-mask", "mask-token",
+        ("logit", "margin" for a contrastive start, "probability": of a multi-label classifier the label's
+        sigmoid, and there is no margin), `removal` ("attention-mask", "mask-token",
         "pad-token", "delete"; LOO), `n_steps` and `baseline` (IG), `groups`, `nodes` and `seed`
         (mask-gradient, hybrid), `exact` and `correct` (hybrid), `budget` and `seed` (sampled-loo),
         `residual`, `head_fusion` and `row` (rollout), `batch_tokens`, `progress`, `truncate` (cut texts
-        beyond the model's length).
+        beyond the model's length). `unit` (LOO, mask-gradient, hybrid) is what is removed at once: "token",
+        "word", "sentence", or spans as in `Attribution.spans`; of several texts a list of spans for each.
+        The defaults of every method are listed at the end.
 
     Returns
     -------
-    A list of `Attribution`, in the order of the inputs; batched inside.
+    A list of `Attribution`, in the order of the inputs; batched inside. Autocast, inference mode and
+    dropout that the caller has switched on stay out of it: scores are those of the weights as they are.
 
     Raises
     ------
@@ -106,15 +120,48 @@ def attribute(
     if isinstance(model, LinearAttention):
         choose("attribute", "method", method, tuple(IMAGE_METHODS))
         return image.attribute_images(model, inputs, method=method, target=target, **options)
-    if not isinstance(model, Classifier):
-        raise ModelError(
-            "attribute",
-            got=f"a model of type {type(model).__name__}",
-            expected="a Classifier or a LinearAttention",
-            hint="load one with load_classifier",
-        )
+    check_classifier("attribute", model, expected="a Classifier or a LinearAttention")
     choose("attribute", "method", method, tuple(TEXT_METHODS))
     truncate = options.pop("truncate", False)
     check_options(repr(method), options, ["target", "truncate", *options_of(method)])
+    check_output(options.get("output", "logit"), model)
     texts = model.encode(inputs, truncate=switch("truncate", truncate))
-    return TEXT_METHODS[method](model, texts, check_targets(target, len(texts), len(model.labels)), **options)
+    targets = check_targets(target, len(texts), model.labels)
+    with as_recorded(model.device, model.network):
+        return TEXT_METHODS[method](model, texts, targets, **options)
+
+
+SHARED = ("batch_tokens", "progress")
+
+
+def option_table() -> str:
+    """The options of every method on text with their defaults, read from the signatures; as plain text.
+
+    >>> [line for line in option_table().splitlines() if line.startswith("rollout ")]
+    ["rollout           residual=False, head_fusion='mean', row='cls'"]
+    """
+    heads = ("method", "options and their defaults")
+    cells = [heads, *((name, _defaults(name)) for name in TEXT_METHODS)]
+    first = max(len(name) for name, _ in cells)
+    rule = f"{'=' * first}  {'=' * 80}"
+    lines = [
+        f"{name if k == 0 else '':<{first}}  {part}"
+        for name, text in cells
+        for k, part in enumerate(textwrap.wrap(text, 80) or ["none"])
+    ]
+    return "\n".join([rule, lines[0], rule, *lines[1:], rule])
+
+
+def _defaults(name: str) -> str:
+    parameters = inspect.signature(TEXT_METHODS[name]).parameters.values()
+    chosen = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in SHARED]
+    return ", ".join(p.name if p.default is p.empty else f"{p.name}={p.default!r}" for p in chosen)
+
+
+if attribute.__doc__:  # python -OO drops docstrings
+    attribute.__doc__ += (
+        "\n    Options by method, all keyword only. Every method takes target=None and truncate=False, too,\n"
+        "    and those that run batches batch_tokens=None and progress=None.\n\n"
+        + textwrap.indent(option_table(), "    ")
+        + "\n"
+    )

@@ -12,17 +12,47 @@ from torch import Tensor
 from tqdm import tqdm
 
 from lrp_companion.models.batching import budget, pad, token_batches
+from lrp_companion.models.offsets import offsets_of
 from lrp_companion.models.pretrained import Classifier, EncodedText
-from lrp_companion.schema import Attribution, InputError, whole
+from lrp_companion.models.texts import token_types
+from lrp_companion.schema import (
+    TARGET_CHOICES,
+    Attribution,
+    InputError,
+    ModelError,
+    choose,
+    is_whole,
+    shown,
+    whole,
+)
+from lrp_companion.words import Units
 
 Targets = Sequence[int | None]
+Target = int | str | Sequence[int | str | None] | None
+"""A class or its label for all inputs, one for each, or None: the class with the largest logit."""
 MOST_STEPS = 1000
 """Of integrated gradients: finding the nodes alone takes time with the cube of their number."""
 
 
-def check_targets(target: int | Sequence[int] | None, count: int, classes: int) -> list[int | None]:
-    """One target per input: None (the predicted class), one class for all, or a list of classes."""
+def check_classifier(operation: str, model: object, *, expected: str = "a Classifier") -> Classifier:
+    """Return the model, if `load_classifier` made it; else raise `ModelError`."""
+    if isinstance(model, Classifier):
+        return model
+    got = f"a model of type {type(model).__name__}"
+    raise ModelError(operation, got=got, expected=expected, hint="load one with load_classifier")
+
+
+def check_targets(target: Target, count: int, labels: Sequence[str]) -> list[int | None]:
+    """One target per input: None (the predicted class), one class for all, or a list of classes.
+
+    A class is its number, from 0, or its label.
+
+    >>> check_targets("neutral", 2, ("negative", "neutral", "positive")), check_targets([0, None], 2, "ab")
+    ([1, 1], [0, None])
+    """
     several = isinstance(target, (list, tuple)) or (isinstance(target, np.ndarray) and target.ndim > 0)
+    if isinstance(target, np.ndarray) and not several:
+        target = target.item()  # an array of one number and no axis
     targets: list[Any] = list(target) if several else [target] * count  # type: ignore[arg-type]
     if len(targets) != count:
         raise InputError(
@@ -31,17 +61,41 @@ def check_targets(target: int | Sequence[int] | None, count: int, classes: int) 
             expected="one target per input",
             hint="pass a single class or a list as long as the inputs",
         )
-    for t in targets:
-        if t is not None and (
-            isinstance(t, (bool, np.bool_)) or not isinstance(t, (int, np.integer)) or not 0 <= t < classes
-        ):
-            raise InputError(
-                "attribute",
-                got=f"target {t!r}",
-                expected=f"a class from 0 to {classes - 1}, or None",
-                hint="None explains the predicted class",
-            )
-    return [None if t is None else int(t) for t in targets]
+    return [None if t is None else _class_of(t, labels) for t in targets]
+
+
+def _class_of(target: Any, labels: Sequence[str]) -> int:
+    """The number of a class that is given by its number or its label."""
+    if isinstance(target, str) and list(labels).count(target) == 1:
+        return list(labels).index(target)
+    if is_whole(target) and 0 <= target < len(labels):
+        return int(target)
+    expected = f"a class from 0 to {len(labels) - 1}, or None"
+    if list(labels) != [str(k) for k in range(len(labels))]:
+        expected = f"a class from 0 to {len(labels) - 1}, its label ({', '.join(labels)}), or None"
+    hint = "None explains the predicted class"
+    raise InputError("attribute", got=f"target {shown(target)}", expected=expected, hint=hint)
+
+
+def check_output(output: str, clf: Classifier) -> str:
+    """The explained output, if it is offered and the classifier has it.
+
+    With a sigmoid for each label no other class stands against one: there is no margin.
+    """
+    choose("attribute", "output", output, TARGET_CHOICES)
+    if output == "margin" and clf.multi_label:
+        got, expected = "output 'margin' of a multi-label classifier", "output 'logit' or 'probability'"
+        hint = "its labels do not exclude one another; leave the margin out"
+        raise InputError("attribute", got=got, expected=expected, hint=hint)
+    return output
+
+
+def check_mask_token(clf: Classifier, asked: str) -> None:
+    """Refuse what needs the tokenizer's [MASK] where it has none."""
+    if clf.mask_id is None:
+        got = f"{asked} with {clf.card.name!r}, whose tokenizer has no mask token"
+        expected, hint = "a tokenizer with a mask token", "choose another one, such as 'pad-token'"
+        raise InputError("attribute", got=got, expected=expected, hint=hint)
 
 
 def check_options(method: str, options: Iterable[str], allowed: Iterable[str]) -> None:
@@ -84,26 +138,29 @@ def settle(targets: Targets, logits: Tensor) -> Tensor:
     )
 
 
-def read_output(logits: Tensor, targets: Tensor, output: str) -> Tensor:
+def read_output(logits: Tensor, targets: Tensor, output: str, *, multi_label: bool) -> Tensor:
     """The explained number of each row, (B,): the target's logit, its margin over the best other class, or
-    its probability.
+    its probability: of a softmax, or with `multi_label` of the label's sigmoid.
     """
     chosen = logits.gather(-1, targets[:, None])[:, 0]
     if output == "logit":
         return chosen
+    if output == "probability" and multi_label:
+        return chosen.sigmoid()
     if output == "probability":
         return logits.softmax(-1).gather(-1, targets[:, None])[:, 0]
     others = logits.scatter(-1, targets[:, None], -torch.inf)
     return chosen - others.amax(-1)
 
 
-def output_gradient(logits: Tensor, targets: Tensor, output: str) -> Tensor:
+def output_gradient(logits: Tensor, targets: Tensor, output: str, *, multi_label: bool) -> Tensor:
     """d output / d logits, (B, C): where relevance starts. For the logit a one-hot, for the margin a
     contrastive start.
     """
     with torch.enable_grad():
         leaf = logits.detach().clone().requires_grad_(True)
-        return torch.autograd.grad(read_output(leaf, targets, output).sum(), leaf)[0]
+        values = read_output(leaf, targets, output, multi_label=multi_label)
+        return torch.autograd.grad(values.sum(), leaf)[0]
 
 
 def batches(
@@ -113,11 +170,12 @@ def batches(
     batch_tokens: int | None,
     progress: bool | None,
     label: str,
-) -> Iterator[tuple[list[int], Tensor, Tensor]]:
-    """Padded batches of texts: their indices, ids (B, T) and mask (B, T)."""
+) -> Iterator[tuple[list[int], Tensor, Tensor, Tensor | None]]:
+    """Padded batches of texts: their indices, ids, mask and token types (B, T); no types if all are 0."""
     plan = token_batches([len(t) for t in texts], budget(batch_tokens, clf.device))
     for rows in watch(plan, progress=progress, label=label):
-        yield rows, *pad([texts[i].input_ids for i in rows], clf.pad_id, clf.device)
+        ids, mask = pad([texts[i].input_ids for i in rows], clf.pad_id, clf.device)
+        yield rows, ids, mask, token_types([texts[i] for i in rows], clf.device)
 
 
 def watch(items: Iterable, *, progress: bool | None, label: str, total: int | None = None) -> Iterable:
@@ -141,14 +199,23 @@ def attribution(
     choices: Mapping[str, Any],
     parts: Mapping[str, np.ndarray] | None = None,
     details: Mapping[str, Any] | None = None,
+    units: Units | None = None,
 ) -> Attribution:
-    """The record of one explained text; scores beyond its length (padding) are cut off."""
+    """The record of one explained text; scores beyond its length (padding) are cut off. With `units` there is
+    one score for each of these.
+
+    Raises
+    ------
+    ModelError : scores that are NaN or infinite.
+    """
+    joined, offsets = offsets_of(clf, text)
+    kept = check_finite(clf, to_numpy(scores)[: len(text)], f"{method} scores")
     return Attribution(
-        tokens=text.tokens,
-        scores=to_numpy(scores)[: len(text)],
+        tokens=units.names if units else text.tokens,
+        scores=kept,
         target=int(target),
-        logit=to_numpy(logit).item(),
-        special=text.special,
+        logit=check_finite(clf, to_numpy(logit), "logits").item(),
+        special=units.special if units else text.special,
         method=method,
         choices=choices,
         parts=parts or {},
@@ -158,7 +225,20 @@ def attribution(
             "dtype": clf.card.dtype,
             **(details or {}),
         },
+        text=joined,
+        offsets=units.offsets if units else offsets,
     )
+
+
+def check_finite(clf: Classifier, values: np.ndarray, what: str) -> np.ndarray:
+    """The values, if none is NaN or infinite; else the model overflows, and what it says has no meaning."""
+    if np.isfinite(values).all():
+        return values
+    got, hint = (
+        f"{what} of {clf.card.name!r} that are not finite",
+        'try dtype="float64", or another checkpoint',
+    )
+    raise ModelError("attribute", got=got, expected="finite numbers", hint=hint)
 
 
 def to_numpy(x: Tensor | np.ndarray | float) -> np.ndarray:

@@ -14,6 +14,8 @@ from lrp_companion.methods.common import (
     Targets,
     attribution,
     batches,
+    check_mask_token,
+    check_output,
     check_steps,
     read_output,
     settle,
@@ -22,9 +24,10 @@ from lrp_companion.methods.common import (
 )
 from lrp_companion.models.batching import budget
 from lrp_companion.models.pretrained import Classifier, EncodedText
+from lrp_companion.models.texts import token_types
 from lrp_companion.propagation import relevance_parts
 from lrp_companion.registry import method
-from lrp_companion.schema import SITES, TARGET_CHOICES, Attribution, choose, scores_at
+from lrp_companion.schema import SITES, Attribution, choose, scores_at
 
 BASELINES = ("pad-token", "mask-token", "zero")
 
@@ -44,16 +47,17 @@ def gradient_x_input(
     LRP.
     """
     choose("attribute", "site", site, SITES)
-    choose("attribute", "output", output, TARGET_CHOICES)
+    check_output(output, clf)
     out: list[Attribution | None] = [None] * len(texts)
-    for rows, ids, mask in batches(
+    for rows, ids, mask, types in batches(
         clf, texts, batch_tokens=batch_tokens, progress=progress, label="gradient-x-input"
     ):
         with torch.enable_grad():
             word = clf.encoder.embed(ids).requires_grad_(True)
-            tape = clf.encoder.forward(ids, mask, word=word)
+            tape = clf.encoder.forward(ids, mask, types=types, word=word)
             chosen = settle([targets[i] for i in rows], tape.logits)
-            (g,) = torch.autograd.grad(read_output(tape.logits, chosen, output).sum(), word)
+            values = read_output(tape.logits, chosen, output, multi_label=clf.multi_label)
+            (g,) = torch.autograd.grad(values.sum(), word)
         parts = {key: to_numpy(value) for key, value in relevance_parts(tape, g).items()}
         for k, i in enumerate(rows):
             text_parts = {key: value[k, : len(texts[i])] for key, value in parts.items()}
@@ -90,8 +94,9 @@ def integrated_gradients(
     tokens and positions stay, so special tokens score 0. The convergence delta `sum IG - (f(x) - f(x'))` is
     returned in `details`.
     """
-    choose("attribute", "baseline", baseline, BASELINES)
-    choose("attribute", "output", output, TARGET_CHOICES)
+    if choose("attribute", "baseline", baseline, BASELINES) == "mask-token":
+        check_mask_token(clf, "baseline 'mask-token'")
+    check_output(output, clf)
     check_steps(n_steps)
     tokens_at_once = budget(batch_tokens, clf.device, work="path")
     out = []
@@ -107,13 +112,17 @@ def integrated_gradients(
         start = torch.where(special[None, :, None], word, start)
         with torch.no_grad():  # both ends of the path
             both = torch.cat([word, start])
-            logits = clf.encoder.forward(ids.expand(2, -1), mask.expand(2, -1), word=both).logits
+            types = token_types([text, text], clf.device)
+            logits = clf.encoder.forward(ids.expand(2, -1), mask.expand(2, -1), types=types, word=both).logits
         chosen = settle([target], logits[:1])
-        ends = read_output(logits, chosen.expand(2), output)
+        ends = read_output(logits, chosen.expand(2), output, multi_label=clf.multi_label)
 
-        def explained(x: Tensor, mask: Tensor = mask, chosen: Tensor = chosen) -> Tensor:
-            logits = clf.network(inputs_embeds=x, attention_mask=mask.expand(len(x), -1)).logits
-            return read_output(logits, chosen.expand(len(x)), output)
+        def explained(
+            x: Tensor, mask: Tensor = mask, chosen: Tensor = chosen, types: Tensor | None = types
+        ) -> Tensor:
+            extra = {} if types is None else {"token_type_ids": types[:1].expand(len(x), -1)}
+            logits = clf.network(inputs_embeds=x, attention_mask=mask.expand(len(x), -1), **extra).logits
+            return read_output(logits, chosen.expand(len(x)), output, multi_label=clf.multi_label)
 
         scores = IntegratedGradients(explained).attribute(
             word, start, n_steps=n_steps, internal_batch_size=max(1, tokens_at_once // len(text))

@@ -14,12 +14,20 @@ from typing import Any
 import numpy as np
 import torch
 
-from lrp_companion.methods.common import Targets, attribution, read_output, settle, to_numpy
+from lrp_companion.methods.common import (
+    Targets,
+    attribution,
+    check_output,
+    read_output,
+    settle,
+    to_numpy,
+)
 from lrp_companion.methods.mask_gradient import check_seed, mask_gradient
 from lrp_companion.methods.perturbation import kept_logits
+from lrp_companion.methods.units import units_in
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.registry import method
-from lrp_companion.schema import TARGET_CHOICES, Attribution, choose, whole
+from lrp_companion.schema import Attribution, choose, whole
 
 CORRECTIONS = ("none", "scale", "shift", "line")
 
@@ -36,6 +44,7 @@ def hybrid(
     nodes: int | Sequence[float] | None = None,
     seed: int | None = None,
     output: str = "logit",
+    unit: Any = "token",
     batch_tokens: int | None = None,
     progress: bool | None = None,
 ) -> list[Attribution]:
@@ -44,20 +53,27 @@ def hybrid(
 
     The mask gradient is that of `groups`, `nodes` and `seed`; `correct` is what the others learn from the
     exact ones (see `corrected`). `exact` further forward passes; with `exact` at the number of tokens it is
-    LOO.
+    LOO. With `unit` ("word", "sentence", or spans) both are of whole units.
     """
     choose("attribute", "correct", correct, CORRECTIONS)
-    choose("attribute", "output", output, TARGET_CHOICES)
+    check_output(output, clf)
     whole("attribute", "exact", exact, hint="one forward pass for each")
     options: dict[str, Any] = {"output": output, "batch_tokens": batch_tokens, "progress": progress}
-    gradients = mask_gradient(clf, texts, targets, groups=groups, nodes=nodes, seed=seed, **options)
+    units = units_in(clf, texts, unit)
+    chain: dict[str, Any] = {"groups": groups, "nodes": nodes, "seed": seed, "unit": unit}
+    gradients = mask_gradient(clf, texts, targets, **chain, **options)
     chosen = [np.sort(np.argsort(-np.abs(record.scores), kind="stable")[:exact]) for record in gradients]
-    jobs = [(text, without(len(text), i)) for text, places in zip(texts, chosen, strict=True) for i in places]
+    jobs = [
+        (text, of_text.kept_without(i, len(text)))
+        for text, of_text, places in zip(texts, units, chosen, strict=True)
+        for i in places
+    ]
     logits = kept_logits(clf, jobs, batch_tokens=batch_tokens, progress=progress, label="hybrid")
     out, at = [], 0
-    for text, gradient, places in zip(texts, gradients, chosen, strict=True):
+    for text, of_text, gradient, places in zip(texts, units, gradients, chosen, strict=True):
         classes = torch.full((len(places),), gradient.target)
-        left = to_numpy(read_output(logits[at : at + len(places)], classes, output))
+        after = logits[at : at + len(places)]
+        left = to_numpy(read_output(after, classes, output, multi_label=clf.multi_label))
         at += len(places)
         scores = corrected(gradient.scores, places, gradient.details["value"] - left, correct)
         choices = {"exact": exact, "correct": correct, **gradient.choices}
@@ -73,6 +89,7 @@ def hybrid(
                 logit=gradient.logit,
                 choices=choices,
                 details=details,
+                units=None if unit == "token" else of_text,
             )
         )
     return out
@@ -118,7 +135,7 @@ def sampled_loo(
     What random removals buy at the cost of `budget + 1` forward passes. The draw depends on the seed and the
     text alone.
     """
-    choose("attribute", "output", output, TARGET_CHOICES)
+    check_output(output, clf)
     whole("attribute", "budget", budget, hint="one forward pass for each")
     check_seed(seed)
     chosen = [
@@ -136,7 +153,8 @@ def sampled_loo(
         after = logits[at : at + len(places) + 1]
         at += len(after)
         explained = settle([target], after[:1])
-        values = to_numpy(read_output(after, explained.expand(len(after)), output))
+        classes = explained.expand(len(after))
+        values = to_numpy(read_output(after, classes, output, multi_label=clf.multi_label))
         scores = np.full(len(text), (values[0] - values[1:]).mean())
         scores[places] = values[0] - values[1:]
         choices = {"budget": budget, "seed": seed, "output": output}

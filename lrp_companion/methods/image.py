@@ -12,8 +12,17 @@ import torch
 from torch import Tensor
 from tqdm import TqdmWarning
 
-from lrp_companion.methods.common import check_options, check_steps, check_targets, settle, to_numpy, watch
+from lrp_companion.methods.common import (
+    Target,
+    check_options,
+    check_steps,
+    check_targets,
+    settle,
+    to_numpy,
+    watch,
+)
 from lrp_companion.methods.mask_gradient import integrate, plan, quadrature_rows
+from lrp_companion.models.compute import as_recorded
 from lrp_companion.models.linear_attention import SHARES, LinearAttention, check_shares
 from lrp_companion.registry import IMAGE_METHODS, image_method
 from lrp_companion.schema import Attribution, InputError, whole
@@ -34,7 +43,7 @@ def attribute_images(
     images: Any,
     *,
     method: str,
-    target: int | Sequence[int] | None = None,
+    target: Target = None,
     **options: Any,
 ) -> list[Attribution]:
     """Explain every image (B, 14, 14) or (B, 196): the way from `lrp_companion.attribute` to the methods
@@ -45,12 +54,14 @@ def attribute_images(
     function = IMAGE_METHODS[method]
     allowed = [p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
     check_options(f"{method!r} on images", options, ["target", *allowed])
-    x = net.check_images(images, "attribute")
-    targets = check_targets(target, len(x), net.classes)
-    with torch.no_grad():
-        logits = torch.cat([net(part) for part in x.split(256)])
-    chosen = settle(targets, logits)
-    scores, choices, parts, details = function(net, x, chosen, **options)
+    with as_recorded(next(net.parameters()).device, net):
+        x = net.check_images(images, "attribute")
+        x = x.clone() if x.is_inference() else x
+        targets = check_targets(target, len(x), tuple(map(str, range(net.classes))))
+        with torch.no_grad():
+            logits = torch.cat([net(part) for part in x.split(256)])
+        chosen = settle(targets, logits)
+        scores, choices, parts, details = function(net, x, chosen, **options)
     return _records(net, method, logits, chosen, scores, choices, parts, details)
 
 

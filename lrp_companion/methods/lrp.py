@@ -17,17 +17,22 @@ from lrp_companion.methods.common import (
     Targets,
     attribution,
     batches,
+    check_classifier,
+    check_finite,
+    check_output,
     check_targets,
     output_gradient,
     settle,
     to_numpy,
 )
+from lrp_companion.models.compute import as_recorded
+from lrp_companion.models.offsets import offsets_of
 from lrp_companion.models.pretrained import Classifier, EncodedText
+from lrp_companion.models.texts import Text
 from lrp_companion.propagation import MEMORY, all_masks, some_masks
 from lrp_companion.registry import PASSES, Style, method
 from lrp_companion.schema import (
     SITES,
-    TARGET_CHOICES,
     Attribution,
     InputError,
     Lattice,
@@ -72,12 +77,15 @@ def lrp_masks(
     layers = [_layers(mask, clf.card.layers) for mask in masks]
     eps = check_epsilon(epsilon)
     choose("attribute", "site", site, SITES)
-    choose("attribute", "output", output, TARGET_CHOICES)
+    check_output(output, clf)
     out: list[list[Attribution]] = [[None] * len(texts) for _ in layers]  # type: ignore[list-item]
-    for rows, ids, attended in batches(clf, texts, batch_tokens=batch_tokens, progress=progress, label=name):
-        tape = clf.encoder.forward(ids, attended)
+    for rows, ids, attended, types in batches(
+        clf, texts, batch_tokens=batch_tokens, progress=progress, label=name
+    ):
+        tape = clf.encoder.forward(ids, attended, types=types)
         chosen = settle([targets[i] for i in rows], tape.logits)
-        by_mask = some_masks(tape, output_gradient(tape.logits, chosen, output), layers, epsilon=eps)
+        start = output_gradient(tape.logits, chosen, output, multi_label=clf.multi_label)
+        by_mask = some_masks(tape, start, layers, epsilon=eps)
         for place, mask in enumerate(layers):
             parts = {key: to_numpy(value) for key, value in by_mask[mask].items()}
             choices = {"site": site, "epsilon": eps, "output": output, "bypass": tuple(sorted(mask))}
@@ -195,9 +203,9 @@ pa_lrp = rule_set("pa-lrp", site="word+position")
 @torch.no_grad()
 def layer_lattice(
     clf: Classifier,
-    text: str,
+    text: Text,
     *,
-    target: int | None = None,
+    target: int | str | None = None,
     site: str = "word",
     epsilon: float = 0.0,
     output: str = "logit",
@@ -216,23 +224,27 @@ def layer_lattice(
     >>> lattice.scores.shape                                  # doctest: +SKIP
     (4096, 7)
     """
-    if not isinstance(text, str):
+    check_classifier("layer_lattice", clf)
+    if not isinstance(text, (str, tuple)):
         raise InputError(
             "layer_lattice",
             got=f"a text of type {type(text).__name__}",
-            expected="one string",
+            expected="one string, or a pair of strings",
             hint="call it once per text",
         )
     whole("layer_lattice", "memory", memory, hint="2 * 2**30 bytes are 2 GiB")
     (encoded,) = clf.encode(text, truncate=truncate)
     eps = check_epsilon(epsilon)
     choose("layer_lattice", "site", site, SITES)
-    choose("layer_lattice", "output", output, TARGET_CHOICES)
-    ids = torch.tensor([encoded.input_ids], device=clf.device)
-    tape = clf.encoder.forward(ids, torch.ones_like(ids))
-    chosen = settle(check_targets(target, 1, len(clf.labels)), tape.logits)
-    parts = all_masks(tape, output_gradient(tape.logits, chosen, output), epsilon=eps, memory=memory)
-    by_mask = {key: to_numpy(value)[:, 0] for key, value in parts.items()}
+    check_output(output, clf)
+    targets = check_targets(target, 1, clf.labels)
+    with as_recorded(clf.device, clf.network), torch.no_grad():
+        tape = clf.tape(encoded)
+        chosen = settle(targets, tape.logits)
+        start = output_gradient(tape.logits, chosen, output, multi_label=clf.multi_label)
+        parts = all_masks(tape, start, epsilon=eps, memory=memory)
+    by_mask = {key: check_finite(clf, to_numpy(value)[:, 0], "scores") for key, value in parts.items()}
+    joined, offsets = offsets_of(clf, encoded)
     return Lattice(
         tokens=encoded.tokens,
         scores=scores_at(by_mask, site),
@@ -242,4 +254,6 @@ def layer_lattice(
         site=site,
         parts=by_mask,
         label=clf.labels[int(chosen)],
+        text=joined,
+        offsets=offsets,
     )

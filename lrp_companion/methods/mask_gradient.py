@@ -20,12 +20,25 @@ import numpy as np
 import torch
 from numpy.polynomial import legendre
 
-from lrp_companion.methods.common import Targets, attribution, read_output, settle, to_numpy, watch
+from lrp_companion.methods.common import (
+    Targets,
+    attribution,
+    check_output,
+    read_output,
+    settle,
+    to_numpy,
+    watch,
+)
+from lrp_companion.methods.units import unit_choice, units_in
 from lrp_companion.models.batching import budget, pad, token_batches
 from lrp_companion.models.pretrained import Classifier, EncodedText
+from lrp_companion.models.texts import token_types
 from lrp_companion.registry import method
-from lrp_companion.schema import TARGET_CHOICES, Attribution, InputError, choose, whole
+from lrp_companion.schema import Attribution, InputError, shown, whole
+from lrp_companion.words import Units
 
+APART = 1e-6
+"""How far two nodes are apart at least: weights of nearly equal ones are nearly infinite."""
 MANY, LOW = 8, (0.2, 1)
 """From so many groups on, texts are read at these nodes: attention that is concentrated changes fast near w =
 0, and few other tokens move with each. With fewer groups the two nodes of Radau, 1/3 and 1. Chosen on
@@ -61,14 +74,14 @@ def quadrature(nodes: int | Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
             isinstance(nodes, (bool, int))
             or points.ndim != 1
             or not points.size
-            or len(set(points)) < points.size
+            or (np.diff(points) < APART).any()
             or points[-1] != 1
             or points[0] < 0
         ):
             raise InputError(
                 "attribute",
-                got=f"nodes {nodes!r}",
-                expected="a whole number from 1 to 32, or different numbers from 0 to 1 that end with 1",
+                got=f"nodes {shown(nodes)}",
+                expected=f"a whole number from 1 to 32, or numbers from 0, {APART:g} apart, that end with 1",
                 hint="nodes=1 reads the gradient at the whole input only",
             )
     moments = np.eye(points.size)[0]  # Legendre's polynomials on [0, 1] integrate to 1, 0, 0, ...
@@ -106,7 +119,7 @@ def group_of(tokens: int, groups: int | str, *, seed: int | None = None) -> np.n
     if groups != "all" and (isinstance(groups, (bool, str)) or not isinstance(groups, int) or groups < 1):
         raise InputError(
             "attribute",
-            got=f"groups {groups!r}",
+            got=f"groups {shown(groups)}",
             expected='a whole number, at least 1, or "all"',
             hint="more groups cost more passes",
         )
@@ -172,6 +185,7 @@ def mask_gradient(
     nodes: int | Sequence[float] | None = None,
     seed: int | None = None,
     output: str = "logit",
+    unit: Any = "token",
     batch_tokens: int | None = None,
     progress: bool | None = None,
 ) -> list[Attribution]:
@@ -182,11 +196,16 @@ def mask_gradient(
     `details`). The derivative is that of the model itself: no rule, no epsilon. Scores of one group sum to 0,
     because attention does not see a scale of w. Without `nodes` there are two, 1/3 and 1, or from 8 groups on
     0.2 and 1; with `groups="all"` and many nodes the scores become LOO by the attention mask.
+    The tokens of a `unit` ("word", "sentence", or spans) move together, as LOO of that unit removes them.
     """
-    choose("attribute", "output", output, TARGET_CHOICES)
+    check_output(output, clf)
     nodes = default_nodes(groups) if nodes is None else nodes
     plan(1, groups, nodes, seed)  # refuses bad options also where there is no text
-    plans = [plan(len(text), groups, nodes, seed) for text in texts]
+    units = units_in(clf, texts, unit)
+    plans = [
+        _plan_of_tokens(len(text), group, plan(len(group), groups, nodes, seed))
+        for text, group in zip(texts, units, strict=True)
+    ]
     rows = [quadrature_rows(group, points) for group, points, _ in plans]
     options: dict[str, Any] = {"output": output, "batch_tokens": batch_tokens, "progress": progress}
     first = gradients_at(clf, texts, [(k, masks[0]) for k, masks in enumerate(rows)], targets, **options)
@@ -197,8 +216,9 @@ def mask_gradient(
     for k, (group, points, weights) in enumerate(plans):
         gradient, target, logit, value = first[k]
         gradients = np.stack([gradient, *(next(others)[0] for _ in rows[k][1:])])
-        scores = integrate(gradients, group, points, weights)
+        scores = units[k].sums(integrate(gradients, group, points, weights))
         choices = {"groups": groups, "nodes": tuple(points.tolist()), "seed": seed, "output": output}
+        choices |= unit_choice(unit)
         details = {"passes": (len(gradients), len(gradients)), "value": value}
         out.append(
             attribution(
@@ -210,9 +230,19 @@ def mask_gradient(
                 logit=logit,
                 choices=choices,
                 details=details,
+                units=None if unit == "token" else units[k],
             )
         )
     return out
+
+
+def _plan_of_tokens(
+    tokens: int, units: Units, planned: tuple[np.ndarray, np.ndarray, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A plan of units as one of tokens: each is in its unit's group, one of no unit in none (-1)."""
+    group, points, weights = planned
+    of_tokens = units.of_tokens(tokens)
+    return np.where(of_tokens >= 0, group[of_tokens], -1), points, weights
 
 
 def gradients_at(
@@ -231,15 +261,17 @@ def gradients_at(
     out: list[Any] = [None] * len(jobs)
     batched = token_batches([len(row) for _, row in jobs], budget(batch_tokens, clf.device))
     for batch in watch(batched, progress=progress, label="mask-gradient"):
-        ids, real = pad([texts[jobs[b][0]].input_ids for b in batch], clf.pad_id, clf.device)
+        chosen_texts = [texts[jobs[b][0]] for b in batch]
+        ids, real = pad([text.input_ids for text in chosen_texts], clf.pad_id, clf.device)
+        types = token_types(chosen_texts, clf.device)
         keep = torch.zeros(real.shape, dtype=clf.dtype)
         for place, b in enumerate(batch):
             keep[place, : len(jobs[b][1])] = torch.as_tensor(jobs[b][1])
         keep = keep.to(clf.device).requires_grad_(True)
         with torch.enable_grad():
-            logits = clf.encoder.forward(ids, real, keep=keep).logits
+            logits = clf.encoder.forward(ids, real, types=types, keep=keep).logits
             chosen = settle([targets[jobs[b][0]] for b in batch], logits)
-            values = read_output(logits, chosen, output)
+            values = read_output(logits, chosen, output, multi_label=clf.multi_label)
             (g,) = torch.autograd.grad(values.sum(), keep)
         for place, b in enumerate(batch):
             target = int(chosen[place])

@@ -8,6 +8,7 @@ what comes first).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,17 +17,24 @@ from torch import Tensor
 from lrp_companion.methods.common import (
     Targets,
     attribution,
+    check_classifier,
+    check_finite,
+    check_mask_token,
+    check_output,
     check_targets,
     read_output,
     settle,
     to_numpy,
     watch,
 )
+from lrp_companion.methods.units import unit_choice, units_in
 from lrp_companion.models.batching import budget, token_batches
+from lrp_companion.models.compute import as_recorded
 from lrp_companion.models.packed import Row, packed_logits
 from lrp_companion.models.pretrained import Classifier, EncodedText
+from lrp_companion.models.texts import Text
 from lrp_companion.registry import method
-from lrp_companion.schema import REMOVALS, TARGET_CHOICES, Attribution, InputError, choose
+from lrp_companion.schema import REMOVALS, Attribution, InputError, choose, shown
 
 
 @torch.no_grad()
@@ -48,12 +56,17 @@ def kept_logits(
     A batch has `batch_tokens` tokens at most; by default what keeps the processor (1,024) or a GPU (65,536)
     busy.
     """
-    choose("attribute", "removal", removal, REMOVALS)
+    if choose("attribute", "removal", removal, REMOVALS) == "mask-token":
+        check_mask_token(clf, "removal 'mask-token'")
     at_once = budget(batch_tokens, clf.device, work="removals")
     rows = [_row(clf, text, keep, removal) for text, keep in jobs]
-    out = torch.empty(len(jobs), len(clf.labels), dtype=clf.dtype)
-    for batch in watch(token_batches([len(row) for row in rows], at_once), progress=progress, label=label):
-        out[batch] = packed_logits(clf.encoder.wiring, [rows[k] for k in batch], device=clf.device).cpu()
+    planned = token_batches([len(row) for row in rows], at_once)
+    with as_recorded(clf.device, clf.network), torch.no_grad():
+        out = torch.empty(len(jobs), len(clf.labels), dtype=clf.dtype)
+        for batch in watch(planned, progress=progress, label=label):
+            some = [rows[k] for k in batch]
+            out[batch] = packed_logits(clf.encoder.wiring, some, device=clf.device).cpu()
+    check_finite(clf, to_numpy(out), "logits")
     return out
 
 
@@ -73,14 +86,15 @@ def _row(clf: Classifier, text: EncodedText, keep: np.ndarray, removal: str) -> 
             expected="at least one token kept",
             hint="keep the special tokens",
         )
-    ids, places = np.asarray(text.input_ids), np.arange(len(text))
+    ids, places, types = np.asarray(text.input_ids), np.arange(len(text)), np.asarray(text.types)
     if removal == "delete":
-        return Row(ids[keep], places[: keep.sum()])
+        return Row(ids[keep], places[: keep.sum()], types=types[keep])
     if removal == "attention-mask":
         stay = keep.copy()
         stay[0] = True
-        return Row(ids[stay], places[stay], first_unread=not keep[0])
-    return Row(np.where(keep, ids, clf.mask_id if removal == "mask-token" else clf.pad_id), places)
+        return Row(ids[stay], places[stay], first_unread=not keep[0], types=types[stay])
+    filler = clf.mask_id if removal == "mask-token" else clf.pad_id
+    return Row(np.where(keep, ids, filler), places, types=types)
 
 
 @method("loo")
@@ -91,27 +105,31 @@ def loo(
     *,
     removal: str = "attention-mask",
     output: str = "logit",
+    unit: Any = "token",
     batch_tokens: int | None = None,
     progress: bool | None = None,
 ) -> list[Attribution]:
     """Leave-One-Out: `LOO_i = f(x) - f(x without i)`, one forward pass per token (section 2.1 of the
-    paper).
+    paper), or per `unit`, whose tokens are removed at once: "word", "sentence", or spans as in
+    `Attribution.spans`.
     """
-    choose("attribute", "removal", removal, REMOVALS)
-    choose("attribute", "output", output, TARGET_CHOICES)
+    if choose("attribute", "removal", removal, REMOVALS) == "mask-token":
+        check_mask_token(clf, "removal 'mask-token'")  # also where there is no text
+    check_output(output, clf)
+    groups = units_in(clf, texts, unit)
     jobs = [
-        (text, ~np.eye(len(text), dtype=bool)[i] if i >= 0 else np.ones(len(text), dtype=bool))
-        for text in texts
-        for i in range(-1, len(text))
+        (text, units.kept_without(i, len(text)))
+        for text, units in zip(texts, groups, strict=True)
+        for i in range(-1, len(units))
     ]
     logits = kept_logits(clf, jobs, removal=removal, batch_tokens=batch_tokens, progress=progress)
     out, at = [], 0
-    for text, target in zip(texts, targets, strict=True):
-        of_text = logits[at : at + len(text) + 1]
-        at += len(text) + 1
+    for text, units, target in zip(texts, groups, targets, strict=True):
+        of_text = logits[at : at + len(units) + 1]
+        at += len(units) + 1
         chosen = settle([target], of_text[:1])
-        values = read_output(of_text, chosen.expand(len(of_text)), output)
-        choices = {"removal": removal, "output": output}
+        values = read_output(of_text, chosen.expand(len(of_text)), output, multi_label=clf.multi_label)
+        choices = {"removal": removal, "output": output, **unit_choice(unit)}
         out.append(
             attribution(
                 clf,
@@ -121,6 +139,7 @@ def loo(
                 target=chosen,
                 logit=of_text[0, chosen],
                 choices=choices,
+                units=None if unit == "token" else units,
             )
         )
     return out
@@ -128,9 +147,9 @@ def loo(
 
 def removal_evaluator(
     clf: Classifier,
-    text: str | EncodedText,
+    text: Text | EncodedText,
     *,
-    target: int,
+    target: int | str,
     removal: str = "attention-mask",
     output: str = "logit",
     batch_tokens: int | None = None,
@@ -143,13 +162,18 @@ def removal_evaluator(
     >>> evaluate(np.ones((1, 7), dtype=bool)).shape                          # doctest: +SKIP
     (1,)
     """
+    check_classifier("removal", clf)
     encoded = text if isinstance(text, EncodedText) else clf.encode(text)[0]
-    choose("removal", "output", output, TARGET_CHOICES)
-    check_targets(target, 1, len(clf.labels))
+    check_output(output, clf)
+    (chosen,) = check_targets(target, 1, clf.labels)
+    if chosen is None:
+        got, hint = "target None", "name the class whose output is to be followed"
+        raise InputError("removal", got=got, expected="a class", hint=hint)
     known: dict[bytes, float] = {}
 
     def evaluate(keep: np.ndarray) -> np.ndarray:
-        rows = {row.tobytes(): row for row in np.asarray(keep, dtype=bool)}
+        kept = _masks(keep)
+        rows = {row.tobytes(): row for row in kept}
         new = {key: row for key, row in rows.items() if key not in known}
         if new:
             logits = kept_logits(
@@ -159,8 +183,21 @@ def removal_evaluator(
                 batch_tokens=batch_tokens,
                 progress=False,
             )
-            values = read_output(logits, torch.full((len(logits),), int(target)), output)
+            classes = torch.full((len(logits),), chosen)
+            values = read_output(logits, classes, output, multi_label=clf.multi_label)
             known.update(zip(new, to_numpy(values).tolist(), strict=True))
-        return np.array([known[row.tobytes()] for row in np.asarray(keep, dtype=bool)])
+        return np.array([known[row.tobytes()] for row in kept])
 
     return evaluate
+
+
+def _masks(keep: object) -> np.ndarray:
+    """Masks of kept tokens as bool, (steps, tokens); else `InputError`."""
+    try:
+        masks = np.asarray(keep, dtype=bool)
+    except (TypeError, ValueError, RuntimeError):  # rows of several lengths
+        masks = np.empty(0)
+    if masks.ndim != 2:
+        got, hint = f"masks {shown(keep)}", "pass one row of True and False per step"
+        raise InputError("removal", got=got, expected="shape (steps, tokens)", hint=hint)
+    return masks

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lrp_companion.arrays import real_array
 from lrp_companion.metrics.faithfulness import check_pair, pearson
 from lrp_companion.schema import InputError
 
@@ -38,12 +39,13 @@ def conservation_gap(scores: Any, logit: float) -> ConservationGap:
     >>> conservation_gap([1.0, 2.0, -0.5], 2.0)
     ConservationGap(relative=0.25, absolute=0.5)
     """
-    given = np.asarray(scores, dtype=np.float64)
-    if not given.size or not np.isfinite(given).all() or not np.isfinite(logit):
+    given, output = (real_array("conservation_gap", *pair) for pair in (("scores", scores), ("logit", logit)))
+    if not given.size or not np.isfinite(given).all() or output.size != 1 or not np.isfinite(output).all():
         got, expected = "no scores, or NaN or infinity", "finite scores and a finite logit"
         raise InputError("conservation_gap", got=got, expected=expected, hint="check the explanation")
-    absolute = float(given.sum() - logit)
-    return ConservationGap(absolute / abs(float(logit)) if logit else float("nan"), absolute)
+    explained = output.item()
+    absolute = float(given.sum() - explained)
+    return ConservationGap(absolute / abs(explained) if explained else float("nan"), absolute)
 
 
 def invariance_gap(a: Any, b: Any) -> InvarianceGap:
@@ -61,9 +63,10 @@ def invariance_gap(a: Any, b: Any) -> InvarianceGap:
     >>> round(gap.relative, 3), round(gap.r, 3)
     (0.667, 1.0)
     """
-    left, right = check_pair("invariance_gap", np.ravel(a), np.ravel(b))
-    if np.shape(a) != np.shape(b):
-        got, hint = f"shapes {np.shape(a)} and {np.shape(b)}", "explain the same input twice"
+    first, second = real_array("invariance_gap", "a", a), real_array("invariance_gap", "b", b)
+    left, right = check_pair("invariance_gap", first.ravel(), second.ravel())
+    if first.shape != second.shape:
+        got, hint = f"shapes {first.shape} and {second.shape}", "explain the same input twice"
         raise InputError("invariance_gap", got=got, expected="two maps of one shape", hint=hint)
     size = float(np.linalg.norm(left) + np.linalg.norm(right)) / 2
     return InvarianceGap(float(np.linalg.norm(left - right)) / size if size else 0.0, pearson(left, right))

@@ -8,11 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from lrp_companion.schema import MAP_CHOICES, InputError, Protocol, choose, whole
+from lrp_companion.arrays import real_array
+from lrp_companion.attribution import CANCELLED as CANCELLED  # read from here as well
+from lrp_companion.schema import (
+    DEFAULT_PROTOCOL,
+    MAP_CHOICES,
+    Attribution,
+    InputError,
+    Protocol,
+    choose,
+    shown,
+    whole,
+)
 
 ORDERS = ("morf", "lerf")
-CANCELLED = 1e-6
-"""A sum below this fraction of sum |R| is rounding of single precision: its size and sign mean nothing."""
 
 
 def pearson(a: Any, b: Any) -> float:
@@ -85,7 +94,28 @@ def normalise(scores: Any, map: str) -> np.ndarray:
     return given / total if abs(total) > CANCELLED * size else np.full_like(given, np.nan)
 
 
-def agreement(scores: Any, loo: Any, special: Any, protocol: Protocol) -> float:
+class Undefined(float):
+    """A correlation that does not exist: NaN, with the `reason` why.
+
+    >>> Undefined("one token")
+    undefined: one token
+    """
+
+    reason: str
+
+    def __new__(cls, reason: str) -> Undefined:
+        value = super().__new__(cls, "nan")
+        value.reason = reason
+        return value
+
+    def __getnewargs__(self) -> tuple[Any]:
+        return (self.reason,)
+
+    def __repr__(self) -> str:
+        return f"undefined: {self.reason}"
+
+
+def agreement(scores: Any, loo: Any, special: Any = None, protocol: Protocol = DEFAULT_PROTOCOL) -> float:
     """Correlation of one explanation with LOO under the protocol's tokens, map and statistic.
 
     They are applied in this order: special tokens are taken out first, so a map is rescaled by the sum over
@@ -93,29 +123,58 @@ def agreement(scores: Any, loo: Any, special: Any, protocol: Protocol) -> float:
 
     Parameters
     ----------
-    scores, loo : shape (T,), the two maps of one text.
-    special : bool, shape (T,), True for special tokens.
+    scores, loo : the two maps of one text: two `Attribution`s of the same tokens, which know what is special
+        and are read at the protocol's site, or shape (T,).
+    special : bool, shape (T,), True for special tokens; not for records.
 
     Returns
     -------
     float
-        NaN where it is undefined: fewer than two tokens left, a constant map, or a map that cannot be
-        rescaled.
+        NaN where it is undefined, as an `Undefined` with its reason: fewer than two tokens left, a constant
+        map, or a map that cannot be rescaled.
+
+    Raises
+    ------
+    InputError : records of other tokens or targets, or one record only; maps of other shapes; NaN.
 
     >>> special = [True, False, False, False]
     >>> round(agreement([9.0, 1.0, 2.0, 3.0], [0.0, 2.0, 4.0, 6.0], special, Protocol()), 12)
     1.0
+    >>> record = Attribution(("[CLS]", "fine"), [0.1, -0.25], 1, 2.5, [True, False], "loo")
+    >>> agreement(record, record)
+    undefined: 1 of 2 tokens counts
     """
+    if not isinstance(protocol, Protocol):
+        got, hint = f"protocol {shown(protocol)}", "pass Protocol() for the default one"
+        raise InputError("agreement", got=got, expected="a Protocol", hint=hint)
+    if isinstance(scores, Attribution) or isinstance(loo, Attribution):
+        scores, loo, special = _maps_of(scores, loo, special, protocol)
     a, b = check_pair("agreement", scores, loo, least=1)
     kept = np.ones(a.shape, dtype=bool)
     if protocol.tokens == "no-special":
         kept = ~_mask("agreement", "special", special, a.shape)
     if kept.sum() < 2:
-        return float("nan")
+        return Undefined(f"{kept.sum()} of {len(kept)} tokens counts")
     a, b = normalise(a[kept], protocol.map), normalise(b[kept], protocol.map)
     if np.isnan(a).any() or np.isnan(b).any():
-        return float("nan")
-    return CORRELATIONS[protocol.statistic](a, b)
+        return Undefined(f"a map that cannot be rescaled by {protocol.map}")
+    value = CORRELATIONS[protocol.statistic](a, b)
+    return Undefined("a constant map") if np.isnan(value) else value
+
+
+def _maps_of(scores: Any, loo: Any, special: Any, protocol: Protocol) -> tuple[Any, Any, Any]:
+    """Scores, LOO and special tokens of two records of one text."""
+    both = isinstance(scores, Attribution) and isinstance(loo, Attribution)
+    if not both or special is not None:
+        given = ", ".join(type(value).__name__ for value in (scores, loo, special) if value is not None)
+        expected, hint = "two Attributions, or two maps and special", "agreement(explanation, loo)"
+        raise InputError("agreement", got=given, expected=expected, hint=hint)
+    if (scores.tokens, scores.target) != (loo.tokens, loo.target):
+        got = f"{len(scores.tokens)} scores for class {scores.target}"
+        got += f" and {len(loo.tokens)} for class {loo.target}, of other tokens or classes"
+        hint = 'explain both with the same target; words go with words: loo with unit="word"'
+        raise InputError("agreement", got=got, expected="two records of one text and class", hint=hint)
+    return scores.scores_at(protocol.site), loo.scores_at(protocol.site), scores.special
 
 
 def removal_order(
@@ -250,7 +309,7 @@ def check_pair(operation: str, a: Any, b: Any, *, least: int = 2) -> tuple[np.nd
 
 
 def _numbers(operation: str, values: Any) -> np.ndarray:
-    out = np.asarray(values, dtype=np.float64)
+    out = real_array(operation, "a map", values)
     if out.ndim != 1 or not out.size:
         got, expected = f"a map of shape {out.shape}", "(T,), one score per token"
         raise InputError(operation, got=got, expected=expected, hint="pass a flat array")
@@ -261,7 +320,10 @@ def _numbers(operation: str, values: Any) -> np.ndarray:
 
 
 def _mask(operation: str, name: str, values: Any, shape: tuple[int, ...]) -> np.ndarray:
-    out = np.asarray(values)
+    try:
+        out = np.asarray(values)
+    except (TypeError, ValueError, RuntimeError):  # rows of several lengths
+        out = np.empty(0)
     if out.shape != shape or out.dtype != bool:
         got, hint = f"{name} of shape {out.shape}, {out.dtype}", "pass one True or False per token"
         raise InputError(operation, got=got, expected=f"{shape}, bool", hint=hint)

@@ -14,10 +14,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from lrp_companion.arrays import real_array
 from lrp_companion.schema import InputError, number, whole
 
 Key = TypeVar("Key", bound=Hashable)
 RESAMPLES = 10_000
+MOST = 10_000_000  # draws: their means take 80 MB
 BLOCK = 1 << 20  # indices drawn at once, so that memory does not grow with resamples times examples
 
 
@@ -82,7 +84,8 @@ def bootstrap_mean(
     0.400 [0.200, 0.600], n = 3 (1 undefined)
     """
     given = _examples("bootstrap_mean", values)
-    resamples = whole("bootstrap_mean", "resamples", resamples, hint="10,000 is the default")
+    resamples = whole("bootstrap_mean", "resamples", resamples, most=MOST, hint="10,000 is the default")
+    seed = whole("bootstrap_mean", "seed", seed, least=0, hint="0 is the default")
     level = number("bootstrap_mean", "level", level, above=0, below=1, hint="0.95 is the default")
     defined = given[~np.isnan(given)]
     n, undefined = len(defined), len(given) - len(defined)
@@ -112,7 +115,7 @@ def paired_difference(
 
 
 def _examples(operation: str, values: Any) -> np.ndarray:
-    out = np.asarray(values, dtype=np.float64)
+    out = real_array(operation, "values", values)
     if out.ndim != 1 or not out.size:
         got, expected = f"values of shape {out.shape}", "(examples,) with at least one"
         raise InputError(operation, got=got, expected=expected, hint="pass one number per example")

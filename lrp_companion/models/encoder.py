@@ -63,6 +63,11 @@ class Wiring:
     heads: int
     first_position: int = 0
 
+    @property
+    def types(self) -> int:
+        """How many token types there are; 1 where a family has no such table."""
+        return 1 if self.type is None else self.type.num_embeddings
+
 
 FAMILIES: dict[str, Callable[[Any], Wiring]] = {}
 """Wiring functions by family, the `model_type` of `config.json`; `family` adds to it."""
@@ -395,6 +400,7 @@ class Encoder:
         input_ids: Tensor,
         attention_mask: Tensor,
         *,
+        types: Tensor | None = None,
         word: Tensor | None = None,
         keep: Tensor | None = None,
     ) -> Tape:
@@ -403,11 +409,12 @@ class Encoder:
         Parameters
         ----------
         input_ids, attention_mask : (B, T); no token attends to one whose mask is 0.
+        types : (B, T), token types; None where all are 0. A family without such embeddings reads none.
         word : (B, T, E), in place of the word embeddings (for gradients).
         keep : (B, T), a soft mask: attention weights of every layer are proportional to `keep_i exp(Z_ji)`.
         """
         w = self.wiring
-        embedding = self._embedding(self.embed(input_ids) if word is None else word)
+        embedding = self._embedding(self.embed(input_ids) if word is None else word, types)
         x, layers = embedding.output, []
         masked = None if attention_mask.all() else attention_mask[:, None, None, :] == 0
         for wiring in w.layers:
@@ -419,13 +426,15 @@ class Encoder:
             x = steps[-1].y
         return Tape(embedding, tuple(layers), HeadBlock(tuple(steps), input_ids.shape[1]), x)
 
-    def _embedding(self, word: Tensor) -> EmbeddingBlock:
-        """The embeddings from those of the words (B, T, E)."""
+    def _embedding(self, word: Tensor, types: Tensor | None) -> EmbeddingBlock:
+        """The embeddings from those of the words (B, T, E), and token types (B, T)."""
         w = self.wiring
         position = w.position(self.position_ids(word.shape[1], word.device))
         parts = {"word": word, "position": position.expand(len(word), -1, -1)}
         if w.type is not None:
-            parts["type"] = w.type.weight[0].expand_as(parts["position"])
+            one_type = types is None or w.types == 1
+            first = w.type.weight[0].expand_as(parts["position"])
+            parts["type"] = first if one_type else w.type(types).expand_as(first)
         norm = NormStep.run(w.embedding_norm, torch.stack(list(parts.values())).sum(0))
         projection = None if w.projection is None else MapStep.run(w.projection, None, norm.y)
         return EmbeddingBlock(parts, norm, projection)

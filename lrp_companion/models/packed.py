@@ -3,8 +3,8 @@
 Rows of all lengths lie behind one another in one tensor of tokens. Maps that treat every token alone run on
 all of them at once; attention runs on each stretch of rows of equal length. Two kinds of work are saved:
 
-- the first layer's queries, keys and values depend on a token and its position only, so each such pair is run
-  once;
+- the first layer's queries, keys and values depend on a token, its position and its type only, so each such
+  triple is run once;
 - the classifier reads the first token only, so the last layer needs no other token's query.
 
 The logits equal the `transformers` model's, to rounding.
@@ -26,7 +26,7 @@ from lrp_companion.models.encoder import LayerWiring, Wiring
 
 @dataclass(frozen=True)
 class Row:
-    """One variant of a text: token ids and positions (from 0).
+    """One variant of a text: token ids, positions (from 0) and token types (None: all 0).
 
     With `first_unread` no token attends to the first one.
     """
@@ -34,6 +34,7 @@ class Row:
     ids: np.ndarray
     positions: np.ndarray
     first_unread: bool = False
+    types: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -64,8 +65,14 @@ def packed_logits(wiring: Wiring, rows: Sequence[Row], *, device: torch.device |
     positions = torch.as_tensor(np.concatenate([row.positions for row in rows]), device=device)
     first = torch.as_tensor(np.cumsum([0, *(len(row) for row in rows[:-1])]), device=device)
 
-    pairs, place = torch.unique(positions * wiring.word.num_embeddings + ids, return_inverse=True)
-    x = _embedded(wiring, pairs % wiring.word.num_embeddings, pairs // wiring.word.num_embeddings)
+    words, kinds = wiring.word.num_embeddings, wiring.types
+    if kinds > 1:
+        types = [np.zeros_like(row.ids) if row.types is None else row.types for row in rows]
+        positions = positions * kinds + torch.as_tensor(np.concatenate(types), device=device)
+
+    distinct, place = torch.unique(positions * words + ids, return_inverse=True)
+    places = distinct // words
+    x = _embedded(wiring, distinct % words, places // kinds, places % kinds)
     for number, layer in enumerate(wiring.layers):
         last = number == len(wiring.layers) - 1
         key, value = layer.key(x), layer.value(x)
@@ -98,11 +105,11 @@ def _stretches(rows: Sequence[Row], device: torch.device | str) -> list[_Stretch
     return stretches
 
 
-def _embedded(wiring: Wiring, ids: Tensor, positions: Tensor) -> Tensor:
-    """The first layer's input (N, D) for tokens and their positions from 0, (N,) each."""
+def _embedded(wiring: Wiring, ids: Tensor, positions: Tensor, types: Tensor) -> Tensor:
+    """The first layer's input (N, D) for tokens, their positions from 0 and their types, (N,) each."""
     x = wiring.word(ids) + wiring.position(positions + wiring.first_position)
     if wiring.type is not None:
-        x = x + wiring.type.weight[0]
+        x = x + wiring.type(types)
     x = wiring.embedding_norm(x)
     return x if wiring.projection is None else wiring.projection(x)
 

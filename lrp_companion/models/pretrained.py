@@ -5,20 +5,27 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from lrp_companion.models.encoder import FAMILIES, Encoder, Wiring
-from lrp_companion.schema import InputError, ModelCard, ModelError, SourceError, choose
+from lrp_companion.models.compute import check_device
+from lrp_companion.models.config_entries import check_all_layers, check_entries, longest
+from lrp_companion.models.encoder import FAMILIES, Encoder, Tape, Wiring
+from lrp_companion.models.places import EMBEDDED_FOLDER, embedded_models
+from lrp_companion.models.reading import Readable, readable
+from lrp_companion.models.texts import EncodedText, Reader, Text, token_types
+from lrp_companion.schema import (
+    MULTI_LABEL,
+    PROBLEM_TYPES,
+    ModelCard,
+    ModelError,
+    choose,
+)
 
-EMBEDDED_FOLDER = Path(__file__).parent.parent / "embedded"
+__all__ = ["EMBEDDED_FOLDER", "Classifier", "EncodedText", "embedded_models", "load_classifier"]
 BOOKKEEPING = (
     "_name_or_path", "_commit_hash", "transformers_version", "dtype", "torch_dtype", "id2label", "label2id",
 )  # fmt: skip
@@ -26,17 +33,10 @@ BOOKKEEPING = (
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
 
 
-@dataclass(frozen=True)
-class EncodedText:
-    """A text as the model reads it; `special` is True where a token is special. Shape (T,) each."""
-
-    text: str
-    input_ids: tuple[int, ...]
-    tokens: tuple[str, ...]
-    special: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.input_ids)
+CLOSE = {torch.float32: 1e-3, torch.float64: 1e-8}
+"""How far logits of the tape and of the network may be apart, as a part of 1 + the largest logit."""
+TRIED = 8
+"""Tokens of the forward pass that is compared when a model is loaded."""
 
 
 class Classifier:
@@ -49,86 +49,60 @@ class Classifier:
         self.device, self.dtype = first.device, first.dtype
         self.labels, self.max_tokens = card.labels, card.max_tokens
         self.mask_id, self.pad_id = tokenizer.mask_token_id, tokenizer.pad_token_id
+        self.multi_label = card.problem_type == MULTI_LABEL
 
     def __repr__(self) -> str:
         c = self.card
         sizes = f"{c.layers} layers, {c.hidden} wide, {c.dtype}, {self.device.type}"
         return f"Classifier({c.name!r} from {c.source}: {c.family}, {sizes})"
 
-    def encode(self, texts: str | Sequence[str], *, truncate: bool = False) -> list[EncodedText]:
-        """Tokenise texts; refuse what cannot be explained, before any work.
+    def encode(self, texts: Text | Iterable[Text], *, truncate: bool = False) -> list[EncodedText]:
+        """Tokenise texts and pairs of texts; refuse what cannot be explained, before any work.
+
+        Parameters
+        ----------
+        texts : a string; a pair as a tuple of two strings; or a list of these.
+        truncate : cut what is beyond `max_tokens`: the end of a text, of a pair the longer one's first.
 
         Raises
         ------
-        InputError : no texts; a text that is no string, is empty, has no token but special ones, or is beyond
-            `max_tokens` (unless `truncate`, which cuts the end).
+        InputError : no texts; a text that is no string, is empty, has no token but special ones, spells a
+            special token such as [SEP], or is beyond `max_tokens`.
+
+        >>> clf = load_classifier("companion")
+        >>> [text.tokens for text in clf.encode(("A fine film.", "Not bad."))]
+        [('[CLS]', 'a', 'fine', 'film', '.', '[SEP]', 'not', 'bad', '.', '[SEP]')]
         """
-        if isinstance(texts, bytes) or not isinstance(texts, Iterable):
-            got, expected = f"texts of type {type(texts).__name__}", "a string or a list of strings"
-            raise InputError("encode", got=got, expected=expected, hint="pass strings only")
-        texts = [texts] if isinstance(texts, str) else list(texts)
-        if not texts:
-            hint = "pass a string or a list of strings"
-            raise InputError("encode", got="no texts", expected="at least one text", hint=hint)
-        for k, text in enumerate(texts):
-            _check_text(k, text)
-        rows = self.tokenizer(texts, truncation=False, verbose=False, return_special_tokens_mask=True)
-        columns = zip(texts, rows["input_ids"], rows["special_tokens_mask"], strict=True)
-        return [
-            self._encoded(k, text, list(ids), list(special), truncate=truncate)
-            for k, (text, ids, special) in enumerate(columns)
-        ]
+        reader = Reader(self.tokenizer, self.max_tokens, self.encoder.wiring.types)
+        return reader.encode(texts, truncate=truncate)
 
-    def _encoded(
-        self, k: int, text: str, ids: list[int], special: list[int], *, truncate: bool
-    ) -> EncodedText:
-        """Text k as the tokenizer gives it, cut to `max_tokens` if it may be."""
-        if len(ids) > self.max_tokens:
-            if not truncate:
-                got, expected = f"text {k} of {len(ids)} tokens", f"at most {self.max_tokens} tokens"
-                hint = "shorten it, or pass truncate=True to cut its end"
-                raise InputError("encode", got=got, expected=expected, hint=hint)
-            ids, special = ([*row[: self.max_tokens - 1], row[-1]] for row in (ids, special))
-        if all(special):
-            got, hint = f"text {k}, in which the tokenizer finds no token", "write a word"
-            raise InputError("encode", got=got, expected="a text with at least one word", hint=hint)
-        tokens = tuple(self.tokenizer.convert_ids_to_tokens(ids))
-        return EncodedText(text, tuple(ids), tokens, np.array(special, dtype=bool))
+    def tape(self, text: EncodedText, **inputs: Any) -> Tape:
+        """One forward pass of one text, kept; `inputs` as of `Encoder.forward`."""
+        ids = torch.tensor([text.input_ids], device=self.device)
+        types = token_types([text], self.device)
+        return self.encoder.forward(ids, torch.ones_like(ids), types=types, **inputs)
 
-    @torch.no_grad()
-    def logits(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """The logits (B, C) of the `transformers` model for ids and mask (B, T)."""
+    def extra_inputs(self, shape: torch.Size | tuple[int, int], types: Tensor | None) -> dict[str, Tensor]:
+        """What else the `transformers` model needs beside ids and mask (B, T)."""
         extra = {}
         if self.encoder.wiring.first_position:
             # Left to itself, RoBERTa skips a position where a token is replaced by padding.
-            positions = self.encoder.position_ids(input_ids.shape[1], input_ids.device)
-            extra["position_ids"] = positions.expand_as(input_ids)
+            extra["position_ids"] = self.encoder.position_ids(shape[1], self.device).expand(*shape)
+        if types is not None and self.encoder.wiring.types > 1:
+            extra["token_type_ids"] = types.expand(*shape)
+        return extra
+
+    @torch.no_grad()
+    def logits(self, input_ids: Tensor, attention_mask: Tensor, types: Tensor | None = None) -> Tensor:
+        """The logits (B, C) of the `transformers` model for ids, mask and token types (B, T)."""
+        extra = self.extra_inputs(input_ids.shape, types)
         return self.network(input_ids=input_ids, attention_mask=attention_mask, **extra).logits
 
 
-def _check_text(k: int, text: object) -> None:
-    """Refuse text k unless it is a string with something in it that UTF-8 can hold."""
-    word = "a text with at least one word"
-    if not isinstance(text, str):
-        got, expected, hint = f"text {k} of type {type(text).__name__}", "a string", "pass strings only"
-    elif not text.strip():
-        got, expected = f"text {k}, which is empty or only whitespace", word
-        hint = "leave it out or write a word"
-    elif any("\ud800" <= c <= "\udfff" for c in text):
-        got, expected = f"text {k} with a lone surrogate", "valid Unicode"
-        hint = "decode the text as UTF-8 first"
-    else:
-        return
-    raise InputError("encode", got=got, expected=expected, hint=hint)
-
-
-def embedded_models() -> list[str]:
-    """Names of the models that the package carries."""
-    return sorted(path.parent.name for path in EMBEDDED_FOLDER.glob("*/config.json"))
-
-
+@torch.inference_mode(False)  # weights that are made in it can have no gradient
 def load_classifier(
-    name: str | os.PathLike = "companion",
+    model: str | os.PathLike | nn.Module = "companion",
+    tokenizer: Any = None,
     *,
     device: str = "cpu",
     dtype: str = "float32",
@@ -136,41 +110,82 @@ def load_classifier(
 ) -> Classifier:
     """Load a sequence classifier of the BERT wiring, to be explained.
 
-    Code that a folder or a hub repository brings along is never run: a model that needs it is refused.
+    Code that a folder or a hub repository brings along is never run: a model that needs it is refused. One
+    forward pass is compared with the `transformers` model's, so a network that computes something else than
+    its family does is refused, too.
 
     Parameters
     ----------
-    name : an embedded model ("companion"), a folder in the hub's on-disk format, or a hub id.
+    model : an embedded model ("companion"), a folder in the hub's on-disk format or of a PEFT adapter (which
+        is merged, with `peft`), a hub id, or a network of `transformers` in memory, which is copied.
+    tokenizer : of a network in memory.
     device : "cpu", "cuda", "cuda:1", ...
-    dtype : "float32", "float64" or "bfloat16"; weights on disk are converted.
+    dtype : "float32", "float64" or "bfloat16"; weights are converted.
     revision : branch, tag or commit, for a hub id only.
 
     Raises
     ------
+    InputError : a network without a tokenizer, a tokenizer without a network, an unknown device or dtype.
     SourceError : the folder, the hub or the id cannot be reached or read.
-    ModelError : the model is no sequence classifier, or of a wiring that is not supported.
+    ModelError : the model is no sequence classifier, of a wiring that is not supported, or its logits are
+        not finite.
 
-    >>> load_classifier("companion").card.layers  # doctest: +SKIP
+    >>> load_classifier("companion").card.layers
     12
     """
     weights_dtype = DTYPES[choose("load_classifier", "dtype", dtype, tuple(DTYPES))]
-    place = _device(device)
-    files = _locate(name, revision)
+    place = check_device("load_classifier", device)
+    files = readable(model, tokenizer, revision)
     config = files.read("config")
     _check_config(files.name, config)
     network, report = files.read("network")
     _check_complete(files.name, report["missing_keys"])
+    check_all_layers(files.name, config, report["unexpected_keys"])
     tokenizer = files.read("tokenizer")
     _check_tokenizer(files.name, tokenizer, config.vocab_size)
     _check_finite(files.name, network)
     fingerprint = _fingerprint(network)  # before the weights are converted
-    network.eval().requires_grad_(False).to(device=place, dtype=weights_dtype)
+    precise = torch.float32 if weights_dtype == torch.bfloat16 else weights_dtype
+    network.eval().requires_grad_(False).to(device=place, dtype=precise)
     card = _card(files, config, Encoder(network).wiring, tokenizer, dtype=dtype, fingerprint=fingerprint)
+    _check_forward(Classifier(network, tokenizer, card=card))
+    network.to(dtype=weights_dtype)
     return Classifier(network, tokenizer, card=card)
+
+
+@torch.no_grad()
+def _check_forward(clf: Classifier) -> None:
+    """Refuse a network whose logits are not finite, or not those of its wiring: two rows, one padded."""
+    name, ordinary = clf.card.name, _ordinary_ids(clf)
+    ids = torch.tensor([ordinary, ordinary[::-1]], device=clf.device)
+    mask = torch.ones_like(ids)
+    mask[1, -1:] = 0
+    types = torch.zeros_like(ids)
+    if clf.encoder.wiring.types > 1:
+        types[:, ids.shape[1] // 2 :] = 1
+    there, here = clf.logits(ids, mask, types), clf.encoder.forward(ids, mask, types=types).logits
+    if not (there.isfinite().all() and here.isfinite().all()):
+        got, hint = f"{name!r}, whose logits are not finite", "load another checkpoint, or check config.json"
+        raise ModelError("load_classifier", got=got, expected="finite logits", hint=hint)
+    apart = float((there - here).abs().max())
+    if apart > CLOSE[here.dtype] * (1 + float(there.abs().max())):
+        got = f"{name!r}, whose logits are {apart:.2g} away from those of its family's layers"
+        expected = f"a network that computes what {clf.card.family} does"
+        hint = "check config.json (such as is_decoder), or register the wiring of your network with family()"
+        raise ModelError("load_classifier", got=got, expected=expected, hint=hint)
+
+
+def _ordinary_ids(clf: Classifier) -> list[int]:
+    """A few token ids that are not special, spread over the vocabulary."""
+    special = set(clf.tokenizer.all_special_ids)
+    ids = [k for k in range(len(clf.tokenizer)) if k not in special]
+    count = min(TRIED, clf.max_tokens)
+    return [ids[k * (len(ids) - 1) // max(1, count - 1)] for k in range(count)]
 
 
 def _check_config(name: str, config: Any) -> None:
     """Refuse what is no classifier, or of a kind that `Encoder` does not know."""
+    check_entries(name, config)
     architectures = config.architectures or []
     positions = getattr(config, "position_embedding_type", "absolute")
     refused = (
@@ -185,6 +200,12 @@ def _check_config(name: str, config: Any) -> None:
             f"{name!r}, saved as {', '.join(architectures) or 'no known architecture'}",
             "a sequence classifier",
             "choose a model that was fine-tuned for sequence classification",
+        ),
+        (
+            (config.problem_type or PROBLEM_TYPES[0]) not in PROBLEM_TYPES,
+            f"{name!r} with problem_type {config.problem_type!r}",
+            f"one of {', '.join(PROBLEM_TYPES)}",
+            "regression heads are not supported",
         ),
         (
             config.num_labels < 2,
@@ -222,10 +243,10 @@ def _check_finite(name: str, network: nn.Module) -> None:
 
 def _check_tokenizer(name: str, tokenizer: Any, vocabulary: int) -> None:
     """Refuse a tokenizer without the special tokens that are needed, or of another vocabulary."""
-    for special in ("mask", "pad", "cls", "sep"):
+    for special in ("pad", "cls", "sep"):
         if getattr(tokenizer, f"{special}_token_id") is None:
             got, hint = f"{name!r}, whose tokenizer has no {special} token", "choose another tokenizer"
-            expected = "mask, pad, cls and sep tokens"
+            expected = "pad, cls and sep tokens"
             raise ModelError("load_classifier", got=got, expected=expected, hint=hint)
     # Where its files are missing, transformers makes a tokenizer of special tokens only.
     if not len(tokenizer.all_special_ids) < len(tokenizer) <= vocabulary:
@@ -236,7 +257,7 @@ def _check_tokenizer(name: str, tokenizer: Any, vocabulary: int) -> None:
 
 
 def _card(
-    files: _Files, config: Any, wiring: Wiring, tokenizer: Any, *, dtype: str, fingerprint: str
+    files: Readable, config: Any, wiring: Wiring, tokenizer: Any, *, dtype: str, fingerprint: str
 ) -> ModelCard:
     """The record of a loaded model."""
     positions = int(wiring.position.num_embeddings) - wiring.first_position
@@ -248,117 +269,14 @@ def _card(
         layers=len(wiring.layers),
         heads=wiring.heads,
         hidden=wiring.layers[0].query.in_features,
-        max_tokens=min(positions, int(tokenizer.model_max_length)),
+        max_tokens=min(positions, longest(files.name, tokenizer)),
         labels=tuple(str(config.id2label[k]) for k in range(config.num_labels)),
         dtype=dtype,
         fingerprint=fingerprint,
         tokenizer=_tokenizer_fingerprint(tokenizer),
         config=_digest(settings),
+        problem_type=config.problem_type or PROBLEM_TYPES[0],
     )
-
-
-def _device(device: str) -> torch.device:
-    got = f"device {device!r}"
-    try:
-        place = torch.device(device)
-    except RuntimeError:
-        expected, hint = 'a device such as "cpu" or "cuda"', "check the name"
-        raise InputError("load_classifier", got=got, expected=expected, hint=hint) from None
-    if place.type == "cuda" and not torch.cuda.is_available():
-        expected, hint = "a device this machine has", 'PyTorch sees no CUDA device here; use device="cpu"'
-        raise InputError("load_classifier", got=got, expected=expected, hint=hint)
-    return place
-
-
-@dataclass(frozen=True)
-class _Files:
-    """Where a model is read from: `path` is a folder or, for the source "hub", an id."""
-
-    name: str
-    path: str
-    source: str
-    revision: str | None
-
-    def read(self, what: str) -> Any:
-        """Read "settings", "config", "network" (with a report of its keys) or "tokenizer"."""
-        try:
-            with _quietly():
-                return self._from_pretrained(what)
-        except Exception as error:  # transformers raises many kinds; each means that the model cannot be read
-            reason = " ".join(str(error).split())[:200] or type(error).__name__
-            if self.source == "hub":
-                got = f"hub id {self.name!r}, which cannot be loaded ({reason})"
-                expected = "a hub id that can be reached"
-                embedded = 'the embedded model: load_classifier("companion")'
-                hint = f"check the id and the connection, or use {embedded}"
-            else:
-                got = f"folder {self.name!r} whose {what} cannot be read ({reason})"
-                expected = "config.json, weights and tokenizer files in the hub's format"
-                hint = "save the model and its tokenizer there with save_pretrained"
-            raise SourceError("load_classifier", got=got, expected=expected, hint=hint) from error
-
-    def _from_pretrained(self, what: str) -> Any:
-        from transformers import (
-            AutoConfig,
-            AutoModelForSequenceClassification,
-            AutoTokenizer,
-            PretrainedConfig,
-        )
-
-        options: dict[str, Any] = {}
-        if self.source == "hub" and self.revision:
-            options["revision"] = self.revision
-        if what == "settings":
-            return PretrainedConfig.get_config_dict(self.path, **options)[0]
-        # Unset, transformers asks on standard input whether to run code that comes with the model.
-        options["trust_remote_code"] = False
-        if what == "config":
-            return AutoConfig.from_pretrained(self.path, **options)
-        if what == "tokenizer":
-            return AutoTokenizer.from_pretrained(self.path, use_fast=True, **options)
-        return AutoModelForSequenceClassification.from_pretrained(
-            self.path, dtype="auto", output_loading_info=True, **options
-        )
-
-
-def _locate(name: str | os.PathLike, revision: str | None) -> _Files:
-    """Which of the three sources a name means, and where the model lies there."""
-    if not isinstance(name, (str, os.PathLike)):
-        got, expected = f"a name of type {type(name).__name__}", "an embedded model, a folder, or a hub id"
-        raise InputError("load_classifier", got=got, expected=expected, hint="pass a string or a path")
-    text = os.fspath(name)
-    if text in embedded_models():
-        return _Files(text, str(EMBEDDED_FOLDER / text), "embedded", revision)
-    if text and Path(text).is_dir():
-        return _Files(Path(text).resolve().name, text, "folder", revision)
-    is_path = isinstance(name, os.PathLike) or text.startswith((".", "/", "~"))
-    if is_path or not text.strip() or text.count("/") > 1 or "\\" in text:
-        got, expected = f"{text!r}, which is no folder", "an embedded model, a folder, or a hub id"
-        hint = f"embedded models: {', '.join(embedded_models()) or 'none'}"
-        raise SourceError("load_classifier", got=got, expected=expected, hint=hint)
-    return _Files(text, text, "hub", revision)
-
-
-@contextmanager
-def _quietly() -> Iterator[None]:
-    """Without the progress bars, load reports and retry notes of `transformers` and the hub.
-
-    Their settings are put back afterwards.
-    """
-    from huggingface_hub.utils import logging as hub
-    from transformers.utils import logging
-
-    level, bars, hub_level = logging.get_verbosity(), logging.is_progress_bar_enabled(), hub.get_verbosity()
-    logging.set_verbosity_error()
-    hub.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        hub.set_verbosity(hub_level)
-        if bars:
-            logging.enable_progress_bar()
 
 
 def _digest(content: Any) -> str:

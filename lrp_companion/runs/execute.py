@@ -10,7 +10,9 @@ from __future__ import annotations
 import datetime
 import logging
 import os
+import signal
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -21,13 +23,12 @@ import pyarrow as pa
 import torch
 from tqdm import tqdm
 
+from lrp_companion.paths import as_path
 from lrp_companion.provenance import surroundings
-from lrp_companion.runs.folder import FORMAT, MANIFEST, RunFolder, key_of, open_folder, read_folder
-from lrp_companion.schema import CompanionError, InputError
-
-
-class RunError(CompanionError, RuntimeError):
-    """A process of a run that ended before its work was done."""
+from lrp_companion.runs.folder import RunError, RunFolder, open_folder, read_folder
+from lrp_companion.runs.manifest import FORMAT, MANIFEST, are_sessions, key_of
+from lrp_companion.schema import CompanionError, InputError, is_whole
+from lrp_companion.terminal import BAD_INPUT, FAULT
 
 
 class Jobs(Protocol):
@@ -53,6 +54,7 @@ def world(device: str) -> Any:
     """
     if int(os.environ.get("WORLD_SIZE", "1")) < 2:
         return None
+    _end_with_the_launcher()
     from accelerate import PartialState
 
     asked_for_cpu = device == "cpu" or os.environ.get("ACCELERATE_USE_CPU", "").lower() == "true"
@@ -85,8 +87,10 @@ def execute(
     Raises
     ------
     InputError : `out` cannot be written, holds another run, or a run is at work in it.
-    SourceError : a shard cannot be read or written; what was finished before stays.
+    SourceError : a shard cannot be read.
+    RunError : a shard cannot be written, or another process of the run died; what was finished before stays.
     """
+    out = as_path("run", "--out", out)
     rank, size = (0, 1) if state is None else (state.process_index, state.num_processes)
     if resume and not (Path(out) / MANIFEST).is_file():
         got, hint = f"--resume and no run in {out}", "leave out --resume to begin one"
@@ -137,10 +141,12 @@ class _Session:
         self.folder, self.jobs = folder, jobs
         fresh = {"format": FORMAT, "key": key_of(jobs.config), "config": dict(jobs.config)}
         self.manifest: dict[str, Any] = folder.manifest() if (folder.path / MANIFEST).is_file() else fresh
-        most = max(self.manifest.get("examples", 0), jobs.manifest["examples"])
+        known = self.manifest.get("examples", 0)
+        most = max(known if is_whole(known) else 0, jobs.manifest["examples"])
         self.manifest |= {**jobs.manifest, "examples": most}
         self.whole = jobs.manifest["examples"] == most or self.manifest.get("finished", False)
         earlier: Any = self.manifest.get("sessions", [])
+        earlier = earlier if are_sessions(earlier) else []  # a manifest that somebody has changed
         follows = [*(row["start"] for row in earlier[1:]), _now()]  # none for a first session
         self.manifest["sessions"] = [
             self._ended(row, start) for row, start in zip(earlier, follows, strict=False)
@@ -228,6 +234,7 @@ def launch(processes: int, arguments: Sequence[str]) -> None:
 
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // processes)))
+    os.environ[LAUNCHER] = str(os.getpid())
     config = LaunchConfig(
         min_nodes=1, max_nodes=1, nproc_per_node=processes, run_id=f"lrp-companion-{os.getpid()}",
         rdzv_backend="c10d", rdzv_endpoint="localhost:0", max_restarts=0, monitor_interval=0.2,
@@ -238,7 +245,36 @@ def launch(processes: int, arguments: Sequence[str]) -> None:
         raise KeyboardInterrupt from None
     except ChildFailedError as error:
         rank, failure = error.get_first_failure()
-        how = f"exit code {failure.exitcode}" if failure.exitcode >= 0 else f"signal {failure.signal_name()}"
-        got = f"the end of process {rank + 1} of {processes} ({how}; its message is above)"
-        hint = "mend the cause, then give the same command again: finished jobs are kept"
-        raise RunError("run", got=got, expected="all processes to finish", hint=hint) from None
+        raise _died(rank, processes, failure) from None
+
+
+def _died(rank: int, processes: int, failure: Any) -> CompanionError:
+    """What to say of the process that failed first: one that was killed had no time for a message."""
+    if failure.exitcode < 0:
+        how = f"{failure.signal_name()} from outside, perhaps for want of memory"
+    else:
+        how = f"exit code {failure.exitcode}; its message is above"
+    got = f"the end of process {rank + 1} of {processes} ({how})"
+    hint = "mend the cause, then give the same command again: finished jobs are kept"
+    kind = InputError if failure.exitcode == BAD_INPUT else RunError
+    return kind("run", got=got, expected="all processes to finish", hint=hint)
+
+
+LAUNCHER = "LRP_COMPANION_LAUNCHER"
+"""The process that started this one; where it is gone, nobody waits for this one."""
+
+
+def _end_with_the_launcher() -> None:
+    """Let this process end when the one that launched it is gone: else it would go on, and hold the lock."""
+    launcher = os.environ.get(LAUNCHER)
+    if launcher is None or os.name == "nt":
+        return
+
+    def watch() -> None:
+        while os.getppid() == int(launcher):
+            time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5)  # for the manifest; a process that waits for another one hears no signal
+        os._exit(FAULT)  # rows are written whole or not at all
+
+    threading.Thread(target=watch, daemon=True, name="watch the launcher").start()

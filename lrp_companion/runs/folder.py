@@ -21,20 +21,18 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 
+from lrp_companion.paths import as_path
+from lrp_companion.runs.manifest import MANIFEST, key_of, read_manifest
 from lrp_companion.schema import InputError, SourceError
+from lrp_companion.terminal import Fault
 
-FORMAT = 1
 JOB = "job"  # the column that says which job a row belongs to
-MANIFEST, SHARDS, NETS = "manifest.json", "shards", "nets"
+CHECKSUM = "sha256"  # in the header of a net's weights
+SHARDS, NETS = "shards", "nets"
 
 
-def key_of(config: Mapping[str, Any]) -> str:
-    """12 hexadecimal digits that name a configuration: what its rows depend on, and nothing else.
-
-    >>> key_of({"task": "sst2", "dtype": "float32"}) == key_of({"dtype": "float32", "task": "sst2"})
-    True
-    """
-    return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:12]
+class RunError(Fault, RuntimeError):
+    """A run that could not go on for a reason outside its input: a full disk, a process that died."""
 
 
 @dataclass
@@ -67,26 +65,46 @@ class RunFolder:
         return self._gathered[table].filter(pc.field(JOB) == job)
 
     def add_weights(self, name: str, weights: Mapping[str, Any]) -> None:
-        """Keep a net's weights beside the shards, whole or not at all."""
+        """Keep a net's weights and their checksum beside the shards, whole or not at all."""
         from safetensors.torch import save
 
-        (self.path / NETS).mkdir(exist_ok=True)
-        content = save({key: value.contiguous() for key, value in weights.items()})
-        _write_bytes(self.path / NETS / name, content)
+        kept = {key: value.contiguous() for key, value in weights.items()}
+        try:
+            (self.path / NETS).mkdir(exist_ok=True)
+        except OSError as error:
+            raise _cannot_write(self.path / NETS, error) from None
+        _write_bytes(self.path / NETS / name, save(kept, metadata={CHECKSUM: _digest(kept)}))
 
     def weights(self, name: str) -> dict[str, Any] | None:
-        """Weights that were kept, or None."""
-        from safetensors.torch import load
+        """Weights that were kept, or None.
+
+        Raises
+        ------
+        SourceError : they are not those that were written.
+        """
+        from safetensors import SafetensorError, safe_open
 
         place = self.path / NETS / name
-        return load(place.read_bytes()) if place.is_file() else None
+        if not place.is_file():
+            return None
+        try:
+            with safe_open(place, framework="pt") as file:
+                checksum = (file.metadata() or {}).get(CHECKSUM)
+                names = file.keys()
+                weights = {key: file.get_tensor(key) for key in names}
+        except (SafetensorError, OSError, ValueError) as error:
+            raise _spoilt(place, str(error).rstrip(".")) from None
+        if checksum != _digest(weights):
+            raise _spoilt(place, "its checksum does not fit")
+        return weights
 
     def summarise(self, name: str, rows: pa.Table) -> None:
         """Write a table that was made from the rows of all jobs; its name has an underscore."""
         _write_table(self.path / f"{name}.parquet", rows, self.key)
 
     def manifest(self) -> dict[str, Any]:
-        return _read_manifest(self.path)
+        """The manifest, as far as it goes: a session completes what is missing."""
+        return read_manifest(self.path)
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         _write_bytes(self.path / MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode())
@@ -175,7 +193,7 @@ def _check(place: Path, config: Mapping[str, Any]) -> None:
     if (place / SHARDS).is_dir() and not any((place / SHARDS).glob("*.parquet")):
         names -= {SHARDS}  # a run killed before its manifest stood has left this folder empty
     if MANIFEST in names:
-        known = _read_manifest(place)["config"]
+        known = read_manifest(place)["config"]
         fields = [*known, *(name for name in config if name not in known)]  # the task first
         differing = [name for name in fields if known.get(name) != config.get(name)]
         if differing:
@@ -185,10 +203,22 @@ def _check(place: Path, config: Mapping[str, Any]) -> None:
             got = f"{place}, which holds another run ({pairs})"
             expected = "an empty folder, or a run of the same configuration"
             raise InputError("run", got=got, expected=expected, hint="name another --out")
-    elif names:
+    elif names and not _only_rows_of(place, names, key_of(config)):
         got = f"{place}, which holds {', '.join(sorted(names)[:3])} and no {MANIFEST}"
         expected = "an empty folder, or one that a run has made"
         raise InputError("run", got=got, expected=expected, hint="name another --out")
+
+
+def _only_rows_of(place: Path, names: set[str], key: str) -> bool:
+    """Whether a folder without a manifest holds rows of this very run and nothing else."""
+    tables = {name for name in names if name.endswith(".parquet")}
+    shards = any((place / SHARDS).glob("*.parquet"))
+    if not (tables or shards) or not names <= tables | {SHARDS, NETS}:
+        return False
+    try:
+        return bool(_jobs_done(place, key))
+    except SourceError:  # of another run, or of none
+        return False
 
 
 def _said(config: Mapping[str, Any], name: str) -> str:
@@ -242,11 +272,11 @@ def read_folder(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str,
     ------
     SourceError : no such folder, no run in it, or a file that cannot be read or belongs to another run.
     """
-    place = Path(path)
+    place = as_path("load_run", "folder", path)
     if not place.is_dir():
         got, hint = f"{place}, which is no folder", "name the --out of a run"
         raise SourceError("load_run", got=got, expected="the folder of a run", hint=hint)
-    manifest = _read_manifest(place)
+    manifest = read_manifest(place)
     gathered = {file.stem for file in place.glob("*.parquet")}
     in_shards = {_parts(file)[0] for file in (place / SHARDS).glob("*.parquet")}
     names = sorted(gathered | in_shards)
@@ -257,23 +287,6 @@ def read_folder(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str,
     rows = {name: _whole_table(place, name, key) for name in names if "_" not in name}
     summaries = {name: _read_table(place / f"{name}.parquet", key) for name in names if "_" in name}
     return manifest, rows | summaries
-
-
-def _read_manifest(place: Path) -> dict[str, Any]:
-    file = place / MANIFEST
-    if not file.is_file():
-        state = "an empty folder" if not any(place.iterdir()) else "a folder without a manifest"
-        got, hint = f"{place}, {state}", "make one with lrp-companion run"
-        raise SourceError("load_run", got=got, expected="the folder of a run", hint=hint)
-    try:
-        manifest = json.loads(file.read_text(encoding="utf-8"))
-        if manifest["format"] != FORMAT or key_of(manifest["config"]) != manifest["key"]:
-            raise ValueError("its key does not fit its configuration, or it has another format")
-    except (ValueError, KeyError, TypeError) as error:
-        got, hint = f"{file}, which cannot be read ({error})", "restore the file; the rows are untouched"
-        expected = f"a manifest of format {FORMAT}"
-        raise SourceError("load_run", got=got, expected=expected, hint=hint) from None
-    return manifest
 
 
 def _read_table(file: Path, key: str, columns: list[str] | None = None) -> pa.Table:
@@ -332,11 +345,32 @@ def _write_bytes(file: Path, content: Any) -> None:
         os.replace(part, file)
         _sync_folder(file.parent)
     except OSError as error:
-        part.unlink(missing_ok=True)
-        got = f"{file.name}, which cannot be written ({error.strerror or error})"
-        expected = f"room and permission in {file.parent}"
-        hint = "make room, then give the same command again: finished jobs are kept"
-        raise SourceError("run", got=got, expected=expected, hint=hint) from None
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise _cannot_write(file, error) from None
+
+
+def _cannot_write(file: Path, error: OSError) -> RunError:
+    got = f"{file.name}, which cannot be written ({error.strerror or error})"
+    expected = f"room and permission in {file.parent}"
+    hint = "make room, then give the same command again: finished jobs are kept"
+    return RunError("run", got=got, expected=expected, hint=hint)
+
+
+def _digest(weights: Mapping[str, Any]) -> str:
+    """Of names, kinds, shapes and values of tensors."""
+    digest = hashlib.sha256()
+    for key, value in sorted(weights.items()):
+        array = value.cpu().numpy()
+        digest.update(f"{key} {array.dtype} {array.shape}\0".encode() + array.tobytes())
+    return digest.hexdigest()
+
+
+def _spoilt(net: Path, reason: str) -> SourceError:
+    """A net's weights that are not those that were trained."""
+    got, expected = f"{net}, which cannot be used ({reason})", "the weights as the run wrote them"
+    hint = f"remove {net.name} and give the same run command again: the net is trained anew"
+    return SourceError("run", got=got, expected=expected, hint=hint)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from lrp_companion.masks import bypassed, mask_number
 from lrp_companion.metrics import Interval, bootstrap_mean, paired_difference
 from lrp_companion.metrics.grid import at_map
+from lrp_companion.paths import as_path
 from lrp_companion.runs.axes import (
     EMBEDDING_PARTS,
     ERRORS,
@@ -28,8 +29,10 @@ from lrp_companion.runs.axes import (
     agreement_axes,
 )
 from lrp_companion.runs.folder import JOB, read_folder
+from lrp_companion.runs.manifest import check_complete
 from lrp_companion.schema import (
     DEFAULT_PROTOCOL,
+    MULTI_LABEL,
     SITE_PARTS,
     SITES,
     TOKEN_CHOICES,
@@ -41,6 +44,8 @@ from lrp_companion.schema import (
     scores_at,
 )
 
+OWN_TASK = "texts"
+"""The task of a run on own data: no name that a file may have makes it one of the paper's."""
 Explanation = str | Iterable[int]
 """A method's name, or the layers that are bypassed (from 1)."""
 _T = TypeVar("_T")
@@ -64,6 +69,11 @@ class Run:
     @property
     def task(self) -> str:
         return self.manifest["config"]["task"]
+
+    @property
+    def data_name(self) -> str:
+        """What the data are called: the task, or the name of one's own data."""
+        return self.manifest["config"].get("name", self.task)
 
     @property
     def model(self) -> str:
@@ -100,6 +110,10 @@ class TextRun(Run):
     @property
     def layers(self) -> int:
         return int(self.manifest["model"]["layers"])
+
+    @property
+    def multi_label(self) -> bool:
+        return self.manifest["model"].get("problem_type") == MULTI_LABEL
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -315,7 +329,7 @@ class TextRun(Run):
         """LOO maps (T,) of the examples under a removal and a target, special tokens included."""
         where = self.manifest["axes"]["removal"].index(protocol.removal)
         return [
-            loo_map(after[where], int(target), protocol.target)
+            loo_map(after[where], int(target), protocol.target, multi_label=self.multi_label)
             for after, target in zip(self._after, self.example_column("target"), strict=True)
         ]
 
@@ -473,7 +487,9 @@ def load_run(path: str | os.PathLike[str]) -> AnyRun:
     SourceError : no such folder, no run in it, or a file that cannot be read or belongs to another run.
     """
     manifest, tables = read_folder(path)
-    name = Path(path).resolve().name
+    place = as_path("load_run", "folder", path)
+    check_complete(place, manifest)
+    name = place.resolve().name
     if manifest["config"]["task"].startswith("mnist"):
         if "images" not in tables:
             raise SourceError(
@@ -507,21 +523,24 @@ def nearby(folder: str | os.PathLike[str]) -> Path:
 def load_runs(paths: Sequence[str | os.PathLike[str]]) -> list[AnyRun]:
     """Read several runs; a folder without a manifest stands for the runs in it."""
     out: list[AnyRun] = []
-    for path in map(Path, paths):
+    for path in (as_path("load_run", "folder", given) for given in paths):
         inside = [] if (path / "manifest.json").is_file() else sorted(path.glob("*/manifest.json"))
         out += [load_run(manifest.parent) for manifest in inside] or [load_run(path)]
     return out
 
 
-def loo_map(after: np.ndarray, target: int, output: str) -> np.ndarray:
+def loo_map(after: np.ndarray, target: int, output: str, *, multi_label: bool) -> np.ndarray:
     """LOO (T,) of an output ("logit", "margin", "probability") from logits (1 + T, C) of the whole text and
-    without each token.
+    without each token; with `multi_label` a probability is a sigmoid, and a margin is NaN: there is none.
 
-    >>> loo_map(np.array([[1.0, 3.0], [1.0, 2.5], [2.0, 3.0]]), 1, "margin")
+    >>> loo_map(np.array([[1.0, 3.0], [1.0, 2.5], [2.0, 3.0]]), 1, "margin", multi_label=False)
     array([0.5, 1. ])
     """
     chosen = after[:, target]
-    if output == "probability":
+    if multi_label:
+        margin = np.full_like(chosen, np.nan)
+        chosen = {"logit": chosen, "margin": margin, "probability": 1 / (1 + np.exp(-chosen))}[output]
+    elif output == "probability":
         chosen = 1 / np.exp(after - after[:, target : target + 1]).sum(1)
     elif output == "margin":
         chosen = chosen - np.delete(after, target, axis=1).max(1)

@@ -1,7 +1,8 @@
 """A run on reviews, one job per example and table: LOO first, then methods, masks of the paths, all masks.
 
 Rows are numbers only: no word, token or token id of a text is kept. A job's batches hold one example alone,
-so its rows do not depend on what else was run, in which order, or by how many processes.
+so its rows do not depend on what else was run, in which order, or by how many processes, if each has as many
+threads: another number of threads adds in another order. Sessions in the manifest say how many there were.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ import torch
 from lrp_companion.live.compare_methods import shared_curves
 from lrp_companion.masks import mask_number, masks_on_paths
 from lrp_companion.methods import TEXT_METHODS, kept_logits, method_call
-from lrp_companion.methods.common import output_gradient, to_numpy
+from lrp_companion.methods.common import check_mask_token, check_output, output_gradient, to_numpy
 from lrp_companion.metrics.faithfulness import CANCELLED, ORDERS, Curve, relative_error
 from lrp_companion.metrics.grid import agreement_grid
 from lrp_companion.models.pretrained import Classifier, EncodedText
@@ -40,7 +42,8 @@ from lrp_companion.runs.axes import (
 )
 from lrp_companion.runs.cost import DEFAULT_METHODS, text_work
 from lrp_companion.runs.folder import JOB, RunFolder, read_folder
-from lrp_companion.runs.load import loo_map
+from lrp_companion.runs.load import OWN_TASK, loo_map
+from lrp_companion.runs.manifest import check_complete
 from lrp_companion.schema import (
     REMOVALS,
     SITES,
@@ -53,18 +56,19 @@ from lrp_companion.schema import (
     scores_at,
     whole,
 )
-from lrp_companion.sources import Dataset
+from lrp_companion.sources import OWN_SOURCES, Dataset
 
 MASK_CHOICES = ("none", "paths", "all")
 COMPARED = 4
 """Examples of another run whose logits are computed again before its LOO is taken."""
 CLOSE = {"float64": 1e-9, "float32": 1e-3, "bfloat16": 0.25}
 """How far logits of one model may be apart between machines and batches."""
-SETTINGS: dict[str, dict[str, Any]] = {
-    "sst2": {"chunk": 1, "removals": REMOVALS},
-    "imdb": {"chunk": 16, "removals": ("attention-mask", "mask-token")},
-}
-FIXED = ("output", "site", "removal", "progress", "batch_tokens")
+SHORT: dict[str, Any] = {"chunk": 1, "removals": REMOVALS}
+LONG: dict[str, Any] = {"chunk": 16, "removals": ("attention-mask", "mask-token")}
+SETTINGS = {"sst2": SHORT, "imdb": LONG}
+LONG_TEXT = 600
+"""Characters of a text from which on own data are run as IMDB is, by the median text."""
+FIXED = ("output", "site", "removal", "unit", "progress", "batch_tokens")
 """Options that are not for a run to choose: it measures all of them, or they change no number."""
 HALVES = {"all": slice(None), "first half": slice(0, None, 2), "second half": slice(1, None, 2)}
 """Examples whose mean r is kept for every mask."""
@@ -84,7 +88,7 @@ class TextJobs:
         seed: int = 0,
         n_steps: int = 50,
         removals: Sequence[str] | None = None,
-        targets: Sequence[str] = TARGET_CHOICES,
+        targets: Sequence[str] | None = None,
         loo_from: str | os.PathLike[str] | None = None,
         keep_maps: bool = False,
     ) -> None:
@@ -94,7 +98,10 @@ class TextJobs:
             raise InputError("run", got=got, expected="at least one, each once", hint=hint)
         whole("run", "n_steps", n_steps, hint="50 is the default")
         choose("run", "masks", masks, MASK_CHOICES)
-        settings = SETTINGS[choose("run", "task", data.name, tuple(SETTINGS))]
+        settings, data = settings_of(data), own_classes(data, clf)
+        offered = settings["removals"]
+        if clf.mask_id is None and removals is None:
+            offered = tuple(removal for removal in offered if removal != "mask-token")
         if masks == "all" and clf.card.layers > 16:
             got, hint = f"all masks of {clf.card.layers} layers", "use --masks paths"
             raise InputError("run", got=got, expected="at most 16 layers", hint=hint)
@@ -102,8 +109,10 @@ class TextJobs:
             TEXT_METHODS[kind](clf, [], [], progress=False, **options)
         self.clf, self.data, self.masks, self.n_steps = clf, data, masks, n_steps
         self.methods, self.chunk = tuple(methods), settings["chunk"]
-        self.removals = _some("removals", removals, settings["removals"])
-        self.targets = _some("targets", targets, TARGET_CHOICES)
+        self.removals = _some("removals", removals, offered)
+        if "mask-token" in self.removals and clf.mask_id is None:
+            check_mask_token(clf, "removal 'mask-token'")
+        self.targets = _targets(clf, targets)
         self.keep_maps = keep_maps
         # In random order: a run that was cut short is a random sample, too.
         self.sample = data.order(limit, seed=seed)
@@ -117,7 +126,8 @@ class TextJobs:
         """What the rows depend on."""
         clf, data = self.clf, self.data
         return {
-            "task": data.name, "split": data.split, "source": data.source, "data": data.fingerprint,
+            **({"task": OWN_TASK, "name": data.name} if is_own(data) else {"task": data.name}),
+            "split": data.split, "source": data.source, "data": data.fingerprint,
             "seed": seed, "model": clf.card.name, "weights": clf.card.fingerprint,
             "tokenizer": clf.card.tokenizer, "model config": clf.card.config, "labels": list(clf.labels),
             "dtype": clf.card.dtype, "methods": list(self.methods), "chunk": self.chunk,
@@ -129,8 +139,17 @@ class TextJobs:
     def _known(self, folder: str | os.PathLike[str]) -> tuple[dict[int, dict[str, Any]], str]:
         """LOO of another run by job, and its key; refuse a run that differs in what LOO depends on."""
         manifest, tables = read_folder(folder)
+        check_complete(Path(folder), manifest)
         config = {"labels": manifest["model"]["labels"], **manifest["config"]}
-        needed = ["task", "split", "data", "weights", "labels", "dtype"]
+        needed = [
+            "task",
+            *(["name"] if is_own(self.data) else []),
+            "split",
+            "data",
+            "weights",
+            "labels",
+            "dtype",
+        ]
         # Runs from before 2026-11-23 do not record these two.
         needed += [name for name in ("tokenizer", "model config") if name in config]
         wrong = [name for name in needed if config.get(name) != self.config[name]]
@@ -151,7 +170,7 @@ class TextJobs:
     def _compare(self, folder: str | os.PathLike[str], known: Mapping[int, Mapping[str, Any]]) -> None:
         """Refuse LOO that this model does not give: the whole texts of a few rows are run again."""
         some = [job for job in self.sample if job in known][:COMPARED]
-        texts = self.clf.encode([self.data.texts[job] for job in some], truncate=True) if some else []
+        texts = self.clf.encode([self.data.inputs[job] for job in some], truncate=True) if some else []
         for job, text in zip(some, texts, strict=True):
             everything = np.ones(len(text), dtype=bool)
             logits = to_numpy(kept_logits(self.clf, [(text, everything)], progress=False))[0]
@@ -168,8 +187,9 @@ class TextJobs:
         """What the manifest says beside the configuration."""
         card = self.clf.card
         model = {name: getattr(card, name) for name in ("name", "family", "layers", "heads", "hidden")}
+        problem = {"problem_type": card.problem_type} if self.clf.multi_label else {}
         manifest = {
-            "model": model | {"labels": list(card.labels)},
+            "model": model | {"labels": list(card.labels)} | problem,
             "data": self.data.describe(),
             "axes": axes(self.removals),
             "examples": len(self.sample),
@@ -188,8 +208,23 @@ class TextJobs:
 
     @cached_property
     def _encoded(self) -> dict[int, EncodedText]:
-        texts = [self.data.texts[job] for job in self.sample]
-        return dict(zip(self.sample, self.clf.encode(texts, truncate=True), strict=True))
+        inputs = self.data.inputs
+        texts = [inputs[job] for job in self.sample]
+        try:
+            return dict(zip(self.sample, self.clf.encode(texts, truncate=True), strict=True))
+        except InputError:  # it counts in the order of the sample, which nobody knows
+            for job in self.sample:
+                self._check_alone(job)
+            raise
+
+    def _check_alone(self, job: int) -> None:
+        """Refuse a text that cannot be explained, by its row in the data."""
+        try:
+            self.clf.encode([self.data.inputs[job]], truncate=True)
+        except InputError as error:
+            text = error.got.replace("text 0", "a text", 1)
+            got = f"row {job} of {self.data.name}/{self.data.split}: {text}"
+            raise InputError("run", got=got, expected=error.expected, hint=error.hint) from None
 
     def cost(self, table: str, job: int) -> float:
         """About how much work a job is, in tokens run forward: for the estimate of the time left."""
@@ -209,7 +244,10 @@ class TextJobs:
         (row,) = folder.rows("examples", job).to_pylist()
         target = row["target"]
         after = np.array(row["after"]).reshape(len(self.removals), len(text) + 1, -1)
-        loo = np.stack([[loo_map(logits, target, output) for output in TARGET_CHOICES] for logits in after])
+        kind = {"multi_label": self.clf.multi_label}
+        loo = np.stack(
+            [[loo_map(logits, target, output, **kind) for output in TARGET_CHOICES] for logits in after]
+        )
         if table == "methods":
             return self._methods(text, target, loo, row["seconds"][0])
         return {"masks": self._masks, "lattice": self._lattice}[table](text, target, loo)
@@ -231,14 +269,14 @@ class TextJobs:
             logits = known["after"]
             # The other run's seconds are those of another hour or machine.
             seconds = [np.nan] * len(self.removals)
-        before_cut = len(self.clf.tokenizer(text.text, verbose=False)["input_ids"])
+        number = pa.int8() if len(self.clf.labels) < 128 else pa.int32()
         kind = pa.float64() if self.clf.card.dtype == "float64" else pa.float32()
         return pa.table(
             {
-                "label": pa.array([int(self.data.labels[job])], pa.int8()),
-                "target": pa.array([int(logits[: len(self.clf.labels)].argmax())], pa.int8()),
+                "label": pa.array([int(self.data.labels[job])], number),
+                "target": pa.array([int(logits[: len(self.clf.labels)].argmax())], number),
                 "tokens": pa.array([len(text)], pa.int32()),
-                "whole": pa.array([before_cut], pa.int32()),
+                "whole": pa.array([text.whole], pa.int32()),
                 "special": pa.array([np.flatnonzero(text.special).tolist()], pa.list_(pa.int32())),
                 "after": pa.array([logits], pa.list_(kind)),
                 "seconds": pa.array([seconds], pa.list_(pa.float32())),
@@ -338,10 +376,9 @@ class TextJobs:
 
     def _tape(self, text: EncodedText, target: int, outputs: Sequence[str]) -> tuple[Any, torch.Tensor]:
         """A tape and where relevance starts for each output, (outputs, 1, C)."""
-        ids = torch.tensor([text.input_ids], device=self.clf.device)
-        tape = self.clf.encoder.forward(ids, torch.ones_like(ids))
-        chosen = torch.tensor([target], device=self.clf.device)
-        return tape, torch.stack([output_gradient(tape.logits, chosen, output) for output in outputs])
+        tape, chosen = self.clf.tape(text), torch.tensor([target], device=self.clf.device)
+        kind = {"multi_label": self.clf.multi_label}
+        return tape, torch.stack([output_gradient(tape.logits, chosen, output, **kind) for output in outputs])
 
     def summaries(self, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
         """Tables made from the rows of all jobs: mean r of every mask over all examples and two halves."""
@@ -467,6 +504,38 @@ def nearness(
         "error": ERRORS.column(round_bits(error)),
         "passes": PASSES.column(passes),
     }
+
+
+def is_own(data: Dataset) -> bool:
+    """Whether these are data of one's own, whatever they are called."""
+    return data.source in OWN_SOURCES
+
+
+def settings_of(data: Dataset) -> dict[str, Any]:
+    """How a data set is run: the chunk of a curve's step, and the removals.
+
+    Own texts are run as SST-2 is, or where the median one is long as IMDB.
+    """
+    if not is_own(data):
+        return SETTINGS[choose("run", "task", data.name, tuple(SETTINGS))]
+    lengths = [len(text) for text in data.texts]
+    if data.pairs:
+        lengths = [length + len(second) for length, second in zip(lengths, data.pairs, strict=True)]
+    return LONG if np.median(lengths) >= LONG_TEXT else SHORT
+
+
+def own_classes(data: Dataset, clf: Classifier) -> Dataset:
+    """The data with labels as the classifier's classes; those of the paper's data sets are as they are."""
+    return data.for_classes(clf.labels) if is_own(data) else data
+
+
+def _targets(clf: Classifier, chosen: Sequence[str] | None) -> tuple[str, ...]:
+    """The outputs to explain: all that the classifier has, or some."""
+    offered = tuple(name for name in TARGET_CHOICES if not (name == "margin" and clf.multi_label))
+    if chosen is not None:
+        for output in chosen:
+            check_output(output, clf)
+    return _some("targets", chosen, offered)
 
 
 def _some(name: str, chosen: Sequence[str] | None, options: Sequence[str]) -> tuple[str, ...]:

@@ -1,41 +1,51 @@
-"""Data from three sources behind one function: embedded (offline), a folder, or the Hugging Face hub."""
+"""Data behind one function: embedded (offline), a folder, the Hugging Face hub, or one's own."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from lrp_companion.schema import InputError, choose
 from lrp_companion.sources import embedded, folder, hub
-from lrp_companion.sources.dataset import SPLITS, Dataset, choose_split, clean
+from lrp_companion.sources.dataset import OWN_SOURCES, SPLITS, Dataset, choose_split, clean
 
-__all__ = ["SOURCES", "SPLITS", "Dataset", "clean", "load_dataset", "reachable"]
+__all__ = ["OWN_SOURCES", "SOURCES", "SPLITS", "Dataset", "clean", "load_dataset", "reachable"]
 SOURCES = ("auto", "embedded", "folder", "hub")
 
 
 def load_dataset(
-    name: str,
+    name: Any,
     *,
     split: str | None = None,
     source: str = "auto",
     data_dir: str | os.PathLike[str] | None = None,
     limit: int | None = None,
     seed: int = 0,
+    text: str | None = None,
+    pair: str | None = None,
+    label: str | None = None,
+    title: str | None = None,
 ) -> Dataset:
-    """Return reviews ("sst2", "imdb") or digits ("mnist") and say where they came from.
+    """Return reviews ("sst2", "imdb"), digits ("mnist") or data of one's own, and say where they came from.
 
     Parameters
     ----------
-    split : by default "validation" for sst2 and "test" for imdb and mnist.
+    name : "sst2", "imdb", "mnist"; or own data: the path of a .csv, .tsv, .jsonl or .parquet file or of a
+        folder of these, a `datasets.Dataset`, a pandas frame, or a dict of columns.
+    split : by default "validation" for sst2 and "test" for imdb and mnist; of own data where it has several.
     source : "embedded", "folder", "hub", or "auto": the folder if one is set, else embedded.
     data_dir : the folder; by default the variable LRP_COMPANION_DATA.
     limit, seed : a random sample without replacement, in the original order.
+    text, pair, label : columns of own data: the text, the second text of a pair, and the label (names, or
+        class numbers from 0; empty or -1 is unlabelled).
+    title : what own data are called; by default as the file or folder is.
 
     Raises
     ------
     InputError
-        For an unknown name, split or source, a limit below 1 or beyond the data, or a folder given with
-        another source.
+        For an unknown name, split, source or column, a limit below 1 or beyond the data, or a folder given
+        with another source.
     SourceError
         When the data cannot be reached or read.
 
@@ -43,9 +53,30 @@ def load_dataset(
     embedded reviews (long), written for this project, in place of IMDB
     >>> load_dataset("mnist", source="embedded", limit=8).images.shape
     (8, 14, 14)
+    >>> rows = {"question": ["Is it slow?"], "answer": ["It is."], "verdict": ["entailed"]}
+    >>> load_dataset(rows, text="question", pair="answer", label="verdict").inputs
+    [('Is it slow?', 'It is.')]
     """
     choose("load_dataset", "source", source, SOURCES)
+    columns = {"text": text, "pair": pair, "label": label, "title": title}
+    if is_own(name):
+        for option, value in (("source", None if source == "auto" else source), ("data_dir", data_dir)):
+            if value:
+                got, expected = (
+                    f"{option} {str(value)!r} with own data",
+                    f"{option} only with {', '.join(SPLITS)}",
+                )
+                raise InputError("load_dataset", got=got, expected=expected, hint="leave it out")
+        from lrp_companion.sources.own_data import own_dataset
+
+        return own_dataset(name, text=text, pair=pair, label=label, split=split, name=title).take(
+            limit, seed=seed
+        )
     name, split = choose_split(name, split)
+    for option, value in columns.items():
+        if value is not None:
+            got, expected = f"{option} {value!r} with {name}", f"{option} only with own data"
+            raise InputError("load_dataset", got=got, expected=expected, hint="leave it out")
     if data_dir and source in ("embedded", "hub"):
         got = f"data_dir {str(data_dir)!r} with source {source!r}"
         expected = "data_dir only with source 'folder' or 'auto'"
@@ -55,6 +86,25 @@ def load_dataset(
     else:
         data = hub.load(name, split) if source == "hub" else embedded.load(name, split)
     return data.take(limit, seed=seed)
+
+
+def is_own(name: Any) -> bool:
+    """Whether a name means data of one's own: no data set of the paper, and a table or a path.
+
+    >>> is_own("sst2"), is_own("reviews.csv"), is_own("sst3")
+    (False, True, False)
+    """
+    if isinstance(name, str):
+        known_suffix = Path(name).suffix in (".csv", ".tsv", ".jsonl", ".parquet")
+        return name not in SPLITS and (known_suffix or os.sep in name or _exists(name))
+    return name is not None
+
+
+def _exists(name: str) -> bool:
+    try:
+        return bool(name.strip()) and Path(name).expanduser().exists()
+    except (OSError, ValueError, RuntimeError):
+        return False
 
 
 Row = dict[str, str]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ SPLITS = {
     "imdb": ("train", "test", "unsupervised"),
     "mnist": ("train", "test"),
 }
+OWN_SOURCES = ("file", "memory")
+"""Sources of data of one's own."""
 DEFAULT_SPLITS = {"sst2": "validation", "imdb": "test", "mnist": "test"}
 COLUMNS = {"sst2": ("sentence", "label"), "imdb": ("text", "label"), "mnist": ("image", "label")}
 
@@ -32,11 +35,14 @@ class Dataset:
     ----------
     name, split, source : such as "sst2", "validation", "embedded".
     ids : one short name per item, stable under `take` and `where` (for parquet files the row number).
-    labels : int64, shape (n,); for reviews 1 = positive, 0 = negative, -1 = unlabelled; for MNIST the digit.
+    labels : int64, shape (n,), -1 where there is none; for reviews 1 = positive, 0 = negative; for MNIST the
+        digit.
     texts : the reviews; empty for images.
     images : float64, shape (n, 14, 14) in [0, 1], read-only; None for texts.
     tags : what each item tests, such as ("negation",); an empty tuple where nothing is known.
     note : what the reader should know of this source, in a few words.
+    pairs : the second text of each item, where a classifier reads two; else empty.
+    label_names : names of the labels, where they have some; `labels` are their places.
     fingerprint : 12 hexadecimal digits of the SHA-256 over texts or pixels and labels, in order.
 
     >>> columns = {"ids": ("a", "b"), "labels": np.array([1, 0]), "texts": ("Good.", "Bad.")}
@@ -54,32 +60,38 @@ class Dataset:
     images: np.ndarray | None = None
     tags: tuple[tuple[str, ...], ...] = ()
     note: str = ""
+    pairs: tuple[str, ...] = ()
+    label_names: tuple[str, ...] = ()
     fingerprint: str = field(init=False)
 
     def __post_init__(self) -> None:
         put = object.__setattr__
         put(self, "ids", tuple(self.ids))
         put(self, "texts", tuple(self.texts))
+        put(self, "pairs", tuple(self.pairs))
         put(self, "tags", tuple(tuple(t) for t in self.tags) or ((),) * len(self.ids))
         put(self, "labels", _read_only(self.labels, np.int64))
         if self.images is not None:
             put(self, "images", _read_only(self.images, np.float64))
         items = self.texts if self.images is None else self.images
-        lengths = len(self.ids), len(items), len(self.labels), len(self.tags)
+        seconds = self.pairs or items
+        lengths = len(self.ids), len(items), len(self.labels), len(self.tags), len(seconds)
         if len(set(lengths)) != 1:
-            got = f"ids, items, labels, tags of lengths {lengths}"
+            got = f"ids, items, labels, tags, pairs of lengths {lengths}"
             raise InputError("Dataset", got=got, expected="equal lengths", hint="pass one of each per item")
         put(self, "fingerprint", self._fingerprint())
 
     def _fingerprint(self) -> str:
         digest = hashlib.sha256()
         if self.images is None:
-            for raw in map(str.encode, self.texts):
+            for raw in map(str.encode, (*self.texts, *self.pairs)):
                 # The length keeps ("a", "bc") apart from ("ab", "c").
                 digest.update(len(raw).to_bytes(8, "little") + raw)
         else:
             digest.update(self.images.astype("<f8").tobytes())
         digest.update(self.labels.astype("<i8").tobytes())
+        if self.pairs or self.label_names:
+            digest.update(repr((len(self.pairs), self.label_names)).encode())
         return digest.hexdigest()[:12]
 
     def __len__(self) -> int:
@@ -90,10 +102,50 @@ class Dataset:
 
     def describe(self) -> str:
         """Return one line that says what this is, how much of it, and its fingerprint."""
-        kind = "text" if self.images is None else "image"
+        kind = "image" if self.images is not None else "pair" if self.pairs else "text"
         note = f" ({self.note})" if self.note else ""
         count = f"{len(self):,} {kind}{'' if len(self) == 1 else 's'}"
-        return f"{self.name}/{self.split} from {self.source}: {count}{note}, fingerprint {self.fingerprint}"
+        title = f"{self.name}/{self.split}" if self.split else self.name
+        return f"{title} from {self.source}: {count}{note}, fingerprint {self.fingerprint}"
+
+    @property
+    def inputs(self) -> list[str | tuple[str, str]]:
+        """What a classifier reads: texts, or pairs of texts."""
+        return list(zip(self.texts, self.pairs, strict=True)) if self.pairs else list(self.texts)
+
+    def for_classes(self, classes: Sequence[str]) -> Dataset:
+        """The same items with labels as numbers of a classifier's classes.
+
+        Names are matched as they are written, or else without case; numbers are class numbers, or names of
+        classes where all classes are named by numbers.
+
+        Raises
+        ------
+        InputError : a label that is none of the classes.
+
+        >>> columns = {"ids": ("a", "b"), "labels": np.array([1, 0]), "texts": ("Good.", "Bad.")}
+        >>> data = Dataset("mine", "", "file", **columns, label_names=("neg", "pos"))
+        >>> data.for_classes(("POS", "NEG")).labels.tolist()
+        [0, 1]
+        """
+        numbers = {k: str(k) for k in np.unique(self.labels).tolist() if k >= 0}
+        if self.label_names:
+            numbers = {k: self.label_names[k] for k in numbers}
+        by_number = not self.label_names and not all(name.strip("+-").isdecimal() for name in classes)
+        places = [str(k) for k in range(len(classes))] if by_number else list(classes)
+        numbered = {k: _place(name, places) for k, name in numbers.items()}
+        strange = [numbers[k] for k, place in numbered.items() if place is None]
+        if strange:
+            got = f"label {strange[0]!r} in {self.name}"
+            expected = (
+                f"a class of the model: {', '.join(classes)}"
+                if not by_number
+                else (f"a class number from 0 to {len(classes) - 1}")
+            )
+            hint = "rename the labels in one of the two, or leave out the label column"
+            raise InputError("Dataset.for_classes", got=got, expected=expected, hint=hint)
+        labels = [-1 if k < 0 else numbered[k] for k in self.labels.tolist()]
+        return replace(self, labels=np.array(labels), label_names=tuple(classes))
 
     def take(self, limit: int | None, *, seed: int = 0) -> Dataset:
         """Return a seeded random sample of `limit` items, in their original order; None takes all.
@@ -123,6 +175,18 @@ class Dataset:
             limit = whole("load_dataset", "limit", limit, most=len(self), hint=hint)
         return np.random.default_rng(seed).permutation(len(self))[:limit].tolist()
 
+    def longest(self, count: int) -> Dataset:
+        """Return the items with the longest texts, at most `count`, in their original order.
+
+        >>> columns = {"ids": ("a", "b"), "labels": np.array([1, 0]), "texts": ("Good film.", "Bad.")}
+        >>> Dataset("mine", "", "file", **columns).longest(1).texts
+        ('Good film.',)
+        """
+        count = whole("Dataset.longest", "count", count, hint="try 8")
+        lengths = [len("".join(item)) for item in self.inputs]
+        order = sorted(range(len(lengths)), key=lambda k: (-lengths[k], k))
+        return self._rows(np.array(sorted(order[:count])))
+
     def _check_seed(self, seed: Any) -> None:
         whole("load_dataset", "seed", seed, least=0, hint="change seed or leave it out")
 
@@ -151,8 +215,17 @@ class Dataset:
             return tuple(items[k] for k in rows) if items else ()
 
         images = None if self.images is None else self.images[rows]
-        ids, texts, tags = pick(self.ids), pick(self.texts), pick(self.tags)
-        return replace(self, ids=ids, labels=self.labels[rows], texts=texts, images=images, tags=tags)
+        ids, texts, tags, pairs = pick(self.ids), pick(self.texts), pick(self.tags), pick(self.pairs)
+        labels = self.labels[rows]
+        return replace(self, ids=ids, labels=labels, texts=texts, images=images, tags=tags, pairs=pairs)
+
+
+def _place(name: str, classes: list[str]) -> int | None:
+    """Where a name stands among classes, as it is written or else without case; None if it is none or two."""
+    if name in classes:
+        return classes.index(name)
+    alike = [k for k, other in enumerate(classes) if other.casefold() == name.casefold()]
+    return alike[0] if len(alike) == 1 else None
 
 
 def _read_only(values: Any, dtype: Any) -> np.ndarray:
@@ -174,7 +247,10 @@ def choose_split(name: str, split: str | None) -> tuple[str, str]:
     InputError
         For a data set that is not known, or a split that it does not have.
     """
-    choose("load_dataset", "name", name, tuple(SPLITS))
+    if not isinstance(name, str) or name not in SPLITS:
+        expected = f"one of {', '.join(SPLITS)}, or the path of a file or folder with own data"
+        hint = "choose a name from this list, or check the path"
+        raise InputError("load_dataset", got=f"name {name!r}", expected=expected, hint=hint)
     split = DEFAULT_SPLITS[name] if split is None else split
     return name, choose("load_dataset", f"{name} split", split, SPLITS[name])
 
@@ -221,16 +297,26 @@ def from_table(table: pa.Table, *, name: str, split: str, source: str, place: st
     item_column, label_column = wanted = COLUMNS[name]
     if not set(wanted) <= set(table.column_names):
         raise refuse(f"columns {', '.join(table.column_names) or 'none'}", f"columns {', '.join(wanted)}")
+    twice = [column for column in wanted if table.column_names.count(column) > 1]
+    if twice:
+        raise refuse(f"column {twice[0]} more than once", "each column once")
     if not len(table):
         raise refuse("no rows", "at least one row")
-    items, labels = table[item_column].to_pylist(), table[label_column].to_pylist()
+    try:
+        items, labels = table[item_column].to_pylist(), table[label_column].to_pylist()
+    except UnicodeDecodeError:
+        raise refuse("text that is no UTF-8", "text in UTF-8") from None
     allowed = set(range(10)) if name == "mnist" else {-1, 0, 1} if split == "unsupervised" else {0, 1}
     odd = [label for label in labels if not is_whole(label) or label not in allowed]
     if odd:
         raise refuse(f"label {odd[0]!r}", f"labels from {min(allowed)} to {max(allowed)}")
     ids = tuple(map(str, range(len(labels))))
     if name == "mnist":
-        images = halve(np.stack([_pixels(item, refuse) for item in items]))
+        from PIL.Image import DecompressionBombWarning
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", DecompressionBombWarning)
+            images = halve(np.stack([_pixels(item, refuse) for item in items]))
         return Dataset(name, split, source, ids, np.array(labels), images=images)
     if not all(isinstance(text, str) for text in items):
         raise refuse(f"column {item_column} with values that are not text", "one string per row")
@@ -242,10 +328,15 @@ def _pixels(item: Any, refuse: Callable[[str, str], SourceError]) -> np.ndarray:
     from PIL import Image
 
     try:
-        pixels = np.asarray(Image.open(io.BytesIO(item["bytes"])).convert("L"))
-    except (TypeError, KeyError, SyntaxError, OSError):
+        image = Image.open(io.BytesIO(item["bytes"]))
+        if image.size != (28, 28):  # before its pixels are made: a few bytes may claim billions
+            width, height = image.size
+            raise refuse(f"an image of shape {(height, width)}", "28 x 28 pixels")
+        return np.asarray(image.convert("L"))
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise refuse("an image of very many pixels", "28 x 28 pixels") from None
+    except SourceError:
+        raise
+    except (TypeError, KeyError, SyntaxError, ValueError, OSError):
         # Pillow raises an OSError for what it cannot read, and a SyntaxError for a broken PNG chunk.
         raise refuse("an image that is no PNG", "PNG bytes under image.bytes") from None
-    if pixels.shape != (28, 28):
-        raise refuse(f"an image of shape {pixels.shape}", "28 x 28 pixels")
-    return pixels

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from lrp_companion.paths import as_path
 from lrp_companion.schema import SourceError
 from lrp_companion.sources.dataset import SPLITS, Dataset, from_table, reason
 
@@ -14,7 +15,7 @@ VARIABLE = "LRP_COMPANION_DATA"
 def root(data_dir: str | os.PathLike[str] | None) -> Path | None:
     """Return the data folder that `data_dir` names, or else LRP_COMPANION_DATA; None if neither does."""
     named = str(data_dir or "") or os.environ.get(VARIABLE, "")
-    return Path(named).expanduser() if named else None
+    return as_path("load_dataset", "data_dir", named) if named else None
 
 
 def load(name: str, split: str, data_dir: str | os.PathLike[str] | None) -> Dataset:
@@ -44,7 +45,7 @@ def load(name: str, split: str, data_dir: str | os.PathLike[str] | None) -> Data
     try:
         with pq.ParquetFile(path) as file:
             table = file.read()
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:
         got, hint = f"{path}, which cannot be read ({reason(error)})", "fetch the file again"
         raise SourceError("load_dataset", got=got, expected="a parquet file", hint=hint) from error
     return from_table(table, name=name, split=split, source="folder", place=str(path))

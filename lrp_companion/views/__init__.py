@@ -21,6 +21,7 @@ _NAMES = {
         "ig_steps", "nearest_table", "variant_choices_table", "variant_curve", "variant_label",
         "variant_ranges_table", "variant_signs_table", "variant_table",
     ),
+    "export": ("save_record", "save_rows"),
     "digits": ("digit_maps", "share_line"),
     "layer_game": ("layer_game_figure", "mask_choices"),
     "paired": ("first_token_table", "interventions_table", "paired_table", "stated_table"),
@@ -28,7 +29,6 @@ _NAMES = {
     "paper_tables": (
         "claims_table", "effects_table", "not_run_table", "report", "runs_table", "table1_beside",
         "table2_beside", "table2_curves", "table2_dots", "tableA3_beside", "tableA3_curves",
-        "write_figures",
     ),
     "plots": ("layer_plot",),
     "products": ("product_figure", "share_dots"),
@@ -39,6 +39,7 @@ _NAMES = {
         "option_dots", "presets_table", "protocols_table", "share_lines", "signs_table",
         "specification_curve", "subgroup_table", "tag_table",
     ),
+    "report_files": ("write_figures", "write_report"),
     "tables": ("table",),
     "tokens": ("terminal_table", "token_heatmap"),
     "trainings": (

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import math
-import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +13,7 @@ from lrp_companion.analysis.paper_claims import Claim, claims
 from lrp_companion.analysis.paper_tables import (
     MAP_SUFFIXES,
     RATE,
-    figure2,
+    dataset_of,
     named,
     not_run,
     ran,
@@ -24,7 +22,7 @@ from lrp_companion.analysis.paper_tables import (
     tableA3,
 )
 from lrp_companion.metrics import Interval
-from lrp_companion.runs.load import AnyRun, MnistRun, TextRun
+from lrp_companion.runs.load import OWN_TASK, AnyRun, MnistRun, TextRun
 from lrp_companion.schema import DEFAULT_PROTOCOL, PROTOCOLS, InputError
 from lrp_companion.views.tables import Table, cell, table
 
@@ -32,6 +30,9 @@ REPORT_WIDTH = 140  # characters in a terminal
 PAIR_NAMES = {"left-right": "left with right", "left-LOO": "left with LOO", "right-LOO": "right with LOO"}
 CURVE_NAMES = {"lerf": "LeRF", "morf": "MoRF", "delta": "Δ"}
 PAPER_NOTE = "paper: the value before it as the paper reports it, from another model"
+NO_MASKS = "No Table A3: a run without masks"
+UNSTATED = " (the paper does not say which it uses)"
+OWN_TITLE = "Agreement with Leave-One-Out (LOO), and perturbation curves"
 INTERVALS = "mean and 95 % interval"
 VERDICTS = (
     "reproduced: the 95 % interval of every effect lies wholly on the paper's side, under every protocol; "
@@ -60,21 +61,23 @@ def table1_beside(run: MnistRun, *, digits: int = 2) -> Table:
     columns = {"explainer": "explainer", "pair": "maps"}
     for map in by_map:
         columns |= {**_filled_columns(rows, [map, f"{map}, undefined"]), f"{map}, nets": "single nets"}
-    columns["paper"] = "paper"
+    columns |= _filled_columns(rows, ["paper"])
     caption = (
         f"Table 1: mean r between maps ({INTERVALS} over {first['n']:,} images, of the mean over nets; "
         f"single nets: smallest and largest mean of one net). {_run_caption(run)}; nets: {first['nets']}, "
-        f"accuracy {low:.3f} to {high:.3f}. Protocols: raw maps, and maps divided by their sum. "
-        "paper: as the paper reports it, from another net of 85 % accuracy"
+        f"accuracy {low:.3f} to {high:.3f}. Protocols: raw maps, and maps divided by their sum"
     )
+    if any(row["paper"] is not None for row in rows):
+        caption += ". paper: as the paper reports it, from another net of 85 % accuracy"
     return table(rows, columns=columns, caption=caption, digits=digits)
 
 
 def table2_beside(run: TextRun, *, digits: int = 2) -> Table:
     """Agreement with LOO of every method under the three protocols, next to the paper's Table 2."""
     by_protocol = {name: table2(run, protocol=protocol) for name, protocol in PROTOCOLS.items()}
-    title = f"Table 2, agreement with LOO: mean r ({INTERVALS}) under three protocols"
-    return _agreement_table(by_protocol, ["method"], f"{title}. {_run_caption(run)}. {PAPER_NOTE}", digits)
+    title = f"{_numbered(run, 'Table 2')}agreement with LOO: mean r ({INTERVALS}) under three protocols"
+    caption = _sentences(title, _run_caption(run), _paper_note(run))
+    return _agreement_table(by_protocol, ["method"], caption, digits)
 
 
 def table2_dots(run: TextRun) -> Any:
@@ -94,23 +97,25 @@ def table2_dots(run: TextRun) -> Any:
 
 def table2_curves(run: TextRun, *, digits: int = 2) -> Table:
     """Perturbation curves of every method next to the paper's Table 2."""
-    title = f"Table 2, perturbation curves: mean logit ({INTERVALS})"
-    caption = f"{title}. {_run_caption(run)}. {_curve_protocol(run)}. {PAPER_NOTE}"
+    title = f"{_numbered(run, 'Table 2')}perturbation curves: mean logit ({INTERVALS})"
+    caption = _sentences(title, _run_caption(run), _curve_protocol(run), _paper_note(run))
     return _curves_table(table2(run), ["method"], caption, digits)
 
 
 def tableA3_beside(run: TextRun, *, digits: int = 2) -> Table:
     """Agreement with LOO along the three paths under the three protocols, next to the paper's Table A3."""
     by_protocol = {name: tableA3(run, protocol=protocol) for name, protocol in PROTOCOLS.items()}
-    title = f"Table A3, layers bypassed: mean r with LOO ({INTERVALS}) under three protocols"
-    caption = f"{title}. {_run_caption(run)}. {_depth_note(run)}"
+    title = (
+        f"{_numbered(run, 'Table A3')}layers bypassed: mean r with LOO ({INTERVALS}) under three protocols"
+    )
+    caption = _sentences(title, _run_caption(run), _depth_note(run))
     return _agreement_table(by_protocol, ["path", "bypassed"], caption, digits)
 
 
 def tableA3_curves(run: TextRun, *, digits: int = 2) -> Table:
     """Perturbation curves along the three paths next to the paper's Table A3."""
-    title = f"Table A3, layers bypassed: perturbation curves, mean logit ({INTERVALS})"
-    caption = f"{title}. {_run_caption(run)}. {_curve_protocol(run)}. {_depth_note(run)}"
+    title = f"{_numbered(run, 'Table A3')}layers bypassed: perturbation curves, mean logit ({INTERVALS})"
+    caption = _sentences(title, _run_caption(run), _curve_protocol(run), _depth_note(run))
     return _curves_table(tableA3(run), ["path", "bypassed"], caption, digits)
 
 
@@ -218,24 +223,29 @@ def report(runs: Sequence[AnyRun], *, out: str | Path | None = None) -> str:
         hint = "make one with lrp-companion run"
         raise InputError("report", got="no runs", expected="at least one", hint=hint)
     runs = named(runs)
+    own_only = all(run.task == OWN_TASK for run in runs)
     protocols = "\n".join(f"  {name}: {protocol}" for name, protocol in PROTOCOLS.items())
     missing = [
         f"Not run here: {row['model']} ({row['data']}). To run it: {row['command']}" for row in not_run(runs)
     ]
     sections = [
-        "This project next to the paper (You et al. 2025, arXiv 2510.18810)",
+        OWN_TITLE if own_only else "This project next to the paper (You et al. 2025, arXiv 2510.18810)",
         *map(_run_summary, ran(runs)),
-        f"Protocols of agreement with LOO (the paper does not say which it uses):\n{protocols}",
+        f"Protocols of agreement with LOO{'' if own_only else UNSTATED}:\n{protocols}",
         *(section for run in runs for section in _run_sections(run)),
-        "== Claims ==",
-        _wrap(VERDICTS[0].upper() + VERDICTS[1:] + "."),
-        *map(_claim_text, claims(runs)),
+        *([] if own_only else _claims_sections(runs)),
         *map(_wrap, missing),
     ]
     text = "\n\n".join(sections) + "\n"
     if out is not None:
         write(Path(out), text.encode())
     return text
+
+
+def _claims_sections(runs: Sequence[AnyRun]) -> list[str]:
+    """The paper's claims, which are tested on its data and their stand-ins."""
+    heading = _wrap(VERDICTS[0].upper() + VERDICTS[1:] + ".")
+    return ["== Claims ==", heading, *map(_claim_text, claims(runs))]
 
 
 def _run_sections(run: AnyRun) -> list[str]:
@@ -249,53 +259,9 @@ def _run_sections(run: AnyRun) -> list[str]:
     if run.masks:
         shown += [tableA3_beside(run), tableA3_curves(run)]
     sections = [heading, *map(_terminal_text, shown)]
-    return sections if run.masks else [*sections, "No Table A3: a run without masks"]
-
-
-def write_figures(runs: Sequence[AnyRun], folder: str | Path) -> list[Path]:
-    """Draw Figure 2 of every run with masks, r under each protocol and Δ, as PNG and PDF; return the files.
-
-    Raises
-    ------
-    InputError : no run has masks, or the folder cannot be written.
-    """
-    from lrp_companion.views.curves import layer_curves
-
-    with_masks = [run for run in named(runs) if isinstance(run, TextRun) and run.masks]
-    if not with_masks:
-        raise InputError(
-            "report",
-            got="no run with masks",
-            expected="a run of texts with --masks paths",
-            hint="leave out --figures",
-        )
-    files = []
-    for run in with_masks:
-        asked = [("r", name, protocol) for name, protocol in PROTOCOLS.items()]
-        for column, name, protocol in [*asked, ("delta", "curves", DEFAULT_PROTOCOL)]:
-            drawn = layer_curves(
-                **figure2(run, protocol=protocol, column=column),
-                quantity="mean r with LOO" if column == "r" else "Δ = LeRF − MoRF",
-                title=f"{run.name}, n = {run.n:,}: {name}",
-            )
-            stem = re.sub(r"[^a-z]+", "-", name.lower()).strip("-")
-            for kind in ("png", "pdf"):
-                files.append(Path(folder) / f"figure2-{run.name}-{stem}.{kind}")
-                write(files[-1], _figure_file(drawn, kind))
-    return files
-
-
-def _figure_file(figure: Any, kind: str) -> bytes:
-    """A figure as the content of a PNG or PDF file, the same at any time."""
-    import matplotlib as mpl
-
-    from lrp_companion.views.canvas import LOOK
-
-    metadata: Any = {"CreationDate": None} if kind == "pdf" else None
-    out = io.BytesIO()
-    with mpl.rc_context(LOOK):
-        figure.savefig(out, format=kind, metadata=metadata)
-    return out.getvalue()
+    if run.masks:
+        return sections
+    return [*sections, "No masks of bypassed layers were run" if run.task == OWN_TASK else NO_MASKS]
 
 
 def write(file: Path, content: bytes) -> None:
@@ -358,10 +324,28 @@ def _curve_protocol(run: TextRun) -> str:
     return f"Protocol: raw maps read at the words rank the tokens, special tokens stay, {step} a step"
 
 
+def _paper_note(run: TextRun) -> str:
+    """The note on the paper's columns; where the data are not the paper's, there are none."""
+    if dataset_of(run):
+        return PAPER_NOTE
+    return "" if run.task == OWN_TASK else "Other data than the paper's: its values are left out"
+
+
+def _numbered(run: TextRun, number: str) -> str:
+    """The paper's number of a table before its title; own data are no table of the paper."""
+    return "" if run.task == OWN_TASK else f"{number}, "
+
+
+def _sentences(*parts: str) -> str:
+    """The parts that are not empty as sentences, the first letter a capital."""
+    text = ". ".join(part for part in parts if part)
+    return text[:1].upper() + text[1:]
+
+
 def _depth_note(run: TextRun) -> str:
     """The note on the paper's column, or why there is none."""
-    if run.layers == 12:
-        return PAPER_NOTE
+    if not dataset_of(run) or run.layers == 12:
+        return _paper_note(run)
     return f"The paper's model has 12 layers, this one {run.layers}: the paper's values are left out"
 
 

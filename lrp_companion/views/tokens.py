@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 import math
+import os
 import shutil
 import unicodedata
 from collections.abc import Sequence
@@ -15,7 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from lrp_companion.metrics import agreement
-from lrp_companion.schema import Attribution, InputError, Protocol
+from lrp_companion.schema import Attribution, InputError, Protocol, shown
+from lrp_companion.terminal import visible as visible
 from lrp_companion.views.palette import hexes
 
 HEATMAP_CSS = """
@@ -61,12 +63,26 @@ class TokenRows:
             blocks.append(f'<ol class="lrp-tokens">{"".join(_items(record))}</ol>')
         return "".join([*blocks, f'<p class="lrp-quiet">{KEY}</p>'])
 
+    def save(self, path: str | os.PathLike) -> None:
+        """Save the rows as `.html`, `.svg`, `.png`, `.pdf` or `.tex`, or the records as `.json`.
+
+        The page needs no other file; LaTeX is to be `\\input` and needs the packages xcolor and fontenc. In
+        SVG, PNG and PDF each score stands below its token.
+
+        Raises
+        ------
+        InputError : another ending, or a folder that is not there.
+        """
+        from lrp_companion.views.export import save_rows  # which reads this module
+
+        save_rows(self, path)
+
     def __repr__(self) -> str:
         lines: list[str] = []
         for record, title in zip(self.rows, self.titles, strict=True):
             lines.append(visible(title))
             line, digits = "", decimals(record.scores)
-            for token, score in zip(record.tokens, record.scores, strict=True):
+            for token, score in zip(record.pieces, record.scores, strict=True):
                 piece = f"  {visible(token)} {score:+.{digits}f}"
                 if line and _width(line) + _width(piece) > 100:
                     lines.append(line)
@@ -100,7 +116,17 @@ def token_heatmap(
     loo, target 1, logit 2.500
       [CLS] +0.100  fine -0.250
     """
+    for name, given in (("attributions", attributions), ("titles", () if titles is None else titles)):
+        if not isinstance(given, (Attribution, list, tuple)):
+            got, expected = f"{name} {shown(given)}", "a list with one of each per row"
+            raise InputError("token_heatmap", got=got, expected=expected, hint=f"pass a list of {name}")
+    if loo is not None and not isinstance(loo, Attribution):
+        got, hint = f"loo {shown(loo)}", "leave it out, or take the record of attribute"
+        raise InputError("token_heatmap", got=got, expected="an Attribution", hint=hint)
     rows = [attributions] if isinstance(attributions, Attribution) else list(attributions)
+    if not all(isinstance(row, Attribution) for row in rows):
+        got, hint = f"attributions {shown(attributions)}", "take the records of attribute"
+        raise InputError("token_heatmap", got=got, expected="Attributions", hint=hint)
     if titles is None:
         names = [f"{row.method}, target {row.target}, logit {row.logit:.3f}" for row in rows]
     else:
@@ -142,14 +168,14 @@ def terminal_table(attribution: Attribution, *, colour: bool = True, width: int 
     sum     +0.100   of logit 2.500
     """
     digits = decimals(attribution.scores)
-    tokens = [_cut(visible(token), TOKEN_WIDTH) for token in attribution.tokens]
+    tokens = [_cut(visible(token), TOKEN_WIDTH) for token in attribution.pieces]
     scores = [f"{score:+.{digits}f}" for score in attribution.scores]
     total = f"{attribution.scores.sum():+.{digits}f}"
     first = max(_width(token) for token in [*tokens, "sum"])
     second = max(len(score) for score in [*scores, total])
     columns = width or shutil.get_terminal_size((80, 24)).columns
     bar = max(4, min(BAR_WIDTH, (columns - first - second - 7) // 2))
-    scale, lines = _scale(attribution), []
+    scale, lines = row_scale(attribution), []
     rows = zip(tokens, scores, attribution.scores / scale, attribution.special, strict=True)
     for token, score, fraction, special in rows:
         left, right = _bar(fraction, bar)
@@ -176,9 +202,9 @@ def decimals(scores: np.ndarray) -> int:
 
 
 def _items(record: Attribution) -> list[str]:
-    scale, digits, out = _scale(record), decimals(record.scores), []
+    scale, digits, out = row_scale(record), decimals(record.scores), []
     for token, score, special, shade in zip(
-        record.tokens, record.scores, record.special, hexes(record.scores / scale), strict=True
+        record.pieces, record.scores, record.special, hexes(record.scores / scale), strict=True
     ):
         sign = "" if abs(score) < FAINT * scale else "lrp-for" if score > 0 else "lrp-against"
         kinds = " ".join(filter(None, [sign, "lrp-special" if special else ""]))
@@ -190,7 +216,7 @@ def _items(record: Attribution) -> list[str]:
     return out
 
 
-def _scale(record: Attribution) -> float:
+def row_scale(record: Attribution) -> float:
     """The largest |score| among the words; special tokens often carry more and would leave the words pale."""
     sizes = np.abs(record.scores)
     return float(sizes[~record.special].max(initial=0.0)) or float(sizes.max(initial=0.0)) or 1.0
@@ -210,15 +236,6 @@ def _bar(fraction: float, width: int) -> tuple[str, str]:
 def _r(row: Attribution, loo: Attribution) -> str:
     r = agreement(row.scores, loo.scores, loo.special, Protocol())
     return "undefined" if math.isnan(r) else f"{r:.2f}"
-
-
-def visible(text: str) -> str:
-    """The text with control and direction marks spelled out, so that no token steers a terminal or a page."""
-    keep = "\u200c\u200d"  # joiners, which some scripts and emoji need
-    return "".join(
-        c if c in keep or unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Zl", "Zp") else ascii(c)[1:-1]
-        for c in text
-    )
 
 
 def _width(text: str) -> int:

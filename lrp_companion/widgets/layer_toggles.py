@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from lrp_companion.schema import (
 )
 from lrp_companion.views.tokens import token_heatmap, visible
 from lrp_companion.widgets.base import Widget, check_address, packed
+from lrp_companion.widgets.saved_page import save_widget
 
 READ_AT = ("word", "word+position")
 R_STEPS = 32767  # r is carried in so many steps on each side of 0; -32768 means "undefined"
@@ -79,6 +81,15 @@ class LayerToggles(Widget, front="layer_toggles"):
             if self.site not in data["sites"]:
                 self.site = data["sites"][0]
             self.sentence, self.data = 0, data
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Save the widget as one page (`.html`) that is alive without a kernel, a server or a network.
+
+        Raises
+        ------
+        InputError : a path that does not end in .html, or a folder that is not there.
+        """
+        save_widget(self, path)
 
     def _take(
         self, lattice: Lattice | Sequence[Lattice], loo: Attribution | Sequence[Attribution]
@@ -160,7 +171,7 @@ def _sentence(lattice: Lattice, loo: Attribution, sites: Sequence[str]) -> dict[
             r[tokens] = packed(_r_steps(values), "int16")
         packed_sites[site] = {"scores": packed(steps, "int8"), "scale": packed(scale, "float32"), "r": r}
     return {
-        "tokens": [visible(token) for token in lattice.tokens],
+        "tokens": [visible(token) for token in lattice.pieces],
         "special": lattice.special.tolist(),
         "label": visible(lattice.label or f"class {lattice.target}"),
         "logit": lattice.logit,

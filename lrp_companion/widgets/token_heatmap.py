@@ -55,7 +55,7 @@ def row_of(record: Attribution, title: str) -> dict[str, Any]:
     """Return one row of tokens as plain JSON, with marks that steer text spelled out."""
     return {
         "title": visible(title),
-        "tokens": [visible(token) for token in record.tokens],
+        "tokens": [visible(token) for token in record.pieces],
         "special": record.special.tolist(),
         "scores": record.scores.tolist(),
     }

@@ -21,6 +21,7 @@ from lrp_companion.widgets.base import STATIC, front_end, front_ends
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = ROOT / "lrp_companion" / "bookbuild" / "static"
 TESTS = ROOT / "tests" / "front"
+ENGINE = STATIC / "engine"  # modules that are checked as they are
 WIDEST = 110
 QUIET = {"DENO_NO_UPDATE_CHECK": "1", "NO_COLOR": "1"}
 
@@ -49,7 +50,9 @@ def run(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 def long_lines() -> list[str]:
     """Return every line of a front end that is too long: deno breaks neither strings nor comments."""
-    files = [path for folder in (STATIC, PAGES, TESTS) for path in sorted(folder.glob("*.[cdjt]s*"))]
+    files = [
+        path for folder in (STATIC, ENGINE, PAGES, TESTS) for path in sorted(folder.glob("*.[cdjtw][sa]*"))
+    ]
     return [
         f"{path.relative_to(ROOT)}:{number}: {len(line)} characters; {WIDEST} are the most"
         for path in files
@@ -59,9 +62,10 @@ def long_lines() -> list[str]:
 
 
 def check_types() -> list[subprocess.CompletedProcess[str]]:
-    """Check the base and what stands alone, each widget with the base in front of it, and the tests."""
+    """Check what stands alone (the engine, too), each widget with the base in front of it, and the tests."""
     config = ("--config", ROOT / "deno.json")
-    alone = run("check", *config, STATIC / "base.js", *sorted(PAGES.glob("*.js")))
+    modules = [STATIC / "base.js", *sorted(PAGES.glob("*.js")), *sorted(ENGINE.glob("*.js"))]
+    alone = run("check", *config, *modules)
     tests = run("check", *config, *sorted(TESTS.glob("*.js")))  # apart: they bring the types of node along
     if alone.returncode:
         return [alone, tests]  # each widget would say the same again

@@ -12,6 +12,9 @@ interface HTMLElement {
   companion?: { model: unknown };
 }
 
+/** What `bookbuild/browser_engine.py` puts in front of the engine: its worker's text, kernels in base64. */
+declare const ENGINE: { worker: string; kernels: string[] };
+
 /** plotly.js, staged from the wheel `plotly`. */
 declare const Plotly: {
   newPlot(

@@ -1,0 +1,142 @@
+"""`python -m benchmarks.lengths`: from which length on a mask gradient is cheaper than exact LOO.
+
+One text at a time, as an explanation is asked for: reviews of the embedded data cut to each length, all sides
+in turn in one process. The record holds seconds and their ratio for each length; `crossing` reads off where
+the ratio passes 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+
+from benchmarks import pages
+from benchmarks.__main__ import setting_of
+from benchmarks.clock import interleaved, ratio
+from lrp_companion.methods.lrp import attnlrp
+from lrp_companion.methods.mask_gradient import mask_gradient
+from lrp_companion.methods.perturbation import loo
+from lrp_companion.metrics import agreement
+from lrp_companion.models.pretrained import Classifier, EncodedText, load_classifier
+from lrp_companion.schema import Attribution
+from lrp_companion.sources import load_dataset
+
+RECORD = pages.ROOT / "results" / "lengths.json"
+LENGTHS = (6, 8, 12, 16, 20, 24, 32, 48, 64, 96)
+GROUPS = (1, 4, 8, 16)
+
+
+def cut(text: EncodedText, tokens: int) -> EncodedText:
+    """The first tokens of a text and its last one, [SEP]."""
+    ids, names, special = (
+        (*row[: tokens - 1], row[-1]) for row in (text.input_ids, text.tokens, text.special)
+    )
+    return EncodedText("", ids, names, np.array(special))
+
+
+def sides_of(clf: Classifier, text: EncodedText, out: dict[str, Attribution]) -> dict[str, Any]:
+    """What is timed on one text; each leaves its record in `out`."""
+
+    def side(name: str, method: Any, **options: Any) -> Any:
+        def call() -> None:
+            out[name] = method(clf, [text], [None], progress=False, **options)[0]
+
+        return call
+
+    return {
+        "loo": side("loo", loo),
+        "attnlrp": side("attnlrp", attnlrp),
+        **{f"K = {k}": side(f"K = {k}", mask_gradient, groups=k) for k in GROUPS},
+    }
+
+
+def measure(
+    clf: Classifier, *, lengths: tuple[int, ...], texts: int, repeats: int, minimum: float
+) -> list[dict[str, Any]]:
+    """One row per length: seconds of each side, ratio of LOO over it, and r with LOO at the words."""
+    data = load_dataset("imdb", split="test", source="embedded")
+    encoded = clf.encode(list(data.texts), truncate=True)
+    chosen = [text for k in data.order(len(encoded), seed=0) if len(text := encoded[k]) >= max(lengths)]
+    rows = []
+    for length in lengths:
+        seconds: dict[str, list[float]] = {}
+        r: dict[str, list[float]] = {}
+        for text in chosen[:texts]:
+            records: dict[str, Attribution] = {}
+            sides = sides_of(clf, cut(text, length), records)
+            for name, values in interleaved(sides, repeats=repeats, minimum=minimum).items():
+                seconds.setdefault(name, []).extend(values)
+                r.setdefault(name, []).append(agreement(records[name], records["loo"]))
+        others = [name for name in seconds if name != "loo"]
+        rows.append(
+            {
+                "tokens": length,
+                "texts": len(chosen[:texts]),
+                "seconds": {name: float(np.median(values)) for name, values in seconds.items()},
+                "ratio": {name: ratio(seconds["loo"], seconds[name]) for name in others},
+                "r": {name: float(np.nanmean(r[name])) for name in others},
+            }
+        )
+        print(line(rows[-1]), flush=True)
+    return rows
+
+
+def line(row: dict[str, Any]) -> str:
+    """One row as a line for the terminal."""
+    ratios = ", ".join(f"{name} {r['median']:.2f}" for name, r in row["ratio"].items())
+    return f"{row['tokens']} tokens: LOO takes so many times as long as {ratios}"
+
+
+def crossing(rows: list[dict[str, Any]], name: str) -> float | None:
+    """Tokens from which on LOO stays the slower side, between two lengths by logarithms.
+
+    None where LOO is slower at every length; infinite where it is faster at the largest.
+
+    >>> rows = [{"tokens": n, "ratio": {"K": {"median": n / 16}}} for n in (8, 32)]
+    >>> round(crossing(rows, "K"), 6)
+    16.0
+    """
+    points = [(row["tokens"], row["ratio"][name]["median"]) for row in rows]
+    faster = [k for k, (_, value) in enumerate(points) if value < 1]
+    if not faster:
+        return None
+    if faster[-1] + 1 == len(points):
+        return math.inf
+    (n, below), (m, above) = points[faster[-1]], points[faster[-1] + 1]
+    return n * (m / n) ** (math.log(1 / below) / math.log(above / below))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.lengths", description=__doc__)
+    add = parser.add_argument
+    add("--model", default="companion", help="an embedded model, a folder or a hub id")
+    add("--threads", type=int, help="threads of PyTorch; its own choice by default")
+    add("--lengths", type=int, nargs="+", default=LENGTHS, metavar="TOKENS")
+    add("--texts", type=int, default=2, help="reviews for each length (default: 2)")
+    add("--repeats", type=int, default=3, help="of each side on each review (default: 3)")
+    add("--minimum", type=float, default=0.1, help="seconds that a measurement lasts at least")
+    add("--out", type=Path, default=RECORD, help="the record (default: results/lengths.json)")
+    given = parser.parse_args(arguments)
+    transformers.utils.logging.set_verbosity_error()
+    if given.threads:
+        torch.set_num_threads(given.threads)
+    clf = load_classifier(given.model)
+    options = {name: getattr(given, name) for name in ("texts", "repeats", "minimum")}
+    rows = measure(clf, lengths=tuple(given.lengths), **options)
+    data = load_dataset("imdb", split="test", source="embedded").describe()
+    config = {"model": clf.card.name, "weights": clf.card.fingerprint, "dtype": clf.card.dtype, "data": data}
+    record = {"config": {**config, **options, "seed": 0}, **setting_of(clf), "rows": rows}
+    pages.write(pages.plain(record), given.out)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

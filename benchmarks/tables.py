@@ -1,0 +1,140 @@
+"""`python -m benchmarks.tables`: what pages quote of the records `lengths.json` and `peers.json`.
+
+A page holds `<!-- peers: NAME -->` or `<!-- lengths: NAME -->` and `<!-- end -->`; the part of that name
+replaces what stands between.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from benchmarks import pages
+from benchmarks.lengths import crossing
+from benchmarks.pages import number
+
+Record = Mapping[str, Any]
+PAGES = tuple(pages.ROOT / name for name in ("book/which_method.md", "book/performance.md", "README.md"))
+_PART = re.compile(r"(<!-- (peers|lengths): (\w+) -->\n).*?(<!-- end -->)", flags=re.S)
+_LABELS = {"attnlrp": "AttnLRP"}
+
+
+def filled(text: str, records: Mapping[str, Record]) -> str:
+    """The text with its generated parts made anew."""
+    return _PART.sub(lambda mark: f"{mark[1]}{PARTS[mark[2], mark[3]](records[mark[2]])}\n{mark[4]}", text)
+
+
+def load() -> dict[str, Record]:
+    """Both records by name."""
+    return {name: pages.load(pages.ROOT / "results" / f"{name}.json") for name in ("peers", "lengths")}
+
+
+def _table(header: list[str], rows: list[list[str]]) -> str:
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (header, ["---"] * len(header), *rows))
+
+
+def _lengths_table(record: Record) -> str:
+    """Ratios of times by length, and r with LOO."""
+    names = list(record["rows"][0]["ratio"])
+    header = ["tokens", "LOO", *(f"LOO / {_label(name)}" for name in names), "r, K = 1", "r, K = 8"]
+    return _table(header, [_length_cells(row, names) for row in record["rows"]])
+
+
+def _length_cells(row: Record, names: list[str]) -> list[str]:
+    ratios = [f"**{number(x)}**" if (x := row["ratio"][name]["median"]) < 1 else number(x) for name in names]
+    seconds = f"{1000 * row['seconds']['loo']:,.0f} ms"
+    agreed = (row["r"][name] for name in ("K = 1", "K = 8"))
+    return [str(row["tokens"]), seconds, *ratios, *("-" if r is None else f"{r:.2f}" for r in agreed)]
+
+
+def _label(name: str) -> str:
+    return _LABELS.get(name, f"mask gradient, {name}")
+
+
+def _crossing_table(record: Record) -> str:
+    """From which length on each method is cheaper than LOO."""
+    names = record["rows"][0]["ratio"]
+    rows = [[_label(name), _crossing_words(record["rows"], name)] for name in names]
+    return _table(["method", "cheaper than exact LOO"], rows)
+
+
+def _crossing_words(rows: list[Any], name: str) -> str:
+    place, lengths = crossing(rows, name), [row["tokens"] for row in rows]
+    if place is None:
+        return f"at every length measured, from {lengths[0]} tokens on"
+    if math.isinf(place):
+        return f"at no length measured, up to {lengths[-1]} tokens"
+    return f"from about {place:.0f} tokens on"
+
+
+def _lengths_short(record: Record) -> str:
+    """One sentence on K = 8."""
+    words = _crossing_words(record["rows"], "K = 8")
+    return f"The mask gradient with K = 8 is cheaper than exact LOO {words}."
+
+
+def _lengths_setting(record: Record) -> str:
+    c, h, v = record["config"], record["hardware"], record["versions"]
+    return (
+        f"Measured with `{c['model']}` in {c['dtype']} on {h['threads']} thread(s) of an {h['processor']}; "
+        f"{c['texts']} texts for each length, of {c['data']}; PyTorch {v['torch']}. {c['repeats']} repeats, "
+        "sides in turn; medians."
+    )
+
+
+def _peers_table(record: Record) -> str:
+    """The largest difference of each method on each model."""
+    rows = [
+        [
+            row["method"], row["peer"], f"{row['model']}, {row['layers']} layers of {row['hidden']}",
+            f"{row['scores']:,} in {row['texts']} texts",
+            f"{row['difference']:.1e}", f"{row['relative']:.1e}",
+        ]
+        for row in record["rows"]
+    ]  # fmt: skip
+    header = ["method", "peer", "model", "scores", "largest difference", "over the largest score"]
+    return _table(header, rows)
+
+
+def _peers_short(record: Record) -> str:
+    """One sentence: the largest differences over all models."""
+    largest: dict[tuple[str, str], float] = {}
+    for row in record["rows"]:
+        key = row["method"], row["peer"]
+        largest[key] = max(largest.get(key, 0.0), row["difference"])
+    models = len({row["model"] for row in record["rows"]})
+    listed = "; ".join(f"{method} and {peer}, {value:.1e}" for (method, peer), value in largest.items())
+    return f"The largest differences in {record['config']['dtype']}, over {models} models: {listed}."
+
+
+def _peers_setting(record: Record) -> str:
+    c, v = record["config"], record["versions"]
+    theirs = ", ".join(f"{name} {value}" for name, value in v["LXT's environment"].items())
+    ours = ", ".join(f"{name} {value}" for name, value in v["here"].items())
+    return (
+        f"In {c['dtype']}, without a stabiliser (epsilon {c['epsilon']:g}), seed {c['seed']}, "
+        f"{c['texts']} texts of {c['data']}. LXT ran with {theirs}; the package and captum with {ours}; IG "
+        f"with {c['n_steps']} steps."
+    )
+
+
+PARTS: dict[tuple[str, str], Callable[[Record], str]] = {
+    ("lengths", "table"): _lengths_table, ("lengths", "crossing"): _crossing_table,
+    ("lengths", "short"): _lengths_short, ("lengths", "setting"): _lengths_setting,
+    ("peers", "table"): _peers_table, ("peers", "short"): _peers_short, ("peers", "setting"): _peers_setting,
+}  # fmt: skip
+
+
+def main() -> int:
+    """Fill the pages from the records."""
+    records = load()
+    for page in PAGES:
+        page.write_text(filled(page.read_text(encoding="utf-8"), records), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

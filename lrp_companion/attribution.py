@@ -1,0 +1,350 @@
+"""The record of one explanation: scores by token, by word, by span; saved, copied, compared."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from lrp_companion.checks import InputError, choose, whole
+from lrp_companion.words import Span, Units, readable, units_of
+
+SITES = ("word", "word+position", "embedding")
+SITE_PARTS = {
+    "word": ("word",),
+    "word+position": ("word", "position"),
+    "embedding": ("word", "position", "type"),
+}
+SCALES = ("sum", "abs", "max")
+RANKS = ("size", "for", "against")
+CANCELLED = 1e-6
+"""A sum below this fraction of sum |R| is rounding of single precision: its size and sign mean nothing."""
+
+
+def scores_at(parts: Mapping[str, np.ndarray], site: str) -> np.ndarray:
+    """Return the sum of the parts that a site reads; a part that the model does not have is left out.
+
+    >>> scores_at({"word": np.array([1.0]), "position": np.array([0.5])}, "word+position")
+    array([1.5])
+    """
+    return np.sum([parts[name] for name in SITE_PARTS[site] if name in parts], axis=0)
+
+
+def frozen(array: Any, dtype: Any) -> np.ndarray:
+    """A copy that cannot be written to."""
+    out = np.array(array, dtype=dtype)
+    out.setflags(write=False)
+    return out
+
+
+class Record:
+    """Frozen data classes with arrays and read-only mappings: pickled, copied, compared by value."""
+
+    def _state(self) -> dict[str, Any]:
+        """Fields by name, mappings as plain dicts."""
+        values = {part.name: getattr(self, part.name) for part in fields(self)}  # type: ignore[arg-type]
+        return {name: dict(v) if isinstance(v, Mapping) else v for name, v in values.items()}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self._state())
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return _same(self._state(), other._state())
+
+    def __hash__(self) -> int:
+        state = self._state()
+        return hash((type(self), state["tokens"], state["target"], state["scores"].tobytes()))
+
+
+def _rebuild(kind: type, state: dict[str, Any]) -> Any:
+    return kind(**state)
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether two values are equal; NaN equals NaN, a list the tuple of its entries."""
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        return a.keys() == b.keys() and all(_same(a[key], b[key]) for key in a)
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return np.array_equal(a, b, equal_nan=a.dtype.kind == "f" and b.dtype.kind == "f")
+    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+        return len(a) == len(b) and all(map(_same, a, b))
+    return bool(a == b or (a != a and b != b))
+
+
+@dataclass(frozen=True, eq=False)
+class Attribution(Record):
+    """One explanation: a score for every token of a text or every pixel of an image.
+
+    Attributes
+    ----------
+    tokens : the tokens, special ones included, padding left out; for an image "row,column" of each pixel.
+    scores : float64, shape (T,), in units of the explained output (a logit unless `choices` says otherwise).
+    target : index of the explained class.
+    logit : the model's logit of that class on the whole input.
+    special : bool, shape (T,); True where a token is special ([CLS], [SEP]).
+    method : the method's name.
+    choices : every choice the scores depend on (site, epsilon, removal, baseline, ...).
+    parts : scores by site of the embedding sum (`word`, `position`, `type`), where the method has them.
+    details : what else was measured on the way (a convergence delta, a label's name).
+    text : what was explained; of a pair both texts, each on its line. "" where it is not known.
+    offsets : where each token stands in `text`, (start, end) in characters; () where that is not known.
+
+    >>> record = Attribution(
+    ...     ("[CLS]", "fine", "##ly", "!"), [0.5, 1.0, 2.0, -1.0], 1, 2.5, [True, False, False, False], "lrp",
+    ...     text="Finely!", offsets=[(0, 0), (0, 4), (4, 6), (6, 7)],
+    ... )
+    >>> dict(zip(record.words().tokens, record.words().scores.tolist()))
+    {'[CLS]': 0.5, 'Finely': 3.0, '!': -1.0}
+    >>> record == Attribution.from_json(record.to_json())
+    True
+    """
+
+    tokens: tuple[str, ...]
+    scores: np.ndarray
+    target: int
+    logit: float
+    special: np.ndarray
+    method: str
+    choices: Mapping[str, Any] = field(default_factory=dict)
+    parts: Mapping[str, np.ndarray] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
+    text: str = ""
+    offsets: tuple[Span, ...] = ()
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        put(self, "tokens", tuple(self.tokens))
+        put(self, "scores", frozen(self.scores, np.float64))
+        put(self, "special", frozen(self.special, bool))
+        put(self, "target", int(self.target))
+        put(self, "logit", float(self.logit))
+        put(self, "choices", MappingProxyType(dict(self.choices)))
+        put(self, "parts", MappingProxyType({k: frozen(v, np.float64) for k, v in self.parts.items()}))
+        put(self, "details", MappingProxyType(dict(self.details)))
+        put(self, "offsets", tuple((int(start), int(end)) for start, end in self.offsets))
+        shapes = [("scores", self.scores.shape), ("special", self.special.shape)]
+        shapes += [("offsets", (len(self.offsets),))] if self.offsets else []
+        for name, shape in shapes:
+            if shape != (len(self.tokens),):
+                expected, hint = f"({len(self.tokens)},), one per token", "pass one value per token"
+                raise InputError("Attribution", got=f"{name} of shape {shape}", expected=expected, hint=hint)
+
+    def scores_at(self, site: str) -> np.ndarray:
+        """Scores read at a site, shape (T,); a method without parts (LOO, IG, rollout) has one map only."""
+        choose("Attribution.scores_at", "site", site, SITES)
+        return scores_at(self.parts, site) if self.parts else self.scores
+
+    def __repr__(self) -> str:
+        where = f"tokens={len(self.tokens)}, target={self.target}, logit={self.logit:.4g}"
+        return f"Attribution(method={self.method!r}, {where})"
+
+    @property
+    def pieces(self) -> tuple[str, ...]:
+        """The tokens as a reader knows them: text where the vocabulary spells bytes, see `words.readable`."""
+        return readable(self.tokens, self.text, self.offsets, self.special)
+
+    def words(self) -> Attribution:
+        """Sums over the tokens of each word: a record with one score per word and special token.
+
+        Sums suit what is additive, such as LRP. What the removal of a whole word does is another question,
+        since pieces interact: `attribute(..., method="loo", unit="word")` asks it.
+
+        Raises
+        ------
+        InputError : a record without offsets, such as one of an image.
+        """
+        return self._summed("word")
+
+    def spans(self, spans: Sequence[Any] | str) -> Attribution:
+        """Sums over spans: phrases or pairs of character places, in reading order; or "sentence" for all.
+
+        Raises
+        ------
+        InputError : a phrase that is not there once; spans that overlap or have no token; no offsets.
+        """
+        return self._summed(spans)
+
+    def _summed(self, unit: Any) -> Attribution:
+        units = self._units(unit)
+        parts = {name: units.sums(values) for name, values in self.parts.items()}
+        named = unit if isinstance(unit, str) else "span"
+        return replace(
+            self,
+            tokens=units.names,
+            scores=units.sums(self.scores),
+            special=units.special,
+            offsets=units.offsets,
+            parts=parts,
+            choices={**self.choices, "summed over": named},
+        )
+
+    def _units(self, unit: Any) -> Units:
+        return units_of(
+            "Attribution",
+            unit,
+            tokens=self.tokens,
+            text=self.text,
+            offsets=self.offsets,
+            special=self.special,
+        )
+
+    def top(self, k: int = 5, *, by: str = "size") -> list[tuple[str, float]]:
+        """The k tokens with the largest |score| (`by="size"`), or the most for or against the class.
+
+        Special tokens are left out, and so are, for "for" and "against", scores of the other sign.
+
+        Raises
+        ------
+        InputError : k below 1; another `by`.
+        """
+        count = whole("Attribution.top", "k", k, hint="try k=5")
+        choose("Attribution.top", "by", by, RANKS)
+        keys = {"size": np.abs(self.scores), "for": self.scores, "against": -self.scores}[by]
+        places = [i for i in np.argsort(-keys, kind="stable") if not self.special[i]]
+        asked = [i for i in places if by == "size" or keys[i] > 0]
+        return [(self.pieces[i], float(self.scores[i])) for i in asked[:count]]
+
+    def normalized(self, by: str) -> Attribution:
+        """The record divided by the `"sum"` of its scores, the sum of their sizes (`"abs"`), or the largest.
+
+        Special tokens count. Where the sum cancels (at most 1e-6 of the sizes), or all scores are 0, the new
+        scores are NaN.
+
+        Raises
+        ------
+        InputError : another `by`.
+        """
+        choose("Attribution.normalized", "by", by, SCALES)
+        sizes = np.abs(self.scores)
+        scale = {"sum": self.scores.sum(), "abs": sizes.sum(), "max": sizes.max(initial=0.0)}[by]
+        scale = scale if abs(scale) > CANCELLED * sizes.sum() else math.nan
+        parts = {name: values / scale for name, values in self.parts.items()}
+        choices = {**self.choices, "normalized by": by}
+        return replace(self, scores=self.scores / scale, parts=parts, choices=choices)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record as plain lists, numbers and strings."""
+        return {name: _plain(value) for name, value in self._state().items()}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Attribution:
+        """The record that `to_dict` made this of.
+
+        Raises
+        ------
+        InputError : other keys than those of a record, or values that are none.
+        """
+        names = [part.name for part in fields(cls)]
+        needed = names[: names.index("choices")]
+        given = set(values) if isinstance(values, Mapping) else set()
+        if not set(needed) <= given <= set(names):
+            got = f"keys {', '.join(sorted(map(str, given)))}" if given else f"a {type(values).__name__}"
+            expected, hint = f"{', '.join(names)}", "pass what to_dict or to_json gave"
+            raise InputError("Attribution.from_dict", got=got, expected=expected, hint=hint)
+        read = {name: _read(value) for name, value in values.items()}
+        try:
+            return cls(**read)
+        except (TypeError, AttributeError, ValueError) as error:
+            if isinstance(error, InputError):
+                raise
+            got, hint = f"values that make no record ({error})", "pass what to_dict or to_json gave"
+            expected = "lists of numbers, one per token"
+            raise InputError("Attribution.from_dict", got=got, expected=expected, hint=hint) from None
+
+    def to_json(self) -> str:
+        """The record as one line of JSON; NaN becomes null."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Attribution:
+        """The record that `to_json` made this of.
+
+        Raises
+        ------
+        InputError : a text that is no JSON, or no record.
+        """
+        try:
+            values = json.loads(text)
+        except (TypeError, ValueError) as error:
+            got, hint = f"no JSON ({error})", "pass what to_json gave"
+            raise InputError("Attribution.from_json", got=got, expected="JSON", hint=hint) from None
+        return cls.from_dict(values)
+
+    def to_frame(self) -> Any:
+        """A pandas frame: token, score, special, and the parts, one row per token; the rest in `attrs`.
+
+        Raises
+        ------
+        InputError : pandas is not installed.
+        """
+        try:
+            import pandas
+        except ImportError:
+            expected, hint = "pandas, which is optional", "pip install pandas, or use to_dict"
+            raise InputError("to_frame", got="no pandas", expected=expected, hint=hint) from None
+        values = self.to_dict()
+        columns = {"token": values.pop("tokens"), "score": self.scores, "special": self.special}
+        parts = {f"{PART}{name}": scores for name, scores in self.parts.items()}
+        frame = pandas.DataFrame({**columns, **parts})
+        frame.attrs = {name: values[name] for name in values if name not in ("scores", "special", "parts")}
+        return frame
+
+    @classmethod
+    def from_frame(cls, frame: Any) -> Attribution:
+        """The record that `to_frame` made this of; needs its `attrs`, which a CSV file does not keep.
+
+        Raises
+        ------
+        InputError : another frame.
+        """
+        columns = list(getattr(frame, "columns", ()))
+        if not {"token", "score", "special"} <= set(columns) or "method" not in frame.attrs:
+            got = f"columns {columns} and no attrs of a record"
+            hint = "keep records with to_json; a frame is for reading"
+            raise InputError("from_frame", got=got, expected="what to_frame gave", hint=hint)
+        parts = {name.removeprefix(PART): frame[name].tolist() for name in columns if name.startswith(PART)}
+        rows = {"tokens": frame["token"].tolist(), "scores": frame["score"].tolist()}
+        return cls.from_dict({**frame.attrs, **rows, "special": frame["special"].tolist(), "parts": parts})
+
+    def save(self, path: str | os.PathLike, *, title: str | None = None) -> None:
+        """Save a heat map as `.html`, `.svg`, `.png`, `.pdf` or `.tex`, or the record as `.json`.
+
+        Several records go into one figure by `token_heatmap(records, titles=...).save(path)`.
+
+        Raises
+        ------
+        InputError : another ending, or a folder that is not there.
+        """
+        # by name: views lie above records, and only this needs one
+        export = importlib.import_module("lrp_companion.views.export")
+        export.save_record(self, path, title=title)
+
+
+PART = "part: "
+
+
+def _plain(value: Any) -> Any:
+    """Plain lists, numbers and strings; NaN is None."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, (np.ndarray, np.generic)):
+        return _plain(value.tolist())
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _read(value: Any) -> Any:
+    """Lists as tuples, as a record keeps them."""
+    if isinstance(value, Mapping):
+        return {key: _read(inner) for key, inner in value.items()}
+    return tuple(_read(inner) for inner in value) if isinstance(value, list) else value

@@ -1,0 +1,109 @@
+"""The weights of a staged model: rounded to 8 bits in blocks, in parts that a page can load one by one."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from lrp_companion.models.encoder import Wiring
+from lrp_companion.models.pretrained import Classifier
+
+BLOCK = 64
+"""Columns that share a scale."""
+PART_BYTES = 2_000_000
+
+
+def quantised(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return steps (rows, columns) of 8 bits and scales (rows, blocks): `w` is near `step * scale`.
+
+    >>> steps, scales = quantised(np.array([[1.0, -2.0], [0.0, 0.0]], dtype=np.float32))
+    >>> steps.tolist(), scales.ravel().round(4).tolist()
+    ([[64, -127], [0, 0]], [0.0157, 0.0])
+    """
+    rows, columns = matrix.shape
+    padded = np.pad(matrix.astype(np.float32), ((0, 0), (0, -columns % BLOCK))).reshape(rows, -1, BLOCK)
+    scales = np.abs(padded).max(-1) / np.float32(127)
+    steps = np.rint(padded / np.where(scales == 0, 1, scales)[..., None]).astype(np.int8)
+    return steps.reshape(rows, -1)[:, :columns], scales
+
+
+def restored(steps: np.ndarray, scales: np.ndarray) -> np.ndarray:
+    """Return what the engine multiplies with, (rows, columns), 32-bit: step times scale."""
+    return steps.astype(np.float32) * np.repeat(scales, BLOCK, axis=1)[:, : steps.shape[1]]
+
+
+def as_staged(clf: Classifier) -> Classifier:
+    """Return a classifier whose weights are those that the browser works with; `clf` stays as it is."""
+    network = copy.deepcopy(clf.network)
+    out = Classifier(network, clf.tokenizer, card=clf.card)
+    with torch.no_grad():
+        for name, tensor in tensors(out.encoder.wiring):
+            if _in_steps(name, tensor):
+                kept = torch.from_numpy(restored(*quantised(tensor.detach().cpu().numpy())))
+                tensor.copy_(kept)
+    return out
+
+
+def tensors(wiring: Wiring) -> Iterator[tuple[str, torch.Tensor]]:
+    """Every weight under the name that the engine knows it by."""
+    yield "word", wiring.word.weight
+    yield "position", wiring.position.weight
+    if wiring.type is not None:
+        yield "type", wiring.type.weight
+    modules: list[tuple[str, nn.Module | None]] = [
+        ("embedding_norm", wiring.embedding_norm),
+        ("projection", wiring.projection),
+    ]
+    for number, layer in enumerate(wiring.layers, start=1):
+        names = ("query", "key", "value", "attention_out", "attention_norm", "up", "down", "output_norm")
+        modules += [(f"{number}.{name}", getattr(layer, name)) for name in names]
+    modules += [(f"head{k}", linear) for k, (linear, _) in enumerate(wiring.head)]
+    for name, module in modules:
+        if module is not None:
+            yield f"{name}.weight", module.weight  # type: ignore[misc]
+            yield f"{name}.bias", module.bias  # type: ignore[misc]
+
+
+def _in_steps(name: str, tensor: torch.Tensor) -> bool:
+    """Whether a tensor is staged in 8 bits: matrices, but for type embeddings and the head."""
+    return tensor.ndim == 2 and name != "type" and not name.startswith("head")
+
+
+def _pieces(clf: Classifier, places: int) -> Iterator[tuple[dict[str, Any], list[np.ndarray]]]:
+    """Rows of tensors, each piece small enough for a part, with the arrays that hold them."""
+    for name, tensor in tensors(clf.encoder.wiring):
+        values = tensor.detach().cpu().to(torch.float32).numpy()
+        values = values[:places] if name == "position" else np.atleast_2d(values)
+        rows, columns = values.shape
+        step = max(1, PART_BYTES // columns) if _in_steps(name, tensor) else rows
+        for start in range(0, rows, step):
+            block = values[start : start + step]
+            piece = {"name": name, "rows": len(block), "columns": columns, "from": start, "of": rows}
+            if _in_steps(name, tensor):
+                yield piece, list(quantised(block))
+            else:
+                yield piece, [np.ascontiguousarray(block)]
+
+
+def parts(clf: Classifier, places: int, table: list[dict[str, Any]]) -> Iterator[bytes]:
+    """The bytes of each part, as full as its pieces let it be; where they lie is added to the table.
+
+    Of the position embeddings the first `places` are taken.
+    """
+    part, number = bytearray(), 0
+    for piece, arrays in _pieces(clf, places):
+        if part and len(part) + sum(array.nbytes for array in arrays) > 1.1 * PART_BYTES:
+            yield bytes(part)
+            part, number = bytearray(), number + 1
+        piece["part"] = number
+        for key, array in zip(("at", "scales"), arrays, strict=False):
+            piece[key] = len(part)
+            part += array.astype(array.dtype.newbyteorder("<")).tobytes()
+            part += bytes(-len(part) % 4)
+        table.append(piece)
+    yield bytes(part)

@@ -1,0 +1,36 @@
+"""Where each token stands in its text, as a fast tokenizer knows it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lrp_companion.models.pretrained import Classifier, EncodedText
+from lrp_companion.words import Span
+
+
+def offsets_of(clf: Classifier, text: EncodedText) -> tuple[str, tuple[Span, ...]]:
+    """Return a text and the place of each token in it, (start, end) in characters; (0, 0) if it is special.
+
+    Of a pair both texts are joined, each on its line. Where the tokenizer does not tell places, or the ids
+    are not those of the text, there are none: `()`.
+    """
+    first, second = text.text, getattr(text, "pair", None)
+    sides = [first] if second is None else [first, second]
+    if not getattr(clf.tokenizer, "is_fast", False):
+        return "\n".join(sides), ()
+    ids, offsets = _read(clf.tokenizer, sides)
+    if len(ids) > len(text):  # a text that was cut
+        if len(sides) == 2:
+            ids, offsets = _read(clf.tokenizer, sides, truncation="longest_first", max_length=len(text))
+        else:
+            ids, offsets = ([*row[: len(text) - 1], row[-1]] for row in (ids, offsets))
+    return "\n".join(sides), tuple(offsets) if tuple(ids) == text.input_ids else ()
+
+
+def _read(tokenizer: Any, sides: list[str], **cut: Any) -> tuple[list[int], list[Span]]:
+    """Ids and offsets; those of the second text count on behind the first one."""
+    options = {"truncation": False, "verbose": False, "return_offsets_mapping": True, **cut}
+    read = tokenizer(*([side] for side in sides), **options)
+    shift = {None: 0, 0: 0, 1: len(sides[0]) + 1}
+    moved = zip(read["offset_mapping"][0], read.sequence_ids(0), strict=True)
+    return list(read["input_ids"][0]), [(start + shift[k], end + shift[k]) for (start, end), k in moved]

@@ -1,0 +1,160 @@
+"""What the commands say to a terminal, and how they end.
+
+Text that came from elsewhere is printed with its control characters spelled out, so that no label, manifest
+or file name steers a terminal. A command ends with one of five exit codes, and never with a traceback unless
+LRP_COMPANION_TRACEBACK is set.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+import threading
+import unicodedata
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from lrp_companion.schema import CompanionError
+
+DONE, READER_GONE, BAD_INPUT, FAULT, STOPPED = 0, 1, 2, 3, 130
+EXIT_CODES = (
+    "exit codes: 0 done; 2 bad input; 3 a fault that is none of the input's (a full disk, a process that "
+    "died, an error in the program); 130 stopped by Ctrl-C or SIGTERM; 1 the reader of a pipe went away"
+)
+TRACEBACK = "LRP_COMPANION_TRACEBACK"
+_PLAIN = str.maketrans("█▌▐│◀▶…Δ−", "###|<>~D-")
+
+
+class Fault(CompanionError):
+    """What ended the work although the input was good: exit code 3."""
+
+
+class OutputError(Fault, OSError):
+    """Standard output that cannot be written."""
+
+    def __str__(self) -> str:  # OSError would print its own arguments
+        return str(self.args[0])
+
+
+def visible(text: str) -> str:
+    """The text with control and direction marks spelled out, so that no token steers a terminal or a page."""
+    keep = "\u200c\u200d"  # joiners, which some scripts and emoji need
+    return "".join(
+        c if c in keep or unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Zl", "Zp") else ascii(c)[1:-1]
+        for c in text
+    )
+
+
+def printable(text: str) -> str:
+    r"""Lines of text with everything but their ends spelled out where it would steer a terminal.
+
+    >>> print(printable("one\x1b[2J" + chr(10) + "two"))
+    one\x1b[2J
+    two
+    """
+    return "\n".join(map(visible, text.split("\n")))
+
+
+def harmless_json(text: str) -> str:
+    r"""JSON in which no character steers a terminal; it reads back as the same values.
+
+    >>> print(harmless_json('"\x9b2J"'))
+    "\u009b2J"
+    """
+    return "".join(f"\\u{ord(c):04x}" if 0x7F <= ord(c) <= 0x9F else c for c in text)
+
+
+def say(text: str, *, end: str = "\n") -> None:
+    """Print to standard output, in the characters that it can hold.
+
+    Raises
+    ------
+    OutputError : it is closed or full.
+    """
+    try:
+        out = sys.stdout
+        encoding = getattr(out, "encoding", None) or "utf-8"
+        try:
+            text.encode(encoding)
+        except UnicodeEncodeError:
+            text = text.translate(_PLAIN).encode(encoding, "backslashreplace").decode(encoding)
+        out.write(text + end)
+        out.flush()
+    except BrokenPipeError:
+        raise
+    except (OSError, ValueError, AttributeError) as error:
+        reason = getattr(error, "strerror", None) or "it is closed"
+        got, hint = f"a standard output that cannot be written ({reason})", "send the output to another place"
+        raise OutputError("lrp-companion", got=got, expected="room for the output", hint=hint) from None
+
+
+def check_output() -> None:
+    """Refuse to work for an output that is closed."""
+    say("", end="")
+
+
+def complain(text: str) -> None:
+    """One line on standard error, if there is one."""
+    if sys.stderr is not None:
+        with suppress(OSError, ValueError):
+            print(visible(" ".join(text.split())), file=sys.stderr, flush=True)
+
+
+def ended(work: Callable[[], Any]) -> int:
+    """Do the work and return the exit code, with one line on standard error unless it is 0.
+
+    >>> ended(lambda: None)
+    0
+    """
+    code = DONE
+    try:
+        with _terminated_like_ctrl_c():
+            work()
+            if sys.stdout is not None:
+                sys.stdout.flush()
+    except Fault as error:
+        complain(str(error))
+        code = FAULT
+    except CompanionError as error:
+        complain(str(error))
+        code = BAD_INPUT
+    except BrokenPipeError:  # the reader of a pipe went away: nothing to say
+        code = READER_GONE
+    except KeyboardInterrupt:
+        complain("interrupted")
+        code = STOPPED
+    except Exception as error:
+        if os.environ.get(TRACEBACK):
+            raise
+        what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        complain(f"lrp-companion: stopped by a fault of the program ({what}); {TRACEBACK}=1 shows where")
+        code = FAULT
+    if code in (READER_GONE, FAULT):
+        _drop_what_is_left()
+    return code
+
+
+@contextmanager
+def _terminated_like_ctrl_c() -> Iterator[None]:
+    """SIGTERM stops as Ctrl-C does: what is finished is kept, and one line says so."""
+    main_thread = threading.current_thread() is threading.main_thread()
+    if not main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _drop_what_is_left() -> None:
+    """At its end Python writes what is left of the output; where that cannot be, it must not complain."""
+    with suppress(OSError, ValueError, AttributeError, io.UnsupportedOperation):
+        try:
+            sys.stdout.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

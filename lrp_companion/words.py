@@ -1,0 +1,273 @@
+"""Words, sentences and spans of a text as groups of its tokens, by the tokenizer's offsets. NumPy only."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lrp_companion.checks import InputError, is_whole
+
+Span = tuple[int, int]
+"""Places of the first character and of the one behind the last."""
+UNITS = ("token", "word", "sentence")
+JOINERS = "'’-"  # between letters these belong to the word
+_SENTENCE = re.compile(r"[^\n]*?(?:[.!?…]+[\"'”’»)\]]*(?=\s|$)|[。！？]+|(?=\n)|$)")
+_NAME = re.compile(r"[\[<].+[\]>]")
+FURTHER, SPACE = "…", "␣"
+"""How a further token of one character is shown, and a token of spaces."""
+
+
+@dataclass(frozen=True)
+class Units:
+    """Groups of tokens, in reading order.
+
+    Attributes
+    ----------
+    members : indices of the tokens of each unit.
+    names : the text of each unit; of a special token its name.
+    offsets : where each unit stands in the text; (0, 0) for a special token.
+    special : bool, shape (U,), True where the unit is a special token.
+    """
+
+    members: tuple[np.ndarray, ...]
+    names: tuple[str, ...]
+    offsets: tuple[Span, ...]
+    special: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def sums(self, values: np.ndarray) -> np.ndarray:
+        """Sums over the tokens of each unit: (..., T) to (..., U)."""
+        return np.stack([values[..., member].sum(-1) for member in self.members], axis=-1)
+
+    def kept_without(self, unit: int, tokens: int) -> np.ndarray:
+        """Kept tokens, bool (T,), of a text of which one unit is removed; -1 keeps all."""
+        kept = np.ones(tokens, dtype=bool)
+        if unit >= 0:
+            kept[self.members[unit]] = False
+        return kept
+
+    def of_tokens(self, tokens: int) -> np.ndarray:
+        """The unit of every token, (T,); -1 for a token of no unit."""
+        out = np.full(tokens, -1)
+        for unit, member in enumerate(self.members):
+            out[member] = unit
+        return out
+
+
+def word_spans(text: str) -> list[Span]:
+    """Where the words of a text stand: runs of letters, digits and marks, and runs of other signs.
+
+    An apostrophe or hyphen between letters belongs to the word. A script that is written without spaces has
+    runs for words.
+
+    >>> text = "It's a well-made film!"
+    >>> [text[start:end] for start, end in word_spans(text)]
+    ["It's", 'a', 'well-made', 'film', '!']
+    """
+    kinds = [_kind(c) for c in text]
+    for k in range(1, len(text) - 1):
+        if text[k] in JOINERS and kinds[k - 1] == kinds[k + 1] == "letter":
+            kinds[k] = "letter"
+    edges = [k for k in range(len(text) + 1) if k in (0, len(text)) or kinds[k] != kinds[k - 1]]
+    pairs = zip(edges, edges[1:], strict=False)
+    return [(start, end) for start, end in pairs if kinds[start] != "space"]
+
+
+def _kind(character: str) -> str:
+    if character.isspace():
+        return "space"
+    letter = character.isalnum() or character == "_" or unicodedata.category(character)[0] == "M"
+    return "letter" if letter else "sign"
+
+
+def sentence_spans(text: str) -> list[Span]:
+    """Where the sentences of a text stand: up to `.`, `!`, `?` or `…` before a space, or a line's end.
+
+    >>> text = "A dull plot. But what an actor!"
+    >>> [text[start:end] for start, end in sentence_spans(text)]
+    ['A dull plot.', 'But what an actor!']
+    """
+    spans = (_trimmed(text, match.span()) for match in _SENTENCE.finditer(text))
+    return [span for span in spans if span[0] < span[1]]
+
+
+def _trimmed(text: str, span: Span) -> Span:
+    """A span without the spaces at its ends."""
+    start, end = span
+    while start < end and text[start].isspace():
+        start += 1
+    while end > start and text[end - 1].isspace():
+        end -= 1
+    return start, end
+
+
+def check_unit(operation: str, unit: object) -> Any:
+    """Return `unit` if it is one of `UNITS` or a list of spans; else raise `InputError`."""
+    named = isinstance(unit, str) and unit in UNITS
+    if named or (isinstance(unit, (list, tuple)) and unit):
+        return unit
+    expected = f"one of {', '.join(UNITS)}, or a list of phrases or of (start, end)"
+    hint = 'such as unit="word", or unit=["rare grace"]'
+    raise InputError(operation, got=f"unit {unit!r}", expected=expected, hint=hint)
+
+
+def asked_spans(operation: str, text: str, spans: Sequence[Any]) -> list[Span]:
+    """Return spans in reading order, from phrases or pairs of character places.
+
+    >>> asked_spans("spans", "a film of rare grace", ["rare grace", (2, 6)])
+    [(2, 6), (10, 20)]
+
+    Raises
+    ------
+    InputError : a phrase that is not in the text or in it more than once; a pair outside the text; spans that
+        overlap.
+    """
+    check_unit(operation, spans)
+    out = sorted(_span(operation, text, span) for span in spans)
+    for (_, end), (start, last) in zip(out, out[1:], strict=False):
+        if start < end:
+            got, hint = f"a span ({start}, {last}) that begins before {end}", "ask for one of them at a time"
+            raise InputError(operation, got=got, expected="spans that do not overlap", hint=hint)
+    return out
+
+
+def _span(operation: str, text: str, span: Any) -> Span:
+    if isinstance(span, str):
+        count = text.count(span) if span.strip() else 0
+        if count == 1:
+            return _trimmed(text, (text.index(span), text.index(span) + len(span)))
+        got, expected = f"the phrase {span!r}, {count} times in the text", "a phrase that is there once"
+        hint = "copy it from the text, or pass (start, end)"
+        raise InputError(operation, got=got, expected=expected, hint=hint)
+    pair = tuple(span) if isinstance(span, (list, tuple)) else ()
+    if len(pair) == 2 and all(map(is_whole, pair)) and 0 <= pair[0] < pair[1] <= len(text):
+        return _trimmed(text, (int(pair[0]), int(pair[1])))
+    expected = f"a phrase, or (start, end) with 0 <= start < end <= {len(text)}"
+    hint = "places count characters of the text"
+    raise InputError(operation, got=f"span {span!r}", expected=expected, hint=hint)
+
+
+def units_of(
+    operation: str,
+    unit: Any,
+    *,
+    tokens: Sequence[str],
+    text: str,
+    offsets: Sequence[Span],
+    special: np.ndarray,
+) -> Units:
+    """Group the tokens of a text; `unit` is one of `UNITS`, or a list of spans (see `asked_spans`).
+
+    A token that reaches into several words joins them, and one of spaces goes with the next word: words, and
+    sentences, hold every token. Special tokens are units of their own, but not beside spans.
+
+    Raises
+    ------
+    InputError : a text without offsets; a span without a token; two spans that share one.
+    """
+    check_unit(operation, unit)
+    if unit == "token":
+        names = readable(tokens, text, offsets, special)
+        places = tuple(offsets) or ((0, 0),) * len(tokens)
+        return Units(tuple(np.arange(len(tokens))[:, None]), names, places, np.array(special))
+    if len(offsets) != len(tokens):
+        got, hint = "tokens without offsets", "explain a text with a fast tokenizer, read by this version"
+        raise InputError(operation, got=got, expected="the place of each token in its text", hint=hint)
+    if not isinstance(unit, str):
+        return _of_spans(operation, text, offsets, special, asked_spans(operation, text, unit))
+    spans = word_spans(text) if unit == "word" else sentence_spans(text)
+    return _of_parts(text, tokens, offsets, special, spans)
+
+
+def _within(text: str, offset: Span, spans: Sequence[Span]) -> list[int]:
+    """The spans that a token reaches into."""
+    start, end = _trimmed(text, offset)
+    return [k for k, span in enumerate(spans) if start < span[1] and end > span[0]] if start < end else []
+
+
+def _of_spans(
+    operation: str, text: str, offsets: Sequence[Span], special: np.ndarray, spans: list[Span]
+) -> Units:
+    members: list[list[int]] = [[] for _ in spans]
+    for token, offset in enumerate(offsets):
+        reached = [] if special[token] else _within(text, offset, spans)
+        if len(reached) > 1:
+            got, hint = f"two spans in the token {text[slice(*offset)]!r}", "join them"
+            raise InputError(operation, got=got, expected="at most one span in each token", hint=hint)
+        for k in reached:
+            members[k].append(token)
+    for span, member in zip(spans, members, strict=True):
+        if not member:
+            got, hint = f"the span {span} without a token", "was the text cut to the model's length?"
+            raise InputError(operation, got=got, expected="a span with a token in it", hint=hint)
+    names = tuple(text[start:end] for start, end in spans)
+    return Units(tuple(map(np.array, members)), names, tuple(spans), np.zeros(len(spans), dtype=bool))
+
+
+def _of_parts(
+    text: str, tokens: Sequence[str], offsets: Sequence[Span], special: np.ndarray, spans: list[Span]
+) -> Units:
+    """Units of words or sentences: neighbours that reach into the same span."""
+    reached = [
+        [] if alone else _within(text, offset, spans) for offset, alone in zip(offsets, special, strict=True)
+    ]
+    places = range(len(tokens))
+    for k in (*reversed(places[:-1]), *places):  # a token of spaces goes with the next one, else the last one
+        beside = k + 1 if k + 1 < len(tokens) and reached[k + 1] else k - 1
+        if not reached[k] and not special[k] and beside >= 0:
+            reached[k] = reached[beside]
+    members: list[list[int]] = []
+    last = -1
+    for k in places:
+        if reached[k] and last >= reached[k][0]:
+            members[-1].append(k)
+            last = max(last, *reached[k])
+        else:
+            members.append([k])
+            last = reached[k][-1] if reached[k] else -1
+    names, where = [], []
+    for member in members:
+        start, end = _trimmed(text, (offsets[member[0]][0], max(offsets[k][1] for k in member)))
+        alone = special[member[0]]
+        names.append(tokens[member[0]] if alone else text[start:end] or SPACE)
+        where.append((0, 0) if alone else (start, end))
+    marks = np.array([bool(special[member[0]]) for member in members])
+    return Units(tuple(map(np.array, members)), tuple(names), tuple(where), marks)
+
+
+def readable(
+    tokens: Sequence[str], text: str, offsets: Sequence[Span], special: np.ndarray
+) -> tuple[str, ...]:
+    """Return tokens as a reader knows them: where a vocabulary spells bytes or spaces, the text itself.
+
+    A token like the text it stands for, in case and accents aside, stays as it is (so does `##ing`), and so
+    do names such as [UNK]. A further token of one character is shown as `…`.
+
+    >>> offsets = [(0, 0), (0, 2), (3, 4), (3, 4), (4, 5)]
+    >>> readable(["<s>", "ca", "Ġ", "Ã", "fs"], "ca\\u00a0üb", offsets, np.array([True, *[False] * 4]))
+    ('<s>', 'ca', 'ü', '…', 'b')
+    """
+    if len(offsets) != len(tokens):
+        return tuple(tokens)
+    out, before = [], (-1, -1)
+    for token, offset, alone in zip(tokens, offsets, special, strict=True):
+        piece = text[slice(*_trimmed(text, offset))]
+        if alone or _NAME.fullmatch(token) or _plain(token.removeprefix("##")) == _plain(piece):
+            out.append(token)
+        else:
+            out.append(SPACE if not piece else FURTHER if offset == before else piece)
+        before = offset
+    return tuple(out)
+
+
+def _plain(text: str) -> str:
+    """Without case and accents, as tokenizers compare."""
+    letters = unicodedata.normalize("NFKD", text.casefold())
+    return "".join(c for c in letters if not unicodedata.combining(c))

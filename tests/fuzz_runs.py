@@ -1,0 +1,351 @@
+"""Every public function and the command line with arguments good and odd, under one rule.
+
+The rule: a `CompanionError`, or a finite result of the documented shape (a correlation may be NaN where it is
+undefined); for the command line exit code 0, or 2 with one line. `test_fuzz.py` tries 500 cases;
+`python tests/fuzz_runs.py [CASES]` tries 10,000.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import math
+import os
+import signal
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+
+import lrp_companion as lrp
+from lrp_companion.cli import main as command_line
+from lrp_companion.methods import TEXT_METHODS
+from lrp_companion.schema import MAP_CHOICES, REMOVALS, SITES, STATISTICS, TARGET_CHOICES, TOKEN_CHOICES
+
+PATIENCE = 30  # seconds after which a call counts as hanging
+CASES = 10_000
+Good = Mapping[str, st.SearchStrategy[Any]]
+Check = Callable[[Any], bool]
+
+ODD: st.SearchStrategy[Any] = st.one_of(
+    st.sampled_from([
+        None, True, False, 0, 1, -1, 2, 10**30, 10**400, -(10**5000), 0.0, -0.5, 0.5, 1e-300, 1e308, math.nan,
+        math.inf, -math.inf, 1j, "", " ", "a\0b", "\ud800", "x" * 300, "~nobody-here/x", "\x1b[2J", "0",
+        "all", b"bytes", (), [], {}, {1: 2}, {"a": "b"}, set(), [None], [[1], [1, 2]], ["a", 1], range(3),
+        object(), np.array(1), np.array([]), np.zeros((2, 2)), np.array(["a"]), np.array([None]),
+        np.float32(0.5), np.array([math.nan, 1.0]), torch.tensor(1), torch.zeros(2, 3), Path("nowhere"), len,
+    ]),
+    st.text(max_size=8), st.integers(), st.floats(), st.lists(st.floats(), max_size=4),
+    st.lists(st.integers(-2, 5), max_size=4),
+)  # fmt: skip
+NUMBERS = st.lists(st.floats(-5, 5), min_size=3, max_size=5)
+IMAGE_METHODS = ("loo", "ig", "lrp", "attnlrp", "mask-gradient")
+TEXTS = st.sampled_from(["a film", "the plot is slow", ["a film", "dull"], "zzz", "[SEP]", "a [MASK] film"])
+
+
+def finite(values: Any) -> bool:
+    return bool(np.isfinite(np.asarray(values, dtype=np.float64)).all())
+
+
+def is_correlation(value: Any) -> bool:
+    return isinstance(value, float) and (math.isnan(value) or -1 - 1e-9 <= value <= 1 + 1e-9)
+
+
+def are_records(records: Any) -> bool:
+    return isinstance(records, list) and all(
+        record.scores.shape == (len(record.tokens),) and finite(record.scores) and math.isfinite(record.logit)
+        for record in records
+    )
+
+
+def is_interval(value: Any) -> bool:
+    numbers = (value.mean, value.low, value.high)
+    return value.n >= 0 and all(math.isfinite(number) or math.isnan(number) for number in numbers)
+
+
+def text_options() -> dict[str, st.SearchStrategy[Any]]:
+    """Every option of every method on text, with good values."""
+    return {
+        "site": st.sampled_from(SITES), "epsilon": st.sampled_from([0.0, 1e-6, 1]),
+        "bypass": st.sampled_from([(), [1], [1, 2]]), "output": st.sampled_from(TARGET_CHOICES),
+        "removal": st.sampled_from(REMOVALS), "n_steps": st.integers(1, 4), "baseline": st.just("zero"),
+        "groups": st.sampled_from([1, 2, 8, "all"]), "nodes": st.sampled_from([1, 2, [0.2, 1]]),
+        "seed": st.integers(0, 3), "exact": st.integers(1, 3), "correct": st.sampled_from(["none", "shift"]),
+        "budget": st.integers(1, 3), "head_fusion": st.just("max"), "row": st.just("mean"),
+        "residual": st.booleans(), "batch_tokens": st.integers(1, 64), "progress": st.just(False),
+        "truncate": st.booleans(), "temperature": st.just(1),
+    }  # fmt: skip
+
+
+class Subject:
+    """A callable with good values for its arguments: `needed` are always given, of `more` a few."""
+
+    def __init__(
+        self, call: Callable[..., Any], check: Check, needed: Good, more: Good | None = None
+    ) -> None:
+        self.call, self.check, self.needed, self.more = call, check, needed, more or {}
+
+
+@st.composite
+def cases_of(draw: Any, subject: Subject) -> dict[str, Any]:
+    """Arguments by name: up to two of them odd."""
+    extra = draw(st.sets(st.sampled_from(sorted(subject.more)), max_size=3)) if subject.more else set()
+    names = [*subject.needed, *sorted(extra)]
+    odd = draw(st.sets(st.sampled_from(names), max_size=2))
+    good = {**subject.needed, **subject.more}
+    return {name: draw(ODD if name in odd else good[name]) for name in names}
+
+
+def record(scores: Any = (0.1, -0.2)) -> lrp.Attribution:
+    return lrp.Attribution(("[CLS]", "fine"), list(scores), 1, 2.5, [True, False], "loo")
+
+
+def subjects(model: Path) -> dict[str, Subject]:
+    """Public functions by name, on a tiny model."""
+    clf = lrp.load_classifier(model, dtype="float64")
+    net = lrp.LinearAttention(tokens=9, dim=4, classes=3, dtype=torch.float64)
+    just, options = st.just, text_options()
+    lattice = lrp.layer_lattice(clf, "a film")
+    length = len(lattice.tokens)
+    pixels = st.sampled_from([np.full((1, 9), 0.5), torch.ones(2, 9, dtype=torch.float64), np.zeros((2, 9))])
+    pair = {"a": NUMBERS, "b": NUMBERS}
+    bootstrap = {"resamples": st.integers(1, 50), "level": st.floats(0.5, 0.9), "seed": st.integers(0, 3)}
+    target = {"target": st.sampled_from([None, 0, 1])}
+
+    def removal(keep: Any, **given: Any) -> Any:
+        return lrp.removal_evaluator(clf, **given)(keep)
+
+    def images(image_method: Any, **given: Any) -> Any:
+        return lrp.attribute(net, method=image_method, **given)
+
+    return {
+        "attribute": Subject(
+            lambda **given: lrp.attribute(clf, **given), are_records,
+            {"inputs": TEXTS, "method": st.sampled_from(sorted(TEXT_METHODS))}, target | options,
+        ),
+        "attribute on images": Subject(
+            images, are_records,
+            {"inputs": pixels, "image_method": st.sampled_from(IMAGE_METHODS)},
+            target | {"n_steps": st.integers(1, 3), "epsilon": just(0.0), "shares": just("flat"),
+                      "groups": st.integers(1, 3), "batch_images": st.integers(1, 4)},
+        ),
+        "layer_lattice": Subject(
+            lambda **given: lrp.layer_lattice(clf, **given).scores,
+            lambda scores: scores.shape[0] == 4 and finite(scores), {"text": just("a film")},
+            target | {name: options[name] for name in ("site", "epsilon", "output", "truncate")},
+        ),
+        "removal_evaluator": Subject(
+            removal, lambda values: values.shape == (1,) and finite(values),
+            {"text": just("a film"), "target": just(1), "keep": just(np.ones((1, length), dtype=bool))},
+            {name: options[name] for name in ("removal", "output", "batch_tokens")},
+        ),
+        "load_classifier": Subject(
+            lrp.load_classifier, lambda loaded: loaded.card.layers == 2, {"name": just(model)},
+            {"device": just("cpu"), "dtype": just("float64"), "revision": st.none()},
+        ),
+        "load_dataset": Subject(
+            lrp.load_dataset, lambda data: len(data) > 0, {"name": st.sampled_from(["sst2", "imdb"])},
+            {"split": just(None), "source": st.sampled_from(["embedded", "auto"]), "data_dir": st.none(),
+             "limit": st.integers(1, 9), "seed": st.integers(0, 3)},
+        ),
+        **{name: Subject(getattr(lrp, name), is_correlation, pair) for name in STATISTICS},
+        "agreement": Subject(
+            lrp.agreement, is_correlation,
+            {"scores": NUMBERS, "loo": NUMBERS, "special": just([True, False, False]),
+             "protocol": just(lrp.Protocol())},
+        ),
+        "bootstrap_mean": Subject(lrp.bootstrap_mean, is_interval, {"values": NUMBERS}, bootstrap),
+        "paired_difference": Subject(lrp.paired_difference, is_interval, pair, bootstrap),
+        "conservation_gap": Subject(
+            lrp.conservation_gap, bool, {"scores": NUMBERS, "logit": st.floats(-3, 3)}
+        ),
+        "invariance_gap": Subject(lrp.invariance_gap, bool, pair),
+        "perturbation_curve": Subject(
+            lambda **given: lrp.perturbation_curve(lambda keep: keep.sum(1) * 1.0, **given).logits,
+            finite, {"scores": NUMBERS},
+            {"order": st.sampled_from(["morf", "lerf"]), "chunk": st.integers(1, 3), "removable": st.none()},
+        ),
+        "token_heatmap": Subject(
+            lambda **given: lrp.token_heatmap(**given)._repr_html_(), lambda html: "<script" not in html,
+            {"attributions": st.sampled_from([record(), [record(), record()]])},
+            {"titles": just(["one"]), "loo": just(record())},
+        ),
+        "Protocol": Subject(
+            lrp.Protocol, str, {"site": st.sampled_from(SITES)},
+            {"tokens": st.sampled_from(TOKEN_CHOICES), "map": st.sampled_from(MAP_CHOICES),
+             "removal": st.sampled_from(REMOVALS), "target": st.sampled_from(TARGET_CHOICES),
+             "statistic": st.sampled_from(STATISTICS)},
+        ),
+        "Lattice.scores_for": Subject(
+            lambda layers: lattice.scores_for(layers), finite, {"layers": st.sampled_from([(), [1], [2, 1]])}
+        ),
+        "Lattice.mix": Subject(
+            lambda amounts: lattice.mix(amounts), finite,
+            {"amounts": st.lists(st.floats(0, 1), min_size=2, max_size=2)},
+        ),
+    }  # fmt: skip
+
+
+@contextlib.contextmanager
+def patience() -> Iterator[None]:
+    """A call that takes too long is an error, where there are alarms."""
+
+    def late(*_: object) -> None:
+        raise AssertionError(f"no answer after {PATIENCE} s")
+
+    if not hasattr(signal, "setitimer"):
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, PATIENCE)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def obeys(subject: Subject, case: Mapping[str, Any]) -> None:
+    """Fail unless the call gives a `CompanionError` or a good result."""
+    with patience(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            result = subject.call(**case)
+        except lrp.CompanionError as error:
+            assert len(str(error)) < 3_000
+            return
+        assert subject.check(result)
+
+
+# -- the command line -------------------------------------------------------------------------------------
+
+ODD_WORDS = st.one_of(
+    st.sampled_from([
+        "", " ", "0", "-1", "1,2", "5-2", "1-99999999999", "1e400", "nan", "inf", "9" * 5000, "all", "--json",
+        "a\0b", "~nobody-here/x", "x" * 300, "\x1b[2J", "../..", "logit", "a:b=c", "loo:", "lrp:bypass=1",
+        "\ud800",
+    ]),
+    st.text(max_size=6),
+)  # fmt: skip
+EXPLAIN = {
+    "--method": sorted(TEXT_METHODS), "--device": ["cpu"], "--dtype": ["float64", "bfloat16"],
+    "--target": ["0", "1"], "--site": [*SITES], "--output": [*TARGET_CHOICES],
+    "--epsilon": ["0", "1e-6"], "--bypass": ["1", "1-2"],
+    "--removal": [*REMOVALS], "--baseline": ["zero"], "--n-steps": ["2"], "--groups": ["2", "all"],
+    "--nodes": ["2", "0.2,1"], "--exact": ["1"], "--correct": ["none"], "--budget": ["2"], "--seed": ["0"],
+}  # fmt: skip
+RUN = {
+    "--methods": ["loo", "loo,attnlrp", "cp-lrp"], "--masks": ["none", "paths", "all"], "--n-steps": ["2"],
+    "--removals": ["attention-mask", "delete"], "--targets": ["logit"], "--seed": ["0", "1"],
+    "--limit": ["1"], "--split": ["validation"], "--dtype": ["float64"], "--device": ["cpu"],
+    "--loo-from": ["nowhere"],
+}  # fmt: skip
+SOURCES = {"--data-dir": ["nowhere", "."]}
+REPORT = {"--figures": ["figures"]}
+
+
+@st.composite
+def command_lines(draw: Any, model: str) -> list[str]:
+    """Arguments of the command, good and odd; a run that would take long is not among them."""
+    command, known, start = draw(st.sampled_from([
+        ("explain", EXPLAIN, ["a film", "--model", model]),
+        ("run", RUN, ["sst2", "--out", "OUT", "--source", "embedded", "--limit", "1", "--quiet",
+                      "--model", model]),
+        ("sources", SOURCES, []), ("report", REPORT, ["OUT"]), ("nothing", EXPLAIN, []),
+    ]))  # fmt: skip
+    words = [command, *start]
+    for name in draw(st.lists(st.sampled_from(sorted(known)), max_size=3, unique=True)):
+        words += [name, draw(st.one_of(st.sampled_from(known[name]), ODD_WORDS))]
+    if draw(st.integers(0, 4)) == 0:
+        words[draw(st.integers(0, len(words) - 1))] = draw(ODD_WORDS)
+    return words
+
+
+def obeys_on_the_command_line(words: list[str], folder: Path) -> None:
+    """Fail unless the exit code is 0, or 2 with one line and nothing printed."""
+    with tempfile.TemporaryDirectory(dir=folder) as out, patience(), contextlib.chdir(out):
+        placed = [str(Path(out) / "run") if word == "OUT" else word for word in words]
+        said, complained = io.StringIO(), io.StringIO()
+        with (
+            contextlib.redirect_stdout(said),
+            contextlib.redirect_stderr(complained),
+            warnings.catch_warnings(),
+        ):
+            warnings.simplefilter("ignore")
+            try:
+                code: Any = command_line(placed)
+            except SystemExit as error:  # --help and --version
+                code = error.code
+        assert code in (0, 2), f"exit code {code}: {complained.getvalue()}"
+        if code == 2:
+            lines = complained.getvalue().splitlines()
+            assert len(lines) == 1 and said.getvalue() == "", (lines, said.getvalue())
+
+
+def try_all(model: Path, folder: Path, cases: int, *, number: int = 0) -> None:
+    """So many cases, an eighth of them on the command line, the rest over the public functions."""
+    known = subjects(model)
+    each = max(1, cases * 7 // 8 // len(known))
+    common: dict[str, Any] = {"deadline": None, "database": None, "suppress_health_check": list(HealthCheck)}
+    common |= {"phases": [Phase.generate], "report_multiple_bugs": False}
+    problems = []
+    for name, subject in known.items():
+        tried = given(cases_of(subject))(_rule_for(subject))
+        problems += _failure(name, seed(number)(settings(max_examples=each, **common)(tried)))
+
+    @seed(number)
+    @settings(max_examples=max(1, cases // 8), **common)
+    @given(command_lines(str(model)))
+    def line(words: list[str]) -> None:
+        obeys_on_the_command_line(words, folder)
+
+    problems += _failure("command line", line)
+    assert not problems, "\n".join(problems)
+
+
+def _rule_for(subject: Subject) -> Callable[[dict[str, Any]], None]:
+    def rule(case: dict[str, Any]) -> None:
+        obeys(subject, case)
+
+    return rule
+
+
+def _failure(name: str, test: Callable[[], None]) -> list[str]:
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):
+            test()
+    except Exception as error:
+        last = error.__traceback__
+        while last is not None and last.tb_next is not None:
+            last = last.tb_next
+        where = f"{last.tb_frame.f_code.co_filename}:{last.tb_lineno}" if last else "?"
+        notes = " ".join(getattr(error, "__notes__", []))
+        return [f"{name}: {type(error).__name__}: {str(error)[:200]} at {where}; {notes[:400]}"]
+    return []
+
+
+def main(cases: int = CASES) -> int:
+    """Try so many cases; print what broke the rule; return the exit code."""
+    from tiny_models import save
+
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    os.environ.pop("LRP_COMPANION_DATA", None)
+    with tempfile.TemporaryDirectory() as scratch:
+        try:
+            try_all(save(Path(scratch) / "model"), Path(scratch), cases)
+        except AssertionError as error:
+            print(error)
+            return 1
+    print(f"{cases} cases, none broke the rule")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*map(int, sys.argv[1:2])))

@@ -1,0 +1,121 @@
+"""Records are pickled, copied, compared and read back; words and spans are sums; ranks and scales."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lrp_companion.methods import attribute, layer_lattice
+from lrp_companion.models.pretrained import Classifier
+from lrp_companion.schema import Attribution, InputError
+
+CALLS = ("loo", "ig", "attnlrp", "lrp", "rollout", "mask-gradient", "hybrid", "sampled-loo")
+
+
+def record(scores=(0.5, 1.0, 2.0, -4.0, 0.25), **changes) -> Attribution:
+    """A record of "Fine plots!"."""
+    made = Attribution(
+        ("[CLS]", "fine", "plot", "##s", "!"), scores, 1, 2.5, [True, False, False, False, False], "lrp",
+        choices={"bypass": (1, 2), "site": "word"}, parts={"word": np.array(scores) / 2},
+        details={"label": "positive"}, text="Fine plots!",
+        offsets=[(0, 0), (0, 4), (5, 9), (9, 10), (10, 11)],
+    )  # fmt: skip
+    return replace(made, **changes) if changes else made
+
+
+@pytest.mark.parametrize("method", CALLS)
+def test_records_of_methods_come_back_equal(clf: Classifier, method: str) -> None:
+    (made,) = attribute(clf, "the actors laughed .", method=method)
+    frame = made.to_frame()
+    ways = (
+        pickle.loads(pickle.dumps(made)), copy.copy(made), copy.deepcopy(made),
+        Attribution.from_dict(made.to_dict()), Attribution.from_json(made.to_json()),
+        Attribution.from_frame(frame),
+    )  # fmt: skip
+    for back in ways:
+        assert back == made and hash(back) == hash(made)
+        assert not back.scores.flags.writeable and back.scores.dtype == np.float64
+    assert list(frame["token"]) == list(made.tokens) and len(frame) == len(made.tokens)
+    assert made.text == "the actors laughed ." and len(made.offsets) == len(made.tokens)
+
+
+def test_a_lattice_is_pickled_and_compared(clf: Classifier) -> None:
+    made = layer_lattice(clf, "a dull film")
+    assert pickle.loads(pickle.dumps(made)) == made == copy.deepcopy(made)
+    assert made != layer_lattice(clf, "a dull plot") and made.pieces == made.tokens
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"scores": np.array([0.5, 1.0, 2.0, -4.0, 0.26])}, {"target": 0}, {"method": "loo"},
+        {"text": "fine plots!"},
+        {"choices": {"bypass": (1,), "site": "word"}}, {"parts": {}}, {"offsets": ()}, {"logit": 2.0},
+        {"details": {}}, {"special": np.zeros(5, dtype=bool)},
+    ],
+)  # fmt: skip
+def test_records_that_differ_are_unequal(change) -> None:
+    assert record() == record() and record() != record(**change) and record() != "record"
+
+
+@given(st.lists(st.floats(allow_nan=True, allow_infinity=False, width=64), min_size=5, max_size=5))
+def test_json_keeps_every_number(scores: list[float]) -> None:
+    made = record(tuple(scores))
+    assert Attribution.from_json(made.to_json()) == made
+
+
+def test_words_and_spans_are_sums() -> None:
+    words = record().words()
+    assert words.tokens == ("[CLS]", "Fine", "plots", "!") and words.scores.tolist() == [0.5, 1, -2, 0.25]
+    assert words.special.tolist() == [True, False, False, False] and words.choices["summed over"] == "word"
+    assert words.parts["word"].tolist() == [0.25, 0.5, -1, 0.125] and words.words().tokens == words.tokens
+    spans = record().spans(["Fine plots"])
+    assert spans.tokens == ("Fine plots",) and spans.scores.tolist() == [-1.0]
+    assert record().spans("sentence").tokens == ("[CLS]", "Fine plots!")
+    with pytest.raises(InputError, match="tokens without offsets"):
+        record(offsets=()).words()
+
+
+def test_the_largest_scores() -> None:
+    made = record()
+    assert made.top(2) == [("##s", -4.0), ("plot", 2.0)]
+    assert made.top(9, by="for") == [("plot", 2.0), ("fine", 1.0), ("!", 0.25)]
+    assert made.top(by="against") == [("##s", -4.0)]
+    for options in ({"k": 0}, {"k": True}, {"by": "largest"}):
+        with pytest.raises(InputError, match="Attribution.top"):
+            made.top(**options)
+
+
+def test_scales() -> None:
+    scores = np.array([0.5, 1.0, 2.0, -4.0, 0.25])
+    for by, scale in (("sum", -0.25), ("abs", 7.75), ("max", 4.0)):
+        scaled = record().normalized(by)
+        assert np.allclose(scaled.scores, scores / scale, rtol=1e-15)
+        assert np.allclose(scaled.parts["word"], scores / 2 / scale) and scaled.choices["normalized by"] == by
+    assert np.isnan(record((1.0, -1.0, 2.0, -2.0, 1e-9)).normalized("sum").scores).all()
+    assert np.isnan(record((0.0,) * 5).normalized("max").scores).all()
+    with pytest.raises(InputError, match="by 'mean'"):
+        record().normalized("mean")
+
+
+def test_what_is_no_record_is_refused() -> None:
+    good = record().to_dict()
+    bad = (
+        None, [], {}, {**good, "colour": 1}, {k: v for k, v in good.items() if k != "scores"},
+        {**good, "scores": [1.0]}, {**good, "scores": ["a"] * 5}, {**good, "offsets": [[0, 1]]},
+        {**good, "choices": 3}, {**good, "offsets": 7},
+    )  # fmt: skip
+    for values in bad:
+        with pytest.raises(InputError):
+            Attribution.from_dict(values)
+    for text in ("", "{", None, "[1]"):
+        with pytest.raises(InputError):
+            Attribution.from_json(text)
+    with pytest.raises(InputError, match="from_frame"):
+        Attribution.from_frame(record().to_frame().rename(columns={"token": "word"}))

@@ -1,0 +1,123 @@
+"""Heat maps as files: whole, alone, with the sign beside the colour; text stays text."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import warnings
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import numpy as np
+import pytest
+from browsing import open_page
+from PIL import Image
+
+from lrp_companion.schema import Attribution, InputError, SourceError
+from lrp_companion.views import token_heatmap
+from lrp_companion.views.export import FORMS, as_tex
+
+HOSTILE = r"\input{x} 50% $x_1$ & #{~^} <script>alert(1)</script> “ü” 中"
+TOKENS = ("[CLS]", *HOSTILE.split(" "), "[SEP]")
+
+
+def row(method: str, *, seed: int = 0) -> Attribution:
+    scores = np.random.default_rng(seed).normal(size=len(TOKENS))
+    special = [True, *[False] * (len(TOKENS) - 2), True]
+    return Attribution(TOKENS, scores, 1, 2.5, special, method)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """One heat map of three methods in every form."""
+    folder = tmp_path_factory.mktemp("saved")
+    shown = token_heatmap([row("attnlrp"), row("cp-lrp", seed=1)], loo=row("loo", seed=2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for ending in FORMS:
+            shown.save(folder / f"map{ending}")
+    return folder
+
+
+def test_json_holds_the_records(folder: Path) -> None:
+    rows = json.loads((folder / "map.json").read_text(encoding="utf-8"))
+    assert [r.pop("title")[:7] for r in rows] == ["LOO, ta", "attnlrp", "cp-lrp,"]
+    assert Attribution.from_dict(rows[1]) == row("attnlrp")
+
+
+def test_figures_hold_every_token_and_score(folder: Path) -> None:
+    svg = ET.parse(folder / "map.svg").getroot()
+    texts = [element.text for element in svg.iter("{http://www.w3.org/2000/svg}text")]
+    for token, score in zip(TOKENS, row("attnlrp").scores, strict=True):
+        assert texts.count(token) == 3 * TOKENS.count(token) and f"{score:+.3f}" in texts
+    assert not list(svg.iter("{http://www.w3.org/2000/svg}script"))
+    assert (folder / "map.pdf").read_bytes().startswith(b"%PDF")
+    image = Image.open(folder / "map.png")
+    assert image.size[0] == 1300 and "cp-lrp" in image.text["Description"]
+
+
+def test_the_sign_does_not_hang_on_colour() -> None:
+    """In grey, for and against are told apart: the two columns have their line on opposite sides."""
+    drawn = []
+    for score in (1.0, -1.0):
+        out = FORMS[".png"](token_heatmap(Attribution(("film",), [score], 1, 1.0, [False], "loo")))
+        drawn.append(np.asarray(Image.open(io.BytesIO(out)).convert("L"), dtype=int))
+    below, above = (set(np.flatnonzero((grey[:, 30:60] < 60).mean(axis=1) > 0.3)) for grey in drawn)
+    assert min(below - above) > max(above - below)  # the line of "for" is the lower one
+
+
+def test_latex_escapes_all_text(folder: Path) -> None:
+    text = (folder / "map.tex").read_text(encoding="utf-8")
+    assert r"\input" not in text and r"\textbackslash{}input\{x\}" in text
+    assert r"\lrpother{U+4E2D}{中}" in text and r"\textquotedblleft{}ü\textquotedblright{}" in text
+    assert set(re.findall(r"\\usepackage(?:\[T1\])?\{(\w+)\}", text)) == {"xcolor", "fontenc"}
+    body = text[text.index(r"\begingroup") :]
+    assert body.count("{") == body.count("}") and body.count(r"\lrpfor") + body.count(r"\lrpagainst") > 20
+    assert body.count("$") == body.count(r"\$") and body.count("%") == body.count(r"\%")
+
+
+def test_latex_shows_the_sign() -> None:
+    signs = Attribution(("a", "b", "c"), [1.0, -1.0, 0.01], 1, 1.0, [False] * 3, "loo")
+    lines = as_tex(token_heatmap(signs)).decode().splitlines()
+    commands = [re.match(r"\\lrp(\w+)", line) for line in lines if line.startswith("\\lrp")]
+    assert [match[1] for match in commands if match] == ["for", "against", "token"]
+
+
+def test_the_page_is_one_file(folder: Path, browser) -> None:
+    page, watch = open_page(browser.new_context(offline=True), (folder / "map.html").as_uri())
+    assert page.locator("ol.lrp-tokens").count() == 3 and watch.nothing()
+    assert page.locator("ol.lrp-tokens >> nth=1 >> bdi").all_inner_texts() == list(TOKENS)
+    assert page.locator("script").count() == 0
+    page.close()
+
+
+def test_one_record_is_saved(tmp_path: Path) -> None:
+    made = row("loo")
+    made.save(tmp_path / "one.JSON")
+    assert Attribution.from_json((tmp_path / "one.JSON").read_text(encoding="utf-8")) == made
+    made.save(str(tmp_path / "one.html"), title="LOO & more")
+    assert "LOO &amp; more" in (tmp_path / "one.html").read_text(encoding="utf-8")
+
+
+def test_signs_that_the_font_lacks_are_named(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="boxes stand for 中"):
+        row("loo").save(tmp_path / "one.png")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        row("loo").save(tmp_path / "one.svg")
+
+
+@pytest.mark.parametrize("name", ["map.gif", "map", "", ".html/", "missing/map.html"])
+def test_other_paths_are_refused(tmp_path: Path, name: str) -> None:
+    for thing in (row("loo"), token_heatmap(row("loo"))):
+        with pytest.raises(InputError, match="path"):
+            thing.save(tmp_path / name)
+    with pytest.raises(InputError, match="path 3"):
+        row("loo").save(3)  # type: ignore[arg-type]
+
+
+def test_a_folder_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / "map.html").mkdir()
+    with pytest.raises(SourceError, match="cannot be written"):
+        row("loo").save(tmp_path / "map.html")

@@ -1,0 +1,186 @@
+"""Data of one's own: every kind of file, columns and labels of every kind, and one line for what is none."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lrp_companion.schema import CompanionError, InputError, SourceError
+from lrp_companion.sources import Dataset, load_dataset
+
+TEXTS = ("A film, of rare grace", 'The "plot"\nis slow', "Zürich café 映画", "dull")
+NAMES = ("positive", "negative", "neutral", "negative")
+COLUMNS = {"text": "review", "label": "verdict"}
+
+
+def quoted(cell: str) -> str:
+    return '"' + cell.replace('"', '""') + '"'
+
+
+def write(folder: Path, kind: str, labels: tuple = NAMES, *, name: str = "mine") -> Path:
+    """The texts with their labels as a file of a kind."""
+    file = folder / f"{name}.{kind}"
+    if kind == "parquet":
+        pq.write_table(pa.table({"review": TEXTS, "verdict": labels}), file)
+    elif kind == "jsonl":
+        rows = [{"review": text, "verdict": label} for text, label in zip(TEXTS, labels, strict=True)]
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        between = {"csv": ",", "tsv": "\t"}[kind]
+        cells = [("review", "verdict"), *zip(TEXTS, labels, strict=True)]
+        lines = [between.join(quoted("" if x is None else str(x)) for x in row) for row in cells]
+        file.write_text("\n".join(lines) + "\n", encoding="utf-8-sig" if kind == "csv" else "utf-8")
+    return file
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "parquet"])
+@pytest.mark.parametrize(
+    ("labels", "numbers", "names"),
+    [
+        (NAMES, [2, 0, 1, 0], ("negative", "neutral", "positive")),
+        ((2, 0, 1, 0), [2, 0, 1, 0], ()),
+        (("positive", None, "negative", None), [1, -1, 0, -1], ("negative", "positive")),
+        ((2, None, 1, 0), [2, -1, 1, 0], ()),
+    ],
+    ids=["names", "numbers", "names, some without", "numbers, some without"],
+)
+def test_a_file_of_every_kind(
+    tmp_path: Path, kind: str, labels: tuple, numbers: list[int], names: tuple[str, ...]
+) -> None:
+    data = load_dataset(write(tmp_path, kind, labels), **COLUMNS)
+    assert data.texts == TEXTS and data.labels.tolist() == numbers and data.label_names == names
+    assert (data.name, data.split, data.source) == ("mine", "", "file")
+    assert data.describe().startswith("mine from file: 4 texts, fingerprint ")
+
+
+def test_unlabelled_texts_and_pairs(tmp_path: Path) -> None:
+    file = write(tmp_path, "csv")
+    plain, pairs = load_dataset(str(file), text="review"), load_dataset(file, text="review", pair="verdict")
+    assert set(plain.labels.tolist()) == {-1} and plain.inputs == list(TEXTS)
+    assert pairs.inputs == list(zip(TEXTS, NAMES, strict=True)) and "4 pairs" in pairs.describe()
+    assert pairs.take(2, seed=1).inputs == [pairs.inputs[int(k)] for k in pairs.take(2, seed=1).ids]
+    assert len({plain.fingerprint, pairs.fingerprint, load_dataset(file, **COLUMNS).fingerprint}) == 3
+
+
+def frame(columns: dict[str, list]) -> Any:
+    """What pandas gives, as far as it is asked: columns by position, to_dict."""
+
+    class Column(list):
+        def tolist(self) -> list:
+            return list(self)
+
+    class Places:
+        def __getitem__(self, at: tuple) -> Column:
+            return Column(list(columns.values())[at[1]])
+
+    return type("DataFrame", (), {"columns": list(columns), "iloc": Places(), "to_dict": lambda _: columns})()
+
+
+def test_tables_in_memory() -> None:
+    columns = {"review": list(TEXTS), "verdict": [2.0, float("nan"), 1.0, 0.0]}
+    named = datasets.Dataset.from_dict({"review": list(TEXTS), "verdict": [1, 0, -1, 0]}).cast_column(
+        "verdict", datasets.ClassLabel(names=["bad", "good"])
+    )
+    assert load_dataset(columns, **COLUMNS).labels.tolist() == [2, -1, 1, 0]
+    assert load_dataset(frame(columns), **COLUMNS).fingerprint == load_dataset(columns, **COLUMNS).fingerprint
+    data = load_dataset(named, **COLUMNS, title="from the hub")
+    assert (data.name, data.source, data.label_names) == ("from the hub", "memory", ("bad", "good"))
+    assert data.labels.tolist() == [1, 0, -1, 0]
+    several = datasets.DatasetDict({"train": named, "test": named.select([0])})
+    assert len(load_dataset(several, split="test", **COLUMNS)) == 1
+
+
+def test_folders_and_their_splits(tmp_path: Path) -> None:
+    for name in ("train-00000-of-00002", "train-00001-of-00002", "test"):
+        write(tmp_path, "parquet", name=name)
+    assert len(load_dataset(tmp_path, split="train", **COLUMNS)) == 8
+    assert load_dataset(tmp_path, split="test", **COLUMNS).split == "test"
+    for split in (None, "dev"):
+        with pytest.raises(InputError, match="expected one of test, train"):
+            load_dataset(tmp_path, split=split, **COLUMNS)
+    saved = tmp_path / "saved"
+    datasets.Dataset.from_dict({"review": list(TEXTS), "verdict": list(NAMES)}).save_to_disk(str(saved))
+    assert load_dataset(saved, **COLUMNS).texts == TEXTS
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "asked", "words"),
+    [
+        (
+            "x.csv",
+            "review,verdict\nGood,1\n",
+            {},
+            "no column for the texts; expected a column of review, verd",
+        ),
+        ("x.csv", "review,verdict\nGood,1\n", {"text": "revue"}, "column 'revue' as text"),
+        ("x.csv", "a,a\nGood,1\n", {"text": "a"}, "more than once"),
+        ("x.csv", "review,verdict\nGood,1\n ,0\n", {"text": "review"}, "row 1 (from 0) of"),
+        ("x.csv", "review\n", {"text": "review"}, "without rows"),
+        ("x.csv", "", {"text": "review"}, "cannot be read"),
+        ("x.csv", "review,verdict\nGood,-3\n", COLUMNS, "label -3"),
+        ("x.csv", "review,verdict\nGood\n", COLUMNS, "cannot be read"),
+        ("x.jsonl", "{", {"text": "review"}, "cannot be read"),
+        ("x.jsonl", '{"review": 7}\n', {"text": "review"}, "is a int"),
+        ("x.parquet", "no parquet", {"text": "review"}, "cannot be read"),
+        ("x.xlsx", "rows", {"text": "review"}, "a .csv, .tsv, .jsonl or .parquet file"),
+        ("x.csv", "review,verdict\nGood,1\n", {"text": "review", "split": "test"}, "no split: it has none"),
+        ("x.csv", "review,verdict\nGood,1\n", {"text": "review", "source": "hub"}, "with own data"),
+        ("x.csv", "review,verdict\nGood,1\n", {"text": "review", "limit": 2}, "limit 2"),
+    ],
+)
+def test_what_cannot_be_read_is_one_line(
+    tmp_path: Path, file: str, content: str, asked: dict[str, Any], words: str
+) -> None:
+    (tmp_path / file).write_text(content)
+    with pytest.raises(CompanionError) as caught:
+        load_dataset(tmp_path / file, **asked)
+    assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["nowhere.csv", "no/where", Path("nowhere")])
+def test_nothing_there(name: str | Path) -> None:
+    with pytest.raises(SourceError, match="does not exist"):
+        load_dataset(name, text="review")
+    with pytest.raises(InputError, match="name 'sst3'; expected one of sst2, imdb, mnist, or the path"):
+        load_dataset("sst3")
+    with pytest.raises(InputError, match="text 'review' with sst2"):
+        load_dataset("sst2", text="review")
+    with pytest.raises(InputError, match="data of type int"):
+        load_dataset(7, text="review")
+
+
+def labelled(labels: list[int], names: tuple[str, ...] = ()) -> Dataset:
+    count = len(labels)
+    ids = tuple(map(str, range(count)))
+    return Dataset("mine", "", "file", ids, np.array(labels), texts=("x",) * count, label_names=names)
+
+
+@pytest.mark.parametrize(
+    ("labels", "names", "classes", "expected"),
+    [
+        ([1, -1, 0], ("neg", "pos"), ("pos", "neg"), [0, -1, 1]),
+        ([1, 0], ("Neg", "Pos"), ("neg", "pos"), [1, 0]),
+        ([2, -1, 0], (), ("a", "b", "c"), [2, -1, 0]),
+        ([5, 1], (), ("1", "2", "3", "4", "5"), [4, 0]),
+        ([2, 1], (), ("A", "a", "b"), [2, 1]),
+        ([0, 1], ("A", "a"), ("a", "A"), [1, 0]),
+        ([2, 0], (), ("a", "b"), None),
+        ([0], ("good",), ("LABEL_0", "LABEL_1"), None),
+        ([0], ("Aa",), ("aa", "AA"), None),
+    ],
+)
+def test_labels_become_the_models_classes(
+    labels: list[int], names: tuple[str, ...], classes: tuple[str, ...], expected: list[int] | None
+) -> None:
+    if expected is None:
+        with pytest.raises(InputError, match="rename the labels"):
+            labelled(labels, names).for_classes(classes)
+    else:
+        assert labelled(labels, names).for_classes(classes).labels.tolist() == expected

@@ -1,0 +1,77 @@
+"""A build refuses parameters that no notebook could use: one line, exit code 2, before the first cell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from lrp_companion.bookbuild import build
+from lrp_companion.bookbuild.parameters import check_values
+from lrp_companion.schema import CompanionError
+from lrp_companion.sources.folder import VARIABLE
+
+
+@pytest.fixture(autouse=True)
+def no_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"source": "nope"}, "SOURCE 'nope'"),
+        ({"limit": "0"}, "LIMIT 0"),
+        ({"limit": "1000"}, "limit 1000; expected a whole number from 1 to 96"),
+        ({"seed": "-1"}, "SEED -1"),
+        ({"device": "vulkan"}, "device 'vulkan'"),
+        ({"model": "./nowhere"}, "'./nowhere', which is no folder"),
+        ({"data_dir": "nowhere"}, "without sst2/validation.parquet"),
+        ({"data_dir": "a\0b"}, "no path can hold"),
+        ({"source": "folder"}, "SOURCE=folder and no folder"),
+        ({"source": "hub", "data_dir": "x"}, "DATA_DIR with SOURCE=hub"),
+        ({"limit": "abc"}, "limit='abc'"),
+        ({"nothing": "3"}, "parameter 'nothing'"),
+    ],
+    ids=str,
+)
+def test_one_line_and_no_cell(given, words, capsys, monkeypatch) -> None:
+    def work(*_: object, **__: object) -> None:
+        raise AssertionError("a notebook ran")
+
+    monkeypatch.setattr(build, "execute", work)
+    arguments = [text for pair in given.items() for text in ("--parameter", *pair)]
+    assert build.main(["build", *arguments]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and len(said.err.splitlines()) == 1 and words in said.err
+
+
+def test_what_make_passes_on_is_read_from_the_environment(monkeypatch, capsys) -> None:
+    monkeypatch.setenv("LRP_COMPANION_BOOK_DATA_DIR", "it's not here")
+    assert build.main(["build"]) == 2
+    assert "DATA_DIR it's not here without" in capsys.readouterr().err
+
+
+def test_good_values_pass() -> None:
+    check_values({"source": "embedded", "limit": "96", "seed": "0", "device": "cpu", "model": "companion"})
+    with pytest.raises(CompanionError):
+        check_values({"limit": "97"})
+
+
+def notebook(place: Path, source: str) -> Path:
+    content = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])
+    nbformat.write(content, place)
+    return place
+
+
+def test_outputs_with_a_warning_are_not_used_again(tmp_path) -> None:
+    """Kept, they would fail every later build, too: Jupyter Book takes a cell's stderr for a warning."""
+    (tmp_path / "results").mkdir()
+    for name, source, again in (
+        ("quiet", "print(1)", False),
+        ("loud", "import sys; print(1, file=sys.stderr)", True),
+    ):
+        source_file, output = notebook(tmp_path / f"{name}.ipynb", source), tmp_path / "out" / f"{name}.ipynb"
+        assert build.execute(source_file, output, cwd=tmp_path)
+        assert build.execute(source_file, output, cwd=tmp_path) is again

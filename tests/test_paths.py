@@ -1,0 +1,67 @@
+"""Paths that no system can hold are refused in one line wherever a path is given."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from lrp_companion.cli import main
+from lrp_companion.models.pretrained import load_classifier
+from lrp_companion.paths import as_path
+from lrp_companion.runs.load import load_run, load_runs
+from lrp_companion.schema import CompanionError, InputError
+from lrp_companion.sources import load_dataset, reachable
+
+BAD = ["a\0b", "~nouser-of-this-name/x", "x" * 300, "y/" * 5000, "\ud800"]
+NAMES = ["nul", "user", "name", "path", "surrogate"]
+
+
+@pytest.mark.parametrize("given", [*BAD, "", "  ", None, 3, b"bytes", [Path("x")]])
+def test_what_is_no_path_is_refused(given: object) -> None:
+    with pytest.raises(InputError) as caught:
+        as_path("run", "--out", given)
+    assert len(str(caught.value)) < 250 and str(caught.value).startswith("run: got --out ")
+
+
+def test_a_home_is_expanded_and_the_rest_is_kept(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    assert as_path("run", "--out", "~/x") == tmp_path / "x"
+    assert as_path("run", "--out", Path("runs", "first")) == Path("runs", "first")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    assert as_path("run", "--out", tmp_path / "loop") == tmp_path / "loop"
+    with pytest.raises(InputError, match="no system can hold"):
+        as_path("run", "--out", tmp_path / "loop" / "inner")
+
+
+@pytest.mark.parametrize("given", BAD, ids=NAMES)
+def test_every_place_that_takes_a_path_refuses_it(given, tmp_path, capsys) -> None:
+    for call in (load_classifier, load_run, lambda path: load_runs([path]), lambda path: reachable(path)):
+        with pytest.raises(CompanionError):
+            call(given)
+    with pytest.raises(CompanionError):
+        load_dataset("sst2", source="folder", data_dir=given)
+    for arguments in (
+        ["run", "sst2", "--out", given],
+        ["run", "sst2", "--out", str(tmp_path / "x"), "--source", "folder", "--data-dir", given],
+        ["report", given],
+        ["sources", "--data-dir", given],
+        ["explain", "a film", "--model", given],
+    ):
+        capsys.readouterr()
+        assert main(arguments) == 2
+        said = capsys.readouterr()
+        assert said.out == "" and len(said.err.splitlines()) == 1
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_run_goes_where_the_home_says(tmp_path, monkeypatch, model_folder) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    call = ["run", "sst2", "--source", "embedded", "--model", str(model_folder("bert")), "--limit", "1"]
+    assert main([*call, "--methods", "loo", "--out", "~/runs/first", "--quiet"]) == 0
+    assert (tmp_path / "home" / "runs" / "first" / "manifest.json").is_file()
+    assert not (tmp_path / "~").exists() and os.listdir(tmp_path) == ["home"]

@@ -1,0 +1,169 @@
+"""Reading classifiers that lie in no folder: objects in memory, and PEFT adapters."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tiny_models import FAMILIES, build, save
+from torch import nn
+
+from lrp_companion.methods import attribute
+from lrp_companion.models.pretrained import load_classifier
+from lrp_companion.schema import InputError, ModelError
+
+TEXT = "a film of rare grace"
+needs_peft = pytest.mark.skipif(importlib.util.find_spec("peft") is None, reason="peft is not installed")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_objects_in_memory_are_what_they_are_on_disk(model_folder, family: str) -> None:
+    network, tokenizer = build(family)
+    network.train()
+    here, there = load_classifier(network, tokenizer), load_classifier(model_folder(family))
+    assert network.training and all(weight.requires_grad for weight in network.parameters())
+    assert here.card.source == "memory" and here.card.fingerprint == there.card.fingerprint
+    assert (here.card.config, here.card.tokenizer, here.labels) == (
+        there.card.config,
+        there.card.tokenizer,
+        there.labels,
+    )
+    scores = [attribute(clf, TEXT, method="cp-lrp")[0].scores for clf in (here, there)]
+    np.testing.assert_allclose(*scores, atol=1e-6)
+
+
+def test_later_training_leaves_the_classifier_alone() -> None:
+    network, tokenizer = build("bert")
+    clf = load_classifier(network, tokenizer)
+    (before,) = attribute(clf, TEXT, method="attnlrp")
+    nn.init.zeros_(network.classifier.weight)
+    np.testing.assert_array_equal(attribute(clf, TEXT, method="attnlrp")[0].scores, before.scores)
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("no tokenizer", "a network without its tokenizer"),
+        ("a string", "a network with a tokenizer of type str"),
+        ("a name", "a tokenizer with a model of type str"),
+    ],
+)
+def test_a_network_comes_with_its_tokenizer(what: str, words: str) -> None:
+    network, tokenizer = build("bert")
+    given = {"no tokenizer": (network,), "a string": (network, "bert"), "a name": ("companion", tokenizer)}
+    with pytest.raises(InputError, match=words):
+        load_classifier(*given[what])
+
+
+def test_a_network_of_another_kind_is_refused() -> None:
+    network, tokenizer = build("bert")
+    with pytest.raises(ModelError, match="a network of type Linear"):
+        load_classifier(nn.Linear(2, 2), tokenizer)
+    with pytest.raises(ModelError, match="saved as BertModel; expected a sequence classifier"):
+        load_classifier(network.bert, tokenizer)
+
+
+def test_an_adapter_without_peft_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "companion"}))
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(ModelError, match="holds a PEFT adapter, and no peft; .* pip install peft"):
+        load_classifier(tmp_path)
+
+
+@needs_peft
+@pytest.mark.parametrize("family", FAMILIES)
+def test_an_adapter_is_merged(tmp_path: Path, family: str) -> None:
+    """Trained on an encoder without a classifier, three labels where the base knows two; and in memory."""
+    import peft
+    from transformers import AutoModelForSequenceClassification
+
+    network, tokenizer = build(family)
+    network.base_model.save_pretrained(tmp_path / "base")
+    tokenizer.save_pretrained(tmp_path / "base")
+    fresh = AutoModelForSequenceClassification.from_pretrained(tmp_path / "base", num_labels=3)
+    targets = ["q_lin", "v_lin"] if family == "distilbert" else ["query", "value"]
+    adapted = peft.get_peft_model(
+        fresh, peft.LoraConfig(task_type="SEQ_CLS", r=2, target_modules=targets)
+    ).eval()
+    with torch.no_grad():
+        for weight in adapted.parameters():
+            if weight.requires_grad:
+                weight.copy_(torch.randn(weight.shape) / 2)
+    adapted.save_pretrained(tmp_path / "adapter")
+    with torch.no_grad():
+        logits = adapted(**tokenizer([TEXT], return_tensors="pt")).logits[0]
+    for given in ((tmp_path / "adapter",), (adapted, tokenizer)):
+        clf = load_classifier(*given)
+        (text,) = clf.encode(TEXT)
+        torch.testing.assert_close(clf.tape(text).logits[0].detach(), logits, rtol=1e-4, atol=1e-4)
+
+
+@needs_peft
+def test_an_adapter_that_brings_no_classifier_is_refused(tmp_path: Path) -> None:
+    import peft
+
+    network, tokenizer = build("bert")
+    network.base_model.save_pretrained(tmp_path / "base")
+    tokenizer.save_pretrained(tmp_path / "base")
+    config = peft.LoraConfig(r=2, target_modules=["query"])
+    adapted = peft.get_peft_model(network, config)
+    adapted.peft_config["default"].base_model_name_or_path = str(tmp_path / "base")
+    adapted.save_pretrained(tmp_path / "adapter")
+    with pytest.raises(ModelError, match=r"without the weights classifier\.bias"):
+        load_classifier(tmp_path / "adapter")
+
+
+# -- what is compared and refused when a model is loaded -----------------------------------------------------
+
+
+def edit(folder: Path, **changes: object) -> Path:
+    file = folder / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+    return folder
+
+
+def test_a_network_that_computes_something_else_is_refused(tmp_path: Path) -> None:
+    """As a decoder, tokens see only what is before them; its family's layers do not know that."""
+    with pytest.raises(ModelError, match="away from those of its family's layers"):
+        load_classifier(edit(save(tmp_path), is_decoder=True))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("how", ["epsilon", "overflow"])
+def test_logits_that_are_not_finite_are_refused(tmp_path: Path, how: str, dtype: str) -> None:
+    if how == "epsilon":
+        folder = edit(save(tmp_path), layer_norm_eps=float("nan"))
+    else:
+        network, tokenizer = build("bert")
+        with torch.no_grad():
+            network.bert.encoder.layer[0].intermediate.dense.weight.fill_(3e38)
+            network.bert.encoder.layer[0].output.dense.weight.fill_(3e38)
+            network.classifier.weight.fill_(3e38)
+        folder = tmp_path
+        network.double().save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        if dtype == "float64":
+            return  # it overflows in single precision only
+    with pytest.raises(ModelError, match="not finite"):
+        load_classifier(folder, dtype=dtype)
+
+
+def test_scores_that_are_not_finite_are_refused() -> None:
+    """Where weights overflow on some texts only."""
+    clf = load_classifier(*build("bert"))
+    clf.network.bert.embeddings.word_embeddings.weight[clf.tokenizer.vocab["rare"]] = torch.inf
+    for method in ("loo", "attnlrp", "ig", "rollout", "mask-gradient"):
+        assert np.isfinite(attribute(clf, "a film", method=method)[0].scores).all()
+        with pytest.raises(ModelError, match="not finite"):
+            attribute(clf, TEXT, method=method)
+
+
+def test_regression_heads_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="problem_type 'regression'"):
+        load_classifier(edit(save(tmp_path), problem_type="regression"))

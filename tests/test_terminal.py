@@ -1,0 +1,145 @@
+"""How commands end and what they print: exit codes, one line, nothing that steers a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lrp_companion import terminal
+from lrp_companion.cli import main
+from lrp_companion.runs.folder import RunError
+from lrp_companion.schema import InputError
+
+ROOT = Path(__file__).resolve().parent.parent
+TEXT = {"got": "this", "expected": "that", "hint": "do it"}
+
+
+def raises(error: BaseException):
+    def work() -> None:
+        raise error
+
+    return work
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (InputError("op", **TEXT), 2, "op: got this; expected that. Next step: do it."),
+        (RunError("op", **TEXT), 3, "op: got this"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (BrokenPipeError(), 1, ""),
+        (
+            ZeroDivisionError("one\ntwo"),
+            3,
+            "by a fault of the program (ZeroDivisionError: one two); ",
+        ),
+        (MemoryError(), 3, "(MemoryError)"),
+    ],
+)
+def test_every_end_has_its_exit_code_and_at_most_one_line(error, code, words, capsys) -> None:
+    assert terminal.ended(raises(error)) == code
+    said = capsys.readouterr().err
+    assert words in said and len(said.splitlines()) == bool(words)
+
+
+def test_the_help_names_the_exit_codes(capsys) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert terminal.EXIT_CODES in said
+
+
+def test_a_traceback_is_shown_on_request(monkeypatch) -> None:
+    monkeypatch.setenv(terminal.TRACEBACK, "1")
+    with pytest.raises(ZeroDivisionError):
+        terminal.ended(raises(ZeroDivisionError()))
+
+
+def test_sigterm_is_ctrl_c_and_its_handler_is_put_back(capsys) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    assert terminal.ended(lambda: os.kill(os.getpid(), signal.SIGTERM)) == 130
+    assert signal.getsignal(signal.SIGTERM) is before and "interrupted" in capsys.readouterr().err
+
+
+HOSTILE = "\x1b]0;title\x07 \x9b2J \x1b[31mred \r\b\x00 \u202eback \u2028line\x7f"
+
+
+def test_nothing_that_is_printed_steers_a_terminal(capsys) -> None:
+    for shown in (terminal.visible(HOSTILE), terminal.printable(HOSTILE)):
+        assert not any(ord(c) < 32 or 0x7F <= ord(c) < 0xA0 or c in "\u202e\u2028" for c in shown)
+    terminal.complain(HOSTILE)
+    assert capsys.readouterr().err.strip().isprintable()
+    text = terminal.harmless_json(json.dumps({"a": HOSTILE}, ensure_ascii=False))
+    assert json.loads(text) == {"a": HOSTILE} and "\x9b" not in text and "\x7f" not in text
+
+
+def test_labels_and_manifests_do_not_steer_a_terminal(tmp_path, model_folder, capsys) -> None:
+    from tiny_models import build
+
+    model, tokenizer = build("bert")
+    model.config.id2label = {0: "\x1b[2Jnegative", 1: "\x1b[2Jpositive\x9b1m"}
+    model.config.label2id = {name: k for k, name in model.config.id2label.items()}
+    model.save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    call = ["--model", str(tmp_path / "model")]
+    assert main(["explain", "a film", *call]) == 0
+    assert main(["explain", "a film", *call, "--json"]) == 0
+    run = ["run", "sst2", "--source", "embedded", "--limit", "2", "--methods", "loo,attnlrp", "--quiet"]
+    assert main([*run, *call, "--out", str(tmp_path / "run")]) == 0
+    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    manifest["data"] = "\x1b[2J" + manifest["data"]
+    (tmp_path / "run" / "manifest.json").write_text(json.dumps(manifest))
+    assert main(["report", str(tmp_path / "run")]) == 0
+    assert main(["report", str(tmp_path / "run"), "--json"]) == 0
+    assert main(["explain", "a film", "--model", "./no\x1b[2J"]) == 2
+    said = "".join(capsys.readouterr())
+    at = [repr(said[max(0, k - 200) : k + 30]) for k, c in enumerate(said) if c in "\x1b\x9b"]
+    assert not at and "\\x1b[2Jnegative" in said
+
+
+def command(*arguments: str, shell: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """The command with its streams redirected as a shell does."""
+    call = " ".join([f"exec '{sys.executable}' -m lrp_companion.cli", *arguments, shell])
+    env = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
+    return subprocess.run(
+        ["sh", "-c", call], env=env, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_an_output_that_is_full_is_one_line_and_exit_code_3() -> None:
+    done = command("sources", shell="> /dev/full")
+    assert done.returncode == 3 and len(done.stderr.splitlines()) == 1
+    assert "standard output that cannot be written (No space left on device)" in done.stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a POSIX shell")
+def test_an_output_that_is_closed_is_one_line_and_exit_code_3() -> None:
+    done = command("sources", shell=">&-")
+    assert done.returncode == 3 and len(done.stderr.splitlines()) == 1 and "it is closed" in done.stderr
+    done = command("explode", shell="2>&-")
+    assert done.returncode == 2 and done.stdout == ""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a POSIX shell")
+def test_an_output_of_ascii_gets_ascii(model_folder) -> None:
+    call = ("explain", "'a film of rare grace \u00fc'", "--model", f"'{model_folder('bert')}'")
+    done = command(*call, shell="", PYTHONIOENCODING="ascii")
+    assert done.returncode == 0 and done.stderr == "" and done.stdout.isascii()
+    assert "#" in done.stdout and "|" in done.stdout
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a POSIX shell")
+def test_a_text_on_standard_input_that_is_no_text(model_folder) -> None:
+    call = ("explain", "-", "--model", f"'{model_folder('bert')}'")
+    done = command(*call, shell="<&-")
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
+    binary = Path(sys.executable).resolve()
+    done = command(*call, shell=f"< '{binary}'", PYTHONUTF8="1")
+    assert done.returncode == 2 and "UTF-8" in done.stderr and len(done.stderr.splitlines()) == 1

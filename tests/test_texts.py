@@ -1,0 +1,115 @@
+"""Texts and pairs as a model reads them: a pair is one input, and no text spells a special token."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from tiny_models import FAMILIES, build
+
+from lrp_companion.methods import TEXT_METHODS, attribute, layer_lattice
+from lrp_companion.models.pretrained import Classifier, load_classifier
+from lrp_companion.schema import REMOVALS, InputError
+
+PAIR = ("a film of rare grace", "the plot is slow")
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def three(request: pytest.FixtureRequest) -> Classifier:
+    """A classifier of each family in memory, three classes."""
+    return load_classifier(*build(request.param, labels=3), dtype="float64")
+
+
+def whole(clf: Classifier, pair: tuple[str, str]) -> np.ndarray:
+    """The logits of the `transformers` model for what its tokenizer makes of a pair."""
+    with torch.no_grad():
+        return clf.network(**clf.tokenizer(*pair, return_tensors="pt")).logits[0].numpy()
+
+
+def test_a_pair_is_what_the_model_was_trained_on(three: Classifier) -> None:
+    (text,) = three.encode(PAIR)
+    row = three.tokenizer(*PAIR)
+    assert list(text.input_ids) == row["input_ids"] and text.source == PAIR
+    inner = [k for k, token in enumerate(text.tokens) if token in ("[SEP]", "</s>")]
+    assert len(inner) > 1 and text.special[inner].all()
+    np.testing.assert_allclose(three.tape(text).logits[0].detach(), whole(three, PAIR), atol=1e-10)
+
+
+@pytest.mark.parametrize("method", TEXT_METHODS)
+def test_every_method_explains_the_pair(three: Classifier, method: str) -> None:
+    """Alone and in a batch with a longer and a shorter input."""
+    (alone,) = attribute(three, PAIR, method=method, target=1)
+    assert alone.logit == pytest.approx(whole(three, PAIR)[1], abs=1e-8)
+    batch = attribute(three, [PAIR[0], PAIR, (PAIR[1], " ".join(PAIR))], method=method, target=1)
+    assert batch[1].tokens == alone.tokens
+    np.testing.assert_allclose(batch[1].scores, alone.scores, atol=1e-8)
+
+
+@pytest.mark.parametrize("removal", REMOVALS)
+def test_loo_of_a_pair_is_the_networks(three: Classifier, removal: str) -> None:
+    """Token types and positions of what is left are those of the whole pair, but for deleted tokens."""
+    row = {name: values[0] for name, values in three.tokenizer(*PAIR, return_tensors="pt").items()}
+    (record,) = attribute(three, PAIR, method="loo", removal=removal, target=1)
+    place = 8
+    ids, mask, types = row["input_ids"].clone(), row["attention_mask"].clone(), row.get("token_type_ids")
+    if removal == "attention-mask":
+        mask[place] = 0
+    elif removal == "delete":
+        kept = torch.arange(len(ids)) != place
+        ids, mask, types = ids[kept], mask[kept], None if types is None else types[kept]
+    else:
+        ids[place] = three.mask_id if removal == "mask-token" else three.pad_id
+    left = three.logits(ids[None], mask[None], None if types is None else types[None])[0, 1]
+    assert record.scores[place] == pytest.approx(record.logit - float(left), abs=1e-8)
+
+
+def test_the_lattice_and_its_ends_read_the_pair(three: Classifier) -> None:
+    lattice = layer_lattice(three, PAIR, target=1)
+    for row, method in ((0, "attnlrp"), (-1, "cp-lrp")):
+        (record,) = attribute(three, PAIR, method=method, target=1)
+        np.testing.assert_allclose(lattice.scores[row], record.scores, atol=1e-8)
+
+
+def test_a_list_is_texts_and_a_tuple_is_a_pair(clf: Classifier) -> None:
+    assert [text.source for text in clf.encode([*PAIR, PAIR])] == [*PAIR, PAIR]
+    assert not any(clf.encode(PAIR[0])[0].types) and any(clf.encode(PAIR)[0].types)
+
+
+def test_a_pair_beyond_the_length_loses_of_the_longer_side(clf: Classifier) -> None:
+    long = "film " * 40
+    with pytest.raises(InputError, match="text 0 of 44 tokens; expected at most 32 tokens"):
+        clf.encode((long, "dull"))
+    (cut,) = clf.encode((long, "dull"), truncate=True)
+    assert len(cut) == 32 and cut.whole == 44 and cut.tokens[-3:] == ("[SEP]", "dull", "[SEP]")
+
+
+@pytest.mark.parametrize(
+    ("texts", "words"),
+    [
+        (("a film",), "a tuple of 1; expected a pair"),
+        (("a", "film", "of"), "a tuple of 3; expected a pair"),
+        (("a film", "  "), "second of its pair, which is empty"),
+        (("a film", None), "second of its pair of type NoneType"),
+        (("\u200b", "a film"), "no token"),
+        ([["a film", "of grace"]], "text 0 of type list; expected a string"),
+        ({"a film": 1}, "texts of type dict"),
+        ({"a film"}, "texts of type set"),
+        ("a film [SEP] the plot", r"the special token \[SEP\] in it"),
+        (("a [CLS] film", "the plot"), r"the special token \[CLS\] in it"),
+        ("a [MASK] film", r"the special token \[MASK\] in it"),
+    ],
+)
+def test_what_is_no_text_and_no_pair_is_refused(clf: Classifier, texts: object, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        attribute(clf, texts, method="attnlrp")
+
+
+def test_an_unknown_word_is_no_special_token(clf: Classifier) -> None:
+    assert clf.encode("a zebra [UNK]")[0].tokens.count("[UNK]") == 2
+
+
+def test_a_family_with_special_tokens_of_another_spelling() -> None:
+    roberta = load_classifier(*build("roberta"))
+    with pytest.raises(InputError, match="the special token </s> in it"):
+        roberta.encode("a film </s> the plot")
+    assert len(roberta.encode("a film [SEP] the plot")[0]) > 6
