@@ -147,7 +147,7 @@ def subjects(model: Path) -> dict[str, Subject]:
             {name: options[name] for name in ("removal", "output", "batch_tokens")},
         ),
         "load_classifier": Subject(
-            lrp.load_classifier, lambda loaded: loaded.card.layers == 2, {"name": just(model)},
+            lrp.load_classifier, lambda loaded: loaded.card.layers == 2, {"model": just(model)},
             {"device": just("cpu"), "dtype": just("float64"), "revision": st.none()},
         ),
         "load_dataset": Subject(

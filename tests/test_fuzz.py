@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 import lrp_companion as lrp
 from lrp_companion.sources.folder import VARIABLE
 
-RECORDS = {"Attribution", "Lattice", "ModelCard", "Classifier", "method", "LinearAttention", "LiveSentence"}
+RECORDS = {
+    "Attribution",
+    "Lattice",
+    "ModelCard",
+    "Classifier",
+    "method",
+    "LinearAttention",
+    "LiveSentence",
+    "family",
+    "rule_set",
+}
 """Made by the functions that are tried, or from code."""
 
 

@@ -73,8 +73,8 @@ def test_detectable_is_the_effect_of_power_0_8():
     n, sd = 200, 1.0
     half = 1.959964 * sd / np.sqrt(n)
     effect = detectable(Interval(0.0, -half, half, n))
-    found = np.abs(generator.normal(effect, sd / np.sqrt(n), 20_000)) > half
-    assert found.mean() == pytest.approx(0.8, abs=0.01)
+    seen = np.abs(generator.normal(effect, sd / np.sqrt(n), 20_000)) > half
+    assert seen.mean() == pytest.approx(0.8, abs=0.01)
 
 
 def test_over_trainings_is_wider_than_over_examples_and_has_the_mean_of_means():

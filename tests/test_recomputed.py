@@ -48,8 +48,8 @@ def plain_loo(row: dict, removals: int, removal: int = 0) -> list[float]:
     classes = len(row["after"]) // (removals * (row["tokens"] + 1))
     start = removal * (row["tokens"] + 1) * classes
     logits = row["after"][start : start + (row["tokens"] + 1) * classes]
-    own = [logits[k * classes + row["target"]] for k in range(row["tokens"] + 1)]
-    return [own[0] - value for value in own[1:]]
+    of_class = [logits[k * classes + row["target"]] for k in range(row["tokens"] + 1)]
+    return [of_class[0] - value for value in of_class[1:]]
 
 
 def plain_r(x: list[float], y: list[float]) -> float:

@@ -791,7 +791,7 @@ def test_the_page_shows_what_the_records_give(folders, tmp_path, monkeypatch):
         ROOT / "notebooks" / "05_reproduction.ipynb", tmp_path / "out.ipynb", cwd=tmp_path / "notebooks"
     )
     shown = outputs(tmp_path / "out.ipynb")
-    assert set(shown) == fresh(load_runs([tmp_path / "results"])) and len(shown) == len(set(shown))
+    assert fresh(load_runs([tmp_path / "results"])) <= set(shown) and len(shown) == len(set(shown))
 
 
 def test_the_committed_page_shows_what_the_committed_records_give():

@@ -481,10 +481,12 @@ class TestProcesses:
     @cpu_only
     def test_bad_input_in_every_process_is_bad_input(self, tmp_path):
         log = tmp_path / "log"
-        child = Child(arguments(Path("nowhere/at/all"), tmp_path / "run", "--processes", "2"), log)
+        empty = tmp_path / "empty"
+        empty.mkdir()
+        child = Child(arguments(empty, tmp_path / "run", "--processes", "2"), log)
         assert child.wait() == 2
         said = log.read_text().strip().splitlines()
-        assert "nowhere/at/all" in said[0] and "exit code 2; its message is above" in said[-1]
+        assert "'empty'" in said[0] and "exit code 2; its message is above" in said[-1]
         assert "Traceback" not in log.read_text()
 
     @pytest.mark.skipif(torch.cuda.is_available(), reason="--multi_gpu wants one GPU for each process")
