@@ -44,7 +44,6 @@ STRANGE = (
     "tabs\tand\nlines\r\nand\xa0spaces\u3000here",
     "İstanbul ß ẞ Σας ﬁne",
     "</script><script>alert(1)</script>",
-    "[CLS] good [MASK] film [SEP]",
     "x" * 101 + " is long",
     "3.5/5 -- don't!!! ... it's $9,99 & more",
     "?",

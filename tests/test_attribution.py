@@ -64,6 +64,12 @@ def test_records_that_differ_are_unequal(change) -> None:
     assert record() == record() and record() != record(**change) and record() != "record"
 
 
+def test_nan_is_null_in_json() -> None:
+    text = record((0.5, float("nan"), 0.0, 1.0, -1.0)).to_json()
+    assert "NaN" not in text and "null" in text
+    assert np.isnan(Attribution.from_json(text).scores[1])
+
+
 @given(st.lists(st.floats(allow_nan=True, allow_infinity=False, width=64), min_size=5, max_size=5))
 def test_json_keeps_every_number(scores: list[float]) -> None:
     made = record(tuple(scores))

@@ -65,7 +65,7 @@ def test_a_switch_takes_true_and_false_alone(clf: Classifier, value: object) -> 
 
 @pytest.mark.parametrize("nodes", [np.linspace(0, 1, 200), [0.5, 0.5 + 1e-15, 1.0], [0.3, 0.3 + 1e-9, 1.0]])
 def test_nodes_whose_weights_multiply_rounding_are_refused(nodes: Any) -> None:
-    with pytest.raises(InputError, match="weights sum to"):
+    with pytest.raises(InputError, match="weights sum to|1e-06 apart"):
         quadrature(nodes)
     assert np.abs(quadrature(32)[1]).sum() == pytest.approx(1)
 

@@ -14,8 +14,10 @@ from lrp_companion.sources.folder import VARIABLE
 
 
 @pytest.fixture(autouse=True)
-def no_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+def project_without_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The notebooks of this project, also where the package is a copy elsewhere; no data folder."""
     monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.setattr(build, "ROOT", Path(__file__).parents[1])
 
 
 @pytest.mark.parametrize(

@@ -51,3 +51,8 @@ def test_the_command_tells_it_without_torch(tmp_path: Path) -> None:
         )  # fmt: skip
         assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stderr
         assert f"{name!r}, which is no folder" in done.stderr
+
+
+def test_a_word_without_an_owner_is_told_before_the_hub_is_asked() -> None:
+    with pytest.raises(SourceError, match="a hub id has an owner"):
+        locate("companoin")
