@@ -40,7 +40,7 @@ from lrp_companion.sources.folder import VARIABLE
 PACKAGE = Path(lrp_companion.__file__).resolve().parents[1]
 COMMAND = ("-m", "lrp_companion.cli")
 LIMIT = 8
-PATIENCE = 120  # seconds after which a child is given up
+PATIENCE = 300  # seconds after which a child is given up
 cpu_only = pytest.mark.skipif(
     torch.cuda.is_available(), reason="a process that has used autograd beside a GPU cannot be forked"
 )
