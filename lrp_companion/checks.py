@@ -65,7 +65,7 @@ def shown(value: object, longest: int = 80) -> str:
 def choose(operation: str, name: str, value: object, options: Sequence[str]) -> str:
     """Return `value` if it is one of `options`; else raise `InputError`.
 
-    >>> choose("attribute", "site", "word", SITES)
+    >>> choose("attribute", "site", "word", ("word", "embedding"))
     'word'
     """
     if isinstance(value, str) and value in options:

@@ -22,7 +22,7 @@ def quantised(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return steps (rows, columns) of 8 bits and scales (rows, blocks): `w` is near `step * scale`.
 
     >>> steps, scales = quantised(np.array([[1.0, -2.0], [0.0, 0.0]], dtype=np.float32))
-    >>> steps.tolist(), scales.ravel().round(4).tolist()
+    >>> steps.tolist(), scales.ravel().astype(float).round(4).tolist()
     ([[64, -127], [0, 0]], [0.0157, 0.0])
     """
     rows, columns = matrix.shape

@@ -147,8 +147,9 @@ def as_tex(rows: TokenRows) -> bytes:
     r"""A heat map as LaTeX to be `\input`, with the packages xcolor and fontenc.
 
     >>> record = Attribution(("50%", "off"), [0.1, -0.25], 1, 2.5, [False, False], "loo")
-    >>> print(as_tex(token_heatmap(record, titles=["LOO"])).decode().splitlines()[-4])
-    \lrpagainst{3F90DD}{off}
+    >>> lines = as_tex(token_heatmap(record, titles=["LOO"])).decode().splitlines()
+    >>> [line for line in lines if line.startswith(r"\lrpfor{")]
+    ['\\lrpfor{EEC3A7}{50\\%}']
     """
     lines = [_TEX_HEAD, r"\begingroup\setlength{\fboxsep}{1.5pt}\lineskiplimit=1pt\lineskip=3pt"]
     for title, record in zip(rows.titles, rows.rows, strict=True):
