@@ -695,7 +695,8 @@ def test_the_committed_page_shows_what_the_committed_records_give():
 
     path = ROOT / "notebooks" / "06_protocol_audit.ipynb"
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    shown = {"".join(output["data"]["text/plain"]) for cell in cells for output in cell.get("outputs", [])}
+    outputs = [output for cell in cells for output in cell.get("outputs", []) if "data" in output]
+    shown = {"".join(output["data"]["text/plain"]) for output in outputs}
     runs = [run for run in load_runs([ROOT / "results"]) if isinstance(run, TextRun)]
     grids = [grid(run) for run in runs]
     fresh = [
