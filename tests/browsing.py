@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from lrp_companion.widgets.base import STATIC, Widget, page_script
+from lrp_companion.widgets.base import Widget, front_end, page_script
 
 ROOT = Path(__file__).resolve().parent.parent
 HTML = ROOT / "_build" / "html"
@@ -109,7 +109,7 @@ def complaints_of_axe(page: Any, inside: str) -> list[str]:
 
 def widget_page(widget: Widget, folder: Path, *, theme: str = "light") -> str:
     """Write one widget into a page of its own, as the book would, and return its address on disk."""
-    css = "".join((STATIC / f"{sheet}.css").read_text(encoding="utf-8") for sheet in ("base", widget.front))
+    css = front_end(widget.front, "css")
     ground = {"light": "#fff", "dark": "#121212"}[theme]
     page = folder / f"{widget.front}-{theme}.html"
     page.write_text(

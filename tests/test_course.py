@@ -154,13 +154,13 @@ def test_no_result_is_typed_in() -> None:
 
 
 def test_the_commands_of_the_project_are_commands() -> None:
-    from lrp_companion import cli
+    from lrp_companion.cli_options import parser
 
     (block,) = re.findall(r"```bash\n(.*?)```", PAGES["project.md"], re.DOTALL)
     called = [line.split()[1:] for line in block.splitlines() if line.startswith(".venv/bin/lrp-companion")]
     assert len(called) == 5
     for arguments in called:
-        cli._parser().parse_args(arguments)
+        parser().parse_args(arguments)
     assert "-p results runs/mine" in block and 'results = "results"' in (
         ROOT / "notebooks/06_protocol_audit.ipynb"
     ).read_text().replace('\\"', '"')

@@ -28,7 +28,7 @@ from lrp_companion.models.product import Product, all_groupings, leaves_of, pars
 from lrp_companion.models.softmax_step import SoftmaxStep
 from lrp_companion.views.palette import hexes
 from lrp_companion.views.tokens import decimals
-from lrp_companion.widgets.base import STATIC, front_ends, minified, packed
+from lrp_companion.widgets.base import SHARED, STATIC, front_ends, minified, packed
 
 LACKS = -32768
 READS = "--allow-read=lrp_companion/widgets/static"
@@ -74,7 +74,7 @@ def test_deno_tests_pass(deno: str) -> None:
 
 
 def test_deno_tests_pass_on_what_pages_load(deno: str, tmp_path: Path) -> None:
-    for name in ("base", *front_ends()):
+    for name in ("base", *SHARED, *front_ends()):
         script = (STATIC / f"{name}.js").read_text(encoding="utf-8")
         (tmp_path / f"{name}.js").write_text(minified(script), encoding="utf-8")
     said = run(
@@ -90,15 +90,12 @@ def test_a_template_inside_a_template_is_refused(deno: str, tmp_path: Path) -> N
     assert linted.returncode and "a template inside a template" in linted.stdout
 
 
-@pytest.mark.parametrize("name", ["base", *front_ends()])
+@pytest.mark.parametrize("name", ["base", *SHARED, *front_ends()])
 def test_every_function_of_a_front_end_is_used(name: str) -> None:
     """deno cannot tell: it sees each file by itself."""
     text = (STATIC / f"{name}.js").read_text(encoding="utf-8")
-    users = (
-        [text]
-        if name != "base"
-        else [(STATIC / f"{other}.js").read_text() for other in ("base", *front_ends())]
-    )
+    others = {"base": [*SHARED, *front_ends()], **SHARED}.get(name, ())
+    users = [text, *((STATIC / f"{other}.js").read_text(encoding="utf-8") for other in others)]
     called_by_python = {"mount"} if name == "base" else set()
     for function in re.findall(r"^function (\w+)", text, re.MULTILINE):
         uses = sum(
@@ -109,10 +106,13 @@ def test_every_function_of_a_front_end_is_used(name: str) -> None:
 
 
 def test_messages_name_the_line_of_the_file_that_they_come_from() -> None:
-    lines = (STATIC / "base.js").read_text(encoding="utf-8").count("\n")
-    text = f"at file:///tmp/x/softmax_lab.js:{lines + 8}:5 and at file:///tmp/x/softmax_lab.js:3:1"
+    parts = (STATIC / "base.js", STATIC / "layers.js")
+    base, layers = (path.read_text(encoding="utf-8").count("\n") + 1 for path in parts)
+    text = f"at file:///tmp/x/softmax_lab.js:{base + 7}:5 and at file:///tmp/x/softmax_lab.js:3:1"
     static = STATIC.relative_to(ROOT)
     assert where_it_is(text, "/tmp/x") == f"at {static}/softmax_lab.js:7:5 and at {static}/base.js:3:1"
+    text = f"file:///tmp/x/layer_toggles.js:{base + 4}:1 file:///tmp/x/layer_toggles.js:{base + layers + 2}:1"
+    assert where_it_is(text, "/tmp/x") == f"{static}/layers.js:4:1 {static}/layer_toggles.js:2:1"
 
 
 def test_a_wrong_type_in_a_widget_is_found_by_its_line(deno: str, monkeypatch: pytest.MonkeyPatch) -> None:

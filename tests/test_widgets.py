@@ -15,7 +15,7 @@ from browsing import complaints_of_axe, open_page, state_of, widget_page
 from lrp_companion.schema import Attribution, InputError
 from lrp_companion.views.palette import hexes
 from lrp_companion.widgets import TokenHeatmap
-from lrp_companion.widgets.base import STATIC, embed, front_ends, page_script
+from lrp_companion.widgets.base import SHARED, STATIC, embed, front_ends, page_script
 
 HOSTILE = (
     "[CLS]",
@@ -53,19 +53,18 @@ def test_a_front_end_is_one_small_module_and_one_style_of_our_own(name: str) -> 
 
 def test_an_attribute_of_aria_is_a_word() -> None:
     """`true` alone would make an empty attribute, and an empty `aria-hidden` hides nothing."""
-    for name in ("base", *front_ends()):
+    for name in ("base", *SHARED, *front_ends()):
         assert not re.findall(r"\baria-\w+\W{1,3}(?:true|false)\b", (STATIC / f"{name}.js").read_text())
 
 
 def test_no_two_widgets_share_a_class_name() -> None:
     """All styles of a page are one file, so a name that two widgets use must be the base's."""
     used: dict[str, set[str]] = {}
-    for name in ("base", *front_ends()):
+    for name in ("base", *SHARED, *front_ends()):
         for css_class in re.findall(r"\.(lrp-[\w-]+)", (STATIC / f"{name}.css").read_text()):
             used.setdefault(css_class, set()).add(name)
-    assert not {
-        css_class: names for css_class, names in used.items() if len(names) > 1 and "base" not in names
-    }
+    shared = {"base", *SHARED}
+    assert not {name: users for name, users in used.items() if len(users) > 1 and not users & shared}
 
 
 def test_every_front_end_has_a_widget_that_the_package_exports() -> None:

@@ -1,7 +1,8 @@
 """The base of every widget: one front end for Jupyter (anywidget) and for pages without a kernel (JSON).
 
-A widget is a class in this package, `static/NAME.js` and `static/NAME.css`. Its front end is `base.js`
-followed by the widget's module, so nothing is bundled and nothing is loaded from elsewhere. In a page,
+A widget is a class in this package, `static/NAME.js` and `static/NAME.css`. Its front end is `base.js`, what
+it shares with a few others (`SHARED`), and the widget's module, so nothing is bundled and nothing is loaded
+from elsewhere. In a page,
 `text/html` carries the state as JSON and something to read until the script runs, or where none may run.
 """
 
@@ -21,16 +22,27 @@ from lrp_companion.schema import InputError
 
 STATIC = Path(__file__).parent / "static"
 MARK = "data-companion-widget"
+SHARED = {"layers": ("layer_toggles", "your_sentence")}
+"""What stands between the base and some widgets' own modules, and for which."""
+
+
+def stems(name: str) -> tuple[str, ...]:
+    """Return the files that a front end is made of, in order: the base, what it shares, its own.
+
+    >>> stems("layer_toggles"), stems("softmax_lab")
+    (('base', 'layers', 'layer_toggles'), ('base', 'softmax_lab'))
+    """
+    return "base", *(shared for shared, names in SHARED.items() if name in names), name
 
 
 def front_end(name: str, kind: str) -> str:
-    """Return the JavaScript or CSS (`kind` "js" or "css") of a widget: the base's, then the widget's."""
-    return "\n".join((STATIC / f"{stem}.{kind}").read_text(encoding="utf-8") for stem in ("base", name))
+    """Return the JavaScript or CSS (`kind` "js" or "css") of a widget, from its files in order."""
+    return "\n".join((STATIC / f"{stem}.{kind}").read_text(encoding="utf-8") for stem in stems(name))
 
 
 def front_ends() -> list[str]:
     """Return the names of all front ends, each with a module and a style."""
-    return sorted(path.stem for path in STATIC.glob("*.js") if path.stem != "base")
+    return sorted(path.stem for path in STATIC.glob("*.js") if path.stem not in ("base", *SHARED))
 
 
 def minified(script: str) -> str:

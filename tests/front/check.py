@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from lrp_companion.widgets.base import STATIC, front_end, front_ends
+from lrp_companion.widgets.base import STATIC, front_end, front_ends, stems
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = ROOT / "lrp_companion" / "bookbuild" / "static"
@@ -80,13 +80,15 @@ def check_types() -> list[subprocess.CompletedProcess[str]]:
 
 def where_it_is(text: str, folder: str) -> str:
     """Return deno's messages with places in the widgets' own files instead of those in the folder."""
-    base = STATIC / "base.js"
-    above = base.read_text(encoding="utf-8").count("\n") + 1  # and the line break that joins
 
     def place(match: re.Match[str]) -> str:
-        line = int(match["line"])
-        path = base if line <= above else STATIC / f"{match['name']}.js"
-        return f"{path.relative_to(ROOT)}:{line if line <= above else line - above}"
+        line, (*before, last) = int(match["line"]), (STATIC / f"{stem}.js" for stem in stems(match["name"]))
+        for path in before:
+            lines = path.read_text(encoding="utf-8").count("\n") + 1  # and the line break that joins
+            if line <= lines:
+                return f"{path.relative_to(ROOT)}:{line}"
+            line -= lines
+        return f"{last.relative_to(ROOT)}:{line}"
 
     return re.sub(rf"file://{re.escape(folder)}/(?P<name>\w+)\.js:(?P<line>\d+)", place, text)
 

@@ -3,13 +3,16 @@
 // `deno test -- FOLDER` tests the front ends of that folder instead, such as those that pages load.
 const STATIC = new URL(Deno.args[0] ?? "../../lrp_companion/widgets/static/", import.meta.url);
 
+// As `SHARED` in `widgets/base.py` has it.
+const WITH_LAYERS = ["layer_toggles", "your_sentence"];
+
 /**
  * The functions of a front end, from the text that `widgets/base.py` makes of it.
  * @param {string} name
  * @returns {Promise<{ [name: string]: any }>}
  */
 export async function load(name) {
-  const parts = name === "base" ? ["base"] : ["base", name];
+  const parts = [...new Set(["base", ...(WITH_LAYERS.includes(name) ? ["layers"] : []), name])];
   const texts = await Promise.all(parts.map((part) => Deno.readTextFile(new URL(`${part}.js`, STATIC))));
   const functions = texts.join("\n").matchAll(/(?:^|;)function (\w+)/gm).map(([, declared]) => declared);
   const text = [...texts, `export { ${[...functions].join(", ")} };`].join("\n");

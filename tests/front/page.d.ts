@@ -33,3 +33,14 @@ declare const Reveal: {
   getCurrentSlide(): HTMLElement;
 };
 declare const RevealNotes: unknown;
+
+type EngineOfPages = typeof import("../../lrp_companion/widgets/static/engine/companion.js").LRPCompanion;
+/** A model that the browser's engine has loaded. */
+type LRPCompanionModel = Awaited<ReturnType<EngineOfPages["load"]>>;
+/** A map as the engine gives it. */
+type EngineMap = import("../../lrp_companion/widgets/static/engine/explain.js").Explanation;
+
+interface Window {
+  /** The engine, once its script is there. */
+  LRPCompanion?: EngineOfPages;
+}

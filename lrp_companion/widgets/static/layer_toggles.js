@@ -1,14 +1,4 @@
-// Switches for the layers: which explanation results, and how it agrees with LOO.
-
-/**
- * r of every mask, in order and sorted, and its histogram from low to high.
- * @typedef {object} Agreements
- * @property {Float64Array} all
- * @property {Float64Array} sorted
- * @property {number[]} bins
- * @property {number} low
- * @property {number} high
- */
+// Twelve switches for embedded sentences, all masks computed before; what switches share is in `layers.js`.
 
 /**
  * @typedef {{ steps: Int8Array, scale: Float32Array, r: { [tokens: string]: Agreements },
@@ -21,27 +11,7 @@
  *   site: string, tokens: string }} State
  */
 
-/** @type {{ name: string, layers: (k: number, last: number) => number[] }[]} */
-const PATHS = [
-  { name: "front to back, layers 1 to k", layers: (k) => range(1, k) },
-  { name: "back to front, layers k to the last", layers: (k, last) => range(k, last) },
-  { name: "layer k alone", layers: (k) => [k] },
-];
-/** @type {{ [site: string]: string }} */
-const SITE_NAMES = { word: "word", "word+position": "word + position", embedding: "whole embedding" };
-const TOKEN_NAMES = { "no-special": "left out of r", all: "counted" };
-const MODE_NAMES = { switches: "on or off", "half-open": "half-open" };
-const BINS = 40;
 const LACKS = -32768; // r goes in 32767 steps; this one stands for an undefined r
-
-/**
- * @param {number} from
- * @param {number} to included
- * @returns {number[]}
- */
-function range(from, to) {
-  return Array.from({ length: to - from + 1 }, (_, i) => from + i);
-}
 
 /**
  * A sentence's table for one site, unpacked when it is first looked at and kept.
@@ -60,26 +30,14 @@ function unpack(sentence, site) {
 }
 
 /**
- * The r of every mask from base64, sorted, and counted in bins between round limits.
+ * The r of every mask from base64.
  * @param {string} text
  * @returns {Agreements}
  */
 function agreements(text) {
-  const all = Float64Array.from(numbers(text, Int16Array), (step) => (step === LACKS ? NaN : step / 32767));
-  const sorted = all.filter(Number.isFinite).sort(), bins = new Array(BINS).fill(0);
-  const low = Math.floor(10 * (sorted[0] ?? -1)) / 10;
-  const high = Math.max(low + 0.1, Math.ceil(10 * (sorted.at(-1) ?? 1)) / 10);
-  for (const r of sorted) bins[Math.min(BINS - 1, Math.floor(((r - low) / (high - low)) * BINS))] += 1;
-  return { all, sorted, bins, low, high };
-}
-
-/**
- * The number of a mask: bit l - 1 is set where layer l is bypassed.
- * @param {number[]} layers
- * @returns {number}
- */
-function maskOf(layers) {
-  return layers.reduce((bits, layer) => bits | (1 << (layer - 1)), 0);
+  return counted(
+    Float64Array.from(numbers(text, Int16Array), (step) => (step === LACKS ? NaN : step / 32767)),
+  );
 }
 
 /**
@@ -121,140 +79,14 @@ function mixture(table, amounts, width) {
 }
 
 /**
- * The mask with the largest r; where none is defined, the last.
- * @param {ArrayLike<number>} r of every mask
- * @returns {number}
- */
-function bestMask(r) {
-  let best = 0;
-  for (let mask = 0; mask < r.length; mask++) {
-    if (r[mask] > r[best] || !Number.isFinite(r[best])) best = mask;
-  }
-  return best;
-}
-
-/**
- * How many of the sorted numbers lie above a value, by a step of a mask's r at least.
- * @param {ArrayLike<number>} sorted
- * @param {number} value
- * @returns {number}
- */
-function above(sorted, value) {
-  let low = 0, high = sorted.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (sorted[middle] > value + 1e-9) high = middle;
-    else low = middle + 1;
-  }
-  return sorted.length - low;
-}
-
-/**
- * Which layers are bypassed, in words.
- * @param {number[]} layers in order
- * @param {number} last
- * @returns {string}
- */
-function inWords(layers, last) {
-  if (!layers.length) return "no layer bypassed, which is AttnLRP";
-  if (layers.length === last) return "all layers bypassed, which is CP-LRP";
-  /** @type {[number, number][]} */
-  const runs = [];
-  for (const layer of layers) {
-    const run = runs.at(-1);
-    if (run && run[1] === layer - 1) run[1] = layer;
-    else runs.push([layer, layer]);
-  }
-  const texts = runs.map(([a, b]) => (a === b ? `${a}` : b === a + 1 ? `${a}, ${b}` : `${a} to ${b}`));
-  return `bypassed: ${texts.join(", ")}`;
-}
-
-/**
- * A mask's place among all masks, in words.
- * @param {number} r
- * @param {number} rank
- * @param {number} masks how many there are
- * @param {boolean} open whether layers are half-open, which is no mask
- * @returns {string}
- */
-function rankInWords(r, rank, masks, open) {
-  if (!Number.isFinite(r)) return "no rank";
-  const [place, all] = [rank, masks].map((count) => count.toLocaleString("en"));
-  return open ? `would rank ${place} among the ${all} masks` : `rank ${place} of ${all}`;
-}
-
-/**
- * All r of a sentence as a histogram over their range, with a mark for the one in force and for the two ends.
- * @returns {{ node: SVGElement, paint: (agreements: Agreements, r: number, label: string) => void }}
- */
-function histogram() {
-  const bars = Array.from(
-    { length: BINS },
-    (_, k) => svg("rect", { x: 20 + 7 * k, width: 6, class: "lrp-bin" }),
-  );
-  const arrow = svg("path", { d: "M-5 3h10l-5 8z" });
-  const mark = svg("g", { class: "lrp-here" }, svg("line", { y1: 10, y2: 70 }), arrow);
-  const names = ["A", "C"].map((name) => svg("text", { y: 84, "text-anchor": "middle" }, name));
-  const ends = names.map((name) => svg("g", {}, svg("line", { y1: 66, y2: 72, class: "lrp-end" }), name));
-  const limits = [20, 300].map((x) => svg("text", { x, y: 98, "text-anchor": "middle", class: "lrp-axis" }));
-  const base = svg("line", { x1: 20, x2: 300, y1: 66.5, y2: 66.5, class: "lrp-end" });
-  const frame = { viewBox: "0 0 320 102", role: "img", class: "lrp-histogram" };
-  const node = svg("svg", frame, bars, base, ends, limits, mark);
-  /** @param {Agreements} agreements @param {number} r @param {string} label */
-  const paint = ({ all, bins, low, high }, r, label) => {
-    const x = (/** @type {number} */ value) =>
-      20 + (280 * (Math.max(low, Math.min(high, value)) - low)) / (high - low);
-    const most = Math.max(...bins), attnlrp = all[0], cpLrp = all[all.length - 1];
-    bars.forEach((bar, k) => {
-      const tall = bins[k] ? Math.max(1, (50 * bins[k]) / most) : 0;
-      bar.setAttribute("y", String(66 - tall));
-      bar.setAttribute("height", String(tall));
-    });
-    [attnlrp, cpLrp, r].forEach((value, k) => {
-      const group = k < 2 ? ends[k] : mark, defined = Number.isFinite(value);
-      group.setAttribute("visibility", defined ? "visible" : "hidden");
-      if (defined) group.setAttribute("transform", `translate(${x(value)} 0)`);
-    });
-    const near = Math.abs(x(attnlrp) - x(cpLrp)) < 12, first = attnlrp <= cpLrp ? 0 : 1;
-    names.forEach((name, k) => { // side by side where the ends meet
-      name.setAttribute("text-anchor", near ? (k === first ? "end" : "start") : "middle");
-    });
-    limits.forEach((limit, k) => {
-      limit.textContent = say([low, high][k], 1);
-    });
-    node.setAttribute("aria-label", label);
-  };
-  return { node, paint };
-}
-
-/**
  * @param {"sentence" | "mode" | "bypassed" | "amounts" | "site" | "tokens"} key
  * @param {number | string | number[]} value
  * @param {Model<State>} model
  * @returns {boolean}
  */
 function accept(key, value, model) {
-  const { layers, sites, sentences } = model.get("data");
-  const list = Array.isArray(value) ? value : [];
-  return {
-    sentence: () => isPlace(value, sentences.length),
-    mode: () => Object.hasOwn(MODE_NAMES, String(value)),
-    bypassed: () => list.every((layer) => isPlace(layer - 1, layers)) && new Set(list).size === list.length,
-    amounts: () => list.length === layers && list.every((amount) => amount >= 0 && amount <= 1),
-    site: () => sites.includes(String(value)),
-    tokens: () => Object.hasOwn(TOKEN_NAMES, String(value)),
-  }[key]();
-}
-
-/**
- * Bypass these layers, and close or open the half-open ones alike.
- * @param {Model<State>} model
- * @param {number[]} bypassed
- * @returns {void}
- */
-function setMask(model, bypassed) {
-  const layers = range(1, model.get("data").layers);
-  put(model, { bypassed, amounts: layers.map((layer) => Number(bypassed.includes(layer))) });
+  const data = model.get("data");
+  return key === "sentence" ? isPlace(value, data.sentences.length) : acceptsLayered(key, value, data);
 }
 
 /**
@@ -263,24 +95,13 @@ function setMask(model, bypassed) {
  * @returns {{ sentence: HTMLElement, options: HTMLElement[], show: () => void }}
  */
 function choices(model) {
-  const { layers, sites, sentences } = model.get("data");
+  const { sentences } = model.get("data"), options = layerOptions(model);
   const sentence = dropdown("Sentence", sentences.map(beginning), (place) => put(model, { sentence: place }));
-  const siteNames = Object.fromEntries(sites.map((name) => [name, SITE_NAMES[name]]));
-  const site = choice("Read at", siteNames, (value) => put(model, { site: value }));
-  const tokens = choice("Special tokens", TOKEN_NAMES, (value) => put(model, { tokens: value }));
-  const mode = choice("Layers", MODE_NAMES, (value) => {
-    if (value === "switches") {
-      setMask(model, range(1, layers).filter((layer) => model.get("amounts")[layer - 1] >= 0.5));
-    }
-    put(model, { mode: value });
-  });
   const show = () => {
     sentence.show(model.get("sentence"));
-    site.show(model.get("site"));
-    tokens.show(model.get("tokens"));
-    mode.show(model.get("mode"));
+    options.show();
   };
-  return { sentence: sentence.node, options: [mode.node, site.node, tokens.node], show };
+  return { sentence: sentence.node, options: options.nodes, show };
 }
 
 /**
@@ -302,72 +123,10 @@ function shortcuts(model) {
     const mask = bestMask(table.r[model.get("tokens")].all);
     setMask(model, every.filter((layer) => mask & maskOf([layer])));
   };
-  const button = (/** @type {string} */ name, /** @type {() => void} */ onclick) =>
-    h("button", { type: "button", onclick }, name);
-  const ends = [button("AttnLRP", () => setMask(model, [])), button("CP-LRP", () => setMask(model, every))];
-  const buttons = [...ends, button("Best for this sentence", best)];
-  const show = () => {
-    const count = model.get("bypassed").length, open = model.get("mode") === "half-open";
-    ends.forEach((end, k) => end.setAttribute("aria-pressed", String(!open && count === (k ? layers : 0))));
-  };
-  return { node: h("div", { class: "lrp-controls" }, buttons, paths.node, h("label", {}, "k ", step)), show };
-}
-
-/**
- * One button per layer, which bypasses it or takes it back.
- * @param {Model<State>} model
- * @returns {{ node: HTMLElement, show: () => void }}
- */
-function switchBank(model) {
-  const layers = range(1, model.get("data").layers), states = layers.map(() => h("span", {}));
-  const flip = (/** @type {number} */ layer) => {
-    const bypassed = model.get("bypassed");
-    const others = bypassed.filter((other) => other !== layer);
-    setMask(model, bypassed.includes(layer) ? others : [...others, layer].sort((a, b) => a - b));
-  };
-  const buttons = layers.map((layer, i) => {
-    const label = `Bypass layer ${layer}`, onclick = () => flip(layer);
-    const attributes = { type: "button", class: "lrp-switch", "aria-label": label, onclick };
-    return h("button", attributes, h("b", {}, `L${layer}`), states[i]);
-  });
-  oneTabStop(buttons);
-  const node = h("div", { class: "lrp-switches", role: "group", "aria-label": "Layers bypassed" }, buttons);
-  const show = () => {
-    node.hidden = model.get("mode") === "half-open";
-    buttons.forEach((button, i) => {
-      const on = model.get("bypassed").includes(layers[i]);
-      button.setAttribute("aria-pressed", String(on));
-      states[i].textContent = on ? "CP" : "Attn";
-    });
-  };
-  return { node, show };
-}
-
-/**
- * One slider per layer, from AttnLRP to CP-LRP.
- * @param {Model<State>} model
- * @returns {{ node: HTMLElement, show: () => void }}
- */
-function mixer(model) {
-  const layers = range(1, model.get("data").layers), amounts = layers.map(() => h("span", {}));
-  const sliders = layers.map((layer, place) => {
-    const oninput = () => {
-      put(model, { amounts: model.get("amounts").map((x, i) => (i === place ? Number(slider.value) : x)) });
-    };
-    const label = `Layer ${layer}: from AttnLRP, 0, to CP-LRP, 1`;
-    const slider = h("input", { type: "range", min: 0, max: 1, step: 0.05, "aria-label": label, oninput });
-    return slider;
-  });
-  const labels = layers.map((layer, i) => h("label", {}, `L${layer} `, amounts[i], sliders[i]));
-  const node = h("div", { class: "lrp-mixer", role: "group", "aria-label": "Half-open layers" }, labels);
-  const show = () => {
-    node.hidden = model.get("mode") !== "half-open";
-    sliders.forEach((slider, i) => {
-      slider.value = String(model.get("amounts")[i]);
-      amounts[i].textContent = say(model.get("amounts")[i]);
-    });
-  };
-  return { node, show };
+  const ends = endButtons(model);
+  const buttons = [...ends.buttons, h("button", { type: "button", onclick: best }, "Best for this sentence")];
+  const node = h("div", { class: "lrp-controls" }, buttons, paths.node, h("label", {}, "k ", step));
+  return { node, show: ends.show };
 }
 
 /**

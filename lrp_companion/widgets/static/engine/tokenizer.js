@@ -51,7 +51,7 @@ export class Tokenizer {
     const ids = [data.cls], special = [true];
     for (const piece of text.split(this.special)) {
       if (Object.hasOwn(data.special, piece)) {
-        ids.push(data.special[piece]); // typed, so it is a word like any other
+        ids.push(ordinary(piece, data)); // an unknown word is a word like any other
         special.push(false);
         continue;
       }
@@ -134,6 +134,21 @@ export class Tokenizer {
     }
     return ids;
   }
+}
+
+/**
+ * The id of the unknown word; another special token in a text is refused: the model would read an end that is
+ * none.
+ * @param {string} piece
+ * @param {TokenizerData} data
+ * @returns {number}
+ */
+function ordinary(piece, { special, unknown }) {
+  if (special[piece] !== unknown) {
+    const got = `a text with the special token ${piece} in it`, expected = "text without special tokens";
+    refuse("encode", got, expected, "write the token's text in another way");
+  }
+  return unknown;
 }
 
 /**

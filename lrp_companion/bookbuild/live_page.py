@@ -1,0 +1,140 @@
+"""A staged model with the widget that explains texts by it, and a page of its own for any classifier."""
+
+from __future__ import annotations
+
+import html
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import lrp_companion
+from lrp_companion.bookbuild.browser_engine import MAX_TOKENS, Staged, stage
+from lrp_companion.methods import attribute
+from lrp_companion.models.pretrained import Classifier
+from lrp_companion.schema import Attribution, InputError
+from lrp_companion.views.export import page
+from lrp_companion.widgets.base import front_end, page_script
+from lrp_companion.widgets.your_sentence import YourSentence
+
+METHODS = ("loo", "attnlrp", "cp-lrp", "mask-gradient")
+BESIDE_WEIGHTS = 130_000_000
+"""Bytes of a tab besides the weights, about: from 100 MB over the network to 190 MB from disk in Chromium."""
+NEUTRAL = ("Type a text of your own here.", "Type a second text to compare it with.")
+"""What stands in the boxes of a page for a model of which no example is given."""
+
+
+@dataclass(frozen=True)
+class Live:
+    """A staged model with what a page says of it."""
+
+    model: dict[str, Any]
+    examples: list[str]
+    maps: list[Attribution]
+
+    def widget(self, folder: str) -> YourSentence:
+        """Return the widget for a page from which the model is seen in `folder`."""
+        return YourSentence(self.model, folder=folder, examples=self.examples, maps=self.maps)
+
+
+def prepare(clf: Classifier, folder: Path, examples: Sequence[str], *, max_tokens: int = MAX_TOKENS) -> Live:
+    """Stage a model into a folder and compute what the page shows before a script runs.
+
+    Raises
+    ------
+    ModelError : the browser's engine cannot run the model.
+    InputError : an example cannot be read.
+    """
+    staged = stage(clf, folder, max_tokens=max_tokens)
+    maps = [record for method in METHODS for record in attribute(clf, examples[0], method=method)]
+    clf.encode(list(examples))
+    return Live(_said(clf, staged, max_tokens), list(examples), maps)
+
+
+def _said(clf: Classifier, staged: Staged, max_tokens: int) -> dict[str, Any]:
+    labels = [str(label) for label in clf.labels]
+    return {
+        "name": clf.card.name,
+        "labels": labels,
+        "layers": clf.card.layers,
+        "fetched": staged.bytes_on_disk,
+        "memory": staged.bytes_in_memory + BESIDE_WEIGHTS,
+        "longest": min(max_tokens, clf.max_tokens),
+    }
+
+
+def export_page(
+    clf: Classifier,
+    folder: str | os.PathLike,
+    *,
+    examples: Sequence[str] = (),
+    title: str | None = None,
+    max_tokens: int = MAX_TOKENS,
+) -> Path:
+    """Write a page that explains texts with a classifier of your own, in any browser and without a server.
+
+    The folder then holds `index.html` and the staged model. It works when opened from disk and on any static
+    host; nothing in it asks another one.
+
+    Parameters
+    ----------
+    clf : a BERT, DistilBERT or ELECTRA classifier with a WordPiece tokenizer, of up to 120 million weights in
+        its layers (4 bytes each in the browser).
+    folder : where it goes; it must not exist or be empty.
+    examples : texts to choose from in the page.
+    title : the page's heading.
+    max_tokens : longer texts are refused in the page.
+
+    Raises
+    ------
+    ModelError : the engine cannot run the model.
+    InputError : the folder holds something already, or an example cannot be read.
+
+    >>> lrp_companion.bookbuild.live_page.export_page(clf, "my-page")  # doctest: +SKIP
+    PosixPath('my-page/index.html')
+    """
+    out = _free_folder(folder)
+    texts = [text for text in examples if text.strip()] or list(NEUTRAL)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    making = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    try:
+        live = prepare(clf, making / "model", texts, max_tokens=max_tokens)
+        widget, heading = live.widget("model/"), title or f"Explain a text: {clf.card.name}"
+        style = "body{margin:1em auto;max-width:70em;padding:0 1em;font:16px/1.4 sans-serif}"
+        body = f"<h1>{html.escape(heading)}</h1>{_limits(live, clf)}{widget.page_html()}"
+        text = page(
+            heading, body, style=style + front_end(widget.front, "css"), script=page_script(widget.front)
+        )
+        (making / "index.html").write_text(text, encoding="utf-8")
+        making.chmod(0o755)
+        if out.is_dir():
+            out.rmdir()
+        making.rename(out)
+    except BaseException:
+        shutil.rmtree(making, ignore_errors=True)
+        raise
+    return out / "index.html"
+
+
+def _free_folder(folder: str | os.PathLike) -> Path:
+    """The folder as a path, if nothing would be lost in it."""
+    out = Path(folder).expanduser()
+    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
+        hint = "name a new one, or empty it first"
+        raise InputError("export-page", got=f"{out}, which holds files", expected="a new folder", hint=hint)
+    return out
+
+
+def _limits(live: Live, clf: Classifier) -> str:
+    """What the page can do and cannot, in a paragraph."""
+    model = live.model
+    sizes = f"{model['fetched'] / 1e6:.0f} MB to load, about {model['memory'] / 1e6:.0f} MB of memory"
+    return (
+        f"<p>Leave-One-Out beside AttnLRP, CP-LRP and the mask gradient, for texts of up to "
+        f"{model['longest']} tokens. The model ({html.escape(clf.card.name)}, {model['layers']} layers) runs "
+        f"in this page, its matrices rounded to 8 bits: {sizes}. What is typed stays in the page. Made with "
+        f"LRP Companion {lrp_companion.__version__}.</p>"
+    )

@@ -1,0 +1,80 @@
+"""Sphinx extension: the directive `your-sentence` puts the text box that explains a reader's own sentence.
+
+`make book` stages the engine and the embedded model once, in `_static/live/`; only the page with the
+directive refers to them. `make book LIVE=0` leaves them out, and the page says so.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+import lrp_companion
+from lrp_companion.bookbuild.live_page import Live, prepare
+from lrp_companion.models.pretrained import Classifier, load_classifier
+from lrp_companion.schema import InputError
+from lrp_companion.sources import load_dataset
+
+VARIABLE = "LRP_COMPANION_LIVE"
+MODEL, FOLDER = "companion", "live/companion/"
+LEFT_OUT = (
+    "This build of the book leaves the model out, so nothing can be typed here; make book without LIVE=0 "
+    "brings it."
+)
+
+
+def wanted() -> bool:
+    """Return whether the book takes the live model along: unless LIVE=0.
+
+    Raises
+    ------
+    InputError : LIVE is neither 0 nor 1.
+    """
+    value = os.environ.get(VARIABLE, "1") or "1"
+    if value not in ("0", "1"):
+        hint = "leave it out to take the live model along"
+        raise InputError("make book", got=f"LIVE={value}", expected="0 or 1", hint=hint)
+    return value == "1"
+
+
+def examples_of_the_book(clf: Classifier, *, count: int = 6, longest: int = 14) -> list[str]:
+    """Return the first embedded reviews with at most `longest` tokens, as chapter 3 shows them."""
+    texts = load_dataset("sst2", split="validation", source="embedded").texts
+    return [text for text in texts if len(clf.encode([text])[0]) <= longest][:count]
+
+
+def stage_live(app: Sphinx) -> None:
+    """Stage the embedded model for the book, once per build, and hand the folder to Sphinx."""
+    app.companion_live = None  # type: ignore[attr-defined]
+    if app.builder.format != "html" or not wanted():
+        return
+    clf, folder = load_classifier(MODEL), Path(app.doctreedir, "companion_live")
+    shutil.rmtree(folder, ignore_errors=True)
+    app.companion_live = prepare(clf, folder / FOLDER, examples_of_the_book(clf))  # type: ignore[attr-defined]
+    app.config.html_static_path.append(str(folder))
+
+
+class YourSentencePlace(SphinxDirective):
+    """Put the text box where the directive stands; a line instead where the model was left out."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return the widget as raw HTML."""
+        live: Live | None = self.env.app.companion_live  # type: ignore[attr-defined]
+        if live is None:
+            return [nodes.paragraph("", LEFT_OUT)]
+        up = "../" * self.env.docname.count("/")
+        markup = live.widget(f"{up}_static/{FOLDER}").page_html()
+        return [nodes.raw("", markup, format="html", classes=["output", "text_html"])]
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register the directive (called by Sphinx)."""
+    app.connect("builder-inited", stage_live)
+    app.add_directive("your-sentence", YourSentencePlace)
+    return {"version": lrp_companion.__version__, "parallel_read_safe": True, "parallel_write_safe": True}

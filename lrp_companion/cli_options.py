@@ -1,0 +1,176 @@
+"""The options of the `lrp-companion` command, command by command; `cli.py` carries them out."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from lrp_companion import __version__
+from lrp_companion.schema import REMOVALS, SITES, TARGET_CHOICES, InputError
+from lrp_companion.terminal import EXIT_CODES
+
+MODEL = "an embedded model, a folder (also of a PEFT adapter), or a hub id (default: companion)"
+DATA_DIR = "folder with sst2/, imdb/ and mnist/ (default: LRP_COMPANION_DATA)"
+
+
+class _OneLineParser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise InputError(
+            self.prog, got=message, expected="the options of --help", hint=f"see {self.prog} --help"
+        )
+
+
+def _layers(text: str) -> list[int]:
+    """Layers such as `1,2,7-12`.
+
+    >>> _layers("1,7-9")
+    [1, 7, 8, 9]
+    """
+    out: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not (_is_layer(first) and (not dash or _is_layer(last))):
+            wanted = "layers from 1 to 999, such as 1,2,7-12"
+            raise argparse.ArgumentTypeError(f"{part.strip()!r} where {wanted} are expected")
+        if dash and int(first) > int(last):
+            raise argparse.ArgumentTypeError(f"{part.strip()!r}, a range without layers; turn it round")
+        out += range(int(first), int(last if dash else first) + 1)
+    return out
+
+
+def _is_layer(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= 3 and int(text) > 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command; what it refuses is an `InputError`."""
+    text = "Explain text classifiers by LRP, and compare with Leave-One-Out."
+    top = _OneLineParser(prog="lrp-companion", description=text, epilog=EXIT_CODES)
+    top.add_argument("--version", action="version", version=f"lrp-companion {__version__}")
+    commands = top.add_subparsers(dest="command", required=True, parser_class=_OneLineParser)
+    _explain_options(commands.add_parser("explain", help="one score per token of a text").add_argument)
+    text = "measure a whole data set; the same command again goes on where it stopped"
+    _run_options(commands.add_parser("run", help=text).add_argument)
+    text = "tables, figures and claims of runs, with the paper's numbers beside"
+    _report_options(commands.add_parser("report", help=text).add_argument)
+    text = "what data and models this machine can reach"
+    _sources_options(commands.add_parser("sources", help=text).add_argument)
+    text = "a page that explains texts with your own classifier, in any browser and without a server"
+    _export_page_options(commands.add_parser("export-page", help=text).add_argument)
+    return top
+
+
+def _explain_options(add: Callable[..., Any]) -> None:
+    add("text", help='the text, or "-" to read it from standard input')
+    text = "attnlrp (default), cp-lrp, pa-lrp, lrp, loo, ig, gradient-x-input, rollout, mask-gradient, hybrid"
+    add("--method", default="attnlrp", help=f"{text}, sampled-loo")
+    add("--model", default="companion", help=MODEL)
+    add("--device", default="cpu")
+    add("--dtype", default="float32", help="float32, float64 or bfloat16")
+    add("--target", type=_class, help="class to explain, its number from 0 or its label (default: predicted)")
+    text = "a second text, where the model reads pairs"
+    add("--pair", metavar="TEXT", help=text)
+    add("--site", choices=SITES)
+    add("--output", choices=TARGET_CHOICES, help="what is explained: logit, margin or probability")
+    add("--epsilon", type=float)
+    text = "layers whose attention is held constant, from 1, such as 1,2,7-12 (method lrp)"
+    add("--bypass", type=_layers, metavar="LAYERS", help=text)
+    add("--removal", choices=REMOVALS)
+    add("--baseline", help="pad-token, mask-token or zero (method ig)")
+    add("--n-steps", type=int, help="quadrature nodes (method ig)")
+    text = 'groups of tokens, a number or "all" (methods mask-gradient, hybrid)'
+    add("--groups", type=_count_or_all, help=text)
+    text = "how many quadrature nodes each token's path has, or which, such as 0.2,1"
+    add("--nodes", type=_nodes, help=f"{text} (methods mask-gradient, hybrid)")
+    add("--exact", type=int, help="tokens with exact LOO (method hybrid)")
+    text = "what the others learn from these: none, scale, shift or line (method hybrid)"
+    add("--correct", help=text)
+    add("--budget", type=int, help="tokens drawn at random (method sampled-loo)")
+    text = "of random groups or tokens (methods mask-gradient, hybrid, sampled-loo)"
+    add("--seed", type=int, help=text)
+    add("--truncate", action="store_true", help="cut a text beyond the model's length")
+    add("--json", action="store_true", help="print the record as JSON")
+    text = "also save a heat map as .html, .svg, .png, .pdf or .tex, or the record as .json"
+    add("--out", metavar="FILE", help=text)
+    text = "no colours (also when NO_COLOR is set or the output is no terminal)"
+    add("--no-colour", action="store_true", help=text)
+
+
+def _run_options(add: Callable[..., Any]) -> None:
+    text = "sst2, imdb, mnist or mnist-grid; or own texts: a .csv, .tsv, .jsonl or .parquet file, or a folder"
+    add("task", metavar="DATA", help=text)
+    add("--text", metavar="COLUMN", help="own data: the column of the texts")
+    add("--pair", metavar="COLUMN", help="own data: the second text, where the model reads pairs")
+    text = "own data: the column of labels, names or class numbers (default: unlabelled)"
+    add("--label", metavar="COLUMN", help=text)
+    add("--out", required=True, help="folder of this run: a manifest and rows of numbers")
+    add("--model", help=f"{MODEL}; for mnist a variant: plain, biases, ...")
+    text = "such as loo,attnlrp,mask-gradient:groups=8:nodes=0.2+1 (default: six)"
+    add("--methods", type=_names, help=text)
+    text = "layers bypassed: on the paper's three paths (default), or all 2**L"
+    add("--masks", choices=("none", "paths", "all"), help=text)
+    add("--n-steps", type=int, help="quadrature nodes of ig (default: 50)")
+    text = "how LOO removes a token: attention-mask, and others (default: all of the task)"
+    add("--removals", type=_names, help=text)
+    text = "what is explained: logit, and others (default: logit, margin, probability)"
+    add("--targets", type=_names, help=text)
+    text = "take LOO from another run of the same model, data and number format, where it has it"
+    add("--loo-from", metavar="DIR", help=text)
+    text = "also keep each method's map of the logit, a number per token and embedding part (no text)"
+    add("--keep-maps", action="store_const", const=True, help=text)
+    text = "mnist: how many nets to train, with the seeds 0, 1, ... (default: 5)"
+    add("--nets", type=int, help=text)
+    add("--limit", type=int, help="a random sample of so many examples (default: all)")
+    add("--seed", type=int, default=0, help="of the sample (default: 0)")
+    add("--source", choices=("auto", "embedded", "folder", "hub"), default="auto")
+    add("--data-dir", help=DATA_DIR)
+    add("--split", help="default: validation of sst2, test of imdb and mnist")
+    add("--device", default="cpu")
+    add("--dtype", help="float32 (default), float64 or bfloat16; mnist is always float64")
+    text = "processes on this machine, one per GPU with --device cuda"
+    add("--processes", type=int, default=1, help=text)
+    add("--resume", action="store_true", help="resume an existing run; never start one")
+    add("--quiet", action="store_true", help="no progress")
+
+
+def _report_options(add: Callable[..., Any]) -> None:
+    text = "the folder of a run, or a folder of such folders"
+    add("folders", nargs="+", metavar="DIR", help=text)
+    add("--json", action="store_true", help="print the rows as JSON")
+    text = "also write Figure 2 of each run there, as PNG and PDF"
+    add("--figures", metavar="FOLDER", help=text)
+    text = "also write everything there: the text, figures as PNG and PDF, tables as CSV"
+    add("--out", metavar="FOLDER", help=text)
+
+
+def _sources_options(add: Callable[..., Any]) -> None:
+    add("--data-dir", help=DATA_DIR)
+    add("--hub", action="store_true", help="also ask whether the hub answers")
+    add("--json", action="store_true")
+
+
+def _export_page_options(add: Callable[..., Any]) -> None:
+    add("--model", default="companion", help=MODEL)
+    add("--out", required=True, metavar="FOLDER", help="a new folder for the page and the model")
+    text = "a text to choose from in the page; may be given several times"
+    add("--example", action="append", default=[], metavar="TEXT", help=text)
+    add("--title", help="the page's heading")
+    text = "longer texts are refused in the page (default: 128)"
+    add("--max-tokens", type=int, default=128, help=text)
+
+
+def _count_or_all(text: str) -> int | str:
+    return text if text == "all" else int(text)
+
+
+def _class(text: str) -> int | str:
+    return int(text) if text.lstrip("-").isdecimal() else text
+
+
+def _nodes(text: str) -> int | list[float]:
+    return [float(node) for node in text.split(",")] if "," in text else int(text)
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]

@@ -1,0 +1,735 @@
+// A reader's own sentence: loads the engine of `engine/`, asks it, and shows what comes back. No kernel.
+
+/** @typedef {LRPCompanionModel} Companion */
+/**
+ * `fetched` and `memory` in bytes; `folder` is where the model is staged, seen from the page; `masks` is true
+ * where there are few enough layers to try every set of them.
+ * @typedef {{ folder: string, name: string, labels: string[], layers: number, sites: string[],
+ *   fetched: number, memory: number, longest: number, masks: boolean, examples: string[],
+ *   first: Tokens & { maps: { [row: string]: number[] } } }} Data
+ */
+/**
+ * @typedef {{ data: Data, text: string, other: string, compare: boolean, mode: string, bypassed: number[],
+ *   amounts: number[], site: string, tokens: string, target: number }} State
+ */
+/** @typedef {"text" | "other"} Which of the two sentences */
+/** @typedef {{ text: string, target: number, site: string }} Asked */
+/**
+ * What is known of a sentence: maps by row, scores by mask, and r of every mask once they are computed.
+ * @typedef {Asked & EngineMap & { maps: { [row: string]: number[] }, byMask: Map<number, number[]>,
+ *   masks: Float32Array | null, r: Float64Array | null, predicted: number }} Known
+ */
+
+const LONGEST = 2000; // characters that the address keeps
+const LEAST_MEMORY = 3; // gigabytes
+const HIDDEN_CHARACTERS = /[^\P{Cc}\t\n\r]|\p{Cf}/gu;
+/** @type {{ [row: string]: string }} */
+const ROWS = {
+  loo: "LOO",
+  lrp: "LRP with the layers as switched",
+  attnlrp: "AttnLRP",
+  "cp-lrp": "CP-LRP",
+  "mask-gradient": "Mask gradient",
+};
+const PATH_NAMES = ["front to back", "back to front", "layer k alone"];
+
+/**
+ * A text without characters that are not seen, which the tokenizer drops, too; white space as spaces.
+ * @param {string} text
+ * @returns {string}
+ */
+function tidy(text) {
+  return text.replace(HIDDEN_CHARACTERS, "").replace(/\s+/gu, " ").trim();
+}
+
+/**
+ * Bytes in words.
+ * @param {number} bytes
+ * @returns {string}
+ */
+function megabytes(bytes) {
+  return `${Math.round(bytes / 1e6)} MB`;
+}
+
+/**
+ * @param {keyof State & string} key
+ * @param {Linked} value
+ * @param {Model<State>} model
+ * @returns {boolean}
+ */
+function accept(key, value, model) {
+  const data = model.get("data");
+  if (key === "text" || key === "other") {
+    const text = String(value);
+    return text.length <= LONGEST && text === tidy(text);
+  }
+  if (key === "compare") return typeof value === "boolean";
+  if (key === "target") return isPlace(Number(value) + 1, data.labels.length + 1);
+  return acceptsLayered(key, /** @type {number} */ (value), data);
+}
+
+/**
+ * How much each layer is bypassed, whichever kind of switch is in force.
+ * @param {Model<State>} model
+ * @returns {number[]}
+ */
+function amountsInForce(model) {
+  if (model.get("mode") === "half-open") return model.get("amounts");
+  return range(1, model.get("data").layers).map((layer) => Number(model.get("bypassed").includes(layer)));
+}
+
+/**
+ * The layers of every mask on the paper's three paths, each with its k; two paths have the empty mask.
+ * @param {number} layers
+ * @returns {{ k: number, mask: number[] }[][]}
+ */
+function pathMasks(layers) {
+  const starts = [[0, layers], [1, layers + 1], [1, layers]];
+  return PATHS.map((path, i) =>
+    range(starts[i][0], starts[i][1]).map((k) => ({ k, mask: path.layers(k, layers) }))
+  );
+}
+
+/**
+ * What a removal does to the logit, in words.
+ * @param {Known} known
+ * @param {number} place
+ * @param {string} label of the class
+ * @returns {string}
+ */
+function removalInWords({ tokens, logits, target, maps }, place, label) {
+  const change = -maps.loo[place], before = logits[target];
+  const sign = change >= 0 ? "+" : "";
+  return `Without “${tokens[place]}” the logit of ${label} is ${say(before + change, 3)} instead of ` +
+    `${say(before, 3)}: ${sign}${say(change, 3)}.`;
+}
+
+/**
+ * Why this browser cannot run the model, or what it should know first; empty where there is nothing to say.
+ * @param {{ WebAssembly?: unknown, Worker?: unknown, navigator?: any }} world
+ * @param {number} memory in bytes
+ * @returns {{ fails: boolean, line: string }}
+ */
+function obstacle(world, memory) {
+  const lacks = ["WebAssembly", "Worker"].filter((name) => !(name in world));
+  if (lacks.length) {
+    const line = `The model cannot run here: this browser has no ${lacks[0]}. A current one has it.`;
+    return { fails: true, line };
+  }
+  const gigabytes = world.navigator?.deviceMemory;
+  if (!(gigabytes < LEAST_MEMORY)) return { fails: false, line: "" };
+  const needs = `the model needs about ${megabytes(memory)} of it`;
+  return {
+    fails: false,
+    line: `This device reports ${gigabytes} GB of memory; ${needs}, so the page may be closed.`,
+  };
+}
+
+/**
+ * The engine's script, loaded once.
+ * @param {string} folder
+ * @returns {Promise<NonNullable<typeof window.LRPCompanion>>}
+ */
+function engineFrom(folder) {
+  if (window.LRPCompanion) return Promise.resolve(window.LRPCompanion);
+  const src = `${folder}engine.js`;
+  return new Promise((resolve, reject) => {
+    const fail = () => {
+      script.remove();
+      const hint = "put the whole folder beside the page, check the connection, and try again";
+      reject(new Error(`load: got no file ${src}; expected the engine. Next step: ${hint}.`));
+    };
+    const script = h("script", {
+      onload: () => (window.LRPCompanion ? resolve(window.LRPCompanion) : fail()),
+      onerror: fail,
+    });
+    script.src = src;
+    document.head.append(script);
+  });
+}
+
+/**
+ * The button that loads the model, with progress and a way to cancel.
+ * @param {Data} data
+ * @param {(companion: Companion) => void} ready
+ * @returns {HTMLElement}
+ */
+function loader({ folder, name, fetched, memory }, ready) {
+  const before = obstacle(window, memory), cost = `${megabytes(fetched)} to load`;
+  const text = `The model “${name}” runs in this page: ${cost}, about ${megabytes(memory)} of memory. ` +
+    "What you type stays here.";
+  const line = h("p", { role: "status", class: "lrp-load-line" }, before.line);
+  const bar = h("progress", { max: 1, value: 0, hidden: true, "aria-label": "Loading the model" });
+  let control = new AbortController();
+  const begin = async () => {
+    const { signal } = control = new AbortController();
+    show(true);
+    const progress = (/** @type {{ loaded: number, total: number }} */ { loaded, total }) => {
+      bar.value = loaded / total;
+      line.textContent = `Loading: ${Math.round((100 * loaded) / total)} %`;
+    };
+    try {
+      const companion = await (await engineFrom(folder)).load(folder, { signal, progress });
+      ready(companion);
+    } catch (error) {
+      const { name, message } = /** @type {Error} */ (error);
+      line.textContent = name === "AbortError" ? "Cancelled." : message;
+    }
+    show(false);
+  };
+  const attributes = { type: /** @type {const} */ ("button"), class: "lrp-load" };
+  const button = h("button", { ...attributes, onclick: begin }, "Load the model");
+  const cancel = h("button", { type: "button", hidden: true, onclick: () => control.abort() }, "Cancel");
+  const show = (/** @type {boolean} */ loading) => {
+    button.hidden = loading;
+    cancel.hidden = bar.hidden = !loading;
+    if (loading) line.textContent = "Loading";
+  };
+  button.disabled = before.fails;
+  const controls = h("div", { class: "lrp-controls" }, button, bar, cancel);
+  return h("div", { class: "lrp-loader" }, h("p", {}, text), controls, line);
+}
+
+/**
+ * r with LOO along the paper's three paths, drawn as far as it is known.
+ * @param {number} layers
+ * @returns {{ node: SVGElement, paint: (series: { k: number, r: number }[][], here: number) => void }}
+ */
+function pathChart(layers) {
+  const [left, right, top, bottom] = [34, 270, 10, 130], frame = svg("g", {}), drawn = svg("g", {});
+  const picture = { viewBox: "0 0 380 160", role: "img", class: "lrp-paths", "aria-label": "No r yet" };
+  const node = svg("svg", picture, frame, drawn);
+  const x = (/** @type {number} */ k) => left + ((right - left) * k) / (layers + 1);
+  const ticks = range(0, layers + 1).filter((k) => k % Math.ceil((layers + 1) / 13) === 0);
+  const kLabels = ticks.map((k) => svg("text", { x: x(k), y: bottom + 14, "text-anchor": "middle" }, `${k}`));
+  const paint = (/** @type {{ k: number, r: number }[][]} */ series, /** @type {number} */ here) => {
+    const lines = series.map((line) => line.filter(({ r }) => Number.isFinite(r)));
+    const every = [...lines.flat().map(({ r }) => r), here].filter(Number.isFinite);
+    if (!every.length) return;
+    const low = Math.floor(10 * Math.min(...every)) / 10, high = Math.max(low + 0.1, ...every);
+    const y = (/** @type {number} */ r) => bottom - ((bottom - top) * (r - low)) / (high - low);
+    const { ticks, digits } = roundTicks(low, high, 4);
+    const grid = ticks.map((r) => [
+      svg("line", { x1: left, x2: right, y1: y(r), y2: y(r), class: "lrp-grid" }),
+      svg("text", { x: left - 5, y: y(r) + 4, "text-anchor": "end" }, say(r, digits)),
+    ]);
+    const name = svg("text", { x: right + 16, y: bottom + 14 }, "k");
+    frame.replaceChildren(...grid.flat(), ...kLabels, name);
+    const ends = lines.flatMap((line, i) => (line.length ? [{ i, at: y(line[line.length - 1].r) }] : []));
+    const labels = spreadLabels(ends, 15, top + 4, bottom).map(({ i, at }) =>
+      svg("text", { x: right + 8, y: at + 4, class: `lrp-path-${i}` }, PATH_NAMES[i])
+    );
+    const marks = Number.isFinite(here)
+      ? [svg("line", { x1: left, x2: right, y1: y(here), y2: y(here), class: "lrp-switched" })]
+      : [];
+    const paths = lines.flatMap((line, i) => {
+      const points = line.map(({ k, r }) => `${x(k)},${y(r)}`).join(" ");
+      const dots = line.map(({ k, r }) => svg("circle", { cx: x(k), cy: y(r), r: 2.5 }));
+      return svg("g", { class: `lrp-path-${i}` }, svg("polyline", { points }), dots);
+    });
+    drawn.replaceChildren(...marks, ...paths, ...labels);
+    const says = lines.map((line, i) => `${PATH_NAMES[i]} ${line.map(({ r }) => say(r)).join(" ")}`);
+    node.setAttribute("aria-label", `r with LOO by k; ${says.join("; ")}`);
+  };
+  return { node, paint };
+}
+
+/**
+ * The first example as it was computed when the page was made; shown until the model is there.
+ * @param {Data} data
+ * @returns {HTMLElement}
+ */
+function preview({ first: { tokens, special, maps }, examples }) {
+  const words = special.map((mark) => !mark);
+  const rows = Object.keys(ROWS).filter((name) => maps[name]).flatMap((name) => {
+    const row = tokenRow(tokens, special, ROWS[name]);
+    row.paint(maps[name]);
+    const r = name === "loo" ? "" : ` r with LOO ${say(pearson(maps[name], maps.loo, words))}`;
+    return [h("p", { class: "lrp-row-title" }, ROWS[name], h("span", {}, r)), row.node];
+  });
+  const head = h("p", { class: "lrp-quiet" }, `Computed when this page was made: “${examples[0]}”`);
+  return h("div", {}, head, rows);
+}
+
+/** One sentence with all that is shown of it. */
+class Panel {
+  /**
+   * @param {Model<State>} model
+   * @param {Companion} companion
+   * @param {Which} key
+   * @param {(text: string) => void} speak
+   */
+  constructor(model, companion, key, speak) {
+    this.model = model;
+    this.companion = companion;
+    this.key = key;
+    this.speak = speak;
+    this.round = new AbortController(); // of everything asked about the sentence in force
+    this.turn = new AbortController(); // of the switches in force
+    this.filling = new AbortController(); // of all masks
+    /** @type {Known | null} */
+    this.known = null;
+    this.status = h("p", { class: "lrp-quiet", role: "status" });
+    this.head = h("p", { class: "lrp-readout" });
+    this.rows = h("div", {});
+    this.removal = h("p", { class: "lrp-readout", "aria-live": "polite" });
+    /** @type {{ [row: string]: { title: HTMLElement, row: ReturnType<typeof tokenRow> } }} */
+    this.drawn = {};
+    this.chart = pathChart(model.get("data").layers);
+    this.bars = histogram();
+    this.place = h("p", { class: "lrp-readout" });
+    this.node = h("section", { "aria-label": key === "text" ? "Explanation" : "Second explanation" });
+    const figures = h("div", { class: "lrp-side-by-side" }, this.pathFigure(), this.maskFigure());
+    this.node.append(this.status, this.head, this.rows, this.removal, figures);
+    this.renew();
+  }
+
+  /**
+   * Make empty rows for the sentence in force.
+   * @returns {void}
+   */
+  renew() {
+    const { known } = this;
+    this.drawn = {};
+    this.node.classList.toggle("lrp-empty", !known);
+    this.removal.textContent = "Click a token of LOO, or press Enter on it, to take it out.";
+    if (!known) return this.rows.replaceChildren();
+    for (const [row, name] of Object.entries(ROWS)) {
+      const title = h("p", { class: "lrp-row-title" });
+      this.drawn[row] = { title, row: tokenRow(known.tokens, known.special, name) };
+    }
+    const loo = this.drawn.loo.row.node;
+    const pick = (/** @type {Event} */ event) => {
+      const item = /** @type {Element} */ (event.target).closest("li");
+      if (item) this.remove([...loo.children].indexOf(item));
+    };
+    loo.addEventListener("click", pick);
+    loo.addEventListener("keydown", (event) => event.key === "Enter" && pick(event));
+    this.rows.replaceChildren(...Object.values(this.drawn).flatMap(({ title, row }) => [title, row.node]));
+  }
+
+  /** @returns {HTMLElement} */
+  pathFigure() {
+    const caption =
+      "r with LOO along the paper's three paths: layers 1 to k bypassed, layers k to the last, " +
+      "layer k alone; dashed: the layers as switched";
+    return h("figure", {}, this.chart.node, h("figcaption", { class: "lrp-quiet" }, caption));
+  }
+
+  /** @returns {HTMLElement} */
+  maskFigure() {
+    const { layers, masks } = this.model.get("data"), count = (2 ** layers).toLocaleString("en");
+    if (!masks) {
+      return h("p", { class: "lrp-quiet" }, `${layers} layers have too many masks to try them all.`);
+    }
+    const fill = () => this.fill();
+    this.go = h("button", { type: "button", onclick: fill }, `All ${count} masks`);
+    this.halt = h("button", { type: "button", hidden: true, onclick: () => this.filling.abort() }, "Stop");
+    this.best = h("button", { type: "button", hidden: true, onclick: () => this.choose() }, "Best mask");
+    this.bar = h("progress", { max: 2 ** layers, value: 0, hidden: true, "aria-label": "Masks computed" });
+    const controls = h("div", { class: "lrp-controls" }, this.go, this.bar, this.halt, this.best);
+    const text = "how many masks of this sentence have which r; A is AttnLRP, C is CP-LRP";
+    const caption = h("figcaption", { class: "lrp-quiet" }, text);
+    this.histogram = h("figure", { hidden: true }, this.bars.node, caption);
+    return h("div", {}, controls, this.place, this.histogram);
+  }
+
+  /**
+   * Explain the sentence in force; what does not change with the site is kept.
+   * @returns {Promise<void>}
+   */
+  async explain() {
+    this.stop();
+    const { signal } = this.round = new AbortController(), { model, companion } = this;
+    const asked = { text: model.get(this.key), target: model.get("target"), site: model.get("site") };
+    if (!asked.text) return;
+    const how = { site: /** @type {any} */ (asked.site), target: asked.target < 0 ? null : asked.target };
+    const ask = (/** @type {any} */ method, /** @type {any} */ onProgress) =>
+      companion.explain(asked.text, { ...how, method, signal, onProgress });
+    this.status.textContent = "Computing";
+    try {
+      const first = await ask("attnlrp", undefined), { known } = this;
+      const same = known && known.text === asked.text && known.target === first.target;
+      const predicted = first.logits.indexOf(Math.max(...first.logits));
+      /** @type {Known["maps"]} */
+      const maps = same ? { loo: known.maps.loo, "mask-gradient": known.maps["mask-gradient"] } : {};
+      maps.attnlrp = first.scores;
+      const now = { ...asked, ...first, predicted, maps, byMask: new Map(), masks: null, r: null };
+      this.known = now;
+      if (!same) this.renew();
+      this.paint();
+      await this.complete(now, ask);
+      this.status.textContent = "";
+    } catch (error) {
+      this.fail(error);
+    }
+  }
+
+  /**
+   * The other maps of a sentence, then the paths.
+   * @param {Known} known
+   * @param {(method: string, onProgress?: any) => Promise<EngineMap>} ask
+   * @returns {Promise<void>}
+   */
+  async complete(known, ask) {
+    known.maps["cp-lrp"] = (await ask("cp-lrp")).scores;
+    await this.switched();
+    known.maps["mask-gradient"] ??= (await ask("mask-gradient")).scores;
+    this.paint();
+    const count = known.tokens.length;
+    known.maps.loo ??= (await ask("loo", (/** @type {{ done: number }} */ { done }) => {
+      this.status.textContent = `LOO: ${done} of ${count} removals`;
+    })).scores;
+    this.status.textContent = "The three paths";
+    this.paint();
+    this.speak(`Explained: ${this.summary()}`);
+    const ends = [0, 2 ** this.model.get("data").layers - 1];
+    known.byMask.set(ends[0], known.maps.attnlrp).set(ends[1], known.maps["cp-lrp"]);
+    for (const { mask } of pathMasks(this.model.get("data").layers).flat()) {
+      const number = maskOf(mask);
+      if (known.byMask.has(number)) continue;
+      known.byMask.set(number, await this.lrp(known, { bypass: mask }, this.round.signal));
+      this.paintPaths();
+    }
+  }
+
+  /**
+   * LRP of the sentence with some layers bypassed.
+   * @param {Known} known
+   * @param {{ bypass: number[] } | { amounts: number[] }} layers
+   * @param {AbortSignal} signal
+   * @returns {Promise<number[]>}
+   */
+  async lrp({ text, target, site }, layers, signal) {
+    const how = { method: /** @type {const} */ ("lrp"), target, site: /** @type {any} */ (site), signal };
+    return (await this.companion.explain(text, { ...how, ...layers })).scores;
+  }
+
+  /**
+   * The row of the switches; the last turn wins.
+   * @returns {Promise<void>}
+   */
+  async switched() {
+    const { known } = this;
+    if (!known) return;
+    this.turn.abort();
+    const { signal } = this.turn = new AbortController();
+    try {
+      known.maps.lrp = await this.lrp(known, { amounts: amountsInForce(this.model) }, signal);
+      if (known === this.known && !signal.aborted) this.paint();
+      this.speak(this.summary());
+    } catch (error) {
+      this.fail(error);
+    }
+  }
+
+  /**
+   * Show what went wrong; what was only stopped is no error.
+   * @param {unknown} error
+   * @returns {void}
+   */
+  fail(error) {
+    const { name, message } = /** @type {Error} */ (error);
+    if (name === "AbortError") return;
+    this.known = null;
+    this.renew();
+    this.head.textContent = "";
+    this.status.textContent = message;
+  }
+
+  /**
+   * r with LOO of a map, over the tokens that count.
+   * @param {ArrayLike<number> | undefined} scores
+   * @returns {number}
+   */
+  r(scores) {
+    const { known } = this;
+    if (!known?.maps.loo || !scores) return NaN;
+    const keep = this.model.get("tokens") === "all" ? null : known.special.map((special) => !special);
+    return pearson(scores, known.maps.loo, keep);
+  }
+
+  /** @returns {string} */
+  summary() {
+    const layers = this.model.get("data").layers, open = this.model.get("mode") === "half-open";
+    const says = open ? "half-open layers" : inWords(this.model.get("bypassed"), layers);
+    return `${says}: r with LOO ${say(this.r(this.known?.maps.lrp))}`;
+  }
+
+  /** @returns {void} */
+  paint() {
+    const { known } = this, { labels } = this.model.get("data");
+    if (!known) return;
+    const logits = known.logits.map((logit, i) => `${labels[i]} ${say(logit)}`).join(", ");
+    const explained = `explained: the logit of ${labels[known.target]}`;
+    this.head.textContent = `Predicted: ${labels[known.predicted]}. Logits: ${logits}; ${explained}.`;
+    for (const [row, { title, row: tokens }] of Object.entries(this.drawn)) {
+      const scores = known.maps[row], r = this.r(scores);
+      if (scores) tokens.paint(scores);
+      const waits = scores && known.maps.loo ? say(r) : "…";
+      title.replaceChildren(ROWS[row], row === "loo" ? "" : h("span", {}, ` r with LOO ${waits}`));
+      title.dataset.r = row === "loo" || !scores || !known.maps.loo ? "" : String(r);
+    }
+    this.paintPaths();
+    this.paintMasks();
+  }
+
+  /** @returns {void} */
+  paintPaths() {
+    const { known } = this;
+    if (!known?.maps.loo) return;
+    const series = pathMasks(this.model.get("data").layers).map((path) =>
+      path.map(({ k, mask }) => ({ k, r: this.r(known.byMask.get(maskOf(mask))) }))
+    );
+    this.chart.paint(series, this.r(known.maps.lrp));
+  }
+
+  /**
+   * r of every mask from its scores, where all are there, for the tokens that count now.
+   * @returns {Float64Array | null}
+   */
+  allR() {
+    const { known } = this;
+    if (!known?.masks) return known?.r ?? null;
+    const { masks, tokens } = known, width = tokens.length;
+    return Float64Array.from(
+      { length: masks.length / width },
+      (_, k) => this.r(masks.subarray(k * width, (k + 1) * width)),
+    );
+  }
+
+  /** @returns {void} */
+  paintMasks() {
+    const all = this.allR(), r = this.r(this.known?.maps.lrp), done = Boolean(this.known?.masks);
+    if (!this.histogram || !this.best) return;
+    this.histogram.hidden = !all;
+    this.best.hidden = !done;
+    this.place.textContent = "";
+    if (!all) return;
+    const agreements = counted(all), rank = above(agreements.sorted, r) + 1;
+    const open = this.model.get("mode") === "half-open";
+    this.place.textContent = done ? `The layers as switched: ${rankInWords(r, rank, all.length, open)}.` : "";
+    const range = `from ${say(agreements.low, 1)} to ${say(agreements.high, 1)}`;
+    this.bars.paint(agreements, r, `Histogram of r with LOO over masks, ${range}; as switched ${say(r)}`);
+  }
+
+  /**
+   * Compute all masks in the background.
+   * @returns {Promise<void>}
+   */
+  async fill() {
+    const { known, bar, go, halt } = this;
+    if (!known || !bar || !go || !halt) return;
+    const { signal } = this.filling = new AbortController(), { text, target, site } = known;
+    const show = (/** @type {boolean} */ running) => {
+      go.hidden = running;
+      halt.hidden = bar.hidden = !running;
+    };
+    bar.value = 0;
+    show(true);
+    const r = known.r = new Float64Array(bar.max).fill(NaN);
+    const onProgress = (/** @type {{ numbers?: number[], r?: number[] }} */ step) => {
+      (step.numbers ?? []).forEach((mask, k) => {
+        r[mask] = (step.r ?? [])[k];
+      });
+      if (step.numbers) bar.value += step.numbers.length;
+      if (known === this.known && !signal.aborted) this.paintMasks();
+    };
+    const all = this.model.get("tokens") === "all";
+    try {
+      const how = { target, site: /** @type {any} */ (site), all, signal, onProgress };
+      const { masks } = await this.companion.masks(text, how);
+      if (!signal.aborted) known.masks = masks;
+      if (known === this.known) this.paintMasks();
+    } catch (error) {
+      if (known === this.known) this.fail(error);
+    }
+    show(false);
+  }
+
+  /**
+   * Switch the layers of the mask that agrees best.
+   * @returns {void}
+   */
+  choose() {
+    const all = this.allR();
+    if (!all) return;
+    const mask = bestMask(all);
+    put(this.model, { mode: "switches" });
+    setMask(this.model, range(1, this.model.get("data").layers).filter((layer) => mask & maskOf([layer])));
+  }
+
+  /**
+   * Say what the removal of a token does.
+   * @param {number} place
+   * @returns {void}
+   */
+  remove(place) {
+    const { known } = this;
+    if (!known?.maps.loo) return;
+    this.removal.textContent = removalInWords(known, place, this.model.get("data").labels[known.target]);
+    [...this.drawn.loo.row.node.children].forEach((item, i) => {
+      item.toggleAttribute("data-removed", i === place);
+    });
+  }
+
+  /**
+   * Stop what runs.
+   * @returns {void}
+   */
+  stop() {
+    for (const control of [this.round, this.turn, this.filling]) control.abort();
+  }
+}
+
+/**
+ * A box for a sentence; Enter explains it.
+ * @param {Model<State>} model
+ * @param {Which} key
+ * @param {() => boolean} loaded
+ * @returns {{ node: HTMLElement, button: HTMLButtonElement, show: () => void }}
+ */
+function sentenceBox(model, key, loaded) {
+  const name = key === "text" ? "Your sentence" : "Second sentence";
+  const said = h("p", { role: "alert", class: "lrp-refused" });
+  const box = h("textarea", { "aria-label": name, name: key });
+  box.rows = 2;
+  const take = () => {
+    const text = tidy(box.value);
+    const long = `This text has ${text.length.toLocaleString("en")} characters; ` +
+      `${LONGEST.toLocaleString("en")} are the most. Shorten it.`;
+    said.textContent = text.length > LONGEST ? long : text ? "" : "Type at least one word.";
+    if (said.textContent) return;
+    if (!loaded()) said.textContent = "Now press “Load the model”.";
+    put(model, /** @type {Partial<State>} */ ({ [key]: text }));
+  };
+  box.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    take();
+  });
+  const button = h("button", { type: "button", onclick: take }, "Explain");
+  const show = () => {
+    if (tidy(box.value) !== model.get(key)) box.value = model.get(key);
+    if (loaded()) said.textContent = "";
+  };
+  const node = h("div", { class: "lrp-box" }, h("label", {}, name, box), button, said);
+  return { node, button, show };
+}
+
+/**
+ * What stands above the explanations: boxes, examples, and whether two sentences are compared.
+ * @param {Model<State>} model
+ * @param {() => boolean} loaded
+ * @returns {{ nodes: HTMLElement[], show: () => void }}
+ */
+function sentences(model, loaded) {
+  const { examples } = model.get("data");
+  const first = sentenceBox(model, "text", loaded), second = sentenceBox(model, "other", loaded);
+  const names = ["choose one", ...examples.map((text) => text.length > 60 ? `${text.slice(0, 58)} …` : text)];
+  const example = dropdown("Examples", names, (place) => place && put(model, { text: examples[place - 1] }));
+  const check = h("input", { type: "checkbox", onchange: () => put(model, { compare: check.checked }) });
+  const compare = h("label", {}, check, " Compare with a second sentence");
+  const show = () => {
+    check.checked = model.get("compare");
+    second.node.hidden = !check.checked;
+    example.show(examples.indexOf(model.get("text")) + 1);
+    first.show();
+    second.show();
+  };
+  const boxes = h("div", { class: "lrp-side-by-side" }, first.node, second.node);
+  return { nodes: [boxes, h("div", { class: "lrp-controls" }, example.node, compare)], show };
+}
+
+/**
+ * Switches and options for the layers, and the class that is explained.
+ * @param {Model<State>} model
+ * @returns {{ node: HTMLElement, show: () => void }}
+ */
+function controls(model) {
+  const { labels } = model.get("data"), bank = switchBank(model), sliders = mixer(model);
+  const ends = endButtons(model), options = layerOptions(model);
+  const classes = dropdown("Explain the logit of", ["the predicted class", ...labels], (place) => {
+    put(model, { target: place - 1 });
+  });
+  const show = () => {
+    for (const part of [bank, sliders, ends, options]) part.show();
+    classes.show(model.get("target") + 1);
+  };
+  const node = h(
+    "div",
+    {},
+    h("div", { class: "lrp-controls" }, ends.buttons, options.nodes[0]),
+    bank.node,
+    sliders.node,
+    h("div", { class: "lrp-controls" }, options.nodes.slice(1), classes.node),
+  );
+  return { node, show };
+}
+
+/**
+ * Once the model is there: explain what stands in the boxes, and follow what is chosen.
+ * @param {Model<State>} model
+ * @param {Companion} companion
+ * @param {HTMLElement} work
+ * @param {(text: string) => void} speak
+ * @returns {() => void} the clean-up
+ */
+function start(model, companion, work, speak) {
+  const first = new Panel(model, companion, "text", speak);
+  const second = new Panel(model, companion, "other", speak);
+  const both = () => model.get("compare") ? [first, second] : [first];
+  const chosen = controls(model);
+  work.replaceChildren(chosen.node, h("div", { class: "lrp-side-by-side" }, first.node, second.node));
+  const compare = () => {
+    second.node.hidden = !model.get("compare");
+    if (second.node.hidden) second.stop();
+    else second.explain();
+  };
+  const turn = () => {
+    chosen.show();
+    for (const panel of both()) panel.switched();
+  };
+  const stops = [
+    follow(model, ["text"], () => first.explain()),
+    follow(model, ["compare", "other"], compare),
+  ];
+  /** @type {[(keyof State & string)[], () => void][]} */
+  const later = [
+    [["target", "site"], () => both().forEach((panel) => panel.explain())],
+    [["mode", "bypassed", "amounts"], turn],
+    [["tokens"], () => both().forEach((panel) => panel.paint())],
+    [["target", "site", "tokens"], chosen.show],
+  ];
+  chosen.show();
+  for (const [keys, call] of later) keys.forEach((key) => model.on(`change:${key}`, call));
+  return () => {
+    for (const stop of stops) stop();
+    for (const [keys, call] of later) keys.forEach((key) => model.off(`change:${key}`, call));
+    for (const panel of [first, second]) panel.stop();
+  };
+}
+
+/**
+ * @param {Place<State>} place
+ * @returns {() => void}
+ */
+function render({ model, el }) {
+  const work = h("div", {}, preview(model.get("data"))), live = liveLine();
+  /** @type {(() => void) | null} */
+  let clean = null;
+  const boxes = sentences(model, () => clean !== null);
+  const load = loader(model.get("data"), (companion) => {
+    load.remove();
+    clean = start(model, companion, work, live.say);
+    boxes.show();
+  });
+  el.replaceChildren(...boxes.nodes, load, work, live.node);
+  const stop = follow(model, ["text", "other", "compare"], boxes.show);
+  return () => {
+    stop();
+    clean?.();
+  };
+}
+
+export default front({ render, accept });

@@ -1,0 +1,83 @@
+"""A sentence of the reader, explained in the page by the engine of `static/engine/`: no kernel, no server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import traitlets
+
+from lrp_companion.schema import TOKEN_CHOICES, Attribution
+from lrp_companion.views.tokens import token_heatmap, visible
+from lrp_companion.widgets.base import Widget, check_address
+
+SITES = ("word", "word+position")
+MOST_LAYERS = 12
+"""Up to so many layers the page offers to compute all `2**layers` masks."""
+
+
+class YourSentence(Widget, front="your_sentence"):
+    """A text box for pages: LOO, AttnLRP, CP-LRP and mask gradient of what is typed, with layer switches.
+
+    It is for pages beside which a model is staged: the book's own and those of `lrp-companion export-page`.
+    In a notebook with a kernel, `LiveSentence` does this.
+
+    Parameters
+    ----------
+    model : what the page says of the model: `name`, `labels`, `layers`, and in bytes `fetched` and `memory`.
+    folder : where the model is staged, seen from the page, with a slash at the end.
+    examples : texts to choose from; the first one stands in the box.
+    maps : maps of the first example, to be read where no script runs; LOO first.
+    address : the widget's name in the page.
+    """
+
+    links = ("text", "other", "compare", "mode", "bypassed", "amounts", "site", "tokens", "target")
+    text = traitlets.Unicode("").tag(sync=True)
+    other = traitlets.Unicode("").tag(sync=True)
+    compare = traitlets.Bool(False).tag(sync=True)
+    bypassed = traitlets.List(traitlets.Int()).tag(sync=True)
+    amounts = traitlets.List(traitlets.Float()).tag(sync=True)
+    mode = traitlets.Enum(["switches", "half-open"], "switches").tag(sync=True)
+    site = traitlets.Enum(list(SITES), "word").tag(sync=True)
+    tokens = traitlets.Enum(list(TOKEN_CHOICES), "no-special").tag(sync=True)
+    target = traitlets.Int(-1).tag(sync=True)
+
+    def __init__(
+        self,
+        model: dict[str, Any],
+        *,
+        folder: str,
+        examples: Sequence[str],
+        maps: Sequence[Attribution],
+        address: str = "sentence",
+    ) -> None:
+        self._maps = list(maps)
+        layers = model["layers"]
+        data = {
+            **model,
+            "folder": folder,
+            "sites": list(SITES),
+            "masks": layers <= MOST_LAYERS,
+            "examples": list(examples),
+            "first": {
+                "tokens": [visible(token) for token in maps[0].pieces],
+                "special": maps[0].special.tolist(),
+                "maps": {record.method: record.scores.tolist() for record in maps},
+            },
+        }
+        super().__init__(
+            data=data,
+            text=examples[0],
+            other=examples[1 % len(examples)],
+            amounts=[0.0] * layers,
+            address=check_address("YourSentence", address),
+        )
+
+    def fallback(self) -> str:
+        """Return the maps of the first example, computed when the page was made."""
+        loo, *others = self._maps
+        return token_heatmap(others, titles=[record.method for record in others], loo=loo).html()
+
+    def summary(self) -> str:
+        """Return the model's name and its number of layers."""
+        return f"{self.data['name']}, {self.data['layers']} layers"

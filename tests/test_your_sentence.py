@@ -1,0 +1,363 @@
+"""A reader's own sentence, in Chromium: from a cold page to numbers that are Python's, and what can go wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import pytest
+from browsing import complaints_of_axe, open_page, serve, state_of
+
+import lrp_companion as lrp
+from lrp_companion import CompanionError, InputError, ModelError
+from lrp_companion.bookbuild import browser_weights
+from lrp_companion.cli import main
+from lrp_companion.models.pretrained import Classifier
+
+pytest.importorskip("wasmtime", reason="the extra book brings the compiler of the engine's kernel")
+pytest.importorskip("sphinx", reason="the extra book builds pages")
+
+from lrp_companion.bookbuild import live_page, your_sentence  # noqa: E402
+
+TEXT, SECOND = "the plot is not very quick , but warm .", "a film of rare grace"
+LAYERS = 4
+HOSTILE = (
+    "<img src=x onerror=alert(1)> </script><script>alert(2)</script>",
+    "😀 🎬🎬 👨\u200d👩\u200d👧",
+    "שלום עולם \u202e abc",
+    "film \x00\x07\x1b[31m\u2066 grace",
+    "&amp; %3Cb%3E \\u003c",
+)
+DONE = "[...document.querySelectorAll('section')].every(s => s.hidden || " + (
+    "(s.querySelector('[role=status]').textContent === '' && "
+    "[...s.querySelectorAll('.lrp-row-title')].slice(1).every(t => t.dataset.r) && "
+    "s.querySelector('.lrp-row-title')))"
+)
+
+
+@pytest.fixture(scope="module")
+def python(model_folder: Any) -> Classifier:
+    """A random model with the weights that the page has."""
+    clf = lrp.load_classifier(model_folder("bert", layers=LAYERS, labels=3), dtype="float64")
+    return browser_weights.as_staged(clf)
+
+
+@pytest.fixture(scope="module")
+def exported(model_folder: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    clf = lrp.load_classifier(model_folder("bert", layers=LAYERS, labels=3))
+    examples = (SECOND, "dull", "the film was never dull !")
+    return live_page.export_page(clf, tmp_path_factory.mktemp("live") / "page", examples=examples)
+
+
+@pytest.fixture(scope="module")
+def site(exported: Path) -> Iterator[str]:
+    yield from serve(exported.parent)
+
+
+@pytest.fixture
+def at(browser: Any, site: str) -> Iterator[Any]:
+    """`at("#state")` opens the page; all contexts are closed afterwards."""
+    contexts = []
+
+    def go(state: str = "", *, url: str | None = None, load: bool = True, **options: Any) -> Any:
+        contexts.append(browser.new_context(**options))
+        page, watch = open_page(contexts[-1], (url or f"{site}/index.html") + state)
+        page.wait_for_selector("[data-ready]")
+        if load:
+            page.click("button.lrp-load")
+            page.wait_for_selector("section .lrp-row-title", state="attached", timeout=30_000)
+            page.wait_for_function(DONE, timeout=30_000)
+        return page, watch
+
+    yield go
+    for context in contexts:
+        context.close()
+
+
+def explain(page: Any, text: str) -> None:
+    page.fill("textarea[name=text]", text)
+    page.click(".lrp-box button >> nth=0")
+    page.wait_for_function(DONE, timeout=30_000)
+
+
+def shown(page: Any, *, panel: int = 0) -> dict[str, float]:
+    """r of each row, as the page has it."""
+    rows = page.locator("section").nth(panel).locator(".lrp-row-title").all()
+    return {row.inner_text().split(" r with")[0]: float(row.get_attribute("data-r") or "nan") for row in rows}
+
+
+def expected(clf: Classifier, text: str, **choices: Any) -> dict[str, float]:
+    site = choices.pop("site", "word")
+    (loo,) = lrp.attribute(clf, text, method="loo", **choices)
+    maps = {
+        name: lrp.attribute(clf, text, method=method, **choices)[0].scores_at(site)
+        for name, method in (("AttnLRP", "attnlrp"), ("CP-LRP", "cp-lrp"))
+    }
+    maps["Mask gradient"] = lrp.attribute(clf, text, method="mask-gradient", **choices)[0].scores
+    words = ~loo.special
+    return {name: lrp.pearson(scores[words], loo.scores[words]) for name, scores in maps.items()}
+
+
+def agrees(found: dict[str, float], wanted: dict[str, float]) -> None:
+    for name, r in wanted.items():
+        assert found[name] == pytest.approx(r, abs=2e-4), name
+
+
+@pytest.mark.parametrize("scheme", ["http", "file"])
+def test_a_typed_sentence_gives_pythons_numbers(
+    scheme: str, at: Any, exported: Path, python: Classifier
+) -> None:
+    page, watch = at(url=None if scheme == "http" else exported.as_uri())
+    explain(page, TEXT)
+    agrees(shown(page), expected(python, TEXT))
+    (record,) = lrp.attribute(python, TEXT, method="loo")
+    values = page.locator("ol[aria-label=LOO] .lrp-value").all_inner_texts()
+    np.testing.assert_allclose([float(value) for value in values], record.scores, atol=6e-4)
+    head = page.locator("section .lrp-readout").first.inner_text()
+    assert f"Predicted: {record.details['label']}" in head and head.count(",") == 2
+    assert watch.nothing(), watch
+
+
+def test_site_tokens_and_class_change_what_python_changes(at: Any, python: Classifier) -> None:
+    page, _ = at()
+    explain(page, TEXT)
+    page.get_by_label("word + position").check()
+    page.wait_for_function(DONE)
+    agrees(shown(page), expected(python, TEXT, site="word+position"))
+    page.get_by_label("Explain the logit of").select_option(index=1)
+    page.wait_for_function(DONE)
+    agrees(shown(page), expected(python, TEXT, site="word+position", target=0))
+    page.get_by_label("counted").check()
+    (loo,), (lrp_map,) = (
+        lrp.attribute(python, TEXT, method=method, target=0) for method in ("loo", "attnlrp")
+    )
+    r = lrp.pearson(lrp_map.scores_at("word+position"), loo.scores)
+    assert shown(page)["AttnLRP"] == pytest.approx(r, abs=2e-4)
+
+
+def switched(page: Any) -> float:
+    return shown(page)["LRP with the layers as switched"]
+
+
+def test_switches_and_half_open_layers_are_the_lattices(at: Any, python: Classifier) -> None:
+    page, _ = at(f"#sentence.text={quote(TEXT)}&sentence.bypassed=2,3")
+    lattice = lrp.layer_lattice(python, TEXT)
+    (loo,) = lrp.attribute(python, TEXT, method="loo")
+    words = ~lattice.special
+
+    def r_of(scores: np.ndarray) -> Any:
+        return pytest.approx(lrp.pearson(scores[words], loo.scores[words]), abs=2e-4)
+
+    assert switched(page) == r_of(lattice.scores_for((2, 3)))
+    page.click("button.lrp-switch >> nth=2")
+    page.wait_for_timeout(300)
+    assert switched(page) == r_of(lattice.scores_for((2,)))
+    page.get_by_role("radio", name="half-open").check()
+    page.get_by_label("Layer 1: from").fill("0.3")
+    page.wait_for_timeout(300)
+    assert switched(page) == r_of(lattice.mix([0.3, 1, 0, 0]))
+    page.get_by_role("radio", name="on or off").check()
+    page.wait_for_timeout(300)
+    assert switched(page) == r_of(lattice.scores_for((2,)))
+
+
+def test_all_masks_fill_the_histogram_and_the_best_can_be_taken(at: Any, python: Classifier) -> None:
+    page, watch = at(f"#sentence.text={quote(TEXT)}")
+    page.locator("section button", has_text="All 16 masks").first.click()
+    page.locator("section button", has_text="Best mask").first.wait_for()
+    assert "rank" in page.locator("section").first.inner_text()
+    page.locator("section button", has_text="Best mask").first.click()
+    page.wait_for_timeout(300)
+    lattice = lrp.layer_lattice(python, TEXT)
+    (loo,) = lrp.attribute(python, TEXT, method="loo")
+    words = ~lattice.special
+    best = max(lrp.pearson(row[words], loo.scores[words]) for row in lattice.scores)
+    assert switched(page) == pytest.approx(best, abs=2e-4)
+    assert f"rank 1 of {2**LAYERS}" in page.locator("section").first.inner_text()
+    assert page.locator("section >> nth=0 >> .lrp-bin").count() == 40 and watch.nothing()
+
+
+def test_stop_leaves_what_was_computed(at: Any) -> None:
+    page, watch = at()
+    page.evaluate(  # all come at once here, so Stop is pressed as soon as it can be seen
+        """() => {
+          const panel = document.querySelector("section");
+          [...panel.querySelectorAll("button")].find((b) => b.textContent.startsWith("All")).click();
+          [...panel.querySelectorAll("button")].find((b) => b.textContent === "Stop").click();
+        }"""
+    )
+    page.wait_for_timeout(300)
+    assert not page.locator("section button:visible", has_text="Best mask").count()
+    assert not page.locator("section button:visible", has_text="Stop").count()
+    page.locator("section button", has_text="All 16 masks").first.click()
+    page.locator("section button", has_text="Best mask").first.wait_for()
+    assert watch.nothing()
+
+
+def test_a_click_on_a_token_says_what_its_removal_does(at: Any, python: Classifier) -> None:
+    page, _ = at(f"#sentence.text={quote(TEXT)}")
+    (loo,) = lrp.attribute(python, TEXT, method="loo")
+    item = page.locator("ol[aria-label=LOO] li").nth(4)
+    item.focus()
+    page.keyboard.press("Enter")
+    said = page.locator("section [aria-live]").first.inner_text().replace("−", "-")
+    assert f"Without “{loo.tokens[4]}”" in said and f"{loo.logit - loo.scores[4]:.3f}" in said
+    assert item.get_attribute("data-removed") == "" and f"{-loo.scores[4]:+.3f}" in said
+
+
+def test_two_sentences_and_a_link_that_brings_both_back(at: Any, python: Classifier) -> None:
+    page, _ = at()
+    page.get_by_label("Compare with a second sentence").check()
+    page.fill("textarea[name=other]", TEXT)
+    page.keyboard.press("Enter")
+    page.wait_for_function(DONE, timeout=30_000)
+    page.wait_for_timeout(300)
+    agrees(shown(page, panel=0), expected(python, SECOND))
+    agrees(shown(page, panel=1), expected(python, TEXT))
+    again, _ = at(url=page.url)
+    assert again.input_value("textarea[name=other]") == TEXT
+    agrees(shown(again, panel=1), expected(python, TEXT))
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_text_is_text(text: str, at: Any) -> None:
+    page, watch = at()
+    explain(page, text)
+    assert page.locator("section img, section script").count() == 0
+    kept = state_of(page, "text")
+    assert "\x00" not in kept and "\u202e" not in kept and "\u2066" not in kept
+    link, _ = at(f"#sentence.text={quote(text)}&sentence.bypassed=99&sentence.site=x&sentence.target=7")
+    assert state_of(link, "bypassed") == [] and state_of(link, "site") == "word"
+    assert state_of(link, "target") == -1 and watch.nothing()
+
+
+def test_what_is_too_long_or_empty_is_refused_in_one_line(at: Any) -> None:
+    page, watch = at()
+    page.fill("textarea[name=text]", "film " * 2000)
+    page.click(".lrp-box button >> nth=0")
+    assert "9,999 characters; 2,000 are the most" in page.inner_text(".lrp-refused >> nth=0")
+    page.fill("textarea[name=text]", " \u200b ")
+    page.click(".lrp-box button >> nth=0")
+    assert page.inner_text(".lrp-refused >> nth=0") == "Type at least one word."
+    for text, part in (("film " * 60, "at most 32 tokens"), ("a [SEP] b", "special token [SEP]")):
+        page.fill("textarea[name=text]", text)
+        page.click(".lrp-box button >> nth=0")
+        page.wait_for_function(
+            "part => document.querySelector('section [role=status]').textContent.includes(part)", arg=part
+        )
+        assert page.locator("section ol").count() == 0
+    explain(page, TEXT)
+    assert shown(page) and watch.nothing()
+
+
+def test_a_load_can_be_cancelled_broken_off_and_repeated(at: Any) -> None:
+    page, _ = at(load=False)
+    assert page.get_by_text("Computed when this page was made").is_visible()
+    page.click(".lrp-box button >> nth=0")
+    assert "Load the model" in page.inner_text(".lrp-refused >> nth=0")
+    page.route("**/part-*.js", lambda route: route.abort())
+    page.click("button.lrp-load")
+    page.wait_for_function("document.querySelector('.lrp-load-line').textContent.includes('cannot be read')")
+    assert "Next step" in page.inner_text(".lrp-load-line")
+    page.unroute("**/part-*.js")
+    held = []
+    page.route("**/part-*.js", lambda route: held.append(route))
+    page.click("button.lrp-load")
+    page.wait_for_timeout(200)
+    page.click("text=Cancel")
+    page.wait_for_function("document.querySelector('.lrp-load-line').textContent === 'Cancelled.'")
+    page.reload()
+    page.unroute("**/part-*.js")
+    page.wait_for_selector("[data-ready]")
+    page.click("button.lrp-load")
+    page.wait_for_selector("section .lrp-row-title", timeout=30_000)
+
+
+def test_a_missing_engine_is_said(at: Any) -> None:
+    page, _ = at(load=False)
+    page.route("**/engine.js", lambda route: route.abort())
+    page.click("button.lrp-load")
+    page.wait_for_function("document.querySelector('.lrp-load-line').textContent.includes('got no file')")
+
+
+def test_a_browser_that_cannot_run_it_is_told_why(browser: Any, site: str) -> None:
+    for script, part, works in (
+        ("delete window.WebAssembly", "no WebAssembly", False),
+        ("Object.defineProperty(navigator, 'deviceMemory', {value: 2})", "2 GB of memory", True),
+    ):
+        context = browser.new_context()
+        context.add_init_script(script)
+        page, _ = open_page(context, f"{site}/index.html")
+        page.wait_for_selector("[data-ready]")
+        assert part in page.inner_text(".lrp-load-line")
+        assert page.locator("button.lrp-load").is_enabled() == works
+        context.close()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_page_is_accessible_and_fits_a_phone(theme: str, at: Any) -> None:
+    page, watch = at(viewport={"width": 360, "height": 740})
+    page.evaluate("theme => document.documentElement.dataset.theme = theme", theme)
+    page.locator("section button", has_text="All 16 masks").first.click()
+    page.locator("section button", has_text="Best mask").first.wait_for()
+    page.get_by_label("Compare with a second sentence").check()
+    page.wait_for_function(DONE)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    assert not complaints_of_axe(page, ".lrp-widget") and watch.nothing()
+
+
+def test_the_books_page_loads_nothing_until_it_is_asked(html: Path, browser: Any) -> None:
+    path = html / "book" / "your_sentence.html"
+    assert path.is_file() and (html / "_static" / "live" / "companion" / "engine.js").is_file()
+    for other in html.rglob("*.html"):
+        if other != path:
+            assert "_static/live" not in other.read_text(encoding="utf-8"), other.name
+    for base in serve(html):
+        context = browser.new_context()
+        asked: list[str] = []
+        context.on("request", lambda request: asked.append(request.url))
+        page, watch = open_page(context, f"{base}/book/your_sentence.html")
+        page.wait_for_selector("[data-ready]")
+        assert not [url for url in asked if "/live/" in url]
+        page.click("button.lrp-load")
+        page.wait_for_function(DONE.replace("every(s", "every(s"), timeout=60_000)
+        page.wait_for_selector("section .lrp-row-title", timeout=60_000)
+        page.wait_for_function(DONE, timeout=60_000)
+        size = sum(p.stat().st_size for p in (html / "_static" / "live").rglob("*") if p.is_file())
+        assert size <= 70e6 and watch.nothing()
+        context.close()
+
+
+def test_live_is_taken_along_unless_it_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    for value, wanted in ((None, True), ("", True), ("1", True), ("0", False)):
+        if value is None:
+            monkeypatch.delenv(your_sentence.VARIABLE, raising=False)
+        else:
+            monkeypatch.setenv(your_sentence.VARIABLE, value)
+        assert your_sentence.wanted() == wanted
+    monkeypatch.setenv(your_sentence.VARIABLE, "no")
+    with pytest.raises(InputError, match="LIVE=no; expected 0 or 1"):
+        your_sentence.wanted()
+
+
+def test_a_page_is_made_for_models_that_the_engine_runs_and_no_others(
+    model_folder: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "a" / "page"
+    options = ["--example", "a slow film", "--title", "Mine <b>", "--max-tokens", "20"]
+    assert main(["export-page", "--model", str(model_folder("electra")), "--out", str(out), *options]) == 0
+    assert "opens in a browser" in capsys.readouterr().out
+    text = (out / "index.html").read_text(encoding="utf-8")
+    assert "Mine &lt;b&gt;" in text and "up to 20 tokens" in text.replace("\n", " ")
+    assert main(["export-page", "--model", str(model_folder("electra")), "--out", str(out)]) == 2
+    assert "holds files" in capsys.readouterr().err
+    with pytest.raises(ModelError, match="another tokenizer"):
+        live_page.export_page(lrp.load_classifier(model_folder("roberta")), tmp_path / "b")
+    with pytest.raises(CompanionError, match="special token"):
+        live_page.export_page(
+            lrp.load_classifier(model_folder("electra")), tmp_path / "b", examples=["a", "b [SEP]"]
+        )
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
