@@ -1,6 +1,7 @@
 # The commands of the project. `make book` and `make test` need Python 3.11 to 3.13, make and a package index; nothing else.
 #   make book                                             the book, its notebooks run on the embedded default
 #   make book SOURCE=folder DATA_DIR=../data LIMIT=64     notebook parameters: SOURCE DATA_DIR MODEL LIMIT SEED DEVICE
+#   make book LIVE=0                                      without the model in the page "Try your own sentence" (48 MB less)
 #   make test WORKERS=4                                   with four processes instead of two
 #   make book PYTHON=/path/to/python                      with this interpreter (also 3.14 and later, untested)
 SHELL := /bin/bash
@@ -29,6 +30,10 @@ NEWEST_PYTHON := $(if $(PYTHON),99,13)
 # It goes by the environment, where no quote in it can be read by a shell.
 $(foreach name,SOURCE DATA_DIR MODEL LIMIT SEED DEVICE,$(if $(filter command,$(origin $(name))),\
   $(eval export LRP_COMPANION_BOOK_$(name) := $$(value $(name)))))
+
+ifeq ($(origin LIVE),command line)
+  export LRP_COMPANION_LIVE := $(LIVE)
+endif
 
 .PHONY: help book student test serve lint notebooks bench clean
 

@@ -1,4 +1,4 @@
-"""A reader's own sentence, in Chromium: from a cold page to numbers that are Python's, and what can go wrong."""
+"""A reader's own sentence, in Chromium: from a cold page to Python's numbers, and what can go wrong."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lrp_companion.models.pretrained import Classifier
 pytest.importorskip("wasmtime", reason="the extra book brings the compiler of the engine's kernel")
 pytest.importorskip("sphinx", reason="the extra book builds pages")
 
-from lrp_companion.bookbuild import live_page, your_sentence  # noqa: E402
+from lrp_companion.bookbuild import live_page, your_sentence
 
 TEXT, SECOND = "the plot is not very quick , but warm .", "a film of rare grace"
 LAYERS = 4
@@ -79,7 +79,7 @@ def at(browser: Any, site: str) -> Iterator[Any]:
 
 def explain(page: Any, text: str) -> None:
     page.fill("textarea[name=text]", text)
-    page.click(".lrp-box button >> nth=0")
+    page.click(".lrp-sentence-box button >> nth=0")
     page.wait_for_function(DONE, timeout=30_000)
 
 
@@ -101,9 +101,9 @@ def expected(clf: Classifier, text: str, **choices: Any) -> dict[str, float]:
     return {name: lrp.pearson(scores[words], loo.scores[words]) for name, scores in maps.items()}
 
 
-def agrees(found: dict[str, float], wanted: dict[str, float]) -> None:
+def agrees(given: dict[str, float], wanted: dict[str, float]) -> None:
     for name, r in wanted.items():
-        assert found[name] == pytest.approx(r, abs=2e-4), name
+        assert given[name] == pytest.approx(r, abs=2e-4), name
 
 
 @pytest.mark.parametrize("scheme", ["http", "file"])
@@ -237,14 +237,14 @@ def test_hostile_text_is_text(text: str, at: Any) -> None:
 def test_what_is_too_long_or_empty_is_refused_in_one_line(at: Any) -> None:
     page, watch = at()
     page.fill("textarea[name=text]", "film " * 2000)
-    page.click(".lrp-box button >> nth=0")
+    page.click(".lrp-sentence-box button >> nth=0")
     assert "9,999 characters; 2,000 are the most" in page.inner_text(".lrp-refused >> nth=0")
     page.fill("textarea[name=text]", " \u200b ")
-    page.click(".lrp-box button >> nth=0")
+    page.click(".lrp-sentence-box button >> nth=0")
     assert page.inner_text(".lrp-refused >> nth=0") == "Type at least one word."
     for text, part in (("film " * 60, "at most 32 tokens"), ("a [SEP] b", "special token [SEP]")):
         page.fill("textarea[name=text]", text)
-        page.click(".lrp-box button >> nth=0")
+        page.click(".lrp-sentence-box button >> nth=0")
         page.wait_for_function(
             "part => document.querySelector('section [role=status]').textContent.includes(part)", arg=part
         )
@@ -256,7 +256,7 @@ def test_what_is_too_long_or_empty_is_refused_in_one_line(at: Any) -> None:
 def test_a_load_can_be_cancelled_broken_off_and_repeated(at: Any) -> None:
     page, _ = at(load=False)
     assert page.get_by_text("Computed when this page was made").is_visible()
-    page.click(".lrp-box button >> nth=0")
+    page.click(".lrp-sentence-box button >> nth=0")
     assert "Load the model" in page.inner_text(".lrp-refused >> nth=0")
     page.route("**/part-*.js", lambda route: route.abort())
     page.click("button.lrp-load")
@@ -310,25 +310,44 @@ def test_the_page_is_accessible_and_fits_a_phone(theme: str, at: Any) -> None:
 
 
 def test_the_books_page_loads_nothing_until_it_is_asked(html: Path, browser: Any) -> None:
-    path = html / "book" / "your_sentence.html"
+    path, chapter = html / "book" / "your_sentence.html", html / "notebooks" / "03_bert_layers.html"
     assert path.is_file() and (html / "_static" / "live" / "companion" / "engine.js").is_file()
     for other in html.rglob("*.html"):
-        if other != path:
+        if other not in (path, chapter):
             assert "_static/live" not in other.read_text(encoding="utf-8"), other.name
+    asked: list[str] = []
     for base in serve(html):
         context = browser.new_context()
-        asked: list[str] = []
         context.on("request", lambda request: asked.append(request.url))
         page, watch = open_page(context, f"{base}/book/your_sentence.html")
         page.wait_for_selector("[data-ready]")
         assert not [url for url in asked if "/live/" in url]
         page.click("button.lrp-load")
-        page.wait_for_function(DONE.replace("every(s", "every(s"), timeout=60_000)
         page.wait_for_selector("section .lrp-row-title", timeout=60_000)
         page.wait_for_function(DONE, timeout=60_000)
-        size = sum(p.stat().st_size for p in (html / "_static" / "live").rglob("*") if p.is_file())
-        assert size <= 70e6 and watch.nothing()
+        assert all(np.isfinite(list(shown(page).values())[1:])) and watch.nothing()
         context.close()
+    size = sum(path.stat().st_size for path in (html / "_static" / "live").rglob("*") if path.is_file())
+    assert size <= 70e6
+
+
+def test_the_text_box_of_chapter_3_works_without_a_kernel(html: Path, browser: Any) -> None:
+    context = browser.new_context()
+    page, watch = open_page(context, (html / "notebooks" / "03_bert_layers.html").as_uri())
+    host = page.locator('[data-companion-widget="live_toggles"]')
+    host.scroll_into_view_if_needed()
+    host.locator("button.lrp-load").click()
+    box = host.locator("input[type=text]")
+    box.fill("a dull film", timeout=60_000)
+    box.press("Enter")
+    host.get_by_text("now show your sentence").wait_for(timeout=120_000)
+    toggles = page.locator('[data-companion-widget="layer_toggles"]')
+    assert "dull" in toggles.locator("ol[aria-label^=Relevance]").inner_text()
+    r = float(toggles.locator(".lrp-result").get_attribute("data-r"))
+    clf = browser_weights.as_staged(lrp.load_classifier("companion"))
+    assert r == pytest.approx(expected(clf, "a dull film")["AttnLRP"], abs=1e-3)
+    assert not complaints_of_axe(page, '[data-companion-widget="live_toggles"]') and watch.nothing()
+    context.close()
 
 
 def test_live_is_taken_along_unless_it_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,7 @@ import papermill
 from papermill.exceptions import PapermillExecutionError
 
 from lrp_companion.bookbuild import student as editions
+from lrp_companion.bookbuild import your_sentence
 from lrp_companion.bookbuild.parameters import check_parameters, check_values, from_make
 from lrp_companion.schema import CompanionError
 from lrp_companion.terminal import BAD_INPUT, STOPPED, complain
@@ -273,6 +274,7 @@ def _command(arguments: Sequence[str] | None) -> int:
     parser.add_argument("--parameter", **form, help="a notebook parameter, not for refresh")
     chosen = parser.parse_args(arguments)
     parameters = {**from_make(), **dict(chosen.parameter)}
+    your_sentence.wanted()  # a wrong LIVE is told before a notebook runs
     if not parameters.keys() & {"source", "data_dir"}:
         os.environ.pop("LRP_COMPANION_DATA", None)  # without a source asked for: the embedded default
     if chosen.command == "refresh":

@@ -1,12 +1,14 @@
 """Sphinx extension: the directive `your-sentence` puts the text box that explains a reader's own sentence.
 
 `make book` stages the engine and the embedded model once, in `_static/live/`; only the page with the
-directive refers to them. `make book LIVE=0` leaves them out, and the page says so.
+directive, and the text box under the switches of chapter 3, load them, when they are asked to. `make book
+LIVE=0` leaves them out, and the page says so.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -20,9 +22,11 @@ from lrp_companion.bookbuild.live_page import Live, prepare
 from lrp_companion.models.pretrained import Classifier, load_classifier
 from lrp_companion.schema import InputError
 from lrp_companion.sources import load_dataset
+from lrp_companion.widgets.live_toggles import LiveToggles
 
 VARIABLE = "LRP_COMPANION_LIVE"
 MODEL, FOLDER = "companion", "live/companion/"
+_NO_KERNEL = re.compile(r'<p class="lrp-no-kernel">.*?</p>', re.DOTALL)  # see `widgets/live.py`
 LEFT_OUT = (
     "This build of the book leaves the model out, so nothing can be typed here; make book without LIVE=0 "
     "brings it."
@@ -56,7 +60,8 @@ def stage_live(app: Sphinx) -> None:
         return
     clf, folder = load_classifier(MODEL), Path(app.doctreedir, "companion_live")
     shutil.rmtree(folder, ignore_errors=True)
-    app.companion_live = prepare(clf, folder / FOLDER, examples_of_the_book(clf))  # type: ignore[attr-defined]
+    live = prepare(clf, folder / FOLDER, examples_of_the_book(clf))
+    app.companion_live = live  # type: ignore[attr-defined]
     app.config.html_static_path.append(str(folder))
 
 
@@ -73,8 +78,24 @@ class YourSentencePlace(SphinxDirective):
         return [nodes.raw("", markup, format="html", classes=["output", "text_html"])]
 
 
+def wake_text_boxes(app: Sphinx, doctree: nodes.document) -> None:
+    """Where a page says that its text box needs a kernel, put one that asks the staged model instead."""
+    live: Live | None = app.companion_live  # type: ignore[attr-defined]
+    if live is None:
+        return
+    folder = f"{'../' * app.env.docname.count('/')}_static/{FOLDER}"
+    for node in list(doctree.findall(nodes.raw)):
+        text = node.astext()
+        if _NO_KERNEL.search(text):
+            markup = LiveToggles(live.model, folder=folder).page_html()
+            before, after = _NO_KERNEL.split(text, maxsplit=1)
+            shown = nodes.raw("", before + markup + after, format="html", classes=node["classes"])
+            node.replace_self(shown)
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the directive (called by Sphinx)."""
     app.connect("builder-inited", stage_live)
+    app.connect("doctree-read", wake_text_boxes)
     app.add_directive("your-sentence", YourSentencePlace)
     return {"version": lrp_companion.__version__, "parallel_read_safe": True, "parallel_write_safe": True}

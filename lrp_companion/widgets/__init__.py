@@ -1,7 +1,8 @@
 """Widgets: one class, one script, one style each, alive in Jupyter and in pages without a kernel. No torch.
 
 A widget is a module, `static/NAME.js` and `static/NAME.css` of one name; its class is called as the module,
-in capitals: `token_heatmap` holds `TokenHeatmap`. Nothing else lists it.
+in capitals: `token_heatmap` holds `TokenHeatmap`. Nothing else lists it. A script without such a module is
+shared by some widgets (`base.SHARED`).
 """
 
 from __future__ import annotations
@@ -10,8 +11,11 @@ import importlib
 from pathlib import Path
 from typing import Any
 
-_FRONT_ENDS = (Path(__file__).parent / "static").glob("*.js")
-_MODULES = sorted(file.stem for file in _FRONT_ENDS if file.stem != "base")
+_HERE = Path(__file__).parent
+_MODULES = sorted(
+    {path.stem for path in _HERE.glob("static/*.js")} & {path.stem for path in _HERE.glob("*.py")}
+)
+_MODULES.remove("base")
 _HOME = {"".join(map(str.capitalize, name.split("_"))): name for name in _MODULES}
 _HOME["LiveSentence"] = "live"  # shows other widgets
 

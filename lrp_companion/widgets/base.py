@@ -22,7 +22,10 @@ from lrp_companion.schema import InputError
 
 STATIC = Path(__file__).parent / "static"
 MARK = "data-companion-widget"
-SHARED = {"layers": ("layer_toggles", "your_sentence")}
+SHARED = {
+    "layers": ("layer_toggles", "your_sentence", "live_toggles"),
+    "live_model": ("your_sentence", "live_toggles"),
+}
 """What stands between the base and some widgets' own modules, and for which."""
 
 

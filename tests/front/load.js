@@ -4,7 +4,12 @@
 const STATIC = new URL(Deno.args[0] ?? "../../lrp_companion/widgets/static/", import.meta.url);
 
 // As `SHARED` in `widgets/base.py` has it.
-const WITH_LAYERS = ["layer_toggles", "your_sentence"];
+/** @type {{ [name: string]: string[] }} */
+const SHARED = {
+  layer_toggles: ["layers"],
+  your_sentence: ["layers", "live_model"],
+  live_toggles: ["layers", "live_model"],
+};
 
 /**
  * The functions of a front end, from the text that `widgets/base.py` makes of it.
@@ -12,7 +17,7 @@ const WITH_LAYERS = ["layer_toggles", "your_sentence"];
  * @returns {Promise<{ [name: string]: any }>}
  */
 export async function load(name) {
-  const parts = [...new Set(["base", ...(WITH_LAYERS.includes(name) ? ["layers"] : []), name])];
+  const parts = [...new Set(["base", ...(SHARED[name] ?? []), name])];
   const texts = await Promise.all(parts.map((part) => Deno.readTextFile(new URL(`${part}.js`, STATIC))));
   const functions = texts.join("\n").matchAll(/(?:^|;)function (\w+)/gm).map(([, declared]) => declared);
   const text = [...texts, `export { ${[...functions].join(", ")} };`].join("\n");

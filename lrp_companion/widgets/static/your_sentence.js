@@ -1,11 +1,9 @@
-// A reader's own sentence: loads the engine of `engine/`, asks it, and shows what comes back. No kernel.
+// A reader's own sentence: asks the engine of `engine/`, and shows what comes back. No kernel.
 
-/** @typedef {LRPCompanionModel} Companion */
 /**
- * `fetched` and `memory` in bytes; `folder` is where the model is staged, seen from the page; `masks` is true
- * where there are few enough layers to try every set of them.
- * @typedef {{ folder: string, name: string, labels: string[], layers: number, sites: string[],
- *   fetched: number, memory: number, longest: number, masks: boolean, examples: string[],
+ * `masks` is true where there are few enough layers to try every set of them.
+ * @typedef {Staged & { labels: string[], layers: number, sites: string[], longest: number, masks: boolean,
+ *   examples: string[],
  *   first: Tokens & { maps: { [row: string]: number[] } } }} Data
  */
 /**
@@ -21,7 +19,6 @@
  */
 
 const LONGEST = 2000; // characters that the address keeps
-const LEAST_MEMORY = 3; // gigabytes
 const HIDDEN_CHARACTERS = /[^\P{Cc}\t\n\r]|\p{Cf}/gu;
 /** @type {{ [row: string]: string }} */
 const ROWS = {
@@ -40,15 +37,6 @@ const PATH_NAMES = ["front to back", "back to front", "layer k alone"];
  */
 function tidy(text) {
   return text.replace(HIDDEN_CHARACTERS, "").replace(/\s+/gu, " ").trim();
-}
-
-/**
- * Bytes in words.
- * @param {number} bytes
- * @returns {string}
- */
-function megabytes(bytes) {
-  return `${Math.round(bytes / 1e6)} MB`;
 }
 
 /**
@@ -102,92 +90,6 @@ function removalInWords({ tokens, logits, target, maps }, place, label) {
   const sign = change >= 0 ? "+" : "";
   return `Without “${tokens[place]}” the logit of ${label} is ${say(before + change, 3)} instead of ` +
     `${say(before, 3)}: ${sign}${say(change, 3)}.`;
-}
-
-/**
- * Why this browser cannot run the model, or what it should know first; empty where there is nothing to say.
- * @param {{ WebAssembly?: unknown, Worker?: unknown, navigator?: any }} world
- * @param {number} memory in bytes
- * @returns {{ fails: boolean, line: string }}
- */
-function obstacle(world, memory) {
-  const lacks = ["WebAssembly", "Worker"].filter((name) => !(name in world));
-  if (lacks.length) {
-    const line = `The model cannot run here: this browser has no ${lacks[0]}. A current one has it.`;
-    return { fails: true, line };
-  }
-  const gigabytes = world.navigator?.deviceMemory;
-  if (!(gigabytes < LEAST_MEMORY)) return { fails: false, line: "" };
-  const needs = `the model needs about ${megabytes(memory)} of it`;
-  return {
-    fails: false,
-    line: `This device reports ${gigabytes} GB of memory; ${needs}, so the page may be closed.`,
-  };
-}
-
-/**
- * The engine's script, loaded once.
- * @param {string} folder
- * @returns {Promise<NonNullable<typeof window.LRPCompanion>>}
- */
-function engineFrom(folder) {
-  if (window.LRPCompanion) return Promise.resolve(window.LRPCompanion);
-  const src = `${folder}engine.js`;
-  return new Promise((resolve, reject) => {
-    const fail = () => {
-      script.remove();
-      const hint = "put the whole folder beside the page, check the connection, and try again";
-      reject(new Error(`load: got no file ${src}; expected the engine. Next step: ${hint}.`));
-    };
-    const script = h("script", {
-      onload: () => (window.LRPCompanion ? resolve(window.LRPCompanion) : fail()),
-      onerror: fail,
-    });
-    script.src = src;
-    document.head.append(script);
-  });
-}
-
-/**
- * The button that loads the model, with progress and a way to cancel.
- * @param {Data} data
- * @param {(companion: Companion) => void} ready
- * @returns {HTMLElement}
- */
-function loader({ folder, name, fetched, memory }, ready) {
-  const before = obstacle(window, memory), cost = `${megabytes(fetched)} to load`;
-  const text = `The model “${name}” runs in this page: ${cost}, about ${megabytes(memory)} of memory. ` +
-    "What you type stays here.";
-  const line = h("p", { role: "status", class: "lrp-load-line" }, before.line);
-  const bar = h("progress", { max: 1, value: 0, hidden: true, "aria-label": "Loading the model" });
-  let control = new AbortController();
-  const begin = async () => {
-    const { signal } = control = new AbortController();
-    show(true);
-    const progress = (/** @type {{ loaded: number, total: number }} */ { loaded, total }) => {
-      bar.value = loaded / total;
-      line.textContent = `Loading: ${Math.round((100 * loaded) / total)} %`;
-    };
-    try {
-      const companion = await (await engineFrom(folder)).load(folder, { signal, progress });
-      ready(companion);
-    } catch (error) {
-      const { name, message } = /** @type {Error} */ (error);
-      line.textContent = name === "AbortError" ? "Cancelled." : message;
-    }
-    show(false);
-  };
-  const attributes = { type: /** @type {const} */ ("button"), class: "lrp-load" };
-  const button = h("button", { ...attributes, onclick: begin }, "Load the model");
-  const cancel = h("button", { type: "button", hidden: true, onclick: () => control.abort() }, "Cancel");
-  const show = (/** @type {boolean} */ loading) => {
-    button.hidden = loading;
-    cancel.hidden = bar.hidden = !loading;
-    if (loading) line.textContent = "Loading";
-  };
-  button.disabled = before.fails;
-  const controls = h("div", { class: "lrp-controls" }, button, bar, cancel);
-  return h("div", { class: "lrp-loader" }, h("p", {}, text), controls, line);
 }
 
 /**
@@ -613,7 +515,7 @@ function sentenceBox(model, key, loaded) {
     if (tidy(box.value) !== model.get(key)) box.value = model.get(key);
     if (loaded()) said.textContent = "";
   };
-  const node = h("div", { class: "lrp-box" }, h("label", {}, name, box), button, said);
+  const node = h("div", { class: "lrp-sentence-box" }, h("label", {}, name, box), button, said);
   return { node, button, show };
 }
 

@@ -1,0 +1,131 @@
+// A text box for `layer_toggles` where no kernel runs: the engine computes all masks of a reader's sentence.
+
+/**
+ * @typedef {{ label: string, tokens: string[], special: boolean[], logit: number, loo: number[],
+ *   sites: { [site: string]: { unpacked: object } } }} Computed a sentence as `layer_toggles.js` keeps it
+ */
+/** @typedef {{ data: Staged & { labels: string[] } }} State */
+
+/**
+ * Scores of all masks as steps of 8 bits with a scale for each mask, as Python packs them.
+ * @param {Float32Array} masks
+ * @param {number} width how many tokens
+ * @returns {{ steps: Int8Array, scale: Float32Array }}
+ */
+function inSteps(masks, width) {
+  const steps = new Int8Array(masks.length), scale = new Float32Array(masks.length / width);
+  for (let mask = 0; mask < scale.length; mask++) {
+    const row = masks.subarray(mask * width, (mask + 1) * width);
+    scale[mask] = row.reduce((largest, score) => Math.max(largest, Math.abs(score)), 0);
+    row.forEach((score, i) => {
+      steps[mask * width + i] = Math.round((127 * score) / (scale[mask] || 1));
+    });
+  }
+  return { steps, scale };
+}
+
+/**
+ * r of every mask with LOO, over the tokens that count.
+ * @param {Float32Array} masks
+ * @param {number[]} loo
+ * @param {boolean[] | null} keep
+ * @returns {Float64Array}
+ */
+function everyR(masks, loo, keep) {
+  const width = loo.length, row = (/** @type {number} */ k) => masks.subarray(k * width, (k + 1) * width);
+  return Float64Array.from({ length: masks.length / width }, (_, k) => pearson(row(k), loo, keep));
+}
+
+/**
+ * All masks of a text at every site that the switches offer.
+ * @param {Companion} companion
+ * @param {string} text
+ * @param {string[]} sites
+ * @param {string[]} labels
+ * @param {{ signal: AbortSignal, progress: (share: number) => void }} watch
+ * @returns {Promise<Computed>}
+ */
+async function compute(companion, text, sites, labels, { signal, progress }) {
+  /** @type {Computed["sites"]} */
+  const tables = {};
+  let last = null;
+  for (const [k, site] of sites.entries()) {
+    const onProgress = (/** @type {{ done: number, total: number, numbers?: number[] }} */ step) => {
+      if (step.numbers) progress((k + step.done / step.total) / sites.length);
+    };
+    last = await companion.masks(text, { site: /** @type {any} */ (site), signal, onProgress });
+    const { masks, loo, special } = last, words = special.map((mark) => !mark);
+    const r = { "no-special": counted(everyR(masks, loo, words)), all: counted(everyR(masks, loo, null)) };
+    tables[site] = { unpacked: { ...inSteps(masks, loo.length), r } };
+  }
+  const { tokens, special, target, logits, loo } = /** @type {NonNullable<typeof last>} */ (last);
+  return { label: labels[target], tokens, special, logit: logits[target], loo, sites: tables };
+}
+
+/**
+ * The switches that stand above in the page.
+ * @param {HTMLElement} el
+ * @returns {Model<{ [key: string]: any }> | null}
+ */
+function togglesOf(el) {
+  const hosts = [...document.querySelectorAll('[data-companion-widget="layer_toggles"]')];
+  const before = (/** @type {Element} */ host) =>
+    host.compareDocumentPosition(el) & Node.DOCUMENT_POSITION_FOLLOWING;
+  const host = /** @type {HTMLElement | undefined} */ (hosts.filter(before).at(-1));
+  return /** @type {any} */ (host?.companion?.model) ?? null;
+}
+
+/**
+ * The box itself, once the model is there.
+ * @param {Companion} companion
+ * @param {string[]} labels
+ * @param {HTMLElement} el
+ * @returns {HTMLElement}
+ */
+function textBox(companion, labels, el) {
+  const input = h("input", { type: "text", "aria-label": "A sentence of your own" });
+  const said = h("p", { role: "status", class: "lrp-quiet" });
+  const bar = h("progress", { max: 1, value: 0, hidden: true, "aria-label": "Masks computed" });
+  let control = new AbortController();
+  const explain = async () => {
+    const toggles = togglesOf(el), text = input.value.trim();
+    if (!toggles || !text) return;
+    const { signal } = control = new AbortController(), data = toggles.get("data");
+    const progress = (/** @type {number} */ share) => {
+      bar.value = share;
+    };
+    show(true);
+    try {
+      const sentence = await compute(companion, text, data.sites, labels, { signal, progress });
+      toggles.set("data", { ...data, sentences: [...data.sentences, sentence] });
+      toggles.set("sentence", data.sentences.length);
+      said.textContent = "The switches above now show your sentence.";
+    } catch (error) {
+      const { name, message } = /** @type {Error} */ (error);
+      said.textContent = name === "AbortError" ? "Stopped." : message;
+    }
+    show(false);
+  };
+  const go = h("button", { type: "button", onclick: explain }, "All masks of this sentence");
+  const stop = h("button", { type: "button", hidden: true, onclick: () => control.abort() }, "Stop");
+  const show = (/** @type {boolean} */ running) => {
+    go.hidden = running;
+    bar.hidden = stop.hidden = !running;
+    if (running) said.textContent = "Computing every mask of the layers";
+  };
+  input.addEventListener("keydown", ({ key }) => key === "Enter" && go.click());
+  return h("div", {}, h("div", { class: "lrp-controls" }, input, go, bar, stop), said);
+}
+
+/**
+ * @param {Place<State>} place
+ * @returns {() => void}
+ */
+function render({ model, el }) {
+  const data = model.get("data");
+  const load = loader(data, (companion) => load.replaceWith(textBox(companion, data.labels, el)));
+  el.replaceChildren(h("p", {}, "A sentence of your own in the switches above:"), load);
+  return () => {};
+}
+
+export default front({ render });
