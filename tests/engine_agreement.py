@@ -1,5 +1,6 @@
 """The browser's engine beside Python, sentence by sentence: `python tests/engine_agreement.py` runs all 200.
 
+With `--record` the result goes into `results/browser-engine/companion.json`, which a page of the book quotes.
 Python is asked twice: with the weights that the browser has, to which the engine must agree to rounding, and
 with the model's own, which says what 8 bits cost.
 """
@@ -22,7 +23,9 @@ from front.check import ROOT, find_deno
 import lrp_companion as lrp
 from lrp_companion.bookbuild import browser_engine, browser_weights
 from lrp_companion.models.pretrained import Classifier
+from lrp_companion.provenance import surroundings
 
+RECORD = ROOT / "results" / "browser-engine" / "companion.json"
 LONG = 60
 """Words from which a text is too long for LOO here."""
 METHODS = ("loo", "attnlrp", "cp-lrp", "mask-gradient", "lrp")
@@ -117,6 +120,26 @@ class Agreement:
         ]
         return "\n".join([f"{head}, predicted class equal in {self.same_class:.2%}", *rows])
 
+    def to_dict(self) -> dict[str, Any]:
+        """What a record keeps."""
+        rows = {
+            name: {
+                "n": int(np.isfinite(r).sum()),
+                "r": {"mean": float(np.nanmean(r)), "least": float(np.nanmin(r))},
+                "relative error": {
+                    "mean": float(self.error[name].mean()),
+                    "most": float(self.error[name].max()),
+                },
+            }
+            for name, r in self.r.items()
+        }
+        head = {
+            "texts": self.texts,
+            "other ids": self.wrong_ids,
+            "largest difference of a logit": self.logits,
+        }
+        return {**head, "predicted class equal": self.same_class, "methods": rows}
+
 
 def questions_of(texts: Sequence[str]) -> list[dict[str, Any]]:
     """Every method of every text, but LOO of long ones, which takes a minute each."""
@@ -160,18 +183,33 @@ def _logits(clf: Classifier, text: Any) -> list[float]:
     return clf.logits(ids, torch.ones_like(ids))[0].tolist()
 
 
-def main(count: int = 200) -> None:
-    """Stage the embedded model, ask the engine, and print what came out."""
+def main(count: int = 200, *, record: bool = False) -> None:
+    """Stage the embedded model, ask the engine, print what came out, and keep it if that is asked for."""
     clf = lrp.load_classifier("companion")
     texts = sentences(clf, count)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         print(browser_engine.stage(clf, folder))
         answers = Engine(folder).ask(questions_of(texts))
-    print(sum(answer["seconds"] for answer in answers), "s in the engine")
-    print("against the weights of the browser:", agreement(browser_weights.as_staged(clf), texts, answers))
-    print("against the model's own:", agreement(clf, texts, answers))
+    seconds = sum(answer["seconds"] for answer in answers)
+    print(seconds, "s in the engine")
+    same = agreement(browser_weights.as_staged(clf), texts, answers)
+    print("against the weights of the browser:", same)
+    rounded = agreement(clf, texts, answers)
+    print("against the model's own:", rounded)
+    if record:
+        config = {"model": clf.card.name, "weights": clf.card.fingerprint, "texts": count, "seed": 0}
+        content = {
+            "config": {**config, "bits": 8, "block": browser_weights.BLOCK, "methods": list(METHODS)},
+            "made with": surroundings(),
+            "seconds in the engine": seconds,
+            "the browser's weights": same.to_dict(),
+            "the model's own weights": rounded.to_dict(),
+        }
+        RECORD.parent.mkdir(exist_ok=True)
+        RECORD.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:2]))
+    numbers = [int(argument) for argument in sys.argv[1:] if argument.isdecimal()]
+    main(*numbers, record="--record" in sys.argv)

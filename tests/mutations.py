@@ -101,6 +101,16 @@ page_rule, page_walk, page_layer, page_method, page_slope = (
     for name in ("rules", "propagation", "encoder", "explain", "activations")
 )
 staged = of("bookbuild/browser_weights.py", "test_browser_engine.py::test_eight_bits_are_within_half_a_step")
+typed = of("widgets/static/your_sentence.js", "test_front_ends.py::test_deno_tests_pass")
+box = of("widgets/static/live_toggles.js", "test_front_ends.py::test_deno_tests_pass")
+special = of(
+    "widgets/static/engine/tokenizer.js",
+    "test_browser_engine.py::test_what_cannot_be_explained_is_refused_in_one_line",
+)
+export_page = of(
+    "bookbuild/live_page.py",
+    "test_your_sentence.py::test_a_page_is_made_for_models_that_the_engine_runs_and_no_others",
+)
 exercise = of("exercises/checking.py", "test_exercises.py")
 student = of(
     "bookbuild/student.py",
@@ -685,6 +695,12 @@ MUTATIONS: list[Mutation] = [
     page_method("sign of LOO in the page", "logits[target] - row[target]", "row[target] - logits[target]"),
     page_slope("the page's GELU loses its density", "slope + z * density(z)", "slope"),
     staged("steps are cut, not rounded", "np.rint(", "np.trunc("),
+    typed("hidden characters stay in the address", 'text.replace(HIDDEN_CHARACTERS, "")', "text"),
+    typed("sign of a removal", "const change = -maps.loo[place]", "const change = maps.loo[place]"),
+    typed("half-open layers are read as switches", 'if (model.get("mode") === "half-open") return', "if (0) return"),
+    box("steps of another mask", "steps[mask * width + i]", "steps[i]"),
+    special("a special token in a text is read", "special[piece] !== unknown", "false"),
+    export_page("a folder with files is written into", "if out.exists() and not", "if False and not"),
 ]
 # fmt: on
 

@@ -88,6 +88,7 @@ def test_masks_and_half_open_layers_are_the_lattices(tiny: Classifier, engine: E
 REFUSED = (
     (asked("   "), "only white space"),
     (asked("film " * 40), "at most 32 tokens"),
+    (asked("a [SEP] film"), "special token [SEP]"),
     (asked("film", method="ig"), 'method "ig"'),
     (asked("film", site="here"), 'site "here"'),
     (asked("film", target=7), "target 7"),

@@ -69,7 +69,7 @@ def numbers(values: Any) -> np.ndarray:
 
 
 def test_deno_tests_pass(deno: str) -> None:
-    said = run(deno, "test", "--no-remote", READS)
+    said = run(deno, "test", "--no-remote", f"--allow-read={STATIC}", "--", f"{STATIC.as_uri()}/")
     assert int(re.search(r"(\d+) passed", said)[1]) > 100
 
 

@@ -1,0 +1,28 @@
+// The text box under the switches: what the engine computed, as the switches read it.
+import assert from "node:assert/strict";
+import { load, randomFrom } from "./load.js";
+
+const { everyR, inSteps, pearson } = await load("live_toggles");
+const { corner } = await load("layer_toggles");
+const WIDTH = 5, MASKS = 8;
+
+Deno.test("scores come back from their steps to half a step of the largest", () => {
+  const random = randomFrom(5);
+  const masks = Float32Array.from({ length: MASKS * WIDTH }, () => 2 * random() - 1);
+  masks.fill(0, 3 * WIDTH, 4 * WIDTH);
+  const table = inSteps(masks, WIDTH);
+  for (let mask = 0; mask < MASKS; mask++) {
+    const row = [...masks.subarray(mask * WIDTH, (mask + 1) * WIDTH)];
+    const largest = Math.max(...row.map(Math.abs));
+    corner(table, mask, WIDTH).forEach((/** @type {number} */ score, /** @type {number} */ i) => {
+      assert.ok(Math.abs(score - row[i]) <= largest / 253, `${score} for ${row[i]}`);
+    });
+  }
+});
+
+Deno.test("r of every mask is that of its row", () => {
+  const masks = Float32Array.of(1, 2, 3, 9, 3, 1, 2, 9), loo = [1, 2, 3, -5];
+  const keep = [true, true, true, false], rows = [[1, 2, 3, 9], [3, 1, 2, 9]];
+  assert.deepEqual([...everyR(masks, loo, keep)], rows.map((row) => pearson(row, loo, keep)));
+  assert.deepEqual([...everyR(masks, loo, null)], rows.map((row) => pearson(row, loo, null)));
+});
