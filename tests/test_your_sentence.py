@@ -31,7 +31,8 @@ HOSTILE = (
     "film \x00\x07\x1b[31m\u2066 grace",
     "&amp; %3Cb%3E \\u003c",
 )
-DONE = "[...document.querySelectorAll('section')].every(s => s.hidden || " + (
+PANEL = "section[aria-label]"
+DONE = f"[...document.querySelectorAll('{PANEL}')].every(s => s.hidden || " + (
     "(s.querySelector('[role=status]').textContent === '' && "
     "[...s.querySelectorAll('.lrp-row-title')].slice(1).every(t => t.dataset.r) && "
     "s.querySelector('.lrp-row-title')))"
@@ -68,7 +69,7 @@ def at(browser: Any, site: str) -> Iterator[Any]:
         page.wait_for_selector("[data-ready]")
         if load:
             page.click("button.lrp-load")
-            page.wait_for_selector("section .lrp-row-title", state="attached", timeout=30_000)
+            page.wait_for_selector(f"{PANEL} .lrp-row-title", state="attached", timeout=30_000)
             page.wait_for_function(DONE, timeout=30_000)
         return page, watch
 
@@ -85,7 +86,7 @@ def explain(page: Any, text: str) -> None:
 
 def shown(page: Any, *, panel: int = 0) -> dict[str, float]:
     """r of each row, as the page has it."""
-    rows = page.locator("section").nth(panel).locator(".lrp-row-title").all()
+    rows = page.locator(PANEL).nth(panel).locator(".lrp-row-title").all()
     return {row.inner_text().split(" r with")[0]: float(row.get_attribute("data-r") or "nan") for row in rows}
 
 
@@ -168,7 +169,7 @@ def test_all_masks_fill_the_histogram_and_the_best_can_be_taken(at: Any, python:
     page, watch = at(f"#sentence.text={quote(TEXT)}")
     page.locator("section button", has_text="All 16 masks").first.click()
     page.locator("section button", has_text="Best mask").first.wait_for()
-    assert "rank" in page.locator("section").first.inner_text()
+    assert "rank" in page.locator(PANEL).first.inner_text()
     page.locator("section button", has_text="Best mask").first.click()
     page.wait_for_timeout(300)
     lattice = lrp.layer_lattice(python, TEXT)
@@ -176,7 +177,7 @@ def test_all_masks_fill_the_histogram_and_the_best_can_be_taken(at: Any, python:
     words = ~lattice.special
     best = max(lrp.pearson(row[words], loo.scores[words]) for row in lattice.scores)
     assert switched(page) == pytest.approx(best, abs=2e-4)
-    assert f"rank 1 of {2**LAYERS}" in page.locator("section").first.inner_text()
+    assert f"rank 1 of {2**LAYERS}" in page.locator(PANEL).first.inner_text()
     assert page.locator("section >> nth=0 >> .lrp-bin").count() == 40 and watch.nothing()
 
 
@@ -273,7 +274,7 @@ def test_a_load_can_be_cancelled_broken_off_and_repeated(at: Any) -> None:
     page.unroute("**/part-*.js")
     page.wait_for_selector("[data-ready]")
     page.click("button.lrp-load")
-    page.wait_for_selector("section .lrp-row-title", timeout=30_000)
+    page.wait_for_selector(f"{PANEL} .lrp-row-title", timeout=30_000)
 
 
 def test_a_missing_engine_is_said(at: Any) -> None:
@@ -323,7 +324,7 @@ def test_the_books_page_loads_nothing_until_it_is_asked(html: Path, browser: Any
         page.wait_for_selector("[data-ready]")
         assert not [url for url in asked if "/live/" in url]
         page.click("button.lrp-load")
-        page.wait_for_selector("section .lrp-row-title", timeout=60_000)
+        page.wait_for_selector(f"{PANEL} .lrp-row-title", timeout=60_000)
         page.wait_for_function(DONE, timeout=60_000)
         assert all(np.isfinite(list(shown(page).values())[1:])) and watch.nothing()
         context.close()

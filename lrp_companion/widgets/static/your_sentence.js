@@ -227,7 +227,8 @@ class Panel {
     const fill = () => this.fill();
     this.go = h("button", { type: "button", onclick: fill }, `All ${count} masks`);
     this.halt = h("button", { type: "button", hidden: true, onclick: () => this.filling.abort() }, "Stop");
-    this.best = h("button", { type: "button", hidden: true, onclick: () => this.choose() }, "Best mask");
+    const best = { type: /** @type {const} */ ("button"), class: "lrp-best", hidden: true };
+    this.best = h("button", { ...best, onclick: () => this.choose() }, "Best mask");
     this.bar = h("progress", { max: 2 ** layers, value: 0, hidden: true, "aria-label": "Masks computed" });
     const controls = h("div", { class: "lrp-controls" }, this.go, this.bar, this.halt, this.best);
     const text = "how many masks of this sentence have which r; A is AttnLRP, C is CP-LRP";
