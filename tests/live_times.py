@@ -56,8 +56,8 @@ def toggle(page: Any) -> float:
         """async () => {
           const title = document.querySelectorAll("section[aria-label] .lrp-row-title")[1];
           const start = performance.now();
-          const changed = new Promise((resolve) =>
-            new MutationObserver(resolve).observe(title, { childList: true, attributes: true, subtree: true }));
+          const all = { childList: true, attributes: true, subtree: true };
+          const changed = new Promise((resolve) => new MutationObserver(resolve).observe(title, all));
           document.querySelectorAll("button.lrp-switch")[6].click();
           await changed;
           return Math.round(performance.now() - start);
@@ -88,38 +88,40 @@ def of_numpy(size: dict[str, int]) -> float:
     return 20 * 2 * size["m"] * size["n"] * size["k"] / (time.perf_counter() - start) / 1e9
 
 
-def main(html: Path = HTML) -> None:
-    """Walk through the page and print the times."""
+def walk(page: Any) -> dict[str, Any]:
+    """Go through the page as a reader would, and return the times."""
     out: dict[str, Any] = {}
+    page.evaluate(
+        "() => { window.held = []; new PerformanceObserver((list) => list.getEntries().forEach("
+        "(task) => window.held.push(task.duration))).observe({ type: 'longtask' }) }"
+    )
+    page.fill("textarea[name=text]", TEXT)
+    page.keyboard.press("Enter")
+    first = "() => document.querySelector('section[aria-label] .lrp-row-title')"
+    out["load and first map, s"] = seconds(page, lambda: page.click("button.lrp-load"), first)
+    out["then LOO, all rows and the paths, s"] = seconds(page, lambda: None, DONE)
+    out["tokens"] = page.locator("ol[aria-label=LOO] li").count()
+    out["toggle, ms"] = sorted(toggle(page) for _ in range(5))
+    masks = page.locator("section button", has_text="All 4,096 masks").first
+    best = "() => !document.querySelector('.lrp-best').hidden"
+    out["all masks, s"] = seconds(page, masks.click, best)
+    out["tab, MB"] = tab_memory()
+    out["tasks over 50 ms"] = [round(task) for task in page.evaluate("window.held")]
     size = {"m": 20, "n": 1536, "k": 384}
+    speeds = {"kernel": page.evaluate(KERNEL, size), "NumPy": of_numpy(size)}
+    out["GFLOP/s"] = {name: round(speed, 1) for name, speed in speeds.items()}
+    return out
+
+
+def main(html: Path = HTML) -> None:
+    """Walk through the page of a built book and print the times."""
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS)
         for base in serve(html):
             page, watch = open_page(chromium.new_context(), f"{base}/book/your_sentence.html")
             page.wait_for_selector("[data-ready]")
-            page.evaluate(
-                "() => { window.held = []; new PerformanceObserver((list) => list.getEntries().forEach("
-                "(task) => window.held.push(task.duration))).observe({ type: 'longtask' }) }"
-            )
-            page.fill("textarea[name=text]", TEXT)
-            page.keyboard.press("Enter")
-            first = "() => document.querySelector('section[aria-label] .lrp-row-title')"
-            out["load and first map, s"] = seconds(page, lambda: page.click("button.lrp-load"), first)
-            out["then LOO, all rows and the paths, s"] = seconds(page, lambda: None, DONE)
-            out["tokens"] = page.locator("ol[aria-label=LOO] li").count()
-            out["toggle, ms"] = sorted(toggle(page) for _ in range(5))
-            masks = page.locator("section button", has_text="All 4,096 masks").first
-            best = "() => !document.querySelector('.lrp-best').hidden"
-            out["all masks, s"] = seconds(page, masks.click, best)
-            out["tab, MB"] = tab_memory()
-            out["tasks over 50 ms"] = [round(task) for task in page.evaluate("window.held")]
-            out["GFLOP/s"] = {
-                "kernel": round(page.evaluate(KERNEL, size), 1),
-                "NumPy": round(of_numpy(size), 1),
-            }
-            out["asked of other hosts"] = watch.outside
+            print(json.dumps({**walk(page), "asked of other hosts": watch.outside}, indent=1))
         chromium.close()
-    print(json.dumps(out, indent=1))
 
 
 if __name__ == "__main__":
