@@ -114,9 +114,13 @@ class Widget(anywidget.AnyWidget):
         """Return HTML that is read where no script runs; every text in it escaped."""
         raise NotImplementedError
 
+    def linked(self) -> tuple[str, ...]:
+        """Return the traits that this widget's address keeps."""
+        return self.links
+
     def page_html(self) -> str:
         """Return the widget for a page without a kernel."""
-        blob = embed({"state": self.state(), "address": {"name": self.address, "keys": list(self.links)}})
+        blob = embed({"state": self.state(), "address": {"name": self.address, "keys": list(self.linked())}})
         return (
             f'<div class="lrp-widget" {MARK}="{self.front}" data-address="{html.escape(self.address)}">'
             f'<script type="application/json">{blob}</script>{self.fallback()}</div>'

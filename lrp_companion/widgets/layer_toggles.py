@@ -35,6 +35,7 @@ class LayerToggles(Widget, front="layer_toggles"):
     lattice : one `Lattice` (from `layer_lattice`) or several, one per sentence.
     loo : LOO of the same sentences, as `attribute(..., method="loo")` gives it.
     address : the widget's name in the page.
+    reduced : switches and rows only, for the words of one sentence: a first look.
 
     Attributes
     ----------
@@ -63,7 +64,9 @@ class LayerToggles(Widget, front="layer_toggles"):
         loo: Attribution | Sequence[Attribution],
         *,
         address: str = "layers",
+        reduced: bool = False,
     ) -> None:
+        self.reduced = reduced
         data = self._take(lattice, loo)
         super().__init__(
             data=data,
@@ -71,6 +74,10 @@ class LayerToggles(Widget, front="layer_toggles"):
             site=data["sites"][0],
             address=check_address("LayerToggles", address),
         )
+
+    def linked(self) -> tuple[str, ...]:
+        """Return the traits that the address keeps: of a reduced widget, which layers are bypassed."""
+        return ("bypassed",) if self.reduced else self.links
 
     def show(self, lattice: Lattice | Sequence[Lattice], loo: Attribution | Sequence[Attribution]) -> None:
         """Replace the sentences, as the live text box does; layers keep their state if their number stays."""
@@ -106,8 +113,9 @@ class LayerToggles(Widget, front="layer_toggles"):
                 hint="make both from the same texts",
             )
         self._first = lattices[0], maps[0]
-        sites = list(READ_AT) if lattices[0].parts else [lattices[0].site]
+        sites = list(READ_AT) if lattices[0].parts and not self.reduced else [lattices[0].site]
         return {
+            "reduced": self.reduced,
             "layers": lattices[0].layers,
             "sites": sites,
             "sentences": [_sentence(*pair, sites) for pair in zip(lattices, maps, strict=True)],

@@ -6,7 +6,7 @@
  * @typedef {{ scores: string, scale: string, r: { [tokens: string]: string }, unpacked?: Table }} Packed
  * @typedef {Tokens & { label: string, logit: number, loo: number[], sites: { [site: string]: Packed } }
  *   } Sentence
- * @typedef {{ layers: number, sites: string[], sentences: Sentence[] }} Data
+ * @typedef {{ layers: number, sites: string[], sentences: Sentence[], reduced?: boolean }} Data
  * @typedef {{ data: Data, sentence: number, mode: string, bypassed: number[], amounts: number[],
  *   site: string, tokens: string }} State
  */
@@ -217,14 +217,61 @@ function build(model, el, live) {
 }
 
 /**
+ * A first look at one sentence: two buttons, the switches, LOO, both methods, and the layers as switched.
+ * @param {Model<State>} model
+ * @param {HTMLElement} el
+ * @param {ReturnType<typeof liveLine>} live
+ * @returns {() => void} paints the state in force
+ */
+function buildReduced(model, el, live) {
+  const { layers, sentences: [sentence], sites: [site] } = model.get("data");
+  const table = unpack(sentence, site), { all } = table.r["no-special"], width = sentence.tokens.length;
+  const ends = endButtons(model), bank = switchBank(model), masks = { AttnLRP: 0, "CP-LRP": 2 ** layers - 1 };
+  const titled = (/** @type {string} */ name, /** @type {number[]} */ scores, /** @type {string} */ says) => {
+    const row = tokenRow(sentence.tokens, sentence.special, name), r = h("span", {}, says);
+    row.paint(scores);
+    return { row, r, nodes: [h("p", { class: "lrp-first-title" }, name, r), row.node] };
+  };
+  const loo = titled("Leave-One-Out", sentence.loo, ": what the logit loses without the token");
+  const fixed = Object.entries(masks).map(([name, mask]) =>
+    titled(name, corner(table, mask, width), `: r with LOO ${say(all[mask])}`)
+  );
+  const switched = titled("The layers as switched", corner(table, 0, width), "");
+  el.replaceChildren(
+    h("p", { class: "lrp-quiet" }, `“${beginning(sentence)}”, predicted: ${sentence.label}`),
+    ...[loo, ...fixed].flatMap(({ nodes }) => nodes),
+    h(
+      "div",
+      { class: "lrp-controls" },
+      "Bypass the softmax: none is",
+      ends.buttons[0],
+      "all is",
+      ends.buttons[1],
+    ),
+    bank.node,
+    ...switched.nodes,
+    live.node,
+  );
+  return () => {
+    const mask = maskOf(model.get("bypassed")), r = all[mask];
+    for (const part of [ends, bank]) part.show();
+    switched.row.paint(corner(table, mask, width));
+    switched.r.textContent = `: r with LOO ${say(r)}`;
+    el.dataset.r = String(r);
+    live.say(`${inWords(model.get("bypassed"), layers)}: r ${say(r)}`);
+  };
+}
+
+/**
  * @param {Place<State>} place
  * @returns {() => void}
  */
 function render({ model, el }) {
   const live = liveLine();
-  let paint = build(model, el, live);
+  const make = () => (model.get("data").reduced ? buildReduced : build)(model, el, live);
+  let paint = make();
   const renew = () => {
-    paint = build(model, el, live);
+    paint = make();
     paint();
   };
   model.on("change:data", renew);

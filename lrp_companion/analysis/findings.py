@@ -1,0 +1,193 @@
+"""The numbers behind the book's main findings, by name, each computed from the committed records. No torch.
+
+The front page prints them by the role `finding` (`bookbuild/findings.py`), so no sentence there holds a
+number that was typed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from lrp_companion.analysis.first_token import interventions
+from lrp_companion.analysis.paper_tables import table1, table2
+from lrp_companion.analysis.protocol_grid import DATA_NAMES, grid, stated_cells
+from lrp_companion.analysis.r_scale import method_rows, training_rows
+from lrp_companion.analysis.report import find_beside, find_runs, find_trainings
+from lrp_companion.metrics import Interval
+from lrp_companion.metrics.paired import compare_paired
+from lrp_companion.runs.load import MnistRun, TextRun
+from lrp_companion.schema import PROTOCOLS, InputError, Protocol, choose
+
+WORDS, POSITIONS, SUMS = PROTOCOLS
+"""The protocols by name: words only, words and positions with all tokens, maps divided by their sums."""
+SHORT = {"words": WORDS, "positions": POSITIONS, "sums": SUMS}
+TEXT_RUNS = {
+    "sst2-12": "sst2-companion",
+    "sst2-6": "sst2-companion-6",
+    "imdb-12": "imdb-companion",
+    "imdb-6": "imdb-companion-6-seed-1",
+}
+"""Short names of the runs of whole data sets: data and layers."""
+PAPER_DIGITS = 2
+
+
+@dataclass(frozen=True)
+class Records:
+    """The committed runs, by folder and by name."""
+
+    runs: Mapping[str, Any]
+    frontier: Mapping[str, Any]
+    maps: Mapping[str, Any]
+    trainings: Sequence[Sequence[TextRun]]
+
+    def text(self, short: str, *, frontier: bool = False) -> TextRun:
+        """A run on texts by its short name."""
+        run = (self.frontier if frontier else self.runs)[TEXT_RUNS[short]]
+        assert isinstance(run, TextRun)
+        return run
+
+    def digits(self) -> MnistRun:
+        """The run on digits whose nets are as plain as the paper's."""
+        run = self.runs["mnist-plain"]
+        assert isinstance(run, MnistRun)
+        return run
+
+
+@lru_cache(maxsize=2)
+def records(results: str | Path = "results") -> Records:
+    """Read all runs that the findings rest on."""
+    kinds = (find_runs(results), find_beside(results, "frontier"), find_beside(results, "maps"))
+    runs, frontier, maps = ({run.name: run for run in kind} for kind in kinds)
+    return Records(runs, frontier, maps, find_trainings(results))
+
+
+def protocol_differences(kept: Records) -> list[dict[str, Any]]:
+    """CP-LRP minus AttnLRP in mean r with LOO: a row per run and protocol, with the paper's difference.
+
+    Returns
+    -------
+    list
+        Rows `run` (short name), `data`, `layers`, `protocol`, `difference` (paired, an interval) and `paper`,
+        the difference of the paper's two means, which has no protocol.
+    """
+    out = []
+    for short in TEXT_RUNS:
+        run = kept.text(short)
+        head = {"run": short, "data": DATA_NAMES[run.task], "layers": run.layers, "paper": _papers(run)}
+        for name, protocol in PROTOCOLS.items():
+            effect = run.difference("cp-lrp", "attnlrp", protocol)
+            out.append({**head, "protocol": name, "difference": effect})
+    return out
+
+
+def _papers(run: TextRun, *methods: str) -> float:
+    """The paper's mean r of CP-LRP minus AttnLRP, or of one method, on this run's data."""
+    rows = {row["method"]: row["r, paper"] for row in table2(run)}
+    return float(rows[methods[0]] if methods else rows["cp-lrp"] - rows["attnlrp"])
+
+
+def _protocol(short: str) -> Protocol:
+    return PROTOCOLS[SHORT[short]]
+
+
+def _digit_r(kept: Records, explainer: str, pair: str) -> Any:
+    (row,) = [row for row in table1(kept.digits()) if row["explainer"] == explainer]
+    return row[pair]
+
+
+def _without_cls(kept: Records) -> Interval:
+    rows = {row["kept"]: row["difference"].mean for row in interventions(kept.maps["sst2-companion"])}
+    return rows["without [CLS]'s position"]
+
+
+def _by_mask_token(kept: Records) -> Interval:
+    """r of the mask gradient minus r of AttnLRP with LOO by [MASK], words of SST-2."""
+    compared = method_rows(kept.maps["sst2-companion"], methods=["attnlrp", "mask-gradient"])
+    r = {(row["what"], row["reference"]): row["values"] for row in compared}
+    return compare_paired(r["mask-gradient", "mask-token"], r["attnlrp", "mask-token"]).mean
+
+
+def _other_training(kept: Records) -> Interval:
+    """r between the LOO maps of two trainings by one recipe, 6 layers, on the same sentences of SST-2."""
+    (group,) = [runs for runs in kept.trainings if runs[0].name == TEXT_RUNS["sst2-6"]]
+    return training_rows(group)[0]["r"]
+
+
+def _stated(short: str, nearer: str) -> Callable[[Records], int]:
+    """In how many of the protocols that the paper's statements leave a method is nearer to LOO."""
+    return lambda kept: sum(row["nearer"] == nearer for row in stated_cells(grid(kept.text(short))))
+
+
+def _catalogue() -> dict[str, Callable[[Records], Any]]:
+    """What can be asked for, by name."""
+    out: dict[str, Callable[[Records], Any]] = {
+        "digits, AttnLRP left with right": lambda kept: _digit_r(kept, "AttnLRP", "left-right"),
+        "digits, AttnLRP left with right, paper": lambda kept: _digit_r(kept, "AttnLRP", "left-right, paper"),
+        "digits, AttnLRP left with LOO": lambda kept: _digit_r(kept, "AttnLRP", "left-LOO"),
+        "digits, AttnLRP right with LOO": lambda kept: _digit_r(kept, "AttnLRP", "right-LOO"),
+        "sst2-12, difference without [CLS]'s position": _without_cls,
+        "sst2-12, mask gradient minus AttnLRP by [MASK]": _by_mask_token,
+        "sst2-6, LOO with LOO of another training": _other_training,
+    }
+    for short in TEXT_RUNS:
+        for name in SHORT:
+            out[f"{short}, CP-LRP minus AttnLRP, {name}"] = _difference(short, name)
+            for method in ("attnlrp", "cp-lrp"):
+                out[f"{short}, {method}, {name}"] = _mean(short, name, method)
+            for method in ("mask-gradient", "mask-gradient:groups=8"):
+                out[f"{short}, {method}, {name}"] = _mean(short, name, method, frontier=True)
+        for method in ("attnlrp", "cp-lrp"):
+            out[f"{short}, {method}, paper"] = _of_paper(short, method)
+        for nearer in ("AttnLRP", "CP-LRP", "open"):
+            out[f"{short}, stated protocols, {nearer}"] = _stated(short, nearer)
+    return out
+
+
+def _difference(short: str, name: str) -> Callable[[Records], Interval]:
+    return lambda kept: kept.text(short).difference("cp-lrp", "attnlrp", _protocol(name))
+
+
+def _mean(short: str, name: str, method: str, *, frontier: bool = False) -> Callable[[Records], Interval]:
+    return lambda kept: kept.text(short, frontier=frontier).agreement(method, _protocol(name))
+
+
+def _of_paper(short: str, method: str) -> Callable[[Records], float]:
+    return lambda kept: _papers(kept.text(short), method)
+
+
+CATALOGUE = _catalogue()
+
+
+def finding(name: str, results: str | Path = "results") -> str:
+    """Return one number as text: an interval as "mean [low, high]", the paper's numbers alone.
+
+    With ", n" at its end a name asks for the number of examples, with ", mean" for the mean alone.
+
+    Raises
+    ------
+    InputError : there is no finding of this name.
+
+    >>> finding("sst2-12, CP-LRP minus AttnLRP, words")  # doctest: +SKIP
+    '−0.02 [−0.03, −0.02]'
+    """
+    stem, comma, part = name.rpartition(", ")
+    asked = part if comma and part in ("n", "mean") else ""
+    key = stem if asked else name
+    choose("finding", "finding", key, tuple(CATALOGUE))
+    value = CATALOGUE[key](records(results))
+    if asked and not isinstance(value, Interval):
+        raise InputError(
+            "finding", got=name, expected="a number of this project", hint=f"leave out {asked!r}"
+        )
+    if asked == "n":
+        return f"{value.n:,}"
+    if asked == "mean":
+        value = value.mean
+    if isinstance(value, int):
+        return str(value)
+    text = value.text(PAPER_DIGITS) if isinstance(value, Interval) else f"{value:.{PAPER_DIGITS}f}"
+    return text.replace("-", "\u2212")
