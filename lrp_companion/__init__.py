@@ -31,7 +31,10 @@ __all__ = [*sorted(_HOME), "__version__"]
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
-        return getattr(importlib.import_module(f"lrp_companion.{_HOME[name]}"), name)
+        from lrp_companion.extras import extra
+
+        with extra(name):
+            return getattr(importlib.import_module(f"lrp_companion.{_HOME[name]}"), name)
     raise AttributeError(f"module 'lrp_companion' has no attribute {name!r}")
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from lrp_companion.checks import InputError, choose, whole
+from lrp_companion.extras import extra
 from lrp_companion.words import Span, Units, readable, units_of
 
 SITES = ("word", "word+position", "embedding")
@@ -326,7 +327,8 @@ class Attribution(Record):
         """
         # by name: views lie above records, and only this needs one
         export = importlib.import_module("lrp_companion.views.export")
-        export.save_record(self, path, title=title)
+        with extra("Attribution.save"):
+            export.save_record(self, path, title=title)
 
 
 PART = "part: "

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from lrp_companion.extras import extra
 from lrp_companion.schema import CompanionError
 
 DONE, READER_GONE, BAD_INPUT, FAULT, STOPPED = 0, 1, 2, 3, 130
@@ -112,7 +113,8 @@ def ended(work: Callable[[], Any]) -> int:
     code = DONE
     try:
         with _terminated_like_ctrl_c():
-            work()
+            with extra("lrp-companion"):
+                work()
             if sys.stdout is not None:
                 sys.stdout.flush()
     except Fault as error:

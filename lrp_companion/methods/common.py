@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from tqdm import tqdm
+from tqdm import TqdmWarning, tqdm
 
+from lrp_companion.extras import extra
 from lrp_companion.models.batching import budget, pad, token_batches
 from lrp_companion.models.offsets import offsets_of
 from lrp_companion.models.pretrained import Classifier, EncodedText
@@ -113,6 +115,20 @@ def check_options(method: str, options: Iterable[str], allowed: Iterable[str]) -
 def check_steps(n_steps: object) -> int:
     """The steps of integrated gradients, a whole number from 1 to `MOST_STEPS`."""
     return whole("attribute", "n_steps", n_steps, most=MOST_STEPS, hint="try n_steps=50")
+
+
+def path_integral(function: Callable[..., Tensor]) -> Any:
+    """captum's `IntegratedGradients` of a function.
+
+    Raises
+    ------
+    SourceError : captum, which the extra `ig` brings, is not installed.
+    """
+    with extra("attribute"), warnings.catch_warnings():
+        # in a notebook captum's progress bars ask for ipywidgets on import; none of them is shown here
+        warnings.simplefilter("ignore", TqdmWarning)
+        from captum.attr import IntegratedGradients
+    return IntegratedGradients(function)
 
 
 def switch(name: str, value: object) -> bool:

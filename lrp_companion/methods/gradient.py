@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from captum.attr import IntegratedGradients
 from torch import Tensor
 
 from lrp_companion.methods.common import (
@@ -17,6 +16,7 @@ from lrp_companion.methods.common import (
     check_mask_token,
     check_output,
     check_steps,
+    path_integral,
     read_output,
     settle,
     to_numpy,
@@ -124,7 +124,7 @@ def integrated_gradients(
             logits = clf.network(inputs_embeds=x, attention_mask=mask.expand(len(x), -1), **extra).logits
             return read_output(logits, chosen.expand(len(x)), output, multi_label=clf.multi_label)
 
-        scores = IntegratedGradients(explained).attribute(
+        scores = path_integral(explained).attribute(
             word, start, n_steps=n_steps, internal_batch_size=max(1, tokens_at_once // len(text))
         )
         choices = {"site": "word", "baseline": baseline, "n_steps": n_steps, "output": output}

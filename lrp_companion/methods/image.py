@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from tqdm import TqdmWarning
 
 from lrp_companion.methods.common import (
     Target,
     check_options,
     check_steps,
     check_targets,
+    path_integral,
     settle,
     to_numpy,
     watch,
@@ -26,12 +25,6 @@ from lrp_companion.models.compute import as_recorded
 from lrp_companion.models.linear_attention import SHARES, LinearAttention, check_shares
 from lrp_companion.registry import IMAGE_METHODS, image_method
 from lrp_companion.schema import Attribution, InputError, whole
-
-with (
-    warnings.catch_warnings()
-):  # in a notebook captum's progress bars ask for ipywidgets on import; none of them is shown here
-    warnings.simplefilter("ignore", TqdmWarning)
-    from captum.attr import IntegratedGradients
 
 Maps = tuple[
     Tensor, dict[str, Any], dict[str, Tensor], dict[str, Tensor]
@@ -136,7 +129,7 @@ def integrated_gradients(
         for w in weights:  # gradients of the pixels only
             w.requires_grad_(False)
         for rows in torch.arange(len(x)).split(max(1, at_once // n_steps)):
-            method = IntegratedGradients(net)
+            method = path_integral(net)
             scores[rows], delta[rows] = method.attribute(
                 x[rows], start[rows], target=targets[rows], n_steps=n_steps, return_convergence_delta=True
             )

@@ -10,6 +10,7 @@ import numpy as np
 
 from lrp_companion.arrays import real_array
 from lrp_companion.attribution import CANCELLED as CANCELLED  # read from here as well
+from lrp_companion.extras import extra
 from lrp_companion.schema import (
     DEFAULT_PROTOCOL,
     MAP_CHOICES,
@@ -63,7 +64,8 @@ def kendall(a: Any, b: Any) -> float:
     >>> round(kendall([1, 2, 3, 4], [1, 3, 2, 4]), 4)
     0.6667
     """
-    from scipy.stats import kendalltau  # takes about a second to import
+    with extra("kendall"):
+        from scipy.stats import kendalltau  # takes about a second to import
 
     left, right = check_pair("kendall", a, b)
     return float(kendalltau(left, right, variant="b").statistic)
@@ -369,7 +371,8 @@ def ranks(a: np.ndarray) -> np.ndarray:
     >>> ranks(np.array([0.3, 0.1, 0.3])).tolist()
     [2.5, 1.0, 2.5]
     """
-    from scipy.stats import rankdata  # takes about a second to import
+    with extra("ranks"):
+        from scipy.stats import rankdata  # takes about a second to import
 
     return rankdata(a, axis=-1)
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from lrp_companion.extras import extra
 from lrp_companion.metrics.statistics import (
     RESAMPLES,
     Interval,
@@ -194,7 +195,8 @@ def t_interval(values: Any, *, level: float = 0.95) -> Interval:
     >>> print(t_interval([0.1, 0.2, 0.3]))
     0.200 [-0.048, 0.448], n = 3
     """
-    from scipy import stats
+    with extra("t_interval"):
+        from scipy import stats
 
     given = np.asarray(values, dtype=np.float64)
     level = number("t_interval", "level", level, above=0, below=1, hint="0.95 is the default")

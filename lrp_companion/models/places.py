@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from lrp_companion.paths import as_path
 from lrp_companion.schema import InputError, SourceError
 
 EMBEDDED_FOLDER = Path(__file__).parent.parent / "embedded"
+MODEL_PACKAGE, DEFAULT = "lrp_companion_model", "companion"
 CONFIG, ADAPTER = "config.json", "adapter_config.json"
 PATIENCE = 4.0
 """Seconds that the hub has to answer the first question."""
@@ -32,9 +34,18 @@ class Place:
         return self.source != "hub" and not whole and (folder / ADAPTER).is_file()
 
 
+def embedded_folders() -> dict[str, Path]:
+    """The models at hand by name: those in the package, and in `lrp_companion_model` if it is installed."""
+    spec = importlib.util.find_spec(MODEL_PACKAGE)
+    folders = [EMBEDDED_FOLDER]
+    if spec is not None and spec.origin is not None:
+        folders.insert(0, Path(spec.origin).parent)
+    return {path.parent.name: path.parent for folder in folders for path in folder.glob("*/config.json")}
+
+
 def embedded_models() -> list[str]:
-    """Names of the models that the package carries."""
-    return sorted(path.parent.name for path in EMBEDDED_FOLDER.glob("*/config.json"))
+    """Names of the models that are at hand without a folder or the hub."""
+    return sorted(embedded_folders())
 
 
 def locate(name: str | os.PathLike, revision: str | None = None) -> Place:
@@ -55,8 +66,13 @@ def locate(name: str | os.PathLike, revision: str | None = None) -> Place:
         got, expected = f"a name of type {type(name).__name__}", "an embedded model, a folder, or a hub id"
         raise InputError("load_classifier", got=got, expected=expected, hint="pass a string or a path")
     text = os.fspath(name)
-    if text in embedded_models():
-        return Place(text, str(EMBEDDED_FOLDER / text), "embedded", revision)
+    folders = embedded_folders()
+    if text in folders:
+        return Place(text, str(folders[text]), "embedded", revision)
+    if text == DEFAULT and not Path(text).is_dir():
+        got, expected = f"{text!r} and no weights of it", "the embedded model, a distribution of its own"
+        hint = "install it: pip install lrp-companion-model"
+        raise SourceError("load_classifier", got=got, expected=expected, hint=hint)
     place = as_path("load_classifier", "name", text) if text.strip() else Path(text)
     if text.strip() and place.is_dir():
         return Place(place.resolve().name, str(place), "folder", revision)

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from lrp_companion.extras import extra
 from lrp_companion.schema import InputError, choose
 from lrp_companion.sources import embedded, folder, hub
 from lrp_companion.sources.dataset import OWN_SOURCES, SPLITS, Dataset, choose_split, clean
@@ -14,6 +15,7 @@ __all__ = ["OWN_SOURCES", "SOURCES", "SPLITS", "Dataset", "clean", "load_dataset
 SOURCES = ("auto", "embedded", "folder", "hub")
 
 
+@extra("load_dataset")
 def load_dataset(
     name: Any,
     *,

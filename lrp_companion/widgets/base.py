@@ -54,7 +54,7 @@ def minified(script: str) -> str:
     The types in the comments are for readers and for the type checker. Notebooks load what the files say, so
     only pages need the minifier. It does not know templates within templates; `deno lint` refuses them here.
     """
-    import rjsmin  # comes with the extra book
+    import rjsmin
 
     return str(rjsmin.jsmin(script)) + "\n"
 

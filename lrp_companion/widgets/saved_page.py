@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 
+from lrp_companion.extras import extra
 from lrp_companion.views.export import ending, page, write
 from lrp_companion.widgets.base import Widget, front_end, page_script
 
 
+@extra("save")
 def save_widget(widget: Widget, path: str | os.PathLike) -> None:
     """Save a widget as a page that works without a network, a kernel or a server.
 

@@ -1,0 +1,57 @@
+"""Packages that only some parts need: which extra brings each, and one line where it is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from lrp_companion.checks import SourceError
+
+EXTRAS = {
+    "accelerate": "experiments",
+    "anywidget": "widgets",
+    "captum": "ig",
+    "datasets": "data",
+    "docutils": "book",
+    "ipywidgets": "widgets",
+    "jupyter_book": "book",
+    "matplotlib": "experiments",
+    "mlxtend": "data",
+    "nbformat": "book",
+    "papermill": "book",
+    "PIL": "experiments",
+    "pyarrow": "data",
+    "rjsmin": "widgets",
+    "scipy": "experiments",
+    "sphinx": "book",
+    "traitlets": "widgets",
+    "wasmtime": "book",
+}
+"""Importable names and the extra of `pyproject.toml` that brings them."""
+
+
+@contextmanager
+def extra(operation: str) -> Iterator[None]:
+    """Turn the lack of a package that an extra brings into one line that says how to install it.
+
+    Raises
+    ------
+    SourceError : a package of `EXTRAS` is not installed.
+
+    >>> with extra("attribute"):
+    ...     raise ModuleNotFoundError("No module named 'captum'", name="captum.attr")
+    Traceback (most recent call last):
+    ...
+    lrp_companion.checks.SourceError: attribute: got no package captum; expected the extra [ig]. ...
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in EXTRAS:
+            raise
+        name = EXTRAS[package]
+        hint = f'install it: pip install "lrp-companion[{name}]"'
+        raise SourceError(
+            operation, got=f"no package {package}", expected=f"the extra [{name}]", hint=hint
+        ) from None

@@ -1,0 +1,103 @@
+"""Build what goes to a package index: wheel and sdist of the code, and the wheel of the weights.
+
+`python packaging/build.py OUT` writes them into the folder OUT.
+
+The code comes without the embedded weights (66 MB), which are a distribution of their own,
+`lrp-companion-model`, made from the same tree. In a checkout the weights lie in the package, and nothing of
+this is needed.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+WEIGHTS = ROOT / "lrp_companion" / "embedded" / "companion"
+APACHE = ROOT / "packaging" / "LICENSE-APACHE-2.0"
+INIT = '"""The weights of the classifier `companion`, which lrp_companion finds here."""\n'
+PROJECT = """[build-system]
+requires = ["setuptools>=77"]
+build-backend = "setuptools.build_meta"
+
+[project]
+name = "lrp-companion-model"
+version = "{version}"
+description = "The embedded classifier of lrp-companion: 12 layers, made to be explained."
+readme = "README.md"
+license = "MIT AND Apache-2.0"
+license-files = ["LICENSE", "LICENSE-APACHE-2.0"]
+requires-python = ">=3.11"
+authors = [{{ name = "The LRP Companion authors" }}]
+classifiers = ["Topic :: Scientific/Engineering :: Artificial Intelligence"]
+
+[project.urls]
+Paper = "https://arxiv.org/abs/2510.18810"
+
+[tool.setuptools]
+packages = ["lrp_companion_model"]
+
+[tool.setuptools.package-data]
+lrp_companion_model = ["companion/*"]
+"""
+
+
+def version() -> str:
+    """Return the package's version; both distributions have the same."""
+    text = (ROOT / "lrp_companion" / "__init__.py").read_text(encoding="utf-8")
+    return re.findall(r'^__version__ = "([^"]+)"', text, re.MULTILINE)[0]
+
+
+def made(project: Path, kind: str, out: Path) -> Path:
+    """Build one wheel or sdist of a project with the setuptools of this environment; return its path."""
+    call = f"import setuptools.build_meta as b; print(b.build_{kind}({str(out)!r}))"
+    done = subprocess.run(
+        [sys.executable, "-c", call], cwd=project, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise SystemExit(f"build: {project.name} gives no {kind}:\n{done.stderr}")
+    return out / done.stdout.strip().splitlines()[-1]
+
+
+def model_project(folder: Path) -> Path:
+    """Lay out the distribution of the weights in a folder."""
+    package = folder / "lrp_companion_model"
+    shutil.copytree(WEIGHTS, package / "companion")
+    (package / "__init__.py").write_text(INIT, encoding="utf-8")
+    card = (WEIGHTS / "README.md").read_text(encoding="utf-8")
+    (folder / "README.md").write_text(
+        re.sub(r"\A---\n.*?\n---\n", "", card, flags=re.DOTALL), encoding="utf-8"
+    )
+    (folder / "pyproject.toml").write_text(PROJECT.format(version=version()), encoding="utf-8")
+    for path in (ROOT / "LICENSE", APACHE):
+        shutil.copy(path, folder)
+    return folder
+
+
+def code_project(folder: Path) -> Path:
+    """Copy what the code's distribution is made of, so that no build folder is left in the checkout."""
+    ignored = shutil.ignore_patterns("__pycache__", "companion")
+    for name in ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff"):
+        shutil.copy(ROOT / name, folder)
+    shutil.copytree(ROOT / "lrp_companion", folder / "lrp_companion", ignore=ignored)
+    return folder
+
+
+def main(out: Path) -> list[Path]:
+    """Build everything into a folder, and print what was made with its size."""
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as code, tempfile.TemporaryDirectory() as model:
+        projects = {"code": code_project(Path(code)), "model": model_project(Path(model))}
+        wanted = (("code", "wheel"), ("code", "sdist"), ("model", "wheel"))
+        paths = [made(projects[project], kind, out.resolve()) for project, kind in wanted]
+    for path in paths:
+        print(f"{path.stat().st_size / 1e6:6.1f} MB  {path.name}")
+    return paths
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "dist"))

@@ -1,0 +1,87 @@
+"""The light core: what runs without the extras, and one line where one is missing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from lrp_companion import SourceError
+from lrp_companion.extras import EXTRAS, extra
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+OPTIONAL = PROJECT["optional-dependencies"]
+CORE = """
+import sys
+for name in {blocked!r}:
+    sys.modules[name] = None  # an import of it fails as if it were not installed
+import lrp_companion as lrp
+clf = lrp.load_classifier({folder!r})
+for method in ("attnlrp", "cp-lrp", "pa-lrp", "loo", "mask-gradient", "hybrid", "rollout", "gradient-x-input"):
+    (record,) = lrp.attribute(clf, "a film of rare grace", method=method)
+print(lrp.agreement(record, record), lrp.layer_lattice(clf, "dull").scores.shape, len(record.to_json()) > 9)
+record.save({out!r} + "/map.html")
+tries = {{
+    "captum": lambda: lrp.attribute(clf, "dull", method="ig"),
+    "pyarrow": lambda: lrp.load_dataset({out!r} + "/none.csv", text="a"),
+    "matplotlib": lambda: record.save({out!r} + "/map.png"),
+    "scipy": lambda: lrp.kendall([1, 2], [2, 1]),
+    "anywidget": lambda: lrp.TokenHeatmap(record),
+}}
+for name, act in tries.items():
+    try:
+        act()
+    except lrp.SourceError as error:
+        print(name, error)
+"""
+
+
+def test_attribute_runs_without_the_extras_which_are_named_in_one_line(
+    model_folder: object, tmp_path: Path
+) -> None:
+    blocked = sorted({*EXTRAS, "pandas"} - {"PIL"})
+    code = CORE.format(blocked=blocked, folder=str(model_folder("bert")), out=str(tmp_path))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    first, *lines = done.stdout.splitlines()
+    assert first.startswith("1.0") and (tmp_path / "map.html").is_file()
+    assert len(lines) == 5
+    for line in lines:
+        name = line.partition(" ")[0]
+        package = "traitlets" if name == "anywidget" and "traitlets" in line else name
+        assert (
+            f"got no package {package}" in line and f'pip install "lrp-companion[{EXTRAS[package]}]"' in line
+        )
+
+
+def test_the_core_is_light() -> None:
+    names = {Requirement(line).name for line in PROJECT["dependencies"]}
+    assert names == {"torch", "transformers", "numpy", "safetensors", "tqdm"}
+
+
+def direct(name: str) -> set[str]:
+    """What an extra names itself."""
+    return {Requirement(line).name for line in OPTIONAL[name]} - {PROJECT["name"]}
+
+
+@pytest.mark.parametrize("package", sorted(EXTRAS))
+def test_every_package_comes_with_the_extra_that_is_named(package: str) -> None:
+    brought_along = {"docutils", "sphinx", "traitlets", "jupyter_book"}  # by others of the same extra
+    if package in brought_along:
+        assert EXTRAS[package] in OPTIONAL
+        return
+    (distribution, *_) = metadata.packages_distributions()[package]
+    assert distribution.lower().replace("_", "-") in direct(EXTRAS[package])
+
+
+def test_another_missing_module_is_no_extra() -> None:
+    with pytest.raises(ModuleNotFoundError, match="nowhere"), extra("x"):
+        import nowhere  # noqa: F401
+    with pytest.raises(SourceError, match=r"lrp-companion\[ig\]"), extra("x"):
+        raise ModuleNotFoundError("no", name="captum.attr")
