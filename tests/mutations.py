@@ -152,6 +152,7 @@ budget = of("live/budget_steps.py", "test_budget_steps.py")
 errs = of("analysis/cost_frontier.py", "test_cost_frontier.py")
 failures = of("live/failure_cases.py", "test_cost_frontier.py")
 frontier_views = of("views/cost_frontier.py", "test_cost_frontier.py")
+frontier_cells = of("views/frontier_tables.py", "test_cost_frontier.py")
 counts = of("schema.py", "test_grid.py")
 taken = of("runs/review_jobs.py", "test_run_execute.py::TestTelling")
 names = of("methods/__init__.py", "test_method_options.py::TestNames")
@@ -508,7 +509,7 @@ MUTATIONS: list[Mutation] = [
              "np.nanargmin(pairs[\"backing\"])"),
     failures("squares before the mean over heads", "(attention**2).sum(-1).mean()",
              "(attention.mean(2) ** 2).sum(-1).mean()"),
-    frontier_views("a star for p alone", 'row["p, Holm"] < 0.05', 'row["p"] < 0.05'),
+    frontier_cells("a star for p alone", 'row["p, Holm"] < 0.05', 'row["p"] < 0.05'),
     frontier_views("points of equal cost on one another",
                    "cost_of[name] * 1.07 ** (k - (len(group) - 1) / 2)", "cost_of[name]"),
     taken("LOO of another number format", '"weights", "labels", "dtype"]', '"weights", "labels"]'),
