@@ -82,6 +82,7 @@ attribution = of("attribution.py", "test_attribution.py")
 export = of("views/export.py", "test_export.py")
 GAINS = "test_protocol_grid.py::test_gains_of_layers_are_steps_of_the_path"
 cells = of("analysis/protocol_grid.py", "test_protocol_grid.py")
+shares = of("metrics/variance.py", "test_variance.py::test_sums_of_squares_are_those_of_least_squares")
 resampled = of("metrics/statistics.py", "test_protocol_grid.py")
 significance = of("metrics/significance.py", "test_protocol_grid.py")
 masks = of("masks.py", "test_masks.py")
@@ -288,10 +289,9 @@ MUTATIONS: list[Mutation] = [
               "draws[rows, holes] /= len(given)",
               "test_protocol_grid.py::test_draws_are_those_of_bootstrap_mean_and_undefined_values_are_counted"
               ""),
-    cells("interactions keep the main effects",
-          "table.mean(axis=others, keepdims=True) - sum(effects[each] for each in subsets)",
-          "table.mean(axis=others, keepdims=True) - table.mean()",
-          "test_protocol_grid.py::test_sums_of_squares_are_those_of_least_squares"),
+    shares("interactions keep the main effects",
+           "table.mean(axis=others, keepdims=True) - sum(effects[each] for each in subsets)",
+           "table.mean(axis=others, keepdims=True) - table.mean()"),
     causes("gains from the other end", "gains = gains[:, ::-1]", "gains = gains[:, ::1]", GAINS),
     causes("later half against everything", "2 * later - total", "later - total", GAINS),
     subgroups("texts with a tag are the others", "float(tag in text) for text in tags",
