@@ -174,7 +174,7 @@ entries = of("models/config_entries.py", "test_config_entries.py")
 parameters = of("bookbuild/build.py", "test_parameters.py")
 run = of("runs/execute.py", "test_run_execute.py::TestStopped")
 jobs = of("runs/review_jobs.py", "test_run_load.py::TestMethods")
-loader = of("runs/load.py", "test_run_load.py::TestMethods")
+loader = of("runs/text_run.py", "test_run_load.py::TestMethods")
 digits = of("runs/digit_jobs.py", "test_run_load.py::TestMnist")
 
 # fmt: off
@@ -386,7 +386,7 @@ MUTATIONS: list[Mutation] = [
     several("a margin of labels", 'if output == "margin" and clf.multi_label:',
             'if output == "" and clf.multi_label:'),
     several("a softmax in records", "1 / (1 + np.exp(-chosen))", "1 / (1 + np.exp(chosen))",
-            file="runs/load.py"),
+            file="runs/text_run.py"),
     loaded("the forward is not compared", "if apart > CLOSE[here.dtype]", "if apart < -CLOSE[here.dtype]"),
     loaded("NaN at load", "if not (there.isfinite().all() and here.isfinite().all()):", "if False:"),
     loaded("NaN in scores", "if np.isfinite(values).all():", "if values.size >= 0:",

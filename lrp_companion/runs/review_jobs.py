@@ -40,10 +40,11 @@ from lrp_companion.runs.axes import (
     agreement_axes,
     layer_game_axes,
 )
+from lrp_companion.runs.base_run import OWN_TASK
 from lrp_companion.runs.cost import DEFAULT_METHODS, text_work
 from lrp_companion.runs.folder import JOB, RunFolder, read_folder
-from lrp_companion.runs.load import OWN_TASK, loo_map
 from lrp_companion.runs.manifest import check_complete
+from lrp_companion.runs.text_run import loo_map
 from lrp_companion.schema import (
     REMOVALS,
     SITES,
