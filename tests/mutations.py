@@ -149,6 +149,7 @@ hybrid = of("methods/hybrid.py", "test_hybrid.py")
 frontier = of("analysis/cost_frontier.py", "test_method_options.py::TestFrontier")
 options = of("live/tune_options.py", "test_tuned_options.py")
 near = of("runs/review_jobs.py", "test_method_options.py::TestColumns")
+near_column = of("runs/review_columns.py", "test_method_options.py::TestColumns")
 budget = of("live/budget_steps.py", "test_budget_steps.py")
 errs = of("analysis/cost_frontier.py", "test_cost_frontier.py")
 failures = of("live/failure_cases.py", "test_cost_frontier.py")
@@ -174,6 +175,7 @@ entries = of("models/config_entries.py", "test_config_entries.py")
 parameters = of("bookbuild/build.py", "test_parameters.py")
 run = of("runs/execute.py", "test_run_execute.py::TestStopped")
 jobs = of("runs/review_jobs.py", "test_run_load.py::TestMethods")
+columns = of("runs/review_columns.py", "test_run_load.py::TestMethods")
 loader = of("runs/text_run.py", "test_run_load.py::TestMethods")
 digits = of("runs/digit_jobs.py", "test_run_load.py::TestMnist")
 
@@ -528,8 +530,8 @@ MUTATIONS: list[Mutation] = [
     taken("seconds of another run", "[np.nan] * len(self.removals)", "[1.0] * len(self.removals)"),
     frontier("seconds of texts whose LOO was not timed", "seconds[timed].mean()", "seconds.mean()"),
     taken("LOO is computed anyway", "if known is None or", "if True or"),
-    near("overlap of the smallest", "np.argsort(-np.abs(given), axis=-1",
-         "np.argsort(np.abs(given), axis=-1"),
+    near_column("overlap of the smallest", "np.argsort(-np.abs(given), axis=-1",
+                "np.argsort(np.abs(given), axis=-1"),
     faith("error relative to the map", ".sum(-1) / np.abs(loo).sum()", ".sum(-1) / np.abs(maps).sum(-1)",
           "test_method_options.py::TestColumns"),
     near("extra columns always", "if set(self.methods) - set(DEFAULT_METHODS):", "if self.methods:"),
@@ -627,8 +629,8 @@ MUTATIONS: list[Mutation] = [
          "rankings)\n        curves = [shared.curves[method]"),
     jobs("tokens counted after the cut", "pa.array([text.whole], pa.int32())",
          "pa.array([len(text)], pa.int32())"),
-    jobs("r in coarse steps", "np.round(r * 65536) / 65536", "np.round(r * 4096) / 4096"),
-    jobs("sums in coarse steps", "np.round(mantissa * 8192) / 8192", "np.round(mantissa * 512) / 512"),
+    columns("r in coarse steps", "np.round(r * 65536) / 65536", "np.round(r * 4096) / 4096"),
+    columns("sums in coarse steps", "np.round(mantissa * 8192) / 8192", "np.round(mantissa * 512) / 512"),
     jobs("halves alike", '"second half": slice(1, None, 2)', '"second half": slice(0, None, 2)',
          "test_run_load.py::TestMasks"),
     jobs("two words of a method", "len(set(methods)) < len(methods)", "False",
