@@ -10,7 +10,7 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOME = {
-    "method": "registry", "family": "models.encoder",
+    "method": "registry", "family": "models.families",
     "rule_set": "methods.lrp",
     "attribute": "methods", "layer_lattice": "methods", "removal_evaluator": "methods",
     "load_classifier": "models.pretrained", "Classifier": "models.pretrained",

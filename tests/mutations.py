@@ -82,6 +82,7 @@ attribution = of("attribution.py", "test_attribution.py")
 export = of("views/export.py", "test_export.py")
 GAINS = "test_protocol_grid.py::test_gains_of_layers_are_steps_of_the_path"
 cells = of("analysis/protocol_grid.py", "test_protocol_grid.py")
+shares = of("metrics/variance.py", "test_variance.py::test_sums_of_squares_are_those_of_least_squares")
 resampled = of("metrics/statistics.py", "test_protocol_grid.py")
 significance = of("metrics/significance.py", "test_protocol_grid.py")
 masks = of("masks.py", "test_masks.py")
@@ -158,10 +159,12 @@ hybrid = of("methods/hybrid.py", "test_hybrid.py")
 frontier = of("analysis/cost_frontier.py", "test_method_options.py::TestFrontier")
 options = of("live/tune_options.py", "test_tuned_options.py")
 near = of("runs/review_jobs.py", "test_method_options.py::TestColumns")
+near_column = of("runs/review_columns.py", "test_method_options.py::TestColumns")
 budget = of("live/budget_steps.py", "test_budget_steps.py")
 errs = of("analysis/cost_frontier.py", "test_cost_frontier.py")
 failures = of("live/failure_cases.py", "test_cost_frontier.py")
 frontier_views = of("views/cost_frontier.py", "test_cost_frontier.py")
+frontier_cells = of("views/frontier_tables.py", "test_cost_frontier.py")
 counts = of("schema.py", "test_grid.py")
 taken = of("runs/review_jobs.py", "test_run_execute.py::TestTelling")
 names = of("methods/__init__.py", "test_method_options.py::TestNames")
@@ -182,7 +185,8 @@ entries = of("models/config_entries.py", "test_config_entries.py")
 parameters = of("bookbuild/build.py", "test_parameters.py")
 run = of("runs/execute.py", "test_run_execute.py::TestStopped")
 jobs = of("runs/review_jobs.py", "test_run_load.py::TestMethods")
-loader = of("runs/load.py", "test_run_load.py::TestMethods")
+columns = of("runs/review_columns.py", "test_run_load.py::TestMethods")
+loader = of("runs/text_run.py", "test_run_load.py::TestMethods")
 digits = of("runs/digit_jobs.py", "test_run_load.py::TestMnist")
 
 # fmt: off
@@ -297,10 +301,9 @@ MUTATIONS: list[Mutation] = [
               "draws[rows, holes] /= len(given)",
               "test_protocol_grid.py::test_draws_are_those_of_bootstrap_mean_and_undefined_values_are_counted"
               ""),
-    cells("interactions keep the main effects",
-          "table.mean(axis=others, keepdims=True) - sum(effects[each] for each in subsets)",
-          "table.mean(axis=others, keepdims=True) - table.mean()",
-          "test_protocol_grid.py::test_sums_of_squares_are_those_of_least_squares"),
+    shares("interactions keep the main effects",
+           "table.mean(axis=others, keepdims=True) - sum(effects[each] for each in subsets)",
+           "table.mean(axis=others, keepdims=True) - table.mean()"),
     causes("gains from the other end", "gains = gains[:, ::-1]", "gains = gains[:, ::1]", GAINS),
     causes("later half against everything", "2 * later - total", "later - total", GAINS),
     subgroups("texts with a tag are the others", "float(tag in text) for text in tags",
@@ -395,7 +398,7 @@ MUTATIONS: list[Mutation] = [
     several("a margin of labels", 'if output == "margin" and clf.multi_label:',
             'if output == "" and clf.multi_label:'),
     several("a softmax in records", "1 / (1 + np.exp(-chosen))", "1 / (1 + np.exp(chosen))",
-            file="runs/load.py"),
+            file="runs/text_run.py"),
     loaded("the forward is not compared", "if apart > CLOSE[here.dtype]", "if apart < -CLOSE[here.dtype]"),
     loaded("NaN at load", "if not (there.isfinite().all() and here.isfinite().all()):", "if False:"),
     loaded("NaN in scores", "if np.isfinite(values).all():", "if values.size >= 0:",
@@ -518,7 +521,10 @@ MUTATIONS: list[Mutation] = [
              "np.nanargmin(pairs[\"backing\"])"),
     failures("squares before the mean over heads", "(attention**2).sum(-1).mean()",
              "(attention.mean(2) ** 2).sum(-1).mean()"),
-    frontier_views("a star for p alone", 'row["p, Holm"] < 0.05', 'row["p"] < 0.05'),
+    Mutation("front end: a name of the base again", "widgets/static/token_heatmap.js",
+             "function render(", "function sum() {}\nfunction render(",
+             ("test_widgets.py::test_a_front_end_declares_no_name_of_the_base_again",)),
+    frontier_cells("a star for p alone", 'row["p, Holm"] < 0.05', 'row["p"] < 0.05'),
     frontier_views("points of equal cost on one another",
                    "cost_of[name] * 1.07 ** (k - (len(group) - 1) / 2)", "cost_of[name]"),
     taken("LOO of another number format", '"weights", "labels", "dtype"]', '"weights", "labels"]'),
@@ -537,8 +543,8 @@ MUTATIONS: list[Mutation] = [
     taken("seconds of another run", "[np.nan] * len(self.removals)", "[1.0] * len(self.removals)"),
     frontier("seconds of texts whose LOO was not timed", "seconds[timed].mean()", "seconds.mean()"),
     taken("LOO is computed anyway", "if known is None or", "if True or"),
-    near("overlap of the smallest", "np.argsort(-np.abs(given), axis=-1",
-         "np.argsort(np.abs(given), axis=-1"),
+    near_column("overlap of the smallest", "np.argsort(-np.abs(given), axis=-1",
+                "np.argsort(np.abs(given), axis=-1"),
     faith("error relative to the map", ".sum(-1) / np.abs(loo).sum()", ".sum(-1) / np.abs(maps).sum(-1)",
           "test_method_options.py::TestColumns"),
     near("extra columns always", "if set(self.methods) - set(DEFAULT_METHODS):", "if self.methods:"),
@@ -636,8 +642,8 @@ MUTATIONS: list[Mutation] = [
          "rankings)\n        curves = [shared.curves[method]"),
     jobs("tokens counted after the cut", "pa.array([text.whole], pa.int32())",
          "pa.array([len(text)], pa.int32())"),
-    jobs("r in coarse steps", "np.round(r * 65536) / 65536", "np.round(r * 4096) / 4096"),
-    jobs("sums in coarse steps", "np.round(mantissa * 8192) / 8192", "np.round(mantissa * 512) / 512"),
+    columns("r in coarse steps", "np.round(r * 65536) / 65536", "np.round(r * 4096) / 4096"),
+    columns("sums in coarse steps", "np.round(mantissa * 8192) / 8192", "np.round(mantissa * 512) / 512"),
     jobs("halves alike", '"second half": slice(1, None, 2)', '"second half": slice(0, None, 2)',
          "test_run_load.py::TestMasks"),
     jobs("two words of a method", "len(set(methods)) < len(methods)", "False",

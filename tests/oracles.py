@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lrp_companion.models.encoder import FAMILIES
+from lrp_companion.models.families import FAMILIES
 
 # ------------------------------------------------------------------------------------------------------------
 # (a) every rule on relevance itself, one contribution at a time

@@ -6,7 +6,6 @@ import pytest
 import torch
 from tiny_models import FAMILIES, TEXTS, build
 
-from lrp_companion.models import encoder
 from lrp_companion.models.batching import pad, token_batches
 from lrp_companion.models.encoder import Encoder, slope_at_zero
 from lrp_companion.models.pretrained import Classifier
@@ -129,30 +128,6 @@ def test_an_unsupported_family_is_named() -> None:
         Encoder(GPT2ForSequenceClassification(GPT2Config(n_layer=1, n_head=1, n_embd=4, vocab_size=9)))
     with pytest.raises(ModelError, match="family 'Linear'"):
         Encoder(torch.nn.Linear(2, 2))
-    assert FAMILIES == ("bert", "roberta", "electra", "distilbert")
-
-
-def test_a_family_of_ones_own_is_registered_once_and_can_be_taken_out() -> None:
-    network, tokenizer = build("bert")
-    network.config.model_type = "mine"
-    ids, mask = pad([tokenizer(TEXTS[0])["input_ids"]], 0, CPU)
-    try:
-
-        @encoder.family("mine")
-        def mine(model: torch.nn.Module) -> encoder.Wiring:
-            return encoder.bert(model)
-
-        assert torch.allclose(Encoder(network).forward(ids, mask).logits, network(ids).logits, atol=1e-5)
-        with pytest.raises(InputError, match="got 'mine' twice; expected one wiring per family"):
-            encoder.family("mine")
-    finally:
-        encoder.forget_family("mine")
-    assert tuple(encoder.FAMILIES) == FAMILIES
-    with pytest.raises(ModelError, match="family 'mine'"):
-        Encoder(network)
-    for name in ("", None):
-        with pytest.raises(InputError, match="expected a model_type such as 'bert'"):
-            encoder.family(name)  # type: ignore[arg-type]
 
 
 def test_batches_cover_every_text_once_within_the_budget() -> None:

@@ -22,7 +22,8 @@ from lrp_companion.runs.axes import TOP
 from lrp_companion.runs.cost import DEFAULT_METHODS
 from lrp_companion.runs.execute import execute
 from lrp_companion.runs.load import TextRun, load_run
-from lrp_companion.runs.review_jobs import FIXED, TextJobs
+from lrp_companion.runs.review_jobs import TextJobs
+from lrp_companion.runs.review_options import FIXED
 from lrp_companion.schema import SITES, TOKEN_CHOICES, Attribution, InputError, Protocol, scores_at
 from lrp_companion.sources.dataset import Dataset
 

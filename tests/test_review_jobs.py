@@ -17,7 +17,8 @@ from lrp_companion.methods import attribute
 from lrp_companion.models.pretrained import Classifier, load_classifier
 from lrp_companion.runs.execute import execute
 from lrp_companion.runs.load import TextRun, load_run
-from lrp_companion.runs.review_jobs import LONG, SHORT, TextJobs, settings_of
+from lrp_companion.runs.review_jobs import TextJobs
+from lrp_companion.runs.review_options import LONG, SHORT, settings_of
 from lrp_companion.schema import MULTI_LABEL, InputError, Protocol
 from lrp_companion.sources import load_dataset
 

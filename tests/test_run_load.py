@@ -23,7 +23,8 @@ from lrp_companion.runs.cost import DEFAULT_METHODS
 from lrp_companion.runs.digit_jobs import MnistJobs
 from lrp_companion.runs.execute import execute
 from lrp_companion.runs.load import MnistRun, TextRun, load_run, load_runs
-from lrp_companion.runs.review_jobs import TextJobs, round_bits
+from lrp_companion.runs.review_columns import round_bits
+from lrp_companion.runs.review_jobs import TextJobs
 from lrp_companion.schema import (
     MAP_CHOICES,
     REMOVALS,

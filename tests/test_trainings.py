@@ -14,8 +14,9 @@ from test_protocol_grid import text
 from test_report import mnist_run
 
 from lrp_companion import views
-from lrp_companion.analysis import effect_causes, protocol_grid, trainings
+from lrp_companion.analysis import effect_causes, trainings
 from lrp_companion.analysis.report import find_trainings
+from lrp_companion.metrics.variance import variance_shares
 from lrp_companion.runs.load import TextRun, load_run
 from lrp_companion.schema import InputError, SourceError
 
@@ -189,7 +190,7 @@ def test_parts_of_the_variance_are_those_of_two_factors(three):
     compared = trainings.trainings(three)
     noise = replace(compared, effects=generator.normal(size=compared.effects.shape))
     flat = noise.effects.reshape(3, -1)
-    rows = {row["choices"]: row["share"] for row in protocol_grid.variance_shares(flat, ["training", "cell"])}
+    rows = {row["choices"]: row["share"] for row in variance_shares(flat, ["training", "cell"])}
     assert trainings.training_shares(noise) == pytest.approx(
         {"choices": rows["cell",], "training": rows["training",], "together": rows["training", "cell"]}
     )

@@ -107,6 +107,6 @@ def test_a_cut_text_has_words_up_to_its_cut(clf: Classifier) -> None:
 
 
 def test_a_run_takes_no_unit() -> None:
-    from lrp_companion.runs.review_jobs import FIXED
+    from lrp_companion.runs.review_options import FIXED
 
     assert "unit" in FIXED

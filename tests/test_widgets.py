@@ -67,6 +67,14 @@ def test_no_two_widgets_share_a_class_name() -> None:
     assert not {name: users for name, users in used.items() if len(users) > 1 and not users & shared}
 
 
+@pytest.mark.parametrize("name", front_ends())
+def test_a_front_end_declares_no_name_of_the_base_again(name: str) -> None:
+    """The two are one module, in which a second function of a name silently takes the place of the first."""
+    declared = re.compile(r"^(?:async )?(?:function|class|const|let) (\w+)", re.MULTILINE)
+    base, widget = (set(declared.findall((STATIC / f"{file}.js").read_text())) for file in ("base", name))
+    assert "follow" in base and "render" in widget and not base & widget
+
+
 def test_every_front_end_has_a_widget_that_the_package_exports() -> None:
     import lrp_companion as lrp
     from lrp_companion.widgets import __all__ as names

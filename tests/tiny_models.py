@@ -25,9 +25,9 @@ from transformers import (
     RobertaTokenizerFast,
 )
 
-from lrp_companion.models import encoder
+from lrp_companion.models import families
 
-FAMILIES = tuple(encoder.FAMILIES)
+FAMILIES = tuple(families.FAMILIES)
 """Every family that the package registers: tests that run over them meet a new one at once."""
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 WORDS = (

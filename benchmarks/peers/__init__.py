@@ -9,7 +9,7 @@ import torch
 from captum.attr import FeatureAblation, LayerIntegratedGradients
 from torch import Tensor
 
-from lrp_companion.models.encoder import Wiring
+from lrp_companion.models.families import Wiring
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.propagation import some_masks
 

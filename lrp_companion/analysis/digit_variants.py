@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from lrp_companion.analysis.paper import paper_table
-from lrp_companion.analysis.protocol_grid import Row, variance_shares
+from lrp_companion.analysis.protocol_grid import Row
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.metrics.statistics import limits, resampled
+from lrp_companion.metrics.variance import variance_shares
 from lrp_companion.runs.load import MnistGridRun
 from lrp_companion.schema import InputError, choose
 

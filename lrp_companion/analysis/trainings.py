@@ -22,8 +22,9 @@ from lrp_companion.analysis.protocol_grid import (
     grid,
     needs_text,
     protocols_of,
-    variance_shares,
 )
+from lrp_companion.metrics import pearson
+from lrp_companion.metrics.variance import variance_shares
 from lrp_companion.runs.load import TextRun
 from lrp_companion.schema import PROTOCOLS, InputError, Protocol, choose
 
@@ -231,7 +232,7 @@ def training_shares(group: Trainings) -> dict[str, float]:
 
 def training_likeness(group: Trainings) -> float:
     """The lowest Pearson correlation between two trainings' effects over the cells."""
-    return min(float(np.corrcoef(a, b)[0, 1]) for a, b in itertools.combinations(group.defined, 2))
+    return min(pearson(a, b) for a, b in itertools.combinations(group.defined, 2))
 
 
 def training_gains(

@@ -119,12 +119,8 @@ def _layer_norm(
 
 def _layer_norm_cases(rng: np.random.Generator) -> list[Case]:
     def draw(tokens: int, width: int, small: float) -> tuple:
-        return (
-            rng.normal(size=(tokens, width)),
-            2 * rng.normal(size=(tokens, width)) + 1,
-            rng.normal(size=width) + 1,
-            small,
-        )
+        g_y, x = rng.normal(size=(tokens, width)), 2 * rng.normal(size=(tokens, width)) + 1
+        return g_y, x, rng.normal(size=width) + 1, small
 
     return [
         Case("of two tokens, three wide", draw(2, 3, 1e-12)),
@@ -186,6 +182,7 @@ def _relevance_form(g_o: np.ndarray, a: np.ndarray, v: np.ndarray, eps: float) -
 _NOT_SIGNED = (
     "The stabiliser has no sign: with eps added to a negative z the division can blow up. Add eps * sign(z)."
 )
+_NO_EPS = "Epsilon is not used: the denominator is z + eps * sign(z)."
 
 EXERCISES = (
     Exercise(
@@ -211,10 +208,7 @@ EXERCISES = (
                 lambda *a: _epsilon(*a, kind="bias shared"),
                 "You share the bias out among the inputs. Here it keeps its share, which reaches no input.",
             ),
-            Slip(
-                lambda *a: _epsilon(*a, kind="no eps"),
-                "Epsilon is not used: the denominator is z + eps * sign(z).",
-            ),
+            Slip(lambda *a: _epsilon(*a, kind="no eps"), _NO_EPS),
             Slip(
                 lambda *a: _epsilon(*a, kind="absolute"),
                 "The denominator is |z| + eps, so the sign of z is lost: use z + eps * sign(z).",
@@ -272,10 +266,7 @@ EXERCISES = (
                 "Both summands get all of it. "
                 "That is right for g, not for relevance, which is shared by contribution.",
             ),
-            Slip(
-                lambda r, x, b, eps: _residual(r, x, b, x + b),
-                "Epsilon is not used: the denominator is z + eps * sign(z).",
-            ),
+            Slip(lambda r, x, b, eps: _residual(r, x, b, x + b), _NO_EPS),
             Slip(
                 lambda r, x, b, eps: _residual(r, x, b, np.abs(x) + np.abs(b) + eps),
                 "You divide by |x| + |branch|: the sum itself, with its sign, belongs there.",

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from lrp_companion.models.encoder import LayerWiring, Wiring
+from lrp_companion.models.families import LayerWiring, Wiring
 
 
 @dataclass(frozen=True)

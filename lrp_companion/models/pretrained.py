@@ -13,17 +13,12 @@ from torch import Tensor, nn
 
 from lrp_companion.models.compute import check_device
 from lrp_companion.models.config_entries import check_all_layers, check_entries, longest
-from lrp_companion.models.encoder import FAMILIES, Encoder, Tape, Wiring
+from lrp_companion.models.encoder import Encoder, Tape
+from lrp_companion.models.families import FAMILIES, Wiring
 from lrp_companion.models.places import EMBEDDED_FOLDER, embedded_models
 from lrp_companion.models.reading import Readable, readable
 from lrp_companion.models.texts import EncodedText, Reader, Text, token_types
-from lrp_companion.schema import (
-    MULTI_LABEL,
-    PROBLEM_TYPES,
-    ModelCard,
-    ModelError,
-    choose,
-)
+from lrp_companion.schema import MULTI_LABEL, PROBLEM_TYPES, ModelCard, ModelError, choose
 
 __all__ = ["EMBEDDED_FOLDER", "Classifier", "EncodedText", "embedded_models", "load_classifier"]
 BOOKKEEPING = (

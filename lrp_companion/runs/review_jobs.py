@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,55 +20,47 @@ import torch
 
 from lrp_companion.live.compare_methods import shared_curves
 from lrp_companion.masks import mask_number, masks_on_paths
-from lrp_companion.methods import TEXT_METHODS, kept_logits, method_call
-from lrp_companion.methods.common import check_mask_token, check_output, output_gradient, to_numpy
-from lrp_companion.metrics.faithfulness import CANCELLED, ORDERS, Curve, relative_error
+from lrp_companion.methods import TEXT_METHODS, kept_logits
+from lrp_companion.methods.common import check_mask_token, output_gradient, to_numpy
 from lrp_companion.metrics.grid import agreement_grid
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.propagation import all_masks, some_masks
 from lrp_companion.registry import method_named, passes_of
-from lrp_companion.runs.axes import (
-    EMBEDDING_PARTS,
-    ERRORS,
-    OVERLAPS,
-    PARTS,
-    PASSES,
-    SUMS,
-    TOP,
-    Axes,
-    agreement_axes,
-    layer_game_axes,
-)
+from lrp_companion.runs.axes import EMBEDDING_PARTS, agreement_axes, layer_game_axes
+from lrp_companion.runs.base_run import OWN_TASK
 from lrp_companion.runs.cost import DEFAULT_METHODS, text_work
 from lrp_companion.runs.folder import JOB, RunFolder, read_folder
-from lrp_companion.runs.load import OWN_TASK, loo_map
 from lrp_companion.runs.manifest import check_complete
+from lrp_companion.runs.review_columns import (
+    MethodRow,
+    explained,
+    forwards,
+    loo_row,
+    mask_means,
+    nearness,
+    round_bits,
+    round_r,
+    scores_at_or_nan,
+)
+from lrp_companion.runs.review_options import is_own, own_classes, run_call, settings_of, some_of, targets_of
+from lrp_companion.runs.text_run import loo_map
 from lrp_companion.schema import (
-    REMOVALS,
     SITES,
     TARGET_CHOICES,
     TOKEN_CHOICES,
     Attribution,
     InputError,
     choose,
-    counted,
     scores_at,
     whole,
 )
-from lrp_companion.sources import OWN_SOURCES, Dataset
+from lrp_companion.sources import Dataset
 
 MASK_CHOICES = ("none", "paths", "all")
 COMPARED = 4
 """Examples of another run whose logits are computed again before its LOO is taken."""
 CLOSE = {"float64": 1e-9, "float32": 1e-3, "bfloat16": 0.25}
 """How far logits of one model may be apart between machines and batches."""
-SHORT: dict[str, Any] = {"chunk": 1, "removals": REMOVALS}
-LONG: dict[str, Any] = {"chunk": 16, "removals": ("attention-mask", "mask-token")}
-SETTINGS = {"sst2": SHORT, "imdb": LONG}
-LONG_TEXT = 600
-"""Characters of a text from which on own data are run as IMDB is, by the median text."""
-FIXED = ("output", "site", "removal", "unit", "progress", "batch_tokens")
-"""Options that are not for a run to choose: it measures all of them, or they change no number."""
 HALVES = {"all": slice(None), "first half": slice(0, None, 2), "second half": slice(1, None, 2)}
 """Examples whose mean r is kept for every mask."""
 
@@ -92,7 +83,7 @@ class TextJobs:
         loo_from: str | os.PathLike[str] | None = None,
         keep_maps: bool = False,
     ) -> None:
-        self.calls = {method: _run_call(method, n_steps) for method in methods}
+        self.calls = {method: run_call(method, n_steps) for method in methods}
         if not methods or len(set(methods)) < len(methods):
             got, hint = f"methods {', '.join(methods) or 'none'}", f"choose from {', '.join(DEFAULT_METHODS)}"
             raise InputError("run", got=got, expected="at least one, each once", hint=hint)
@@ -109,10 +100,10 @@ class TextJobs:
             TEXT_METHODS[kind](clf, [], [], progress=False, **options)
         self.clf, self.data, self.masks, self.n_steps = clf, data, masks, n_steps
         self.methods, self.chunk = tuple(methods), settings["chunk"]
-        self.removals = _some("removals", removals, offered)
+        self.removals = some_of("removals", removals, offered)
         if "mask-token" in self.removals and clf.mask_id is None:
             check_mask_token(clf, "removal 'mask-token'")
-        self.targets = _targets(clf, targets)
+        self.targets = targets_of(clf, targets)
         self.keep_maps = keep_maps
         # In random order: a run that was cut short is a random sample, too.
         self.sample = data.order(limit, seed=seed)
@@ -285,7 +276,7 @@ class TextJobs:
 
     def _methods(self, text: EncodedText, target: int, loo: np.ndarray, loo_seconds: float) -> pa.Table:
         rows = [
-            _loo_row(loo, loo_seconds) if method == "loo" else self._method(method, text, target)
+            loo_row(loo, loo_seconds) if method == "loo" else self._method(method, text, target)
             for method in self.methods
         ]
         maps, parts = np.stack([row.maps for row in rows]), np.stack([row.parts for row in rows])
@@ -298,7 +289,7 @@ class TextJobs:
             "seconds": pa.array([row.seconds for row in rows], pa.float32()),
             "convergence_delta": pa.array([row.delta for row in rows], pa.float32()),
             **explained(maps, parts, loo, text, agreement_axes(self.removals), curves),
-            **_forwards(shared.asked, shared.run, len(rows)),
+            **forwards(shared.asked, shared.run, len(rows)),
         }
         if set(self.methods) - set(DEFAULT_METHODS):
             columns |= nearness(maps[:, :, 0], loo[0, 0], text.special, passes)
@@ -307,7 +298,7 @@ class TextJobs:
             columns["map"] = pa.array(list(flat), pa.list_(pa.float32()))
         return pa.table(columns)
 
-    def _method(self, method: str, text: EncodedText, target: int) -> _MethodRow:
+    def _method(self, method: str, text: EncodedText, target: int) -> MethodRow:
         """One method on one text; seconds, passes and parts are those of the logit, the first output."""
         kind, _ = self.calls[method]
         begin = time.perf_counter()
@@ -328,7 +319,7 @@ class TextJobs:
                 parts[p] = first.parts.get(part, first.scores)
         passes = first.details.get("passes", (1, 0 if method_named(kind).outputs == "none" else 1))
         delta = first.details.get("convergence_delta", np.nan)
-        return _MethodRow(maps, parts, seconds, delta, passes)
+        return MethodRow(maps, parts, seconds, delta, passes)
 
     def _explain(self, method: str, text: EncodedText, target: int, output: str) -> Attribution:
         kind, options = self.calls[method]
@@ -359,7 +350,7 @@ class TextJobs:
             {
                 "mask": pa.array(numbers, pa.int32()),
                 **explained(maps, parts, loo, text, stored, curves),
-                **_forwards(shared.asked, shared.run, len(numbers)),
+                **forwards(shared.asked, shared.run, len(numbers)),
             }
         )
 
@@ -386,7 +377,7 @@ class TextJobs:
             return {}
         column, stored = tables["lattice"]["r"].combine_chunks(), layer_game_axes(self.clf.card.layers)
         means = [
-            _mask_means(stored.read(column, site=site, tokens=tokens)[examples], part, site, tokens)
+            mask_means(stored.read(column, site=site, tokens=tokens)[examples], part, site, tokens)
             for part, examples in HALVES.items()
             for site in SITES
             for tokens in TOKEN_CHOICES
@@ -394,192 +385,8 @@ class TextJobs:
         return {"lattice_means": pa.concat_tables(means).combine_chunks()}
 
 
-def _mask_means(r: np.ndarray, part: str, site: str, tokens: str) -> pa.Table:
-    """Mean and standard deviation of r (n, masks) of every mask over the examples where it is defined."""
-    n = np.isfinite(r).sum(0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean = np.nansum(r, 0) / n
-        sd = np.sqrt(np.nansum((r - mean) ** 2, 0) / (n - 1))
-    names = {"part": part, "site": site, "tokens": tokens}
-    return pa.table(
-        {
-            **{name: pa.array([value] * len(n), pa.string()) for name, value in names.items()},
-            "mask": pa.array(np.arange(len(n)), pa.int32()),
-            "mean": pa.array(mean, pa.float32()),
-            "sd": pa.array(sd, pa.float32()),
-            "n": pa.array(n, pa.int32()),
-        }
-    )
-
-
-@dataclass(frozen=True)
-class _MethodRow:
-    """What a run keeps of one method on one text: `maps` (site, target, T) and `parts` (part, T)."""
-
-    maps: np.ndarray
-    parts: np.ndarray
-    seconds: float
-    delta: float
-    passes: tuple[float, float]
-
-
-def _loo_row(loo: np.ndarray, seconds: float) -> _MethodRow:
-    """LOO (removal, target, T) under the first removal as a method: one map for all sites."""
-    tokens = loo.shape[-1]
-    parts = np.full((len(EMBEDDING_PARTS), tokens), np.nan)
-    parts[0] = loo[0, 0]
-    maps = np.broadcast_to(loo[0], (len(SITES), *loo[0].shape))
-    return _MethodRow(maps, parts, seconds, np.nan, (tokens + 1, 0))
-
-
-def scores_at_or_nan(parts: Mapping[str, np.ndarray], site: str) -> np.ndarray:
-    """A map at a site; NaN where its parts cancel but for rounding.
-
-    So they do for input x gradient at the whole embedding sum: the LayerNorm behind it undoes every scale.
-    """
-    scores = scores_at(parts, site)
-    size = sum(np.abs(part).sum() for part in parts.values())
-    return scores if np.abs(scores).sum() > CANCELLED * size else np.full_like(scores, np.nan)
-
-
 def axes(removals: Sequence[str]) -> dict[str, list[Any]]:
     """The axes of a stored r, by name, for the manifest: `r` of `methods` has all five, of `masks` Pearson
     only, of `lattice` site and tokens.
     """
     return {name: list(options) for name, options in agreement_axes(removals).options.items()}
-
-
-def explained(
-    maps: np.ndarray,
-    parts: np.ndarray,
-    loo: np.ndarray,
-    text: EncodedText,
-    stored: Axes,
-    curves: Sequence[Mapping[str, Curve]],
-) -> dict[str, pa.Array]:
-    """Columns of every explanation of a text, from maps (row, site, target, T) and parts (row, part, T).
-
-    `r` on the axes of `stored`; `sum` and `size`, sum R and sum |R|; `first` and `last`, relevance of the
-    first and last token ([CLS], [SEP]) by part of the embedding sum; `morf` and `lerf`, the mean logit along
-    the curves. See `runs.axes` for their axes, `round_r` and `round_bits` for their precision.
-    """
-    statistics = tuple(map(str, stored.options["statistic"]))
-    r = agreement_grid(maps, loo, text.special, statistics=statistics)
-    kept = [counted(text.special, tokens) for tokens in TOKEN_CHOICES]
-    sums = np.stack([maps[..., mask].sum(-1) for mask in kept], 2)
-    sizes = np.stack([np.abs(maps[..., mask]).sum(-1) for mask in kept], 2)
-    return {
-        "r": stored.column(round_r(r)),
-        "sum": SUMS.column(round_bits(sums)),
-        "size": SUMS.column(round_bits(sizes)),
-        "first": PARTS.column(round_bits(parts[..., 0])),
-        "last": PARTS.column(round_bits(parts[..., -1])),
-        **{order: pa.array([curve[order].mean_logit for curve in curves], pa.float32()) for order in ORDERS},
-    }
-
-
-def nearness(
-    maps: np.ndarray, loo: np.ndarray, special: np.ndarray, passes: np.ndarray
-) -> dict[str, pa.Array]:
-    """Columns on how close maps (methods, site, T) come to LOO (T,) itself, and at what cost.
-
-    `overlap` : the share of the k tokens with the largest |LOO| that are among the k with the largest |R|;
-    NaN with fewer than k tokens. `error` : sum |R - LOO| / sum |LOO|. `passes` : forward and backward passes
-    of one text. See `runs.axes` for their axes.
-    """
-    overlap = np.full((len(maps), *OVERLAPS.shape), np.nan)
-    error = np.full((len(maps), *ERRORS.shape), np.nan)
-    for t, tokens in enumerate(TOKEN_CHOICES):
-        kept = counted(special, tokens)
-        wanted, given = np.abs(loo[kept]), maps[..., kept]
-        error[..., t] = relative_error(given, loo[kept])
-        for place, k in enumerate(TOP):
-            if k <= kept.sum():
-                top = set(np.argsort(-wanted, kind="stable")[:k].tolist())
-                first = np.argsort(-np.abs(given), axis=-1, kind="stable")[..., :k]
-                shared = np.isin(first, list(top)).mean(-1)
-                overlap[..., t, place] = np.where(np.isnan(given).any(-1), np.nan, shared)
-    return {
-        "overlap": OVERLAPS.column(overlap),
-        "error": ERRORS.column(round_bits(error)),
-        "passes": PASSES.column(passes),
-    }
-
-
-def is_own(data: Dataset) -> bool:
-    """Whether these are data of one's own, whatever they are called."""
-    return data.source in OWN_SOURCES
-
-
-def settings_of(data: Dataset) -> dict[str, Any]:
-    """How a data set is run: the chunk of a curve's step, and the removals.
-
-    Own texts are run as SST-2 is, or where the median one is long as IMDB.
-    """
-    if not is_own(data):
-        return SETTINGS[choose("run", "task", data.name, tuple(SETTINGS))]
-    lengths = [len(text) for text in data.texts]
-    if data.pairs:
-        lengths = [length + len(second) for length, second in zip(lengths, data.pairs, strict=True)]
-    return LONG if np.median(lengths) >= LONG_TEXT else SHORT
-
-
-def own_classes(data: Dataset, clf: Classifier) -> Dataset:
-    """The data with labels as the classifier's classes; those of the paper's data sets are as they are."""
-    return data.for_classes(clf.labels) if is_own(data) else data
-
-
-def _targets(clf: Classifier, chosen: Sequence[str] | None) -> tuple[str, ...]:
-    """The outputs to explain: all that the classifier has, or some."""
-    offered = tuple(name for name in TARGET_CHOICES if not (name == "margin" and clf.multi_label))
-    if chosen is not None:
-        for output in chosen:
-            check_output(output, clf)
-    return _some("targets", chosen, offered)
-
-
-def _some(name: str, chosen: Sequence[str] | None, options: Sequence[str]) -> tuple[str, ...]:
-    """Options in their order, the first one always among them: methods and curves are made with it."""
-    if chosen is None:
-        return tuple(options)
-    for option in chosen:
-        choose("run", name, option, tuple(options))
-    if options[0] not in chosen or len(set(chosen)) < len(chosen):
-        got, expected = f"{name} {', '.join(chosen) or 'none'}", f"{options[0]} and others, each once"
-        raise InputError("run", got=got, expected=expected, hint=f"choose from {', '.join(options)}")
-    return tuple(option for option in options if option in chosen)
-
-
-def _run_call(method: str, n_steps: int) -> tuple[str, dict[str, Any]]:
-    """What a method of a run calls; the outputs, sites and removals are the run's own."""
-    kind, options = method_call(method)
-    fixed = sorted(set(options) & set(FIXED))
-    if fixed:
-        expected = f"no {', '.join(fixed)}: a run measures all"
-        raise InputError("run", got=f"method {method!r}", expected=expected, hint="leave it out")
-    if kind == "ig":
-        options.setdefault("n_steps", n_steps)
-    return kind, options
-
-
-def round_r(r: np.ndarray) -> np.ndarray:
-    """r to the next multiple of 2**-16 = 0.000015, which compresses to half the size."""
-    return np.round(r * 65536) / 65536
-
-
-def round_bits(values: np.ndarray) -> np.ndarray:
-    """Values to 13 significant bits: off by at most 2**-13 = 0.00012 of themselves, and a third smaller in a
-    file. Signs stay.
-
-    >>> round_bits(np.array([1.0, -1.0001, 1000.3, 0.0])).tolist()
-    [1.0, -1.0, 1000.25, 0.0]
-    """
-    mantissa, exponent = np.frexp(np.asarray(values, dtype=np.float32))
-    return np.ldexp(np.round(mantissa * 8192) / 8192, exponent)
-
-
-def _forwards(asked: int, run: int, rows: int) -> dict[str, pa.Array]:
-    return {
-        "forwards_asked": pa.array([asked] * rows, pa.int32()),
-        "forwards_run": pa.array([run] * rows, pa.int32()),
-    }

@@ -11,15 +11,15 @@ from typing import Any
 _NAMES = {
     "binned": ("binned_lines",),
     "canvas": ("Drawing", "drawing"),
-    "cost_frontier": (
-        "backing_table", "budget_table", "difference_table", "digit_frontier_table", "errs_table",
-        "first_look_table", "frontier_figure", "frontier_table", "mask_path_figure", "method_label",
-        "nearness_table", "option_table", "perturbation_table",
-    ),
+    "cost_frontier": ("frontier_figure", "mask_path_figure", "method_label"),
     "curves": ("layer_curves", "method_dots", "perturbation_figure"),
     "digit_variants": (
         "ig_steps", "nearest_table", "variant_choices_table", "variant_curve", "variant_label",
         "variant_ranges_table", "variant_signs_table", "variant_table",
+    ),
+    "frontier_tables": (
+        "backing_table", "budget_table", "difference_table", "digit_frontier_table", "errs_table",
+        "first_look_table", "frontier_table", "nearness_table", "option_table", "perturbation_table",
     ),
     "export": ("save_record", "save_rows"),
     "digits": ("digit_maps", "share_line"),
@@ -34,10 +34,10 @@ _NAMES = {
     "products": ("product_figure", "share_dots"),
     "r_scale": ("beyond_table", "references_table", "removals_table", "scale_dots"),
     "shifts": ("error_shares_table", "shift_band", "shift_table", "stages_table", "zero_node_table"),
-    "protocol_grid": (
-        "anova_table", "counts_table", "findings_table", "gain_map", "gains_table", "late_table",
-        "option_dots", "presets_table", "protocols_table", "share_lines", "signs_table",
-        "specification_curve", "subgroup_table", "tag_table",
+    "protocol_grid": ("gain_map", "option_dots", "share_lines", "specification_curve"),
+    "protocol_tables": (
+        "anova_table", "counts_table", "findings_table", "gains_table", "late_table", "presets_table",
+        "protocols_table", "signs_table", "subgroup_table", "tag_table",
     ),
     "report_files": ("write_figures", "write_report"),
     "tables": ("table",),

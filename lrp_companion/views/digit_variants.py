@@ -26,7 +26,8 @@ from lrp_companion.runs.load import MnistGridRun
 from lrp_companion.schema import choose
 from lrp_companion.views.canvas import LOOK, Drawing, drawing, limits
 from lrp_companion.views.palette import INK
-from lrp_companion.views.protocol_grid import COLOURS, MARKERS, needs, option_matrix, percent, variance_table
+from lrp_companion.views.protocol_grid import COLOURS, MARKERS, needs, option_matrix
+from lrp_companion.views.protocol_tables import percent, variance_table
 from lrp_companion.views.tables import Table, table
 
 Row = Mapping[str, Any]

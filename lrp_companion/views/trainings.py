@@ -20,7 +20,8 @@ from lrp_companion.analysis.trainings import (
 from lrp_companion.schema import PROTOCOLS, Protocol
 from lrp_companion.views.canvas import LOOK, Drawing, drawing
 from lrp_companion.views.palette import INK
-from lrp_companion.views.protocol_grid import COLOURS, MARKERS, by_tokens_and_map, difference, needs, percent
+from lrp_companion.views.protocol_grid import COLOURS, MARKERS, difference, needs
+from lrp_companion.views.protocol_tables import by_tokens_and_map, percent
 from lrp_companion.views.tables import Table, table
 
 

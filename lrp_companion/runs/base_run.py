@@ -1,0 +1,57 @@
+"""What every run has: its manifest, its tables, and what was computed from them once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+OWN_TASK = "texts"
+"""The task of a run on own data: no name that a file may have makes it one of the paper's."""
+Explanation = str | Iterable[int]
+"""A method's name, or the layers that are bypassed (from 1)."""
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run and its rows, sorted by example; only examples that every table holds are read."""
+
+    name: str
+    manifest: Mapping[str, Any]
+    tables: Mapping[str, pa.Table]
+    _kept: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def once(self, key: Hashable, make: Callable[[], _T]) -> _T:
+        """What `make` returns, made at the first call with this key and kept as long as the run."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        return self._kept[key]
+
+    @property
+    def task(self) -> str:
+        return self.manifest["config"]["task"]
+
+    @property
+    def data_name(self) -> str:
+        """What the data are called: the task, or the name of one's own data."""
+        return self.manifest["config"].get("name", self.task)
+
+    @property
+    def model(self) -> str:
+        return self.manifest["model"]["name"]
+
+    @property
+    def seconds(self) -> float:
+        """Time of all sessions together; a session that was killed has none."""
+        return float(sum(session["seconds"] or 0 for session in self.manifest["sessions"]))
+
+    def describe(self) -> str:
+        """Model, data, n and key in one line."""
+        return f"{self.model} on {self.manifest['data']}, n = {self.n:,} (run {self.manifest['key']})"
+
+    @property
+    def n(self) -> int:
+        raise NotImplementedError

@@ -1,0 +1,145 @@
+"""Runs on digits as they are read: the paper's nets under several seeds, and variants of these nets."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from lrp_companion.runs.base_run import Run
+from lrp_companion.runs.folder import JOB
+from lrp_companion.schema import InputError
+
+
+@dataclass(frozen=True)
+class DigitRun(Run):
+    """What runs on digits share: images that are explained under every net."""
+
+    @property
+    def n(self) -> int:
+        """Images explained under each net."""
+        return len(set(self.tables["images"]["image"].to_pylist()))
+
+    @property
+    def explainers(self) -> tuple[str, ...]:
+        return tuple(self.manifest["config"]["explainers"])
+
+
+@dataclass(frozen=True)
+class MnistRun(DigitRun):
+    """A run on MNIST: nets of several seeds, and one row per net, image and explainer, for all images."""
+
+    @property
+    def seeds(self) -> list[int]:
+        return sorted(set(self.tables["images"]["seed"].to_pylist()))
+
+    def accuracy(self) -> np.ndarray:
+        """Of every net, on the whole test split."""
+        return self.tables["nets"].sort_by("seed")["accuracy"].to_numpy()
+
+    def values(self, explainer: str, column: str, *, seed: int | None = None) -> np.ndarray:
+        """A column of one explainer, one value per image: of one net, or the mean over the nets."""
+        if explainer not in self.explainers:
+            expected = f"one of {', '.join(self.explainers)}"
+            raise InputError(
+                "Run", got=f"explainer {explainer!r}", expected=expected, hint="this run has no other"
+            )
+        table = self.tables["images"]
+        keep = np.asarray(table["explainer"].to_pylist()) == explainer
+        rows = table.filter(pa.array(keep)).sort_by([("seed", "ascending"), ("image", "ascending")])
+        values = rows[column].to_numpy().astype(np.float64).reshape(len(self.seeds), -1)
+        return values.mean(0) if seed is None else values[self.seeds.index(seed)]
+
+
+@dataclass(frozen=True)
+class MnistGridRun(DigitRun):
+    """A run over variants of the paper's MNIST nets: several seeds of each, some images under each net."""
+
+    @cached_property
+    def variants(self) -> list[dict[str, Any]]:
+        """Options of the nets, the plainest first; a variant's number is its place."""
+        choices = self.manifest["config"]["choices"]
+        return [dict(zip(choices, point, strict=True)) for point in itertools.product(*choices.values())]
+
+    @cached_property
+    def seeds(self) -> list[int]:
+        """Seeds under which every variant was trained and explained."""
+        count = len(self.variants)
+        done = set(self.tables["images"][JOB].to_pylist()) & set(self.tables["nets"][JOB].to_pylist())
+        return [
+            seed
+            for seed in range(1 + max(done) // count)
+            if set(range(seed * count, (seed + 1) * count)) <= done
+        ]
+
+    def accuracy(self, variant: int) -> np.ndarray:
+        """Of the nets of a variant, one per seed, on the whole test split."""
+        jobs, values = self.tables["nets"][JOB].to_numpy(), self.tables["nets"]["accuracy"].to_numpy()
+        at = dict(zip(jobs.tolist(), values.tolist(), strict=True))
+        return np.array([at[seed * len(self.variants) + variant] for seed in self.seeds])
+
+    def values(self, variant: int, explainer: str, pair: str, *, map: str = "raw") -> np.ndarray:
+        """r of "left-right", "left-LOO" or "right-LOO", shape (seeds, images).
+
+        Dividing maps by their sums changes r by the product of the signs only; dividing by sum |R| changes
+        nothing.
+        """
+        rows = self._of(variant, explainer)
+        r = rows[f"r {pair}"].to_numpy(zero_copy_only=False).astype(np.float64)
+        if map == "sum-to-one":
+            compared = self._of(variant, "LOO") if pair.endswith("LOO") else rows
+            first = rows["negative left" if pair.startswith("left") else "negative right"]
+            second = compared["negative right"]  # LOO is one map for both graphs
+            r = r * _sign(first) * _sign(second)
+        return r.reshape(len(self.seeds), -1)
+
+    def negative(self, variant: int, explainer: str, side: str) -> np.ndarray:
+        """Whether the sum of a map is negative, "left" or "right", shape (seeds, images)."""
+        negative = self._of(variant, explainer)[f"negative {side}"].to_numpy(zero_copy_only=False)
+        return negative.reshape(len(self.seeds), -1)
+
+    def ig(self) -> list[dict[str, Any]]:
+        """Rows of IG by `variant`, `seed`, `image`, `baseline`, `n_steps`: `r` with LOO and the convergence
+        delta, `delta`.
+        """
+        seed, variant = np.divmod(self.tables["ig"][JOB].to_numpy(), len(self.variants))
+        rows = self.tables["ig"].drop_columns(JOB)
+        rows = rows.append_column("variant", pa.array(variant)).append_column("seed", pa.array(seed))
+        return rows.to_pylist()
+
+    def _of(self, variant: int, explainer: str) -> pa.Table:
+        def rows() -> pa.Table:
+            table = self.tables["images"]
+            jobs = [seed * len(self.variants) + variant for seed in self.seeds]
+            keep = np.isin(table[JOB].to_numpy(), jobs)
+            keep &= np.asarray(table["explainer"].to_pylist()) == explainer
+            return table.filter(pa.array(keep)).sort_by([(JOB, "ascending"), ("image", "ascending")])
+
+        return self.once((variant, explainer), rows)
+
+
+def _sign(negative: Any) -> np.ndarray:
+    return np.where(negative.to_numpy(zero_copy_only=False), -1.0, 1.0)
+
+
+def full_table(run: MnistRun) -> MnistRun:
+    """Of a run that is not finished, the nets and images that make the largest full table, each image under
+    each net.
+    """
+    images = run.tables["images"]
+    seeds, rows = images["seed"].to_numpy(), images["image"].to_numpy()
+    by_seed = {int(seed): set(rows[seeds == seed].tolist()) for seed in np.unique(seeds)}
+    order = sorted(by_seed, key=lambda seed: (-len(by_seed[seed]), seed))
+    choices = [
+        (order[:k], set.intersection(*(by_seed[seed] for seed in order[:k])))
+        for k in range(1, len(order) + 1)
+    ]
+    kept_seeds, kept = max(choices, key=lambda choice: len(choice[0]) * len(choice[1]))
+    keep = np.isin(seeds, kept_seeds) & np.isin(rows, sorted(kept))
+    nets = run.tables["nets"]
+    nets = nets.filter(pa.array(np.isin(nets["seed"].to_numpy(), kept_seeds)))
+    return replace(run, tables={**run.tables, "images": images.filter(pa.array(keep)), "nets": nets})

@@ -1,0 +1,78 @@
+"""How reviews are run: what a run may choose, and what its data set decides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from lrp_companion.methods import method_call
+from lrp_companion.methods.common import check_output
+from lrp_companion.models.pretrained import Classifier
+from lrp_companion.schema import REMOVALS, TARGET_CHOICES, InputError, choose
+from lrp_companion.sources import OWN_SOURCES, Dataset
+
+SHORT: dict[str, Any] = {"chunk": 1, "removals": REMOVALS}
+LONG: dict[str, Any] = {"chunk": 16, "removals": ("attention-mask", "mask-token")}
+SETTINGS = {"sst2": SHORT, "imdb": LONG}
+LONG_TEXT = 600
+"""Characters of a text from which on own data are run as IMDB is, by the median text."""
+FIXED = ("output", "site", "removal", "unit", "progress", "batch_tokens")
+"""Options that are not for a run to choose: it measures all of them, or they change no number."""
+
+
+def is_own(data: Dataset) -> bool:
+    """Whether these are data of one's own, whatever they are called."""
+    return data.source in OWN_SOURCES
+
+
+def settings_of(data: Dataset) -> dict[str, Any]:
+    """How a data set is run: the chunk of a curve's step, and the removals.
+
+    Own texts are run as SST-2 is, or where the median one is long as IMDB.
+    """
+    if not is_own(data):
+        return SETTINGS[choose("run", "task", data.name, tuple(SETTINGS))]
+    lengths = [len(text) for text in data.texts]
+    if data.pairs:
+        lengths = [length + len(second) for length, second in zip(lengths, data.pairs, strict=True)]
+    return LONG if np.median(lengths) >= LONG_TEXT else SHORT
+
+
+def own_classes(data: Dataset, clf: Classifier) -> Dataset:
+    """The data with labels as the classifier's classes; those of the paper's data sets are as they are."""
+    return data.for_classes(clf.labels) if is_own(data) else data
+
+
+def targets_of(clf: Classifier, chosen: Sequence[str] | None) -> tuple[str, ...]:
+    """The outputs to explain: all that the classifier has, or some."""
+    offered = tuple(name for name in TARGET_CHOICES if not (name == "margin" and clf.multi_label))
+    if chosen is not None:
+        for output in chosen:
+            check_output(output, clf)
+    return some_of("targets", chosen, offered)
+
+
+def some_of(name: str, chosen: Sequence[str] | None, options: Sequence[str]) -> tuple[str, ...]:
+    """Options in their order, the first one always among them: methods and curves are made with it."""
+    if chosen is None:
+        return tuple(options)
+    for option in chosen:
+        choose("run", name, option, tuple(options))
+    if options[0] not in chosen or len(set(chosen)) < len(chosen):
+        got, expected = f"{name} {', '.join(chosen) or 'none'}", f"{options[0]} and others, each once"
+        raise InputError("run", got=got, expected=expected, hint=f"choose from {', '.join(options)}")
+    return tuple(option for option in options if option in chosen)
+
+
+def run_call(method: str, n_steps: int) -> tuple[str, dict[str, Any]]:
+    """What a method of a run calls; the outputs, sites and removals are the run's own."""
+    kind, options = method_call(method)
+    fixed = sorted(set(options) & set(FIXED))
+    if fixed:
+        expected = f"no {', '.join(fixed)}: a run measures all"
+        raise InputError("run", got=f"method {method!r}", expected=expected, hint="leave it out")
+    if kind == "ig":
+        options.setdefault("n_steps", n_steps)
+    return kind, options

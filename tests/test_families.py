@@ -1,0 +1,35 @@
+"""Families register by name, once each, and can be taken out again."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tiny_models import FAMILIES, TEXTS, build
+
+from lrp_companion.models import families
+from lrp_companion.models.batching import pad
+from lrp_companion.models.encoder import Encoder
+from lrp_companion.schema import InputError, ModelError
+
+
+def test_a_family_of_ones_own_is_registered_once_and_can_be_taken_out() -> None:
+    network, tokenizer = build("bert")
+    network.config.model_type = "mine"
+    ids, mask = pad([tokenizer(TEXTS[0])["input_ids"]], 0, torch.device("cpu"))
+    try:
+
+        @families.family("mine")
+        def mine(model: torch.nn.Module) -> families.Wiring:
+            return families.bert(model)
+
+        assert torch.allclose(Encoder(network).forward(ids, mask).logits, network(ids).logits, atol=1e-5)
+        with pytest.raises(InputError, match="got 'mine' twice; expected one wiring per family"):
+            families.family("mine")
+    finally:
+        families.forget_family("mine")
+    assert tuple(families.FAMILIES) == FAMILIES
+    with pytest.raises(ModelError, match="family 'mine'"):
+        Encoder(network)
+    for name in ("", None):
+        with pytest.raises(InputError, match="expected a model_type such as 'bert'"):
+            families.family(name)  # type: ignore[arg-type]
