@@ -2,6 +2,7 @@
 #   make book                                             the book, its notebooks run on the embedded default
 #   make book SOURCE=folder DATA_DIR=../data LIMIT=64     notebook parameters: SOURCE DATA_DIR MODEL LIMIT SEED DEVICE
 #   make book LIVE=0                                      without the model in the page "Try your own sentence" (48 MB less)
+#   make book TORCH=cpu                                   this build of torch: cpu, cuda, default (the package index's)
 #   make test WORKERS=4                                   with four processes instead of two
 #   make book PYTHON=/path/to/python                      with this interpreter (also 3.14 and later, untested)
 SHELL := /bin/bash
@@ -30,6 +31,8 @@ NEWEST_PYTHON := $(if $(PYTHON),99,13)
 # It goes by the environment, where no quote in it can be read by a shell.
 $(foreach name,SOURCE DATA_DIR MODEL LIMIT SEED DEVICE,$(if $(filter command,$(origin $(name))),\
   $(eval export LRP_COMPANION_BOOK_$(name) := $$(value $(name)))))
+
+TORCH :=
 
 ifeq ($(origin LIVE),command line)
   export LRP_COMPANION_LIVE := $(LIVE)
@@ -78,9 +81,10 @@ bench: $(VENV)/dev.stamp
 clean:
 	rm -rf _build $(VENV) *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
-# torch is pinned in constraints.txt like everything else, so pip never reaches for a newer (CUDA) build of it.
+# torch is pinned in constraints.txt like everything else. Where there is no NVIDIA driver its CPU build is installed first.
 $(VENV)/%.stamp: pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) setuptools
+	@$(BIN)/python packaging/torch_build.py $(TORCH)
 	$(PIP) --no-build-isolation --editable '.[$*]'
 	@touch $@
 

@@ -23,7 +23,7 @@ for name in {blocked!r}:
     sys.modules[name] = None  # an import of it fails as if it were not installed
 import lrp_companion as lrp
 clf = lrp.load_classifier({folder!r})
-for method in ("attnlrp", "cp-lrp", "pa-lrp", "loo", "mask-gradient", "hybrid", "rollout", "gradient-x-input"):
+for method in "attnlrp cp-lrp pa-lrp loo mask-gradient hybrid rollout gradient-x-input".split():
     (record,) = lrp.attribute(clf, "a film of rare grace", method=method)
 print(lrp.agreement(record, record), lrp.layer_lattice(clf, "dull").scores.shape, len(record.to_json()) > 9)
 record.save({out!r} + "/map.html")

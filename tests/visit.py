@@ -1,7 +1,7 @@
 """The visit of a researcher with a model and data of their own: `python tests/visit.py`, a step of CI.
 
-The wheels are built, checked by twine, and installed in an empty environment; what follows uses nothing of the
-checkout. Each step prints its time, and the first that fails ends the visit.
+The wheels are built, checked by twine, and installed in an empty environment; what follows uses nothing of
+the checkout. Each step prints its time, and the first that fails ends the visit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from transformers import BertConfig, BertForSequenceClassification, BertTokenize
 
 import lrp_companion as lrp
 
-WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] the film plot is not very quick but warm dull a of grace ##s .".split()
+PIECES = "[PAD] [UNK] [CLS] [SEP] [MASK] the film plot is not very quick but warm dull a of grace ##s ."
+WORDS = PIECES.split()
 
 
 def model() -> tuple[BertForSequenceClassification, BertTokenizerFast]:
@@ -43,7 +44,8 @@ def main(out: Path) -> None:
     network, tokenizer = model()
     clf = lrp.load_classifier(network, tokenizer)
     text = "the films is not very quick but warm ."
-    records = {name: lrp.attribute(clf, text, method=name, target="good")[0] for name in ("loo", "attnlrp", "cp-lrp")}
+    methods = ("loo", "attnlrp", "cp-lrp")
+    records = {name: lrp.attribute(clf, text, method=name, target="good")[0] for name in methods}
     (pair,) = lrp.attribute(clf, ("the plot is dull", "a film of grace"), method="loo")
     assert len(pair.scores) == len(pair.tokens) == 11
     words = records["attnlrp"].words()

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from lrp_companion.models.encoder import Wiring
+from lrp_companion.models.families import Wiring
 from lrp_companion.models.pretrained import Classifier
 
 BLOCK = 64

@@ -23,7 +23,7 @@ from lrp_companion.models.families import FAMILIES, LayerWiring, Wiring
 from lrp_companion.schema import ModelError
 
 __all__ = [
-    "EmbeddingBlock", "Encoder", "HeadBlock", "LayerBlock", "MapStep", "NormStep", "Tape", "Wiring",
+    "EmbeddingBlock", "Encoder", "HeadBlock", "LayerBlock", "MapStep", "NormStep", "Tape",
     "slope_at_zero",
 ]  # fmt: skip
 
