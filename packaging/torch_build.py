@@ -1,9 +1,10 @@
 """Which build of torch `make` installs: `python packaging/torch_build.py [cpu|cuda|default]`.
 
-On Linux the package index's torch brings CUDA, several gigabytes that a machine without an NVIDIA driver has no
-use for. There the CPU build of the pinned version comes from PyTorch's own index, if that answers within a few
-seconds, and else from the package index. `cpu` asks for the CPU build in any case, `cuda` and `default` for the
-package index's build. LRP_COMPANION_TORCH_INDEX names another index; with DRY=1 the command is only printed.
+On Linux the package index's torch brings CUDA, several gigabytes that a machine without an NVIDIA driver has
+no use for. There the CPU build of the pinned version comes from PyTorch's own index, if that answers within a
+few seconds, and else from the package index. `cpu` asks for the CPU build in any case, `cuda` and `default`
+for the package index's build. LRP_COMPANION_TORCH_INDEX names another index; with DRY=1 the command is only
+printed.
 """
 
 from __future__ import annotations
