@@ -1,10 +1,10 @@
-# The commands of the project. `make book` and `make test` need Python 3.11 to 3.13, make and a package index; nothing else.
+# The commands of the project. `make book` and `make test` need Python 3.11 to 3.14, make and a package index; nothing else.
 #   make book                                             the book, its notebooks run on the embedded default
 #   make book SOURCE=folder DATA_DIR=../data LIMIT=64     notebook parameters: SOURCE DATA_DIR MODEL LIMIT SEED DEVICE
 #   make book LIVE=0                                      without the model in the page "Try your own sentence" (48 MB less)
 #   make book TORCH=cpu                                   this build of torch: cpu, cuda, default (the package index's)
 #   make test WORKERS=4                                   with four processes instead of two
-#   make book PYTHON=/path/to/python                      with this interpreter (also 3.14 and later, untested)
+#   make book PYTHON=/path/to/python                      with this interpreter (also 3.15 and later, untested)
 SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
@@ -25,7 +25,7 @@ ifneq ($(shell file=$$(mktemp "$$HOME/.lrp-companion.XXXXXX" 2>/dev/null) && rm 
 endif
 
 PYTHON :=
-NEWEST_PYTHON := $(if $(PYTHON),99,13)
+NEWEST_PYTHON := $(if $(PYTHON),99,14)
 
 # Only what is given on make's own command line: a DEVICE or MODEL that the shell happens to export is not meant for us.
 # It goes by the environment, where no quote in it can be read by a shell.
@@ -89,9 +89,9 @@ $(VENV)/%.stamp: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 $(BIN)/python:
-	@for candidate in $(or $(PYTHON),python3 python3.13 python3.12 python3.11); do \
+	@for candidate in $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11); do \
 	  if "$$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, $(NEWEST_PYTHON)))' 2>/dev/null; then found="$$candidate"; break; fi; \
 	done; \
-	if [ -z "$$found" ]; then echo "make: no Python 3.11, 3.12 or 3.13 here; name one: make book PYTHON=/path/to/python" >&2; exit 1; fi; \
+	if [ -z "$$found" ]; then echo "make: no Python 3.11, 3.12, 3.13 or 3.14 here; name one: make book PYTHON=/path/to/python" >&2; exit 1; fi; \
 	echo "Creating $(VENV) with $$("$$found" --version)"; \
 	"$$found" -m venv $(VENV)

@@ -110,7 +110,7 @@ def test_environment_file_takes_its_versions_from_the_constraints() -> None:
     )
     (python,) = [Requirement(name) for name in others if name.startswith("python")]
     tested = {text.rsplit(" ", 1)[1] for text in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", text)}
-    assert tested == {"3.11", "3.12", "3.13"}
+    assert tested == {"3.11", "3.12", "3.13", "3.14"}
     assert {f"3.{minor}" for minor in range(9, 20) if python.specifier.contains(f"3.{minor}")} == tested
 
 
