@@ -71,7 +71,7 @@ def stage_assets(app: Sphinx) -> None:
     for name in widgets.front_ends():  # as classic scripts: a module would not run in a page opened from disk
         (staged / "companion" / f"{name}.js").write_text(widgets.page_script(name), encoding="utf-8")
     sheets = [widgets.STATIC / f"{name}.css" for name in ("base", *widgets.SHARED, *widgets.front_ends())]
-    styles = [sheet.read_text(encoding="utf-8") for sheet in sheets]
+    styles = [sheet.read_text(encoding="utf-8") for sheet in sheets if sheet.is_file()]
     (staged / "companion" / "widgets.css").write_text("\n".join(styles), encoding="utf-8")
     app.config.html_static_path.append(str(staged))
 

@@ -1,4 +1,4 @@
-"""Sphinx extension of the API page: turns the house style of docstrings into reStructuredText.
+"""Sphinx extension of the API page: the house style of docstrings as reStructuredText, and the widgets.
 
 In this package a parameter is one entry, `name : what it is`, since its type stands in the signature;
 numpydoc and napoleon would read the words after the colon as a type. Code stands in single backticks, and a
@@ -7,10 +7,16 @@ doctest needs no heading.
 
 from __future__ import annotations
 
+import inspect
 import re
 from typing import Any
 
+from docutils import nodes
+from docutils.statemachine import StringList
 from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+from lrp_companion import widgets
 
 _FIELDS = {"Parameters": "param", "Attributes": "ivar", "Raises": "raises"}
 _ENTRY = re.compile(r"(\w+(?:, \w+)*) : (.*)")
@@ -67,8 +73,39 @@ def _process(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: l
     lines[:] = to_rst(lines)
 
 
+_OF_EVERY_WIDGET = {"fallback", "linked", "page_html", "run", "state", "summary"}
+
+
+def widget_lines() -> list[str]:
+    """Return an `autoclass` for each widget that the package has, with the methods that only it has.
+
+    >>> [line for line in widget_lines() if "LayerToggles" in line or "show" in line]
+    ['.. autoclass:: lrp_companion.LayerToggles', '   :members: save, show']
+    """
+    lines = []
+    for name in widgets.__all__:
+        members = vars(getattr(widgets, name)).items()
+        public = {key for key, value in members if inspect.isfunction(value) and not key.startswith("_")}
+        lines.append(f".. autoclass:: lrp_companion.{name}")
+        if shown := sorted(public - _OF_EVERY_WIDGET):
+            lines.append(f"   :members: {', '.join(shown)}")
+    return lines
+
+
+class WidgetClasses(SphinxDirective):
+    """The directive `widget-classes`: every widget's docstring, in the order of their names."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return what autodoc makes of the classes."""
+        place = nodes.container()
+        lines = StringList(widget_lines(), source=str(widgets.__file__))
+        self.state.nested_parse(lines, self.content_offset, place)
+        return place.children
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Connect the extension (called by Sphinx)."""
+    app.add_directive("widget-classes", WidgetClasses)
     # Before napoleon, which has nothing left to do.
     app.connect("autodoc-process-docstring", _process, priority=400)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

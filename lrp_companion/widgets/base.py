@@ -39,12 +39,16 @@ def stems(name: str) -> tuple[str, ...]:
 
 
 def front_end(name: str, kind: str) -> str:
-    """Return the JavaScript or CSS (`kind` "js" or "css") of a widget, from its files in order."""
-    return "\n".join((STATIC / f"{stem}.{kind}").read_text(encoding="utf-8") for stem in stems(name))
+    """Return the JavaScript or CSS (`kind` "js" or "css") of a widget, from its files in order.
+
+    A widget needs no style of its own.
+    """
+    paths = [STATIC / f"{stem}.{kind}" for stem in stems(name)]
+    return "\n".join(path.read_text(encoding="utf-8") for path in paths if kind == "js" or path.is_file())
 
 
 def front_ends() -> list[str]:
-    """Return the names of all front ends, each with a module and a style."""
+    """Return the names of all front ends, each with a module."""
     return sorted(path.stem for path in STATIC.glob("*.js") if path.stem not in ("base", *SHARED))
 
 
