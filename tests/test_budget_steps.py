@@ -36,7 +36,7 @@ def check_against_the_methods(
     (loo,) = lrp.attribute(clf, text, method="loo", target=target)
     np.testing.assert_allclose(record["loo"], loo.scores, rtol=0, atol=1e-10)
     assert (record["tokens"], record["label"], record["forwards"]) == (
-        loo.tokens,
+        loo.pieces,
         clf.labels[loo.target],
         len(loo.tokens) + 1,
     )
@@ -171,3 +171,11 @@ def test_what_cannot_be_is_refused_before_any_work(clf: Classifier, monkeypatch:
     for texts, message in (([], "no texts"), ([" "], "only whitespace"), (["dull " * 3000], "at most")):
         with pytest.raises(InputError, match=message):
             anytime_maps(clf, texts)
+
+
+def test_byte_level_tokens_are_shown_as_text(model_folder: Any) -> None:
+    clf = lrp.load_classifier(model_folder("roberta"))
+    (record,) = anytime_maps(clf, ["Zürich film café"], progress=False)
+    assert "ü" in record["tokens"] and not [
+        token for token in record["tokens"] if "Ã" in token or "Ġ" in token
+    ]

@@ -95,7 +95,7 @@ def anytime_maps(
         }
         out.append(
             {
-                "tokens": text.tokens, "special": text.special, "label": clf.labels[record.target],
+                "tokens": record.pieces, "special": text.special, "label": clf.labels[record.target],
                 "loo": exact, "forwards": len(text) + 1,
                 "ways": {way: [_step(text, exact, *step) for step in steps[way]] for way in WAYS},
             }

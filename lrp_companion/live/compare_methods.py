@@ -257,7 +257,7 @@ def _paths_of(
             steps = [step.tolist() for step in removed]
             methods[method][order] = {"steps": steps, "logits": curve.logits, "mean": curve.mean_logit}
     return {
-        "tokens": text.tokens, "special": text.special, "label": clf.labels[target],
+        "tokens": next(iter(records.values())).pieces, "special": text.special, "label": clf.labels[target],
         "logit": float(curve.logits[0]), "methods": methods,
     }  # fmt: skip
 
