@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.stats
 import torch
 
 import lrp_companion as lrp
@@ -283,7 +284,17 @@ WRONG: list[tuple[str, Function, str]] = [
     ),
     ("agreement", lambda s, g, m: lrp.spearman(s[~m], g[~m]), "Spearman"),
     ("agreement", lambda s, g, m: np.corrcoef(s * ~m, g * ~m)[0, 1], "set to 0 and still counted"),
-    ("agreement", lambda s, g, m: np.corrcoef(s[~m], g[~m]), r"Got shape \(2, 2\) for r; expected \(\)"),
+    ("agreement", lambda s, g, m: np.corrcoef(s[~m], g[~m]), "whole matrix of np.corrcoef"),
+    ("agreement", lambda s, g, m: scipy.stats.pearsonr(s[~m], g[~m]), "r and a p-value"),
+    ("agreement", lambda s, g, m: [lrp.pearson(s[~m], g[~m])], "list of one number"),
+    ("morf-order", lambda s, m: np.flatnonzero(~m)[np.argsort(-s[~m])], "not stable"),
+    ("mean-logit", lambda f: f[1:-1].mean(), "Both ends are left out"),
+    ("mean-logit", lambda f: f[2:].mean(), "Off by one"),
+    ("matmul-rule", lambda g, a, v, e: rules.matmul(t(g), t(a), t(v), t(a @ v), eps=e)[::-1], "are swapped"),
+    ("product-loo", lambda x: np.prod(x), "one for each of the 3 entries"),
+    ("softmax-rule", lambda g, z: z * (g - soft(z) * g.sum(-1, keepdims=True)), "with g written for R"),
+    ("softmax-rule", lambda g, z: z * (g - (z * g).sum(-1, keepdims=True)), "softmax.z. is missing"),
+    ("softmax-rule", lambda g, z: soft(z) * (g - (soft(z) * g).sum()), "One sum over everything"),
     ("morf-order", lambda s, m: np.flatnonzero(~m)[np.argsort(s[~m], kind="stable")], "LeRF"),
     ("morf-order", lambda s, m: np.argsort(-s, kind="stable"), "Special tokens are removed"),
     ("morf-order", lambda s, m: np.argsort(-s[~m], kind="stable"), "count within the words"),

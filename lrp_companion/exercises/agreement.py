@@ -26,6 +26,13 @@ def agreement(scores: np.ndarray, loo: np.ndarray, special: np.ndarray) -> float
     return correlation(scores[words], loo[words])
 
 
+def _with_p_value(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
+    """r and its p-value, as `scipy.stats.pearsonr` returns them."""
+    from scipy.stats import pearsonr
+
+    return tuple(pearsonr(a, b))
+
+
 def _cosine(a: np.ndarray, b: np.ndarray) -> float:
     return float(a @ b / np.sqrt((a @ a) * (b @ b)))
 
@@ -66,6 +73,7 @@ def _order(scores: np.ndarray, special: np.ndarray, *, kind: str) -> np.ndarray:
         "ties": words[np.argsort(kept, kind="stable")[::-1]],
         "ranks": np.argsort(np.argsort(-kept, kind="stable"), kind="stable"),
         "only special": np.flatnonzero(special),
+        "unstable": words[np.argsort(-kept, kind="quicksort")],
     }[kind]
 
 
@@ -78,6 +86,8 @@ def _rank_cases(rng: np.random.Generator) -> list[Case]:
             "with a large negative score",
             (np.array([5.0, 0.5, -4.0, 1.0, 0.2]), np.array([True, False, False, False, True])),
         ),
+        # NumPy sorts a few entries stably whatever it is asked for.
+        Case("of 200 tokens with four scores", (rng.integers(0, 4, 200).astype(float), np.arange(200) < 1)),
     ]
 
 
@@ -87,6 +97,11 @@ def mean_logit(logits: np.ndarray) -> float:
     for value in logits[1:]:
         total += float(value)
     return total / (len(logits) - 1)
+
+
+def _mean(values: np.ndarray) -> float:
+    """The mean; of nothing, NaN without a word."""
+    return float(values.mean()) if len(values) else math.nan
 
 
 def _curve_cases(rng: np.random.Generator) -> list[Case]:
@@ -156,6 +171,14 @@ EXERCISES = (
                 "The sign of r is lost: a map that is turned round has a negative r.",
             ),
             Slip(
+                lambda s, g, m: np.corrcoef(s[~m], g[~m]),
+                "This is the whole matrix of np.corrcoef. r is one entry of it: [0, 1].",
+            ),
+            Slip(
+                lambda s, g, m: _with_p_value(s[~m], g[~m]),
+                "SciPy gives r and a p-value. Only r is asked for: .statistic, or [0].",
+            ),
+            Slip(
                 lambda s, g, m: float(np.cov(s[~m], g[~m])[0, 1]),
                 "This is the covariance: divide by both standard deviations.",
             ),
@@ -177,7 +200,7 @@ EXERCISES = (
         signature="morf_order(scores, special)",
         task=(
             "Return the indices of the tokens in the order in which MoRF removes them: "
-            "the most relevant first, equal scores in protocol order, special tokens never."
+            "the most relevant first, equal scores in reading order, special tokens never."
         ),
         answer=morf_order,
         cases=_rank_cases,
@@ -205,6 +228,10 @@ EXERCISES = (
                 lambda *a: _order(*a, kind="ties"),
                 "Equal scores leave in reverse order. argsort()[::-1] turns ties round: "
                 "sort -scores with kind='stable'.",
+            ),
+            Slip(
+                lambda *a: _order(*a, kind="unstable"),
+                "Equal scores leave in an order of the sort's own: it is not stable. Use kind='stable'.",
             ),
             Slip(
                 lambda *a: _order(*a, kind="ranks"),
@@ -254,6 +281,14 @@ EXERCISES = (
             Slip(
                 lambda f: float(f[:-1].mean()),
                 "The last entry is left out in place of the first: f_0 is the whole input.",
+            ),
+            Slip(
+                lambda f: _mean(f[1:-1]),
+                "Both ends are left out. Only f_0 is: the last logit, f_K, counts.",
+            ),
+            Slip(
+                lambda f: _mean(f[2:]),
+                "Off by one: the logit after the first removal, f_1, is left out, too.",
             ),
             Slip(
                 lambda f: float(((f[1:] + f[:-1]) / 2).mean()),

@@ -282,14 +282,14 @@ def _explain(exercise: Exercise, cases: list[Case], given: Answers, expected: An
     for slip, wrong in zip(exercise.slips, ours, strict=True):
         if _all_same(given, wrong, tolerance):
             return slip.says
+    if len(exercise.parts) == 2 and _all_same([(b, a) for a, b in given], expected, tolerance):
+        return f"The two results are swapped: return {exercise.parts[0]} first."
     told = _wrong_shape(exercise, cases, given, expected) or _wrong_nan(exercise, cases, given, expected)
     if told:
         return told
     if (factor := _factor(given, expected, tolerance)) is not None:
         told = f"Every number is {factor:g} times what it should be: a constant factor is wrong."
         return _FACTORS.get(factor, told)
-    if len(exercise.parts) == 2 and _all_same([(b, a) for a, b in given], expected, tolerance):
-        return f"The two results are swapped: return {exercise.parts[0]} first."
     for slip, wrong in zip(exercise.slips, ours, strict=True):
         factor = _factor(given, wrong, tolerance)
         if factor is not None:
@@ -305,6 +305,10 @@ def _wrong_shape(exercise: Exercise, cases: list[Case], given: Answers, expected
                 continue
             inputs = f"inputs {case.label} ({_shapes(exercise, case)})"
             told = f"Got shape {a.shape} for {name}; expected {b.shape} on {inputs}."
+            if a.ndim == 0:
+                return f"{told} That is one number; there is one for each of the {b.size} entries."
+            if b.ndim == 0 and a.size == 1:
+                return f"{told} It is a list of one number: return the number itself, as float(...) gives it."
             if a.ndim == b.ndim == 2 and _near(a.T, b):
                 return f"{told} It is transposed: the numbers are right."
             if a.size == b.size:

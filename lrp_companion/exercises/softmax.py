@@ -49,6 +49,9 @@ def _taylor(g_a: np.ndarray, z: np.ndarray, *, kind: str) -> np.ndarray:
         "half": a * (g_a - mean) / 2,
         "whole sum": a * (g_a - g_a.sum(-1, keepdims=True)),
         "paper form on g": g_a - a * g_a.sum(-1, keepdims=True),
+        "paper form with z": z * (g_a - a * g_a.sum(-1, keepdims=True)),
+        "no softmax": z * (g_a - (z * g_a).sum(-1, keepdims=True)),
+        "sum over all": a * (g_a - (a * g_a).sum()),
         "turned": a * (mean - g_a),
     }.get(kind, a * (g_a - mean))
 
@@ -207,6 +210,20 @@ EXERCISES = (
             Slip(
                 lambda *a: _taylor(*a, kind="paper form on g"),
                 "This is Eq. (5) as printed, which is for R_A: with g, R_A = A g_A has to be put in first.",
+            ),
+            Slip(
+                lambda *a: _taylor(*a, kind="paper form with z"),
+                "This is Eq. (5) with g written for R. Put in R_A = A g_A and R_z = z g_z: "
+                "A comes in, z cancels.",
+            ),
+            Slip(
+                lambda *a: _taylor(*a, kind="no softmax"),
+                "The scores z stand where the weights belong: A = softmax(z) is missing.",
+            ),
+            Slip(
+                lambda *a: _taylor(*a, kind="sum over all"),
+                "One sum over everything is subtracted: each query has its own, over its keys "
+                "(the last axis, keepdims=True).",
             ),
             Slip(
                 lambda *a: _taylor(*a, kind="relevance"), "This is relevance, R_z = z g_z: return g_z itself."
