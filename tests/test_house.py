@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import tokenize
 from pathlib import Path
@@ -55,3 +56,31 @@ def test_the_map_of_the_code_names_every_module_and_package() -> None:
     modules = {path.stem for path in PACKAGE.glob("*.py")} - {"__init__"}
     packages = {path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"}
     assert mapped == modules | packages
+
+
+TRANSLATED = (  # phrases that a native speaker stumbles over, and what to write instead
+    ("proves the mathematics", "checks the mathematics against ..."),
+    ("tries to tell the same", "aims to recover the same information"),
+    ("what part of a limit", "a fraction of a limit"),
+    ("do not know each other", "may not import one another"),
+    ("Who knows ", "If you already know"),
+    ("Some figures answer", "Some figures are interactive"),
+    ("written for and not tried", "supported but untested"),
+    ("Held is", "We fix ..."),
+    ("does not come again", "does not replicate"),
+    ("come nearly as near", "come almost as close"),
+    ("stop to rise", "stop rising"),
+    ("stands beside", "is shown next to"),
+    ("protocol order", "reading order"),
+)
+
+
+@pytest.mark.parametrize(("phrase", "better"), TRANSLATED)
+def test_phrases_that_read_as_translated_do_not_come_back(phrase: str, better: str) -> None:
+    folders = {"book": "*.md", "notebooks": "*.ipynb", "lrp_companion": "*.py"}
+    paths = [path for folder, kind in folders.items() for path in sorted((ROOT / folder).rglob(kind))]
+    for path in [*paths, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]:
+        text = path.read_text(encoding="utf-8")
+        if path.suffix == ".ipynb":
+            text = "\n".join("".join(cell["source"]) for cell in json.loads(text)["cells"])
+        assert phrase not in text, f"{path.relative_to(ROOT)}: write {better!r}"

@@ -364,7 +364,7 @@ EXERCISES = (
             Slip(
                 lambda g, a, v, e: _matmul(g, a, v, _size(a, v) / (_size(a, v) + e), 1.0, 1.0),
                 "A half is missing: each factor receives half. "
-                "With it eps stands beside 2 o, so in s it is eps / 2.",
+                "With it eps is added to 2 o, so in s it is eps / 2.",
             ),
             Slip(
                 lambda g, a, v, e: _matmul(g, a, v, 1.0),
