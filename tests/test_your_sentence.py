@@ -300,8 +300,8 @@ def test_a_browser_that_cannot_run_it_is_told_why(browser: Any, site: str) -> No
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_page_is_accessible_and_fits_a_phone(theme: str, at: Any) -> None:
-    page, watch = at(viewport={"width": 360, "height": 740})
-    page.evaluate("theme => document.documentElement.dataset.theme = theme", theme)
+    page, watch = at(viewport={"width": 360, "height": 740}, color_scheme=theme)
+    assert page.evaluate("document.documentElement.dataset.theme") == theme
     page.locator("section button", has_text="All 16 masks").first.click()
     page.locator("section button", has_text="Best mask").first.wait_for()
     page.get_by_label("Compare with a second sentence").check()

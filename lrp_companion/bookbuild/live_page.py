@@ -23,6 +23,14 @@ from lrp_companion.widgets.your_sentence import YourSentence
 METHODS = ("loo", "attnlrp", "cp-lrp", "mask-gradient")
 BESIDE_WEIGHTS = 130_000_000
 """Bytes of a tab besides the weights, about: from 100 MB over the network to 190 MB from disk in Chromium."""
+STYLE = (
+    "body{margin:1em auto;max-width:70em;padding:0 1em;font:16px/1.4 sans-serif}"
+    'html[data-theme="dark"]{background:#121212;color:#f0f0f0}'
+)
+THEME = """const dark = matchMedia("(prefers-color-scheme: dark)");
+document.documentElement.dataset.theme = dark.matches ? "dark" : "light";
+"""
+"""An exported page is light or dark as the reader's system asks."""
 NEUTRAL = ("Type a text of your own here.", "Type a second text to compare it with.")
 """What stands in the boxes of a page for a model of which no example is given."""
 
@@ -103,11 +111,9 @@ def export_page(
     try:
         live = prepare(clf, making / "model", texts, max_tokens=max_tokens)
         widget, heading = live.widget("model/"), title or f"Explain a text: {clf.card.name}"
-        style = "body{margin:1em auto;max-width:70em;padding:0 1em;font:16px/1.4 sans-serif}"
         body = f"<h1>{html.escape(heading)}</h1>{_limits(live, clf)}{widget.page_html()}"
-        text = page(
-            heading, body, style=style + front_end(widget.front, "css"), script=page_script(widget.front)
-        )
+        style, script = STYLE + front_end(widget.front, "css"), THEME + page_script(widget.front)
+        text = page(heading, body, style=style, script=script)
         (making / "index.html").write_text(text, encoding="utf-8")
         making.chmod(0o755)
         if out.is_dir():
