@@ -659,7 +659,7 @@ MUTATIONS: list[Mutation] = [
     digits("every image under the first net", "seed, row = divmod(job, SPAN)", "seed, row = 0, job % SPAN"),
     digits("kept weights are not loaded", "net.load_state_dict(weights)", "weights.clear()"),
     # what is refused, and how commands end
-    of("cli.py", "test_cli.py::test_bad_input_is_one_line_and_exit_code_2")(
+    of("cli_options.py", "test_cli.py::test_bad_input_is_one_line_and_exit_code_2")(
         "an empty range is no layer", "int(first) > int(last)", "int(first) > int(last) + 99"
     ),
     of("paths.py", "test_paths.py::test_what_is_no_path_is_refused")(
