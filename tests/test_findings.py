@@ -13,6 +13,7 @@ from browsing import complaints_of_axe, open_page
 
 from lrp_companion import InputError, Protocol
 from lrp_companion.analysis import findings
+from lrp_companion.analysis.finding_records import WORDS
 from lrp_companion.runs.load import load_run
 from lrp_companion.schema import PROTOCOLS
 
@@ -47,7 +48,7 @@ def test_the_mask_gradient_is_compared_on_the_same_sentences() -> None:
     for short, run in findings.TEXT_RUNS.items():
         method = load_run(RESULTS / "frontier" / run)
         assert set(method.examples) <= set(load_run(RESULTS / run).examples)
-        r = np.nanmean(method.r("mask-gradient", PROTOCOLS[findings.WORDS]))
+        r = np.nanmean(method.r("mask-gradient", PROTOCOLS[WORDS]))
         text = findings.finding(f"{short}, mask-gradient, words", RESULTS)
         assert mean_of(text) == pytest.approx(r, abs=0.0051)
 

@@ -31,13 +31,15 @@ PAGES = [
 def rendered(page: Any) -> dict[str, Any]:
     """What stands on the page: formulas asked for, typeset and failed; pictures that did not load."""
     page.evaluate("window.scrollTo(0, document.body.scrollHeight)")  # pictures may load when seen
-    page.wait_for_function("[...document.images].every(picture => picture.complete)")
+    shown = "const shown = [...document.images].filter(p => p.getClientRects().length);"  # light or dark
+    page.wait_for_function(f"(() => {{ {shown} return shown.every(picture => picture.complete); }})()")
     return page.evaluate(
         """() => ({
             asked: document.querySelectorAll('.math').length,
             typeset: document.querySelectorAll('.math mjx-container').length,
             failed: [...document.querySelectorAll('mjx-merror')].map(e => e.textContent),
-            broken: [...document.images].filter(p => !p.naturalWidth).map(p => p.src),
+            broken: [...document.images].filter(p => p.getClientRects().length && !p.naturalWidth)
+                .map(p => p.src),
             pictures: document.querySelectorAll('.cell_output img').length,
         })"""
     )

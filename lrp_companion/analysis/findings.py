@@ -1,68 +1,28 @@
 """The numbers behind the book's main findings, by name, each computed from the committed records. No torch.
 
-The front page prints them by the role `finding` (`bookbuild/findings.py`), so no sentence there holds a
-number that was typed in.
+The front page prints them by the role `finding` (`bookbuild/findings.py`) and the chapters in their first
+sentences (`views/sentences.py`), so no sentence there holds a number that was typed in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+import difflib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from lrp_companion.analysis.chapter_findings import chapter_catalogue
+from lrp_companion.analysis.finding_records import SHORT, TEXT_RUNS, Records, records
 from lrp_companion.analysis.first_token import interventions
 from lrp_companion.analysis.paper_tables import table1, table2
 from lrp_companion.analysis.protocol_grid import DATA_NAMES, grid, stated_cells
 from lrp_companion.analysis.r_scale import method_rows, training_rows
-from lrp_companion.analysis.report import find_beside, find_runs, find_trainings
 from lrp_companion.metrics import Interval
 from lrp_companion.metrics.paired import compare_paired
-from lrp_companion.runs.load import MnistRun, TextRun
-from lrp_companion.schema import PROTOCOLS, InputError, Protocol, choose
+from lrp_companion.runs.load import TextRun
+from lrp_companion.schema import PROTOCOLS, InputError, Protocol
 
-WORDS, POSITIONS, SUMS = PROTOCOLS
-"""The protocols by name: words only, words and positions with all tokens, maps divided by their sums."""
-SHORT = {"words": WORDS, "positions": POSITIONS, "sums": SUMS}
-TEXT_RUNS = {
-    "sst2-12": "sst2-companion",
-    "sst2-6": "sst2-companion-6",
-    "imdb-12": "imdb-companion",
-    "imdb-6": "imdb-companion-6-seed-1",
-}
-"""Short names of the runs of whole data sets: data and layers."""
 PAPER_DIGITS = 2
-
-
-@dataclass(frozen=True)
-class Records:
-    """The committed runs, by folder and by name."""
-
-    runs: Mapping[str, Any]
-    frontier: Mapping[str, Any]
-    maps: Mapping[str, Any]
-    trainings: Sequence[Sequence[TextRun]]
-
-    def text(self, short: str, *, frontier: bool = False) -> TextRun:
-        """A run on texts by its short name."""
-        run = (self.frontier if frontier else self.runs)[TEXT_RUNS[short]]
-        assert isinstance(run, TextRun)
-        return run
-
-    def digits(self) -> MnistRun:
-        """The run on digits whose nets are as plain as the paper's."""
-        run = self.runs["mnist-plain"]
-        assert isinstance(run, MnistRun)
-        return run
-
-
-@lru_cache(maxsize=2)
-def records(results: str | Path = "results") -> Records:
-    """Read all runs that the findings rest on."""
-    kinds = (find_runs(results), find_beside(results, "frontier"), find_beside(results, "maps"))
-    runs, frontier, maps = ({run.name: run for run in kind} for kind in kinds)
-    return Records(runs, frontier, maps, find_trainings(results))
 
 
 def protocol_differences(kept: Records) -> list[dict[str, Any]]:
@@ -100,21 +60,24 @@ def _digit_r(kept: Records, explainer: str, pair: str) -> Any:
 
 
 def _without_cls(kept: Records) -> Interval:
-    rows = {row["kept"]: row["difference"].mean for row in interventions(kept.maps["sst2-companion"])}
+    rows = {row["kept"]: row["difference"].mean for row in interventions(kept.with_maps("sst2-12"))}
     return rows["without [CLS]'s position"]
 
 
-def _by_mask_token(kept: Records) -> Interval:
-    """r of the mask gradient minus r of AttnLRP with LOO by [MASK], words of SST-2."""
-    compared = method_rows(kept.maps["sst2-companion"], methods=["attnlrp", "mask-gradient"])
-    r = {(row["what"], row["reference"]): row["values"] for row in compared}
-    return compare_paired(r["mask-gradient", "mask-token"], r["attnlrp", "mask-token"]).mean
+def _by_removal(short: str, removal: str) -> Callable[[Records], Interval]:
+    """r of the mask gradient minus r of AttnLRP with LOO by another removal, at the words."""
+
+    def difference(kept: Records) -> Interval:
+        compared = method_rows(kept.with_maps(short), methods=["attnlrp", "mask-gradient"])
+        r = {(row["what"], row["reference"]): row["values"] for row in compared}
+        return compare_paired(r["mask-gradient", removal], r["attnlrp", removal]).mean
+
+    return difference
 
 
 def _other_training(kept: Records) -> Interval:
     """r between the LOO maps of two trainings by one recipe, 6 layers, on the same sentences of SST-2."""
-    (group,) = [runs for runs in kept.trainings if runs[0].name == TEXT_RUNS["sst2-6"]]
-    return training_rows(group)[0]["r"]
+    return training_rows(kept.trainings("sst2-6"))[0]["r"]
 
 
 def _stated(short: str, nearer: str) -> Callable[[Records], int]:
@@ -130,7 +93,9 @@ def _catalogue() -> dict[str, Callable[[Records], Any]]:
         "digits, AttnLRP left with LOO": lambda kept: _digit_r(kept, "AttnLRP", "left-LOO"),
         "digits, AttnLRP right with LOO": lambda kept: _digit_r(kept, "AttnLRP", "right-LOO"),
         "sst2-12, difference without [CLS]'s position": _without_cls,
-        "sst2-12, mask gradient minus AttnLRP by [MASK]": _by_mask_token,
+        "sst2-12, mask gradient minus AttnLRP by [MASK]": _by_removal("sst2-12", "mask-token"),
+        "sst2-12, mask gradient minus AttnLRP by deletion": _by_removal("sst2-12", "delete"),
+        "imdb-12, mask gradient minus AttnLRP by [MASK]": _by_removal("imdb-12", "mask-token"),
         "sst2-6, LOO with LOO of another training": _other_training,
     }
     for short in TEXT_RUNS:
@@ -140,6 +105,8 @@ def _catalogue() -> dict[str, Callable[[Records], Any]]:
                 out[f"{short}, {method}, {name}"] = _mean(short, name, method)
             for method in ("mask-gradient", "mask-gradient:groups=8"):
                 out[f"{short}, {method}, {name}"] = _mean(short, name, method, frontier=True)
+            for what in ("median", "wins"):
+                out[f"{short}, CP-LRP minus AttnLRP, {name}, {what}"] = _typical(short, name, what)
         for method in ("attnlrp", "cp-lrp"):
             out[f"{short}, {method}, paper"] = _of_paper(short, method)
         for nearer in ("AttnLRP", "CP-LRP", "open"):
@@ -151,6 +118,16 @@ def _difference(short: str, name: str) -> Callable[[Records], Interval]:
     return lambda kept: kept.text(short).difference("cp-lrp", "attnlrp", _protocol(name))
 
 
+def _typical(short: str, name: str, what: str) -> Callable[[Records], Interval]:
+    """The median difference, or the share of examples won."""
+
+    def value(kept: Records) -> Interval:
+        run, protocol = kept.text(short), _protocol(name)
+        return getattr(compare_paired(run.r("cp-lrp", protocol), run.r("attnlrp", protocol)), what)
+
+    return value
+
+
 def _mean(short: str, name: str, method: str, *, frontier: bool = False) -> Callable[[Records], Interval]:
     return lambda kept: kept.text(short, frontier=frontier).agreement(method, _protocol(name))
 
@@ -159,7 +136,22 @@ def _of_paper(short: str, method: str) -> Callable[[Records], float]:
     return lambda kept: _papers(kept.text(short), method)
 
 
-CATALOGUE = _catalogue()
+CATALOGUE = {**_catalogue(), **chapter_catalogue()}
+"""What can be asked for, by name: on the front page, and in the chapters' first sentences."""
+
+
+def value_of(name: str, results: str | Path = "results") -> Any:
+    """Return one finding as it is computed: an interval, a number or a count.
+
+    Raises
+    ------
+    InputError : there is no finding of this name; `MissingRecord` where its runs are not in the folder.
+    """
+    if name not in CATALOGUE:
+        near = difflib.get_close_matches(name, CATALOGUE, n=4, cutoff=0)
+        expected, hint = "a name of analysis.findings.CATALOGUE", f"perhaps: {'; '.join(near)}"
+        raise InputError("finding", got=f"finding {name!r}", expected=expected, hint=hint)
+    return CATALOGUE[name](records(results))
 
 
 def finding(name: str, results: str | Path = "results") -> str:
@@ -169,16 +161,14 @@ def finding(name: str, results: str | Path = "results") -> str:
 
     Raises
     ------
-    InputError : there is no finding of this name.
+    InputError : as `value_of`.
 
     >>> finding("sst2-12, CP-LRP minus AttnLRP, words")  # doctest: +SKIP
     '−0.02 [−0.03, −0.02]'
     """
     stem, comma, part = name.rpartition(", ")
-    asked = part if comma and part in ("n", "mean") else ""
-    key = stem if asked else name
-    choose("finding", "finding", key, tuple(CATALOGUE))
-    value = CATALOGUE[key](records(results))
+    asked = part if comma and part in ("n", "mean") and name not in CATALOGUE else ""
+    value = value_of(stem if asked else name, results)
     if asked and not isinstance(value, Interval):
         raise InputError(
             "finding", got=name, expected="a number of this project", hint=f"leave out {asked!r}"

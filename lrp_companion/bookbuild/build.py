@@ -28,8 +28,8 @@ import nbformat
 import papermill
 from papermill.exceptions import PapermillExecutionError
 
+from lrp_companion.bookbuild import appendix, your_sentence
 from lrp_companion.bookbuild import student as editions
-from lrp_companion.bookbuild import your_sentence
 from lrp_companion.bookbuild.parameters import check_parameters, check_values, from_make
 from lrp_companion.schema import CompanionError
 from lrp_companion.terminal import BAD_INPUT, STOPPED, complain
@@ -201,7 +201,7 @@ def build(root: Path, *, parameters: Mapping[str, str] | None = None, student: b
         shutil.copy(root / name, source)
     shutil.copytree(root / "book", source / "book")
     for notebook in executed:
-        shutil.copy(notebook, source / "notebooks")
+        appendix.write_pages(notebook, source / "notebooks")
     exercises = Path("notebooks", "exercises")
     editions.write_notebooks(root / exercises, source / exercises)  # for download
     if student:

@@ -16,7 +16,8 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
 import lrp_companion
-from lrp_companion.analysis.findings import finding, protocol_differences, records
+from lrp_companion.analysis.finding_records import records
+from lrp_companion.analysis.findings import finding, protocol_differences
 from lrp_companion.bookbuild.your_sentence import MODEL, examples_of_the_book
 from lrp_companion.methods import attribute
 from lrp_companion.methods.lrp import layer_lattice

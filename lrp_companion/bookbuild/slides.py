@@ -28,6 +28,7 @@ from sphinx.config import Config
 from sphinx.util.docutils import SphinxDirective
 
 import lrp_companion
+from lrp_companion.bookbuild.appendix import SUFFIX, numbers_page
 from lrp_companion.bookbuild.assets import PLOTLY_MIME, PlotlyRenderer, wheel_folder
 from lrp_companion.schema import InputError
 from lrp_companion.widgets import base as widgets
@@ -45,6 +46,14 @@ _WIDGET = re.compile(
 @lru_cache(maxsize=16)
 def _read(path: Path, changed: float) -> nbformat.NotebookNode:
     return nbformat.read(path, as_version=4)
+
+
+def _numbers(page: Path) -> set[str]:
+    """The cells of a chapter that stand on its page of all numbers, by their ids."""
+    path = numbers_page(page)
+    return (
+        {cell.get("id", "") for cell in _read(path, path.stat().st_mtime).cells} if path.is_file() else set()
+    )
 
 
 def find_cell(notebook: nbformat.NotebookNode, name: str) -> nbformat.NotebookNode:
@@ -190,6 +199,8 @@ class CellDirective(SphinxDirective):
         path = Path(self.env.srcdir, f"{page}.ipynb")
         if not path.is_file():
             raise self.error(f"cell: there is no notebook {page}")
+        if name in _numbers(path):
+            path, page = numbers_page(path), f"{page}{SUFFIX}"
         self.env.note_dependency(str(path))
         try:
             cell = find_cell(_read(path, path.stat().st_mtime), name)

@@ -27,7 +27,7 @@ _NAMES = {
     "paired": ("first_token_table", "interventions_table", "paired_table", "stated_table"),
     "palette": ("diverging", "diverging_map", "styles"),
     "paper_tables": (
-        "claims_table", "effects_table", "not_run_table", "report", "runs_table", "table1_beside",
+        "not_run_table", "report", "runs_table", "table1_beside",
         "table2_beside", "table2_curves", "table2_dots", "tableA3_beside", "tableA3_curves",
     ),
     "plots": ("layer_plot",),
@@ -42,6 +42,9 @@ _NAMES = {
     "report_files": ("write_figures", "write_report"),
     "tables": ("table",),
     "tokens": ("terminal_table", "token_heatmap"),
+    "sentences": ("answers",),
+    "short_tables": ("cells_table", "stated_matrix", "table1_short", "won_table"),
+    "verdicts": ("claims_table", "effects_table", "verdicts_table"),
     "trainings": (
         "training_counts_table", "training_curve", "training_gains_table", "training_shares_table",
         "training_turns_table", "trainings_table",

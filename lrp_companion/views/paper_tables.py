@@ -25,6 +25,7 @@ from lrp_companion.metrics import Interval
 from lrp_companion.runs.load import OWN_TASK, AnyRun, MnistRun, TextRun
 from lrp_companion.schema import DEFAULT_PROTOCOL, PROTOCOLS, InputError
 from lrp_companion.views.tables import Table, cell, table
+from lrp_companion.views.verdicts import INTERVALS, VERDICTS
 
 REPORT_WIDTH = 140  # characters in a terminal
 PAIR_NAMES = {"left-right": "left with right", "left-LOO": "left with LOO", "right-LOO": "right with LOO"}
@@ -33,12 +34,6 @@ PAPER_NOTE = "paper: the value before it as the paper reports it, from another m
 NO_MASKS = "No Table A3: a run without masks"
 UNSTATED = " (the paper does not say which it uses)"
 OWN_TITLE = "Agreement with Leave-One-Out (LOO), and perturbation curves"
-INTERVALS = "mean and 95 % interval"
-VERDICTS = (
-    "reproduced: the 95 % interval of every effect lies wholly on the paper's side, under every protocol; "
-    "partly: some do; contradicted: none does, and one or more lie wholly on the other side; inconclusive: "
-    "every interval reaches across; not testable here: no run for it"
-)
 
 
 def table1_beside(run: MnistRun, *, digits: int = 2) -> Table:
@@ -117,57 +112,6 @@ def tableA3_curves(run: TextRun, *, digits: int = 2) -> Table:
     title = f"{_numbered(run, 'Table A3')}layers bypassed: perturbation curves, mean logit ({INTERVALS})"
     caption = _sentences(title, _run_caption(run), _curve_protocol(run), _depth_note(run))
     return _curves_table(tableA3(run), ["path", "bypassed"], caption, digits)
-
-
-def claims_table(checked: Sequence[Claim]) -> Table:
-    """The claims with their verdicts, over all runs and for each run alone."""
-    rows = [
-        {
-            "claim": f"{claim.number}",
-            "says": claim.says,
-            "where": claim.where,
-            "rule": claim.rule,
-            "verdict": claim.verdict,
-            "runs": ", ".join(_of_run(claim, run, verdict) for run, verdict in claim.by_run().items())
-            or claim.why,
-        }
-        for claim in checked
-    ]
-    columns = {
-        "claim": "no.", "says": "the paper's claim, in our words", "where": "where",
-        "rule": "the paper's side", "verdict": "verdict", "runs": "by run",
-    }  # fmt: skip
-    return table(rows, columns=columns, caption=f"Claims and verdicts. {VERDICTS}")
-
-
-def _of_run(claim: Claim, run: str, verdict: str) -> str:
-    """The verdict of a run; where it is inconclusive, what n could have shown, and the paper's effect."""
-    if verdict != "inconclusive":
-        return f"{run}: {verdict}"
-    effects = [effect for effect in claim.effects if effect.run == run and effect.paper is not None]
-    shown = "; ".join(f"{effect.detectable:.2f} against {abs(effect.paper or 0):.2f}" for effect in effects)
-    return f"{run}: {verdict}" + (f" (n could show {shown} in the paper)" if shown else "")
-
-
-def effects_table(checked: Sequence[Claim], *, digits: int = 3) -> Table:
-    """What the verdicts rest on: a row per claim, run, protocol and effect."""
-    rows = [
-        {
-            "claim": f"{claim.number}", "run": effect.run, "protocol": effect.protocol, "effect": effect.what,
-            "value": replace(effect.value, undefined=0), "n": effect.value.n, "paper": effect.paper,
-            "detectable": effect.detectable, "side": effect.side, "note": effect.note or None,
-        }
-        for claim in checked
-        for effect in claim.effects
-    ]  # fmt: skip
-    columns = {
-        "claim": "no.", "run": "run", "protocol": "protocol", "effect": "effect",
-        "value": "here", "n": "n", "detectable": "n can show", "paper": "paper", "side": "interval on side",
-    }  # fmt: skip
-    if any(row["note"] for row in rows):
-        columns["note"] = "note"
-    caption = f"Effects behind the verdicts: {INTERVALS}; paper: from its tables"
-    return table(rows, columns=columns, caption=caption, digits=digits)
 
 
 def runs_table(runs: Sequence[AnyRun]) -> Table:

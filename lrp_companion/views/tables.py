@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,9 +28,23 @@ font-variant-numeric:tabular-nums}
 .lrp-table thead th{vertical-align:bottom}
 .lrp-table th.lrp-group{text-align:center;border-bottom:2px solid #1b1b1b}
 .lrp-table thead tr:last-child th{border-bottom:2px solid #1b1b1b}
+.lrp-table small{display:block;white-space:nowrap;font-size:.84em}
+.lrp-table .lrp-sign{white-space:nowrap;padding:0 .4em;border-radius:3px}
+.lrp-table .lrp-good{background:#d9efe4}.lrp-table .lrp-part{background:#f6ecc8}
+.lrp-table .lrp-bad{background:#f8dccd}.lrp-table .lrp-open{background:#e6e6e6}
+.lrp-wide th:first-child{position:sticky;left:0;z-index:1}
 """.replace("\n", "")
 
 SHORT = 18  # a column whose cells have at most so many letters does not wrap
+WIDE = 84  # from so many letters on a table takes less room: its intervals stand under their means
+_INTERVAL = re.compile(r"(?P<mean>\S+) (?P<rest>\[[^\]]+\](?: \(.+\))?)")
+SIGNS = {
+    "reproduced": ("✓", "good"),
+    "partly": ("◐", "part"),
+    "contradicted": ("✗", "bad"),
+    "inconclusive": ("?", "open"),
+}
+"""Words that say how something came out, with a sign and a colour: neither stands alone."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +60,9 @@ class Table:
     def _repr_html_(self) -> str:
         kinds = list(map(_cell_class, self.numeric, zip(*self.cells, strict=True)))
         name = html.escape(self.caption or "Table", quote=True)
-        parts = [f'<figure class="lrp-table"><style>{TABLE_CSS}</style>']
+        wide = _width(self.header, self.cells) > WIDE
+        kind = "lrp-table lrp-wide" if wide else "lrp-table"
+        parts = [f'<figure class="{kind}"><style>{TABLE_CSS}</style>']
         if self.caption:  # outside the box that scrolls, so that a phone shows all of it
             parts.append(f"<figcaption>{html.escape(self.caption)}</figcaption>")
         parts.append(f'<div role="region" tabindex="0" aria-label="{name}"><table><thead>')
@@ -55,7 +72,7 @@ class Table:
         heads = "".join(f'<th scope="col"{kind}>{html.escape(text)}</th>' for text, kind in headings)
         parts.append(f"<tr>{heads}</tr></thead><tbody>")
         for row in self.cells:
-            first, *rest = map(html.escape, row)
+            first, *rest = (_markup(text, stacked=wide) for text in row)
             body = "".join(f"<td{kind}>{text}</td>" for text, kind in zip(rest, kinds[1:], strict=True))
             parts.append(f'<tr><th scope="row"{kinds[0]}>{first}</th>{body}</tr>')
         parts.append("</tbody></table></div></figure>")
@@ -78,6 +95,26 @@ class Table:
             for row in rows
         ]
         return "\n".join([*([self.caption] if self.caption else []), *lines])
+
+
+def _width(header: Sequence[str], cells: Sequence[Sequence[str]]) -> int:
+    """How many letters the longest cells of all columns have together, and the gaps between them."""
+    return sum(2 + max(map(len, column)) for column in zip(*cells, strict=True)) if cells else len(header)
+
+
+def _markup(text: str, *, stacked: bool) -> str:
+    """A cell as HTML: a verdict with its sign, and in a wide table the interval under its mean.
+
+    >>> _markup("0.62 [0.59, 0.66]", stacked=True), _markup("partly", stacked=False)
+    ('0.62 <small>[0.59, 0.66]</small>', '<span class="lrp-sign lrp-part">◐ partly</span>')
+    """
+    if text in SIGNS:
+        sign, kind = SIGNS[text]
+        return f'<span class="lrp-sign lrp-{kind}">{sign} {text}</span>'
+    value = _INTERVAL.fullmatch(text) if stacked else None
+    if value is None:
+        return html.escape(text)
+    return f"{html.escape(value['mean'])} <small>{html.escape(value['rest'])}</small>"
 
 
 def _cell_class(numeric: bool, column: Sequence[str]) -> str:

@@ -1,5 +1,38 @@
-// Draws every plotly figure that the book's Sphinx extension left in the page as JSON.
+// Draws every plotly figure that the book's Sphinx extension left in the page as JSON, in the page's colours.
+const DARK = new Map([
+  ["#1b1b1b", "#e6e6e6"],
+  ["#595959", "#b4bac2"],
+  ["#c9c9c9", "#4a5058"],
+  ["#0067a5", "#4fa9e6"],
+  ["#c44c00", "#f0884c"],
+  ["#00755e", "#43bd9f"],
+  ["white", "rgba(0,0,0,0)"],
+  ["#ffffff", "rgba(0,0,0,0)"],
+]);
+
+/** A figure's data with every colour of the light page replaced by the dark page's. */
+function darkened(value) {
+  if (Array.isArray(value)) return value.map(darkened);
+  if (value && typeof value === "object") {
+    return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, darkened(inner)]));
+  }
+  return DARK.get(typeof value === "string" ? value.toLowerCase() : value) ?? value;
+}
+
+function draw(host, figure) {
+  const dark = document.documentElement.dataset.theme === "dark";
+  const { data, layout } = dark ? darkened(figure) : figure;
+  const ground = dark ? { paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)" } : {};
+  Plotly.react(host, structuredClone(data), { ...structuredClone(layout), ...ground }, {
+    responsive: true,
+    displaylogo: false,
+  });
+}
+
 for (const host of document.querySelectorAll("[data-companion-plot]")) {
-  const { data, layout } = JSON.parse(host.querySelector("script")?.textContent ?? "");
-  Plotly.newPlot(host, data, layout, { responsive: true, displaylogo: false });
+  const figure = JSON.parse(host.querySelector("script")?.textContent ?? "");
+  draw(host, figure);
+  new MutationObserver(() => draw(host, figure)).observe(document.documentElement, {
+    attributeFilter: ["data-theme"],
+  });
 }

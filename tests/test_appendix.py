@@ -1,0 +1,128 @@
+"""A chapter's story and its numbers: the cut, that no table got lost, and how long a chapter is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from browsing import ROOT, open_page
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from printed_tables import CHAPTERS, LIST, printed
+
+from lrp_companion import InputError
+from lrp_companion.bookbuild.appendix import TAG, numbers_page, split, write_pages
+
+NUMBERS = {"tags": [TAG]}
+HEIGHTS = {"05_reproduction": 14_000, "06_protocol_audit": 16_000, "07_remedy": 14_000}
+"""How tall a chapter may be on a screen 1360 px wide; on a phone it may be 1.4 times that."""
+
+
+def stored(name: str) -> nbformat.NotebookNode:
+    return nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)
+
+
+def test_a_notebook_without_the_tag_is_one_page(tmp_path: Path) -> None:
+    notebook = new_notebook(cells=[new_markdown_cell("# A story")])
+    assert split(notebook) == (notebook, None)
+    nbformat.write(notebook, tmp_path / "a.ipynb")
+    assert [page.name for page in write_pages(tmp_path / "a.ipynb", tmp_path)] == ["a.ipynb"]
+
+
+def test_both_pages_keep_all_cells_in_order(tmp_path: Path) -> None:
+    cells = [new_markdown_cell("# A"), new_code_cell("1"), new_markdown_cell("# B", metadata=NUMBERS)]
+    nbformat.write(new_notebook(cells=[*cells, new_code_cell("2")]), tmp_path / "a.ipynb")
+    (tmp_path / "source").mkdir()
+    pages = write_pages(tmp_path / "a.ipynb", tmp_path / "source")
+    assert pages == [tmp_path / "source/a.ipynb", numbers_page(tmp_path / "source/a.ipynb")]
+    sources = [[cell.source for cell in nbformat.read(page, 4).cells] for page in pages]
+    assert sources == [["# A", "1"], ["# B", "2"]]
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [new_code_cell("1", metadata=NUMBERS)],
+        [new_markdown_cell("## Not a title", metadata=NUMBERS)],
+        [new_markdown_cell("# A", metadata=NUMBERS), new_markdown_cell("# B", metadata=NUMBERS)],
+    ],
+)
+def test_a_cut_without_one_title_is_refused(cells: list[Any]) -> None:
+    with pytest.raises(InputError, match="one cell, which begins with a heading"):
+        split(new_notebook(cells=cells))
+
+
+def test_no_printed_table_is_lost() -> None:
+    """Each table stands in the chapter or on its page of numbers, with the same cells."""
+    before, now = json.loads(LIST.read_text(encoding="utf-8")), printed()
+    lost = {name: sorted(set(before[name]) - set(now[name])) for name in CHAPTERS}
+    assert lost == dict.fromkeys(CHAPTERS, [])
+    changed = {
+        name: sorted(caption for caption, cells in before[name].items() if now[name][caption] != cells)
+        for name in CHAPTERS
+    }
+    assert changed == dict.fromkeys(CHAPTERS, [])
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_a_chapter_begins_with_its_answer(name: str) -> None:
+    """Right after the first heading: five to eight sentences, made from records."""
+    story, numbers = split(stored(name))
+    assert numbers is not None
+    first = next(cell for cell in story.cells if cell.get("id", "").endswith("-answers"))
+    (output,) = first.outputs
+    sentences = "".join(output.data["text/markdown"]).splitlines()
+    assert 5 <= len(sentences) <= 8 and all(line.startswith("- **") or "**" in line for line in sentences)
+    shown = [cell for cell in story.cells[: story.cells.index(first)] if cell.cell_type == "code"]
+    assert not any(cell.outputs for cell in shown), "something stands before the answer"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_code_that_a_page_shows_fits_it(path: Path) -> None:
+    """Plumbing is folded; a line that is shown has at most 78 letters."""
+    for cell in nbformat.read(path, as_version=4).cells:
+        folded = {"hide-input", "remove-input", "remove-cell"} & set(cell.metadata.get("tags", []))
+        if cell.cell_type == "code" and not folded:
+            long = [line for line in cell.source.splitlines() if len(line) > 78]
+            assert not long, (cell.get("id"), long)
+
+
+@pytest.fixture(params=HEIGHTS)
+def chapter(request: pytest.FixtureRequest, html: Path, browser: Any) -> Any:
+    context = browser.new_context(viewport={"width": 1360, "height": 900})
+    page, _ = open_page(context, (html / f"notebooks/{request.param}.html").as_uri())
+    page.wait_for_timeout(500)
+    yield request.param, page
+    context.close()
+
+
+def height(page: Any) -> int:
+    return page.evaluate("document.querySelector('article').scrollHeight")
+
+
+def test_a_chapter_is_not_too_long(chapter: tuple[str, Any]) -> None:
+    name, page = chapter
+    assert height(page) <= HEIGHTS[name]
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.wait_for_timeout(500)
+    assert height(page) <= 1.4 * HEIGHTS[name]
+
+
+def test_no_table_of_a_chapter_overflows(chapter: tuple[str, Any]) -> None:
+    _, page = chapter
+    wide = page.evaluate(
+        """() => [...document.querySelectorAll('.lrp-table > div, article .pst-scrollable-table-container')]
+            .filter(box => !box.closest('.lrp-widget') && box.scrollWidth > box.clientWidth + 1)
+            .map(box => `${box.scrollWidth} of ${box.clientWidth}: ${box.innerText.slice(0, 60)}`)"""
+    )
+    assert not wide
+
+
+def test_the_answer_stands_on_the_first_screens(chapter: tuple[str, Any]) -> None:
+    _, page = chapter
+    top = page.evaluate(
+        "document.querySelector('article .cell_output li').getBoundingClientRect().top + window.scrollY"
+    )
+    assert top <= 900

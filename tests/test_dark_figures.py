@@ -1,0 +1,78 @@
+"""Figures on dark pages: colours, files, and which of the two a page shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from browsing import open_page
+from PIL import Image
+
+from lrp_companion.bookbuild.dark_figures import PAGE, dark, write_dark
+from lrp_companion.registry import METHODS
+from lrp_companion.views.canvas import drawing
+from lrp_companion.views.palette import INK, QUIET, SPARE, STYLES, oklab_to_srgb, srgb_to_oklab
+
+
+def rgb(colour: str) -> np.ndarray:
+    return np.array([[int(colour[k : k + 2], 16) for k in (1, 3, 5)]])
+
+
+def light(colours: np.ndarray) -> np.ndarray:
+    part = colours / 255
+    linear = np.where(part <= 0.04045, part / 12.92, ((part + 0.055) / 1.055) ** 2.4)
+    return linear @ np.array([0.2126, 0.7152, 0.0722])
+
+
+def contrast(colours: np.ndarray) -> np.ndarray:
+    return (light(dark(colours)) + 0.05) / (light(np.array([PAGE])) + 0.05)
+
+
+def test_oklab_and_back() -> None:
+    colours = np.random.default_rng(0).random((200, 3))
+    np.testing.assert_allclose(oklab_to_srgb(*srgb_to_oklab(colours)), colours, atol=1e-4)
+
+
+def test_white_is_the_page_and_ink_can_be_read() -> None:
+    assert dark(rgb("#ffffff")).tolist() == [list(PAGE)]
+    assert contrast(rgb(INK))[0] > 12 and contrast(rgb(QUIET))[0] > 4.5
+
+
+def test_every_line_can_be_told_from_the_page() -> None:
+    styles = [*STYLES.values(), *(method.style for method in METHODS.values() if method.style)]
+    for colour in {*(style.colour for style in styles), *SPARE}:
+        assert contrast(rgb(colour))[0] > 3, colour
+
+
+def test_hues_stay() -> None:
+    for colour in ("#0067a5", "#c44c00", "#00755e"):
+        before, after = (srgb_to_oklab(each / 255)[1:, 0] for each in (rgb(colour), dark(rgb(colour))))
+        cosine = before @ after / np.linalg.norm(before) / np.linalg.norm(after)
+        assert cosine > 0.97, colour
+
+
+def test_a_file_is_written_beside_the_figure(tmp_path: Path) -> None:
+    figure, (axes,) = drawing("a line")
+    axes.plot([0, 1], [0, 1], color="#0067a5")
+    (tmp_path / "a.png").write_bytes(figure._repr_png_())
+    target = write_dark(tmp_path / "a.png")
+    before, after = (np.array(Image.open(path).convert("RGB")) for path in (tmp_path / "a.png", target))
+    assert target.name == "a-dark.png" and before.shape == after.shape
+    assert (after[before.min(-1) == 255] == PAGE).all()
+
+
+@pytest.mark.parametrize("mode", ["light", "dark"])
+@pytest.mark.parametrize("name", ["book/index", "notebooks/06_protocol_audit"])
+def test_a_page_shows_the_figure_of_its_mode(name: str, mode: str, html: Path, browser: Any) -> None:
+    context = browser.new_context(color_scheme=mode)
+    page, watch = open_page(context, (html / f"{name}.html").as_uri())
+    page.wait_for_function("mode => document.documentElement.dataset.theme === mode", arg=mode)
+    shown = page.evaluate(
+        "[...document.querySelectorAll('article img')].filter(i => i.getClientRects().length).map(i => i.src)"
+    )
+    figures = [source for source in shown if "_images" in source or "findings" in source]
+    assert figures and all(("-dark.png" in source) == (mode == "dark") for source in figures)
+    context.close()
+    assert watch.nothing(), watch
