@@ -12,7 +12,8 @@ __version__ = "0.1.0"
 _HOME = {
     "method": "registry", "family": "models.families",
     "rule_set": "methods.lrp",
-    "attribute": "methods", "layer_lattice": "methods", "removal_evaluator": "methods",
+    "attribute": "methods", "layer_lattice": "methods", "layer_relevance": "methods",
+    "removal_evaluator": "methods",
     "load_classifier": "models.pretrained", "Classifier": "models.pretrained",
     "LinearAttention": "models.linear_attention",
     "load_dataset": "sources",

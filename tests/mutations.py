@@ -94,6 +94,12 @@ NOT_RUN = "test_report.py::test_what_was_not_run_is_estimated_from_its_arithmeti
 work = of("runs/cost.py", NOT_RUN)
 variants = of("analysis/digit_variants.py", "test_digit_variants.py")
 variant_views = of("views/digit_variants.py", "test_digit_variants.py")
+levels = of("methods/levels.py", "test_levels.py")
+flow = of("widgets/static/layer_flow.js", "test_front_ends.py::test_deno_tests_pass")
+cut = of("bookbuild/appendix.py", "test_appendix.py::test_both_pages_keep_all_cells_in_order")
+dark = of("bookbuild/dark_figures.py", "test_dark_figures.py::test_white_is_the_page_and_ink_can_be_read")
+said = of("views/sentences.py", "test_sentences.py")
+chapter = of("analysis/chapter_findings.py", "test_chapter_findings.py")
 game = of("analysis/layer_game.py", "test_layer_game.py")
 ENGINE_MAPS = "test_browser_engine.py::test_every_map_is_pythons_on_the_same_weights"
 ENGINE_MASKS = "test_browser_engine.py::test_masks_and_half_open_layers_are_the_lattices"
@@ -285,6 +291,16 @@ MUTATIONS: list[Mutation] = [
     rule("small epsilon taken for none", "return g if eps == 0 else", "return g if eps < 1 else"),
     walk("masks numbered from the other end", "numbers + 2 ** (depth - 1)",
          "numbers + 2 ** (len(layers) - depth)"),
+    levels("a level without its activation", "(layer.output_norm.y * g).sum(-1)", "g.sum(-1)"),
+    levels("the other layers bypassed", "bypass=number in mask", "bypass=number not in mask"),
+    flow("every token marked", "gaps[i] >= MARKED * largest", "gaps[i] >= 0"),
+    cut("the numbers' title told with the story", "story.cells[: starts[0]]", "story.cells[: starts[0] + 1]"),
+    dark("light stays light", "(1 - light) * slope", "light * slope"),
+    said("what is left out is not counted", "len(sentences) - len(kept)", "0"),
+    chapter("the halves of another protocol", "gain_under(rows, PROTOCOLS[SHORT[name]])",
+            "gain_under(rows, PROTOCOLS[SHORT['words']])"),
+    chapter("examples on the other side of [CLS]", "comparison = by_first_sign(kept.text(short))[side]",
+            "comparison = by_first_sign(kept.text(short))['all']"),
     game("Shapley weights of one size", "f(layers - size + 1)", "f(layers)"),
     game("judged on the half that chose", "HALVES[1 - HALVES.index(on)]", "HALVES[HALVES.index(on)]"),
     # exercises that check themselves

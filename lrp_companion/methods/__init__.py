@@ -16,6 +16,7 @@ from lrp_companion.methods.common import (
     check_targets,
     switch,
 )
+from lrp_companion.methods.levels import layer_relevance
 from lrp_companion.methods.lrp import layer_lattice
 from lrp_companion.methods.perturbation import kept_logits, removal_evaluator
 from lrp_companion.models.compute import as_recorded
@@ -29,6 +30,7 @@ __all__ = [
     "attribute",
     "kept_logits",
     "layer_lattice",
+    "layer_relevance",
     "method_call",
     "option_table",
     "removal_evaluator",

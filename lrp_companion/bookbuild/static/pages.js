@@ -10,7 +10,11 @@ const DARK = new Map([
   ["#ffffff", "rgba(0,0,0,0)"],
 ]);
 
-/** A figure's data with every colour of the light page replaced by the dark page's. */
+/**
+ * A figure's data with every colour of the light page replaced by the dark page's.
+ * @param {any} value
+ * @returns {any}
+ */
 function darkened(value) {
   if (Array.isArray(value)) return value.map(darkened);
   if (value && typeof value === "object") {
@@ -19,11 +23,16 @@ function darkened(value) {
   return DARK.get(typeof value === "string" ? value.toLowerCase() : value) ?? value;
 }
 
+/**
+ * @param {Element} host
+ * @param {{ data: unknown, layout: object }} figure
+ * @returns {void}
+ */
 function draw(host, figure) {
   const dark = document.documentElement.dataset.theme === "dark";
   const { data, layout } = dark ? darkened(figure) : figure;
   const ground = dark ? { paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)" } : {};
-  Plotly.react(host, structuredClone(data), { ...structuredClone(layout), ...ground }, {
+  Plotly.newPlot(host, structuredClone(data), { ...structuredClone(layout), ...ground }, {
     responsive: true,
     displaylogo: false,
   });

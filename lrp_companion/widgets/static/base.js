@@ -249,6 +249,19 @@ function shade(value) {
 }
 
 /**
+ * Give an element the colour of a number in [-1, 1], on light pages and on dark ones (`base.css`).
+ * @param {HTMLElement} node
+ * @param {number | null} share null takes the colour away
+ * @returns {void}
+ */
+function heat(node, share) {
+  node.style.backgroundColor = share === null ? "" : shade(share);
+  if (share === null) return void delete node.dataset.heat;
+  node.dataset.heat = share < 0 ? "against" : "for";
+  node.style.setProperty("--lrp-share", `${(100 * Math.min(1, Math.abs(share))).toFixed(1)}%`);
+}
+
+/**
  * One channel of a colour, linear in [0, 1], as two hexadecimal digits of sRGB.
  * @param {number} linear
  * @returns {string}
@@ -408,7 +421,7 @@ function tokenRow(tokens, special, label) {
     scores.forEach((score, i) => {
       const sign = Math.abs(score) < 0.05 * scale ? "" : score > 0 ? "lrp-for" : "lrp-against";
       items[i].className = `${sign} ${special[i] ? "lrp-special" : ""}`.trim();
-      items[i].style.backgroundColor = shade(score / scale);
+      heat(items[i], score / scale);
       values[i].textContent = ` ${sayScore(score, digits)}`;
     });
   };

@@ -1,0 +1,101 @@
+"""Relevance between the layers: how it goes from the logit down to the words, under any bypass mask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from lrp_companion.methods.common import (
+    check_classifier,
+    check_targets,
+    output_gradient,
+    settle,
+    to_numpy,
+)
+from lrp_companion.methods.lrp import check_epsilon
+from lrp_companion.models.pretrained import Classifier
+from lrp_companion.models.texts import Text, token_types
+from lrp_companion.propagation import relevance_parts
+from lrp_companion.schema import InputError, check_layers
+
+
+@dataclass(frozen=True)
+class LayerRelevance:
+    """Relevance of every token at every level of a network, from the top down.
+
+    Attributes
+    ----------
+    levels : names of the levels: "output of layer 12" to "output of layer 1", "embeddings" (what the first
+        layer reads), "words" (the word embeddings alone: where `attribute` reads by default).
+    scores : shape (levels, tokens), in units of the logit.
+    tokens, special : of the text.
+    target, logit : the explained class and its logit.
+    """
+
+    levels: tuple[str, ...]
+    scores: np.ndarray
+    tokens: tuple[str, ...]
+    special: np.ndarray
+    target: int
+    logit: float
+
+    @property
+    def sums(self) -> np.ndarray:
+        """Total relevance of each level, (levels,): it changes where a rule does not conserve."""
+        return self.scores.sum(1)
+
+
+@torch.no_grad()
+def layer_relevance(
+    clf: Classifier,
+    text: Text,
+    *,
+    bypass: Iterable[int] = (),
+    target: int | str | None = None,
+    epsilon: float = 0.0,
+    truncate: bool = False,
+) -> LayerRelevance:
+    """Relevance `R = a * g` of one text at every layer's output, from one forward and one backward walk.
+
+    Parameters
+    ----------
+    bypass : the layers, from 1, whose attention is held constant: none is AttnLRP, all is CP-LRP.
+    target : a class or its label; by default the predicted one.
+    epsilon : the stabiliser of Eq. (1), (3), (4).
+    truncate : cut what is beyond the model's length.
+
+    Raises
+    ------
+    InputError : several texts, a layer that there is not, or options that `attribute` refuses.
+
+    >>> flow = layer_relevance(clf, "a fine film")              # doctest: +SKIP
+    >>> flow.levels[0], flow.levels[-1], flow.scores.shape      # doctest: +SKIP
+    ('output of layer 12', 'words', (14, 5))
+    """
+    check_classifier("layer_relevance", clf)
+    if not isinstance(text, (str, tuple)):
+        got, expected = f"a text of type {type(text).__name__}", "one string, or a pair of strings"
+        raise InputError("layer_relevance", got=got, expected=expected, hint="call it once per text")
+    mask, eps = check_layers("layer_relevance", bypass, clf.card.layers), check_epsilon(epsilon)
+    (encoded,) = clf.encode(text, truncate=truncate)
+    ids = torch.tensor([encoded.input_ids], device=clf.device)
+    tape = clf.encoder.forward(ids, torch.ones_like(ids), types=token_types([encoded], clf.device))
+    chosen = settle(check_targets(target, 1, clf.labels), tape.logits)
+    start = output_gradient(tape.logits, chosen, "logit", multi_label=clf.multi_label)
+    g = tape.head.backward(start, eps=eps)
+    levels, scores = [], []
+    for number in range(len(tape.layers), 0, -1):
+        layer = tape.layers[number - 1]
+        levels.append(f"output of layer {number}")
+        scores.append((layer.output_norm.y * g).sum(-1))
+        g = layer.backward(g, bypass=number in mask, eps=eps)
+    levels += ["embeddings", "words"]
+    scores.append((tape.embedding.output * g).sum(-1))
+    scores.append(relevance_parts(tape, tape.embedding.backward(g, eps=eps))["word"])
+    return LayerRelevance(
+        tuple(levels), to_numpy(torch.stack(scores)[:, 0]), tuple(encoded.tokens),
+        np.asarray(encoded.special), int(chosen[0]), float(tape.logits[0, chosen[0]]),
+    )  # fmt: skip

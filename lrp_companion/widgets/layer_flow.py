@@ -1,0 +1,93 @@
+"""Relevance on its way from the logit down to the words: two methods side by side, level by level."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import traitlets
+
+from lrp_companion.schema import InputError, whole
+from lrp_companion.views.palette import styles
+from lrp_companion.views.tables import table
+from lrp_companion.views.tokens import visible
+from lrp_companion.widgets.base import Widget, check_address
+
+
+class LayerFlow(Widget, front="layer_flow"):
+    """Relevance of every token at every layer, from the top down, for two methods on one scale.
+
+    Parameters
+    ----------
+    flows : one mapping per text, method to `methods.levels.LayerRelevance`; every text with the same
+        two methods, of one model.
+    labels : names of the classes, to say which one is explained.
+    address : the widget's name in the page.
+
+    Attributes
+    ----------
+    text : which text, from 0.
+    step : how far down: 0 is the output of the last layer, the last step the words.
+
+    >>> LayerFlow([{"attnlrp": layer_relevance(clf, text), "cp-lrp": ...}])  # doctest: +SKIP
+    LayerFlow(6 texts; attnlrp, cp-lrp; 14 levels)
+    """
+
+    links = ("text", "step")
+    text = traitlets.Int(0).tag(sync=True)
+    step = traitlets.Int(0).tag(sync=True)
+
+    def __init__(
+        self, flows: Sequence[Mapping[str, Any]], *, labels: Sequence[str] = (), address: str = "flow"
+    ) -> None:
+        methods = list(flows[0]) if flows else []
+        shapes = {tuple(flow.levels) for of_text in flows for flow in of_text.values()}
+        if len(methods) != 2 or len(shapes) != 1 or any(list(flow) != methods for flow in flows):
+            got = f"{len(flows)} texts, with methods {', '.join(methods) or 'none'}"
+            expected = "one or more, each with the same two methods of one model"
+            raise InputError("LayerFlow", got=got, expected=expected, hint="use layer_relevance")
+        (levels,) = shapes
+        data = {
+            "methods": [styles(methods)[name].label for name in methods],
+            "levels": list(levels),
+            "texts": [_plain(list(of_text.values()), labels) for of_text in flows],
+        }
+        self._names = methods
+        super().__init__(data=data, address=check_address("LayerFlow", address))
+
+    @traitlets.validate("text", "step")
+    def _check_place(self, proposal: Any) -> int:
+        name, value = proposal["trait"].name, proposal["value"]
+        if not self.data:
+            return value
+        most = len(self.data["texts" if name == "text" else "levels"]) - 1
+        return whole("LayerFlow", name, value, least=0, most=most, hint="both count from 0")
+
+    def fallback(self) -> str:
+        """Return the first text's words at the lowest level, and each method's total at both ends."""
+        first, names = self.data["texts"][0], self.data["methods"]
+        rows = [
+            {"token": token, **{name: first["scores"][k][-1][i] for k, name in enumerate(names)}}
+            for i, token in enumerate(first["tokens"])
+        ]
+        caption = f"Relevance of the words for {first['label']}, first text"
+        return table(rows, caption=caption, digits=3)._repr_html_()
+
+    def summary(self) -> str:
+        """Return how many texts and levels there are, and the methods."""
+        texts, levels = len(self.data["texts"]), len(self.data["levels"])
+        return f"{texts} texts; {', '.join(self._names)}; {levels} levels"
+
+
+def _plain(flows: Sequence[Any], labels: Sequence[str]) -> dict[str, Any]:
+    """A text as the front end takes it; numbers to six digits, which is more than a cell shows."""
+    first = flows[0]
+    name = labels[first.target] if labels else f"class {first.target}"
+    return {
+        "tokens": [visible(token) for token in first.tokens],
+        "special": np.asarray(first.special).tolist(),
+        "label": visible(name),
+        "logit": float(f"{first.logit:.6g}"),
+        "scores": [[[float(f"{x:.6g}") for x in level] for level in flow.scores] for flow in flows],
+    }

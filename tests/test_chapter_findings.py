@@ -1,0 +1,103 @@
+"""The numbers in the chapters' first sentences, recomputed from rows and files by other means."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lrp_companion.analysis.chapter_findings import chapter_catalogue, judged_claims
+from lrp_companion.analysis.finding_records import SHORT, TEXT_RUNS, records
+from lrp_companion.analysis.findings import finding, value_of
+from lrp_companion.masks import path_masks
+from lrp_companion.runs.load import load_run
+from lrp_companion.schema import PROTOCOLS, Protocol
+
+RESULTS = Path(__file__).resolve().parents[1] / "results"
+POSITIONS = Protocol(site="word+position", tokens="all")
+
+
+def r(run: str, method: object, protocol: Protocol) -> np.ndarray:
+    return load_run(RESULTS / run).r(method, protocol)
+
+
+def gap(run: str, protocol: Protocol) -> np.ndarray:
+    return r(run, "cp-lrp", protocol) - r(run, "attnlrp", protocol)
+
+
+@pytest.mark.parametrize("short", TEXT_RUNS)
+def test_the_typical_example(short: str) -> None:
+    for name, protocol in SHORT.items():
+        d = gap(TEXT_RUNS[short], PROTOCOLS[protocol])
+        d = d[np.isfinite(d)]
+        stem = f"{short}, CP-LRP minus AttnLRP, {name}"
+        assert value_of(f"{stem}, median", RESULTS).mean == pytest.approx(np.median(d), abs=1e-12)
+        won = (d > 0).mean() + (d == 0).mean() / 2
+        assert value_of(f"{stem}, wins", RESULTS).mean == pytest.approx(won, abs=1e-12)
+
+
+@pytest.mark.parametrize("short", TEXT_RUNS)
+def test_the_split_by_loo_at_cls(short: str) -> None:
+    run = load_run(RESULTS / TEXT_RUNS[short])
+    first = np.array([scores[0] for scores in run.loo(POSITIONS)])
+    d = gap(TEXT_RUNS[short], POSITIONS)
+    for side, keep in (("below", first < 0), ("above", first > 0)):
+        value = value_of(f"{short}, CP-LRP minus AttnLRP, LOO at [CLS] {side} 0", RESULTS)
+        assert value.n == np.isfinite(d[keep]).sum()
+        assert value.mean == pytest.approx(np.nanmean(d[keep]), abs=1e-12)
+
+
+@pytest.mark.parametrize("path", ["back-to-front", "front-to-back"])
+def test_halves_of_the_layers(path: str) -> None:
+    run = load_run(RESULTS / TEXT_RUNS["sst2-12"])
+    steps = [frozenset(), *path_masks(12)[path]]
+    means = [np.mean(run.r(mask, POSITIONS)) for mask in steps]
+    gains = np.diff(means)
+    walked_first, walked_last = gains[:6].sum(), gains[6:].sum()
+    expected = walked_first - walked_last if path == "back-to-front" else walked_last - walked_first
+    value = value_of(f"sst2-12, later minus first half, {path}, positions", RESULTS)
+    assert value.mean == pytest.approx(expected, abs=1e-9)
+
+
+def test_over_trainings_is_the_mean_of_three_means() -> None:
+    runs = list(records(RESULTS).trainings("sst2-6"))
+    assert len(runs) == 3
+    for name, protocol in SHORT.items():
+        r_of = [[run.r(method, PROTOCOLS[protocol]) for method in ("cp-lrp", "attnlrp")] for run in runs]
+        means = [np.nanmean(a - b) for a, b in r_of]
+        value = value_of(f"sst2-6, over trainings, {name}", RESULTS)
+        assert value.mean == pytest.approx(np.mean(means), abs=1e-9)
+        assert value.low < min(means) + 0.02 and value.high > max(means) - 0.02
+
+
+def test_shifts_and_errors_are_those_of_the_files() -> None:
+    shifts = json.loads((RESULTS / "embedding-shift" / "companion.json").read_text())["rows"]
+    for method in ("attnlrp", "cp-lrp"):
+        row = [x for x in shifts if x["method"] == method and x["size"] == 1 and x.get("sign") == -1]
+        assert value_of(f"shift, {method}, lowest", RESULTS).mean == pytest.approx(np.mean(row[0]["r"]))
+    for short, file in (("sst2-12", "companion-sst2"), ("imdb-12", "companion-imdb")):
+        rows = json.loads((RESULTS / "mask-gradient-error" / f"{file}.json").read_text())["rows"]
+        shares = [row["share"]["across layers"] for row in rows]
+        assert value_of(f"{short}, error across layers", RESULTS).mean == pytest.approx(np.mean(shares))
+
+
+def test_the_sign_turns_where_exactly_one_sum_is_negative() -> None:
+    run = load_run(RESULTS / TEXT_RUNS["sst2-12"])
+    divided = run.r("attnlrp", Protocol(site="word+position", tokens="all", map="sum-to-one"))
+    raw = run.r("attnlrp", POSITIONS)
+    turned = np.isclose(divided, -raw) & (raw != 0)
+    assert value_of("sst2-12, sign turned, AttnLRP", RESULTS).mean == pytest.approx(turned.mean(), abs=1e-9)
+
+
+def test_counts_of_claims_add_up() -> None:
+    words = ("reproduced", "partly", "contradicted", "inconclusive", "not testable here")
+    counts = [int(finding(f"claims, {word}", RESULTS)) for word in words]
+    assert sum(counts) == int(finding("claims", RESULTS)) == len(judged_claims(str(RESULTS)))
+
+
+def test_every_name_has_a_number() -> None:
+    """Names that no chapter uses are checked, too: a sentence may take them up."""
+    for name in chapter_catalogue():
+        assert finding(name, RESULTS)

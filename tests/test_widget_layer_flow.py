@@ -1,0 +1,150 @@
+"""LayerFlow: the levels of the package, by mouse, keyboard, address and while playing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from browsing import complaints_of_axe, open_page, put, state_of, widget_page
+
+import lrp_companion as lrp
+from lrp_companion import InputError, LayerFlow
+
+TEXTS = ["a film of rare grace", "dull , slow and far too long"]
+
+
+@pytest.fixture(scope="module")
+def flows(clf: Any) -> list[dict[str, Any]]:
+    everything = range(1, clf.card.layers + 1)
+    return [
+        {
+            "attnlrp": lrp.layer_relevance(clf, text),
+            "cp-lrp": lrp.layer_relevance(clf, text, bypass=everything),
+        }
+        for text in TEXTS
+    ]
+
+
+@pytest.fixture(params=["light", "dark"])
+def opened(
+    request: pytest.FixtureRequest, flows: Any, clf: Any, browser: Any, tmp_path: Path
+) -> Iterator[tuple[Any, Any]]:
+    context = browser.new_context(viewport={"width": 1000, "height": 900})
+    widget = LayerFlow(flows, labels=clf.labels)
+    page, watch = open_page(context, widget_page(widget, tmp_path, theme=request.param))
+    page.wait_for_selector("[data-ready]")
+    yield page, watch
+    context.close()
+
+
+def check(page: Any, flows: list[dict[str, Any]]) -> None:
+    """What stands in the page is what the package computed for this text and level."""
+    pair, step = list(flows[state_of(page, "text")].values()), state_of(page, "step")
+    scale = max(abs(flow.scores[step]).max() for flow in pair)
+    for k, flow in enumerate(pair):
+        panel = page.locator(".lrp-flow-panel").nth(k)
+        values = [float(text.replace("+", "")) for text in panel.locator("li .lrp-value").all_text_contents()]
+        np.testing.assert_allclose(values, flow.scores[step], atol=6e-4)
+        total = float(panel.locator("p.lrp-readout").text_content().split(" ")[0].replace("\u2212", "-"))
+        assert total == pytest.approx(flow.sums[step], abs=0.0051)
+        shares = panel.locator(".lrp-here > i").evaluate_all(
+            "cells => cells.map(c => parseFloat(c.style.getPropertyValue('--lrp-share')))"
+        )
+        np.testing.assert_allclose(shares, 100 * abs(flow.scores[step]) / scale, atol=0.06)
+        filled = panel.locator(".lrp-flow-level > i[data-heat]").count()
+        assert filled == (step + 1) * len(flow.tokens)
+
+
+def test_every_text_and_level(opened: tuple[Any, Any], flows: Any) -> None:
+    page, watch = opened
+    for text, flow in enumerate(flows):
+        page.locator("select").select_option(index=text)
+        assert state_of(page, "step") == 0
+        for step in range(len(flow["attnlrp"].levels)):
+            put(page, step=step)
+            check(page, flows)
+            assert flow["attnlrp"].levels[step] in page.locator(".lrp-controls .lrp-readout").text_content()
+    assert watch.nothing(), watch
+
+
+def test_buttons_slider_keys_and_a_click_on_a_level(opened: tuple[Any, Any], flows: Any) -> None:
+    page, watch = opened
+    for name, expected in (("Down", 1), ("Down", 2), ("Up", 1)):
+        page.get_by_role("button", name=name).click()
+        assert state_of(page, "step") == expected
+    slider = page.get_by_role("slider")
+    slider.focus()
+    page.keyboard.press("End")
+    last = len(flows[0]["attnlrp"].levels) - 1
+    assert state_of(page, "step") == last and slider.get_attribute("aria-valuetext") == "words"
+    page.keyboard.press("ArrowLeft")
+    assert state_of(page, "step") == last - 1
+    page.locator(".lrp-flow-level").nth(0).click()
+    assert state_of(page, "step") == 0
+    assert "the same" in page.locator(".lrp-flows + p").text_content()
+    put(page, step=last)
+    said = page.locator(".lrp-flows + p").text_content()
+    gaps = abs(flows[0]["attnlrp"].scores[last] - flows[0]["cp-lrp"].scores[last])
+    assert flows[0]["attnlrp"].tokens[gaps.argmax()] in said
+    check(page, flows)
+    assert not complaints_of_axe(page, ".lrp-widget") and watch.nothing(), watch
+
+
+def test_playing_goes_down_and_stops(flows: Any, browser: Any, tmp_path: Path) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    page.clock.install()
+    page.goto(widget_page(LayerFlow(flows), tmp_path))
+    page.wait_for_selector("[data-ready]", state="attached")
+    page.locator(".lrp-play").click()
+    page.clock.run_for(60_000)
+    assert state_of(page, "step") == len(flows[0]["attnlrp"].levels) - 1
+    assert page.locator(".lrp-play").text_content() == "Play"
+    context.close()
+
+
+def test_the_state_survives_in_the_address_and_nonsense_does_not(
+    flows: Any, browser: Any, tmp_path: Path
+) -> None:
+    context = browser.new_context()
+    address = widget_page(LayerFlow(flows), tmp_path)
+    page, watch = open_page(context, f"{address}#flow.text=1&flow.step=2")
+    page.wait_for_selector("[data-ready]")
+    assert [state_of(page, key) for key in ("text", "step")] == [1, 2]
+    check(page, flows)
+    for wrong in ("text=2", "step=99", "step=-1", "step=0.5", "text=<b>"):
+        other, _ = open_page(context, f"{address}#flow.{wrong}")
+        other.wait_for_selector("[data-ready]")
+        assert [state_of(other, key) for key in ("text", "step")] == [0, 0]
+    assert watch.nothing(), watch
+    context.close()
+
+
+def test_hostile_tokens_are_text_and_a_phone_has_room(flows: Any, browser: Any, tmp_path: Path) -> None:
+    flow = flows[0]["attnlrp"]
+    tokens = ("<img src=x onerror=alert(1)>", "</script>", "\u202egpj", *flow.tokens[3:])
+    hostile = [{"a": replace(flow, tokens=tokens), "b": replace(flows[0]["cp-lrp"], tokens=tokens)}]
+    context = browser.new_context(viewport={"width": 360, "height": 740})
+    page, watch = open_page(context, widget_page(LayerFlow(hostile, labels=["<b>"] * 3), tmp_path))
+    page.wait_for_selector("[data-ready]")
+    shown = page.locator(".lrp-flow-panel").nth(0).locator("li bdi").all_text_contents()
+    assert shown[:2] == list(tokens[:2]) and "\u202e" not in shown[2]
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360 and page.locator("img").count() == 0
+    assert not complaints_of_axe(page, ".lrp-widget") and watch.nothing(), watch
+    context.close()
+
+
+def test_python_refuses_what_does_not_fit(flows: Any, clf: Any) -> None:
+    widget = LayerFlow(flows, labels=clf.labels)
+    for name, value in (("text", 2), ("step", 99)):
+        with pytest.raises(InputError):
+            setattr(widget, name, value)
+    for wrong in ([], [{"attnlrp": flows[0]["attnlrp"]}], [flows[0], dict(reversed(flows[1].items()))]):
+        with pytest.raises(InputError, match="the same two methods"):
+            LayerFlow(wrong)
+    assert repr(widget) == f"LayerFlow(2 texts; attnlrp, cp-lrp; {clf.card.layers + 2} levels)"
+    assert "film" in widget.fallback() and "Relevance of the words" in widget.fallback()
