@@ -1,8 +1,8 @@
 """Sphinx extension: what a hunt for a mask has to find, worked out from the widget's own numbers.
 
-`{mask-hunt} PAGE NAME` reads the layer toggles of an executed notebook and writes a table: how well both ends
-agree with LOO, and the best mask of at most one, two, ... bypassed layers. So a speaker's notes hold no number
-that was typed in.
+`{mask-hunt} PAGE NAME` reads the layer toggles of an executed notebook and writes a table: how well both
+ends agree with LOO, and the best mask of at most one, two, ... bypassed layers. So a speaker's notes hold no
+number that was typed in.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ def hunt(r: np.ndarray, *, most: int = 4) -> dict[str, Any]:
 def in_words(result: dict[str, Any]) -> str:
     """Return the outcome of a hunt as a sentence and a table in Markdown."""
     attnlrp, cp = result["ends"]
-    head = f"AttnLRP has r = {attnlrp:.2f}, CP-LRP {cp:.2f}; {result['better']:,} of {result['masks']:,} masks"
+    head = (
+        f"AttnLRP has r = {attnlrp:.2f}, CP-LRP {cp:.2f}; {result['better']:,} of {result['masks']:,} masks"
+    )
     lines = [f"{head} of so few layers are better than both.", ""]
     lines += ["| at most | best layers | r |", "| ---: | --- | ---: |"]
     for size, layers, r in result["best"]:
@@ -68,7 +70,9 @@ def in_words(result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def table_of(notebook: nbformat.NotebookNode, name: str, *, sentence: int, site: str, tokens: str) -> np.ndarray:
+def table_of(
+    notebook: nbformat.NotebookNode, name: str, *, sentence: int, site: str, tokens: str
+) -> np.ndarray:
     """Return the r of every mask of one sentence that a notebook's layer toggles hold.
 
     Raises
@@ -85,7 +89,9 @@ def table_of(notebook: nbformat.NotebookNode, name: str, *, sentence: int, site:
             except (IndexError, KeyError):
                 break
     got = f"{name}, sentence {sentence}, {site}, {tokens}"
-    raise InputError("mask-hunt", got=got, expected="layer toggles that hold it", hint="look into the notebook")
+    raise InputError(
+        "mask-hunt", got=got, expected="layer toggles that hold it", hint="look into the notebook"
+    )
 
 
 class MaskHuntDirective(SphinxDirective):

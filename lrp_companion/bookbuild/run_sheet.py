@@ -1,8 +1,8 @@
 """Sphinx extension: a session's plan and its deck as one, and the teacher's run sheet made from both.
 
-A slide's notes say when it is shown (`:minute:` of `{notes}`), what to say, what to ask and what to click next;
-`{answers}` holds the answers one hears. The plan of the session names the slides of each part. `{run-sheet} 2`
-writes both, slide by slide, for two printed pages.
+A slide's notes say when it is shown (`:minute:` of `{notes}`), what to say, what to ask and what to click
+next; `{answers}` holds the answers one hears. The plan of the session names the slides of each part.
+`{run-sheet} 2` writes both, slide by slide, for two printed pages.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Slide:
 
 @dataclass(frozen=True)
 class Part:
-    """A line of the plan: from `minute` on, for `minutes`, the slides `first` to `last` (0 and 0 for none)."""
+    """A line of the plan: from `minute` on, for `minutes`, slides `first` to `last` (0, 0: none)."""
 
     minute: int
     minutes: int

@@ -169,8 +169,8 @@ class CellDirective(SphinxDirective):
 
     Options: `output`, which output from 0; `state`, of a widget; `alt`, what a picture shows; `after` and
     `before`, texts that bound the part of a Markdown cell; `columns` and `rows` of a table that are wanted;
-    `bare`, without a link to the notebook; `hide`, what a deck shows only when asked: a widget's `results`, or
-    its button for the `best` state.
+    `bare`, without a link to the notebook; `hide`, what a deck shows only when asked: a widget's `results`,
+    or its button for the `best` state.
     """
 
     required_arguments = 2
@@ -259,7 +259,7 @@ class CellDirective(SphinxDirective):
 
 
 class NotesDirective(SphinxDirective):
-    """`{notes}`: a speaker's notes, from the `minute` on. `{answers}`: notes left out of the student edition."""
+    """`{notes}`: a speaker's notes from a `minute` on. `{answers}`: notes that the student edition omits."""
 
     has_content = True
     option_spec = {"minute": directives.nonnegative_int}

@@ -1,7 +1,7 @@
 """Sphinx extension: large data of a widget in a file of its own, which pages with the same widget share.
 
-A file is a script, since a page opened from disk may load no other kind, and named by what it holds: the decks
-show the widgets of the chapters, so a browser that has seen the chapter has the deck's data already.
+A file is a script, since a page opened from disk may load no other kind, and named by what it holds: the
+decks show the widgets of the chapters, so a browser that has seen the chapter has the deck's data already.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@
   function fit(section) {
     const cells = elements(section, ".slide-cell");
     /** @type {number[]} */
-    const sizes = cells.map((cell) => cell.querySelector("img, .lrp-widget, .companion-plot") ? 1 : LARGEST);
+    const sizes = cells.map((cell) => cell.querySelector("img, .companion-plot") ? 1 : LARGEST);
     const set = (/** @type {number} */ k, /** @type {number} */ size) => {
       sizes[k] = size;
       cells[k].style.zoom = String(size);
