@@ -66,7 +66,9 @@
   function fit(section) {
     const cells = elements(section, ".slide-cell");
     /** @type {number[]} */
-    const sizes = cells.map((cell) => cell.querySelector("img, .companion-plot") ? 1 : LARGEST);
+    const sizes = cells.map((cell) =>
+      cell.querySelector("img, .companion-plot, [data-companion-widget=token_heatmap]") ? 1 : LARGEST
+    );
     const set = (/** @type {number} */ k, /** @type {number} */ size) => {
       sizes[k] = size;
       cells[k].style.zoom = String(size);
@@ -83,8 +85,8 @@
   }
 
   /**
-   * Steps of a slide: rows of tables in a `slide-steps` part appear one by one; what a cell hides appears with
-   * the last step, or by its button.
+   * Steps of a slide: rows of tables in a `slide-steps` part appear one by one; what a cell hides appears
+   * with the last step, or by its button.
    * @param {HTMLElement} section
    * @returns {void}
    */
