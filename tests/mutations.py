@@ -147,6 +147,9 @@ table = of("bookbuild/rule_table.py", "test_rule_table.py")
 front = of(
     "widgets/base.py", "test_widgets.py::test_a_front_end_is_one_small_module_and_one_style_of_our_own"
 )
+run_sheet = of("bookbuild/run_sheet.py", "test_run_sheet.py")
+mask_hunt = of("bookbuild/mask_hunt.py", "test_mask_hunt.py")
+shared_data = of("bookbuild/widget_data.py", "test_widget_data.py")
 launch = of("bookbuild/launch.py", "test_launch.py")
 SHIFTS = "test_embedding_shift.py::test_"
 paired = of("metrics/paired.py", "test_paired.py")
@@ -579,6 +582,12 @@ MUTATIONS: list[Mutation] = [
     deck("any state will do", "if key not in keys:", "if False:"),
     deck("the other columns", "if head not in wanted", "if head in wanted"),
     deck("slides inside one another", "{body[:second]}</section>", "{body[:second]}"),
+    run_sheet("a plan may leave slides out", "if part.first != shown + 1 or", "if"),
+    run_sheet("minutes may run backwards", "earliest = slide.minute", "pass"),
+    run_sheet("a slide needs no question", 'SAID = ("Say", "Ask", "Next")', 'SAID = ("Say", "Next")'),
+    mask_hunt("the best of all masks", "np.where(sizes <= size, r, np.nan)", "r"),
+    mask_hunt("an undefined r counts", "steps == _UNDEFINED", "steps == _STEPS + 1"),
+    shared_data("each state has data of its own", 'blob["state"].get("data")', 'blob["state"]'),
     launch("a second cell each time", 'for cell in out.cells if cell.get("id") != CELL]',
            "for cell in out.cells]"),
     launch("the cell acts elsewhere", 'if "google.colab" in sys.modules:',

@@ -185,6 +185,64 @@ def test_every_slide_holds_what_it_shows_and_asks_no_other_host(name: str, site:
     context.close()
 
 
+SMALL = """() => {
+    const slide = Reveal.getCurrentSlide(), out = [], scale = Reveal.getScale();
+    const texts = document.createTreeWalker(document.querySelector('.reveal'), NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) {
+        const text = texts.currentNode, node = text.parentElement, range = document.createRange();
+        if (!text.data.trim() || (node.closest('.slides') && node.closest('section') !== slide)) continue;
+        if (node.closest('.notes, .lrp-hidden, .aria-status, mjx-assistive-mml, script, style')) continue;
+        range.selectNodeContents(text);
+        const box = range.getBoundingClientRect(), style = getComputedStyle(node);
+        if (style.visibility === 'hidden' || box.width < 2 || box.height < 2) continue;
+        const matrix = node instanceof SVGElement && node.getScreenCTM();
+        const factor = matrix ? Math.hypot(matrix.a, matrix.b) : (node.currentCSSZoom ?? 1) * scale;
+        const size = parseFloat(style.fontSize) * factor;
+        if (size < 16) out.push(`${size.toFixed(1)} ${text.data.trim().slice(0, 30)}`);
+    }
+    return out;
+}"""
+
+
+@pytest.mark.parametrize("name", DECKS)
+def test_no_text_of_a_slide_is_under_16_pixels(name: str, site: str, browser: Any) -> None:
+    context, page, _ = opened(browser, f"{site}/book/slides/{name}.html")
+    for number in range(count(page)):
+        turn_to(page, number)
+        page.evaluate("() => { while (Reveal.nextFragment()); }")
+        page.wait_for_timeout(100)
+        assert not (small := page.evaluate(SMALL)), (name, number + 1, small)
+    context.close()
+
+
+def test_answers_stay_hidden_until_asked(site: str, browser: Any) -> None:
+    context, page, watch = opened(browser, f"{site}/book/slides/session2.html")
+    visible = (
+        "() => [...document.querySelectorAll('section.present SELECTOR')].filter(node => node.offsetWidth"
+    )
+    visible += " && getComputedStyle(node).visibility === 'visible').length"
+    place = "[...document.querySelectorAll('.slides > section')].findIndex(s => s.querySelector('SELECTOR'))"
+    turn_to(page, page.evaluate(place.replace("SELECTOR", ".slide-steps")))
+    rows = page.locator("section.present .slide-steps tbody tr")
+    assert rows.count() >= 5 and page.locator("section.present tr.fragment.visible").count() == 0
+    page.keyboard.press("ArrowRight")
+    assert page.locator("section.present tr.fragment.visible").count() == 1
+    turn_to(page, widget_slide(page, "softmax_lab"))  # on slides that lie behind, all steps are taken
+    shown = visible.replace("SELECTOR", ".lrp-lab")
+    assert page.evaluate(shown) == 0
+    page.locator("section.present .slide-show").click()
+    assert page.evaluate(shown) == 1 and page.locator("section.present .slide-show").is_hidden()
+    turn_to(page, page.evaluate(place.replace("SELECTOR", ".slide-hide-best")))
+    best, outcome = (visible.replace("SELECTOR", name) for name in (".lrp-best", ".lrp-outcome"))
+    assert page.evaluate(best) == 0 and page.evaluate(outcome) == 1
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate(best) == 1, "the key that turns slides asks, too"
+    turn_to(page, page.evaluate("Reveal.getIndices().h") + 2)
+    assert page.evaluate(outcome) == 0
+    assert watch.nothing(), watch
+    context.close()
+
+
 @pytest.mark.parametrize("name", DECKS)
 def test_a_deck_prints_one_page_per_slide(name: str, site: str, browser: Any) -> None:
     context, page, watch = opened(browser, f"{site}/book/slides/{name}.html?print-pdf")
@@ -260,7 +318,7 @@ def test_arrow_keys_are_the_widgets_while_it_has_the_focus(html: Path, browser: 
 
 
 def test_a_widget_on_a_slide_reacts_and_leaves_the_address_to_the_slides(html: Path, browser: Any) -> None:
-    context, page, watch = opened(browser, (html / "book/slides/session2.html").as_uri())
+    context, page, watch = opened(browser, (html / "book/slides/session3.html").as_uri())
     number = widget_slide(page, "layer_toggles")
     turn_to(page, number)
     slide = page.locator("section.present")
@@ -298,7 +356,7 @@ def test_speaker_notes_open_in_a_window_of_their_own(site: str, browser: Any) ->
     speaker = popup.value
     speaker.wait_for_function(
         "document.querySelector('.speaker-controls-notes:not(.hidden) .value')"
-        "?.textContent.includes('arrows turn slides')"
+        "?.textContent.includes('Minute 0')"
     )
     assert watch.nothing(), watch
     context.close()

@@ -36,7 +36,7 @@ from lrp_companion.widgets import base as widgets
 FOLDER, SHEET = "book/slides/", "book/cheatsheet"
 REVEAL = "_static/revealjs"  # in the wheel
 LOADED = ("dist/reset.css", "dist/reveal.css", "dist/reveal.js", "plugin/notes/notes.js", "LICENSE")
-_WIDGET = re.compile(
+WIDGET = re.compile(
     rf'(?P<open><div class="lrp-widget" {widgets.MARK}="\w+" data-address="(?P<address>[^"]*)">'
     r'<script type="application/json">)(?P<data>.*?)(?P<close></script>)',
     re.DOTALL,
@@ -67,7 +67,7 @@ def find_cell(notebook: nbformat.NotebookNode, name: str) -> nbformat.NotebookNo
     """
     for cell in notebook.cells:
         pages = [_text(output.get("data", {}).get("text/html", "")) for output in cell.get("outputs", [])]
-        addresses = {widget["address"] for page in pages for widget in _WIDGET.finditer(page)}
+        addresses = {widget["address"] for page in pages for widget in WIDGET.finditer(page)}
         if cell.get("id") == name or name in addresses:
             return cell
     expected, hint = "a cell's id or a widget's address", "look into the executed notebook"
@@ -88,7 +88,7 @@ def in_state(markup: str, state: str) -> str:
     InputError
         If the widget has no such key, or the value is of another kind.
     """
-    widget = _WIDGET.search(markup)
+    widget = WIDGET.search(markup)
     if widget is None:
         got = "an output without a widget"
         raise InputError("cell", got=got, expected="a widget", hint="leave `state` out")
@@ -178,7 +178,8 @@ class CellDirective(SphinxDirective):
 
     Options: `output`, which output from 0; `state`, of a widget; `alt`, what a picture shows; `after` and
     `before`, texts that bound the part of a Markdown cell; `columns` and `rows` of a table that are wanted;
-    `bare`, without a link to the notebook.
+    `bare`, without a link to the notebook; `hide`, what a deck shows only when asked: a widget's `results`,
+    or its button for the `best` state.
     """
 
     required_arguments = 2
@@ -191,6 +192,7 @@ class CellDirective(SphinxDirective):
         "columns": directives.unchanged_required,
         "rows": directives.unchanged_required,
         "bare": directives.flag,
+        "hide": lambda word: directives.choice(word, ("results", "best")),
     }
 
     def run(self) -> list[nodes.Node]:
@@ -210,9 +212,9 @@ class CellDirective(SphinxDirective):
             shown, address = self._output(cell, name)
         except InputError as error:
             raise self.error(f"{page}, {name}: {error}") from None
-        if "bare" in self.options:
-            return [nodes.container("", *shown, classes=["slide-cell"])]
-        return [nodes.container("", *shown, classes=["slide-cell"]), self._origin(page, address)]
+        hidden = [f"slide-hide-{self.options['hide']}"] if "hide" in self.options else []
+        holder = nodes.container("", *shown, classes=["slide-cell", *hidden])
+        return [holder] if "bare" in self.options else [holder, self._origin(page, address)]
 
     def _output(self, cell: nbformat.NotebookNode, name: str) -> tuple[list[nodes.Node], str]:
         """One output as nodes, and the address of its widget."""
@@ -234,7 +236,7 @@ class CellDirective(SphinxDirective):
 
     def _markup(self, markup: str) -> tuple[list[nodes.Node], str]:
         """HTML in the state, or with the columns and rows, that the options ask for."""
-        widget, state = _WIDGET.search(markup), self.options.get("state", "")
+        widget, state = WIDGET.search(markup), self.options.get("state", "")
         if widget is not None:
             return [nodes.raw("", in_state(markup, state), format="html")], widget["address"]
         if state:
@@ -268,13 +270,17 @@ class CellDirective(SphinxDirective):
 
 
 class NotesDirective(SphinxDirective):
-    """`{notes}`: a speaker's notes. `{answers}`: notes with answers, left out of the student edition."""
+    """`{notes}`: a speaker's notes from a `minute` on. `{answers}`: notes that the student edition omits."""
 
     has_content = True
+    option_spec = {"minute": directives.nonnegative_int}
 
     def run(self) -> list[nodes.Node]:
         """Return the notes in the element that reveal.js looks for."""
         holder = nodes.Element()
+        minute = self.options.get("minute")
+        head = "Answers one hears" if self.name == "answers" else f"Minute {minute}"
+        holder += nodes.paragraph("", "", nodes.strong("", head))
         self.state.nested_parse(self.content, self.content_offset, holder)
         return [
             nodes.raw("", '<aside class="notes">', format="html"),

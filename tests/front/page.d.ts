@@ -3,6 +3,8 @@
 interface Window {
   /** How many groups of radio buttons the front ends of this page have made. */
   lrpChoices?: number;
+  /** Data that widgets of several pages share, by name; each a script of its own. */
+  companionData?: { [name: string]: unknown };
   /** Where a page has formulas. */
   MathJax?: { startup?: { promise?: Promise<void> } };
 }
@@ -31,6 +33,7 @@ declare const Reveal: {
   on(event: string, call: () => void): void;
   addKeyBinding(key: { keyCode: number; key: string; description: string }, call: () => void): void;
   getCurrentSlide(): HTMLElement;
+  nextFragment(): boolean;
 };
 declare const RevealNotes: unknown;
 

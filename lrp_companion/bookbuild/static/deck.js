@@ -7,12 +7,13 @@
   const OPTIONS = {
     width: 1280,
     height: 720,
-    margin: 0.02,
+    margin: 0, // slides have one of their own
     center: false,
     transition: "none",
     hash: true,
     slideNumber: "c/t",
     pdfMaxPagesPerSlide: 1,
+    pdfSeparateFragments: false, // on paper all steps are taken
   };
   const print = /print-pdf/i.test(location.search);
 
@@ -65,7 +66,9 @@
   function fit(section) {
     const cells = elements(section, ".slide-cell");
     /** @type {number[]} */
-    const sizes = cells.map((cell) => cell.querySelector("img, .lrp-widget, .companion-plot") ? 1 : LARGEST);
+    const sizes = cells.map((cell) =>
+      cell.querySelector("img, .companion-plot, [data-companion-widget=token_heatmap]") ? 1 : LARGEST
+    );
     const set = (/** @type {number} */ k, /** @type {number} */ size) => {
       sizes[k] = size;
       cells[k].style.zoom = String(size);
@@ -78,6 +81,29 @@
       sizes.forEach((size, k) => {
         if (size > SMALLEST) set(k, size - STEP);
       });
+    }
+  }
+
+  /**
+   * Steps of a slide: rows of tables in a `slide-steps` part appear one by one; what a cell hides appears
+   * with the last step, or by its button.
+   * @param {HTMLElement} section
+   * @returns {void}
+   */
+  function addSteps(section) {
+    for (const step of elements(section, ".slide-steps tbody tr, .slide-steps > p")) {
+      step.classList.add("fragment");
+    }
+    for (const cell of elements(section, ".slide-hide-results, .slide-hide-best")) {
+      const button = document.createElement("button"), step = document.createElement("span");
+      button.type = "button";
+      button.className = "slide-show";
+      button.textContent = cell.matches(".slide-hide-best") ? "Show the best" : "Show the results";
+      button.onclick = () => {
+        while (Reveal.nextFragment());
+      };
+      step.className = "fragment slide-asked";
+      cell.prepend(step, button);
     }
   }
 
@@ -131,6 +157,7 @@
     const deck = /** @type {HTMLElement} */ (document.querySelector(".reveal"));
     const sections = elements(deck, ".slides > section");
     for (const section of sections) {
+      addSteps(section);
       fit(section);
       for (const widget of elements(section, WIDGETS)) widget.dataset.preventSwipe = "";
     }

@@ -639,7 +639,8 @@ function followAddress(model, { name, keys }, accept, link) {
  * @returns {void}
  */
 function wake(host, widget) {
-  const { state, address } = JSON.parse(host.querySelector("script")?.textContent ?? "");
+  const { state, address, shared } = JSON.parse(host.querySelector("script")?.textContent ?? "");
+  if (shared) state.data = window.companionData?.[shared]; // of a script that other pages load, too
   const model = pageModel(state), el = h("div"), link = h("a", { class: "lrp-link" }, "Link to this state");
   followAddress(model, address, widget.accept, link);
   host.companion = { model };

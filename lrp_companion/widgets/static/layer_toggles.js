@@ -124,7 +124,10 @@ function shortcuts(model) {
     setMask(model, every.filter((layer) => mask & maskOf([layer])));
   };
   const ends = endButtons(model);
-  const buttons = [...ends.buttons, h("button", { type: "button", onclick: best }, "Best for this sentence")];
+  const buttons = [
+    ...ends.buttons,
+    h("button", { type: "button", class: "lrp-best", onclick: best }, "Best for this sentence"),
+  ];
   const node = h("div", { class: "lrp-controls" }, buttons, paths.node, h("label", {}, "k ", step));
   return { node, show: ends.show };
 }
