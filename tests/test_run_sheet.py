@@ -51,7 +51,13 @@ def test_a_plan_that_does_not_fit_its_deck_is_refused() -> None:
     for told, changed in wrong.items():
         with pytest.raises(InputError, match=told):
             check_plan(changed, deck)
-    for place, minute, told in ((4, 6, "minute 5"), (5, 2, "minute 5 to 19"), (5, 20, "minute 5 to 19")):
+    cases = (
+        (4, 6, "minute 5"),
+        (5, 2, "minute 5 to 19"),
+        (5, 20, "minute 5 to 19"),
+        (6, 6, "minute 7 to 19"),
+    )
+    for place, minute, told in cases:
         late = [replace(slide, minute=minute) if k == place else slide for k, slide in enumerate(deck)]
         with pytest.raises(InputError, match=told):
             check_plan(plan, late)
