@@ -654,3 +654,19 @@ def test_it_says_what_it_holds_and_escapes_it(data: Any) -> None:
         and "&lt;img src=x onerror=alert(1)&gt;" in text
         and "&lt;/script&gt;&amp;amp;" in text
     )
+
+
+def test_switches_and_curve_come_first_and_the_rest_on_demand(opened: tuple[Any, Any]) -> None:
+    page, watch = opened
+    row, numbers = page.locator(".lrp-option").first, page.locator(".lrp-measures")
+    assert not row.is_visible() and not numbers.is_visible() and page.locator(".lrp-cursor").is_visible()
+    fold = page.get_by_role("button", name="Show the options beneath the curve")
+    fold.click()
+    assert row.is_visible() and page.locator(".lrp-fold").get_attribute("aria-expanded") == "true"
+    page.locator(".lrp-more summary").click()
+    assert numbers.is_visible()
+    rungs = page.locator(".lrp-rungs > span")
+    assert all(rung.bounding_box()["height"] < 24 for rung in rungs.all()), "a label is broken"
+    page.locator(".lrp-fold").click()
+    assert not row.is_visible()
+    assert not complaints_of_axe(page, ".lrp-widget") and watch.nothing(), watch

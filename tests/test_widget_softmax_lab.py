@@ -232,3 +232,20 @@ def test_without_a_script_the_start_is_a_table_of_the_packages_numbers() -> None
         assert f"{abs(number):.3f}" in lab.fallback()
     lab.logits = [1, 2, 3]
     assert "token 3" in lab.fallback() and "token 4" not in lab.fallback() and len(lab.page_html()) < 10_000
+
+
+def test_numbers_and_answers_come_on_demand(opened: tuple[Any, Any]) -> None:
+    page, watch = opened
+    number = page.locator(".lrp-row-loo td span").first
+    assert number.evaluate("node => getComputedStyle(node).visibility") == "hidden"
+    assert not page.locator(".lrp-facts").is_visible() and page.locator(".lrp-plot").is_visible()
+    assert page.locator(".lrp-widget").bounding_box()["height"] <= 720
+    page.get_by_role("button", name="Show all numbers").click()
+    assert number.is_visible() and page.locator(".lrp-facts").is_visible()
+    answer = page.locator(".lrp-note details p")
+    assert page.locator(".lrp-note > span").text_content().endswith("?") and not answer.is_visible()
+    page.get_by_text("Answer", exact=True).click()
+    assert answer.is_visible()
+    page.get_by_role("button", name="one dominates").click()
+    assert not answer.is_visible() and page.locator(".lrp-note > span").text_content().endswith("?")
+    assert not complaints_of_axe(page, ".lrp-widget") and watch.nothing(), watch

@@ -669,7 +669,7 @@ function mount(kind, widget) {
       const pieces = location.hash.slice(1).split("&");
       if (!pieces.some((piece) => piece.startsWith(`${host.dataset.address}.`))) return;
       begin();
-      host.scrollIntoView({ block: "center" });
+      host.scrollIntoView({ block: "start" }); // of a tall widget the controls, which stand on top
     };
     const watch = new IntersectionObserver((entries) => {
       if (entries.some((entry) => entry.isIntersecting)) begin();

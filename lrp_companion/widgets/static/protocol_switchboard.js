@@ -710,6 +710,26 @@ function tallies({ a, b }, table) {
 }
 
 /**
+ * A button that shows the options beneath the curve and hides them again; they are hidden at first.
+ * @param {(open: boolean) => void} paint
+ * @returns {{ node: HTMLElement, show: () => void }}
+ */
+function foldOf(paint) {
+  let open = false;
+  const turn = () => {
+    open = !open;
+    show();
+  };
+  const node = h("button", { type: "button", class: "lrp-fold", onclick: turn });
+  const show = () => {
+    node.textContent = open ? "Hide the options beneath the curve" : "Show the options beneath the curve";
+    node.setAttribute("aria-expanded", String(open));
+    paint(open);
+  };
+  return { node, show };
+}
+
+/**
  * All combinations: the curve, the options beneath it, and the cursor.
  * @param {Model<State>} model
  * @param {Board} board
@@ -726,6 +746,13 @@ function overview(model, board, go, axis) {
   let rows = [];
   /** @type {Run | null} */
   let shown = null;
+  const average = h("span", { class: "lrp-average" }, "mean");
+  const fold = foldOf((open) => {
+    for (const node of [average, ...rows.flatMap(({ nodes }) => nodes)]) {
+      node.toggleAttribute("hidden", !open);
+    }
+    slider.node.style.gridArea = `1 / 2 / span ${open ? 1 + rows.length : 1}`;
+  });
   /** @param {View} view */
   const redraw = ({ run, table }) => {
     const n = table.order.length,
@@ -740,17 +767,17 @@ function overview(model, board, go, axis) {
         node.style.gridArea = `${k + 2} / ${column + 1}`;
       })
     );
-    slider.node.style.gridArea = `1 / 2 / span ${1 + rows.length}`;
     slider.node.setAttribute("aria-valuemax", String(n));
     spec.replaceChildren(
       h("div", { class: "lrp-rungs", "aria-hidden": "true" }, levels),
       curve(table, axis),
-      h("span", { class: "lrp-average" }, "mean"),
+      average,
       ...rows.flatMap(({ nodes }) => nodes),
       slider.node,
       h("span", { class: "lrp-way lrp-up" }, `${board.a} nearer ↑`),
       h("span", { class: "lrp-way lrp-down" }, `${board.b} nearer ↓`),
     );
+    fold.show();
     title.textContent = `All ${count(n)} combinations on ${run.label}, by ${board.a} minus ${board.b}`;
     tally.replaceChildren(...tallies(board, table));
   };
@@ -763,11 +790,11 @@ function overview(model, board, go, axis) {
     for (const { axis, place, nodes } of rows) {
       for (const node of nodes) node.classList.toggle("lrp-on", table.option(cell, axis) === place);
     }
-    caption.textContent =
-      `The line marks this combination, ${rankInWords(view)}; drag it, or use its arrow keys. ` +
-      "Beneath the curve: which option each combination has, and the mean difference with it.";
+    caption.textContent = `The line marks this combination, ${
+      rankInWords(view)
+    }; drag it, or use its arrow keys.`;
   };
-  return { node: h("figure", { class: "lrp-all" }, title, tally, spec, caption), paint };
+  return { node: h("figure", { class: "lrp-all" }, title, tally, spec, caption, fold.node), paint };
 }
 
 /**
@@ -814,7 +841,10 @@ function layOut(model, board, go) {
     said.paint(view);
     all.paint(view);
   };
-  return { nodes: [...presets.nodes, rows.node, said.words, said.chosen, ...table.nodes, all.node], paint };
+  const numbers = h("summary", {}, "Both methods in numbers, and the paper's");
+  const more = h("details", { class: "lrp-more" }, numbers, table.nodes);
+  more.toggleAttribute("open", Boolean(document.querySelector(".reveal"))); // a slide shows them at once
+  return { nodes: [...presets.nodes, rows.node, said.words, said.chosen, all.node, more], paint };
 }
 
 /**

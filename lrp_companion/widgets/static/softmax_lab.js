@@ -7,29 +7,36 @@
 /** @typedef {{ [quantity in Quantity]: number[] } & { output: number }} Result */
 /** @typedef {"loo" | "cp" | "value" | "logit" | "attnlrp"} Bar */
 
-/** @type {{ [name: string]: { set: Inputs, note: string } }} */
+/** @type {{ [name: string]: { set: Inputs, ask: string, note: string } }} */
 const PRESETS = {
   "uniform logits": {
     set: { logits: [0, 0, 0, 0], values: [1, 1, 1, 1] },
+    ask: "All values are equal. What does removing a token change, and what do the two rules say? " +
+      "Then move one value: which bars answer?",
     note: "The paper's structural bias. All values are equal, so no token matters and LOO is 0; " +
       "CP-LRP gives each token A·v all the same, AttnLRP half of that. " +
       "Move one value: LOO answers at every token, the two rules at that token only.",
   },
   "large equal logits": {
     set: { logits: [6, 6, 6, 6], values: [2, 1, 0, -1] },
+    ask: "Attention is flat, as with logits of 0. Shift all logits: which bars move, and which stay?",
     note: "The paper's linearisation error. Attention is flat, and AttnLRP's part at the logit is " +
       `z·(n − 1)/2n times LOO, here ${(6 * 3) / 8} times. ` +
       "Shift all logits: LOO stays, and this part grows, vanishes or turns its sign.",
   },
   "one dominates": {
     set: { logits: [6, 0, 0, 0], values: [1, -1, 0.5, -0.5] },
+    ask: "Token 1 holds nearly all of the attention. How large is its effect, and how large is AttnLRP's " +
+      "part at its logit?",
     note: "Token 1 holds nearly all of the attention. The slope A·(v − o) is almost 0 there, and so is " +
       "AttnLRP's part at the logit; LOO, the effect of removing the token, is large.",
   },
 };
-const FREE =
-  "Shift all logits: attention, output and LOO stay as they are, because the softmax does not see " +
-  "a constant. AttnLRP's part at the logit moves.";
+const FREE = {
+  ask: "Shift all logits by 1. Which bars move, and which stay?",
+  note: "Attention, output and LOO stay as they are, because the softmax does not see a constant. " +
+    "AttnLRP's part at the logit moves.",
+};
 /** @type {{ key: Quantity, name: string, formula: string }[]} */
 const ROWS = [
   { key: "attention", name: "attention", formula: "A" },
@@ -186,14 +193,19 @@ function button(text, onclick) {
  * @returns {{ buttons: HTMLElement[], note: HTMLElement, show: (inputs: Inputs) => void }}
  */
 function presets(model) {
-  const names = Object.keys(PRESETS), note = h("p", { class: "lrp-note" });
+  const names = Object.keys(PRESETS), ask = h("span", {}), answer = h("p", {});
+  const more = h("details", {}, h("summary", {}, "Answer"), answer);
+  const note = h("div", { class: "lrp-note" }, ask, more);
   const buttons = names.map((name) => button(name, () => put(model, PRESETS[name].set)));
   oneTabStop(buttons);
   /** @param {Inputs} inputs */
   const show = (inputs) => {
     const chosen = names.find((name) => alike(PRESETS[name].set, inputs));
     buttons.forEach((preset, i) => preset.setAttribute("aria-pressed", String(names[i] === chosen)));
-    note.textContent = chosen ? PRESETS[chosen].note : FREE;
+    const said = chosen ? PRESETS[chosen] : FREE;
+    if (ask.textContent !== said.ask) more.open = false;
+    ask.textContent = said.ask;
+    answer.textContent = said.note;
   };
   return { buttons, note, show };
 }
@@ -397,6 +409,12 @@ function verdicts() {
 function render({ model, el }) {
   const live = liveLine(), named = presets(model), moves = changes(model), sliders = sliderBank(model);
   const scores = scoreTable(), facts = verdicts(), output = h("strong", { class: "lrp-lab-output" });
+  const fold = h("button", { type: "button", class: "lrp-fold-lab", onclick: () => unfold() });
+  const unfold = (wanted = lab.classList.contains("lrp-lean")) => {
+    lab.classList.toggle("lrp-lean", !wanted);
+    fold.textContent = wanted ? "Hide the numbers" : "Show all numbers";
+    fold.setAttribute("aria-expanded", String(wanted));
+  };
   const lab = h(
     "div",
     { class: "lrp-softmax" },
@@ -405,11 +423,13 @@ function render({ model, el }) {
     named.note,
     sliders.bank,
     scores.table,
+    fold,
     h("p", { class: "lrp-readout" }, "output o = Σ A·v = ", output),
     facts.table,
     live.node,
   );
   el.replaceChildren(lab);
+  unfold(Boolean(document.querySelector(".reveal"))); // a slide shows them at once
   return follow(model, ["logits", "values"], () => {
     const inputs = inputsOf(model), result = softmaxStep(inputs.logits, inputs.values);
     lab.style.setProperty("--n", String(inputs.logits.length));
