@@ -41,7 +41,7 @@ def digest(texts: list[str]) -> str:
 def printed() -> dict[str, dict[str, str]]:
     """Caption to hash, by chapter."""
     chapters = {name: tables(ROOT / "notebooks" / f"{name}.ipynb") for name in CHAPTERS}
-    return {name: {caption: digest(texts) for caption, texts in found} for name, found in chapters.items()}
+    return {name: {caption: digest(texts) for caption, texts in rows} for name, rows in chapters.items()}
 
 
 if __name__ == "__main__":

@@ -72,11 +72,11 @@ def show_both(
     """Put a figure's dark form after it in a page, each shown on its own kind of page."""
     pictures: set[str] = app.env.__dict__.setdefault("companion_figures", set())
 
-    def both(found: re.Match[str]) -> str:
-        folder = PurePosixPath(found["folder"]).name
+    def both(match: re.Match[str]) -> str:
+        folder = PurePosixPath(match["folder"]).name
         pictures.add(f"{folder}/{found['name']}.png")
         name = f"{found['folder']}{found['name']}"
-        before, after = found["before"], found["after"]
+        before, after = match["before"], match["after"]
         light = f'<img class="only-light"{before}src="{name}.png"{after}>'
         return f'{light}<img class="only-dark" loading="lazy"{before}src="{name}{SUFFIX}.png"{after}>'
 
