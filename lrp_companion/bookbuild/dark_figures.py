@@ -74,8 +74,8 @@ def show_both(
 
     def both(match: re.Match[str]) -> str:
         folder = PurePosixPath(match["folder"]).name
-        pictures.add(f"{folder}/{found['name']}.png")
-        name = f"{found['folder']}{found['name']}"
+        pictures.add(f"{folder}/{match['name']}.png")
+        name = f"{match['folder']}{match['name']}"
         before, after = match["before"], match["after"]
         light = f'<img class="only-light"{before}src="{name}.png"{after}>'
         return f'{light}<img class="only-dark" loading="lazy"{before}src="{name}{SUFFIX}.png"{after}>'
