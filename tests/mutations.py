@@ -96,6 +96,8 @@ variants = of("analysis/digit_variants.py", "test_digit_variants.py")
 variant_views = of("views/digit_variants.py", "test_digit_variants.py")
 levels = of("methods/levels.py", "test_levels.py")
 flow = of("widgets/static/layer_flow.js", "test_front_ends.py::test_deno_tests_pass")
+head = of("widgets/static/head_stepper.js", "test_front_ends.py::test_deno_tests_pass")
+head_py = of("widgets/head_stepper.py", "test_widget_head_stepper.py::test_relevance_is_that_of_the_rules")
 cut = of("bookbuild/appendix.py", "test_appendix.py::test_both_pages_keep_all_cells_in_order")
 dark = of("bookbuild/dark_figures.py", "test_dark_figures.py::test_white_is_the_page_and_ink_can_be_read")
 said = of("views/sentences.py", "test_sentences.py")
@@ -297,6 +299,8 @@ MUTATIONS: list[Mutation] = [
     levels("a level without its activation", "(layer.output_norm.y * g).sum(-1)", "g.sum(-1)"),
     levels("the other layers bypassed", "bypass=number in mask", "bypass=number not in mask"),
     flow("every token marked", "gaps[i] >= MARKED * largest", "gaps[i] >= 0"),
+    head("a score's relevance without its mean", "a[i] * (values[i] / 2 - mean)", "a[i] * (values[i] / 2)"),
+    head_py("the query's share to the last token", "maps[0] += at_key.sum()", "maps[2] += at_key.sum()"),
     cut("the numbers' title told with the story", "story.cells[: starts[0]]", "story.cells[: starts[0] + 1]"),
     dark("light stays light", "(1 - light) * slope", "light * slope"),
     said("what is left out is not counted", "len(sentences) - len(kept)", "0"),

@@ -1,0 +1,141 @@
+"""HeadStepper: the head of the primer, by mouse, keys, address and typed numbers, against the rules."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from browsing import complaints_of_axe, open_page, put, state_of, widget_page
+
+from lrp_companion import HeadStepper, InputError, rules
+
+STATES = [
+    (math.log(2), (1, 1, 2), (2, -6, 8)),
+    (-1.5, (0.5, -2, 1), (1, 1, 1)),
+    (0, (3, 1, 2), (-4, 5, 0.25)),
+]
+
+
+@pytest.fixture(params=["light", "dark"])
+def opened(request: pytest.FixtureRequest, browser: Any, tmp_path: Path) -> Iterator[tuple[Any, Any]]:
+    context = browser.new_context(viewport={"width": 900, "height": 900})
+    page, watch = open_page(context, widget_page(HeadStepper(), tmp_path, theme=request.param))
+    page.wait_for_selector("[data-ready]")
+    yield page, watch
+    context.close()
+
+
+@pytest.mark.parametrize(("query", "keys", "values"), STATES)
+def test_relevance_is_that_of_the_rules(query: float, keys: tuple, values: tuple) -> None:
+    """`rules.matmul` and `rules.softmax` on tensors, epsilon 0, in float64."""
+    k, v = (torch.tensor([x], dtype=torch.float64).T for x in (keys, values))
+    q = torch.tensor([[query]], dtype=torch.float64)
+    z = q @ k.T
+    a = z.softmax(-1)
+    o = a @ v
+    g_a, g_v = rules.matmul(torch.ones_like(o), a, v, o)
+    g_z = rules.softmax(g_a, a)
+    g_q, g_k = rules.matmul(g_z, q, k.T.contiguous(), z)
+    parts = HeadStepper(query=query, keys=keys, values=values).relevance()
+    for name, expected in (
+        ("at value", (v * g_v).ravel()),
+        ("at score", (z * g_z).ravel()),
+        ("at key", (k.T * g_k).ravel()),
+        ("at query", (q * g_q).ravel()),
+    ):
+        np.testing.assert_allclose(parts[name], expected.numpy(), atol=1e-12, err_msg=name)
+    total = (v * g_v).ravel() + (k.T * g_k).ravel()
+    total[0] += (q * g_q).sum()
+    np.testing.assert_allclose(parts["attnlrp"], total.numpy(), atol=1e-12)
+
+
+def check(page: Any) -> None:
+    """The table of maps and the widths of the bands against the package."""
+    state = {key: state_of(page, key) for key in ("q", "k", "v", "rules", "step")}
+    parts = HeadStepper(query=state["q"], keys=state["k"], values=state["v"]).relevance()
+    for row, name in enumerate(("attnlrp", "cp-lrp", "loo")):
+        cells = page.locator(".lrp-head-maps tbody tr").nth(row).locator("td")
+        shown = [float(cell.get_attribute("data-x")) for cell in cells.all()]
+        np.testing.assert_allclose(shown, [*parts[name], sum(parts[name])], atol=1e-9)
+    bands = page.locator(".lrp-head-band").all()
+    amounts = np.array([float(band.get_attribute("data-amount")) for band in bands])
+    widths = np.array([float(band.get_attribute("stroke-width")) for band in bands])
+    if len(amounts) and np.abs(amounts).max() > 1e-9:
+        largest = max(abs(parts["output"][0]), np.abs(amounts).max())
+        np.testing.assert_allclose(widths, np.maximum(1, 30 * np.abs(amounts) / largest), atol=0.006)
+    dashed = ["lrp-head-minus" in band.get_attribute("class") for band in bands]
+    assert dashed == [amount < 0 for amount in amounts]
+
+
+def test_every_step_of_both_rules(opened: tuple[Any, Any]) -> None:
+    page, watch = opened
+    for rules_name, label in (("attnlrp", "AttnLRP"), ("cp-lrp", "CP-LRP")):
+        page.get_by_role("radio", name=label).check()
+        for k, name in enumerate(("Forward", "Split the product", "The softmax", "Keys and query")):
+            page.get_by_role("button", name=name).click()
+            assert state_of(page, "step") == k and state_of(page, "rules") == rules_name
+            check(page)
+            assert not page.locator(".lrp-head-maps").is_visible()
+        page.get_by_role("button", name="Side by side").click()
+        assert page.locator(".lrp-head-maps").is_visible()
+        check(page)
+    shown = page.locator(".lrp-head-maps tbody").inner_text()
+    assert "0.6399" in shown and "2.8664" in shown and "\u22120.3333" in shown
+    assert not complaints_of_axe(page, ".lrp-widget") and watch.nothing(), watch
+
+
+def test_typed_numbers_are_taken_or_refused_in_words(opened: tuple[Any, Any]) -> None:
+    page, watch = opened
+    page.locator("summary").click()
+    field = page.get_by_label("value of slow")
+    field.fill("3")
+    field.press("Tab")
+    assert state_of(page, "v") == [2, 3, 8]
+    check(page)
+    for wrong in ("99", ""):
+        field.fill(wrong)
+        field.press("Tab")
+        assert state_of(page, "v") == [2, 3, 8]
+        assert "from \u221220 to 20" in page.locator(".lrp-head-refusal").text_content()
+    page.get_by_label("query", exact=True).fill("-1")
+    page.get_by_label("query", exact=True).press("Tab")
+    assert state_of(page, "q") == -1 and page.locator(".lrp-head-refusal").text_content() == ""
+    put(page, step=3)
+    check(page)
+    assert not complaints_of_axe(page, ".lrp-widget") and watch.nothing(), watch
+
+
+def test_keys_the_address_and_a_phone(browser: Any, tmp_path: Path) -> None:
+    context = browser.new_context(viewport={"width": 360, "height": 740})
+    address = widget_page(HeadStepper(), tmp_path)
+    page, watch = open_page(context, f"{address}#head.rules=cp-lrp&head.step=2&head.k=0,1,2")
+    page.wait_for_selector("[data-ready]")
+    assert [state_of(page, key) for key in ("rules", "step", "k")] == ["cp-lrp", 2, [0, 1, 2]]
+    page.get_by_role("button", name="The softmax").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    assert state_of(page, "step") == 3
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    for wrong in ("step=9", "k=1,2", "v=1,2,99", "rules=constructor", "q=<b>"):
+        other, _ = open_page(context, f"{address}#head.{wrong}")
+        other.wait_for_selector("[data-ready]")
+        assert [state_of(other, key) for key in ("rules", "step", "k")] == ["attnlrp", 0, [1, 1, 2]]
+    assert not complaints_of_axe(page, ".lrp-widget") and watch.nothing(), watch
+    context.close()
+
+
+def test_python_refuses_what_does_not_fit() -> None:
+    head = HeadStepper()
+    wrong = {"step": [5], "rules": ["lrp"], "q": [21, float("nan")], "k": [[1, 2]], "v": [[1, 2, 30]]}
+    for name, value in ((name, value) for name, values in wrong.items() for value in values):
+        with pytest.raises(InputError):
+            setattr(head, name, value)
+    with pytest.raises(InputError, match="three"):
+        HeadStepper(tokens=["a"])
+    assert repr(head) == "HeadStepper([CLS], slow, charming)"
+    assert "2.8664" in head.fallback() and "<b>" not in HeadStepper(tokens=["<b>", "b", "c"]).fallback()
