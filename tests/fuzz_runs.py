@@ -141,6 +141,12 @@ def subjects(model: Path) -> dict[str, Subject]:
             lambda scores: scores.shape[0] == 4 and finite(scores), {"text": just("a film")},
             target | {name: options[name] for name in ("site", "epsilon", "output", "truncate")},
         ),
+        "layer_relevance": Subject(
+            lambda **given: lrp.layer_relevance(clf, **given).scores,
+            lambda scores: scores.shape == (4, length) and finite(scores), {"text": just("a film")},
+            target | {"epsilon": options["epsilon"], "truncate": options["truncate"],
+                      "bypass": st.sampled_from([(), (1,), (1, 2)])},
+        ),
         "removal_evaluator": Subject(
             removal, lambda values: values.shape == (1,) and finite(values),
             {"text": just("a film"), "target": just(1), "keep": just(np.ones((1, length), dtype=bool))},
