@@ -4,7 +4,6 @@ edition without the answers.
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from collections.abc import Iterator
