@@ -69,6 +69,8 @@ def _explain_options(add: Callable[..., Any]) -> None:
     add("--device", default="cpu")
     add("--dtype", default="float32", help="float32, float64 or bfloat16")
     add("--target", type=_class, help="class to explain, its number from 0 or its label (default: predicted)")
+    text = "a class whose logit is taken off the target's; both by number, label, or a language model's token"
+    add("--contrast", type=_class, help=text)
     text = "a second text, where the model reads pairs"
     add("--pair", metavar="TEXT", help=text)
     add("--site", choices=SITES)
@@ -76,6 +78,8 @@ def _explain_options(add: Callable[..., Any]) -> None:
     add("--epsilon", type=float)
     text = "layers whose attention is held constant, from 1, such as 1,2,7-12 (method lrp)"
     add("--bypass", type=_layers, metavar="LAYERS", help=text)
+    text = "of gated MLPs: uniform (each factor half, default) or constant (LRP methods)"
+    add("--gate", choices=("uniform", "constant"), help=text)
     add("--removal", choices=REMOVALS)
     add("--baseline", help="pad-token, mask-token or zero (method ig)")
     add("--n-steps", type=int, help="quadrature nodes (method ig)")

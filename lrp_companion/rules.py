@@ -245,6 +245,110 @@ def layer_norm(g_y: Tensor, gamma: Tensor, sd: Tensor, y: Tensor, *, eps: float 
 
 @rule(
     Row(
+        r"RMSNorm $y = \gamma\,x/\rho$, $\rho = \mathrm{rms}(x)$",
+        r"$\rho$ is a constant",
+        "as for LayerNorm {cite}`ali2022xai`",
+        r"$g_x = \gamma\, s_\varepsilon(y) \odot g_y / \rho$",
+    ),
+)
+def rms_norm(g_y: Tensor, gamma: Tensor, rms: Tensor, y: Tensor, *, eps: float = 0.0) -> Tensor:
+    """Rule for `y = gamma x / rms(x)` with `rms` held constant: `g_x = gamma s_eps(y) g_y / rms`, Eq. (1).
+
+    `g_y` and `y` (..., n), `gamma` (n,), `rms` (..., 1) with RMSNorm's own small constant inside.
+
+    >>> two = torch.tensor([2.0])
+    >>> rms_norm(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 1.0]), two, torch.ones(2)).tolist()
+    [1.5, 1.0]
+    """
+    return _stabilised(g_y, y, eps) * (gamma / rms)
+
+
+@rule(
+    Row(
+        r"rotation of a query or key, $y = x \odot c + \mathrm{turn}(x) \odot s$ (RoPE)",
+        "epsilon; the angles are constants",
+        "Eq. (1) {cite}`bach2015pixel`",
+        r"$g_x = \tilde g \odot c + \mathrm{turn}^\top(\tilde g \odot s)$, "
+        r"$\; \tilde g = s_\varepsilon(y) \odot g_y$",
+        also=("turn",),
+    ),
+)
+def rotation(g_y: Tensor, cos: Tensor, sin: Tensor, y: Tensor, *, eps: float = 0.0) -> Tensor:
+    """Epsilon rule for `y = x cos + turn(x) sin`, Eq. (1): a linear map by constants, so its transpose.
+
+    `turn` maps the halves `(a, b)` of the last axis to `(-b, a)`. `g_y` and `y` (..., T, d), `cos` and `sin`
+    (T, d) or with axes in front.
+
+    >>> zero, one = torch.zeros(2), torch.ones(2)
+    >>> rotation(torch.tensor([1.0, 3.0]), zero, one, one).tolist()  # a quarter turn, back
+    [3.0, -1.0]
+    """
+    g = _stabilised(g_y, y, eps)
+    return g * cos - turn(g * sin)
+
+
+def turn(x: Tensor) -> Tensor:
+    """The halves `(a, b)` of the last axis as `(-b, a)`: a quarter turn of pairs; its transpose is `-turn`.
+
+    >>> turn(torch.tensor([1.0, 2.0])).tolist()
+    [-2.0, 1.0]
+    """
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat([-second, first], dim=-1)
+
+
+@rule(
+    Row(
+        r"gated MLP $h = a \odot u$, $a = \varphi(Gx)$, $u = Ux$",
+        "each factor half",
+        "Eq. (3), entry by entry {cite}`achtibat2024attnlrp`",
+        r"$g_a = \tfrac12 u \odot s_{\varepsilon/2}(h) \odot g_h$, "
+        r"$\; g_u = \tfrac12 a \odot s_{\varepsilon/2}(h) \odot g_h$",
+    ),
+)
+def gated(
+    g_h: Tensor,
+    a: Tensor,
+    u: Tensor,
+    h: Tensor,
+    *,
+    eps: float = 0.0,
+    shares: tuple[float, float] = (0.5, 0.5),
+) -> tuple[Tensor, Tensor]:
+    """Uniform rule for a product `h = a u`, entry by entry, Eq. (3): each factor receives half.
+
+    `g_a = 1/2 (s g_h) u`, `g_u = 1/2 (s g_h) a` with `s = |h| / (|h| + eps/2)`. All shapes equal. In a gated
+    MLP `a` is the activated gate. `shares` other than halves are other groupings of the product.
+
+    >>> one = torch.ones(1)
+    >>> [g.item() for g in gated(one, 2 * one, 3 * one, 6 * one)]
+    [1.5, 1.0]
+    """
+    g = _stabilised(g_h, h, eps / 2)
+    return shares[0] * u * g, shares[1] * a * g
+
+
+@rule(
+    Row(
+        r"gated MLP $h = a \odot u$, gate held",
+        "$a$ is a constant: Eq. (1), **not halved**",
+        "as CP-LRP treats attention {cite}`ali2022xai`",
+        r"$g_u = a \odot s_\varepsilon(h) \odot g_h$, $\; g_a = 0$",
+    ),
+)
+def gated_values(g_h: Tensor, a: Tensor, h: Tensor, *, eps: float = 0.0) -> Tensor:
+    """The rule for `h = a u` with the gate `a` held constant: `g_u = a s_eps(h) g_h`, not halved, Eq. (1).
+
+    All shapes equal.
+
+    >>> gated_values(torch.ones(1), torch.tensor([2.0]), torch.tensor([6.0])).tolist()
+    [2.0]
+    """
+    return a * _stabilised(g_h, h, eps)
+
+
+@rule(
+    Row(
         r"activation $y = \varphi(z)$",
         "identity, $R_z = R_y$",
         "{cite}`achtibat2024attnlrp`",

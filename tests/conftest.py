@@ -11,7 +11,7 @@ import pytest
 import torch
 from browsing import FLAGS, HTML, missing, serve
 from hypothesis import Phase, settings
-from tiny_models import FAMILIES, save
+from tiny_models import BERT_LIKE, save
 
 if TYPE_CHECKING:
     from lrp_companion.models.pretrained import Classifier
@@ -40,9 +40,9 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Folder:
     return folder
 
 
-@pytest.fixture(scope="session", params=FAMILIES)
+@pytest.fixture(scope="session", params=BERT_LIKE)
 def family_clf(request: pytest.FixtureRequest, model_folder: Folder) -> Classifier:
-    """A two-layer classifier of each family, float64."""
+    """A two-layer classifier of each family in BERT's order, float64."""
     from lrp_companion.models.pretrained import load_classifier
 
     return load_classifier(model_folder(request.param), dtype="float64")

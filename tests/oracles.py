@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from tiny_models import ROBERTA_LIKE
 from torch import Tensor
 
 from lrp_companion.models.families import FAMILIES
@@ -190,6 +191,45 @@ def layer_norm_case(draw: Drawn, eps: float) -> Case:
     sd = np.sqrt(x.var() + small)
     y = gamma * (x - x.mean()) / sd + beta
     return Case((g, gamma, np.array([sd]), y), (((x, r_layer_norm(y * g, x, gamma, beta, small, eps)),),))
+
+
+@replicates("rms_norm", unbatched=(1,))
+def rms_norm_case(draw: Drawn, eps: float) -> Case:
+    x, gamma, g = draw((5,), (5,), (5,))
+    rms = np.sqrt((x**2).mean() + 1e-5)
+    y = gamma * x / rms
+    r_x = r_linear(y * g, x, np.diag(gamma / rms), 0.0, eps)
+    return Case((g, gamma, np.array([rms]), y), (((x, r_x),),))
+
+
+@replicates("rotation")
+def rotation_case(draw: Drawn, eps: float) -> Case:
+    x, angle, g = draw((6,), (3,), (6,))
+    cos, sin = np.tile(np.cos(angle), 2), np.tile(np.sin(angle), 2)
+    matrix = np.zeros((6, 6))
+    for k in range(3):  # the pair k, k + 3 is turned by its angle
+        matrix[np.ix_((k, k + 3), (k, k + 3))] = [
+            [np.cos(angle[k]), -np.sin(angle[k])],
+            [np.sin(angle[k]), np.cos(angle[k])],
+        ]
+    y = matrix @ x
+    return Case((g, cos, sin, y), (((x, r_linear(y * g, x, matrix, 0.0, eps)),),))
+
+
+@replicates("gated")
+def gated_case(draw: Drawn, eps: float) -> Case:
+    a, u, g = draw((5,), (5,), (5,))
+    h = a * u
+    # Eq. (3) for a product of one row and one column each
+    pairs = [r_matmul(np.array([[h[k] * g[k]]]), a[k, None, None], u[k, None, None], eps) for k in range(5)]
+    r_a, r_u = (np.array([pair[side].item() for pair in pairs]) for side in (0, 1))
+    return Case((g, a, u, h), (((a, r_a),), ((u, r_u),)))
+
+
+@replicates("gated_values")
+def gated_values_case(draw: Drawn, eps: float) -> Case:
+    a, u, g = draw((5,), (5,), (5,))
+    return Case((g, a, a * u), (((u, r_linear(a * u * g, u, np.diag(a), 0.0, eps)),),))
 
 
 @replicates("elementwise")
@@ -535,7 +575,7 @@ def leave_one_out(
     Positions are given, since RoBERTa would renumber them around a [PAD] among the words: a replaced word
     keeps its place.
     """
-    first = pad_id + 1 if model.config.model_type == "roberta" else 0  # type: ignore[union-attr]
+    first = pad_id + 1 if model.config.model_type in ROBERTA_LIKE else 0  # type: ignore[union-attr]
 
     def logit(ids: Sequence[int], keep: Sequence[int]) -> float:
         places = torch.arange(first, first + len(ids))[None]

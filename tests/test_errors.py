@@ -267,13 +267,13 @@ def test_folders_that_are_no_classifier(tmp_path: Path, model_folder) -> None:
 
 
 def test_models_of_another_kind(tmp_path: Path, model_folder) -> None:
-    from transformers import BertForMaskedLM, GPT2Config, GPT2ForSequenceClassification
+    from transformers import BertForMaskedLM, BloomConfig, BloomForSequenceClassification
 
-    GPT2ForSequenceClassification(
-        GPT2Config(n_layer=1, n_head=1, n_embd=4, vocab_size=9, pad_token_id=0)
-    ).save_pretrained(tmp_path / "gpt2")
-    text = message(ModelError, load_classifier, tmp_path / "gpt2")
-    assert f"family 'gpt2'; expected one of {', '.join(FAMILIES)}" in text
+    BloomForSequenceClassification(
+        BloomConfig(n_layer=1, n_head=1, hidden_size=4, vocab_size=9, pad_token_id=0)
+    ).save_pretrained(tmp_path / "bloom")
+    text = message(ModelError, load_classifier, tmp_path / "bloom")
+    assert f"family 'bloom'; expected one of {', '.join(FAMILIES)}" in text
 
     model, tokenizer = build("bert")
     BertForMaskedLM(model.config).save_pretrained(tmp_path / "lm")

@@ -41,7 +41,7 @@ def test_every_level_is_activation_times_what_autograd_brings(clf: Any) -> None:
     ids = torch.tensor([encoded.input_ids])
     tape = clf.encoder.forward(ids, torch.ones_like(ids))
     flow = layer_relevance(clf, TEXT, bypass=range(1, layers + 1))
-    x = tape.layers[layers - 2].output_norm.y.detach().clone().requires_grad_()
+    x = tape.layers[layers - 2].output.detach().clone().requires_grad_()
     layer, kept = clf.encoder.wiring.layers[-1], tape.layers[-1]
 
     def norm(module: Any, z: Any, old: Any) -> Any:

@@ -17,7 +17,7 @@ from tiny_models import TEXTS
 import lrp_companion as lrp
 from lrp_companion import Classifier, InputError, LinearAttention
 from lrp_companion.methods.mask_gradient import group_of, integrate, plan, quadrature, quadrature_rows
-from lrp_companion.models import encoder
+from lrp_companion.models import attention
 
 
 def soft_logits(clf: Classifier, text: str, w: np.ndarray) -> np.ndarray:
@@ -65,7 +65,7 @@ def test_the_kept_softmax_is_its_plain_form_also_where_a_token_is_gone(constant:
     scores.requires_grad_(not constant)
     sides = []
     for kept in (
-        encoder._KeptSoftmax.apply,
+        attention.KeptSoftmax.apply,
         lambda z, w: (u := z.softmax(-1) * w[:, None, None]) / u.sum(-1, keepdim=True),
     ):
         out = kept(scores, keep)
@@ -75,7 +75,7 @@ def test_the_kept_softmax_is_its_plain_form_also_where_a_token_is_gone(constant:
     if not constant:
         whole = keep.detach().clamp(0.1).requires_grad_(True)
         assert torch.autograd.gradcheck(
-            encoder._KeptSoftmax.apply, (scores[:1].detach().requires_grad_(True), whole[:1])
+            attention.KeptSoftmax.apply, (scores[:1].detach().requires_grad_(True), whole[:1])
         )
 
 

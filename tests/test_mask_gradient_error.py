@@ -122,7 +122,7 @@ def run_with(clf, tape, masked_layer, place, heads):
             masked = torch.zeros(1, wiring.heads, 1, x.shape[1], dtype=torch.bool)
             for head in range(wiring.heads) if heads is None else heads:
                 masked[0, head, 0, place] = True
-        x = LayerBlock.run(layer, wiring.heads, x, masked).output_norm.y
+        x = LayerBlock.run(layer, wiring.heads, x, masked).output
     x = x[:, 0]
     for linear, activation in wiring.head:
         x = linear(x) if activation is None else activation(linear(x))

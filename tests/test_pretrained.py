@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from tiny_models import FAMILIES, TEXTS, build, save, save_bert_base
+from tiny_models import BERT_LIKE, TEXTS, build, save, save_bert_base
 
 from lrp_companion.models.pretrained import embedded_models, load_classifier
 from lrp_companion.schema import ModelCard
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", BERT_LIKE)
 def test_a_folder_in_the_hubs_format(model_folder, family: str) -> None:
     folder = model_folder(family)
     clf = load_classifier(folder)
@@ -130,7 +130,7 @@ def test_tokens_and_what_is_special(model_folder) -> None:
     assert roberta.encode("rare grace")[0].tokens == ("<s>", "Ġrare", "Ġgrace", "</s>")
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", BERT_LIKE)
 def test_a_text_of_full_length_runs_and_one_more_token_does_not(model_folder, family: str) -> None:
     clf = load_classifier(model_folder(family))
     (full,) = clf.encode("film" + " film" * 29)

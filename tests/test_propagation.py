@@ -13,7 +13,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny_models import FAMILIES, TEXTS, build, without_constants
+from tiny_models import BERT_LIKE, TEXTS, build, without_constants
 
 from lrp_companion.models.batching import pad
 from lrp_companion.models.encoder import Encoder
@@ -55,7 +55,7 @@ def assert_near(actual: np.ndarray, expected: np.ndarray, tolerance: float) -> N
 
 
 @pytest.mark.parametrize("bypass", MASKS, ids=str)
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", BERT_LIKE)
 def test_equals_the_modified_gradient(family: str, bypass: tuple[int, ...]) -> None:
     """Oracle 2, every part of the embedding sum, each text of a padded batch, 1e-9 relative."""
     model, rows = network(family)
@@ -102,7 +102,7 @@ def test_epsilon_changes_the_map_and_its_limit_is_epsilon_zero() -> None:
     assert np.abs(maps[0.1] - maps[0.0]).max() > 1e-3
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", BERT_LIKE)
 def test_without_constants_cp_lrp_sums_to_the_logit_and_attnlrp_does_not(family: str) -> None:
     """Oracle 1. Eq. (5) does not conserve, so AttnLRP's sum is another number."""
     model, tokenizer = build(family, seed=3)
@@ -124,7 +124,7 @@ def test_without_constants_cp_lrp_sums_to_the_logit_and_attnlrp_does_not(family:
     st.integers(1, len(TEXTS)),
     st.sampled_from(MASKS),
     st.sampled_from([0.0, 0.1]),
-    st.sampled_from(FAMILIES),
+    st.sampled_from(BERT_LIKE),
 )
 def test_padding_and_order_change_nothing(
     order: list[int], count: int, bypass: tuple[int, ...], eps: float, family: str
@@ -268,7 +268,7 @@ def test_an_activation_exactly_at_zero_takes_the_limit() -> None:
         maps = []
         for distance in (0.0, 1e-9):
             inner.bias[0] = distance - hidden[0]
-            assert (Encoder(model).forward(*pad(rows, 0, CPU)).layers[0].up.z[0, 2, 0] == 0) == (
+            assert (Encoder(model).forward(*pad(rows, 0, CPU)).layers[0].inner.z[0, 2, 0] == 0) == (
                 distance == 0
             )
             maps.append(explain(model, rows, [0.0, 1.0])["word"])

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tiny_models import FAMILIES, build, save
+from tiny_models import BERT_LIKE, build, save
 from torch import nn
 
 from lrp_companion.methods import attribute
@@ -20,7 +20,7 @@ TEXT = "a film of rare grace"
 needs_peft = pytest.mark.skipif(importlib.util.find_spec("peft") is None, reason="peft is not installed")
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", BERT_LIKE)
 def test_objects_in_memory_are_what_they_are_on_disk(model_folder, family: str) -> None:
     network, tokenizer = build(family)
     network.train()
@@ -77,7 +77,7 @@ def test_an_adapter_without_peft_says_what_to_install(
 
 
 @needs_peft
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", BERT_LIKE)
 def test_an_adapter_is_merged(tmp_path: Path, family: str) -> None:
     """Trained on an encoder without a classifier, three labels where the base knows two; and in memory."""
     import peft

@@ -10,25 +10,36 @@ import functools
 from pathlib import Path
 
 import torch
+import transformers
 from transformers import (
+    AlbertConfig,
+    AlbertForSequenceClassification,
     BertConfig,
     BertForSequenceClassification,
     BertTokenizerFast,
+    CamembertConfig,
+    CamembertForSequenceClassification,
     DistilBertConfig,
     DistilBertForSequenceClassification,
     ElectraConfig,
     ElectraForSequenceClassification,
     PreTrainedModel,
     PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
     RobertaConfig,
     RobertaForSequenceClassification,
     RobertaTokenizerFast,
+    XLMRobertaConfig,
+    XLMRobertaForSequenceClassification,
 )
 
 from lrp_companion.models import families
 
 FAMILIES = tuple(families.FAMILIES)
 """Every family that the package registers: tests that run over them meet a new one at once."""
+BERT_LIKE = ("bert", "roberta", "xlm-roberta", "camembert", "electra", "distilbert", "albert")
+"""Those in BERT's own order: `test_pre_norm.py` tries the others."""
+ROBERTA_LIKE = ("roberta", "xlm-roberta", "camembert")
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 WORDS = (
     "a", "an", "the", "film", "plot", "of", "rare", "grace", "is", "was", "not", "never", "but", "very",
@@ -107,7 +118,9 @@ def build(
     seed: int = 0,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """A random classifier of one family and its tokenizer; positions for 32 tokens."""
-    tokenizer = byte_pair() if family == "roberta" else wordpiece()
+    if family not in BERT_LIKE:
+        return pre_norm(family, layers=layers, hidden=hidden, inner=inner, labels=labels, seed=seed)
+    tokenizer = byte_pair() if family in ROBERTA_LIKE else wordpiece()
     names = ("negative", "positive", "mixed")[:labels]
     common = {
         "vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id,
@@ -122,9 +135,14 @@ def build(
     model: PreTrainedModel
     if family == "bert":
         model = BertForSequenceClassification(BertConfig(**common, **wide, max_position_embeddings=32))
-    elif family == "roberta":  # positions start at pad + 1 = 2
-        model = RobertaForSequenceClassification(
-            RobertaConfig(
+    elif family in ROBERTA_LIKE:  # positions start at pad + 1 = 2
+        config, kind = {
+            "roberta": (RobertaConfig, RobertaForSequenceClassification),
+            "xlm-roberta": (XLMRobertaConfig, XLMRobertaForSequenceClassification),
+            "camembert": (CamembertConfig, CamembertForSequenceClassification),
+        }[family]
+        model = kind(
+            config(
                 **common,
                 **{**wide, "type_vocab_size": 1},
                 max_position_embeddings=34,
@@ -136,6 +154,10 @@ def build(
         model = ElectraForSequenceClassification(
             ElectraConfig(**common, **wide, embedding_size=hidden // 2, max_position_embeddings=32)
         )
+    elif family == "albert":
+        shared = {"embedding_size": hidden // 2, "num_hidden_groups": max(1, layers // 2)}
+        config = AlbertConfig(**common, **wide, **shared, max_position_embeddings=32)
+        model = AlbertForSequenceClassification(config)
     elif family == "distilbert":
         config = DistilBertConfig(
             **common,
@@ -149,6 +171,70 @@ def build(
         model = DistilBertForSequenceClassification(config)
     else:
         raise ValueError(f"family {family!r} is registered, and this file builds no tiny model of it")
+    randomise(model, seed)
+    return model.eval(), tokenizer
+
+
+def causal_tokenizer(*, start: bool) -> PreTrainedTokenizerFast:
+    """A byte-level BPE tokenizer over the same words; with `start` a text begins with <s>, as in Llama."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+
+    vocab, merges = _byte_pairs()
+    tokenizer = Tokenizer(models.BPE(vocab=dict(vocab), merges=list(merges)))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    tokenizer.decoder = decoders.ByteLevel()
+    if start:
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single="<s> $A", pair="<s> $A $B", special_tokens=[("<s>", vocab["<s>"])]
+        )
+    known = {"bos_token": "<s>", "pad_token": "<pad>"} if start else {"eos_token": "</s>"}
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=32, **known)
+
+
+SHARED = {"num_key_value_heads": 2, "max_position_embeddings": 32, "bos_token_id": 0, "eos_token_id": 2}
+PRE_NORM: dict[str, tuple[str, dict[str, object]]] = {
+    "modernbert": ("ModernBert", {"local_attention": 4, "global_attn_every_n_layers": 2, "cls_token_id": 2,
+                                  "sep_token_id": 3, "bos_token_id": 2, "eos_token_id": 3,
+                                  "max_position_embeddings": 32}),
+    "gpt2": ("GPT2", {"n_positions": 32, "bos_token_id": 2, "eos_token_id": 2}),
+    "llama": ("Llama", SHARED),
+    "mistral": ("Mistral", {**SHARED, "sliding_window": 4}),
+    "qwen2": ("Qwen2", {**SHARED, "use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1}),
+    "qwen3": ("Qwen3", {**SHARED, "head_dim": 6}),
+    "gemma2": ("Gemma2", {**SHARED, "head_dim": 6, "query_pre_attn_scalar": 5, "sliding_window": 4,
+                          "attn_logit_softcapping": 2.0}),
+    "gemma3_text": ("Gemma3Text", {**SHARED, "head_dim": 6, "query_pre_attn_scalar": 5, "sliding_window": 4,
+                                   "sliding_window_pattern": 2}),
+}  # fmt: skip
+"""The name in `transformers` of each pre-LN family, and what its tiny model needs: two heads of keys."""
+
+
+def pre_norm(
+    family: str,
+    *,
+    layers: int = 2,
+    hidden: int = 16,
+    inner: int = 24,
+    labels: int = 2,
+    seed: int = 0,
+    task: str = "ForSequenceClassification",
+    **more: object,
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """A random pre-LN model of one family and its tokenizer; `more` for its configuration."""
+    if family not in PRE_NORM:
+        raise ValueError(f"family {family!r} is registered, and this file builds no tiny model of it")
+    name, special = PRE_NORM[family]
+    is_bert = family == "modernbert"
+    tokenizer = wordpiece() if is_bert else causal_tokenizer(start=family != "gpt2")
+    names = ("negative", "positive", "mixed")[:labels]
+    sizes = {
+        "vocab_size": len(tokenizer), "hidden_size": hidden, "num_hidden_layers": layers,
+        "num_attention_heads": 4, "pad_token_id": tokenizer.pad_token_id,
+        "id2label": dict(enumerate(names)), "label2id": {name: index for index, name in enumerate(names)},
+        ("n_inner" if family == "gpt2" else "intermediate_size"): inner,
+    }  # fmt: skip
+    config = getattr(transformers, f"{name}Config")(**{**sizes, **special, **more})
+    model = getattr(transformers, f"{name}{task}")(config)
     randomise(model, seed)
     return model.eval(), tokenizer
 

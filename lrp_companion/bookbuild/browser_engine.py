@@ -149,7 +149,10 @@ def _activation(clf: Classifier, function: Any) -> str:
 
 def _manifest(clf: Classifier, max_tokens: int) -> dict[str, Any]:
     """What the engine needs to know beside the weights; refuses what it cannot run."""
-    w = clf.encoder.wiring
+    w: Any = clf.encoder.wiring
+    if not w.is_bert:
+        expected = "a network in BERT's own order (norms after the sums, [CLS] read)"
+        _refuse(clf, f"family {clf.card.family!r}", expected, "take a BERT, DistilBERT or ELECTRA")
     first = w.layers[0]
     hidden, inner, heads = first.query.in_features, first.up.out_features, w.heads
     sizes = {"head width": hidden // heads, "inner width": inner, "embedding width": w.word.embedding_dim}

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import nn
 
-from lrp_companion.models.families import Wiring
 from lrp_companion.models.pretrained import Classifier
 
 BLOCK = 64
@@ -49,7 +48,7 @@ def as_staged(clf: Classifier) -> Classifier:
     return out
 
 
-def tensors(wiring: Wiring) -> Iterator[tuple[str, torch.Tensor]]:
+def tensors(wiring: Any) -> Iterator[tuple[str, torch.Tensor]]:
     """Every weight under the name that the engine knows it by."""
     yield "word", wiring.word.weight
     yield "position", wiring.position.weight

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from lrp_companion.live.tune_options import config_of
-from lrp_companion.methods.common import output_gradient, to_numpy, watch
+from lrp_companion.methods.common import check_bert_order, output_gradient, to_numpy, watch
 from lrp_companion.methods.perturbation import loo
 from lrp_companion.metrics.faithfulness import CANCELLED
 from lrp_companion.models.pretrained import Classifier, EncodedText
@@ -55,6 +55,7 @@ def shifted(clf: Classifier, c: np.ndarray | Tensor, *, source: str = "position"
     >>> shifted(clf, natural_shifts(clf)["mean position embedding"])  # doctest: +SKIP
     """
     choose("shifted", "source", source, ("position", "type"))
+    check_bert_order("shifted", clf)
     width = clf.encoder.wiring.word.weight.shape[1]
     vector = torch.as_tensor(np.asarray(c), dtype=clf.dtype, device=clf.device)
     if vector.shape != (width,) or not torch.isfinite(vector).all():
@@ -78,7 +79,7 @@ def natural_shifts(clf: Classifier) -> dict[str, np.ndarray]:
     The mean position embedding (a constant that words could as well carry), minus the mean word embedding
     (words centred), and the first type embedding, which checkpoints without types hold in another place.
     """
-    wiring = clf.encoder.wiring
+    wiring: Any = check_bert_order("natural_shifts", clf).encoder.wiring
     out = {
         "mean position embedding": wiring.position.weight.mean(0),
         "minus the mean word embedding": -wiring.word.weight.mean(0),

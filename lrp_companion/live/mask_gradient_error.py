@@ -33,7 +33,7 @@ from torch import Tensor
 
 from lrp_companion.live.softmax_steps import head_steps
 from lrp_companion.live.tune_options import config_of
-from lrp_companion.methods.common import settle, to_numpy, watch
+from lrp_companion.methods.common import check_bert_order, settle, to_numpy, watch
 from lrp_companion.methods.mask_gradient import gradients_at
 from lrp_companion.metrics.faithfulness import pearson
 from lrp_companion.models.batching import budget
@@ -93,6 +93,7 @@ def error_stages(
     ------
     InputError : a place outside the text.
     """
+    check_bert_order("error_stages", clf)
     chosen_places = list(range(len(text))) if places is None else [int(place) for place in places]
     if not all(0 <= place < len(text) for place in chosen_places):
         expected = f"places from 0 to {len(text) - 1}"
@@ -103,7 +104,7 @@ def error_stages(
         tape = clf.encoder.forward(ids, torch.ones_like(ids))
     explained = int(settle([target], tape.logits)[0])
     steps = head_steps(clf, text, target=explained)
-    inputs = [tape.embedding.output, *(layer.output_norm.y for layer in tape.layers[:-1])]
+    inputs = [tape.embedding.output, *(layer.output for layer in tape.layers[:-1])]
     runner = _Masked(clf, inputs, explained, budget(batch_tokens, clf.device))
     whole_logit = float(tape.logits[0, explained])
     layers, n = range(clf.card.layers), len(chosen_places)
@@ -149,7 +150,7 @@ class _Masked:
             masked[row, slice(None) if head is None else head, 0, place] = True
         for depth in range(layer, len(wiring.layers)):
             here = masked if everywhere or depth == layer else None
-            x = LayerBlock.run(wiring.layers[depth], wiring.heads, x, here).output_norm.y
+            x = LayerBlock.run(wiring.layers[depth], wiring.heads, x, here).output
         x = x[:, 0]
         for linear, activation in wiring.head:
             x = linear(x) if activation is None else activation(linear(x))

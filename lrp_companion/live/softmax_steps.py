@@ -18,7 +18,14 @@ import numpy as np
 import torch
 
 from lrp_companion.methods import attribute
-from lrp_companion.methods.common import check_targets, read_output, settle, to_numpy, watch
+from lrp_companion.methods.common import (
+    check_bert_order,
+    check_targets,
+    read_output,
+    settle,
+    to_numpy,
+    watch,
+)
 from lrp_companion.metrics import Interval, bootstrap_mean, invariance_gap
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.models.softmax_step import SoftmaxStep
@@ -52,15 +59,17 @@ def head_steps(
         LOO does not see it; under the epsilon rule it keeps its share, and without it the values are what the
         tokens below receive from.
     """
+    check_bert_order("head_steps", clf)
     encoded = clf.encode(text)[0] if isinstance(text, str) else text
     ids = torch.tensor([encoded.input_ids], device=clf.device)
     with torch.enable_grad():
         tape = clf.tape(encoded, word=clf.encoder.embed(ids).detach().requires_grad_(True))
         chosen = settle(check_targets(target, 1, clf.labels), tape.logits)
         explained = read_output(tape.logits, chosen, "logit", multi_label=clf.multi_label).sum()
-        gradients = torch.autograd.grad(explained, [layer.read for layer in tape.layers])
+        gradients = torch.autograd.grad(explained, [layer.attend.read for layer in tape.layers])
     steps = []
-    for layer, g in zip(tape.layers, gradients, strict=True):
+    for block, g in zip(tape.layers, gradients, strict=True):
+        layer: Any = block.attend
         query, key, value = (
             _heads(to_numpy(x.y)[0], layer.heads) for x in (layer.query, layer.key, layer.value)
         )
@@ -278,7 +287,8 @@ def key_bias_shift(
     """
     shifted = Classifier(copy.deepcopy(clf.network), clf.tokenizer, card=clf.card)
     draw = torch.Generator().manual_seed(seed)
-    for layer in shifted.encoder.wiring.layers:
+    wired: Any = shifted.encoder.wiring
+    for layer in wired.layers:
         noise = torch.randn(layer.key.bias.shape, generator=draw, dtype=torch.float64)
         layer.key.bias.data += (size * noise).to(layer.key.bias)
     pair, encoded = (clf, shifted), clf.encode(list(texts), truncate=truncate)

@@ -16,11 +16,13 @@ from lrp_companion.methods.common import (
     check_targets,
     switch,
 )
+from lrp_companion.methods.contrast import contrasted
 from lrp_companion.methods.levels import layer_relevance
 from lrp_companion.methods.lrp import layer_lattice
 from lrp_companion.methods.perturbation import kept_logits, removal_evaluator
 from lrp_companion.models.compute import as_recorded
 from lrp_companion.models.linear_attention import LinearAttention
+from lrp_companion.models.pretrained import Classifier
 from lrp_companion.registry import IMAGE_METHODS, TEXT_METHODS
 from lrp_companion.schema import Attribution, InputError, choose
 
@@ -92,16 +94,19 @@ def attribute(
         "lrp" with `bypass`, "mask-gradient" with `groups`, "hybrid" (LOO for the `exact` largest of a mask
         gradient), or "sampled-loo" (LOO for a random `budget` of tokens).
     target : the class to explain, its number from 0 or its label: one for all, or one per input; None for
-        the class with the largest logit.
+        the class with the largest logit. Of a language model a class is the next token, by its text, such
+        as " Paris".
     options : keyword only, refused where a method has no use for them. On text: `site` ("word",
-        "word+position", "embedding") and `epsilon` (LRP), `bypass` (layers from 1, for "lrp"), `output`
-        ("logit", "margin" for a contrastive start, "probability": of a multi-label classifier the label's
-        sigmoid, and there is no margin), `removal` ("attention-mask", "mask-token",
-        "pad-token", "delete"; LOO), `n_steps` and `baseline` (IG), `groups`, `nodes` and `seed`
-        (mask-gradient, hybrid), `exact` and `correct` (hybrid), `budget` and `seed` (sampled-loo),
-        `residual`, `head_fusion` and `row` (rollout), `batch_tokens`, `progress`, `truncate` (cut texts
-        beyond the model's length). `unit` (LOO, mask-gradient, hybrid) is what is removed at once: "token",
-        "word", "sentence", or spans as in `Attribution.spans`; of several texts a list of spans for each.
+        "word+position", "embedding") and `epsilon` (LRP), `gate` (gated MLPs under LRP: "uniform" or
+        "constant"), `bypass` (layers from 1, for "lrp"), `output` ("logit", "margin" for a contrastive start
+        against the best other class, "probability": of a multi-label classifier the label's sigmoid, and
+        there is no margin), `contrast` (a class whose logit is taken off the target's), `removal`
+        ("attention-mask", "mask-token", "pad-token", "delete"; LOO), `n_steps` and `baseline` (IG),
+        `groups`, `nodes` and `seed` (mask-gradient, hybrid), `exact` and `correct` (hybrid), `budget` and
+        `seed` (sampled-loo), `residual`, `head_fusion` and `row` (rollout), `batch_tokens`, `progress`,
+        `truncate` (cut texts beyond the model's length). `unit` (LOO, mask-gradient, hybrid) is what is
+        removed at once: "token", "word", "sentence", or spans as in `Attribution.spans`; of several texts a
+        list of spans for each.
         The defaults of every method are listed at the end.
 
     Returns
@@ -125,12 +130,24 @@ def attribute(
     check_classifier("attribute", model, expected="a Classifier or a LinearAttention")
     choose("attribute", "method", method, tuple(TEXT_METHODS))
     truncate = options.pop("truncate", False)
-    check_options(repr(method), options, ["target", "truncate", *options_of(method)])
+    contrast = options.pop("contrast", None)
+    check_options(repr(method), options, ["target", "truncate", "contrast", *options_of(method)])
+    if contrast is not None:
+        check_options(repr(method), ["contrast"], ["contrast"] if "output" in options_of(method) else [])
+        both: dict[str, Any] = {"target": target, "contrast": contrast, "truncate": truncate}
+        return contrasted(attribute, model, inputs, method=method, **both, **options)
     check_output(options.get("output", "logit"), model)
     texts = model.encode(inputs, truncate=switch("truncate", truncate))
-    targets = check_targets(target, len(texts), model.labels)
+    targets = check_targets(_classes(model, target), len(texts), model.labels)
     with as_recorded(model.device, model.network):
         return TEXT_METHODS[method](model, texts, targets, **options)
+
+
+def _classes(clf: Classifier, target: Any) -> Any:
+    """Targets with the texts of a language model's tokens as their numbers."""
+    if isinstance(target, (list, tuple)):
+        return [clf.class_of(one) for one in target]
+    return clf.class_of(target)
 
 
 SHARED = ("batch_tokens", "progress")

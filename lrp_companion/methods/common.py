@@ -32,6 +32,8 @@ from lrp_companion.words import Units
 Targets = Sequence[int | None]
 Target = int | str | Sequence[int | str | None] | None
 """A class or its label for all inputs, one for each, or None: the class with the largest logit."""
+MOST_NAMED = 100
+"""Classes that a message lists by name."""
 MOST_STEPS = 1000
 """Of integrated gradients: finding the nodes alone takes time with the cube of their number."""
 
@@ -73,7 +75,7 @@ def _class_of(target: Any, labels: Sequence[str]) -> int:
     if is_whole(target) and 0 <= target < len(labels):
         return int(target)
     expected = f"a class from 0 to {len(labels) - 1}, or None"
-    if list(labels) != [str(k) for k in range(len(labels))]:
+    if len(labels) <= MOST_NAMED and list(labels) != [str(k) for k in range(len(labels))]:
         expected = f"a class from 0 to {len(labels) - 1}, its label ({', '.join(labels)}), or None"
     hint = "None explains the predicted class"
     raise InputError("attribute", got=f"target {shown(target)}", expected=expected, hint=hint)
@@ -98,6 +100,23 @@ def check_mask_token(clf: Classifier, asked: str) -> None:
         got = f"{asked} with {clf.card.name!r}, whose tokenizer has no mask token"
         expected, hint = "a tokenizer with a mask token", "choose another one, such as 'pad-token'"
         raise InputError("attribute", got=got, expected=expected, hint=hint)
+
+
+def check_pad_token(clf: Classifier, asked: str) -> None:
+    """Refuse what needs the tokenizer's padding where it has none."""
+    if clf.tokenizer.pad_token_id is None:
+        got = f"{asked} with {clf.card.name!r}, whose tokenizer has no padding"
+        expected, hint = "a tokenizer with padding", "choose another one, such as 'attention-mask' or 'zero'"
+        raise InputError("attribute", got=got, expected=expected, hint=hint)
+
+
+def check_bert_order(operation: str, clf: Classifier) -> Classifier:
+    """Refuse a network in another order than BERT's: learned positions, norms after the sums, [CLS] read."""
+    if clf.encoder.wiring.is_bert:
+        return clf
+    got = f"{clf.card.name!r} of family {clf.card.family!r}"
+    expected = "a network in BERT's own order: learned positions, norms after the sums, the first token read"
+    raise ModelError(operation, got=got, expected=expected, hint="take a BERT, RoBERTa or ELECTRA")
 
 
 def check_options(method: str, options: Iterable[str], allowed: Iterable[str]) -> None:

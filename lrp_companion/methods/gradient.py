@@ -15,6 +15,7 @@ from lrp_companion.methods.common import (
     batches,
     check_mask_token,
     check_output,
+    check_pad_token,
     check_steps,
     path_integral,
     read_output,
@@ -22,12 +23,13 @@ from lrp_companion.methods.common import (
     to_numpy,
     watch,
 )
+from lrp_companion.methods.lrp import check_rules
 from lrp_companion.models.batching import budget
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.models.texts import token_types
 from lrp_companion.propagation import relevance_parts
 from lrp_companion.registry import method
-from lrp_companion.schema import SITES, Attribution, choose, scores_at
+from lrp_companion.schema import Attribution, choose, scores_at
 
 BASELINES = ("pad-token", "mask-token", "zero")
 
@@ -46,7 +48,7 @@ def gradient_x_input(
     """Input x gradient: `sum over the hidden axis of a df/da` at the embeddings, read at a site as for
     LRP.
     """
-    choose("attribute", "site", site, SITES)
+    check_rules("attribute", clf, site=site, gate="uniform")
     check_output(output, clf)
     out: list[Attribution | None] = [None] * len(texts)
     for rows, ids, mask, types in batches(
@@ -96,6 +98,8 @@ def integrated_gradients(
     """
     if choose("attribute", "baseline", baseline, BASELINES) == "mask-token":
         check_mask_token(clf, "baseline 'mask-token'")
+    if baseline == "pad-token":
+        check_pad_token(clf, "baseline 'pad-token'")
     check_output(output, clf)
     check_steps(n_steps)
     tokens_at_once = budget(batch_tokens, clf.device, work="path")
@@ -121,7 +125,7 @@ def integrated_gradients(
             x: Tensor, mask: Tensor = mask, chosen: Tensor = chosen, types: Tensor | None = types
         ) -> Tensor:
             extra = {} if types is None else {"token_type_ids": types[:1].expand(len(x), -1)}
-            logits = clf.network(inputs_embeds=x, attention_mask=mask.expand(len(x), -1), **extra).logits
+            logits = clf.run_network(mask.expand(len(x), -1), inputs_embeds=x, **extra)
             return read_output(logits, chosen.expand(len(x)), output, multi_label=clf.multi_label)
 
         scores = path_integral(explained).attribute(

@@ -15,9 +15,9 @@ from lrp_companion.methods.common import (
     settle,
     to_numpy,
 )
-from lrp_companion.methods.lrp import check_epsilon
+from lrp_companion.methods.lrp import check_epsilon, check_rules
 from lrp_companion.models.pretrained import Classifier
-from lrp_companion.models.texts import Text, token_types
+from lrp_companion.models.texts import Text
 from lrp_companion.propagation import relevance_parts
 from lrp_companion.schema import InputError, check_layers
 
@@ -56,6 +56,7 @@ def layer_relevance(
     bypass: Iterable[int] = (),
     target: int | str | None = None,
     epsilon: float = 0.0,
+    gate: str = "uniform",
     truncate: bool = False,
 ) -> LayerRelevance:
     """Relevance `R = a * g` of one text at every layer's output, from one forward and one backward walk.
@@ -65,6 +66,7 @@ def layer_relevance(
     bypass : the layers, from 1, whose attention is held constant: none is AttnLRP, all is CP-LRP.
     target : a class or its label; by default the predicted one.
     epsilon : the stabiliser of Eq. (1), (3), (4).
+    gate : of gated MLPs: "uniform" or "constant".
     truncate : cut what is beyond the model's length.
 
     Raises
@@ -80,9 +82,9 @@ def layer_relevance(
         got, expected = f"a text of type {type(text).__name__}", "one string, or a pair of strings"
         raise InputError("layer_relevance", got=got, expected=expected, hint="call it once per text")
     mask, eps = check_layers("layer_relevance", bypass, clf.card.layers), check_epsilon(epsilon)
+    check_rules("layer_relevance", clf, site="word", gate=gate)
     (encoded,) = clf.encode(text, truncate=truncate)
-    ids = torch.tensor([encoded.input_ids], device=clf.device)
-    tape = clf.encoder.forward(ids, torch.ones_like(ids), types=token_types([encoded], clf.device))
+    tape = clf.tape(encoded, gate=gate)
     chosen = settle(check_targets(target, 1, clf.labels), tape.logits)
     start = output_gradient(tape.logits, chosen, "logit", multi_label=clf.multi_label)
     g = tape.head.backward(start, eps=eps)
@@ -90,7 +92,7 @@ def layer_relevance(
     for number in range(len(tape.layers), 0, -1):
         layer = tape.layers[number - 1]
         levels.append(f"output of layer {number}")
-        scores.append((layer.output_norm.y * g).sum(-1))
+        scores.append((layer.output * g).sum(-1))
         g = layer.backward(g, bypass=number in mask, eps=eps)
     levels += ["embeddings", "words"]
     scores.append((tape.embedding.output * g).sum(-1))

@@ -43,6 +43,8 @@ from lrp_companion.schema import (
     whole,
 )
 
+GATES = ("uniform", "constant")
+"""How the product of a gated MLP is treated: each factor gets half, or the gate is held constant."""
 MOST_LAYERS = 1000
 """More than a model has; what the model at hand has is checked once it is there."""
 
@@ -50,6 +52,25 @@ MOST_LAYERS = 1000
 def check_epsilon(epsilon: float) -> float:
     """A finite epsilon, 0 or above."""
     return number("attribute", "epsilon", epsilon, least=0, hint="try epsilon=0.0 or 1e-6")
+
+
+def check_rules(operation: str, clf: Classifier, *, site: str, gate: str) -> str:
+    """Refuse a site or a treatment of gates that this network has no use for; return the gate."""
+    wiring = clf.encoder.wiring
+    choose(operation, "site", site, SITES)
+    if site == "word+position" and wiring.position is None:
+        got = f"site {site!r} with {clf.card.name!r}, whose positions are rotations of queries and keys"
+        expected, hint = "site 'word'", "PA-LRP here is the one for learned positions; take attnlrp"
+        raise InputError(operation, got=got, expected=expected, hint=hint)
+    if choose(operation, "gate", gate, GATES) != GATES[0] and not wiring.gated:
+        got = f"gate {gate!r} with {clf.card.name!r}, whose MLPs have no gate"
+        raise InputError(operation, got=got, expected="a network with gated MLPs", hint="leave it out")
+    return gate
+
+
+def _gate_choice(clf: Classifier, gate: str) -> dict[str, str]:
+    """What a record says of the gates: nothing where there are none."""
+    return {"gate": gate} if clf.encoder.wiring.gated else {}
 
 
 def _layers(mask: Any, count: int) -> frozenset[int]:
@@ -67,6 +88,7 @@ def lrp_masks(
     name: str = "lrp",
     site: str = "word",
     epsilon: float = 0.0,
+    gate: str = "uniform",
     output: str = "logit",
     batch_tokens: int | None = None,
     progress: bool | None = None,
@@ -76,19 +98,20 @@ def lrp_masks(
     """
     layers = [_layers(mask, clf.card.layers) for mask in masks]
     eps = check_epsilon(epsilon)
-    choose("attribute", "site", site, SITES)
+    check_rules("attribute", clf, site=site, gate=gate)
     check_output(output, clf)
     out: list[list[Attribution]] = [[None] * len(texts) for _ in layers]  # type: ignore[list-item]
     for rows, ids, attended, types in batches(
         clf, texts, batch_tokens=batch_tokens, progress=progress, label=name
     ):
-        tape = clf.encoder.forward(ids, attended, types=types)
+        tape = clf.encoder.forward(ids, attended, types=types, gate=gate)
         chosen = settle([targets[i] for i in rows], tape.logits)
         start = output_gradient(tape.logits, chosen, output, multi_label=clf.multi_label)
         by_mask = some_masks(tape, start, layers, epsilon=eps)
         for place, mask in enumerate(layers):
             parts = {key: to_numpy(value) for key, value in by_mask[mask].items()}
             choices = {"site": site, "epsilon": eps, "output": output, "bypass": tuple(sorted(mask))}
+            choices |= _gate_choice(clf, gate)
             for k, i in enumerate(rows):
                 text_parts = {key: value[k, : len(texts[i])] for key, value in parts.items()}
                 out[place][i] = attribution(
@@ -113,12 +136,16 @@ def lrp(
     bypass: Iterable[int] = (),
     site: str = "word",
     epsilon: float = 0.0,
+    gate: str = "uniform",
     output: str = "logit",
     batch_tokens: int | None = None,
     progress: bool | None = None,
 ) -> list[Attribution]:
-    """LRP with the attention of the layers in `bypass` (from 1) held constant; Eq. (1) to (5)."""
-    shared: dict[str, Any] = {"epsilon": epsilon, "output": output}
+    """LRP with the attention of the layers in `bypass` (from 1) held constant; Eq. (1) to (5).
+
+    Of a gated MLP each factor gets half (`gate="uniform"`), or the gate is held constant, too ("constant").
+    """
+    shared: dict[str, Any] = {"epsilon": epsilon, "gate": gate, "output": output}
     shared |= {"batch_tokens": batch_tokens, "progress": progress}
     return lrp_masks(clf, texts, targets, masks=[bypass], name="lrp", site=site, **shared)[0]
 
@@ -208,6 +235,7 @@ def layer_lattice(
     target: int | str | None = None,
     site: str = "word",
     epsilon: float = 0.0,
+    gate: str = "uniform",
     output: str = "logit",
     truncate: bool = False,
     memory: int = MEMORY,
@@ -235,11 +263,11 @@ def layer_lattice(
     whole("layer_lattice", "memory", memory, hint="2 * 2**30 bytes are 2 GiB")
     (encoded,) = clf.encode(text, truncate=truncate)
     eps = check_epsilon(epsilon)
-    choose("layer_lattice", "site", site, SITES)
+    check_rules("layer_lattice", clf, site=site, gate=gate)
     check_output(output, clf)
     targets = check_targets(target, 1, clf.labels)
     with as_recorded(clf.device, clf.network), torch.no_grad():
-        tape = clf.tape(encoded)
+        tape = clf.tape(encoded, gate=gate)
         chosen = settle(targets, tape.logits)
         start = output_gradient(tape.logits, chosen, output, multi_label=clf.multi_label)
         parts = all_masks(tape, start, epsilon=eps, memory=memory)

@@ -21,6 +21,7 @@ from lrp_companion.methods.common import (
     check_finite,
     check_mask_token,
     check_output,
+    check_pad_token,
     check_targets,
     read_output,
     settle,
@@ -51,13 +52,13 @@ def kept_logits(
     job.
 
     A token that nobody attends to changes nothing but its own hidden state. So under `attention-mask` removed
-    tokens are not run at all, the others keep their positions, and only the first token, which the classifier
-    reads, always stays in the batch. Equal to running the whole text under the mask, to rounding.
+    tokens are not run at all, the others keep their positions, and only the token that the classifier reads
+    (the first; in a causal model the last) always stays in the batch. Equal to running the whole text under
+    the mask, to rounding.
     A batch has `batch_tokens` tokens at most; by default what keeps the processor (1,024) or a GPU (65,536)
     busy.
     """
-    if choose("attribute", "removal", removal, REMOVALS) == "mask-token":
-        check_mask_token(clf, "removal 'mask-token'")
+    check_removal(clf, removal)
     at_once = budget(batch_tokens, clf.device, work="removals")
     rows = [_row(clf, text, keep, removal) for text, keep in jobs]
     planned = token_batches([len(row) for row in rows], at_once)
@@ -68,6 +69,14 @@ def kept_logits(
             out[batch] = packed_logits(clf.encoder.wiring, some, device=clf.device).cpu()
     check_finite(clf, to_numpy(out), "logits")
     return out
+
+
+def check_removal(clf: Classifier, removal: str) -> None:
+    """Refuse a removal that is none, or whose token the tokenizer does not have."""
+    if choose("attribute", "removal", removal, REMOVALS) == "mask-token":
+        check_mask_token(clf, "removal 'mask-token'")
+    if removal == "pad-token":
+        check_pad_token(clf, "removal 'pad-token'")
 
 
 def _row(clf: Classifier, text: EncodedText, keep: np.ndarray, removal: str) -> Row:
@@ -90,9 +99,11 @@ def _row(clf: Classifier, text: EncodedText, keep: np.ndarray, removal: str) -> 
     if removal == "delete":
         return Row(ids[keep], places[: keep.sum()], types=types[keep])
     if removal == "attention-mask":
-        stay = keep.copy()
-        stay[0] = True
-        return Row(ids[stay], places[stay], first_unread=not keep[0], types=types[stay])
+        stay, read = keep.copy(), {"first": 0, "last": -1}.get(clf.encoder.wiring.readout)
+        if read is None:  # the mean of the tokens that are left
+            return Row(ids[stay], places[stay], types=types[stay])
+        stay[read] = True
+        return Row(ids[stay], places[stay], unread=None if keep[read] else read, types=types[stay])
     filler = clf.mask_id if removal == "mask-token" else clf.pad_id
     return Row(np.where(keep, ids, filler), places, types=types)
 
@@ -113,8 +124,7 @@ def loo(
     paper), or per `unit`, whose tokens are removed at once: "word", "sentence", or spans as in
     `Attribution.spans`.
     """
-    if choose("attribute", "removal", removal, REMOVALS) == "mask-token":
-        check_mask_token(clf, "removal 'mask-token'")  # also where there is no text
+    check_removal(clf, removal)  # also where there is no text
     check_output(output, clf)
     groups = units_in(clf, texts, unit)
     jobs = [

@@ -31,8 +31,9 @@ def rollout(
     """Rollout `A~(l) = A(l) A~(l-1)` with `A~(0) = I`, heads fused; Eq. (Rollout) of the paper is the plain
     product.
 
-    `residual` mixes the identity in (`(A + I) / 2`), as in the original. `row` reads the first token's row,
-    or the mean over rows of real tokens. The scores are non-negative and do not depend on the target.
+    `residual` mixes the identity in (`(A + I) / 2`), as in the original. `row` reads the row of the token
+    that the classifier reads ("cls": the first, in a causal model the last), or the mean over rows of real
+    tokens. The scores are non-negative and do not depend on the target.
     """
     choose("attribute", "head_fusion", head_fusion, HEAD_FUSIONS)
     choose("attribute", "row", row, ROWS)
@@ -52,7 +53,7 @@ def rollout(
             if residual:
                 fused = 0.5 * (fused + torch.eye(ids.shape[1], device=ids.device, dtype=fused.dtype))
             state = fused @ state
-        scores = state[:, 0] if row == "cls" else (real * state).sum(1) / real.sum(1)
+        scores = tape.head.readout.read(state) if row == "cls" else (real * state).sum(1) / real.sum(1)
         for k, i in enumerate(rows):
             out[i] = attribution(
                 clf,

@@ -1,7 +1,7 @@
-"""BERT-family classifiers: a forward that keeps the tape, and blocks that carry relevance back one layer.
+"""Transformers as blocks: a forward that keeps the tape, and blocks that carry relevance back one layer.
 
-The weights stay in the `transformers` model; a family's `Wiring` says where they are (`models.families`), and
-this file walks them once forward and once backward. All families are post-LN: LayerNorm follows each sum.
+The weights stay in the `transformers` model; a family's `Wiring` says where they are and in which order a
+layer uses them (`models.wiring`, `models.families`), and this file walks them once forward and once backward.
 
 Shapes: B texts, T tokens, H heads, D hidden, C classes. Backward tensors may have more axes in front, so that
 many masks of one text are carried back together (`propagation.all_masks`).
@@ -9,131 +9,143 @@ many masks of one text are carried back together (`propagation.all_masks`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from lrp_companion import rules
-from lrp_companion.models.families import FAMILIES, LayerWiring, Wiring
+from lrp_companion.models.attention import Angles, AttentionStep, merge, split
+from lrp_companion.models.families import FAMILIES
+from lrp_companion.models.steps import (
+    GatedStep,
+    MapStep,
+    NormStep,
+    head_step,
+    inner_step,
+    normed,
+    slope_at_zero,
+    through,
+)
+from lrp_companion.models.wiring import LayerWiring, Wiring
 from lrp_companion.schema import ModelError
 
 __all__ = [
-    "EmbeddingBlock", "Encoder", "HeadBlock", "LayerBlock", "MapStep", "NormStep", "Tape",
+    "EmbeddingBlock", "Encoder", "HeadBlock", "LayerBlock", "MapStep", "NormStep", "Readout", "Tape",
     "slope_at_zero",
 ]  # fmt: skip
 
 
-def slope_at_zero(activation: Callable[[Tensor], Tensor]) -> float:
-    """`phi'(0)`, the limit of `phi(z) / z` at 0: 1/2 for GELU, 1 for tanh, 0 for PyTorch's ReLU."""
-    with torch.enable_grad():
-        zero = torch.zeros((), dtype=torch.float64, requires_grad=True)
-        return torch.autograd.grad(activation(zero), zero)[0].item()
-
-
 @dataclass(frozen=True)
-class NormStep:
-    """One LayerNorm on the tape, after a sum `x`."""
+class Readout:
+    """What the head reads of the last hidden states (B, T, D): a weighted sum over tokens, (B, D).
 
-    norm: nn.LayerNorm
-    x: Tensor
-    y: Tensor
-    sd: Tensor
+    `place` (B,) is the token that is read, None where it is the first; `weights` (B, T) sum to 1 where it is
+    the mean, else None.
+    """
+
+    tokens: int
+    place: Tensor | None = None
+    weights: Tensor | None = None
 
     @classmethod
-    def run(cls, norm: nn.LayerNorm, x: Tensor) -> NormStep:
-        y, _, inverse = torch.native_layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
-        return cls(norm, x, y, inverse.detach().reciprocal().to(x.dtype))
+    def of(
+        cls, kind: str, attended: Tensor, dtype: torch.dtype, *, place: Tensor | None = None,
+        keep: Tensor | None = None,
+    ) -> Readout:  # fmt: skip
+        """For a mask (B, T) and what a wiring reads; a mean weighs tokens by the soft mask `keep` (B, T)."""
+        tokens = attended.shape[1]
+        if kind == "first":
+            return cls(tokens)
+        if kind == "last":
+            last = (attended * torch.arange(tokens, device=attended.device)).argmax(-1)
+            return cls(tokens, place=last if place is None else place)
+        weights = attended.to(dtype) if keep is None else attended * keep
+        return cls(tokens, weights=weights / weights.sum(-1, keepdim=True))
 
-    def backward(self, g: Tensor, *, eps: float) -> Tensor:
-        """From the LayerNorm's output to the summands of its input."""
-        g = rules.layer_norm(g, self.norm.weight, self.sd, self.y, eps=eps)
-        return rules.add(g, self.x, eps=eps)
+    def read(self, x: Tensor) -> Tensor:
+        """(B, T, D) to (B, D)."""
+        if self.weights is not None:
+            return torch.einsum("bt,btd->bd", self.weights.to(x.dtype), x)
+        return x[:, 0] if self.place is None else x[torch.arange(len(x), device=x.device), self.place]
 
-
-@dataclass(frozen=True)
-class MapStep:
-    """One linear map on the tape, with the activation function behind it or None."""
-
-    linear: nn.Linear
-    activation: Callable[[Tensor], Tensor] | None
-    z: Tensor
-    y: Tensor
-
-    @classmethod
-    def run(cls, linear: nn.Linear, activation: Callable[[Tensor], Tensor] | None, x: Tensor) -> MapStep:
-        z = linear(x)
-        return cls(linear, activation, z, z if activation is None else activation(z))
-
-    @cached_property
-    def slope(self) -> Tensor:
-        """`phi(z) / z` of the activation function: made once, however many masks are carried back."""
-        assert self.activation is not None
-        return rules.slope(self.z, self.y, at_zero=slope_at_zero(self.activation))
-
-    def backward(self, g: Tensor, *, eps: float) -> Tensor:
-        if self.activation is not None:
-            g = rules.elementwise(g, self.slope)
-        return rules.linear(g, self.linear.weight, self.z, eps=eps)
+    def backward(self, g: Tensor) -> Tensor:
+        """(..., B, D) to (..., B, T, D)."""
+        if self.weights is not None:
+            return g.unsqueeze(-2) * self.weights.to(g.dtype).unsqueeze(-1)
+        if self.place is None:
+            return nn.functional.pad(g.unsqueeze(-2), (0, 0, 0, self.tokens - 1))
+        at = nn.functional.one_hot(self.place, self.tokens).to(g.dtype)
+        return g.unsqueeze(-2) * at.unsqueeze(-1)
 
 
 @dataclass(frozen=True)
 class HeadBlock:
-    """The classifier on the first token's hidden state."""
+    """What follows the last layer: a norm that a family may lack, the readout, and the maps to the logits."""
 
-    steps: tuple[MapStep, ...]
-    tokens: int
+    final_norm: NormStep | None
+    readout: Readout
+    pooled: Tensor
+    steps: tuple[MapStep | NormStep, ...]
 
     def backward(self, g: Tensor, *, eps: float = 0.0) -> Tensor:
-        """From g at the logits (..., B, C) to g at the last hidden states (..., B, T, D).
-
-        It is zero everywhere but at the first token.
-        """
+        """From g at the logits (..., B, C) to g at the last hidden states (..., B, T, D)."""
         for step in reversed(self.steps):
             g = step.backward(g, eps=eps)
-        return torch.nn.functional.pad(g.unsqueeze(-2), (0, 0, 0, self.tokens - 1))
+        if self.readout.weights is not None:  # a mean is a sum; what one token gives is itself
+            g = rules.add(g, self.pooled, eps=eps)
+        return through(self.final_norm, self.readout.backward(g), eps)
 
 
 @dataclass(frozen=True)
 class LayerBlock:
-    """One Transformer layer on the tape.
+    """One Transformer layer on the tape, in the order of its `LayerWiring`.
 
-    Memory: about 11 D + 5 D' (the inner width) + H T numbers per token.
+    Memory of a post-LN layer: about 11 D + 5 D' (the inner width) + H T numbers per token.
     """
 
-    heads: int
-    query: MapStep
-    key: MapStep
-    value: MapStep
-    attention: Tensor
-    read: Tensor
+    attention_input_norm: NormStep | None
+    attend: AttentionStep
     attention_out: MapStep
-    attention_norm: NormStep
-    up: MapStep
+    attention_branch_norm: NormStep | None
+    first_sum: Tensor
+    attention_norm: NormStep | None
+    mlp_input_norm: NormStep | None
+    inner: MapStep | GatedStep
     down: MapStep
-    output_norm: NormStep
+    mlp_branch_norm: NormStep | None
+    second_sum: Tensor
+    output_norm: NormStep | None
+    output: Tensor
 
     @classmethod
     def run(
-        cls, wiring: LayerWiring, heads: int, x: Tensor, masked: Tensor | None, keep: Tensor | None = None
-    ) -> LayerBlock:
-        query, key, value = (MapStep.run(m, None, x) for m in (wiring.query, wiring.key, wiring.value))
-        scores = _split(query.y, heads) @ _split(key.y, heads).mT * _scale(query.y, heads)
-        scores = scores if masked is None else scores.masked_fill(masked, torch.finfo(scores.dtype).min)
-        attention = scores.softmax(-1) if keep is None else _KeptSoftmax.apply(scores, keep)
-        read = attention @ _split(value.y, heads)
-        attention_out = MapStep.run(wiring.attention_out, None, _merge(read))
-        attention_norm = NormStep.run(wiring.attention_norm, x + attention_out.y)
-        up = MapStep.run(wiring.up, wiring.activation, attention_norm.y)
-        down = MapStep.run(wiring.down, None, up.y)
-        output_norm = NormStep.run(wiring.output_norm, attention_norm.y + down.y)
+        cls, wiring: LayerWiring, heads: int, x: Tensor, masked: Tensor | None, keep: Tensor | None = None,
+        *, angles: Angles | None = None, constant_gate: bool = False,
+    ) -> LayerBlock:  # fmt: skip
+        w = wiring
+        attention_input_norm, into = normed(w.attention_input_norm, x)
+        attend = AttentionStep.run(w, heads, into, masked, keep, angles)
+        attention_out = MapStep.run(w.attention_out, None, merge(attend.read))
+        attention_branch_norm, branch = normed(w.attention_branch_norm, attention_out.y)
+        first_sum = x + branch
+        attention_norm, middle = normed(w.attention_norm, first_sum)
+        mlp_input_norm, into = normed(w.mlp_input_norm, middle)
+        inner = inner_step(w, into, constant_gate=constant_gate)
+        down = MapStep.run(w.down, None, inner.y)
+        mlp_branch_norm, branch = normed(w.mlp_branch_norm, down.y)
+        second_sum = middle + branch
+        output_norm, output = normed(w.output_norm, second_sum)
         return cls(
-            heads, query, key, value, attention, read, attention_out, attention_norm, up, down, output_norm
-        )
+            attention_input_norm, attend, attention_out, attention_branch_norm, first_sum, attention_norm,
+            mlp_input_norm, inner, down, mlp_branch_norm, second_sum, output_norm, output,
+        )  # fmt: skip
+
+    @property
+    def attention(self) -> Tensor:
+        """Attention weights (B, H, T, T)."""
+        return self.attend.attention
 
     def backward(self, g: Tensor, *, bypass: bool, eps: float = 0.0) -> Tensor:
         """Carry g (..., B, T, D) from the layer's output to its input.
@@ -142,74 +154,64 @@ class LayerBlock:
         """
         around, g_read = self._around_attention(g, eps)
         if bypass:
-            return self._values_only(g_read, eps).add_(around)
-        values, queries_and_keys = self._all_factors(g_read, eps)
-        return values.add_(queries_and_keys).add_(around)
+            return self._entering(self.attend.values_only(g_read, eps), eps).add_(around)
+        values, queries_and_keys = self.attend.all_factors(g_read, eps)
+        return self._entering(values.add_(queries_and_keys), eps).add_(around)
 
     def children(self, g: Tensor, *, eps: float = 0.0) -> tuple[Tensor, Tensor]:
         """Both treatments from one layer-backward: (AttnLRP's g, CP-LRP's g).
 
-        They differ in the attention only: AttnLRP gives `G + P/2 + S` and CP-LRP `G + P`, with G around the
-        attention, P through the values, and S through queries and keys. With `eps > 0` the two stabilise the
-        product differently, so P is run twice.
+        They differ in the attention only: AttnLRP gives `G + N(P/2 + S)` and CP-LRP `G + N(P)`, with G around
+        the attention, P through the values, S through queries and keys, and N through the norm before them
+        (none in a post-LN layer). With `eps > 0` the two stabilise the product differently, so P is run
+        twice.
         """
         around, g_read = self._around_attention(g, eps)
-        half, queries_and_keys = self._all_factors(g_read, eps)
-        if eps:
-            values = self._values_only(g_read, eps).add_(around)
-            return half.add_(queries_and_keys).add_(around), values
+        half, queries_and_keys = self.attend.all_factors(g_read, eps)
+        if eps or self.attention_input_norm is not None:
+            values = self.attend.values_only(g_read, eps) if eps else 2 * half
+            both = half.add_(queries_and_keys)
+            return self._entering(both, eps).add_(around), self._entering(values, eps).add_(around)
         around.add_(half)
         return queries_and_keys.add_(around), half.add_(around)
 
     @property
     def working(self) -> int:
         """Numbers that `children` holds at most for each mask it carries, all texts of the batch together."""
-        hidden, inner, weights = self.attention_norm.y.numel(), self.up.z.numel(), self.attention.numel()
+        hidden, weights = self.first_sum.numel(), self.attention.numel()
+        inner = self.inner.z.numel() * (2 if isinstance(self.inner, GatedStep) else 1)
         return 6 * hidden + max(2 * inner, 3 * weights)
 
     def _around_attention(self, g: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-        g = self.output_norm.backward(g, eps=eps)
-        g = self.up.backward(self.down.backward(g, eps=eps), eps=eps).add_(g)
-        g = self.attention_norm.backward(g, eps=eps)
-        return g, _split(self.attention_out.backward(g, eps=eps), self.heads)
+        """What goes around the attention to the layer's input, and g at what the heads read."""
+        g = rules.add(through(self.output_norm, g, eps), self.second_sum, eps=eps)
+        branch = self.down.backward(through(self.mlp_branch_norm, g, eps), eps=eps)
+        g = through(self.mlp_input_norm, self.inner.backward(branch, eps=eps), eps).add_(g)
+        g = rules.add(through(self.attention_norm, g, eps), self.first_sum, eps=eps)
+        branch = self.attention_out.backward(through(self.attention_branch_norm, g, eps), eps=eps)
+        return g, split(branch, self.attend.heads)
 
-    def _values_only(self, g_read: Tensor, eps: float) -> Tensor:
-        g_value = rules.attention_values(g_read, self.attention, self.read, eps=eps)
-        return self.value.backward(_merge(g_value), eps=eps)
-
-    def _all_factors(self, g_read: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-        """What AttnLRP gives to the layer's input through the values, and through queries and keys."""
-        g_attention, g_value = rules.matmul(
-            g_read, self.attention, _split(self.value.y, self.heads), self.read, eps=eps
-        )
-        values = self.value.backward(_merge(g_value), eps=eps)
-        g_scores = rules.softmax(g_attention, self.attention)
-        scale = _scale(self.query.y, self.heads)
-        queries, keys = scale * _split(self.query.y, self.heads), _split(self.key.y, self.heads)
-        scores = queries @ keys.mT if eps else g_scores  # the scores themselves matter to the stabiliser only
-        # Each factor is given with the scale, because what arrives at one is multiplied by the other.
-        g_query, g_key = rules.matmul(g_scores, queries, scale * keys.mT, scores, eps=eps)
-        at_query = self.query.backward(_merge(g_query), eps=eps)
-        return values, at_query.add_(self.key.backward(_merge(g_key.mT), eps=eps))
+    def _entering(self, g: Tensor, eps: float) -> Tensor:
+        """Through the norm before the attention, if there is one."""
+        return through(self.attention_input_norm, g, eps)
 
 
 @dataclass(frozen=True)
 class EmbeddingBlock:
-    """The sum of word, position and type embeddings, its LayerNorm, and ELECTRA's projection."""
+    """The sum of word, position and type embeddings, its norm, and a projection to the hidden width."""
 
     parts: dict[str, Tensor]
-    norm: NormStep
+    total: Tensor
+    norm: NormStep | None
     projection: MapStep | None
-
-    @property
-    def output(self) -> Tensor:
-        return self.norm.y if self.projection is None else self.projection.y
+    output: Tensor
 
     def backward(self, g: Tensor, *, eps: float = 0.0) -> Tensor:
         """From g at the first layer's input to g at the sum of the embeddings (..., B, T, E)."""
         if self.projection is not None:
             g = self.projection.backward(g, eps=eps)
-        return self.norm.backward(g, eps=eps)
+        g = through(self.norm, g, eps)
+        return rules.add(g, self.total, eps=eps) if len(self.parts) > 1 else g
 
 
 @dataclass(frozen=True)
@@ -228,7 +230,7 @@ class Tape:
 
 
 class Encoder:
-    """A `transformers` sequence classifier of the post-LN BERT wiring, as blocks that keep a tape."""
+    """A `transformers` model of a wired family, as blocks that keep a tape."""
 
     def __init__(self, model: nn.Module) -> None:
         name = getattr(getattr(model, "config", None), "model_type", type(model).__name__)
@@ -237,7 +239,7 @@ class Encoder:
             hint = "load a sequence classifier of one of these families"
             raise ModelError("Encoder", got=got, expected=expected, hint=hint)
         self.family = name
-        self.wiring: Wiring = FAMILIES[name](model)
+        self.wiring: Wiring = _wired(name, model)
 
     def position_ids(self, tokens: int, device: torch.device) -> Tensor:
         """Positions of T tokens, shape (1, T); RoBERTa's start behind its padding index."""
@@ -255,8 +257,10 @@ class Encoder:
         types: Tensor | None = None,
         word: Tensor | None = None,
         keep: Tensor | None = None,
+        place: Tensor | None = None,
+        gate: str = "uniform",
     ) -> Tape:
-        """Run the classifier and keep the tape; the logits equal the `transformers` model's to rounding.
+        """Run the model and keep the tape; the logits equal the `transformers` model's to rounding.
 
         Parameters
         ----------
@@ -264,72 +268,110 @@ class Encoder:
         types : (B, T), token types; None where all are 0. A family without such embeddings reads none.
         word : (B, T, E), in place of the word embeddings (for gradients).
         keep : (B, T), a soft mask: attention weights of every layer are proportional to `keep_i exp(Z_ji)`.
+        place : (B,), the token that is read where a family reads the last one; None: the last of the mask.
+        gate : how a gated MLP is treated on the way back: "uniform" halves, or "constant".
         """
         w = self.wiring
         embedding = self._embedding(self.embed(input_ids) if word is None else word, types)
         x, layers = embedding.output, []
-        masked = None if attention_mask.all() else attention_mask[:, None, None, :] == 0
+        turned = _Turned(w, x, self.position_ids(input_ids.shape[1], x.device))
+        closed = _Closed(w, attention_mask)
         for wiring in w.layers:
-            layers.append(LayerBlock.run(wiring, w.heads, x, masked, keep))
-            x = layers[-1].output_norm.y
-        x, steps = x[:, 0], []
-        for linear, activation in w.head:
-            steps.append(MapStep.run(linear, activation, x))
+            angles, closed_to = turned.of(wiring), closed.to(wiring)
+            constant = gate == "constant"
+            block = LayerBlock.run(wiring, w.heads, x, closed_to, keep, angles=angles, constant_gate=constant)
+            layers.append(block)
+            x = block.output
+        final_norm, x = normed(w.final_norm, x)
+        readout = Readout.of(w.readout, attention_mask, x.dtype, place=place, keep=keep)
+        x = pooled = readout.read(x)
+        steps: list[MapStep | NormStep] = []
+        for module, activation in w.head:
+            steps.append(head_step(module, activation, x))
             x = steps[-1].y
-        return Tape(embedding, tuple(layers), HeadBlock(tuple(steps), input_ids.shape[1]), x)
+        return Tape(embedding, tuple(layers), HeadBlock(final_norm, readout, pooled, tuple(steps)), x)
 
     def _embedding(self, word: Tensor, types: Tensor | None) -> EmbeddingBlock:
         """The embeddings from those of the words (B, T, E), and token types (B, T)."""
         w = self.wiring
-        position = w.position(self.position_ids(word.shape[1], word.device))
-        parts = {"word": word, "position": position.expand(len(word), -1, -1)}
+        parts = {"word": word}
+        if w.position is not None:
+            position = w.position(self.position_ids(word.shape[1], word.device))
+            parts["position"] = position.expand(len(word), -1, -1)
         if w.type is not None:
             one_type = types is None or w.types == 1
-            first = w.type.weight[0].expand_as(parts["position"])
+            first = w.type.weight[0].expand_as(word)
             parts["type"] = first if one_type else w.type(types).expand_as(first)
-        norm = NormStep.run(w.embedding_norm, torch.stack(list(parts.values())).sum(0))
-        projection = None if w.projection is None else MapStep.run(w.projection, None, norm.y)
-        return EmbeddingBlock(parts, norm, projection)
+        total = torch.stack(list(parts.values())).sum(0) if len(parts) > 1 else word
+        norm, y = normed(w.embedding_norm, total)
+        projection = None if w.projection is None else MapStep.run(w.projection, None, y)
+        return EmbeddingBlock(parts, total, norm, projection, y if projection is None else projection.y)
 
 
-class _KeptSoftmax(torch.autograd.Function):
-    """`A_ji = w_i u_ji`, `u_ji = exp(Z_ji) / sum_k w_k exp(Z_jk)`: attention under a soft mask.
+def _wired(family: str, model: nn.Module) -> Wiring:
+    """Where the modules of a model of this family are."""
+    try:
+        return FAMILIES[family](model)
+    except AttributeError as error:
+        got = f"a network of family {family!r} with other modules ({error})"
+        expected = f"a sequence classifier with the modules that {family} has in transformers"
+        hint = "load a sequence classifier, or install a version of transformers that pyproject.toml names"
+        raise ModelError("Encoder", got=got, expected=expected, hint=hint) from error
 
-    Scores Z are (B, H, T, T), the mask w is (B, T).
 
-    Written out because separate operations keep and move several more arrays of T x T numbers. `u` keeps
-    `dA_ji/dw_i` finite where w_i is 0. With g at A and `h_ji = u_ji (g_ji - sum_k A_jk g_jk)` the gradient is
-    `w_i h_ji` at Z_ji and the sum of `h_ji` over heads and queries at w_i.
+@dataclass(frozen=True)
+class _Turned:
+    """The rotations of a forward pass, one for each kind of layer."""
+
+    wiring: Wiring
+    x: Tensor
+    positions: Tensor
+
+    def of(self, layer: LayerWiring) -> Angles | None:
+        return None if self.wiring.rotary is None else self._angles[layer.kind]
+
+    @cached_property
+    def _angles(self) -> dict[str | None, Angles]:
+        kinds = {layer.kind for layer in self.wiring.layers}
+        assert self.wiring.rotary is not None
+        sides = {kind: self.wiring.rotary(self.x, self.positions, kind) for kind in kinds}
+        return {kind: Angles(*(side.unsqueeze(-3) for side in pair)) for kind, pair in sides.items()}
+
+
+@dataclass(frozen=True)
+class _Closed:
+    """Which keys no query may attend to, (B or 1, 1, T or 1, T); None where all are open."""
+
+    wiring: Wiring
+    attention_mask: Tensor
+
+    def to(self, layer: LayerWiring) -> Tensor | None:
+        by_place = self._by_window.get(layer.window)
+        if by_place is None or self._padding is None:
+            return self._padding if by_place is None else by_place
+        return by_place | self._padding
+
+    @cached_property
+    def _padding(self) -> Tensor | None:
+        mask = self.attention_mask
+        return None if mask.all() else mask[:, None, None, :] == 0
+
+    @cached_property
+    def _by_window(self) -> dict[int | None, Tensor | None]:
+        tokens, device = self.attention_mask.shape[1], self.attention_mask.device
+        places = torch.arange(tokens, device=device)
+        windows = {layer.window for layer in self.wiring.layers}
+        return {window: closed_by_place(self.wiring, window, places, places) for window in windows}
+
+
+def closed_by_place(wiring: Wiring, window: int | None, queries: Tensor, keys: Tensor) -> Tensor | None:
+    """Where a query at one position may not attend to a key at another: (..., 1, T, T'), or None if it may
+    everywhere. A causal model's query reads nothing after it; with a window, nothing further away than this.
     """
-
-    @staticmethod
-    def forward(ctx: Any, scores: Tensor, keep: Tensor) -> Tensor:
-        column = keep[:, None, :, None]
-        u = scores.softmax(-1)
-        u = u.div_(u @ column)
-        ctx.save_for_backward(u, column)
-        return u * column.mT
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        u, column = ctx.saved_tensors
-        h = g * u
-        h = torch.addcmul(h, h @ column, u, value=-1)
-        to_keep = h.sum((1, 2)) if ctx.needs_input_grad[1] else None
-        return h.mul_(column.mT) if ctx.needs_input_grad[0] else None, to_keep
-
-
-def _split(x: Tensor, heads: int) -> Tensor:
-    """(..., T, D) to (..., H, T, D/H)."""
-    return x.unflatten(-1, (heads, -1)).transpose(-2, -3)
-
-
-def _merge(x: Tensor) -> Tensor:
-    """(..., H, T, D/H) to (..., T, D)."""
-    return x.transpose(-2, -3).flatten(-2)
-
-
-def _scale(x: Tensor, heads: int) -> float:
-    """1 / sqrt(d) of one head."""
-    return (x.shape[-1] // heads) ** -0.5
+    if not wiring.causal and window is None:
+        return None
+    ahead = keys.unsqueeze(-2) - queries.unsqueeze(-1)
+    closed = ahead > 0 if wiring.causal else torch.zeros_like(ahead, dtype=torch.bool)
+    if window is not None:
+        closed = closed | (ahead.abs() > window)
+    return closed.unsqueeze(-3)

@@ -5,7 +5,7 @@ all of them at once; attention runs on each stretch of rows of equal length. Two
 
 - the first layer's queries, keys and values depend on a token, its position and its type only, so each such
   triple is run once;
-- the classifier reads the first token only, so the last layer needs no other token's query.
+- where the head reads one token, the last layer needs no other token's query.
 
 The logits equal the `transformers` model's, to rounding.
 """
@@ -21,19 +21,21 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from lrp_companion.models.families import LayerWiring, Wiring
+from lrp_companion.models.attention import Angles, repeated
+from lrp_companion.models.encoder import closed_by_place
+from lrp_companion.models.wiring import LayerWiring, Norm, SoftCap, Wiring
 
 
 @dataclass(frozen=True)
 class Row:
     """One variant of a text: token ids, positions (from 0) and token types (None: all 0).
 
-    With `first_unread` no token attends to the first one.
+    No token attends to the one at place `unread`.
     """
 
     ids: np.ndarray
     positions: np.ndarray
-    first_unread: bool = False
+    unread: int | None = None
     types: np.ndarray | None = None
 
     def __len__(self) -> int:
@@ -44,91 +46,155 @@ class Row:
 class _Stretch:
     """Neighbouring rows of one length: which rows, and which tokens of all.
 
-    `read` (rows, 1, 1, T) is False at keys that are left out; None where none is.
+    `open` (rows, 1, 1, T) is False at keys that are left out; None where none is. `positions` (rows, T).
     """
 
     rows: slice
     tokens: slice
     length: int
-    read: Tensor | None
+    open: Tensor | None
+    positions: Tensor
 
-    def split(self, x: Tensor, heads: int) -> Tensor:
-        """Its tokens' (or rows') part of x (N, D) as (rows, H, T or 1, D/H)."""
+    def split(self, x: Tensor) -> Tensor:
+        """Its tokens' (or rows') part of x (N, H, d) as (rows, H, T or 1, d)."""
         rows = self.rows.stop - self.rows.start
-        return x.view(rows, -1, heads, x.shape[-1] // heads).transpose(1, 2)
+        return x.view(rows, -1, *x.shape[1:]).transpose(1, 2)
+
+    def mask(self, wiring: Wiring, layer: LayerWiring, places: slice) -> Tensor | None:
+        """Which keys the queries at these places of each row may read, (rows, 1, T', T); None: all."""
+        at = self.positions[:, places]
+        closed = closed_by_place(wiring, layer.window, at, self.positions)
+        if closed is None or self.open is None:
+            return self.open if closed is None else ~closed
+        return self.open & ~closed
 
 
 def packed_logits(wiring: Wiring, rows: Sequence[Row], *, device: torch.device | str = "cpu") -> Tensor:
     """Logits (R, C) of R variants; cheapest if rows of equal length are neighbours."""
-    stretches = _stretches(rows, device)
     ids = torch.as_tensor(np.concatenate([row.ids for row in rows]), device=device)
     positions = torch.as_tensor(np.concatenate([row.positions for row in rows]), device=device)
-    first = torch.as_tensor(np.cumsum([0, *(len(row) for row in rows[:-1])]), device=device)
+    stretches = _stretches(rows, positions, device)
+    ends = np.cumsum([0, *(len(row) for row in rows)])
+    read = torch.as_tensor(ends[1:] - 1 if wiring.readout == "last" else ends[:-1], device=device)
 
     words, kinds = wiring.word.num_embeddings, wiring.types
+    triples = positions
     if kinds > 1:
         types = [np.zeros_like(row.ids) if row.types is None else row.types for row in rows]
-        positions = positions * kinds + torch.as_tensor(np.concatenate(types), device=device)
+        triples = positions * kinds + torch.as_tensor(np.concatenate(types), device=device)
 
-    distinct, place = torch.unique(positions * words + ids, return_inverse=True)
+    distinct, place = torch.unique(triples * words + ids, return_inverse=True)
     places = distinct // words
     x = _embedded(wiring, distinct % words, places // kinds, places % kinds)
     for number, layer in enumerate(wiring.layers):
-        last = number == len(wiring.layers) - 1
-        key, value = layer.key(x), layer.value(x)
+        last = number == len(wiring.layers) - 1 and wiring.readout != "mean"
+        at = positions if number else places // kinds
+        key, value = _heads(wiring, layer, "key", x, at), _heads(wiring, layer, "value", x, at)
         if number:
-            x = x[first] if last else x
-            query = layer.query(x)
+            x, at = (x[read], at[read]) if last else (x, at)
+            query = _heads(wiring, layer, "query", x, at)
         else:
-            query, key, value, x = layer.query(x)[place], key[place], value[place], x[place]
+            query = _heads(wiring, layer, "query", x, at)[place]
+            key, value, x = key[place], value[place], x[place]
             if last:
-                query, x = query[first], x[first]
-        x = _rest(layer, x, _attended(stretches, query, key, value, wiring.heads, last=last))
-    for linear, activation in wiring.head:
-        x = linear(x) if activation is None else activation(linear(x))
+                query, x = query[read], x[read]
+        x = _rest(layer, x, _attended(wiring, layer, stretches, query, key, value, last=last))
+    x = _apply(wiring.final_norm, x)
+    if wiring.readout == "mean":
+        sizes = torch.as_tensor(np.diff(ends), device=device)
+        x = torch.segment_reduce(x, "mean", lengths=sizes)
+    for module, activation in wiring.head:
+        x = module(x) if activation is None else activation(module(x))
     return x
 
 
-def _stretches(rows: Sequence[Row], device: torch.device | str) -> list[_Stretch]:
+def _stretches(rows: Sequence[Row], positions: Tensor, device: torch.device | str) -> list[_Stretch]:
     """Runs of neighbouring rows of equal length."""
     stretches, row, token = [], 0, 0
     for length, group in groupby(rows, len):
         members = list(group)
-        unread = [k for k, member in enumerate(members) if member.first_unread]
-        read = None
+        unread = [(k, member.unread) for k, member in enumerate(members) if member.unread is not None]
+        open_keys = None
         if unread:
-            read = torch.ones(len(members), 1, 1, length, dtype=torch.bool, device=device)
-            read[unread, ..., 0] = False
+            open_keys = torch.ones(len(members), 1, 1, length, dtype=torch.bool, device=device)
+            for k, place in unread:
+                open_keys[k, ..., place] = False
         next_row, next_token = row + len(members), token + len(members) * length
-        stretches.append(_Stretch(slice(row, next_row), slice(token, next_token), length, read))
+        tokens = slice(token, next_token)
+        places = positions[tokens].view(-1, length)
+        stretches.append(_Stretch(slice(row, next_row), tokens, length, open_keys, places))
         row, token = next_row, next_token
     return stretches
 
 
 def _embedded(wiring: Wiring, ids: Tensor, positions: Tensor, types: Tensor) -> Tensor:
     """The first layer's input (N, D) for tokens, their positions from 0 and their types, (N,) each."""
-    x = wiring.word(ids) + wiring.position(positions + wiring.first_position)
+    x = wiring.word(ids)
+    if wiring.position is not None:
+        x = x + wiring.position(positions + wiring.first_position)
     if wiring.type is not None:
         x = x + wiring.type(types)
-    x = wiring.embedding_norm(x)
+    x = _apply(wiring.embedding_norm, x)
     return x if wiring.projection is None else wiring.projection(x)
 
 
+def _heads(wiring: Wiring, layer: LayerWiring, side: str, x: Tensor, positions: Tensor) -> Tensor:
+    """Queries, keys or values (N, H, d) of tokens x (N, D) at these positions."""
+    heads = wiring.heads if side == "query" or layer.key_heads is None else layer.key_heads
+    y = getattr(layer, side)(_apply(layer.attention_input_norm, x)).unflatten(-1, (heads, -1))
+    if side == "value":
+        return y
+    y = _apply(layer.query_norm if side == "query" else layer.key_norm, y)
+    if wiring.rotary is None:
+        return y
+    cos, sin = wiring.rotary(x, positions.unsqueeze(0), layer.kind)
+    return Angles(cos[0].unsqueeze(1), sin[0].unsqueeze(1)).rotate(y)
+
+
 def _attended(
-    stretches: Sequence[_Stretch], query: Tensor, key: Tensor, value: Tensor, heads: int, *, last: bool
-) -> Tensor:
-    """What attention reads, of the shape of `query`: one row per token, in the `last` layer per variant."""
+    wiring: Wiring, layer: LayerWiring, stretches: Sequence[_Stretch], query: Tensor, key: Tensor,
+    value: Tensor, *, last: bool,
+) -> Tensor:  # fmt: skip
+    """What attention reads, (N, H d): one row per token, in the `last` layer per variant."""
     read = torch.empty_like(query)
+    place = slice(-1, None) if wiring.readout == "last" else slice(1)
+    scale = layer.scale_of(query.shape[-1])
     for stretch in stretches:
         asking = stretch.rows if last else stretch.tokens
-        sides = (query[asking], key[stretch.tokens], value[stretch.tokens])
-        q, k, v = (stretch.split(side, heads) for side in sides)
-        values = scaled_dot_product_attention(q, k, v, attn_mask=stretch.read)
-        read[asking] = values.transpose(1, 2).reshape(-1, query.shape[-1])
-    return read
+        q, k, v = (
+            stretch.split(side) for side in (query[asking], key[stretch.tokens], value[stretch.tokens])
+        )
+        mask = stretch.mask(wiring, layer, place if last else slice(None))
+        k, v = repeated(k, wiring.heads), repeated(v, wiring.heads)
+        values = _read(layer, q, k, v, mask, scale)
+        read[asking] = values.transpose(1, 2).reshape(-1, *query.shape[1:])
+    return read.flatten(1)
+
+
+def _read(layer: LayerWiring, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+    """Values that queries read, (rows, H, T', d); a query that may read no key reads nothing."""
+    if layer.cap is None:
+        values = scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
+    else:
+        scores = SoftCap(layer.cap)(q @ k.mT * scale)
+        scores = scores if mask is None else scores.masked_fill(~mask, -torch.inf)
+        values = scores.softmax(-1) @ v
+    if mask is None:
+        return values
+    return values.masked_fill(~mask.any(-1, keepdim=True), 0.0)
 
 
 def _rest(layer: LayerWiring, x: Tensor, read: Tensor) -> Tensor:
     """What follows attention in a layer, token by token."""
-    x = layer.attention_norm(layer.attention_out(read).add_(x))
-    return layer.output_norm(layer.down(layer.activation(layer.up(x))).add_(x))
+    x = _apply(layer.attention_norm, _apply(layer.attention_branch_norm, layer.attention_out(read)).add_(x))
+    into = _apply(layer.mlp_input_norm, x)
+    if layer.gate is None:
+        inner = layer.activation(layer.up(into))
+    else:
+        inner = layer.activation(layer.gate(into)) * layer.up(into)
+    return _apply(layer.output_norm, _apply(layer.mlp_branch_norm, layer.down(inner)).add_(x))
+
+
+def _apply(norm: Norm | None, x: Tensor) -> Tensor:
+    """A norm that a family may lack."""
+    return x if norm is None else norm(x)

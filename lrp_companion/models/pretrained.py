@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -13,12 +15,20 @@ from torch import Tensor, nn
 
 from lrp_companion.models.compute import check_device
 from lrp_companion.models.config_entries import check_all_layers, check_entries, longest
-from lrp_companion.models.encoder import Encoder, Tape
+from lrp_companion.models.encoder import Encoder, Readout, Tape
 from lrp_companion.models.families import FAMILIES, Wiring
 from lrp_companion.models.places import EMBEDDED_FOLDER, embedded_models
-from lrp_companion.models.reading import Readable, readable
+from lrp_companion.models.reading import Readable, predicts_next_token, readable
 from lrp_companion.models.texts import EncodedText, Reader, Text, token_types
-from lrp_companion.schema import MULTI_LABEL, PROBLEM_TYPES, ModelCard, ModelError, choose
+from lrp_companion.models.wiring import LinearRows, RootMeanSquare
+from lrp_companion.schema import (
+    MULTI_LABEL,
+    PROBLEM_TYPES,
+    InputError,
+    ModelCard,
+    ModelError,
+    choose,
+)
 
 __all__ = ["EMBEDDED_FOLDER", "Classifier", "EncodedText", "embedded_models", "load_classifier"]
 BOOKKEEPING = (
@@ -29,7 +39,9 @@ DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.
 
 
 CLOSE = {torch.float32: 1e-3, torch.float64: 1e-8}
-"""How far logits of the tape and of the network may be apart, as a part of 1 + the largest logit."""
+"""How far logits of the tape and of the network may be apart, as a part of 1 + the largest logit; as in
+float32 where the network works in float32 in places.
+"""
 TRIED = 8
 """Tokens of the forward pass that is compared when a model is loaded."""
 
@@ -43,8 +55,11 @@ class Classifier:
         first = next(network.parameters())
         self.device, self.dtype = first.device, first.dtype
         self.labels, self.max_tokens = card.labels, card.max_tokens
-        self.mask_id, self.pad_id = tokenizer.mask_token_id, tokenizer.pad_token_id
+        self.mask_id = tokenizer.mask_token_id
+        known = (tokenizer.pad_token_id, tokenizer.eos_token_id, 0)
+        self.pad_id = next(k for k in known if k is not None)  # any token will do where none is attended to
         self.multi_label = card.problem_type == MULTI_LABEL
+        self._classes: tuple[int, ...] | None = None
 
     def __repr__(self) -> str:
         c = self.card
@@ -71,6 +86,34 @@ class Classifier:
         reader = Reader(self.tokenizer, self.max_tokens, self.encoder.wiring.types)
         return reader.encode(texts, truncate=truncate)
 
+    def class_of(self, target: Any) -> Any:
+        """A class by a text: of a language model the one token that spells it; else the target itself.
+
+        Raises
+        ------
+        InputError : a text of several tokens, or of none.
+        """
+        if not (self.encoder.wiring.next_token and isinstance(target, str)) or target in self.labels:
+            return target
+        ids = self.tokenizer(target, add_special_tokens=False)["input_ids"]
+        if len(ids) == 1:
+            return int(ids[0])
+        tokens = ", ".join(self.tokenizer.convert_ids_to_tokens(ids)) or "none"
+        got, expected = f"target {target!r} of {len(ids)} tokens ({tokens})", "the text of one token"
+        raise InputError("attribute", got=got, expected=expected, hint="name its first token")
+
+    def narrowed(self, classes: Sequence[int]) -> Classifier:
+        """The same classifier with these classes only, in this order."""
+        out, wiring = copy.copy(self), self.encoder.wiring
+        (last, activation), labels = wiring.head[-1], tuple(self.labels[k] for k in classes)
+        assert not isinstance(last, (nn.LayerNorm, RootMeanSquare))  # a head ends with its map to the classes
+        head = (*wiring.head[:-1], (LinearRows(last, tuple(classes)), activation))
+        out.encoder = copy.copy(self.encoder)
+        out.encoder.wiring = dataclasses.replace(wiring, head=head)
+        out.labels, out.card = labels, dataclasses.replace(self.card, labels=labels)
+        out._classes = tuple(classes)
+        return out
+
     def tape(self, text: EncodedText, **inputs: Any) -> Tape:
         """One forward pass of one text, kept; `inputs` as of `Encoder.forward`."""
         ids = torch.tensor([text.input_ids], device=self.device)
@@ -91,7 +134,23 @@ class Classifier:
     def logits(self, input_ids: Tensor, attention_mask: Tensor, types: Tensor | None = None) -> Tensor:
         """The logits (B, C) of the `transformers` model for ids, mask and token types (B, T)."""
         extra = self.extra_inputs(input_ids.shape, types)
-        return self.network(input_ids=input_ids, attention_mask=attention_mask, **extra).logits
+        return self.run_network(attention_mask, input_ids=input_ids, **extra)
+
+    def run_network(self, attention_mask: Tensor, **inputs: Tensor) -> Tensor:
+        """The logits (B, C) of the `transformers` model for its inputs: ids or embeddings, positions, types.
+
+        A causal network tells what to read by the id of padding; here it is the last token of the mask.
+        """
+        base = self.encoder.wiring.base
+        if base is None:
+            logits = self.network(attention_mask=attention_mask, **inputs).logits
+            return logits if self._classes is None else logits[:, list(self._classes)]
+        hidden = base(attention_mask=attention_mask, use_cache=False, **inputs).last_hidden_state
+        attended = attention_mask if attention_mask.ndim == 2 else hidden.new_ones(hidden.shape[:2])
+        x = Readout.of(self.encoder.wiring.readout, attended, hidden.dtype).read(hidden)
+        for module, activation in self.encoder.wiring.head:
+            x = module(x) if activation is None else activation(module(x))
+        return x
 
 
 @torch.inference_mode(False)  # weights that are made in it can have no gradient
@@ -103,7 +162,7 @@ def load_classifier(
     dtype: str = "float32",
     revision: str | None = None,
 ) -> Classifier:
-    """Load a sequence classifier of the BERT wiring, to be explained.
+    """Load a sequence classifier of a wired family (`models.families`), to be explained.
 
     Code that a folder or a hub repository brings along is never run: a model that needs it is refused. One
     forward pass is compared with the `transformers` model's, so a network that computes something else than
@@ -137,12 +196,13 @@ def load_classifier(
     _check_complete(files.name, report["missing_keys"])
     check_all_layers(files.name, config, report["unexpected_keys"])
     tokenizer = files.read("tokenizer")
-    _check_tokenizer(files.name, tokenizer, config.vocab_size)
+    wiring = Encoder(network).wiring
+    _check_tokenizer(files.name, tokenizer, config.vocab_size, causal=wiring.causal)
     _check_finite(files.name, network)
     fingerprint = _fingerprint(network)  # before the weights are converted
     precise = torch.float32 if weights_dtype == torch.bfloat16 else weights_dtype
     network.eval().requires_grad_(False).to(device=place, dtype=precise)
-    card = _card(files, config, Encoder(network).wiring, tokenizer, dtype=dtype, fingerprint=fingerprint)
+    card = _card(files, config, wiring, tokenizer, dtype=dtype, fingerprint=fingerprint)
     _check_forward(Classifier(network, tokenizer, card=card))
     network.to(dtype=weights_dtype)
     return Classifier(network, tokenizer, card=card)
@@ -163,7 +223,9 @@ def _check_forward(clf: Classifier) -> None:
         got, hint = f"{name!r}, whose logits are not finite", "load another checkpoint, or check config.json"
         raise ModelError("load_classifier", got=got, expected="finite logits", hint=hint)
     apart = float((there - here).abs().max())
-    if apart > CLOSE[here.dtype] * (1 + float(there.abs().max())):
+    in_single = clf.encoder.wiring.single_precision
+    close = CLOSE[torch.float32 if in_single else here.dtype]
+    if apart > close * (1 + float(there.abs().max())):
         got = f"{name!r}, whose logits are {apart:.2g} away from those of its family's layers"
         expected = f"a network that computes what {clf.card.family} does"
         hint = "check config.json (such as is_decoder), or register the wiring of your network with family()"
@@ -182,6 +244,7 @@ def _check_config(name: str, config: Any) -> None:
     """Refuse what is no classifier, or of a kind that `Encoder` does not know."""
     check_entries(name, config)
     architectures = config.architectures or []
+    next_token = predicts_next_token(architectures)
     positions = getattr(config, "position_embedding_type", "absolute")
     refused = (
         (
@@ -191,9 +254,9 @@ def _check_config(name: str, config: Any) -> None:
             "choose a sequence classifier of these families",
         ),
         (
-            not any(a.endswith("ForSequenceClassification") for a in architectures),
+            not (next_token or any(a.endswith("ForSequenceClassification") for a in architectures)),
             f"{name!r}, saved as {', '.join(architectures) or 'no known architecture'}",
-            "a sequence classifier",
+            "a sequence classifier, or a causal language model",
             "choose a model that was fine-tuned for sequence classification",
         ),
         (
@@ -203,7 +266,7 @@ def _check_config(name: str, config: Any) -> None:
             "regression heads are not supported",
         ),
         (
-            config.num_labels < 2,
+            config.num_labels < 2 and not next_token,
             f"{name!r} with {config.num_labels} label",
             "a classifier with at least 2 labels",
             "regression heads are not supported",
@@ -236,9 +299,9 @@ def _check_finite(name: str, network: nn.Module) -> None:
             raise ModelError("load_classifier", got=got, expected="finite weights", hint=hint)
 
 
-def _check_tokenizer(name: str, tokenizer: Any, vocabulary: int) -> None:
+def _check_tokenizer(name: str, tokenizer: Any, vocabulary: int, *, causal: bool) -> None:
     """Refuse a tokenizer without the special tokens that are needed, or of another vocabulary."""
-    for special in ("pad", "cls", "sep"):
+    for special in () if causal else ("pad", "cls", "sep"):
         if getattr(tokenizer, f"{special}_token_id") is None:
             got, hint = f"{name!r}, whose tokenizer has no {special} token", "choose another tokenizer"
             expected = "pad, cls and sep tokens"
@@ -255,7 +318,6 @@ def _card(
     files: Readable, config: Any, wiring: Wiring, tokenizer: Any, *, dtype: str, fingerprint: str
 ) -> ModelCard:
     """The record of a loaded model."""
-    positions = int(wiring.position.num_embeddings) - wiring.first_position
     settings = {key: value for key, value in files.read("settings").items() if key not in BOOKKEEPING}
     return ModelCard(
         name=files.name,
@@ -264,14 +326,23 @@ def _card(
         layers=len(wiring.layers),
         heads=wiring.heads,
         hidden=wiring.layers[0].query.in_features,
-        max_tokens=min(positions, longest(files.name, tokenizer)),
-        labels=tuple(str(config.id2label[k]) for k in range(config.num_labels)),
+        max_tokens=min(wiring.longest, longest(files.name, tokenizer)),
+        labels=_labels(config, wiring, tokenizer),
         dtype=dtype,
         fingerprint=fingerprint,
         tokenizer=_tokenizer_fingerprint(tokenizer),
         config=_digest(settings),
         problem_type=config.problem_type or PROBLEM_TYPES[0],
     )
+
+
+def _labels(config: Any, wiring: Wiring, tokenizer: Any) -> tuple[str, ...]:
+    """Names of the classes; of a language model the tokens of its vocabulary."""
+    if not wiring.next_token:
+        return tuple(str(config.id2label[k]) for k in range(config.num_labels))
+    tokens = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+    unused = range(len(tokenizer), config.vocab_size)
+    return (*(token or f"<{k}>" for k, token in enumerate(tokens)), *(f"<unused {k}>" for k in unused))
 
 
 def _digest(content: Any) -> str:

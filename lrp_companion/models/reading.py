@@ -6,7 +6,7 @@ import copy
 import importlib
 import importlib.util
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,17 @@ from lrp_companion.models.places import ADAPTER, Place, locate
 from lrp_companion.schema import CompanionError, InputError, ModelError, SourceError
 
 CLASSIFIER = "ForSequenceClassification"
+LANGUAGE_MODELS = ("ForCausalLM", "LMHeadModel")
+"""How the names of classes end that predict the next token."""
+
+
+def predicts_next_token(architectures: Iterable[str] | None) -> bool:
+    """Whether a model was saved as one that predicts the next token.
+
+    >>> predicts_next_token(["LlamaForCausalLM"]), predicts_next_token(["BertForSequenceClassification"])
+    (True, False)
+    """
+    return any(name.endswith(LANGUAGE_MODELS) for name in architectures or [])
 
 
 class Readable(Protocol):
@@ -69,6 +80,7 @@ class Files:
     def _from_pretrained(self, what: str) -> Any:
         from transformers import (
             AutoConfig,
+            AutoModelForCausalLM,
             AutoModelForSequenceClassification,
             AutoTokenizer,
             PretrainedConfig,
@@ -85,9 +97,9 @@ class Files:
             return AutoConfig.from_pretrained(self.place.path, **options)
         if what == "tokenizer":
             return AutoTokenizer.from_pretrained(self.place.path, use_fast=True, **options)
-        return AutoModelForSequenceClassification.from_pretrained(
-            self.place.path, dtype="auto", output_loading_info=True, **options
-        )
+        saved_as = AutoConfig.from_pretrained(self.place.path, **options).architectures
+        kind = AutoModelForCausalLM if predicts_next_token(saved_as) else AutoModelForSequenceClassification
+        return kind.from_pretrained(self.place.path, dtype="auto", output_loading_info=True, **options)
 
 
 @dataclass(frozen=True)
@@ -186,7 +198,8 @@ class InMemory:
         network: Any = self.network
         inner = network.get_base_model() if hasattr(network, "get_base_model") else network
         kinds = [kind.__name__ for kind in type(inner).__mro__]
-        config.architectures = [name for name in kinds if name.endswith(CLASSIFIER)][:1] or kinds[:1]
+        known = (CLASSIFIER, *LANGUAGE_MODELS)
+        config.architectures = [name for name in kinds if name.endswith(known)][:1] or kinds[:1]
         return config
 
 

@@ -1,0 +1,122 @@
+"""Steps of a Transformer that treat every token alone: norms, linear maps, gated products.
+
+Each step runs forward once, keeps what the way back needs, and carries `g` (`rules`) from its output to its
+input. Backward tensors may have more axes in front than forward ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor, nn
+
+from lrp_companion import rules
+from lrp_companion.models.wiring import LayerWiring, Linear, Norm, RootMeanSquare
+
+Activation = Callable[[Tensor], Tensor]
+
+
+def slope_at_zero(activation: Activation) -> float:
+    """`phi'(0)`, the limit of `phi(z) / z` at 0: 1/2 for GELU, 1 for tanh, 0 for PyTorch's ReLU."""
+    with torch.enable_grad():
+        zero = torch.zeros((), dtype=torch.float64, requires_grad=True)
+        return torch.autograd.grad(activation(zero), zero)[0].item()
+
+
+@dataclass(frozen=True)
+class NormStep:
+    """One LayerNorm or RMSNorm on the tape; `scale` (..., 1) is what it divides by, held constant."""
+
+    norm: Norm
+    y: Tensor
+    scale: Tensor
+
+    @classmethod
+    def run(cls, norm: Norm, x: Tensor) -> NormStep:
+        if isinstance(norm, RootMeanSquare):
+            rms = norm.rms(x)
+            return cls(norm, norm.scaled(x, rms), rms.detach().to(x.dtype))
+        y, _, inverse = torch.native_layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
+        return cls(norm, y, inverse.detach().reciprocal().to(x.dtype))
+
+    def backward(self, g: Tensor, *, eps: float) -> Tensor:
+        if isinstance(self.norm, RootMeanSquare):
+            return rules.rms_norm(g, self.norm.weight, self.scale, self.y, eps=eps)
+        return rules.layer_norm(g, self.norm.weight, self.scale, self.y, eps=eps)
+
+
+@dataclass(frozen=True)
+class MapStep:
+    """One linear map on the tape, with the activation function behind it or None."""
+
+    linear: Linear
+    activation: Activation | None
+    z: Tensor
+    y: Tensor
+
+    @classmethod
+    def run(cls, linear: Linear, activation: Activation | None, x: Tensor) -> MapStep:
+        z = linear(x)
+        return cls(linear, activation, z, z if activation is None else activation(z))
+
+    @cached_property
+    def slope(self) -> Tensor:
+        """`phi(z) / z` of the activation function: made once, however many masks are carried back."""
+        assert self.activation is not None
+        return rules.slope(self.z, self.y, at_zero=slope_at_zero(self.activation))
+
+    def backward(self, g: Tensor, *, eps: float) -> Tensor:
+        if self.activation is not None:
+            g = rules.elementwise(g, self.slope)
+        return rules.linear(g, self.linear.weight, self.z, eps=eps)
+
+
+@dataclass(frozen=True)
+class GatedStep:
+    """`h = phi(G x) * (U x)`, the first half of a gated MLP; with `constant` the gate is held constant."""
+
+    gate: MapStep
+    up: MapStep
+    y: Tensor
+    constant: bool
+
+    @property
+    def z(self) -> Tensor:
+        return self.up.z
+
+    def backward(self, g: Tensor, *, eps: float) -> Tensor:
+        if self.constant:
+            return self.up.backward(rules.gated_values(g, self.gate.y, self.y, eps=eps), eps=eps)
+        g_gate, g_up = rules.gated(g, self.gate.y, self.up.y, self.y, eps=eps)
+        return self.up.backward(g_up, eps=eps).add_(self.gate.backward(g_gate, eps=eps))
+
+
+def inner_step(wiring: LayerWiring, x: Tensor, *, constant_gate: bool) -> MapStep | GatedStep:
+    """The first half of a layer's MLP, plain or gated."""
+    if wiring.gate is None:
+        return MapStep.run(wiring.up, wiring.activation, x)
+    gate, up = MapStep.run(wiring.gate, wiring.activation, x), MapStep.run(wiring.up, None, x)
+    return GatedStep(gate, up, gate.y * up.y, constant_gate)
+
+
+def through(step: NormStep | None, g: Tensor, eps: float) -> Tensor:
+    """Back through a norm that a family may lack."""
+    return g if step is None else step.backward(g, eps=eps)
+
+
+def normed(norm: Norm | None, x: Tensor) -> tuple[NormStep | None, Tensor]:
+    """A norm that a family may lack, and what comes out of it."""
+    if norm is None:
+        return None, x
+    step = NormStep.run(norm, x)
+    return step, step.y
+
+
+def head_step(module: Linear | Norm, activation: Activation | None, x: Tensor) -> MapStep | NormStep:
+    """A step of a head: a norm, or a linear map with its activation function."""
+    if isinstance(module, (nn.LayerNorm, RootMeanSquare)):
+        return NormStep.run(module, x)
+    return MapStep.run(module, activation, x)

@@ -1,0 +1,303 @@
+"""Where a `transformers` model keeps what an encoder needs and in which order its layers use it (`Wiring`),
+and the registry of families.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from lrp_companion.schema import InputError
+
+READOUTS = ("first", "last", "mean")
+"""What the head reads: the first token, the last one that is no padding, or the mean of all tokens."""
+
+
+@dataclass(frozen=True)
+class LinearPart:
+    """Outputs `first` to before `last` of a linear module as a map of their own; None: from or to the end.
+    `transposed` where the module's weight is (in, out).
+
+    Reads the module's weight at every call, so that it follows a module whose weights change.
+    """
+
+    module: Any
+    first: int | None = None
+    last: int | None = None
+    transposed: bool = False
+
+    @property
+    def weight(self) -> Tensor:
+        """Shape (out, in)."""
+        weight = self.module.weight.mT if self.transposed else self.module.weight
+        return weight[self.first : self.last]
+
+    @property
+    def bias(self) -> Tensor | None:
+        return None if self.module.bias is None else self.module.bias[self.first : self.last]
+
+    @property
+    def in_features(self) -> int:
+        return self.weight.shape[1]
+
+    @property
+    def out_features(self) -> int:
+        return self.weight.shape[0]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return linear(x, self.weight, self.bias)
+
+
+@dataclass(frozen=True)
+class LinearRows:
+    """Some outputs of a linear map, in an order of their own."""
+
+    map: Any
+    rows: tuple[int, ...]
+
+    @property
+    def weight(self) -> Tensor:
+        return self.map.weight[list(self.rows)]
+
+    @property
+    def in_features(self) -> int:
+        return self.weight.shape[1]
+
+    @property
+    def out_features(self) -> int:
+        return len(self.rows)
+
+    @property
+    def bias(self) -> Tensor | None:
+        return None if self.map.bias is None else self.map.bias[list(self.rows)]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return linear(x, self.weight, self.bias)
+
+
+@dataclass(frozen=True)
+class SoftCap:
+    """`cap tanh(z / cap)`: Gemma's bound of scores and logits."""
+
+    cap: float
+
+    def __call__(self, z: Tensor) -> Tensor:
+        return self.cap * (z / self.cap).tanh()
+
+
+@dataclass(frozen=True)
+class RootMeanSquare:
+    """RMSNorm `y = gamma x / rms(x)`, `rms = sqrt(mean x**2 + eps)`; `gamma` is `offset` plus the module's
+    weight.
+
+    Works in the precision of its input, and in float32 where that is less precise.
+    """
+
+    module: Any
+    eps: float
+    offset: float = 0.0
+
+    @property
+    def weight(self) -> Tensor:
+        return self.module.weight + self.offset if self.offset else self.module.weight
+
+    def rms(self, x: Tensor) -> Tensor:
+        """Shape (..., 1)."""
+        precise = x if x.dtype in (torch.float32, torch.float64) else x.float()
+        return (precise.square().mean(-1, keepdim=True) + self.eps).sqrt()
+
+    def scaled(self, x: Tensor, rms: Tensor) -> Tensor:
+        return (x / rms).to(x.dtype) * self.weight
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.scaled(x, self.rms(x))
+
+
+Linear = nn.Linear | LinearPart | LinearRows
+Norm = nn.LayerNorm | RootMeanSquare
+
+
+@dataclass(frozen=True)
+class LayerWiring:
+    """The modules of one Transformer layer, in an order that any family can have.
+
+    With every part there, a layer is `s = N1(x + B1(attend(P1(x))))`, `y = N2(s + B2(mlp(P2(s))))`.
+
+    Attributes
+    ----------
+    query, key, value, attention_out : the maps of the attention.
+    attention_norm, output_norm : N1 and N2, after the sums (post-LN); None where the sums have none.
+    up, activation, down : `mlp(x) = down(activation(up(x)))`, or with a `gate`
+        `down(activation(gate(x)) * up(x))`.
+    attention_input_norm, mlp_input_norm : P1 and P2, before a branch (pre-LN); None where it has none.
+    attention_branch_norm, mlp_branch_norm : B1 and B2, at the end of a branch (Gemma); None likewise.
+    query_norm, key_norm : norms of each head's queries and keys.
+    key_heads : heads of keys and values; None: as many as of queries. Each serves neighbouring query heads.
+    scale : of the scores; None is `1 / sqrt(d)` of a head.
+    cap : scores become `cap tanh(z / cap)`; None: they stay.
+    window : how far from a query a key may be, itself 0; None: any distance.
+    kind : what `Wiring.rotary` needs to know of this layer.
+    """
+
+    query: Linear
+    key: Linear
+    value: Linear
+    attention_out: Linear
+    attention_norm: Norm | None
+    up: Linear
+    activation: Callable[[Tensor], Tensor]
+    down: Linear
+    output_norm: Norm | None
+    gate: Linear | None = None
+    attention_input_norm: Norm | None = None
+    mlp_input_norm: Norm | None = None
+    attention_branch_norm: Norm | None = None
+    mlp_branch_norm: Norm | None = None
+    query_norm: Norm | None = None
+    key_norm: Norm | None = None
+    key_heads: int | None = None
+    scale: float | None = None
+    cap: float | None = None
+    window: int | None = None
+    kind: str | None = None
+
+    def scale_of(self, head_width: int) -> float:
+        """What multiplies the products of queries and keys of one head."""
+        return head_width**-0.5 if self.scale is None else self.scale
+
+
+Rotary = Callable[[Tensor, Tensor, str | None], tuple[Tensor, Tensor]]
+"""From an input (its type and device), positions (1, T) and a layer's kind to cosines and sines (1, T, d)."""
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """Where a `transformers` model keeps what an encoder needs.
+
+    Attributes
+    ----------
+    word, position, type : the embeddings that are summed; `position` is None where positions are rotations,
+        `type` where a family has no such table.
+    embedding_norm : the LayerNorm of this sum; None where there is none.
+    projection : maps the embeddings to the hidden width; None where they have it already.
+    layers : the Transformer layers, from the first to the last.
+    head : what follows the readout: linear maps, each with its activation function or None, and norms.
+    heads : attention heads per layer.
+    first_position : index of the first token's position embedding.
+    positions : how many positions there are; None: as many as `position` has.
+    readout : what the head reads, one of `READOUTS`.
+    causal : whether a token attends to none behind it.
+    rotary : the rotations of queries and keys; None where there are none.
+    final_norm : a norm of the last layer's output; None where there is none.
+    base : the network below the head, where the readout is the encoder's to choose; None where the whole
+        network gives the logits.
+    next_token : whether the logits are those of the next token, one for each of the vocabulary.
+    """
+
+    word: nn.Embedding
+    position: nn.Embedding | None
+    type: nn.Embedding | None
+    embedding_norm: Norm | None
+    projection: Linear | None
+    layers: tuple[LayerWiring, ...]
+    head: tuple[tuple[Linear | Norm, Callable[[Tensor], Tensor] | None], ...]
+    heads: int
+    first_position: int = 0
+    positions: int | None = None
+    readout: str = "first"
+    causal: bool = False
+    rotary: Rotary | None = None
+    final_norm: Norm | None = None
+    base: nn.Module | None = None
+    next_token: bool = False
+
+    @property
+    def types(self) -> int:
+        """How many token types there are; 1 where a family has no such table."""
+        return 1 if self.type is None else self.type.num_embeddings
+
+    @property
+    def longest(self) -> int:
+        """How many tokens there are positions for."""
+        if self.positions is not None:
+            return self.positions
+        assert self.position is not None
+        return self.position.num_embeddings - self.first_position
+
+    @property
+    def gated(self) -> bool:
+        """Whether a layer's MLP is a product of two activations."""
+        return any(layer.gate is not None for layer in self.layers)
+
+    @property
+    def single_precision(self) -> bool:
+        """Whether the `transformers` network works in float32 in places, whatever its weights are."""
+        norms = (layer.mlp_input_norm for layer in self.layers)
+        return self.rotary is not None or any(isinstance(norm, RootMeanSquare) for norm in norms)
+
+    @property
+    def is_bert(self) -> bool:
+        """Whether this is BERT's own order: learned positions, norms after the sums, the first token read."""
+        return (
+            self.position is not None
+            and self.rotary is None
+            and not self.causal
+            and self.readout == "first"
+            and all(layer.attention_norm is not None and layer.gate is None for layer in self.layers)
+            and all(layer.attention_input_norm is None for layer in self.layers)
+        )
+
+
+FAMILIES: dict[str, Callable[[Any], Wiring]] = {}
+"""Wiring functions by family, the `model_type` of `config.json`; `family` adds to it."""
+Function = TypeVar("Function", bound=Callable[[Any], Wiring])
+
+
+def family(name: str) -> Callable[[Function], Function]:
+    """Register the decorated function as the wiring of a family: `Encoder` and `load_classifier` accept it.
+
+    The function takes the `transformers` classifier and returns its `Wiring`. A family with the layout of
+    another one needs no new function: CamemBERT is wired as RoBERTa is.
+
+    Parameters
+    ----------
+    name : the family's `model_type` in `config.json`.
+
+    Raises
+    ------
+    InputError : a name that is no string, empty, or registered already.
+
+    >>> from lrp_companion.models.encoder import Encoder
+    >>> from lrp_companion.models.families import bert
+    >>> from transformers import BertConfig, BertForSequenceClassification
+    >>> sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 10}
+    >>> model = BertForSequenceClassification(BertConfig(**sizes)).eval()
+    >>> model.config.model_type = "our-bert"
+    >>> wiring = family("our-bert")(bert)
+    >>> ids = torch.tensor([[0, 5, 6, 2]])
+    >>> torch.allclose(Encoder(model).forward(ids, torch.ones_like(ids)).logits, model(ids).logits, atol=1e-5)
+    True
+    >>> forget_family("our-bert")
+    """
+    if not isinstance(name, str) or not name:
+        expected, hint = "a model_type such as 'bert'", "config.json of a model names it"
+        raise InputError("family", got=f"the name {name!r}", expected=expected, hint=hint)
+    if name in FAMILIES:
+        expected, hint = "one wiring per family", "take the first one out with forget_family"
+        raise InputError("family", got=f"{name!r} twice", expected=expected, hint=hint)
+
+    def register(wiring_of: Function) -> Function:
+        FAMILIES[name] = wiring_of
+        return wiring_of
+
+    return register
+
+
+def forget_family(name: str) -> None:
+    """Take a family out of the registry; one that is not in it is no error."""
+    FAMILIES.pop(name, None)

@@ -1,0 +1,321 @@
+"""Slow second implementations for families with norms before their branches.
+
+Two independent roads to the same relevance, as in `oracles.py`:
+
+* `modified_gradient`: the `transformers` network itself, its own order and its own modules, with detached
+  factors (attention through transformers' registry of attention functions, norms and activations replaced on
+  a copy): epsilon 0;
+* `relevance_r_form`: Eq. (1), (3), (4), (5) literally on relevance, contribution by contribution, in NumPy,
+  any epsilon.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+import torch
+from oracles import r_add, r_attention_values, r_layer_norm, r_linear, r_matmul, r_softmax, sign
+from torch import Tensor, nn
+from transformers import AttentionInterface
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask
+
+from lrp_companion.models.wiring import LayerWiring, Wiring
+
+# ------------------------------------------------------------------------------------------------------------
+# (a) the transformers network with detached factors
+# ------------------------------------------------------------------------------------------------------------
+
+
+def _half(x: Tensor) -> Tensor:
+    return 0.5 * x + (0.5 * x).detach()
+
+
+def _attention(bypass: Collection[int]) -> Any:
+    """An attention function for transformers' registry, as AttnLRP or (in these layers) CP-LRP treat it."""
+
+    def attend(module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Any, **options: Any) -> Any:
+        repeat = query.shape[1] // key.shape[1]
+        key, value = (x.repeat_interleave(repeat, dim=1) for x in (key, value))
+        scores = _half(query) @ _half(key).mT * options.get("scaling", query.shape[-1] ** -0.5)
+        if options.get("softcap") is not None:
+            cap = options["softcap"]
+            scores = scores * (cap * (scores / cap).tanh() / scores).detach()
+        if mask is not None:
+            scores = scores + mask
+        a = scores.softmax(-1)
+        bypassed = module.layer_idx + 1 in bypass
+        read = a.detach() @ value if bypassed else _half(a) @ _half(value)
+        return read.transpose(1, 2).contiguous(), a
+
+    return attend
+
+
+def _replaced(network: nn.Module, *, gate: str) -> nn.Module:
+    """A copy whose norms divide by constants, whose activations are multiples of their input, and whose gated
+    MLPs give each factor half, or all to the one that is no gate.
+    """
+    out = copy.deepcopy(network)
+    for name, module in out.named_modules():
+        kind = type(module).__name__
+        if isinstance(module, nn.LayerNorm):
+            module.forward = _layer_norm(module)
+        elif kind.endswith("RMSNorm"):
+            module.forward = _rms_norm(module, 1.0 if kind.startswith("Gemma") else 0.0)
+        elif name.endswith((".act", ".act_fn")):
+            parent: Any = out.get_submodule(name.rpartition(".")[0])
+            gated = hasattr(parent, "gate_proj") or hasattr(parent, "Wi")
+            module.forward = _activation(module.forward, gate if gated else "none")
+            if gated and gate == "uniform":
+                up = parent.up_proj if hasattr(parent, "gate_proj") else parent.Wi
+                up.register_forward_hook(_halved(second_half=hasattr(parent, "Wi")))
+    return out
+
+
+def _halved(*, second_half: bool) -> Any:
+    def hook(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+        if not second_half:
+            return _half(output)
+        first, second = output.chunk(2, dim=-1)
+        return torch.cat([first, _half(second)], dim=-1)
+
+    return hook
+
+
+def _activation(phi: Any, gate: str) -> Any:
+    def forward(z: Tensor) -> Tensor:
+        y = z * (phi(z) / z).detach()
+        return {"uniform": _half(y), "constant": y.detach(), "none": y}[gate]
+
+    return forward
+
+
+def _layer_norm(module: nn.LayerNorm) -> Any:
+    def forward(x: Tensor) -> Tensor:
+        sd = (x.var(-1, unbiased=False, keepdim=True) + module.eps).sqrt().detach()
+        y = (x - x.mean(-1, keepdim=True)) / sd * module.weight
+        return y if module.bias is None else y + module.bias
+
+    return forward
+
+
+def _rms_norm(module: Any, offset: float) -> Any:
+    small = getattr(module, "variance_epsilon", None) or module.eps
+
+    def forward(x: Tensor) -> Tensor:
+        return x / (x.square().mean(-1, keepdim=True) + small).sqrt().detach() * (module.weight + offset)
+
+    return forward
+
+
+def modified_gradient(
+    network: Any, ids: list[int], target: int, *, bypass: Collection[int] = (), gate: str = "uniform"
+) -> tuple[float, np.ndarray]:
+    """The target's logit and the relevance (T,) of the word embeddings, epsilon 0."""
+    AttentionInterface.register("modified", _attention(bypass))
+    ALL_MASK_ATTENTION_FUNCTIONS.register("modified", eager_mask)
+    twin = _replaced(network, gate=gate)
+    twin.set_attn_implementation("modified")
+    batch = torch.tensor([ids])
+    word = twin.get_input_embeddings()(batch).detach().requires_grad_(True)
+    logits = twin(inputs_embeds=word, attention_mask=torch.ones_like(batch)).logits
+    logit = logits[0, target] if logits.ndim == 2 else logits[0, -1, target]
+    (g,) = torch.autograd.grad(logit, word)
+    return float(logit.detach()), (word * g).sum(-1)[0].detach().numpy()
+
+
+# ------------------------------------------------------------------------------------------------------------
+# (b) Eq. (1) to (5) on relevance, one text
+# ------------------------------------------------------------------------------------------------------------
+
+
+def _array(x: Tensor | None) -> np.ndarray:
+    return np.zeros(()) if x is None else x.detach().double().numpy()
+
+
+class _Linear:
+    """`z = x W^T + b`, tokens in rows."""
+
+    def __init__(self, module: Any, x: np.ndarray) -> None:
+        self.x, self.weight, self.bias = x, _array(module.weight), _array(module.bias)
+        self.y = x @ self.weight.T + self.bias
+
+    def back(self, relevance: np.ndarray, eps: float) -> np.ndarray:
+        pairs = zip(relevance, self.x, strict=True)
+        return np.stack([r_linear(r, x, self.weight, self.bias, eps) for r, x in pairs])
+
+
+class _Norm:
+    """LayerNorm or RMSNorm over the last axis, or nothing."""
+
+    def __init__(self, module: Any, x: np.ndarray) -> None:
+        self.module, self.x = module, x
+        self.y = x if module is None else module(torch.from_numpy(x)).detach().numpy()
+
+    def back(self, relevance: np.ndarray, eps: float) -> np.ndarray:
+        if self.module is None:
+            return relevance
+        rows = zip(relevance.reshape(-1, self.x.shape[-1]), self.x.reshape(-1, self.x.shape[-1]), strict=True)
+        gamma = _array(self.module.weight)
+        if isinstance(self.module, nn.LayerNorm):
+            beta = np.broadcast_to(_array(self.module.bias), gamma.shape)
+            out = [r_layer_norm(r, x, gamma, beta, self.module.eps, eps) for r, x in rows]
+        else:
+            out = []
+            for r, x in rows:
+                rms = np.sqrt((x**2).mean() + self.module.eps)
+                out.append(r_linear(r, x, np.diag(gamma / rms), 0.0, eps))
+        return np.stack(out).reshape(self.x.shape)
+
+
+def _through(phi: Any, z: np.ndarray) -> np.ndarray:
+    return phi(torch.from_numpy(z)).detach().numpy()
+
+
+def _turning(cos: np.ndarray, sin: np.ndarray) -> np.ndarray:
+    """The matrix of a rotation of one position."""
+    half = len(cos) // 2
+    turn = np.zeros((len(cos), len(cos)))
+    turn[np.arange(half), np.arange(half) + half] = -1
+    turn[np.arange(half) + half, np.arange(half)] = 1
+    return np.diag(cos) + np.diag(sin) @ turn
+
+
+class _Side:
+    """Queries or keys of one head."""
+
+    def __init__(self, norm: Any, x: np.ndarray, angles: Any) -> None:
+        self.norm = _Norm(norm, x)
+        self.matrices = None if angles is None else [_turning(c, s) for c, s in zip(*angles, strict=True)]
+        y = self.norm.y
+        if self.matrices is not None:
+            y = np.stack([m @ row for m, row in zip(self.matrices, y, strict=True)])
+        self.y = y
+
+    def back(self, relevance: np.ndarray, eps: float) -> np.ndarray:
+        if self.matrices is not None:
+            rows = zip(relevance, self.norm.y, self.matrices, strict=True)
+            relevance = np.stack([r_linear(r, x, m, 0.0, eps) for r, x, m in rows])
+        return self.norm.back(relevance, eps)
+
+
+class _Layer:
+    """One layer of one text: forward in the order of its wiring, and relevance back."""
+
+    def __init__(self, w: LayerWiring, heads: int, x: np.ndarray, angles: Any, closed: np.ndarray) -> None:
+        self.w, self.x = w, x
+        self.before = _Norm(w.attention_input_norm, x)
+        self.q, self.k, self.v = (_Linear(m, self.before.y) for m in (w.query, w.key, w.value))
+        width, shared = self.q.y.shape[1] // heads, heads // (w.key_heads or heads)
+        self.heads = []
+        for h in range(heads):
+            s, t = (slice(k * width, (k + 1) * width) for k in (h, h // shared))
+            query, key = (
+                _Side(w.query_norm, self.q.y[:, s], angles),
+                _Side(w.key_norm, self.k.y[:, t], angles),
+            )
+            raw = query.y @ key.y.T * w.scale_of(width)
+            z = raw if w.cap is None else w.cap * np.tanh(raw / w.cap)
+            z = np.where(closed, -np.inf, z)
+            a = np.exp(z - z.max(1, keepdims=True))
+            self.heads.append((s, t, query, key, raw, z, a / a.sum(1, keepdims=True)))
+        self.read = np.concatenate([a @ self.v.y[:, t] for _, t, *_, a in self.heads], axis=1)
+        self.out = _Linear(w.attention_out, self.read)
+        self.first_branch = _Norm(w.attention_branch_norm, self.out.y)
+        self.middle = _Norm(w.attention_norm, x + self.first_branch.y)
+        self.into = _Norm(w.mlp_input_norm, self.middle.y)
+        self.up = _Linear(w.up, self.into.y)
+        self.gate = None if w.gate is None else _Linear(w.gate, self.into.y)
+        self.active = _through(w.activation, self.up.y if self.gate is None else self.gate.y)
+        self.inner = self.active if self.gate is None else self.active * self.up.y
+        self.down = _Linear(w.down, self.inner)
+        self.second_branch = _Norm(w.mlp_branch_norm, self.down.y)
+        self.after = _Norm(w.output_norm, self.middle.y + self.second_branch.y)
+        self.y = self.after.y
+
+    def back(self, relevance: np.ndarray, *, bypass: bool, gate: str, eps: float) -> np.ndarray:
+        relevance = self.after.back(relevance, eps)
+        branch, around = r_add(relevance, (self.second_branch.y, self.middle.y), eps)
+        branch = self.down.back(self.second_branch.back(branch, eps), eps)
+        middle = around + self.into.back(self._mlp(branch, gate, eps), eps)
+        middle = self.middle.back(middle, eps)
+        branch, around = r_add(middle, (self.first_branch.y, self.x), eps)
+        branch = self.out.back(self.first_branch.back(branch, eps), eps)
+        return around + self.before.back(self._attention(branch, bypass, eps), eps)
+
+    def _mlp(self, relevance: np.ndarray, gate: str, eps: float) -> np.ndarray:
+        if self.gate is None:
+            return self.up.back(relevance, eps)  # the identity at the activation
+        signs = np.vectorize(sign)(self.inner)
+        if gate == "constant":
+            return self.up.back(self.inner / (self.inner + eps * signs) * relevance, eps)
+        half = self.inner / (2 * self.inner + eps * signs) * relevance
+        return self.up.back(half, eps) + self.gate.back(half, eps)
+
+    def _attention(self, relevance: np.ndarray, bypass: bool, eps: float) -> np.ndarray:
+        r_q, r_k, r_v = (np.zeros_like(x.y) for x in (self.q, self.k, self.v))
+        for s, t, query, key, _, z, a in self.heads:
+            value = self.v.y[:, t]
+            if bypass:
+                r_v[:, t] += r_attention_values(relevance[:, s], a, value, eps)
+                continue
+            r_a, r_value = r_matmul(relevance[:, s], a, value, eps)
+            r_v[:, t] += r_value
+            r_z = np.where(np.isfinite(z), r_softmax(r_a, z), 0.0)  # the identity at a cap
+            scaled = key.y.T * self.w.scale_of(query.y.shape[1])
+            r_query, r_key = r_matmul(r_z, query.y, scaled, eps)
+            r_q[:, s] += query.back(r_query, eps)
+            r_k[:, t] += key.back(r_key.T, eps)
+        out = self.v.back(r_v, eps)
+        return out if bypass else out + self.q.back(r_q, eps) + self.k.back(r_k, eps)
+
+
+def relevance_r_form(
+    wiring: Wiring, ids: list[int], target: int, *, bypass: Collection[int] = (), gate: str = "uniform",
+    eps: float = 0.0,
+) -> tuple[float, dict[str, np.ndarray]]:  # fmt: skip
+    """One text: the target's logit, and the relevance (T,) of each part of the embedding sum."""
+    batch, places = torch.tensor(ids), torch.arange(len(ids))
+    parts = {"word": _array(wiring.word(batch))}
+    if wiring.position is not None:
+        parts["position"] = _array(wiring.position(places))
+    start = _Norm(wiring.embedding_norm, np.sum(list(parts.values()), axis=0))
+    x, layers, ahead = start.y, [], np.arange(len(ids))[None] - np.arange(len(ids))[:, None]
+    for w in wiring.layers:
+        closed = (ahead > 0) & wiring.causal
+        if w.window is not None:
+            closed |= np.abs(ahead) > w.window
+        angles = None
+        if wiring.rotary is not None:
+            pair = wiring.rotary(torch.from_numpy(x)[None], places[None], w.kind)
+            angles = tuple(_array(side[0]) for side in pair)
+        layers.append(_Layer(w, wiring.heads, x, angles, closed))
+        x = layers[-1].y
+    final = _Norm(wiring.final_norm, x)
+    weights = {
+        "first": np.eye(len(ids))[0],
+        "last": np.eye(len(ids))[-1],
+        "mean": np.full(len(ids), 1 / len(ids)),
+    }
+    weight = weights[wiring.readout]
+    pooled = weight @ final.y
+    steps: list[Any] = []
+    x = pooled[None]
+    for module, activation in wiring.head:
+        norm = isinstance(module, nn.LayerNorm)
+        steps.append(_Norm(module, x) if norm else _Linear(module, x))
+        x = steps[-1].y if activation is None else _through(activation, steps[-1].y)
+    logit, relevance = float(x[0, target]), np.zeros_like(x)
+    relevance[0, target] = logit
+    for step in reversed(steps):
+        relevance = step.back(relevance, eps)
+    small = eps * np.vectorize(sign)(pooled) if wiring.readout == "mean" else 0.0
+    relevance = weight[:, None] * final.y / (pooled + small) * relevance[0]
+    relevance = final.back(relevance, eps)
+    for number in range(len(layers), 0, -1):
+        relevance = layers[number - 1].back(relevance, bypass=number in bypass, gate=gate, eps=eps)
+    relevance = start.back(relevance, eps)
+    shares = r_add(relevance, tuple(parts.values()), eps) if len(parts) > 1 else [relevance]
+    return logit, {name: share.sum(1) for name, share in zip(parts, shares, strict=True)}

@@ -1,0 +1,250 @@
+"""Families with norms before their branches: forward, every rule, LOO and the mask gradient, each against the
+`transformers` network or a slow second implementation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import oracles_pre_norm as oracles
+import pytest
+import torch
+from tiny_models import PRE_NORM, TEXTS, pre_norm
+
+import lrp_companion as lrp
+from lrp_companion.methods import kept_logits, layer_lattice, layer_relevance
+from lrp_companion.models.encoder import Encoder
+from lrp_companion.models.pretrained import Classifier, load_classifier
+from lrp_companion.schema import InputError, ModelError
+
+KINDS = (*PRE_NORM, "modernbert, mean")
+CAUSAL = tuple(name for name in PRE_NORM if name != "modernbert")
+TEXT = "the plot is not very quick"
+MASKS: tuple[tuple[int, ...], ...] = ((), (1, 2, 3), (2,))
+
+
+def tiny(kind: str, **more: Any) -> Any:
+    """A three-layer network of one kind in float64, and its tokenizer."""
+    family, comma, pooling = kind.partition(", ")
+    extra = {"classifier_pooling": pooling} if comma else {}
+    network, tokenizer = pre_norm(family, layers=3, labels=3, **extra, **more)
+    return network.double(), tokenizer
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def clf(request: pytest.FixtureRequest) -> Classifier:
+    return load_classifier(*tiny(request.param), dtype="float64")
+
+
+@contextmanager
+def in_float64(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Where transformers works in float32 whatever its weights are, it works in float64."""
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "float32", torch.float64)
+        patch.setattr(torch.Tensor, "float", torch.Tensor.double)
+        yield
+
+
+def padded(clf: Classifier, side: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Two texts, the shorter one padded on one side."""
+    rows = [list(text.input_ids) for text in clf.encode([TEXTS[1], TEXTS[0]])]
+    width = len(rows[0])
+    fill = [clf.pad_id] * (width - len(rows[1]))
+    rows[1] = rows[1] + fill if side == "right" else fill + rows[1]
+    seen = [1] * (width - len(fill))
+    hidden = [0] * len(fill)
+    mask = [[1] * width, seen + hidden if side == "right" else hidden + seen]
+    return torch.tensor(rows), torch.tensor(mask)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_logits_equal_the_transformers_network(
+    clf: Classifier, side: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if side == "left" and clf.encoder.wiring.readout == "first":
+        return  # the first token would be padding
+    ids, mask = padded(clf, side)
+    clf.network.set_attn_implementation("eager")
+    with in_float64(monkeypatch), torch.no_grad():
+        ours = clf.encoder.forward(ids, mask).logits
+        torch.testing.assert_close(clf.logits(ids, mask), ours, rtol=1e-10, atol=1e-10)
+        if clf.tokenizer.pad_token_id is None:  # without padding transformers reads one text at a time
+            rows = [row[seen == 1] for row, seen in zip(ids, mask, strict=True)]
+            theirs = torch.cat([clf.network(input_ids=row[None]).logits for row in rows])
+            if side == "left":  # positions of a text alone start at 0
+                ours, theirs = ours[:1], theirs[:1]
+        else:
+            theirs = clf.network(input_ids=ids, attention_mask=mask).logits
+    torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("gate", ["uniform", "constant"])
+@pytest.mark.parametrize("bypass", MASKS, ids=str)
+def test_relevance_equals_the_gradient_of_the_network_with_detached_parts(
+    clf: Classifier, bypass: tuple[int, ...], gate: str
+) -> None:
+    if not clf.encoder.wiring.gated and gate == "constant":
+        with pytest.raises(InputError, match="whose MLPs have no gate"):
+            lrp.attribute(clf, TEXT, method="lrp", gate=gate)
+        return
+    for target in (0, 2):
+        options: dict[str, Any] = {"bypass": bypass, "gate": gate, "target": target}
+        (record,) = lrp.attribute(clf, TEXT, method="lrp", **options)
+        ids = list(clf.encode(TEXT)[0].input_ids)
+        logit, expected = oracles.modified_gradient(clf.network, ids, target, bypass=bypass, gate=gate)
+        assert record.logit == pytest.approx(logit, rel=1e-6)
+        np.testing.assert_allclose(record.scores, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("eps", [0.0, 0.05])
+@pytest.mark.parametrize("gate", ["uniform", "constant"])
+@pytest.mark.parametrize("bypass", MASKS[:2], ids=str)
+def test_relevance_equals_the_equations_contribution_by_contribution(
+    clf: Classifier, bypass: tuple[int, ...], gate: str, eps: float
+) -> None:
+    if not clf.encoder.wiring.gated and gate == "constant":
+        return
+    (record,) = lrp.attribute(clf, "a film of", method="lrp", bypass=bypass, gate=gate, epsilon=eps, target=1)
+    ids = list(clf.encode("a film of")[0].input_ids)
+    rules: dict[str, Any] = {"bypass": bypass, "gate": gate, "eps": eps}
+    logit, parts = oracles.relevance_r_form(clf.encoder.wiring, ids, 1, **rules)
+    assert record.logit == pytest.approx(logit, rel=1e-9) and set(record.parts) == set(parts)
+    for name, expected in parts.items():
+        np.testing.assert_allclose(
+            record.parts[name], expected, rtol=0, atol=1e-8 * max(1e-3, np.abs(expected).max())
+        )
+
+
+@pytest.mark.parametrize("eps", [0.0, 0.05])
+def test_all_masks_equal_runs_one_by_one(clf: Classifier, eps: float) -> None:
+    lattice = layer_lattice(clf, TEXT, target=1, epsilon=eps)
+    for bypass in MASKS:
+        (record,) = lrp.attribute(clf, TEXT, method="lrp", bypass=bypass, target=1, epsilon=eps)
+        row = lattice.scores[sum(1 << (layer - 1) for layer in bypass)]
+        np.testing.assert_allclose(row, record.scores, rtol=0, atol=1e-11)
+
+
+def test_batches_padding_and_order_change_nothing(clf: Classifier) -> None:
+    texts = [TEXTS[0], TEXTS[1], TEXTS[3]]
+    for method in ("attnlrp", "mask-gradient", "gradient-x-input", "rollout", "loo"):
+        together = lrp.attribute(clf, texts, method=method, batch_tokens=64)
+        for text, record in zip(texts, together, strict=True):
+            (alone,) = lrp.attribute(clf, text, method=method)
+            np.testing.assert_allclose(record.scores, alone.scores, rtol=0, atol=1e-9)
+
+
+def test_loo_equals_one_call_of_the_network_per_token(
+    clf: Classifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the first token of a causal network transformers gives NaN: its own row may attend to nothing."""
+    clf.network.set_attn_implementation("eager")
+    (text,) = clf.encode(TEXT)
+    ids, ones = torch.tensor([text.input_ids]), torch.ones(1, len(text), dtype=torch.long)
+    with in_float64(monkeypatch), torch.no_grad():
+        (record,) = lrp.attribute(clf, TEXT, method="loo", target=1)
+        whole = float(clf.network(input_ids=ids, attention_mask=ones).logits[0, 1])
+        first = 1 if clf.encoder.wiring.causal else 0
+        for i in range(first, len(text)):
+            mask = ones.clone()
+            mask[0, i] = 0
+            left = float(clf.network(input_ids=ids, attention_mask=mask).logits[0, 1])
+            assert record.scores[i] == pytest.approx(whole - left, abs=1e-9)
+        keep = torch.ones(1, len(text), dtype=torch.float64)
+        for i in range(len(text)):
+            soft = keep.clone()
+            soft[0, i] = 0
+            left = float(clf.encoder.forward(ids, ones, keep=soft).logits[0, 1])
+            assert record.scores[i] == pytest.approx(whole - left, abs=1e-9)
+
+
+@pytest.mark.parametrize("removal", ["attention-mask", "pad-token", "delete"])
+def test_removals_do_not_depend_on_what_is_run_together(clf: Classifier, removal: str) -> None:
+    (text,) = clf.encode(TEXTS[1])
+    if removal == "pad-token" and clf.tokenizer.pad_token_id is None:
+        with pytest.raises(InputError, match="whose tokenizer has no padding"):
+            lrp.attribute(clf, TEXT, method="loo", removal=removal)
+        return
+    generator = np.random.default_rng(0)
+    jobs = [(text, keep) for keep in generator.random((9, len(text))) < 0.6 if keep.any()]
+    together = kept_logits(clf, jobs, removal=removal, progress=False)
+    for k, job in enumerate(jobs):
+        alone = kept_logits(clf, [job], removal=removal, progress=False)
+        torch.testing.assert_close(together[k], alone[0], rtol=1e-9, atol=1e-10)
+
+
+def test_the_mask_gradient_is_the_derivative(clf: Classifier) -> None:
+    (record,) = lrp.attribute(clf, TEXT, method="mask-gradient", target=1)
+    (text,) = clf.encode(TEXT)
+    ids, ones = torch.tensor([text.input_ids]), torch.ones(1, len(text), dtype=torch.long)
+    assert abs(record.scores.sum()) < 1e-9 * np.abs(record.scores).sum()
+    for i in range(len(text)):
+        up, down = torch.ones(2, 1, len(text), dtype=torch.float64)
+        up[0, i] += 1e-5
+        down[0, i] -= 1e-5
+        with torch.no_grad():
+            f = [float(clf.encoder.forward(ids, ones, keep=w).logits[0, 1]) for w in (up, down)]
+        assert record.scores[i] == pytest.approx((f[0] - f[1]) / 2e-5, abs=2e-7)
+
+
+def test_relevance_between_layers_ends_at_the_words(clf: Classifier) -> None:
+    flow = layer_relevance(clf, TEXT, bypass=[2], target=1)
+    (record,) = lrp.attribute(clf, TEXT, method="lrp", bypass=[2], target=1)
+    np.testing.assert_allclose(flow.scores[-1], record.scores, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("family", CAUSAL)
+def test_nothing_is_given_to_later_tokens(family: str) -> None:
+    """Relevance of a token that is read in the middle: none behind it."""
+    network, tokenizer = tiny(family)
+    encoder = Encoder(network)
+    ids = torch.tensor([tokenizer(TEXTS[1])["input_ids"]])
+    tape = encoder.forward(ids, torch.ones_like(ids), place=torch.tensor([3]))
+    g = tape.head.backward(torch.eye(3, dtype=torch.float64)[:1])
+    for layer in reversed(tape.layers):
+        g, bypassed = layer.children(g)
+        assert (g[:, 4:] == 0).all() and (bypassed[:, 4:] == 0).all() and (g[:, :4] != 0).any()
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma2"])
+def test_without_biases_held_factors_conserve(family: str) -> None:
+    """RMSNorm has no beta: with the attention held constant and epsilon 0 the scores sum to the logit."""
+    clf = load_classifier(*tiny(family), dtype="float64")
+    (record,) = lrp.attribute(clf, TEXT, method="cp-lrp", gate="constant")
+    (uniform,) = lrp.attribute(clf, TEXT, method="cp-lrp")
+    (attnlrp,) = lrp.attribute(clf, TEXT, method="attnlrp")
+    assert record.scores.sum() == pytest.approx(record.logit, rel=1e-9)
+    assert uniform.scores.sum() == pytest.approx(record.logit, rel=1e-9)  # halves add up
+    assert attnlrp.scores.sum() != pytest.approx(record.logit, rel=1e-3)  # Eq. (5) does not conserve
+
+
+def test_positions_by_rotation_have_no_site(clf: Classifier) -> None:
+    if clf.encoder.wiring.position is not None:
+        assert set(lrp.attribute(clf, TEXT, method="pa-lrp")[0].parts) == {"word", "position"}
+        return
+    with pytest.raises(InputError, match="positions are rotations"):
+        lrp.attribute(clf, TEXT, method="pa-lrp")
+
+
+def test_records_say_what_was_done_with_gates(clf: Classifier) -> None:
+    (record,) = lrp.attribute(clf, TEXT, method="attnlrp")
+    assert record.choices.get("gate") == ("uniform" if clf.encoder.wiring.gated else None)
+
+
+def test_other_modules_are_refused_in_one_line() -> None:
+    network, _ = tiny("llama")
+    del network.model.layers[0].mlp.up_proj
+    with pytest.raises(ModelError, match=r"family 'llama' with other modules .*up_proj.*Next step"):
+        Encoder(network)
+
+
+def test_experiments_on_berts_order_refuse_other_orders() -> None:
+    from lrp_companion.live.embedding_shift import natural_shifts
+    from lrp_companion.live.softmax_steps import head_steps
+
+    clf = load_classifier(*tiny("llama"))
+    for work in (lambda: head_steps(clf, TEXT), lambda: natural_shifts(clf)):
+        with pytest.raises(ModelError, match="expected a network in BERT's own order"):
+            work()
