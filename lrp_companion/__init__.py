@@ -14,6 +14,7 @@ _HOME = {
     "rule_set": "methods.lrp",
     "attribute": "methods", "layer_lattice": "methods", "layer_relevance": "methods",
     "removal_evaluator": "methods",
+    "check": "live.model_check",
     "load_classifier": "models.pretrained", "Classifier": "models.pretrained",
     "LinearAttention": "models.linear_attention",
     "load_dataset": "sources",

@@ -16,6 +16,8 @@ from lrp_companion.cli_options import parser
 from lrp_companion.paths import as_path
 from lrp_companion.schema import InputError, whole
 from lrp_companion.terminal import (
+    BROKEN,
+    DONE,
     check_output,
     complain,
     ended,
@@ -83,6 +85,28 @@ def _standard_input() -> str:
     except (AttributeError, OSError, ValueError):
         got = "a standard input that cannot be read"
     raise InputError("explain", got=got, expected="a text", hint=hint)
+
+
+def _check(args: argparse.Namespace) -> int:
+    from lrp_companion.models.places import locate
+
+    locate(args.model)
+    from lrp_companion.live.model_check import check
+    from lrp_companion.models.pretrained import load_classifier
+    from lrp_companion.views.export import ending, write
+
+    check_output()
+    if args.out is not None:
+        ending("check", args.out, (".html",))
+    texts = args.texts
+    if texts == ["-"]:
+        texts = [line for line in _standard_input().splitlines() if line.strip()]
+    clf = load_classifier(args.model, device=args.device, dtype=args.dtype)
+    done = check(clf, texts, truncate=args.truncate)
+    if args.out is not None:
+        write("check", args.out, done.to_html().encode())
+    say(harmless_json(done.to_json()) if args.json else printable(str(done)))
+    return BROKEN if done.broken else DONE
 
 
 def _sources(args: argparse.Namespace) -> None:
@@ -230,14 +254,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return ended(lambda: _command(arguments))
 
 
-def _command(arguments: Sequence[str] | None) -> None:
+def _command(arguments: Sequence[str] | None) -> int:
     args = parser().parse_args(arguments)
     if args.command == "run":
         _run(args, list(sys.argv[1:] if arguments is None else arguments))
+    elif args.command == "check":
+        return _check(args)
     else:
         {"explain": _explain, "sources": _sources, "report": _report, "export-page": _export_page}[
             args.command
         ](args)
+    return DONE
 
 
 if __name__ == "__main__":

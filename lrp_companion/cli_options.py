@@ -50,6 +50,8 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"lrp-companion {__version__}")
     commands = top.add_subparsers(dest="command", required=True, parser_class=_OneLineParser)
     _explain_options(commands.add_parser("explain", help="one score per token of a text").add_argument)
+    text = "is it right? logits, LOO, conservation and agreement of a model on your texts"
+    _check_options(commands.add_parser("check", help=text).add_argument)
     text = "measure a whole data set; the same command again goes on where it stopped"
     _run_options(commands.add_parser("run", help=text).add_argument)
     text = "tables, figures and claims of runs, with the paper's numbers beside"
@@ -99,6 +101,16 @@ def _explain_options(add: Callable[..., Any]) -> None:
     add("--out", metavar="FILE", help=text)
     text = "no colours (also when NO_COLOR is set or the output is no terminal)"
     add("--no-colour", action="store_true", help=text)
+
+
+def _check_options(add: Callable[..., Any]) -> None:
+    add("texts", nargs="+", metavar="TEXT", help='texts, or "-" to read one per line from standard input')
+    add("--model", default="companion", help=MODEL)
+    add("--device", default="cpu")
+    add("--dtype", default="float32", help="float32, float64 or bfloat16")
+    add("--truncate", action="store_true", help="cut texts beyond the model's length")
+    add("--json", action="store_true", help="print everything as JSON")
+    add("--out", metavar="FILE", help="also write a page there (.html)")
 
 
 def _run_options(add: Callable[..., Any]) -> None:

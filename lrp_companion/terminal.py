@@ -21,9 +21,12 @@ from lrp_companion.extras import extra
 from lrp_companion.schema import CompanionError
 
 DONE, READER_GONE, BAD_INPUT, FAULT, STOPPED = 0, 1, 2, 3, 130
+BROKEN = 1
+"""Of `check`: a figure is broken. The reader of a pipe that goes away gives the same code."""
 EXIT_CODES = (
     "exit codes: 0 done; 2 bad input; 3 a fault that is none of the input's (a full disk, a process that "
-    "died, an error in the program); 130 stopped by Ctrl-C or SIGTERM; 1 the reader of a pipe went away"
+    "died, an error in the program); 130 stopped by Ctrl-C or SIGTERM; 1 the reader of a pipe went away, or "
+    "check found a broken figure"
 )
 TRACEBACK = "LRP_COMPANION_TRACEBACK"
 _PLAIN = str.maketrans("█▌▐│◀▶…Δ−", "###|<>~D-")
@@ -114,7 +117,7 @@ def ended(work: Callable[[], Any]) -> int:
     try:
         with _terminated_like_ctrl_c():
             with extra("lrp-companion"):
-                work()
+                code = work() or DONE
             if sys.stdout is not None:
                 sys.stdout.flush()
     except Fault as error:

@@ -80,7 +80,8 @@ def text_options() -> dict[str, st.SearchStrategy[Any]]:
         "seed": st.integers(0, 3), "exact": st.integers(1, 3), "correct": st.sampled_from(["none", "shift"]),
         "budget": st.integers(1, 3), "head_fusion": st.just("max"), "row": st.just("mean"),
         "residual": st.booleans(), "batch_tokens": st.integers(1, 64), "progress": st.just(False),
-        "truncate": st.booleans(), "temperature": st.just(1),
+        "truncate": st.booleans(), "temperature": st.just(1), "contrast": st.sampled_from([0, 1]),
+        "gate": st.just("uniform"),
     }  # fmt: skip
 
 
@@ -135,6 +136,10 @@ def subjects(model: Path) -> dict[str, Subject]:
             {"inputs": pixels, "image_method": st.sampled_from(IMAGE_METHODS)},
             target | {"n_steps": st.integers(1, 3), "epsilon": just(0.0), "shares": just("flat"),
                       "groups": st.integers(1, 3), "batch_images": st.integers(1, 4)},
+        ),
+        "check": Subject(
+            lambda **given: lrp.check(clf, **given), lambda done: not done.broken,
+            {"texts": just(["a film", "the plot is dull"])}, {"truncate": options["truncate"], "progress": just(False)},
         ),
         "layer_lattice": Subject(
             lambda **given: lrp.layer_lattice(clf, **given).scores,
@@ -243,7 +248,7 @@ ODD_WORDS = st.one_of(
 EXPLAIN = {
     "--method": sorted(TEXT_METHODS), "--device": ["cpu"], "--dtype": ["float64", "bfloat16"],
     "--target": ["0", "1"], "--site": [*SITES], "--output": [*TARGET_CHOICES],
-    "--epsilon": ["0", "1e-6"], "--bypass": ["1", "1-2"],
+    "--epsilon": ["0", "1e-6"], "--bypass": ["1", "1-2"], "--contrast": ["0", "1"], "--gate": ["uniform"],
     "--removal": [*REMOVALS], "--baseline": ["zero"], "--n-steps": ["2"], "--groups": ["2", "all"],
     "--nodes": ["2", "0.2,1"], "--exact": ["1"], "--correct": ["none"], "--budget": ["2"], "--seed": ["0"],
 }  # fmt: skip

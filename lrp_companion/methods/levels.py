@@ -16,6 +16,7 @@ from lrp_companion.methods.common import (
     to_numpy,
 )
 from lrp_companion.methods.lrp import check_epsilon, check_rules
+from lrp_companion.models.meter import CAUSES, keeps, metered
 from lrp_companion.models.pretrained import Classifier
 from lrp_companion.models.texts import Text
 from lrp_companion.propagation import relevance_parts
@@ -31,6 +32,9 @@ class LayerRelevance:
     levels : names of the levels: "output of layer 12" to "output of layer 1", "embeddings" (what the first
         layer reads), "words" (the word embeddings alone: where `attribute` reads by default).
     scores : shape (levels, tokens), in units of the logit.
+    lost : by cause ("biases", "norms", "softmax", and "positions" for position and type embeddings, which are
+        no words), what was lost on the way to each level, (levels,). With epsilon 0 their sum is the
+        difference of the `sums`, from the logit down.
     tokens, special : of the text.
     target, logit : the explained class and its logit.
     """
@@ -41,6 +45,7 @@ class LayerRelevance:
     special: np.ndarray
     target: int
     logit: float
+    lost: dict[str, np.ndarray]
 
     @property
     def sums(self) -> np.ndarray:
@@ -87,17 +92,24 @@ def layer_relevance(
     tape = clf.tape(encoded, gate=gate)
     chosen = settle(check_targets(target, 1, clf.labels), tape.logits)
     start = output_gradient(tape.logits, chosen, "logit", multi_label=clf.multi_label)
-    g = tape.head.backward(start, eps=eps)
-    levels, scores = [], []
-    for number in range(len(tape.layers), 0, -1):
-        layer = tape.layers[number - 1]
-        levels.append(f"output of layer {number}")
-        scores.append((layer.output * g).sum(-1))
-        g = layer.backward(g, bypass=number in mask, eps=eps)
-    levels += ["embeddings", "words"]
-    scores.append((tape.embedding.output * g).sum(-1))
-    scores.append(relevance_parts(tape, tape.embedding.backward(g, eps=eps))["word"])
+    levels, scores, lost = [], [], []
+    with metered() as meter:
+        g = tape.head.backward(start, eps=eps)
+        for number in range(len(tape.layers), 0, -1):
+            layer = tape.layers[number - 1]
+            levels.append(f"output of layer {number}")
+            scores.append((layer.output * g).sum(-1))
+            lost.append(dict(meter))
+            g = layer.backward(g, bypass=number in mask, eps=eps)
+        levels += ["embeddings", "words"]
+        scores.append((tape.embedding.output * g).sum(-1))
+        lost.append(dict(meter))
+        parts = relevance_parts(tape, tape.embedding.backward(g, eps=eps))
+        scores.append(parts.pop("word"))
+        keeps("positions", lambda: torch.stack([part.sum() for part in [g.new_zeros(1), *parts.values()]]))
+        lost.append(dict(meter))
+    by_cause = {cause: np.diff([row[cause] for row in lost], prepend=0.0) for cause in CAUSES}
     return LayerRelevance(
         tuple(levels), to_numpy(torch.stack(scores)[:, 0]), tuple(encoded.tokens),
-        np.asarray(encoded.special), int(chosen[0]), float(tape.logits[0, chosen[0]]),
+        np.asarray(encoded.special), int(chosen[0]), float(tape.logits[0, chosen[0]]), by_cause,
     )  # fmt: skip

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from lrp_companion import rules
+from lrp_companion.models.meter import keeps
 from lrp_companion.models.steps import MapStep, NormStep, normed, through
 from lrp_companion.models.wiring import LayerWiring, SoftCap
 
@@ -103,6 +104,13 @@ class AttentionStep:
     def _cap_slope(self) -> Tensor | None:
         return None if self.capped is None else rules.slope(*self.capped, at_zero=1.0)
 
+    def _scores(self) -> Tensor:
+        """What goes into the softmax, before keys are closed."""
+        if self.capped is not None:
+            return self.capped[1]
+        scale = self.wiring.scale_of(self.queries.y.shape[-1])
+        return self.queries.y @ repeated(self.keys.y, self.heads).mT * scale
+
     def values_only(self, g_read: Tensor, eps: float) -> Tensor:
         """CP-LRP: what the attention's input gets through the values, the attention held constant."""
         g_value = rules.attention_values(g_read, self.attention, self.read, eps=eps)
@@ -113,6 +121,7 @@ class AttentionStep:
         g_attention, g_value = rules.matmul(g_read, self.attention, self.values, self.read, eps=eps)
         values = self.value.backward(merge(gathered(g_value, self.key_heads)), eps=eps)
         g_scores = rules.softmax(g_attention, self.attention)
+        keeps("softmax", lambda: self.attention * g_attention - self._scores() * g_scores)
         if self._cap_slope is not None:
             g_scores = rules.elementwise(g_scores, self._cap_slope)
         scale = self.wiring.scale_of(self.queries.y.shape[-1])

@@ -117,8 +117,11 @@ class Classifier:
     def tape(self, text: EncodedText, **inputs: Any) -> Tape:
         """One forward pass of one text, kept; `inputs` as of `Encoder.forward`."""
         ids = torch.tensor([text.input_ids], device=self.device)
-        types = token_types([text], self.device)
-        return self.encoder.forward(ids, torch.ones_like(ids), types=types, **inputs)
+        return self.encoder.forward(ids, torch.ones_like(ids), types=self.types_of(text), **inputs)
+
+    def types_of(self, text: EncodedText) -> Tensor | None:
+        """Token types (1, T) of one text; None where all are 0."""
+        return token_types([text], self.device)
 
     def extra_inputs(self, shape: torch.Size | tuple[int, int], types: Tensor | None) -> dict[str, Tensor]:
         """What else the `transformers` model needs beside ids and mask (B, T)."""

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from lrp_companion import rules
+from lrp_companion.models.meter import keeps
 from lrp_companion.models.wiring import LayerWiring, Linear, Norm, RootMeanSquare
 
 Activation = Callable[[Tensor], Tensor]
@@ -45,6 +46,8 @@ class NormStep:
     def backward(self, g: Tensor, *, eps: float) -> Tensor:
         if isinstance(self.norm, RootMeanSquare):
             return rules.rms_norm(g, self.norm.weight, self.scale, self.y, eps=eps)
+        if (beta := self.norm.bias) is not None:
+            keeps("norms", lambda: g * beta)
         return rules.layer_norm(g, self.norm.weight, self.scale, self.y, eps=eps)
 
 
@@ -71,6 +74,8 @@ class MapStep:
     def backward(self, g: Tensor, *, eps: float) -> Tensor:
         if self.activation is not None:
             g = rules.elementwise(g, self.slope)
+        if (bias := self.linear.bias) is not None:
+            keeps("biases", lambda: g * bias)
         return rules.linear(g, self.linear.weight, self.z, eps=eps)
 
 

@@ -1,0 +1,185 @@
+"""Is it right? What can be measured of an explanation of any supported model on a user's own texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from lrp_companion.live.check_report import Figure, ModelCheck
+from lrp_companion.methods import attribute, layer_relevance
+from lrp_companion.methods.common import check_classifier, to_numpy, watch
+from lrp_companion.methods.perturbation import kept_logits
+from lrp_companion.metrics import agreement, bootstrap_mean
+from lrp_companion.models.pretrained import Classifier, EncodedText
+from lrp_companion.models.texts import Text
+from lrp_companion.schema import Attribution, InputError, ModelError
+
+METHODS = ("attnlrp", "cp-lrp", "mask-gradient")
+TOLERANCE = {"float32": 1e-3, "float64": 1e-5, "bfloat16": 1e-1}
+"""How far apart two ways to one number may be, as a part of 1 + its size; a network may work in float32 in
+places, whatever its weights are.
+"""
+MANY_TEXTS = 3
+"""Texts on which LOO is run a second time, token by token, by the `transformers` network."""
+
+
+def check(
+    model: Classifier, texts: Text | Iterable[Text], *, truncate: bool = False, progress: bool | None = None
+) -> ModelCheck:
+    """Check a model and its explanations on texts: figures, each with what it means and whether it is broken.
+
+    - The tape's logits against the `transformers` network's own.
+    - LOO by the package, which runs removed tokens not at all, against the network's with its attention mask.
+    - AttnLRP and CP-LRP, epsilon 0: what is left of the logit at the words, and what was lost in every layer
+      to biases, norms and the softmax, Eq. (5). What none of these explains is an error.
+    - Pearson's r with LOO on the words, with a bootstrap interval over the texts.
+    - The share of |relevance| on the first token and on special tokens.
+
+    Parameters
+    ----------
+    model : of `load_classifier`.
+    texts : as for `attribute`; the predicted class of each is explained. With one text there is no interval.
+    truncate : cut what is beyond the model's length.
+
+    Raises
+    ------
+    ModelError : no classifier of `load_classifier`.
+    InputError : texts that `attribute` refuses, or one of which no token can be removed.
+
+    >>> from lrp_companion import load_classifier
+    >>> done = check(load_classifier("companion"), ["a fine film", "a dull , slow film"])
+    >>> done.broken, [figure.name for figure in done.figures][:2]
+    (False, ['logits', 'leave-one-out'])
+    """
+    check_classifier("check", model)
+    encoded = model.encode(texts, truncate=truncate)
+    short = next((k for k, text in enumerate(encoded) if len(text) < 2), None)
+    if short is not None:
+        got, expected = f"text {short} of one token", "texts of two tokens or more"
+        raise InputError("check", got=got, expected=expected, hint="without it nothing is left to be read")
+    given = [text.source for text in encoded]
+    figures = [_logits(model, encoded), _loo(model, encoded[:MANY_TEXTS])]
+    layers: dict[str, list[dict[str, Any]]] = {}
+    for name, bypass in (("attnlrp", ()), ("cp-lrp", range(1, model.card.layers + 1))):
+        figure, layers[name] = _conservation(model, name, given, list(bypass), truncate, progress)
+        figures.append(figure)
+    options: dict[str, Any] = {"truncate": truncate, "progress": progress}
+    loo = attribute(model, given, method="loo", **options)
+    targets = [record.target for record in loo]
+    for name in METHODS:
+        records = attribute(model, given, method=name, target=targets, **options)
+        figures.append(_agreement(name, records, loo))
+        figures.append(_shares(name, records))
+    figures.append(_shares("loo", loo))
+    return ModelCheck(model.card, len(encoded), tuple(figures), layers)
+
+
+def _gap(ours: np.ndarray, theirs: np.ndarray) -> float:
+    """The largest difference, as a part of 1 + the largest size."""
+    return float(np.abs(ours - theirs).max() / (1 + np.abs(theirs).max()))
+
+
+def _logits(clf: Classifier, texts: Sequence[EncodedText]) -> Figure:
+    """The tape's logits against the network's own, its head included."""
+    gaps = []
+    for text in texts:
+        ids = torch.tensor([text.input_ids], device=clf.device)
+        with torch.no_grad():
+            ones = torch.ones_like(ids)
+            extra = clf.extra_inputs(ids.shape, clf.types_of(text))
+            theirs = clf.network(input_ids=ids, attention_mask=ones, **extra).logits[0]
+            ours = clf.tape(text).logits[0]
+        gaps.append(_gap(to_numpy(ours), to_numpy(theirs if theirs.ndim == 1 else theirs[-1])))
+    says = (
+        "largest difference between the tape's logits and the network's, as a part of 1 + the largest logit"
+    )
+    return _judged("logits", max(gaps), TOLERANCE[clf.card.dtype], says)
+
+
+def _loo(clf: Classifier, texts: Sequence[EncodedText]) -> Figure:
+    """LOO by the package against the network with its attention mask."""
+    gaps = []
+    for text in texts:
+        first = 1 if clf.encoder.wiring.causal else 0  # its row may attend to nothing: transformers gives NaN
+        keep = ~np.eye(len(text), dtype=bool)[first:]
+        ours = to_numpy(kept_logits(clf, [(text, row) for row in keep], progress=False))
+        ids = torch.tensor([text.input_ids], device=clf.device).expand(len(keep), -1)
+        mask = torch.as_tensor(keep.astype(int), device=clf.device)
+        gaps.append(_gap(ours, _masked_logits(clf, text, ids, mask)))
+    says = "largest difference between logits after removals, by the package and by the network with its "
+    says += f"attention mask ({len(texts)} texts)"
+    return _judged("leave-one-out", max(gaps), TOLERANCE[clf.card.dtype], says)
+
+
+def _masked_logits(clf: Classifier, text: EncodedText, ids: torch.Tensor, mask: torch.Tensor) -> np.ndarray:
+    """The network's logits with tokens masked; a causal one still reads the last token, masked or not."""
+    wiring = clf.encoder.wiring
+    with torch.no_grad():
+        if wiring.base is None:
+            return to_numpy(clf.logits(ids, mask, clf.types_of(text)))
+        hidden = wiring.base(input_ids=ids, attention_mask=mask, use_cache=False).last_hidden_state[:, -1]
+        for module, activation in wiring.head:
+            hidden = module(hidden) if activation is None else activation(module(hidden))
+    return to_numpy(hidden)
+
+
+def _conservation(
+    clf: Classifier,
+    name: str,
+    texts: Sequence[Text],
+    bypass: list[int],
+    truncate: bool,
+    progress: bool | None,
+) -> tuple[Figure, list[dict[str, Any]]]:
+    """What arrives at the words, as a part of the logit, and where the rest is; mean over texts."""
+    flows = [
+        layer_relevance(clf, text, bypass=bypass, truncate=truncate)
+        for text in watch(texts, progress=progress, label=f"conservation of {name}")
+    ]
+    size = float(np.mean([abs(flow.logit) for flow in flows])) or 1.0
+    above = np.stack([[flow.logit, *flow.sums[:-1]] for flow in flows])
+    below = np.stack([flow.sums for flow in flows])
+    lost = {cause: np.stack([flow.lost[cause] for flow in flows]) for cause in flows[0].lost}
+    unexplained = above - below - sum(lost.values())
+    rows = []
+    for k, level in enumerate(flows[0].levels):
+        row: dict[str, Any] = {cause: float(values[:, k].mean()) / size for cause, values in lost.items()}
+        rest = float(np.abs(unexplained[:, k]).mean()) / size
+        rows.append({"level": level, "sum": float(below[:, k].mean()) / size, **row, "rest": rest})
+    worst = float(np.max(np.abs(unexplained).mean(0) / (size + np.abs(below.mean(0)))))
+    says = "largest part of the relevance that vanishes between two levels and that neither biases nor norms "
+    says += f"nor the softmax explains; at the words arrive {rows[-1]['sum']:+.2f} of the mean |logit|"
+    return _judged(f"conservation of {name}", worst, TOLERANCE[clf.card.dtype], says), rows
+
+
+def _agreement(name: str, records: Sequence[Attribution], loo: Sequence[Attribution]) -> Figure:
+    """r with LOO on the words."""
+    r = np.array([agreement(ours, theirs) for ours, theirs in zip(records, loo, strict=True)], dtype=float)
+    if np.isnan(r).all():
+        return Figure(
+            f"r of {name} with LOO", float("nan"), "undefined: no text has two words that differ", None
+        )
+    mean = bootstrap_mean(r)
+    text = str(mean) if len(r) > 1 else f"{mean.mean:.3f}, n = 1, no interval"
+    return Figure(f"r of {name} with LOO", float(mean.mean), f"Pearson, words only: {text}", None)
+
+
+def _shares(name: str, records: Sequence[Attribution]) -> Figure:
+    """How much of |relevance| the first token and the special tokens have; mean over texts."""
+    sizes = [np.abs(record.scores) for record in records]
+    first = float(np.mean([size[0] / size.sum() for size in sizes if size.sum()]))
+    special = [size[record.special].sum() / size.sum() for size, record in zip(sizes, records, strict=True)]
+    says = f"mean share of |score|; special tokens have {float(np.mean(special)):.2f}"
+    return Figure(f"first token's share in {name}", first, says, None)
+
+
+def _judged(name: str, value: float, most: float, says: str) -> Figure:
+    """A figure that is broken above `most`, or where it is no number."""
+    if not np.isfinite(value):
+        raise ModelError(
+            "check", got=f"{name} that are not finite", expected="numbers", hint='try dtype="float64"'
+        )
+    return Figure(name, value, says, value <= most, most)

@@ -1,0 +1,42 @@
+"""Where relevance is lost on the way back: what biases, norms and softmaxes keep, measured on a walk.
+
+At any place of a network relevance is `sum a g`. With epsilon 0 three rules change this sum: a bias keeps its
+share, so does the beta of a LayerNorm, and the Taylor rule of the softmax, Eq. (5), does not conserve. What
+position and type embeddings have is not lost, but it is not at the words either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from torch import Tensor
+
+CAUSES = ("biases", "norms", "softmax", "positions")
+_METER: ContextVar[dict[str, float] | None] = ContextVar("meter", default=None)
+
+
+@contextmanager
+def metered() -> Iterator[dict[str, float]]:
+    """Relevance lost by cause while the block runs, summed over all that is walked; it goes on counting.
+
+    >>> import torch
+    >>> with metered() as lost:
+    ...     keeps("biases", lambda: torch.tensor([0.5, 0.25]))
+    >>> lost["biases"], lost["softmax"]
+    (0.75, 0.0)
+    """
+    lost = dict.fromkeys(CAUSES, 0.0)
+    token = _METER.set(lost)
+    try:
+        yield lost
+    finally:
+        _METER.reset(token)
+
+
+def keeps(cause: str, amount: Callable[[], Tensor]) -> None:
+    """A step of a walk keeps this relevance; it is only worked out while somebody measures."""
+    lost = _METER.get()
+    if lost is not None:
+        lost[cause] += float(amount().detach().double().sum())
