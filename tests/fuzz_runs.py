@@ -139,7 +139,8 @@ def subjects(model: Path) -> dict[str, Subject]:
         ),
         "check": Subject(
             lambda **given: lrp.check(clf, **given), lambda done: not done.broken,
-            {"texts": just(["a film", "the plot is dull"])}, {"truncate": options["truncate"], "progress": just(False)},
+            {"texts": just(["a film", "the plot is dull"])},
+            {"truncate": options["truncate"], "progress": just(False)},
         ),
         "layer_lattice": Subject(
             lambda **given: lrp.layer_lattice(clf, **given).scores,

@@ -21,7 +21,8 @@ import torch
 from lrp_companion.live.compare_methods import shared_curves
 from lrp_companion.masks import mask_number, masks_on_paths
 from lrp_companion.methods import TEXT_METHODS, kept_logits
-from lrp_companion.methods.common import check_mask_token, output_gradient, to_numpy
+from lrp_companion.methods.common import output_gradient, to_numpy
+from lrp_companion.methods.perturbation import check_removal
 from lrp_companion.metrics.grid import agreement_grid
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.propagation import all_masks, some_masks
@@ -83,6 +84,12 @@ class TextJobs:
         loo_from: str | os.PathLike[str] | None = None,
         keep_maps: bool = False,
     ) -> None:
+        if clf.encoder.wiring.next_token:
+            got, hint = (
+                f"{clf.card.name!r}, which predicts the next token",
+                "explain single texts with attribute",
+            )
+            raise InputError("run", got=got, expected="a classifier of texts", hint=hint)
         self.calls = {method: run_call(method, n_steps) for method in methods}
         if not methods or len(set(methods)) < len(methods):
             got, hint = f"methods {', '.join(methods) or 'none'}", f"choose from {', '.join(DEFAULT_METHODS)}"
@@ -91,8 +98,9 @@ class TextJobs:
         choose("run", "masks", masks, MASK_CHOICES)
         settings, data = settings_of(data), own_classes(data, clf)
         offered = settings["removals"]
-        if clf.mask_id is None and removals is None:
-            offered = tuple(removal for removal in offered if removal != "mask-token")
+        if removals is None:
+            known = {"mask-token": clf.mask_id, "pad-token": clf.tokenizer.pad_token_id}
+            offered = tuple(removal for removal in offered if known.get(removal, 0) is not None)
         if masks == "all" and clf.card.layers > 16:
             got, hint = f"all masks of {clf.card.layers} layers", "use --masks paths"
             raise InputError("run", got=got, expected="at most 16 layers", hint=hint)
@@ -101,8 +109,8 @@ class TextJobs:
         self.clf, self.data, self.masks, self.n_steps = clf, data, masks, n_steps
         self.methods, self.chunk = tuple(methods), settings["chunk"]
         self.removals = some_of("removals", removals, offered)
-        if "mask-token" in self.removals and clf.mask_id is None:
-            check_mask_token(clf, "removal 'mask-token'")
+        for removal in self.removals:
+            check_removal(clf, removal)
         self.targets = targets_of(clf, targets)
         self.keep_maps = keep_maps
         # In random order: a run that was cut short is a random sample, too.

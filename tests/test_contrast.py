@@ -1,0 +1,129 @@
+"""One class against another, of classifiers and of language models."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny_models import build, pre_norm
+
+import lrp_companion as lrp
+from lrp_companion import cli
+from lrp_companion.models.pretrained import load_classifier
+from lrp_companion.schema import InputError
+
+METHODS = ("attnlrp", "cp-lrp", "gradient-x-input", "loo", "mask-gradient", "hybrid", "ig")
+LANGUAGE_MODELS = {
+    "gpt2": "LMHeadModel",
+    "llama": "ForCausalLM",
+    "qwen3": "ForCausalLM",
+    "gemma2": "ForCausalLM",
+}
+
+
+@pytest.fixture(scope="module", params=["bert", "llama"])
+def clf(request: pytest.FixtureRequest) -> lrp.Classifier:
+    return load_classifier(*build(request.param, labels=3), dtype="float64")
+
+
+@pytest.fixture(scope="module", params=LANGUAGE_MODELS)
+def language_model(request: pytest.FixtureRequest) -> lrp.Classifier:
+    task = LANGUAGE_MODELS[request.param]
+    more = {"final_logit_softcapping": 3.0} if request.param == "gemma2" else {}
+    return load_classifier(*pre_norm(request.param, task=task, **more), dtype="float64")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_contrast_is_the_difference_of_two_explanations(clf: lrp.Classifier, method: str) -> None:
+    options = {"baseline": "zero"} if method == "ig" else {"exact": 99} if method == "hybrid" else {}
+    texts = ["a film of rare grace", "the plot is dull"]
+    both = lrp.attribute(clf, texts, method=method, target=2, contrast="negative", **options)
+    for k, record in enumerate(both):
+        one, other = (lrp.attribute(clf, texts[k], method=method, target=c, **options)[0] for c in (2, 0))
+        close = 1e-5 if method == "ig" else 1e-9  # the network's own norms work in float32
+        np.testing.assert_allclose(record.scores, one.scores - other.scores, rtol=0, atol=close)
+        assert record.target == 2 and record.details["label"] == "mixed"
+        assert record.choices["contrast"] == "negative" and record.logit == pytest.approx(one.logit)
+
+
+def test_with_three_classes_a_contrast_is_not_the_margin(clf: lrp.Classifier) -> None:
+    text = "a film of rare grace"
+    classes = range(3)
+    scores = [lrp.attribute(clf, text, method="loo", target=0, contrast=c)[0].scores for c in (1, 2)]
+    margin = lrp.attribute(clf, text, method="loo", target=0, output="margin")[0].scores
+    assert not np.allclose(scores[0], scores[1])
+    assert len(classes) == 3 and np.isfinite(margin).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"contrast": 0}, "contrast 0 with target None; expected one target and one contrast"),
+        ({"target": 1, "contrast": 1}, "the class 'positive' against itself"),
+        ({"target": [1, 0], "contrast": 1}, "expected one target and one contrast"),
+        ({"target": 1, "contrast": 0, "output": "probability"}, "contrast with output 'probability'"),
+        ({"target": 1, "contrast": 7}, "got target 7"),
+        ({"target": 1, "contrast": 0, "method": "rollout"}, "option 'contrast' for method 'rollout'"),
+    ],
+)
+def test_bad_contrasts_are_refused(clf: lrp.Classifier, options: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        lrp.attribute(clf, "a film", **{"method": "loo", **options})
+
+
+def test_the_next_token_by_its_text(language_model: lrp.Classifier) -> None:
+    clf = language_model
+    (record,) = lrp.attribute(clf, "the film was", method="attnlrp", target=" warm", contrast=" dull")
+    one, other = (
+        lrp.attribute(clf, "the film was", method="attnlrp", target=word)[0] for word in (" warm", " dull")
+    )
+    np.testing.assert_allclose(record.scores, one.scores - other.scores, rtol=0, atol=1e-11)
+    assert clf.labels[record.target] == "Ġwarm" and len(clf.labels) == clf.network.config.vocab_size
+    whole = clf.network(input_ids=lrp_ids(clf, "the film was")).logits[0, -1]
+    assert one.logit == pytest.approx(float(whole[one.target]), rel=1e-5)
+    assert lrp.attribute(clf, "the film was", method="loo")[0].target == int(whole.argmax())
+
+
+def lrp_ids(clf: lrp.Classifier, text: str):
+    import torch
+
+    return torch.tensor([clf.encode(text)[0].input_ids])
+
+
+def test_a_target_of_several_tokens_is_refused(language_model: lrp.Classifier) -> None:
+    with pytest.raises(InputError, match=r"target ' warmest' of 4 tokens \(Ġwarm, e, s, t\)"):
+        lrp.attribute(language_model, "the film was", method="loo", target=" warmest")
+
+
+def test_the_command_prints_a_table_of_tokens(
+    tmp_path: Path, capsys: pytest.CaptureFixture, language_model: lrp.Classifier
+) -> None:
+    language_model.network.save_pretrained(tmp_path)
+    language_model.tokenizer.save_pretrained(tmp_path)
+    arguments = ["explain", "the film was", "--model", str(tmp_path), "--target", " warm"]
+    capsys.readouterr()
+    assert cli.main([*arguments, "--contrast", " dull"]) == 0
+    printed = capsys.readouterr().out
+    assert "contrast Ġdull" in printed and "film" in printed and "Ġwarm, logit" in printed
+    assert cli.main([*arguments, "--method", "loo", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["details"]["label"] == "Ġwarm"
+    assert cli.main(["run", "sst2", "--model", str(tmp_path), "--out", str(tmp_path / "run")]) == 2
+    assert "which predicts the next token; expected a classifier of texts" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2", "modernbert"])
+def test_a_run_of_a_classifier_of_another_order(
+    tmp_path: Path, capsys: pytest.CaptureFixture, family: str
+) -> None:
+    from tiny_models import save
+
+    folder = save(tmp_path / "model", family)
+    out = tmp_path / "run"
+    chosen = ["--methods", "loo,attnlrp,cp-lrp,mask-gradient", "--masks", "all", "--limit", "2"]
+    assert cli.main(["run", "sst2", "--model", str(folder), "--out", str(out), *chosen, "--quiet"]) == 0, (
+        capsys.readouterr().err
+    )
+    assert cli.main(["report", str(out)]) == 0
+    assert "AttnLRP" in capsys.readouterr().out
