@@ -38,6 +38,7 @@ class Row:
     source : equation and reference.
     backward : what happens to `g`.
     also : other functions of this module that the use needs.
+    beyond : whether only families beyond BERT's own order have the operation.
     """
 
     operation: str
@@ -45,6 +46,7 @@ class Row:
     source: str
     backward: str
     also: tuple[str, ...] = ()
+    beyond: bool = False
 
 
 @dataclass(frozen=True)
@@ -249,6 +251,7 @@ def layer_norm(g_y: Tensor, gamma: Tensor, sd: Tensor, y: Tensor, *, eps: float 
         r"$\rho$ is a constant",
         "as for LayerNorm {cite}`ali2022xai`",
         r"$g_x = \gamma\, s_\varepsilon(y) \odot g_y / \rho$",
+        beyond=True,
     ),
 )
 def rms_norm(g_y: Tensor, gamma: Tensor, rms: Tensor, y: Tensor, *, eps: float = 0.0) -> Tensor:
@@ -271,6 +274,7 @@ def rms_norm(g_y: Tensor, gamma: Tensor, rms: Tensor, y: Tensor, *, eps: float =
         r"$g_x = \tilde g \odot c + \mathrm{turn}^\top(\tilde g \odot s)$, "
         r"$\; \tilde g = s_\varepsilon(y) \odot g_y$",
         also=("turn",),
+        beyond=True,
     ),
 )
 def rotation(g_y: Tensor, cos: Tensor, sin: Tensor, y: Tensor, *, eps: float = 0.0) -> Tensor:
@@ -304,6 +308,7 @@ def turn(x: Tensor) -> Tensor:
         "Eq. (3), entry by entry {cite}`achtibat2024attnlrp`",
         r"$g_a = \tfrac12 u \odot s_{\varepsilon/2}(h) \odot g_h$, "
         r"$\; g_u = \tfrac12 a \odot s_{\varepsilon/2}(h) \odot g_h$",
+        beyond=True,
     ),
 )
 def gated(
@@ -334,6 +339,7 @@ def gated(
         "$a$ is a constant: Eq. (1), **not halved**",
         "as CP-LRP treats attention {cite}`ali2022xai`",
         r"$g_u = a \odot s_\varepsilon(h) \odot g_h$, $\; g_a = 0$",
+        beyond=True,
     ),
 )
 def gated_values(g_h: Tensor, a: Tensor, h: Tensor, *, eps: float = 0.0) -> Tensor:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 import torch
 from tiny_models import FAMILIES, TEXTS, build
@@ -33,3 +36,10 @@ def test_a_family_of_ones_own_is_registered_once_and_can_be_taken_out() -> None:
     for name in ("", None):
         with pytest.raises(InputError, match="expected a model_type such as 'bert'"):
             families.family(name)  # type: ignore[arg-type]
+
+
+def test_the_page_names_every_family() -> None:
+    page = (Path(__file__).parents[1] / "book/your_model.md").read_text(encoding="utf-8")
+    table = page.partition("## Families")[2].partition("Tests compare")[0]
+    first = " ".join(line.split("|")[1] for line in table.splitlines() if line.startswith("| `"))
+    assert sorted(re.findall(r"`([^`]+)`", first)) == sorted(families.FAMILIES)

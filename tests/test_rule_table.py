@@ -26,6 +26,10 @@ PAGE = """
 ```{rules}
 ```
 
+```{rules}
+:beyond:
+```
+
 ```{bibliography}
 ```
 """
@@ -43,7 +47,8 @@ def test_a_page_has_every_rule_with_its_references(tmp_path: Path) -> None:
     warnings.seek(0)
     assert warnings.read() == ""
     page = (tmp_path / "html/index.html").read_text(encoding="utf-8")
-    assert page.count("<table") == 2 and page.count("<caption") == 1 and 'id="tab-rules"' in page
+    assert page.count("<table") == 3 and page.count("<caption") == 1 and 'id="tab-rules"' in page
     for rule in RULES.values():
-        assert page.count(f"rules.{rule.name}<") == 2 * len(rule.rows), rule.name
+        times = sum(1 if row.beyond else 2 for row in rule.rows)
+        assert page.count(f"rules.{rule.name}<") == times, rule.name
     assert "{cite}" not in page and "reference internal" in page

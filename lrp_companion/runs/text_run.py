@@ -286,7 +286,8 @@ class TextRun(Run):
             maps = self.loo(protocol)
             if protocol.tokens == "no-special":
                 specials = self.specials()
-                maps = [np.delete(loo, np.asarray(s, dtype=int)) for loo, s in zip(maps, specials, strict=True)]
+                places = [np.asarray(special, dtype=int) for special in specials]  # a text may have none
+                maps = [np.delete(loo, special) for loo, special in zip(maps, places, strict=True)]
             return np.array([loo.sum() for loo in maps]), np.array([np.abs(loo).sum() for loo in maps])
 
         return self.once(("loo", protocol.removal, protocol.target, protocol.tokens), sums)
