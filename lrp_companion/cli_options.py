@@ -82,6 +82,8 @@ def _explain_options(add: Callable[..., Any]) -> None:
     add("--bypass", type=_layers, metavar="LAYERS", help=text)
     text = "of gated MLPs: uniform (each factor half, default) or constant (LRP methods)"
     add("--gate", choices=("uniform", "constant"), help=text)
+    text = "relevance of rotations: absolute (as published, default) or signed (method pa-lrp)"
+    add("--positions", choices=("absolute", "signed"), help=text)
     add("--removal", choices=REMOVALS)
     add("--baseline", help="pad-token, mask-token or zero (method ig)")
     add("--n-steps", type=int, help="quadrature nodes (method ig)")

@@ -291,6 +291,35 @@ def rotation(g_y: Tensor, cos: Tensor, sin: Tensor, y: Tensor, *, eps: float = 0
     return g * cos - turn(g * sin)
 
 
+@rule(
+    Row(
+        r"the same, angles as factors (PA-LRP)",
+        "sum, then each product: half to $x$, half to the position",
+        "Eq. (3), entry by entry {cite}`bakish2025revisiting`",
+        r"$g_x = \tfrac12(\tilde g \odot c + \mathrm{turn}^\top(\tilde g \odot s))$, "
+        r"$\; g_c = \tfrac12\, \tilde g \odot x$, $\; g_s = \tfrac12\, \tilde g \odot \mathrm{turn}(x)$",
+        beyond=True,
+    ),
+)
+def rotation_factors(
+    g_y: Tensor, x: Tensor, cos: Tensor, sin: Tensor, y: Tensor, *, eps: float = 0.0
+) -> tuple[Tensor, Tensor, Tensor]:
+    """PA-LRP's rule for `y = x cos + turn(x) sin`: Eq. (1) for the sum, halves for both products, Eq. (3).
+
+    Returns `g` at `x`, at `cos` and at `sin`, each of the shape of `y`: relevance of a position is
+    `cos g_cos` and `sin g_sin`, summed over what shares the position. Shapes as in `rotation`, `x` as `y`.
+
+    >>> zero, one = torch.zeros(2), torch.ones(2)
+    >>> g, g_cos, g_sin = rotation_factors(one, torch.tensor([2.0, 4.0]), one, zero, one)
+    >>> g.tolist(), g_cos.tolist(), g_sin.tolist()
+    ([0.5, 0.5], [1.0, 2.0], [-2.0, 1.0])
+    """
+    g, turned = add(g_y, y, eps=eps), turn(x)
+    straight, g_cos = gated(g, x, cos, x * cos, eps=eps)
+    across, g_sin = gated(g, turned, sin, turned * sin, eps=eps)
+    return straight - turn(across), g_cos, g_sin
+
+
 def turn(x: Tensor) -> Tensor:
     """The halves `(a, b)` of the last axis as `(-b, a)`: a quarter turn of pairs; its transpose is `-turn`.
 

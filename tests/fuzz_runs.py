@@ -81,7 +81,7 @@ def text_options() -> dict[str, st.SearchStrategy[Any]]:
         "budget": st.integers(1, 3), "head_fusion": st.just("max"), "row": st.just("mean"),
         "residual": st.booleans(), "batch_tokens": st.integers(1, 64), "progress": st.just(False),
         "truncate": st.booleans(), "temperature": st.just(1), "contrast": st.sampled_from([0, 1]),
-        "gate": st.just("uniform"),
+        "gate": st.just("uniform"), "positions": st.just("absolute"),
     }  # fmt: skip
 
 
@@ -250,6 +250,7 @@ EXPLAIN = {
     "--method": sorted(TEXT_METHODS), "--device": ["cpu"], "--dtype": ["float64", "bfloat16"],
     "--target": ["0", "1"], "--site": [*SITES], "--output": [*TARGET_CHOICES],
     "--epsilon": ["0", "1e-6"], "--bypass": ["1", "1-2"], "--contrast": ["0", "1"], "--gate": ["uniform"],
+    "--positions": ["absolute"],
     "--removal": [*REMOVALS], "--baseline": ["zero"], "--n-steps": ["2"], "--groups": ["2", "all"],
     "--nodes": ["2", "0.2,1"], "--exact": ["1"], "--correct": ["none"], "--budget": ["2"], "--seed": ["0"],
 }  # fmt: skip

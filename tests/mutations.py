@@ -75,6 +75,7 @@ attention = of("models/attention.py", "test_propagation.py")
 order = of("models/encoder.py", "test_pre_norm.py")
 heads = of("models/attention.py", "test_pre_norm.py")
 gates = of("models/steps.py", "test_pre_norm.py")
+pa_lrp = of("methods/lrp.py", "test_pre_norm.py")
 parts = of("models/wiring.py", "test_pre_norm.py")
 families = of("models/pre_norm.py", "test_pre_norm.py")
 variants = of("models/packed.py", "test_pre_norm.py")
@@ -343,6 +344,11 @@ MUTATIONS: list[Mutation] = [
           "g_scores = g_scores * 1"),
     heads("rotation forgotten on the way back",
           "g = rules.rotation(g, self.angles.cos, self.angles.sin, self.y, eps=eps)", "g = g * 1"),
+    rule("rotation factors: position not halved", "straight, g_cos = gated(g, x, cos, x * cos, eps=eps)",
+         "straight, g_cos = gated(g, x, cos, x * cos, eps=eps, shares=(0.5, 1.0))"),
+    heads("positions of keys forgotten", "of_queries[0] + of_keys[0], of_queries[1] + of_keys[1]",
+          "of_queries[0], of_queries[1]"),
+    pa_lrp("positions never absolute", 'signed.abs() if positions == "absolute" else signed', "signed"),
     heads("norm of heads forgotten", "merge(through(self.norm, g, eps))", "merge(g)"),
     heads("a query that reads nothing divides by zero", "total.masked_fill_(total == 0, torch.inf)", "total"),
     gates("gate always halved", "if self.constant:", "if False:"),

@@ -216,6 +216,27 @@ def rotation_case(draw: Drawn, eps: float) -> Case:
     return Case((g, cos, sin, y), (((x, r_linear(y * g, x, matrix, 0.0, eps)),),))
 
 
+@replicates("rotation_factors")
+def rotation_factors_case(draw: Drawn, eps: float) -> Case:
+    x, cos, sin, g = draw((6,), (6,), (6,), (6,))
+    turned = np.concatenate([-x[3:], x[:3]])
+    y = x * cos + turned * sin
+    r_straight, r_across = r_add(y * g, (x * cos, turned * sin), eps)
+
+    def halves(relevance: np.ndarray, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        pairs = [
+            r_matmul(r.reshape(1, 1), p.reshape(1, 1), q.reshape(1, 1), eps)
+            for r, p, q in zip(relevance, a, b, strict=True)
+        ]
+        first, second = (np.array([pair[side].item() for pair in pairs]) for side in (0, 1))
+        return first, second
+
+    r_x, r_cos = halves(r_straight, x, cos)
+    r_turned, r_sin = halves(r_across, turned, sin)
+    r_x = r_x + np.concatenate([r_turned[3:], r_turned[:3]])  # what stands at -x_k and at x_k is that of x_k
+    return Case((g, x, cos, sin, y), (((x, r_x),), ((cos, r_cos),), ((sin, r_sin),)))
+
+
 @replicates("gated")
 def gated_case(draw: Drawn, eps: float) -> Case:
     a, u, g = draw((5,), (5,), (5,))

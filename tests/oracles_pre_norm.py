@@ -126,6 +126,45 @@ def modified_gradient(
     return float(logit.detach()), (word * g).sum(-1)[0].detach().numpy()
 
 
+def positions_as_leaves(
+    network: Any, ids: list[int], target: int, *, absolute: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """PA-LRP where positions are rotations, epsilon 0: relevance (T,) of words and of positions.
+
+    Every layer gets cosines and sines of its own, as leaves; of each product half goes to the query or key.
+    """
+    AttentionInterface.register("modified", _attention(()))
+    ALL_MASK_ATTENTION_FUNCTIONS.register("modified", eager_mask)
+    twin = _replaced(network, gate="uniform")
+    twin.set_attn_implementation("modified")
+    leaves: list[Tensor] = []
+
+    def own_positions(module: nn.Module, inputs: Any, options: dict[str, Any]) -> Any:
+        tables = [table.detach().clone().requires_grad_(True) for table in options["position_embeddings"]]
+        leaves.extend(tables)
+        return inputs, options | {"position_embeddings": tuple(_half(table) for table in tables)}
+
+    for name, module in twin.named_modules():
+        if name.endswith((".self_attn", ".attn")):
+            module.register_forward_pre_hook(own_positions, with_kwargs=True)
+        if name.endswith((".q_proj", ".k_proj")):
+            module.register_forward_hook(_halved(second_half=False))
+        if name.endswith(".Wqkv"):
+            module.register_forward_hook(_halved_but_values)
+    batch = torch.tensor([ids])
+    word = twin.get_input_embeddings()(batch).detach().requires_grad_(True)
+    logits = twin(inputs_embeds=word, attention_mask=torch.ones_like(batch)).logits
+    g, *of_leaves = torch.autograd.grad(logits[0, target], [word, *leaves])
+    tables = [(leaf * g_leaf).sum((0, -1)) for leaf, g_leaf in zip(leaves, of_leaves, strict=True)]
+    position = torch.stack([table.abs() if absolute else table for table in tables]).sum(0)
+    return (word * g).sum(-1)[0].detach().numpy(), position.detach().numpy()
+
+
+def _halved_but_values(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+    query, key, value = output.chunk(3, dim=-1)
+    return torch.cat([_half(query), _half(key), value], dim=-1)
+
+
 # ------------------------------------------------------------------------------------------------------------
 # (b) Eq. (1) to (5) on relevance, one text
 # ------------------------------------------------------------------------------------------------------------

@@ -220,12 +220,35 @@ def test_without_biases_held_factors_conserve(family: str) -> None:
     assert attnlrp.scores.sum() != pytest.approx(record.logit, rel=1e-3)  # Eq. (5) does not conserve
 
 
-def test_positions_by_rotation_have_no_site(clf: Classifier) -> None:
+@pytest.mark.parametrize("positions", ["absolute", "signed"])
+def test_positions_get_their_half_of_every_rotation(clf: Classifier, positions: str) -> None:
+    """PA-LRP on rotations: against the network whose cosines and sines are leaves."""
     if clf.encoder.wiring.position is not None:
         assert set(lrp.attribute(clf, TEXT, method="pa-lrp")[0].parts) == {"word", "position"}
+        with pytest.raises(InputError, match="positions 'signed'; expected positions that are rotations"):
+            lrp.attribute(clf, TEXT, method="pa-lrp", positions="signed")
         return
-    with pytest.raises(InputError, match="positions are rotations"):
-        lrp.attribute(clf, TEXT, method="pa-lrp")
+    (record,) = lrp.attribute(clf, TEXT, method="pa-lrp", positions=positions, target=1)
+    ids = list(clf.encode(TEXT)[0].input_ids)
+    word, position = oracles.positions_as_leaves(clf.network, ids, 1, absolute=positions == "absolute")
+    for part, expected in (("word", word), ("position", position)):
+        close = 1e-6 * np.abs(expected).max()
+        np.testing.assert_allclose(record.parts[part], expected, rtol=0, atol=close)
+    np.testing.assert_allclose(record.scores, record.parts["word"] + record.parts["position"], atol=1e-12)
+    assert record.choices["positions"] == positions
+    if positions == "signed":  # halves: what is read with the positions is what AttnLRP gives to all tokens
+        (attnlrp,) = lrp.attribute(clf, TEXT, method="attnlrp", target=1)
+        assert record.choices["bypass"] == () and attnlrp.choices.get("positions") is None
+    together = lrp.attribute(clf, [TEXTS[0], TEXT], method="pa-lrp", positions=positions, target=1)
+    np.testing.assert_allclose(together[1].scores, record.scores, rtol=0, atol=1e-9)
+
+
+def test_other_methods_do_not_know_rotations(clf: Classifier) -> None:
+    if clf.encoder.wiring.position is None:
+        for work in (lrp.attribute, layer_lattice):
+            options = {"method": "gradient-x-input"} if work is lrp.attribute else {}
+            with pytest.raises(InputError, match="whose positions are rotations"):
+                work(clf, TEXT, site="word+position", **options)
 
 
 def test_records_say_what_was_done_with_gates(clf: Classifier) -> None:

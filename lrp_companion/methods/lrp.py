@@ -1,7 +1,7 @@
 """Layer-wise relevance propagation on text: AttnLRP, CP-LRP, PA-LRP and every mask between, as one method.
 
-AttnLRP bypasses no layer, CP-LRP bypasses all; PA-LRP (Bakish et al. 2025, for learned absolute positions) is
-AttnLRP read at word + position. The methods differ by entries, not by code.
+AttnLRP bypasses no layer, CP-LRP bypasses all; PA-LRP (Bakish et al. 2025) is AttnLRP read at word +
+position. The methods differ by entries, not by code.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from lrp_companion.methods.common import (
     Targets,
@@ -26,6 +27,8 @@ from lrp_companion.methods.common import (
     to_numpy,
 )
 from lrp_companion.models.compute import as_recorded
+from lrp_companion.models.encoder import Tape
+from lrp_companion.models.meter import places
 from lrp_companion.models.offsets import offsets_of
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.models.texts import Text
@@ -45,6 +48,8 @@ from lrp_companion.schema import (
 
 GATES = ("uniform", "constant")
 """How the product of a gated MLP is treated: each factor gets half, or the gate is held constant."""
+POSITIONS = ("absolute", "signed")
+"""How relevance of rotations is added up over layers; absolute as published."""
 MOST_LAYERS = 1000
 """More than a model has; what the model at hand has is checked once it is there."""
 
@@ -54,23 +59,53 @@ def check_epsilon(epsilon: float) -> float:
     return number("attribute", "epsilon", epsilon, least=0, hint="try epsilon=0.0 or 1e-6")
 
 
-def check_rules(operation: str, clf: Classifier, *, site: str, gate: str) -> str:
-    """Refuse a site or a treatment of gates that this network has no use for; return the gate."""
+def check_rules(
+    operation: str, clf: Classifier, *, site: str, gate: str, positions: str | None = None
+) -> None:
+    """Refuse a site or a treatment of gates and positions that this network has no use for.
+
+    `positions` is None where a method knows none that are rotations.
+    """
     wiring = clf.encoder.wiring
     choose(operation, "site", site, SITES)
-    if site == "word+position" and wiring.position is None:
+    rotated = site == "word+position" and wiring.position is None
+    if rotated and positions is None:
         got = f"site {site!r} with {clf.card.name!r}, whose positions are rotations of queries and keys"
-        expected, hint = "site 'word'", "PA-LRP here is the one for learned positions; take attnlrp"
-        raise InputError(operation, got=got, expected=expected, hint=hint)
+        raise InputError(operation, got=got, expected="site 'word'", hint="method pa-lrp knows rotations")
+    known = POSITIONS[0] if positions is None else choose(operation, "positions", positions, POSITIONS)
+    if known != POSITIONS[0] and not rotated:
+        got, expected = f"positions {positions!r}", "positions that are rotations, read by pa-lrp"
+        raise InputError(operation, got=got, expected=expected, hint="leave it out")
     if choose(operation, "gate", gate, GATES) != GATES[0] and not wiring.gated:
         got = f"gate {gate!r} with {clf.card.name!r}, whose MLPs have no gate"
         raise InputError(operation, got=got, expected="a network with gated MLPs", hint="leave it out")
-    return gate
 
 
-def _gate_choice(clf: Classifier, gate: str) -> dict[str, str]:
-    """What a record says of the gates: nothing where there are none."""
-    return {"gate": gate} if clf.encoder.wiring.gated else {}
+def _further_choices(clf: Classifier, gate: str, positions: str | None) -> dict[str, str]:
+    """What a record says of gates and of rotations: nothing where there are none."""
+    choices = {"gate": gate} if clf.encoder.wiring.gated else {}
+    return choices if positions is None else choices | {"positions": positions}
+
+
+def _walked(
+    tape: Tape, start: Tensor, masks: Sequence[frozenset[int]], *, epsilon: float, positions: str | None
+) -> dict[frozenset[int], dict[str, Tensor]]:
+    """Relevance parts under each mask; with `positions` that of rotations is a part, too, mask by mask.
+
+    Summed over heads, queries, keys and width it is one number for each token, layer and table (cosines,
+    sines); these are added up as they are, or first made "absolute" (Bakish et al. 2025), and then what
+    arrives at the tokens is no longer a share of the logit.
+    """
+    if positions is None:
+        return some_masks(tape, start, masks, epsilon=epsilon)
+    out = {}
+    for mask in masks:
+        with places() as layers:
+            parts = some_masks(tape, start, [mask], epsilon=epsilon)[mask]
+        tables = [table for pair in layers for table in pair] or [torch.zeros_like(parts["word"])]
+        signed = torch.stack(tables)
+        out[mask] = parts | {"position": (signed.abs() if positions == "absolute" else signed).sum(0)}
+    return out
 
 
 def _layers(mask: Any, count: int) -> frozenset[int]:
@@ -89,6 +124,7 @@ def lrp_masks(
     site: str = "word",
     epsilon: float = 0.0,
     gate: str = "uniform",
+    positions: str = "absolute",
     output: str = "logit",
     batch_tokens: int | None = None,
     progress: bool | None = None,
@@ -98,20 +134,22 @@ def lrp_masks(
     """
     layers = [_layers(mask, clf.card.layers) for mask in masks]
     eps = check_epsilon(epsilon)
-    check_rules("attribute", clf, site=site, gate=gate)
+    check_rules("attribute", clf, site=site, gate=gate, positions=positions)
+    rotated = site == "word+position" and clf.encoder.wiring.position is None
+    read = positions if rotated else None
     check_output(output, clf)
     out: list[list[Attribution]] = [[None] * len(texts) for _ in layers]  # type: ignore[list-item]
     for rows, ids, attended, types in batches(
         clf, texts, batch_tokens=batch_tokens, progress=progress, label=name
     ):
-        tape = clf.encoder.forward(ids, attended, types=types, gate=gate)
+        tape = clf.encoder.forward(ids, attended, types=types, gate=gate, angles_as_factors=rotated)
         chosen = settle([targets[i] for i in rows], tape.logits)
         start = output_gradient(tape.logits, chosen, output, multi_label=clf.multi_label)
-        by_mask = some_masks(tape, start, layers, epsilon=eps)
+        by_mask = _walked(tape, start, layers, epsilon=eps, positions=read)
         for place, mask in enumerate(layers):
             parts = {key: to_numpy(value) for key, value in by_mask[mask].items()}
             choices = {"site": site, "epsilon": eps, "output": output, "bypass": tuple(sorted(mask))}
-            choices |= _gate_choice(clf, gate)
+            choices |= _further_choices(clf, gate, read)
             for k, i in enumerate(rows):
                 text_parts = {key: value[k, : len(texts[i])] for key, value in parts.items()}
                 out[place][i] = attribution(
@@ -137,6 +175,7 @@ def lrp(
     site: str = "word",
     epsilon: float = 0.0,
     gate: str = "uniform",
+    positions: str = "absolute",
     output: str = "logit",
     batch_tokens: int | None = None,
     progress: bool | None = None,
@@ -144,8 +183,10 @@ def lrp(
     """LRP with the attention of the layers in `bypass` (from 1) held constant; Eq. (1) to (5).
 
     Of a gated MLP each factor gets half (`gate="uniform"`), or the gate is held constant, too ("constant").
+    Where positions are rotations and are read (PA-LRP), their relevance is made absolute in every layer, or
+    stays as it is (`positions="signed"`).
     """
-    shared: dict[str, Any] = {"epsilon": epsilon, "gate": gate, "output": output}
+    shared: dict[str, Any] = {"epsilon": epsilon, "gate": gate, "positions": positions, "output": output}
     shared |= {"batch_tokens": batch_tokens, "progress": progress}
     return lrp_masks(clf, texts, targets, masks=[bypass], name="lrp", site=site, **shared)[0]
 
@@ -224,7 +265,9 @@ attnlrp = rule_set("attnlrp")
 cp_lrp = rule_set("cp-lrp", bypass=lambda layers: range(1, layers + 1))
 """CP-LRP (Ali et al. 2022): the attention weights of every layer are constants."""
 pa_lrp = rule_set("pa-lrp", site="word+position")
-"""PA-LRP for learned absolute positions: AttnLRP with the share of each position added to its token."""
+"""PA-LRP (Bakish et al. 2025): AttnLRP with the relevance of each position, learned or a rotation, added to
+its token.
+"""
 
 
 @torch.no_grad()

@@ -11,17 +11,23 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from lrp_companion import rules
-from lrp_companion.models.meter import keeps
+from lrp_companion.models.meter import at_places, keeps
 from lrp_companion.models.steps import MapStep, NormStep, normed, through
 from lrp_companion.models.wiring import LayerWiring, SoftCap
+
+Pair = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True)
 class Angles:
-    """Cosines and sines of the rotations of queries and keys, (1, 1, T, d)."""
+    """Cosines and sines of the rotations of queries and keys, (1, 1, T, d).
+
+    On the way back they are constants, or with `factors` half of what a product gets is theirs (PA-LRP).
+    """
 
     cos: Tensor
     sin: Tensor
+    factors: bool = False
 
     def rotate(self, x: Tensor) -> Tensor:
         """Queries or keys (B, H, T, d), each turned by its position's angles."""
@@ -35,18 +41,28 @@ class Side:
     map: MapStep
     norm: NormStep | None
     angles: Angles | None
+    x: Tensor
     y: Tensor
 
     @classmethod
     def run(cls, step: MapStep, norm: Any, angles: Angles | None, heads: int) -> Side:
-        normalised, y = normed(norm, split(step.y, heads))
-        return cls(step, normalised, angles, y if angles is None else angles.rotate(y))
+        normalised, x = normed(norm, split(step.y, heads))
+        return cls(step, normalised, angles, x, x if angles is None else angles.rotate(x))
 
-    def backward(self, g: Tensor, *, eps: float) -> Tensor:
-        """From (..., B, H, T, d) to the attention's input (..., B, T, D)."""
+    def backward(self, g: Tensor, *, eps: float) -> tuple[Tensor, Pair | None]:
+        """From (..., B, H, T, d) to the attention's input (..., B, T, D); and what positions get, if they do.
+
+        That is relevance at the cosines and at the sines, (..., B, T).
+        """
+        at_positions = None
         if self.angles is not None:
-            g = rules.rotation(g, self.angles.cos, self.angles.sin, self.y, eps=eps)
-        return self.map.backward(merge(through(self.norm, g, eps)), eps=eps)
+            cos, sin = self.angles.cos, self.angles.sin
+            if self.angles.factors:
+                g, g_cos, g_sin = rules.rotation_factors(g, self.x, cos, sin, self.y, eps=eps)
+                at_positions = (cos * g_cos).sum((-1, -3)), (sin * g_sin).sum((-1, -3))
+            else:
+                g = rules.rotation(g, cos, sin, self.y, eps=eps)
+        return self.map.backward(merge(through(self.norm, g, eps)), eps=eps), at_positions
 
 
 @dataclass(frozen=True)
@@ -129,8 +145,11 @@ class AttentionStep:
         scores = queries @ keys.mT if eps else g_scores  # the scores themselves matter to the stabiliser only
         # Each factor is given with the scale, because what arrives at one is multiplied by the other.
         g_query, g_key = rules.matmul(g_scores, queries, scale * keys.mT, scores, eps=eps)
-        at_query = self.queries.backward(g_query, eps=eps)
-        return values, at_query.add_(self.keys.backward(gathered(g_key.mT, self.key_heads), eps=eps))
+        at_query, of_queries = self.queries.backward(g_query, eps=eps)
+        at_key, of_keys = self.keys.backward(gathered(g_key.mT, self.key_heads), eps=eps)
+        if of_queries is not None and of_keys is not None:
+            at_places(of_queries[0] + of_keys[0], of_queries[1] + of_keys[1])
+        return values, at_query.add_(at_key)
 
 
 class KeptSoftmax(torch.autograd.Function):

@@ -259,6 +259,7 @@ class Encoder:
         keep: Tensor | None = None,
         place: Tensor | None = None,
         gate: str = "uniform",
+        angles_as_factors: bool = False,
     ) -> Tape:
         """Run the model and keep the tape; the logits equal the `transformers` model's to rounding.
 
@@ -270,11 +271,13 @@ class Encoder:
         keep : (B, T), a soft mask: attention weights of every layer are proportional to `keep_i exp(Z_ji)`.
         place : (B,), the token that is read where a family reads the last one; None: the last of the mask.
         gate : how a gated MLP is treated on the way back: "uniform" halves, or "constant".
+        angles_as_factors : whether rotations of queries and keys get half of each product, as in PA-LRP.
         """
         w = self.wiring
         embedding = self._embedding(self.embed(input_ids) if word is None else word, types)
         x, layers = embedding.output, []
-        turned = _Turned(w, x, self.position_ids(input_ids.shape[1], x.device))
+        places = self.position_ids(input_ids.shape[1], x.device)
+        turned = _Turned(w, x, places, angles_as_factors)
         closed = _Closed(w, attention_mask)
         for wiring in w.layers:
             angles, closed_to = turned.of(wiring), closed.to(wiring)
@@ -326,6 +329,7 @@ class _Turned:
     wiring: Wiring
     x: Tensor
     positions: Tensor
+    factors: bool
 
     def of(self, layer: LayerWiring) -> Angles | None:
         return None if self.wiring.rotary is None else self._angles[layer.kind]
@@ -335,7 +339,10 @@ class _Turned:
         kinds = {layer.kind for layer in self.wiring.layers}
         assert self.wiring.rotary is not None
         sides = {kind: self.wiring.rotary(self.x, self.positions, kind) for kind in kinds}
-        return {kind: Angles(*(side.unsqueeze(-3) for side in pair)) for kind, pair in sides.items()}
+        return {
+            kind: Angles(cos.unsqueeze(-3), sin.unsqueeze(-3), self.factors)
+            for kind, (cos, sin) in sides.items()
+        }
 
 
 @dataclass(frozen=True)
