@@ -70,7 +70,7 @@ def of(file: str, *tests: str) -> Callable[..., Mutation]:
 
 rule = of("rules.py", "test_rules.py")
 block = of("models/encoder.py", "test_propagation.py")
-step = of("models/steps.py", "test_propagation.py")
+tokenwise = of("models/steps.py", "test_propagation.py")
 attention = of("models/attention.py", "test_propagation.py")
 order = of("models/encoder.py", "test_pre_norm.py")
 heads = of("models/attention.py", "test_pre_norm.py")
@@ -78,7 +78,7 @@ gates = of("models/steps.py", "test_pre_norm.py")
 pa_lrp = of("methods/lrp.py", "test_pre_norm.py")
 parts = of("models/wiring.py", "test_pre_norm.py")
 families = of("models/pre_norm.py", "test_pre_norm.py")
-variants = of("models/packed.py", "test_pre_norm.py")
+packed_order = of("models/packed.py", "test_pre_norm.py")
 meter = of("methods/levels.py", "test_model_check.py")
 model_check = of("live/model_check.py", "test_model_check.py")
 walk = of("propagation.py", "test_propagation.py")
@@ -279,8 +279,7 @@ MUTATIONS: list[Mutation] = [
           "return self._entering(self.attend.values_only(g_read, eps), eps)"),
     attention("scale of the scores forgotten on the way back", "queries, keys = scale * self.queries.y",
               "queries, keys = self.queries.y"),
-    attention("key path forgotten",
-              "at_query.add_(self.keys.backward(gathered(g_key.mT, self.key_heads), eps=eps))", "at_query"),
+    attention("key path forgotten", "return values, at_query.add_(at_key)", "return values, at_query"),
     block("first sum not stabilised",
           "g = rules.add(through(self.attention_norm, g, eps), self.first_sum, eps=eps)",
           "g = through(self.attention_norm, g, eps)"),
@@ -289,14 +288,14 @@ MUTATIONS: list[Mutation] = [
           "g = through(self.output_norm, g, eps)"),
     block("sum of embeddings not stabilised",
           "return rules.add(g, self.total, eps=eps) if len(self.parts) > 1 else g", "return g"),
-    step("LayerNorm's small constant forgotten", "norm.bias, norm.eps)", "norm.bias, 0.0)"),
-    step("sd with n - 1", "inverse.detach().reciprocal().to(x.dtype))", "x.std(-1, keepdim=True))"),
+    tokenwise("LayerNorm's small constant forgotten", "norm.bias, norm.eps)", "norm.bias, 0.0)"),
+    tokenwise("sd with n - 1", "inverse.detach().reciprocal().to(x.dtype))", "x.std(-1, keepdim=True))"),
     block("padding attended to", "mask[:, None, None, :] == 0", "mask[:, None, None, :] < 0",
           "test_encoder.py"),
     block("RoBERTa's positions from 0", "unsqueeze(0) + self.wiring.first_position", "unsqueeze(0)",
           "test_encoder.py"),
-    step("activations pass everything", "g = rules.elementwise(g, self.slope)", "g = g * 1"),
-    step("slope at zero of every activation 1", "torch.autograd.grad(activation(zero), zero)[0].item()",
+    tokenwise("activations pass everything", "g = rules.elementwise(g, self.slope)", "g = g * 1"),
+    tokenwise("slope at zero of every activation 1", "torch.autograd.grad(activation(zero), zero)[0].item()",
           "1.0"),
     # families with norms before their branches
     rule("RMSNorm: gamma forgotten", "return _stabilised(g_y, y, eps) * (gamma / rms)",
@@ -342,8 +341,8 @@ MUTATIONS: list[Mutation] = [
           "torch.cat([x] * (heads // x.shape[-3]), dim=-3)"),
     heads("soft cap passes the true slope", "g_scores = rules.elementwise(g_scores, self._cap_slope)",
           "g_scores = g_scores * 1"),
-    heads("rotation forgotten on the way back",
-          "g = rules.rotation(g, self.angles.cos, self.angles.sin, self.y, eps=eps)", "g = g * 1"),
+    heads("rotation forgotten on the way back", "g = rules.rotation(g, cos, sin, self.y, eps=eps)",
+          "g = g * 1"),
     rule("rotation factors: position not halved", "straight, g_cos = gated(g, x, cos, x * cos, eps=eps)",
          "straight, g_cos = gated(g, x, cos, x * cos, eps=eps, shares=(0.5, 1.0))"),
     heads("positions of keys forgotten", "of_queries[0] + of_keys[0], of_queries[1] + of_keys[1]",
@@ -361,8 +360,8 @@ MUTATIONS: list[Mutation] = [
     families("gate and value of ModernBERT swapped", "LinearPart(layer.mlp.Wi, inner), layer.mlp.act",
              "LinearPart(layer.mlp.Wi, None, inner), layer.mlp.act"),
     families("window of Mistral one wider", "window=None if window is None else window - 1", "window=window"),
-    variants("removed last token is read", "values.masked_fill(~mask.any(-1, keepdim=True), 0.0)", "values"),
-    variants("first token of a causal network read",
+    packed_order("removed last token is read", "values.masked_fill(~mask.any(-1, keepdim=True), 0.0)", "values"),
+    packed_order("first token of a causal network read",
              'ends[1:] - 1 if wiring.readout == "last" else ends[:-1]',
              "ends[:-1]"),
     meter("positions taken for words", 'scores.append(parts.pop("word"))',
@@ -457,7 +456,7 @@ MUTATIONS: list[Mutation] = [
              "| ~run.negative(k, \"LOO\", \"right\")",
              "test_digit_variants.py::test_an_image_counts_as_positive_where_both_sums_are"),
     # methods on text
-    table("a rule's second use is left out", "in rule.rows:", "in rule.rows[:1]:"),
+    table("a rule's second use is left out", "(row for row in rule.rows if", "(row for row in rule.rows[:1] if"),
     front("pages load what readers read", "str(rjsmin.jsmin(script))", "script"),
     output("a word counts as yes", "isinstance(value, (bool, np.bool_))", "value is not None", NONSENSE),
     output("any number of steps", "n_steps, most=MOST_STEPS,", "n_steps,",
@@ -482,17 +481,18 @@ MUTATIONS: list[Mutation] = [
     loo("sign of LOO", "values[0] - values[1:]", "values[1:] - values[0]"),
     loo("[MASK] and [PAD] swapped", 'clf.mask_id if removal == "mask-token"',
         'clf.mask_id if removal != "mask-token"'),
-    loo("kept tokens move up", "Row(ids[stay], places[stay],", "Row(ids[stay], places[: stay.sum()],"),
+    loo("kept tokens move up",
+        "Row(ids[stay], places[stay], unread=None if keep[read] else read, types=types[stay])",
+        "Row(ids[stay], places[: stay.sum()], unread=None if keep[read] else read, types=types[stay])"),
     loo("the token that is read is attended to", "unread=None if keep[read] else read", "unread=None"),
-    packed("every key is read", "attn_mask=stretch.read", "attn_mask=None"),
-    packed("tokens of one position share their queries", "positions * words + ids",
-           "positions * 0 + ids"),
-    packed("the last layer reads another token", "x = x[first] if last else x",
-           "x = x[first + 1] if last else x"),
-    packed("rows of one length only", "slice(token, next_token)", "slice(0, len(members) * length)"),
-    packed("LayerNorm without its residual",
-          "layer.down(layer.activation(layer.up(x))).add_(x)",
-          "layer.down(layer.activation(layer.up(x)))"),
+    packed("every key is read", "return self.open if closed is None else ~closed", "return None"),
+    packed("tokens of one position share their queries", "triples * words + ids", "triples * 0 + ids"),
+    packed("the last layer reads another token", "x, at = (x[read], at[read]) if last else (x, at)",
+           "x, at = (x[read + 1], at[read]) if last else (x, at)"),
+    packed("rows of one length only", "tokens = slice(token, next_token)",
+           "tokens = slice(0, len(members) * length)"),
+    packed("LayerNorm without its residual", "_apply(layer.mlp_branch_norm, layer.down(inner)).add_(x)",
+           "_apply(layer.mlp_branch_norm, layer.down(inner))"),
     rollout("product in the other order", "state = fused @ state", "state = state @ fused"),
     rollout("residual forgotten", "0.5 * (fused + torch.eye(", "1.0 * (fused + 0 * torch.eye("),
     gradient("no baseline", "torch.where(special[None, :, None], word, start)", "torch.zeros_like(word)"),
@@ -513,7 +513,7 @@ MUTATIONS: list[Mutation] = [
             'if output == "" and clf.multi_label:'),
     several("a softmax in records", "1 / (1 + np.exp(-chosen))", "1 / (1 + np.exp(chosen))",
             file="runs/text_run.py"),
-    loaded("the forward is not compared", "if apart > CLOSE[here.dtype]", "if apart < -CLOSE[here.dtype]"),
+    loaded("the forward is not compared", "if apart > close *", "if apart < -close *"),
     loaded("NaN at load", "if not (there.isfinite().all() and here.isfinite().all()):", "if False:"),
     loaded("NaN in scores", "if np.isfinite(values).all():", "if values.size >= 0:",
            file="methods/common.py"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from tiny_models import FAMILIES, build
+from tiny_models import BERT_LIKE, build
 
 from lrp_companion.methods import TEXT_METHODS, attribute, layer_lattice
 from lrp_companion.models.pretrained import Classifier, load_classifier
@@ -14,7 +14,7 @@ from lrp_companion.schema import REMOVALS, InputError
 PAIR = ("a film of rare grace", "the plot is slow")
 
 
-@pytest.fixture(scope="module", params=FAMILIES)
+@pytest.fixture(scope="module", params=BERT_LIKE)
 def three(request: pytest.FixtureRequest) -> Classifier:
     """A classifier of each family in memory, three classes."""
     return load_classifier(*build(request.param, labels=3), dtype="float64")
