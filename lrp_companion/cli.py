@@ -32,7 +32,7 @@ TEXT_OPTIONS = (
     "model", "methods", "masks", "n_steps", "removals", "targets", "loo_from", "keep_maps", "dtype",
 )  # fmt: skip
 OPTIONS = (
-    "target", "contrast", "site", "output", "epsilon", "bypass", "gate", "positions", "removal",
+    "target", "contrast", "position", "site", "output", "epsilon", "bypass", "gate", "positions", "removal",
     "baseline", "n_steps", "groups", "nodes", "exact", "correct", "budget", "seed",
 )  # fmt: skip
 

@@ -73,6 +73,8 @@ def _explain_options(add: Callable[..., Any]) -> None:
     add("--target", type=_class, help="class to explain, its number from 0 or its label (default: predicted)")
     text = "a class whose logit is taken off the target's; both by number, label, or a language model's token"
     add("--contrast", type=_class, help=text)
+    text = "the token, from 0, whose classes are explained (models for token classification)"
+    add("--position", type=int, help=text)
     text = "a second text, where the model reads pairs"
     add("--pair", metavar="TEXT", help=text)
     add("--site", choices=SITES)

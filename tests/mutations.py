@@ -80,6 +80,9 @@ parts = of("models/wiring.py", "test_pre_norm.py")
 families = of("models/pre_norm.py", "test_pre_norm.py")
 packed_order = of("models/packed.py", "test_pre_norm.py")
 meter = of("methods/levels.py", "test_model_check.py")
+read_place = of("models/encoder.py", "test_tasks.py")
+removed_place = of("methods/perturbation.py", "test_tasks.py")
+read_mask = of("models/texts.py", "test_tasks.py")
 model_check = of("live/model_check.py", "test_model_check.py")
 walk = of("propagation.py", "test_propagation.py")
 image = of("models/linear_attention.py", "test_linear_attention.py")
@@ -367,6 +370,10 @@ MUTATIONS: list[Mutation] = [
              "ends[:-1]"),
     meter("positions taken for words", 'scores.append(parts.pop("word"))',
           'scores.append(sum(parts.values())); parts.pop("word")'),
+    read_place("the first token read for all", "cls(tokens, place=first if place is None else place)",
+               "cls(tokens, place=first)"),
+    removed_place("a place read without the tokens taken out", "int(keep[: text.read].sum())", "text.read"),
+    read_mask("two masked tokens read as one", "list(ids).count(mask) == 1", "list(ids).count(mask) >= 1"),
     model_check("nothing is broken", "Figure(name, value, says, value <= most, most)",
                 "Figure(name, value, says, True, most)"),
     # the walk over layers and masks

@@ -110,7 +110,7 @@ def test_the_command_prints_a_table_of_tokens(
     assert cli.main([*arguments, "--method", "loo", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["details"]["label"] == "Ġwarm"
     assert cli.main(["run", "sst2", "--model", str(tmp_path), "--out", str(tmp_path / "run")]) == 2
-    assert "which predicts the next token; expected a classifier of texts" in capsys.readouterr().err
+    assert "whose logits are of: next token; expected a classifier of texts" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2", "modernbert"])

@@ -267,7 +267,7 @@ def test_folders_that_are_no_classifier(tmp_path: Path, model_folder) -> None:
 
 
 def test_models_of_another_kind(tmp_path: Path, model_folder) -> None:
-    from transformers import BertForMaskedLM, BloomConfig, BloomForSequenceClassification
+    from transformers import BertForQuestionAnswering, BloomConfig, BloomForSequenceClassification
 
     BloomForSequenceClassification(
         BloomConfig(n_layer=1, n_head=1, hidden_size=4, vocab_size=9, pad_token_id=0)
@@ -276,10 +276,10 @@ def test_models_of_another_kind(tmp_path: Path, model_folder) -> None:
     assert f"family 'bloom'; expected one of {', '.join(FAMILIES)}" in text
 
     model, tokenizer = build("bert")
-    BertForMaskedLM(model.config).save_pretrained(tmp_path / "lm")
-    tokenizer.save_pretrained(tmp_path / "lm")
-    assert "saved as BertForMaskedLM; expected a sequence classifier" in message(
-        ModelError, load_classifier, tmp_path / "lm"
+    BertForQuestionAnswering(model.config).save_pretrained(tmp_path / "qa")
+    tokenizer.save_pretrained(tmp_path / "qa")
+    assert "saved as BertForQuestionAnswering; expected a sequence classifier" in message(
+        ModelError, load_classifier, tmp_path / "qa"
     )
 
     regression, tokenizer = build("bert", labels=1)

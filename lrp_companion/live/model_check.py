@@ -14,7 +14,7 @@ from lrp_companion.methods.common import check_classifier, to_numpy, watch
 from lrp_companion.methods.perturbation import kept_logits
 from lrp_companion.metrics import agreement, bootstrap_mean
 from lrp_companion.models.pretrained import Classifier, EncodedText
-from lrp_companion.models.texts import Text
+from lrp_companion.models.texts import Text, places_read
 from lrp_companion.schema import Attribution, InputError, ModelError
 
 METHODS = ("attnlrp", "cp-lrp", "mask-gradient")
@@ -92,7 +92,8 @@ def _logits(clf: Classifier, texts: Sequence[EncodedText]) -> Figure:
             extra = clf.extra_inputs(ids.shape, clf.types_of(text))
             theirs = clf.network(input_ids=ids, attention_mask=ones, **extra).logits[0]
             ours = clf.tape(text).logits[0]
-        gaps.append(_gap(to_numpy(ours), to_numpy(theirs if theirs.ndim == 1 else theirs[-1])))
+        read = -1 if text.read is None else text.read
+        gaps.append(_gap(to_numpy(ours), to_numpy(theirs if theirs.ndim == 1 else theirs[read])))
     says = (
         "largest difference between the tape's logits and the network's, as a part of 1 + the largest logit"
     )
@@ -119,8 +120,10 @@ def _masked_logits(clf: Classifier, text: EncodedText, ids: torch.Tensor, mask: 
     wiring = clf.encoder.wiring
     with torch.no_grad():
         if wiring.base is None:
-            return to_numpy(clf.logits(ids, mask, clf.types_of(text)))
-        hidden = wiring.base(input_ids=ids, attention_mask=mask, use_cache=False).last_hidden_state[:, -1]
+            place = places_read([text] * len(ids), clf.device)
+            return to_numpy(clf.logits(ids, mask, clf.types_of(text), place))
+        read = -1 if text.read is None else text.read
+        hidden = wiring.base(input_ids=ids, attention_mask=mask, use_cache=False).last_hidden_state[:, read]
         for module, activation in wiring.head:
             hidden = module(hidden) if activation is None else activation(module(hidden))
     return to_numpy(hidden)

@@ -94,14 +94,15 @@ def attribute(
         "lrp" with `bypass`, "mask-gradient" with `groups`, "hybrid" (LOO for the `exact` largest of a mask
         gradient), or "sampled-loo" (LOO for a random `budget` of tokens).
     target : the class to explain, its number from 0 or its label: one for all, or one per input; None for
-        the class with the largest logit. Of a language model a class is the next token, by its text, such
-        as " Paris".
+        the class with the largest logit. Of a language model a class is the next or the masked token, by
+        its text, such as " Paris".
     options : keyword only, refused where a method has no use for them. On text: `site` ("word",
         "word+position", "embedding") and `epsilon` (LRP), `gate` (gated MLPs under LRP: "uniform" or
         "constant"), `positions` (PA-LRP where positions are rotations: "absolute" or "signed"), `bypass`
         (layers from 1, for "lrp"), `output` ("logit", "margin" for a contrastive start against the best
         other class, "probability": of a multi-label classifier the label's sigmoid, and there is no margin),
-        `contrast` (a class whose logit is taken off the target's), `removal` ("attention-mask",
+        `contrast` (a class whose logit is taken off the target's), `position` (the token, from 0, whose
+        classes are explained: for token classification only), `removal` ("attention-mask",
         "mask-token", "pad-token", "delete"; LOO), `n_steps` and `baseline` (IG), `groups`, `nodes` and `seed`
         (mask-gradient, hybrid), `exact` and `correct` (hybrid), `budget` and `seed` (sampled-loo),
         `residual`, `head_fusion` and `row` (rollout), `batch_tokens`, `progress`, `truncate` (cut texts
@@ -130,14 +131,15 @@ def attribute(
     check_classifier("attribute", model, expected="a Classifier or a LinearAttention")
     choose("attribute", "method", method, tuple(TEXT_METHODS))
     truncate = options.pop("truncate", False)
-    contrast = options.pop("contrast", None)
-    check_options(repr(method), options, ["target", "truncate", "contrast", *options_of(method)])
+    contrast, position = options.pop("contrast", None), options.pop("position", None)
+    check_options(repr(method), options, ["target", "truncate", "contrast", "position", *options_of(method)])
     if contrast is not None:
         check_options(repr(method), ["contrast"], ["contrast"] if "output" in options_of(method) else [])
         both: dict[str, Any] = {"target": target, "contrast": contrast, "truncate": truncate}
+        both["position"] = position
         return contrasted(attribute, model, inputs, method=method, **both, **options)
     check_output(options.get("output", "logit"), model)
-    texts = model.encode(inputs, truncate=switch("truncate", truncate))
+    texts = model.encode(inputs, truncate=switch("truncate", truncate), position=position)
     targets = check_targets(_classes(model, target), len(texts), model.labels)
     with as_recorded(model.device, model.network):
         return TEXT_METHODS[method](model, texts, targets, **options)

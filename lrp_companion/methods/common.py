@@ -16,7 +16,7 @@ from lrp_companion.extras import extra
 from lrp_companion.models.batching import budget, pad, token_batches
 from lrp_companion.models.offsets import offsets_of
 from lrp_companion.models.pretrained import Classifier, EncodedText
-from lrp_companion.models.texts import token_types
+from lrp_companion.models.texts import places_read, token_types
 from lrp_companion.schema import (
     TARGET_CHOICES,
     Attribution,
@@ -205,12 +205,16 @@ def batches(
     batch_tokens: int | None,
     progress: bool | None,
     label: str,
-) -> Iterator[tuple[list[int], Tensor, Tensor, Tensor | None]]:
-    """Padded batches of texts: their indices, ids, mask and token types (B, T); no types if all are 0."""
+) -> Iterator[tuple[list[int], Tensor, Tensor, dict[str, Any]]]:
+    """Padded batches of texts: their indices, ids, mask (B, T), and what else `Encoder.forward` takes: token
+    types, and the places that are read.
+    """
     plan = token_batches([len(t) for t in texts], budget(batch_tokens, clf.device))
     for rows in watch(plan, progress=progress, label=label):
         ids, mask = pad([texts[i].input_ids for i in rows], clf.pad_id, clf.device)
-        yield rows, ids, mask, token_types([texts[i] for i in rows], clf.device)
+        chosen = [texts[i] for i in rows]
+        types, place = token_types(chosen, clf.device), places_read(chosen, clf.device)
+        yield rows, ids, mask, {"types": types, "place": place}
 
 
 def watch(items: Iterable, *, progress: bool | None, label: str, total: int | None = None) -> Iterable:

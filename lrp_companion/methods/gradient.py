@@ -5,6 +5,7 @@ captum.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,7 +27,7 @@ from lrp_companion.methods.common import (
 from lrp_companion.methods.lrp import check_rules
 from lrp_companion.models.batching import budget
 from lrp_companion.models.pretrained import Classifier, EncodedText
-from lrp_companion.models.texts import token_types
+from lrp_companion.models.texts import places_read, token_types
 from lrp_companion.propagation import relevance_parts
 from lrp_companion.registry import method
 from lrp_companion.schema import Attribution, choose, scores_at
@@ -51,12 +52,12 @@ def gradient_x_input(
     check_rules("attribute", clf, site=site, gate="uniform")
     check_output(output, clf)
     out: list[Attribution | None] = [None] * len(texts)
-    for rows, ids, mask, types in batches(
+    for rows, ids, mask, further in batches(
         clf, texts, batch_tokens=batch_tokens, progress=progress, label="gradient-x-input"
     ):
         with torch.enable_grad():
             word = clf.encoder.embed(ids).requires_grad_(True)
-            tape = clf.encoder.forward(ids, mask, types=types, word=word)
+            tape = clf.encoder.forward(ids, mask, word=word, **further)
             chosen = settle([targets[i] for i in rows], tape.logits)
             values = read_output(tape.logits, chosen, output, multi_label=clf.multi_label)
             (g,) = torch.autograd.grad(values.sum(), word)
@@ -117,15 +118,22 @@ def integrated_gradients(
         with torch.no_grad():  # both ends of the path
             both = torch.cat([word, start])
             types = token_types([text, text], clf.device)
-            logits = clf.encoder.forward(ids.expand(2, -1), mask.expand(2, -1), types=types, word=both).logits
+            place = places_read([text, text], clf.device)
+            two: dict[str, Any] = {"types": types, "place": place, "word": both}
+            logits = clf.encoder.forward(ids.expand(2, -1), mask.expand(2, -1), **two).logits
         chosen = settle([target], logits[:1])
         ends = read_output(logits, chosen.expand(2), output, multi_label=clf.multi_label)
 
         def explained(
-            x: Tensor, mask: Tensor = mask, chosen: Tensor = chosen, types: Tensor | None = types
+            x: Tensor,
+            mask: Tensor = mask,
+            chosen: Tensor = chosen,
+            types: Tensor | None = types,
+            place: Tensor | None = place,
         ) -> Tensor:
             extra = {} if types is None else {"token_type_ids": types[:1].expand(len(x), -1)}
-            logits = clf.run_network(mask.expand(len(x), -1), inputs_embeds=x, **extra)
+            at = None if place is None else place[:1].expand(len(x))
+            logits = clf.run_network(mask.expand(len(x), -1), place=at, inputs_embeds=x, **extra)
             return read_output(logits, chosen.expand(len(x)), output, multi_label=clf.multi_label)
 
         scores = path_integral(explained).attribute(

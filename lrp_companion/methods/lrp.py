@@ -139,10 +139,10 @@ def lrp_masks(
     read = positions if rotated else None
     check_output(output, clf)
     out: list[list[Attribution]] = [[None] * len(texts) for _ in layers]  # type: ignore[list-item]
-    for rows, ids, attended, types in batches(
+    for rows, ids, attended, further in batches(
         clf, texts, batch_tokens=batch_tokens, progress=progress, label=name
     ):
-        tape = clf.encoder.forward(ids, attended, types=types, gate=gate, angles_as_factors=rotated)
+        tape = clf.encoder.forward(ids, attended, gate=gate, angles_as_factors=rotated, **further)
         chosen = settle([targets[i] for i in rows], tape.logits)
         start = output_gradient(tape.logits, chosen, output, multi_label=clf.multi_label)
         by_mask = _walked(tape, start, layers, epsilon=eps, positions=read)

@@ -32,7 +32,7 @@ from lrp_companion.methods.common import (
 from lrp_companion.methods.units import unit_choice, units_in
 from lrp_companion.models.batching import budget, pad, token_batches
 from lrp_companion.models.pretrained import Classifier, EncodedText
-from lrp_companion.models.texts import token_types
+from lrp_companion.models.texts import places_read, token_types
 from lrp_companion.registry import method
 from lrp_companion.schema import Attribution, InputError, shown, whole
 from lrp_companion.words import Units
@@ -269,7 +269,8 @@ def gradients_at(
             keep[place, : len(jobs[b][1])] = torch.as_tensor(jobs[b][1])
         keep = keep.to(clf.device).requires_grad_(True)
         with torch.enable_grad():
-            logits = clf.encoder.forward(ids, real, types=types, keep=keep).logits
+            read = places_read(chosen_texts, clf.device)
+            logits = clf.encoder.forward(ids, real, types=types, keep=keep, place=read).logits
             chosen = settle([targets[jobs[b][0]] for b in batch], logits)
             values = read_output(logits, chosen, output, multi_label=clf.multi_label)
             (g,) = torch.autograd.grad(values.sum(), keep)

@@ -98,15 +98,24 @@ def _row(clf: Classifier, text: EncodedText, keep: np.ndarray, removal: str) -> 
         )
     ids, places, types = np.asarray(text.input_ids), np.arange(len(text)), np.asarray(text.types)
     if removal == "delete":
-        return Row(ids[keep], places[: keep.sum()], types=types[keep])
+        if text.read is not None and not keep[text.read]:
+            got, hint = (
+                "the token that is read removed by 'delete'",
+                "take another removal, such as 'mask-token'",
+            )
+            raise InputError("removal", got=got, expected="a text with the token to be read", hint=hint)
+        read_at = 0 if text.read is None else int(keep[: text.read].sum())
+        return Row(ids[keep], places[: keep.sum()], types=types[keep], read=read_at)
     if removal == "attention-mask":
-        stay, read = keep.copy(), {"first": 0, "last": -1}.get(clf.encoder.wiring.readout)
+        stay = keep.copy()
+        read = {"first": 0, "last": -1, "place": text.read}.get(clf.encoder.wiring.readout)
         if read is None:  # the mean of the tokens that are left
             return Row(ids[stay], places[stay], types=types[stay])
         stay[read] = True
-        return Row(ids[stay], places[stay], unread=None if keep[read] else read, types=types[stay])
+        at = int(stay[: max(read, 0)].sum()) if read >= 0 else -1
+        return Row(ids[stay], places[stay], None if keep[read] else at, types=types[stay], read=max(at, 0))
     filler = clf.mask_id if removal == "mask-token" else clf.pad_id
-    return Row(np.where(keep, ids, filler), places, types=types)
+    return Row(np.where(keep, ids, filler), places, types=types, read=text.read or 0)
 
 
 @method("loo")

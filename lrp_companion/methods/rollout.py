@@ -39,10 +39,10 @@ def rollout(
     choose("attribute", "row", row, ROWS)
     choices = {"residual": switch("residual", residual), "head_fusion": head_fusion, "row": row}
     out: list[Attribution | None] = [None] * len(texts)
-    for rows, ids, mask, types in batches(
+    for rows, ids, mask, further in batches(
         clf, texts, batch_tokens=batch_tokens, progress=progress, label="rollout"
     ):
-        tape = clf.encoder.forward(ids, mask, types=types)
+        tape = clf.encoder.forward(ids, mask, **further)
         chosen = settle([targets[i] for i in rows], tape.logits)
         real = mask[:, :, None].to(tape.logits.dtype)
         state = torch.eye(ids.shape[1], device=ids.device, dtype=tape.logits.dtype).expand(len(rows), -1, -1)

@@ -58,6 +58,9 @@ class Readout:
         tokens = attended.shape[1]
         if kind == "first":
             return cls(tokens)
+        if kind == "place":
+            first = torch.zeros(len(attended), dtype=torch.long, device=attended.device)
+            return cls(tokens, place=first if place is None else place)
         if kind == "last":
             last = (attended * torch.arange(tokens, device=attended.device)).argmax(-1)
             return cls(tokens, place=last if place is None else place)
@@ -269,7 +272,8 @@ class Encoder:
         types : (B, T), token types; None where all are 0. A family without such embeddings reads none.
         word : (B, T, E), in place of the word embeddings (for gradients).
         keep : (B, T), a soft mask: attention weights of every layer are proportional to `keep_i exp(Z_ji)`.
-        place : (B,), the token that is read where a family reads the last one; None: the last of the mask.
+        place : (B,), the token that is read: of a readout of a place; of the last one, None is the last of
+            the mask.
         gate : how a gated MLP is treated on the way back: "uniform" halves, or "constant".
         angles_as_factors : whether rotations of queries and keys get half of each product, as in PA-LRP.
         """

@@ -30,13 +30,14 @@ from lrp_companion.models.wiring import LayerWiring, Norm, SoftCap, Wiring
 class Row:
     """One variant of a text: token ids, positions (from 0) and token types (None: all 0).
 
-    No token attends to the one at place `unread`.
+    No token attends to the one at place `unread`. `read` is the place that a readout of a place reads.
     """
 
     ids: np.ndarray
     positions: np.ndarray
     unread: int | None = None
     types: np.ndarray | None = None
+    read: int = 0
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -47,6 +48,7 @@ class _Stretch:
     """Neighbouring rows of one length: which rows, and which tokens of all.
 
     `open` (rows, 1, 1, T) is False at keys that are left out; None where none is. `positions` (rows, T).
+    `read` (rows, 1) is the place that the head reads.
     """
 
     rows: slice
@@ -54,15 +56,16 @@ class _Stretch:
     length: int
     open: Tensor | None
     positions: Tensor
+    read: Tensor
 
     def split(self, x: Tensor) -> Tensor:
         """Its tokens' (or rows') part of x (N, H, d) as (rows, H, T or 1, d)."""
         rows = self.rows.stop - self.rows.start
         return x.view(rows, -1, *x.shape[1:]).transpose(1, 2)
 
-    def mask(self, wiring: Wiring, layer: LayerWiring, places: slice) -> Tensor | None:
-        """Which keys the queries at these places of each row may read, (rows, 1, T', T); None: all."""
-        at = self.positions[:, places]
+    def mask(self, wiring: Wiring, layer: LayerWiring, *, last: bool) -> Tensor | None:
+        """Which keys queries may read, (rows, 1, T or 1, T): in the `last` layer one of each; None: all."""
+        at = self.positions.gather(1, self.read) if last else self.positions
         closed = closed_by_place(wiring, layer.window, at, self.positions)
         if closed is None or self.open is None:
             return self.open if closed is None else ~closed
@@ -73,9 +76,9 @@ def packed_logits(wiring: Wiring, rows: Sequence[Row], *, device: torch.device |
     """Logits (R, C) of R variants; cheapest if rows of equal length are neighbours."""
     ids = torch.as_tensor(np.concatenate([row.ids for row in rows]), device=device)
     positions = torch.as_tensor(np.concatenate([row.positions for row in rows]), device=device)
-    stretches = _stretches(rows, positions, device)
     ends = np.cumsum([0, *(len(row) for row in rows)])
-    read = torch.as_tensor(ends[1:] - 1 if wiring.readout == "last" else ends[:-1], device=device)
+    read = torch.as_tensor(_places_read(wiring, rows, ends), device=device)
+    stretches = _stretches(rows, positions, read, device)
 
     words, kinds = wiring.word.num_embeddings, wiring.types
     triples = positions
@@ -108,7 +111,16 @@ def packed_logits(wiring: Wiring, rows: Sequence[Row], *, device: torch.device |
     return x
 
 
-def _stretches(rows: Sequence[Row], positions: Tensor, device: torch.device | str) -> list[_Stretch]:
+def _places_read(wiring: Wiring, rows: Sequence[Row], ends: np.ndarray) -> np.ndarray:
+    """Which of all tokens each row's head reads, (R,); not used where it is the mean."""
+    if wiring.readout == "last":
+        return ends[1:] - 1
+    return ends[:-1] + [row.read for row in rows] if wiring.readout == "place" else ends[:-1]
+
+
+def _stretches(
+    rows: Sequence[Row], positions: Tensor, read: Tensor, device: torch.device | str
+) -> list[_Stretch]:
     """Runs of neighbouring rows of equal length."""
     stretches, row, token = [], 0, 0
     for length, group in groupby(rows, len):
@@ -122,7 +134,11 @@ def _stretches(rows: Sequence[Row], positions: Tensor, device: torch.device | st
         next_row, next_token = row + len(members), token + len(members) * length
         tokens = slice(token, next_token)
         places = positions[tokens].view(-1, length)
-        stretches.append(_Stretch(slice(row, next_row), tokens, length, open_keys, places))
+        places_read = (
+            read[row:next_row, None] - torch.arange(token, next_token, length, device=device)[:, None]
+        )
+        here = slice(row, next_row)
+        stretches.append(_Stretch(here, tokens, length, open_keys, places, places_read))
         row, token = next_row, next_token
     return stretches
 
@@ -157,14 +173,13 @@ def _attended(
 ) -> Tensor:  # fmt: skip
     """What attention reads, (N, H d): one row per token, in the `last` layer per variant."""
     read = torch.empty_like(query)
-    place = slice(-1, None) if wiring.readout == "last" else slice(1)
     scale = layer.scale_of(query.shape[-1])
     for stretch in stretches:
         asking = stretch.rows if last else stretch.tokens
         q, k, v = (
             stretch.split(side) for side in (query[asking], key[stretch.tokens], value[stretch.tokens])
         )
-        mask = stretch.mask(wiring, layer, place if last else slice(None))
+        mask = stretch.mask(wiring, layer, last=last)
         k, v = repeated(k, wiring.heads), repeated(v, wiring.heads)
         values = _read(layer, q, k, v, mask, scale)
         read[asking] = values.transpose(1, 2).reshape(-1, *query.shape[1:])

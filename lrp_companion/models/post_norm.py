@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.nn.functional import gelu
 
+from lrp_companion.models.tasks import Steps, with_head
 from lrp_companion.models.wiring import LayerWiring, Linear, Wiring, family
 
 
@@ -32,8 +34,19 @@ def _bert_layer(layer: Any) -> LayerWiring:
 @family("bert")
 def bert(model: Any) -> Wiring:
     """BERT: a pooler with tanh on the first token, then the classifier."""
-    pooler = model.bert.pooler
-    return bert_like(model.bert, ((pooler.dense, pooler.activation), (model.classifier, None)))
+    base = model.bert
+
+    def masked() -> Steps:
+        end = model.cls.predictions
+        transform = end.transform
+        return (transform.dense, transform.transform_act_fn), (transform.LayerNorm, None), (end.decoder, None)
+
+    return with_head(
+        lambda head: bert_like(base, head),
+        model,
+        classes=lambda: ((base.pooler.dense, base.pooler.activation), (model.classifier, None)),
+        masked=masked,
+    )
 
 
 @family("camembert")
@@ -41,15 +54,38 @@ def bert(model: Any) -> Wiring:
 @family("roberta")
 def roberta(model: Any) -> Wiring:
     """RoBERTa: positions start behind the padding index."""
-    head = ((model.classifier.dense, torch.tanh), (model.classifier.out_proj, None))
-    return bert_like(model.roberta, head, first_position=model.config.pad_token_id + 1)
+
+    def masked() -> Steps:
+        end = model.lm_head
+        return (end.dense, gelu), (end.layer_norm, None), (end.decoder, None)
+
+    return with_head(
+        lambda head: bert_like(model.roberta, head, first_position=model.config.pad_token_id + 1),
+        model,
+        classes=lambda: ((model.classifier.dense, torch.tanh), (model.classifier.out_proj, None)),
+        masked=masked,
+    )
 
 
 @family("electra")
 def electra(model: Any) -> Wiring:
     """ELECTRA: small models project narrow embeddings to the hidden width."""
-    head = ((model.classifier.dense, model.classifier.activation), (model.classifier.out_proj, None))
-    return bert_like(model.electra, head, projection=getattr(model.electra, "embeddings_project", None))
+
+    def classes() -> Steps:
+        end = model.classifier
+        return (end.dense, end.activation), (end.out_proj, None)
+
+    def masked() -> Steps:
+        end = model.generator_predictions
+        return (end.dense, end.activation), (end.LayerNorm, None), (model.generator_lm_head, None)
+
+    projection = getattr(model.electra, "embeddings_project", None)
+    return with_head(
+        lambda head: bert_like(model.electra, head, projection=projection),
+        model,
+        classes=classes,
+        masked=masked,
+    )
 
 
 @family("distilbert")
@@ -63,9 +99,17 @@ def distilbert(model: Any) -> Wiring:
         )
         for x in model.distilbert.transformer.layer
     )  # fmt: skip
-    head = ((model.pre_classifier, torch.relu), (model.classifier, None))
-    return Wiring(
-        e.word_embeddings, e.position_embeddings, None, e.LayerNorm, None, layers, head, model.config.n_heads
+    word, position, heads = e.word_embeddings, e.position_embeddings, model.config.n_heads
+
+    def masked() -> Steps:
+        norm, last = model.vocab_layer_norm, model.vocab_projector
+        return (model.vocab_transform, model.activation), (norm, None), (last, None)
+
+    return with_head(
+        lambda head: Wiring(word, position, None, e.LayerNorm, None, layers, head, heads),
+        model,
+        classes=lambda: ((model.pre_classifier, torch.relu), (model.classifier, None)),
+        masked=masked,
     )
 
 
@@ -86,8 +130,17 @@ def albert(model: Any) -> Wiring:
         )
         for x, a in each
     )  # fmt: skip
-    head = ((base.pooler, base.pooler_activation), (model.classifier, None))
-    return Wiring(
-        e.word_embeddings, e.position_embeddings, e.token_type_embeddings, e.LayerNorm,
-        base.encoder.embedding_hidden_mapping_in, layers, head, config.num_attention_heads,
+
+    def masked() -> Steps:
+        end = model.predictions
+        return (end.dense, end.activation), (end.LayerNorm, None), (end.decoder, None)
+
+    return with_head(
+        lambda head: Wiring(
+            e.word_embeddings, e.position_embeddings, e.token_type_embeddings, e.LayerNorm,
+            base.encoder.embedding_hidden_mapping_in, layers, head, config.num_attention_heads,
+        ),
+        model,
+        classes=lambda: ((base.pooler, base.pooler_activation), (model.classifier, None)),
+        masked=masked,
     )  # fmt: skip

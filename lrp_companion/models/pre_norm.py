@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import nn
 
+from lrp_companion.models.tasks import NEXT_TOKEN, TOKEN_CLASSES, Steps, task_of_network, with_head
 from lrp_companion.models.wiring import (
     LayerWiring,
     LinearPart,
@@ -25,14 +26,10 @@ def _thirds(module: Any, width: int, *, transposed: bool = False) -> Three:
     return first, second, third
 
 
-def _is_language_model(model: Any) -> bool:
-    return not hasattr(model, "score")
-
-
-def _head(model: Any) -> tuple:
+def _head(model: Any) -> Steps:
     """The classifier of a causal model, or its map to the vocabulary."""
-    if not _is_language_model(model):
-        return ((model.score, None),)
+    if task_of_network(model) != NEXT_TOKEN:
+        return ((model.score if hasattr(model, "score") else model.classifier, None),)
     cap = getattr(model.config, "final_logit_softcapping", None)
     return ((model.lm_head, None if cap is None else SoftCap(cap)),)
 
@@ -42,12 +39,22 @@ def modernbert(model: Any) -> Wiring:
     """ModernBERT: rotations, gated MLPs, windows in most layers; the first token or the mean is read."""
     base, config = model.model, model.config
     layers = tuple(_modernbert_layer(layer, config) for layer in base.layers)
-    head = ((model.head.dense, model.head.act), (model.head.norm, None), (model.classifier, None))
-    return Wiring(
-        base.embeddings.tok_embeddings, None, None, base.embeddings.norm, None, layers, head,
-        config.num_attention_heads, positions=config.max_position_embeddings,
-        readout={"cls": "first", "mean": "mean"}[config.classifier_pooling],
-        rotary=base.rotary_emb, final_norm=base.final_norm,
+
+    def head_to(last: str) -> Steps:
+        end = model.head
+        return (end.dense, end.act), (end.norm, None), (getattr(model, last), None)
+
+    return with_head(
+        lambda head: Wiring(
+            base.embeddings.tok_embeddings, None, None, base.embeddings.norm, None, layers, head,
+            config.num_attention_heads, positions=config.max_position_embeddings,
+            readout={"cls": "first", "mean": "mean"}[config.classifier_pooling],
+            rotary=base.rotary_emb, final_norm=base.final_norm,
+        ),
+        model,
+        classes=lambda: head_to("classifier"),
+        masked=lambda: head_to("decoder"),
+        tokens=lambda: head_to("classifier"),
     )  # fmt: skip
 
 
@@ -64,6 +71,12 @@ def _modernbert_layer(layer: Any, config: Any) -> LayerWiring:
     )  # fmt: skip
 
 
+def _reading(model: Any) -> dict[str, Any]:
+    """What a causal model reads: the last token, or for classes of tokens a place."""
+    task = task_of_network(model)
+    return {"task": task, "readout": "place" if task == TOKEN_CLASSES else "last"}
+
+
 @family("gpt2")
 def gpt2(model: Any) -> Wiring:
     """GPT-2: causal, learned positions, plain MLPs; the last token is read."""
@@ -71,7 +84,7 @@ def gpt2(model: Any) -> Wiring:
     layers = tuple(_gpt2_layer(layer) for layer in base.h)
     return Wiring(
         base.wte, base.wpe, None, None, None, layers, _head(model), config.num_attention_heads,
-        readout="last", causal=True, final_norm=base.ln_f, base=base, next_token=_is_language_model(model),
+        causal=True, final_norm=base.ln_f, base=base, **_reading(model),
     )  # fmt: skip
 
 
@@ -121,8 +134,8 @@ def _decoder(model: Any, *, offset: float, by_kind: bool = False) -> Wiring:
 
     return Wiring(
         base.embed_tokens, None, None, None, None, layers, _head(model),
-        config.num_attention_heads, positions=config.max_position_embeddings, readout="last", causal=True,
-        rotary=rotary, final_norm=_rms(base.norm, offset), base=base, next_token=_is_language_model(model),
+        config.num_attention_heads, positions=config.max_position_embeddings, causal=True,
+        rotary=rotary, final_norm=_rms(base.norm, offset), base=base, **_reading(model),
     )  # fmt: skip
 
 

@@ -18,8 +18,9 @@ from lrp_companion.models.config_entries import check_all_layers, check_entries,
 from lrp_companion.models.encoder import Encoder, Readout, Tape
 from lrp_companion.models.families import FAMILIES, Wiring
 from lrp_companion.models.places import EMBEDDED_FOLDER, embedded_models
-from lrp_companion.models.reading import Readable, predicts_next_token, readable
-from lrp_companion.models.texts import EncodedText, Reader, Text, token_types
+from lrp_companion.models.reading import Readable, readable
+from lrp_companion.models.tasks import CLASSES, MASKED_TOKEN, TASKS, TOKEN_CLASSES, task_of
+from lrp_companion.models.texts import EncodedText, Reader, Text, places_read, token_types
 from lrp_companion.models.wiring import LinearRows, RootMeanSquare
 from lrp_companion.schema import (
     MULTI_LABEL,
@@ -28,6 +29,7 @@ from lrp_companion.schema import (
     ModelCard,
     ModelError,
     choose,
+    is_whole,
 )
 
 __all__ = ["EMBEDDED_FOLDER", "Classifier", "EncodedText", "embedded_models", "load_classifier"]
@@ -66,25 +68,46 @@ class Classifier:
         sizes = f"{c.layers} layers, {c.hidden} wide, {c.dtype}, {self.device.type}"
         return f"Classifier({c.name!r} from {c.source}: {c.family}, {sizes})"
 
-    def encode(self, texts: Text | Iterable[Text], *, truncate: bool = False) -> list[EncodedText]:
+    def encode(
+        self, texts: Text | Iterable[Text], *, truncate: bool = False, position: int | None = None
+    ) -> list[EncodedText]:
         """Tokenise texts and pairs of texts; refuse what cannot be explained, before any work.
 
         Parameters
         ----------
         texts : a string; a pair as a tuple of two strings; or a list of these.
         truncate : cut what is beyond `max_tokens`: the end of a text, of a pair the longer one's first.
+        position : the token whose classes are explained, from 0, special tokens included; for a model of
+            token classes, and only for it.
 
         Raises
         ------
         InputError : no texts; a text that is no string, is empty, has no token but special ones, spells a
-            special token such as [SEP], or is beyond `max_tokens`.
+            special token such as [SEP], or is beyond `max_tokens`; a position that is missing, beyond a
+            text, or of no use.
 
         >>> clf = load_classifier("companion")
         >>> [text.tokens for text in clf.encode(("A fine film.", "Not bad."))]
         [('[CLS]', 'a', 'fine', 'film', '.', '[SEP]', 'not', 'bad', '.', '[SEP]')]
         """
-        reader = Reader(self.tokenizer, self.max_tokens, self.encoder.wiring.types)
-        return reader.encode(texts, truncate=truncate)
+        w = self.encoder.wiring
+        reader = Reader(self.tokenizer, self.max_tokens, w.types, reads_mask=w.task == MASKED_TOKEN)
+        encoded = reader.encode(texts, truncate=truncate)
+        return encoded if w.task != TOKEN_CLASSES and position is None else self._at(encoded, position)
+
+    def _at(self, texts: list[EncodedText], position: object) -> list[EncodedText]:
+        """The texts with the token that is explained."""
+        if self.encoder.wiring.task != TOKEN_CLASSES:
+            got, expected = f"position {position!r}", "a position only for a model of token classes"
+            raise InputError("encode", got=got, expected=expected, hint="leave it out")
+        shortest = min(len(text) for text in texts)
+        if not is_whole(position) or not 0 <= int(position) < shortest:
+            got = f"position {position!r}" if position is not None else "no position"
+            expected = f"the token whose classes are explained, from 0 to {shortest - 1}"
+            raise InputError(
+                "encode", got=got, expected=expected, hint="attribute(clf, text, position=2, ...)"
+            )
+        return [dataclasses.replace(text, read=int(position)) for text in texts]
 
     def class_of(self, target: Any) -> Any:
         """A class by a text: of a language model the one token that spells it; else the target itself.
@@ -93,7 +116,7 @@ class Classifier:
         ------
         InputError : a text of several tokens, or of none.
         """
-        if not (self.encoder.wiring.next_token and isinstance(target, str)) or target in self.labels:
+        if not (self.encoder.wiring.of_vocabulary and isinstance(target, str)) or target in self.labels:
             return target
         ids = self.tokenizer(target, add_special_tokens=False)["input_ids"]
         if len(ids) == 1:
@@ -117,7 +140,10 @@ class Classifier:
     def tape(self, text: EncodedText, **inputs: Any) -> Tape:
         """One forward pass of one text, kept; `inputs` as of `Encoder.forward`."""
         ids = torch.tensor([text.input_ids], device=self.device)
-        return self.encoder.forward(ids, torch.ones_like(ids), types=self.types_of(text), **inputs)
+        place = places_read([text], self.device)
+        return self.encoder.forward(
+            ids, torch.ones_like(ids), types=self.types_of(text), place=place, **inputs
+        )
 
     def types_of(self, text: EncodedText) -> Tensor | None:
         """Token types (1, T) of one text; None where all are 0."""
@@ -134,12 +160,20 @@ class Classifier:
         return extra
 
     @torch.no_grad()
-    def logits(self, input_ids: Tensor, attention_mask: Tensor, types: Tensor | None = None) -> Tensor:
-        """The logits (B, C) of the `transformers` model for ids, mask and token types (B, T)."""
+    def logits(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        types: Tensor | None = None,
+        place: Tensor | None = None,
+    ) -> Tensor:
+        """The logits (B, C) of the `transformers` model for ids, mask and token types (B, T), read at `place`
+        (B,) where a place is read.
+        """
         extra = self.extra_inputs(input_ids.shape, types)
-        return self.run_network(attention_mask, input_ids=input_ids, **extra)
+        return self.run_network(attention_mask, place=place, input_ids=input_ids, **extra)
 
-    def run_network(self, attention_mask: Tensor, **inputs: Tensor) -> Tensor:
+    def run_network(self, attention_mask: Tensor, *, place: Tensor | None = None, **inputs: Tensor) -> Tensor:
         """The logits (B, C) of the `transformers` model for its inputs: ids or embeddings, positions, types.
 
         A causal network tells what to read by the id of padding; here it is the last token of the mask.
@@ -147,10 +181,12 @@ class Classifier:
         base = self.encoder.wiring.base
         if base is None:
             logits = self.network(attention_mask=attention_mask, **inputs).logits
+            if self.encoder.wiring.readout == "place":
+                logits = Readout.of("place", logits[..., 0], logits.dtype, place=place).read(logits)
             return logits if self._classes is None else logits[:, list(self._classes)]
         hidden = base(attention_mask=attention_mask, use_cache=False, **inputs).last_hidden_state
         attended = attention_mask if attention_mask.ndim == 2 else hidden.new_ones(hidden.shape[:2])
-        x = Readout.of(self.encoder.wiring.readout, attended, hidden.dtype).read(hidden)
+        x = Readout.of(self.encoder.wiring.readout, attended, hidden.dtype, place=place).read(hidden)
         for module, activation in self.encoder.wiring.head:
             x = module(x) if activation is None else activation(module(x))
         return x
@@ -162,10 +198,11 @@ def load_classifier(
     tokenizer: Any = None,
     *,
     device: str = "cpu",
-    dtype: str = "float32",
+    dtype: str | torch.dtype = "float32",
     revision: str | None = None,
 ) -> Classifier:
-    """Load a sequence classifier of a wired family (`models.families`), to be explained.
+    """Load a model of a wired family (`models.families`), to be explained: a classifier of texts or of tokens,
+    or a model that predicts the next or a masked token.
 
     Code that a folder or a hub repository brings along is never run: a model that needs it is refused. One
     forward pass is compared with the `transformers` model's, so a network that computes something else than
@@ -177,7 +214,7 @@ def load_classifier(
         is merged, with `peft`), a hub id, or a network of `transformers` in memory, which is copied.
     tokenizer : of a network in memory.
     device : "cpu", "cuda", "cuda:1", ...
-    dtype : "float32", "float64" or "bfloat16"; weights are converted.
+    dtype : "float32", "float64" or "bfloat16", or PyTorch's own names; weights are converted.
     revision : branch, tag or commit, for a hub id only.
 
     Raises
@@ -190,6 +227,7 @@ def load_classifier(
     >>> load_classifier("companion").card.layers
     12
     """
+    dtype = str(dtype).removeprefix("torch.") if isinstance(dtype, torch.dtype) else dtype
     weights_dtype = DTYPES[choose("load_classifier", "dtype", dtype, tuple(DTYPES))]
     place = check_device("load_classifier", device)
     files = readable(model, tokenizer, revision)
@@ -247,7 +285,7 @@ def _check_config(name: str, config: Any) -> None:
     """Refuse what is no classifier, or of a kind that `Encoder` does not know."""
     check_entries(name, config)
     architectures = config.architectures or []
-    next_token = predicts_next_token(architectures)
+    task = task_of(architectures)
     positions = getattr(config, "position_embedding_type", "absolute")
     refused = (
         (
@@ -257,10 +295,10 @@ def _check_config(name: str, config: Any) -> None:
             "choose a sequence classifier of these families",
         ),
         (
-            not (next_token or any(a.endswith("ForSequenceClassification") for a in architectures)),
+            task is None,
             f"{name!r}, saved as {', '.join(architectures) or 'no known architecture'}",
-            "a sequence classifier, or a causal language model",
-            "choose a model that was fine-tuned for sequence classification",
+            f"a sequence classifier, or a model whose class ends in {', '.join(list(TASKS)[1:])}",
+            "choose a model that was fine-tuned for one of these tasks",
         ),
         (
             (config.problem_type or PROBLEM_TYPES[0]) not in PROBLEM_TYPES,
@@ -269,7 +307,7 @@ def _check_config(name: str, config: Any) -> None:
             "regression heads are not supported",
         ),
         (
-            config.num_labels < 2 and not next_token,
+            config.num_labels < 2 and task in (CLASSES, TOKEN_CLASSES),
             f"{name!r} with {config.num_labels} label",
             "a classifier with at least 2 labels",
             "regression heads are not supported",
@@ -341,7 +379,7 @@ def _card(
 
 def _labels(config: Any, wiring: Wiring, tokenizer: Any) -> tuple[str, ...]:
     """Names of the classes; of a language model the tokens of its vocabulary."""
-    if not wiring.next_token:
+    if not wiring.of_vocabulary:
         return tuple(str(config.id2label[k]) for k in range(config.num_labels))
     tokens = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
     unused = range(len(tokenizer), config.vocab_size)

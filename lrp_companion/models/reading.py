@@ -6,7 +6,7 @@ import copy
 import importlib
 import importlib.util
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,20 +15,14 @@ from typing import Any, Protocol
 from torch import nn
 
 from lrp_companion.models.places import ADAPTER, Place, locate
+from lrp_companion.models.tasks import CLASSES, MASKED_TOKEN, NEXT_TOKEN, TOKEN_CLASSES, task_of
 from lrp_companion.schema import CompanionError, InputError, ModelError, SourceError
 
-CLASSIFIER = "ForSequenceClassification"
-LANGUAGE_MODELS = ("ForCausalLM", "LMHeadModel")
-"""How the names of classes end that predict the next token."""
-
-
-def predicts_next_token(architectures: Iterable[str] | None) -> bool:
-    """Whether a model was saved as one that predicts the next token.
-
-    >>> predicts_next_token(["LlamaForCausalLM"]), predicts_next_token(["BertForSequenceClassification"])
-    (True, False)
-    """
-    return any(name.endswith(LANGUAGE_MODELS) for name in architectures or [])
+AUTO = {
+    CLASSES: "AutoModelForSequenceClassification", NEXT_TOKEN: "AutoModelForCausalLM",
+    MASKED_TOKEN: "AutoModelForMaskedLM", TOKEN_CLASSES: "AutoModelForTokenClassification",
+}  # fmt: skip
+"""The class of `transformers` that reads a model of a task."""
 
 
 class Readable(Protocol):
@@ -78,13 +72,8 @@ class Files:
             raise SourceError("load_classifier", got=got, expected=expected, hint=hint) from error
 
     def _from_pretrained(self, what: str) -> Any:
-        from transformers import (
-            AutoConfig,
-            AutoModelForCausalLM,
-            AutoModelForSequenceClassification,
-            AutoTokenizer,
-            PretrainedConfig,
-        )
+        import transformers
+        from transformers import AutoConfig, AutoTokenizer, PretrainedConfig
 
         options: dict[str, Any] = {}
         if self.source == "hub" and self.place.revision:
@@ -98,7 +87,7 @@ class Files:
         if what == "tokenizer":
             return AutoTokenizer.from_pretrained(self.place.path, use_fast=True, **options)
         saved_as = AutoConfig.from_pretrained(self.place.path, **options).architectures
-        kind = AutoModelForCausalLM if predicts_next_token(saved_as) else AutoModelForSequenceClassification
+        kind = getattr(transformers, AUTO[task_of(saved_as) or CLASSES])
         return kind.from_pretrained(self.place.path, dtype="auto", output_loading_info=True, **options)
 
 
@@ -198,8 +187,7 @@ class InMemory:
         network: Any = self.network
         inner = network.get_base_model() if hasattr(network, "get_base_model") else network
         kinds = [kind.__name__ for kind in type(inner).__mro__]
-        known = (CLASSIFIER, *LANGUAGE_MODELS)
-        config.architectures = [name for name in kinds if name.endswith(known)][:1] or kinds[:1]
+        config.architectures = [name for name in kinds if task_of([name])][:1] or kinds[:1]
         return config
 
 

@@ -26,6 +26,7 @@ class EncodedText:
     text, pair : the text; of a pair the first and the second one, else `pair` is None.
     types : token types, 0 or 1; the model sums their embedding with those of words and positions.
     whole : tokens before truncation.
+    read : the place that is explained, where a model reads one: of a masked token, or a token's classes.
     """
 
     text: str
@@ -35,6 +36,7 @@ class EncodedText:
     pair: str | None = None
     types: tuple[int, ...] = ()
     whole: int = 0
+    read: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "types", self.types or (0,) * len(self.input_ids))
@@ -56,6 +58,13 @@ def token_types(texts: Sequence[EncodedText], device: torch.device) -> Tensor | 
     width = max(len(text) for text in texts)
     rows = [[*text.types, *[0] * (width - len(text))] for text in texts]
     return torch.tensor(rows, device=device)
+
+
+def places_read(texts: Sequence[EncodedText], device: torch.device) -> Tensor | None:
+    """The places that are explained, (B,); None where the model says what it reads."""
+    if all(text.read is None for text in texts):
+        return None
+    return torch.tensor([text.read or 0 for text in texts], device=device)
 
 
 def listed(texts: Any) -> list[Text]:
@@ -120,9 +129,10 @@ class Reader:
     tokenizer: Any
     max_tokens: int
     types: int = 1
+    reads_mask: bool = False
 
     def encode(self, texts: Any, *, truncate: bool = False) -> list[EncodedText]:
-        """Tokenise texts and pairs, see `Classifier.encode`."""
+        """Tokenise texts and pairs, see `Classifier.encode`; with `reads_mask` each has one mask token."""
         items = listed(texts)
         places = {kind: [k for k, x in enumerate(items) if isinstance(x, kind)] for kind in (str, tuple)}
         out: dict[int, EncodedText] = {}
@@ -159,19 +169,31 @@ class Reader:
         if all(special) or (isinstance(item, tuple) and not _both_sides(rows, row)):
             got, hint = f"text {k}, in which the tokenizer finds no token", "write a word"
             raise InputError("encode", got=got, expected="a text with at least one word", hint=hint)
+        read = self._mask_place(k, ids) if self.reads_mask else None
         self._check_special(k, ids, special)
         self._check_types(k, types)
         text, pair = item if isinstance(item, tuple) else (item, None)
         tokens = tuple(self.tokenizer.convert_ids_to_tokens(ids))
         marks = np.array(special, dtype=bool)
-        return EncodedText(text, tuple(ids), tokens, marks, pair, tuple(types), whole)
+        return EncodedText(text, tuple(ids), tokens, marks, pair, tuple(types), whole, read)
+
+    def _mask_place(self, k: int, ids: Sequence[int]) -> int:
+        """Where the one mask token of a text stands."""
+        mask = self.tokenizer.mask_token_id
+        if list(ids).count(mask) == 1:
+            return list(ids).index(mask)
+        got = f"text {k} with {list(ids).count(mask)} mask tokens"
+        expected = f"one {self.tokenizer.mask_token}, the token to predict"
+        hint = f"such as 'The capital of France is {self.tokenizer.mask_token}.'"
+        raise InputError("encode", got=got, expected=expected, hint=hint)
 
     def _check_special(self, k: int, ids: Sequence[int], special: Sequence[int]) -> None:
         """Refuse a special token that the text itself spells: the model would read an end that is none.
 
         An unknown word is no such token.
         """
-        reserved = set(self.tokenizer.all_special_ids) - {self.tokenizer.unk_token_id}
+        allowed = {self.tokenizer.unk_token_id, self.tokenizer.mask_token_id if self.reads_mask else None}
+        reserved = set(self.tokenizer.all_special_ids) - allowed
         spelled = [i for i, mark in zip(ids, special, strict=True) if i in reserved and not mark]
         if spelled:
             (name,) = self.tokenizer.convert_ids_to_tokens(spelled[:1])

@@ -14,8 +14,8 @@ from torch.nn.functional import linear
 
 from lrp_companion.schema import InputError
 
-READOUTS = ("first", "last", "mean")
-"""What the head reads: the first token, the last one that is no padding, or the mean of all tokens."""
+READOUTS = ("first", "last", "mean", "place")
+"""What the head reads: the first token, the last one that is no padding, the mean of all, or a place."""
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ class Wiring:
     final_norm : a norm of the last layer's output; None where there is none.
     base : the network below the head, where the readout is the encoder's to choose; None where the whole
         network gives the logits.
-    next_token : whether the logits are those of the next token, one for each of the vocabulary.
+    task : what the logits are of, one of `models.tasks.TASKS`.
     """
 
     word: nn.Embedding
@@ -214,7 +214,12 @@ class Wiring:
     rotary: Rotary | None = None
     final_norm: Norm | None = None
     base: nn.Module | None = None
-    next_token: bool = False
+    task: str = "classes"
+
+    @property
+    def of_vocabulary(self) -> bool:
+        """Whether the logits are those of a token, one for each of the vocabulary."""
+        return self.task in ("next token", "masked token")
 
     @property
     def types(self) -> int:

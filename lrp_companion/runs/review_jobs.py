@@ -84,11 +84,9 @@ class TextJobs:
         loo_from: str | os.PathLike[str] | None = None,
         keep_maps: bool = False,
     ) -> None:
-        if clf.encoder.wiring.next_token:
-            got, hint = (
-                f"{clf.card.name!r}, which predicts the next token",
-                "explain single texts with attribute",
-            )
+        if clf.encoder.wiring.task != "classes":
+            got = f"{clf.card.name!r}, whose logits are of: {clf.encoder.wiring.task}"
+            hint = "explain single texts with attribute"
             raise InputError("run", got=got, expected="a classifier of texts", hint=hint)
         self.calls = {method: run_call(method, n_steps) for method in methods}
         if not methods or len(set(methods)) < len(methods):

@@ -1,0 +1,170 @@
+"""A masked token and the classes of one token, read at a place of the text, for every family with a head."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from tiny_models import BERT_LIKE, build, pre_norm, randomise
+
+import lrp_companion as lrp
+from lrp_companion.models.pretrained import load_classifier
+from lrp_companion.models.tasks import task_of
+from lrp_companion.schema import InputError
+
+FAMILIES = (*BERT_LIKE, "modernbert")
+NAMES = {
+    "bert": "Bert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta", "camembert": "Camembert",
+    "electra": "Electra", "distilbert": "DistilBert", "albert": "Albert",
+}  # fmt: skip
+TEXT = "the film is {mask} and never dull"
+
+
+def of_task(family: str, ending: str) -> lrp.Classifier:
+    """A random network of a family with another head, float64."""
+    if family not in NAMES:
+        network, tokenizer = pre_norm(family, layers=3, labels=3, task=ending)
+    else:
+        classifier, tokenizer = build(family, layers=3, labels=3)
+        network = getattr(transformers, NAMES[family] + ending)(classifier.config)
+        randomise(network, 1)
+    return load_classifier(network.eval(), tokenizer, dtype="float64")
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def masked(request: pytest.FixtureRequest) -> lrp.Classifier:
+    return of_task(request.param, "ForMaskedLM")
+
+
+@pytest.fixture(scope="module", params=[*FAMILIES, "llama", "gpt2"])
+def tagger(request: pytest.FixtureRequest) -> lrp.Classifier:
+    return of_task(request.param, "ForTokenClassification")
+
+
+def network_logits(clf: lrp.Classifier, text: str, place: int, **inputs: Any) -> np.ndarray:
+    """The transformers network's logits at one place."""
+    ids = torch.tensor([clf.encode(text, **inputs)[0].input_ids])
+    with torch.no_grad():
+        extra = clf.extra_inputs(ids.shape, None)
+        return (
+            clf.network(input_ids=ids, attention_mask=torch.ones_like(ids), **extra).logits[0, place].numpy()
+        )
+
+
+def checked(clf: lrp.Classifier, text: str, place: int, options: dict[str, Any]) -> None:
+    """Logits, LOO, its limit, the mask gradient, and the modified gradient at one place."""
+    encoded: dict[str, Any] = {key: value for key, value in options.items() if key == "position"}
+    logits = network_logits(clf, text, place, **encoded)
+    target = options["target"]
+    number = clf.class_of(target)  # a token by its text, or its name
+    number = number if isinstance(number, int) else clf.labels.index(number)
+    (loo,) = lrp.attribute(clf, text, method="loo", **options)
+    assert loo.logit == pytest.approx(float(logits[number]), abs=1e-5)
+    (text_read,) = clf.encode(text, **encoded)
+    assert text_read.read == place
+    ids, ones = torch.tensor([text_read.input_ids]), torch.ones(1, len(text_read), dtype=torch.long)
+    whole = clf.tape(text_read).logits[0, number].item()
+    for i in range(len(text_read)):
+        keep = torch.ones(1, len(text_read), dtype=torch.float64)
+        keep[0, i] = 0
+        with torch.no_grad():
+            left = clf.encoder.forward(ids, ones, keep=keep, place=torch.tensor([place])).logits[0, number]
+        assert loo.scores[i] == pytest.approx(whole - left.item(), abs=1e-9)
+    (gradient,) = lrp.attribute(clf, text, method="mask-gradient", **options)
+    assert abs(gradient.scores.sum()) < 1e-8 * max(1e-3, np.abs(gradient.scores).sum())
+    for method in ("attnlrp", "cp-lrp", "gradient-x-input", "rollout"):
+        together = lrp.attribute(clf, [text, text + " , a quick plot"], method=method, **options)
+        (alone,) = lrp.attribute(clf, text, method=method, **options)
+        np.testing.assert_allclose(together[0].scores, alone.scores, rtol=0, atol=1e-9)
+        assert np.isfinite(alone.scores).all() and np.abs(alone.scores).max() > 0
+
+
+def test_a_masked_token(masked: lrp.Classifier) -> None:
+    text = TEXT.format(mask=masked.tokenizer.mask_token)
+    place = masked.encode(text)[0].input_ids.index(masked.tokenizer.mask_token_id)
+    checked(masked, text, place, {"target": " warm" if "Ġwarm" in masked.labels else "warm"})
+    (record,) = lrp.attribute(masked, text, method="attnlrp", target=7, contrast=9)
+    one, other = (lrp.attribute(masked, text, method="attnlrp", target=k)[0] for k in (7, 9))
+    np.testing.assert_allclose(record.scores, one.scores - other.scores, rtol=0, atol=1e-10)
+
+
+def test_the_classes_of_one_token(tagger: lrp.Classifier) -> None:
+    checked(tagger, "the film is warm", 2, {"target": 1, "position": 2})
+    assert len(tagger.labels) == 3
+
+
+@pytest.mark.parametrize("removal", ["mask-token", "delete"])
+def test_removals_keep_the_place(masked: lrp.Classifier, removal: str) -> None:
+    text = TEXT.format(mask=masked.tokenizer.mask_token)
+    (encoded,) = masked.encode(text)
+    keep = np.ones((3, len(encoded)), dtype=bool)
+    keep[1, 1] = keep[2, -2] = False
+    values = lrp.removal_evaluator(masked, text, target=7, removal=removal)(keep)
+    for row, value in zip(keep, values, strict=True):
+        ids, place = np.array(encoded.input_ids), encoded.read or 0
+        if removal == "delete":
+            ids, place = ids[row], place - int((~row[:place]).sum())
+        else:
+            ids = np.where(row, ids, masked.mask_id)
+        batch = torch.tensor([ids.tolist()])
+        with torch.no_grad():
+            extra = masked.extra_inputs(batch.shape, None)
+            expected = masked.network(input_ids=batch, attention_mask=torch.ones_like(batch), **extra)
+        assert value == pytest.approx(float(expected.logits[0, place, 7]), abs=1e-6)
+    gone = np.ones((1, len(encoded)), dtype=bool)
+    gone[0, encoded.read] = False
+    if removal == "delete":
+        with pytest.raises(InputError, match="the token that is read removed by 'delete'"):
+            lrp.removal_evaluator(masked, text, target=7, removal=removal)(gone)
+
+
+def test_causal_classes_of_a_token_see_nothing_after_it(tagger: lrp.Classifier) -> None:
+    if tagger.encoder.wiring.causal:
+        for method in ("attnlrp", "loo", "mask-gradient"):
+            (record,) = lrp.attribute(tagger, "the film is warm", method=method, position=1, target=0)
+            assert np.abs(record.scores[2:]).max() < 1e-12
+
+
+def test_what_is_missing_is_said() -> None:
+    tagger, masked = of_task("bert", "ForTokenClassification"), of_task("bert", "ForMaskedLM")
+    classifier = load_classifier(*build("bert"))
+    for clf, text, options, message in (
+        (tagger, "a film", {}, "no position; expected the token whose classes are explained, from 0 to 3"),
+        (tagger, "a film", {"position": 4}, "position 4; expected the token"),
+        (tagger, ["a film of grace", "dull"], {"position": 3}, "from 0 to 2"),
+        (tagger, "a film", {"position": "1"}, "position '1'"),
+        (classifier, "a film", {"position": 1}, "expected a position only for a model of token classes"),
+        (masked, "a film", {}, r"text 0 with 0 mask tokens; expected one \[MASK\]"),
+        (masked, "[MASK] [MASK]", {}, "with 2 mask tokens"),
+        (classifier, "a [MASK]", {}, "with the special token"),
+    ):
+        with pytest.raises(InputError, match=message):
+            lrp.attribute(clf, text, method="loo", **options)
+    with pytest.raises(InputError, match="no position"):
+        lrp.layer_lattice(tagger, "a film")
+    assert task_of(["BertForQuestionAnswering"]) is None
+
+
+def test_the_command_takes_a_position_and_a_mask(tmp_path, capsys) -> None:
+    from lrp_companion import cli
+
+    for ending, arguments in (
+        ("ForTokenClassification", ["a film", "--position", "1"]),
+        ("ForMaskedLM", ["a [MASK] film", "--target", "warm", "--contrast", "dull"]),
+    ):
+        clf, folder = of_task("bert", ending), str(tmp_path / ending)
+        clf.network.save_pretrained(folder)
+        clf.tokenizer.save_pretrained(folder)
+        capsys.readouterr()
+        assert cli.main(["explain", *arguments, "--model", folder]) == 0, capsys.readouterr().err
+        assert "film" in capsys.readouterr().out
+    assert not lrp.check(of_task("bert", "ForMaskedLM"), ["a [MASK] film", "[MASK] is dull"]).broken
+
+
+def test_pytorchs_names_of_number_formats_are_taken() -> None:
+    assert load_classifier(*build("bert"), dtype=torch.float64).card.dtype == "float64"
+    with pytest.raises(InputError, match="got dtype 'float16'"):
+        load_classifier(*build("bert"), dtype=torch.float16)
