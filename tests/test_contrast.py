@@ -106,7 +106,12 @@ def test_the_command_prints_a_table_of_tokens(
     capsys.readouterr()
     assert cli.main([*arguments, "--contrast", " dull"]) == 0
     printed = capsys.readouterr().out
-    assert "contrast Ġdull" in printed and "film" in printed and "Ġwarm, logit" in printed
+    assert (
+        "contrast Ġdull" in printed
+        and "less that of Ġdull" in printed
+        and "film" in printed
+        and "Ġwarm, logit" in printed
+    )
     assert cli.main([*arguments, "--method", "loo", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["details"]["label"] == "Ġwarm"
     assert cli.main(["run", "sst2", "--model", str(tmp_path), "--out", str(tmp_path / "run")]) == 2

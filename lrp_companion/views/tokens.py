@@ -184,7 +184,9 @@ def terminal_table(attribution: Attribution, *, colour: bool = True, width: int 
             name = f"\x1b[2m{name}\x1b[0m" if special else name
             left, right = _coloured(left, 39), _coloured(right, 208)
         lines.append(f"{name}   {score:>{second}}   {left}│{right}".rstrip())
-    lines.append(f"{'sum':<{first}}   {total:>{second}}   of logit {attribution.logit:.3f}")
+    against = attribution.choices.get("contrast")  # then the scores explain a difference of two logits
+    less = "" if against is None else f" less that of {visible(str(against))}"
+    lines.append(f"{'sum':<{first}}   {total:>{second}}   of logit {attribution.logit:.3f}{less}")
     return "\n".join(lines)
 
 
