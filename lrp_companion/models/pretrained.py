@@ -201,8 +201,8 @@ def load_classifier(
     dtype: str | torch.dtype = "float32",
     revision: str | None = None,
 ) -> Classifier:
-    """Load a model of a wired family (`models.families`), to be explained: a classifier of texts or tokens, or
-    a model that predicts the next or a masked token.
+    """Load a model of a wired family (`models.families`), to be explained: a classifier of texts or tokens,
+    or a model that predicts the next or a masked token.
 
     Code that a folder or a hub repository brings along is never run: a model that needs it is refused. One
     forward pass is compared with the `transformers` model's, so a network that computes something else than
