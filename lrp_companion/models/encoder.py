@@ -10,24 +10,17 @@ many masks of one text are carried back together (`propagation.all_masks`).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor, nn
 
 from lrp_companion import rules
-from lrp_companion.models.attention import Angles, AttentionStep, merge, split
+from lrp_companion.models.attention import Angles
 from lrp_companion.models.families import FAMILIES
-from lrp_companion.models.steps import (
-    GatedStep,
-    MapStep,
-    NormStep,
-    head_step,
-    inner_step,
-    normed,
-    slope_at_zero,
-    through,
-)
+from lrp_companion.models.layer import LayerBlock
+from lrp_companion.models.recompute import RecomputedLayer
+from lrp_companion.models.steps import MapStep, NormStep, head_step, normed, slope_at_zero, through
 from lrp_companion.models.wiring import LayerWiring, Wiring
 from lrp_companion.schema import ModelError
 
@@ -102,104 +95,6 @@ class HeadBlock:
 
 
 @dataclass(frozen=True)
-class LayerBlock:
-    """One Transformer layer on the tape, in the order of its `LayerWiring`.
-
-    Memory of a post-LN layer: about 11 D + 5 D' (the inner width) + H T numbers per token.
-    """
-
-    attention_input_norm: NormStep | None
-    attend: AttentionStep
-    attention_out: MapStep
-    attention_branch_norm: NormStep | None
-    first_sum: Tensor
-    attention_norm: NormStep | None
-    mlp_input_norm: NormStep | None
-    inner: MapStep | GatedStep
-    down: MapStep
-    mlp_branch_norm: NormStep | None
-    second_sum: Tensor
-    output_norm: NormStep | None
-    output: Tensor
-
-    @classmethod
-    def run(
-        cls, wiring: LayerWiring, heads: int, x: Tensor, masked: Tensor | None, keep: Tensor | None = None,
-        *, angles: Angles | None = None, constant_gate: bool = False,
-    ) -> LayerBlock:  # fmt: skip
-        w = wiring
-        attention_input_norm, into = normed(w.attention_input_norm, x)
-        attend = AttentionStep.run(w, heads, into, masked, keep, angles)
-        attention_out = MapStep.run(w.attention_out, None, merge(attend.read))
-        attention_branch_norm, branch = normed(w.attention_branch_norm, attention_out.y)
-        first_sum = x + branch
-        attention_norm, middle = normed(w.attention_norm, first_sum)
-        mlp_input_norm, into = normed(w.mlp_input_norm, middle)
-        inner = inner_step(w, into, constant_gate=constant_gate)
-        down = MapStep.run(w.down, None, inner.y)
-        mlp_branch_norm, branch = normed(w.mlp_branch_norm, down.y)
-        second_sum = middle + branch
-        output_norm, output = normed(w.output_norm, second_sum)
-        return cls(
-            attention_input_norm, attend, attention_out, attention_branch_norm, first_sum, attention_norm,
-            mlp_input_norm, inner, down, mlp_branch_norm, second_sum, output_norm, output,
-        )  # fmt: skip
-
-    @property
-    def attention(self) -> Tensor:
-        """Attention weights (B, H, T, T)."""
-        return self.attend.attention
-
-    def backward(self, g: Tensor, *, bypass: bool, eps: float = 0.0) -> Tensor:
-        """Carry g (..., B, T, D) from the layer's output to its input.
-
-        With `bypass` the attention is held constant, as CP-LRP does; else it is treated as AttnLRP does.
-        """
-        around, g_read = self._around_attention(g, eps)
-        if bypass:
-            return self._entering(self.attend.values_only(g_read, eps), eps).add_(around)
-        values, queries_and_keys = self.attend.all_factors(g_read, eps)
-        return self._entering(values.add_(queries_and_keys), eps).add_(around)
-
-    def children(self, g: Tensor, *, eps: float = 0.0) -> tuple[Tensor, Tensor]:
-        """Both treatments from one layer-backward: (AttnLRP's g, CP-LRP's g).
-
-        They differ in the attention only: AttnLRP gives `G + N(P/2 + S)` and CP-LRP `G + N(P)`, with G around
-        the attention, P through the values, S through queries and keys, and N through the norm before them
-        (none in a post-LN layer). With `eps > 0` the two stabilise the product differently, so P is run
-        twice.
-        """
-        around, g_read = self._around_attention(g, eps)
-        half, queries_and_keys = self.attend.all_factors(g_read, eps)
-        if eps or self.attention_input_norm is not None:
-            values = self.attend.values_only(g_read, eps) if eps else 2 * half
-            both = half.add_(queries_and_keys)
-            return self._entering(both, eps).add_(around), self._entering(values, eps).add_(around)
-        around.add_(half)
-        return queries_and_keys.add_(around), half.add_(around)
-
-    @property
-    def working(self) -> int:
-        """Numbers that `children` holds at most for each mask it carries, all texts of the batch together."""
-        hidden, weights = self.first_sum.numel(), self.attention.numel()
-        inner = self.inner.z.numel() * (2 if isinstance(self.inner, GatedStep) else 1)
-        return 6 * hidden + max(2 * inner, 3 * weights)
-
-    def _around_attention(self, g: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-        """What goes around the attention to the layer's input, and g at what the heads read."""
-        g = rules.add(through(self.output_norm, g, eps), self.second_sum, eps=eps)
-        branch = self.down.backward(through(self.mlp_branch_norm, g, eps), eps=eps)
-        g = through(self.mlp_input_norm, self.inner.backward(branch, eps=eps), eps).add_(g)
-        g = rules.add(through(self.attention_norm, g, eps), self.first_sum, eps=eps)
-        branch = self.attention_out.backward(through(self.attention_branch_norm, g, eps), eps=eps)
-        return g, split(branch, self.attend.heads)
-
-    def _entering(self, g: Tensor, eps: float) -> Tensor:
-        """Through the norm before the attention, if there is one."""
-        return through(self.attention_input_norm, g, eps)
-
-
-@dataclass(frozen=True)
 class EmbeddingBlock:
     """The sum of word, position and type embeddings, its norm, and a projection to the hidden width."""
 
@@ -222,7 +117,7 @@ class Tape:
     """One forward pass: the logits (B, C) and every block, ready to carry relevance back."""
 
     embedding: EmbeddingBlock
-    layers: tuple[LayerBlock, ...]
+    layers: tuple[LayerBlock | RecomputedLayer, ...]
     head: HeadBlock
     logits: Tensor
 
@@ -233,15 +128,17 @@ class Tape:
 
 
 class Encoder:
-    """A `transformers` model of a wired family, as blocks that keep a tape."""
+    """A `transformers` model of a wired family, as blocks that keep a tape; with `recompute` one layer's at a
+    time (`models.recompute`).
+    """
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, *, recompute: bool = False) -> None:
         name = getattr(getattr(model, "config", None), "model_type", type(model).__name__)
         if name not in FAMILIES:
             got, expected = f"a model of family {name!r}", f"one of {', '.join(FAMILIES)}"
             hint = "load a sequence classifier of one of these families"
             raise ModelError("Encoder", got=got, expected=expected, hint=hint)
-        self.family = name
+        self.family, self.recompute = name, recompute
         self.wiring: Wiring = _wired(name, model)
 
     def position_ids(self, tokens: int, device: torch.device) -> Tensor:
@@ -279,16 +176,16 @@ class Encoder:
         """
         w = self.wiring
         embedding = self._embedding(self.embed(input_ids) if word is None else word, types)
-        x, layers = embedding.output, []
+        x = embedding.output
         places = self.position_ids(input_ids.shape[1], x.device)
         turned = _Turned(w, x, places, angles_as_factors)
-        closed = _Closed(w, attention_mask)
+        closed, constant = _Closed(w, attention_mask), gate == "constant"
+        layers: list[LayerBlock | RecomputedLayer] = []
         for wiring in w.layers:
-            angles, closed_to = turned.of(wiring), closed.to(wiring)
-            constant = gate == "constant"
-            block = LayerBlock.run(wiring, w.heads, x, closed_to, keep, angles=angles, constant_gate=constant)
-            layers.append(block)
-            x = block.output
+            given = (wiring, w.heads, closed.to(wiring), keep, turned.of(wiring))
+            run = partial(_run_layer, *given, constant_gate=constant)
+            layers.append(RecomputedLayer.of(run, x) if self.recompute else run(x))
+            x = layers[-1].output
         final_norm, x = normed(w.final_norm, x)
         readout = Readout.of(w.readout, attention_mask, x.dtype, place=place, keep=keep)
         x = pooled = readout.read(x)
@@ -313,6 +210,14 @@ class Encoder:
         norm, y = normed(w.embedding_norm, total)
         projection = None if w.projection is None else MapStep.run(w.projection, None, y)
         return EmbeddingBlock(parts, total, norm, projection, y if projection is None else projection.y)
+
+
+def _run_layer(
+    wiring: LayerWiring, heads: int, masked: Tensor | None, keep: Tensor | None, angles: Angles | None,
+    x: Tensor, *, constant_gate: bool,
+) -> LayerBlock:  # fmt: skip
+    """A layer on its input x (B, T, D), which comes last so that the rest can be given before."""
+    return LayerBlock.run(wiring, heads, x, masked, keep, angles=angles, constant_gate=constant_gate)
 
 
 def _wired(family: str, model: nn.Module) -> Wiring:

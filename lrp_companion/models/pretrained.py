@@ -51,9 +51,11 @@ TRIED = 8
 class Classifier:
     """A text classifier with its tokenizer, ready to be explained. Made by `load_classifier`."""
 
-    def __init__(self, network: nn.Module, tokenizer: Any, *, card: ModelCard) -> None:
+    def __init__(
+        self, network: nn.Module, tokenizer: Any, *, card: ModelCard, recompute: bool = False
+    ) -> None:
         self.network, self.tokenizer, self.card = network, tokenizer, card
-        self.encoder = Encoder(network)
+        self.encoder = Encoder(network, recompute=recompute)
         first = next(network.parameters())
         self.device, self.dtype = first.device, first.dtype
         self.labels, self.max_tokens = card.labels, card.max_tokens
@@ -200,6 +202,7 @@ def load_classifier(
     device: str = "cpu",
     dtype: str | torch.dtype = "float32",
     revision: str | None = None,
+    recompute: bool = False,
 ) -> Classifier:
     """Load a model of a wired family (`models.families`), to be explained: a classifier of texts or tokens,
     or a model that predicts the next or a masked token.
@@ -216,6 +219,8 @@ def load_classifier(
     device : "cpu", "cuda", "cuda:1", ...
     dtype : "float32", "float64" or "bfloat16", or PyTorch's own names; weights are converted.
     revision : branch, tag or commit, for a hub id only.
+    recompute : keep the tape of one layer at a time, for long texts and large models; every layer that is
+        walked runs once more. Scores are the same, to rounding.
 
     Raises
     ------
@@ -229,6 +234,9 @@ def load_classifier(
     """
     dtype = str(dtype).removeprefix("torch.") if isinstance(dtype, torch.dtype) else dtype
     weights_dtype = DTYPES[choose("load_classifier", "dtype", dtype, tuple(DTYPES))]
+    if not isinstance(recompute, bool):
+        got, hint = f"recompute {recompute!r}", "True saves memory"
+        raise InputError("load_classifier", got=got, expected="True or False", hint=hint)
     place = check_device("load_classifier", device)
     files = readable(model, tokenizer, revision)
     config = files.read("config")
@@ -246,7 +254,7 @@ def load_classifier(
     card = _card(files, config, wiring, tokenizer, dtype=dtype, fingerprint=fingerprint)
     _check_forward(Classifier(network, tokenizer, card=card))
     network.to(dtype=weights_dtype)
-    return Classifier(network, tokenizer, card=card)
+    return Classifier(network, tokenizer, card=card, recompute=recompute)
 
 
 @torch.no_grad()

@@ -1,0 +1,66 @@
+"""A tape that keeps one layer at a time: what a layer needs on the way back is made again from its input.
+
+Memory falls from every layer's tape to one layer's and the inputs of the others, T x D numbers each. The
+price is one more forward pass of every layer that is walked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from lrp_companion.models.attention import AttentionStep
+from lrp_companion.models.layer import LayerBlock
+
+Run = Callable[[Tensor], LayerBlock]
+
+
+@dataclass(frozen=True)
+class RecomputedLayer:
+    """One layer of which only input and output are kept; it runs again whenever its inside is asked for."""
+
+    run: Run
+    input: Tensor
+    output: Tensor
+    working: int
+
+    @classmethod
+    def of(cls, run: Run, x: Tensor) -> RecomputedLayer:
+        """Run a layer and keep nothing of its inside, nor for autograd, which runs it again, too."""
+        sizes: list[int] = []
+
+        def output_of(x: Tensor) -> Tensor:
+            block = run(x)
+            sizes.append(block.working)
+            return block.output
+
+        graded = torch.is_grad_enabled()
+        output = checkpoint(output_of, x, use_reentrant=False) if graded else output_of(x)
+        return cls(run, x, output, sizes[0])
+
+    @property
+    def block(self) -> LayerBlock:
+        """The layer's tape, made anew."""
+        return self.run(self.input)
+
+    @property
+    def attend(self) -> AttentionStep:
+        """Its attention, made anew."""
+        return self.block.attend
+
+    @property
+    def attention(self) -> Tensor:
+        """Attention weights (B, H, T, T), made anew."""
+        return self.block.attention
+
+    def backward(self, g: Tensor, *, bypass: bool, eps: float = 0.0) -> Tensor:
+        """As `LayerBlock.backward`."""
+        return self.block.backward(g, bypass=bypass, eps=eps)
+
+    def children(self, g: Tensor, *, eps: float = 0.0) -> tuple[Tensor, Tensor]:
+        """As `LayerBlock.children`."""
+        return self.block.children(g, eps=eps)

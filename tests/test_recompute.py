@@ -1,0 +1,66 @@
+"""A tape of one layer at a time gives the same scores, and holds less."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+import torch
+from tiny_models import TEXTS, build
+
+import lrp_companion as lrp
+from lrp_companion.methods import layer_lattice, layer_relevance
+from lrp_companion.models import recompute
+from lrp_companion.models.pretrained import load_classifier
+from lrp_companion.schema import InputError
+
+METHODS = ("attnlrp", "cp-lrp", "gradient-x-input", "mask-gradient", "rollout", "loo", "hybrid")
+
+
+@pytest.fixture(scope="module", params=["bert", "llama", "modernbert"])
+def both(request: pytest.FixtureRequest) -> tuple[lrp.Classifier, lrp.Classifier]:
+    network, tokenizer = build(request.param, layers=3)
+    return tuple(
+        load_classifier(network, tokenizer, dtype="float64", recompute=again) for again in (False, True)
+    )  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_scores_are_the_same(both: tuple, method: str) -> None:
+    for text in (TEXTS[1], TEXTS[3]):
+        one, other = (lrp.attribute(clf, text, method=method, target=1)[0] for clf in both)
+        np.testing.assert_allclose(one.scores, other.scores, rtol=0, atol=1e-12)
+        assert one.logit == pytest.approx(other.logit, abs=1e-12)
+
+
+def test_all_masks_and_levels_are_the_same(both: tuple) -> None:
+    one, other = (layer_lattice(clf, TEXTS[1]).scores for clf in both)
+    np.testing.assert_allclose(one, other, rtol=0, atol=1e-12)
+    one, other = (layer_relevance(clf, TEXTS[1]).scores for clf in both)
+    np.testing.assert_allclose(one, other, rtol=0, atol=1e-12)
+
+
+def test_one_layers_inside_is_held_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    clf = load_classifier(*build("bert", layers=6), recompute=True)
+    alive: list[weakref.ref] = []
+    most = [0]
+    whole = recompute.LayerBlock.run.__func__
+
+    def watched(cls: type, *given: object, **options: object) -> recompute.LayerBlock:
+        block = whole(cls, *given, **options)
+        gc.collect()
+        alive.append(weakref.ref(block.attend.attention))
+        most[0] = max(most[0], sum(ref() is not None for ref in alive))
+        return block
+
+    monkeypatch.setattr(recompute.LayerBlock, "run", classmethod(watched))
+    lrp.attribute(clf, TEXTS[1], method="attnlrp")
+    assert len(alive) == 12 and most[0] <= 2  # the one before goes when the next is there
+
+
+def test_what_is_no_answer_is_refused() -> None:
+    with pytest.raises(InputError, match="got recompute 'yes'; expected True or False"):
+        load_classifier("companion", recompute="yes")  # type: ignore[arg-type]
+    assert torch.is_grad_enabled()
