@@ -44,6 +44,7 @@ def in_float64(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Where transformers works in float32 whatever its weights are, it works in float64."""
     with monkeypatch.context() as patch:
         patch.setattr(torch, "float32", torch.float64)
+        patch.setattr(torch, "float", torch.float64)
         patch.setattr(torch.Tensor, "float", torch.Tensor.double)
         yield
 

@@ -251,6 +251,8 @@ def load_classifier(
     fingerprint = _fingerprint(network)  # before the weights are converted
     precise = torch.float32 if weights_dtype == torch.bfloat16 else weights_dtype
     network.eval().requires_grad_(False).to(device=place, dtype=precise)
+    if any(layer.cap is not None for layer in wiring.layers):
+        network.set_attn_implementation("eager")  # others leave the cap out, depending on the version
     card = _card(files, config, wiring, tokenizer, dtype=dtype, fingerprint=fingerprint)
     _check_forward(Classifier(network, tokenizer, card=card))
     network.to(dtype=weights_dtype)
