@@ -139,8 +139,9 @@ def test_a_notebooks_page_links_to_both_if_the_address_is_known(known: bool, pro
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     (project / "notebooks/01_product_counterexample.ipynb").unlink()
     nbformat.write(notebook, project / "notebooks/01_tiny.ipynb")
+    nbformat.write(notebook, project / "notebooks/01_tiny_numbers.ipynb")  # a page cut from the same notebook
     (project / "_toc.yml").write_text(
-        "format: jb-book\nroot: book/index\nchapters:\n- file: notebooks/01_tiny\n"
+        "format: jb-book\nroot: book/index\nchapters:\n- file: notebooks/01_tiny\n- file: notebooks/01_tiny_numbers\n"
     )
     if known:
         launch.update(project)
@@ -159,6 +160,8 @@ def test_a_notebooks_page_links_to_both_if_the_address_is_known(known: bool, pro
         f"{launch.COLAB}/github/someone/companion/blob/main/notebooks/01_tiny.ipynb",
     ]
     assert [link in page for link in links] == [known, known]
+    numbers = (project / "_build/html/notebooks/01_tiny_numbers.html").read_text(encoding="utf-8")
+    assert [link in numbers for link in links] == [known, known]
     assert ("mybinder" in page, "colab.research" in page) == (known, known)
     assert "git clone" not in page, "the cell for Colab is not shown in the book"
     assert "mybinder" not in (project / "_build/html/book/index.html").read_text(encoding="utf-8")

@@ -106,6 +106,7 @@ def trim_assets(
         app.add_js_file(f"companion/{name}.js", loading_method="defer", priority=700)
     if used:
         app.add_css_file("companion/widgets.css")
+    launch.point_to_notebook(pagename, context.get("header_buttons", []))
     for kind in ("script_files", "css_files"):
         context[kind][:] = [asset for asset in context[kind] if not _is_dead(asset)]
 

@@ -11,10 +11,12 @@ import argparse
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import yaml
 
+from lrp_companion.bookbuild.appendix import SUFFIX
 from lrp_companion.schema import CompanionError, InputError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,6 +51,23 @@ def buttons(address: str) -> dict[str, str]:
     if not address:
         return {}
     return {"binderhub_url": BINDER, "colab_url": COLAB, "notebook_interface": "jupyterlab"}
+
+
+def point_to_notebook(pagename: str, buttons: list[dict[str, Any]]) -> None:
+    """Let the launch links of a page with a chapter's numbers open the chapter's notebook, which both are cut
+    from.
+
+    >>> link = {"url": "https://mybinder.org/v2/gh/o/n/main?urlpath=lab/tree/notebooks/05_x_numbers.ipynb"}
+    >>> point_to_notebook("notebooks/05_x_numbers", [{"buttons": [link]}])
+    >>> link["url"].rpartition("/")[2]
+    '05_x.ipynb'
+    """
+    if not pagename.endswith(SUFFIX):
+        return
+    wrong, right = f"{pagename}.ipynb", f"{pagename.removesuffix(SUFFIX)}.ipynb"
+    for link in (link for button in buttons for link in [button, *button.get("buttons", [])]):
+        if "url" in link:
+            link["url"] = str(link["url"]).replace(wrong, right)
 
 
 def install_cell(address: str, branch: str) -> str:
