@@ -23,6 +23,7 @@ from lrp_companion.methods.perturbation import kept_logits, removal_evaluator
 from lrp_companion.models.compute import as_recorded
 from lrp_companion.models.linear_attention import LinearAttention
 from lrp_companion.models.pretrained import Classifier
+from lrp_companion.models.tasks import TOKEN_CLASSES
 from lrp_companion.registry import IMAGE_METHODS, TEXT_METHODS
 from lrp_companion.schema import Attribution, InputError, choose
 
@@ -132,9 +133,12 @@ def attribute(
     choose("attribute", "method", method, tuple(TEXT_METHODS))
     truncate = options.pop("truncate", False)
     contrast, position = options.pop("contrast", None), options.pop("position", None)
-    check_options(repr(method), options, ["target", "truncate", "contrast", "position", *options_of(method)])
+    known = options_of(method)
+    known += ["target", "truncate", *(["contrast"] if "output" in known else [])]
+    known += ["position"] if model.encoder.wiring.task == TOKEN_CLASSES else []
+    check_options(repr(method), options, known)
     if contrast is not None:
-        check_options(repr(method), ["contrast"], ["contrast"] if "output" in options_of(method) else [])
+        check_options(repr(method), ["contrast"], known)
         both: dict[str, Any] = {"target": target, "contrast": contrast, "truncate": truncate}
         both["position"] = position
         return contrasted(attribute, model, inputs, method=method, **both, **options)
