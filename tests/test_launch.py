@@ -141,7 +141,8 @@ def test_a_notebooks_page_links_to_both_if_the_address_is_known(known: bool, pro
     nbformat.write(notebook, project / "notebooks/01_tiny.ipynb")
     nbformat.write(notebook, project / "notebooks/01_tiny_numbers.ipynb")  # a page cut from the same notebook
     (project / "_toc.yml").write_text(
-        "format: jb-book\nroot: book/index\nchapters:\n- file: notebooks/01_tiny\n- file: notebooks/01_tiny_numbers\n"
+        "format: jb-book\nroot: book/index\nchapters:\n"
+        "- file: notebooks/01_tiny\n- file: notebooks/01_tiny_numbers\n"
     )
     if known:
         launch.update(project)
