@@ -472,7 +472,7 @@ def test_checks_repeat_and_leave_no_trace_in_the_global_generator() -> None:
             "framework 'jax'; expected one of numpy, torch",
         ),
         (lambda: exercises("softmax"), "theme 'softmax'; expected one of products and grouping"),
-        (lambda: hint("softmax-rule", 9), "got hint 9; expected a whole number from 1 to 2"),
+        (lambda: hint("softmax-rule", 9), "got hint 9; expected a whole number from 1 to 3"),
         (lambda: hint("softmax-rule", 0), "got hint 0"),
         (lambda: hint("nothing"), "got exercise 'nothing'"),
     ],
@@ -510,3 +510,17 @@ def test_inputs_of_a_case_have_several_shapes_and_double_precision(name: str) ->
         assert all(
             value.dtype in (np.float64, bool) for value in case.inputs if isinstance(value, np.ndarray)
         )
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_hints_are_a_question_a_pointer_and_a_line(name: str) -> None:
+    question, pointer, line = EXERCISES[name].hints
+    assert question.endswith("?") and pointer.endswith(".")
+    for text in (question, pointer):  # code comes last; a formula is none
+        assert not re.search(r"return|lambda|np\.|\.sum\(|\.mean\(|\.T\b|\[.*\]", text), text
+    assert re.search(r"[=@/()]", line) and not line.endswith(".")
+
+
+def test_a_mean_over_one_entry_too_few_is_named() -> None:
+    said = check("mean-logit", lambda logits: sum(logits[1:]) / (len(logits) - 2)).message
+    assert "You divide by K - 1" in said

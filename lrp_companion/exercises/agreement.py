@@ -189,8 +189,9 @@ EXERCISES = (
             ),
         ),
         hints=(
-            "First leave out, then centre, then divide by the two norms.",
-            "keep = ~special; np.corrcoef(scores[keep], loo[keep])[0, 1]",
+            "Which tokens count, and what is Pearson's r of those that do?",
+            ("First leave out the special tokens, then centre both maps, then divide by the two norms."),
+            "keep = ~special; return np.corrcoef(scores[keep], loo[keep])[0, 1]",
         ),
     ),
     Exercise(
@@ -243,8 +244,12 @@ EXERCISES = (
             ),
         ),
         hints=(
-            "np.argsort(-x, kind='stable') sorts from large to small.",
-            "words = np.flatnonzero(~special); words[np.argsort(-scores[words], kind='stable')]",
+            "Which tokens may be removed at all, and which of two equal ones goes first?",
+            (
+                "Sort the words alone, from large to small, by a sort that leaves equal scores as "
+                "they stand (a stable one), and translate back to places in the text."
+            ),
+            ("words = np.flatnonzero(~special); return words[np.argsort(-scores[words], kind='stable')]"),
         ),
     ),
     Exercise(
@@ -279,6 +284,10 @@ EXERCISES = (
                 "You divide by K + 1: f_0 is left out, so K entries are left.",
             ),
             Slip(
+                lambda f: float(f[1:].sum() / (len(f) - 2)) if len(f) > 2 else float("inf"),
+                "You divide by K - 1. The entries f_1 to f_K are K, one less than logits has.",
+            ),
+            Slip(
                 lambda f: float(f[:-1].mean()),
                 "The last entry is left out in place of the first: f_0 is the whole input.",
             ),
@@ -295,7 +304,11 @@ EXERCISES = (
                 "This is the area by trapezoids, in which f_0 counts half. Here it does not count.",
             ),
         ),
-        hints=("How many entries count? The whole input does not.", "logits[1:].mean()"),
+        hints=(
+            "How many entries count?",
+            "The whole input, f_0, does not; every other entry does, the last one too.",
+            "return logits[1:].mean()",
+        ),
     ),
     Exercise(
         name="sum-to-one",
@@ -346,7 +359,11 @@ EXERCISES = (
                 "You divide by the mean: the rows sum to T in place of one.",
             ),
         ),
-        hints=("Divide by the sum itself. It may be negative.", "maps / maps.sum(axis=1, keepdims=True)"),
+        hints=(
+            "What is a map divided by, if its sum is negative?",
+            "By that sum itself, sign included, each row by its own.",
+            "return maps / maps.sum(axis=1, keepdims=True)",
+        ),
     ),
 )
 

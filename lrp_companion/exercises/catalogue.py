@@ -63,14 +63,14 @@ def exercises(theme: str | None = None) -> Catalogue:
 
 
 def hint(name: str, number: int = 1) -> str:
-    """Return a hint for an exercise: 1 is the gentlest, later ones tell more.
+    """Return a hint for an exercise: 1 is a question, 2 a pointer, 3 the line of the solution that matters.
 
     Raises
     ------
     InputError : a name that is no exercise, or a hint that there is not.
 
     >>> hint("sum-to-one")
-    'Divide by the sum itself. It may be negative.'
+    'What is a map divided by, if its sum is negative?'
     """
     hints = _find("hint", name).hints
     return hints[whole("hint", "hint", number, most=len(hints), hint=f"hints of {name} count from 1") - 1]

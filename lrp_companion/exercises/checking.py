@@ -56,7 +56,7 @@ class Exercise:
     answer : the reference, slow and plain.
     cases : makes the inputs from a random generator.
     slips : known wrong variants, the likelier first.
-    hints : from gentle to telling.
+    hints : a question, a pointer, and the line of the solution that matters.
     whole : the answer consists of whole numbers, such as indices.
     autograd : the function is differentiated, so it gets torch tensors.
     """

@@ -145,7 +145,8 @@ EXERCISES = (
         ),
         hints=(
             "Put y = a b into Eq. (3): what cancels?",
-            "Each factor receives (a b) / (2 y) of R, which is 1/2.",
+            "The fraction (a b) / (2 y) is the same for every pair of numbers.",
+            "return relevance / 2, relevance / 2",
         ),
     ),
     Exercise(
@@ -190,14 +191,12 @@ EXERCISES = (
             ),
         ),
         hints=(
+            "What share does a part get of a multiplication that has k parts?",
             (
-                "Go down from the output, with the share 1; "
-                "a node with k parts hands each of them 1/k of its own."
+                "Go down from the output with the share 1. A function that calls itself notes the "
+                "share at an index, and goes on with a smaller one at a tuple."
             ),
-            (
-                "Write a function that calls itself: "
-                "for an index it notes the share, for a tuple it calls itself with share / len(node)."
-            ),
+            "for part in node: descend(part, share / len(node))",
         ),
     ),
     Exercise(
@@ -234,6 +233,10 @@ EXERCISES = (
                 "A half too many: LOO is no relevance rule, nothing is split.",
             ),
         ),
-        hints=("Set x_i to 0 in a copy, multiply, subtract.", "A product with a factor 0 is 0."),
+        hints=(
+            "What is the product once x_i is 0?",
+            ("Do what the formula says: a copy with a 0 in it for every i, and one subtraction."),
+            "without = values.copy(); without[i] = 0; np.prod(values) - np.prod(without)",
+        ),
     ),
 )

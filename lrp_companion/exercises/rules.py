@@ -235,7 +235,11 @@ EXERCISES = (
         ),
         hints=(
             "Input i contributes x_i W_ji to output j. What part of z_j is that?",
-            "R_i = x_i * sum_j W_ji R_j / (z_j + eps sign z_j), with the bias in z_j.",
+            (
+                "Eq. (1) gives R_i as a sum over j of that part times R_j. The bias is in z_j, "
+                "and epsilon takes the sign of z_j."
+            ),
+            "x * (weight.T @ (relevance / (z + eps * np.where(z < 0, -1, 1))))",
         ),
     ),
     Exercise(
@@ -276,7 +280,11 @@ EXERCISES = (
                 "The branch gets all of the relevance and x its share besides: together that is too much.",
             ),
         ),
-        hints=("A sum is a linear map with unit weights.", "R_x = x / (z + eps sign z) * R."),
+        hints=(
+            "Which weights does a sum have, if it is read as a linear map?",
+            ("With unit weights each summand's part of z is x / z, and epsilon damps both alike."),
+            ("scale = relevance / (z + eps * np.where(z < 0, -1, 1)); return x * scale, branch * scale"),
+        ),
     ),
     Exercise(
         name="layer-norm-rule",
@@ -333,11 +341,12 @@ EXERCISES = (
             ),
         ),
         hints=(
+            "With sd a constant, y is linear in x. What is its matrix?",
             (
-                "With sd a constant, y is linear in x. Its matrix is diag(gamma / sd) (I - 1 1^T / n); "
-                "g goes back by its transpose."
+                "The matrix is diag(gamma / sd) (I - 1 1^T / n), and g goes back by its "
+                "transpose: scale first, then take the mean off."
             ),
-            "h = gamma * g_y / sd, then h - h.mean(-1, keepdims=True).",
+            "h = gamma * g_y / sd; return h - h.mean(-1, keepdims=True)",
         ),
     ),
     Exercise(
@@ -391,8 +400,9 @@ EXERCISES = (
             Slip(_plain_transposed, "Both results are transposed: g has the shape of its activation."),
         ),
         hints=(
-            "Start from the gradient of o = a @ v: g_o @ v.T and a.T @ g_o. What does Eq. (3) change?",
-            "s = |o| / (|o| + eps / 2); g_a = (s g_o) v^T / 2 and g_v = a^T (s g_o) / 2.",
+            ("What are the two gradients of o = a @ v, and what does Eq. (3) change about them?"),
+            ("Each factor gets half of its gradient, after g_o was damped by s = |o| / (|o| + eps / 2)."),
+            "s * g_o @ v.T / 2, a.T @ (s * g_o) / 2",
         ),
     ),
 )

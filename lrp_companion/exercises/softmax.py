@@ -234,8 +234,12 @@ EXERCISES = (
             ),
         ),
         hints=(
-            "In the form for g the rule is the softmax's plain derivative, row by row.",
-            "A = softmax(z); g_z = A * (g_A - (A * g_A).sum(-1, keepdims=True)).",
+            (
+                "Eq. (5) is written for relevance. What is left of it once R = z g at the logits "
+                "and R = A g at the weights?"
+            ),
+            ("In the form for g the rule is the softmax's plain derivative, row by row: z itself cancels."),
+            "return A * (g_a - (A * g_a).sum(-1, keepdims=True))",
         ),
     ),
     Exercise(
@@ -274,8 +278,9 @@ EXERCISES = (
             ),
         ),
         hints=(
-            "With A constant, o is linear in v, and A is the weight.",
-            "g_v = A.T @ g_o, with A = softmax(z) over the last axis.",
+            "If A is a constant, what kind of map is o = A v?",
+            ("A linear map by the matrix A: g goes back by its transpose, and nothing is halved."),
+            "return softmax(z).T @ g_o",
         ),
     ),
     Exercise(
@@ -324,8 +329,9 @@ EXERCISES = (
             ),
         ),
         hints=(
-            "Do it: remove token i from z and v, take the softmax of what is left.",
-            "In closed form A_i (v_i - o) / (1 - A_i).",
+            "Which weights do the other tokens have once token i is masked?",
+            ("They share its attention: remove token i from z and v, and take the softmax of what is left."),
+            "o - softmax(np.delete(z, i)) @ np.delete(v, i)",
         ),
     ),
     Exercise(
@@ -362,8 +368,9 @@ EXERCISES = (
             ),
         ),
         hints=(
-            "Which factor is a constant for CP-LRP? In torch a constant is made by detach().",
-            "z.softmax(-1).detach() @ v",
+            "Which factor is a constant for CP-LRP?",
+            ("In torch a constant is made by detach(): autograd carries nothing back through it."),
+            "return z.softmax(-1).detach() @ v",
         ),
     ),
 )
