@@ -176,6 +176,21 @@ def test_removals_do_not_depend_on_what_is_run_together(clf: Classifier, removal
         torch.testing.assert_close(together[k], alone[0], rtol=1e-9, atol=1e-10)
 
 
+@pytest.mark.parametrize("kind", ["mistral", "gemma2"])
+def test_a_last_token_whose_window_is_removed_reads_nothing(kind: str) -> None:
+    """The head's token is removed, and so is all that its layers with a window may read: no NaN, no mean."""
+    clf = load_classifier(*tiny(kind), dtype="float64")
+    (text,) = clf.encode(TEXT)
+    keep = np.zeros(len(text), dtype=bool)
+    keep[0] = True
+    assert len(text) > clf.encoder.wiring.layers[0].window + 1
+    (logits,) = kept_logits(clf, [(text, keep)], removal="attention-mask", progress=False)
+    ids, ones = torch.tensor([text.input_ids]), torch.ones(1, len(text), dtype=torch.long)
+    with torch.no_grad():
+        soft = clf.encoder.forward(ids, ones, keep=torch.tensor(keep, dtype=torch.float64)[None]).logits[0]
+    torch.testing.assert_close(torch.as_tensor(logits), soft, rtol=1e-9, atol=1e-10)
+
+
 def test_the_mask_gradient_is_the_derivative(clf: Classifier) -> None:
     (record,) = lrp.attribute(clf, TEXT, method="mask-gradient", target=1)
     (text,) = clf.encode(TEXT)
