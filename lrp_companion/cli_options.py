@@ -82,8 +82,8 @@ def _explain_options(add: Callable[..., Any]) -> None:
     add("--epsilon", type=float)
     text = "layers whose attention is held constant, from 1, such as 1,2,7-12 (method lrp)"
     add("--bypass", type=_layers, metavar="LAYERS", help=text)
-    text = "of gated MLPs: uniform (each factor half, default) or constant (LRP methods)"
-    add("--gate", choices=("uniform", "constant"), help=text)
+    text = "of gated MLPs: uniform (each factor half, default), right, flat or constant (LRP methods)"
+    add("--gate", choices=("uniform", "right", "flat", "constant"), help=text)
     text = "relevance of rotations: absolute (as published, default) or signed (method pa-lrp)"
     add("--positions", choices=("absolute", "signed"), help=text)
     add("--removal", choices=REMOVALS)

@@ -364,6 +364,58 @@ def gated(
 
 @rule(
     Row(
+        r"the same, grouped from the right: $h = z \odot p$, $p = \sigma \odot u$, $a = \sigma \odot z$",
+        r"each factor half, twice; the identity at $\sigma$",
+        "Eq. (3), entry by entry {cite}`achtibat2024attnlrp`",
+        r"$g_a = \tfrac12 (1 + \tfrac12 s_{\varepsilon/2}(p))\, u \odot s_{\varepsilon/2}(h) \odot g_h$, "
+        r"$\; g_u = \tfrac14\, a \odot s_{\varepsilon/2}(p) \odot s_{\varepsilon/2}(h) \odot g_h$",
+        beyond=True,
+    ),
+)
+def gated_from_the_right(
+    g_h: Tensor, a: Tensor, u: Tensor, h: Tensor, p: Tensor, *, eps: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """The rule for `h = z (sigma u)` where the gate is `a = sigma z`, as SiLU and GELU are: Eq. (3) twice.
+
+    Of the relevance, `z` receives half, `sigma` and `u` a quarter each, and `sigma` hands its part to `z`,
+    of which it is a function. So `u` receives 1/4 and the gate 3/4; `p = sigma u`. All shapes equal.
+
+    >>> one = torch.ones(1)
+    >>> [g.item() for g in gated_from_the_right(one, 2 * one, 3 * one, 6 * one, 3 * one)]
+    [2.25, 0.5]
+    """
+    g = _stabilised(g_h, h, eps / 2)
+    inner = _stabilised(g, p, eps / 2)
+    return 0.5 * u * (g + 0.5 * inner), 0.25 * a * inner
+
+
+@rule(
+    Row(
+        r"the same as one product of three, $h = z \odot \sigma \odot u$",
+        r"each factor a third; the identity at $\sigma$",
+        "Eq. (3) for three factors {cite}`achtibat2024attnlrp`",
+        r"$g_a = \tfrac23\, u \odot s_{\varepsilon/3}(h) \odot g_h$, "
+        r"$\; g_u = \tfrac13\, a \odot s_{\varepsilon/3}(h) \odot g_h$",
+        beyond=True,
+    ),
+)
+def gated_flat(
+    g_h: Tensor, a: Tensor, u: Tensor, h: Tensor, *, eps: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """The rule for `h = z sigma u` as one product of three factors: a third each, and that of `sigma` is z's.
+
+    All shapes equal.
+
+    >>> one = torch.ones(1)
+    >>> [round(g.item(), 4) for g in gated_flat(one, 2 * one, 3 * one, 6 * one)]
+    [2.0, 0.6667]
+    """
+    g = _stabilised(g_h, h, eps / 3)
+    return 2 / 3 * u * g, a * g / 3
+
+
+@rule(
+    Row(
         r"gated MLP $h = a \odot u$, gate held",
         "$a$ is a constant: Eq. (1), **not halved**",
         "as CP-LRP treats attention {cite}`ali2022xai`",

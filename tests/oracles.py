@@ -247,6 +247,29 @@ def gated_case(draw: Drawn, eps: float) -> Case:
     return Case((g, a, u, h), (((a, r_a),), ((u, r_u),)))
 
 
+@replicates("gated_from_the_right")
+def gated_right_case(draw: Drawn, eps: float) -> Case:
+    z, u, g = draw((5,), (5,), (5,))
+    sigma = 1 / (1 + np.exp(-z))
+    p = sigma * u
+    h = z * p
+    r_z, r_u = np.zeros(5), np.zeros(5)
+    for k in range(5):  # Eq. (3) for z times p, then for sigma times u; sigma's part is z's
+        outer = r_matmul(np.array([[h[k] * g[k]]]), z[k, None, None], p[k, None, None], eps)
+        inner = r_matmul(outer[1], sigma[k, None, None], u[k, None, None], eps)
+        r_z[k], r_u[k] = (outer[0] + inner[0]).item(), inner[1].item()
+    return Case((g, z * sigma, u, h, p), (((z * sigma, r_z),), ((u, r_u),)))
+
+
+@replicates("gated_flat")
+def gated_flat_case(draw: Drawn, eps: float) -> Case:
+    z, u, g = draw((5,), (5,), (5,))
+    sigma = 1 / (1 + np.exp(-z))
+    h = z * sigma * u
+    each = h / (3 * h + eps * np.where(h < 0, -1.0, 1.0)) * h * g  # Eq. (3) for three factors
+    return Case((g, z * sigma, u, h), (((z * sigma, 2 * each),), ((u, each),)))
+
+
 @replicates("gated_values")
 def gated_values_case(draw: Drawn, eps: float) -> Case:
     a, u, g = draw((5,), (5,), (5,))

@@ -29,8 +29,17 @@ from lrp_companion.models.wiring import LayerWiring, Wiring
 # ------------------------------------------------------------------------------------------------------------
 
 
+def _share(x: Tensor, share: float) -> Tensor:
+    """The same numbers, of whose gradient this share is left."""
+    return share * x + ((1 - share) * x).detach()
+
+
 def _half(x: Tensor) -> Tensor:
-    return 0.5 * x + (0.5 * x).detach()
+    return _share(x, 0.5)
+
+
+VALUE_SHARES = {"uniform": 1 / 2, "right": 1 / 4, "flat": 1 / 3, "constant": 1.0}
+"""What of a gated product's relevance goes to the factor that is no gate: z sigma u, grouped."""
 
 
 def _attention(bypass: Collection[int]) -> Any:
@@ -68,26 +77,29 @@ def _replaced(network: nn.Module, *, gate: str) -> nn.Module:
             parent: Any = out.get_submodule(name.rpartition(".")[0])
             gated = hasattr(parent, "gate_proj") or hasattr(parent, "Wi")
             module.forward = _activation(module.forward, gate if gated else "none")
-            if gated and gate == "uniform":
+            if gated and gate != "constant":
                 up = parent.up_proj if hasattr(parent, "gate_proj") else parent.Wi
-                up.register_forward_hook(_halved(second_half=hasattr(parent, "Wi")))
+                hook = _thinned(VALUE_SHARES[gate], second_half=hasattr(parent, "Wi"))
+                up.register_forward_hook(hook)
     return out
 
 
-def _halved(*, second_half: bool) -> Any:
+def _thinned(share: float, *, second_half: bool) -> Any:
     def hook(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
         if not second_half:
-            return _half(output)
+            return _share(output, share)
         first, second = output.chunk(2, dim=-1)
-        return torch.cat([first, _half(second)], dim=-1)
+        return torch.cat([first, _share(second, share)], dim=-1)
 
     return hook
 
 
 def _activation(phi: Any, gate: str) -> Any:
     def forward(z: Tensor) -> Tensor:
-        y = z * (phi(z) / z).detach()
-        return {"uniform": _half(y), "constant": y.detach(), "none": y}[gate]
+        sigma = (phi(z) / z).detach()
+        if gate == "none":
+            return z * sigma
+        return _share(z * sigma, 1 - VALUE_SHARES[gate])
 
     return forward
 
@@ -148,7 +160,7 @@ def positions_as_leaves(
         if name.endswith((".self_attn", ".attn")):
             module.register_forward_pre_hook(own_positions, with_kwargs=True)
         if name.endswith((".q_proj", ".k_proj")):
-            module.register_forward_hook(_halved(second_half=False))
+            module.register_forward_hook(_thinned(0.5, second_half=False))
         if name.endswith(".Wqkv"):
             module.register_forward_hook(_halved_but_values)
     batch = torch.tensor([ids])
@@ -290,8 +302,15 @@ class _Layer:
         signs = np.vectorize(sign)(self.inner)
         if gate == "constant":
             return self.up.back(self.inner / (self.inner + eps * signs) * relevance, eps)
+        if gate == "flat":
+            third = self.inner / (3 * self.inner + eps * signs) * relevance
+            return self.up.back(third, eps) + self.gate.back(2 * third, eps)
         half = self.inner / (2 * self.inner + eps * signs) * relevance
-        return self.up.back(half, eps) + self.gate.back(half, eps)
+        if gate == "uniform":
+            return self.up.back(half, eps) + self.gate.back(half, eps)
+        product = self.active / self.gate.y * self.up.y  # sigma u
+        quarter = product / (2 * product + eps * np.vectorize(sign)(product)) * half
+        return self.up.back(quarter, eps) + self.gate.back(half + quarter, eps)
 
     def _attention(self, relevance: np.ndarray, bypass: bool, eps: float) -> np.ndarray:
         r_q, r_k, r_v = (np.zeros_like(x.y) for x in (self.q, self.k, self.v))

@@ -18,6 +18,7 @@ import lrp_companion as lrp
 from lrp_companion.methods import kept_logits, layer_lattice, layer_relevance
 from lrp_companion.models.encoder import Encoder
 from lrp_companion.models.pretrained import Classifier, load_classifier
+from lrp_companion.models.steps import GATES
 from lrp_companion.schema import InputError, ModelError
 
 KINDS = (*PRE_NORM, "modernbert, mean")
@@ -82,12 +83,12 @@ def test_logits_equal_the_transformers_network(
     torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("gate", ["uniform", "constant"])
+@pytest.mark.parametrize("gate", GATES)
 @pytest.mark.parametrize("bypass", MASKS, ids=str)
 def test_relevance_equals_the_gradient_of_the_network_with_detached_parts(
     clf: Classifier, bypass: tuple[int, ...], gate: str
 ) -> None:
-    if not clf.encoder.wiring.gated and gate == "constant":
+    if not clf.encoder.wiring.gated and gate != "uniform":
         with pytest.raises(InputError, match="whose MLPs have no gate"):
             lrp.attribute(clf, TEXT, method="lrp", gate=gate)
         return
@@ -101,12 +102,12 @@ def test_relevance_equals_the_gradient_of_the_network_with_detached_parts(
 
 
 @pytest.mark.parametrize("eps", [0.0, 0.05])
-@pytest.mark.parametrize("gate", ["uniform", "constant"])
+@pytest.mark.parametrize("gate", GATES)
 @pytest.mark.parametrize("bypass", MASKS[:2], ids=str)
 def test_relevance_equals_the_equations_contribution_by_contribution(
     clf: Classifier, bypass: tuple[int, ...], gate: str, eps: float
 ) -> None:
-    if not clf.encoder.wiring.gated and gate == "constant":
+    if not clf.encoder.wiring.gated and gate != "uniform":
         return
     (record,) = lrp.attribute(clf, "a film of", method="lrp", bypass=bypass, gate=gate, epsilon=eps, target=1)
     ids = list(clf.encode("a film of")[0].input_ids)

@@ -98,8 +98,8 @@ def attribute(
         the class with the largest logit. Of a language model a class is the next or the masked token, by
         its text, such as " Paris".
     options : keyword only, refused where a method has no use for them. On text: `site` ("word",
-        "word+position", "embedding") and `epsilon` (LRP), `gate` (gated MLPs under LRP: "uniform" or
-        "constant"), `positions` (PA-LRP where positions are rotations: "absolute" or "signed"), `bypass`
+        "word+position", "embedding") and `epsilon` (LRP), `gate` (gated MLPs under LRP: "uniform",
+        "right", "flat" or "constant"), `positions` (PA-LRP where positions are rotations: "absolute" or "signed"), `bypass`
         (layers from 1, for "lrp"), `output` ("logit", "margin" for a contrastive start against the best
         other class, "probability": of a multi-label classifier the label's sigmoid, and there is no margin),
         `contrast` (a class whose logit is taken off the target's), `position` (the token, from 0, whose

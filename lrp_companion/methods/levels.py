@@ -71,7 +71,7 @@ def layer_relevance(
     bypass : the layers, from 1, whose attention is held constant: none is AttnLRP, all is CP-LRP.
     target : a class or its label; by default the predicted one.
     epsilon : the stabiliser of Eq. (1), (3), (4).
-    gate : of gated MLPs: "uniform" or "constant".
+    gate : of gated MLPs: "uniform", "right", "flat" or "constant".
     truncate : cut what is beyond the model's length.
 
     Raises

@@ -31,6 +31,7 @@ from lrp_companion.models.encoder import Tape
 from lrp_companion.models.meter import places
 from lrp_companion.models.offsets import offsets_of
 from lrp_companion.models.pretrained import Classifier, EncodedText
+from lrp_companion.models.steps import GATES
 from lrp_companion.models.texts import Text
 from lrp_companion.propagation import MEMORY, all_masks, some_masks
 from lrp_companion.registry import PASSES, Style, method
@@ -46,8 +47,6 @@ from lrp_companion.schema import (
     whole,
 )
 
-GATES = ("uniform", "constant")
-"""How the product of a gated MLP is treated: each factor gets half, or the gate is held constant."""
 POSITIONS = ("absolute", "signed")
 """How relevance of rotations is added up over layers; absolute as published."""
 MOST_LAYERS = 1000
@@ -182,7 +181,8 @@ def lrp(
 ) -> list[Attribution]:
     """LRP with the attention of the layers in `bypass` (from 1) held constant; Eq. (1) to (5).
 
-    Of a gated MLP each factor gets half (`gate="uniform"`), or the gate is held constant, too ("constant").
+    Of a gated MLP `phi(z) u` each factor gets half (`gate="uniform"`); u gets a quarter or a third where the
+    product is grouped otherwise ("right", "flat"), or all where the gate is held constant, too ("constant").
     Where positions are rotations and are read (PA-LRP), their relevance is made absolute in every layer, or
     stays as it is (`positions="signed"`).
     """

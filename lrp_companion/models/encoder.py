@@ -171,7 +171,7 @@ class Encoder:
         keep : (B, T), a soft mask: attention weights of every layer are proportional to `keep_i exp(Z_ji)`.
         place : (B,), the token that is read: of a readout of a place; of the last one, None is the last of
             the mask.
-        gate : how a gated MLP is treated on the way back: "uniform" halves, or "constant".
+        gate : how a gated MLP is treated on the way back, one of `models.steps.GATES`.
         angles_as_factors : whether rotations of queries and keys get half of each product, as in PA-LRP.
         """
         w = self.wiring
@@ -179,11 +179,11 @@ class Encoder:
         x = embedding.output
         places = self.position_ids(input_ids.shape[1], x.device)
         turned = _Turned(w, x, places, angles_as_factors)
-        closed, constant = _Closed(w, attention_mask), gate == "constant"
+        closed = _Closed(w, attention_mask)
         layers: list[LayerBlock | RecomputedLayer] = []
         for wiring in w.layers:
             given = (wiring, w.heads, closed.to(wiring), keep, turned.of(wiring))
-            run = partial(_run_layer, *given, constant_gate=constant)
+            run = partial(_run_layer, *given, gate=gate)
             layers.append(RecomputedLayer.of(run, x) if self.recompute else run(x))
             x = layers[-1].output
         final_norm, x = normed(w.final_norm, x)
@@ -214,10 +214,10 @@ class Encoder:
 
 def _run_layer(
     wiring: LayerWiring, heads: int, masked: Tensor | None, keep: Tensor | None, angles: Angles | None,
-    x: Tensor, *, constant_gate: bool,
+    x: Tensor, *, gate: str,
 ) -> LayerBlock:  # fmt: skip
     """A layer on its input x (B, T, D), which comes last so that the rest can be given before."""
-    return LayerBlock.run(wiring, heads, x, masked, keep, angles=angles, constant_gate=constant_gate)
+    return LayerBlock.run(wiring, heads, x, masked, keep, angles=angles, gate=gate)
 
 
 def _wired(family: str, model: nn.Module) -> Wiring:

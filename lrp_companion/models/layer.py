@@ -36,7 +36,7 @@ class LayerBlock:
     @classmethod
     def run(
         cls, wiring: LayerWiring, heads: int, x: Tensor, masked: Tensor | None, keep: Tensor | None = None,
-        *, angles: Angles | None = None, constant_gate: bool = False,
+        *, angles: Angles | None = None, gate: str = "uniform",
     ) -> LayerBlock:  # fmt: skip
         w = wiring
         attention_input_norm, into = normed(w.attention_input_norm, x)
@@ -46,7 +46,7 @@ class LayerBlock:
         first_sum = x + branch
         attention_norm, middle = normed(w.attention_norm, first_sum)
         mlp_input_norm, into = normed(w.mlp_input_norm, middle)
-        inner = inner_step(w, into, constant_gate=constant_gate)
+        inner = inner_step(w, into, gate=gate)
         down = MapStep.run(w.down, None, inner.y)
         mlp_branch_norm, branch = normed(w.mlp_branch_norm, down.y)
         second_sum = middle + branch

@@ -11,13 +11,20 @@ from lrp_companion.models.tasks import Steps, with_head
 from lrp_companion.models.wiring import LayerWiring, Linear, Wiring, family
 
 
-def bert_like(base: Any, head: tuple, *, projection: Linear | None = None, first_position: int = 0) -> Wiring:
+def bert_like(
+    base: Any,
+    head: tuple,
+    *,
+    projection: Linear | None = None,
+    first_position: int = 0,
+    readout: str = "first",
+) -> Wiring:
     """The wiring of a model whose encoder has the modules of `BertModel`, with its head."""
     e = base.embeddings
     return Wiring(
         e.word_embeddings, e.position_embeddings, e.token_type_embeddings, e.LayerNorm, projection,
         tuple(_bert_layer(layer) for layer in base.encoder.layer), head, base.config.num_attention_heads,
-        first_position,
+        first_position, readout=readout,
     )  # fmt: skip
 
 
@@ -33,8 +40,9 @@ def _bert_layer(layer: Any) -> LayerWiring:
 
 @family("bert")
 def bert(model: Any) -> Wiring:
-    """BERT: a pooler with tanh on the first token, then the classifier."""
+    """BERT: a pooler with tanh on the first token or on the mean, then the classifier."""
     base = model.bert
+    readout = getattr(model, "readout", "first")  # of `models.mean_pooled`
 
     def masked() -> Steps:
         end = model.cls.predictions
@@ -42,7 +50,7 @@ def bert(model: Any) -> Wiring:
         return (transform.dense, transform.transform_act_fn), (transform.LayerNorm, None), (end.decoder, None)
 
     return with_head(
-        lambda head: bert_like(base, head),
+        lambda head: bert_like(base, head, readout=readout),
         model,
         classes=lambda: ((base.pooler.dense, base.pooler.activation), (model.classifier, None)),
         masked=masked,

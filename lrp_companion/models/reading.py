@@ -23,6 +23,8 @@ AUTO = {
     MASKED_TOKEN: "AutoModelForMaskedLM", TOKEN_CLASSES: "AutoModelForTokenClassification",
 }  # fmt: skip
 """The class of `transformers` that reads a model of a task."""
+MEAN_POOLED = "MeanPooledBertForSequenceClassification"
+"""The one class of this package that a folder may name; importing it imports `transformers`."""
 
 
 class Readable(Protocol):
@@ -87,7 +89,11 @@ class Files:
         if what == "tokenizer":
             return AutoTokenizer.from_pretrained(self.place.path, use_fast=True, **options)
         saved_as = AutoConfig.from_pretrained(self.place.path, **options).architectures
-        kind = getattr(transformers, AUTO[task_of(saved_as) or CLASSES])
+        if MEAN_POOLED in (saved_as or []):
+            del options["trust_remote_code"]
+            kind: Any = importlib.import_module("lrp_companion.models.mean_pooled").__dict__[MEAN_POOLED]
+        else:
+            kind = getattr(transformers, AUTO[task_of(saved_as) or CLASSES])
         return kind.from_pretrained(self.place.path, dtype="auto", output_loading_info=True, **options)
 
 

@@ -79,32 +79,45 @@ class MapStep:
         return rules.linear(g, self.linear.weight, self.z, eps=eps)
 
 
+GATES = ("uniform", "right", "flat", "constant")
+"""How the product `phi(z) u` of a gated MLP is treated. With `phi(z) = z sigma(z)` it has three factors: "uniform"
+groups them from the left and hands half to each side, so that `u` receives 1/2; "right" groups `z (sigma u)`,
+where `u` receives 1/4; "flat" takes the three at once, 1/3; "constant" holds `phi(z)`, so that `u` receives all.
+"""
+
+
 @dataclass(frozen=True)
 class GatedStep:
-    """`h = phi(G x) * (U x)`, the first half of a gated MLP; with `constant` the gate is held constant."""
+    """`h = phi(G x) * (U x)`, the first half of a gated MLP, treated on the way back as one of `GATES`."""
 
     gate: MapStep
     up: MapStep
     y: Tensor
-    constant: bool
+    treatment: str
 
     @property
     def z(self) -> Tensor:
         return self.up.z
 
     def backward(self, g: Tensor, *, eps: float) -> Tensor:
-        if self.constant:
-            return self.up.backward(rules.gated_values(g, self.gate.y, self.y, eps=eps), eps=eps)
-        g_gate, g_up = rules.gated(g, self.gate.y, self.up.y, self.y, eps=eps)
+        a, u, h = self.gate.y, self.up.y, self.y
+        if self.treatment == "constant":
+            return self.up.backward(rules.gated_values(g, a, h, eps=eps), eps=eps)
+        if self.treatment == "right":
+            g_gate, g_up = rules.gated_from_the_right(g, a, u, h, self.gate.slope * u, eps=eps)
+        elif self.treatment == "flat":
+            g_gate, g_up = rules.gated_flat(g, a, u, h, eps=eps)
+        else:
+            g_gate, g_up = rules.gated(g, a, u, h, eps=eps)
         return self.up.backward(g_up, eps=eps).add_(self.gate.backward(g_gate, eps=eps))
 
 
-def inner_step(wiring: LayerWiring, x: Tensor, *, constant_gate: bool) -> MapStep | GatedStep:
+def inner_step(wiring: LayerWiring, x: Tensor, *, gate: str) -> MapStep | GatedStep:
     """The first half of a layer's MLP, plain or gated."""
     if wiring.gate is None:
         return MapStep.run(wiring.up, wiring.activation, x)
-    gate, up = MapStep.run(wiring.gate, wiring.activation, x), MapStep.run(wiring.up, None, x)
-    return GatedStep(gate, up, gate.y * up.y, constant_gate)
+    a, u = MapStep.run(wiring.gate, wiring.activation, x), MapStep.run(wiring.up, None, x)
+    return GatedStep(a, u, a.y * u.y, gate)
 
 
 def through(step: NormStep | None, g: Tensor, eps: float) -> Tensor:
