@@ -399,9 +399,7 @@ def gated_from_the_right(
         beyond=True,
     ),
 )
-def gated_flat(
-    g_h: Tensor, a: Tensor, u: Tensor, h: Tensor, *, eps: float = 0.0
-) -> tuple[Tensor, Tensor]:
+def gated_flat(g_h: Tensor, a: Tensor, u: Tensor, h: Tensor, *, eps: float = 0.0) -> tuple[Tensor, Tensor]:
     """The rule for `h = z sigma u` as one product of three factors: a third each, and that of `sigma` is z's.
 
     All shapes equal.

@@ -81,6 +81,7 @@ pa_lrp = of("methods/lrp.py", "test_pre_norm.py")
 parts = of("models/wiring.py", "test_pre_norm.py")
 families = of("models/pre_norm.py", "test_pre_norm.py")
 packed_order = of("models/packed.py", "test_pre_norm.py")
+mean_read = of("models/mean_pooled.py", "test_pre_norm.py")
 meter = of("methods/levels.py", "test_model_check.py")
 read_place = of("models/encoder.py", "test_tasks.py")
 removed_place = of("methods/perturbation.py", "test_tasks.py")
@@ -317,7 +318,12 @@ MUTATIONS: list[Mutation] = [
     rule("gated: factors swapped", "return shares[0] * u * g, shares[1] * a * g",
          "return shares[0] * a * g, shares[1] * u * g"),
     rule("gated: not halved", "return shares[0] * u * g, shares[1] * a * g", "return u * g, a * g"),
-    rule("gated: epsilon not halved", "g = _stabilised(g_h, h, eps / 2)", "g = _stabilised(g_h, h, eps)"),
+    rule("gated: epsilon not halved", "g = _stabilised(g_h, h, eps / 2)\n    return shares[0]",
+         "g = _stabilised(g_h, h, eps)\n    return shares[0]"),
+    rule("gated from the right: the inner product keeps all", "inner = _stabilised(g, p, eps / 2)",
+         "inner = 2 * _stabilised(g, p, eps / 2)"),
+    rule("gated flat: the gate gets a third", "return 2 / 3 * u * g, a * g / 3",
+         "return u * g / 3, a * g / 3"),
     rule("gate held: halved",
          "return a * _stabilised(g_h, h, eps)",
          "return 0.5 * a * _stabilised(g_h, h, eps)"),
@@ -355,7 +361,10 @@ MUTATIONS: list[Mutation] = [
     pa_lrp("positions never absolute", 'signed.abs() if positions == "absolute" else signed', "signed"),
     heads("norm of heads forgotten", "merge(through(self.norm, g, eps))", "merge(g)"),
     heads("a query that reads nothing divides by zero", "total.masked_fill_(total == 0, torch.inf)", "total"),
-    gates("gate always halved", "if self.constant:", "if False:"),
+    gates("gate always halved", 'if self.treatment == "constant":', "if False:"),
+    gates("groupings of a gate confused", 'if self.treatment == "right":', 'if self.treatment == "flat":'),
+    mean_read("the mean counts padding", "mean = (hidden * kept).sum(1) / kept.sum(1)",
+              "mean = hidden.mean(1)"),
     gates("gate's own way forgotten",
           "self.up.backward(g_up, eps=eps).add_(self.gate.backward(g_gate, eps=eps))",
           "self.up.backward(g_up, eps=eps)"),

@@ -73,7 +73,7 @@ def _replaced(network: nn.Module, *, gate: str) -> nn.Module:
             module.forward = _layer_norm(module)
         elif kind.endswith("RMSNorm"):
             module.forward = _rms_norm(module, 1.0 if kind.startswith("Gemma") else 0.0)
-        elif name.endswith((".act", ".act_fn")):
+        elif name.endswith((".act", "act_fn", ".pooler.activation")):
             parent: Any = out.get_submodule(name.rpartition(".")[0])
             gated = hasattr(parent, "gate_proj") or hasattr(parent, "Wi")
             module.forward = _activation(module.forward, gate if gated else "none")
@@ -339,6 +339,8 @@ def relevance_r_form(
     parts = {"word": _array(wiring.word(batch))}
     if wiring.position is not None:
         parts["position"] = _array(wiring.position(places))
+    if wiring.type is not None:
+        parts["type"] = _array(wiring.type(torch.zeros_like(batch)))
     start = _Norm(wiring.embedding_norm, np.sum(list(parts.values()), axis=0))
     x, layers, ahead = start.y, [], np.arange(len(ids))[None] - np.arange(len(ids))[:, None]
     for w in wiring.layers:

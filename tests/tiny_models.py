@@ -34,6 +34,7 @@ from transformers import (
 )
 
 from lrp_companion.models import families
+from lrp_companion.models.mean_pooled import MeanPooledBertForSequenceClassification
 
 FAMILIES = tuple(families.FAMILIES)
 """Every family that the package registers: tests that run over them meet a new one at once."""
@@ -173,6 +174,14 @@ def build(
         raise ValueError(f"family {family!r} is registered, and this file builds no tiny model of it")
     randomise(model, seed)
     return model.eval(), tokenizer
+
+
+def mean_pooled(**shape: object) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """A random BERT whose classifier reads the mean of all tokens, and its tokenizer."""
+    model, tokenizer = build("bert", **shape)  # type: ignore[arg-type]
+    twin = MeanPooledBertForSequenceClassification(model.config)
+    twin.load_state_dict(model.state_dict())
+    return twin.eval(), tokenizer
 
 
 def causal_tokenizer(*, start: bool) -> PreTrainedTokenizerFast:

@@ -5,9 +5,9 @@
 
 `targets` makes a tokenizer of the teacher's pieces that are frequent in the training texts, and asks the
 teacher once for the logits of SST-2 train and of sentences of IMDB train. `train` learns from these logits
-and from SST-2's labels. All weights are random at the start but the embeddings of the pieces: those are the main
-components of the teacher's. The five differ in their wiring alone: data, order of the batches (per seed), steps,
-learning rate and size are the same.
+and from SST-2's labels. All weights are random at the start but the embeddings of the pieces: those are the
+main components of the teacher's. The five differ in their wiring alone: data, order of the batches (per
+seed), steps, learning rate and size are the same.
 """
 
 from __future__ import annotations
@@ -127,7 +127,8 @@ def tokenizer_of(wiring: str, pieces: list[str], positions: int) -> PreTrainedTo
         names = {"pad_token": "[PAD]", "unk_token": "[UNK]", "mask_token": "[MASK]"}
     else:
         ends = [(piece, vocabulary[piece]) for piece in ("[CLS]", "[SEP]")]
-        tokenizer.post_processor = processors.TemplateProcessing(single=single, pair=pair, special_tokens=ends)
+        template = processors.TemplateProcessing(single=single, pair=pair, special_tokens=ends)
+        tokenizer.post_processor = template
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=positions, **names)
 
 
@@ -191,11 +192,12 @@ def network_of(wiring: str, recipe: Recipe, pieces: int) -> Any:
             kind = MeanPooledBertForSequenceClassification
         return kind(transformers.BertConfig(**shared, **plain))
     if wiring == "modernbert":
-        ends = {"cls_token_id": 2, "sep_token_id": 3, "bos_token_id": 2, "eos_token_id": 3}
+        specials = {"cls_token_id": 2, "sep_token_id": 3, "bos_token_id": 2, "eos_token_id": 3}
         config = transformers.ModernBertConfig(
-            **shared, **gated, **ends, classifier_pooling="mean", initializer_cutoff_factor=2.0
+            **shared, **gated, **specials, classifier_pooling="mean", initializer_cutoff_factor=2.0
         )
         return transformers.ModernBertForSequenceClassification(config)
+    ends: dict[str, int | None]
     if wiring == "gpt2":
         sizes = {"n_inner": recipe.inner, "n_positions": recipe.positions}
         none = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
@@ -270,7 +272,7 @@ def loss_of(recipe: Recipe, logits: torch.Tensor, soft: torch.Tensor, labels: to
 def train(args: argparse.Namespace, recipe: Recipe) -> None:
     torch.set_num_threads(args.threads)
     torch.manual_seed(recipe.seed)
-    data, targets, out = Path(args.data_dir), Path(args.targets), Path(args.out)
+    data, targets = Path(args.data_dir), Path(args.targets)
     pieces = json.loads((targets / "pieces.json").read_text())
     tokenizer = tokenizer_of(args.wiring, pieces, recipe.positions)
     texts, labels = sst2(data, "train")
@@ -312,7 +314,8 @@ def train(args: argparse.Namespace, recipe: Recipe) -> None:
         optimizer.zero_grad()
         running = loss.item() if running is None else 0.98 * running + 0.02 * loss.item()
         if step % 250 == 0 or step == recipe.steps:
-            row: dict[str, Any] = {"step": step, "seconds": round(time.time() - began), "loss": round(running, 4)}
+            row: dict[str, Any] = {"step": step, "seconds": round(time.time() - began)}
+            row["loss"] = round(running, 4)
             row["sst2_validation"] = round(accuracy(network, tokenizer, *validation), 4)
             curve.append(row)
             print(args.wiring, recipe.seed, json.dumps(row), flush=True)

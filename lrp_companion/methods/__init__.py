@@ -99,9 +99,9 @@ def attribute(
         its text, such as " Paris".
     options : keyword only, refused where a method has no use for them. On text: `site` ("word",
         "word+position", "embedding") and `epsilon` (LRP), `gate` (gated MLPs under LRP: "uniform",
-        "right", "flat" or "constant"), `positions` (PA-LRP where positions are rotations: "absolute" or "signed"), `bypass`
-        (layers from 1, for "lrp"), `output` ("logit", "margin" for a contrastive start against the best
-        other class, "probability": of a multi-label classifier the label's sigmoid, and there is no margin),
+        "right", "flat" or "constant"), `positions` (PA-LRP where positions are rotations: "absolute" or
+        "signed"), `bypass` (layers from 1, for "lrp"), `output` ("logit", "margin" for a contrastive start
+        against the best other class, "probability": of a multi-label classifier the label's sigmoid, and there is no margin),
         `contrast` (a class whose logit is taken off the target's), `position` (the token, from 0, whose
         classes are explained: for token classification only), `removal` ("attention-mask",
         "mask-token", "pad-token", "delete"; LOO), `n_steps` and `baseline` (IG), `groups`, `nodes` and `seed`

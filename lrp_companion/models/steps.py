@@ -80,9 +80,10 @@ class MapStep:
 
 
 GATES = ("uniform", "right", "flat", "constant")
-"""How the product `phi(z) u` of a gated MLP is treated. With `phi(z) = z sigma(z)` it has three factors: "uniform"
-groups them from the left and hands half to each side, so that `u` receives 1/2; "right" groups `z (sigma u)`,
-where `u` receives 1/4; "flat" takes the three at once, 1/3; "constant" holds `phi(z)`, so that `u` receives all.
+"""How the product `phi(z) u` of a gated MLP is treated. With `phi(z) = z sigma(z)` it has three factors:
+"uniform" groups them from the left and hands half to each side, so that `u` receives 1/2; "right" groups
+`z (sigma u)`, where `u` receives 1/4; "flat" takes the three at once, 1/3; "constant" holds `phi(z)`, so that
+`u` receives all.
 """
 
 

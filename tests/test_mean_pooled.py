@@ -1,0 +1,69 @@
+"""BERT that reads the mean: saved and read again, told from BERT, refused where only BERT's order is run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tiny_models import TEXTS, mean_pooled
+from transformers import AutoModelForSequenceClassification
+
+import lrp_companion as lrp
+from lrp_companion.models.mean_pooled import MeanPooledBertForSequenceClassification
+from lrp_companion.models.pretrained import load_classifier
+from lrp_companion.models.reading import MEAN_POOLED
+from lrp_companion.schema import CompanionError
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("mean")
+    for part in mean_pooled():
+        part.save_pretrained(out)
+    return out
+
+
+def test_a_folder_that_names_it_is_read_as_it_was_saved(folder: Path) -> None:
+    assert MeanPooledBertForSequenceClassification.__name__ == MEAN_POOLED
+    network, tokenizer = mean_pooled()
+    saved, memory = load_classifier(folder), load_classifier(network, tokenizer)
+    assert saved.encoder.wiring.readout == "mean" and saved.card.fingerprint == memory.card.fingerprint
+    for method in ("loo", "attnlrp", "ig"):
+        there, here = (lrp.attribute(clf, TEXTS[0], method=method)[0].scores for clf in (saved, memory))
+        np.testing.assert_allclose(there, here, rtol=0, atol=1e-6)
+
+
+def test_it_is_not_what_transformers_reads_from_that_folder(folder: Path) -> None:
+    """AutoModel knows the family only, and reads the first token."""
+    clf = load_classifier(folder)
+    other = AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    ids = torch.tensor([clf.encode(TEXTS[0])[0].input_ids])
+    ours, theirs = clf.logits(ids, torch.ones_like(ids)), other(input_ids=ids).logits.detach()
+    assert float((ours - theirs).abs().max()) > 1e-3
+
+
+def test_the_page_of_ones_own_model_refuses_it(folder: Path, tmp_path: Path) -> None:
+    from lrp_companion.cli import main
+
+    out = tmp_path / "page"
+    assert main(["export-page", "--model", str(folder), "--out", str(out)]) == 2
+    assert not out.exists()
+
+
+def test_shapes_of_masks_that_are_no_rows_of_tokens_are_averaged_whole() -> None:
+    network, _ = mean_pooled()
+    ids = torch.tensor([[2, 7, 8, 3]])
+    with torch.no_grad():
+        plain, ones = network(ids).logits, network(ids, attention_mask=torch.ones_like(ids)).logits
+    torch.testing.assert_close(plain, ones)
+
+
+def test_a_class_of_that_name_without_weights_is_refused(tmp_path: Path) -> None:
+    network, tokenizer = mean_pooled()
+    network.config.architectures = [MEAN_POOLED]
+    network.config.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(CompanionError, match="network cannot be read"):
+        load_classifier(tmp_path)
