@@ -60,6 +60,8 @@ def parser() -> argparse.ArgumentParser:
     _sources_options(commands.add_parser("sources", help=text).add_argument)
     text = "a page that explains texts with your own classifier, in any browser and without a server"
     _export_page_options(commands.add_parser("export-page", help=text).add_argument)
+    text = "grade exercise notebooks that were handed in, each in a process of its own"
+    _grade_options(commands.add_parser("grade", help=text).add_argument)
     return top
 
 
@@ -178,6 +180,13 @@ def _export_page_options(add: Callable[..., Any]) -> None:
     add("--title", help="the page's heading")
     text = "longer texts are refused in the page (default: 128)"
     add("--max-tokens", type=int, default=128, help=text)
+
+
+def _grade_options(add: Callable[..., Any]) -> None:
+    add("folder", metavar="FOLDER", help="notebooks side by side, or in folders of one student each")
+    add("--out", required=True, metavar="DIR", help="a new folder for grades.csv and a page per student")
+    add("--seconds", type=float, default=60.0, help="the limit for one notebook (default: 60)")
+    add("--processes", type=int, default=2, help="notebooks at once (default: 2)")
 
 
 def _count_or_all(text: str) -> int | str:

@@ -101,14 +101,15 @@ def attribute(
         "word+position", "embedding") and `epsilon` (LRP), `gate` (gated MLPs under LRP: "uniform",
         "right", "flat" or "constant"), `positions` (PA-LRP where positions are rotations: "absolute" or
         "signed"), `bypass` (layers from 1, for "lrp"), `output` ("logit", "margin" for a contrastive start
-        against the best other class, "probability": of a multi-label classifier the label's sigmoid, and there is no margin),
-        `contrast` (a class whose logit is taken off the target's), `position` (the token, from 0, whose
-        classes are explained: for token classification only), `removal` ("attention-mask",
-        "mask-token", "pad-token", "delete"; LOO), `n_steps` and `baseline` (IG), `groups`, `nodes` and `seed`
-        (mask-gradient, hybrid), `exact` and `correct` (hybrid), `budget` and `seed` (sampled-loo),
-        `residual`, `head_fusion` and `row` (rollout), `batch_tokens`, `progress`, `truncate` (cut texts
-        beyond the model's length). `unit` (LOO, mask-gradient, hybrid) is what is removed at once: "token",
-        "word", "sentence", or spans as in `Attribution.spans`; of several texts a list of spans for each.
+        against the best other class, "probability": of a multi-label classifier the label's sigmoid, and
+        there is no margin), `contrast` (a class whose logit is taken off the target's), `position` (the
+        token, from 0, whose classes are explained: for token classification only), `removal`
+        ("attention-mask", "mask-token", "pad-token", "delete"; LOO), `n_steps` and `baseline` (IG),
+        `groups`, `nodes` and `seed` (mask-gradient, hybrid), `exact` and `correct` (hybrid), `budget`
+        and `seed` (sampled-loo), `residual`, `head_fusion` and `row` (rollout), `batch_tokens`,
+        `progress`, `truncate` (cut texts beyond the model's length). `unit` (LOO, mask-gradient,
+        hybrid) is what is removed at once: "token", "word", "sentence", or spans as in
+        `Attribution.spans`; of several texts a list of spans for each.
         The defaults of every method are listed at the end.
 
     Returns
