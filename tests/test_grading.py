@@ -70,7 +70,7 @@ import os, time
 for _ in range(3):
     if os.fork() == 0:
         os.setsid()
-        while True: time.sleep(0.05)
+        time.sleep(60)
 def product_rule(a, b, relevance): return a, b""",
     "answers": """
 from lrp_companion.exercises.catalogue import EXERCISES
