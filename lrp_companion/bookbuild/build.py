@@ -28,7 +28,7 @@ import nbformat
 import papermill
 from papermill.exceptions import PapermillExecutionError
 
-from lrp_companion.bookbuild import appendix, your_sentence
+from lrp_companion.bookbuild import appendix, nbgrader, your_sentence
 from lrp_companion.bookbuild import student as editions
 from lrp_companion.bookbuild.parameters import check_parameters, check_values, from_make
 from lrp_companion.schema import CompanionError
@@ -287,6 +287,8 @@ def _command(arguments: Sequence[str] | None) -> int:
         target = ROOT / "_build" / "student" / "notebooks"
         for path in editions.write_notebooks(ROOT / exercises, target):
             print(f"without solutions: {path}")
+        for path in nbgrader.write_course(ROOT / exercises, ROOT / "_build" / "nbgrader" / "source"):
+            print(f"for nbgrader, with solutions: {path}")
     for name, (weight, loaded) in page_weights(page.parent).items():
         print(f"{weight / 1e3:8.0f} kB, and {loaded / 1e3:6.0f} kB of scripts and styles: {name}")
     print(f"The book: {page} (opens as a file, too)" + ("" if student else "\nTo serve it: make serve"))
