@@ -367,8 +367,9 @@ def gated(
         r"the same, grouped from the right: $h = z \odot p$, $p = \sigma \odot u$, $a = \sigma \odot z$",
         r"each factor half, twice; the identity at $\sigma$",
         "Eq. (3), entry by entry {cite}`achtibat2024attnlrp`",
-        r"$g_a = \tfrac12 (1 + \tfrac12 s_{\varepsilon/2}(p))\, u \odot s_{\varepsilon/2}(h) \odot g_h$, "
-        r"$\; g_u = \tfrac14\, a \odot s_{\varepsilon/2}(p) \odot s_{\varepsilon/2}(h) \odot g_h$",
+        r"$g_a = \tfrac12 u \odot (1 + \tfrac12 s_{\varepsilon/2}(p)) \odot \tilde g$, "
+        r"$\; g_u = \tfrac14 a \odot s_{\varepsilon/2}(p) \odot \tilde g$, "
+        r"$\; \tilde g = s_{\varepsilon/2}(h) \odot g_h$",
         beyond=True,
     ),
 )
