@@ -19,6 +19,7 @@ from browsing import ROOT, open_page
 
 import lrp_companion as lrp
 from lrp_companion import exercises
+from lrp_companion.bookbuild.mask_hunt import hunt
 from lrp_companion.models.product import Product, all_groupings, shares
 from lrp_companion.models.softmax_step import SoftmaxStep
 from lrp_companion.widgets import LayerToggles, PerturbationPlayer, ProductTree, SharesSimplex, SoftmaxLab
@@ -184,14 +185,13 @@ def r_of(place: int, protocol: Any) -> np.ndarray:
 
 
 def rules_mask() -> list[str]:
-    r = r_of(4, EVERYTHING)
-    single = [r[1 << layer] for layer in range(12)]
-    best = int(np.argmax(single)) + 1
-    assert r[0] < 0.6 < 0.8 < r[-1] and max(single) < 0.8 and r.argmax() == 0xFFF - (1 << 10)
+    result = hunt(r_of(1, EVERYTHING), most=4)
+    ends, (one, two, _, four) = result["ends"], result["best"]
+    assert one[2] < max(ends) < two[2] and (two[1], four[1]) == ((8, 9), (6, 8, 9, 10))
     return [
-        f"give $r = {r.max():.2f}$", f"AttnLRP has ${r[0]:.2f}$", f"CP-LRP ${r[-1]:.2f}$",
-        f"layer {best}, gives ${max(single):.2f}$",
-        f"only {(r > 0.8).sum()} are above 0.8",
+        f"AttnLRP has ${ends[0]:.2f}$ and CP-LRP ${ends[1]:.2f}$",
+        f"layer {one[1][0]}, gives ${one[2]:.2f}$", f"give ${two[2]:.2f}$", f"at most four, ${four[2]:.2f}$",
+        f"Of the {result['masks']} masks", f"four layers {result['better']} are above both ends",
     ]  # fmt: skip
 
 

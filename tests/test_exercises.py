@@ -14,9 +14,11 @@ import torch
 
 import lrp_companion as lrp
 from lrp_companion import rules
+from lrp_companion.analysis.r_scale import partial_r
 from lrp_companion.exercises import check, exercises, hint
 from lrp_companion.exercises.catalogue import EXERCISES
 from lrp_companion.exercises.checking import SEED, THEMES, _all_same, variant
+from lrp_companion.live.embedding_shift import EmbeddingG
 from lrp_companion.metrics import faithfulness
 from lrp_companion.models import product
 from lrp_companion.models.softmax_step import SoftmaxStep
@@ -73,6 +75,30 @@ def package_order(scores: np.ndarray, special: np.ndarray) -> np.ndarray:
     return np.concatenate(faithfulness.removal_order(scores, removable=~special))
 
 
+def package_gated(g_y: np.ndarray, z: np.ndarray, u: np.ndarray) -> tuple[Any, Any]:
+    gate = torch.nn.functional.silu(t(z))
+    g_gate, g_u = rules.gated(t(g_y), gate, t(u), gate * t(u))
+    return g_gate * rules.slope(t(z), gate, at_zero=0.5), g_u
+
+
+def package_shifted(word: np.ndarray, g: np.ndarray, c: np.ndarray) -> np.ndarray:
+    none = np.zeros(len(g))
+    return EmbeddingG({"word": (word * g).sum(-1)}, g, none, none.astype(bool)).relevance(c)
+
+
+def root(x: np.ndarray, small: float) -> np.ndarray:
+    return np.sqrt((x**2).mean(-1, keepdims=True) + small)
+
+
+def package_partial(scores: np.ndarray, loo: np.ndarray, other: np.ndarray) -> float:
+    r = [np.array([np.corrcoef(*pair)[0, 1]]) for pair in ((scores, loo), (scores, other), (loo, other))]
+    return float(partial_r(*r)[0])
+
+
+def pair_r(maps: np.ndarray) -> np.ndarray:
+    return np.corrcoef(maps)[np.triu_indices(len(maps), 1)]
+
+
 PACKAGE: dict[str, Function] = {
     "product-rule": lambda a, b, r: tuple(zip(*[(Fraction(x) / 2, Fraction(x) / 2) for x in r], strict=True)),
     "grouped-product": lambda grouping: product.shares(grouping),
@@ -88,6 +114,12 @@ PACKAGE: dict[str, Function] = {
     "agreement": package_agreement,
     "morf-order": package_order,
     "mean-logit": lambda logits: faithfulness.Curve(logits, np.arange(len(logits)), "morf", 1).mean_logit,
+    "rms-norm-rule": lambda g, x, w, s: rules.rms_norm(t(g), t(w), t(root(x, s)), t(x)),
+    "gated-rule": package_gated,
+    "shifted-words": package_shifted,
+    "least-shift": lambda r, g: np.linalg.pinv(g[None]) @ np.array([-r]),
+    "partial-agreement": package_partial,
+    "mean-pair-r": lambda maps: pair_r(maps).mean(),
     "sum-to-one": lambda maps: [faithfulness.normalise(row, "sum-to-one") for row in maps],
 }
 
@@ -315,6 +347,38 @@ WRONG: list[tuple[str, Function, str]] = [
     ("sum-to-one", lambda x: x / x.sum(), "each row by its own"),
     ("sum-to-one", lambda x: x / abs(x.sum(1, keepdims=True)), "sign of the sum is dropped"),
     ("sum-to-one", lambda x: x / x.sum(1), "transpose missing, or an axis wrong"),
+    ("rms-norm-rule", lambda g, x, w, s: centred(w * g / root(x, s)), "subtracts no mean"),
+    ("rms-norm-rule", lambda g, x, w, s: w * g / norm_sd(x, s), "standard deviation"),
+    (
+        "rms-norm-rule",
+        lambda g, x, w, s: w * g / np.linalg.norm(x, axis=-1, keepdims=True),
+        "divide by the norm of x",
+    ),
+    ("rms-norm-rule", lambda g, x, w, s: w * g * root(x, s), "multiply by the root"),
+    ("rms-norm-rule", lambda g, x, w, s: w * g / np.sqrt((x**2).mean(-1) + s), "transpose missing|keepdims"),
+    ("gated-rule", lambda g, z, u: (u * g / 2, z / (1 + np.exp(-z)) * g / 2), "g_z is that of silu"),
+    ("gated-rule", lambda g, z, u: package_gated(2 * g, z, u), "half is missing"),
+    ("gated-rule", lambda g, z, u: package_gated(g, z, u)[::-1], "two results are swapped"),
+    ("gated-rule", lambda g, z, u: (0 * g, z / (1 + np.exp(-z)) * g), "held constant and u receives all"),
+    ("shifted-words", lambda w, g, c: (w * g).sum(1), "before the shift"),
+    ("shifted-words", lambda w, g, c: ((w - c) * g).sum(1), "wrong sign"),
+    ("shifted-words", lambda w, g, c: (w + c) @ g, "transpose missing, or an axis wrong"),
+    ("shifted-words", lambda w, g, c: (w * g).sum(1) + g.mean(0) @ c, "mean change"),
+    ("least-shift", lambda r, g: r * g / (g @ g), "doubles the relevance"),
+    ("least-shift", lambda r, g: -r * g / np.linalg.norm(g), "by its square"),
+    ("least-shift", lambda r, g: -r / g / len(g), "not the smallest"),
+    ("least-shift", lambda r, g: np.zeros_like(g), "the largest difference"),
+    ("partial-agreement", lambda s, g, o: np.corrcoef(s, g)[0, 1], "still in it"),
+    ("partial-agreement", lambda s, g, o: np.corrcoef(s - o, g - o)[0, 1], "the largest difference"),
+    (
+        "partial-agreement",
+        lambda s, g, o: np.corrcoef(s - np.polyval(np.polyfit(o, s, 1), o), g)[0, 1],
+        "out of the scores alone",
+    ),
+    ("mean-pair-r", lambda x: np.corrcoef(x).mean(), "with itself"),
+    ("mean-pair-r", lambda x: np.corrcoef(x.T)[np.triu_indices(len(x.T), 1)].mean(), "those of tokens"),
+    ("mean-pair-r", lambda x: pair_r(x).sum(), "sum over the pairs"),
+    ("mean-pair-r", pair_r, "look|Look|Got shape"),
 ]
 
 

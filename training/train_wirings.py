@@ -41,7 +41,8 @@ WIRINGS = ("post-ln-first", "post-ln-mean", "modernbert", "gpt2", "llama")
 LABELS = {0: "negative", 1: "positive"}
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 PIECES = 6_000
-SENTENCES, SHORTEST, LONGEST = 60_000, 4, 30  # sentences of IMDB: how many, and their words
+LOTS = (60_000, 120_000)  # sentences of IMDB: the first lot goes to the teacher with SST-2, the second alone
+SHORTEST, LONGEST = 4, 30  # their words
 
 
 @dataclass(frozen=True)
@@ -57,14 +58,15 @@ class Recipe:
     positions: int = 128
     batch: int = 128
     steps: int = 1500
-    learning_rate: float = 1e-3
+    learning_rate: float = 5e-4
     warmup_share: float = 0.08
     weight_decay: float = 0.01
     temperature: float = 2.0
     label_share: float = 0.3
-    imdb_share: float = 0.5
+    imdb_share: float = 0.625
     word_dropout: float = 0.1
     embedding_scale: float = 0.06
+    initial_scale: float = 0.04
 
 
 def fingerprint(path: Path) -> str:
@@ -89,7 +91,7 @@ def imdb_sentences(folder: Path) -> list[str]:
             if SHORTEST <= len(words) <= LONGEST:
                 sentences.append(clean(part))
     random.Random(0).shuffle(sentences)
-    return sentences[:SENTENCES]
+    return sentences[: sum(LOTS)]
 
 
 def pieces_of(teacher: Any, texts: list[str]) -> list[str]:
@@ -133,13 +135,8 @@ def tokenizer_of(wiring: str, pieces: list[str], positions: int) -> PreTrainedTo
 
 
 @torch.no_grad()
-def make_targets(args: argparse.Namespace) -> None:
-    """Write pieces.json and targets.npz: the teacher's logits of all training texts."""
-    data, out = Path(args.data_dir), Path(args.out)
-    out.mkdir(parents=True, exist_ok=True)
-    teacher = lrp.load_classifier("companion")
-    texts = [*sst2(data, "train")[0], *imdb_sentences(data)]
-    (out / "pieces.json").write_text(json.dumps(pieces_of(teacher.tokenizer, texts)) + "\n")
+def asked(teacher: Any, texts: list[str]) -> np.ndarray:
+    """The teacher's logits of these texts, (n, 2), in batches of texts of like length."""
     ids = teacher.tokenizer(texts, truncation=True, max_length=128)["input_ids"]
     order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
     logits = np.zeros((len(ids), 2), np.float32)
@@ -152,7 +149,19 @@ def make_targets(args: argparse.Namespace) -> None:
         logits[rows] = teacher.network(input_ids=batch, attention_mask=mask).logits.numpy()
         if start % (256 * 50) == 0:
             print(start, "of", len(order), round(time.time() - began), "s", flush=True)
-    np.savez(out / "targets.npz", logits=logits)
+    return logits
+
+
+@torch.no_grad()
+def make_targets(args: argparse.Namespace) -> None:
+    """Write pieces.json and targets.npz: the teacher's logits of all training texts."""
+    data, out = Path(args.data_dir), Path(args.out)
+    out.mkdir(parents=True, exist_ok=True)
+    teacher = lrp.load_classifier("companion")
+    texts = [*sst2(data, "train")[0], *imdb_sentences(data)]
+    (out / "pieces.json").write_text(json.dumps(pieces_of(teacher.tokenizer, texts)) + "\n")
+    logits = [asked(teacher, lot) for lot in (texts[: -LOTS[1]], texts[-LOTS[1] :])]
+    np.savez(out / "targets.npz", logits=np.concatenate(logits))
 
 
 def components(pieces: list[str], width: int, scale: float) -> torch.Tensor:
@@ -179,6 +188,7 @@ def network_of(wiring: str, recipe: Recipe, pieces: int) -> Any:
     shared = {
         "vocab_size": pieces, "hidden_size": recipe.width, "num_hidden_layers": recipe.layers,
         "num_attention_heads": recipe.heads, "pad_token_id": 0, "id2label": LABELS,
+        "initializer_range": recipe.initial_scale,
         "label2id": {label: number for number, label in LABELS.items()},
     }  # fmt: skip
     plain = {

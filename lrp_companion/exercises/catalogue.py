@@ -6,12 +6,12 @@ import difflib
 from collections.abc import Callable
 from typing import Any
 
-from lrp_companion.exercises import agreement, products, rules, softmax
+from lrp_companion.exercises import agreement, newer_blocks, products, references, rules, softmax
 from lrp_companion.exercises.checking import THEMES, Catalogue, Exercise, Result, examine
 from lrp_companion.schema import InputError, choose, whole
 
-_THEMES = (products.EXERCISES, rules.EXERCISES, softmax.EXERCISES, agreement.EXERCISES)
-EXERCISES: dict[str, Exercise] = {exercise.name: exercise for theme in _THEMES for exercise in theme}
+_MODULES = (products, rules, newer_blocks, softmax, agreement, references)
+EXERCISES: dict[str, Exercise] = {one.name: one for module in _MODULES for one in module.EXERCISES}
 FRAMEWORKS = ("numpy", "torch")
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
 import importlib
 import traceback
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from lrp_companion.exercises.near_misses import near_misses, whole_changes
 
 THEMES = ("products and grouping", "rules and conservation", "softmax and attention", "measuring agreement")
 SEED = 0
@@ -306,7 +310,26 @@ def _explain(exercise: Exercise, cases: list[Case], given: Answers, expected: An
         if factor is not None:
             besides = _FACTORS.get(factor, f"there is a constant factor of {factor:g}.")
             return f"Two things at once. {slip.says} And besides: {besides}"
-    return _where(exercise, cases, given, expected, tolerance)
+    place = _where(exercise, cases, given, expected, tolerance)
+    near = _near_miss(exercise, cases, given, expected, tolerance)
+    return f"{near} {place}" if near else place
+
+
+def _near_miss(
+    exercise: Exercise, cases: list[Case], given: Answers, expected: Answers, tolerance: float
+) -> str:
+    """The kind of change that makes the solution behave like this answer, or "" if one change does not."""
+    for says, change in whole_changes():
+        changed = [tuple(map(change, answer)) for answer in expected]
+        if _all_same(given, changed, tolerance) and not _all_same(changed, expected, tolerance):
+            return f"This is the right answer, {says}."
+    for says, function in near_misses(exercise.name):
+        with warnings.catch_warnings(), contextlib.suppress(Exception):
+            warnings.simplefilter("ignore")
+            changed = variant(exercise, function, cases)
+            if _all_same(given, changed, tolerance):
+                return f"It behaves as the right formula would {says}."
+    return ""
 
 
 def _wrong_shape(exercise: Exercise, cases: list[Case], given: Answers, expected: Answers) -> str:

@@ -1,0 +1,307 @@
+"""Small classifiers of several wirings: what holds of BERT alone, and what of every wiring. No torch.
+
+The models (`training/train_wirings.py`) share data, teacher and recipe, and differ in wiring and seed. What
+was predicted of them before any was explained is in `results/predictions/`; `outcomes` judges each point by
+the rule that is written there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from lrp_companion.analysis.first_token import first_loo
+from lrp_companion.analysis.protocol_grid import needs_text
+from lrp_companion.analysis.r_scale import method_rows, training_rows
+from lrp_companion.masks import path_masks
+from lrp_companion.metrics import bootstrap_mean
+from lrp_companion.metrics.paired import compare_paired, over_trainings
+from lrp_companion.runs.base_run import Explanation
+from lrp_companion.runs.load import TextRun, load_runs, nearby
+from lrp_companion.schema import InputError, Protocol
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """A wiring in words, as tables name it."""
+
+    title: str
+    norm: str
+    positions: str
+    mlp: str
+    reads: str
+    specials: str
+
+
+WIRINGS: Mapping[str, Wiring] = {
+    "post-ln-first": Wiring("BERT", "after", "learned", "plain", "[CLS]", "[CLS], [SEP]"),
+    "post-ln-mean": Wiring("BERT, mean", "after", "learned", "plain", "mean", "[CLS], [SEP]"),
+    "modernbert": Wiring("ModernBERT", "before", "rotations", "gated", "mean", "[CLS], [SEP]"),
+    "gpt2": Wiring("GPT-2", "before", "learned", "plain", "last token", "none"),
+    "llama": Wiring("Llama", "before, RMSNorm", "rotations", "gated", "last token", "one at the start"),
+}
+"""The wirings of the experiment: LayerNorm before or after the branches, positions, MLP, readout."""
+READINGS: Mapping[str, Protocol] = {
+    "words": Protocol(),
+    "words + positions": Protocol(site="word+position"),
+    "all tokens": Protocol(tokens="all"),
+    "all tokens + positions": Protocol(site="word+position", tokens="all"),
+}
+"""Ways to read a map: which tokens count, and whether relevance at position embeddings is added."""
+GATES = ("attnlrp:gate=right", "attnlrp:gate=flat", "attnlrp")
+"""AttnLRP by the share of relevance that the factor without the gate receives: 1/4, 1/3, 1/2."""
+LEAST_GAP, LEAST_GAIN = 0.1, 0.01
+MET, FAILED, MIXED = "met", "failed", "mixed"
+Group = Sequence[TextRun]
+
+
+def load_wirings(folder: str | os.PathLike[str] = "results/wirings") -> dict[str, tuple[TextRun, ...]]:
+    """Finished runs of the small classifiers, by wiring in the order of `WIRINGS`, each by seed.
+
+    The folder of a run is named after its model, as in `llama-seed-0`.
+
+    Raises
+    ------
+    SourceError : there is no such folder, no run in it, or one that cannot be read.
+    """
+    runs = [run for run in load_runs([nearby(folder)]) if isinstance(run, TextRun)]
+    named = {run.name: run for run in runs if run.manifest["finished"]}
+    return {
+        name: tuple(named[key] for key in sorted(named) if key.startswith(f"{name}-seed-"))
+        for name in WIRINGS
+        if any(key.startswith(f"{name}-seed-") for key in named)
+    }
+
+
+def readings_of(run: TextRun) -> dict[str, Protocol]:
+    """The readings that differ for this model: without positions, or without special tokens, some are one."""
+    specials = any(len(places) for places in run.specials())
+    positions = bool(np.nan_to_num(run.parts("attnlrp")[:, 1]).any())
+    return {
+        name: protocol
+        for name, protocol in READINGS.items()
+        if (specials or protocol.tokens != "all") and (positions or protocol.site == "word")
+    }
+
+
+def mean_r(run: TextRun, explanation: Explanation, protocol: Protocol = READINGS["words"]) -> float:
+    """Mean r with LOO over the examples where it is defined."""
+    return float(np.nanmean(run.r(explanation, protocol)))
+
+
+def gap(run: TextRun, protocol: Protocol = READINGS["words"]) -> float:
+    """d: the mean of r of CP-LRP minus r of AttnLRP."""
+    return float(np.nanmean(run.r("cp-lrp", protocol) - run.r("attnlrp", protocol)))
+
+
+def start_gap(run: TextRun) -> float:
+    """d over the sentences with LOO above 0 at the first token minus d over those below, all tokens."""
+    protocol = READINGS["all tokens"]
+    difference = run.r("cp-lrp", protocol) - run.r("attnlrp", protocol)
+    sign = np.sign(first_loo(run, protocol))
+    return float(np.nanmean(difference[sign > 0]) - np.nanmean(difference[sign < 0]))
+
+
+def path_means(
+    run: TextRun, *, path: str = "back-to-front", protocol: Protocol = READINGS["words"]
+) -> list[float]:
+    """Mean r along a path, from AttnLRP (no layer bypassed) to CP-LRP (all)."""
+    return [mean_r(run, mask, protocol) for mask in (frozenset(), *path_masks(run.layers)[path])]
+
+
+def later_and_first(run: TextRun, protocol: Protocol = READINGS["words"]) -> tuple[float, float]:
+    """How far mean r moves when the later half of the layers is bypassed, and then when the first half is."""
+    means = path_means(run, protocol=protocol)
+    half = run.layers // 2
+    return means[half] - means[0], means[-1] - means[half]
+
+
+def effect_rows(groups: Mapping[str, Group]) -> list[Row]:
+    """CP-LRP minus AttnLRP in every wiring and reading, over trainings.
+
+    Returns
+    -------
+    list
+        Rows `wiring`, `reading`; `trainings`: d of each; `d`: their mean with its interval over trainings and
+        examples (over examples, with one training); `median`, `wins` over the examples of all trainings;
+        `attnlrp`, `cp-lrp`, `mask-gradient`: mean r.
+    """
+    rows = []
+    for name, runs in groups.items():
+        for reading, protocol in readings_of(runs[0]).items():
+            a, b = ([run.r(method, protocol) for run in runs] for method in ("cp-lrp", "attnlrp"))
+            both = compare_paired(np.concatenate(a), np.concatenate(b))
+            row: Row = {"wiring": name, "reading": reading, "n": runs[0].n}
+            row["trainings"] = tuple(gap(run, protocol) for run in runs)
+            row["d"] = _over(runs, [x - y for x, y in zip(a, b, strict=True)])
+            row |= {"median": both.median, "wins": both.wins}
+            for method in ("attnlrp", "cp-lrp", "mask-gradient", "gradient-x-input"):
+                if all(method in run.methods for run in runs):
+                    row[method] = _over(runs, [run.r(method, protocol) for run in runs])
+            rows.append(row)
+    return rows
+
+
+def _over(runs: Group, columns: Sequence[np.ndarray]) -> Any:
+    if len(runs) == 1:
+        return bootstrap_mean(columns[0])
+    return over_trainings({run.name: column for run, column in zip(runs, columns, strict=True)})
+
+
+def gate_rows(groups: Mapping[str, Group]) -> list[Row]:
+    """Mean r of AttnLRP at the words by the grouping of the gated product, in every training.
+
+    Returns
+    -------
+    list
+        Rows `wiring`, `seed` (as in the run's name), a mean per name of `GATES`, and `gain`: `Comparison` of
+        the uniform rule and the grouping from the right.
+    """
+    rows = []
+    for name, runs in groups.items():
+        for run in runs:
+            if set(GATES) <= set(run.methods):
+                means = {method: bootstrap_mean(run.r(method)) for method in GATES}
+                gain = compare_paired(run.r(GATES[-1]), run.r(GATES[0]))
+                rows.append({"wiring": name, "run": run.name, **means, "gain": gain})
+    return rows
+
+
+def worth_rows(groups: Mapping[str, Group], *, tokens: str = "no-special") -> list[Row]:
+    """What r is worth in every wiring: r with the model's own LOO beside r with LOO of another training.
+
+    Returns
+    -------
+    list
+        Rows `wiring`, `method`, `own`, `other` (intervals), `beyond` (own minus other), `ceiling`: r of the
+        model's LOO with that of the other trainings. Of the first training, which keeps its maps.
+    """
+    rows = []
+    for name, (first, *others) in groups.items():
+        if "map" not in first.tables["methods"].column_names or not others:
+            continue
+        between = [row["values"] for row in training_rows([first, *others], tokens=tokens)]
+        ceiling = bootstrap_mean(_mean_of_known(between))
+        for method in ("attnlrp", "cp-lrp", "mask-gradient"):
+            theirs = method_rows(first, others, tokens=tokens, methods=[method])
+            other = _mean_of_known([row["values"] for row in theirs if "partial" in row])
+            mine = first.r(method, Protocol(tokens=tokens))
+            row: Row = {"wiring": name, "method": method, "own": bootstrap_mean(mine)}
+            row |= {"other": bootstrap_mean(other), "beyond": bootstrap_mean(mine - other)}
+            rows.append({**row, "ceiling": ceiling})
+    return rows
+
+
+def _mean_of_known(columns: Sequence[np.ndarray]) -> np.ndarray:
+    """The mean over columns of each example, over those that are defined."""
+    table = np.stack(columns)
+    known = ~np.isnan(table)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(known, table, 0).sum(0) / known.sum(0)
+
+
+# What was predicted.
+
+
+@dataclass(frozen=True)
+class Point:
+    """A point of the prediction: what it says, of which wirings, and whether a training meets it."""
+
+    number: int
+    says: str
+    wirings: tuple[str, ...]
+    figures: Callable[[TextRun], dict[str, float]]
+    holds: Callable[[Mapping[str, float]], bool]
+
+
+def _gaps(**readings: str) -> Callable[[TextRun], dict[str, float]]:
+    return lambda run: {name: gap(run, READINGS[reading]) for name, reading in readings.items()}
+
+
+def _one_sign(values: Mapping[str, float]) -> bool:
+    return len({bool(value > 0) for value in values.values()}) == 1
+
+
+def _leads(run: TextRun) -> dict[str, float]:
+    return {method: mean_r(run, method) for method in ("mask-gradient", "attnlrp", "cp-lrp")}
+
+
+def _gates(run: TextRun) -> dict[str, float]:
+    return {name: mean_r(run, method) for name, method in zip(("1/4", "1/3", "1/2"), GATES, strict=True)}
+
+
+def _halves(run: TextRun) -> dict[str, float]:
+    return dict(zip(("layers 3, 4", "layers 1, 2"), later_and_first(run), strict=True))
+
+
+def _rises(values: Mapping[str, float]) -> bool:
+    means = list(values.values())
+    return all(a < b for a, b in pairwise(means)) and means[-1] - means[0] >= LEAST_GAIN
+
+
+BOTH = {"words": "words", "all": "all tokens + positions"}
+POINTS = (
+    Point(1, "reading [CLS], d turns its sign between words and all tokens with positions",
+          ("post-ln-first",), _gaps(**BOTH), lambda d: not _one_sign(d)),
+    Point(1, "reading the mean, d keeps it", ("post-ln-mean",), _gaps(**BOTH), _one_sign),
+    Point(2, "where no [CLS] is read, words and all tokens agree in the sign of d",
+          ("post-ln-mean", "modernbert", "llama"), _gaps(words="words", all="all tokens"), _one_sign),
+    Point(2, "words, and words with positions agree in the sign of d",
+          ("gpt2",), _gaps(words="words", positions="words + positions"), _one_sign),
+    Point(3, "at the words d is below 0", tuple(WIRINGS), _gaps(words="words"), lambda d: d["words"] < 0),
+    Point(4, "at the words the mask gradient is ahead of AttnLRP and CP-LRP", tuple(WIRINGS), _leads,
+          lambda r: r["mask-gradient"] > max(r["attnlrp"], r["cp-lrp"])),
+    Point(5, "d is larger by 0.1 where LOO of the start token is above 0", ("llama",),
+          lambda run: {"above - below": start_gap(run)}, lambda d: d["above - below"] >= LEAST_GAP),
+    Point(6, "layers 3 and 4 move mean r further than layers 1 and 2", tuple(WIRINGS), _halves,
+          lambda r: abs(r["layers 3, 4"]) > abs(r["layers 1, 2"])),
+    Point(7, "mean r rises with the share of the factor without the gate, by 0.01",
+          ("modernbert", "llama"), _gates, _rises),
+)  # fmt: skip
+"""The points of the prediction of 2026-11-24; each is judged in every training of its wirings."""
+
+
+def outcomes(groups: Mapping[str, Group]) -> list[Row]:
+    """What became of each point in each wiring: met in all trainings, failed in all, or mixed.
+
+    Returns
+    -------
+    list
+        Rows `point` (its number), `says`, `wiring`, `outcome`, `held` (trainings in which it holds), `of`,
+        `figures`: the numbers of each training, by name.
+
+    Raises
+    ------
+    InputError : a run lacks what a point needs.
+    """
+    rows = []
+    for point in POINTS:
+        for name in point.wirings:
+            if name in groups:
+                figures = [point.figures(_needed(run, point)) for run in groups[name]]
+                held = sum(point.holds(values) for values in figures)
+                outcome = MET if held == len(figures) else FAILED if held == 0 else MIXED
+                row = {"point": point.number, "says": point.says, "wiring": name, "outcome": outcome}
+                rows.append({**row, "held": held, "of": len(figures), "figures": tuple(figures)})
+    return rows
+
+
+def _needed(run: TextRun, point: Point) -> TextRun:
+    needs_text("outcomes", run)
+    needed = {"attnlrp", "cp-lrp"}
+    if point.figures is _leads:
+        needed |= {"mask-gradient"}
+    if point.figures is _gates:
+        needed |= set(GATES)
+    if not needed <= set(run.methods) or (point.figures is _halves and not run.masks):
+        got = f"{run.name}, with {', '.join(run.methods)}"
+        expected = f"{', '.join(sorted(needed))}, and masks on paths for layers"
+        raise InputError("outcomes", got=got, expected=expected, hint=f"point {point.number} needs them")
+    return run
