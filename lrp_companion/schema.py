@@ -60,8 +60,9 @@ MAP_CHOICES = ("raw", "sum-to-one", "absolute-sum")
 TARGET_CHOICES = ("logit", "margin", "probability")
 STATISTICS = ("pearson", "spearman", "kendall")
 MULTI_LABEL = "multi_label_classification"
-PROBLEM_TYPES = ("single_label_classification", MULTI_LABEL)
-"""As `config.json` names them: a softmax over all classes, or a sigmoid for each."""
+REGRESSION = "regression"
+PROBLEM_TYPES = ("single_label_classification", MULTI_LABEL, REGRESSION)
+"""As `config.json` names them: a softmax over all classes, a sigmoid for each, or one number."""
 
 
 def counted(special: np.ndarray, tokens: str) -> np.ndarray:

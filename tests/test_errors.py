@@ -282,10 +282,11 @@ def test_models_of_another_kind(tmp_path: Path, model_folder) -> None:
         ModelError, load_classifier, tmp_path / "qa"
     )
 
-    regression, tokenizer = build("bert", labels=1)
-    regression.save_pretrained(tmp_path / "regression")
-    tokenizer.save_pretrained(tmp_path / "regression")
-    assert "1 label" in message(ModelError, load_classifier, tmp_path / "regression")
+    one, tokenizer = build("bert", labels=1)
+    one.config.problem_type = "multi_label_classification"
+    one.save_pretrained(tmp_path / "one")
+    tokenizer.save_pretrained(tmp_path / "one")
+    assert "1 label" in message(ModelError, load_classifier, tmp_path / "one")
 
     shutil.copytree(model_folder("bert"), tmp_path / "relative")
     config = json.loads((tmp_path / "relative" / "config.json").read_text())

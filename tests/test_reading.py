@@ -164,6 +164,6 @@ def test_scores_that_are_not_finite_are_refused() -> None:
             attribute(clf, TEXT, method=method)
 
 
-def test_regression_heads_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="problem_type 'regression'"):
+def test_regressions_with_several_outputs_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="a regression with 2 outputs; expected .* one output"):
         load_classifier(edit(save(tmp_path), problem_type="regression"))

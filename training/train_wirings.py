@@ -58,11 +58,11 @@ class Recipe:
     positions: int = 128
     batch: int = 128
     steps: int = 1500
-    learning_rate: float = 5e-4
+    learning_rate: float = 1e-3
     warmup_share: float = 0.08
     weight_decay: float = 0.01
-    temperature: float = 2.0
-    label_share: float = 0.3
+    temperature: float = 1.0
+    label_share: float = 0.5
     imdb_share: float = 0.625
     word_dropout: float = 0.1
     embedding_scale: float = 0.06

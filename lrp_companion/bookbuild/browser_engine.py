@@ -153,6 +153,8 @@ def _manifest(clf: Classifier, max_tokens: int) -> dict[str, Any]:
     if not w.is_bert:
         expected = "a network in BERT's own order (norms after the sums, [CLS] read)"
         _refuse(clf, f"family {clf.card.family!r}", expected, "take a BERT, DistilBERT or ELECTRA")
+    if clf.regression:
+        _refuse(clf, "one output, a regression", "two or more classes", "explain it with attribute()")
     first = w.layers[0]
     hidden, inner, heads = first.query.in_features, first.up.out_features, w.heads
     sizes = {"head width": hidden // heads, "inner width": inner, "embedding width": w.word.embedding_dim}

@@ -84,9 +84,13 @@ def _class_of(target: Any, labels: Sequence[str]) -> int:
 def check_output(output: str, clf: Classifier) -> str:
     """The explained output, if it is offered and the classifier has it.
 
-    With a sigmoid for each label no other class stands against one: there is no margin.
+    With a sigmoid for each label no other class stands against one: there is no margin. A regression has one
+    number, which is called its logit.
     """
     choose("attribute", "output", output, TARGET_CHOICES)
+    if output != "logit" and clf.regression:
+        got, hint = f"output {output!r} of a regression", "its one number is explained as it is"
+        raise InputError("attribute", got=got, expected="output 'logit'", hint=hint)
     if output == "margin" and clf.multi_label:
         got, expected = "output 'margin' of a multi-label classifier", "output 'logit' or 'probability'"
         hint = "its labels do not exclude one another; leave the margin out"

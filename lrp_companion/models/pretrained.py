@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import hashlib
-import json
 import os
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -13,18 +11,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lrp_companion.models.accepted import check_complete, check_config, check_finite, check_tokenizer
 from lrp_companion.models.compute import check_device
-from lrp_companion.models.config_entries import check_all_layers, check_entries, longest
+from lrp_companion.models.config_entries import check_all_layers
 from lrp_companion.models.encoder import Encoder, Readout, Tape
-from lrp_companion.models.families import FAMILIES, Wiring
+from lrp_companion.models.model_card import card_of, fingerprint_of
 from lrp_companion.models.places import EMBEDDED_FOLDER, embedded_models
-from lrp_companion.models.reading import Readable, readable
-from lrp_companion.models.tasks import CLASSES, MASKED_TOKEN, TASKS, TOKEN_CLASSES, task_of
+from lrp_companion.models.reading import readable
+from lrp_companion.models.tasks import MASKED_TOKEN, TOKEN_CLASSES
 from lrp_companion.models.texts import EncodedText, Reader, Text, places_read, token_types
 from lrp_companion.models.wiring import LinearRows, RootMeanSquare
 from lrp_companion.schema import (
     MULTI_LABEL,
-    PROBLEM_TYPES,
+    REGRESSION,
     InputError,
     ModelCard,
     ModelError,
@@ -33,10 +32,6 @@ from lrp_companion.schema import (
 )
 
 __all__ = ["EMBEDDED_FOLDER", "Classifier", "EncodedText", "embedded_models", "load_classifier"]
-BOOKKEEPING = (
-    "_name_or_path", "_commit_hash", "transformers_version", "dtype", "torch_dtype", "id2label", "label2id",
-)  # fmt: skip
-"""Entries of `config.json` on which no score depends; labels are compared by name."""
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
 
 
@@ -63,6 +58,7 @@ class Classifier:
         known = (tokenizer.pad_token_id, tokenizer.eos_token_id, 0)
         self.pad_id = next(k for k in known if k is not None)  # any token will do where none is attended to
         self.multi_label = card.problem_type == MULTI_LABEL
+        self.regression = card.problem_type == REGRESSION
         self._classes: tuple[int, ...] | None = None
 
     def __repr__(self) -> str:
@@ -240,20 +236,20 @@ def load_classifier(
     place = check_device("load_classifier", device)
     files = readable(model, tokenizer, revision)
     config = files.read("config")
-    _check_config(files.name, config)
+    check_config(files.name, config)
     network, report = files.read("network")
-    _check_complete(files.name, report["missing_keys"])
+    check_complete(files.name, report["missing_keys"])
     check_all_layers(files.name, config, report["unexpected_keys"])
     tokenizer = files.read("tokenizer")
     wiring = Encoder(network).wiring
-    _check_tokenizer(files.name, tokenizer, config.vocab_size, causal=wiring.causal)
-    _check_finite(files.name, network)
-    fingerprint = _fingerprint(network)  # before the weights are converted
+    check_tokenizer(files.name, tokenizer, config.vocab_size, causal=wiring.causal)
+    check_finite(files.name, network)
+    fingerprint = fingerprint_of(network)  # before the weights are converted
     precise = torch.float32 if weights_dtype == torch.bfloat16 else weights_dtype
     network.eval().requires_grad_(False).to(device=place, dtype=precise)
     if any(layer.cap is not None for layer in wiring.layers):
         network.set_attn_implementation("eager")  # others leave the cap out, depending on the version
-    card = _card(files, config, wiring, tokenizer, dtype=dtype, fingerprint=fingerprint)
+    card = card_of(files, config, wiring, tokenizer, dtype=dtype, fingerprint=fingerprint)
     _check_forward(Classifier(network, tokenizer, card=card))
     network.to(dtype=weights_dtype)
     return Classifier(network, tokenizer, card=card, recompute=recompute)
@@ -289,133 +285,3 @@ def _ordinary_ids(clf: Classifier) -> list[int]:
     ids = [k for k in range(len(clf.tokenizer)) if k not in special]
     count = min(TRIED, clf.max_tokens)
     return [ids[k * (len(ids) - 1) // max(1, count - 1)] for k in range(count)]
-
-
-def _check_config(name: str, config: Any) -> None:
-    """Refuse what is no classifier, or of a kind that `Encoder` does not know."""
-    check_entries(name, config)
-    architectures = config.architectures or []
-    task = task_of(architectures)
-    positions = getattr(config, "position_embedding_type", "absolute")
-    refused = (
-        (
-            config.model_type not in FAMILIES,
-            f"{name!r} of family {config.model_type!r}",
-            f"one of {', '.join(FAMILIES)}",
-            "choose a sequence classifier of these families",
-        ),
-        (
-            task is None,
-            f"{name!r}, saved as {', '.join(architectures) or 'no known architecture'}",
-            f"a sequence classifier, or a model whose class ends in {', '.join(list(TASKS)[1:])}",
-            "choose a model that was fine-tuned for one of these tasks",
-        ),
-        (
-            (config.problem_type or PROBLEM_TYPES[0]) not in PROBLEM_TYPES,
-            f"{name!r} with problem_type {config.problem_type!r}",
-            f"one of {', '.join(PROBLEM_TYPES)}",
-            "regression heads are not supported",
-        ),
-        (
-            config.num_labels < 2 and task in (CLASSES, TOKEN_CLASSES),
-            f"{name!r} with {config.num_labels} label",
-            "a classifier with at least 2 labels",
-            "regression heads are not supported",
-        ),
-        (
-            positions not in (None, "absolute"),
-            f"{name!r} with position embeddings of type {positions!r}",
-            "learned absolute positions",
-            "choose another model",
-        ),
-    )
-    for applies, got, expected, hint in refused:
-        if applies:
-            raise ModelError("load_classifier", got=got, expected=expected, hint=hint)
-
-
-def _check_complete(name: str, missing_keys: Iterable[str]) -> None:
-    """Refuse a model for which transformers had to make up weights."""
-    missing = sorted(key for key in missing_keys if "position_ids" not in key)
-    if missing:
-        got, hint = f"{name!r} without the weights {', '.join(missing[:3])}", "fine-tune the model first"
-        raise ModelError("load_classifier", got=got, expected="a complete, fine-tuned classifier", hint=hint)
-
-
-def _check_finite(name: str, network: nn.Module) -> None:
-    """Refuse weights that are NaN or infinite."""
-    for key, value in sorted(network.state_dict().items()):
-        if value.is_floating_point() and not torch.isfinite(value).all():
-            got, hint = f"{name!r} with a weight {key} that is not finite", "load another checkpoint"
-            raise ModelError("load_classifier", got=got, expected="finite weights", hint=hint)
-
-
-def _check_tokenizer(name: str, tokenizer: Any, vocabulary: int, *, causal: bool) -> None:
-    """Refuse a tokenizer without the special tokens that are needed, or of another vocabulary."""
-    for special in () if causal else ("pad", "cls", "sep"):
-        if getattr(tokenizer, f"{special}_token_id") is None:
-            got, hint = f"{name!r}, whose tokenizer has no {special} token", "choose another tokenizer"
-            expected = "pad, cls and sep tokens"
-            raise ModelError("load_classifier", got=got, expected=expected, hint=hint)
-    # Where its files are missing, transformers makes a tokenizer of special tokens only.
-    if not len(tokenizer.all_special_ids) < len(tokenizer) <= vocabulary:
-        got = f"{name!r}, whose tokenizer has {len(tokenizer)} tokens for the model's {vocabulary}"
-        expected = "the tokenizer the model was trained with"
-        hint = "save the tokenizer beside the model with save_pretrained"
-        raise ModelError("load_classifier", got=got, expected=expected, hint=hint)
-
-
-def _card(
-    files: Readable, config: Any, wiring: Wiring, tokenizer: Any, *, dtype: str, fingerprint: str
-) -> ModelCard:
-    """The record of a loaded model."""
-    settings = {key: value for key, value in files.read("settings").items() if key not in BOOKKEEPING}
-    return ModelCard(
-        name=files.name,
-        source=files.source,
-        family=config.model_type,
-        layers=len(wiring.layers),
-        heads=wiring.heads,
-        hidden=wiring.layers[0].query.in_features,
-        max_tokens=min(wiring.longest, longest(files.name, tokenizer)),
-        labels=_labels(config, wiring, tokenizer),
-        dtype=dtype,
-        fingerprint=fingerprint,
-        tokenizer=_tokenizer_fingerprint(tokenizer),
-        config=_digest(settings),
-        problem_type=config.problem_type or PROBLEM_TYPES[0],
-    )
-
-
-def _labels(config: Any, wiring: Wiring, tokenizer: Any) -> tuple[str, ...]:
-    """Names of the classes; of a language model the tokens of its vocabulary."""
-    if not wiring.of_vocabulary:
-        return tuple(str(config.id2label[k]) for k in range(config.num_labels))
-    tokens = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
-    unused = range(len(tokenizer), config.vocab_size)
-    return (*(token or f"<{k}>" for k, token in enumerate(tokens)), *(f"<unused {k}>" for k in unused))
-
-
-def _digest(content: Any) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
-
-
-def _tokenizer_fingerprint(tokenizer: Any) -> str:
-    """Of all that turns a text into ids: vocabulary, normaliser, splitting, special tokens, length."""
-    backend = getattr(tokenizer, "backend_tokenizer", None)  # none where the family has no fast tokenizer
-    state = json.loads(backend.to_str()) if backend else tokenizer.get_vocab()
-    per_call = ("truncation", "padding")  # every call sets them
-    state = {key: value for key, value in state.items() if key not in per_call}
-    return _digest([state, sorted(tokenizer.all_special_ids), int(tokenizer.model_max_length)])
-
-
-def _fingerprint(network: nn.Module) -> str:
-    """Of names and values of all weights."""
-    digest = hashlib.sha256()
-    for key, value in sorted(network.state_dict().items()):
-        digest.update(key.encode())
-        if value.ndim:
-            digest.update(value.contiguous().view(torch.uint8).numpy().tobytes())
-        else:  # a scalar cannot be viewed as bytes
-            digest.update(str(value.item()).encode())
-    return digest.hexdigest()[:16]

@@ -46,6 +46,7 @@ from lrp_companion.runs.review_columns import (
 from lrp_companion.runs.review_options import is_own, own_classes, run_call, settings_of, some_of, targets_of
 from lrp_companion.runs.text_run import loo_map
 from lrp_companion.schema import (
+    PROBLEM_TYPES,
     SITES,
     TARGET_CHOICES,
     TOKEN_CHOICES,
@@ -184,7 +185,7 @@ class TextJobs:
         """What the manifest says beside the configuration."""
         card = self.clf.card
         model = {name: getattr(card, name) for name in ("name", "family", "layers", "heads", "hidden")}
-        problem = {"problem_type": card.problem_type} if self.clf.multi_label else {}
+        problem = {"problem_type": card.problem_type} if card.problem_type != PROBLEM_TYPES[0] else {}
         manifest = {
             "model": model | {"labels": list(card.labels)} | problem,
             "data": self.data.describe(),

@@ -48,6 +48,8 @@ def own_classes(data: Dataset, clf: Classifier) -> Dataset:
 def targets_of(clf: Classifier, chosen: Sequence[str] | None) -> tuple[str, ...]:
     """The outputs to explain: all that the classifier has, or some."""
     offered = tuple(name for name in TARGET_CHOICES if not (name == "margin" and clf.multi_label))
+    if clf.regression:
+        offered = TARGET_CHOICES[:1]
     if chosen is not None:
         for output in chosen:
             check_output(output, clf)

@@ -295,13 +295,16 @@ class TextRun(Run):
 
 def loo_map(after: np.ndarray, target: int, output: str, *, multi_label: bool) -> np.ndarray:
     """LOO (T,) of an output ("logit", "margin", "probability") from logits (1 + T, C) of the whole text and
-    without each token; with `multi_label` a probability is a sigmoid, and a margin is NaN: there is none.
+    without each token; with `multi_label` a probability is a sigmoid, and a margin is NaN: there is none. Of
+    one output (a regression) both are NaN.
 
     >>> loo_map(np.array([[1.0, 3.0], [1.0, 2.5], [2.0, 3.0]]), 1, "margin", multi_label=False)
     array([0.5, 1. ])
     """
     chosen = after[:, target]
-    if multi_label:
+    if after.shape[1] == 1 and output != "logit":
+        chosen = np.full_like(chosen, np.nan)
+    elif multi_label:
         margin = np.full_like(chosen, np.nan)
         chosen = {"logit": chosen, "margin": margin, "probability": 1 / (1 + np.exp(-chosen))}[output]
     elif output == "probability":

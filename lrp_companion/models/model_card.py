@@ -1,0 +1,83 @@
+"""The record of a loaded model: its name, sizes and labels, and fingerprints of what it reads."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import torch
+from torch import nn
+
+from lrp_companion.models.config_entries import longest
+from lrp_companion.models.reading import Readable
+from lrp_companion.models.wiring import Wiring
+from lrp_companion.schema import PROBLEM_TYPES, REGRESSION, ModelCard
+
+BOOKKEEPING = (
+    "_name_or_path", "_commit_hash", "transformers_version", "dtype", "torch_dtype", "id2label", "label2id",
+)  # fmt: skip
+"""Entries of `config.json` on which no score depends; labels are compared by name."""
+
+
+def card_of(
+    files: Readable, config: Any, wiring: Wiring, tokenizer: Any, *, dtype: str, fingerprint: str
+) -> ModelCard:
+    """The record of a loaded model."""
+    settings = {key: value for key, value in files.read("settings").items() if key not in BOOKKEEPING}
+    return ModelCard(
+        name=files.name,
+        source=files.source,
+        family=config.model_type,
+        layers=len(wiring.layers),
+        heads=wiring.heads,
+        hidden=wiring.layers[0].query.in_features,
+        max_tokens=min(wiring.longest, longest(files.name, tokenizer)),
+        labels=_labels(config, wiring, tokenizer),
+        dtype=dtype,
+        fingerprint=fingerprint,
+        tokenizer=_tokenizer_fingerprint(tokenizer),
+        config=_digest(settings),
+        problem_type=_problem_type(config, wiring),
+    )
+
+
+def _problem_type(config: Any, wiring: Wiring) -> str:
+    """What the outputs are; a classifier with one output is a regression, as `transformers` trains it."""
+    if not wiring.of_vocabulary and config.num_labels == 1:
+        return REGRESSION
+    return str(config.problem_type or PROBLEM_TYPES[0])
+
+
+def _labels(config: Any, wiring: Wiring, tokenizer: Any) -> tuple[str, ...]:
+    """Names of the classes; of a language model the tokens of its vocabulary."""
+    if not wiring.of_vocabulary:
+        return tuple(str(config.id2label[k]) for k in range(config.num_labels))
+    tokens = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+    unused = range(len(tokenizer), config.vocab_size)
+    return (*(token or f"<{k}>" for k, token in enumerate(tokens)), *(f"<unused {k}>" for k in unused))
+
+
+def _digest(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _tokenizer_fingerprint(tokenizer: Any) -> str:
+    """Of all that turns a text into ids: vocabulary, normaliser, splitting, special tokens, length."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)  # none where the family has no fast tokenizer
+    state = json.loads(backend.to_str()) if backend else tokenizer.get_vocab()
+    per_call = ("truncation", "padding")  # every call sets them
+    state = {key: value for key, value in state.items() if key not in per_call}
+    return _digest([state, sorted(tokenizer.all_special_ids), int(tokenizer.model_max_length)])
+
+
+def fingerprint_of(network: nn.Module) -> str:
+    """Of names and values of all weights."""
+    digest = hashlib.sha256()
+    for key, value in sorted(network.state_dict().items()):
+        digest.update(key.encode())
+        if value.ndim:
+            digest.update(value.contiguous().view(torch.uint8).numpy().tobytes())
+        else:  # a scalar cannot be viewed as bytes
+            digest.update(str(value.item()).encode())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,114 @@
+"""A regression: one output, explained as it is; what needs classes is refused in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tiny_models import TEXTS, build, pre_norm, save
+
+import lrp_companion as lrp
+from lrp_companion.cli import main
+from lrp_companion.models.pretrained import Classifier, load_classifier
+from lrp_companion.runs.load import load_run
+from lrp_companion.runs.text_run import loo_map
+from lrp_companion.schema import CompanionError, InputError, ModelError, Protocol
+
+METHODS = (
+    "loo", "attnlrp", "cp-lrp", "mask-gradient", "gradient-x-input", "ig", "hybrid", "sampled-loo", "rollout",
+)  # fmt: skip
+NEAR = 1e-6  # the rotations of Llama are in single precision
+FAMILIES = ("bert", "distilbert", "llama")
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def regression(request: pytest.FixtureRequest) -> Classifier:
+    make = build if request.param in ("bert", "distilbert") else pre_norm
+    network, tokenizer = make(request.param, labels=1)
+    return load_classifier(network, tokenizer, dtype="float64")
+
+
+def test_a_network_with_one_output_is_a_regression(regression: Classifier) -> None:
+    assert regression.regression and not regression.multi_label
+    assert regression.card.problem_type == "regression" and len(regression.labels) == 1
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_explains_the_one_output(regression: Classifier, method: str) -> None:
+    record = lrp.attribute(regression, TEXTS[0], method=method)[0]
+    assert record.target == 0 and np.isfinite(record.scores).all()
+    ids = regression.tokenizer(TEXTS[0], return_tensors="pt")
+    with torch.no_grad():
+        value = regression.network(**ids).logits
+    assert value.shape == (1, 1) and record.logit == pytest.approx(value.item(), abs=NEAR)
+
+
+def test_loo_is_the_fall_of_the_output(regression: Classifier) -> None:
+    record = lrp.attribute(regression, TEXTS[0], method="loo")[0]
+    ids = regression.tokenizer(TEXTS[0], return_tensors="pt")
+    for place in range(1, len(record.scores) - 1):
+        mask = torch.ones_like(ids["input_ids"])
+        mask[0, place] = 0
+        with torch.no_grad():
+            after = regression.network(input_ids=ids["input_ids"], attention_mask=mask).logits.item()
+        assert record.scores[place] == pytest.approx(record.logit - after, abs=NEAR)
+
+
+def test_lrp_starts_at_the_output(regression: Classifier) -> None:
+    """The relevance of the end of the last layer is the output, less what the head's biases keep."""
+    report = lrp.check(regression, list(TEXTS))
+    assert not report.broken, str(report)
+
+
+@pytest.mark.parametrize("output", ["margin", "probability"])
+def test_outputs_of_classes_are_refused(regression: Classifier, output: str) -> None:
+    with pytest.raises(InputError, match=f"output '{output}' of a regression; expected output 'logit'"):
+        lrp.attribute(regression, TEXTS[0], method="attnlrp", output=output)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda clf: lrp.attribute(clf, TEXTS[0], method="loo", target=1),
+        lambda clf: lrp.attribute(clf, TEXTS[0], method="loo", target=0, contrast=0),
+        lambda clf: lrp.attribute(clf, TEXTS[0], method="loo", target=0, contrast=1),
+    ],
+)
+def test_other_classes_are_refused(regression: Classifier, call: Callable) -> None:
+    with pytest.raises(CompanionError):
+        call(regression)
+
+
+def test_a_run_has_the_logit_only(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    folder = save(tmp_path / "model", "bert", labels=1)
+    texts = tmp_path / "texts.csv"
+    texts.write_text("text\n" + "".join(f'"{text}"\n' for text in TEXTS))
+    command = ["run", str(texts), "--text", "text", "--model", str(folder), "--quiet"]
+    assert main([*command, "--masks", "all", "--keep-maps", "--out", str(tmp_path / "run")]) == 0
+    run = load_run(tmp_path / "run")
+    assert run.manifest["config"]["targets"] == ["logit"]
+    assert run.manifest["model"]["problem_type"] == "regression"
+    assert np.isfinite(run.r("attnlrp")).any() and np.isnan(run.r("attnlrp", Protocol(target="margin"))).all()
+    assert np.isfinite(run.mask_means()).all()
+    assert main([*command, "--targets", "logit,probability", "--out", str(tmp_path / "other")]) == 2
+    assert "output 'probability' of a regression" in capsys.readouterr().err
+    assert main(["report", str(tmp_path / "run")]) == 0
+    command = ["export-page", "--model", str(folder), "--out", str(tmp_path / "page")]
+    assert main(command) == 2 and "one output, a regression" in capsys.readouterr().err
+
+
+def test_loo_of_one_output_has_no_margin_and_no_probability() -> None:
+    after = np.array([[1.0], [0.25], [2.0]])
+    assert loo_map(after, 0, "logit", multi_label=False).tolist() == [0.75, -1.0]
+    for output in ("margin", "probability"):
+        assert np.isnan(loo_map(after, 0, output, multi_label=False)).all()
+
+
+def test_one_output_that_is_no_regression_is_refused(tmp_path: Path) -> None:
+    network, tokenizer = build("bert", labels=1)
+    network.config.problem_type = "multi_label_classification"
+    with pytest.raises(ModelError, match="with 1 label; expected a classifier with at least 2 labels"):
+        load_classifier(network, tokenizer)
