@@ -1,0 +1,44 @@
+"""The table of families and checks in the book holds what pytest collects."""
+
+from __future__ import annotations
+
+import json
+
+from family_checks import CHECKS, FAMILIES, ROOT, family_of, rows
+
+from lrp_companion.bookbuild.family_checks import check_table
+from lrp_companion.models.families import FAMILIES as WIRED
+
+KEPT = json.loads((ROOT / "book" / "family_checks.json").read_text(encoding="utf-8"))
+
+
+def test_the_table_holds_what_is_collected() -> None:
+    """After a change: `python tests/family_checks.py > book/family_checks.json`."""
+    assert rows() == KEPT
+
+
+def test_every_family_is_in_every_check_that_can_have_it() -> None:
+    assert set(FAMILIES) == set(WIRED)
+    by_check = {(row["method"], row["check"]): row["families"] for row in KEPT if row["task"] == CHECKS[0][0]}
+    for what in (
+        ("the forward pass", "logits of `transformers`, padded"),
+        ("AttnLRP, CP-LRP, layers bypassed", "the gradient of the network with factors detached"),
+        ("LOO", "one call of the network per token"),
+        ("mask gradient", "finite differences of the soft mask"),
+        ("all masks of the layers", "runs one by one"),
+    ):
+        assert by_check[what] == list(FAMILIES), what
+
+
+def test_a_family_is_read_from_the_parameters() -> None:
+    read = {
+        "xlm-roberta-mask-token": "xlm-roberta",
+        "left-gemma3_text": "gemma3_text",
+        "bert, mean-1": "bert",
+    }
+    assert {case: family_of(case) for case in read} == read and family_of("0.05-uniform") is None
+
+
+def test_the_page_names_the_families_in_words() -> None:
+    lines = check_table(KEPT)
+    assert len(lines) == len(CHECKS) + 2 and "all 15" in lines[2]
