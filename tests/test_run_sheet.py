@@ -35,6 +35,28 @@ def test_every_slide_tells_what_to_say_ask_hear_and_click(name: str) -> None:
         assert {"Say", "Ask", "Hear", "Next"} <= set(slide.notes), slide.title
 
 
+WORDS_A_MINUTE, QUESTION, CLICK = 120, 30, 10  # a slow speaker; seconds for an answer and for a click
+
+
+@pytest.mark.parametrize("name", SESSIONS)
+def test_what_is_said_fits_the_clock(name: str) -> None:
+    """Read aloud at 120 words a minute, each slide ends within 15 seconds of its time, each part in time."""
+    plan, deck = read_plan(text_of("course", name)), read_deck(text_of("slides", name))
+    minutes = [slide.minute for slide in deck] + [90]
+    needed = [len(slide.notes["Say"].split()) * 60 / WORDS_A_MINUTE + QUESTION + CLICK for slide in deck]
+    late = {
+        slide.title: round(need - 60 * (after - slide.minute))
+        for slide, need, after in zip(deck, needed, minutes[1:], strict=True)
+        if need > 60 * (after - slide.minute) + 15
+    }
+    assert not late, late
+    for part in plan:
+        said = sum(
+            n for n, slide in zip(needed, deck, strict=True) if part.first <= slide.number <= part.last
+        )
+        assert said <= 60 * part.minutes, part
+
+
 @pytest.mark.parametrize("name", SESSIONS)
 def test_the_opening_vote_comes_back(name: str) -> None:
     titles = [slide.title for slide in read_deck(text_of("slides", name))]

@@ -125,8 +125,10 @@ def test_every_slide_but_a_deck_has_notes_and_no_measured_number(name: str) -> N
 # -- the decks in the built book -----------------------------------------------------------------------------
 
 
-def opened(browser: Any, address: str, theme: str = "light") -> tuple[Any, Any, Any]:
-    context = browser.new_context(viewport={"width": 1280, "height": 720}, color_scheme=theme)
+def opened(
+    browser: Any, address: str, theme: str = "light", size: tuple[int, int] = (1280, 720)
+) -> tuple[Any, Any, Any]:
+    context = browser.new_context(viewport={"width": size[0], "height": size[1]}, color_scheme=theme)
     page, watch = open_page(context, address)
     page.wait_for_selector(".reveal[data-ready]")
     return context, page, watch
@@ -212,6 +214,19 @@ def test_no_text_of_a_slide_is_under_16_pixels(name: str, site: str, browser: An
         page.evaluate("() => { while (Reveal.nextFragment()); }")
         page.wait_for_timeout(100)
         assert not (small := page.evaluate(SMALL)), (name, number + 1, small)
+    context.close()
+
+
+def test_a_projector_of_1024_by_768_shows_whole_slides(site: str, browser: Any) -> None:
+    """The deck scales as a whole: nothing is cut, and text is as large for the room as on a wide one."""
+    context, page, _ = opened(browser, f"{site}/book/slides/session2.html", size=(1024, 768))
+    assert page.evaluate("Reveal.getScale()") == pytest.approx(0.8, abs=0.01)
+    for number in range(count(page)):
+        turn_to(page, number)
+        page.evaluate("() => { while (Reveal.nextFragment()); }")
+        page.wait_for_timeout(100)
+        assert not (too_tall := page.evaluate(TOO_TALL)), (number + 1, too_tall)
+        assert not (small := page.evaluate(SMALL.replace("size < 16", "size < 12.7"))), (number + 1, small)
     context.close()
 
 
