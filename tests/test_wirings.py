@@ -5,6 +5,7 @@ analysis says of them against rows read by hand.
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -16,10 +17,11 @@ import pytest
 
 import lrp_companion as lrp
 from lrp_companion import views
-from lrp_companion.analysis import findings, wirings
+from lrp_companion.analysis import findings, protocol_grid, wirings
 from lrp_companion.analysis.finding_records import MissingRecord, Records
 from lrp_companion.cli import main
-from lrp_companion.schema import InputError
+from lrp_companion.metrics.statistics import side_of_zero
+from lrp_companion.schema import InputError, Protocol
 
 ROOT = Path(__file__).resolve().parent.parent
 TEXTS = (
@@ -283,6 +285,23 @@ def test_sentences_take_their_numbers_from_these_runs(groups, results: Path):
         for row in wirings.worth_rows(groups)
         if (row["wiring"], row["method"]) == ("llama", "attnlrp")
     )
+
+
+def test_the_audit_counts_the_cells_of_the_first_training(groups, tmp_path: Path):
+    rows = wirings.audit_rows(groups)
+    for row in rows:
+        cells = protocol_grid.grid(groups[row["wiring"]][0])
+        sides = [side_of_zero(line["difference"]) for line in cells.curve()]
+        assert (row["above"], row["below"]) == (sides.count("above"), sides.count("below"))
+        stated = cells.cell(Protocol(map="sum-to-one"))["difference"]
+        words = {"above": "CP-LRP", "below": "AttnLRP"}
+        assert row["stated"]["words"] == words.get(side_of_zero(stated), "open")
+    shown = repr(views.audit_table(rows, caption="Audit"))
+    assert all(wiring.title in shown for wiring in wirings.WIRINGS.values())
+    for seed, right in ((1, 0.84), (0, 0.86)):
+        record = {"wiring": "llama", "sst2_validation": {"accuracy": right}}
+        (tmp_path / f"llama-seed-{seed}.json").write_text(json.dumps(record))
+    assert wirings.accuracies(tmp_path) == {"llama": [0.86, 0.84]}
 
 
 def test_a_sentence_without_these_runs_is_left_out(tmp_path: Path, groups, results: Path):

@@ -7,6 +7,7 @@ the rule that is written there.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from lrp_companion.analysis.first_token import first_loo
-from lrp_companion.analysis.protocol_grid import needs_text
+from lrp_companion.analysis.protocol_grid import counts, grid, needs_text, stated_cells
 from lrp_companion.analysis.r_scale import method_rows, training_rows
 from lrp_companion.masks import path_masks
 from lrp_companion.metrics import bootstrap_mean
@@ -197,6 +198,40 @@ def worth_rows(groups: Mapping[str, Group], *, tokens: str = "no-special") -> li
             row |= {"other": bootstrap_mean(other), "beyond": bootstrap_mean(mine - other)}
             rows.append({**row, "ceiling": ceiling})
     return rows
+
+
+def audit_rows(groups: Mapping[str, Group]) -> list[Row]:
+    """The audit of every wiring, on its first training: how many protocols put which method nearer to LOO.
+
+    Returns
+    -------
+    list
+        Rows `wiring`, `cells`, `above`, `below`, `across`, `undefined` (of `counts`: the whole interval of
+        CP-LRP minus AttnLRP above 0, below, across), `smallest` and `largest` effect; `stated`: reading to
+        the method that is nearer ("AttnLRP", "CP-LRP" or "open") where all else is as the paper states.
+    """
+    rows = []
+    for name, (first, *_) in groups.items():
+        cells = grid(first)
+        nearer = {(row["site"], row["tokens"]): row["nearer"] for row in stated_cells(cells)}
+        stated = {
+            reading: nearer[protocol.site, protocol.tokens]
+            for reading, protocol in readings_of(first).items()
+        }
+        rows.append({"wiring": name, **counts(cells), "stated": stated, "n": first.n})
+    return rows
+
+
+def accuracies(folder: str | os.PathLike[str] = "results/training/wirings") -> dict[str, list[float]]:
+    """How often each training is right on SST-2 validation, by wiring and in the order of the seeds.
+
+    Each training has a record `<wiring>-seed-<seed>.json`, as `training/train_wirings.py` writes it.
+    """
+    out: dict[str, list[float]] = {}
+    for path in sorted(nearby(folder).glob("*-seed-*.json")):
+        record = json.loads(path.read_text(encoding="utf-8"))
+        out.setdefault(record["wiring"], []).append(float(record["sst2_validation"]["accuracy"]))
+    return {name: out[name] for name in WIRINGS if name in out}
 
 
 def _mean_of_known(columns: Sequence[np.ndarray]) -> np.ndarray:

@@ -137,6 +137,25 @@ def outcomes_table(rows: Sequence[Row], *, caption: str, digits: int = 2) -> Tab
     return table(shown, columns=columns, caption=caption, digits=digits)
 
 
+def audit_table(rows: Sequence[Row], *, caption: str, digits: int = 2) -> Table:
+    """Rows of `audit_rows`: protocols by the side of their effect, and what the stated ones say."""
+    readings = list(dict.fromkeys(reading for row in rows for reading in row["stated"]))
+    shown = [
+        {
+            **row,
+            "wiring": title_of(row["wiring"]),
+            **{name: row["stated"].get(name, "–") for name in readings},
+        }
+        for row in rows
+    ]
+    columns = {
+        "wiring": "wiring", "cells": "protocols", "above": "CP-LRP nearer", "below": "AttnLRP nearer",
+        "across": "open", "smallest": "smallest effect", "largest": "largest effect",
+        **{name: f"as stated, {name}" for name in readings},
+    }  # fmt: skip
+    return table(shown, columns=columns, caption=caption, digits=digits)
+
+
 def gates_table(rows: Sequence[Row], *, caption: str, digits: int = 3) -> Table:
     """Rows of `gate_rows`: mean r of AttnLRP by the share that the factor without the gate receives."""
     shown = [{**row, "gain": row["gain"].mean, "wins": row["gain"].wins, "n": row["gain"].n} for row in rows]
