@@ -23,6 +23,7 @@ def test_every_family_is_in_every_check_that_can_have_it() -> None:
     for what in (
         ("the forward pass", "logits of `transformers`, padded"),
         ("AttnLRP, CP-LRP, layers bypassed", "the gradient of the network with factors detached"),
+        ("AttnLRP, CP-LRP, layers bypassed", "Eq. (1) to (5) on relevance, with epsilon"),
         ("LOO", "one call of the network per token"),
         ("mask gradient", "finite differences of the soft mask"),
         ("all masks of the layers", "runs one by one"),

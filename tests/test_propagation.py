@@ -80,6 +80,9 @@ def test_equals_the_modified_gradient(family: str, bypass: tuple[int, ...]) -> N
         ("electra", (1, 2), "gelu"),
         ("distilbert", (1,), "gelu"),
         ("roberta", (), "gelu"),
+        ("xlm-roberta", (2,), "gelu"),
+        ("camembert", (1, 2), "gelu"),
+        ("albert", (1,), "gelu"),
     ],
     ids=str,
 )
