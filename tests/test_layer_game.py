@@ -162,9 +162,29 @@ def test_a_recorded_run_is_read(folder, site, tokens):
     assert sum(interval.mean for interval in game.shapley()) == pytest.approx(
         game.means["all"][-1] - game.means["all"][0], abs=1e-4
     )
-    if game.rows is not None:  # means of the rows are the means that were kept
-        for part in ("all", "first half", "second half"):
+    for part in ("all", "first half", "second half"):  # means of the rows are the means that were kept
+        if game.rows is not None:
             np.testing.assert_allclose(np.nanmean(game.part(part), 0), game.means[part], atol=1e-5)
+        on_paths = {mask for path in game.paths() if path != "greedy" for mask in game.paths()[path]}
+        for mask in on_paths:
+            interval = game.interval(mask, part)
+            assert interval.mean == pytest.approx(game.means[part][mask], abs=1e-5)
+            assert interval.low < interval.mean < interval.high
+
+
+def test_masks_whose_rows_were_kept_have_intervals_where_others_have_none():
+    rows = np.random.default_rng(3).normal(size=(30, 8))
+    rows[:, 7] += 2  # the best mask is one whose rows are kept
+    whole = game_of(rows)
+    kept = LayerGame(whole.means, 30, columns={mask: rows[:, mask] for mask in (0, 7)})
+    assert kept.interval(7, "second half") == whole.interval(7, "second half")
+    assert np.isnan(kept.interval(3).low) and kept.interval(3).mean == pytest.approx(whole.interval(3).mean)
+    best = {row["choice"]: row["mask"] for row in kept.choices()}["best of all"]
+    for ours, theirs in zip(kept.choices(), whole.choices(), strict=True):
+        assert ours["gap"].mean == pytest.approx(theirs["gap"].mean)
+        known = {ours["mask"], best} <= {0, 7}
+        assert ours["gap"] == theirs["gap"] if known else np.isnan(ours["gap"].low)
+    assert best == 7
 
 
 @pytest.mark.parametrize(

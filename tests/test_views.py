@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.text import Text
 from PIL import Image
 
 from lrp_companion.metrics import Curve, Interval, bootstrap_mean, perturbation_curve
@@ -475,3 +476,21 @@ def test_figures_leave_no_state_behind():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_key_of_what_an_r_is_worth_stands_clear_of_the_axis():
+    from lrp_companion.analysis.r_scale import KINDS
+    from lrp_companion.views import scale_dots
+
+    r = Interval(0.5, 0.4, 0.6, 9)
+    rows = [
+        {"what": f"LOO {k}", "kind": kind, "r": r, "model": "companion", "removal": "delete"}
+        for k, kind in enumerate(KINDS[:3])
+    ]
+    figure = scale_dots([*rows, {"what": "attnlrp", "kind": KINDS[3], "r": r, "model": "m"}], title="words")
+    figure.draw_without_rendering()
+    (key,) = figure.legends
+    others = {text for text in figure.findobj(Text) if text.get_text()} - set(key.findobj(Text))
+    assert any("by the attention mask" in text.get_text() for text in others)
+    for text in others:
+        assert not key.get_window_extent().overlaps(text.get_window_extent()), text

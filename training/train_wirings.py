@@ -161,7 +161,7 @@ def make_targets(args: argparse.Namespace) -> None:
     texts = [*sst2(data, "train")[0], *imdb_sentences(data)]
     (out / "pieces.json").write_text(json.dumps(pieces_of(teacher.tokenizer, texts)) + "\n")
     logits = [asked(teacher, lot) for lot in (texts[: -LOTS[1]], texts[-LOTS[1] :])]
-    np.savez(out / "targets.npz", logits=np.concatenate(logits))
+    np.savez_compressed(out / "targets.npz", logits=np.concatenate(logits).astype(np.float16))
 
 
 def components(pieces: list[str], width: int, scale: float) -> torch.Tensor:
@@ -289,7 +289,7 @@ def train(args: argparse.Namespace, recipe: Recipe) -> None:
     of_sst2 = len(texts)
     texts += imdb_sentences(data)
     labels += [-1] * (len(texts) - of_sst2)
-    soft = torch.from_numpy(np.load(targets / "targets.npz")["logits"])
+    soft = torch.from_numpy(np.load(targets / "targets.npz")["logits"]).float()
     ids = tokenizer(texts, truncation=True)["input_ids"]
     special = set(tokenizer.all_special_ids)
     network = network_of(args.wiring, recipe, len(pieces))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,11 @@ from lrp_companion.metrics import Interval, bootstrap_mean, paired_difference
 from lrp_companion.runs.axes import layer_game_axes
 from lrp_companion.runs.folder import JOB
 from lrp_companion.runs.load import TextRun
-from lrp_companion.schema import SITES, TOKEN_CHOICES, InputError, choose
+from lrp_companion.schema import SITES, TOKEN_CHOICES, InputError, Protocol, choose
 
 HALVES = ("first half", "second half")
+SLICES = {"all": slice(None), HALVES[0]: slice(0, None, 2), HALVES[1]: slice(1, None, 2)}
+"""Which examples, in their order, a part holds."""
 
 
 def shapley_values(values: Any) -> np.ndarray:
@@ -119,12 +121,15 @@ class LayerGame:
     rows : r of each example and mask, (n, 2**L), in the order of the examples, or None where only means were
         kept. Even rows are the first half. NaN where undefined.
     caption : model, data, n and how r is read, for captions.
+    columns : number of a mask to r of each example (n,), for the masks whose rows were kept where those of
+        the others were not.
     """
 
     means: Mapping[str, np.ndarray]
     n: int
     rows: np.ndarray | None = None
     caption: str = ""
+    columns: Mapping[int, np.ndarray] = field(default_factory=dict)
 
     @property
     def layers(self) -> int:
@@ -134,12 +139,18 @@ class LayerGame:
         """Rows of "all" examples or of one half; None where only means were kept."""
         if self.rows is None:
             return None
-        return {"all": self.rows, HALVES[0]: self.rows[0::2], HALVES[1]: self.rows[1::2]}[name]
+        return self.rows[SLICES[name]]
+
+    def column(self, mask: int, part: str = "all") -> np.ndarray | None:
+        """r of each example under one mask, or None where only its mean was kept."""
+        if self.rows is not None:
+            return self.rows[SLICES[part], mask]
+        return self.columns[mask][SLICES[part]] if mask in self.columns else None
 
     def interval(self, mask: int, part: str = "all") -> Interval:
-        """Mean r of one mask, with its 95 % bootstrap interval where rows are there."""
-        rows = self.part(part)
-        return self._bare(self.means[part][mask]) if rows is None else bootstrap_mean(rows[:, mask])
+        """Mean r of one mask, with its 95 % bootstrap interval where its rows are there."""
+        column = self.column(mask, part)
+        return self._bare(self.means[part][mask]) if column is None else bootstrap_mean(column)
 
     def shapley(self) -> list[Interval]:
         """The Shapley value of each layer for agreement with LOO, layer 1 first, each with its interval."""
@@ -197,10 +208,10 @@ class LayerGame:
         ]
 
     def _gap(self, best: int, mask: int, part: str) -> Interval:
-        rows = self.part(part)
-        if rows is None:
+        a, b = self.column(best, part), self.column(mask, part)
+        if a is None or b is None:
             return self._bare(self.means[part][best] - self.means[part][mask])
-        return paired_difference(rows[:, best], rows[:, mask])
+        return paired_difference(a, b)
 
     def _bare(self, value: float) -> Interval:
         return Interval(float(value), math.nan, math.nan, self.n)
@@ -208,7 +219,7 @@ class LayerGame:
 
 def layer_game(run: TextRun, *, site: str = "word", tokens: str = "no-special") -> LayerGame:
     """Read the game of a run that holds all masks (`--masks all`); with the rows of its examples if they are
-    there.
+    there, else with those of the masks on the paper's paths.
 
     Raises
     ------
@@ -222,12 +233,15 @@ def layer_game(run: TextRun, *, site: str = "word", tokens: str = "no-special") 
     means = {part: run.mask_means(site=site, tokens=tokens, part=part) for part in ("all", *HALVES)}
     asked = {"part": "all", "site": site, "tokens": tokens}
     n = max(row["n"] for row in run.tables["lattice_means"].to_pylist() if asked.items() <= row.items())
-    rows = None
+    rows, columns = None, {}
     if "lattice" in run.tables:
         table = run.tables["lattice"].sort_by(JOB)
         rows = layer_game_axes(run.layers).read(table["r"], site=site, tokens=tokens).copy()
+    else:
+        protocol = Protocol(site=site, tokens=tokens)
+        columns = {mask_number(mask): run.r(mask, protocol) for mask in run.masks}
     caption = f"{run.model} on {run.data_name}, n = {n:,}; r with LOO read at {site}, {tokens} tokens"
-    return LayerGame(means, int(n), rows, caption)
+    return LayerGame(means, int(n), rows, caption, columns)
 
 
 def _weights(layers: int, size: int) -> np.ndarray:

@@ -51,7 +51,7 @@ def scale_dots(rows: Sequence[Row], *, title: str) -> Drawing:
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(-0.7, len(names) - 0.3)
     axes.grid(visible=False, axis="y")
-    figure.supxlabel("mean Pearson's r with LOO by the attention mask")
+    axes.set_xlabel("mean Pearson's r with LOO by the attention mask")
     figure.suptitle(title, fontweight="bold")
     figure.legend(loc="outside lower center", ncols=2)
     return figure
