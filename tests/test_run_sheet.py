@@ -66,7 +66,7 @@ def test_the_opening_vote_comes_back(name: str) -> None:
 def test_a_plan_that_does_not_fit_its_deck_is_refused() -> None:
     plan, deck = read_plan(text_of("course", "session2")), read_deck(text_of("slides", "session2"))
     wrong = {
-        "minute 5": [plan[0], replace(plan[1], minute=6), *plan[2:]],
+        "minute 6": [plan[0], replace(plan[1], minute=7), *plan[2:]],
         "from slide 5": [plan[0], replace(plan[1], first=6), *plan[2:]],
         "up to slide 28": plan[:-1],
     }
@@ -74,10 +74,10 @@ def test_a_plan_that_does_not_fit_its_deck_is_refused() -> None:
         with pytest.raises(InputError, match=told):
             check_plan(changed, deck)
     cases = (
-        (4, 6, "minute 5"),
-        (5, 2, "minute 5 to 19"),
-        (5, 20, "minute 5 to 19"),
-        (6, 6, "minute 7 to 19"),
+        (4, 7, "minute 6"),
+        (5, 2, "minute 6 to 19"),
+        (5, 20, "minute 6 to 19"),
+        (6, 7, "minute 8 to 19"),
     )
     for place, minute, told in cases:
         late = [replace(slide, minute=minute) if k == place else slide for k, slide in enumerate(deck)]
