@@ -254,6 +254,10 @@ def test_answers_stay_hidden_until_asked(site: str, browser: Any) -> None:
     assert page.evaluate(best) == 1, "the key that turns slides asks, too"
     turn_to(page, page.evaluate("Reveal.getIndices().h") + 2)
     assert page.evaluate(outcome) == 0
+    inside = "[...document.querySelectorAll('section.present .lrp-outcome *')]"
+    seen = f"{inside}.filter(node => getComputedStyle(node).visibility === 'visible').length"
+    assert page.evaluate(f"{inside}.length") > 10
+    assert page.evaluate(seen) == 0, "where AttnLRP and CP-LRP stand is the answer to the vote"
     assert watch.nothing(), watch
     context.close()
 
@@ -280,6 +284,16 @@ def test_a_deck_prints_one_page_per_slide(name: str, site: str, browser: Any) ->
         }).map(sheet => sheet.querySelector('h1, h2').textContent)"""
     )
     assert not cut, f"cut off, or at the edge of the paper: {cut}"
+    assert watch.nothing(), watch
+    context.close()
+
+
+@pytest.mark.parametrize("name", DECKS)
+def test_a_deck_has_as_many_slides_as_heads(name: str, site: str, browser: Any) -> None:
+    """reveal.js takes any `section` for a slide, a widget's, too."""
+    context, page, watch = opened(browser, f"{site}/book/slides/{name}.html")
+    heads = re.findall(r"^#{1,2} ", Path(ROOT, "book/slides", f"{name}.md").read_text(encoding="utf-8"), re.M)
+    assert page.evaluate("Reveal.getTotalSlides()") == len(heads) == count(page)
     assert watch.nothing(), watch
     context.close()
 

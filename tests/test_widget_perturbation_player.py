@@ -74,7 +74,7 @@ def check(page: Any, paths: list[dict[str, Any]]) -> None:
             method[order]["logits"]
         )
         assert page.locator(f"g.lrp-marks.lrp-{side} path").count() == step + 1
-        items = page.locator(f"section.lrp-{side} li")
+        items = page.locator(f"div.lrp-panel.lrp-{side} li")
         kinds = [item.get_attribute("class") or "" for item in items.all()]
         gone = sorted(i for tokens in method[order]["steps"][:step] for i in tokens)
         assert [i for i, kind in enumerate(kinds) if "lrp-gone" in kind] == gone
@@ -205,18 +205,18 @@ def test_the_chart_names_its_lines_and_the_next_token_its_score(opened: tuple[An
     assert {"whole text", "LOO", "CP-LRP", "tokens removed", f"logit of {paths[0]['label']}"} <= set(names)
     method = paths[0]["methods"]["loo"]
     (i,) = method["morf"]["steps"][1]
-    said = page.locator("section.lrp-left p").text_content()
+    said = page.locator("div.lrp-panel.lrp-left p").text_content()
     assert said.startswith(f"next: “{paths[0]['tokens'][i]}” (") and said[-1] == ")"
     shown = said.split("(")[-1][:-1].replace("\u2212", "-")
     assert shown[0] in "+-" and float(shown) == pytest.approx(
         method["scores"][i], abs=10.0 ** -len(shown.split(".")[1])
     )
-    assert page.locator("section.lrp-left li").nth(i).get_attribute("aria-description") == "goes next"
+    assert page.locator("div.lrp-panel.lrp-left li").nth(i).get_attribute("aria-description") == "goes next"
 
 
 def test_a_ring_shows_the_focus_on_every_token(opened: tuple[Any, Any]) -> None:
     page, _ = opened
-    for item in page.locator("section.lrp-left li").all():
+    for item in page.locator("div.lrp-panel.lrp-left li").all():
         item.focus()
         assert item.evaluate(
             "node => [getComputedStyle(node).outlineStyle, getComputedStyle(node).outlineWidth]"
@@ -296,9 +296,9 @@ def test_hostile_tokens_are_text_and_a_phone_has_room(browser: Any, tmp_path: Pa
     context = browser.new_context(viewport={"width": 360, "height": 740})
     page, watch = open_page(context, widget_page(PerturbationPlayer([hostile()]), tmp_path))
     page.wait_for_selector("[data-ready]")
-    assert page.locator("section.lrp-left li bdi").all_text_contents() == list(hostile()["tokens"])
+    assert page.locator("div.lrp-panel.lrp-left li bdi").all_text_contents() == list(hostile()["tokens"])
     for token in hostile()["tokens"][1:-1]:
-        assert f"“{token}”" in page.locator("section.lrp-left p").text_content()
+        assert f"“{token}”" in page.locator("div.lrp-panel.lrp-left p").text_content()
         page.get_by_role("button", name="Forward").click()
     table = page.locator(".lrp-scroll")
     assert table.evaluate("node => node.scrollWidth <= node.clientWidth")

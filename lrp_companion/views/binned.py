@@ -53,7 +53,7 @@ def binned_lines(
     figure, axes_of = drawing(alt, rows=len(panels), height=height, sharey=True, sharex=shared)
     for axes, (panel, lines) in zip(axes_of, panels.items(), strict=True):
         for rule, points in lines.items():
-            _line(axes, points, looks[rule], _label(rule))
+            _line(axes, points, looks[rule], rule_label(rule))
         if mark is not None:
             axes.axvline(mark, color=INK, linewidth=0.9, linestyle=(0, (1, 1.5)))
         if level is not None:
@@ -88,7 +88,7 @@ def _legend(figure: Drawing, axes_of: Sequence[Axes]) -> None:
     figure.legend(list(entries.values()), list(entries), loc="outside lower center", ncols=columns)
 
 
-def _label(rule: str) -> str:
+def rule_label(rule: str) -> str:
     """The method's label; "attnlrp, logits" is a variant of "attnlrp" and is named like it."""
     method, *variant = rule.split(", ")
     return ", ".join([styles([method])[method].label, *variant])
@@ -102,7 +102,7 @@ def _interval(point: Any) -> Interval:
 def _alt(panels: Mapping[str, Lines], names: Mapping[str, str], quantity: str, title: str | None) -> str:
     sentences = [f"{title}."] if title else []
     for panel, lines in panels.items():
-        walks = "; ".join(_walk(_label(rule), points) for rule, points in lines.items())
+        walks = "; ".join(_walk(rule_label(rule), points) for rule, points in lines.items())
         sentences.append(f"{panel + ': ' if panel else ''}{quantity} along {names[panel]}: {walks}.")
     return " ".join(sentences)
 

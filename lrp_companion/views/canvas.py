@@ -19,6 +19,7 @@ from lrp_companion.views.palette import INK, RULE
 FIGURE_WIDTH = (
     5.0  # inches; 10 points stay legible on a phone of 360 px, where a page shrinks the image to fit
 )
+SLIDE = 9.0, 4.3  # inches of a figure that fills a slide; 10 points are 18 px there
 DPI = 144
 LOOK: dict[Any, Any] = {
     "font.size": 10.0, "axes.titlesize": 10.0, "axes.labelsize": 10.0, "figure.titlesize": 10.5,

@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from lrp_companion.metrics import Curve, Interval, bootstrap_mean
 from lrp_companion.registry import Style
 from lrp_companion.schema import InputError
-from lrp_companion.views.canvas import LOOK, Drawing, drawing, limits
+from lrp_companion.views.canvas import LOOK, SLIDE, Drawing, drawing, limits
 from lrp_companion.views.palette import INK, QUIET, styles
 from lrp_companion.views.plots import PAPER_LABEL, PATH_TITLES, PROJECT_LABEL, layer_alt
 
@@ -34,6 +34,7 @@ def layer_curves(
     paper: Mapping[str, Sequence[float]] | None = None,
     quantity: str = "mean r with LOO",
     title: str | None = None,
+    wide: bool = False,
 ) -> Drawing:
     """Draw agreement with LOO as layers are bypassed (the paper's Figure 2): a panel per path, layer k along.
 
@@ -44,12 +45,12 @@ def layer_curves(
     levels : named levels drawn across all panels, such as AttnLRP (no layer bypassed) and CP-LRP (all).
     paper : the paper's values for the same paths and steps, drawn dashed and named as the paper's.
     quantity : what the vertical axis shows.
+    wide : panels side by side, as on a slide.
     """
     last = _check_paths(paths, paper or {})
     figure, panels = drawing(
         layer_alt(paths, quantity, title),
-        rows=len(paths),
-        height=0.9 + 1.75 * len(paths),
+        **_grid(len(paths), wide=wide, height=0.9 + 1.75 * len(paths)),
         sharex=True,
         sharey=True,
     )
@@ -58,14 +59,22 @@ def layer_curves(
             dash = LEVEL_DASHES.get(label, "--")
             axes.axhline(level.mean, color=INK, linewidth=1.1, linestyle=dash, label=label, zorder=1.5)
         _path(axes, name, steps, (paper or {}).get(name))
-        backward = " (read from right to left)" if name == "back-to-front" else ""
+        backward = " (read from right to left)" if name == "back-to-front" and not wide else ""
         axes.set_title(PATH_TITLES[name].format(last=last) + backward)
         axes.xaxis.set_major_locator(MaxNLocator(min(last, 12), integer=True))
-    panels[-1].set_xlabel("layer k")
+    for axes in panels if wide else panels[-1:]:
+        axes.set_xlabel("layer k")
     figure.supylabel(quantity)
     _head(figure, title)
     _legend(figure, panels, neutral=PROJECT_LABEL)
     return figure
+
+
+def _grid(count: int, *, wide: bool, height: float) -> dict[str, Any]:
+    """So many panels one beneath the other in this height, or side by side on a slide."""
+    if wide:
+        return {"columns": count, "height": SLIDE[1], "width": SLIDE[0]}
+    return {"rows": count, "height": height}
 
 
 def _check_paths(paths: Mapping[str, Sequence[Interval]], paper: Mapping[str, Sequence[float]]) -> int:
@@ -111,6 +120,7 @@ def method_dots(
     paper: Mapping[str, float] | None = None,
     quantity: str = "mean r with LOO",
     title: str | None = None,
+    wide: bool = False,
 ) -> Drawing:
     """Draw one mean with its interval per method, a panel per group (protocol, data set), on one axis.
 
@@ -118,6 +128,7 @@ def method_dots(
     ----------
     groups : panel title to method to interval.
     paper : the paper's value by method, drawn as open squares and named as the paper's, in every panel.
+    wide : panels side by side, as on a slide.
     """
     if not groups or not all(groups.values()):
         raise InputError(
@@ -127,12 +138,14 @@ def method_dots(
             hint="pass {'words only': {'loo': interval}}",
         )
     count = sum(map(len, groups.values()))
+    ratios: dict[str, Any] = (
+        {} if wide else {"height_ratios": [len(group) + 0.6 for group in groups.values()]}
+    )
     figure, panels = drawing(
         _dots_alt(groups, quantity, title),
-        rows=len(groups),
-        height=0.8 + 0.35 * len(groups) + 0.3 * count,
+        **_grid(len(groups), wide=wide, height=0.8 + 0.35 * len(groups) + 0.3 * count),
         sharex=True,
-        height_ratios=[len(group) + 0.6 for group in groups.values()],
+        **ratios,
     )
     for axes, (panel, group) in zip(panels, groups.items(), strict=True):
         looks = styles(group)
@@ -147,7 +160,8 @@ def method_dots(
         axes.grid(visible=False, axis="y")
         axes.axvline(0, color=INK, linewidth=0.9)
         axes.set_title(panel)
-    panels[-1].set_xlabel(quantity)
+    for axes in panels if wide else panels[-1:]:
+        axes.set_xlabel(quantity)
     _head(figure, title)
     _legend(figure, panels)
     return figure

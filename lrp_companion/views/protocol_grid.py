@@ -20,7 +20,7 @@ from lrp_companion.analysis.protocol_grid import (
 from lrp_companion.metrics import Interval
 from lrp_companion.registry import label_of
 from lrp_companion.schema import PROTOCOLS, InputError, Protocol
-from lrp_companion.views.canvas import LOOK, Drawing, drawing, limits
+from lrp_companion.views.canvas import LOOK, SLIDE, Drawing, drawing, limits
 from lrp_companion.views.palette import INK, RULE, diverging_map
 
 Row = Mapping[str, Any]
@@ -46,13 +46,16 @@ def needs(operation: str, rows: Sequence[Any], what: str) -> None:
 
 
 @mpl.rc_context(LOOK)
-def specification_curve(grid: Grid, *, marked: Mapping[str, Protocol] | None = None) -> Drawing:
+def specification_curve(
+    grid: Grid, *, marked: Mapping[str, Protocol] | None = None, wide: bool = False
+) -> Drawing:
     """Draw all distinct cells sorted by effect, with intervals above and the options of each cell below.
 
     Parameters
     ----------
     grid : of one run.
     marked : name to protocol: cells that are pointed out; the three `PROTOCOLS` by default.
+    wide : flat, as on a slide.
     """
     rows = grid.curve()
     needs("specification_curve", rows, "cell with an effect")
@@ -63,7 +66,9 @@ def specification_curve(grid: Grid, *, marked: Mapping[str, Protocol] | None = N
         f"in {len(rows)} combinations, from {effect[0]:.2f} to {effect[-1]:.2f}. "
         f"Interval below 0: {tally['below']}, across: {tally['across']}, above: {tally['above']}."
     )
-    figure, (top, bottom) = drawing(alt, rows=2, height=7.0, sharex=True, height_ratios=[1.0, 1.45])
+    size: dict[str, Any] = {"height": SLIDE[1] + 0.4, "width": SLIDE[0]} if wide else {"height": 7.0}
+    ratios = [1.0, 2.2] if wide else [1.0, 1.45]
+    figure, (top, bottom) = drawing(alt, rows=2, sharex=True, height_ratios=ratios, **size)
     x = np.arange(1, len(rows) + 1)
     for side, (colour, label) in SIDE_LOOKS.items():
         mask = np.array([row["side"] == side for row in rows])
@@ -75,10 +80,17 @@ def specification_curve(grid: Grid, *, marked: Mapping[str, Protocol] | None = N
     top.axhline(0, color=INK, linewidth=0.9)
     _point_out(top, rows, PROTOCOLS if marked is None else marked)
     top.set_ylabel(difference(grid))
-    figure.suptitle(f"{grid.title}, n = {grid.n:,}: mean difference of r", fontweight="bold")
-    top.legend(loc="upper left", handletextpad=0.3, borderaxespad=0.2)
+    title = f"{grid.title}, n = {grid.n:,}: mean difference of r"
+    if wide:  # the key takes the head of the figure
+        top.set_title(title, fontweight="bold")
+    else:
+        figure.suptitle(title, fontweight="bold")
+    if wide:
+        figure.legend(loc="outside upper left", ncols=3, handletextpad=0.3)
+    else:
+        top.legend(loc="upper left", handletextpad=0.3, borderaxespad=0.2)
     options = [(name, option) for name, options in grid.distinct.items() for option in options]
-    option_matrix(bottom, rows, options, AXIS_LABELS)
+    option_matrix(bottom, rows, options, AXIS_LABELS, inline=wide)
     bottom.set_xlabel("combinations of choices, by effect")
     return figure
 
@@ -106,19 +118,27 @@ def option_matrix(
     rows: Sequence[Row],
     options: Sequence[tuple[str, Any]],
     labels: Mapping[str, tuple[str, Mapping[Any, str]]],
+    *,
+    inline: bool = False,
 ) -> None:
-    """Draw a line of ticks per option and a gap between choices; a choice's name is above its options."""
+    """Draw a line of ticks per option and a gap between choices; a choice's name is above its options, or
+    before the first of them (`inline`).
+    """
     y, ticks, names = 0.0, [], []
     last = None
     for name, option in options:
-        if name != last:
+        before = ""
+        if name != last and inline:
+            y += 0.35
+            before = f"{labels[name][0]}: "
+        elif name != last:
             y += 0.7
             _heading(axes, 0.0, y, labels[name][0])
             y += 1.0
         chosen = [k + 1 for k, row in enumerate(rows) if row[name] == option]
         axes.vlines(chosen, y - 0.38, y + 0.38, color=INK, linewidth=0.7)
         ticks.append(y)
-        names.append(labels[name][1][option])
+        names.append(before + labels[name][1][option])
         last, y = name, y + 1.0
     axes.set_yticks(ticks, names)
     axes.tick_params(axis="y", length=0)

@@ -98,7 +98,7 @@ function grid(text, levels, method, go) {
 function panel({ methods, levels, texts }, method, go) {
   const holder = h("div", {}), line = h("p", { class: "lrp-readout" });
   const frame = { class: "lrp-flow-panel", "aria-label": methods[method] };
-  const node = h("section", frame, h("p", { class: "lrp-title" }, methods[method]), holder, line);
+  const node = h("div", frame, h("p", { class: "lrp-title" }, methods[method]), holder, line);
   let shown = -1, drawn = grid(texts[0], levels, method, go), row = tokenRow([], [], "");
   /** @param {number} place @param {number} step */
   const paint = (place, step) => {

@@ -199,7 +199,7 @@ function panel(model, side) {
     const removed = gone.map((i) => text.tokens[i]).join(", ");
     return `${methods[method]} has removed ${gone.length ? removed : "nothing"}, logit ${say(logit)}`;
   };
-  return { node: h("section", frame, choose.node, tokens, ahead), paint };
+  return { node: h("div", frame, choose.node, tokens, ahead), paint };
 }
 
 /**
