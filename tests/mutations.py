@@ -131,7 +131,7 @@ page_rule, page_walk, page_layer, page_method, page_slope = (
 )
 staged = of("bookbuild/browser_weights.py", "test_browser_engine.py::test_eight_bits_are_within_half_a_step")
 typed = of("widgets/static/your_sentence.js", "test_front_ends.py::test_deno_tests_pass")
-box = of("widgets/static/live_toggles.js", "test_front_ends.py::test_deno_tests_pass")
+box = of("widgets/static/sentence_box.js", "test_front_ends.py::test_deno_tests_pass")
 special = of(
     "widgets/static/engine/tokenizer.js",
     "test_browser_engine.py::test_what_cannot_be_explained_is_refused_in_one_line",

@@ -70,6 +70,17 @@ def test_every_map_is_pythons_on_the_same_weights(tiny: Classifier, engine: Engi
         assert result["logits"][expected.target] == pytest.approx(expected.logit, abs=1e-5)
 
 
+def test_every_level_is_pythons(tiny: Classifier, engine: Engine) -> None:
+    python, layers = browser_weights.as_staged(tiny), range(1, tiny.card.layers + 1)
+    questions = [{"kind": "levels", "text": text, "choices": {"target": 1}} for text in WORDS]
+    for question, answer in zip(questions, engine.ask(questions), strict=True):
+        result = answer["result"]
+        for scores, bypass in zip(result["scores"], ((), layers), strict=True):
+            expected = lrp.layer_relevance(python, question["text"], bypass=bypass, target=1)
+            assert result["levels"] == list(expected.levels) and result["tokens"] == list(expected.tokens)
+            np.testing.assert_allclose(scores, expected.scores, rtol=2e-4, atol=2e-6)
+
+
 def test_masks_and_half_open_layers_are_the_lattices(tiny: Classifier, engine: Engine) -> None:
     python, text, layers = browser_weights.as_staged(tiny), WORDS[0], tiny.card.layers
     lattice = lrp.layer_lattice(python, text)

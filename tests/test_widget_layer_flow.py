@@ -148,3 +148,28 @@ def test_python_refuses_what_does_not_fit(flows: Any, clf: Any) -> None:
             LayerFlow(wrong)
     assert repr(widget) == f"LayerFlow(2 texts; attnlrp, cp-lrp; {clf.card.layers + 2} levels)"
     assert "film" in widget.fallback() and "Relevance of the words" in widget.fallback()
+
+
+def test_a_live_sentence_feeds_the_grids_and_keeps_the_level(flows: list[Any], clf: Any) -> None:
+    everything = range(1, clf.card.layers + 1)
+
+    def explain(text: str) -> dict[str, Any]:
+        return {
+            "attnlrp": lrp.layer_relevance(clf, text),
+            "cp-lrp": lrp.layer_relevance(clf, text, bypass=everything),
+        }
+
+    widget = LayerFlow(flows, labels=clf.labels)
+    widget.text, widget.step = 1, 2
+    live = lrp.LiveSentence(widget, explain)
+    live.text.value = "rare grace"
+    (shown,) = widget.data["texts"]
+    np.testing.assert_allclose(
+        shown["scores"][1], explain("rare grace")["cp-lrp"].scores, rtol=1e-5, atol=1e-7
+    )
+    assert (widget.text, widget.step) == (0, 2) and live.said.value == ""
+    live.text.value = "grace " * 2000
+    assert "tokens" in live.said.value and widget.data["texts"] == [shown]
+    assert 'data-feeds="layer_flow"' in live._repr_mimebundle_()["text/html"]
+    with pytest.raises(InputError, match="same two methods"):
+        widget.show({"attnlrp": flows[0]["attnlrp"]})

@@ -335,7 +335,7 @@ def test_the_books_page_loads_nothing_until_it_is_asked(html: Path, browser: Any
 def test_the_text_box_of_chapter_3_works_without_a_kernel(html: Path, browser: Any) -> None:
     context = browser.new_context()
     page, watch = open_page(context, (html / "notebooks" / "03_bert_layers.html").as_uri())
-    host = page.locator('[data-companion-widget="live_toggles"]')
+    host = page.locator('[data-address="own-layer_toggles"]')
     host.scroll_into_view_if_needed()
     host.locator("button.lrp-load").click()
     box = host.locator("input[type=text]")
@@ -347,7 +347,24 @@ def test_the_text_box_of_chapter_3_works_without_a_kernel(html: Path, browser: A
     r = float(toggles.locator(".lrp-result").get_attribute("data-r"))
     clf = browser_weights.as_staged(lrp.load_classifier("companion"))
     assert r == pytest.approx(expected(clf, "a dull film")["AttnLRP"], abs=1e-3)
-    assert not complaints_of_axe(page, '[data-companion-widget="live_toggles"]') and watch.nothing()
+    flow_box = page.locator('[data-address="own-layer_flow"]')
+    flow_box.locator("button.lrp-load").click()  # the model is there already
+    flow_box.locator("input[type=text]").fill("a dull film", timeout=10_000)
+    flow_box.get_by_role("button", name="layer by layer").click()
+    flow_box.get_by_text("now show your sentence").wait_for(timeout=30_000)
+    shown = page.evaluate(
+        """() => {
+            const {model} = document.querySelector('[data-companion-widget="layer_flow"]').companion;
+            return model.get("data").texts[model.get("text")];
+        }"""
+    )
+    for scores, bypass in zip(shown["scores"], ((), range(1, clf.card.layers + 1)), strict=True):
+        theirs = lrp.layer_relevance(clf, "a dull film", bypass=bypass).scores
+        np.testing.assert_allclose(scores, theirs, rtol=1e-3, atol=1e-4)
+    assert "dull" in page.locator('[data-companion-widget="layer_flow"] .lrp-flow-panel').first.inner_text()
+    for address in ("own-layer_toggles", "own-layer_flow"):
+        assert not complaints_of_axe(page, f'[data-address="{address}"]')
+    assert watch.nothing()
     context.close()
 
 

@@ -1,7 +1,7 @@
 """Sphinx extension: the directive `your-sentence` puts the text box that explains a reader's own sentence.
 
 `make book` stages the engine and the embedded model once, in `_static/live/`; only the page with the
-directive, and the text box under the switches of chapter 3, load them, when they are asked to. `make book
+directive, and the text boxes of chapter 3, load them, when they are asked to. `make book
 LIVE=0` leaves them out, and the page says so.
 """
 
@@ -24,12 +24,14 @@ from lrp_companion.bookbuild.live_page import Live, prepare
 from lrp_companion.models.pretrained import Classifier, load_classifier
 from lrp_companion.schema import InputError
 from lrp_companion.sources import load_dataset
-from lrp_companion.widgets.live_toggles import LiveToggles
+from lrp_companion.widgets.sentence_box import SentenceBox
 
 VARIABLE = "LRP_COMPANION_LIVE"
 MODEL, FOLDER = "companion", "live/companion/"
 RECORD = Path(__file__).resolve().parents[2] / "results" / "browser-engine" / "companion.json"
-_NO_KERNEL = re.compile(r'<p class="lrp-no-kernel">.*?</p>', re.DOTALL)  # see `widgets/live.py`
+_NO_KERNEL = re.compile(
+    r'<p class="lrp-no-kernel" data-feeds="(\w+)">.*?</p>', re.DOTALL
+)  # see `widgets/live.py`
 LEFT_OUT = (
     "This build of the book leaves the model out, so nothing can be typed here; make book without LIVE=0 "
     "brings it."
@@ -121,11 +123,10 @@ def wake_text_boxes(app: Sphinx, doctree: nodes.document) -> None:
     folder = f"{'../' * app.env.docname.count('/')}_static/{FOLDER}"
     for node in list(doctree.findall(nodes.raw)):
         text = node.astext()
-        if _NO_KERNEL.search(text):
-            markup = LiveToggles(live.model, folder=folder).page_html()
-            before, after = _NO_KERNEL.split(text, maxsplit=1)
-            shown = nodes.raw("", before + markup + after, format="html", classes=node["classes"])
-            node.replace_self(shown)
+        if found := _NO_KERNEL.search(text):
+            markup = SentenceBox(live.model, folder=folder, feeds=found[1]).page_html()
+            shown = text[: found.start()] + markup + text[found.end() :]
+            node.replace_self(nodes.raw("", shown, format="html", classes=node["classes"]))
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

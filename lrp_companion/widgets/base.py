@@ -23,8 +23,8 @@ from lrp_companion.schema import InputError
 STATIC = Path(__file__).parent / "static"
 MARK = "data-companion-widget"
 SHARED = {
-    "layers": ("layer_toggles", "your_sentence", "live_toggles"),
-    "live_model": ("your_sentence", "live_toggles"),
+    "layers": ("layer_toggles", "your_sentence", "sentence_box"),
+    "live_model": ("your_sentence", "sentence_box"),
 }
 """What stands between the base and some widgets' own modules, and for which."""
 

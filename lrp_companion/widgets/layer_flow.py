@@ -41,6 +41,25 @@ class LayerFlow(Widget, front="layer_flow"):
     def __init__(
         self, flows: Sequence[Mapping[str, Any]], *, labels: Sequence[str] = (), address: str = "flow"
     ) -> None:
+        self._labels = tuple(labels)
+        self._names, data = self._take(flows)
+        super().__init__(data=data, address=check_address("LayerFlow", address))
+
+    def show(self, flow: Mapping[str, Any]) -> None:
+        """Replace the texts by one, as the live text box does; the level stays if there are as many.
+
+        Raises
+        ------
+        InputError : not two methods of one model.
+        """
+        names, data = self._take([flow])
+        with self.hold_sync():
+            if data["levels"] != self.data["levels"]:
+                self.step = 0
+            self._names, self.text, self.data = names, 0, data
+
+    def _take(self, flows: Sequence[Mapping[str, Any]]) -> tuple[list[str], dict[str, Any]]:
+        """The methods' names, and what the front end shows."""
         methods = list(flows[0]) if flows else []
         shapes = {tuple(flow.levels) for of_text in flows for flow in of_text.values()}
         if len(methods) != 2 or len(shapes) != 1 or any(list(flow) != methods for flow in flows):
@@ -51,10 +70,9 @@ class LayerFlow(Widget, front="layer_flow"):
         data = {
             "methods": [styles(methods)[name].label for name in methods],
             "levels": list(levels),
-            "texts": [_plain(list(of_text.values()), labels) for of_text in flows],
+            "texts": [_plain(list(of_text.values()), self._labels) for of_text in flows],
         }
-        self._names = methods
-        super().__init__(data=data, address=check_address("LayerFlow", address))
+        return methods, data
 
     @traitlets.validate("text", "step")
     def _check_place(self, proposal: Any) -> int:

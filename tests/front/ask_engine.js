@@ -36,6 +36,7 @@ async function pause() {
 async function answer({ kind, text, choices = {} }) {
   try {
     if (kind === "encode") return explainer.tokenizer.encode(text);
+    if (kind === "levels") return await explainer.levels(text, choices, pause);
     if (kind !== "masks") return await explainer.explain(text, choices, pause);
     const { masks, ...rest } = await engine.allMasks(explainer, text, choices, pause, () => undefined);
     return { ...rest, masks: Array.from(masks) };

@@ -8,7 +8,7 @@ const STATIC = new URL(Deno.args[0] ?? "../../lrp_companion/widgets/static/", im
 const SHARED = {
   layer_toggles: ["layers"],
   your_sentence: ["layers", "live_model"],
-  live_toggles: ["layers", "live_model"],
+  sentence_box: ["layers", "live_model"],
 };
 
 /**
@@ -19,7 +19,7 @@ const SHARED = {
 export async function load(name) {
   const parts = [...new Set(["base", ...(SHARED[name] ?? []), name])];
   const texts = await Promise.all(parts.map((part) => Deno.readTextFile(new URL(`${part}.js`, STATIC))));
-  const functions = texts.join("\n").matchAll(/(?:^|;)function (\w+)/gm).map(([, declared]) => declared);
+  const functions = texts.join("\n").matchAll(/(?:^|;)(?:async )?function (\w+)/gm).map(([, declared]) => declared);
   const text = [...texts, `export { ${[...functions].join(", ")} };`].join("\n");
   return await import(`data:text/javascript,${encodeURIComponent(text)}`);
 }

@@ -141,11 +141,14 @@ function inWords({ methods }, text, level) {
 }
 
 /**
- * @param {Place<State>} place
- * @returns {() => void}
+ * Controls, both grids and the words for the texts that there are.
+ * @param {Model<State>} model
+ * @param {HTMLElement} el
+ * @param {ReturnType<typeof liveLine>} live
+ * @returns {{ paint: () => void, stop: () => void }} `paint` shows the text and step in force
  */
-function render({ model, el }) {
-  const data = model.get("data"), { texts, levels } = data, live = liveLine();
+function build(model, el, live) {
+  const data = model.get("data"), { texts, levels } = data;
   const { play, stop, go, here } = stepper(model, {
     last: () => levels.length - 1,
     pause: 900,
@@ -183,7 +186,7 @@ function render({ model, el }) {
     h("p", { class: "lrp-quiet" }, key),
     live.node,
   );
-  const end = follow(model, ["text", "step"], () => {
+  const paint = () => {
     const place = model.get("text"), step = here(), text = texts[place];
     choose.show(place);
     slider.value = String(step);
@@ -192,10 +195,28 @@ function render({ model, el }) {
     const totals = sides.map(({ paint }) => paint(place, step));
     said.replaceChildren(...inWords(data, text, step));
     live.say(`${levels[step]}. ${totals.join("; ")}. ${said.textContent}`);
-  });
+  };
+  return { paint, stop };
+}
+
+/**
+ * @param {Place<State>} place
+ * @returns {() => void}
+ */
+function render({ model, el }) {
+  const live = liveLine();
+  let shown = build(model, el, live);
+  const renew = () => {
+    shown.stop();
+    shown = build(model, el, live);
+    shown.paint();
+  };
+  model.on("change:data", renew);
+  const end = follow(model, ["text", "step"], () => shown.paint());
   return () => {
-    stop();
+    shown.stop();
     end();
+    model.off("change:data", renew);
   };
 }
 

@@ -12,6 +12,7 @@ import { CompanionError, refuse } from "./refusal.js";
 /** @typedef {import("./weights.js").Manifest} Manifest */
 /** @typedef {import("./explain.js").Choices} Choices */
 /** @typedef {import("./explain.js").Explanation} Explanation */
+/** @typedef {import("./explain.js").Flow} Flow */
 /** @typedef {import("./tokenizer.js").Encoded} Encoded */
 /** @typedef {{ loaded: number, total: number }} Loaded bytes */
 /**
@@ -121,6 +122,16 @@ class Companion {
    */
   masks(text, { signal, onProgress, ...choices } = {}) {
     return this.ask({ kind: "masks", text, choices }, { signal, report: onProgress });
+  }
+
+  /**
+   * Relevance level by level, by AttnLRP and by CP-LRP.
+   * @param {string} text
+   * @param {Pick<Choices, "target"> & Pick<Watch, "signal">} [choices]
+   * @returns {Promise<Flow>}
+   */
+  levels(text, { signal, ...choices } = {}) {
+    return this.ask({ kind: "levels", text, choices }, { signal });
   }
 
   /**

@@ -40,8 +40,9 @@ import { columnsOf, fours, rowsOf } from "./kernel.js";
  * @typedef {{ map: LinearMap, activation: Activation | null, z: Float64Array, slope: Float64Array }} HeadStep
  */
 /**
- * @typedef {{ embedding: NormStep, layers: LayerStep[], head: HeadStep[], logits: number[], tokens: number,
- *   holder: Holder }} Tape
+ * `input` is what the first layer reads.
+ * @typedef {{ embedding: NormStep, input: Matrix, layers: LayerStep[], head: HeadStep[], logits: number[],
+ *   tokens: number, holder: Holder }} Tape
  */
 
 /**

@@ -29,6 +29,8 @@ import { refuse } from "./refusal.js";
  * @typedef {(done: number, total: number, masks: { numbers: number[], r: number[] } | null) => void} Report
  */
 
+/** @typedef {Omit<Explanation, "scores"> & { levels: string[], scores: number[][][] }} Flow */
+
 const METHODS = ["attnlrp", "cp-lrp", "lrp", "loo", "mask-gradient"];
 const AT_ONCE = 96; // tokens of a batch of removals
 const TAPES = 2; // texts whose tape is kept
@@ -92,6 +94,22 @@ export function correlation(a, b, chosen) {
     bb += (b[i] - mb) ** 2;
   }
   return aa > 0 && bb > 0 ? ab / Math.sqrt(aa * bb) : NaN;
+}
+
+/**
+ * `R = x . g` of every token.
+ * @param {Model} model
+ * @param {Matrix} x (T, D)
+ * @param {Matrix} g (T, D)
+ * @returns {number[]}
+ */
+function products({ kernel }, x, g) {
+  const f = kernel.floats;
+  return Array.from({ length: x.rows }, (_, row) => {
+    let sum = 0;
+    for (let i = 0; i < x.columns; i++) sum += f[x.at + row * x.step + i] * f[g.at + row * g.step + i];
+    return sum;
+  });
 }
 
 /** A model with its tokenizer, ready to be explained. */
@@ -159,6 +177,34 @@ export class Explainer {
   }
 
   /**
+   * Relevance at every layer's output, at what the first layer reads, and at the words, from the top down: by
+   * AttnLRP and by CP-LRP, as `methods/levels.py` has it.
+   * @param {string} text
+   * @param {Pick<Choices, "target">} choices
+   * @param {Pause} pause
+   * @returns {Promise<Flow>} scores by method, level and token
+   */
+  async levels(text, choices, pause) {
+    const { model } = this, { layers, head } = model, classes = /** @type {any} */ (head.at(-1)).map.weight.rows;
+    const { target: wanted, site } = settle({ target: choices.target }, layers.length, classes);
+    const { ids, tokens, special } = this.tokenizer.encode(text);
+    const levels = layers.map((_, k) => `output of layer ${layers.length - k}`).concat("embeddings", "words");
+    return await this.withTape(ids, pause, async (tape) => {
+      const { logits } = tape, target = wanted ?? logits.indexOf(Math.max(...logits)), scores = [];
+      for (const amount of [0, 1]) {
+        /** @type {number[][]} */
+        const rows = [];
+        const meet = (/** @type {number} */ depth, /** @type {Matrix} */ g) =>
+          rows.push(products(model, tape.layers[depth]?.outputNorm.y ?? tape.input, g));
+        const amounts = layers.map(() => amount);
+        const words = await this.lrp(tape, ids, { amounts, site, target }, pause, meet);
+        scores.push([...rows, Array.from(words)]);
+      }
+      return { tokens, ids, special, target, logits, levels, scores };
+    });
+  }
+
+  /**
    * `LOO_i = f(x) - f(x without i)`: token i is not run, and the others keep their places. The first token,
    * which the classifier reads, stays, and nobody attends to it.
    * @param {number[]} ids
@@ -191,17 +237,20 @@ export class Explainer {
    * @param {number[]} ids
    * @param {{ amounts: number[], site: Site, target: number }} how
    * @param {Pause} pause
+   * @param {(depth: number, g: Matrix) => void} [meet] is told g at the output of each layer, and of none (-1)
    * @returns {Promise<Float64Array>}
    */
-  async lrp(tape, ids, { amounts, site, target }, pause) {
+  async lrp(tape, ids, { amounts, site, target }, pause, meet) {
     const { model } = this, scratch = new Scratch(model, tape.tokens), { holder } = scratch;
     try {
       const g = holder.matrix(tape.tokens, model.hidden);
       start(model, tape, target, false, g);
       for (let depth = model.layers.length - 1; depth >= 0; depth--) {
         await pause();
+        meet?.(depth, g);
         layerBackward(model, depth, tape, g, scratch, amounts[depth]);
       }
+      meet?.(-1, g);
       return relevance(model, siteWeights(model, tape, ids, site), g);
     } finally {
       scratch.release();

@@ -99,7 +99,8 @@ export async function forward(model, ids, pause) {
     }
     const first = Float64Array.from(model.kernel.floats.subarray(x.at, x.at + x.columns));
     const { steps, logits } = classify(model, first);
-    return { embedding: embedding.step, layers, head: steps, logits, tokens, holder };
+    const { step, x: input } = embedding;
+    return { embedding: step, input, layers, head: steps, logits, tokens, holder };
   } catch (error) {
     holder.release();
     throw error;

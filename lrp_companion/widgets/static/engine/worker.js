@@ -163,6 +163,7 @@ async function answer(question, pause, report) {
     /** @type {number} */ total,
     /** @type {object | null} */ masks,
   ) => report({ done, total, ...masks });
+  if (kind === "levels") return await explainer.levels(text, choices, pause);
   if (kind === "masks") return await allMasks(explainer, text, choices, pause, steps);
   return await explainer.explain(text, choices, pause, steps);
 }

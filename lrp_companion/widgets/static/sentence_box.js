@@ -1,10 +1,18 @@
-// A text box for `layer_toggles` where no kernel runs: the engine computes all masks of a reader's sentence.
+// A text box for the widget above it where no kernel runs: the engine computes what that widget shows.
 
 /**
  * @typedef {{ label: string, tokens: string[], special: boolean[], logit: number, loo: number[],
  *   sites: { [site: string]: { unpacked: object } } }} Computed a sentence as `layer_toggles.js` keeps it
  */
-/** @typedef {{ data: Staged & { labels: string[] } }} State */
+/** @typedef {{ signal: AbortSignal, progress: (share: number) => void }} Watch */
+/**
+ * A widget that can be fed: what the button says, what is said meanwhile and after, and how a text becomes a
+ * part of its data, under `into`; `place` is the state that chooses it.
+ * @typedef {{ button: string, meanwhile: string, after: string, into: string, place: string,
+ *   compute: (companion: Companion, text: string, data: any, labels: string[], watch: Watch) => Promise<object>
+ * }} Fed
+ */
+/** @typedef {{ data: Staged & { labels: string[], feeds: string } }} State */
 
 /**
  * Scores of all masks as steps of 8 bits with a scale for each mask, as Python packs them.
@@ -40,12 +48,12 @@ function everyR(masks, loo, keep) {
  * All masks of a text at every site that the switches offer.
  * @param {Companion} companion
  * @param {string} text
- * @param {string[]} sites
+ * @param {{ sites: string[] }} data
  * @param {string[]} labels
- * @param {{ signal: AbortSignal, progress: (share: number) => void }} watch
+ * @param {Watch} watch
  * @returns {Promise<Computed>}
  */
-async function compute(companion, text, sites, labels, { signal, progress }) {
+async function everyMask(companion, text, { sites }, labels, { signal, progress }) {
   /** @type {Computed["sites"]} */
   const tables = {};
   let last = null;
@@ -63,12 +71,51 @@ async function compute(companion, text, sites, labels, { signal, progress }) {
 }
 
 /**
- * The switches that stand above in the page.
+ * Relevance of a text at every level, as `layer_flow.js` keeps it.
+ * @param {Companion} companion
+ * @param {string} text
+ * @param {{ levels: string[] }} data
+ * @param {string[]} labels
+ * @param {Watch} watch
+ * @returns {Promise<object>}
+ */
+async function everyLevel(companion, text, { levels }, labels, { signal }) {
+  const flow = await companion.levels(text, { signal });
+  if (flow.levels.join() !== levels.join()) {
+    throw new Error(`The widget above shows another model than “${companion.card.name}”.`);
+  }
+  const { tokens, special, target, logits, scores } = flow;
+  return { tokens, special, label: labels[target], logit: logits[target], scores };
+}
+
+/** @type {{ [front: string]: Fed }} */
+const FED = {
+  layer_toggles: {
+    button: "All masks of this sentence",
+    meanwhile: "Computing every mask of the layers",
+    after: "The switches above now show your sentence.",
+    into: "sentences",
+    place: "sentence",
+    compute: everyMask,
+  },
+  layer_flow: {
+    button: "This sentence, layer by layer",
+    meanwhile: "Computing every layer",
+    after: "The grids above now show your sentence.",
+    into: "texts",
+    place: "text",
+    compute: everyLevel,
+  },
+};
+
+/**
+ * The widget of a kind that stands above in the page.
  * @param {HTMLElement} el
+ * @param {string} front
  * @returns {Model<{ [key: string]: any }> | null}
  */
-function togglesOf(el) {
-  const hosts = [...document.querySelectorAll('[data-companion-widget="layer_toggles"]')];
+function widgetAbove(el, front) {
+  const hosts = [...document.querySelectorAll(`[data-companion-widget="${front}"]`)];
   const before = (/** @type {Element} */ host) =>
     host.compareDocumentPosition(el) & Node.DOCUMENT_POSITION_FOLLOWING;
   const host = /** @type {HTMLElement | undefined} */ (hosts.filter(before).at(-1));
@@ -78,40 +125,41 @@ function togglesOf(el) {
 /**
  * The box itself, once the model is there.
  * @param {Companion} companion
- * @param {string[]} labels
+ * @param {State["data"]} own
  * @param {HTMLElement} el
  * @returns {HTMLElement}
  */
-function textBox(companion, labels, el) {
+function textBox(companion, { labels, feeds }, el) {
+  const fed = FED[feeds];
   const input = h("input", { type: "text", "aria-label": "A sentence of your own" });
   const said = h("p", { role: "status", class: "lrp-quiet" });
-  const bar = h("progress", { max: 1, value: 0, hidden: true, "aria-label": "Masks computed" });
+  const bar = h("progress", { max: 1, value: 0, hidden: true, "aria-label": "Computed" });
   let control = new AbortController();
   const explain = async () => {
-    const toggles = togglesOf(el), text = input.value.trim();
-    if (!toggles || !text) return;
-    const { signal } = control = new AbortController(), data = toggles.get("data");
+    const above = widgetAbove(el, feeds), text = input.value.trim();
+    if (!above || !text) return;
+    const { signal } = control = new AbortController(), data = above.get("data");
     const progress = (/** @type {number} */ share) => {
       bar.value = share;
     };
     show(true);
     try {
-      const sentence = await compute(companion, text, data.sites, labels, { signal, progress });
-      toggles.set("data", { ...data, sentences: [...data.sentences, sentence] });
-      toggles.set("sentence", data.sentences.length);
-      said.textContent = "The switches above now show your sentence.";
+      const made = await fed.compute(companion, text, data, labels, { signal, progress });
+      above.set("data", { ...data, [fed.into]: [...data[fed.into], made] });
+      above.set(fed.place, data[fed.into].length);
+      said.textContent = fed.after;
     } catch (error) {
       const { name, message } = /** @type {Error} */ (error);
       said.textContent = name === "AbortError" ? "Stopped." : message;
     }
     show(false);
   };
-  const go = h("button", { type: "button", onclick: explain }, "All masks of this sentence");
+  const go = h("button", { type: "button", onclick: explain }, fed.button);
   const stop = h("button", { type: "button", hidden: true, onclick: () => control.abort() }, "Stop");
   const show = (/** @type {boolean} */ running) => {
     go.hidden = running;
     bar.hidden = stop.hidden = !running;
-    if (running) said.textContent = "Computing every mask of the layers";
+    if (running) said.textContent = fed.meanwhile;
   };
   input.addEventListener("keydown", ({ key }) => key === "Enter" && go.click());
   return h("div", {}, h("div", { class: "lrp-controls" }, input, go, bar, stop), said);
@@ -123,8 +171,8 @@ function textBox(companion, labels, el) {
  */
 function render({ model, el }) {
   const data = model.get("data");
-  const load = loader(data, (companion) => load.replaceWith(textBox(companion, data.labels, el)));
-  el.replaceChildren(h("p", {}, "A sentence of your own in the switches above:"), load);
+  const load = loader(data, (companion) => load.replaceWith(textBox(companion, data, el)));
+  el.replaceChildren(h("p", {}, "A sentence of your own in the widget above:"), load);
   return () => {};
 }
 

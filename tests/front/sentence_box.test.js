@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { load, randomFrom } from "./load.js";
 
-const { everyR, inSteps, pearson } = await load("live_toggles");
+const { everyLevel, everyR, inSteps, pearson } = await load("sentence_box");
 const { corner } = await load("layer_toggles");
 const WIDTH = 5, MASKS = 8;
 
@@ -25,4 +25,20 @@ Deno.test("r of every mask is that of its row", () => {
   const keep = [true, true, true, false], rows = [[1, 2, 3, 9], [3, 1, 2, 9]];
   assert.deepEqual([...everyR(masks, loo, keep)], rows.map((row) => pearson(row, loo, keep)));
   assert.deepEqual([...everyR(masks, loo, null)], rows.map((row) => pearson(row, loo, null)));
+});
+
+Deno.test("levels of another model are refused, and those of this one are a text of the grids", async () => {
+  const flow = {
+    levels: ["top", "words"],
+    tokens: ["[CLS]"],
+    special: [true],
+    target: 1,
+    logits: [0.5, 2],
+    scores: [[[2], [1]], [[2], [3]]],
+  };
+  const companion = { card: { name: "small" }, levels: () => Promise.resolve(flow) };
+  const ask = (/** @type {string[]} */ levels) => everyLevel(companion, "a", { levels }, ["no", "yes"], {});
+  const { label, logit, scores } = await ask(["top", "words"]);
+  assert.deepEqual({ label, logit, scores }, { label: "yes", logit: 2, scores: flow.scores });
+  await assert.rejects(ask(["top", "middle", "words"]), /another model than “small”/);
 });
