@@ -1,4 +1,4 @@
-"""Every table that chapters 5 to 7 print, by its caption: a list that keeps tables from getting lost.
+"""Every table that chapters 5 to 8 print, by its caption: a list that keeps tables from getting lost.
 
 `python tests/printed_tables.py` writes `tests/printed_tables.json` anew from the stored notebooks. Do that
 when records change numbers on purpose; a caption that goes needs a reason in the commit.
@@ -16,7 +16,7 @@ from bs4 import BeautifulSoup
 
 ROOT = Path(__file__).resolve().parents[1]
 LIST = ROOT / "tests" / "printed_tables.json"
-CHAPTERS = ("05_reproduction", "06_protocol_audit", "07_remedy")
+CHAPTERS = ("05_reproduction", "06_protocol_audit", "07_remedy", "08_wirings")
 SIGNS = "✓◐✗?"
 
 

@@ -16,7 +16,7 @@ from lrp_companion import InputError
 from lrp_companion.bookbuild.appendix import TAG, numbers_page, split, write_pages
 
 NUMBERS = {"tags": [TAG]}
-HEIGHTS = {"05_reproduction": 14_000, "06_protocol_audit": 16_000, "07_remedy": 14_000}
+HEIGHTS = {"05_reproduction": 14_000, "06_protocol_audit": 16_000, "07_remedy": 14_000, "08_wirings": 14_000}
 """How tall a chapter may be on a screen 1360 px wide; on a phone it may be 1.4 times that."""
 
 

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from lrp_companion.analysis.chapter_findings import chapter_catalogue, judged_claims
+from lrp_companion.analysis.effect_causes import stated_with_whole_sums
 from lrp_companion.analysis.finding_records import SHORT, TEXT_RUNS, records
 from lrp_companion.analysis.findings import finding, value_of
+from lrp_companion.analysis.protocol_grid import grid, stated_cells
 from lrp_companion.masks import path_masks
 from lrp_companion.runs.load import load_run
 from lrp_companion.schema import PROTOCOLS, Protocol
@@ -89,6 +91,25 @@ def test_the_sign_turns_where_exactly_one_sum_is_negative() -> None:
     raw = run.r("attnlrp", POSITIONS)
     turned = np.isclose(divided, -raw) & (raw != 0)
     assert value_of("sst2-12, sign turned, AttnLRP", RESULTS).mean == pytest.approx(turned.mean(), abs=1e-9)
+
+
+def test_sums_over_all_tokens_give_words_the_signs_of_all() -> None:
+    run = load_run(RESULTS / TEXT_RUNS["sst2-12"])
+    rows = {(row["site"], row["tokens"]): row for row in stated_with_whole_sums(run)}
+    at = {"target": "logit", "removal": "attention-mask"}
+    loo = np.array([scores.sum() for scores in run.loo()])
+    columns = []
+    for method in ("cp-lrp", "attnlrp"):
+        negative = run.negative_sum(method, site="word+position", tokens="all")
+        r = run.r(method, Protocol(site="word+position", **at))
+        columns.append(r * np.where(negative == 1, -1, 1) * np.sign(loo))
+    expected = np.nanmean(columns[0] - columns[1])
+    assert rows["word+position", "no-special"]["difference"].mean == pytest.approx(expected, abs=2e-3)
+    plain = {(row["site"], row["tokens"]): row for row in stated_cells(grid(run))}
+    for site in ("word", "word+position", "embedding"):
+        here, there = rows[site, "all"], plain[site, "all"]
+        assert here["difference"].mean == pytest.approx(there["difference"].mean, abs=1e-6)
+        assert here["nearer"] == there["nearer"]
 
 
 def test_counts_of_claims_add_up() -> None:

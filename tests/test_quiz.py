@@ -24,6 +24,7 @@ CHAPTERS = [
     "05_reproduction",
     "06_protocol_audit",
     "07_remedy",
+    "08_wirings",
 ]
 
 

@@ -4,6 +4,7 @@ analysis says of them against rows read by hand.
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
 import sys
@@ -29,7 +30,7 @@ TEXTS = (
     "not a good film", "it never comes to life", "a quiet joy from start to end", "dull", "what a cast !",
 )  # fmt: skip
 METHODS = "loo,attnlrp,cp-lrp,mask-gradient,gradient-x-input"
-TRAININGS = {"post-ln-first": 2, "post-ln-mean": 1, "modernbert": 1, "gpt2": 1, "llama": 3}
+TRAININGS = {"post-ln-first": 2, "post-ln-mean": 1, "modernbert": 1, "gpt2": 2, "llama": 3}
 
 
 @pytest.fixture(scope="module")
@@ -130,13 +131,13 @@ def test_effects_are_means_over_trainings(groups):
     assert row["attnlrp"].mean == pytest.approx(
         np.mean([np.nanmean(by_hand(run, "attnlrp", "word", "all")) for run in groups["llama"]]), abs=1e-6
     )
-    alone = rows["gpt2", "words"]
+    alone = rows["modernbert", "words"]
     assert alone["d"].mean == pytest.approx(alone["trainings"][0], abs=1e-12)
 
 
 def test_what_r_is_worth_needs_maps_and_another_training(groups):
     rows = wirings.worth_rows(groups)
-    assert {row["wiring"] for row in rows} == {"post-ln-first", "llama"}
+    assert {row["wiring"] for row in rows} == {"post-ln-first", "gpt2", "llama"}  # GPT-2: no special token
     first, *others = groups["llama"]
     row = next(row for row in rows if (row["wiring"], row["method"]) == ("llama", "cp-lrp"))
     maps, specials = first.maps("cp-lrp"), first.specials()
@@ -304,6 +305,25 @@ def test_the_audit_counts_the_cells_of_the_first_training(groups, tmp_path: Path
     assert wirings.accuracies(tmp_path) == {"llama": [0.86, 0.84]}
 
 
+def test_the_claim_is_tested_on_every_wiring_but_berts(groups):
+    claim = wirings.wiring_claim(26, groups)
+    wanted = [f"wirings/{name}" for name in TRAININGS if name != "post-ln-first"]
+    assert [effect.run for effect in claim.effects[::3]] == wanted and len(claim.effects) == 12
+    words = {effect.run: effect.value for effect in claim.effects if effect.protocol.startswith("words only")}
+    for name in ("modernbert", "llama"):
+        gaps = [
+            np.nanmean(
+                by_hand(run, "cp-lrp", "word", "no-special") - by_hand(run, "attnlrp", "word", "no-special")
+            )
+            for run in groups[name]
+        ]
+        assert words[f"wirings/{name}"].mean == pytest.approx(np.mean(gaps), abs=1e-6)
+    for effect in claim.effects:
+        places = {"above": "the paper's", "below": "the other"}
+        assert effect.side == places.get(side_of_zero(effect.value), "open")
+    assert wirings.wiring_claim(26, {}).verdict == "not testable here"
+
+
 def test_a_sentence_without_these_runs_is_left_out(tmp_path: Path, groups, results: Path):
     empty = Records({}, {}, {}, [], str(tmp_path))
     with pytest.raises(MissingRecord):
@@ -328,5 +348,30 @@ def test_figures_and_tables_show_every_wiring(groups):
     gates = repr(views.gates_table(wirings.gate_rows(groups), caption="Groupings"))
     assert "llama-seed-2" in gates and "1/4, from the right" in gates
     worth = repr(views.worth_table(wirings.worth_rows(groups), caption="Worth"))
-    assert "Llama" in worth and "GPT-2" not in worth
+    assert "Llama" in worth and "ModernBERT" not in worth  # which has one training
     assert len(figure.axes) == 1 and len([axes for axes in paths.axes if axes.get_visible()]) == 5
+
+
+RECORDED = sorted((ROOT / "results" / "training" / "wirings").glob("*.json"))
+
+
+@pytest.mark.parametrize("wiring", list(wirings.WIRINGS))
+def test_the_weights_that_are_kept_are_those_of_the_records(wiring: str):
+    """The hash of the training, and the one that the run was made with."""
+    record = json.loads((ROOT / "results/training/wirings" / f"{wiring}-seed-0.json").read_text())
+    run = json.loads((ROOT / "results/wirings" / f"{wiring}-seed-0" / "manifest.json").read_text())
+    folder = ROOT / "training" / "wirings" / wiring
+    assert hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest() == record["weights"]
+    clf = lrp.load_classifier(str(folder))
+    assert run["config"]["weights"] == clf.card.fingerprint and clf.labels == ("negative", "positive")
+    checked = lrp.check(clf, ["a film of rare grace", "dull and far too long"])
+    assert not checked.broken, checked
+
+
+def test_every_run_has_the_record_of_its_training():
+    runs = {path.parent.name for path in (ROOT / "results" / "wirings").glob("*/manifest.json")}
+    assert runs == {path.stem for path in RECORDED} and len(runs) == 10
+    targets = ROOT / "training" / "wirings" / "targets"
+    for path in RECORDED:
+        for name, digest in json.loads(path.read_text())["targets"].items():
+            assert hashlib.sha256((targets / name).read_bytes()).hexdigest()[:16] == digest

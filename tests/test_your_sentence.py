@@ -348,6 +348,7 @@ def test_the_text_box_of_chapter_3_works_without_a_kernel(html: Path, browser: A
     clf = browser_weights.as_staged(lrp.load_classifier("companion"))
     assert r == pytest.approx(expected(clf, "a dull film")["AttnLRP"], abs=1e-3)
     flow_box = page.locator('[data-address="own-layer_flow"]')
+    flow_box.scroll_into_view_if_needed()
     flow_box.locator("button.lrp-load").click()  # the model is there already
     flow_box.locator("input[type=text]").fill("a dull film", timeout=10_000)
     flow_box.get_by_role("button", name="layer by layer").click()

@@ -6,23 +6,25 @@ Each is computed by the function that makes the chapter's tables, so a sentence 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lrp_companion.analysis.effect_causes import gain_under, layer_gains, signs
+from lrp_companion.analysis.effect_causes import gain_under, layer_gains, signs, stated_with_whole_sums
 from lrp_companion.analysis.finding_records import SHORT, TEXT_RUNS, MissingRecord, Records, records
 from lrp_companion.analysis.first_token import by_first_sign
 from lrp_companion.analysis.layer_game import standing
 from lrp_companion.analysis.paper_claims import VERDICTS, Claim, claims
 from lrp_companion.analysis.protocol_grid import counts, grid
 from lrp_companion.analysis.r_scale import method_rows
+from lrp_companion.analysis.wirings import load_wirings, wiring_claim
 from lrp_companion.metrics import Interval, bootstrap_mean, paired_difference
 from lrp_companion.metrics.paired import over_trainings
 from lrp_companion.registry import label_of
-from lrp_companion.schema import PROTOCOLS, Protocol
+from lrp_companion.schema import PROTOCOLS, Protocol, SourceError
 
 Value = Callable[[Records], Any]
 PATHS = ("back-to-front", "front-to-back", "single")
@@ -39,6 +41,10 @@ def chapter_catalogue() -> dict[str, Value]:
     for short in TEXT_RUNS:
         out[f"{short}, n"] = _size(short)
         out[f"{short}, CP-LRP minus AttnLRP, embedding"] = _at_embedding(short)
+        out[f"{short}, CP-LRP minus AttnLRP, embedding, all tokens"] = _at_embedding(short, tokens="all")
+        out[f"{short}, mask-gradient minus AttnLRP at words and positions, all"] = _lead_at_positions(short)
+        for nearer in ("CP-LRP", "AttnLRP"):
+            out[f"{short}, stated protocols with sums over all tokens, {nearer}"] = _whole_sums(short, nearer)
         out[f"{short}, sign turned, AttnLRP"] = _turned(short)
         for method in ("ig", "rollout"):
             out[f"{short}, {label_of(method)}, words"] = _agreement(short, method)
@@ -76,8 +82,13 @@ def chapter_catalogue() -> dict[str, Value]:
 
 @lru_cache(maxsize=2)
 def judged_claims(results: str | Path = "results") -> list[Claim]:
-    """The paper's claims, tested on the runs of a folder, once."""
-    return claims(list(records(results).runs.values()))
+    """The paper's claims, tested on the runs of a folder, once; the last on classifiers of other wirings."""
+    tested = claims(list(records(results).runs.values()))
+    try:
+        groups = load_wirings(f"{results}/wirings")
+    except SourceError:
+        groups = {}
+    return [*tested, wiring_claim(len(tested) + 1, groups)]
 
 
 def _claims(kept: Records) -> list[Claim]:
@@ -94,8 +105,24 @@ def _size(short: str) -> Value:
     return lambda kept: kept.text(short).n
 
 
-def _at_embedding(short: str) -> Value:
-    return lambda kept: kept.text(short).difference("cp-lrp", "attnlrp", EMBEDDING)
+def _at_embedding(short: str, *, tokens: str = "no-special") -> Value:
+    protocol = replace(EMBEDDING, tokens=tokens)
+    return lambda kept: kept.text(short).difference("cp-lrp", "attnlrp", protocol)
+
+
+def _lead_at_positions(short: str) -> Value:
+    """r of the mask gradient, which has no site, minus r of AttnLRP at words and positions; all tokens."""
+
+    def lead(kept: Records) -> Interval:
+        run = kept.text(short, frontier=True)
+        theirs = run.r("attnlrp", PROTOCOLS[SHORT["positions"]])
+        return paired_difference(run.r("mask-gradient", Protocol(tokens="all")), theirs)
+
+    return lead
+
+
+def _whole_sums(short: str, nearer: str) -> Value:
+    return lambda kept: [row["nearer"] for row in stated_with_whole_sums(kept.text(short))].count(nearer)
 
 
 def _turned(short: str) -> Value:

@@ -21,7 +21,7 @@ from lrp_companion.analysis.protocol_grid import (
     title,
 )
 from lrp_companion.masks import NONE, mask_label, path_masks
-from lrp_companion.metrics import Interval, bootstrap_mean
+from lrp_companion.metrics import Interval, bootstrap_mean, paired_difference
 from lrp_companion.metrics.statistics import (
     bootstrap_columns,
     intervals,
@@ -103,6 +103,35 @@ def signs(run: TextRun, explanation: Explanation, *, protocol: Protocol = DEFAUL
         ("r, otherwise, sum to one", known & ~positive, divided),
     ):
         out[name] = bootstrap_mean(values[keep]) if keep.any() else None
+    return out
+
+
+def stated_with_whole_sums(run: TextRun) -> list[Row]:
+    """The paper's own choices if each sum runs over all tokens, also where special tokens do not count.
+
+    The paper says that maps sum to one, and not over which tokens. Dividing by a sum is a sign for r, so r
+    without special tokens takes the signs of the sums over all tokens.
+
+    Returns
+    -------
+    list
+        Rows `site`, `tokens`, `difference` (r of CP-LRP minus r of AttnLRP, an interval) and `nearer`, as
+        `protocol_grid.stated_cells`; with all tokens the two are the same.
+    """
+    out = []
+    for site in run.manifest["axes"]["site"]:
+        for tokens in run.manifest["axes"]["tokens"]:
+            r = {}
+            for method in ("cp-lrp", "attnlrp"):
+                whole = Protocol(site=site, tokens="all")
+                raw, divided = (run.r(method, replace(whole, map=map)) for map in ("raw", "sum-to-one"))
+                with np.errstate(invalid="ignore", divide="ignore"):
+                    sign = np.sign(divided / raw)
+                r[method] = run.r(method, Protocol(site=site, tokens=tokens)) * sign
+            difference = paired_difference(r["cp-lrp"], r["attnlrp"])
+            words = {"above": "CP-LRP", "below": "AttnLRP"}
+            nearer = words.get(side_of_zero(difference), "open")
+            out.append({"site": site, "tokens": tokens, "difference": difference, "nearer": nearer})
     return out
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from lrp_companion.analysis.finding_records import MissingRecord, Records
 from lrp_companion.analysis.wirings import (
     FAILED,
+    GATES,
     MET,
     MIXED,
     READINGS,
@@ -18,9 +19,9 @@ from lrp_companion.analysis.wirings import (
     effect_rows,
     load_wirings,
     outcomes,
+    over_runs,
     worth_rows,
 )
-from lrp_companion.metrics.paired import over_trainings
 from lrp_companion.schema import SourceError
 
 Value = Callable[[Records], Any]
@@ -43,6 +44,8 @@ def wiring_catalogue() -> dict[str, Value]:
                 out[f"{wiring}, worth of {method}, {what}"] = _worth(wiring, method, what)
     for wiring in ("modernbert", "llama"):
         out[f"{wiring}, grouping, uniform minus right"] = _grouping(wiring)
+        for share, method in zip(("1/4", "1/3", "1/2"), GATES, strict=True):
+            out[f"{wiring}, AttnLRP with a share of {share}"] = _shared(wiring, method)
     for outcome in (MET, FAILED, MIXED):
         out[f"wirings, predictions {outcome}"] = _outcomes(outcome)
     out["wirings, predictions"] = lambda kept: len(_judged(kept.folder))
@@ -112,7 +115,7 @@ def _lead(wiring: str) -> Value:
 
     def lead(kept: Records) -> Any:
         runs = _group(kept, wiring)
-        return over_trainings({run.name: run.r("mask-gradient") - run.r("attnlrp") for run in runs})
+        return over_runs(runs, [run.r("mask-gradient") - run.r("attnlrp") for run in runs])
 
     return lead
 
@@ -122,9 +125,19 @@ def _grouping(wiring: str) -> Value:
 
     def gain(kept: Records) -> Any:
         runs = _group(kept, wiring)
-        return over_trainings({run.name: run.r("attnlrp") - run.r("attnlrp:gate=right") for run in runs})
+        return over_runs(runs, [run.r("attnlrp") - run.r("attnlrp:gate=right") for run in runs])
 
     return gain
+
+
+def _shared(wiring: str, method: str) -> Value:
+    """r of AttnLRP at the words by a grouping of the gated product."""
+
+    def mean(kept: Records) -> Any:
+        runs = _group(kept, wiring)
+        return over_runs(runs, [run.r(method) for run in runs])
+
+    return mean
 
 
 def _outcomes(outcome: str) -> Value:

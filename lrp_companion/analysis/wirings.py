@@ -8,6 +8,7 @@ the rule that is written there.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from lrp_companion.analysis.first_token import first_loo
+from lrp_companion.analysis.paper_claims import Claim, Effect, side
 from lrp_companion.analysis.protocol_grid import counts, grid, needs_text, stated_cells
 from lrp_companion.analysis.r_scale import method_rows, training_rows
 from lrp_companion.masks import path_masks
@@ -24,7 +26,7 @@ from lrp_companion.metrics import bootstrap_mean
 from lrp_companion.metrics.paired import compare_paired, over_trainings
 from lrp_companion.runs.base_run import Explanation
 from lrp_companion.runs.load import TextRun, load_runs, nearby
-from lrp_companion.schema import InputError, Protocol
+from lrp_companion.schema import PROTOCOLS, InputError, Protocol
 
 Row = dict[str, Any]
 
@@ -141,19 +143,39 @@ def effect_rows(groups: Mapping[str, Group]) -> list[Row]:
             both = compare_paired(np.concatenate(a), np.concatenate(b))
             row: Row = {"wiring": name, "reading": reading, "n": runs[0].n}
             row["trainings"] = tuple(gap(run, protocol) for run in runs)
-            row["d"] = _over(runs, [x - y for x, y in zip(a, b, strict=True)])
+            row["d"] = over_runs(runs, [x - y for x, y in zip(a, b, strict=True)])
             row |= {"median": both.median, "wins": both.wins}
             for method in ("attnlrp", "cp-lrp", "mask-gradient", "gradient-x-input"):
                 if all(method in run.methods for run in runs):
-                    row[method] = _over(runs, [run.r(method, protocol) for run in runs])
+                    row[method] = over_runs(runs, [run.r(method, protocol) for run in runs])
             rows.append(row)
     return rows
 
 
-def _over(runs: Group, columns: Sequence[np.ndarray]) -> Any:
+def over_runs(runs: Group, columns: Sequence[np.ndarray]) -> Any:
+    """Mean of a column per training, its interval over trainings and examples (with one, over examples)."""
     if len(runs) == 1:
         return bootstrap_mean(columns[0])
     return over_trainings({run.name: column for run, column in zip(runs, columns, strict=True)})
+
+
+def wiring_claim(number: int, groups: Mapping[str, Group]) -> Claim:
+    """The paper's second finding, for Transformers that are not BERT: an effect per wiring and protocol.
+
+    Each is CP-LRP's r minus AttnLRP's, over all trainings of a wiring.
+    """
+    effects = []
+    for name, runs in groups.items():
+        if name != "post-ln-first":
+            for label, protocol in PROTOCOLS.items():
+                gaps = [run.r("cp-lrp", protocol) - run.r("attnlrp", protocol) for run in runs]
+                value, note = over_runs(runs, gaps), f"{len(runs)} trainings"
+                lies = side(value, 0, math.inf)
+                told = f"{WIRINGS[name].title}: CP-LRP - AttnLRP"
+                effects.append(Effect(f"wirings/{name}", label, told, value, lies, None, note))
+    says = "CP-LRP agrees better with LOO than AttnLRP in Transformers, here in other wirings than BERT's"
+    why = "" if effects else "no classifier of another wiring was run here"
+    return Claim(number, "title, abstract", says, "above 0", tuple(effects), why)
 
 
 def gate_rows(groups: Mapping[str, Group]) -> list[Row]:

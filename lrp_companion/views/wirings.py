@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 
 from lrp_companion.analysis.wirings import GATES, WIRINGS, Group, path_means
 from lrp_companion.registry import label_of
@@ -57,7 +58,9 @@ def wirings_figure(rows: Sequence[Row], *, title: str) -> Drawing:
     edge: dict[str, Any] = {"transform": axes.get_xaxis_transform(), "color": QUIET, "va": "top"}
     axes.text(-0.004, 0.995, "AttnLRP nearer to LOO", ha="right", **edge)
     axes.text(0.004, 0.995, "CP-LRP nearer", ha="left", **edge)
-    axes.set_xlabel("r of CP-LRP − r of AttnLRP, with LOO by the attention mask")
+    left, right = axes.get_xlim()
+    axes.set_xlim(min(left, -0.55 * right), right)  # room for the words on both sides
+    axes.set_xlabel("r of CP-LRP − r of AttnLRP")
     figure.suptitle(title, fontweight="bold")
     return figure
 
@@ -78,6 +81,10 @@ def wiring_paths_figure(groups: Mapping[str, Group], *, title: str) -> Drawing:
             axes.plot(range(len(line)), line, marker="o", markersize=3.5, color="#c44c00", linestyle=style)
         axes.set_title(title_of(name), fontweight="bold")
         axes.set_xticks(range(len(lines[0])))
+    spread = max(np.ptp(np.concatenate(lines)) for lines in means.values())
+    for axes, lines in zip(panels, means.values(), strict=False):  # one scale: a small change looks small
+        middle = (np.max(lines) + np.min(lines)) / 2
+        axes.set_ylim(middle - 0.6 * spread, middle + 0.6 * spread)
     for axes in panels[len(means) :]:
         axes.set_visible(False)
     figure.supxlabel("layers bypassed, the last first: 0 is AttnLRP, all is CP-LRP")
