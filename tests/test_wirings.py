@@ -99,7 +99,7 @@ def test_the_script_builds_what_the_table_of_wirings_says(script, wiring: str, t
     assert learned == (told.positions == "learned")
     ids = clf.tokenizer(TEXTS[0])["input_ids"]
     specials = sum(k in clf.tokenizer.all_special_ids for k in ids)
-    assert specials == {"[CLS], [SEP]": 2, "none": 0, "one at the start": 1}[told.specials]
+    assert specials == {"two": 2, "none": 0, "one": 1}[told.specials]
     causal = told.reads == "last token"
     words = clf.tokenizer("a film of")["input_ids"], clf.tokenizer("a film of joy")["input_ids"]
     assert len(words[1]) == len(words[0]) + 1

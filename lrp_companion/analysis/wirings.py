@@ -44,11 +44,11 @@ class Wiring:
 
 
 WIRINGS: Mapping[str, Wiring] = {
-    "post-ln-first": Wiring("BERT", "after", "learned", "plain", "[CLS]", "[CLS], [SEP]"),
-    "post-ln-mean": Wiring("BERT, mean", "after", "learned", "plain", "mean", "[CLS], [SEP]"),
-    "modernbert": Wiring("ModernBERT", "before", "rotations", "gated", "mean", "[CLS], [SEP]"),
+    "post-ln-first": Wiring("BERT", "after", "learned", "plain", "[CLS]", "two"),
+    "post-ln-mean": Wiring("BERT, mean", "after", "learned", "plain", "mean", "two"),
+    "modernbert": Wiring("ModernBERT", "before", "rotations", "gated", "mean", "two"),
     "gpt2": Wiring("GPT-2", "before", "learned", "plain", "last token", "none"),
-    "llama": Wiring("Llama", "before, RMSNorm", "rotations", "gated", "last token", "one at the start"),
+    "llama": Wiring("Llama", "before, RMSNorm", "rotations", "gated", "last token", "one"),
 }
 """The wirings of the experiment: LayerNorm before or after the branches, positions, MLP, readout."""
 READINGS: Mapping[str, Protocol] = {

@@ -102,7 +102,7 @@ def wirings_table(groups: Mapping[str, Group], accuracies: Mapping[str, Sequence
         rows.append({"wiring": told.title, **vars(told), "n": runs[0].n, "right": right})
     columns = {
         "wiring": "wiring", "norm": "norm and branch", "positions": "positions", "mlp": "MLP",
-        "reads": "reads", "specials": "special tokens", "right": "accuracy, by seed",
+        "reads": "reads", "specials": "special tokens", "right": "accuracy",
     }  # fmt: skip
     return table(rows, columns=columns, caption="The five wirings; all have 4 layers, 192 wide")
 
