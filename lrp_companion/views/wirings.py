@@ -104,7 +104,9 @@ def wirings_table(groups: Mapping[str, Group], accuracies: Mapping[str, Sequence
         "wiring": "wiring", "norm": "norm and branch", "positions": "positions", "mlp": "MLP",
         "reads": "reads", "specials": "special tokens", "right": "accuracy",
     }  # fmt: skip
-    return table(rows, columns=columns, caption="The five wirings; all have 4 layers, 192 wide")
+    return table(
+        rows, columns=columns, caption="All have 4 layers, 192 wide; accuracy on SST-2 validation, by seed"
+    )
 
 
 def wiring_effects_table(rows: Sequence[Row], *, caption: str, digits: int = 2) -> Table:
