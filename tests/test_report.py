@@ -21,6 +21,7 @@ import pytest
 
 from lrp_companion import views
 from lrp_companion.analysis import paper_claim_specs, paper_claims, paper_tables, report
+from lrp_companion.analysis.chapter_findings import judged_claims
 from lrp_companion.analysis.paper import FINGERPRINTS, paper_table
 from lrp_companion.analysis.paper_claims import (
     VERDICTS,
@@ -35,7 +36,7 @@ from lrp_companion.masks import mask_label, path_masks
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.metrics.statistics import bootstrap_columns
 from lrp_companion.runs.folder import open_folder
-from lrp_companion.runs.load import AnyRun, MnistRun, TextRun, load_run, load_runs
+from lrp_companion.runs.load import MnistRun, TextRun, load_run, load_runs
 from lrp_companion.runs.manifest import FORMAT, key_of
 from lrp_companion.schema import (
     PROTOCOLS,
@@ -742,9 +743,9 @@ def test_a_report_needs_no_torch(folders, tmp_path):
 # -- the page ------------------------------------------------------------------------------------------------
 
 
-def fresh(runs: Sequence[AnyRun]) -> set[str]:
-    """Plain text of everything that the page may show."""
-    judged = claims(runs)
+def fresh(folder: Path) -> set[str]:
+    """Plain text of everything that the page may show of a folder's runs."""
+    runs, judged = load_runs([folder]), judged_claims(str(folder))
     shown: list[Any] = [
         views.runs_table(runs),
         views.not_run_table(runs),
@@ -791,14 +792,14 @@ def test_the_page_shows_what_the_records_give(folders, tmp_path, monkeypatch):
         ROOT / "notebooks" / "05_reproduction.ipynb", tmp_path / "out.ipynb", cwd=tmp_path / "notebooks"
     )
     shown = outputs(tmp_path / "out.ipynb")
-    assert fresh(load_runs([tmp_path / "results"])) <= set(shown) and len(shown) == len(set(shown))
+    assert fresh(tmp_path / "results") <= set(shown) and len(shown) == len(set(shown))
 
 
 def test_the_committed_page_shows_what_the_committed_records_give():
     if not list((ROOT / "results").glob("*/manifest.json")):
         pytest.skip("there is no run in results/ yet")
     printed = set(outputs(ROOT / "notebooks" / "05_reproduction.ipynb"))
-    assert fresh(load_runs([ROOT / "results"])) <= printed, "what an r is worth is in test_recomputed.py"
+    assert fresh(ROOT / "results") <= printed, "what an r is worth is in test_recomputed.py"
 
 
 def test_results_are_found_from_the_top_and_from_the_notebooks(folders, tmp_path, monkeypatch):

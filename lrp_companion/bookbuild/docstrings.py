@@ -79,7 +79,7 @@ _OF_EVERY_WIDGET = {"fallback", "linked", "page_html", "run", "state", "summary"
 def widget_lines() -> list[str]:
     """Return an `autoclass` for each widget that the package has, with the methods that only it has.
 
-    >>> [line for line in widget_lines() if "LayerToggles" in line or "show" in line]
+    >>> [line for line in widget_lines() if "LayerToggles" in line or "save" in line]
     ['.. autoclass:: lrp_companion.LayerToggles', '   :members: save, show']
     """
     lines = []

@@ -123,9 +123,9 @@ def wake_text_boxes(app: Sphinx, doctree: nodes.document) -> None:
     folder = f"{'../' * app.env.docname.count('/')}_static/{FOLDER}"
     for node in list(doctree.findall(nodes.raw)):
         text = node.astext()
-        if found := _NO_KERNEL.search(text):
-            markup = SentenceBox(live.model, folder=folder, feeds=found[1]).page_html()
-            shown = text[: found.start()] + markup + text[found.end() :]
+        if place := _NO_KERNEL.search(text):
+            markup = SentenceBox(live.model, folder=folder, feeds=place[1]).page_html()
+            shown = text[: place.start()] + markup + text[place.end() :]
             node.replace_self(nodes.raw("", shown, format="html", classes=node["classes"]))
 
 

@@ -169,7 +169,7 @@ def gates_table(rows: Sequence[Row], *, caption: str, digits: int = 3) -> Table:
     """Rows of `gate_rows`: mean r of AttnLRP by the share that the factor without the gate receives."""
     shown = [{**row, "gain": row["gain"].mean, "wins": row["gain"].wins, "n": row["gain"].n} for row in rows]
     columns = {
-        "run": "model", **SHARES, "gain": "1/2 − 1/4", "wins": "examples won", "n": "n",
+        "run": "model", **SHARES, "gain": "1/2 − 1/4", "wins": "examples won",
     }  # fmt: skip
     return table(shown, columns=columns, caption=caption, digits=digits)
 
