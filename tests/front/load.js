@@ -19,7 +19,9 @@ const SHARED = {
 export async function load(name) {
   const parts = [...new Set(["base", ...(SHARED[name] ?? []), name])];
   const texts = await Promise.all(parts.map((part) => Deno.readTextFile(new URL(`${part}.js`, STATIC))));
-  const functions = texts.join("\n").matchAll(/(?:^|;)(?:async )?function (\w+)/gm).map(([, declared]) => declared);
+  const functions = texts.join("\n").matchAll(/(?:^|;)(?:async )?function (\w+)/gm).map(([, declared]) =>
+    declared
+  );
   const text = [...texts, `export { ${[...functions].join(", ")} };`].join("\n");
   return await import(`data:text/javascript,${encodeURIComponent(text)}`);
 }

@@ -9,7 +9,8 @@
  * A widget that can be fed: what the button says, what is said meanwhile and after, and how a text becomes a
  * part of its data, under `into`; `place` is the state that chooses it.
  * @typedef {{ button: string, meanwhile: string, after: string, into: string, place: string,
- *   compute: (companion: Companion, text: string, data: any, labels: string[], watch: Watch) => Promise<object>
+ *   compute: (companion: Companion, text: string, data: any, labels: string[], watch: Watch) =>
+ *     Promise<object>
  * }} Fed
  */
 /** @typedef {{ data: Staged & { labels: string[], feeds: string } }} State */

@@ -185,7 +185,9 @@ export class Explainer {
    * @returns {Promise<Flow>} scores by method, level and token
    */
   async levels(text, choices, pause) {
-    const { model } = this, { layers, head } = model, classes = /** @type {any} */ (head.at(-1)).map.weight.rows;
+    const { model } = this,
+      { layers, head } = model,
+      classes = /** @type {any} */ (head.at(-1)).map.weight.rows;
     const { target: wanted, site } = settle({ target: choices.target }, layers.length, classes);
     const { ids, tokens, special } = this.tokenizer.encode(text);
     const levels = layers.map((_, k) => `output of layer ${layers.length - k}`).concat("embeddings", "words");
@@ -237,7 +239,7 @@ export class Explainer {
    * @param {number[]} ids
    * @param {{ amounts: number[], site: Site, target: number }} how
    * @param {Pause} pause
-   * @param {(depth: number, g: Matrix) => void} [meet] is told g at the output of each layer, and of none (-1)
+   * @param {(depth: number, g: Matrix) => void} [meet] is told g at each layer's output, and below
    * @returns {Promise<Float64Array>}
    */
   async lrp(tape, ids, { amounts, site, target }, pause, meet) {
