@@ -426,7 +426,7 @@ MUTATIONS: list[Mutation] = [
     chapter("examples on the other side of [CLS]", "comparison = by_first_sign(kept.text(short))[side]",
             "comparison = by_first_sign(kept.text(short))['all']"),
     game("Shapley weights of one size", "f(layers - size + 1)", "f(layers)"),
-    game("rows of all examples in a half", "self.columns[mask][SLICES[part]]", "self.columns[mask]"),
+    game("rows of all examples in a half", "self.columns[mask][EXAMPLES_OF[part]]", "self.columns[mask]"),
     game("judged on the half that chose", "HALVES[1 - HALVES.index(on)]", "HALVES[HALVES.index(on)]"),
     # exercises that check themselves
     exercise("every answer is near enough", "TOLERANCE = 1e-9", "TOLERANCE = 1e9"),

@@ -20,11 +20,12 @@ from lrp_companion.analysis.layer_game import standing
 from lrp_companion.analysis.paper_claims import VERDICTS, Claim, claims
 from lrp_companion.analysis.protocol_grid import counts, grid
 from lrp_companion.analysis.r_scale import method_rows
-from lrp_companion.analysis.wirings import load_wirings, wiring_claim
+from lrp_companion.analysis.wiring_findings import wiring_runs
+from lrp_companion.analysis.wirings import wiring_claim
 from lrp_companion.metrics import Interval, bootstrap_mean, paired_difference
 from lrp_companion.metrics.paired import over_trainings
 from lrp_companion.registry import label_of
-from lrp_companion.schema import PROTOCOLS, Protocol, SourceError
+from lrp_companion.schema import PROTOCOLS, Protocol
 
 Value = Callable[[Records], Any]
 PATHS = ("back-to-front", "front-to-back", "single")
@@ -85,8 +86,8 @@ def judged_claims(results: str | Path = "results") -> list[Claim]:
     """The paper's claims, tested on the runs of a folder, once; the last on classifiers of other wirings."""
     tested = claims(list(records(results).runs.values()))
     try:
-        groups = load_wirings(f"{results}/wirings")
-    except SourceError:
+        groups = wiring_runs(str(results))
+    except MissingRecord:
         groups = {}
     return [*tested, wiring_claim(len(tested) + 1, groups)]
 

@@ -16,6 +16,7 @@ from lrp_companion.analysis.protocol_grid import (
     axes_of,
     counts,
     grid,
+    nearer_of,
     needs_text,
     protocols_of,
     title,
@@ -129,8 +130,7 @@ def stated_with_whole_sums(run: TextRun) -> list[Row]:
                     sign = np.sign(divided / raw)
                 r[method] = run.r(method, Protocol(site=site, tokens=tokens)) * sign
             difference = paired_difference(r["cp-lrp"], r["attnlrp"])
-            words = {"above": "CP-LRP", "below": "AttnLRP"}
-            nearer = words.get(side_of_zero(difference), "open")
+            nearer = nearer_of(difference, "CP-LRP", "AttnLRP")
             out.append({"site": site, "tokens": tokens, "difference": difference, "nearer": nearer})
     return out
 

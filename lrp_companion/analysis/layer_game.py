@@ -15,14 +15,12 @@ import numpy as np
 
 from lrp_companion.masks import PATHS, bypassed, mask_label, mask_number, path_masks
 from lrp_companion.metrics import Interval, bootstrap_mean, paired_difference
-from lrp_companion.runs.axes import layer_game_axes
+from lrp_companion.runs.axes import EXAMPLES_OF, layer_game_axes
 from lrp_companion.runs.folder import JOB
 from lrp_companion.runs.load import TextRun
 from lrp_companion.schema import SITES, TOKEN_CHOICES, InputError, Protocol, choose
 
 HALVES = ("first half", "second half")
-SLICES = {"all": slice(None), HALVES[0]: slice(0, None, 2), HALVES[1]: slice(1, None, 2)}
-"""Which examples, in their order, a part holds."""
 
 
 def shapley_values(values: Any) -> np.ndarray:
@@ -139,13 +137,13 @@ class LayerGame:
         """Rows of "all" examples or of one half; None where only means were kept."""
         if self.rows is None:
             return None
-        return self.rows[SLICES[name]]
+        return self.rows[EXAMPLES_OF[name]]
 
     def column(self, mask: int, part: str = "all") -> np.ndarray | None:
         """r of each example under one mask, or None where only its mean was kept."""
         if self.rows is not None:
-            return self.rows[SLICES[part], mask]
-        return self.columns[mask][SLICES[part]] if mask in self.columns else None
+            return self.rows[EXAMPLES_OF[part], mask]
+        return self.columns[mask][EXAMPLES_OF[part]] if mask in self.columns else None
 
     def interval(self, mask: int, part: str = "all") -> Interval:
         """Mean r of one mask, with its 95 % bootstrap interval where its rows are there."""
@@ -230,7 +228,7 @@ def layer_game(run: TextRun, *, site: str = "word", tokens: str = "no-special") 
     """
     choose("layer_game", "site", site, SITES)
     choose("layer_game", "tokens", tokens, TOKEN_CHOICES)
-    means = {part: run.mask_means(site=site, tokens=tokens, part=part) for part in ("all", *HALVES)}
+    means = {part: run.mask_means(site=site, tokens=tokens, part=part) for part in EXAMPLES_OF}
     asked = {"part": "all", "site": site, "tokens": tokens}
     n = max(row["n"] for row in run.tables["lattice_means"].to_pylist() if asked.items() <= row.items())
     rows, columns = None, {}

@@ -246,6 +246,15 @@ STATED = {"map": "sum-to-one", "removal": "attention-mask", "target": "logit", "
 """What the paper states of its protocol (sections 3 and 4.1); site and tokens it leaves open."""
 
 
+def nearer_of(difference: Interval, a: str, b: str) -> str:
+    """The method whose r is larger, with the whole interval of `a` minus `b` on its side; else "open".
+
+    >>> nearer_of(Interval(0.2, 0.1, 0.3, 50), "CP-LRP", "AttnLRP")
+    'CP-LRP'
+    """
+    return {"above": a, "below": b}.get(side_of_zero(difference), "open")
+
+
 def stated_cells(grid: Grid) -> list[Row]:
     """The cells of the protocols that the paper's own statements leave: three sites times two sets of tokens.
 
@@ -259,8 +268,7 @@ def stated_cells(grid: Grid) -> list[Row]:
     for site in grid.axes["site"]:
         for tokens in grid.axes["tokens"]:
             cell = grid.cell(Protocol(site=site, tokens=tokens, **STATED))
-            words = {"above": label_of(grid.a), "below": label_of(grid.b)}
-            nearer = words.get(side_of_zero(cell["difference"]), "open")
+            nearer = nearer_of(cell["difference"], label_of(grid.a), label_of(grid.b))
             out.append({"site": site, "tokens": tokens, **cell, "nearer": nearer})
     return out
 

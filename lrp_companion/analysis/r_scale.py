@@ -60,7 +60,7 @@ def kept_tokens(run: TextRun, tokens: str) -> list[np.ndarray]:
     out = [np.ones(length, dtype=bool) for length in lengths]
     if tokens == "no-special":
         for keep, special in zip(out, run.specials(), strict=True):
-            keep[np.asarray(special, dtype=int)] = False  # a model may have none
+            keep[special] = False
     return out
 
 

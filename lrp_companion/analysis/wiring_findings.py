@@ -6,6 +6,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from lrp_companion.analysis.finding_records import MissingRecord, Records
 from lrp_companion.analysis.wirings import (
     FAILED,
@@ -22,6 +24,7 @@ from lrp_companion.analysis.wirings import (
     over_runs,
     worth_rows,
 )
+from lrp_companion.runs.load import TextRun
 from lrp_companion.schema import SourceError
 
 Value = Callable[[Records], Any]
@@ -38,14 +41,14 @@ def wiring_catalogue() -> dict[str, Value]:
             for what in ("d", "wins", "attnlrp", "cp-lrp", "mask-gradient", "gradient-x-input"):
                 name = "CP-LRP minus AttnLRP" if what == "d" else what
                 out[f"{wiring}, {name}, {reading}"] = _effect(wiring, reading, what)
-        out[f"{wiring}, mask gradient minus AttnLRP"] = _lead(wiring)
+        out[f"{wiring}, mask gradient minus AttnLRP"] = _mean(wiring, _gap("mask-gradient", "attnlrp"))
         for method in ("attnlrp", "cp-lrp", "mask-gradient"):
             for what in ("own", "other", "ceiling"):
                 out[f"{wiring}, worth of {method}, {what}"] = _worth(wiring, method, what)
     for wiring in ("modernbert", "llama"):
-        out[f"{wiring}, grouping, uniform minus right"] = _grouping(wiring)
-        for share, method in zip(("1/4", "1/3", "1/2"), GATES, strict=True):
-            out[f"{wiring}, AttnLRP with a share of {share}"] = _shared(wiring, method)
+        out[f"{wiring}, grouping, uniform minus right"] = _mean(wiring, _gap("attnlrp", "attnlrp:gate=right"))
+        for method, share in GATES.items():
+            out[f"{wiring}, AttnLRP with a share of {share}"] = _mean(wiring, _r_of(method))
     for outcome in (MET, FAILED, MIXED):
         out[f"wirings, predictions {outcome}"] = _outcomes(outcome)
     out["wirings, predictions"] = lambda kept: len(_judged(kept.folder))
@@ -110,34 +113,22 @@ def _worth(wiring: str, method: str, what: str) -> Value:
     return lambda kept: _only(worth_rows({wiring: _group(kept, wiring)}), what, wiring=wiring, method=method)
 
 
-def _lead(wiring: str) -> Value:
-    """r of the mask gradient minus r of AttnLRP at the words, over trainings."""
-
-    def lead(kept: Records) -> Any:
-        runs = _group(kept, wiring)
-        return over_runs(runs, [run.r("mask-gradient") - run.r("attnlrp") for run in runs])
-
-    return lead
-
-
-def _grouping(wiring: str) -> Value:
-    """r of AttnLRP with the uniform rule at the gate minus r with the grouping from the right."""
-
-    def gain(kept: Records) -> Any:
-        runs = _group(kept, wiring)
-        return over_runs(runs, [run.r("attnlrp") - run.r("attnlrp:gate=right") for run in runs])
-
-    return gain
-
-
-def _shared(wiring: str, method: str) -> Value:
-    """r of AttnLRP at the words by a grouping of the gated product."""
+def _mean(wiring: str, column: Callable[[TextRun], np.ndarray]) -> Value:
+    """The mean of a column of every training at the words, over trainings and examples."""
 
     def mean(kept: Records) -> Any:
         runs = _group(kept, wiring)
-        return over_runs(runs, [run.r(method) for run in runs])
+        return over_runs(runs, [column(run) for run in runs])
 
     return mean
+
+
+def _r_of(method: str) -> Callable[[TextRun], np.ndarray]:
+    return lambda run: run.r(method)
+
+
+def _gap(a: str, b: str) -> Callable[[TextRun], np.ndarray]:
+    return lambda run: run.r(a) - run.r(b)
 
 
 def _outcomes(outcome: str) -> Value:

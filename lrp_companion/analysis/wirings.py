@@ -58,8 +58,8 @@ READINGS: Mapping[str, Protocol] = {
     "all tokens + positions": Protocol(site="word+position", tokens="all"),
 }
 """Ways to read a map: which tokens count, and whether relevance at position embeddings is added."""
-GATES = ("attnlrp:gate=right", "attnlrp:gate=flat", "attnlrp")
-"""AttnLRP by the share of relevance that the factor without the gate receives: 1/4, 1/3, 1/2."""
+GATES = {"attnlrp:gate=right": "1/4", "attnlrp:gate=flat": "1/3", "attnlrp": "1/2"}
+"""AttnLRP by the grouping of the gated product, and the share that the factor without the gate receives."""
 LEAST_GAP, LEAST_GAIN = 0.1, 0.01
 MET, FAILED, MIXED = "met", "failed", "mixed"
 Group = Sequence[TextRun]
@@ -192,7 +192,7 @@ def gate_rows(groups: Mapping[str, Group]) -> list[Row]:
         for run in runs:
             if set(GATES) <= set(run.methods):
                 means = {method: bootstrap_mean(run.r(method)) for method in GATES}
-                gain = compare_paired(run.r(GATES[-1]), run.r(GATES[0]))
+                gain = compare_paired(run.r("attnlrp"), run.r("attnlrp:gate=right"))
                 rows.append({"wiring": name, "run": run.name, **means, "gain": gain})
     return rows
 
@@ -291,7 +291,7 @@ def _leads(run: TextRun) -> dict[str, float]:
 
 
 def _gates(run: TextRun) -> dict[str, float]:
-    return {name: mean_r(run, method) for name, method in zip(("1/4", "1/3", "1/2"), GATES, strict=True)}
+    return {share: mean_r(run, method) for method, share in GATES.items()}
 
 
 def _halves(run: TextRun) -> dict[str, float]:

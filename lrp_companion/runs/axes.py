@@ -77,6 +77,10 @@ def agreement_axes(removals: Sequence[str], statistics: Sequence[str] = STATISTI
     return Axes({**AGREEMENT, "removal": tuple(removals), "statistic": tuple(statistics)})
 
 
+EXAMPLES_OF = {"all": slice(None), "first half": slice(0, None, 2), "second half": slice(1, None, 2)}
+"""Which examples, in their order, a part of a run holds."""
+
+
 def layer_game_axes(layers: int) -> Axes:
     """Axes of the column `r` of all masks of the layers."""
     return Axes({"site": SITES, "tokens": TOKEN_CHOICES, "mask": range(2**layers)})

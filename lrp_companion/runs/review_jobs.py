@@ -27,7 +27,7 @@ from lrp_companion.metrics.grid import agreement_grid
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.propagation import all_masks, some_masks
 from lrp_companion.registry import method_named, passes_of
-from lrp_companion.runs.axes import EMBEDDING_PARTS, agreement_axes, layer_game_axes
+from lrp_companion.runs.axes import EMBEDDING_PARTS, EXAMPLES_OF, agreement_axes, layer_game_axes
 from lrp_companion.runs.base_run import OWN_TASK
 from lrp_companion.runs.cost import DEFAULT_METHODS, text_work
 from lrp_companion.runs.folder import JOB, RunFolder, read_folder
@@ -63,8 +63,6 @@ COMPARED = 4
 """Examples of another run whose logits are computed again before its LOO is taken."""
 CLOSE = {"float64": 1e-9, "float32": 1e-3, "bfloat16": 0.25}
 """How far logits of one model may be apart between machines and batches."""
-HALVES = {"all": slice(None), "first half": slice(0, None, 2), "second half": slice(1, None, 2)}
-"""Examples whose mean r is kept for every mask."""
 
 
 class TextJobs:
@@ -385,7 +383,7 @@ class TextJobs:
         column, stored = tables["lattice"]["r"].combine_chunks(), layer_game_axes(self.clf.card.layers)
         means = [
             mask_means(stored.read(column, site=site, tokens=tokens)[examples], part, site, tokens)
-            for part, examples in HALVES.items()
+            for part, examples in EXAMPLES_OF.items()
             for site in SITES
             for tokens in TOKEN_CHOICES
         ]

@@ -208,8 +208,10 @@ class TextRun(Run):
         ]
 
     def specials(self) -> list[np.ndarray]:
-        """Places of the special tokens of each example."""
-        return [np.array(places) for places in self._sorted("examples", None)["special"].to_pylist()]
+        """Places of the special tokens of each example, none where its model has none."""
+        return [
+            np.array(places, dtype=int) for places in self._sorted("examples", None)["special"].to_pylist()
+        ]
 
     def logits(self) -> np.ndarray:
         """Logits (n, classes) of the whole texts."""
@@ -285,9 +287,7 @@ class TextRun(Run):
         def sums() -> tuple[np.ndarray, np.ndarray]:
             maps = self.loo(protocol)
             if protocol.tokens == "no-special":
-                specials = self.specials()
-                places = [np.asarray(special, dtype=int) for special in specials]  # a text may have none
-                maps = [np.delete(loo, special) for loo, special in zip(maps, places, strict=True)]
+                maps = [np.delete(loo, special) for loo, special in zip(maps, self.specials(), strict=True)]
             return np.array([loo.sum() for loo in maps]), np.array([np.abs(loo).sum() for loo in maps])
 
         return self.once(("loo", protocol.removal, protocol.target, protocol.tokens), sums)

@@ -20,7 +20,8 @@ LOOKS = {
     "all tokens + positions": ("#6b4fa0", "D"),
 }  # fmt: skip
 """Colour and marker of each reading."""
-SHARES = dict(zip(GATES, ("1/4, from the right", "1/3, flat", "1/2, uniform"), strict=True))
+GROUPINGS = {"attnlrp:gate=right": "from the right", "attnlrp:gate=flat": "flat", "attnlrp": "uniform"}
+SHARES = {method: f"{share}, {GROUPINGS[method]}" for method, share in GATES.items()}
 
 
 def title_of(wiring: str) -> str:
