@@ -31,9 +31,12 @@ import torch.nn.functional as F
 import transformers
 from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
 
+from lrp_companion.models.mean_pooled import MeanPooledBertForSequenceClassification
+from lrp_companion.provenance import surroundings
 from lrp_companion.sources.dataset import clean
 
 LABELS = {0: "negative", 1: "positive"}
+READS = {"first": BertForSequenceClassification, "mean": MeanPooledBertForSequenceClassification}
 BASE = "sentence-transformers/all-MiniLM-L6-v2"
 Batch = tuple[str, list[tuple[int, list[int]]]]  # a data set's name, and examples: their rows and tokens
 
@@ -60,6 +63,8 @@ class Recipe:
     distil_temperature: float = 2.0
     hidden_weight: float = 1.0
     hidden_until: float = 0.7
+    reads: str = "first"
+    attention: str = "sdpa"
 
 
 def read_split(folder: Path, dataset: str, split: str) -> tuple[list[str], list[int]]:
@@ -68,8 +73,12 @@ def read_split(folder: Path, dataset: str, split: str) -> tuple[list[str], list[
     return table[column].to_pylist(), table["label"].to_pylist()
 
 
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
 def fingerprint(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    return digest(path)[:16]
 
 
 def tokenise(tokenizer: Any, texts: list[str]) -> list[list[int]]:
@@ -166,7 +175,9 @@ def start_model(
     config.hidden_dropout_prob = recipe.dropout
     config.attention_probs_dropout_prob = 0.0
     config.problem_type = "single_label_classification"
-    return BertForSequenceClassification.from_pretrained(base, config=config, dtype=torch.float32)
+    return READS[recipe.reads].from_pretrained(
+        base, config=config, dtype=torch.float32, attn_implementation=recipe.attention
+    )
 
 
 def distillation(recipe: Recipe, out: Any, ref: Any, mask: torch.Tensor, progress: float) -> torch.Tensor:
@@ -346,6 +357,8 @@ class Training:
             "data": data,
             "versions": {"python": platform.python_version(), **versions},
             "bfloat16": self.args.bf16,
+            "hardware": surroundings()["hardware"],
+            "weights": {path.name: digest(path) for path in sorted(self.out.glob("*.safetensors"))},
             "steps": len(self.batches),
             "seconds": round(self.seconds),
             "curve": self.curve,
