@@ -559,7 +559,7 @@ MUTATIONS: list[Mutation] = [
              'if name != "post-ln-first":', 'if name != "gpt2":', ("test_wirings.py",)),
     Mutation("whole sums: no sign", "analysis/effect_causes.py", "sign = np.sign(divided / raw)",
              "sign = np.sign(raw / raw)", ("test_chapter_findings.py",)),
-    Mutation("wirings: mixed is met", "analysis/wirings.py",
+    Mutation("predictions: mixed is met", "analysis/predictions.py",
              "MET if held == len(figures) else FAILED", "MET if held else FAILED", ("test_wirings.py",)),
     Mutation("wirings: gates the other way", "analysis/wirings.py",
              "all(a < b for a, b in pairwise(means))", "all(a > b for a, b in pairwise(means))",

@@ -202,7 +202,7 @@ HELD = {
 
 @pytest.mark.parametrize(("number", "wiring"), list(HELD))
 def test_a_point_holds_by_its_rule(number: int, wiring: str):
-    (point,) = (p for p in wirings.POINTS if p.number == number and wiring in p.wirings)
+    (point,) = (p for p in wirings.POINTS if p.number == number and wiring in p.groups)
     good, bad = HELD[number, wiring]
     assert point.holds(good) and not point.holds(bad)
     if number == 7:
@@ -211,7 +211,7 @@ def test_a_point_holds_by_its_rule(number: int, wiring: str):
 
 def test_outcomes_count_the_trainings_that_hold(groups):
     rows = wirings.outcomes(groups)
-    assert len(rows) == sum(len(point.wirings) for point in wirings.POINTS)
+    assert len(rows) == sum(len(point.groups) for point in wirings.POINTS)
     for row in rows:
         point = next(p for p in wirings.POINTS if (p.number, p.says) == (row["point"], row["says"]))
         held = [point.holds(figures) for figures in row["figures"]]

@@ -23,6 +23,8 @@ TEXT_RUNS = {
     "imdb-6": "imdb-companion-6-seed-1",
 }
 """Short names of the runs of whole data sets: data and layers."""
+SHORT_RECIPE, SHORT_MEAN = "companion-6-short", "companion-6-short-mean"
+"""The 6-layer models of the shorter recipe, five trainings, and those of them that read the mean, three."""
 Kept = TypeVar("Kept")
 
 
@@ -58,6 +60,18 @@ class Records:
         if TEXT_RUNS[short] not in groups:
             raise _missing(f"trainings of {TEXT_RUNS[short]}", list(groups))
         return groups[TEXT_RUNS[short]]
+
+    def trained_again(self, model: str) -> Sequence[TextRun]:
+        """The trainings `model-seed-0`, `model-seed-1`, ... by one recipe, on the same texts."""
+        groups = {runs[0].model.rpartition("-seed-")[0]: runs for runs in self.groups}
+        if model not in groups:
+            raise _missing(f"trainings of {model}", list(groups))
+        return groups[model]
+
+    @property
+    def beside(self) -> list[TextRun]:
+        """The runs of all trainings that are not among `runs`."""
+        return [run for group in self.groups for run in group if run.name not in self.runs]
 
     def sheets(self, name: str) -> list[dict[str, Any]]:
         """The records of a kind that are no runs."""

@@ -90,7 +90,8 @@ def _at(columns: Sequence[np.ndarray], places: np.ndarray) -> list[np.ndarray]:
 
 
 def _row(kind: str, what: str, tokens: str, run: TextRun, r: np.ndarray, **more: Any) -> Row:
-    head = {"data": title(run), "model": run.model, "kind": kind, "what": what, "tokens": tokens}
+    head = {"data": title(run), "layers": run.layers, "model": run.model}
+    head |= {"kind": kind, "what": what, "tokens": tokens}
     return {**head, "r": bootstrap_mean(r), "median": bootstrap_median(r), "values": r, **more}
 
 
@@ -190,6 +191,49 @@ def method_rows(
             row |= {"partial": bootstrap_mean(partial), "beyond": bootstrap_mean(with_mine - with_other)}
             rows.append(row)
     return rows
+
+
+def worth_columns(
+    run: TextRun,
+    others: Sequence[TextRun],
+    method: str,
+    *,
+    site: str = "word",
+    tokens: str = "no-special",
+) -> dict[str, np.ndarray]:
+    """What r of a method is worth beside other trainings, on each example, (n,).
+
+    Returns
+    -------
+    dict
+        `own`: r with this model's LOO; `other`: r with the LOO of another training, mean over these;
+        `partial`: the partial r with this model's LOO given the other's, mean; `ceiling`: r of LOO with LOO,
+        mean. NaN where undefined, and where every other training predicts another class.
+
+    Raises
+    ------
+    InputError : the run keeps no maps, or no other training.
+    """
+    if not others:
+        hint = "pass the runs of other trainings"
+        raise InputError("worth_columns", got="no other run", expected="at least one", hint=hint)
+    maps = run.maps(method, site=site)
+    own = run.r(method, Protocol(site=site, tokens=tokens))
+    pairs = []
+    for other in others:
+        with_other = other_loo(run, other, maps, tokens=tokens)
+        between = other_loo(run, other, run.loo(), tokens=tokens)
+        pairs.append((with_other, partial_r(own, with_other, between), between))
+    means = [_mean_of_known(columns) for columns in zip(*pairs, strict=True)]
+    return {"own": own, **dict(zip(("other", "partial", "ceiling"), means, strict=True))}
+
+
+def _mean_of_known(columns: Sequence[np.ndarray]) -> np.ndarray:
+    """The mean over columns of each example, over those that are defined."""
+    table = np.stack(columns)
+    known = ~np.isnan(table)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(known, table, 0).sum(0) / known.sum(0)
 
 
 def scale(

@@ -57,13 +57,15 @@ def find_trainings(results: str | Path = "results") -> list[list[TextRun]]:
     """Read runs of models trained again with another seed, from the folder `trainings` in `results`.
 
     The name of a model that was trained again is that of the first one, then `-seed-` and the seed, as in
-    `companion-6-seed-1`.
+    `companion-6-seed-1`. Models `name-seed-0`, `name-seed-1`, ... without a first one of the plain name are
+    a group of their own.
 
     Returns
     -------
     list
-        A list for each run in `results` whose model was trained again and run on the same task: the run
-        itself, then the others, by name. Empty if there is no folder `trainings`.
+        First a list for each run in `results` whose model was trained again and run on the same task: the
+        run itself, then the others, by name. Then the groups of their own. Empty if there is no folder
+        `trainings`.
 
     Raises
     ------
@@ -73,15 +75,12 @@ def find_trainings(results: str | Path = "results") -> list[list[TextRun]]:
     """
     folder = nearby(results) / "trainings"
     repeats = [run for run in load_runs([folder]) if isinstance(run, TextRun)] if folder.is_dir() else []
-    groups = []
-    for first in find_runs(results):
-        if not isinstance(first, TextRun):
-            continue
-        prefix = f"{first.model}-seed-"
-        same = [run for run in repeats if run.task == first.task and run.model.startswith(prefix)]
-        if same:
-            groups.append([first, *sorted(same, key=lambda run: run.model)])
-    return groups
+    groups: dict[tuple[str, str], list[TextRun]] = {}
+    for run in sorted(repeats, key=lambda run: run.model):
+        groups.setdefault((run.task, run.model.rpartition("-seed-")[0]), []).append(run)
+    firsts = {(run.task, run.model): run for run in find_runs(results) if isinstance(run, TextRun)}
+    begun = [[first, *groups.pop(key)] for key, first in firsts.items() if key in groups]
+    return [*begun, *(group for (_, model), group in groups.items() if model and len(group) > 1)]
 
 
 def as_plain(value: Any) -> Any:

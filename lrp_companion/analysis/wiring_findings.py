@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 
 from lrp_companion.analysis.finding_records import MissingRecord, Records
+from lrp_companion.analysis.predictions import FAILED, MET, MIXED
 from lrp_companion.analysis.wirings import (
-    FAILED,
     GATES,
-    MET,
-    MIXED,
     READINGS,
     WIRINGS,
     Group,

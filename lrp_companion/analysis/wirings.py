@@ -19,14 +19,15 @@ import numpy as np
 
 from lrp_companion.analysis.first_token import first_loo
 from lrp_companion.analysis.paper_claims import Claim, Effect, side
-from lrp_companion.analysis.protocol_grid import counts, grid, needs_text, stated_cells
-from lrp_companion.analysis.r_scale import method_rows, training_rows
+from lrp_companion.analysis.predictions import BOTH_RULES, Point, judged, one_sign
+from lrp_companion.analysis.protocol_grid import counts, grid, stated_cells
+from lrp_companion.analysis.r_scale import worth_columns
 from lrp_companion.masks import path_masks
 from lrp_companion.metrics import bootstrap_mean
 from lrp_companion.metrics.paired import compare_paired, over_trainings
 from lrp_companion.runs.base_run import Explanation
 from lrp_companion.runs.load import TextRun, load_runs, nearby
-from lrp_companion.schema import PROTOCOLS, InputError, Protocol
+from lrp_companion.schema import PROTOCOLS, Protocol
 
 Row = dict[str, Any]
 
@@ -61,7 +62,6 @@ READINGS: Mapping[str, Protocol] = {
 GATES = {"attnlrp:gate=right": "1/4", "attnlrp:gate=flat": "1/3", "attnlrp": "1/2"}
 """AttnLRP by the grouping of the gated product, and the share that the factor without the gate receives."""
 LEAST_GAP, LEAST_GAIN = 0.1, 0.01
-MET, FAILED, MIXED = "met", "failed", "mixed"
 Group = Sequence[TextRun]
 
 
@@ -210,15 +210,11 @@ def worth_rows(groups: Mapping[str, Group], *, tokens: str = "no-special") -> li
     for name, (first, *others) in groups.items():
         if "map" not in first.tables["methods"].column_names or not others:
             continue
-        between = [row["values"] for row in training_rows([first, *others], tokens=tokens)]
-        ceiling = bootstrap_mean(_mean_of_known(between))
         for method in ("attnlrp", "cp-lrp", "mask-gradient"):
-            theirs = method_rows(first, others, tokens=tokens, methods=[method])
-            other = _mean_of_known([row["values"] for row in theirs if "partial" in row])
-            mine = first.r(method, Protocol(tokens=tokens))
-            row: Row = {"wiring": name, "method": method, "own": bootstrap_mean(mine)}
-            row |= {"other": bootstrap_mean(other), "beyond": bootstrap_mean(mine - other)}
-            rows.append({**row, "ceiling": ceiling})
+            r = worth_columns(first, others, method, tokens=tokens)
+            row: Row = {"wiring": name, "method": method, "own": bootstrap_mean(r["own"])}
+            row |= {"other": bootstrap_mean(r["other"]), "beyond": bootstrap_mean(r["own"] - r["other"])}
+            rows.append({**row, "ceiling": bootstrap_mean(r["ceiling"])})
     return rows
 
 
@@ -256,34 +252,11 @@ def accuracies(folder: str | os.PathLike[str] = "results/training/wirings") -> d
     return {name: out[name] for name in WIRINGS if name in out}
 
 
-def _mean_of_known(columns: Sequence[np.ndarray]) -> np.ndarray:
-    """The mean over columns of each example, over those that are defined."""
-    table = np.stack(columns)
-    known = ~np.isnan(table)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(known, table, 0).sum(0) / known.sum(0)
-
-
 # What was predicted.
-
-
-@dataclass(frozen=True)
-class Point:
-    """A point of the prediction: what it says, of which wirings, and whether a training meets it."""
-
-    number: int
-    says: str
-    wirings: tuple[str, ...]
-    figures: Callable[[TextRun], dict[str, float]]
-    holds: Callable[[Mapping[str, float]], bool]
 
 
 def _gaps(**readings: str) -> Callable[[TextRun], dict[str, float]]:
     return lambda run: {name: gap(run, READINGS[reading]) for name, reading in readings.items()}
-
-
-def _one_sign(values: Mapping[str, float]) -> bool:
-    return len({bool(value > 0) for value in values.values()}) == 1
 
 
 def _leads(run: TextRun) -> dict[str, float]:
@@ -306,59 +279,31 @@ def _rises(values: Mapping[str, float]) -> bool:
 BOTH = {"words": "words", "all": "all tokens + positions"}
 POINTS = (
     Point(1, "reading [CLS], d turns its sign between words and all tokens with positions",
-          ("post-ln-first",), _gaps(**BOTH), lambda d: not _one_sign(d)),
-    Point(1, "reading the mean, d keeps it", ("post-ln-mean",), _gaps(**BOTH), _one_sign),
+          ("post-ln-first",), _gaps(**BOTH), lambda d: not one_sign(d)),
+    Point(1, "reading the mean, d keeps it", ("post-ln-mean",), _gaps(**BOTH), one_sign),
     Point(2, "where no [CLS] is read, words and all tokens agree in the sign of d",
-          ("post-ln-mean", "modernbert", "llama"), _gaps(words="words", all="all tokens"), _one_sign),
+          ("post-ln-mean", "modernbert", "llama"), _gaps(words="words", all="all tokens"), one_sign),
     Point(2, "words, and words with positions agree in the sign of d",
-          ("gpt2",), _gaps(words="words", positions="words + positions"), _one_sign),
+          ("gpt2",), _gaps(words="words", positions="words + positions"), one_sign),
     Point(3, "at the words d is below 0", tuple(WIRINGS), _gaps(words="words"), lambda d: d["words"] < 0),
     Point(4, "at the words the mask gradient is ahead of AttnLRP and CP-LRP", tuple(WIRINGS), _leads,
-          lambda r: r["mask-gradient"] > max(r["attnlrp"], r["cp-lrp"])),
+          lambda r: r["mask-gradient"] > max(r["attnlrp"], r["cp-lrp"]),
+          methods=(*BOTH_RULES, "mask-gradient")),
     Point(5, "d is larger by 0.1 where LOO of the start token is above 0", ("llama",),
           lambda run: {"above - below": start_gap(run)}, lambda d: d["above - below"] >= LEAST_GAP),
     Point(6, "layers 3 and 4 move mean r further than layers 1 and 2", tuple(WIRINGS), _halves,
-          lambda r: abs(r["layers 3, 4"]) > abs(r["layers 1, 2"])),
+          lambda r: abs(r["layers 3, 4"]) > abs(r["layers 1, 2"]), masks=True),
     Point(7, "mean r rises with the share of the factor without the gate, by 0.01",
-          ("modernbert", "llama"), _gates, _rises),
+          ("modernbert", "llama"), _gates, _rises, methods=("cp-lrp", *GATES)),
 )  # fmt: skip
 """The points of the prediction of 2026-11-24; each is judged in every training of its wirings."""
 
 
 def outcomes(groups: Mapping[str, Group]) -> list[Row]:
-    """What became of each point in each wiring: met in all trainings, failed in all, or mixed.
-
-    Returns
-    -------
-    list
-        Rows `point` (its number), `says`, `wiring`, `outcome`, `held` (trainings in which it holds), `of`,
-        `figures`: the numbers of each training, by name.
+    """What became of each point in each wiring: rows of `predictions.judged`, with `wiring` for the group.
 
     Raises
     ------
     InputError : a run lacks what a point needs.
     """
-    rows = []
-    for point in POINTS:
-        for name in point.wirings:
-            if name in groups:
-                figures = [point.figures(_needed(run, point)) for run in groups[name]]
-                held = sum(point.holds(values) for values in figures)
-                outcome = MET if held == len(figures) else FAILED if held == 0 else MIXED
-                row = {"point": point.number, "says": point.says, "wiring": name, "outcome": outcome}
-                rows.append({**row, "held": held, "of": len(figures), "figures": tuple(figures)})
-    return rows
-
-
-def _needed(run: TextRun, point: Point) -> TextRun:
-    needs_text("outcomes", run)
-    needed = {"attnlrp", "cp-lrp"}
-    if point.figures is _leads:
-        needed |= {"mask-gradient"}
-    if point.figures is _gates:
-        needed |= set(GATES)
-    if not needed <= set(run.methods) or (point.figures is _halves and not run.masks):
-        got = f"{run.name}, with {', '.join(run.methods)}"
-        expected = f"{', '.join(sorted(needed))}, and masks on paths for layers"
-        raise InputError("outcomes", got=got, expected=expected, hint=f"point {point.number} needs them")
-    return run
+    return [{**row, "wiring": row["group"]} for row in judged(POINTS, groups)]

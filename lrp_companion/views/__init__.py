@@ -32,7 +32,10 @@ _NAMES = {
     ),
     "plots": ("layer_plot",),
     "products": ("product_figure", "share_dots"),
-    "r_scale": ("beyond_table", "references_table", "removals_table", "scale_dots"),
+    "r_scale": (
+        "beyond_table", "references_table", "removal_leads_table", "removals_table", "scale_dots",
+        "scale_strip", "worth_over_table",
+    ),
     "shifts": ("error_shares_table", "shift_band", "shift_table", "stages_table", "zero_node_table"),
     "protocol_grid": ("gain_map", "option_dots", "share_lines", "specification_curve"),
     "protocol_tables": (
@@ -46,8 +49,8 @@ _NAMES = {
     "short_tables": ("cells_table", "stated_matrix", "table1_short", "won_table"),
     "verdicts": ("claims_table", "effects_table", "verdicts_table"),
     "trainings": (
-        "training_counts_table", "training_curve", "training_gains_table", "training_shares_table",
-        "training_turns_table", "trainings_table",
+        "pooling_table", "training_counts_table", "training_curve", "training_gains_table",
+        "training_shares_table", "training_turns_table", "trainings_table",
     ),
     "wirings": (
         "audit_table", "gates_table", "outcomes_table", "wiring_effects_table", "wiring_paths_figure",

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 
 from lrp_companion.analysis.r_scale import KINDS
 from lrp_companion.views.canvas import LOOK, Drawing, drawing
 from lrp_companion.views.cost_frontier import method_label
+from lrp_companion.views.palette import QUIET
 from lrp_companion.views.tables import Table, table
 
 Row = Mapping[str, Any]
@@ -18,6 +20,9 @@ LOOKS = dict(
     zip(KINDS, (("#6b4fa0", "s"), ("#a8216b", "D"), ("#946500", "^"), ("#0067a5", "o")), strict=True)
 )
 """Colour and marker of each kind of reference."""
+
+
+LEAD_COLUMNS = ("removal", "tokens", "difference", "median", "wins", "trainings", "n")
 
 
 def what_is(row: Row) -> str:
@@ -54,6 +59,50 @@ def scale_dots(rows: Sequence[Row], *, title: str) -> Drawing:
     axes.set_xlabel("mean Pearson's r with LOO by the attention mask")
     figure.suptitle(title, fontweight="bold")
     figure.legend(loc="outside lower center", ncols=2)
+    return figure
+
+
+@mpl.rc_context(LOOK)
+def scale_strip(rows: Sequence[Row], *, title: str) -> Drawing:
+    """Draw mean r with LOO, a line per reference and method and on it a mark per model or pair of models.
+
+    Filled marks are of the deepest models, open ones of the others; the number at the right is the mean of a
+    line's marks. Lines are sorted by it.
+
+    Parameters
+    ----------
+    rows : of `analysis.r_scale.scale`, one data set.
+    title : the data, and which tokens count.
+    """
+    lines: dict[str, list[Row]] = {}
+    for row in rows:
+        label = row["kind"] if row["kind"] in KINDS[:2] else what_is(row)
+        lines.setdefault(label, []).append(row)
+    means = {name: float(np.mean([row["r"].mean for row in of])) for name, of in lines.items()}
+    names = sorted(lines, key=means.__getitem__)
+    told = "; ".join(f"{name} {means[name]:.2f} ({len(lines[name])})" for name in reversed(names))
+    alt = f"{title}: mean r with LOO by the attention mask, mean over models and how many. {told}."
+    figure, (axes,) = drawing(alt, height=1.0 + 0.3 * len(names), width=6.4)
+    depths = [row["layers"] for row in rows]
+    for y, name in enumerate(names):
+        values = [row["r"].mean for row in lines[name]]
+        axes.plot([min(values), max(values)], [y, y], color=QUIET, linewidth=0.8, zorder=1)
+        for row in lines[name]:
+            colour, marker = LOOKS[row["kind"]]
+            face = colour if row["layers"] == max(depths) else "none"
+            look: dict[str, Any] = {"color": colour, "markerfacecolor": face, "markersize": 5}
+            axes.plot(row["r"].mean, y, marker=marker, linestyle="none", **look)
+        axes.annotate(
+            f"{means[name]:.2f}", (1, y), xycoords=("axes fraction", "data"), xytext=(6, 0),
+            textcoords="offset points", va="center", annotation_clip=False,
+        )  # fmt: skip
+    axes.set_yticks(range(len(names)), names)
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(-0.7, len(names) - 0.3)
+    axes.grid(visible=False, axis="y")
+    marks = f"; filled: {max(depths)} layers, open: {min(depths)}" if min(depths) < max(depths) else ""
+    axes.set_xlabel("mean Pearson's r with LOO by the attention mask" + marks)
+    figure.suptitle(title, fontweight="bold")
     return figure
 
 
@@ -117,3 +166,32 @@ def beyond_table(rows: Sequence[Row], *, caption: str, digits: int = 2) -> Table
 def tokens_label(tokens: str) -> str:
     """Which tokens count, in words."""
     return TOKENS[tokens]
+
+
+def worth_over_table(rows: Sequence[Row], *, caption: str, digits: int = 2) -> Table:
+    """Rows of `worth_over_trainings`: a line per method, intervals over trainings and examples."""
+    shown = [{**row, "label": method_label(row["method"])} for row in rows]
+    columns = {
+        "label": "method", "own": "r with its model's LOO", "ceiling": "LOO of another training",
+        "lead": "difference", "other": "r with another training's LOO",
+        "partial": "partial r, that LOO given",
+    }  # fmt: skip
+    return table(shown, columns=columns, caption=caption, digits=digits)
+
+
+def removal_leads_table(rows: Sequence[Row], *, caption: str, digits: int = 2) -> Table:
+    """Rows of `removal_leads`: a line per removal; the trainings' means stand in one column."""
+    a, b = [name for name in rows[0] if name not in LEAD_COLUMNS]
+    shown = [
+        {
+            **row,
+            "label": named([row["removal"]])[row["removal"]],
+            "each": ", ".join(f"{value:+.{digits}f}" for value in row["trainings"]),
+        }
+        for row in rows
+    ]
+    columns = {
+        "label": "LOO by", a: method_label(a), b: method_label(b), "difference": "difference",
+        "median": "median", "wins": "examples won", "each": "by training", "n": "n",
+    }  # fmt: skip
+    return table(shown, columns=columns, caption=caption, digits=digits)

@@ -147,3 +147,14 @@ def training_gains_table(rows: Sequence[Mapping[str, Any]], *, title: str, digit
         "largest": "largest gain at layer", "largest in draws": "in this fraction of the draws",
     }  # fmt: skip
     return table(rows, columns=columns, caption=title, digits=digits)
+
+
+def pooling_table(rows: Sequence[Mapping[str, Any]], *, caption: str, digits: int = 2) -> Table:
+    """Rows of `pooling_rows`: the two read-outs, intervals over trainings and examples."""
+    shown = [{**row, "gaps": ", ".join(f"{value:+.{digits}f}" for value in row["gaps"])} for row in rows]
+    columns = {
+        "reads": "the classifier reads", "share": "share of [CLS] in sum |R|", "above": "LOO[CLS] above 0",
+        "words": "words only", "all": "words + positions, all tokens",
+        "gaps": "LOO[CLS] above minus below 0, by training", "trainings": "trainings", "n": "n",
+    }  # fmt: skip
+    return table(shown, columns=columns, caption=caption, digits=digits)
