@@ -70,8 +70,9 @@ class Records:
 
     @property
     def beside(self) -> list[TextRun]:
-        """The runs of all trainings that are not among `runs`."""
-        return [run for group in self.groups for run in group if run.name not in self.runs]
+        """The runs of all trainings that are not among `runs` and read [CLS], as those do."""
+        others = [run for group in self.groups for run in group if run.name not in self.runs]
+        return [run for run in others if not run.model.startswith(SHORT_MEAN)]
 
     def sheets(self, name: str) -> list[dict[str, Any]]:
         """The records of a kind that are no runs."""

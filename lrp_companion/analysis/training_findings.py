@@ -1,0 +1,119 @@
+"""The numbers over several trainings of one recipe that sentences name. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from lrp_companion.analysis.finding_records import SHORT, SHORT_MEAN, SHORT_RECIPE, Records, records
+from lrp_companion.analysis.mean_pooling import pooling_outcomes, pooling_rows
+from lrp_companion.analysis.predictions import FAILED, MET, MIXED
+from lrp_companion.analysis.training_worth import METHODS, removal_leads, worth_over_trainings
+from lrp_companion.metrics.paired import over_trainings, t_interval
+from lrp_companion.runs.load import TextRun
+from lrp_companion.schema import PROTOCOLS, REMOVALS
+
+Value = Callable[[Records], Any]
+WORTH = ("own", "other", "beyond", "partial", "ceiling", "lead")
+TOKENS = {"words": "no-special", "all tokens": "all"}
+
+
+def training_catalogue() -> dict[str, Value]:
+    """What a sentence can ask of the five trainings, and of those that read the mean, by name."""
+    out: dict[str, Value] = {
+        "trainings": lambda kept: len(_five(kept)),
+        "trainings, n": lambda kept: _five(kept)[0].n,
+        "trainings reading the mean": lambda kept: len(kept.trained_again(SHORT_MEAN)),
+    }
+    for name in SHORT:
+        out[f"trainings, CP-LRP minus AttnLRP, {name}"] = _effect(name)
+        out[f"trainings, CP-LRP minus AttnLRP, {name}, Student's"] = _students(name)
+        out[f"trainings, CP-LRP minus AttnLRP, {name}, trainings above 0"] = _above(name)
+    for method in METHODS:
+        for tokens in TOKENS:
+            for what in WORTH:
+                out[f"trainings, worth of {method}, {what}, {tokens}"] = _worth(method, what, tokens)
+    for removal in REMOVALS:
+        for tokens in TOKENS:
+            out[f"trainings, mask gradient minus AttnLRP by {removal}, {tokens}"] = _lead(removal, tokens)
+    for reads in ("[CLS]", "mean"):
+        for what in ("share", "above", "words", "all"):
+            out[f"reading {reads}, {what}"] = _pooling(reads, what)
+    for outcome in (MET, FAILED, MIXED):
+        out[f"mean pooling, predictions {outcome}"] = _outcomes(outcome)
+    return out
+
+
+def _five(kept: Records) -> Sequence[TextRun]:
+    return kept.trained_again(SHORT_RECIPE)
+
+
+def _gaps(kept: Records, name: str) -> Mapping[str, np.ndarray]:
+    protocol = PROTOCOLS[SHORT[name]]
+    return {run.model: run.r("cp-lrp", protocol) - run.r("attnlrp", protocol) for run in _five(kept)}
+
+
+def _effect(name: str) -> Value:
+    return lambda kept: over_trainings(_gaps(kept, name))
+
+
+def _students(name: str) -> Value:
+    return lambda kept: t_interval([np.nanmean(gap) for gap in _gaps(kept, name).values()])
+
+
+def _above(name: str) -> Value:
+    return lambda kept: sum(bool(np.nanmean(gap) > 0) for gap in _gaps(kept, name).values())
+
+
+@lru_cache(maxsize=4)
+def worths(results: str, tokens: str) -> list[dict[str, Any]]:
+    """`worth_over_trainings` of the five trainings in a folder of records, once."""
+    return worth_over_trainings(_five(records(results)), tokens=tokens)
+
+
+@lru_cache(maxsize=4)
+def leads(results: str, tokens: str) -> list[dict[str, Any]]:
+    """`removal_leads` of the five trainings in a folder of records, once."""
+    return removal_leads(_five(records(results)), tokens=tokens)
+
+
+@lru_cache(maxsize=2)
+def read_outs(results: str) -> list[dict[str, Any]]:
+    """`pooling_rows` of the trainings that read [CLS] and of those that read the mean, once."""
+    kept = records(results)
+    return pooling_rows(_five(kept), kept.trained_again(SHORT_MEAN))
+
+
+def _worth(method: str, what: str, tokens: str) -> Value:
+    def value(kept: Records) -> Any:
+        (row,) = (row for row in worths(kept.folder, TOKENS[tokens]) if row["method"] == method)
+        return row[what]
+
+    return value
+
+
+def _lead(removal: str, tokens: str) -> Value:
+    def value(kept: Records) -> Any:
+        (row,) = (row for row in leads(kept.folder, TOKENS[tokens]) if row["removal"] == removal)
+        return row["difference"]
+
+    return value
+
+
+def _pooling(reads: str, what: str) -> Value:
+    def value(kept: Records) -> Any:
+        (row,) = (row for row in read_outs(kept.folder) if row["reads"] == reads)
+        return row[what]
+
+    return value
+
+
+def _outcomes(outcome: str) -> Value:
+    def count(kept: Records) -> int:
+        rows = pooling_outcomes(_five(kept), kept.trained_again(SHORT_MEAN))
+        return sum(row["outcome"] == outcome for row in rows)
+
+    return count
