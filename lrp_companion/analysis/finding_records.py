@@ -23,8 +23,8 @@ TEXT_RUNS = {
     "imdb-6": "imdb-companion-6-seed-1",
 }
 """Short names of the runs of whole data sets: data and layers."""
-SHORT_RECIPE, SHORT_MEAN = "companion-6-short", "companion-6-short-mean"
-"""The 6-layer models of the shorter recipe, five trainings, and those of them that read the mean, three."""
+SHORT_RECIPE = "companion-6-short"
+"""The 6-layer model of the shorter recipe, of which there are five trainings."""
 Kept = TypeVar("Kept")
 
 
@@ -70,9 +70,8 @@ class Records:
 
     @property
     def beside(self) -> list[TextRun]:
-        """The runs of all trainings that are not among `runs` and read [CLS], as those do."""
-        others = [run for group in self.groups for run in group if run.name not in self.runs]
-        return [run for run in others if not run.model.startswith(SHORT_MEAN)]
+        """The runs of all trainings that are not among `runs`."""
+        return [run for group in self.groups for run in group if run.name not in self.runs]
 
     def sheets(self, name: str) -> list[dict[str, Any]]:
         """The records of a kind that are no runs."""

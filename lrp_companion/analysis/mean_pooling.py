@@ -1,6 +1,8 @@
-"""Does the order of the methods hang on the read-out at [CLS]? The same recipe with the mean read. No torch.
+"""Does the order of the methods hang on the read-out at [CLS]? The same network with the mean read. No torch.
 
-What was predicted before any such model was trained: `results/predictions/2026-11-23-mean-pooling.md`.
+The three points are those of `results/predictions/2026-11-23-mean-pooling.md`, which were written down for a
+6-layer model that has not been trained yet; here they are asked of any two groups of trainings that differ in
+what the classifier reads.
 """
 
 from __future__ import annotations

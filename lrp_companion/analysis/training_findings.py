@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from lrp_companion.analysis.finding_records import SHORT, SHORT_MEAN, SHORT_RECIPE, Records, records
+from lrp_companion.analysis.finding_records import SHORT, SHORT_RECIPE, MissingRecord, Records, records
 from lrp_companion.analysis.mean_pooling import pooling_outcomes, pooling_rows
 from lrp_companion.analysis.predictions import FAILED, MET, MIXED
 from lrp_companion.analysis.training_worth import METHODS, removal_leads, worth_over_trainings
+from lrp_companion.analysis.wiring_findings import wiring_runs
 from lrp_companion.metrics.paired import over_trainings, t_interval
 from lrp_companion.runs.load import TextRun
 from lrp_companion.schema import PROTOCOLS, REMOVALS
@@ -26,7 +27,6 @@ def training_catalogue() -> dict[str, Value]:
     out: dict[str, Value] = {
         "trainings": lambda kept: len(_five(kept)),
         "trainings, n": lambda kept: _five(kept)[0].n,
-        "trainings reading the mean": lambda kept: len(kept.trained_again(SHORT_MEAN)),
     }
     for name in SHORT:
         out[f"trainings, CP-LRP minus AttnLRP, {name}"] = _effect(name)
@@ -82,9 +82,16 @@ def leads(results: str, tokens: str) -> list[dict[str, Any]]:
 
 @lru_cache(maxsize=2)
 def read_outs(results: str) -> list[dict[str, Any]]:
-    """`pooling_rows` of the trainings that read [CLS] and of those that read the mean, once."""
-    kept = records(results)
-    return pooling_rows(_five(kept), kept.trained_again(SHORT_MEAN))
+    """`pooling_rows` of the small networks that read [CLS] and of those that read the mean, once."""
+    return pooling_rows(*_both_read_outs(results))
+
+
+def _both_read_outs(results: str) -> tuple[Sequence[TextRun], Sequence[TextRun]]:
+    groups = wiring_runs(results)
+    if not {"post-ln-first", "post-ln-mean"} <= set(groups):
+        expected, hint = "runs of post-ln-first and post-ln-mean", "name the folder of the runs"
+        raise MissingRecord("finding", got=", ".join(groups), expected=expected, hint=hint)
+    return groups["post-ln-first"], groups["post-ln-mean"]
 
 
 def _worth(method: str, what: str, tokens: str) -> Value:
@@ -113,7 +120,7 @@ def _pooling(reads: str, what: str) -> Value:
 
 def _outcomes(outcome: str) -> Value:
     def count(kept: Records) -> int:
-        rows = pooling_outcomes(_five(kept), kept.trained_again(SHORT_MEAN))
+        rows = pooling_outcomes(*_both_read_outs(kept.folder))
         return sum(row["outcome"] == outcome for row in rows)
 
     return count

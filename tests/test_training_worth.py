@@ -1,0 +1,183 @@
+"""What r is worth over several trainings, and the two read-outs: numbers of the committed records, computed
+again from their rows by plain means.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from test_recomputed import plain_loo, plain_r
+
+from lrp_companion.analysis import mean_pooling, training_worth
+from lrp_companion.analysis.finding_records import SHORT_RECIPE
+from lrp_companion.analysis.findings import finding
+from lrp_companion.analysis.predictions import FAILED, MET, MIXED
+from lrp_companion.runs.load import TextRun, load_run
+from lrp_companion.schema import InputError
+
+RESULTS = Path(__file__).parents[1] / "results"
+FIVE = [f"sst2-{SHORT_RECIPE}-seed-{seed}" for seed in range(5)]
+FIRST = [f"post-ln-first-seed-{seed}" for seed in range(2)]
+MEAN = [f"post-ln-mean-seed-{seed}" for seed in range(2)]
+REMOVALS = ("attention-mask", "mask-token", "pad-token", "delete")
+
+
+def folder(name: str) -> Path:
+    return RESULTS / ("wirings" if name.startswith("post-ln") else "trainings") / name
+
+
+@cache
+def run(name: str) -> TextRun:
+    return load_run(folder(name))
+
+
+@cache
+def examples(name: str) -> dict[int, dict]:
+    return {row["job"]: row for row in pq.read_table(folder(name) / "examples.parquet").to_pylist()}
+
+
+@cache
+def maps(name: str) -> dict[tuple[str, int], list[float]]:
+    table = pq.read_table(folder(name) / "methods.parquet").to_pylist()
+    return {(row["method"], row["job"]): row["map"] for row in table}
+
+
+@cache
+def removals(name: str) -> tuple[str, ...]:
+    return tuple(json.loads((folder(name) / "manifest.json").read_text())["axes"]["removal"])
+
+
+def counted(example: dict, tokens: str) -> list[int]:
+    return [k for k in range(example["tokens"]) if tokens == "all" or k not in example["special"]]
+
+
+def scores(name: str, method: str, job: int) -> list[float]:
+    """A map: word relevance, or the scores of a method without parts."""
+    return maps(name)[method, job][: examples(name)[job]["tokens"]]
+
+
+def r_of(x: list[float], y: list[float], kept: list[int]) -> float:
+    """r over the tokens that count; NaN where it is undefined."""
+    a, b = [x[k] for k in kept], [y[k] for k in kept]
+    return plain_r(a, b) if len(kept) > 1 and len(set(a)) > 1 and len(set(b)) > 1 else math.nan
+
+
+def mean_of_means(columns: dict[str, list[float]]) -> float:
+    return float(np.mean([np.nanmean(column) for column in columns.values()]))
+
+
+@pytest.mark.parametrize("tokens", ["no-special", "all"])
+@pytest.mark.parametrize("method", ["attnlrp", "mask-gradient"])
+def test_what_r_is_worth_over_trainings(method: str, tokens: str):
+    (made,) = training_worth.worth_over_trainings(
+        [run(name) for name in FIVE], tokens=tokens, methods=[method]
+    )
+    plain: dict[str, dict[str, list[float]]] = {what: {} for what in ("own", "other", "partial", "ceiling")}
+    for name in FIVE:
+        of_run: dict[str, list[float]] = {what: [] for what in plain}
+        for job, example in examples(name).items():
+            kept, loo = counted(example, tokens), plain_loo(example, 4)
+            here = scores(name, method, job)
+            own = r_of(here, loo, kept)
+            pairs = []
+            for other in FIVE:
+                there = examples(other)[job]
+                if other != name and there["target"] == example["target"]:
+                    theirs = plain_loo(there, 4)
+                    ac, bc = r_of(here, theirs, kept), r_of(loo, theirs, kept)
+                    spare = (1 - ac**2) * (1 - bc**2)
+                    partial = (own - ac * bc) / math.sqrt(spare) if spare > 1e-12 else math.nan
+                    pairs.append((ac, partial, bc))
+            means = [np.nanmean(column) if not np.isnan(column).all() else math.nan
+                     for column in np.array(pairs).T] if pairs else [math.nan] * 3  # fmt: skip
+            for what, value in zip(of_run, (own, *means), strict=True):
+                of_run[what].append(float(value))
+        for what, column in of_run.items():
+            plain[what][name] = column
+    for what, columns in plain.items():
+        assert made[what].mean == pytest.approx(mean_of_means(columns), abs=3e-5), what
+    beyond = {name: np.subtract(plain["own"][name], plain["other"][name]).tolist() for name in FIVE}
+    lead = {name: np.subtract(plain["own"][name], plain["ceiling"][name]).tolist() for name in FIVE}
+    assert made["beyond"].mean == pytest.approx(mean_of_means(beyond), abs=3e-5)
+    assert made["lead"].mean == pytest.approx(mean_of_means(lead), abs=3e-5)
+    assert made["own"].low < made["own"].mean < made["own"].high and made["trainings"] == 5
+
+
+@pytest.mark.parametrize("removal", REMOVALS)
+def test_the_lead_of_the_mask_gradient_by_each_removal(removal: str):
+    rows = training_worth.removal_leads([run(name) for name in FIVE])
+    assert [row["removal"] for row in rows] == list(removals(FIVE[0]))
+    (row,) = (row for row in rows if row["removal"] == removal)
+    gaps: dict[str, list[float]] = {}
+    for name in FIVE:
+        place = removals(name).index(removal)
+        gaps[name] = []
+        for job, example in examples(name).items():
+            kept, loo = counted(example, "no-special"), plain_loo(example, 4, place)
+            a, b = (r_of(scores(name, method, job), loo, kept) for method in ("mask-gradient", "attnlrp"))
+            gaps[name].append(a - b)
+    assert row["difference"].mean == pytest.approx(mean_of_means(gaps), abs=3e-5)
+    assert row["trainings"] == pytest.approx([np.nanmean(gap) for gap in gaps.values()], abs=3e-5)
+    pooled = np.concatenate(list(gaps.values()))
+    assert row["median"].mean == pytest.approx(np.nanmedian(pooled), abs=3e-5)
+
+
+@cache
+def stored(name: str) -> dict[tuple[str, int], dict]:
+    table = pq.read_table(folder(name) / "methods.parquet").to_pylist()
+    return {(row["method"], row["job"]): row for row in table}
+
+
+def read_out(name: str) -> dict[str, Any]:
+    """By hand, from flat columns: share of [CLS], effects at the words and everywhere, gap between signs.
+
+    An entry of `r` is found at ((site x 2 + tokens) x 3 targets) x removals x 3 statistics.
+    """
+    step, share, words, everywhere, above = len(removals(name)) * 3, [], [], [], []
+    for job, example in examples(name).items():
+        lrp, cp = stored(name)["attnlrp", job], stored(name)["cp-lrp", job]
+        words.append(cp["r"][0] - lrp["r"][0])
+        everywhere.append(cp["r"][9 * step] - lrp["r"][9 * step])
+        share.append(abs(lrp["first"][0] + lrp["first"][1]) / lrp["size"][9])
+        above.append(plain_loo(example, len(removals(name)))[0] > 0)
+    up, effects = np.array(above), np.array(everywhere)
+    gap = np.nanmean(effects[up]) - np.nanmean(effects[~up])
+    means = {"share": np.nanmean(share), "words": np.nanmean(words), "all": np.nanmean(effects)}
+    return {**means, "gap": gap, "above": up.mean()}
+
+
+def test_both_read_outs_and_what_was_predicted():
+    first, mean = ([run(name) for name in names] for names in (FIRST, MEAN))
+    rows = {row["reads"]: row for row in mean_pooling.pooling_rows(first, mean)}
+    by_hand = {"[CLS]": [read_out(name) for name in FIRST], "mean": [read_out(name) for name in MEAN]}
+    for reads, of_runs in by_hand.items():
+        for what in ("share", "words", "all", "above"):
+            expected = np.mean([one[what] for one in of_runs])
+            assert rows[reads][what].mean == pytest.approx(expected, abs=3e-5), (reads, what)
+        assert rows[reads]["gaps"] == pytest.approx([one["gap"] for one in of_runs], abs=1e-4)
+    half = np.mean([one["share"] for one in by_hand["[CLS]"]]) / 2
+    held = {
+        1: [one["share"] < half for one in by_hand["mean"]],
+        2: [(one["words"] > 0) == (one["all"] > 0) for one in by_hand["mean"]],
+        3: [abs(one["gap"]) < 0.1 for one in by_hand["mean"]],
+    }
+    outcomes = mean_pooling.pooling_outcomes(first, mean)
+    for row in outcomes:
+        expected = held[row["point"]]
+        assert row["outcome"] == (MET if all(expected) else MIXED if any(expected) else FAILED)
+        assert row["held"] == sum(expected) and row["of"] == 2
+    for outcome in (MET, FAILED, MIXED):
+        counted_rows = sum(row["outcome"] == outcome for row in outcomes)
+        assert finding(f"mean pooling, predictions {outcome}") == str(counted_rows)
+
+
+def test_one_training_is_refused():
+    with pytest.raises(InputError, match="1 runs; expected two or more"):
+        training_worth.worth_over_trainings([run(FIVE[0])])
