@@ -61,12 +61,17 @@ class Records:
             raise _missing(f"trainings of {TEXT_RUNS[short]}", list(groups))
         return groups[TEXT_RUNS[short]]
 
-    def trained_again(self, model: str) -> Sequence[TextRun]:
-        """The trainings `model-seed-0`, `model-seed-1`, ... by one recipe, on the same texts."""
+    def recipe(self, model: str) -> Sequence[TextRun]:
+        """The trainings `model-seed-0`, `model-seed-1`, ... by one recipe, on the same texts; () if none."""
         groups = {runs[0].model.rpartition("-seed-")[0]: runs for runs in self.groups}
-        if model not in groups:
-            raise _missing(f"trainings of {model}", list(groups))
-        return groups[model]
+        return groups.get(model, ())
+
+    def trained_again(self, model: str) -> Sequence[TextRun]:
+        """The same, and `MissingRecord` if there are none."""
+        runs = self.recipe(model)
+        if not runs:
+            raise _missing(f"trainings of {model}", [group[0].model for group in self.groups])
+        return runs
 
     @property
     def beside(self) -> list[TextRun]:

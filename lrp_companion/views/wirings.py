@@ -26,7 +26,7 @@ SHARES = {method: f"{share}, {GROUPINGS[method]}" for method, share in GATES.ite
 
 def title_of(wiring: str) -> str:
     """A wiring as a reader names it, such as "Llama"."""
-    return WIRINGS[wiring].title
+    return WIRINGS[wiring].title if wiring in WIRINGS else wiring
 
 
 @mpl.rc_context(LOOK)
@@ -139,7 +139,7 @@ def outcomes_table(rows: Sequence[Row], *, caption: str, digits: int = 2) -> Tab
             for name in names
         )
         held = f"{row['outcome']} ({row['held']} of {row['of']})"
-        shown.append({**row, "wiring": title_of(row["wiring"]), "outcome": held, "figures": figures})
+        shown.append({**row, "wiring": title_of(row["group"]), "outcome": held, "figures": figures})
     columns = {
         "point": "point", "says": "predicted", "wiring": "wiring", "outcome": "outcome",
         "figures": "by training",
