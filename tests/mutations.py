@@ -120,6 +120,13 @@ head = of("widgets/static/head_stepper.js", "test_front_ends.py::test_deno_tests
 head_py = of("widgets/head_stepper.py", "test_widget_head_stepper.py::test_relevance_is_that_of_the_rules")
 cut = of("bookbuild/appendix.py", "test_appendix.py::test_both_pages_keep_all_cells_in_order")
 dark = of("bookbuild/dark_figures.py", "test_dark_figures.py::test_white_is_the_page_and_ink_can_be_read")
+depth = of("analysis/depth_paths.py", "test_depth_paths.py")
+paths_js = of("widgets/static/layer_paths.js", "test_front_ends.py::test_deno_tests_pass")
+spacing = of("views/spacing.py", "test_canvas.py")
+canvas = of("views/canvas.py", "test_canvas.py")
+shift_views = of(
+    "views/shifts.py", "test_mask_gradient_error.py::test_the_table_of_shares_adds_up_to_the_whole"
+)
 said = of("views/sentences.py", "test_sentences.py")
 chapter = of("analysis/chapter_findings.py", "test_chapter_findings.py")
 game = of("analysis/layer_game.py", "test_layer_game.py")
@@ -694,6 +701,21 @@ MUTATIONS: list[Mutation] = [
     frontier_cells("a star for p alone", 'row["p, Holm"] < 0.05', 'row["p"] < 0.05'),
     frontier_views("points of equal cost on one another",
                    "cost_of[name] * 1.07 ** (k - (len(group) - 1) / 2)", "cost_of[name]"),
+    frontier_views("LOO itself below r = 1", "axes.plot(cost, 1.0,", "axes.plot(cost, 0.0,"),
+    depth("the path from the back is read from the front",
+          'return steps[::-1] if path == "back-to-front" else steps', "return steps"),
+    depth("a path's ends are its first and last step", "else (steps[-1], NONE)",
+          "else (steps[-1], steps[0])"),
+    depth("the paper's ends the other way round", "round(a - b, 4)", "round(b - a, 4)"),
+    paths_js("above 0 is AttnLRP's side", '["CP-LRP is nearer to LOO", "AttnLRP is nearer to LOO"]',
+             '["AttnLRP is nearer to LOO", "CP-LRP is nearer to LOO"]'),
+    spacing("names that touch are not moved together", "blocks[-1][0] > mean", "blocks[-1][0] > 1e9 + mean"),
+    spacing("a group of names weighs as one", "count += several", "count = several + 0 * count"),
+    spacing("names leave the panel at the top", "high - steps[-1]", "high"),
+    canvas("names of points over one another", "3000 * overlaps", "0 * overlaps"),
+    canvas("names of points over lines", "30 * covered", "0 * covered"),
+    canvas("a title in one line", "int(11 * figure", "int(99 * figure"),
+    shift_views("the rest is what was measured", "1 - sum(known)", "sum(known)"),
     taken("LOO of another number format", '"weights", "labels", "dtype"]', '"weights", "labels"]'),
     taken("LOO of another model", '"data", "weights", "labels"', '"data", "labels"'),
     taken("LOO of an older run of another model", "self._compare(folder, known)", "None",

@@ -307,6 +307,10 @@ class TestViews:
             and lines["hybrid, more passes"] == 2
             and lines["AttnLRP"] == 1
         )
+        for axes in (top, beneath):  # LOO itself is in both, at its cost
+            (ring,) = [line for line in axes.lines if line.get_label() == "LOO itself"]
+            assert ring.get_xydata()[0, 1] == 1 and "LOO itself" in {text.get_text() for text in axes.texts}
+        assert not figure.legends
         places = _dodged([2.0, 2.0, 2.0, 9.0], list("abcd"))
         assert places["a"] < places["b"] == 2.0 < places["c"] and places["d"] == 9.0
         with pytest.raises(InputError, match="no method besides LOO"):

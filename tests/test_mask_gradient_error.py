@@ -137,6 +137,24 @@ def test_shares_add_up_to_one_and_errors_end_at_zero(stages):
     assert parts["error"]["M"] == pytest.approx(gap / np.abs(made["LOO"][~text.special]).sum())
 
 
+@pytest.mark.parametrize("missing", [("a head's way out", "across heads"), ("within one softmax",), ()])
+def test_the_table_of_shares_adds_up_to_the_whole(missing):
+    from lrp_companion.views import error_shares_table
+
+    draws = np.random.default_rng(0).dirichlet(np.ones(len(PARTS)), size=5)
+    shares = [dict(zip(PARTS, draw, strict=True)) for draw in draws]
+    rows = [{"share": {k: None if k in missing else v for k, v in share.items()}} for share in shares]
+    cells = error_shares_table([{"config": {"data": "some"}, "rows": rows}], digits=6).cells
+    means = [float(row[2].split()[0]) for row in cells]
+    assert sum(means) == pytest.approx(1.0, abs=5e-6)
+    assert len(cells) == len(PARTS) - len(missing) + bool(missing)
+    if missing:
+        rest = [sum(share[part] for part in missing) for share in shares]
+        assert cells[-1][1].split(", ")[0] == " and ".join(missing)
+        assert means[-1] == pytest.approx(np.mean(rest), abs=2e-6)
+        assert float(cells[-1][3]) == pytest.approx(np.median(rest), abs=2e-6)
+
+
 def test_without_heads_two_parts_are_undefined(stages):
     clf, text, _ = stages
     parts = error_parts(error_stages(clf, text, heads=False, places=[1, 2]))

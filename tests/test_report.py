@@ -824,5 +824,13 @@ def test_the_plot_for_pages_draws_what_the_print_draws(sst2):
         low = np.array(line["y"]) - line["error_y"]["arrayminus"]
         assert low == pytest.approx([step.low for step in steps], abs=2e-4)
     json.dumps(plot._repr_mimebundle_(), allow_nan=False)
+    named = [one for one in plot.layout["annotations"] if one["xanchor"] == "left" and one["x"] > 1]
+    for axis in ("y", "y2", "y3"):  # each line is named beside its panel, within the range that all share
+        low, high = plot.layout[f"yaxis{axis[1:]}"]["range"]
+        places = [one["y"] for one in named if one["yref"] == axis]
+        assert len(places) == sum(line["yaxis"] == axis for line in plot.data)
+        assert low <= min(places) and max(places) <= high and min(np.diff(sorted(places))) > 0
+        assert (low, high) == tuple(plot.layout["yaxis"]["range"])
+    assert {"this project", "the paper's model"} <= {one["text"] for one in named}
     with pytest.raises(CompanionError, match="one step per layer each"):
         layer_plot({})

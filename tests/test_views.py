@@ -5,6 +5,7 @@ given.
 from __future__ import annotations
 
 import io
+import itertools
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -408,23 +409,23 @@ def test_layer_curves_hold_the_paths():
         (band,) = axes.collections
         low, high = band.get_paths()[0].get_extents().get_points()[:, 1]
         assert (low, high) == pytest.approx((steps[0].low, steps[-1].high))
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
-        "AttnLRP",
-        "CP-LRP",
-        "the paper's (another model)",
-        "this project, with interval",
-    ]
+    assert not figure.legends
+    for axes in figure.axes:
+        named = ["AttnLRP", "CP-LRP", "this project", "the paper's model"]
+        assert [text.get_text() for text in axes.texts] == named
 
 
-def test_a_legend_fits_the_figure():
+def test_names_of_lines_fit_the_figure():
     figure = layer_curves(
         {"single": [interval(0.1)] * 3},
         levels={"AttnLRP": interval(0.1), "CP-LRP": interval(0.2)},
         paper={"single": [0.1] * 3},
     )
     figure.draw_without_rendering()
-    box = figure.legends[0].get_window_extent()
-    assert box.x0 >= 0 and box.x1 <= figure.bbox.x1
+    boxes = [Text.get_window_extent(text) for text in figure.axes[0].texts]
+    assert len(boxes) == 4 and all(box.x0 >= 0 and box.x1 <= figure.bbox.x1 for box in boxes)
+    boxes.sort(key=lambda box: box.y0)
+    assert all(upper.y0 >= lower.y1 - 0.5 for lower, upper in itertools.pairwise(boxes))
 
 
 def test_method_dots_hold_the_intervals():
@@ -478,7 +479,7 @@ def test_figures_leave_no_state_behind():
     assert done.returncode == 0, done.stderr
 
 
-def test_the_key_of_what_an_r_is_worth_stands_clear_of_the_axis():
+def test_every_kind_of_what_an_r_is_worth_is_named_at_a_row():
     from lrp_companion.analysis.r_scale import KINDS
     from lrp_companion.views import scale_dots
 
@@ -489,8 +490,10 @@ def test_the_key_of_what_an_r_is_worth_stands_clear_of_the_axis():
     ]
     figure = scale_dots([*rows, {"what": "attnlrp", "kind": KINDS[3], "r": r, "model": "m"}], title="words")
     figure.draw_without_rendering()
-    (key,) = figure.legends
-    others = {text for text in figure.findobj(Text) if text.get_text()} - set(key.findobj(Text))
-    assert any("by the attention mask" in text.get_text() for text in others)
-    for text in others:
-        assert not key.get_window_extent().overlaps(text.get_window_extent()), text
+    (axes,) = figure.axes
+    assert not figure.legends and {text.get_text() for text in axes.texts} == set(KINDS)
+    names = [Text.get_window_extent(text) for text in axes.texts]
+    others = [axes.xaxis.label, *axes.get_yticklabels()]
+    for box in names:
+        assert not any(box.overlaps(other.get_window_extent()) for other in others)
+    assert not any(one.overlaps(other) for one, other in itertools.combinations(names, 2))

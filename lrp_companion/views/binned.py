@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import matplotlib as mpl
@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from lrp_companion.metrics import Interval
 from lrp_companion.registry import Style
 from lrp_companion.schema import InputError
-from lrp_companion.views.canvas import LOOK, Drawing, drawing, limits
+from lrp_companion.views.canvas import LOOK, Drawing, Name, drawing, headline, label_ends, limits, settle
 from lrp_companion.views.palette import INK, styles
 
 Lines = Mapping[str, Mapping[float, Any]]
@@ -54,6 +54,7 @@ def binned_lines(
     for axes, (panel, lines) in zip(axes_of, panels.items(), strict=True):
         for rule, points in lines.items():
             _line(axes, points, looks[rule], rule_label(rule))
+        label_ends(axes, [_end_name(rule, points, looks[rule]) for rule, points in lines.items()])
         if mark is not None:
             axes.axvline(mark, color=INK, linewidth=0.9, linestyle=(0, (1, 1.5)))
         if level is not None:
@@ -63,9 +64,8 @@ def binned_lines(
         axes.set_ylabel(quantity)
         if axes is axes_of[-1] or not shared:
             axes.set_xlabel(names[panel])
-    if title:
-        figure.suptitle(title, fontweight="bold")
-    _legend(figure, axes_of)
+    headline(figure, title)
+    settle(figure)
     return figure
 
 
@@ -78,14 +78,11 @@ def _line(axes: Axes, points: Mapping[float, Any], look: Style, label: str) -> N
     axes.plot(x, mean, markevery=max(1, len(x) // 8), label=label, **line)
 
 
-def _legend(figure: Drawing, axes_of: Sequence[Axes]) -> None:
-    """One legend below all panels, each rule once."""
-    entries: dict[str, Any] = {}
-    for axes in axes_of:
-        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            entries.setdefault(label, handle)
-    columns = 2 if max(map(len, entries)) > 12 else 3
-    figure.legend(list(entries.values()), list(entries), loc="outside lower center", ncols=columns)
+def _end_name(rule: str, points: Mapping[float, Any], look: Style) -> Name:
+    """A rule at the last place where it has a mean."""
+    means = {place: _interval(point).mean for place, point in points.items()}
+    last = max((place for place, mean in means.items() if np.isfinite(mean)), default=0.0)
+    return Name(rule_label(rule), last, means.get(last, 0.0), look.colour)
 
 
 def rule_label(rule: str) -> str:

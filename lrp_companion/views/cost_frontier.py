@@ -14,7 +14,7 @@ from lrp_companion.masks import mask_label
 from lrp_companion.metrics import Interval
 from lrp_companion.registry import Style, method_named
 from lrp_companion.schema import TOKEN_CHOICES, InputError
-from lrp_companion.views.canvas import LOOK, Drawing, drawing
+from lrp_companion.views.canvas import LOOK, Drawing, Name, drawing, headline, label_points, settle
 from lrp_companion.views.palette import INK, QUIET, styles
 
 Row = Mapping[str, Any]
@@ -72,7 +72,7 @@ def frontier_figure(rows: Sequence[Row], *, title: str, statistic: str = "pearso
 
     A method with an option that buys more passes is a line whose points are named by that option. Bars are
     95 % intervals. The thin staircase is the largest mean r at this cost or less. Methods of equal cost are
-    drawn side by side.
+    drawn side by side. LOO itself is the ring at r = 1.
 
     Parameters
     ----------
@@ -88,22 +88,28 @@ def frontier_figure(rows: Sequence[Row], *, title: str, statistic: str = "pearso
         )
     loo_cost = next((row["cost"] for row in rows if row["method"] == "loo"), None)
     lines = _families([row["method"] for row in compared])
-    figure, panels = drawing(_frontier_alt(compared, title, statistic), rows=2, height=7.4, sharex=True)
+    figure, panels = drawing(_frontier_alt(compared, title, statistic), rows=2, height=7.8, sharex=True)
     for axes, tokens in zip(panels, TOKEN_CHOICES, strict=True):
+        if loo_cost is not None:
+            _loo_itself(axes, loo_cost)
         _frontier_panel(
             axes, compared, lines, {row["method"]: row["r"][statistic][tokens] for row in compared}
         )
-        if loo_cost is not None:
-            label = f"LOO itself: {loo_cost:.0f} passes, r = 1"
-            axes.axvline(loo_cost, color=INK, linewidth=0.9, linestyle=":", label=label)
+        axes.margins(y=0.1)  # room for names
         axes.set_title(f"r with LOO, {TOKENS[tokens]}")
         axes.set_xscale("log")
     _passes_axis(panels[-1], max([row["cost"] for row in compared] + ([loo_cost] if loo_cost else [])))
-    figure.suptitle(title, fontweight="bold")
-    handles, labels = panels[0].get_legend_handles_labels()
-    look: dict[str, Any] = {"ncols": 2, "handlelength": 1.8, "columnspacing": 1.0, "fontsize": 8.5}
-    figure.legend(handles, labels, loc="outside lower center", **look)
+    headline(figure, title)
+    settle(figure)
     return figure
+
+
+def _loo_itself(axes: Axes, cost: float) -> None:
+    """LOO at its cost, where r is 1 by definition, with a line down to the axis of passes."""
+    axes.axvline(cost, color=INK, linewidth=0.9, linestyle=":", zorder=1)
+    look: dict[str, Any] = {"marker": "o", "markerfacecolor": "white", "markeredgecolor": INK}
+    axes.plot(cost, 1.0, linestyle="none", markersize=6.5, label="LOO itself", **look)
+    label_points(axes, [Name("LOO itself", cost, 1.0, INK)])
 
 
 def _frontier_alt(rows: Sequence[Row], title: str, statistic: str) -> str:
@@ -128,6 +134,8 @@ def _frontier_panel(
     place = _dodged([row["cost"] for row in rows], list(by_name))
     for names, look in lines:
         _points(axes, [(place[name], r[name]) for name in names], look)
+        middle = sorted(names, key=lambda name: place[name])[len(names) // 2]
+        label_points(axes, [Name(look.label, place[middle], r[middle].mean, look.colour)])
         if len(names) == 1:
             continue
         shift = (-7, 6) if _parts(names[0])[0] == "hybrid" else (4, -11)
@@ -227,12 +235,19 @@ def mask_path_figure(paths: Mapping[str, Any], *, title: str) -> Drawing:
     for k, token in enumerate(paths["tokens"]):
         colour, dash = PATH_LOOKS[k % len(PATH_LOOKS)]
         logits, slope = paths["value"][k], paths["gradient"][k]
-        name = f"{token}: LOO {paths['loo'][k]:+.2f}, slope {slope:+.2f}"
-        axes.plot(paths["w"], logits, color=colour, linestyle=dash, label=name)
+        axes.plot(paths["w"], logits, color=colour, linestyle=dash, label=token)
         tangent = logits[-1] + slope * np.array([-1, 0])
         axes.plot([0, 1], tangent, color=colour, linewidth=0.8, linestyle=":")
+        where = len(logits) // 12  # a little to the right of the steepest place
+        label_points(
+            axes,
+            [
+                Name(f"{token}: LOO {paths['loo'][k]:+.2f}", paths["w"][where], logits[where], colour),
+                Name(f"its slope at 1: {slope:+.2f}", 0.35, logits[-1] - 0.65 * slope, colour),
+            ],
+        )
     axes.set_xlabel("mask of the token (1: whole text, 0: left out)")
     axes.set_ylabel(f"logit of {paths['label']}")
-    axes.set_title(title)
-    figure.legend(loc="outside lower center", ncols=1)
+    headline(figure, title)
+    settle(figure)
     return figure

@@ -8,15 +8,32 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from lrp_companion.metrics import Curve, Interval, bootstrap_mean
 from lrp_companion.registry import Style
 from lrp_companion.schema import InputError
-from lrp_companion.views.canvas import LOOK, SLIDE, Drawing, drawing, limits
+from lrp_companion.views.canvas import (
+    LOOK,
+    SLIDE,
+    Drawing,
+    Name,
+    drawing,
+    headline,
+    label_ends,
+    label_points,
+    limits,
+    settle,
+)  # fmt: skip
 from lrp_companion.views.palette import INK, QUIET, styles
-from lrp_companion.views.plots import PAPER_LABEL, PATH_TITLES, PROJECT_LABEL, layer_alt
+from lrp_companion.views.plots import (
+    PAPER_LABEL,
+    PAPER_NAME,
+    PATH_TITLES,
+    PROJECT_LABEL,
+    PROJECT_NAME,
+    layer_alt,
+)
 
 LEVEL_DASHES = {"AttnLRP": ":", "CP-LRP": "-."}
 FRACTIONS = np.linspace(0, 1, 21)  # of the removable tokens, where curves of many texts are averaged
@@ -59,15 +76,30 @@ def layer_curves(
             dash = LEVEL_DASHES.get(label, "--")
             axes.axhline(level.mean, color=INK, linewidth=1.1, linestyle=dash, label=label, zorder=1.5)
         _path(axes, name, steps, (paper or {}).get(name))
+        if not wide or axes is panels[-1]:
+            label_ends(axes, _end_names(name, steps, levels or {}, (paper or {}).get(name)))
         backward = " (read from right to left)" if name == "back-to-front" and not wide else ""
         axes.set_title(PATH_TITLES[name].format(last=last) + backward)
         axes.xaxis.set_major_locator(MaxNLocator(min(last, 12), integer=True))
     for axes in panels if wide else panels[-1:]:
         axes.set_xlabel("layer k")
     figure.supylabel(quantity)
-    _head(figure, title)
-    _legend(figure, panels, neutral=PROJECT_LABEL)
+    headline(figure, title)
+    settle(figure)
     return figure
+
+
+def _end_names(
+    path: str,
+    steps: Sequence[Interval],
+    levels: Mapping[str, Interval],
+    paper: Sequence[float] | None,
+) -> list[Name]:
+    """What the lines of a panel are called, at their right ends."""
+    right = 0 if path == "back-to-front" else -1  # the step at the last layer
+    names = [Name(label, len(steps), level.mean, INK) for label, level in levels.items()]
+    names.append(Name(PROJECT_NAME, len(steps), steps[right].mean, styles([path])[path].colour))
+    return names + ([Name(PAPER_NAME, len(steps), paper[right], QUIET)] if paper else [])
 
 
 def _grid(count: int, *, wide: bool, height: float) -> dict[str, Any]:
@@ -162,9 +194,18 @@ def method_dots(
         axes.set_title(panel)
     for axes in panels if wide else panels[-1:]:
         axes.set_xlabel(quantity)
-    _head(figure, title)
-    _legend(figure, panels)
+    _name_paper(panels[0], next(iter(groups.values())), paper or {})
+    headline(figure, title)
+    settle(figure)
     return figure
+
+
+def _name_paper(axes: Axes, group: Mapping[str, Interval], paper: Mapping[str, float]) -> None:
+    """Name the paper's square that is farthest from this project's mean, where there is room."""
+    away = {name: abs(paper[name] - group[name].mean) for name in group if name in paper}
+    if away:
+        name = max(away, key=lambda method: away[method])
+        label_points(axes, [Name(PAPER_NAME, paper[name], list(group).index(name), QUIET)])
 
 
 def _dots_alt(groups: Mapping[str, Mapping[str, Interval]], quantity: str, title: str | None) -> str:
@@ -207,7 +248,7 @@ def perturbation_figure(curves: Mapping[str, Sequence[Curve]], *, title: str | N
         axes.set_title(ORDER_TITLES[order])
         axes.set_ylabel("logit")
     panels[-1].set_xlabel("fraction of the removable tokens that is gone")
-    _head(figure, title)
+    headline(figure, title)
     _legend(figure, panels)
     return figure
 
@@ -234,13 +275,8 @@ def _dot(axes: Axes, row: int, interval: Interval, style: Style) -> None:
     axes.plot(interval.mean, row, marker=style.marker, color=style.colour, markersize=7, linestyle="none")
 
 
-def _head(figure: Drawing, title: str | None) -> None:
-    if title:
-        figure.suptitle(title, fontweight="bold")
-
-
-def _legend(figure: Drawing, panels: Sequence[Axes], *, neutral: str | None = None) -> None:
-    """One legend for all panels, below them; an entry that differs in colour by panel is shown in ink."""
+def _legend(figure: Drawing, panels: Sequence[Axes]) -> None:
+    """One legend for all panels, below them: all curves end in one point, where names would collide."""
     entries: dict[str, Any] = {}
     for axes in panels:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
@@ -248,9 +284,6 @@ def _legend(figure: Drawing, panels: Sequence[Axes], *, neutral: str | None = No
     if not entries:
         return
     columns = 2 if max(map(len, entries)) > 16 else 3
-    legend = figure.legend(
+    figure.legend(
         list(entries.values()), list(entries), loc="outside lower center", ncols=min(columns, len(entries))
     )
-    for drawn, text in zip(legend.legend_handles, legend.get_texts(), strict=True):
-        if text.get_text() == neutral and isinstance(drawn, Line2D):
-            drawn.set(color=INK, marker="")

@@ -24,13 +24,14 @@ from lrp_companion.analysis.digit_variants import (
 )
 from lrp_companion.runs.load import MnistGridRun
 from lrp_companion.schema import choose
-from lrp_companion.views.canvas import LOOK, Drawing, drawing, limits
+from lrp_companion.views.canvas import LOOK, Drawing, Name, drawing, headline, label_points, limits, settle
 from lrp_companion.views.palette import INK
 from lrp_companion.views.protocol_grid import COLOURS, MARKERS, needs, option_matrix
 from lrp_companion.views.protocol_tables import percent, variance_table
 from lrp_companion.views.tables import Table, table
 
 Row = Mapping[str, Any]
+GLYPHS = ("●", "■", "▲")  # of the first markers, for names
 VARIANT_WORDS = {
     "bias": "biases",
     "position_embedding": "positions",
@@ -79,17 +80,19 @@ def variant_curve(run: MnistGridRun) -> Drawing:
     for k, name in enumerate(name for name in MEASURES if name.startswith("AttnLRP")):
         mean, low, high = limits(row[name] for row in rows)
         top.vlines(x, low, high, color=COLOURS[k], linewidth=0.8, alpha=0.5)
-        label = f"{name.removeprefix('AttnLRP, ')} (paper: {printed[name]:.2f})"
-        top.plot(x, mean, linestyle="none", marker=MARKERS[k], markersize=2.8, color=COLOURS[k], label=label)
+        short = name.removeprefix("AttnLRP, ")
+        top.plot(x, mean, linestyle="none", marker=MARKERS[k], markersize=2.8, color=COLOURS[k], label=short)
         top.axhline(printed[name], color=COLOURS[k], linewidth=0.9, linestyle=":")
+        paper = f"{GLYPHS[k]} {short} (paper: {printed[name]:.2f})"
+        label_points(top, [Name(paper, 0.65 * len(x), printed[name], COLOURS[k])])
     top.axhline(0, color=INK, linewidth=0.9)
     top.set_ylabel("AttnLRP, mean r")
     _accuracy_panel(middle, x, np.array([row["accuracy"] for row in rows]))
     options = [(name, option) for name, options in _distinct(rows).items() for option in options]
     option_matrix(bottom, rows, options, VARIANT_LABELS)
     bottom.set_xlabel("variants and maps, by r of left with LOO")
-    figure.suptitle(f"MNIST, {run.n:,} images, {len(run.seeds)} nets a variant", fontweight="bold")
-    figure.legend(*top.get_legend_handles_labels(), loc="outside lower center", ncols=1)
+    headline(figure, f"How much depends on the variant of the net? MNIST, {_size(run)}")
+    settle(figure)
     return figure
 
 
@@ -97,10 +100,9 @@ def _accuracy_panel(axes: Axes, x: np.ndarray, accuracy: np.ndarray) -> None:
     """Mean accuracy with the smallest and the largest net, and the paper's accuracy as a line."""
     axes.vlines(x, accuracy[:, 1], accuracy[:, 2], color=INK, linewidth=0.8, alpha=0.5)
     axes.plot(x, accuracy[:, 0], linestyle="none", marker="o", markersize=2.4, color=INK)
-    label = f"the paper's {100 * ACCURACY:.0f} %"
-    axes.axhline(ACCURACY, color=INK, linewidth=0.9, linestyle=":", label=label)
+    axes.axhline(ACCURACY, color=INK, linewidth=0.9, linestyle=":")
     axes.set_ylabel("accuracy")
-    axes.legend(loc="best")
+    label_points(axes, [Name(f"the paper's {100 * ACCURACY:.0f} %", 0.6 * len(x), ACCURACY, INK)])
 
 
 def _distinct(rows: Sequence[Row]) -> dict[str, list[Any]]:
@@ -235,9 +237,8 @@ def ig_steps(rows: Sequence[Row], *, title: str) -> Drawing:
         _steps_axes(bottom, steps)
     axes[0].set_ylabel("IG: mean r with LOO")
     axes[len(variants)].set_ylabel("largest convergence delta")
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(baselines), title="baseline")
-    figure.suptitle(title, fontweight="bold")
+    headline(figure, title)
+    settle(figure)
     return figure
 
 
@@ -248,6 +249,9 @@ def _ig_line(top: Axes, bottom: Axes, rows: Sequence[Row], k: int) -> None:
     look: dict[str, Any] = {"color": COLOURS[k], "marker": MARKERS[k]}
     top.fill_between(steps, low, high, color=COLOURS[k], alpha=0.22, linewidth=0)
     top.plot(steps, mean, label=rows[0]["baseline"], **look)
+    label_points(
+        top, [Name(f"{rows[0]['baseline']}", steps[len(steps) // 2], mean[len(steps) // 2], COLOURS[k])]
+    )
     bottom.plot(steps, [row["delta"] for row in rows], **look)
 
 

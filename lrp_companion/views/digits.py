@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 
 from lrp_companion.metrics import Interval
 from lrp_companion.schema import InputError
-from lrp_companion.views.canvas import FIGURE_WIDTH, LOOK, Drawing, drawing, limits
+from lrp_companion.views.canvas import FIGURE_WIDTH, LOOK, Drawing, drawing, headline, limits
 from lrp_companion.views.palette import INK, STYLES, diverging_map, styles
 
 
@@ -65,8 +65,7 @@ def digit_maps(
             first.set_ylabel(labels[row], fontsize=8.5)
         for axes, scores in zip(rest, maps.values(), strict=True):
             _map(axes, np.asarray(scores[row], dtype=np.float64).reshape(image.shape))
-    if title:
-        figure.suptitle(title, fontweight="bold")
+    headline(figure, title)
     return figure
 
 
@@ -101,6 +100,5 @@ def share_line(
     axes.margins(y=0.12)
     axes.set_xlabel("share of Q")
     axes.set_ylabel("mean r with LOO")
-    if title:
-        axes.set_title(title)
+    headline(figure, title)
     return figure

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from lrp_companion.analysis.layer_game import LayerGame
 from lrp_companion.metrics import Interval
 from lrp_companion.registry import Style
-from lrp_companion.views.canvas import LOOK, Drawing, drawing
+from lrp_companion.views.canvas import LOOK, Drawing, Name, drawing, headline, label_points, settle
 from lrp_companion.views.palette import INK, QUIET, diverging_map, styles
 from lrp_companion.views.tables import Table, table
 
@@ -45,8 +44,8 @@ def layer_game_figure(game: LayerGame, *, title: str | None = None) -> Drawing:
     _shapley_panel(bars, shapley)
     image = _interaction_panel(heat, game.interactions())
     figure.colorbar(image, ax=heat)
-    if title:
-        figure.suptitle(textwrap.fill(title, 48), fontweight="bold")
+    headline(figure, title)
+    settle(figure)
     return figure
 
 
@@ -58,23 +57,25 @@ def _mask_panel(axes: Axes, game: LayerGame) -> None:
     low, high = [group.min() for group in groups], [group.max() for group in groups]
     band: dict[str, Any] = {"color": QUIET, "alpha": 0.18, "linewidth": 0, "label": "all masks"}
     axes.fill_between(range(game.layers + 1), low, high, **band)
+    names = [Name("all masks", game.layers / 2, (low[game.layers // 2] + high[game.layers // 2]) / 2, QUIET)]
     for name, path in game.paths().items():
         if name in WALKS:
             style = GREEDY if name == "greedy" else styles([name])[name]
             look: dict[str, Any] = {"color": style.colour, "marker": style.marker, "linestyle": style.dash}
             axes.plot(range(len(path)), values[path], label=style.label, **look)
+            middle = {"greedy": 1, "front-to-back": 2}.get(name, 1) * game.layers // 3
+            names.append(Name(style.label, middle, values[path][middle], style.colour))
     axes.set_title("All masks")
     axes.set_xlabel("number of bypassed layers")
     axes.set_ylabel("mean r with LOO")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.legend(loc="best")
+    label_points(axes, names)
 
 
 def _shapley_panel(axes: Axes, shapley: Sequence[Interval]) -> None:
     """A bar per layer, with its interval where there is one."""
     layers = np.arange(1, len(shapley) + 1)
-    colour = styles(["attnlrp"])["attnlrp"].colour
-    axes.bar(layers, [value.mean for value in shapley], color=colour, width=0.7)
+    axes.bar(layers, [value.mean for value in shapley], color=QUIET, width=0.7)
     for layer, value in zip(layers, shapley, strict=True):
         if not np.isnan(value.low):
             axes.plot([layer, layer], [value.low, value.high], color=INK, linewidth=1.4)

@@ -87,7 +87,9 @@ def table2_dots(run: TextRun) -> Any:
         groups[name] = {row["method"]: row["r"] for row in rows if row["r"].n}
         if protocol == DEFAULT_PROTOCOL:
             paper = {row["method"]: row["r, paper"] for row in rows if row["r, paper"] is not None}
-    return method_dots(groups, paper=paper, title=f"{run.name}, n = {run.n:,}")
+    return method_dots(
+        groups, paper=paper, title=f"Which method is closest to LOO? {run.name}, n = {run.n:,}"
+    )
 
 
 def table2_curves(run: TextRun, *, digits: int = 2) -> Table:

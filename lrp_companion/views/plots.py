@@ -12,6 +12,7 @@ import numpy as np
 from lrp_companion.metrics import Interval
 from lrp_companion.schema import InputError
 from lrp_companion.views.palette import INK, QUIET, RULE, styles
+from lrp_companion.views.spacing import spread
 
 MIME = "application/vnd.plotly.v1+json"
 DASHES = {"AttnLRP": "dot", "CP-LRP": "dashdot"}
@@ -22,6 +23,10 @@ PATH_TITLES = {
     "single": "Single: layer k alone",
 }
 PROJECT_LABEL, PAPER_LABEL = "this project, with interval", "the paper's (another model)"
+PROJECT_NAME, PAPER_NAME = "this project", "the paper's model"
+"""The same in a few letters, at the lines."""
+SHORT = {PROJECT_LABEL: PROJECT_NAME, PAPER_LABEL: PAPER_NAME}
+NAMES_WIDTH, NAME_HEIGHT = 96, 15  # pixels beside a panel, and of one name
 
 
 @dataclass(frozen=True)
@@ -67,12 +72,13 @@ def layer_plot(
     layout, data = _layout(len(paths), last, quantity, title), []
     for panel, (name, steps) in enumerate(paths.items()):
         layers = list(range(last, 0, -1)) if name == "back-to-front" else list(range(1, last + 1))
-        axes = {"xaxis": "x", "yaxis": f"y{_suffix(panel)}", "showlegend": panel == 0, "hoverinfo": "text"}
+        axes = {"xaxis": "x", "yaxis": f"y{_suffix(panel)}", "hoverinfo": "text"}
         data.append(_path_line(name, layers, steps) | axes)
         if paper and name in paper:
             data.append(_paper_line(layers, paper[name]) | axes)
         data += [_level_line(label, level, last) | axes for label, level in (levels or {}).items()]
         _add_panel(layout, panel, len(paths), PATH_TITLES.get(name, name).format(last=last))
+    _name_lines(layout, data, last)
     return Plot(tuple(data), layout, layer_alt(paths, quantity, title))
 
 
@@ -89,14 +95,14 @@ def layer_alt(paths: Mapping[str, Sequence[Interval]], quantity: str, title: str
 def _layout(panels: int, last: int, quantity: str, title: str | None) -> dict[str, Any]:
     """The page of the figure: size, title, legend, and the axis of layers that all panels share."""
     layout: dict[str, Any] = {
-        "height": 130 + 210 * panels,
-        "margin": {"l": 52, "r": 12, "t": 30 + 30 * bool(title), "b": 90},
+        "height": 90 + 210 * panels,
+        "margin": {"l": 52, "r": NAMES_WIDTH, "t": 30 + 30 * bool(title), "b": 50},
         "template": None,
         "paper_bgcolor": "white",
         "plot_bgcolor": "white",
         "font": {"color": INK, "size": 13},
         "hovermode": "closest",
-        "legend": {"orientation": "h", "x": 0, "y": -0.12 / panels - 0.03, "yanchor": "top"},
+        "showlegend": False,
         "annotations": [],
         "xaxis": {
             "title": {"text": f"layer k ({quantity} upward)"},
@@ -136,6 +142,41 @@ def _add_panel(layout: dict[str, Any], panel: int, panels: int, title: str) -> N
     )  # fmt: skip
 
 
+def _name_lines(layout: dict[str, Any], data: Sequence[dict[str, Any]], last: int) -> None:
+    """Give all panels one range, and name each line at the right of its panel, names moved apart."""
+    values = [value for line in data for value in _heights(line)] or [0.0]
+    margin = 0.06 * (max(values) - min(values)) or 0.5
+    low, high = min(values) - margin, max(values) + margin
+    top, bottom = layout["yaxis"]["domain"][1], layout["yaxis"]["domain"][0]
+    pixels = (top - bottom) * (layout["height"] - layout["margin"]["t"] - layout["margin"]["b"])
+    gap = NAME_HEIGHT * (high - low) / pixels
+    for panel in dict.fromkeys(line["yaxis"] for line in data):
+        layout[f"yaxis{panel[1:]}"]["range"] = [round(low, 4), round(high, 4)]
+        lines = [line for line in data if line["yaxis"] == panel and line["y"][_at(line, last)] is not None]
+        ends = [line["y"][_at(line, last)] for line in lines]
+        for line, place in zip(lines, spread(ends, gap=gap, low=low, high=high), strict=True):
+            layout["annotations"].append(
+                {
+                    "text": SHORT.get(line["name"], line["name"]), "x": 1.01, "xref": "paper",
+                    "xanchor": "left", "y": round(float(place), 4), "yref": panel, "yanchor": "middle",
+                    "showarrow": False, "font": {"color": line["line"]["color"], "size": 12},
+                }
+            )  # fmt: skip
+
+
+def _heights(line: Mapping[str, Any]) -> list[float]:
+    """Every height that a line and its bars reach."""
+    bars, none = line.get("error_y", {}), [0.0] * len(line["y"])
+    sides = ((1, none), (1, bars.get("array", none)), (-1, bars.get("arrayminus", none)))
+    reach = [(y, sign * (by or 0.0)) for sign, side in sides for y, by in zip(line["y"], side, strict=True)]
+    return [y + by for y, by in reach if y is not None]
+
+
+def _at(line: Mapping[str, Any], layer: int) -> int:
+    """Where a line has this layer."""
+    return line["x"].index(layer)
+
+
 def _path_line(name: str, layers: Sequence[int], steps: Sequence[Interval]) -> dict[str, Any]:
     look = styles([name])[name]
     bars = {
@@ -150,7 +191,6 @@ def _path_line(name: str, layers: Sequence[int], steps: Sequence[Interval]) -> d
         "y": [_number(step.mean) for step in steps],
         "error_y": bars,
         "name": PROJECT_LABEL,
-        "legendgroup": PROJECT_LABEL,
         "line": {"color": look.colour},
         "marker": {"symbol": SYMBOLS.get(name, "circle"), "size": 7},
         "hovertext": [
@@ -167,7 +207,6 @@ def _paper_line(layers: Sequence[int], values: Sequence[float]) -> dict[str, Any
         "x": list(layers),
         "y": list(values),
         "name": PAPER_LABEL,
-        "legendgroup": PAPER_LABEL,
         "line": {"color": QUIET, "dash": "dash", "width": 1.4},
         "marker": {"symbol": "circle-open", "size": 6},
         "hovertext": [
@@ -183,7 +222,6 @@ def _level_line(label: str, level: Interval, last: int) -> dict[str, Any]:
         "x": [1, last],
         "y": [_number(level.mean)] * 2,
         "name": label,
-        "legendgroup": label,
         "line": {"color": INK, "width": 1.1, "dash": DASHES.get(label, "longdash")},
         "hovertext": f"{label}: {level.text(3)}",
     }

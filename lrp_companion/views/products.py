@@ -9,7 +9,16 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 
 from lrp_companion.models.product import Grouping, Product, write
-from lrp_companion.views.canvas import FIGURE_WIDTH, LOOK, Drawing, drawing
+from lrp_companion.views.canvas import (
+    FIGURE_WIDTH,
+    LOOK,
+    Drawing,
+    Name,
+    drawing,
+    headline,
+    label_points,
+    settle,
+)
 from lrp_companion.views.palette import INK, QUIET, SPARE, hexes
 
 ARROW = {"arrowstyle": "-|>", "color": QUIET, "linewidth": 1.2, "shrinkA": 15, "shrinkB": 15}
@@ -36,8 +45,7 @@ def product_figure(products: Mapping[str, Product], *, title: str | None = None)
         _node(axes, product, product.grouping, {step.whole: step for step in product.steps()}, product.value)
         axes.set_title(name, loc="center")
         axes.margins(0.25 / len(product.values) + 0.08, 0.16)
-    if title:
-        figure.suptitle(title, fontweight="bold")
+    headline(figure, title)
     return figure
 
 
@@ -78,14 +86,15 @@ def share_dots(
         y = [row + 0.19 * (k - (count - 1) / 2) for row in range(len(shares))]
         look: dict[str, Any] = {"marker": "oDsX^P*v"[k % 8], "color": SPARE[k % len(SPARE)], "s": 34}
         axes.scatter(x, y, label=f"x{k + 1}", zorder=3, **look)
+        label_points(axes, [Name(f"x{k + 1}", x[0], y[0], look["color"])])
     axes.axvline(float(equal), color=INK, linestyle=":", linewidth=1.2, label="equal shares")
+    label_points(axes, [Name("equal shares", float(equal), len(shares) - 0.6, INK)])
     axes.set_yticks(range(len(shares)), labels)
-    axes.invert_yaxis()
+    axes.set_ylim(len(shares) - 0.4, -0.9)
     axes.set_xlabel("share of the output's relevance")
     axes.set_xlim(left=0)
-    figure.legend(loc="outside upper left", ncols=6, handletextpad=0.2, columnspacing=1.0)
-    if title:
-        axes.set_title(title)
+    headline(figure, title)
+    settle(figure)
     return figure
 
 

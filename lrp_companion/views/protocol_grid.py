@@ -20,7 +20,18 @@ from lrp_companion.analysis.protocol_grid import (
 from lrp_companion.metrics import Interval
 from lrp_companion.registry import label_of
 from lrp_companion.schema import PROTOCOLS, InputError, Protocol
-from lrp_companion.views.canvas import LOOK, SLIDE, Drawing, drawing, limits
+from lrp_companion.views.canvas import (
+    LOOK,
+    SLIDE,
+    Drawing,
+    Name,
+    drawing,
+    headline,
+    label_ends,
+    label_points,
+    limits,
+    settle,
+)  # fmt: skip
 from lrp_companion.views.palette import INK, RULE, diverging_map
 
 Row = Mapping[str, Any]
@@ -69,34 +80,28 @@ def specification_curve(
     size: dict[str, Any] = {"height": SLIDE[1] + 0.4, "width": SLIDE[0]} if wide else {"height": 7.0}
     ratios = [1.0, 2.2] if wide else [1.0, 1.45]
     figure, (top, bottom) = drawing(alt, rows=2, sharex=True, height_ratios=ratios, **size)
+    _point_out(top, rows, PROTOCOLS if marked is None else marked)
     x = np.arange(1, len(rows) + 1)
     for side, (colour, label) in SIDE_LOOKS.items():
         mask = np.array([row["side"] == side for row in rows])
         if mask.any():
-            name = f"{label}: {mask.sum()}"
+            middle = int(x[mask][mask.sum() // 2])
+            label_points(top, [Name(f"{label}: {mask.sum()}", middle, effect[middle - 1], colour)])
             look: dict[str, Any] = {"linestyle": "none", "marker": "o", "markersize": 1.6, "color": colour}
             top.vlines(x[mask], low[mask], high[mask], color=colour, linewidth=0.8, alpha=0.45)
-            top.plot(x[mask], effect[mask], label=name, **look)
+            top.plot(x[mask], effect[mask], label=label, **look)
     top.axhline(0, color=INK, linewidth=0.9)
-    _point_out(top, rows, PROTOCOLS if marked is None else marked)
     top.set_ylabel(difference(grid))
-    title = f"{grid.title}, n = {grid.n:,}: mean difference of r"
-    if wide:  # the key takes the head of the figure
-        top.set_title(title, fontweight="bold")
-    else:
-        figure.suptitle(title, fontweight="bold")
-    if wide:
-        figure.legend(loc="outside upper left", ncols=3, handletextpad=0.3)
-    else:
-        top.legend(loc="upper left", handletextpad=0.3, borderaxespad=0.2)
+    headline(figure, f"Which is nearer to LOO? Every combination of choices: {grid.title}, n = {grid.n:,}")
     options = [(name, option) for name, options in grid.distinct.items() for option in options]
     option_matrix(bottom, rows, options, AXIS_LABELS, inline=wide)
     bottom.set_xlabel("combinations of choices, by effect")
+    settle(figure)
     return figure
 
 
 def _point_out(axes: Axes, rows: Sequence[Row], protocols: Mapping[str, Protocol]) -> None:
-    """Mark the cells of these protocols on the curve, each with its effect in the legend."""
+    """Mark the cells of these protocols on the curve, each with its name and effect."""
     places = {tuple(row[name] for name in PROTOCOL_AXES): k for k, row in enumerate(rows)}
     look: dict[str, Any] = {
         "linestyle": "none",
@@ -110,7 +115,8 @@ def _point_out(axes: Axes, rows: Sequence[Row], protocols: Mapping[str, Protocol
         k = places.get(tuple(getattr(protocol, name) for name in PROTOCOL_AXES))
         if k is not None:
             effect = rows[k]["difference"].mean
-            axes.plot(k + 1, effect, marker=symbol, label=f"{label} ({effect:+.2f})", **look)
+            axes.plot(k + 1, effect, marker=symbol, label=label, **look)
+            label_points(axes, [Name(f"{label}: {effect:+.2f}", k + 1, effect, INK)])
 
 
 def option_matrix(
@@ -188,6 +194,7 @@ def option_dots(grids: Sequence[Grid]) -> Drawing:
     axes.grid(visible=False, axis="y")
     axes.xaxis.set_major_locator(MaxNLocator(5))
     axes.set_xlabel(f"mean {difference(grids[0])} with this option")
+    headline(figure, "Which option moves the effect? Mean over all combinations with it")
     figure.legend(loc="outside lower center", ncols=1 if len(grids) < 3 else 2)
     return figure
 
@@ -244,12 +251,13 @@ def share_lines(rows: Sequence[Row], *, title: str) -> Drawing:
             mean, low, high = limits(row[column] for row in rows)
             axes.fill_between(x, low, high, color=COLOURS[k], alpha=0.22, linewidth=0)
             axes.plot(x, mean, color=COLOURS[k], marker=MARKERS[k], label=label)
+            label_ends(axes, [Name(label, x[-1], mean[-1], COLOURS[k])])
         axes.axhline(0, color=INK, linewidth=0.9)
         axes.set_title(name)
-        axes.legend(loc="best")
     axes_of[-1].set_xticks(x, [str(row["bypassed"]).replace(" to ", "–") for row in rows], rotation=60)
     axes_of[-1].set_xlabel("layers bypassed (none: AttnLRP; all: CP-LRP)")
-    figure.suptitle(title, fontweight="bold")
+    headline(figure, title)
+    settle(figure)
     return figure
 
 
@@ -287,7 +295,7 @@ def gain_map(
     bar = figure.colorbar(image, ax=axes, location="bottom", shrink=0.6, aspect=40)
     bar.set_label("gain in mean r")
     bar.outline.set_edgecolor(RULE)
-    figure.suptitle(title, fontweight="bold", x=0.01, ha="left", color=INK)
+    headline(figure, title)
     return figure
 
 

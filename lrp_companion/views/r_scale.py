@@ -9,7 +9,7 @@ import matplotlib as mpl
 import numpy as np
 
 from lrp_companion.analysis.r_scale import KINDS
-from lrp_companion.views.canvas import LOOK, Drawing, drawing
+from lrp_companion.views.canvas import LOOK, Drawing, Name, drawing, headline, label_points, settle
 from lrp_companion.views.cost_frontier import method_label
 from lrp_companion.views.palette import QUIET
 from lrp_companion.views.tables import Table, table
@@ -49,16 +49,19 @@ def scale_dots(rows: Sequence[Row], *, title: str) -> Drawing:
     for y, row in enumerate(shown):
         colour, marker = LOOKS[row["kind"]]
         axes.plot([row["r"].low, row["r"].high], [y, y], color=colour, linewidth=1.8)
-        first = next(k for k, one in enumerate(shown) if one["kind"] == row["kind"]) == y
-        label = row["kind"] if first else None
-        axes.plot(row["r"].mean, y, marker=marker, color=colour, linestyle="none", label=label)
+        axes.plot(row["r"].mean, y, marker=marker, color=colour, linestyle="none", label=row["kind"])
+    highest = {row["kind"]: y for y, row in enumerate(shown)}
+    for kind, y in highest.items():
+        label_points(axes, [Name(kind, shown[y]["r"].high, y, LOOKS[kind][0])])
     axes.set_yticks(range(len(names)), names)
+    for label, row in zip(axes.get_yticklabels(), shown, strict=True):
+        label.set_color(LOOKS[row["kind"]][0])
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(-0.7, len(names) - 0.3)
     axes.grid(visible=False, axis="y")
-    axes.set_xlabel("mean Pearson's r with LOO by the attention mask")
-    figure.suptitle(title, fontweight="bold")
-    figure.legend(loc="outside lower center", ncols=2)
+    axes.set_xlabel("mean Pearson's r with LOO")
+    headline(figure, title)
+    settle(figure)
     return figure
 
 

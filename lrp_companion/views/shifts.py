@@ -9,14 +9,13 @@ import matplotlib as mpl
 import numpy as np
 
 from lrp_companion.metrics import Interval, bootstrap_mean, paired_difference
-from lrp_companion.views.canvas import LOOK, Drawing, drawing
-from lrp_companion.views.palette import INK
+from lrp_companion.views.canvas import LOOK, Drawing, Name, drawing, headline, label_ends, settle
+from lrp_companion.views.palette import INK, styles
 from lrp_companion.views.tables import Table, table
 
 Row = Mapping[str, Any]
 NAMES = {"gradient-x-input": "gradient x input", "attnlrp": "AttnLRP", "cp-lrp": "CP-LRP"}
 SITES = {"word+position": "words + positions", "embedding": "the whole sum"}
-LOOKS = {"gradient-x-input": ("#6b6b6b", "s"), "attnlrp": ("#0067a5", "o"), "cp-lrp": ("#c44c00", "^")}
 
 
 def column(row: Row) -> np.ndarray:
@@ -86,19 +85,22 @@ def shift_band(record: Mapping[str, Any]) -> Drawing:
     alt = (
         f"Mean r with LOO at the words that one function can be given by shifts between embeddings: {listed}."
     )
-    figure, (axes,) = drawing(alt, height=3.2)
+    figure, (axes,) = drawing(alt, height=3.2, width=6.0)
     for method, points in ends.items():
-        colour, marker = LOOKS[method]
+        look = styles([method])[method]
+        colour, marker = look.colour, look.marker
         x = [size for size, _, _ in points]
         low, high = ([end.mean for end in side] for side in list(zip(*points, strict=True))[1:])
         axes.fill_between(x, low, high, color=colour, alpha=0.12, linewidth=0)
         axes.plot(x, low, color=colour, marker=marker, linestyle="--")
         axes.plot(x, high, color=colour, marker=marker, label=NAMES[method])
+        for side, word in ((low, "lowest"), (high, "highest")):
+            label_ends(axes, [Name(f"{NAMES[method]}, {word}", x[-1], side[-1], colour)])
     axes.axhline(0, color=INK, linewidth=0.9)
     axes.set_xlabel("size of c, in mean lengths of a word embedding")
     axes.set_ylabel("mean r with LOO, words")
-    figure.suptitle("One function, many readings: r at the words", fontweight="bold")
-    figure.legend(loc="outside lower center", ncols=3)
+    headline(figure, "One function, many readings: r at the words")
+    settle(figure)
     return figure
 
 
@@ -131,14 +133,28 @@ def error_shares_table(records: Sequence[Mapping[str, Any]], *, digits: int = 2)
             for part, value in parts.items()
             if value.n
         ]
+        if missing := [part for part, value in parts.items() if not value.n]:
+            rest = _rest(record)
+            name = " and ".join(missing) + ", together" * (len(missing) > 1)
+            share = {"share": bootstrap_mean(rest), "median": float(np.median(rest))}
+            rows.append({"data": head, "part": name, **share})
     columns = {"data": "data", "part": "part of the error", "share": "mean share", "median": "median share"}
-    caption = "Where LOO − mask gradient comes from: projection of each step on the whole error"
+    caption = (
+        "Where LOO − mask gradient comes from: projection of each step on the whole error. "
+        "Mean shares add up to 1"
+    )
     return table(rows, columns=columns, caption=caption, digits=digits)
 
 
 def _of(record: Mapping[str, Any], which: str, name: str) -> Interval:
     values = [row[which][name] for row in record["rows"]]
     return bootstrap_mean([np.nan if value is None else value for value in values])
+
+
+def _rest(record: Mapping[str, Any]) -> np.ndarray:
+    """What the measured parts leave of each text's error, texts without an error left out."""
+    shares = [[value for value in row["share"].values() if value is not None] for row in record["rows"]]
+    return np.array([1 - sum(known) for known in shares if known])
 
 
 def _median(record: Mapping[str, Any], part: str) -> float:

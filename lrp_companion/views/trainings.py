@@ -18,7 +18,7 @@ from lrp_companion.analysis.trainings import (
     training_turns,
 )
 from lrp_companion.schema import PROTOCOLS, Protocol
-from lrp_companion.views.canvas import LOOK, Drawing, drawing
+from lrp_companion.views.canvas import LOOK, Drawing, Name, drawing, headline, label_ends, settle
 from lrp_companion.views.palette import INK
 from lrp_companion.views.protocol_grid import COLOURS, MARKERS, difference, needs
 from lrp_companion.views.protocol_tables import by_tokens_and_map, percent
@@ -40,11 +40,12 @@ def training_curve(trained: Trainings) -> Drawing:
     for k, (name, effects) in enumerate(zip(trained.names, flat, strict=True)):
         colour, marker = COLOURS[k % len(COLOURS)], MARKERS[k % len(MARKERS)]
         axes.plot(x, effects, linestyle="none", marker=marker, markersize=2.6, color=colour, label=name)
+        label_ends(axes, [Name(name, x[-1], effects[-1], colour)])
     axes.axhline(0, color=INK, linewidth=0.9)
     axes.set_xlabel("combinations of choices, by mean effect")
     axes.set_ylabel(effect)
-    axes.set_title(f"{heading}: each training", fontweight="bold")
-    axes.legend(loc="upper left", markerscale=2.0)
+    headline(figure, f"Does another training give the same effects? {heading}")
+    settle(figure)
     return figure
 
 

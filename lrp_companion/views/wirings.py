@@ -7,10 +7,11 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.ticker import MaxNLocator
 
 from lrp_companion.analysis.wirings import GATES, WIRINGS, Group, path_means
 from lrp_companion.registry import label_of
-from lrp_companion.views.canvas import LOOK, Drawing, drawing
+from lrp_companion.views.canvas import LOOK, Drawing, Name, drawing, headline, label_points, settle
 from lrp_companion.views.palette import INK, QUIET
 from lrp_companion.views.tables import Table, table
 
@@ -62,7 +63,8 @@ def wirings_figure(rows: Sequence[Row], *, title: str) -> Drawing:
     left, right = axes.get_xlim()
     axes.set_xlim(min(left, -0.55 * right), right)  # room for the words on both sides
     axes.set_xlabel("r of CP-LRP − r of AttnLRP")
-    figure.suptitle(title, fontweight="bold")
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    headline(figure, title)
     return figure
 
 
@@ -78,8 +80,10 @@ def wiring_paths_figure(groups: Mapping[str, Group], *, title: str) -> Drawing:
     count = -(-len(means) // columns)
     figure, panels = drawing(alt, rows=count, columns=columns, height=2.3 * count + 0.5, width=6.4)
     for axes, (name, lines) in zip(panels, means.items(), strict=False):
-        for line, style in zip(lines, ("-", (0, (4, 1.5)), (0, (1, 1))), strict=False):
+        for seed, (line, style) in enumerate(zip(lines, ("-", (0, (4, 1.5)), (0, (1, 1))), strict=False)):
             axes.plot(range(len(line)), line, marker="o", markersize=3.5, color="#c44c00", linestyle=style)
+            if axes is panels[0]:
+                label_points(axes, [Name(f"training {seed + 1}", 0, line[0], "#c44c00")])
         axes.set_title(title_of(name), fontweight="bold")
         axes.set_xticks(range(len(lines[0])))
     spread = max(np.ptp(np.concatenate(lines)) for lines in means.values())
@@ -90,7 +94,8 @@ def wiring_paths_figure(groups: Mapping[str, Group], *, title: str) -> Drawing:
         axes.set_visible(False)
     figure.supxlabel("layers bypassed, the last first: 0 is AttnLRP, all is CP-LRP")
     figure.supylabel("mean r with LOO, words")
-    figure.suptitle(title, fontweight="bold")
+    headline(figure, title)
+    settle(figure)
     return figure
 
 

@@ -1,0 +1,108 @@
+"""The paths of bypassed layers beside the paper's: r with LOO layer by layer, and what the ends differ by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import traitlets
+
+from lrp_companion.schema import InputError, choose, whole
+from lrp_companion.views.tables import table
+from lrp_companion.widgets.base import Widget, check_address
+
+TRAITS = {"run": "runs", "protocol": "protocols", "path": "paths"}
+
+
+class LayerPaths(Widget, front="layer_paths"):
+    """Mean r with LOO as layers are bypassed, with its interval and the paper's printed values in one chart.
+
+    Parameters
+    ----------
+    data : of `analysis.depth_paths.depth_paths`.
+    run, protocol, path : the keys of what is shown first.
+    address : the widget's name in the page.
+
+    Attributes
+    ----------
+    run : the key of the run: data set and model.
+    protocol : "words", "positions" or "sums".
+    path : "front-to-back", "back-to-front" or "single".
+    layer : the layer k that is read, from 1; the last one where a run has fewer.
+
+    Raises
+    ------
+    InputError : data without runs; a run, protocol, path or layer that is not there.
+
+    >>> LayerPaths(depth_paths(runs), run="sst2-companion")  # doctest: +SKIP
+    LayerPaths(4 runs; sst2-companion, words + positions, all tokens, back to front)
+    """
+
+    links = ("run", "protocol", "path", "layer")
+    run = traitlets.Unicode().tag(sync=True)
+    protocol = traitlets.Unicode().tag(sync=True)
+    path = traitlets.Unicode().tag(sync=True)
+    layer = traitlets.Int(1).tag(sync=True)
+
+    def __init__(
+        self,
+        data: Mapping[str, Any],
+        *,
+        run: str | None = None,
+        protocol: str = "positions",
+        path: str = "back-to-front",
+        address: str = "paths",
+    ) -> None:
+        if not data.get("runs"):
+            raise InputError("LayerPaths", got="no runs", expected="one or more", hint="use depth_paths")
+        start = run if run is not None else data["runs"][0]["key"]
+        checked = check_address("LayerPaths", address)
+        super().__init__(data=dict(data), run=start, protocol=protocol, path=path, address=checked)
+        self.layer = self._shown()["layers"]
+
+    @traitlets.validate("run", "protocol", "path")
+    def _check_key(self, proposal: Any) -> str:
+        name, value = proposal["trait"].name, proposal["value"]
+        choose("LayerPaths", name, value, [row["key"] for row in self.data[TRAITS[name]]])
+        return value
+
+    @traitlets.validate("layer")
+    def _check_layer(self, proposal: Any) -> int:
+        most = max((row["layers"] for row in self.data.get("runs", ())), default=1)
+        return whole("LayerPaths", "layer", proposal["value"], least=1, most=most, hint="layers count from 1")
+
+    def _shown(self) -> Mapping[str, Any]:
+        return next(row for row in self.data["runs"] if row["key"] == self.run)
+
+    def _label(self, name: str) -> str:
+        rows, value = self.data[TRAITS[name]], getattr(self, name)
+        return next(row["label"] for row in rows if row["key"] == value)
+
+    def fallback(self) -> str:
+        """Return the run and protocol in force as a table: every path by layer, and the paper's values."""
+        shown = self._shown()
+        cells, paper, labels = shown["cells"][self.protocol], shown["paper"], self.data["paths"]
+        rows = []
+        for k in range(shown["layers"]):
+            row: dict[str, Any] = {"layer k": k + 1}
+            for path in labels:
+                row[path["label"]] = _interval(cells[path["key"]], k)
+                if paper:
+                    row[f"{path['label']}, the paper's"] = paper[path["key"]][k]
+            rows.append(row)
+        caption = f"{shown['label']}, n = {shown['n']:,}, {self._label('protocol')}: mean r with LOO"
+        return table(rows, caption=caption, digits=2)._repr_html_()
+
+    def summary(self) -> str:
+        """Return how many runs there are, and what is shown."""
+        count = len(self.data["runs"])
+        shown = f"{self.run}, {self._label('protocol')}, {self._label('path')}"
+        return f"{count} run{'s' * (count > 1)}; {shown}"
+
+
+def _interval(cells: Mapping[str, Any], k: int) -> str:
+    """A mean with its interval as tables print it."""
+    mean, low, high = (cells[side][k] for side in ("mean", "low", "high"))
+    if mean is None:
+        return "undefined"
+    return f"{mean:.2f}" if low is None else f"{mean:.2f} [{low:.2f}, {high:.2f}]"

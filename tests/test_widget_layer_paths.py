@@ -1,0 +1,185 @@
+"""LayerPaths: the package's numbers by mouse, keyboard and address, in both modes and on a phone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browsing import complaints_of_axe, open_page, put, state_of, widget_page
+
+from lrp_companion.analysis.depth_paths import LABELS, depth_paths
+from lrp_companion.analysis.finding_records import records
+from lrp_companion.schema import PROTOCOLS, InputError
+from lrp_companion.widgets import LayerPaths
+from lrp_companion.widgets.base import front_end, page_script
+
+RESULTS = str(Path(__file__).resolve().parent.parent / "results")
+KINDS = ("run", "protocol", "path", "layer")
+START = ["sst2-companion", "positions", "back-to-front", 12]
+
+
+@pytest.fixture(scope="module")
+def data() -> dict[str, Any]:
+    return depth_paths(records(RESULTS).runs.values())
+
+
+@pytest.fixture
+def widget(data: dict[str, Any]) -> LayerPaths:
+    return LayerPaths(data, run="sst2-companion")
+
+
+@pytest.fixture(params=["light", "dark"])
+def opened(
+    request: pytest.FixtureRequest, widget: LayerPaths, browser: Any, tmp_path: Path
+) -> Iterator[tuple[Any, Any]]:
+    context = browser.new_context(viewport={"width": 1000, "height": 900})
+    page, watch = open_page(context, widget_page(widget, tmp_path, theme=request.param))
+    page.wait_for_selector("[data-ready]")
+    yield page, watch
+    context.close()
+
+
+def shown(value: float) -> str:
+    return f"{value:.2f}".replace("-", "\u2212")
+
+
+def check(page: Any, data: dict[str, Any]) -> None:
+    """What stands in the page is what the package computed for this run, protocol, path and layer."""
+    key, protocol, path, layer = (state_of(page, kind) for kind in KINDS)
+    run = next(row for row in data["runs"] if row["key"] == key)
+    k = min(layer, run["layers"]) - 1
+    cells, ends = run["cells"][protocol][path], run["ends"][protocol][path]
+    said = page.locator(".lrp-paths-said").text_content()
+    mean, low, high = (shown(cells[side][k]) for side in ("mean", "low", "high"))
+    assert f"r = {mean} [{low}, {high}] in this project" in said
+    assert ("the paper's model" in said) == (run["paper"] is not None)
+    if run["paper"]:
+        assert f", {shown(run['paper'][path][k])} in the paper's model." in said
+    verdict = page.locator(".lrp-paths-said + p").text_content()
+    assert f"{shown(ends['mean'])} [{shown(ends['low'])}, {shown(ends['high'])}]" in verdict
+    words = {"above": "above 0", "below": "below 0", "across": "across 0"}
+    assert [side for side, phrase in words.items() if phrase in verdict] == [ends["side"]]
+    slider = page.get_by_role("slider")
+    assert int(slider.input_value()) == k + 1 and slider.get_attribute("aria-valuetext") == said
+    dots = page.locator(".lrp-paths-dot")
+    assert dots.count() == run["layers"] and page.locator(".lrp-paths-ring").count() == (
+        run["layers"] if run["paper"] else 0
+    )
+    heights = dots.evaluate_all("dots => dots.map(dot => -Number(dot.getAttribute('cy')))")
+    order = sorted(range(run["layers"]), key=lambda at: cells["mean"][at])
+    assert all(heights[a] <= heights[b] + 1e-6 for a, b in zip(order, order[1:], strict=False))
+
+
+def test_every_run_protocol_and_path(opened: tuple[Any, Any], data: dict[str, Any]) -> None:
+    page, watch = opened
+    run, protocol = page.get_by_label("Run"), page.get_by_label("Protocol")
+    for place in range(len(data["runs"])):
+        run.select_option(index=place)
+        for k in range(len(PROTOCOLS)):
+            protocol.select_option(index=k)
+            for label in LABELS.values():
+                page.get_by_label(label).check()
+                check(page, data)
+    assert watch.nothing(), watch
+
+
+def test_arrow_keys_and_the_pointer_read_the_layers(opened: tuple[Any, Any], data: dict[str, Any]) -> None:
+    page, watch = opened
+    slider = page.get_by_role("slider")
+    slider.focus()
+    for key, layer in (("Home", 1), ("ArrowRight", 2), ("ArrowRight", 3), ("ArrowLeft", 2), ("End", 12)):
+        page.keyboard.press(key)
+        assert state_of(page, "layer") == layer
+        check(page, data)
+    chart = page.locator(".lrp-paths-chart")
+    for layer in (1, 5, 12):
+        dot = page.locator(".lrp-paths-dot").nth(layer - 1).bounding_box()
+        page.mouse.move(dot["x"] + dot["width"] / 2, chart.bounding_box()["y"] + 40)
+        assert state_of(page, "layer") == layer
+        check(page, data)
+    page.get_by_label("back to front").focus()
+    page.keyboard.press("ArrowRight")
+    assert state_of(page, "path") == "single"
+    check(page, data)
+    assert not complaints_of_axe(page, ".lrp-widget") and watch.nothing(), watch
+
+
+def test_fewer_layers_than_the_one_that_was_read(opened: tuple[Any, Any], data: dict[str, Any]) -> None:
+    page, _ = opened
+    put(page, run="sst2-companion-6")
+    check(page, data)
+    assert page.get_by_role("slider").get_attribute("max") == "6"
+    assert "the paper's model: +" in page.locator(".lrp-paths-said + p").text_content()
+
+
+def test_the_address_keeps_the_state_and_refuses_nonsense(
+    widget: LayerPaths, data: dict[str, Any], browser: Any, tmp_path: Path
+) -> None:
+    context = browser.new_context()
+    address = widget_page(widget, tmp_path)
+    wanted = "#paths.run=imdb-companion&paths.protocol=sums&paths.path=single&paths.layer=3"
+    page, watch = open_page(context, address + wanted)
+    page.wait_for_selector("[data-ready]")
+    assert [state_of(page, kind) for kind in KINDS] == ["imdb-companion", "sums", "single", 3]
+    check(page, data)
+    link = page.get_by_role("link", name="Link to this state")
+    assert link.get_attribute("href") == wanted
+    for wrong in ("run=<b>", "protocol=", "path=sideways", "layer=0", "layer=13", "layer=1.5"):
+        other, _ = open_page(context, f"{address}#paths.{wrong}")
+        other.wait_for_selector("[data-ready]")
+        assert [state_of(other, kind) for kind in KINDS] == START
+        other.close()
+    assert watch.nothing(), watch
+    context.close()
+
+
+@pytest.mark.parametrize(("width", "height"), [(360, 740), (1000, 900)])
+def test_controls_and_chart_fit_one_view(
+    widget: LayerPaths, browser: Any, tmp_path: Path, width: int, height: int
+) -> None:
+    context = browser.new_context(viewport={"width": width, "height": height})
+    page, watch = open_page(context, widget_page(widget, tmp_path))
+    page.wait_for_selector("[data-ready]")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.locator(".lrp-widget").bounding_box()["height"] <= 720
+    assert not complaints_of_axe(page, ".lrp-widget") and watch.nothing(), watch
+    page.emulate_media(media="print")
+    assert (
+        not page.locator(".lrp-controls").first.is_visible() and page.locator(".lrp-paths-chart").is_visible()
+    )
+    context.close()
+
+
+def test_hostile_names_are_text(data: dict[str, Any], browser: Any, tmp_path: Path) -> None:
+    run = {**data["runs"][0], "label": "</script><img src=x onerror=alert(1)>"}
+    context = browser.new_context(java_script_enabled=True)
+    page, watch = open_page(context, widget_page(LayerPaths({**data, "runs": [run]}), tmp_path))
+    page.wait_for_selector("[data-ready]")
+    assert page.locator("img").count() == 0 and "<img" in page.get_by_label("Run").inner_text()
+    assert watch.nothing(), watch
+    context.close()
+
+
+def test_what_a_page_loads_is_small() -> None:
+    assert len(page_script("layer_paths")) + len(front_end("layer_paths", "css")) < 40_000
+
+
+def test_python_refuses_what_does_not_fit_and_is_read_without_a_script(
+    widget: LayerPaths, data: dict[str, Any]
+) -> None:
+    for name, value in (("run", "none"), ("protocol", "raw"), ("path", "up"), ("layer", 0), ("layer", 13)):
+        with pytest.raises(InputError):
+            setattr(widget, name, value)
+    with pytest.raises(InputError, match="no runs"):
+        LayerPaths({"runs": []})
+    with pytest.raises(InputError, match="run 'none'"):
+        LayerPaths(data, run="none")
+    assert [getattr(widget, kind) for kind in KINDS] == START
+    assert repr(widget) == "LayerPaths(4 runs; sst2-companion, words + positions, all tokens, back to front)"
+    (run,) = [row for row in data["runs"] if row["key"] == "sst2-companion"]
+    cells = run["cells"]["positions"]["single"]
+    text = widget.fallback()
+    assert f"{cells['mean'][4]:.2f} [{cells['low'][4]:.2f}, {cells['high'][4]:.2f}]" in text
+    assert "the paper&#x27;s" in text and "SST-2, 12 layers, n = 872" in text
