@@ -38,19 +38,19 @@ class Recipe:
     """Everything that decides the result, besides the data."""
 
     seed: int = 0
-    layers: int = 6
+    layers: int = 4
     width: int = 64
     heads: int = 4
     inner: int = 128
     side: int = 28
     patch: int = 4
     batch: int = 128
-    steps: int = 2400
+    steps: int = 3000
     learning_rate: float = 2e-3
     warmup_share: float = 0.08
     weight_decay: float = 0.02
-    moved: int = 2
-    initial_scale: float = 0.04
+    moved: int = 1
+    initial_scale: float = 0.12
 
 
 def fingerprint(path: Path) -> str:

@@ -83,12 +83,19 @@ class EncodedImage(EncodedText):
 
     Attributes
     ----------
-    patches : float64, shape (T, P): the pixels of each token, as the network reads them; 0 of special ones.
+    values : float64, shape (C, H, W): the image as the network reads it.
+    patches : float64, shape (T, P): the same, a row for each token; 0 of special ones.
     pixels : what was done to the pixels.
     """
 
+    values: np.ndarray = field(default_factory=lambda: np.zeros((0, 0, 0)))
     patches: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
     pixels: str = "as given"
+
+    @property
+    def source(self) -> Any:
+        """What the network reads; encoded again, it is the same image."""
+        return self.values
 
     @property
     def details(self) -> dict[str, str]:
@@ -128,7 +135,7 @@ class ImageReader:
             raise _refused("no images", "at least one image", "pass an array, or a list of arrays")
         read = [self._read(k, pixels) for k, pixels in enumerate(given)]
         cut = self.patches.cut(torch.as_tensor(np.stack([pixels for pixels, _ in read]))).numpy()
-        return [self._encoded(rows, done) for rows, (_, done) in zip(cut, read, strict=True)]
+        return [self._encoded(rows, *image) for rows, image in zip(cut, read, strict=True)]
 
     def _channels_first(self, pixels: np.ndarray) -> np.ndarray:
         return pixels[None] if pixels.ndim == 2 else pixels
@@ -165,13 +172,13 @@ class ImageReader:
                 raise _refused(got, expected, "pass pixels as whole numbers, and they are scaled here")
         return pixels
 
-    def _encoded(self, rows: np.ndarray, done: str) -> EncodedImage:
+    def _encoded(self, rows: np.ndarray, values: np.ndarray, done: str) -> EncodedImage:
         first, (down, right) = len(self.patches.special), self.patches.grid
         names = [f"patch {row},{column}" for row in range(down) for column in range(right)]
         special = np.arange(len(rows)) < first
         tokens = (*SPECIAL_NAMES[:first], *names)
         places = tuple(range(len(rows)))
-        return EncodedImage("", places, tokens, special, patches=rows, pixels=done)
+        return EncodedImage("", places, tokens, special, values=values, patches=rows, pixels=done)
 
 
 def _refused(got: str, expected: str, hint: str) -> InputError:
