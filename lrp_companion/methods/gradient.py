@@ -31,7 +31,7 @@ from lrp_companion.propagation import relevance_parts
 from lrp_companion.registry import method
 from lrp_companion.schema import Attribution, InputError, choose, scores_at
 
-BASELINES = ("pad-token", "mask-token", "zero", "zero-pixels")
+BASELINES = ("auto", "pad-token", "mask-token", "zero", "zero-pixels")
 
 
 @method("gradient-x-input")
@@ -83,7 +83,7 @@ def integrated_gradients(
     targets: Targets,
     *,
     n_steps: int = 50,
-    baseline: str | None = None,
+    baseline: str = "auto",
     output: str = "logit",
     batch_tokens: int | None = None,
     progress: bool | None = None,
@@ -92,9 +92,9 @@ def integrated_gradients(
     baseline.
 
     `IG_i = (x_i - x'_i) . integral over a in [0,1] of df(x' + a (x - x'))/dx_i`, Gauss-Legendre with
-    `n_steps` nodes. In the baseline x' every word is replaced ([PAD], the default, [MASK], or a zero vector),
-    every patch of an image by one whose pixels are 0 (the default there) or by a zero vector; special tokens
-    and positions stay, so special tokens score 0. The convergence delta `sum IG - (f(x) - f(x'))` is
+    `n_steps` nodes. In the baseline x' every word is replaced ([PAD], [MASK], or a zero vector), or every
+    patch of an image (by one whose pixels are 0, or a zero vector; "auto" takes the first of each); special
+    tokens and positions stay, so special tokens score 0. The convergence delta `sum IG - (f(x) - f(x'))` is
     returned in `details`.
     """
     baseline = check_baseline(clf, baseline)
@@ -144,17 +144,17 @@ def integrated_gradients(
     return out
 
 
-def check_baseline(clf: Classifier, baseline: str | None) -> str:
-    """The baseline of a path, if the classifier has it; None is that of its inputs.
+def check_baseline(clf: Classifier, baseline: str) -> str:
+    """The baseline of a path, if the classifier has it; "auto" is that of its kind of input.
 
     Raises
     ------
     InputError : another baseline, a token that the tokenizer lacks or that images have none of, pixels of a
         text.
     """
-    if baseline is None:
+    if choose("attribute", "baseline", baseline, BASELINES) == "auto":
         baseline = "zero-pixels" if clf.reads_images else "pad-token"
-    if choose("attribute", "baseline", baseline, BASELINES) == "mask-token":
+    if baseline == "mask-token":
         check_mask_token(clf, "baseline 'mask-token'")
     if baseline == "pad-token":
         check_pad_token(clf, "baseline 'pad-token'")
