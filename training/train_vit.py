@@ -45,7 +45,7 @@ class Recipe:
     side: int = 28
     patch: int = 4
     batch: int = 128
-    steps: int = 2000
+    steps: int = 1600
     learning_rate: float = 2e-3
     warmup_share: float = 0.08
     weight_decay: float = 0.02
