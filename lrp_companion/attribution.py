@@ -87,7 +87,8 @@ class Attribution(Record):
 
     Attributes
     ----------
-    tokens : the tokens, special ones included, padding left out; for an image "row,column" of each pixel.
+    tokens : the tokens, special ones included, padding left out; for an image "row,column" of each pixel, or
+        [CLS] and "patch row,column" of a model that reads patches.
     scores : float64, shape (T,), in units of the explained output (a logit unless `choices` says otherwise).
     target : index of the explained class.
     logit : the model's logit of that class on the whole input.

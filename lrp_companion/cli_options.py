@@ -89,7 +89,7 @@ def _explain_options(add: Callable[..., Any]) -> None:
     text = "relevance of rotations: absolute (as published, default) or signed (method pa-lrp)"
     add("--positions", choices=("absolute", "signed"), help=text)
     add("--removal", choices=REMOVALS)
-    add("--baseline", help="pad-token, mask-token or zero (method ig)")
+    add("--baseline", help="pad-token (the default), mask-token or zero (method ig)")
     add("--n-steps", type=int, help="quadrature nodes (method ig)")
     text = 'groups of tokens, a number or "all" (methods mask-gradient, hybrid)'
     add("--groups", type=_count_or_all, help=text)

@@ -18,9 +18,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 FAMILIES = (
     "bert", "roberta", "xlm-roberta", "camembert", "electra", "distilbert", "albert", "modernbert", "gpt2",
-    "llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text",
+    "llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text", "vit", "deit",
 )  # fmt: skip
-CLASSES, PAIRS = "classes of a text", "classes of a pair"
+CLASSES, PAIRS, IMAGES = "classes of a text", "classes of a pair", "classes of an image"
 NEXT, MASKED, PLACE, ONE = "next token", "masked token", "classes of a token", "one output"
 LRP, EVERY = "AttnLRP, CP-LRP, layers bypassed", "every method"
 CHECKS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
@@ -71,6 +71,35 @@ CHECKS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     (ONE, EVERY, "the output of the network, and its fall",
      ("regression::every_method_explains_the_one_output", "regression::loo_is_the_fall_of_the_output")),
     (CLASSES, "`recompute=True`", "the scores with the whole tape", ("recompute::scores_are_the_same",)),
+    (IMAGES, "the forward pass", "logits of `transformers`, a patch masked",
+     ("vision::logits_equal_the_transformers_network",)),
+    (IMAGES, LRP, "the gradient of the network with factors detached",
+     ("vision::relevance_equals_the_gradient_of_the_network_with_detached_parts",)),
+    (IMAGES, LRP, "Eq. (1) to (5) on relevance, with epsilon",
+     ("vision::relevance_equals_the_equations_contribution_by_contribution",)),
+    (IMAGES, LRP, "where relevance is lost, level by level",
+     ("vision::relevance_between_layers_ends_at_the_patches",)),
+    (IMAGES, "all masks of the layers", "runs one by one", ("vision::all_masks_equal_runs_one_by_one",)),
+    (IMAGES, "LOO", "one call of the network per token",
+     ("vision::loo_equals_one_call_of_the_network_per_token",)),
+    (IMAGES, "LOO", "each image alone, whatever is run together",
+     ("vision::removals_do_not_depend_on_what_is_run_together",)),
+    (IMAGES, "mask gradient", "finite differences of the soft mask",
+     ("vision::the_mask_gradient_is_the_derivative",)),
+    (IMAGES, "mask gradient with groups", "LOO, with a group per token and many nodes",
+     ("vision::a_group_for_each_token_and_many_nodes_give_loo",)),
+    (IMAGES, "hybrid", "LOO, with every token exact",
+     ("vision::with_every_token_exact_hybrid_and_samples_are_loo",)),
+    (IMAGES, "gradient x input, IG", "gradients at the pixels",
+     ("vision::gradient_x_input_and_ig_equal_gradients_at_the_pixels",)),
+    (IMAGES, "rollout", "the attention maps of `transformers`",
+     ("vision::rollout_is_the_product_of_the_networks_attention_maps",)),
+    (IMAGES, EVERY, "batches and order change nothing",
+     ("vision::every_method_explains_images_alone_as_in_a_batch",)),
+    (IMAGES, EVERY, "objects in memory as on disk",
+     ("vision::a_folder_is_read_as_the_network_in_memory",)),
+    (IMAGES, "`recompute=True`", "the scores with the whole tape",
+     ("vision::recomputed_layers_give_the_same_scores",)),
 )  # fmt: skip
 
 

@@ -237,6 +237,16 @@ def several(name: str, old: str, new: str, *, file: str = "methods/common.py") -
     return of(file, "test_review_jobs.py")(name, old, new)
 
 
+def seen(name: str, file: str, old: str, new: str) -> Mutation:
+    """A mutation that the tests of families that read images must see."""
+    return Mutation(f"images: {name}", file, old, new, ("test_vision.py",))
+
+
+def drawn(name: str, file: str, old: str, new: str) -> Mutation:
+    """A mutation of the record of a model of images, and of what is read from it."""
+    return Mutation(f"images: {name}", file, old, new, ("test_vision_record.py",))
+
+
 def loaded(name: str, old: str, new: str, *, file: str = "models/pretrained.py") -> Mutation:
     """A mutation of what is read and compared at load."""
     return of(file, "test_reading.py")(name, old, new)
@@ -521,7 +531,7 @@ MUTATIONS: list[Mutation] = [
         "Row(ids[stay], places[: stay.sum()], None if keep[read] else at,"),
     loo("the token that is read is attended to", "None if keep[read] else at", "None"),
     packed("every key is read", "return self.open if closed is None else ~closed", "return None"),
-    packed("tokens of one position share their queries", "triples * words + ids", "triples * 0 + ids"),
+    packed("tokens of one position share their queries", "triples * count + ids", "triples * 0 + ids"),
     packed("the last layer reads another token", "x, at = (x[read], at[read]) if last else (x, at)",
            "x, at = (x[read + 1], at[read]) if last else (x, at)"),
     packed("rows of one length only", "tokens = slice(token, next_token)",
@@ -562,6 +572,51 @@ MUTATIONS: list[Mutation] = [
              "config.problem_type == REGRESSION and of_classes", "False", ("test_reading.py",)),
     Mutation("near misses: one change fits all", "exercises/checking.py",
              "if _all_same(given, changed, tolerance):", "if True:", ("test_exercise_slips.py",)),
+    seen("rows of patches before columns", "models/patches.py", "x.permute(0, 2, 4, 1, 3, 5).flatten(3)",
+         "x.permute(0, 4, 2, 1, 3, 5).flatten(3)"),
+    seen("channels behind rows", "models/patches.py", "x.permute(0, 2, 4, 1, 3, 5)",
+         "x.permute(0, 2, 4, 3, 1, 5)"),
+    seen("no bias of a patch", "models/patches.py",
+         "linear(patches[:, len(self.special) :], self.weight, self.projection.bias)",
+         "linear(patches[:, len(self.special) :], self.weight)"),
+    seen("special tokens behind patches", "models/patches.py", "torch.cat([*before, of_patches], dim=1)",
+         "torch.cat([of_patches, *before], dim=1)"),
+    seen("images come back transposed", "models/patches.py", "permute(0, 3, 1, 4, 2, 5)",
+         "permute(0, 3, 2, 4, 1, 5)"),
+    seen("norms swapped", "models/vision.py",
+         "attention_input_norm=layer.layernorm_before, mlp_input_norm=layer.layernorm_after",
+         "attention_input_norm=layer.layernorm_after, mlp_input_norm=layer.layernorm_before"),
+    seen("keys for queries", "models/vision.py", "attention.q_proj, attention.k_proj,",
+         "attention.k_proj, attention.q_proj,"),
+    seen("no final norm", "models/vision.py", ", final_norm=base.layernorm", ""),
+    seen("DeiT's second token forgotten", "models/vision.py", '("cls_token", "distillation_token")',
+         '("cls_token", "cls_token")'),
+    seen("ids of two images are one", "models/pretrained.py", "tuple(range(start, start + len(text)))",
+         "tuple(range(len(text)))"),
+    seen("the mean after the std", "models/images.py", "return (pixels * self.factor - mean) / std",
+         "return pixels * self.factor / std - mean"),
+    seen("whole numbers as they are", "models/images.py",
+         "return self.scale(pixels.astype(np.float64)), self.scale.words",
+         "return pixels.astype(np.float64), self.scale.words"),
+    seen("a baseline of zero vectors", "methods/gradient.py",
+         "start = clf.encoder.embed(torch.zeros_like(ids))", "start = torch.zeros_like(word)"),
+    seen("pixels far off", "models/images.py",
+         "if pixels.min() < 2 * low - high or pixels.max() > 2 * high - low:", "if False:"),
+    drawn("r with [CLS] for the patches", "live/vision_record.py",
+          'kept = ~loo.special if tokens == "patches"', 'kept = ~loo.special if tokens == "all"'),
+    drawn("layers counted from the wrong end", "live/vision_record.py", "if number >> (layer - 1) & 1)",
+          "if number >> (clf.card.layers - layer) & 1)"),
+    drawn("sites swapped", "analysis/vision.py", '"patches + positions": ("word+position", "patches")',
+          '"patches + positions": ("word", "patches")'),
+    drawn("the path from the front", "analysis/vision.py", "range(layers - count + 1, layers + 1)",
+          "range(1, count + 1)"),
+    drawn("one interval is enough", "analysis/vision.py", "if all(low > 0 for low, _ in sides)",
+          "if any(low > 0 for low, _ in sides)"),
+    drawn("a side below 0 is not turned", "analysis/vision.py", "else (-f.high, -f.low)",
+          "else (f.low, f.high)"),
+    drawn("pictures transposed", "views/vision.py", "out[place] = score", "out[place[::-1]] = score"),
+    Mutation("digits: pixels of the whole image", "sources/dataset.py", "return images / 255 if",
+             "return images / 256 if", ("test_sources.py",)),
     Mutation("wirings: the claim counts BERT", "analysis/wirings.py",
              'if name != "post-ln-first":', 'if name != "gpt2":', ("test_wirings.py",)),
     Mutation("whole sums: no sign", "analysis/effect_causes.py", "sign = np.sign(divided / raw)",
@@ -657,8 +712,8 @@ MUTATIONS: list[Mutation] = [
            "estimates @ exact / (exact @ exact)"),
     hybrid("exact passes are not counted", '"passes": (forwards + len(places), backwards)',
            '"passes": (forwards, backwards)'),
-    hybrid("one draw for all texts", "default_rng([seed, *text.input_ids])",
-           "default_rng([*text.input_ids])"),
+    hybrid("one draw for all texts", "default_rng([seed, *text.key])",
+           "default_rng([*text.key])"),
     resampled("undefined examples are forgotten", "int((~known).sum())", "0",
               "test_method_options.py::TestFrontier"),
     resampled("columns with gaps share draws with others", "np.isnan(values).tobytes(), []", "bytes(1), []",

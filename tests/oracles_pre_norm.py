@@ -73,7 +73,7 @@ def _replaced(network: nn.Module, *, gate: str) -> nn.Module:
             module.forward = _layer_norm(module)
         elif kind.endswith("RMSNorm"):
             module.forward = _rms_norm(module, 1.0 if kind.startswith("Gemma") else 0.0)
-        elif name.endswith((".act", "act_fn", ".pooler.activation")):
+        elif name.endswith((".act", "act_fn", ".activation_fn", ".pooler.activation")):
             parent: Any = out.get_submodule(name.rpartition(".")[0])
             gated = hasattr(parent, "gate_proj") or hasattr(parent, "Wi")
             module.forward = _activation(module.forward, gate if gated else "none")
@@ -136,6 +136,34 @@ def modified_gradient(
     logit = logits[0, target] if logits.ndim == 2 else logits[0, -1, target]
     (g,) = torch.autograd.grad(logit, word)
     return float(logit.detach()), (word * g).sum(-1)[0].detach().numpy()
+
+
+def modified_gradient_of_image(
+    network: Any, pixels: Tensor, target: int, *, bypass: Collection[int] = ()
+) -> tuple[float, dict[str, np.ndarray]]:
+    """The target's logit and the relevance (T,) of patches and positions of one image (C, H, W), epsilon 0.
+
+    The leaf is the sum of the embeddings, as the network's own module makes it.
+    """
+    AttentionInterface.register("modified", _attention(bypass))
+    ALL_MASK_ATTENTION_FUNCTIONS.register("modified", eager_mask)
+    twin = _replaced(network, gate="uniform")
+    twin.set_attn_implementation("modified")
+    base: Any = twin.base_model
+    for k, layer in enumerate(base.layers):
+        layer.attention.layer_idx = k
+    sums: list[Tensor] = []
+
+    def as_leaf(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+        sums.append(output.detach().requires_grad_(True))
+        return sums[-1]
+
+    base.embeddings.register_forward_hook(as_leaf)
+    logit = twin(pixel_values=pixels[None]).logits[0, target]
+    (g,) = torch.autograd.grad(logit, sums)
+    position = base.embeddings.position_embeddings.detach()
+    parts = {"word": sums[0].detach() - position, "position": position}
+    return float(logit.detach()), {name: (part * g).sum(-1)[0].numpy() for name, part in parts.items()}
 
 
 def positions_as_leaves(
@@ -331,12 +359,15 @@ class _Layer:
 
 
 def relevance_r_form(
-    wiring: Wiring, ids: list[int], target: int, *, bypass: Collection[int] = (), gate: str = "uniform",
+    wiring: Wiring, ids: Any, target: int, *, bypass: Collection[int] = (), gate: str = "uniform",
     eps: float = 0.0,
 ) -> tuple[float, dict[str, np.ndarray]]:  # fmt: skip
-    """One text: the target's logit, and the relevance (T,) of each part of the embedding sum."""
-    batch, places = torch.tensor(ids), torch.arange(len(ids))
-    parts = {"word": _array(wiring.word(batch))}
+    """One text: the target's logit, and the relevance (T,) of each part of the embedding sum.
+
+    Of an image `ids` are the embeddings (T, E) of its tokens.
+    """
+    batch, places = torch.as_tensor(ids), torch.arange(len(ids))
+    parts = {"word": _array(batch if batch.ndim == 2 else wiring.word(batch))}
     if wiring.position is not None:
         parts["position"] = _array(wiring.position(places))
     if wiring.type is not None:

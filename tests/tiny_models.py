@@ -38,6 +38,8 @@ from lrp_companion.models.mean_pooled import MeanPooledBertForSequenceClassifica
 
 FAMILIES = tuple(families.FAMILIES)
 """Every family that the package registers: tests that run over them meet a new one at once."""
+IMAGE_FAMILIES = ("vit", "deit")
+"""Those that read images: `test_vision.py` tries them."""
 BERT_LIKE = ("bert", "roberta", "xlm-roberta", "camembert", "electra", "distilbert", "albert")
 """Those in BERT's own order: `test_pre_norm.py` tries the others."""
 ROBERTA_LIKE = ("roberta", "xlm-roberta", "camembert")
@@ -246,6 +248,32 @@ def pre_norm(
     model = getattr(transformers, f"{name}{task}")(config)
     randomise(model, seed)
     return model.eval(), tokenizer
+
+
+def vision(
+    family: str,
+    *,
+    layers: int = 2,
+    labels: int = 3,
+    size: tuple[int, int] = (6, 9),
+    channels: int = 2,
+    seed: int = 0,
+    kind: str = "ForImageClassification",
+) -> PreTrainedModel:
+    """A random model of images; patches of 2 x 3 pixels, three rows and columns of them."""
+    name = {"vit": "ViT", "deit": "DeiT"}[family]
+    names = ("circle", "cross", "line")[:labels]
+    config = getattr(transformers, f"{name}Config")(
+        hidden_size=16, num_hidden_layers=layers, num_attention_heads=2, intermediate_size=24,
+        image_size=size, patch_size=(2, 3), num_channels=channels, layer_norm_eps=1e-3,
+        id2label=dict(enumerate(names)), label2id={name: index for index, name in enumerate(names)},
+    )  # fmt: skip
+    model = getattr(transformers, f"{name}{kind}")(config)
+    randomise(model, seed)
+    with torch.no_grad():  # a convolution has few inputs to each output
+        base = model.base_model.embeddings
+        base.patch_embeddings.projection.weight.mul_(2)
+    return model.eval()
 
 
 def save(folder: Path, family: str = "bert", **shape: object) -> Path:

@@ -18,6 +18,7 @@ from lrp_companion.analysis.paper_tables import table1, table2
 from lrp_companion.analysis.protocol_grid import DATA_NAMES, grid, stated_cells
 from lrp_companion.analysis.r_scale import method_rows, training_rows
 from lrp_companion.analysis.training_findings import training_catalogue
+from lrp_companion.analysis.vision_findings import vision_catalogue
 from lrp_companion.analysis.wiring_findings import wiring_catalogue
 from lrp_companion.metrics import Interval
 from lrp_companion.metrics.paired import compare_paired
@@ -138,7 +139,9 @@ def _of_paper(short: str, method: str) -> Callable[[Records], float]:
     return lambda kept: _papers(kept.text(short), method)
 
 
-CATALOGUE = {**_catalogue(), **chapter_catalogue(), **training_catalogue(), **wiring_catalogue()}
+CATALOGUE = {
+    **_catalogue(), **chapter_catalogue(), **training_catalogue(), **vision_catalogue(), **wiring_catalogue(),
+}  # fmt: skip
 """What can be asked for, by name: on the front page, and in the chapters' first sentences."""
 
 

@@ -63,12 +63,13 @@ def shifted(clf: Classifier, c: np.ndarray | Tensor, *, source: str = "position"
         raise InputError("shifted", got=got, expected=expected, hint="one entry per embedding dimension")
     out = Classifier(copy.deepcopy(clf.network), clf.tokenizer, card=clf.card)
     wiring = out.encoder.wiring
-    taken = wiring.position if source == "position" else wiring.type
+    taken: Any = wiring.position if source == "position" else wiring.type
     if taken is None:
         hint = 'shift with source="position"'
         raise InputError("shifted", got=f"{clf.card.name}", expected=f"{source} embeddings", hint=hint)
     with torch.no_grad():
-        wiring.word.weight += vector
+        word: Any = wiring.word
+        word.weight += vector
         taken.weight -= vector
     return out
 

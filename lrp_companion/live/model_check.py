@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ MANY_TEXTS = 3
 
 
 def check(
-    model: Classifier, texts: Text | Iterable[Text], *, truncate: bool = False, progress: bool | None = None
+    model: Classifier, texts: Any, *, truncate: bool = False, progress: bool | None = None
 ) -> ModelCheck:
     """Check a model and its explanations on texts: figures, each with what it means and whether it is broken.
 
@@ -41,7 +41,8 @@ def check(
     Parameters
     ----------
     model : of `load_classifier`.
-    texts : as for `attribute`; the predicted class of each is explained. With one text there is no interval.
+    texts : texts or images as for `attribute`; the predicted class of each is explained. With one there is no
+        interval.
     truncate : cut what is beyond the model's length.
 
     Raises
@@ -86,11 +87,14 @@ def _logits(clf: Classifier, texts: Sequence[EncodedText]) -> Figure:
     """The tape's logits against the network's own, its head included."""
     gaps = []
     for text in texts:
-        ids = torch.tensor([text.input_ids], device=clf.device)
+        ids, ones, _ = clf.batch([text])
         with torch.no_grad():
-            ones = torch.ones_like(ids)
-            extra = clf.extra_inputs(ids.shape, clf.types_of(text))
-            theirs = clf.network(input_ids=ids, attention_mask=ones, **extra).logits[0]
+            patches = clf.encoder.wiring.patches
+            if patches is not None:
+                inputs = {"pixel_values": patches.joined(ids)}
+            else:
+                inputs = {"input_ids": ids, **clf.extra_inputs(ids.shape, clf.types_of(text))}
+            theirs = clf.network(attention_mask=ones, **inputs).logits[0]
             ours = clf.tape(text).logits[0]
         read = -1 if text.read is None else text.read
         gaps.append(_gap(to_numpy(ours), to_numpy(theirs if theirs.ndim == 1 else theirs[read])))
@@ -107,7 +111,8 @@ def _loo(clf: Classifier, texts: Sequence[EncodedText]) -> Figure:
         first = 1 if clf.encoder.wiring.causal else 0  # its row may attend to nothing: transformers gives NaN
         keep = ~np.eye(len(text), dtype=bool)[first:]
         ours = to_numpy(kept_logits(clf, [(text, row) for row in keep], progress=False))
-        ids = torch.tensor([text.input_ids], device=clf.device).expand(len(keep), -1)
+        one = clf.batch([text])[0]
+        ids = one.expand(len(keep), *one.shape[1:])
         mask = torch.as_tensor(keep.astype(int), device=clf.device)
         gaps.append(_gap(ours, _masked_logits(clf, text, ids, mask)))
     says = "largest difference between logits after removals, by the package and by the network with its "

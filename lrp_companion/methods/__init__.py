@@ -84,13 +84,15 @@ def _value(text: str) -> bool | int | float | str:
 def attribute(
     model: Any, inputs: Any, *, method: str, target: Target = None, **options: Any
 ) -> list[Attribution]:
-    """Explain every input: one score per token of a text, or per pixel of an image.
+    """Explain every input: one score per token of a text, per patch of an image, or per pixel.
 
     Parameters
     ----------
     model : a `Classifier` (from `load_classifier`) or a `LinearAttention`.
-    inputs : a text, a pair of texts as a tuple of two strings, or a list of texts and pairs; for
-        `LinearAttention` images (B, 14, 14) or (B, 196).
+    inputs : a text, a pair of texts as a tuple of two strings, or a list of texts and pairs; for a
+        classifier of images an array or tensor (H, W), (C, H, W) or (B, C, H, W) of floats as the network
+        reads them, or of whole numbers, which are scaled as its image processor says; for `LinearAttention`
+        images (B, 14, 14) or (B, 196).
     method : "loo", "ig", "gradient-x-input", "rollout", "attnlrp", "cp-lrp", "pa-lrp",
         "lrp" with `bypass`, "mask-gradient" with `groups`, "hybrid" (LOO for the `exact` largest of a mask
         gradient), or "sampled-loo" (LOO for a random `budget` of tokens).
@@ -104,7 +106,8 @@ def attribute(
         against the best other class, "probability": of a multi-label classifier the label's sigmoid, and
         there is no margin), `contrast` (a class whose logit is taken off the target's), `position` (the
         token, from 0, whose classes are explained: for token classification only), `removal`
-        ("attention-mask", "mask-token", "pad-token", "delete"; LOO), `n_steps` and `baseline` (IG),
+        ("attention-mask", "mask-token", "pad-token", "delete"; LOO; of patches the first only), `n_steps`
+        and `baseline` (IG: "auto", "pad-token", "mask-token", "zero", of patches "zero-pixels"),
         `groups`, `nodes` and `seed` (mask-gradient, hybrid), `exact` and `correct` (hybrid), `budget`
         and `seed` (sampled-loo), `residual`, `head_fusion` and `row` (rollout), `batch_tokens`,
         `progress`, `truncate` (cut texts beyond the model's length). `unit` (LOO, mask-gradient,

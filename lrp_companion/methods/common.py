@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -13,10 +13,9 @@ from torch import Tensor
 from tqdm import TqdmWarning, tqdm
 
 from lrp_companion.extras import extra
-from lrp_companion.models.batching import budget, pad, token_batches
+from lrp_companion.models.batching import budget, token_batches
 from lrp_companion.models.offsets import offsets_of
 from lrp_companion.models.pretrained import Classifier, EncodedText
-from lrp_companion.models.texts import places_read, token_types
 from lrp_companion.schema import (
     TARGET_CHOICES,
     Attribution,
@@ -101,17 +100,23 @@ def check_output(output: str, clf: Classifier) -> str:
 def check_mask_token(clf: Classifier, asked: str) -> None:
     """Refuse what needs the tokenizer's [MASK] where it has none."""
     if clf.mask_id is None:
-        got = f"{asked} with {clf.card.name!r}, whose tokenizer has no mask token"
-        expected, hint = "a tokenizer with a mask token", "choose another one, such as 'pad-token'"
-        raise InputError("attribute", got=got, expected=expected, hint=hint)
+        _refuse_token(clf, asked, "mask token", "'pad-token'")
 
 
 def check_pad_token(clf: Classifier, asked: str) -> None:
     """Refuse what needs the tokenizer's padding where it has none."""
-    if clf.tokenizer.pad_token_id is None:
-        got = f"{asked} with {clf.card.name!r}, whose tokenizer has no padding"
-        expected, hint = "a tokenizer with padding", "choose another one, such as 'attention-mask' or 'zero'"
-        raise InputError("attribute", got=got, expected=expected, hint=hint)
+    if clf.reads_images or clf.tokenizer.pad_token_id is None:
+        _refuse_token(clf, asked, "padding", "'attention-mask' or 'zero'")
+
+
+def _refuse_token(clf: Classifier, asked: str, token: str, others: str) -> NoReturn:
+    if clf.reads_images:
+        got, hint = f"{asked} with {clf.card.name!r}, which reads images", "take 'zero-pixels' or 'zero'"
+        raise InputError("attribute", got=got, expected="a model of texts", hint=hint)
+    article = "a " if token == "mask token" else ""
+    got = f"{asked} with {clf.card.name!r}, whose tokenizer has no {token}"
+    expected, hint = f"a tokenizer with {article}{token}", f"choose another one, such as {others}"
+    raise InputError("attribute", got=got, expected=expected, hint=hint)
 
 
 def check_bert_order(operation: str, clf: Classifier) -> Classifier:
@@ -215,10 +220,7 @@ def batches(
     """
     plan = token_batches([len(t) for t in texts], budget(batch_tokens, clf.device))
     for rows in watch(plan, progress=progress, label=label):
-        ids, mask = pad([texts[i].input_ids for i in rows], clf.pad_id, clf.device)
-        chosen = [texts[i] for i in rows]
-        types, place = token_types(chosen, clf.device), places_read(chosen, clf.device)
-        yield rows, ids, mask, {"types": types, "place": place}
+        yield rows, *clf.batch([texts[i] for i in rows])
 
 
 def watch(items: Iterable, *, progress: bool | None, label: str, total: int | None = None) -> Iterable:
@@ -266,6 +268,7 @@ def attribution(
             "label": clf.labels[int(target)],
             "model": clf.card.name,
             "dtype": clf.card.dtype,
+            **text.details,
             **(details or {}),
         },
         text=joined,

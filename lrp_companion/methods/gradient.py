@@ -27,12 +27,11 @@ from lrp_companion.methods.common import (
 from lrp_companion.methods.lrp import check_rules
 from lrp_companion.models.batching import budget
 from lrp_companion.models.pretrained import Classifier, EncodedText
-from lrp_companion.models.texts import places_read, token_types
 from lrp_companion.propagation import relevance_parts
 from lrp_companion.registry import method
-from lrp_companion.schema import Attribution, choose, scores_at
+from lrp_companion.schema import Attribution, InputError, choose, scores_at
 
-BASELINES = ("pad-token", "mask-token", "zero")
+BASELINES = ("auto", "pad-token", "mask-token", "zero", "zero-pixels")
 
 
 @method("gradient-x-input")
@@ -84,7 +83,7 @@ def integrated_gradients(
     targets: Targets,
     *,
     n_steps: int = 50,
-    baseline: str = "pad-token",
+    baseline: str = "auto",
     output: str = "logit",
     batch_tokens: int | None = None,
     progress: bool | None = None,
@@ -93,34 +92,22 @@ def integrated_gradients(
     baseline.
 
     `IG_i = (x_i - x'_i) . integral over a in [0,1] of df(x' + a (x - x'))/dx_i`, Gauss-Legendre with
-    `n_steps` nodes. In the baseline x' every word is replaced ([PAD], [MASK], or a zero vector), special
+    `n_steps` nodes. In the baseline x' every word is replaced ([PAD], [MASK], or a zero vector), or every
+    patch of an image (by one whose pixels are 0, or a zero vector; "auto" takes the first of each); special
     tokens and positions stay, so special tokens score 0. The convergence delta `sum IG - (f(x) - f(x'))` is
     returned in `details`.
     """
-    if choose("attribute", "baseline", baseline, BASELINES) == "mask-token":
-        check_mask_token(clf, "baseline 'mask-token'")
-    if baseline == "pad-token":
-        check_pad_token(clf, "baseline 'pad-token'")
+    baseline = check_baseline(clf, baseline)
     check_output(output, clf)
     check_steps(n_steps)
     tokens_at_once = budget(batch_tokens, clf.device, work="path")
     out = []
     for text, target in watch(list(zip(texts, targets, strict=True)), progress=progress, label="ig"):
-        ids = torch.tensor([text.input_ids], device=clf.device)
-        mask = torch.ones_like(ids)
-        word = clf.encoder.embed(ids)
-        start = torch.zeros_like(word)
-        if baseline != "zero":
-            filler = clf.pad_id if baseline == "pad-token" else clf.mask_id
-            start = clf.encoder.embed(torch.full_like(ids, filler))
-        special = torch.as_tensor(text.special, device=clf.device)
-        start = torch.where(special[None, :, None], word, start)
+        ids, mask, further = clf.batch([text, text])
+        word = clf.encoder.embed(ids[:1])
+        start = _start(clf, text, ids[:1], baseline)
         with torch.no_grad():  # both ends of the path
-            both = torch.cat([word, start])
-            types = token_types([text, text], clf.device)
-            place = places_read([text, text], clf.device)
-            two: dict[str, Any] = {"types": types, "place": place, "word": both}
-            logits = clf.encoder.forward(ids.expand(2, -1), mask.expand(2, -1), **two).logits
+            logits = clf.encoder.forward(ids, mask, word=torch.cat([word, start]), **further).logits
         chosen = settle([target], logits[:1])
         ends = read_output(logits, chosen.expand(2), output, multi_label=clf.multi_label)
 
@@ -128,12 +115,10 @@ def integrated_gradients(
             x: Tensor,
             mask: Tensor = mask,
             chosen: Tensor = chosen,
-            types: Tensor | None = types,
-            place: Tensor | None = place,
+            further: dict[str, Any] = further,
         ) -> Tensor:
-            extra = {} if types is None else {"token_type_ids": types[:1].expand(len(x), -1)}
-            at = None if place is None else place[:1].expand(len(x))
-            logits = clf.run_network(mask.expand(len(x), -1), place=at, inputs_embeds=x, **extra)
+            rows = {key: None if one is None else _repeated(one, len(x)) for key, one in further.items()}
+            logits = clf.logits_of_words(x, _repeated(mask, len(x)), **rows)
             return read_output(logits, chosen.expand(len(x)), output, multi_label=clf.multi_label)
 
         scores = path_integral(explained).attribute(
@@ -157,3 +142,45 @@ def integrated_gradients(
             )
         )
     return out
+
+
+def check_baseline(clf: Classifier, baseline: str) -> str:
+    """The baseline of a path, if the classifier has it; "auto" is that of its kind of input.
+
+    Raises
+    ------
+    InputError : another baseline, a token that the tokenizer lacks or that images have none of, pixels of a
+        text.
+    """
+    if choose("attribute", "baseline", baseline, BASELINES) == "auto":
+        baseline = "zero-pixels" if clf.reads_images else "pad-token"
+    if baseline == "mask-token":
+        check_mask_token(clf, "baseline 'mask-token'")
+    if baseline == "pad-token":
+        check_pad_token(clf, "baseline 'pad-token'")
+    if baseline == "zero-pixels" and not clf.reads_images:
+        got, expected = (
+            f"baseline {baseline!r} with {clf.card.name!r}, which reads texts",
+            "a model of images",
+        )
+        raise InputError("attribute", got=got, expected=expected, hint="take 'pad-token' or 'zero'")
+    return baseline
+
+
+def _start(clf: Classifier, text: EncodedText, ids: Tensor, baseline: str) -> Tensor:
+    """Where the path begins, (1, T, E): the embeddings with all but the special tokens replaced."""
+    word = clf.encoder.embed(ids)
+    if baseline == "zero":
+        start = torch.zeros_like(word)
+    elif baseline == "zero-pixels":
+        start = clf.encoder.embed(torch.zeros_like(ids))
+    else:
+        filler = clf.pad_id if baseline == "pad-token" else clf.mask_id
+        start = clf.encoder.embed(torch.full_like(ids, filler))
+    special = torch.as_tensor(text.special, device=clf.device)
+    return torch.where(special[None, :, None], word, start)
+
+
+def _repeated(rows: Tensor, count: int) -> Tensor:
+    """The first row, so many times."""
+    return rows[:1].expand(count, *rows.shape[1:])

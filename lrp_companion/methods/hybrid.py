@@ -139,8 +139,7 @@ def sampled_loo(
     whole("attribute", "budget", budget, hint="one forward pass for each")
     check_seed(seed)
     chosen = [
-        np.sort(np.random.default_rng([seed, *text.input_ids]).permutation(len(text))[:budget])
-        for text in texts
+        np.sort(np.random.default_rng([seed, *text.key]).permutation(len(text))[:budget]) for text in texts
     ]
     jobs = [
         (text, without(len(text), i))

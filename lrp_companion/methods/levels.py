@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,9 +19,8 @@ from lrp_companion.methods.common import (
 from lrp_companion.methods.lrp import check_epsilon, check_rules
 from lrp_companion.models.meter import CAUSES, keeps, metered
 from lrp_companion.models.pretrained import Classifier
-from lrp_companion.models.texts import Text
 from lrp_companion.propagation import relevance_parts
-from lrp_companion.schema import InputError, check_layers
+from lrp_companion.schema import check_layers
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class LayerRelevance:
 @torch.no_grad()
 def layer_relevance(
     clf: Classifier,
-    text: Text,
+    text: Any,
     *,
     bypass: Iterable[int] = (),
     target: int | str | None = None,
@@ -83,12 +83,9 @@ def layer_relevance(
     ('output of layer 12', 'words', (14, 5))
     """
     check_classifier("layer_relevance", clf)
-    if not isinstance(text, (str, tuple)):
-        got, expected = f"a text of type {type(text).__name__}", "one string, or a pair of strings"
-        raise InputError("layer_relevance", got=got, expected=expected, hint="call it once per text")
     mask, eps = check_layers("layer_relevance", bypass, clf.card.layers), check_epsilon(epsilon)
     check_rules("layer_relevance", clf, site="word", gate=gate)
-    (encoded,) = clf.encode(text, truncate=truncate)
+    encoded = clf.encode_one("layer_relevance", text, truncate=truncate)
     tape = clf.tape(encoded, gate=gate)
     chosen = settle(check_targets(target, 1, clf.labels), tape.logits)
     start = output_gradient(tape.logits, chosen, "logit", multi_label=clf.multi_label)

@@ -32,7 +32,6 @@ from lrp_companion.models.meter import places
 from lrp_companion.models.offsets import offsets_of
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.models.steps import GATES
-from lrp_companion.models.texts import Text
 from lrp_companion.propagation import MEMORY, all_masks, some_masks
 from lrp_companion.registry import PASSES, Style, method
 from lrp_companion.schema import (
@@ -273,7 +272,7 @@ its token.
 @torch.no_grad()
 def layer_lattice(
     clf: Classifier,
-    text: Text,
+    text: Any,
     *,
     target: int | str | None = None,
     site: str = "word",
@@ -283,7 +282,7 @@ def layer_lattice(
     truncate: bool = False,
     memory: int = MEMORY,
 ) -> Lattice:
-    """Relevance of one text under all 2**L bypass masks of the layers, from one forward and 2**L - 1
+    """Relevance of one text or image under all 2**L bypass masks of the layers, from one forward and 2**L - 1
     layer-backwards.
 
     Row k of `Lattice.scores` has bit l-1 set where layer l is bypassed: row 0 is AttnLRP, the last row
@@ -296,15 +295,8 @@ def layer_lattice(
     (4096, 7)
     """
     check_classifier("layer_lattice", clf)
-    if not isinstance(text, (str, tuple)):
-        raise InputError(
-            "layer_lattice",
-            got=f"a text of type {type(text).__name__}",
-            expected="one string, or a pair of strings",
-            hint="call it once per text",
-        )
     whole("layer_lattice", "memory", memory, hint="2 * 2**30 bytes are 2 GiB")
-    (encoded,) = clf.encode(text, truncate=truncate)
+    encoded = clf.encode_one("layer_lattice", text, truncate=truncate)
     eps = check_epsilon(epsilon)
     check_rules("layer_lattice", clf, site=site, gate=gate)
     check_output(output, clf)

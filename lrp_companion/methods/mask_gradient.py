@@ -30,9 +30,8 @@ from lrp_companion.methods.common import (
     watch,
 )
 from lrp_companion.methods.units import unit_choice, units_in
-from lrp_companion.models.batching import budget, pad, token_batches
+from lrp_companion.models.batching import budget, token_batches
 from lrp_companion.models.pretrained import Classifier, EncodedText
-from lrp_companion.models.texts import places_read, token_types
 from lrp_companion.registry import method
 from lrp_companion.schema import Attribution, InputError, shown, whole
 from lrp_companion.words import Units
@@ -262,15 +261,13 @@ def gradients_at(
     batched = token_batches([len(row) for _, row in jobs], budget(batch_tokens, clf.device))
     for batch in watch(batched, progress=progress, label="mask-gradient"):
         chosen_texts = [texts[jobs[b][0]] for b in batch]
-        ids, real = pad([text.input_ids for text in chosen_texts], clf.pad_id, clf.device)
-        types = token_types(chosen_texts, clf.device)
+        ids, real, further = clf.batch(chosen_texts)
         keep = torch.zeros(real.shape, dtype=clf.dtype)
         for place, b in enumerate(batch):
             keep[place, : len(jobs[b][1])] = torch.as_tensor(jobs[b][1])
         keep = keep.to(clf.device).requires_grad_(True)
         with torch.enable_grad():
-            read = places_read(chosen_texts, clf.device)
-            logits = clf.encoder.forward(ids, real, types=types, keep=keep, place=read).logits
+            logits = clf.encoder.forward(ids, real, keep=keep, **further).logits
             chosen = settle([targets[jobs[b][0]] for b in batch], logits)
             values = read_output(logits, chosen, output, multi_label=clf.multi_label)
             (g,) = torch.autograd.grad(values.sum(), keep)

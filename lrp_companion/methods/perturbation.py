@@ -60,19 +60,24 @@ def kept_logits(
     """
     check_removal(clf, removal)
     at_once = budget(batch_tokens, clf.device, work="removals")
-    rows = [_row(clf, text, keep, removal) for text, keep in jobs]
+    numbered, words = clf.vocabulary([text for text, _ in jobs])
+    rows = [_row(clf, text, keep, removal) for text, (_, keep) in zip(numbered, jobs, strict=True)]
     planned = token_batches([len(row) for row in rows], at_once)
     with as_recorded(clf.device, clf.network), torch.no_grad():
         out = torch.empty(len(jobs), len(clf.labels), dtype=clf.dtype)
         for batch in watch(planned, progress=progress, label=label):
             some = [rows[k] for k in batch]
-            out[batch] = packed_logits(clf.encoder.wiring, some, device=clf.device).cpu()
+            out[batch] = packed_logits(clf.encoder.wiring, some, words=words, device=clf.device).cpu()
     check_finite(clf, to_numpy(out), "logits")
     return out
 
 
 def check_removal(clf: Classifier, removal: str) -> None:
-    """Refuse a removal that is none, or whose token the tokenizer does not have."""
+    """Refuse a removal that is none, or whose token the tokenizer does not have; a patch is not replaced."""
+    if clf.reads_images and choose("attribute", "removal", removal, REMOVALS) != REMOVALS[0]:
+        got, expected = f"removal {removal!r} with {clf.card.name!r}, which reads images", "'attention-mask'"
+        hint = "leave it out: no token attends to a patch that is removed"
+        raise InputError("attribute", got=got, expected=expected, hint=hint)
     if choose("attribute", "removal", removal, REMOVALS) == "mask-token":
         check_mask_token(clf, "removal 'mask-token'")
     if removal == "pad-token":

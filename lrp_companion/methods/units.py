@@ -20,6 +20,9 @@ def units_in(clf: Classifier, texts: Sequence[EncodedText], unit: Any) -> list[U
     InputError : another unit; spans that a text does not have; a text without offsets.
     """
     check_unit("attribute", unit)
+    if clf.reads_images and unit != "token":
+        got, expected = f"unit {unit!r} with {clf.card.name!r}, which reads images", "unit 'token': a patch"
+        raise InputError("attribute", got=got, expected=expected, hint="leave it out")
     if isinstance(unit, str):
         asked: list[Any] = [unit] * len(texts)
     elif len(texts) == 1 and not _lists_of_spans(unit):

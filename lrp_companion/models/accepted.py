@@ -10,7 +10,7 @@ from torch import nn
 
 from lrp_companion.models.config_entries import check_entries
 from lrp_companion.models.families import FAMILIES
-from lrp_companion.models.tasks import CLASSES, TASKS, TOKEN_CLASSES, task_of
+from lrp_companion.models.tasks import CLASSES, IMAGE_CLASSES, TASKS, TOKEN_CLASSES, task_of
 from lrp_companion.schema import PROBLEM_TYPES, REGRESSION, ModelError
 
 
@@ -19,7 +19,7 @@ def check_config(name: str, config: Any) -> None:
     check_entries(name, config)
     architectures = config.architectures or []
     task = task_of(architectures)
-    of_classes = task in (CLASSES, TOKEN_CLASSES)
+    of_classes = task in (CLASSES, TOKEN_CLASSES, IMAGE_CLASSES)
     may_regress = task == CLASSES and config.problem_type in (None, REGRESSION)
     positions = getattr(config, "position_embedding_type", "absolute")
     refused = (

@@ -136,7 +136,7 @@ class Encoder:
         name = getattr(getattr(model, "config", None), "model_type", type(model).__name__)
         if name not in FAMILIES:
             got, expected = f"a model of family {name!r}", f"one of {', '.join(FAMILIES)}"
-            hint = "load a sequence classifier of one of these families"
+            hint = "load a classifier of one of these families"
             raise ModelError("Encoder", got=got, expected=expected, hint=hint)
         self.family, self.recompute = name, recompute
         self.wiring: Wiring = _wired(name, model)
@@ -146,7 +146,7 @@ class Encoder:
         return torch.arange(tokens, device=device).unsqueeze(0) + self.wiring.first_position
 
     def embed(self, input_ids: Tensor) -> Tensor:
-        """Word embeddings (B, T, E)."""
+        """Word embeddings (B, T, E) of ids (B, T), or of patches (B, T, P) where images are read."""
         return self.wiring.word(input_ids)
 
     def forward(
@@ -165,7 +165,8 @@ class Encoder:
 
         Parameters
         ----------
-        input_ids, attention_mask : (B, T); no token attends to one whose mask is 0.
+        input_ids, attention_mask : (B, T); no token attends to one whose mask is 0. Where images are read,
+            patches (B, T, P) stand for the ids.
         types : (B, T), token types; None where all are 0. A family without such embeddings reads none.
         word : (B, T, E), in place of the word embeddings (for gradients).
         keep : (B, T), a soft mask: attention weights of every layer are proportional to `keep_i exp(Z_ji)`.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import asdict
 from typing import Any
 
 import torch
 from torch import nn
 
 from lrp_companion.models.config_entries import longest
+from lrp_companion.models.images import PixelScale
 from lrp_companion.models.reading import Readable
 from lrp_companion.models.wiring import Wiring
 from lrp_companion.schema import PROBLEM_TYPES, REGRESSION, ModelCard
@@ -23,7 +25,8 @@ BOOKKEEPING = (
 def card_of(
     files: Readable, config: Any, wiring: Wiring, tokenizer: Any, *, dtype: str, fingerprint: str
 ) -> ModelCard:
-    """The record of a loaded model."""
+    """The record of a loaded model; of one that reads images the scale of pixels is its tokenizer."""
+    images = isinstance(tokenizer, PixelScale)
     settings = {key: value for key, value in files.read("settings").items() if key not in BOOKKEEPING}
     return ModelCard(
         name=files.name,
@@ -32,11 +35,11 @@ def card_of(
         layers=len(wiring.layers),
         heads=wiring.heads,
         hidden=wiring.layers[0].query.in_features,
-        max_tokens=min(wiring.longest, longest(files.name, tokenizer)),
+        max_tokens=wiring.longest if images else min(wiring.longest, longest(files.name, tokenizer)),
         labels=_labels(config, wiring, tokenizer),
         dtype=dtype,
         fingerprint=fingerprint,
-        tokenizer=_tokenizer_fingerprint(tokenizer),
+        tokenizer=_digest(asdict(tokenizer)) if images else _tokenizer_fingerprint(tokenizer),
         config=_digest(settings),
         problem_type=_problem_type(config, wiring),
     )

@@ -14,6 +14,8 @@ def offsets_of(clf: Classifier, text: EncodedText) -> tuple[str, tuple[Span, ...
     Of a pair both texts are joined, each on its line. Where the tokenizer does not tell places, or the ids
     are not those of the text, there are none: `()`.
     """
+    if clf.reads_images:
+        return "", ()
     first, second = text.text, getattr(text, "pair", None)
     sides = [first] if second is None else [first, second]
     if not getattr(clf.tokenizer, "is_fast", False):

@@ -12,14 +12,14 @@ The logits equal the `transformers` model's, to rounding.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 import numpy as np
 import torch
-from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
+from torch import Tensor, nn
+from torch.nn.functional import embedding, scaled_dot_product_attention
 
 from lrp_companion.models.attention import Angles, repeated
 from lrp_companion.models.encoder import closed_by_place
@@ -72,23 +72,33 @@ class _Stretch:
         return self.open & ~closed
 
 
-def packed_logits(wiring: Wiring, rows: Sequence[Row], *, device: torch.device | str = "cpu") -> Tensor:
-    """Logits (R, C) of R variants; cheapest if rows of equal length are neighbours."""
+def packed_logits(
+    wiring: Wiring,
+    rows: Sequence[Row],
+    *,
+    words: Tensor | None = None,
+    device: torch.device | str = "cpu",
+) -> Tensor:
+    """Logits (R, C) of R variants; cheapest if rows of equal length are neighbours.
+
+    `words` (V, E) are the embeddings that ids stand for, where these are no vocabulary: those of patches.
+    """
     ids = torch.as_tensor(np.concatenate([row.ids for row in rows]), device=device)
     positions = torch.as_tensor(np.concatenate([row.positions for row in rows]), device=device)
     ends = np.cumsum([0, *(len(row) for row in rows)])
     read = torch.as_tensor(_places_read(wiring, rows, ends), device=device)
     stretches = _stretches(rows, positions, read, device)
 
-    words, kinds = wiring.word.num_embeddings, wiring.types
+    count, embed = _vocabulary(wiring, words)
+    kinds = wiring.types
     triples = positions
     if kinds > 1:
         types = [np.zeros_like(row.ids) if row.types is None else row.types for row in rows]
         triples = positions * kinds + torch.as_tensor(np.concatenate(types), device=device)
 
-    distinct, place = torch.unique(triples * words + ids, return_inverse=True)
-    places = distinct // words
-    x = _embedded(wiring, distinct % words, places // kinds, places % kinds)
+    distinct, place = torch.unique(triples * count + ids, return_inverse=True)
+    places = distinct // count
+    x = _embedded(wiring, embed(distinct % count), places // kinds, places % kinds)
     for number, layer in enumerate(wiring.layers):
         last = number == len(wiring.layers) - 1 and wiring.readout != "mean"
         at = positions if number else places // kinds
@@ -109,6 +119,14 @@ def packed_logits(wiring: Wiring, rows: Sequence[Row], *, device: torch.device |
     for module, activation in wiring.head:
         x = module(x) if activation is None else activation(module(x))
     return x
+
+
+def _vocabulary(wiring: Wiring, words: Tensor | None) -> tuple[int, Callable[[Tensor], Tensor]]:
+    """How many ids there are, and the embeddings (N, E) of some of them (N,)."""
+    if words is not None:
+        return len(words), lambda ids: embedding(ids, words)
+    assert isinstance(wiring.word, nn.Embedding)
+    return wiring.word.num_embeddings, wiring.word
 
 
 def _places_read(wiring: Wiring, rows: Sequence[Row], ends: np.ndarray) -> np.ndarray:
@@ -143,9 +161,9 @@ def _stretches(
     return stretches
 
 
-def _embedded(wiring: Wiring, ids: Tensor, positions: Tensor, types: Tensor) -> Tensor:
-    """The first layer's input (N, D) for tokens, their positions from 0 and their types, (N,) each."""
-    x = wiring.word(ids)
+def _embedded(wiring: Wiring, words: Tensor, positions: Tensor, types: Tensor) -> Tensor:
+    """The first layer's input (N, D) for word embeddings (N, E), positions from 0 and types, (N,) each."""
+    x = words
     if wiring.position is not None:
         x = x + wiring.position(positions + wiring.first_position)
     if wiring.type is not None:

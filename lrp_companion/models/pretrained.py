@@ -5,22 +5,25 @@ from __future__ import annotations
 import copy
 import dataclasses
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from lrp_companion.models.accepted import check_complete, check_config, check_finite, check_tokenizer
+from lrp_companion.models.batching import pad
 from lrp_companion.models.compute import check_device
 from lrp_companion.models.config_entries import check_all_layers
 from lrp_companion.models.encoder import Encoder, Readout, Tape
+from lrp_companion.models.images import EncodedImage, ImageReader, PixelScale
 from lrp_companion.models.model_card import card_of, fingerprint_of
 from lrp_companion.models.places import EMBEDDED_FOLDER, embedded_models
-from lrp_companion.models.reading import readable
+from lrp_companion.models.reading import PREPROCESSOR, Readable, readable
 from lrp_companion.models.tasks import MASKED_TOKEN, TOKEN_CLASSES
-from lrp_companion.models.texts import EncodedText, Reader, Text, places_read, token_types
-from lrp_companion.models.wiring import LinearRows, RootMeanSquare
+from lrp_companion.models.texts import EncodedText, Reader, places_read, token_types
+from lrp_companion.models.wiring import LinearRows, RootMeanSquare, Wiring
 from lrp_companion.schema import (
     MULTI_LABEL,
     REGRESSION,
@@ -44,7 +47,10 @@ TRIED = 8
 
 
 class Classifier:
-    """A text classifier with its tokenizer, ready to be explained. Made by `load_classifier`."""
+    """A classifier with its tokenizer, ready to be explained. Made by `load_classifier`.
+
+    Of a model that reads images `tokenizer` is the scale of its pixels (`models.images`).
+    """
 
     def __init__(
         self, network: nn.Module, tokenizer: Any, *, card: ModelCard, recompute: bool = False
@@ -54,9 +60,11 @@ class Classifier:
         first = next(network.parameters())
         self.device, self.dtype = first.device, first.dtype
         self.labels, self.max_tokens = card.labels, card.max_tokens
-        self.mask_id = tokenizer.mask_token_id
-        known = (tokenizer.pad_token_id, tokenizer.eos_token_id, 0)
-        self.pad_id = next(k for k in known if k is not None)  # any token will do where none is attended to
+        special = ("mask_token_id", "pad_token_id", "eos_token_id")
+        ids: list[Any] = [getattr(tokenizer, name, None) for name in special]
+        self.mask_id, *known = ids
+        # any token will do where none is attended to
+        self.pad_id = next(k for k in (*known, 0) if k is not None)
         self.multi_label = card.problem_type == MULTI_LABEL
         self.regression = card.problem_type == REGRESSION
         self._classes: tuple[int, ...] | None = None
@@ -66,14 +74,19 @@ class Classifier:
         sizes = f"{c.layers} layers, {c.hidden} wide, {c.dtype}, {self.device.type}"
         return f"Classifier({c.name!r} from {c.source}: {c.family}, {sizes})"
 
-    def encode(
-        self, texts: Text | Iterable[Text], *, truncate: bool = False, position: int | None = None
-    ) -> list[EncodedText]:
-        """Tokenise texts and pairs of texts; refuse what cannot be explained, before any work.
+    @property
+    def reads_images(self) -> bool:
+        """Whether the model reads images instead of texts."""
+        return self.encoder.wiring.patches is not None
+
+    def encode(self, texts: Any, *, truncate: bool = False, position: int | None = None) -> list[EncodedText]:
+        """Tokenise texts and pairs of texts, or cut images into patches; refuse what cannot be explained,
+        before any work.
 
         Parameters
         ----------
-        texts : a string; a pair as a tuple of two strings; or a list of these.
+        texts : a string; a pair as a tuple of two strings; or a list of these. For a model of images an array
+            or tensor, see `ImageReader.encode` of `lrp_companion.models.images`.
         truncate : cut what is beyond `max_tokens`: the end of a text, of a pair the longer one's first.
         position : the token whose classes are explained, from 0, special tokens included; for a model of
             token classes, and only for it.
@@ -89,9 +102,53 @@ class Classifier:
         [('[CLS]', 'a', 'fine', 'film', '.', '[SEP]', 'not', 'bad', '.', '[SEP]')]
         """
         w = self.encoder.wiring
-        reader = Reader(self.tokenizer, self.max_tokens, w.types, reads_mask=w.task == MASKED_TOKEN)
-        encoded = reader.encode(texts, truncate=truncate)
+        encoded: list[EncodedText]
+        if w.patches is not None:
+            encoded = [*ImageReader(w.patches, self.tokenizer).encode(texts, truncate=truncate)]
+        else:
+            reader = Reader(self.tokenizer, self.max_tokens, w.types, reads_mask=w.task == MASKED_TOKEN)
+            encoded = reader.encode(texts, truncate=truncate)
         return encoded if w.task != TOKEN_CLASSES and position is None else self._at(encoded, position)
+
+    def encode_one(self, operation: str, text: Any, *, truncate: bool = False) -> EncodedText:
+        """One text, pair or image, as `encode` gives it; several are refused."""
+        if not self.reads_images and not isinstance(text, (str, tuple)):
+            got, expected = f"a text of type {type(text).__name__}", "one string, or a pair of strings"
+            raise InputError(operation, got=got, expected=expected, hint="call it once per text")
+        encoded = self.encode(text, truncate=truncate)
+        if len(encoded) > 1:
+            got, hint = f"{len(encoded)} images", "call it once per image"
+            raise InputError(operation, got=got, expected="one image", hint=hint)
+        return encoded[0]
+
+    def batch(self, texts: Sequence[EncodedText]) -> tuple[Tensor, Tensor, dict[str, Any]]:
+        """What `Encoder.forward` takes for texts, padded to one length, or for images: ids (B, T) or patches
+        (B, T, P), the mask (B, T), and by name token types and places that are read.
+        """
+        if self.reads_images:
+            rows = np.stack([text.patches for text in texts if isinstance(text, EncodedImage)])
+            ids = torch.as_tensor(rows, dtype=self.dtype, device=self.device)
+            return ids, torch.ones(ids.shape[:2], dtype=torch.long, device=self.device), {}
+        ids, mask = pad([text.input_ids for text in texts], self.pad_id, self.device)
+        types, place = token_types(texts, self.device), places_read(texts, self.device)
+        return ids, mask, {"types": types, "place": place}
+
+    @torch.no_grad()
+    def vocabulary(self, texts: Sequence[EncodedText]) -> tuple[list[EncodedText], Tensor | None]:
+        """The texts with ids of one vocabulary, and its embeddings (V, E) where it is no tokenizer's.
+
+        The patches of the images at hand are such a vocabulary: their ids count through all images.
+        """
+        if not self.reads_images:
+            return list(texts), None
+        distinct = {id(text): text for text in texts}
+        tables = [self.encoder.embed(self.batch([text])[0])[0] for text in distinct.values()]
+        starts = np.cumsum([0, *map(len, tables)]).tolist()
+        numbered = {
+            key: dataclasses.replace(text, input_ids=tuple(range(start, start + len(text))))
+            for (key, text), start in zip(distinct.items(), starts, strict=False)
+        }
+        return [numbered[id(text)] for text in texts], torch.cat(tables)
 
     def _at(self, texts: list[EncodedText], position: object) -> list[EncodedText]:
         """The texts with the token that is explained."""
@@ -137,11 +194,8 @@ class Classifier:
 
     def tape(self, text: EncodedText, **inputs: Any) -> Tape:
         """One forward pass of one text, kept; `inputs` as of `Encoder.forward`."""
-        ids = torch.tensor([text.input_ids], device=self.device)
-        place = places_read([text], self.device)
-        return self.encoder.forward(
-            ids, torch.ones_like(ids), types=self.types_of(text), place=place, **inputs
-        )
+        ids, mask, further = self.batch([text])
+        return self.encoder.forward(ids, mask, **further, **inputs)
 
     def types_of(self, text: EncodedText) -> Tensor | None:
         """Token types (1, T) of one text; None where all are 0."""
@@ -166,10 +220,24 @@ class Classifier:
         place: Tensor | None = None,
     ) -> Tensor:
         """The logits (B, C) of the `transformers` model for ids, mask and token types (B, T), read at `place`
-        (B,) where a place is read.
+        (B,) where a place is read; of patches (B, T, P) where images are read.
         """
+        patches = self.encoder.wiring.patches
+        if patches is not None:
+            return self.run_network(attention_mask, pixel_values=patches.joined(input_ids))
         extra = self.extra_inputs(input_ids.shape, types)
         return self.run_network(attention_mask, place=place, input_ids=input_ids, **extra)
+
+    def logits_of_words(
+        self, word: Tensor, mask: Tensor, *, types: Tensor | None = None, place: Tensor | None = None
+    ) -> Tensor:
+        """Logits (B, C) for word embeddings (B, T, E), with gradients: of the `transformers` model, or where
+        that takes no embeddings of patches, of the tape.
+        """
+        if self.reads_images:
+            return self.encoder.forward(word[..., 0], mask, word=word).logits
+        extra = {} if types is None else {"token_type_ids": types}
+        return self.run_network(mask, place=place, inputs_embeds=word, **extra)
 
     def run_network(self, attention_mask: Tensor, *, place: Tensor | None = None, **inputs: Tensor) -> Tensor:
         """The logits (B, C) of the `transformers` model for its inputs: ids or embeddings, positions, types.
@@ -200,8 +268,8 @@ def load_classifier(
     revision: str | None = None,
     recompute: bool = False,
 ) -> Classifier:
-    """Load a model of a wired family (`models.families`), to be explained: a classifier of texts or tokens,
-    or a model that predicts the next or a masked token.
+    """Load a model of a wired family (`models.families`), to be explained: a classifier of texts, tokens or
+    images, or a model that predicts the next or a masked token.
 
     Code that a folder or a hub repository brings along is never run: a model that needs it is refused. One
     forward pass is compared with the `transformers` model's, so a network that computes something else than
@@ -211,7 +279,8 @@ def load_classifier(
     ----------
     model : an embedded model ("companion"), a folder in the hub's on-disk format or of a PEFT adapter (which
         is merged, with `peft`), a hub id, or a network of `transformers` in memory, which is copied.
-    tokenizer : of a network in memory.
+    tokenizer : of a network in memory; of one that reads images its image processor, or None. Images of whole
+        numbers are scaled as this processor, or preprocessor_config.json beside a saved model, says.
     device : "cpu", "cuda", "cuda:1", ...
     dtype : "float32", "float64" or "bfloat16", or PyTorch's own names; weights are converted.
     revision : branch, tag or commit, for a hub id only.
@@ -220,9 +289,10 @@ def load_classifier(
 
     Raises
     ------
-    InputError : a network without a tokenizer, a tokenizer without a network, an unknown device or dtype.
+    InputError : a network of texts without a tokenizer, a tokenizer without a network, an unknown device or
+        dtype.
     SourceError : the folder, the hub or the id cannot be reached or read.
-    ModelError : the model is no sequence classifier, of a wiring that is not supported, or its logits are
+    ModelError : the model is no such classifier, of a wiring that is not supported, or its logits are
         not finite.
 
     >>> load_classifier("companion").card.layers
@@ -240,9 +310,8 @@ def load_classifier(
     network, report = files.read("network")
     check_complete(files.name, report["missing_keys"])
     check_all_layers(files.name, config, report["unexpected_keys"])
-    tokenizer = files.read("tokenizer")
     wiring = Encoder(network).wiring
-    check_tokenizer(files.name, tokenizer, config.vocab_size, causal=wiring.causal)
+    tokenizer = _tokenizer_of(files, config, wiring)
     check_finite(files.name, network)
     fingerprint = fingerprint_of(network)  # before the weights are converted
     precise = torch.float32 if weights_dtype == torch.bfloat16 else weights_dtype
@@ -255,14 +324,23 @@ def load_classifier(
     return Classifier(network, tokenizer, card=card, recompute=recompute)
 
 
+def _tokenizer_of(files: Readable, config: Any, wiring: Wiring) -> Any:
+    """The tokenizer, checked; of a model that reads images the scale of its pixels."""
+    if wiring.patches is not None:
+        origin = PREPROCESSOR if files.source != "memory" else "the image processor"
+        return PixelScale.of(files.read("processor"), origin, wiring.patches.channels)
+    tokenizer = files.read("tokenizer")
+    check_tokenizer(files.name, tokenizer, config.vocab_size, causal=wiring.causal)
+    return tokenizer
+
+
 @torch.no_grad()
 def _check_forward(clf: Classifier) -> None:
     """Refuse a network whose logits are not finite, or not those of its wiring: two rows, one padded."""
-    name, ordinary = clf.card.name, _ordinary_ids(clf)
-    ids = torch.tensor([ordinary, ordinary[::-1]], device=clf.device)
-    mask = torch.ones_like(ids)
+    name, ids = clf.card.name, _ordinary_inputs(clf)
+    mask = torch.ones(ids.shape[:2], dtype=torch.long, device=clf.device)
     mask[1, -1:] = 0
-    types = torch.zeros_like(ids)
+    types = torch.zeros_like(mask)
     if clf.encoder.wiring.types > 1:
         types[:, ids.shape[1] // 2 :] = 1
     there, here = clf.logits(ids, mask, types), clf.encoder.forward(ids, mask, types=types).logits
@@ -279,9 +357,15 @@ def _check_forward(clf: Classifier) -> None:
         raise ModelError("load_classifier", got=got, expected=expected, hint=hint)
 
 
-def _ordinary_ids(clf: Classifier) -> list[int]:
-    """A few token ids that are not special, spread over the vocabulary."""
+def _ordinary_inputs(clf: Classifier) -> Tensor:
+    """Two rows: of a few token ids that are not special, spread over the vocabulary; or two noisy images."""
+    patches = clf.encoder.wiring.patches
+    if patches is not None:
+        draw = torch.Generator().manual_seed(0)
+        pixels = torch.randn(2, patches.channels, *patches.size, generator=draw)
+        return patches.cut(pixels).to(clf.device, clf.dtype)
     special = set(clf.tokenizer.all_special_ids)
     ids = [k for k in range(len(clf.tokenizer)) if k not in special]
     count = min(TRIED, clf.max_tokens)
-    return [ids[k * (len(ids) - 1) // max(1, count - 1)] for k in range(count)]
+    chosen = [ids[k * (len(ids) - 1) // max(1, count - 1)] for k in range(count)]
+    return torch.tensor([chosen, chosen[::-1]], device=clf.device)

@@ -15,21 +15,30 @@ from typing import Any, Protocol
 from torch import nn
 
 from lrp_companion.models.places import ADAPTER, Place, locate
-from lrp_companion.models.tasks import CLASSES, MASKED_TOKEN, NEXT_TOKEN, TOKEN_CLASSES, task_of
+from lrp_companion.models.tasks import (
+    CLASSES,
+    IMAGE_CLASSES,
+    MASKED_TOKEN,
+    NEXT_TOKEN,
+    TOKEN_CLASSES,
+    task_of,
+)  # fmt: skip
 from lrp_companion.schema import CompanionError, InputError, ModelError, SourceError
 
 AUTO = {
     CLASSES: "AutoModelForSequenceClassification", NEXT_TOKEN: "AutoModelForCausalLM",
     MASKED_TOKEN: "AutoModelForMaskedLM", TOKEN_CLASSES: "AutoModelForTokenClassification",
+    IMAGE_CLASSES: "AutoModelForImageClassification",
 }  # fmt: skip
 """The class of `transformers` that reads a model of a task."""
+PREPROCESSOR = "preprocessor_config.json"
 MEAN_POOLED = "MeanPooledBertForSequenceClassification"
 """The one class of this package that a folder may name; importing it imports `transformers`."""
 
 
 class Readable(Protocol):
     """What `load_classifier` reads: each of "settings", "config", "network" (with a report of its keys) and
-    "tokenizer".
+    "tokenizer", or for images "processor", the settings of an image processor or None.
     """
 
     @property
@@ -88,6 +97,8 @@ class Files:
             return AutoConfig.from_pretrained(self.place.path, **options)
         if what == "tokenizer":
             return AutoTokenizer.from_pretrained(self.place.path, use_fast=True, **options)
+        if what == "processor":
+            return self._processor(options)
         saved_as = AutoConfig.from_pretrained(self.place.path, **options).architectures
         if MEAN_POOLED in (saved_as or []):
             del options["trust_remote_code"]
@@ -95,6 +106,15 @@ class Files:
         else:
             kind = getattr(transformers, AUTO[task_of(saved_as) or CLASSES])
         return kind.from_pretrained(self.place.path, dtype="auto", output_loading_info=True, **options)
+
+    def _processor(self, options: dict[str, Any]) -> Any:
+        """Settings of the image processor; None where the model has none."""
+        from transformers.image_processing_base import ImageProcessingMixin
+
+        if self.source != "hub" and not (Path(self.place.path) / PREPROCESSOR).is_file():
+            return None
+        revision = {key: value for key, value in options.items() if key == "revision"}
+        return ImageProcessingMixin.get_image_processor_dict(self.place.path, **revision)[0]
 
 
 @dataclass(frozen=True)
@@ -158,7 +178,9 @@ def _is_last_layer(key: str) -> bool:
 
 @dataclass(frozen=True)
 class InMemory:
-    """A network and its tokenizer; the network is copied, so that what follows leaves the caller's alone."""
+    """A network and its tokenizer or image processor; the network is copied, so that what follows leaves the
+    caller's alone.
+    """
 
     network: nn.Module
     tokenizer: Any
@@ -182,6 +204,8 @@ class InMemory:
             return self._named_config()
         if what == "tokenizer":
             return self.tokenizer
+        if what == "processor":
+            return self.tokenizer.to_dict() if hasattr(self.tokenizer, "to_dict") else self.tokenizer
         network: Any = copy.deepcopy(self.network).cpu()
         if hasattr(network, "merge_and_unload"):  # of PEFT
             network = network.merge_and_unload()
@@ -202,18 +226,13 @@ def readable(model: Any, tokenizer: Any, revision: str | None) -> Readable:
 
     Raises
     ------
-    InputError : a network without a tokenizer, or a name with one; objects of other types.
+    InputError : a network of texts without a tokenizer, or a name with one; objects of other types.
     SourceError : as `locate`.
     ModelError : an adapter where `peft` is not installed.
     """
     hint = "load_classifier(model, tokenizer), or the name of one that is saved"
     if isinstance(model, nn.Module):
-        if not callable(tokenizer) or not hasattr(tokenizer, "convert_ids_to_tokens"):
-            got = "a network without its tokenizer"
-            if tokenizer is not None:
-                got = f"a network with a tokenizer of type {type(tokenizer).__name__}"
-            expected = "a network and its tokenizer from transformers"
-            raise InputError("load_classifier", got=got, expected=expected, hint=hint)
+        _check_beside(model, tokenizer)
         if getattr(model, "config", None) is None:
             got, expected = f"a network of type {type(model).__name__}", "a classifier of transformers"
             raise ModelError("load_classifier", got=got, expected=expected, hint=hint)
@@ -230,6 +249,23 @@ def readable(model: Any, tokenizer: Any, revision: str | None) -> Readable:
         hint = "pip install peft"
         raise ModelError("load_classifier", got=got, expected="peft to be installed", hint=hint)
     return AdapterFiles(place)
+
+
+def _check_beside(network: nn.Module, beside: Any) -> None:
+    """Refuse what cannot be a network's tokenizer or, where it reads images, their processor."""
+    if getattr(network, "main_input_name", "") == "pixel_values":
+        if beside is None or isinstance(beside, Mapping) or hasattr(beside, "image_mean"):
+            return
+        got = f"a network of images with a {type(beside).__name__}"
+        expected, hint = "its image processor, its settings as a dict, or None", "leave it out"
+    elif callable(beside) and hasattr(beside, "convert_ids_to_tokens"):
+        return
+    else:
+        kind = "" if beside is None else type(beside).__name__
+        got = f"a network with a tokenizer of type {kind}" if kind else "a network without its tokenizer"
+        expected = "a network and its tokenizer from transformers"
+        hint = "load_classifier(model, tokenizer), or the name of one that is saved"
+    raise InputError("load_classifier", got=got, expected=expected, hint=hint)
 
 
 @contextmanager

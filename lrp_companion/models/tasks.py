@@ -9,9 +9,11 @@ from typing import Any
 from lrp_companion.models.wiring import Wiring
 
 CLASSES, NEXT_TOKEN, MASKED_TOKEN, TOKEN_CLASSES = "classes", "next token", "masked token", "token classes"
+IMAGE_CLASSES = "classes of an image"
 TASKS = {
     "ForSequenceClassification": CLASSES, "ForCausalLM": NEXT_TOKEN, "LMHeadModel": NEXT_TOKEN,
     "ForMaskedLM": MASKED_TOKEN, "ForTokenClassification": TOKEN_CLASSES,
+    "ForImageClassification": IMAGE_CLASSES,
 }  # fmt: skip
 """Tasks by how the names of classes end; names of tasks are for people, too."""
 Steps = tuple

@@ -46,6 +46,16 @@ class EncodedText:
         return len(self.input_ids)
 
     @property
+    def details(self) -> dict[str, str]:
+        """What a record says of its input beside tokens: of a text nothing."""
+        return {}
+
+    @property
+    def key(self) -> tuple[int, ...]:
+        """Numbers that differ where texts do."""
+        return self.input_ids
+
+    @property
     def source(self) -> Text:
         """What was encoded: the text, or the pair."""
         return self.text if self.pair is None else (self.text, self.pair)

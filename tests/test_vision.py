@@ -1,0 +1,394 @@
+"""Families that read images: every method against the `transformers` network or a slow second form."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import oracles_pre_norm as oracles
+import pytest
+import torch
+from tiny_models import IMAGE_FAMILIES, build, vision
+
+import lrp_companion as lrp
+from lrp_companion.methods import kept_logits, layer_lattice, layer_relevance
+from lrp_companion.models.images import PixelScale
+from lrp_companion.models.pretrained import Classifier, load_classifier
+from lrp_companion.registry import TEXT_METHODS
+from lrp_companion.schema import CompanionError, InputError, ModelError
+
+MASKS: tuple[tuple[int, ...], ...] = ((), (1, 2, 3), (2,))
+SITES = {"word": ("word",), "word+position": ("word", "position"), "embedding": ("word", "position")}
+OPTIONS: dict[str, dict[str, Any]] = {"lrp": {"bypass": [1]}, "hybrid": {"exact": 3}}
+
+
+@pytest.fixture(scope="module", params=IMAGE_FAMILIES)
+def clf(request: pytest.FixtureRequest) -> Classifier:
+    return load_classifier(vision(request.param, layers=3).double(), dtype="float64")
+
+
+def images(count: int = 2) -> torch.Tensor:
+    draw = torch.Generator().manual_seed(5)
+    return torch.randn(count, 2, 6, 9, generator=draw, dtype=torch.float64)
+
+
+def first_patch(clf: Classifier) -> int:
+    return len(clf.encoder.wiring.patches.special)  # type: ignore[union-attr]
+
+
+def network_logits(clf: Classifier, pixels: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+    with torch.no_grad():
+        return clf.network(pixel_values=pixels, attention_mask=mask).logits
+
+
+def embedded(clf: Classifier, pixels: torch.Tensor) -> torch.Tensor:
+    """Embeddings of an image's tokens without positions, (T, E), by the network's own convolution."""
+    e: Any = clf.network.base_model.embeddings  # type: ignore[union-attr]
+    special = [e.cls_token, e.distillation_token] if clf.card.family == "deit" else [e.cls_token]
+    patches = e.patch_embeddings.projection(pixels[None])[0]  # (E, rows, columns)
+    rows = [patches[:, i, j] for i in range(patches.shape[1]) for j in range(patches.shape[2])]
+    return torch.stack([*(token[0, 0] for token in special), *rows]).detach()
+
+
+def test_logits_equal_the_transformers_network(clf: Classifier) -> None:
+    ids, mask, _ = clf.batch(clf.encode(images(3)))
+    with torch.no_grad():
+        ours = clf.encoder.forward(ids, mask).logits
+    torch.testing.assert_close(ours, network_logits(clf, images(3)), rtol=1e-10, atol=1e-10)
+    mask[1, 4] = 0
+    with torch.no_grad():
+        ours = clf.encoder.forward(ids, mask).logits
+    torch.testing.assert_close(ours, network_logits(clf, images(3), mask), rtol=1e-10, atol=1e-10)
+
+
+def test_patches_are_those_of_the_convolution_and_come_back_as_the_image(clf: Classifier) -> None:
+    pixels, patches = images(), clf.encoder.wiring.patches
+    assert patches is not None
+    ids = patches.cut(pixels)
+    torch.testing.assert_close(patches.joined(ids), pixels)
+    for k in range(2):
+        torch.testing.assert_close(patches(ids)[k], embedded(clf, pixels[k]), rtol=1e-12, atol=1e-12)
+
+
+def test_an_image_larger_than_its_patches_is_read_without_the_rest() -> None:
+    network = vision("vit", size=(7, 10)).double()
+    clf = load_classifier(network, dtype="float64")
+    pixels = torch.randn(1, 2, 7, 10, dtype=torch.float64)
+    (record,) = lrp.attribute(clf, pixels, method="attnlrp")
+    assert record.logit == pytest.approx(float(network_logits(clf, pixels).max()), abs=1e-10)
+
+
+@pytest.mark.parametrize("bypass", MASKS, ids=str)
+def test_relevance_equals_the_gradient_of_the_network_with_detached_parts(
+    clf: Classifier, bypass: tuple[int, ...]
+) -> None:
+    for target in (0, 2):
+        for site, named in SITES.items():
+            options: dict[str, Any] = {"bypass": bypass, "target": target, "site": site}
+            (record,) = lrp.attribute(clf, images()[0], method="lrp", **options)
+            logit, parts = oracles.modified_gradient_of_image(clf.network, images()[0], target, bypass=bypass)
+            expected = sum(parts[name] for name in named)
+            assert record.logit == pytest.approx(logit, rel=1e-9)
+            np.testing.assert_allclose(record.scores, expected, rtol=0, atol=1e-9 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("eps", [0.0, 0.05])
+@pytest.mark.parametrize("bypass", MASKS, ids=str)
+def test_relevance_equals_the_equations_contribution_by_contribution(
+    clf: Classifier, bypass: tuple[int, ...], eps: float
+) -> None:
+    (record,) = lrp.attribute(clf, images()[0], method="lrp", bypass=bypass, epsilon=eps, target=1)
+    words = embedded(clf, images()[0])
+    logit, parts = oracles.relevance_r_form(clf.encoder.wiring, words, 1, bypass=bypass, eps=eps)
+    assert record.logit == pytest.approx(logit, rel=1e-9) and set(record.parts) == set(parts)
+    for name, expected in parts.items():
+        close = 1e-8 * max(1e-3, np.abs(expected).max())
+        np.testing.assert_allclose(record.parts[name], expected, rtol=0, atol=close)
+
+
+@pytest.mark.parametrize("eps", [0.0, 0.05])
+def test_all_masks_equal_runs_one_by_one(clf: Classifier, eps: float) -> None:
+    lattice = layer_lattice(clf, images()[0], target=1, epsilon=eps, site="word+position")
+    assert lattice.scores.shape == (8, first_patch(clf) + 9)
+    for number in range(8):
+        bypass = [layer for layer in (1, 2, 3) if number >> (layer - 1) & 1]
+        options: dict[str, Any] = {"bypass": bypass, "epsilon": eps, "site": "word+position"}
+        (record,) = lrp.attribute(clf, images()[0], method="lrp", target=1, **options)
+        np.testing.assert_allclose(lattice.scores[number], record.scores, rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("eps", [0.0, 0.05])
+def test_both_children_equal_two_walks_of_the_layer(clf: Classifier, eps: float) -> None:
+    (image,) = clf.encode(images(1))
+    tape = clf.tape(image)
+    g = tape.head.backward(torch.eye(3, dtype=torch.float64)[:1], eps=eps)
+    for layer in reversed(tape.layers):
+        both = layer.children(g, eps=eps)
+        apart = [layer.backward(g, bypass=bypass, eps=eps) for bypass in (False, True)]
+        for one, other in zip(both, apart, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
+        g = apart[0]
+
+
+def test_sets_of_bypassed_layers_are_the_named_methods(clf: Classifier) -> None:
+    def scores(method: str, **options: Any) -> np.ndarray:
+        return lrp.attribute(clf, images()[1], method=method, target=0, **options)[0].scores
+
+    np.testing.assert_array_equal(scores("lrp", bypass=()), scores("attnlrp"))
+    np.testing.assert_array_equal(scores("lrp", bypass=(1, 2, 3)), scores("cp-lrp"))
+    np.testing.assert_array_equal(scores("pa-lrp"), scores("attnlrp", site="word+position"))
+
+
+def test_without_constants_held_attention_conserves(clf: Classifier) -> None:
+    network = vision(clf.card.family, layers=2).double()
+    with torch.no_grad():
+        for name, value in network.named_parameters():
+            if name.endswith("bias") or "position_embeddings" in name:
+                value.zero_()
+    bare = load_classifier(network, dtype="float64")
+    held, attnlrp = (lrp.attribute(bare, images()[0], method=name)[0] for name in ("cp-lrp", "attnlrp"))
+    assert held.scores.sum() == pytest.approx(held.logit, rel=1e-9)
+    assert attnlrp.scores.sum() != pytest.approx(attnlrp.logit, rel=1e-3)  # Eq. (5) does not conserve
+
+
+def test_loo_equals_one_call_of_the_network_per_token(clf: Classifier) -> None:
+    records = lrp.attribute(clf, images(), method="loo", target=1)
+    for k, record in enumerate(records):
+        whole = float(network_logits(clf, images()[k : k + 1])[0, 1])
+        for i in range(len(record.tokens)):
+            mask = torch.ones(1, len(record.tokens), dtype=torch.long)
+            mask[0, i] = 0
+            left = float(network_logits(clf, images()[k : k + 1], mask)[0, 1])
+            assert record.scores[i] == pytest.approx(whole - left, abs=1e-9)
+
+
+def test_removals_do_not_depend_on_what_is_run_together(clf: Classifier) -> None:
+    draw, encoded = np.random.default_rng(0), clf.encode(images(3))
+    jobs = [(encoded[k % 3], keep) for k, keep in enumerate(draw.random((9, len(encoded[0]))) < 0.6)]
+    together = kept_logits(clf, jobs, progress=False)
+    for k, (image, keep) in enumerate(jobs):
+        at = k % 3
+        expected = network_logits(clf, images(3)[at : at + 1], torch.as_tensor(keep[None].astype(int)))
+        torch.testing.assert_close(together[k : k + 1], expected, rtol=1e-9, atol=1e-10)
+        torch.testing.assert_close(together[k], kept_logits(clf, [(image, keep)], progress=False)[0])
+
+
+def test_the_mask_gradient_is_the_derivative(clf: Classifier) -> None:
+    (record,) = lrp.attribute(clf, images()[0], method="mask-gradient", target=1)
+    ids, ones, _ = clf.batch(clf.encode(images()[0]))
+    assert abs(record.scores.sum()) < 1e-9 * np.abs(record.scores).sum()
+    for i in range(len(record.tokens)):
+        up, down = torch.ones(2, 1, len(record.tokens), dtype=torch.float64)
+        up[0, i] += 1e-5
+        down[0, i] -= 1e-5
+        with torch.no_grad():
+            f = [float(clf.encoder.forward(ids, ones, keep=w).logits[0, 1]) for w in (up, down)]
+        assert record.scores[i] == pytest.approx((f[0] - f[1]) / 2e-5, abs=2e-7)
+
+
+def test_a_group_for_each_token_and_many_nodes_give_loo(clf: Classifier) -> None:
+    (loo,) = lrp.attribute(clf, images()[0], method="loo", target=1)
+    (fine,) = lrp.attribute(clf, images()[0], method="mask-gradient", target=1, groups="all", nodes=24)
+    np.testing.assert_allclose(fine.scores, loo.scores, rtol=0, atol=1e-4 * np.abs(loo.scores).max())
+
+
+def test_with_every_token_exact_hybrid_and_samples_are_loo(clf: Classifier) -> None:
+    (loo,) = lrp.attribute(clf, images()[0], method="loo")
+    for method, options in (("hybrid", {"exact": 99}), ("sampled-loo", {"budget": 99})):
+        (record,) = lrp.attribute(clf, images()[0], method=method, **options)  # type: ignore[arg-type]
+        np.testing.assert_allclose(record.scores, loo.scores, rtol=0, atol=1e-10)
+
+
+def test_gradient_x_input_and_ig_equal_gradients_at_the_pixels(clf: Classifier) -> None:
+    """The patch map is linear: per patch, sums over pixels are sums over the embedding, but for the bias.
+
+    The weights of captum's nodes are float32.
+    """
+    first, down, right = first_patch(clf), 2, 3
+    pixels = images()[:1].clone().requires_grad_(True)
+    (g,) = torch.autograd.grad(clf.network(pixel_values=pixels).logits[0, 1], pixels)
+    e: Any = clf.network.base_model.embeddings  # type: ignore[union-attr]
+    (plain,) = lrp.attribute(clf, images()[0], method="gradient-x-input", target=1)
+    bias, e.patch_embeddings.projection.bias = e.patch_embeddings.projection.bias, None
+    without = load_classifier(clf.network, dtype="float64")
+    e.patch_embeddings.projection.bias = bias
+    pixels = images()[:1].clone().requires_grad_(True)
+    (g_without,) = torch.autograd.grad(without.network(pixel_values=pixels).logits[0, 1], pixels)
+    (bare,) = lrp.attribute(without, images()[0], method="gradient-x-input", target=1)
+    by_pixel = (images()[0] * g_without[0]).sum(0)
+    blocks = by_pixel.unflatten(0, (3, down)).unflatten(2, (3, right)).sum((1, 3)).flatten()
+    np.testing.assert_allclose(bare.scores[first:], blocks.numpy(), rtol=0, atol=1e-10)
+    assert not np.allclose(plain.scores[first:], bare.scores[first:]) and g.isfinite().all()
+    nodes = np.polynomial.legendre.leggauss(40)
+    total = torch.zeros(6, 9, dtype=torch.float64)
+    for node, weight in zip(*nodes, strict=True):
+        at = (images()[:1] * (node + 1) / 2).requires_grad_(True)
+        (step,) = torch.autograd.grad(clf.network(pixel_values=at).logits[0, 1], at)
+        total += weight / 2 * (images()[0] * step[0]).sum(0)
+    (ig,) = lrp.attribute(clf, images()[0], method="ig", target=1, n_steps=40)
+    blocks = total.unflatten(0, (3, down)).unflatten(2, (3, right)).sum((1, 3)).flatten()
+    np.testing.assert_allclose(ig.scores[first:], blocks.numpy(), rtol=0, atol=1e-6)
+    assert ig.choices["baseline"] == "zero-pixels" and (ig.scores[:first] == 0).all()
+
+
+def test_rollout_is_the_product_of_the_networks_attention_maps(clf: Classifier) -> None:
+    (record,) = lrp.attribute(clf, images()[0], method="rollout")
+    network = vision(clf.card.family, layers=3).double()
+    network.set_attn_implementation("eager")
+    with torch.no_grad():
+        maps = network(pixel_values=images()[:1], output_attentions=True).attentions
+    state = torch.eye(len(record.tokens), dtype=torch.float64)
+    for attention in maps:
+        state = attention[0].mean(0).double() @ state
+    np.testing.assert_allclose(record.scores, state[0].numpy(), rtol=0, atol=1e-6)  # its softmax: float32
+
+
+def test_every_method_explains_images_alone_as_in_a_batch(clf: Classifier) -> None:
+    for method in TEXT_METHODS:
+        options = OPTIONS.get(method, {})
+        together = lrp.attribute(clf, images(3), method=method, batch_tokens=24, **options)
+        for k, record in enumerate(together):
+            (alone,) = lrp.attribute(clf, images(3)[k].numpy(), method=method, **options)
+            np.testing.assert_allclose(record.scores, alone.scores, rtol=0, atol=1e-9)
+            assert record.tokens[first_patch(clf) :][4] == "patch 1,1" and record.tokens[0] == "[CLS]"
+            assert record.special.sum() == first_patch(clf) and record.text == "" and not record.offsets
+            assert record.details["pixels"] == "as given"
+            assert record.details["label"] == ("circle", "cross", "line")[record.target]
+
+
+def test_relevance_between_layers_ends_at_the_patches(clf: Classifier) -> None:
+    flow = layer_relevance(clf, images()[0], bypass=[2], target=1)
+    (record,) = lrp.attribute(clf, images()[0], method="lrp", bypass=[2], target=1)
+    np.testing.assert_allclose(flow.scores[-1], record.scores, rtol=0, atol=1e-12)
+    gone = sum(parts.sum() for parts in flow.lost.values())
+    assert flow.scores[-1].sum() + gone == pytest.approx(flow.logit, abs=1e-9)
+
+
+def test_the_check_of_a_model_takes_images(clf: Classifier) -> None:
+    done = lrp.check(clf, images(3))
+    assert not done.broken and {"logits", "leave-one-out"} <= {figure.name for figure in done.figures}
+
+
+def test_a_contrast_is_the_difference_of_two_explanations(clf: Classifier) -> None:
+    (both,) = lrp.attribute(clf, images()[0], method="cp-lrp", target="line", contrast="cross")
+    one, other = (lrp.attribute(clf, images()[0], method="cp-lrp", target=k)[0].scores for k in (2, 1))
+    np.testing.assert_allclose(both.scores, one - other, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("family", IMAGE_FAMILIES)
+def test_recomputed_layers_give_the_same_scores(family: str) -> None:
+    network = vision(family).double()
+    whole, less = (load_classifier(network, dtype="float64", recompute=flag) for flag in (False, True))
+    for method in ("attnlrp", "mask-gradient"):
+        a, b = (lrp.attribute(clf, images()[0], method=method)[0].scores for clf in (whole, less))
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("family", IMAGE_FAMILIES)
+def test_a_folder_is_read_as_the_network_in_memory(family: str, tmp_path: Path) -> None:
+    """With the processor's settings beside it whole numbers are scaled as the processor does."""
+    network = vision(family)
+    network.save_pretrained(tmp_path)
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 2, 6, 9), dtype=np.uint8)
+    plain = load_classifier(tmp_path)
+    assert plain.card.fingerprint == load_classifier(network).card.fingerprint
+    with pytest.raises(InputError, match=r"no image processor that says how to scale .*preprocessor_config"):
+        lrp.attribute(plain, pixels, method="loo")
+    settings = {"image_mean": [0.5, 0.25], "image_std": [0.5, 0.125], "do_normalize": True}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(settings))
+    scaled, given = load_classifier(tmp_path), load_classifier(network, settings)
+    assert scaled.card.tokenizer != plain.card.tokenizer
+    by_hand = np.stack([(pixels[:, 0] / 255 - 0.5) / 0.5, (pixels[:, 1] / 255 - 0.25) / 0.125], axis=1)
+    for clf in (scaled, given):
+        records = lrp.attribute(clf, pixels, method="attnlrp")
+        expected = lrp.attribute(plain, by_hand, method="attnlrp")
+        for record, other in zip(records, expected, strict=True):
+            np.testing.assert_allclose(record.scores, other.scores, rtol=0, atol=1e-5)
+            assert record.details["pixels"].startswith("scaled by 0.00392157, less 0.5, 0.25, divided by")
+
+
+def test_images_come_in_every_shape_that_is_clear() -> None:
+    clf = load_classifier(vision("vit", channels=1))
+    stack = np.random.default_rng(1).random((3, 1, 6, 9))
+    expected = [record.scores for record in lrp.attribute(clf, stack, method="cp-lrp")]
+    for given in (stack[:, 0], list(stack), list(stack[:, 0]), torch.as_tensor(stack).bfloat16().double()):
+        close = 1e-6 if not isinstance(given, torch.Tensor) else 1e-1
+        for record, scores in zip(lrp.attribute(clf, given, method="cp-lrp"), expected, strict=True):
+            np.testing.assert_allclose(record.scores, scores, rtol=0, atol=close * np.abs(scores).max())
+    assert len(lrp.attribute(clf, stack[0, 0], method="cp-lrp")) == 1
+    coloured = load_classifier(vision("vit"))
+    assert len(coloured.encode(np.zeros((2, 6, 9)))) == 1  # two channels of one image
+
+
+REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "a text": ("a film", {}, r"got images of type str; expected an image .* this model reads images"),
+    "texts": (["a film"], {}, r"got image 0 of type str"),
+    "nothing": ([], {}, "got no images"),
+    "a number": (3.0, {}, r"got images of shape \(\)"),
+    "another size": (np.zeros((2, 9, 6)), {}, r"shape \(2, 9, 6\); expected shape \(2, 6, 9\): channels"),
+    "channels last": (np.zeros((6, 9, 2)), {}, r"and put channels first"),
+    "five axes": (np.zeros((1, 1, 2, 6, 9)), {}, r"got images of shape"),
+    "ragged": ([[1.0, 2.0], [3.0]], {}, "got image 0 of shape"),
+    "NaN": (np.full((2, 6, 9), np.nan), {}, "not finite"),
+    "booleans": (np.zeros((2, 6, 9), bool), {}, "got images of type ndarray"),
+    "far pixels": (np.full((2, 6, 9), 255.0), {}, r"values near -1 to 1, .* pass pixels as whole numbers"),
+    "300": (np.full((2, 6, 9), 300), {}, "whole numbers from 300 to 300"),
+    "mask token": (np.zeros((2, 6, 9)), {"method": "loo", "removal": "mask-token"}, "which reads images"),
+    "delete": (np.zeros((2, 6, 9)), {"method": "loo", "removal": "delete"}, "no token attends to a patch"),
+    "words": (np.zeros((2, 6, 9)), {"method": "loo", "unit": "word"}, "expected unit 'token': a patch"),
+    "spans": (np.zeros((2, 6, 9)), {"method": "mask-gradient", "unit": ["a film"]}, "which reads images"),
+    "padding": (np.zeros((2, 6, 9)), {"method": "ig", "baseline": "pad-token"}, "take 'zero-pixels' or"),
+    "truncation": (np.zeros((2, 6, 9)), {"truncate": True}, "an image is read whole"),
+    "a position": (np.zeros((2, 6, 9)), {"position": 1}, "option 'position'|position 1"),
+    "a gate": (np.zeros((2, 6, 9)), {"gate": "flat"}, "whose MLPs have no gate"),
+    "rotations": (np.zeros((2, 6, 9)), {"positions": "signed"}, "expected positions that are rotations"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_no_image_is_refused_in_one_line(case: str) -> None:
+    given, options, message = REFUSED[case]
+    settings = {"image_mean": 0.5, "image_std": 0.5}
+    clf = load_classifier(vision("deit"), settings)
+    with pytest.raises(InputError, match=message) as caught:
+        lrp.attribute(clf, given, **{"method": "attnlrp", **options})
+    assert "\n" not in str(caught.value) and "Next step" in str(caught.value)
+
+
+def test_one_image_at_a_time_where_one_is_meant(clf: Classifier) -> None:
+    for work in (layer_lattice, layer_relevance):
+        with pytest.raises(InputError, match="got 2 images; expected one image"):
+            work(clf, images())
+
+
+def test_a_model_of_texts_refuses_images_and_their_options() -> None:
+    clf = load_classifier(*build("bert"))
+    with pytest.raises(InputError, match="text 0 of type ndarray; expected a string"):
+        lrp.attribute(clf, np.zeros((1, 28, 28)), method="loo")
+    with pytest.raises(InputError, match="baseline 'zero-pixels' with .* which reads texts"):
+        lrp.attribute(clf, "a film", method="ig", baseline="zero-pixels")
+
+
+def test_other_networks_of_images_are_refused_in_one_line() -> None:
+    with pytest.raises(ModelError, match="saved as DeiTForImageClassificationWithTeacher; expected"):
+        load_classifier(vision("deit", kind="ForImageClassificationWithTeacher"))
+    with pytest.raises(InputError, match="a network of images with a BertTokenizer.*image processor"):
+        load_classifier(vision("vit"), build("bert")[1])
+    for settings in ({"image_mean": "half", "image_std": 1}, {"image_mean": [0] * 5, "image_std": [1] * 5}):
+        with pytest.raises(ModelError, match="one finite mean and one std above 0 for each of 2 channels"):
+            load_classifier(vision("vit"), settings)
+    with pytest.raises(CompanionError, match="with other modules"):
+        broken = vision("vit")
+        del broken.vit.layers[0].attention.o_proj
+        load_classifier(broken)
+
+
+def test_a_scale_is_read_as_processors_mean_it() -> None:
+    scale = PixelScale.of(
+        {"do_rescale": False, "do_normalize": True, "image_mean": 1, "image_std": 2}, "x", 2
+    )
+    assert scale == PixelScale(1.0, (1.0, 1.0), (2.0, 2.0), "x")
+    assert PixelScale.of({"do_normalize": True}, "x", 1).factor is None  # no mean is known
+    assert PixelScale.of(None, "x", 1).factor is None

@@ -1,0 +1,163 @@
+"""A record of a model of images: r by hand, every reading and mask; outcomes by the rule; pictures."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from tiny_models import build, vision
+
+import lrp_companion as lrp
+from lrp_companion.analysis.vision import (
+    READINGS,
+    column,
+    path_rows,
+    vision_outcomes,
+    vision_rows,
+)
+from lrp_companion.live.vision_record import OTHERS, vision_record
+from lrp_companion.models.pretrained import Classifier, load_classifier
+from lrp_companion.schema import Attribution, InputError
+from lrp_companion.sources import Dataset
+from lrp_companion.views import (
+    patch_grid,
+    patch_maps,
+    vision_outcomes_table,
+    vision_path_table,
+    vision_table,
+)
+
+N = 5
+
+
+@pytest.fixture(scope="module")
+def clf() -> Classifier:
+    return load_classifier(vision("vit", channels=1, size=(6, 9), layers=2))
+
+
+@pytest.fixture(scope="module")
+def digits() -> Dataset:
+    pixels = np.random.default_rng(0).random((8, 6, 9))
+    ids = tuple(map(str, range(8)))
+    return Dataset("mnist", "test", "embedded", ids=ids, labels=np.zeros(8), images=pixels)
+
+
+@pytest.fixture(scope="module")
+def record(clf: Classifier, digits: Dataset) -> dict[str, Any]:
+    made = vision_record(clf, digits, limit=N, seed=3, progress=False)
+    return json.loads(json.dumps(made))  # as it is read again
+
+
+def test_every_r_is_that_of_the_maps_by_hand(
+    clf: Classifier, digits: Dataset, record: dict[str, Any]
+) -> None:
+    assert record["config"]["images"] == N and record["config"]["seed"] == 3
+    assert record["example"] == digits.order(N, seed=3) and len(record["rows"]) == 4 * 4 + 2 * (2 + 1 + 1 + 1)
+    for k, row_of_data in enumerate(record["example"]):
+        image = digits.images[row_of_data]  # type: ignore[index]
+        (loo,) = lrp.attribute(clf, image, method="loo")
+        assert record["target"][k] == loo.target
+        for row in record["rows"]:
+            method, options = OTHERS.get(row["method"], ("lrp", {"bypass": row["bypass"]}))
+            if method in ("lrp", "gradient-x-input"):
+                options = {**options, "site": row["site"]}
+            (explained,) = lrp.attribute(clf, image, method=method, target=loo.target, **options)
+            first = 1 if row["tokens"] == "patches" else 0
+            r = np.corrcoef(explained.scores[first:], loo.scores[first:])[0, 1]
+            assert row["r"][k] == pytest.approx(r, abs=2e-5)
+
+
+def test_columns_and_rows_are_those_of_the_record(record: dict[str, Any]) -> None:
+    by = {(row["method"], tuple(row["bypass"] or ()), row["site"], row["tokens"]): row["r"]
+          for row in record["rows"]}  # fmt: skip
+    for name, bypass in (
+        ("attnlrp", ()),
+        ("cp-lrp", (1, 2)),
+        ("lrp:bypass=2", (2,)),
+        ("lrp:bypass=1+2", (1, 2)),
+    ):
+        for reading, (site, tokens) in READINGS.items():
+            np.testing.assert_array_equal(column(record, name, reading), by["lrp", bypass, site, tokens])
+    rows = {row["reading"]: row for row in vision_rows(record)}
+    for reading, row in rows.items():
+        gap = column(record, "cp-lrp", reading) - column(record, "attnlrp", reading)
+        assert row["d"].mean == pytest.approx(gap.mean()) and row["d"].n == N
+        mean = column(record, "mask-gradient", reading).mean()
+        assert row["mask-gradient"].mean == pytest.approx(mean)
+    path = path_rows(record)
+    assert [row["bypassed"] for row in path] == [0, 1, 2]
+    for count, name in enumerate(("attnlrp", "lrp:bypass=2", "cp-lrp")):
+        for reading in READINGS:
+            assert path[count][reading].mean == pytest.approx(column(record, name, reading).mean())
+    for wrong in (("ig", "patches"), ("attnlrp", "words")):
+        with pytest.raises(InputError, match=r"expected one of lrp, .* at one of patches"):
+            column(record, *wrong)
+
+
+def made_up(gaps: dict[str, float], *, lead: float, last: float, position: float) -> dict[str, Any]:
+    """A record whose differences are these, each with a little noise."""
+    noise = np.linspace(-0.01, 0.01, 20)
+    rows: list[dict[str, Any]] = []
+    for reading, (site, tokens) in READINGS.items():
+        base = 0.3 + noise + (position if site == "word+position" else 0.0)
+        of = {(): base, (1, 2, 3, 4): base + gaps[reading] + 0.5 * noise, (4,): base + last - 0.5 * noise}
+        rows += [{"method": "lrp", "bypass": list(bypass), "site": site, "tokens": tokens, "r": list(r)}
+                 for bypass, r in of.items()]  # fmt: skip
+        if site == "word":
+            r = list(base + lead + noise)
+            rows.append({"method": "mask-gradient", "bypass": None, "site": site, "tokens": tokens, "r": r})
+    return {"config": {"layers": 4}, "rows": rows}
+
+
+def test_outcomes_follow_the_rule_of_the_prediction() -> None:
+    names = list(READINGS)
+    as_said = made_up(dict(zip(names, (-0.1, -0.1, 0.1, 0.1), strict=True)), lead=0.3, last=0.1, position=0.1)
+    assert [row["outcome"] for row in vision_outcomes(as_said)] == ["met"] * 5
+    other = made_up(dict.fromkeys(names, -0.1), lead=-0.05, last=-0.1, position=-0.1)
+    assert [row["outcome"] for row in vision_outcomes(other)] == ["failed"] * 5
+    one_side = made_up(dict.fromkeys(names, 0.0), lead=0.3, last=0.0, position=0.1)
+    assert [row["outcome"] for row in vision_outcomes(one_side)] == ["open", "open", "met", "met", "open"]
+    half = made_up(dict(zip(names, (-0.1, 0, 0, 0), strict=True)), lead=0.3, last=0.1, position=0.1)
+    assert vision_outcomes(half)[1]["outcome"] == "open"
+
+
+def test_tables_say_what_the_rows_hold(record: dict[str, Any]) -> None:
+    whole = vision_table(vision_rows(record), caption="c")
+    assert whole.header[0] == "what counts" and "mask gradient, 8 groups" in whole.header
+    assert [cells[0] for cells in whole.cells] == list(READINGS)
+    assert len(vision_path_table(path_rows(record), caption="c").cells) == 3
+    names = list(READINGS)
+    told = made_up(dict(zip(names, (-0.1, -0.1, 0.1, 0.1), strict=True)), lead=0.3, last=0.1, position=0.1)
+    assert vision_outcomes_table(vision_outcomes(told), caption="c").cells[1][2] == "met"
+
+
+def test_patches_stand_where_the_image_has_them(clf: Classifier, digits: Dataset) -> None:
+    images = digits.images[:2]  # type: ignore[index]
+    records = lrp.attribute(clf, images, method="cp-lrp")
+    grid = patch_grid(records[0])
+    assert grid.shape == (3, 3)
+    np.testing.assert_array_equal(grid.flatten(), records[0].scores[1:])
+    figure = patch_maps(images, {"CP-LRP": records, "again": records}, labels=["a", "b"], title="Two")
+    drawn = [axes.get_images() for axes in figure.axes]
+    assert [len(pictures) for pictures in drawn] == [1, 2, 2, 1, 2, 2]
+    np.testing.assert_array_equal(drawn[1][0].get_array(), grid)
+    assert drawn[1][0].get_extent() == [-0.5, 8.5, 5.5, -0.5]
+    down, right = np.nonzero(grid < -0.08 * np.abs(grid).max())
+    (dots,) = figure.axes[1].get_lines()
+    np.testing.assert_allclose(dots.get_xdata(), 3 * right + 1)
+    np.testing.assert_allclose(dots.get_ydata(), 2 * down + 0.5)
+    with pytest.raises(InputError, match=r"images of shape \(2, 6, 9\)"):
+        patch_maps(images, {"CP-LRP": records[:1]})
+    with pytest.raises(InputError, match="expected a record of an image, with patches"):
+        patch_grid(Attribution(("a",), [1.0], 0, 1.0, [False], "loo"))
+
+
+def test_other_models_and_data_are_refused(clf: Classifier, digits: Dataset) -> None:
+    for model, data in (
+        (load_classifier(*build("bert")), digits),
+        (clf, lrp.load_dataset("sst2", source="embedded")),
+    ):
+        with pytest.raises(InputError, match="expected a model and data of images"):
+            vision_record(model, data)
