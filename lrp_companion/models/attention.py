@@ -29,6 +29,10 @@ class Angles:
     sin: Tensor
     factors: bool = False
 
+    def to(self, device: torch.device) -> Angles:
+        """The same on another device."""
+        return Angles(self.cos.to(device), self.sin.to(device), self.factors)
+
     def rotate(self, x: Tensor) -> Tensor:
         """Queries or keys (B, H, T, d), each turned by its position's angles."""
         return x * self.cos + rules.turn(x) * self.sin

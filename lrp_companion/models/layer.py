@@ -98,6 +98,7 @@ class LayerBlock:
 
     def _around_attention(self, g: Tensor, eps: float) -> tuple[Tensor, Tensor]:
         """What goes around the attention to the layer's input, and g at what the heads read."""
+        g = g.to(self.output.device)
         g = rules.add(through(self.output_norm, g, eps), self.second_sum, eps=eps)
         branch = self.down.backward(through(self.mlp_branch_norm, g, eps), eps=eps)
         g = through(self.mlp_input_norm, self.inner.backward(branch, eps=eps), eps).add_(g)

@@ -23,7 +23,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from lrp_companion.models.attention import Angles, repeated
 from lrp_companion.models.encoder import closed_by_place
-from lrp_companion.models.wiring import LayerWiring, Norm, SoftCap, Wiring
+from lrp_companion.models.wiring import LayerWiring, Norm, SoftCap, Wiring, beside
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,12 @@ class _Stretch:
     positions: Tensor
     read: Tensor
 
+    def to(self, device: torch.device) -> _Stretch:
+        """The same on another device."""
+        open_keys = None if self.open is None else self.open.to(device)
+        here = open_keys, self.positions.to(device), self.read.to(device)
+        return _Stretch(self.rows, self.tokens, self.length, *here)
+
     def split(self, x: Tensor) -> Tensor:
         """Its tokens' (or rows') part of x (N, H, d) as (rows, H, T or 1, d)."""
         rows = self.rows.stop - self.rows.start
@@ -90,6 +96,11 @@ def packed_logits(wiring: Wiring, rows: Sequence[Row], *, device: torch.device |
     places = distinct // words
     x = _embedded(wiring, distinct % words, places // kinds, places % kinds)
     for number, layer in enumerate(wiring.layers):
+        if x.device != layer.device:
+            x, positions, read, places, place = (
+                side.to(layer.device) for side in (x, positions, read, places, place)
+            )
+            stretches = [stretch.to(layer.device) for stretch in stretches]
         last = number == len(wiring.layers) - 1 and wiring.readout != "mean"
         at = positions if number else places // kinds
         key, value = _heads(wiring, layer, "key", x, at), _heads(wiring, layer, "value", x, at)
@@ -104,11 +115,9 @@ def packed_logits(wiring: Wiring, rows: Sequence[Row], *, device: torch.device |
         x = _rest(layer, x, _attended(wiring, layer, stretches, query, key, value, last=last))
     x = _apply(wiring.final_norm, x)
     if wiring.readout == "mean":
-        sizes = torch.as_tensor(np.diff(ends), device=device)
+        sizes = torch.as_tensor(np.diff(ends), device=x.device)
         x = torch.segment_reduce(x, "mean", lengths=sizes)
-    for module, activation in wiring.head:
-        x = module(x) if activation is None else activation(module(x))
-    return x
+    return wiring.logits_of(x).to(device)
 
 
 def _places_read(wiring: Wiring, rows: Sequence[Row], ends: np.ndarray) -> np.ndarray:
@@ -147,11 +156,12 @@ def _embedded(wiring: Wiring, ids: Tensor, positions: Tensor, types: Tensor) -> 
     """The first layer's input (N, D) for tokens, their positions from 0 and their types, (N,) each."""
     x = wiring.word(ids)
     if wiring.position is not None:
-        x = x + wiring.position(positions + wiring.first_position)
+        at = beside(wiring.position, positions + wiring.first_position)
+        x = x + wiring.position(at).to(x.device)
     if wiring.type is not None:
-        x = x + wiring.type(types)
+        x = x + wiring.type(beside(wiring.type, types)).to(x.device)
     x = _apply(wiring.embedding_norm, x)
-    return x if wiring.projection is None else wiring.projection(x)
+    return x if wiring.projection is None else wiring.projection(beside(wiring.projection, x))
 
 
 def _heads(wiring: Wiring, layer: LayerWiring, side: str, x: Tensor, positions: Tensor) -> Tensor:
@@ -164,7 +174,7 @@ def _heads(wiring: Wiring, layer: LayerWiring, side: str, x: Tensor, positions: 
     if wiring.rotary is None:
         return y
     cos, sin = wiring.rotary(x, positions.unsqueeze(0), layer.kind)
-    return Angles(cos[0].unsqueeze(1), sin[0].unsqueeze(1)).rotate(y)
+    return Angles(cos[0].unsqueeze(1), sin[0].unsqueeze(1)).to(y.device).rotate(y)
 
 
 def _attended(
@@ -211,5 +221,5 @@ def _rest(layer: LayerWiring, x: Tensor, read: Tensor) -> Tensor:
 
 
 def _apply(norm: Norm | None, x: Tensor) -> Tensor:
-    """A norm that a family may lack."""
-    return x if norm is None else norm(x)
+    """A norm that a family may lack, where it lies."""
+    return x if norm is None else norm(beside(norm, x))

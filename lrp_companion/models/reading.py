@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from torch import nn
 
+from lrp_companion.models.device_map import undivided
 from lrp_companion.models.places import ADAPTER, Place, locate
 from lrp_companion.models.tasks import CLASSES, MASKED_TOKEN, NEXT_TOKEN, TOKEN_CLASSES, task_of
 from lrp_companion.schema import CompanionError, InputError, ModelError, SourceError
@@ -41,9 +42,10 @@ class Readable(Protocol):
 
 @dataclass(frozen=True)
 class Files:
-    """A model on disk or on the hub."""
+    """A model on disk or on the hub; with a `device_map` its weights are read to where this says."""
 
     place: Place
+    device_map: str | dict[str, str] | None = None
 
     @property
     def name(self) -> str:
@@ -94,6 +96,8 @@ class Files:
             kind: Any = importlib.import_module("lrp_companion.models.mean_pooled").__dict__[MEAN_POOLED]
         else:
             kind = getattr(transformers, AUTO[task_of(saved_as) or CLASSES])
+        if self.device_map is not None:
+            options["device_map"] = self.device_map
         return kind.from_pretrained(self.place.path, dtype="auto", output_loading_info=True, **options)
 
 
@@ -182,7 +186,7 @@ class InMemory:
             return self._named_config()
         if what == "tokenizer":
             return self.tokenizer
-        network: Any = copy.deepcopy(self.network).cpu()
+        network: Any = undivided(self.network)
         if hasattr(network, "merge_and_unload"):  # of PEFT
             network = network.merge_and_unload()
         return network, {"missing_keys": (), "unexpected_keys": ()}
@@ -197,17 +201,22 @@ class InMemory:
         return config
 
 
-def readable(model: Any, tokenizer: Any, revision: str | None) -> Readable:
+def readable(
+    model: Any, tokenizer: Any, revision: str | None, *, device_map: str | dict[str, str] | None = None
+) -> Readable:
     """What `load_classifier` is to read.
 
     Raises
     ------
-    InputError : a network without a tokenizer, or a name with one; objects of other types.
+    InputError : a network without a tokenizer, or a name with one; objects of other types; a device map of
+        what is no folder or hub id.
     SourceError : as `locate`.
     ModelError : an adapter where `peft` is not installed.
     """
     hint = "load_classifier(model, tokenizer), or the name of one that is saved"
     if isinstance(model, nn.Module):
+        if device_map is not None:
+            raise _needs_files("a network in memory")
         if not callable(tokenizer) or not hasattr(tokenizer, "convert_ids_to_tokens"):
             got = "a network without its tokenizer"
             if tokenizer is not None:
@@ -224,12 +233,20 @@ def readable(model: Any, tokenizer: Any, revision: str | None) -> Readable:
         raise InputError("load_classifier", got=got, expected=expected, hint=hint)
     place = locate(model, revision)
     if not place.is_adapter:
-        return Files(place)
+        return Files(place, device_map)
+    if device_map is not None:
+        raise _needs_files(f"the adapter {place.name!r}")
     if importlib.util.find_spec("peft") is None:
         got = f"folder {place.name!r}, which holds a PEFT adapter, and no peft"
         hint = "pip install peft"
         raise ModelError("load_classifier", got=got, expected="peft to be installed", hint=hint)
     return AdapterFiles(place)
+
+
+def _needs_files(what: str) -> InputError:
+    expected = "a device_map only for a model in a folder or on the hub"
+    hint = "name one device, or save the model (an adapter merged) and name its folder"
+    return InputError("load_classifier", got=f"{what} with a device_map", expected=expected, hint=hint)
 
 
 @contextmanager
