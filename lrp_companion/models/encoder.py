@@ -186,7 +186,7 @@ class Encoder:
         layers: list[LayerBlock | RecomputedLayer] = []
         for wiring in w.layers:
             given = (wiring, w.heads, closed.to(wiring), keep, turned.of(wiring))
-            run = partial(_run_layer, *given, gate=gate)
+            run = partial(_run_layer, *given, gate=gate, in_turn=self.recompute)
             layers.append(RecomputedLayer.of(run, x) if self.recompute else run(x))
             x = layers[-1].output
         final_norm, x = normed(w.final_norm, x)
@@ -220,7 +220,7 @@ class Encoder:
 
 def _run_layer(
     wiring: LayerWiring, heads: int, masked: Tensor | None, keep: Tensor | None, angles: Angles | None,
-    x: Tensor, *, gate: str,
+    x: Tensor, *, gate: str, in_turn: bool,
 ) -> LayerBlock:  # fmt: skip
     """A layer on its input x (B, T, D), which comes last so that the rest can be given before.
 
@@ -229,7 +229,7 @@ def _run_layer(
     place = wiring.device
     x, angles = x.to(place), None if angles is None else angles.to(place)
     masked, keep = (None if side is None else side.to(place) for side in (masked, keep))
-    return LayerBlock.run(wiring, heads, x, masked, keep, angles=angles, gate=gate)
+    return LayerBlock.run(wiring, heads, x, masked, keep, angles=angles, gate=gate, in_turn=in_turn)
 
 
 def _wired(family: str, model: nn.Module) -> Wiring:
