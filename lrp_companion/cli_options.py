@@ -71,7 +71,7 @@ def _explain_options(add: Callable[..., Any]) -> None:
     add("--method", default="attnlrp", help=f"{text}, sampled-loo")
     add("--model", default="companion", help=MODEL)
     add("--device", default="cpu")
-    add("--dtype", default="float32", help="float32, float64 or bfloat16")
+    add("--dtype", default="float32", help="float32, float64, bfloat16 or float16")
     add("--target", type=_class, help="class to explain, its number from 0 or its label (default: predicted)")
     text = "a class whose logit is taken off the target's; both by number, label, or a language model's token"
     add("--contrast", type=_class, help=text)
@@ -113,7 +113,7 @@ def _check_options(add: Callable[..., Any]) -> None:
     add("texts", nargs="+", metavar="TEXT", help='texts, or "-" to read one per line from standard input')
     add("--model", default="companion", help=MODEL)
     add("--device", default="cpu")
-    add("--dtype", default="float32", help="float32, float64 or bfloat16")
+    add("--dtype", default="float32", help="float32, float64, bfloat16 or float16")
     add("--truncate", action="store_true", help="cut texts beyond the model's length")
     add("--json", action="store_true", help="print everything as JSON")
     add("--out", metavar="FILE", help="also write a page there (.html)")
@@ -149,7 +149,7 @@ def _run_options(add: Callable[..., Any]) -> None:
     add("--data-dir", help=DATA_DIR)
     add("--split", help="default: validation of sst2, test of imdb and mnist")
     add("--device", default="cpu")
-    add("--dtype", help="float32 (default), float64 or bfloat16; mnist is always float64")
+    add("--dtype", help="float32 (default), float64, bfloat16 or float16; mnist is always float64")
     text = "processes on this machine, one per GPU with --device cuda"
     add("--processes", type=int, default=1, help=text)
     add("--resume", action="store_true", help="resume an existing run; never start one")

@@ -70,13 +70,14 @@ def all_masks(
     layers, g = tape.layers, tape.head.backward(start, eps=epsilon)
     at_once = masks_at_once(tape, g, memory) if rows is None else rows
     weights = _embedding_weights(tape, g, epsilon)
-    out = {name: g.new_empty(2 ** len(layers), *g.shape[:-1]) for name in weights}
-    waiting = [(g.unsqueeze(0), len(layers), torch.zeros(1, dtype=torch.long, device=g.device))]
+    out = {name: weight.new_empty(2 ** len(layers), *g.shape[:-1]) for name, weight in weights.items()}
+    home = next(iter(weights.values())).device  # layers may lie on other devices than the embeddings
+    waiting = [(g.unsqueeze(0), len(layers), torch.zeros(1, dtype=torch.long, device=home))]
     while waiting:
         g, depth, numbers = waiting.pop()
         if depth == 0:
             for name, weight in weights.items():
-                out[name][numbers] = torch.einsum("nbtd,btd->nbt", g, weight)
+                out[name][numbers] = torch.einsum("nbtd,btd->nbt", g.to(home), weight)
             continue
         g, bypassed = layers[depth - 1].children(g, eps=epsilon)
         both = numbers, numbers + 2 ** (depth - 1)
@@ -116,8 +117,9 @@ def _embedding_weights(tape: Walkable, g: Tensor, epsilon: float) -> dict[str, T
     Relevance is linear in g and the embeddings are mapped token by token, so one backward step of the rule
     itself gives its weights, and no mask runs it again.
     """
+    home = next(iter(tape.embedding.parts.values())).device
     with torch.enable_grad():
-        leaf = torch.zeros_like(g, requires_grad=True)
+        leaf = torch.zeros_like(g, device=home, requires_grad=True)
         parts = relevance_parts(tape, tape.embedding.backward(leaf, eps=epsilon))
         gradients = (torch.autograd.grad(part.sum(), leaf, retain_graph=True)[0] for part in parts.values())
         return dict(zip(parts, gradients, strict=True))

@@ -230,6 +230,7 @@ digits = of("runs/digit_jobs.py", "test_run_load.py::TestMnist")
 # fmt: off
 
 pairs = of("models/texts.py", "test_texts.py")
+half = of("models/wiring.py", "test_half_precision.py")
 
 
 def several(name: str, old: str, new: str, *, file: str = "methods/common.py") -> Mutation:
@@ -252,7 +253,35 @@ def loaded(name: str, old: str, new: str, *, file: str = "models/pretrained.py")
     return of(file, "test_reading.py")(name, old, new)
 
 
+def spread(name: str, file: str, old: str, new: str) -> Mutation:
+    """A mutation of what moves between devices."""
+    return of(file, "test_device_map.py")(f"devices, {name}", old, new)
+
+
+def refused(name: str, old: str, new: str) -> Mutation:
+    """A mutation of which maps of devices are refused."""
+    return spread(name, "models/device_map.py", old, new)
+
+
 MUTATIONS: list[Mutation] = [
+    # half precision, and several devices
+    half("half, one is added rounded", "return precise(self.module.weight) + self.offset if self.offset",
+         "return self.module.weight + self.offset if self.offset"),
+    half("half, Gemma's norm is rounded early", "(normalised if self.offset else normalised.to(x.dtype))",
+         "normalised.to(x.dtype)"),
+    spread("a layer where the one before it is", "models/encoder.py", "x, angles = x.to(place), None",
+           "x, angles = x, None"),
+    spread("a mask that stays", "models/encoder.py",
+           "(None if side is None else side.to(place) for side in (masked, keep))", "(masked, keep)"),
+    spread("relevance that stays", "models/layer.py", "g = g.to(self.output.device)", "g = g * 1"),
+    spread("masks gathered elsewhere", "propagation.py", "g.to(home), weight", "g, weight"),
+    spread("removals where words are", "models/packed.py", "if x.device != layer.device:", "if False:"),
+    spread("attention that stays", "methods/rollout.py", "layer.to(ids.device) for layer", "layer for layer"),
+    spread("a level elsewhere", "methods/levels.py", "g = g.to(layer.output.device)", "g = g * 1"),
+    refused("the processor beside another", "if on_cpu and len(on_cpu) < len(places):", "if False:"),
+    refused("weights that are elsewhere", "if away:", "if False:"),
+    refused("a divided layer", "if len(devices) > 1:", "if False:"),
+    refused("hooks in a copy", "remove_hook_from_submodules(out)", "pass"),
     # every rule: a sign, a half, a stabiliser, an axis
     rule("stabiliser left out", "return size / (size + eps)", "return size / size"),
     rule("stabiliser unsigned", "size = z.abs()", "size = z"),
@@ -303,8 +332,8 @@ MUTATIONS: list[Mutation] = [
     layer_block("residual around the attention forgotten",
           "return self._entering(self.attend.values_only(g_read, eps), eps).add_(around)",
           "return self._entering(self.attend.values_only(g_read, eps), eps)"),
-    attention("scale of the scores forgotten on the way back", "queries, keys = scale * self.queries.y",
-              "queries, keys = self.queries.y"),
+    attention("scale of the scores forgotten on the way back", "queries, keys = scale * self.queries,",
+              "queries, keys = self.queries,"),
     attention("key path forgotten", "return values, at_query.add_(at_key)", "return values, at_query"),
     layer_block("first sum not stabilised",
           "g = rules.add(through(self.attention_norm, g, eps), self.first_sum, eps=eps)",
@@ -550,8 +579,8 @@ MUTATIONS: list[Mutation] = [
     Mutation("pairs: removals forget token types", "models/packed.py",
              "positions * kinds + torch.as_tensor(np.concatenate(types), device=device)",
              "positions * kinds", ("test_texts.py",)),
-    Mutation("pairs: the tape forgets token types", "models/encoder.py", "w.type(types).expand_as(first)",
-             "first", ("test_texts.py",)),
+    Mutation("pairs: the tape forgets token types", "models/encoder.py",
+             "many.to(word.device).expand_as(first)", "first", ("test_texts.py",)),
     several("a softmax over labels", "return chosen.sigmoid()",
             "return logits.softmax(-1).gather(-1, targets[:, None])[:, 0]"),
     several("a margin of labels", 'if output == "margin" and clf.multi_label:',

@@ -219,8 +219,8 @@ def test_a_mask_of_another_length(clf: Classifier) -> None:
 
 def test_options_of_load_classifier(model_folder) -> None:
     folder = model_folder("bert")
-    assert "dtype 'float16'; expected one of float32, float64, bfloat16" in message(
-        InputError, load_classifier, folder, dtype="float16"
+    assert "dtype 'float8'; expected one of float32, float64, bfloat16, float16" in message(
+        InputError, load_classifier, folder, dtype="float8"
     )
     assert "device 'abacus'" in message(InputError, load_classifier, folder, device="abacus")
     if not torch.cuda.is_available():

@@ -18,7 +18,7 @@ from lrp_companion.models.texts import Text, places_read
 from lrp_companion.schema import Attribution, InputError, ModelError
 
 METHODS = ("attnlrp", "cp-lrp", "mask-gradient")
-TOLERANCE = {"float32": 1e-3, "float64": 1e-5, "bfloat16": 1e-1}
+TOLERANCE = {"float32": 1e-3, "float64": 1e-5, "bfloat16": 1e-1, "float16": 5e-2}
 """How far apart two ways to one number may be, as a part of 1 + its size; a network may work in float32 in
 places, whatever its weights are.
 """
@@ -129,9 +129,7 @@ def _masked_logits(clf: Classifier, text: EncodedText, ids: torch.Tensor, mask: 
             return to_numpy(clf.logits(ids, mask, clf.types_of(text), place))
         read = -1 if text.read is None else text.read
         hidden = wiring.base(input_ids=ids, attention_mask=mask, use_cache=False).last_hidden_state[:, read]
-        for module, activation in wiring.head:
-            hidden = module(hidden) if activation is None else activation(module(hidden))
-    return to_numpy(hidden)
+        return to_numpy(wiring.logits_of(hidden))
 
 
 def _conservation(

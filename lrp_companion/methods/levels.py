@@ -95,18 +95,23 @@ def layer_relevance(
         for number in range(len(tape.layers), 0, -1):
             layer = tape.layers[number - 1]
             levels.append(f"output of layer {number}")
+            g = g.to(layer.output.device)
             scores.append((layer.output * g).sum(-1))
             lost.append(dict(meter))
             g = layer.backward(g, bypass=number in mask, eps=eps)
         levels += ["embeddings", "words"]
+        g = g.to(tape.embedding.output.device)
         scores.append((tape.embedding.output * g).sum(-1))
         lost.append(dict(meter))
         parts = relevance_parts(tape, tape.embedding.backward(g, eps=eps))
         scores.append(parts.pop("word"))
-        keeps("positions", lambda: torch.stack([part.sum() for part in [g.new_zeros(1), *parts.values()]]))
+        keeps(
+            "positions",
+            lambda: torch.stack([part.sum() for part in [torch.zeros_like(scores[-1]), *parts.values()]]),
+        )
         lost.append(dict(meter))
     by_cause = {cause: np.diff([row[cause] for row in lost], prepend=0.0) for cause in CAUSES}
     return LayerRelevance(
-        tuple(levels), to_numpy(torch.stack(scores)[:, 0]), tuple(encoded.tokens),
+        tuple(levels), np.stack([to_numpy(level)[0] for level in scores]), tuple(encoded.tokens),
         np.asarray(encoded.special), int(chosen[0]), float(tape.logits[0, chosen[0]]), by_cause,
     )  # fmt: skip

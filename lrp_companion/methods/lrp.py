@@ -100,7 +100,8 @@ def _walked(
     for mask in masks:
         with places() as layers:
             parts = some_masks(tape, start, [mask], epsilon=epsilon)[mask]
-        tables = [table for pair in layers for table in pair] or [torch.zeros_like(parts["word"])]
+        tables = [table.to(parts["word"].device) for pair in layers for table in pair]
+        tables = tables or [torch.zeros_like(parts["word"])]
         signed = torch.stack(tables)
         out[mask] = parts | {"position": (signed.abs() if positions == "absolute" else signed).sum(0)}
     return out

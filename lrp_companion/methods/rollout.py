@@ -46,7 +46,7 @@ def rollout(
         chosen = settle([targets[i] for i in rows], tape.logits)
         real = mask[:, :, None].to(tape.logits.dtype)
         state = torch.eye(ids.shape[1], device=ids.device, dtype=tape.logits.dtype).expand(len(rows), -1, -1)
-        for attention in tape.attentions:
+        for attention in (layer.to(ids.device) for layer in tape.attentions):
             fused = attention.mean(1) if head_fusion == "mean" else getattr(attention, f"a{head_fusion}")(1)
             if head_fusion != "mean":
                 fused = fused / fused.sum(-1, keepdim=True)

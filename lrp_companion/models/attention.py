@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.utils.checkpoint import checkpoint
 
 from lrp_companion import rules
 from lrp_companion.models.meter import at_places, keeps
@@ -28,6 +30,10 @@ class Angles:
     cos: Tensor
     sin: Tensor
     factors: bool = False
+
+    def to(self, device: torch.device) -> Angles:
+        """The same on another device."""
+        return Angles(self.cos.to(device), self.sin.to(device), self.factors)
 
     def rotate(self, x: Tensor) -> Tensor:
         """Queries or keys (B, H, T, d), each turned by its position's angles."""
@@ -66,38 +72,154 @@ class Side:
 
 
 @dataclass(frozen=True)
-class AttentionStep:
-    """Attention on the tape, from its input to what the heads read.
+class Heads:
+    """Some heads at work: queries, keys and values (B, h, T, d), those of shared heads repeated.
 
-    `attention` (B, H, T, T), `read` (B, H, T, d); `scores` is what goes into the softmax where it was capped.
+    `attention` (B, h, T, T), `read` (B, h, T, d); `capped` is what went into a soft cap and came out of it.
     """
 
     wiring: LayerWiring
-    heads: int
-    queries: Side
-    keys: Side
-    value: MapStep
+    queries: Tensor
+    keys: Tensor
+    values: Tensor
     attention: Tensor
     read: Tensor
     capped: tuple[Tensor, Tensor] | None
 
     @classmethod
     def run(
-        cls, wiring: LayerWiring, heads: int, x: Tensor, masked: Tensor | None, keep: Tensor | None,
-        angles: Angles | None,
-    ) -> AttentionStep:  # fmt: skip
-        query, key, value = (MapStep.run(m, None, x) for m in (wiring.query, wiring.key, wiring.value))
-        queries = Side.run(query, wiring.query_norm, angles, heads)
-        keys = Side.run(key, wiring.key_norm, angles, wiring.key_heads or heads)
-        scores = queries.y @ repeated(keys.y, heads).mT * wiring.scale_of(queries.y.shape[-1])
+        cls, wiring: LayerWiring, queries: Tensor, keys: Tensor, values: Tensor, masked: Tensor | None,
+        keep: Tensor | None,
+    ) -> Heads:  # fmt: skip
+        scores = queries @ keys.mT * wiring.scale_of(queries.shape[-1])
         capped = None
         if wiring.cap is not None:
             raw, scores = scores, SoftCap(wiring.cap)(scores)
             capped = raw, scores
         scores = scores if masked is None else scores.masked_fill(masked, torch.finfo(scores.dtype).min)
         attention = scores.softmax(-1) if keep is None else KeptSoftmax.apply(scores, keep)
-        read = attention @ repeated(split(value.y, wiring.key_heads or heads), heads)
-        return cls(wiring, heads, queries, keys, value, attention, read, capped)
+        return cls(wiring, queries, keys, values, attention, attention @ values, capped)
+
+    @property
+    def held(self) -> int:
+        """Attention weights that are there at once."""
+        return self.attention.numel()
+
+    @cached_property
+    def _cap_slope(self) -> Tensor | None:
+        return None if self.capped is None else rules.slope(*self.capped, at_zero=1.0)
+
+    def _scores(self) -> Tensor:
+        """What goes into the softmax, before keys are closed."""
+        if self.capped is not None:
+            return self.capped[1]
+        return self.queries @ self.keys.mT * self.wiring.scale_of(self.queries.shape[-1])
+
+    def values_only(self, g_read: Tensor, eps: float) -> Tensor:
+        """CP-LRP: g at the values, the attention held constant."""
+        return rules.attention_values(g_read, self.attention, self.read, eps=eps)
+
+    def all_factors(self, g_read: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+        """AttnLRP: g at values, queries and keys."""
+        g_attention, g_value = rules.matmul(g_read, self.attention, self.values, self.read, eps=eps)
+        g_scores = rules.softmax(g_attention, self.attention)
+        keeps("softmax", lambda: self.attention * g_attention - self._scores() * g_scores)
+        if self._cap_slope is not None:
+            g_scores = rules.elementwise(g_scores, self._cap_slope)
+        scale = self.wiring.scale_of(self.queries.shape[-1])
+        queries, keys = scale * self.queries, self.keys
+        scores = queries @ keys.mT if eps else g_scores  # the scores themselves matter to the stabiliser only
+        # Each factor is given with the scale, because what arrives at one is multiplied by the other.
+        g_query, g_key = rules.matmul(g_scores, queries, scale * keys.mT, scores, eps=eps)
+        return g_value, g_query, g_key.mT
+
+
+AT_ONCE = 1 << 26
+"""Attention weights that `HeadsInTurn` makes at once, of one head at least."""
+
+
+@dataclass(frozen=True)
+class HeadsInTurn:
+    """All heads, a few at a time: only what they read is kept, and the way back runs each of them again.
+
+    The heads of a layer do not see each other, so the numbers are those of `Heads`. Autograd runs them again,
+    too.
+    """
+
+    wiring: LayerWiring
+    given: tuple[Tensor, Tensor, Tensor]
+    masked: Tensor | None
+    keep: Tensor | None
+    at_once: int
+    read: Tensor
+
+    @classmethod
+    def run(
+        cls, wiring: LayerWiring, queries: Tensor, keys: Tensor, values: Tensor, masked: Tensor | None,
+        keep: Tensor | None,
+    ) -> HeadsInTurn:  # fmt: skip
+        def read_of(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+            return Heads.run(wiring, queries, keys, values, masked, keep).read
+
+        batch, heads, tokens = queries.shape[:3]
+        at_once = min(heads, max(1, AT_ONCE // (batch * tokens**2)))
+        groups = zip(*(side.split(at_once, 1) for side in (queries, keys, values)), strict=True)
+        graded = torch.is_grad_enabled()
+        read = [checkpoint(read_of, *given, use_reentrant=False) if graded else read_of(*given)
+                for given in groups]  # fmt: skip
+        return cls(wiring, (queries, keys, values), masked, keep, at_once, torch.cat(read, 1))
+
+    @property
+    def held(self) -> int:
+        """Attention weights that are there at once."""
+        batch, _, tokens = self.read.shape[:3]
+        return batch * self.at_once * tokens**2
+
+    def _groups(self) -> Iterator[Heads]:
+        for q, k, v in zip(*(side.split(self.at_once, 1) for side in self.given), strict=True):
+            yield Heads.run(self.wiring, q, k, v, self.masked, self.keep)
+
+    @property
+    def attention(self) -> Tensor:
+        """All attention weights (B, H, T, T), made anew."""
+        return torch.cat([heads.attention for heads in self._groups()], 1)
+
+    def values_only(self, g_read: Tensor, eps: float) -> Tensor:
+        """As `Heads.values_only`."""
+        pairs = zip(self._groups(), g_read.split(self.at_once, -3), strict=True)
+        return torch.cat([heads.values_only(g, eps) for heads, g in pairs], -3)
+
+    def all_factors(self, g_read: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+        """As `Heads.all_factors`."""
+        pairs = zip(self._groups(), g_read.split(self.at_once, -3), strict=True)
+        g_value, g_query, g_key = zip(*(heads.all_factors(g, eps) for heads, g in pairs), strict=True)
+        return torch.cat(g_value, -3), torch.cat(g_query, -3), torch.cat(g_key, -3)
+
+
+@dataclass(frozen=True)
+class AttentionStep:
+    """Attention on the tape, from its input to what the heads read."""
+
+    wiring: LayerWiring
+    heads: int
+    queries: Side
+    keys: Side
+    value: MapStep
+    at_work: Heads | HeadsInTurn
+
+    @classmethod
+    def run(
+        cls, wiring: LayerWiring, heads: int, x: Tensor, masked: Tensor | None, keep: Tensor | None,
+        angles: Angles | None, *, in_turn: bool = False,
+    ) -> AttentionStep:  # fmt: skip
+        query, key, value = (MapStep.run(m, None, x) for m in (wiring.query, wiring.key, wiring.value))
+        of_keys = wiring.key_heads or heads
+        queries = Side.run(query, wiring.query_norm, angles, heads)
+        keys = Side.run(key, wiring.key_norm, angles, of_keys)
+        shared = repeated(keys.y, heads), repeated(split(value.y, of_keys), heads)
+        work = HeadsInTurn if in_turn else Heads
+        at_work = work.run(wiring, queries.y, *shared, masked, keep)
+        return cls(wiring, heads, queries, keys, value, at_work)
 
     @property
     def query(self) -> MapStep:
@@ -108,48 +230,35 @@ class AttentionStep:
         return self.keys.map
 
     @property
-    def values(self) -> Tensor:
-        """Values (B, H, T, d), those of shared heads repeated."""
-        return repeated(split(self.value.y, self.key_heads), self.heads)
+    def attention(self) -> Tensor:
+        """Attention weights (B, H, T, T)."""
+        return self.at_work.attention
+
+    @property
+    def read(self) -> Tensor:
+        """What the heads read, (B, H, T, d)."""
+        return self.at_work.read
 
     @property
     def key_heads(self) -> int:
         return self.wiring.key_heads or self.heads
 
-    @cached_property
-    def _cap_slope(self) -> Tensor | None:
-        return None if self.capped is None else rules.slope(*self.capped, at_zero=1.0)
-
-    def _scores(self) -> Tensor:
-        """What goes into the softmax, before keys are closed."""
-        if self.capped is not None:
-            return self.capped[1]
-        scale = self.wiring.scale_of(self.queries.y.shape[-1])
-        return self.queries.y @ repeated(self.keys.y, self.heads).mT * scale
-
     def values_only(self, g_read: Tensor, eps: float) -> Tensor:
         """CP-LRP: what the attention's input gets through the values, the attention held constant."""
-        g_value = rules.attention_values(g_read, self.attention, self.read, eps=eps)
-        return self.value.backward(merge(gathered(g_value, self.key_heads)), eps=eps)
+        return self._through_values(self.at_work.values_only(g_read, eps), eps)
 
     def all_factors(self, g_read: Tensor, eps: float) -> tuple[Tensor, Tensor]:
         """AttnLRP: what the attention's input gets through the values, and through queries and keys."""
-        g_attention, g_value = rules.matmul(g_read, self.attention, self.values, self.read, eps=eps)
-        values = self.value.backward(merge(gathered(g_value, self.key_heads)), eps=eps)
-        g_scores = rules.softmax(g_attention, self.attention)
-        keeps("softmax", lambda: self.attention * g_attention - self._scores() * g_scores)
-        if self._cap_slope is not None:
-            g_scores = rules.elementwise(g_scores, self._cap_slope)
-        scale = self.wiring.scale_of(self.queries.y.shape[-1])
-        queries, keys = scale * self.queries.y, repeated(self.keys.y, self.heads)
-        scores = queries @ keys.mT if eps else g_scores  # the scores themselves matter to the stabiliser only
-        # Each factor is given with the scale, because what arrives at one is multiplied by the other.
-        g_query, g_key = rules.matmul(g_scores, queries, scale * keys.mT, scores, eps=eps)
+        g_value, g_query, g_key = self.at_work.all_factors(g_read, eps)
+        values = self._through_values(g_value, eps)
         at_query, of_queries = self.queries.backward(g_query, eps=eps)
-        at_key, of_keys = self.keys.backward(gathered(g_key.mT, self.key_heads), eps=eps)
+        at_key, of_keys = self.keys.backward(gathered(g_key, self.key_heads), eps=eps)
         if of_queries is not None and of_keys is not None:
             at_places(of_queries[0] + of_keys[0], of_queries[1] + of_keys[1])
         return values, at_query.add_(at_key)
+
+    def _through_values(self, g: Tensor, eps: float) -> Tensor:
+        return self.value.backward(merge(gathered(g, self.key_heads)), eps=eps)
 
 
 class KeptSoftmax(torch.autograd.Function):

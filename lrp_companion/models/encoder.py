@@ -21,7 +21,7 @@ from lrp_companion.models.families import FAMILIES
 from lrp_companion.models.layer import LayerBlock
 from lrp_companion.models.recompute import RecomputedLayer
 from lrp_companion.models.steps import MapStep, NormStep, head_step, normed, slope_at_zero, through
-from lrp_companion.models.wiring import LayerWiring, Wiring
+from lrp_companion.models.wiring import LayerWiring, Wiring, beside
 from lrp_companion.schema import ModelError
 
 __all__ = [
@@ -63,16 +63,18 @@ class Readout:
     def read(self, x: Tensor) -> Tensor:
         """(B, T, D) to (B, D)."""
         if self.weights is not None:
-            return torch.einsum("bt,btd->bd", self.weights.to(x.dtype), x)
-        return x[:, 0] if self.place is None else x[torch.arange(len(x), device=x.device), self.place]
+            return torch.einsum("bt,btd->bd", self.weights.to(x), x)
+        if self.place is None:
+            return x[:, 0]
+        return x[torch.arange(len(x), device=x.device), self.place.to(x.device)]
 
     def backward(self, g: Tensor) -> Tensor:
         """(..., B, D) to (..., B, T, D)."""
         if self.weights is not None:
-            return g.unsqueeze(-2) * self.weights.to(g.dtype).unsqueeze(-1)
+            return g.unsqueeze(-2) * self.weights.to(g).unsqueeze(-1)
         if self.place is None:
             return nn.functional.pad(g.unsqueeze(-2), (0, 0, 0, self.tokens - 1))
-        at = nn.functional.one_hot(self.place, self.tokens).to(g.dtype)
+        at = nn.functional.one_hot(self.place, self.tokens).to(g)
         return g.unsqueeze(-2) * at.unsqueeze(-1)
 
 
@@ -88,7 +90,8 @@ class HeadBlock:
     def backward(self, g: Tensor, *, eps: float = 0.0) -> Tensor:
         """From g at the logits (..., B, C) to g at the last hidden states (..., B, T, D)."""
         for step in reversed(self.steps):
-            g = step.backward(g, eps=eps)
+            g = step.backward(g.to(step.y.device), eps=eps)
+        g = g.to(self.pooled.device)
         if self.readout.weights is not None:  # a mean is a sum; what one token gives is itself
             g = rules.add(g, self.pooled, eps=eps)
         return through(self.final_norm, self.readout.backward(g), eps)
@@ -107,8 +110,8 @@ class EmbeddingBlock:
     def backward(self, g: Tensor, *, eps: float = 0.0) -> Tensor:
         """From g at the first layer's input to g at the sum of the embeddings (..., B, T, E)."""
         if self.projection is not None:
-            g = self.projection.backward(g, eps=eps)
-        g = through(self.norm, g, eps)
+            g = self.projection.backward(g.to(self.projection.y.device), eps=eps)
+        g = through(self.norm, g, eps).to(self.total.device)
         return rules.add(g, self.total, eps=eps) if len(self.parts) > 1 else g
 
 
@@ -184,7 +187,7 @@ class Encoder:
         layers: list[LayerBlock | RecomputedLayer] = []
         for wiring in w.layers:
             given = (wiring, w.heads, closed.to(wiring), keep, turned.of(wiring))
-            run = partial(_run_layer, *given, gate=gate)
+            run = partial(_run_layer, *given, gate=gate, in_turn=self.recompute)
             layers.append(RecomputedLayer.of(run, x) if self.recompute else run(x))
             x = layers[-1].output
         final_norm, x = normed(w.final_norm, x)
@@ -194,31 +197,40 @@ class Encoder:
         for module, activation in w.head:
             steps.append(head_step(module, activation, x))
             x = steps[-1].y
-        return Tape(embedding, tuple(layers), HeadBlock(final_norm, readout, pooled, tuple(steps)), x)
+        head = HeadBlock(final_norm, readout, pooled, tuple(steps))
+        return Tape(embedding, tuple(layers), head, x.to(input_ids.device))
 
     def _embedding(self, word: Tensor, types: Tensor | None) -> EmbeddingBlock:
         """The embeddings from those of the words (B, T, E), and token types (B, T)."""
         w = self.wiring
         parts = {"word": word}
         if w.position is not None:
-            position = w.position(self.position_ids(word.shape[1], word.device))
-            parts["position"] = position.expand(len(word), -1, -1)
+            position = w.position(beside(w.position, self.position_ids(word.shape[1], word.device)))
+            parts["position"] = position.to(word.device).expand(len(word), -1, -1)
         if w.type is not None:
-            one_type = types is None or w.types == 1
-            first = w.type.weight[0].expand_as(word)
-            parts["type"] = first if one_type else w.type(types).expand_as(first)
+            first = w.type.weight[0].to(word.device).expand_as(word)
+            many = None if types is None or w.types == 1 else w.type(beside(w.type, types))
+            parts["type"] = first if many is None else many.to(word.device).expand_as(first)
         total = torch.stack(list(parts.values())).sum(0) if len(parts) > 1 else word
         norm, y = normed(w.embedding_norm, total)
-        projection = None if w.projection is None else MapStep.run(w.projection, None, y)
-        return EmbeddingBlock(parts, total, norm, projection, y if projection is None else projection.y)
+        if w.projection is None:
+            return EmbeddingBlock(parts, total, norm, None, y)
+        projection = MapStep.run(w.projection, None, beside(w.projection, y))
+        return EmbeddingBlock(parts, total, norm, projection, projection.y)
 
 
 def _run_layer(
     wiring: LayerWiring, heads: int, masked: Tensor | None, keep: Tensor | None, angles: Angles | None,
-    x: Tensor, *, gate: str,
+    x: Tensor, *, gate: str, in_turn: bool,
 ) -> LayerBlock:  # fmt: skip
-    """A layer on its input x (B, T, D), which comes last so that the rest can be given before."""
-    return LayerBlock.run(wiring, heads, x, masked, keep, angles=angles, gate=gate)
+    """A layer on its input x (B, T, D), which comes last so that the rest can be given before.
+
+    All is moved to where the layer lies, which need not be where the one before it does.
+    """
+    place = wiring.device
+    x, angles = x.to(place), None if angles is None else angles.to(place)
+    masked, keep = (None if side is None else side.to(place) for side in (masked, keep))
+    return LayerBlock.run(wiring, heads, x, masked, keep, angles=angles, gate=gate, in_turn=in_turn)
 
 
 def _wired(family: str, model: nn.Module) -> Wiring:

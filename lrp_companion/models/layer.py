@@ -36,11 +36,11 @@ class LayerBlock:
     @classmethod
     def run(
         cls, wiring: LayerWiring, heads: int, x: Tensor, masked: Tensor | None, keep: Tensor | None = None,
-        *, angles: Angles | None = None, gate: str = "uniform",
+        *, angles: Angles | None = None, gate: str = "uniform", in_turn: bool = False,
     ) -> LayerBlock:  # fmt: skip
         w = wiring
         attention_input_norm, into = normed(w.attention_input_norm, x)
-        attend = AttentionStep.run(w, heads, into, masked, keep, angles)
+        attend = AttentionStep.run(w, heads, into, masked, keep, angles, in_turn=in_turn)
         attention_out = MapStep.run(w.attention_out, None, merge(attend.read))
         attention_branch_norm, branch = normed(w.attention_branch_norm, attention_out.y)
         first_sum = x + branch
@@ -92,12 +92,13 @@ class LayerBlock:
     @property
     def working(self) -> int:
         """Numbers that `children` holds at most for each mask it carries, all texts of the batch together."""
-        hidden, weights = self.first_sum.numel(), self.attention.numel()
+        hidden, weights = self.first_sum.numel(), self.attend.at_work.held
         inner = self.inner.z.numel() * (2 if isinstance(self.inner, GatedStep) else 1)
         return 6 * hidden + max(2 * inner, 3 * weights)
 
     def _around_attention(self, g: Tensor, eps: float) -> tuple[Tensor, Tensor]:
         """What goes around the attention to the layer's input, and g at what the heads read."""
+        g = g.to(self.output.device)
         g = rules.add(through(self.output_norm, g, eps), self.second_sum, eps=eps)
         branch = self.down.backward(through(self.mlp_branch_norm, g, eps), eps=eps)
         g = through(self.mlp_input_norm, self.inner.backward(branch, eps=eps), eps).add_(g)

@@ -80,7 +80,7 @@ def fingerprint_of(network: nn.Module) -> str:
     for key, value in sorted(network.state_dict().items()):
         digest.update(key.encode())
         if value.ndim:
-            digest.update(value.contiguous().view(torch.uint8).numpy().tobytes())
+            digest.update(value.cpu().contiguous().view(torch.uint8).numpy().tobytes())
         else:  # a scalar cannot be viewed as bytes
             digest.update(str(value.item()).encode())
     return digest.hexdigest()[:16]

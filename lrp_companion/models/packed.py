@@ -23,7 +23,7 @@ from torch.nn.functional import embedding, scaled_dot_product_attention
 
 from lrp_companion.models.attention import Angles, repeated
 from lrp_companion.models.encoder import closed_by_place
-from lrp_companion.models.wiring import LayerWiring, Norm, SoftCap, Wiring
+from lrp_companion.models.wiring import LayerWiring, Norm, SoftCap, Wiring, beside
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,12 @@ class _Stretch:
     open: Tensor | None
     positions: Tensor
     read: Tensor
+
+    def to(self, device: torch.device) -> _Stretch:
+        """The same on another device."""
+        open_keys = None if self.open is None else self.open.to(device)
+        here = open_keys, self.positions.to(device), self.read.to(device)
+        return _Stretch(self.rows, self.tokens, self.length, *here)
 
     def split(self, x: Tensor) -> Tensor:
         """Its tokens' (or rows') part of x (N, H, d) as (rows, H, T or 1, d)."""
@@ -100,6 +106,11 @@ def packed_logits(
     places = distinct // count
     x = _embedded(wiring, embed(distinct % count), places // kinds, places % kinds)
     for number, layer in enumerate(wiring.layers):
+        if x.device != layer.device:
+            x, positions, read, places, place = (
+                side.to(layer.device) for side in (x, positions, read, places, place)
+            )
+            stretches = [stretch.to(layer.device) for stretch in stretches]
         last = number == len(wiring.layers) - 1 and wiring.readout != "mean"
         at = positions if number else places // kinds
         key, value = _heads(wiring, layer, "key", x, at), _heads(wiring, layer, "value", x, at)
@@ -114,11 +125,9 @@ def packed_logits(
         x = _rest(layer, x, _attended(wiring, layer, stretches, query, key, value, last=last))
     x = _apply(wiring.final_norm, x)
     if wiring.readout == "mean":
-        sizes = torch.as_tensor(np.diff(ends), device=device)
+        sizes = torch.as_tensor(np.diff(ends), device=x.device)
         x = torch.segment_reduce(x, "mean", lengths=sizes)
-    for module, activation in wiring.head:
-        x = module(x) if activation is None else activation(module(x))
-    return x
+    return wiring.logits_of(x).to(device)
 
 
 def _vocabulary(wiring: Wiring, words: Tensor | None) -> tuple[int, Callable[[Tensor], Tensor]]:
@@ -165,11 +174,12 @@ def _embedded(wiring: Wiring, words: Tensor, positions: Tensor, types: Tensor) -
     """The first layer's input (N, D) for word embeddings (N, E), positions from 0 and types, (N,) each."""
     x = words
     if wiring.position is not None:
-        x = x + wiring.position(positions + wiring.first_position)
+        at = beside(wiring.position, positions + wiring.first_position)
+        x = x + wiring.position(at).to(x.device)
     if wiring.type is not None:
-        x = x + wiring.type(types)
+        x = x + wiring.type(beside(wiring.type, types)).to(x.device)
     x = _apply(wiring.embedding_norm, x)
-    return x if wiring.projection is None else wiring.projection(x)
+    return x if wiring.projection is None else wiring.projection(beside(wiring.projection, x))
 
 
 def _heads(wiring: Wiring, layer: LayerWiring, side: str, x: Tensor, positions: Tensor) -> Tensor:
@@ -182,7 +192,7 @@ def _heads(wiring: Wiring, layer: LayerWiring, side: str, x: Tensor, positions: 
     if wiring.rotary is None:
         return y
     cos, sin = wiring.rotary(x, positions.unsqueeze(0), layer.kind)
-    return Angles(cos[0].unsqueeze(1), sin[0].unsqueeze(1)).rotate(y)
+    return Angles(cos[0].unsqueeze(1), sin[0].unsqueeze(1)).to(y.device).rotate(y)
 
 
 def _attended(
@@ -229,5 +239,5 @@ def _rest(layer: LayerWiring, x: Tensor, read: Tensor) -> Tensor:
 
 
 def _apply(norm: Norm | None, x: Tensor) -> Tensor:
-    """A norm that a family may lack."""
-    return x if norm is None else norm(x)
+    """A norm that a family may lack, where it lies."""
+    return x if norm is None else norm(beside(norm, x))

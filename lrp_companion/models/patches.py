@@ -90,5 +90,10 @@ class PositionTable:
     def num_embeddings(self) -> int:
         return self.table.shape[1]
 
+    @property
+    def weight(self) -> Tensor:
+        """The table (T, E), as a module of embeddings has it."""
+        return self.table[0]
+
     def __call__(self, places: Tensor) -> Tensor:
-        return embedding(places, self.table[0])
+        return embedding(places, self.weight)

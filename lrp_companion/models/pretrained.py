@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from lrp_companion.models.accepted import check_complete, check_config, check_fi
 from lrp_companion.models.batching import pad
 from lrp_companion.models.compute import check_device
 from lrp_companion.models.config_entries import check_all_layers
+from lrp_companion.models.device_map import check_device_map, check_placed
 from lrp_companion.models.encoder import Encoder, Readout, Tape
 from lrp_companion.models.images import EncodedImage, ImageReader, PixelScale
 from lrp_companion.models.model_card import card_of, fingerprint_of
@@ -35,12 +36,15 @@ from lrp_companion.schema import (
 )
 
 __all__ = ["EMBEDDED_FOLDER", "Classifier", "EncodedText", "embedded_models", "load_classifier"]
-DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
+DTYPES = {
+    "float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16, "float16": torch.float16,
+}  # fmt: skip
 
 
-CLOSE = {torch.float32: 1e-3, torch.float64: 1e-8}
+CLOSE = {torch.float32: 1e-3, torch.float64: 1e-8, torch.bfloat16: 1e-1, torch.float16: 5e-2}
 """How far logits of the tape and of the network may be apart, as a part of 1 + the largest logit; as in
-float32 where the network works in float32 in places.
+float32 where the network works in float32 in places. Half precision is only compared where a device map left
+no room for more.
 """
 TRIED = 8
 """Tokens of the forward pass that is compared when a model is loaded."""
@@ -57,7 +61,7 @@ class Classifier:
     ) -> None:
         self.network, self.tokenizer, self.card = network, tokenizer, card
         self.encoder = Encoder(network, recompute=recompute)
-        first = next(network.parameters())
+        first = self.encoder.wiring.word.weight  # layers may lie on further devices
         self.device, self.dtype = first.device, first.dtype
         self.labels, self.max_tokens = card.labels, card.max_tokens
         special = ("mask_token_id", "pad_token_id", "eos_token_id")
@@ -249,13 +253,12 @@ class Classifier:
             logits = self.network(attention_mask=attention_mask, **inputs).logits
             if self.encoder.wiring.readout == "place":
                 logits = Readout.of("place", logits[..., 0], logits.dtype, place=place).read(logits)
+            logits = logits.to(self.device)
             return logits if self._classes is None else logits[:, list(self._classes)]
         hidden = base(attention_mask=attention_mask, use_cache=False, **inputs).last_hidden_state
         attended = attention_mask if attention_mask.ndim == 2 else hidden.new_ones(hidden.shape[:2])
         x = Readout.of(self.encoder.wiring.readout, attended, hidden.dtype, place=place).read(hidden)
-        for module, activation in self.encoder.wiring.head:
-            x = module(x) if activation is None else activation(module(x))
-        return x
+        return self.encoder.wiring.logits_of(x).to(self.device)
 
 
 @torch.inference_mode(False)  # weights that are made in it can have no gradient
@@ -264,6 +267,7 @@ def load_classifier(
     tokenizer: Any = None,
     *,
     device: str = "cpu",
+    device_map: str | int | Mapping[str, str | int] | None = None,
     dtype: str | torch.dtype = "float32",
     revision: str | None = None,
     recompute: bool = False,
@@ -282,7 +286,11 @@ def load_classifier(
     tokenizer : of a network in memory; of one that reads images its image processor, or None. Images of whole
         numbers are scaled as this processor, or preprocessor_config.json beside a saved model, says.
     device : "cpu", "cuda", "cuda:1", ...
-    dtype : "float32", "float64" or "bfloat16", or PyTorch's own names; weights are converted.
+    device_map : in place of a device, for a folder or a hub id that is larger than one: "auto" and the like,
+        or devices by the names of modules, read by `transformers` with accelerate. Layers may lie on several
+        devices, each whole on one; what is loaded for each call only (disk, or the processor beside a GPU)
+        is refused, because relevance needs the weights again on the way back.
+    dtype : "float32", "float64", "bfloat16" or "float16", or PyTorch's own names; weights are converted.
     revision : branch, tag or commit, for a hub id only.
     recompute : keep the tape of one layer at a time, for long texts and large models; every layer that is
         walked runs once more. Scores are the same, to rounding.
@@ -290,8 +298,8 @@ def load_classifier(
     Raises
     ------
     InputError : a network of texts without a tokenizer, a tokenizer without a network, an unknown device or
-        dtype.
-    SourceError : the folder, the hub or the id cannot be reached or read.
+        dtype, a device map that cannot be.
+    SourceError : the folder, the hub or the id cannot be reached or read; a device map without accelerate.
     ModelError : the model is no such classifier, of a wiring that is not supported, or its logits are
         not finite.
 
@@ -304,7 +312,8 @@ def load_classifier(
         got, hint = f"recompute {recompute!r}", "True saves memory"
         raise InputError("load_classifier", got=got, expected="True or False", hint=hint)
     place = check_device("load_classifier", device)
-    files = readable(model, tokenizer, revision)
+    devices = check_device_map(device_map, device)
+    files = readable(model, tokenizer, revision, device_map=devices)
     config = files.read("config")
     check_config(files.name, config)
     network, report = files.read("network")
@@ -312,10 +321,14 @@ def load_classifier(
     check_all_layers(files.name, config, report["unexpected_keys"])
     wiring = Encoder(network).wiring
     tokenizer = _tokenizer_of(files, config, wiring)
+    check_placed(files.name, network, wiring)
     check_finite(files.name, network)
     fingerprint = fingerprint_of(network)  # before the weights are converted
-    precise = torch.float32 if weights_dtype == torch.bfloat16 else weights_dtype
-    network.eval().requires_grad_(False).to(device=place, dtype=precise)
+    network.eval().requires_grad_(False)
+    if devices is None:
+        network.to(device=place)
+    half = weights_dtype.itemsize < 4 and devices is None
+    network.to(dtype=torch.float32 if half else weights_dtype)
     if any(layer.cap is not None for layer in wiring.layers):
         network.set_attn_implementation("eager")  # others leave the cap out, depending on the version
     card = card_of(files, config, wiring, tokenizer, dtype=dtype, fingerprint=fingerprint)

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from torch import nn
 
+from lrp_companion.models.device_map import undivided
 from lrp_companion.models.places import ADAPTER, Place, locate
 from lrp_companion.models.tasks import (
     CLASSES,
@@ -50,9 +51,10 @@ class Readable(Protocol):
 
 @dataclass(frozen=True)
 class Files:
-    """A model on disk or on the hub."""
+    """A model on disk or on the hub; with a `device_map` its weights are read to where this says."""
 
     place: Place
+    device_map: str | dict[str, str] | None = None
 
     @property
     def name(self) -> str:
@@ -105,6 +107,8 @@ class Files:
             kind: Any = importlib.import_module("lrp_companion.models.mean_pooled").__dict__[MEAN_POOLED]
         else:
             kind = getattr(transformers, AUTO[task_of(saved_as) or CLASSES])
+        if self.device_map is not None:
+            options["device_map"] = self.device_map
         return kind.from_pretrained(self.place.path, dtype="auto", output_loading_info=True, **options)
 
     def _processor(self, options: dict[str, Any]) -> Any:
@@ -206,7 +210,7 @@ class InMemory:
             return self.tokenizer
         if what == "processor":
             return self.tokenizer.to_dict() if hasattr(self.tokenizer, "to_dict") else self.tokenizer
-        network: Any = copy.deepcopy(self.network).cpu()
+        network: Any = undivided(self.network)
         if hasattr(network, "merge_and_unload"):  # of PEFT
             network = network.merge_and_unload()
         return network, {"missing_keys": (), "unexpected_keys": ()}
@@ -221,17 +225,22 @@ class InMemory:
         return config
 
 
-def readable(model: Any, tokenizer: Any, revision: str | None) -> Readable:
+def readable(
+    model: Any, tokenizer: Any, revision: str | None, *, device_map: str | dict[str, str] | None = None
+) -> Readable:
     """What `load_classifier` is to read.
 
     Raises
     ------
-    InputError : a network of texts without a tokenizer, or a name with one; objects of other types.
+    InputError : a network of texts without a tokenizer, or a name with one; objects of other types; a device
+        map of what is no folder or hub id.
     SourceError : as `locate`.
     ModelError : an adapter where `peft` is not installed.
     """
     hint = "load_classifier(model, tokenizer), or the name of one that is saved"
     if isinstance(model, nn.Module):
+        if device_map is not None:
+            raise _needs_files("a network in memory")
         _check_beside(model, tokenizer)
         if getattr(model, "config", None) is None:
             got, expected = f"a network of type {type(model).__name__}", "a classifier of transformers"
@@ -243,7 +252,9 @@ def readable(model: Any, tokenizer: Any, revision: str | None) -> Readable:
         raise InputError("load_classifier", got=got, expected=expected, hint=hint)
     place = locate(model, revision)
     if not place.is_adapter:
-        return Files(place)
+        return Files(place, device_map)
+    if device_map is not None:
+        raise _needs_files(f"the adapter {place.name!r}")
     if importlib.util.find_spec("peft") is None:
         got = f"folder {place.name!r}, which holds a PEFT adapter, and no peft"
         hint = "pip install peft"
@@ -266,6 +277,12 @@ def _check_beside(network: nn.Module, beside: Any) -> None:
         expected = "a network and its tokenizer from transformers"
         hint = "load_classifier(model, tokenizer), or the name of one that is saved"
     raise InputError("load_classifier", got=got, expected=expected, hint=hint)
+
+
+def _needs_files(what: str) -> InputError:
+    expected = "a device_map only for a model in a folder or on the hub"
+    hint = "name one device, or save the model (an adapter merged) and name its folder"
+    return InputError("load_classifier", got=f"{what} with a device_map", expected=expected, hint=hint)
 
 
 @contextmanager

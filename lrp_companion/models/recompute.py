@@ -1,7 +1,9 @@
 """A tape that keeps one layer at a time: what a layer needs on the way back is made again from its input.
 
-Memory falls from every layer's tape to one layer's and the inputs of the others, T x D numbers each. The
-price is one more forward pass of every layer that is walked.
+Memory falls from every layer's tape to one layer's and the inputs of the others, T x D numbers each; and of
+that layer's attention, T x T numbers for each head, a few heads are held at a time
+(`attention.HeadsInTurn`). The price is one more forward pass of every layer that is walked, and of its
+attention one more again.
 """
 
 from __future__ import annotations

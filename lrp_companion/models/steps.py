@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from lrp_companion import rules
 from lrp_companion.models.meter import keeps
-from lrp_companion.models.wiring import LayerWiring, Linear, Norm, RootMeanSquare
+from lrp_companion.models.wiring import LayerWiring, Linear, Norm, RootMeanSquare, beside
 
 Activation = Callable[[Tensor], Tensor]
 
@@ -39,13 +39,13 @@ class NormStep:
     def run(cls, norm: Norm, x: Tensor) -> NormStep:
         if isinstance(norm, RootMeanSquare):
             rms = norm.rms(x)
-            return cls(norm, norm.scaled(x, rms), rms.detach().to(x.dtype))
+            return cls(norm, norm.scaled(x, rms), rms.detach())
         y, _, inverse = torch.native_layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
         return cls(norm, y, inverse.detach().reciprocal().to(x.dtype))
 
     def backward(self, g: Tensor, *, eps: float) -> Tensor:
         if isinstance(self.norm, RootMeanSquare):
-            return rules.rms_norm(g, self.norm.weight, self.scale, self.y, eps=eps)
+            return rules.rms_norm(g, self.norm.weight, self.scale, self.y, eps=eps).to(g.dtype)
         if (beta := self.norm.bias) is not None:
             keeps("norms", lambda: g * beta)
         return rules.layer_norm(g, self.norm.weight, self.scale, self.y, eps=eps)
@@ -122,20 +122,21 @@ def inner_step(wiring: LayerWiring, x: Tensor, *, gate: str) -> MapStep | GatedS
 
 
 def through(step: NormStep | None, g: Tensor, eps: float) -> Tensor:
-    """Back through a norm that a family may lack."""
-    return g if step is None else step.backward(g, eps=eps)
+    """Back through a norm that a family may lack, where it lies."""
+    return g if step is None else step.backward(g.to(step.y.device), eps=eps)
 
 
 def normed(norm: Norm | None, x: Tensor) -> tuple[NormStep | None, Tensor]:
-    """A norm that a family may lack, and what comes out of it."""
+    """A norm that a family may lack, where its weights lie, and what comes out of it."""
     if norm is None:
         return None, x
-    step = NormStep.run(norm, x)
+    step = NormStep.run(norm, beside(norm, x))
     return step, step.y
 
 
 def head_step(module: Linear | Norm, activation: Activation | None, x: Tensor) -> MapStep | NormStep:
-    """A step of a head: a norm, or a linear map with its activation function."""
+    """A step of a head, where its weights lie: a norm, or a linear map with its activation function."""
+    x = beside(module, x)
     if isinstance(module, (nn.LayerNorm, RootMeanSquare)):
         return NormStep.run(module, x)
     return MapStep.run(module, activation, x)

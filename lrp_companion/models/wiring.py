@@ -91,6 +91,11 @@ class SoftCap:
         return self.cap * (z / self.cap).tanh()
 
 
+def precise(x: Tensor) -> Tensor:
+    """The tensor in float32 where it has fewer digits."""
+    return x.float() if x.dtype.itemsize < torch.float32.itemsize else x
+
+
 @dataclass(frozen=True)
 class RootMeanSquare:
     """RMSNorm `y = gamma x / rms(x)`, `rms = sqrt(mean x**2 + eps)`; `gamma` is `offset` plus the module's
@@ -105,15 +110,16 @@ class RootMeanSquare:
 
     @property
     def weight(self) -> Tensor:
-        return self.module.weight + self.offset if self.offset else self.module.weight
+        return precise(self.module.weight) + self.offset if self.offset else self.module.weight
 
     def rms(self, x: Tensor) -> Tensor:
         """Shape (..., 1)."""
-        precise = x if x.dtype in (torch.float32, torch.float64) else x.float()
-        return (precise.square().mean(-1, keepdim=True) + self.eps).sqrt()
+        return (precise(x).square().mean(-1, keepdim=True) + self.eps).sqrt()
 
     def scaled(self, x: Tensor, rms: Tensor) -> Tensor:
-        return (x / rms).to(x.dtype) * self.weight
+        """As the families do: Llama's weights meet what is rounded already, those with an offset do not."""
+        normalised = x / rms
+        return ((normalised if self.offset else normalised.to(x.dtype)) * self.weight).to(x.dtype)
 
     def __call__(self, x: Tensor) -> Tensor:
         return self.scaled(x, self.rms(x))
@@ -167,9 +173,19 @@ class LayerWiring:
     window: int | None = None
     kind: str | None = None
 
+    @property
+    def device(self) -> torch.device:
+        """Where its weights lie; all of a layer's lie together."""
+        return self.query.weight.device
+
     def scale_of(self, head_width: int) -> float:
         """What multiplies the products of queries and keys of one head."""
         return head_width**-0.5 if self.scale is None else self.scale
+
+
+def beside(module: Any, x: Tensor) -> Tensor:
+    """The tensor on the device of a module's weights."""
+    return x.to(module.weight.device)
 
 
 Rotary = Callable[[Tensor, Tensor, str | None], tuple[Tensor, Tensor]]
@@ -216,6 +232,13 @@ class Wiring:
     final_norm: Norm | None = None
     base: nn.Module | None = None
     task: str = "classes"
+
+    def logits_of(self, x: Tensor) -> Tensor:
+        """The head alone: from what is read (B, D) to the logits (B, C), each step where its weights lie."""
+        for module, activation in self.head:
+            z = module(beside(module, x))
+            x = z if activation is None else activation(z)
+        return x
 
     @property
     def of_vocabulary(self) -> bool:
