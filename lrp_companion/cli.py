@@ -29,7 +29,8 @@ from lrp_companion.terminal import (
 
 MNIST_TASKS = ("mnist", "mnist-grid")
 TEXT_OPTIONS = (
-    "model", "methods", "masks", "n_steps", "removals", "targets", "loo_from", "keep_maps", "dtype",
+    "model", "methods", "masks", "n_steps", "removals", "targets", "loo_from", "keep_maps", "curves",
+    "dtype",
 )  # fmt: skip
 OPTIONS = (
     "target", "contrast", "position", "site", "output", "epsilon", "bypass", "gate", "positions", "removal",

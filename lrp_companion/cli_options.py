@@ -141,6 +141,8 @@ def _run_options(add: Callable[..., Any]) -> None:
     add("--loo-from", metavar="DIR", help=text)
     text = "also keep each method's map of the logit, a number per token and embedding part (no text)"
     add("--keep-maps", action="store_const", const=True, help=text)
+    text = "no perturbation curves (MoRF, LeRF): half of the work where LOO is known"
+    add("--no-curves", dest="curves", action="store_const", const=False, help=text)
     text = "mnist: how many nets to train, with the seeds 0, 1, ... (default: 5)"
     add("--nets", type=int, help=text)
     add("--limit", type=int, help="a random sample of so many examples (default: all)")

@@ -179,3 +179,22 @@ def test_a_target_by_its_label() -> None:
     assert [record.target for record in by_name] == [2, 0]
     with pytest.raises(InputError, match=r"its label \(negative, positive, mixed\)"):
         attribute(clf, ROWS[0][0], method="cp-lrp", target="neutral")
+
+
+def test_a_run_without_perturbation_curves(tmp_path: Path) -> None:
+    """`--no-curves` leaves out MoRF and LeRF, and nothing else; its rows are those of another key."""
+    model, runs = save(tmp_path / "mine", "bert"), {}
+    for name, more in (("with", []), ("without", ["--no-curves"])):
+        command = ["run", "sst2", "--source", "embedded", "--limit", "3", "--model", str(model), "--quiet"]
+        command += ["--methods", "loo,attnlrp,cp-lrp", *more, "--out", str(tmp_path / name)]
+        assert main(command) == 0
+        runs[name] = load_run(tmp_path / name)
+    for row in (*runs["with"].methods, *runs["with"].masks):
+        np.testing.assert_array_equal(runs["without"].r(row), runs["with"].r(row))
+        assert np.isfinite(runs["with"].column(row, "delta")).all()
+        assert np.isnan(runs["without"].column(row, "delta")).all()
+    assert runs["with"].manifest["key"] != runs["without"].manifest["key"]
+    assert "curves" not in runs["with"].manifest["config"]  # as in runs that were made before
+    clf, data = load_classifier(str(model)), load_dataset("sst2", source="embedded", limit=3)
+    costs = [TextJobs(clf, data, curves=curves).cost("methods", 0) for curves in (True, False)]
+    assert costs[1] < costs[0]

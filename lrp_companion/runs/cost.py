@@ -11,7 +11,14 @@ DEFAULT_METHODS = ("loo", "ig", "rollout", "gradient-x-input", "attnlrp", "cp-lr
 
 
 def text_work(
-    tokens: int, *, passes: float, methods: int, removals: int, layers: int, chunk: int
+    tokens: int,
+    *,
+    passes: float,
+    methods: int,
+    removals: int,
+    layers: int,
+    chunk: int,
+    curves: bool = True,
 ) -> dict[str, float]:
     """Tokens run forward for one text, by table of a run.
 
@@ -21,11 +28,12 @@ def text_work(
     passes : of all methods together but LOO, see `registry.passes_of`.
     methods, removals : how many there are.
     chunk : tokens that a step of a perturbation curve removes.
+    curves : whether there are perturbation curves.
 
     >>> text_work(10, passes=150, methods=6, removals=4, layers=12, chunk=1)["examples"]
     400.0
     """
-    steps = 2 * tokens / chunk
+    steps = 2 * tokens / chunk if curves else 0.0
     return {
         "examples": float(removals * tokens * tokens),
         "methods": passes * tokens + 0.35 * methods * steps * tokens,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -69,13 +70,12 @@ def explained(
     loo: np.ndarray,
     text: EncodedText,
     stored: Axes,
-    curves: Sequence[Mapping[str, Curve]],
 ) -> dict[str, pa.Array]:
     """Columns of every explanation of a text, from maps (row, site, target, T) and parts (row, part, T).
 
     `r` on the axes of `stored`; `sum` and `size`, sum R and sum |R|; `first` and `last`, relevance of the
-    first and last token ([CLS], [SEP]) by part of the embedding sum; `morf` and `lerf`, the mean logit along
-    the curves. See `runs.axes` for their axes, `round_r` and `round_bits` for their precision.
+    first and last token ([CLS], [SEP]) by part of the embedding sum. See `runs.axes` for their axes,
+    `round_r` and `round_bits` for their precision.
     """
     statistics = tuple(map(str, stored.options["statistic"]))
     r = agreement_grid(maps, loo, text.special, statistics=statistics)
@@ -88,7 +88,16 @@ def explained(
         "size": SUMS.column(round_bits(sizes)),
         "first": PARTS.column(round_bits(parts[..., 0])),
         "last": PARTS.column(round_bits(parts[..., -1])),
-        **{order: pa.array([curve[order].mean_logit for curve in curves], pa.float32()) for order in ORDERS},
+    }
+
+
+def mean_logits(curves: Mapping[Any, Mapping[str, Curve]], names: Sequence[Any]) -> dict[str, pa.Array]:
+    """Columns `morf` and `lerf`: the mean logit along each curve; NaN where none was run."""
+    return {
+        order: pa.array(
+            [curves[name][order].mean_logit if name in curves else np.nan for name in names], pa.float32()
+        )
+        for order in ORDERS
     }
 
 

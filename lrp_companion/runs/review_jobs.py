@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from lrp_companion.live.compare_methods import shared_curves
+from lrp_companion.live.compare_methods import SharedCurves, shared_curves
 from lrp_companion.masks import mask_number, masks_on_paths
 from lrp_companion.methods import TEXT_METHODS, kept_logits
 from lrp_companion.methods.common import output_gradient, to_numpy
@@ -38,6 +38,7 @@ from lrp_companion.runs.review_columns import (
     forwards,
     loo_row,
     mask_means,
+    mean_logits,
     nearness,
     round_bits,
     round_r,
@@ -82,6 +83,7 @@ class TextJobs:
         targets: Sequence[str] | None = None,
         loo_from: str | os.PathLike[str] | None = None,
         keep_maps: bool = False,
+        curves: bool = True,
     ) -> None:
         if clf.encoder.wiring.task != "classes":
             got = f"{clf.card.name!r}, whose logits are of: {clf.encoder.wiring.task}"
@@ -109,7 +111,7 @@ class TextJobs:
         for removal in self.removals:
             check_removal(clf, removal)
         self.targets = targets_of(clf, targets)
-        self.keep_maps = keep_maps
+        self.keep_maps, self.curves = keep_maps, curves
         # In random order: a run that was cut short is a random sample, too.
         self.sample = data.order(limit, seed=seed)
         self.config = self._configuration(seed)
@@ -130,6 +132,7 @@ class TextJobs:
             "removals": list(self.removals), "n_steps": self.n_steps,
             **({"targets": list(self.targets)} if self.targets != TARGET_CHOICES else {}),
             **({"maps": True} if self.keep_maps else {}),
+            **({} if self.curves else {"curves": False}),
         }  # fmt: skip
 
     def _known(self, folder: str | os.PathLike[str]) -> tuple[dict[int, dict[str, Any]], str]:
@@ -230,7 +233,7 @@ class TextJobs:
         passes = sum(passes_of(*call, tokens) for call in self.calls.values() if call[0] != "loo")
         sizes = {"methods": len(self.methods), "removals": len(self.removals)}
         sizes |= {"layers": self.clf.card.layers, "chunk": self.chunk}
-        return text_work(tokens, passes=passes, **sizes)[table]
+        return text_work(tokens, passes=passes, curves=self.curves, **sizes)[table]
 
     def run(self, table: str, job: int, folder: RunFolder) -> pa.Table:
         """The rows of one job."""
@@ -287,13 +290,13 @@ class TextJobs:
         maps, parts = np.stack([row.maps for row in rows]), np.stack([row.parts for row in rows])
         passes = np.array([row.passes for row in rows], dtype=np.float64)
         rankings = {method: row.maps[0, 0] for method, row in zip(self.methods, rows, strict=True)}
-        shared = shared_curves(self.clf, text, target, rankings, chunk=self.chunk)
-        curves = [shared.curves[method] for method in self.methods]
+        shared = self._shared_curves(text, target, rankings)
         columns = {
             "method": pa.array(self.methods, pa.string()),
             "seconds": pa.array([row.seconds for row in rows], pa.float32()),
             "convergence_delta": pa.array([row.delta for row in rows], pa.float32()),
-            **explained(maps, parts, loo, text, agreement_axes(self.removals), curves),
+            **explained(maps, parts, loo, text, agreement_axes(self.removals)),
+            **mean_logits(shared.curves, self.methods),
             **forwards(shared.asked, shared.run, len(rows)),
         }
         if set(self.methods) - set(DEFAULT_METHODS):
@@ -302,6 +305,14 @@ class TextJobs:
             flat = round_bits(parts).reshape(len(rows), -1)
             columns["map"] = pa.array(list(flat), pa.list_(pa.float32()))
         return pa.table(columns)
+
+    def _shared_curves(
+        self, text: EncodedText, target: int, rankings: Mapping[Any, np.ndarray]
+    ) -> SharedCurves:
+        """Perturbation curves of all rankings of a text; none where the run has none."""
+        if not self.curves:
+            return SharedCurves({}, 0, 0)
+        return shared_curves(self.clf, text, target, rankings, chunk=self.chunk)
 
     def _method(self, method: str, text: EncodedText, target: int) -> MethodRow:
         """One method on one text; seconds, passes and parts are those of the logit, the first output."""
@@ -348,13 +359,13 @@ class TextJobs:
         parts = np.stack([by_part.get(name, missing)[:, 0] for name in EMBEDDING_PARTS], 1)
         numbers = [mask_number(mask) for mask in masks]
         rankings = dict(zip(numbers, maps[:, 0, 0], strict=True))
-        shared = shared_curves(self.clf, text, target, rankings, chunk=self.chunk)
-        curves = [shared.curves[number] for number in numbers]
+        shared = self._shared_curves(text, target, rankings)
         stored = agreement_axes(self.removals, ("pearson",))
         return pa.table(
             {
                 "mask": pa.array(numbers, pa.int32()),
-                **explained(maps, parts, loo, text, stored, curves),
+                **explained(maps, parts, loo, text, stored),
+                **mean_logits(shared.curves, numbers),
                 **forwards(shared.asked, shared.run, len(numbers)),
             }
         )
