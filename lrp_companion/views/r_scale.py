@@ -58,6 +58,7 @@ def scale_dots(rows: Sequence[Row], *, title: str) -> Drawing:
         label.set_color(LOOKS[row["kind"]][0])
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(-0.7, len(names) - 0.3)
+    axes.margins(x=0.16)  # room for the names of the kinds
     axes.grid(visible=False, axis="y")
     axes.set_xlabel("mean Pearson's r with LOO")
     headline(figure, title)
