@@ -30,12 +30,12 @@ from lrp_companion.models.wiring import LayerWiring, Norm, SoftCap, Wiring
 class Row:
     """One variant of a text: token ids, positions (from 0) and token types (None: all 0).
 
-    No token attends to the one at place `unread`. `read` is the place that a readout of a place reads.
+    No token attends to those at the places `unread`. `read` is the place that a readout of a place reads.
     """
 
     ids: np.ndarray
     positions: np.ndarray
-    unread: int | None = None
+    unread: tuple[int, ...] = ()
     types: np.ndarray | None = None
     read: int = 0
 
@@ -100,7 +100,7 @@ def packed_logits(
     places = distinct // count
     x = _embedded(wiring, embed(distinct % count), places // kinds, places % kinds)
     for number, layer in enumerate(wiring.layers):
-        last = number == len(wiring.layers) - 1 and wiring.readout != "mean"
+        last = number == len(wiring.layers) - 1 and wiring.readout not in ("mean", "two")
         at = positions if number else places // kinds
         key, value = _heads(wiring, layer, "key", x, at), _heads(wiring, layer, "value", x, at)
         if number:
@@ -113,6 +113,8 @@ def packed_logits(
                 query, x = query[read], x[read]
         x = _rest(layer, x, _attended(wiring, layer, stretches, query, key, value, last=last))
     x = _apply(wiring.final_norm, x)
+    if wiring.readout == "two":
+        x = torch.cat([x[read], x[read + 1]], dim=1)
     if wiring.readout == "mean":
         sizes = torch.as_tensor(np.diff(ends), device=device)
         x = torch.segment_reduce(x, "mean", lengths=sizes)
@@ -143,7 +145,7 @@ def _stretches(
     stretches, row, token = [], 0, 0
     for length, group in groupby(rows, len):
         members = list(group)
-        unread = [(k, member.unread) for k, member in enumerate(members) if member.unread is not None]
+        unread = [(k, place) for k, member in enumerate(members) for place in member.unread]
         open_keys = None
         if unread:
             open_keys = torch.ones(len(members), 1, 1, length, dtype=torch.bool, device=device)
