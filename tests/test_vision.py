@@ -404,3 +404,16 @@ def test_a_scale_is_read_as_processors_mean_it() -> None:
     assert scale == PixelScale(1.0, (1.0, 1.0), (2.0, 2.0), "x")
     assert PixelScale.of({"do_normalize": True}, "x", 1).factor is None  # no mean is known
     assert PixelScale.of(None, "x", 1).factor is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_lower_precision_gives_nearly_the_same(kind: str) -> None:
+    network = tiny(kind)
+    exact = load_classifier(network, dtype="float64")
+    for dtype, close in (("float32", 1e-4), ("bfloat16", 0.15)):
+        clf = load_classifier(network, dtype=dtype)
+        for method in TEXT_METHODS:
+            options = {"target": 1, **OPTIONS.get(method, {})}
+            (a,), (b,) = (lrp.attribute(c, images()[0], method=method, **options) for c in (exact, clf))
+            assert np.abs(a.scores - b.scores).max() < close * np.abs(a.scores).max() + close * abs(a.logit)
+            assert b.details["dtype"] == dtype
