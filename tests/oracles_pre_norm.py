@@ -385,13 +385,14 @@ def relevance_r_form(
         layers.append(_Layer(w, wiring.heads, x, angles, closed))
         x = layers[-1].y
     final = _Norm(wiring.final_norm, x)
-    weights = {
+    weights: dict[str, Any] = {
+        "two": np.eye(len(ids))[:2],
         "first": np.eye(len(ids))[0],
         "last": np.eye(len(ids))[-1],
         "mean": np.full(len(ids), 1 / len(ids)),
     }
     weight = weights[wiring.readout]
-    pooled = weight @ final.y
+    pooled = (weight @ final.y).flatten()
     steps: list[Any] = []
     x = pooled[None]
     for module, activation in wiring.head:
@@ -403,7 +404,12 @@ def relevance_r_form(
     for step in reversed(steps):
         relevance = step.back(relevance, eps)
     small = eps * np.vectorize(sign)(pooled) if wiring.readout == "mean" else 0.0
-    relevance = weight[:, None] * final.y / (pooled + small) * relevance[0]
+    if wiring.readout == "two":  # each of the two tokens has its half
+        whole = np.zeros_like(final.y)
+        whole[:2] = relevance[0].reshape(2, -1)
+        relevance = whole
+    else:
+        relevance = weight[:, None] * final.y / (pooled + small) * relevance[0]
     relevance = final.back(relevance, eps)
     for number in range(len(layers), 0, -1):
         relevance = layers[number - 1].back(relevance, bypass=number in bypass, gate=gate, eps=eps)

@@ -21,7 +21,7 @@ def alone(network: torch.nn.Module, row: Row, first_position: int) -> torch.Tens
     width = int(row.positions.max()) + 1
     ids, seen = torch.zeros(1, width, dtype=torch.long), torch.zeros(1, width, dtype=torch.long)
     ids[0, row.positions], seen[0, row.positions] = torch.as_tensor(row.ids), 1
-    seen[0, 0] = 1 if row.unread is None else 0
+    seen[0, 0] = 0 if row.unread else 1
     extra = {"position_ids": torch.arange(width)[None] + first_position} if first_position else {}
     return network(input_ids=ids, attention_mask=seen, **extra).logits[0]
 
@@ -39,10 +39,10 @@ def test_equal_to_one_row_at_a_time(family: str, layers: int) -> None:
             Row(
                 generator.integers(5, 35, length),
                 np.array([0, *places]),
-                0 if length > 1 and generator.random() < 0.4 else None,
+                (0,) if length > 1 and generator.random() < 0.4 else (),
             )
         )
-    rows[2] = Row(rows[1].ids, rows[1].positions, 0)  # hidden and seen first tokens in one stretch
+    rows[2] = Row(rows[1].ids, rows[1].positions, (0,))  # hidden and seen first tokens in one stretch
     rows[1] = Row(rows[1].ids, rows[1].positions)
     got = packed_logits(wiring, rows)
     expected = torch.stack([alone(network, row, wiring.first_position) for row in rows])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,19 @@ SITES = {"word": ("word",), "word+position": ("word", "position"), "embedding": 
 OPTIONS: dict[str, dict[str, Any]] = {"lrp": {"bypass": [1]}, "hybrid": {"exact": 3}}
 
 
-@pytest.fixture(scope="module", params=IMAGE_FAMILIES)
+TEACHER = "ForImageClassificationWithTeacher"
+KINDS = (*IMAGE_FAMILIES, "deit, with teacher")
+
+
+def tiny(kind: str, **more: Any) -> Any:
+    """A network in float64; DeiT with its teacher's head reads two tokens."""
+    family, comma, _ = kind.partition(", ")
+    return vision(family, **({"kind": TEACHER} if comma else {}), **more).double()
+
+
+@pytest.fixture(scope="module", params=KINDS)
 def clf(request: pytest.FixtureRequest) -> Classifier:
-    return load_classifier(vision(request.param, layers=3).double(), dtype="float64")
+    return load_classifier(tiny(request.param, layers=3), dtype="float64")
 
 
 def images(count: int = 2) -> torch.Tensor:
@@ -142,7 +153,7 @@ def test_sets_of_bypassed_layers_are_the_named_methods(clf: Classifier) -> None:
 
 
 def test_without_constants_held_attention_conserves(clf: Classifier) -> None:
-    network = vision(clf.card.family, layers=2).double()
+    network = copy.deepcopy(clf.network)
     with torch.no_grad():
         for name, value in network.named_parameters():
             if name.endswith("bias") or "position_embeddings" in name:
@@ -235,14 +246,15 @@ def test_gradient_x_input_and_ig_equal_gradients_at_the_pixels(clf: Classifier) 
 
 def test_rollout_is_the_product_of_the_networks_attention_maps(clf: Classifier) -> None:
     (record,) = lrp.attribute(clf, images()[0], method="rollout")
-    network = vision(clf.card.family, layers=3).double()
+    network = copy.deepcopy(clf.network)
     network.set_attn_implementation("eager")
     with torch.no_grad():
         maps = network(pixel_values=images()[:1], output_attentions=True).attentions
     state = torch.eye(len(record.tokens), dtype=torch.float64)
     for attention in maps:
         state = attention[0].mean(0).double() @ state
-    np.testing.assert_allclose(record.scores, state[0].numpy(), rtol=0, atol=1e-6)  # its softmax: float32
+    read = state[:2].mean(0) if clf.encoder.wiring.readout == "two" else state[0]
+    np.testing.assert_allclose(record.scores, read.numpy(), rtol=0, atol=1e-6)  # its softmax: float32
 
 
 def test_every_method_explains_images_alone_as_in_a_batch(clf: Classifier) -> None:
@@ -277,19 +289,19 @@ def test_a_contrast_is_the_difference_of_two_explanations(clf: Classifier) -> No
     np.testing.assert_allclose(both.scores, one - other, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("family", IMAGE_FAMILIES)
-def test_recomputed_layers_give_the_same_scores(family: str) -> None:
-    network = vision(family).double()
+@pytest.mark.parametrize("kind", KINDS)
+def test_recomputed_layers_give_the_same_scores(kind: str) -> None:
+    network = tiny(kind)
     whole, less = (load_classifier(network, dtype="float64", recompute=flag) for flag in (False, True))
     for method in ("attnlrp", "mask-gradient"):
         a, b = (lrp.attribute(clf, images()[0], method=method)[0].scores for clf in (whole, less))
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("family", IMAGE_FAMILIES)
-def test_a_folder_is_read_as_the_network_in_memory(family: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_folder_is_read_as_the_network_in_memory(kind: str, tmp_path: Path) -> None:
     """With the processor's settings beside it whole numbers are scaled as the processor does."""
-    network = vision(family)
+    network = tiny(kind).float()
     network.save_pretrained(tmp_path)
     pixels = np.random.default_rng(0).integers(0, 256, (2, 2, 6, 9), dtype=np.uint8)
     plain = load_classifier(tmp_path)
@@ -372,8 +384,8 @@ def test_a_model_of_texts_refuses_images_and_their_options() -> None:
 
 
 def test_other_networks_of_images_are_refused_in_one_line() -> None:
-    with pytest.raises(ModelError, match="saved as DeiTForImageClassificationWithTeacher; expected"):
-        load_classifier(vision("deit", kind="ForImageClassificationWithTeacher"))
+    with pytest.raises(ModelError, match="saved as ViTForMaskedImageModeling; expected"):
+        load_classifier(vision("vit", kind="ForMaskedImageModeling"))
     with pytest.raises(InputError, match="a network of images with a BertTokenizer.*image processor"):
         load_classifier(vision("vit"), build("bert")[1])
     for settings in ({"image_mean": "half", "image_std": 1}, {"image_mean": [0] * 5, "image_std": [1] * 5}):
@@ -392,3 +404,16 @@ def test_a_scale_is_read_as_processors_mean_it() -> None:
     assert scale == PixelScale(1.0, (1.0, 1.0), (2.0, 2.0), "x")
     assert PixelScale.of({"do_normalize": True}, "x", 1).factor is None  # no mean is known
     assert PixelScale.of(None, "x", 1).factor is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_lower_precision_gives_nearly_the_same(kind: str) -> None:
+    network = tiny(kind)
+    exact = load_classifier(network, dtype="float64")
+    for dtype, close in (("float32", 1e-4), ("bfloat16", 0.15)):
+        clf = load_classifier(network, dtype=dtype)
+        for method in TEXT_METHODS:
+            options = {"target": 1, **OPTIONS.get(method, {})}
+            (a,), (b,) = (lrp.attribute(c, images()[0], method=method, **options) for c in (exact, clf))
+            assert np.abs(a.scores - b.scores).max() < close * np.abs(a.scores).max() + close * abs(a.logit)
+            assert b.details["dtype"] == dtype

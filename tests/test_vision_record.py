@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 from tiny_models import build, vision
 
 import lrp_companion as lrp
+from lrp_companion.analysis.findings import value_of
 from lrp_companion.analysis.vision import (
     READINGS,
     column,
@@ -30,6 +33,8 @@ from lrp_companion.views import (
 )
 
 N = 5
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "results"
 
 
 @pytest.fixture(scope="module")
@@ -161,3 +166,54 @@ def test_other_models_and_data_are_refused(clf: Classifier, digits: Dataset) -> 
     ):
         with pytest.raises(InputError, match="expected a model and data of images"):
             vision_record(model, data)
+
+
+@pytest.mark.skipif(not (RESULTS / "vit").is_dir(), reason="the records are not in this checkout")
+def test_the_numbers_of_chapter_8_are_those_of_the_record() -> None:
+    kept = json.loads((RESULTS / "vit" / "mnist.json").read_text(encoding="utf-8"))
+    training = json.loads((RESULTS / "training" / "vit" / "seed-0.json").read_text(encoding="utf-8"))
+
+    def r(bypass: list[int] | None, site: str, tokens: str, method: str = "lrp") -> np.ndarray:
+        (row,) = [row for row in kept["rows"] if (row["method"], row["bypass"], row["site"], row["tokens"])
+                  == (method, bypass, site, tokens)]  # fmt: skip
+        return np.array(row["r"], dtype=float)
+
+    assert value_of("vit, images", RESULTS) == len(kept["example"]) == kept["config"]["images"] >= 500
+    assert value_of("vit, right", RESULTS) / value_of("vit, tested", RESULTS) == pytest.approx(
+        training["mnist_test"]["accuracy"], abs=1e-9
+    )
+    for reading, (site, tokens) in READINGS.items():
+        attnlrp, cp_lrp = r([], site, tokens), r([1, 2, 3, 4], site, tokens)
+        gap = value_of(f"vit, CP-LRP minus AttnLRP, {reading}", RESULTS)
+        assert gap.mean == pytest.approx((cp_lrp - attnlrp).mean()) and gap.n == len(attnlrp)
+        lead = value_of(f"vit, mask gradient minus attnlrp, {reading}", RESULTS)
+        assert lead.mean == pytest.approx((r(None, "word", tokens, "mask-gradient") - attnlrp).mean())
+        assert value_of(f"vit, attnlrp, {reading}", RESULTS).mean == pytest.approx(attnlrp.mean())
+    raised = (r([], "word+position", "patches") - r([], "word", "patches")).mean()
+    assert value_of("vit, PA-LRP minus AttnLRP, patches", RESULTS).mean == pytest.approx(raised)
+    last = (r([4], "word", "patches") - r([], "word", "patches")).mean()
+    assert value_of("vit, last layer bypassed minus AttnLRP, patches", RESULTS).mean == pytest.approx(last)
+    counts = [value_of(f"vit, predictions {outcome}", RESULTS) for outcome in ("met", "failed", "open")]
+    assert sum(counts) == value_of("vit, predictions", RESULTS) == 5
+
+
+@pytest.mark.skipif(not (ROOT / "training" / "vit").is_dir(), reason="the weights are not in this checkout")
+def test_the_weights_are_those_of_the_record() -> None:
+    place = ROOT / "training" / "vit"
+    clf = load_classifier(place)
+    kept = json.loads((RESULTS / "vit" / "mnist.json").read_text(encoding="utf-8"))
+    training = json.loads((RESULTS / "training" / "vit" / "seed-0.json").read_text(encoding="utf-8"))
+    digest = hashlib.sha256((place / "model.safetensors").read_bytes()).hexdigest()
+    assert clf.card.fingerprint == kept["config"]["weights"] and digest == training["weights"]
+    sizes = training["recipe"]
+    assert (clf.card.layers, clf.card.hidden, clf.card.heads) == (
+        sizes["layers"],
+        sizes["width"],
+        sizes["heads"],
+    )
+    test = lrp.load_dataset("mnist", source="embedded", side=28)
+    assert test.images is not None
+    raw = np.rint(test.images * 255).astype(np.uint8)
+    ids, mask, _ = clf.batch(clf.encode(raw[:300]))
+    assert (clf.logits(ids, mask).argmax(-1).numpy() == test.labels[:300]).mean() > 0.95
+    assert clf.encode(raw[0])[0].pixels.startswith("scaled by 0.00392157 (preprocessor_config.json)")

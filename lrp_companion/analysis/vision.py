@@ -44,16 +44,16 @@ def column(record: Mapping[str, Any], method: str, reading: str) -> np.ndarray:
         bypass = [int(layer) for layer in method.partition("=")[2].split("+")]
     site, tokens = READINGS.get(reading, (None, None))
     named = "lrp" if bypass is not None else method
-    found = [
+    matching = [
         row
         for row in record["rows"]
         if (row["method"], row["tokens"], list(row["bypass"] or [])) == (named, tokens, bypass or [])
     ]
-    if not found:
+    if not matching:
         known = ", ".join(dict.fromkeys(row["method"] for row in record["rows"]))
         got, expected = f"{method!r} at {reading!r}", f"one of {known} at one of {', '.join(READINGS)}"
         raise InputError("vision", got=got, expected=expected, hint="see live.vision_record")
-    at_site = [row for row in found if row["site"] == site] or found
+    at_site = [row for row in matching if row["site"] == site] or matching
     return np.array([np.nan if r is None else r for r in at_site[0]["r"]], dtype=np.float64)
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from lrp_companion.analysis.finding_records import Records
 from lrp_companion.analysis.vision import (
-    COUNTED,
     FAILED,
     MET,
     OPEN,
@@ -43,7 +42,6 @@ def vision_catalogue() -> dict[str, Value]:
         out[f"vit, CP-LRP minus AttnLRP, {reading}"] = _gap("cp-lrp", "attnlrp", reading)
         for method in METHODS:
             out[f"vit, {method}, {reading}"] = _mean(method, reading)
-    for reading in (PLAIN, COUNTED):
         for method in ("attnlrp", "cp-lrp"):
             out[f"vit, mask gradient minus {method}, {reading}"] = _gap("mask-gradient", method, reading)
     for outcome in (MET, FAILED, OPEN):

@@ -113,12 +113,14 @@ def _row(clf: Classifier, text: EncodedText, keep: np.ndarray, removal: str) -> 
         return Row(ids[keep], places[: keep.sum()], types=types[keep], read=read_at)
     if removal == "attention-mask":
         stay = keep.copy()
-        read = {"first": 0, "last": -1, "place": text.read}.get(clf.encoder.wiring.readout)
+        readout = clf.encoder.wiring.readout
+        read = {"first": 0, "two": 0, "last": -1, "place": text.read}.get(readout)
         if read is None:  # the mean of the tokens that are left
             return Row(ids[stay], places[stay], types=types[stay])
-        stay[read] = True
+        stay[read : read + 2 if readout == "two" else (read + 1) or None] = True
         at = int(stay[: max(read, 0)].sum()) if read >= 0 else -1
-        return Row(ids[stay], places[stay], None if keep[read] else at, types=types[stay], read=max(at, 0))
+        unread = tuple(np.flatnonzero(~keep[stay]).tolist())
+        return Row(ids[stay], places[stay], unread, types=types[stay], read=max(at, 0))
     filler = clf.mask_id if removal == "mask-token" else clf.pad_id
     return Row(np.where(keep, ids, filler), places, types=types, read=text.read or 0)
 

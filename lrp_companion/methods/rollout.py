@@ -53,7 +53,7 @@ def rollout(
             if residual:
                 fused = 0.5 * (fused + torch.eye(ids.shape[1], device=ids.device, dtype=fused.dtype))
             state = fused @ state
-        scores = tape.head.readout.read(state) if row == "cls" else (real * state).sum(1) / real.sum(1)
+        scores = tape.head.readout.rows(state) if row == "cls" else (real * state).sum(1) / real.sum(1)
         for k, i in enumerate(rows):
             out[i] = attribution(
                 clf,

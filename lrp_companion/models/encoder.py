@@ -35,12 +35,13 @@ class Readout:
     """What the head reads of the last hidden states (B, T, D): a weighted sum over tokens, (B, D).
 
     `place` (B,) is the token that is read, None where it is the first; `weights` (B, T) sum to 1 where it is
-    the mean, else None.
+    the mean, else None. With `two` it is the first two tokens, one behind the other, (B, 2 D).
     """
 
     tokens: int
     place: Tensor | None = None
     weights: Tensor | None = None
+    two: bool = False
 
     @classmethod
     def of(
@@ -49,8 +50,8 @@ class Readout:
     ) -> Readout:  # fmt: skip
         """For a mask (B, T) and what a wiring reads; a mean weighs tokens by the soft mask `keep` (B, T)."""
         tokens = attended.shape[1]
-        if kind == "first":
-            return cls(tokens)
+        if kind in ("first", "two"):
+            return cls(tokens, two=kind == "two")
         if kind == "place":
             first = torch.zeros(len(attended), dtype=torch.long, device=attended.device)
             return cls(tokens, place=first if place is None else place)
@@ -64,12 +65,20 @@ class Readout:
         """(B, T, D) to (B, D)."""
         if self.weights is not None:
             return torch.einsum("bt,btd->bd", self.weights.to(x), x)
+        if self.two:
+            return x[:, :2].flatten(1)
         if self.place is None:
             return x[:, 0]
         return x[torch.arange(len(x), device=x.device), self.place.to(x.device)]
 
+    def rows(self, x: Tensor) -> Tensor:
+        """(B, T, T') to (B, T'): what is read of maps whose rows are tokens; of two tokens the mean."""
+        return x[:, :2].mean(1) if self.two else self.read(x)
+
     def backward(self, g: Tensor) -> Tensor:
         """(..., B, D) to (..., B, T, D)."""
+        if self.two:
+            return nn.functional.pad(g.unflatten(-1, (2, -1)), (0, 0, 0, self.tokens - 2))
         if self.weights is not None:
             return g.unsqueeze(-2) * self.weights.to(g).unsqueeze(-1)
         if self.place is None:

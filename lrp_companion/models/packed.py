@@ -30,12 +30,12 @@ from lrp_companion.models.wiring import LayerWiring, Norm, SoftCap, Wiring, besi
 class Row:
     """One variant of a text: token ids, positions (from 0) and token types (None: all 0).
 
-    No token attends to the one at place `unread`. `read` is the place that a readout of a place reads.
+    No token attends to those at the places `unread`. `read` is the place that a readout of a place reads.
     """
 
     ids: np.ndarray
     positions: np.ndarray
-    unread: int | None = None
+    unread: tuple[int, ...] = ()
     types: np.ndarray | None = None
     read: int = 0
 
@@ -111,7 +111,7 @@ def packed_logits(
                 side.to(layer.device) for side in (x, positions, read, places, place)
             )
             stretches = [stretch.to(layer.device) for stretch in stretches]
-        last = number == len(wiring.layers) - 1 and wiring.readout != "mean"
+        last = number == len(wiring.layers) - 1 and wiring.readout not in ("mean", "two")
         at = positions if number else places // kinds
         key, value = _heads(wiring, layer, "key", x, at), _heads(wiring, layer, "value", x, at)
         if number:
@@ -124,6 +124,8 @@ def packed_logits(
                 query, x = query[read], x[read]
         x = _rest(layer, x, _attended(wiring, layer, stretches, query, key, value, last=last))
     x = _apply(wiring.final_norm, x)
+    if wiring.readout == "two":
+        x = torch.cat([x[read], x[read + 1]], dim=1)
     if wiring.readout == "mean":
         sizes = torch.as_tensor(np.diff(ends), device=x.device)
         x = torch.segment_reduce(x, "mean", lengths=sizes)
@@ -152,7 +154,7 @@ def _stretches(
     stretches, row, token = [], 0, 0
     for length, group in groupby(rows, len):
         members = list(group)
-        unread = [(k, member.unread) for k, member in enumerate(members) if member.unread is not None]
+        unread = [(k, place) for k, member in enumerate(members) for place in member.unread]
         open_keys = None
         if unread:
             open_keys = torch.ones(len(members), 1, 1, length, dtype=torch.bool, device=device)

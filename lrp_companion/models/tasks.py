@@ -13,7 +13,7 @@ IMAGE_CLASSES = "classes of an image"
 TASKS = {
     "ForSequenceClassification": CLASSES, "ForCausalLM": NEXT_TOKEN, "LMHeadModel": NEXT_TOKEN,
     "ForMaskedLM": MASKED_TOKEN, "ForTokenClassification": TOKEN_CLASSES,
-    "ForImageClassification": IMAGE_CLASSES,
+    "ForImageClassification": IMAGE_CLASSES, "ForImageClassificationWithTeacher": IMAGE_CLASSES,
 }  # fmt: skip
 """Tasks by how the names of classes end; names of tasks are for people, too."""
 Steps = tuple

@@ -6,7 +6,7 @@ from typing import Any
 
 from lrp_companion.models.patches import PatchEmbedding, PositionTable
 from lrp_companion.models.tasks import IMAGE_CLASSES
-from lrp_companion.models.wiring import LayerWiring, Wiring, family
+from lrp_companion.models.wiring import LayerWiring, MeanOfTwo, Wiring, family
 
 
 @family("vit")
@@ -17,19 +17,30 @@ def vit(model: Any) -> Wiring:
 
 @family("deit")
 def deit(model: Any) -> Wiring:
-    """DeiT: a distillation token behind [CLS]; the classifier without a teacher reads [CLS] alone."""
-    return _vision(model, model.deit, ("cls_token", "distillation_token"))
+    """DeiT: a distillation token behind [CLS]; with a teacher's head both are read, and logits averaged."""
+    special = ("cls_token", "distillation_token")
+    if not hasattr(model, "distillation_classifier"):
+        return _vision(model, model.deit, special)
+    both = MeanOfTwo(model.cls_classifier, model.distillation_classifier)
+    return _vision(model, model.deit, special, head=both, readout="two")
 
 
-def _vision(model: Any, base: Any, special: tuple[str, ...]) -> Wiring:
+def _vision(
+    model: Any,
+    base: Any,
+    special: tuple[str, ...],
+    *,
+    head: MeanOfTwo | None = None,
+    readout: str = "first",
+) -> Wiring:
     e = base.embeddings
     before = tuple(getattr(e, name) for name in special)
     height, width = e.patch_embeddings.image_size
     words = PatchEmbedding(e.patch_embeddings.projection, before, (height, width))
     return Wiring(
         words, PositionTable(e.position_embeddings), None, None, None,
-        tuple(_vision_layer(layer) for layer in base.layers), ((model.classifier, None),),
-        model.config.num_attention_heads, final_norm=base.layernorm, task=IMAGE_CLASSES,
+        tuple(_vision_layer(layer) for layer in base.layers), ((head or model.classifier, None),),
+        model.config.num_attention_heads, final_norm=base.layernorm, task=IMAGE_CLASSES, readout=readout,
     )  # fmt: skip
 
 

@@ -15,8 +15,10 @@ from torch.nn.functional import linear
 from lrp_companion.models.patches import PatchEmbedding, PositionTable
 from lrp_companion.schema import InputError
 
-READOUTS = ("first", "last", "mean", "place")
-"""What the head reads: the first token, the last one that is no padding, the mean of all, or a place."""
+READOUTS = ("first", "last", "mean", "place", "two")
+"""What the head reads: the first token, the last one that is no padding, the mean of all, a place, or the
+first two tokens, one behind the other.
+"""
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,33 @@ class LinearRows:
 
 
 @dataclass(frozen=True)
+class MeanOfTwo:
+    """The mean of two linear maps, each of its half of the input: `(W_1 x_1 + b_1 + W_2 x_2 + b_2) / 2`."""
+
+    first: Any
+    second: Any
+
+    @property
+    def weight(self) -> Tensor:
+        return torch.cat([self.first.weight, self.second.weight], dim=1) / 2
+
+    @property
+    def bias(self) -> Tensor:
+        return (self.first.bias + self.second.bias) / 2
+
+    @property
+    def in_features(self) -> int:
+        return self.weight.shape[1]
+
+    @property
+    def out_features(self) -> int:
+        return self.weight.shape[0]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return linear(x, self.weight, self.bias)
+
+
+@dataclass(frozen=True)
 class SoftCap:
     """`cap tanh(z / cap)`: Gemma's bound of scores and logits."""
 
@@ -125,7 +154,7 @@ class RootMeanSquare:
         return self.scaled(x, self.rms(x))
 
 
-Linear = nn.Linear | LinearPart | LinearRows
+Linear = nn.Linear | LinearPart | LinearRows | MeanOfTwo
 Norm = nn.LayerNorm | RootMeanSquare
 
 

@@ -87,7 +87,7 @@ class TextJobs:
     ) -> None:
         if clf.encoder.wiring.task != "classes":
             got = f"{clf.card.name!r}, whose logits are of: {clf.encoder.wiring.task}"
-            hint = "explain single texts with attribute"
+            hint = "explain its inputs one by one with attribute"
             raise InputError("run", got=got, expected="a classifier of texts", hint=hint)
         self.calls = {method: run_call(method, n_steps) for method in methods}
         if not methods or len(set(methods)) < len(methods):

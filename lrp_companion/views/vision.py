@@ -33,8 +33,10 @@ def patch_grid(record: Attribution) -> np.ndarray:
     >>> patch_grid(Attribution(names, [9.0, 1.0, 2.0], 0, 1.0, [True, False, False], "loo")).tolist()
     [[1.0, 2.0]]
     """
-    found = [(PATCH.fullmatch(name), score) for name, score in zip(record.tokens, record.scores, strict=True)]
-    places = {(int(match[1]), int(match[2])): score for match, score in found if match}
+    matches = [
+        (PATCH.fullmatch(name), score) for name, score in zip(record.tokens, record.scores, strict=True)
+    ]
+    places = {(int(match[1]), int(match[2])): score for match, score in matches if match}
     if not places:
         got, hint = f"tokens such as {record.tokens[0]!r}", "explain an image with a model that reads images"
         raise InputError("patch_grid", got=got, expected="a record of an image, with patches", hint=hint)
