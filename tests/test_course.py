@@ -91,7 +91,7 @@ def test_an_instructors_page_has_all_its_parts(name: str) -> None:
         "Goals, and how they show",
         "Before",
         "Plan",
-        "Questions, and answers one hears",
+        "Questions and typical answers",
         "Common misunderstandings",
         "When late",
         "Exercises to set",
@@ -393,7 +393,7 @@ def test_no_file_of_the_built_student_edition_has_an_answer() -> None:
     marks = [
         "instructor/",
         "For instructors",
-        "by the clock, with answers",
+        "minute by minute, with answers",
         "no mark hangs on it",
         "The widget is stuck",
         "Follow-up",

@@ -1,7 +1,7 @@
 """Sphinx extension: a session's plan and its deck as one, and the teacher's run sheet made from both.
 
 A slide's notes say when it is shown (`:minute:` of `{notes}`), what to say, what to ask and what to click
-next; `{answers}` holds the answers one hears. The plan of the session names the slides of each part.
+next; `{answers}` holds typical answers. The plan of the session names the slides of each part.
 `{run-sheet} 2` writes both, slide by slide, for two printed pages.
 """
 

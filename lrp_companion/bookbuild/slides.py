@@ -279,7 +279,7 @@ class NotesDirective(SphinxDirective):
         """Return the notes in the element that reveal.js looks for."""
         holder = nodes.Element()
         minute = self.options.get("minute")
-        head = "Answers one hears" if self.name == "answers" else f"Minute {minute}"
+        head = "Typical answers" if self.name == "answers" else f"Minute {minute}"
         holder += nodes.paragraph("", "", nodes.strong("", head))
         self.state.nested_parse(self.content, self.content_offset, holder)
         return [
