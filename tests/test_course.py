@@ -377,7 +377,7 @@ def test_a_link_to_an_instructors_page_outside_its_box_is_refused(tmp_path: Path
 
 def test_instructors_pages_say_that_they_are(stripped: Path) -> None:
     for text in TEACHER.values():
-        assert text.startswith("# For instructors: ") and "It is not in the student edition." in text
+        assert text.startswith("# For instructors: ") and "This page is not in the student edition." in text
     sheets = [f"sheet{number}" for number in (1, 2, 3)]
     assert sorted(TEACHER) == sorted(["oral", *SESSIONS, *sheets])
 
