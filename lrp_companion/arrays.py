@@ -14,7 +14,7 @@ def real_array(operation: str, name: str, values: Any) -> np.ndarray:
 
     Raises
     ------
-    InputError : text, complex numbers, rows of several lengths, or anything else that is no array of numbers.
+    InputError : text, complex numbers, rows of several lengths, or anything else that is not an array of numbers.
 
     >>> real_array("agreement", "scores", [1, 2]).tolist()
     [1.0, 2.0]

@@ -257,7 +257,7 @@ class Attribution(Record):
         except (TypeError, AttributeError, ValueError) as error:
             if isinstance(error, InputError):
                 raise
-            got, hint = f"values that make no record ({error})", "pass what to_dict or to_json gave"
+            got, hint = f"values that do not make a record ({error})", "pass what to_dict or to_json gave"
             expected = "lists of numbers, one per token"
             raise InputError("Attribution.from_dict", got=got, expected=expected, hint=hint) from None
 
@@ -271,12 +271,12 @@ class Attribution(Record):
 
         Raises
         ------
-        InputError : a text that is no JSON, or no record.
+        InputError : a text that is not JSON, or no record.
         """
         try:
             values = json.loads(text)
         except (TypeError, ValueError) as error:
-            got, hint = f"no JSON ({error})", "pass what to_json gave"
+            got, hint = f"text that is not JSON ({error})", "pass what to_json gave"
             raise InputError("Attribution.from_json", got=got, expected="JSON", hint=hint) from None
         return cls.from_dict(values)
 

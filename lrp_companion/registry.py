@@ -128,7 +128,7 @@ def method(
 
     Raises
     ------
-    InputError : a name that is taken or is no plain word; no `passes`; an unknown choice of `outputs`.
+    InputError : a name that is taken or is not a plain word; no `passes`; an unknown choice of `outputs`.
     """
     described = METHODS.get(name) if isinstance(name, str) else None
     if described is None:

@@ -60,7 +60,7 @@ class Records:
         return groups[TEXT_RUNS[short]]
 
     def sheets(self, name: str) -> list[dict[str, Any]]:
-        """The records of a kind that are no runs."""
+        """The records of a kind that are not runs."""
         try:
             return load_sheets(f"{self.folder}/{name}")
         except SourceError:

@@ -47,7 +47,7 @@ def find_beside(results: str | Path, name: str) -> list[AnyRun]:
 
     Raises
     ------
-    SourceError : there is no folder `results`, or a run that cannot be read.
+    SourceError : there is not a folder `results`, or a run that cannot be read.
     """
     folder = nearby(results) / name
     return load_runs([folder]) if folder.is_dir() else []
@@ -63,11 +63,11 @@ def find_trainings(results: str | Path = "results") -> list[list[TextRun]]:
     -------
     list
         A list for each run in `results` whose model was trained again and run on the same task: the run
-        itself, then the others, by name. Empty if there is no folder `trainings`.
+        itself, then the others, by name. Empty if there is not a folder `trainings`.
 
     Raises
     ------
-    SourceError : there is no folder of runs, no run in it, or one that cannot be read.
+    SourceError : there is not a folder of runs, no run in it, or one that cannot be read.
 
     >>> [[run.model for run in group] for group in find_trainings("results")]  # doctest: +SKIP
     """

@@ -49,7 +49,7 @@ def to_rst(lines: list[str]) -> list[str]:
 
 
 def _inline(mark: re.Match[str]) -> str:
-    """Code becomes a literal; stars and bars are no markup here."""
+    """Code becomes a literal; stars and bars are not markup here."""
     if mark["kept"]:
         return mark["kept"]
     if mark["sign"]:

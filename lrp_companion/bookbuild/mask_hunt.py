@@ -110,7 +110,7 @@ class MaskHuntDirective(SphinxDirective):
         page, name = self.arguments
         path = Path(self.env.srcdir, f"{page}.ipynb")
         if not path.is_file():
-            raise self.error(f"mask-hunt: there is no notebook {page}")
+            raise self.error(f"mask-hunt: there is not a notebook {page}")
         self.env.note_dependency(str(path))
         place = {key: self.options.get(key, usual) for key, usual in (("sentence", 0), ("site", "word"))}
         try:

@@ -21,7 +21,7 @@ _CHECK = re.compile(r'^check\("(?P<name>[\w-]+)", (?P<function>\w+)(?P<options>[
 
 
 def tags(grade_id: str, *, grade: bool = False, solution: bool = False, points: int | None = None) -> Any:
-    """The metadata of one cell, in nbgrader's schema; what is no solution is locked.
+    """The metadata of one cell, in nbgrader's schema; what is not a solution is locked.
 
     >>> tags("product-rule", solution=True)["nbgrader"]["locked"]
     False

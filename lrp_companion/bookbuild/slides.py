@@ -200,7 +200,7 @@ class CellDirective(SphinxDirective):
         page, name = self.arguments
         path = Path(self.env.srcdir, f"{page}.ipynb")
         if not path.is_file():
-            raise self.error(f"cell: there is no notebook {page}")
+            raise self.error(f"cell: there is not a notebook {page}")
         if name in _numbers(path):
             path, page = numbers_page(path), f"{page}{SUFFIX}"
         self.env.note_dependency(str(path))
@@ -240,7 +240,7 @@ class CellDirective(SphinxDirective):
         if widget is not None:
             return [nodes.raw("", in_state(markup, state), format="html")], widget["address"]
         if state:
-            expected = "none: this output is no widget"
+            expected = "none: this output is not a widget"
             raise InputError("cell", got="a state", expected=expected, hint="leave `state` out")
         if "columns" in self.options or "rows" in self.options:
             markup = part_of_table(markup, self.options.get("columns", ""), self.options.get("rows", ""))

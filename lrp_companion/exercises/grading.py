@@ -98,7 +98,7 @@ def grade(
     place = Path(folder)
     notebooks = handed_in(place) if place.is_dir() else []
     if not notebooks:
-        what = "without notebooks" if place.is_dir() else "which is no folder"
+        what = "without notebooks" if place.is_dir() else "which is not a folder"
         got = f"{place.name or str(place)!r}, {what}"
         expected, hint = "a folder of .ipynb files", "one folder per student, or one notebook each"
         raise InputError("grade", got=got, expected=expected, hint=hint)
@@ -154,7 +154,7 @@ def _marked(handed: Submission, *, limit: float, own_network: bool, seed: int) -
             if process.ended:
                 marks.append(mark(exercise.name, "stopped", process.ended))
             elif given is None:
-                marks.append(mark(exercise.name, "not yet", "What came back is no answer to the exercise."))
+                marks.append(mark(exercise.name, "not yet", "The result is not an answer to the exercise."))
             else:
                 verdict = judged(exercise, cases, given)
                 marks.append(mark(exercise.name, RESULTS[0] if verdict else RESULTS[1], verdict.message))

@@ -230,7 +230,7 @@ EXERCISES = (
             ),
             Slip(
                 lambda x: x * _gradient_map(x) / 2,
-                "A half too many: LOO is no relevance rule, nothing is split.",
+                "A half too many: LOO is not a relevance rule, nothing is split.",
             ),
         ),
         hints=(

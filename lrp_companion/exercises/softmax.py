@@ -325,7 +325,7 @@ EXERCISES = (
             ),
             Slip(
                 lambda *a: _loo(*a, kind="half"),
-                "A half too many: LOO is no relevance rule, nothing is split.",
+                "A half too many: LOO is not a relevance rule, nothing is split.",
             ),
         ),
         hints=(

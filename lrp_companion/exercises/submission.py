@@ -71,7 +71,7 @@ def submission(student: str, path: Path) -> Submission:
             _python("".join(cell["source"])) for cell in content["cells"] if cell["cell_type"] == "code"
         )
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        return refused(f"it is no notebook ({type(error).__name__})")
+        return refused(f"it is not a notebook ({type(error).__name__})")
     answers: dict[str, Answered] = {}
     notable: list[str] = []
     for cell in cells:

@@ -63,7 +63,7 @@ def anytime_maps(
 
     Raises
     ------
-    InputError : a text that cannot be explained, a class that is not there, a seed that is no whole number
+    InputError : a text that cannot be explained, a class that is not there, a seed that is not a whole number
         from 0.
 
     >>> anytime_maps(clf, "a film of rare grace")[0]["ways"]["hybrid"][-1]["r"]  # doctest: +SKIP

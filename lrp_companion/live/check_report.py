@@ -13,7 +13,7 @@ from lrp_companion.schema import ModelCard
 
 @dataclass(frozen=True)
 class Figure:
-    """One number with what it is; `right` is None where it is no question of right or wrong."""
+    """One number with what it is; `right` is None if it cannot be right or wrong."""
 
     name: str
     value: float

@@ -180,7 +180,7 @@ def _shares(name: str, records: Sequence[Attribution]) -> Figure:
 
 
 def _judged(name: str, value: float, most: float, says: str) -> Figure:
-    """A figure that is broken above `most`, or where it is no number."""
+    """A figure that is broken above `most`, or where it is not a number."""
     if not np.isfinite(value):
         raise ModelError(
             "check", got=f"{name} that are not finite", expected="numbers", hint='try dtype="float64"'

@@ -131,7 +131,7 @@ def group_of(tokens: int, groups: int | str, *, seed: int | None = None) -> np.n
 
 
 def check_seed(seed: object) -> None:
-    """Refuse a seed that is no whole number from 0."""
+    """Refuse a seed that is not a whole number from 0."""
     whole("attribute", "seed", seed, least=0, hint="try seed=0")
 
 

@@ -89,7 +89,7 @@ def bootstrap_median(values: Any, *, seed: int = 0) -> Interval:
     >>> print(bootstrap_median([0.2, 0.4, 0.9, float("nan")]))
     0.400 [0.200, 0.900], n = 3 (1 undefined)
     """
-    mean = bootstrap_mean(values, resamples=2)  # refuses what is no column of numbers
+    mean = bootstrap_mean(values, resamples=2)  # refuses what is not a column of numbers
     given = np.asarray(values, dtype=np.float64)
     defined = given[~np.isnan(given)]
     if mean.n < 2:

@@ -15,7 +15,7 @@ from lrp_companion.schema import PROBLEM_TYPES, REGRESSION, ModelError
 
 
 def check_config(name: str, config: Any) -> None:
-    """Refuse what is no classifier, or of a kind that `Encoder` does not know."""
+    """Refuse what is not a classifier, or of a kind that `Encoder` does not know."""
     check_entries(name, config)
     architectures = config.architectures or []
     task = task_of(architectures)

@@ -89,7 +89,7 @@ def locate(name: str | os.PathLike, revision: str | None = None) -> Place:
 
 
 def _no_folder(text: str, hint: str) -> SourceError:
-    got, expected = f"{text!r}, which is no folder", "an embedded model, a folder, or a hub id"
+    got, expected = f"{text!r}, which is not a folder", "an embedded model, a folder, or a hub id"
     return SourceError("load_classifier", got=got, expected=expected, hint=hint)
 
 
@@ -101,7 +101,7 @@ def _cached(text: str, revision: str | None) -> bool:
     try:
         return isinstance(try_to_load_from_cache(text, CONFIG, revision=revision), str)
     except HFValidationError:
-        raise _no_folder(text, "check the name; it is no hub id either") from None
+        raise _no_folder(text, "check the name; it is not a hub id either") from None
 
 
 def _ask_hub(text: str, revision: str | None) -> None:
@@ -114,7 +114,7 @@ def _ask_hub(text: str, revision: str | None) -> None:
         get_hf_file_metadata(hf_hub_url(text, CONFIG, revision=revision), timeout=PATIENCE)
     except Exception as error:  # of httpx or huggingface_hub, with no common base
         reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
-        got = f"{text!r}, which is no folder and, as hub id {text!r}, cannot be loaded ({reason[:200]})"
+        got = f"{text!r}, which is not a folder and, as hub id {text!r}, cannot be loaded ({reason[:200]})"
         expected = "a folder, or a hub id that can be reached"
         hint = 'check name and connection, or use the embedded model: load_classifier("companion")'
         raise SourceError("load_classifier", got=got, expected=expected, hint=hint) from None

@@ -80,7 +80,7 @@ class Classifier:
 
         Raises
         ------
-        InputError : no texts; a text that is no string, is empty, has no token but special ones, spells a
+        InputError : no texts; a text that is not a string, is empty, has no token but special ones, spells a
             special token such as [SEP], or is beyond `max_tokens`; a position that is missing, beyond a
             text, or of no use.
 
@@ -222,7 +222,7 @@ def load_classifier(
     ------
     InputError : a network without a tokenizer, a tokenizer without a network, an unknown device or dtype.
     SourceError : the folder, the hub or the id cannot be reached or read.
-    ModelError : the model is no sequence classifier, of a wiring that is not supported, or its logits are
+    ModelError : the model is not a sequence classifier, of a wiring that is not supported, or its logits are
         not finite.
 
     >>> load_classifier("companion").card.layers

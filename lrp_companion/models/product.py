@@ -159,7 +159,7 @@ class Product:
 
     Raises
     ------
-    InputError : fewer than two factors, a factor that is no finite number, a grouping of other factors.
+    InputError : fewer than two factors, a factor that is not a finite number, a grouping of other factors.
 
     >>> p = Product([2, 3, 4], "(x1 x2) x3")
     >>> p.value, p.relevance(), p.loo(), p.shapley()

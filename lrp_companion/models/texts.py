@@ -97,7 +97,7 @@ def listed(texts: Any) -> list[Text]:
 
 
 def _check_pair(k: int, item: tuple) -> None:
-    """Refuse a tuple that is no pair of texts."""
+    """Refuse a tuple that is not a pair of texts."""
     if len(item) != 2:
         got, hint = f"text {k}, a tuple of {len(item)}", "put separate texts into a list"
         raise InputError("encode", got=got, expected="a pair (first, second)", hint=hint)
@@ -190,7 +190,7 @@ class Reader:
     def _check_special(self, k: int, ids: Sequence[int], special: Sequence[int]) -> None:
         """Refuse a special token that the text itself spells: the model would read an end that is none.
 
-        An unknown word is no such token.
+        An unknown word is not such a token.
         """
         allowed = {self.tokenizer.unk_token_id, self.tokenizer.mask_token_id if self.reads_mask else None}
         reserved = set(self.tokenizer.all_special_ids) - allowed

@@ -15,7 +15,7 @@ from torch.nn.functional import linear
 from lrp_companion.schema import InputError
 
 READOUTS = ("first", "last", "mean", "place")
-"""What the head reads: the first token, the last one that is no padding, the mean of all, or a place."""
+"""What the head reads: the first token, the last one that is not padding, the mean of all, or a place."""
 
 
 @dataclass(frozen=True)
@@ -275,7 +275,7 @@ def family(name: str) -> Callable[[Function], Function]:
 
     Raises
     ------
-    InputError : a name that is no string, empty, or registered already.
+    InputError : a name that is not a string, empty, or registered already.
 
     >>> from lrp_companion.models.encoder import Encoder
     >>> from lrp_companion.models.families import bert
@@ -304,5 +304,5 @@ def family(name: str) -> Callable[[Function], Function]:
 
 
 def forget_family(name: str) -> None:
-    """Take a family out of the registry; one that is not in it is no error."""
+    """Take a family out of the registry; one that is not in it is not an error."""
     FAMILIES.pop(name, None)

@@ -274,7 +274,7 @@ def read_folder(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str,
     """
     place = as_path("load_run", "folder", path)
     if not place.is_dir():
-        got, hint = f"{place}, which is no folder", "name the --out of a run"
+        got, hint = f"{place}, which is not a folder", "name the --out of a run"
         raise SourceError("load_run", got=got, expected="the folder of a run", hint=hint)
     manifest = read_manifest(place)
     gathered = {file.stem for file in place.glob("*.parquet")}

@@ -305,7 +305,7 @@ def from_table(table: pa.Table, *, name: str, split: str, source: str, place: st
     try:
         items, labels = table[item_column].to_pylist(), table[label_column].to_pylist()
     except UnicodeDecodeError:
-        raise refuse("text that is no UTF-8", "text in UTF-8") from None
+        raise refuse("text that is not UTF-8", "text in UTF-8") from None
     allowed = set(range(10)) if name == "mnist" else {-1, 0, 1} if split == "unsupervised" else {0, 1}
     odd = [label for label in labels if not is_whole(label) or label not in allowed]
     if odd:
@@ -339,4 +339,4 @@ def _pixels(item: Any, refuse: Callable[[str, str], SourceError]) -> np.ndarray:
         raise
     except (TypeError, KeyError, SyntaxError, ValueError, OSError):
         # Pillow raises an OSError for what it cannot read, and a SyntaxError for a broken PNG chunk.
-        raise refuse("an image that is no PNG", "PNG bytes under image.bytes") from None
+        raise refuse("an image that is not a PNG", "PNG bytes under image.bytes") from None

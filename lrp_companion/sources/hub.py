@@ -43,7 +43,7 @@ def why_unreachable(*, path: str = "", timeout: float = 4.0) -> str | None:
     `datasets` repeats a failed request for minutes. Asking first tells a missing network in seconds.
     """
     if not endpoint().startswith(("http://", "https://")):
-        return "HF_ENDPOINT is no http address"
+        return "HF_ENDPOINT is not an http address"
     request = urllib.request.Request(f"{endpoint()}{path}", method="HEAD")
     try:
         with urllib.request.urlopen(request, timeout=timeout):

@@ -222,7 +222,7 @@ def _texts(where: str, table: pa.Table, column: str) -> tuple[str, ...]:
     try:
         values = table[column].to_pylist()
     except UnicodeDecodeError:
-        got, hint = f"column {column!r} of {where} that is no UTF-8", "convert it"
+        got, hint = f"column {column!r} of {where} that is not UTF-8", "convert it"
         raise SourceError("load_dataset", got=got, expected="text in UTF-8", hint=hint) from None
     for k, value in enumerate(values):
         if not isinstance(value, str) or not value.strip():
