@@ -72,7 +72,7 @@ def _explain_options(add: Callable[..., Any]) -> None:
     add("--model", default="companion", help=MODEL)
     add("--device", default="cpu")
     add("--dtype", default="float32", help="float32, float64 or bfloat16")
-    add("--target", type=_class, help="class to explain, by its number from 0 or its label (default: predicted)")
+    add("--target", type=_class, help="class to explain: its number from 0 or its label (default: predicted)")
     text = "a class whose logit is subtracted from the target's; both by number, label or a vocabulary token"
     add("--contrast", type=_class, help=text)
     text = "position, from 0, of the token whose classes are explained (models for token classification)"
@@ -84,7 +84,7 @@ def _explain_options(add: Callable[..., Any]) -> None:
     add("--epsilon", type=float)
     text = "layers whose attention is held constant, from 1, such as 1,2,7-12 (method lrp)"
     add("--bypass", type=_layers, metavar="LAYERS", help=text)
-    text = "rule for gated MLPs: uniform (half to each factor, default), right, flat or constant (LRP methods)"
+    text = "rule for gated MLPs: uniform (half to each factor, default), right, flat or constant (LRP)"
     add("--gate", choices=("uniform", "right", "flat", "constant"), help=text)
     text = "relevance of rotations: absolute (as published, default) or signed (method pa-lrp)"
     add("--positions", choices=("absolute", "signed"), help=text)
@@ -120,10 +120,10 @@ def _check_options(add: Callable[..., Any]) -> None:
 
 
 def _run_options(add: Callable[..., Any]) -> None:
-    text = "sst2, imdb, mnist or mnist-grid; or your texts: a .csv, .tsv, .jsonl or .parquet file, or a folder"
+    text = "sst2, imdb, mnist, mnist-grid; or your texts: a .csv, .tsv, .jsonl or .parquet file, or a folder"
     add("task", metavar="DATA", help=text)
     add("--text", metavar="COLUMN", help="your data: the column of the texts")
-    add("--pair", metavar="COLUMN", help="your data: the column of second texts, if the model reads pairs")
+    add("--pair", metavar="COLUMN", help="your data: the column of second texts, for models of pairs")
     text = "your data: the column of labels, names or class numbers (default: unlabelled)"
     add("--label", metavar="COLUMN", help=text)
     add("--out", required=True, help="folder of this run: a manifest and rows of numbers")

@@ -297,7 +297,7 @@ class TestStopped:
             _, said = child.communicate(timeout=PATIENCE)
         assert child.returncode == 130
         assert said.splitlines() == [
-            f"run: stopped; finished jobs are kept in {out}, the same command goes on from there",
+            f"run: stopped; finished jobs are kept in {out}; the same command resumes the run",
             "interrupted",
         ]
         manifest = read_folder(out)[0]

@@ -1,4 +1,4 @@
-"""The attention of one layer: forward with its tape, and both treatments on the way back."""
+"""The attention of one layer: forward with its tape, and both treatments in the backward pass."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Pair = tuple[Tensor, Tensor]
 class Angles:
     """Cosines and sines of the rotations of queries and keys, (1, 1, T, d).
 
-    On the way back they are constants, or with `factors` half of what a product gets is theirs (PA-LRP).
+    In the backward pass they are constants, or with `factors` they get half of each product (PA-LRP).
     """
 
     cos: Tensor
@@ -30,13 +30,13 @@ class Angles:
     factors: bool = False
 
     def rotate(self, x: Tensor) -> Tensor:
-        """Queries or keys (B, H, T, d), each turned by its position's angles."""
+        """Queries or keys (B, H, T, d), each rotated by its position's angles."""
         return x * self.cos + rules.turn(x) * self.sin
 
 
 @dataclass(frozen=True)
 class Side:
-    """Queries or keys: their map, a norm of each head, their rotation; `y` (B, H, T, d) is what comes out."""
+    """Queries or keys: their map, a norm of each head, and their rotation; `y` (B, H, T, d) is the result."""
 
     map: MapStep
     norm: NormStep | None
@@ -50,7 +50,8 @@ class Side:
         return cls(step, normalised, angles, x, x if angles is None else angles.rotate(x))
 
     def backward(self, g: Tensor, *, eps: float) -> tuple[Tensor, Pair | None]:
-        """From (..., B, H, T, d) to the attention's input (..., B, T, D); and what positions get, if they do.
+        """Carry g from (..., B, H, T, d) to the attention's input (..., B, T, D); return also what positions
+        get, if any.
 
         That is relevance at the cosines and at the sines, (..., B, T).
         """
@@ -69,7 +70,7 @@ class Side:
 class AttentionStep:
     """Attention on the tape, from its input to what the heads read.
 
-    `attention` (B, H, T, T), `read` (B, H, T, d); `scores` is what goes into the softmax where it was capped.
+    `attention` (B, H, T, T), `read` (B, H, T, d); `scores` is the input of the softmax where it was capped.
     """
 
     wiring: LayerWiring
@@ -121,14 +122,14 @@ class AttentionStep:
         return None if self.capped is None else rules.slope(*self.capped, at_zero=1.0)
 
     def _scores(self) -> Tensor:
-        """What goes into the softmax, before keys are closed."""
+        """The input of the softmax, before keys are closed."""
         if self.capped is not None:
             return self.capped[1]
         scale = self.wiring.scale_of(self.queries.y.shape[-1])
         return self.queries.y @ repeated(self.keys.y, self.heads).mT * scale
 
     def values_only(self, g_read: Tensor, eps: float) -> Tensor:
-        """CP-LRP: what the attention's input gets through the values, the attention held constant."""
+        """CP-LRP: what the attention's input gets through the values, with the attention held constant."""
         g_value = rules.attention_values(g_read, self.attention, self.read, eps=eps)
         return self.value.backward(merge(gathered(g_value, self.key_heads)), eps=eps)
 
@@ -159,8 +160,8 @@ class KeptSoftmax(torch.autograd.Function):
 
     Written out because separate operations keep and move several more arrays of T x T numbers. `u` keeps
     `dA_ji/dw_i` finite where w_i is 0. With g at A and `h_ji = u_ji (g_ji - sum_k A_jk g_jk)` the gradient is
-    `w_i h_ji` at Z_ji and the sum of `h_ji` over heads and queries at w_i. A query that may attend to nothing
-    but tokens of weight 0 reads nothing: the first token of a causal model, where it is removed.
+    `w_i h_ji` at Z_ji and the sum of `h_ji` over heads and queries at w_i. A query that may attend only to
+    tokens of weight 0 reads nothing, such as the removed first token of a causal model.
     """
 
     @staticmethod
@@ -198,5 +199,5 @@ def repeated(x: Tensor, heads: int) -> Tensor:
 
 
 def gathered(g: Tensor, heads: int) -> Tensor:
-    """The way back from `repeated`: the sum of g over the query heads that share a key or value."""
+    """The backward pass of `repeated`: the sum of g over the query heads that share a key or value."""
     return g if g.shape[-3] == heads else g.unflatten(-3, (heads, -1)).sum(-3)

@@ -1,7 +1,7 @@
 """Transformers as blocks: a forward that keeps the tape, and blocks that carry relevance back one layer.
 
-The weights stay in the `transformers` model; a family's `Wiring` says where they are and in which order a
-layer uses them (`models.wiring`, `models.families`), and this file walks them once forward and once backward.
+The weights stay in the `transformers` model. A family's `Wiring` says where they are and in which order a
+layer uses them (`models.wiring`, `models.families`). This file walks them once forward and once backward.
 
 Shapes: B texts, T tokens, H heads, D hidden, C classes. Backward tensors may have more axes in front, so that
 many masks of one text are carried back together (`propagation.all_masks`).
@@ -34,8 +34,8 @@ __all__ = [
 class Readout:
     """What the head reads of the last hidden states (B, T, D): a weighted sum over tokens, (B, D).
 
-    `place` (B,) is the token that is read, None where it is the first; `weights` (B, T) sum to 1 where it is
-    the mean, else None.
+    `place` (B,) is the token that is read, None if it is the first; `weights` (B, T) sum to 1 if the mean is
+    read, else None.
     """
 
     tokens: int
@@ -78,7 +78,9 @@ class Readout:
 
 @dataclass(frozen=True)
 class HeadBlock:
-    """What follows the last layer: a norm that a family may lack, the readout, and the maps to the logits."""
+    """The blocks after the last layer: a norm (if the family has one), the readout, and the maps to the
+    logits.
+    """
 
     final_norm: NormStep | None
     readout: Readout
@@ -169,9 +171,9 @@ class Encoder:
         types : (B, T), token types; None where all are 0. A family without such embeddings reads none.
         word : (B, T, E), in place of the word embeddings (for gradients).
         keep : (B, T), a soft mask: attention weights of every layer are proportional to `keep_i exp(Z_ji)`.
-        place : (B,), the token that is read: of a readout of a place; of the last one, None is the last of
-            the mask.
-        gate : how a gated MLP is treated on the way back, one of `models.steps.GATES`.
+        place : (B,), the token that is read, for a readout of a place or of the last token (None: the last
+            one of the mask).
+        gate : how the backward pass treats a gated MLP, one of `models.steps.GATES`.
         angles_as_factors : whether rotations of queries and keys get half of each product, as in PA-LRP.
         """
         w = self.wiring
@@ -216,7 +218,7 @@ def _run_layer(
     wiring: LayerWiring, heads: int, masked: Tensor | None, keep: Tensor | None, angles: Angles | None,
     x: Tensor, *, gate: str,
 ) -> LayerBlock:  # fmt: skip
-    """A layer on its input x (B, T, D), which comes last so that the rest can be given before."""
+    """A layer on its input x (B, T, D), which is the last argument so that the others can be bound first."""
     return LayerBlock.run(wiring, heads, x, masked, keep, angles=angles, gate=gate)
 
 

@@ -36,8 +36,8 @@ DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.
 
 
 CLOSE = {torch.float32: 1e-3, torch.float64: 1e-8}
-"""How far logits of the tape and of the network may be apart, as a part of 1 + the largest logit; as in
-float32 where the network works in float32 in places.
+"""Largest allowed difference of logits between tape and network, as a fraction of 1 + the largest logit; as
+in float32 where the network works in float32 in places.
 """
 TRIED = 8
 """Tokens of the forward pass that is compared when a model is loaded."""
@@ -74,15 +74,16 @@ class Classifier:
         Parameters
         ----------
         texts : a string; a pair as a tuple of two strings; or a list of these.
-        truncate : cut what is beyond `max_tokens`: the end of a text, of a pair the longer one's first.
-        position : the token whose classes are explained, from 0, special tokens included; for a model of
-            token classes, and only for it.
+        truncate : cut what is beyond `max_tokens`: the end of a text; for a pair, that of the longer text
+            first.
+        position : the token whose classes are explained, from 0, counting special tokens; only for a model of
+            token classes.
 
         Raises
         ------
-        InputError : no texts; a text that is not a string, is empty, has no token but special ones, spells a
-            special token such as [SEP], or is beyond `max_tokens`; a position that is missing, beyond a
-            text, or of no use.
+        InputError : no texts; a text that is not a string, is empty, has only special tokens, spells a
+            special token such as [SEP], or is beyond `max_tokens`; a position that is missing, beyond a text,
+            or not applicable.
 
         >>> clf = load_classifier("companion")
         >>> [text.tokens for text in clf.encode(("A fine film.", "Not bad."))]
@@ -108,7 +109,7 @@ class Classifier:
         return [dataclasses.replace(text, read=int(position)) for text in texts]
 
     def class_of(self, target: Any) -> Any:
-        """A class by a text: of a language model the one token that spells it; else the target itself.
+        """A class by its text: for a language model the token that spells it; else the target itself.
 
         Raises
         ------
@@ -124,7 +125,7 @@ class Classifier:
         raise InputError("attribute", got=got, expected=expected, hint="name its first token")
 
     def narrowed(self, classes: Sequence[int]) -> Classifier:
-        """The same classifier with these classes only, in this order."""
+        """The same classifier with only these classes, in this order."""
         out, wiring = copy.copy(self), self.encoder.wiring
         (last, activation), labels = wiring.head[-1], tuple(self.labels[k] for k in classes)
         assert not isinstance(last, (nn.LayerNorm, RootMeanSquare))  # a head ends with its map to the classes
@@ -148,7 +149,7 @@ class Classifier:
         return token_types([text], self.device)
 
     def extra_inputs(self, shape: torch.Size | tuple[int, int], types: Tensor | None) -> dict[str, Tensor]:
-        """What else the `transformers` model needs beside ids and mask (B, T)."""
+        """Further inputs of the `transformers` model besides ids and mask (B, T)."""
         extra = {}
         if self.encoder.wiring.first_position:
             # Left to itself, RoBERTa skips a position where a token is replaced by padding.
@@ -166,7 +167,7 @@ class Classifier:
         place: Tensor | None = None,
     ) -> Tensor:
         """The logits (B, C) of the `transformers` model for ids, mask and token types (B, T), read at `place`
-        (B,) where a place is read.
+        (B,) if the model reads a place.
         """
         extra = self.extra_inputs(input_ids.shape, types)
         return self.run_network(attention_mask, place=place, input_ids=input_ids, **extra)
@@ -174,7 +175,7 @@ class Classifier:
     def run_network(self, attention_mask: Tensor, *, place: Tensor | None = None, **inputs: Tensor) -> Tensor:
         """The logits (B, C) of the `transformers` model for its inputs: ids or embeddings, positions, types.
 
-        A causal network tells what to read by the id of padding; here it is the last token of the mask.
+        A causal network finds the token to read by the id of padding; here it is the last token of the mask.
         """
         base = self.encoder.wiring.base
         if base is None:
@@ -200,30 +201,30 @@ def load_classifier(
     revision: str | None = None,
     recompute: bool = False,
 ) -> Classifier:
-    """Load a model of a wired family (`models.families`), to be explained: a classifier of texts or tokens,
-    or a model that predicts the next or a masked token.
+    """Load a model of a supported family (`models.families`) to explain: a classifier of texts or tokens, or
+    a model that predicts the next or a masked token.
 
-    Code that a folder or a hub repository brings along is never run: a model that needs it is refused. One
-    forward pass is compared with the `transformers` model's, so a network that computes something else than
-    its family does is refused, too.
+    Code from a folder or a hub repository is never run: a model that needs it is refused. One forward pass is
+    compared with the `transformers` model's, so a network that computes something other than its family is
+    also refused.
 
     Parameters
     ----------
     model : an embedded model ("companion"), a folder in the hub's on-disk format or of a PEFT adapter (which
         is merged, with `peft`), a hub id, or a network of `transformers` in memory, which is copied.
-    tokenizer : of a network in memory.
+    tokenizer : the tokenizer of a network in memory.
     device : "cpu", "cuda", "cuda:1", ...
-    dtype : "float32", "float64" or "bfloat16", or PyTorch's own names; weights are converted.
-    revision : branch, tag or commit, for a hub id only.
+    dtype : "float32", "float64" or "bfloat16", or PyTorch's dtypes; weights are converted.
+    revision : branch, tag or commit, only for a hub id.
     recompute : keep the tape of one layer at a time, for long texts and large models; every layer that is
-        walked runs once more. Scores are the same, to rounding.
+        walked runs once more. Up to rounding, scores are the same.
 
     Raises
     ------
     InputError : a network without a tokenizer, a tokenizer without a network, an unknown device or dtype.
     SourceError : the folder, the hub or the id cannot be reached or read.
-    ModelError : the model is not a sequence classifier, of a wiring that is not supported, or its logits are
-        not finite.
+    ModelError : the model is not a sequence classifier, its wiring is not supported, or its logits are not
+        finite.
 
     >>> load_classifier("companion").card.layers
     12
@@ -257,7 +258,7 @@ def load_classifier(
 
 @torch.no_grad()
 def _check_forward(clf: Classifier) -> None:
-    """Refuse a network whose logits are not finite, or not those of its wiring: two rows, one padded."""
+    """Refuse a network whose logits are not finite or not those of its wiring, on two rows, one padded."""
     name, ordinary = clf.card.name, _ordinary_ids(clf)
     ids = torch.tensor([ordinary, ordinary[::-1]], device=clf.device)
     mask = torch.ones_like(ids)

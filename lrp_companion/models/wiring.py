@@ -1,5 +1,5 @@
-"""Where a `transformers` model keeps what an encoder needs and in which order its layers use it (`Wiring`),
-and the registry of families.
+"""Where a `transformers` model keeps the modules of an encoder and in which order its layers use them
+(`Wiring`), and the registry of families.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from torch.nn.functional import linear
 from lrp_companion.schema import InputError
 
 READOUTS = ("first", "last", "mean", "place")
-"""What the head reads: the first token, the last one that is not padding, the mean of all, or a place."""
+"""What the head reads: the first token, the last one that is not padding, the mean of all, or a given place.
+"""
 
 
 @dataclass(frozen=True)
 class LinearPart:
-    """Outputs `first` to before `last` of a linear module as a map of their own; None: from or to the end.
+    """Outputs `first` to before `last` of a linear module as a separate map; None: from or to the end.
     `transposed` where the module's weight is (in, out).
 
     Reads the module's weight at every call, so that it follows a module whose weights change.
@@ -55,7 +56,7 @@ class LinearPart:
 
 @dataclass(frozen=True)
 class LinearRows:
-    """Some outputs of a linear map, in an order of their own."""
+    """Some outputs of a linear map, in another order."""
 
     map: Any
     rows: tuple[int, ...]
@@ -126,7 +127,7 @@ Norm = nn.LayerNorm | RootMeanSquare
 class LayerWiring:
     """The modules of one Transformer layer, in an order that any family can have.
 
-    With every part there, a layer is `s = N1(x + B1(attend(P1(x))))`, `y = N2(s + B2(mlp(P2(s))))`.
+    With every part, a layer is `s = N1(x + B1(attend(P1(x))))`, `y = N2(s + B2(mlp(P2(s))))`.
 
     Attributes
     ----------
@@ -137,10 +138,11 @@ class LayerWiring:
     attention_input_norm, mlp_input_norm : P1 and P2, before a branch (pre-LN); None where it has none.
     attention_branch_norm, mlp_branch_norm : B1 and B2, at the end of a branch (Gemma); None likewise.
     query_norm, key_norm : norms of each head's queries and keys.
-    key_heads : heads of keys and values; None: as many as of queries. Each serves neighbouring query heads.
-    scale : of the scores; None is `1 / sqrt(d)` of a head.
+    key_heads : number of heads for keys and values; None: as many as for queries. Each serves neighbouring
+        query heads.
+    scale : factor of the scores; None is `1 / sqrt(d)` of a head.
     cap : scores become `cap tanh(z / cap)`; None: they stay.
-    window : how far from a query a key may be, itself 0; None: any distance.
+    window : largest distance of a key from its query, 0 for itself; None: any distance.
     kind : what `Wiring.rotary` needs to know of this layer.
     """
 
@@ -167,7 +169,7 @@ class LayerWiring:
     kind: str | None = None
 
     def scale_of(self, head_width: int) -> float:
-        """What multiplies the products of queries and keys of one head."""
+        """The factor of the products of queries and keys of one head."""
         return head_width**-0.5 if self.scale is None else self.scale
 
 
@@ -177,7 +179,7 @@ Rotary = Callable[[Tensor, Tensor, str | None], tuple[Tensor, Tensor]]
 
 @dataclass(frozen=True)
 class Wiring:
-    """Where a `transformers` model keeps what an encoder needs.
+    """Where a `transformers` model keeps the modules of an encoder.
 
     Attributes
     ----------
@@ -191,12 +193,12 @@ class Wiring:
     first_position : index of the first token's position embedding.
     positions : how many positions there are; None: as many as `position` has.
     readout : what the head reads, one of `READOUTS`.
-    causal : whether a token attends to none behind it.
+    causal : whether a token attends to none after it.
     rotary : the rotations of queries and keys; None where there are none.
     final_norm : a norm of the last layer's output; None where there is none.
-    base : the network below the head, where the readout is the encoder's to choose; None where the whole
-        network gives the logits.
-    task : what the logits are of, one of `models.tasks.TASKS`.
+    base : the network below the head, if the encoder chooses the readout; None if the whole network gives the
+        logits.
+    task : what the logits predict, one of `models.tasks.TASKS`.
     """
 
     word: nn.Embedding
@@ -218,7 +220,7 @@ class Wiring:
 
     @property
     def of_vocabulary(self) -> bool:
-        """Whether the logits are those of a token, one for each of the vocabulary."""
+        """Whether the logits predict a token, with one logit for each of the vocabulary."""
         return self.task in ("next token", "masked token")
 
     @property
@@ -228,7 +230,7 @@ class Wiring:
 
     @property
     def longest(self) -> int:
-        """How many tokens there are positions for."""
+        """The number of tokens for which there are positions."""
         if self.positions is not None:
             return self.positions
         assert self.position is not None
@@ -247,7 +249,7 @@ class Wiring:
 
     @property
     def is_bert(self) -> bool:
-        """Whether this is BERT's own order: learned positions, norms after the sums, the first token read."""
+        """Whether this has BERT's order: learned positions, norms after the sums, the first token read."""
         return (
             self.position is not None
             and self.rotary is None
@@ -293,7 +295,7 @@ def family(name: str) -> Callable[[Function], Function]:
         expected, hint = "a model_type such as 'bert'", "config.json of a model names it"
         raise InputError("family", got=f"the name {name!r}", expected=expected, hint=hint)
     if name in FAMILIES:
-        expected, hint = "one wiring per family", "take the first one out with forget_family"
+        expected, hint = "one wiring per family", "remove the first one with forget_family"
         raise InputError("family", got=f"{name!r} twice", expected=expected, hint=hint)
 
     def register(wiring_of: Function) -> Function:
@@ -304,5 +306,5 @@ def family(name: str) -> Callable[[Function], Function]:
 
 
 def forget_family(name: str) -> None:
-    """Take a family out of the registry; one that is not in it is not an error."""
+    """Remove a family from the registry, if it is there."""
     FAMILIES.pop(name, None)
