@@ -24,7 +24,7 @@ _FACTORS = {
     0.5: "Every number is half of what it should be: one half too many.",
     4.0: "Every number is four times what it should be: are two halves missing?",
     0.25: "Every number is a quarter of what it should be: halved twice too often.",
-    -1.0: "Every number has the other sign: a minus was dropped, or a difference turned round.",
+    -1.0: "Every number has the other sign: a minus was dropped, or a difference reversed.",
 }
 
 Function = Callable[..., Any]
@@ -309,7 +309,7 @@ def _explain(exercise: Exercise, cases: list[Case], given: Answers, expected: An
         factor = _factor(given, wrong, tolerance)
         if factor is not None:
             besides = _FACTORS.get(factor, f"there is a constant factor of {factor:g}.")
-            return f"Two things at once. {slip.says} And besides: {besides}"
+            return f"Two things at once. {slip.says} Also: {besides}"
     place = _where(exercise, cases, given, expected, tolerance)
     near = _near_miss(exercise, cases, given, expected, tolerance)
     return f"{near} {place}" if near else place

@@ -49,7 +49,7 @@ _WHOLE: tuple[tuple[str, Callable[[np.ndarray], np.ndarray]], ...] = (
     ("without its sign: absolute values were taken", np.abs),
     ("squared", np.square),
     ("with a 1 added", lambda x: x + 1),
-    ("with a 1 taken off", lambda x: x - 1),
+    ("with a 1 subtracted", lambda x: x - 1),
     ("in reverse order", lambda x: x[::-1] if x.ndim else x),
     ("with its columns in reverse order", lambda x: x[:, ::-1] if x.ndim > 1 else x),
     ("transposed", lambda x: x.T if x.ndim == 2 and x.shape[0] == x.shape[1] else x),

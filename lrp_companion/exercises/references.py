@@ -171,7 +171,7 @@ EXERCISES = (
         theme=THEMES[3],
         signature="mean_pair_r(maps)",
         task=(
-            "maps (S, T) holds the LOO map of each of S trainings for one text. Return the mean of "
+            "The array maps (S, T) holds the LOO map of each of S trainings for one text. Return the mean of "
             "Pearson's r over all pairs of two different trainings, as one number."
         ),
         answer=mean_pair_r,
@@ -214,7 +214,7 @@ EXERCISES = (
         ),
         hints=(
             "How many pairs of two different trainings are there?",
-            "There are S (S - 1) / 2: what stands above the diagonal of the matrix of correlations.",
+            "There are S (S - 1) / 2: the entries above the diagonal of the matrix of correlations.",
             "np.corrcoef(maps)[np.triu_indices(len(maps), 1)].mean()",
         ),
     ),

@@ -1,4 +1,4 @@
-"""Is it right? What can be measured of an explanation of any supported model on a user's own texts."""
+"""Is it right? Measurements of an explanation for any supported model on a user's own texts."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from lrp_companion.schema import Attribution, InputError, ModelError
 
 METHODS = ("attnlrp", "cp-lrp", "mask-gradient")
 TOLERANCE = {"float32": 1e-3, "float64": 1e-5, "bfloat16": 1e-1}
-"""How far apart two ways to one number may be, as a part of 1 + its size; a network may work in float32 in
-places, whatever its weights are.
+"""Largest allowed difference between two ways to compute a number, as a fraction of 1 + its size; a network
+may work in float32 in places, whatever its weights are.
 """
 MANY_TEXTS = 3
-"""Texts on which LOO is run a second time, token by token, by the `transformers` network."""
+"""Number of texts on which the `transformers` network repeats LOO, token by token."""
 
 
 def check(
@@ -31,23 +31,23 @@ def check(
 ) -> ModelCheck:
     """Check a model and its explanations on texts: figures, each with what it means and whether it is broken.
 
-    - The tape's logits against the `transformers` network's own.
-    - LOO by the package, which runs removed tokens not at all, against the network's with its attention mask.
-    - AttnLRP and CP-LRP, epsilon 0: what is left of the logit at the words, and what was lost in every layer
+    - The tape's logits against those of the `transformers` network.
+    - LOO by the package, which does not run removed tokens, against the network's LOO with its attention mask.
+    - AttnLRP and CP-LRP, epsilon 0: how much of the logit arrives at the words, and how much every layer loses
       to biases, norms and the softmax, Eq. (5). What none of these explains is an error.
     - Pearson's r with LOO on the words, with a bootstrap interval over the texts.
     - The share of |relevance| on the first token and on special tokens.
 
     Parameters
     ----------
-    model : of `load_classifier`.
+    model : a `Classifier` from `load_classifier`.
     texts : as for `attribute`; the predicted class of each is explained. With one text there is no interval.
-    truncate : cut what is beyond the model's length.
+    truncate : cut texts beyond the model's length.
 
     Raises
     ------
-    ModelError : no classifier of `load_classifier`.
-    InputError : texts that `attribute` refuses, or one of which no token can be removed.
+    ModelError : a model that `load_classifier` did not make.
+    InputError : texts that `attribute` refuses, or a text without a removable token.
 
     >>> from lrp_companion import load_classifier
     >>> done = check(load_classifier("companion"), ["a fine film", "a dull , slow film"])
@@ -78,12 +78,12 @@ def check(
 
 
 def _gap(ours: np.ndarray, theirs: np.ndarray) -> float:
-    """The largest difference, as a part of 1 + the largest size."""
+    """The largest difference, as a fraction of 1 + the largest size."""
     return float(np.abs(ours - theirs).max() / (1 + np.abs(theirs).max()))
 
 
 def _logits(clf: Classifier, texts: Sequence[EncodedText]) -> Figure:
-    """The tape's logits against the network's own, its head included."""
+    """The tape's logits against the network's, including its head."""
     gaps = []
     for text in texts:
         ids = torch.tensor([text.input_ids], device=clf.device)
@@ -137,7 +137,7 @@ def _conservation(
     truncate: bool,
     progress: bool | None,
 ) -> tuple[Figure, list[dict[str, Any]]]:
-    """What arrives at the words, as a part of the logit, and where the rest is; mean over texts."""
+    """The fraction of the logit that arrives at the words, and where the rest is; mean over texts."""
     flows = [
         layer_relevance(clf, text, bypass=bypass, truncate=truncate)
         for text in watch(texts, progress=progress, label=f"conservation of {name}")
@@ -171,7 +171,7 @@ def _agreement(name: str, records: Sequence[Attribution], loo: Sequence[Attribut
 
 
 def _shares(name: str, records: Sequence[Attribution]) -> Figure:
-    """How much of |relevance| the first token and the special tokens have; mean over texts."""
+    """The share of |relevance| on the first token and on special tokens; mean over texts."""
     sizes = [np.abs(record.scores) for record in records]
     first = float(np.mean([size[0] / size.sum() for size in sizes if size.sum()]))
     special = [size[record.special].sum() / size.sum() for size, record in zip(sizes, records, strict=True)]
@@ -180,7 +180,7 @@ def _shares(name: str, records: Sequence[Attribution]) -> Figure:
 
 
 def _judged(name: str, value: float, most: float, says: str) -> Figure:
-    """A figure that is broken above `most`, or where it is not a number."""
+    """A figure that is broken above `most` or if it is NaN."""
     if not np.isfinite(value):
         raise ModelError(
             "check", got=f"{name} that are not finite", expected="numbers", hint='try dtype="float64"'

@@ -135,7 +135,7 @@ def shares(grouping: Grouping) -> tuple[Fraction, ...]:
 
 @dataclass(frozen=True)
 class Step:
-    """One multiplication on the way back: `relevance` arrives at `whole`, and each of `parts` gets `share`."""
+    """One multiplication, backward: `relevance` arrives at `whole`, and each of `parts` gets `share`."""
 
     whole: str
     value: Any

@@ -250,7 +250,7 @@ function maps() {
     map.node.dataset.scores = scores.join(" ");
     [...map.node.children].forEach((item, i) => {
       item.classList.toggle("lrp-frontier-exact", exact.has(i));
-      if (exact.has(i)) item.setAttribute("aria-description", "LOO's own value");
+      if (exact.has(i)) item.setAttribute("aria-description", "exact LOO value");
       else item.removeAttribute("aria-description");
     });
   };

@@ -389,7 +389,7 @@ function factors(model, announce) {
   };
   const read = (/** @type {number} */ i) => {
     const value = inputs[i].valueAsNumber, fine = fits(value), values = model.get("values");
-    const kept = `x${i + 1} has to be a number of at most 1e60 in size; ${short(values[i])} is kept.`;
+    const kept = `x${i + 1} must be a number of at most 1e60 in size; ${short(values[i])} is kept.`;
     inputs[i].setAttribute("aria-invalid", String(!fine));
     problem.hidden = fine;
     problem.textContent = fine ? "" : kept;
@@ -464,7 +464,7 @@ function treeInWords(items) {
   return items.filter(({ below }) => below.length).map(({ name, value, below }, i) => {
     const parts = below.map(({ node }) => bracket(node)).join(", ");
     const product = i ? name : `The output ${name}`;
-    return `${product} = ${short(value)} hands ${short(below[0].relevance)} each to ${parts}`;
+    return `${product} = ${short(value)} gives ${short(below[0].relevance)} each to ${parts}`;
   }).join("; ");
 }
 

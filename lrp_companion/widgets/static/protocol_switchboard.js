@@ -527,7 +527,7 @@ function switches(model, board, go) {
       });
     });
   };
-  const about = `Beside each switch: ${board.a} minus ${board.b} if only this switch is turned.`;
+  const about = `Next to each switch: ${board.a} minus ${board.b} if only this switch changes.`;
   const note = h("p", { class: "lrp-quiet lrp-about" }, about);
   return { node: h("div", { class: "lrp-board" }, runs.node, rows.map(({ node }) => node), note), show };
 }

@@ -64,7 +64,7 @@ const ROWS = [
 ];
 const HINT =
   "Drag the ring, or press arrow keys: right and left trade queries with values, up and down trade " +
-  "keys with both. Shift: 0.1 a step. Home: flat. Enter: next named point.";
+  "keys with both. Shift: steps of 0.1. Home: flat. Enter: next named point.";
 
 let drawn = 0; // how many of these the page has, for ids of their own
 
@@ -741,10 +741,10 @@ function readout() {
 function turnInWords(map, loo) {
   if (map && loo) {
     return "The sums of this map and of LOO are negative: " +
-      "dividing both by their sums turns r twice, which leaves it.";
+      "dividing both by their sums reverses r twice, so it stays the same.";
   }
   if (!map && !loo) return "";
-  return `The sum of ${map ? "this map" : "LOO"} is negative: dividing by the sums turns the sign of r.`;
+  return `The sum of ${map ? "this map" : "LOO"} is negative: dividing by the sums reverses the sign of r.`;
 }
 
 /**
