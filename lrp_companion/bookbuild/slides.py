@@ -1,9 +1,9 @@
-"""Sphinx extension: what a notebook shows, on any page; and pages of `book/slides/` as decks of slides.
+"""Sphinx extension: outputs of notebooks on any page, and pages of `book/slides/` as decks of slides.
 
-The directive `cell` shows an output of an executed notebook again, a widget alive and in a state of its own,
-so no slide holds a number that was typed in. A page of `book/slides/` (not its index) becomes a deck by
-reveal.js: its first heading opens the first slide, each heading of the second level another. reveal.js comes
-from the wheel `sphinx-revealjs`.
+The directive `cell` shows an output of an executed notebook again, and a widget live and in a given state, so
+no number on a slide was typed in. A page of `book/slides/` (not its index) becomes a deck by reveal.js: its
+first heading opens the first slide, each heading of the second level another. reveal.js comes from the wheel
+`sphinx-revealjs`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _read(path: Path, changed: float) -> nbformat.NotebookNode:
 
 
 def _numbers(page: Path) -> set[str]:
-    """The cells of a chapter that stand on its page of all numbers, by their ids."""
+    """The cells of a chapter that are on its page of all numbers, by their ids."""
     path = numbers_page(page)
     return (
         {cell.get("id", "") for cell in _read(path, path.stat().st_mtime).cells} if path.is_file() else set()
@@ -123,7 +123,7 @@ def _number(text: str) -> int | float:
 
 
 def excerpt(source: str, after: str, before: str) -> str:
-    """Return the text of a Markdown cell between two of its lines; an empty one stands for the cell's end.
+    """Return the text of a Markdown cell between two of its lines; an empty line means the cell's end.
 
     Raises
     ------

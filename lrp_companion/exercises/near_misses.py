@@ -1,8 +1,8 @@
-"""What a wrong answer is near to: the solution with one thing changed, and the change in words.
+"""Near misses of a wrong answer: the solution with one thing changed, and the change in words.
 
-Where no known slip explains an answer, the solution is changed in one place after another (an operator, a
-sign, an axis, a number, a term left out); an answer that behaves like one of these is told what kind of
-change it is, without being shown the place.
+If no known slip explains an answer, the solution is changed in one place after another (an operator, a sign,
+an axis, a number, a term left out). If an answer behaves like one of these, the feedback names the kind of
+change but not the place.
 """
 
 from __future__ import annotations

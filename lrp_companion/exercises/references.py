@@ -1,4 +1,4 @@
-"""Theme: measuring agreement. What an r is worth beside another training's LOO."""
+"""Theme: measuring agreement. What an r is worth compared with another training's LOO."""
 
 from __future__ import annotations
 

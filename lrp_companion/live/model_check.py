@@ -32,9 +32,9 @@ def check(
     """Check a model and its explanations on texts: figures, each with what it means and whether it is broken.
 
     - The tape's logits against those of the `transformers` network.
-    - LOO by the package, which does not run removed tokens, against the network's LOO with its attention mask.
-    - AttnLRP and CP-LRP, epsilon 0: how much of the logit arrives at the words, and how much every layer loses
-      to biases, norms and the softmax, Eq. (5). What none of these explains is an error.
+    - LOO by the package, which does not run removed tokens, against the network's with its attention mask.
+    - AttnLRP and CP-LRP, epsilon 0: how much of the logit arrives at the words, and how much every layer
+      loses to biases, norms and the softmax, Eq. (5). What none of these explains is an error.
     - Pearson's r with LOO on the words, with a bootstrap interval over the texts.
     - The share of |relevance| on the first token and on special tokens.
 

@@ -32,7 +32,7 @@ from lrp_companion.terminal import BAD_INPUT, FAULT
 
 
 class Jobs(Protocol):
-    """The input of `execute`: a configuration and tables of independent jobs, which may read earlier tables."""
+    """A run for `execute`: a configuration and tables of independent jobs, which may read earlier tables."""
 
     @property
     def config(self) -> Mapping[str, Any]: ...

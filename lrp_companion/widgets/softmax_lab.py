@@ -1,4 +1,4 @@
-"""One attention read-out on sliders: what the rules say of each token, and what its removal changes."""
+"""One attention read-out on sliders: what the rules say about each token, and what its removal changes."""
 
 from __future__ import annotations
 
