@@ -75,7 +75,7 @@ def install_cell(address: str, branch: str) -> str:
     return "\n".join(
         [
             "import sys",
-            'if "google.colab" in sys.modules:  # the package, and the records beside it',
+            'if "google.colab" in sys.modules:  # the package, and the records next to it',
             f"    !git clone --quiet --depth 1 --branch {branch} {address} companion",
             "    %pip install --quiet ./companion",
             "    %cd -q companion",

@@ -52,7 +52,7 @@ def course_notebook(notebook: nbformat.NotebookNode, *, name: str = "notebook") 
             continue
         checks = list(_CHECK.finditer(cell.source))
         if len(checks) != 1:
-            got, expected = f"{len(checks)} checks in cell {number} of {name}", "one beside a solution"
+            got, expected = f"{len(checks)} checks in cell {number} of {name}", "one with a solution"
             raise InputError("nbgrader", got=got, expected=expected, hint="give every exercise its own cell")
         (match,) = checks
         task = nbformat.v4.new_code_cell(_CHECK.sub("", cell.source).rstrip() + "\n", id=cell.id)

@@ -58,7 +58,7 @@ def _reference_cases(rng: np.random.Generator) -> list[Case]:
 
 
 def mean_pair_r(maps: np.ndarray) -> float:
-    """r of each pair of two different trainings, one after the other, and their mean."""
+    """The mean r over pairs of two different trainings, computed one by one."""
     pairs = list(itertools.combinations(range(len(maps)), 2))
     return math.fsum(correlation(maps[i], maps[j]) for i, j in pairs) / len(pairs)
 

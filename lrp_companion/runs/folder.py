@@ -297,7 +297,7 @@ def _read_table(file: Path, key: str, columns: list[str] | None = None) -> pa.Ta
     except (pa.ArrowException, OSError, ValueError) as error:
         reason = str(error).splitlines()[0].rstrip(".")
         got, expected = f"{file}, which cannot be read ({reason})", "a whole parquet file"
-        hint = f"remove {file.name} and give the same run command again: it makes these rows anew"
+        hint = f"remove {file.name} and repeat the same run command: it makes these rows again"
         raise SourceError("load_run", got=got, expected=expected, hint=hint) from None
     if owner != key:
         got, hint = f"{file} with rows of run {owner or 'unknown'}", f"take {file.name} out of this folder"
@@ -369,7 +369,7 @@ def _digest(weights: Mapping[str, Any]) -> str:
 def _spoilt(net: Path, reason: str) -> SourceError:
     """The error for a net's weights that are not those that were trained."""
     got, expected = f"{net}, which cannot be used ({reason})", "the weights as the run wrote them"
-    hint = f"remove {net.name} and give the same run command again: the net is trained anew"
+    hint = f"remove {net.name} and repeat the same run command: the net is trained again"
     return SourceError("run", got=got, expected=expected, hint=hint)
 
 

@@ -133,7 +133,7 @@ def read_object(data: Any, split: str | None) -> tuple[pa.Table, str, str]:
     except (pa.ArrowException, ValueError, TypeError) as error:
         if isinstance(error, InputError):
             raise
-        got, hint = f"columns that are no table ({reason(error)})", "give each as many values"
+        got, hint = f"columns that are not a table ({reason(error)})", "give each as many values"
         raise InputError("load_dataset", got=got, expected="columns of one length", hint=hint) from None
 
 

@@ -206,7 +206,7 @@ function maps(tokens) {
 }
 
 /**
- * Fields for the query, the keys and the values; what is no number in range is refused in words.
+ * Fields for the query, the keys and the values; anything but a number in range is refused in words.
  * @param {Model<State>} model
  * @returns {{ node: HTMLElement, show: () => void }}
  */

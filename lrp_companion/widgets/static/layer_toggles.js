@@ -154,7 +154,7 @@ function inForce(model) {
 }
 
 /**
- * The row of the explanation above that of LOO; `paint` makes both anew for another sentence.
+ * The row of the explanation above that of LOO; `paint` remakes both for another sentence.
  * @returns {{ nodes: HTMLElement[], paint: (sentence: Sentence, scores: number[]) => void }}
  */
 function tokenRows() {

@@ -19,7 +19,7 @@
  */
 
 /**
- * How amounts are drawn beside f: as a part of it, and as a colour.
+ * How amounts are drawn next to f: as a fraction of it, and as a colour.
  * @typedef {object} Scale
  * @property {number} f
  * @property {string} ink
@@ -309,7 +309,7 @@ function presetsOf(tree) {
 }
 
 /**
- * How amounts are drawn beside an output.
+ * How amounts are drawn next to an output.
  * @param {number} f
  * @returns {Scale}
  */
@@ -428,7 +428,7 @@ function treeView(model, presets) {
   const lines = svg("svg", { role: "img", preserveAspectRatio: "none" });
   const stage = h("div", { class: "lrp-stage", role: "group", "aria-label": "Tree of the product" });
   /** @type {string | null} */
-  let focused = null; // the label of the control that takes the focus once the tree is painted anew
+  let focused = null; // the label of the control that takes the focus once the tree is repainted
   /** @param {Tree} tree @param {string} next */
   const regroup = (tree, next) => {
     focused = next;

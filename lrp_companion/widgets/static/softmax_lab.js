@@ -352,7 +352,7 @@ function plotRow(count) {
 }
 
 /**
- * Attention, the bars and all scores, a column per token; made anew for another number of tokens.
+ * Attention, the bars and all scores, a column per token; remade for another number of tokens.
  * @returns {{ table: HTMLElement, paint: (result: Result) => void }}
  */
 function scoreTable() {
