@@ -1,4 +1,4 @@
-"""Numbers as people give them, as arrays: what holds none is refused in one line. NumPy only."""
+"""Numbers in any form as arrays; anything else is refused in one line. NumPy only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def real_array(operation: str, name: str, values: Any) -> np.ndarray:
 
     Raises
     ------
-    InputError : text, complex numbers, rows of several lengths, or anything else that is no array of numbers.
+    InputError : text, complex numbers, rows of different lengths, or anything else but an array of numbers.
 
     >>> real_array("agreement", "scores", [1, 2]).tolist()
     [1.0, 2.0]

@@ -26,11 +26,11 @@ SITE_PARTS = {
 SCALES = ("sum", "abs", "max")
 RANKS = ("size", "for", "against")
 CANCELLED = 1e-6
-"""A sum below this fraction of sum |R| is rounding of single precision: its size and sign mean nothing."""
+"""A sum below this fraction of sum |R| is rounding error of float32: its size and sign mean nothing."""
 
 
 def scores_at(parts: Mapping[str, np.ndarray], site: str) -> np.ndarray:
-    """Return the sum of the parts that a site reads; a part that the model does not have is left out.
+    """Return the sum of the parts that a site reads, without parts that the model does not have.
 
     >>> scores_at({"word": np.array([1.0]), "position": np.array([0.5])}, "word+position")
     array([1.5])
@@ -39,14 +39,14 @@ def scores_at(parts: Mapping[str, np.ndarray], site: str) -> np.ndarray:
 
 
 def frozen(array: Any, dtype: Any) -> np.ndarray:
-    """A copy that cannot be written to."""
+    """Return a read-only copy."""
     out = np.array(array, dtype=dtype)
     out.setflags(write=False)
     return out
 
 
 class Record:
-    """Frozen data classes with arrays and read-only mappings: pickled, copied, compared by value."""
+    """Frozen data class with arrays and read-only mappings; pickled, copied and compared by value."""
 
     def _state(self) -> dict[str, Any]:
         """Fields by name, mappings as plain dicts."""
@@ -71,7 +71,7 @@ def _rebuild(kind: type, state: dict[str, Any]) -> Any:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Whether two values are equal; NaN equals NaN, a list the tuple of its entries."""
+    """Whether two values are equal, where NaN equals NaN and a list equals the tuple of its entries."""
     if isinstance(a, Mapping) and isinstance(b, Mapping):
         return a.keys() == b.keys() and all(_same(a[key], b[key]) for key in a)
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
@@ -95,10 +95,10 @@ class Attribution(Record):
     special : bool, shape (T,); True where a token is special ([CLS], [SEP]).
     method : the method's name.
     choices : every choice the scores depend on (site, epsilon, removal, baseline, ...).
-    parts : scores by site of the embedding sum (`word`, `position`, `type`), where the method has them.
-    details : what else was measured on the way (a convergence delta, a label's name).
-    text : what was explained; of a pair both texts, each on its line. "" where it is not known.
-    offsets : where each token stands in `text`, (start, end) in characters; () where that is not known.
+    parts : scores by part of the embedding sum (`word`, `position`, `type`), if the method has them.
+    details : other measurements (a convergence delta, a label's name).
+    text : the explained text; for a pair both texts, each on its line; "" if it is not known.
+    offsets : position of each token in `text`, (start, end) in characters; () if it is not known.
 
     >>> record = Attribution(
     ...     ("[CLS]", "fine", "##ly", "!"), [0.5, 1.0, 2.0, -1.0], 1, 2.5, [True, False, False, False], "lrp",
@@ -141,7 +141,7 @@ class Attribution(Record):
                 raise InputError("Attribution", got=f"{name} of shape {shape}", expected=expected, hint=hint)
 
     def scores_at(self, site: str) -> np.ndarray:
-        """Scores read at a site, shape (T,); a method without parts (LOO, IG, rollout) has one map only."""
+        """Scores read at a site, shape (T,); a method without parts (LOO, IG, rollout) has only one map."""
         choose("Attribution.scores_at", "site", site, SITES)
         return scores_at(self.parts, site) if self.parts else self.scores
 
@@ -151,14 +151,14 @@ class Attribution(Record):
 
     @property
     def pieces(self) -> tuple[str, ...]:
-        """The tokens as a reader knows them: text where the vocabulary spells bytes, see `words.readable`."""
+        """The tokens in readable form: as text where the vocabulary spells bytes (see `words.readable`)."""
         return readable(self.tokens, self.text, self.offsets, self.special)
 
     def words(self) -> Attribution:
         """Sums over the tokens of each word: a record with one score per word and special token.
 
-        Sums suit what is additive, such as LRP. What the removal of a whole word does is another question,
-        since pieces interact: `attribute(..., method="loo", unit="word")` asks it.
+        Sums suit additive scores, such as LRP. The removal of a whole word is another question, because
+        pieces interact: `attribute(..., method="loo", unit="word")` answers it.
 
         Raises
         ------
@@ -167,11 +167,12 @@ class Attribution(Record):
         return self._summed("word")
 
     def spans(self, spans: Sequence[Any] | str) -> Attribution:
-        """Sums over spans: phrases or pairs of character places, in reading order; or "sentence" for all.
+        """Sums over spans (phrases or pairs of character positions), in reading order, or over "sentence".
 
         Raises
         ------
-        InputError : a phrase that is not there once; spans that overlap or have no token; no offsets.
+        InputError : a phrase that does not occur exactly once; spans that overlap or have no token; no
+            offsets.
         """
         return self._summed(spans)
 
@@ -202,7 +203,7 @@ class Attribution(Record):
     def top(self, k: int = 5, *, by: str = "size") -> list[tuple[str, float]]:
         """The k tokens with the largest |score| (`by="size"`), or the most for or against the class.
 
-        Special tokens are left out, and so are, for "for" and "against", scores of the other sign.
+        Special tokens are left out. So are scores of the other sign for "for" and "against".
 
         Raises
         ------
@@ -218,7 +219,7 @@ class Attribution(Record):
     def normalized(self, by: str) -> Attribution:
         """The record divided by the `"sum"` of its scores, the sum of their sizes (`"abs"`), or the largest.
 
-        Special tokens count. Where the sum cancels (at most 1e-6 of the sizes), or all scores are 0, the new
+        Special tokens count. If the sum cancels (at most 1e-6 of the sizes), or all scores are 0, the new
         scores are NaN.
 
         Raises
@@ -239,11 +240,11 @@ class Attribution(Record):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Attribution:
-        """The record that `to_dict` made this of.
+        """Return the record from which `to_dict` made these values.
 
         Raises
         ------
-        InputError : other keys than those of a record, or values that are none.
+        InputError : keys other than those of a record, or values that do not make a record.
         """
         names = [part.name for part in fields(cls)]
         needed = names[: names.index("choices")]
@@ -258,7 +259,7 @@ class Attribution(Record):
         except (TypeError, AttributeError, ValueError) as error:
             if isinstance(error, InputError):
                 raise
-            got, hint = f"values that make no record ({error})", "pass what to_dict or to_json gave"
+            got, hint = f"values that do not make a record ({error})", "pass what to_dict or to_json gave"
             expected = "lists of numbers, one per token"
             raise InputError("Attribution.from_dict", got=got, expected=expected, hint=hint) from None
 
@@ -268,16 +269,16 @@ class Attribution(Record):
 
     @classmethod
     def from_json(cls, text: str) -> Attribution:
-        """The record that `to_json` made this of.
+        """Return the record from which `to_json` made this text.
 
         Raises
         ------
-        InputError : a text that is no JSON, or no record.
+        InputError : a text that is not JSON or not a record.
         """
         try:
             values = json.loads(text)
         except (TypeError, ValueError) as error:
-            got, hint = f"no JSON ({error})", "pass what to_json gave"
+            got, hint = f"text that is not JSON ({error})", "pass what to_json gave"
             raise InputError("Attribution.from_json", got=got, expected="JSON", hint=hint) from None
         return cls.from_dict(values)
 
@@ -302,7 +303,7 @@ class Attribution(Record):
 
     @classmethod
     def from_frame(cls, frame: Any) -> Attribution:
-        """The record that `to_frame` made this of; needs its `attrs`, which a CSV file does not keep.
+        """Return the record from which `to_frame` made this; needs its `attrs`, which CSV files lose.
 
         Raises
         ------
@@ -324,7 +325,7 @@ class Attribution(Record):
 
         Raises
         ------
-        InputError : another ending, or a folder that is not there.
+        InputError : another ending, or a folder that does not exist.
         """
         # by name: views lie above records, and only this needs one
         export = importlib.import_module("lrp_companion.views.export")

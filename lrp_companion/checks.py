@@ -49,7 +49,7 @@ class ModelError(CompanionError, TypeError):
 
 
 def shown(value: object, longest: int = 80) -> str:
-    """A value as a message shows it: in one line, cut where it is long.
+    """Return a value as a message shows it: in one line, cut if it is long.
 
     >>> shown("a film"), len(shown(10**5000))
     ("'a film'", 80)
@@ -83,7 +83,7 @@ def whole(
 ) -> int:
     """Return `value` as an int if it is a whole number from `least` to `most`; else raise `InputError`.
 
-    A boolean is not a number here, and 2.0 is not a whole one.
+    Here a boolean is not a number, and 2.0 is not a whole number.
 
     >>> whole("attribute", "n_steps", 50, hint="try n_steps=50")
     50
@@ -95,7 +95,7 @@ def whole(
 
 
 def is_whole(value: object) -> TypeGuard[int | np.integer]:
-    """Whether `value` is an integer of Python or NumPy, and no boolean.
+    """Whether `value` is an integer of Python or NumPy but not a boolean.
 
     >>> is_whole(np.int64(3)), is_whole(3.0), is_whole(True)
     (True, False, False)
@@ -131,7 +131,7 @@ def number(
 
 
 def _finite(value: object) -> float | None:
-    """`value` as a float; None for a boolean, another type, NaN, infinity, or too large an integer."""
+    """Return `value` as a float; None for a boolean, another type, NaN, infinity, or too large an integer."""
     if not (is_whole(value) or isinstance(value, (float, np.floating))):
         return None
     try:

@@ -1,6 +1,6 @@
 """The `lrp-companion` command: thin wrappers over the package.
 
-Bad input gives one line on standard error and exit code 2, a fault that is none of the input's exit code 3.
+Bad input gives one line on standard error and exit code 2; any other fault gives exit code 3.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ OPTIONS = (
 def _explain(args: argparse.Namespace) -> None:
     from lrp_companion.models.places import locate
 
-    locate(args.model)  # a name that is none is told before torch is imported
+    locate(args.model)  # a wrong name is refused before torch is imported
     from lrp_companion.methods import attribute
     from lrp_companion.models.pretrained import load_classifier
     from lrp_companion.views.export import ending
@@ -77,14 +77,14 @@ def _explain(args: argparse.Namespace) -> None:
 
 
 def _standard_input() -> str:
-    """The text that is piped in."""
+    """Return the text from standard input."""
     got, hint = "", "pipe a text in, or write it in quotes"
     try:
         return sys.stdin.read()
     except UnicodeDecodeError:
-        got, hint = "a standard input that is no UTF-8", "convert the text to UTF-8"
+        got, hint = "standard input that is not UTF-8", "convert the text to UTF-8"
     except (AttributeError, OSError, ValueError):
-        got = "a standard input that cannot be read"
+        got = "standard input that cannot be read"
     raise InputError("explain", got=got, expected="a text", hint=hint)
 
 
@@ -129,7 +129,7 @@ def _run(args: argparse.Namespace, given: Sequence[str]) -> None:
 
     whole("run", "--processes", args.processes, hint="leave it out for one")
     if not args.out.strip():
-        hint = "name one that can be made, such as --out runs/first"
+        hint = "name a folder, such as --out runs/first"
         raise InputError("run", got="an empty --out", expected="a folder", hint=hint)
     args.out = str(as_path("run", "--out", args.out))
     try:
@@ -142,7 +142,7 @@ def _run(args: argparse.Namespace, given: Sequence[str]) -> None:
         progress = False if args.quiet else None
         manifest = execute(jobs, args.out, resume=args.resume, progress=progress, state=state)
     except KeyboardInterrupt:
-        kept = f"finished jobs are kept in {args.out}, the same command goes on from there"
+        kept = f"finished jobs are kept in {args.out}; the same command resumes the run"
         complain(f"run: stopped; {kept}")
         raise
     if manifest:
@@ -152,35 +152,35 @@ def _run(args: argparse.Namespace, given: Sequence[str]) -> None:
 
 
 def _check_task(args: argparse.Namespace) -> None:
-    """Refuse data and a model that are not there, before torch is imported: that takes seconds."""
+    """Refuse missing data or a missing model before torch is imported, which takes seconds."""
     from lrp_companion.models.places import locate
     from lrp_companion.sources import is_own
 
     tasks = (*MNIST_TASKS, "sst2", "imdb")
     own_texts = args.task not in tasks and is_own(args.task)
     if not own_texts and args.task not in tasks:
-        expected = f"one of {', '.join(tasks)}, or the path of a file or folder with own texts"
+        expected = f"one of {', '.join(tasks)}, or the path of a file or folder with your texts"
         raise InputError("run", got=f"data {args.task!r}", expected=expected, hint="check the path")
     if own_texts and not os.path.exists(os.path.expanduser(args.task)):
         got, hint = f"{args.task!r}, which does not exist", "check the path"
-        raise InputError("run", got=got, expected="a file or folder with own texts", hint=hint)
+        raise InputError("run", got=got, expected="a file or folder with your texts", hint=hint)
     for name in ("text", "pair", "label"):
         if not own_texts and getattr(args, name) is not None:
-            got, expected = f"--{name} for {args.task}", f"--{name} only with own data"
+            got, expected = f"--{name} for {args.task}", f"--{name} only with your own data"
             raise InputError("run", got=got, expected=expected, hint="leave it out")
     if args.model is not None and args.task not in MNIST_TASKS:
         locate(args.model)
 
 
 def _chosen(args: argparse.Namespace, allowed: Sequence[str]) -> dict[str, Any]:
-    """Options that were given; those that this task has no use for are refused."""
+    """Return the given options; refuse those that do not apply to this task."""
     only = (*TEXT_OPTIONS, "nets")
     given = {name: getattr(args, name) for name in only if getattr(args, name) is not None}
     for name in given:
         if name not in allowed:
             got = f"--{name.replace('_', '-')} for {args.task}"
             listed = ", ".join("--" + option.replace("_", "-") for option in allowed)
-            raise InputError("run", got=got, expected=f"of these only {listed}", hint="leave it out")
+            raise InputError("run", got=got, expected=f"only {listed}", hint="leave it out")
     return given
 
 

@@ -34,7 +34,7 @@ def _layers(text: str) -> list[int]:
             wanted = "layers from 1 to 999, such as 1,2,7-12"
             raise argparse.ArgumentTypeError(f"{part.strip()!r} where {wanted} are expected")
         if dash and int(first) > int(last):
-            raise argparse.ArgumentTypeError(f"{part.strip()!r}, a range without layers; turn it round")
+            raise argparse.ArgumentTypeError(f"{part.strip()!r}, a range without layers; swap its ends")
         out += range(int(first), int(last if dash else first) + 1)
     return out
 
@@ -44,23 +44,23 @@ def _is_layer(text: str) -> bool:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the whole command; what it refuses is an `InputError`."""
+    """Return the parser of the whole command; bad options raise an `InputError`."""
     text = "Explain text classifiers by LRP, and compare with Leave-One-Out."
     top = _OneLineParser(prog="lrp-companion", description=text, epilog=EXIT_CODES)
     top.add_argument("--version", action="version", version=f"lrp-companion {__version__}")
     commands = top.add_subparsers(dest="command", required=True, parser_class=_OneLineParser)
     _explain_options(commands.add_parser("explain", help="one score per token of a text").add_argument)
-    text = "is it right? logits, LOO, conservation and agreement of a model on your texts"
+    text = "check a model on your texts: logits, LOO, conservation and agreement"
     _check_options(commands.add_parser("check", help=text).add_argument)
-    text = "measure a whole data set; the same command again goes on where it stopped"
+    text = "measure a whole data set; repeat the command to resume a stopped run"
     _run_options(commands.add_parser("run", help=text).add_argument)
-    text = "tables, figures and claims of runs, with the paper's numbers beside"
+    text = "tables, figures and claims of runs, next to the paper's numbers"
     _report_options(commands.add_parser("report", help=text).add_argument)
-    text = "what data and models this machine can reach"
+    text = "list the data and models that this machine can reach"
     _sources_options(commands.add_parser("sources", help=text).add_argument)
-    text = "a page that explains texts with your own classifier, in any browser and without a server"
+    text = "write a page that explains texts with your classifier, in any browser and without a server"
     _export_page_options(commands.add_parser("export-page", help=text).add_argument)
-    text = "grade exercise notebooks that were handed in, each in a process of its own"
+    text = "grade submitted exercise notebooks, each in a separate process"
     _grade_options(commands.add_parser("grade", help=text).add_argument)
     return top
 
@@ -75,16 +75,16 @@ def _explain_options(add: Callable[..., Any]) -> None:
     add("--target", type=_class, help="class to explain, its number from 0 or its label (default: predicted)")
     text = "a class whose logit is taken off the target's; both by number, label, or a language model's token"
     add("--contrast", type=_class, help=text)
-    text = "the token, from 0, whose classes are explained (models for token classification)"
+    text = "position, from 0, of the token whose classes are explained (models for token classification)"
     add("--position", type=int, help=text)
-    text = "a second text, where the model reads pairs"
+    text = "a second text, if the model reads pairs"
     add("--pair", metavar="TEXT", help=text)
     add("--site", choices=SITES)
     add("--output", choices=TARGET_CHOICES, help="what is explained: logit, margin or probability")
     add("--epsilon", type=float)
     text = "layers whose attention is held constant, from 1, such as 1,2,7-12 (method lrp)"
     add("--bypass", type=_layers, metavar="LAYERS", help=text)
-    text = "of gated MLPs: uniform (each factor half, default), right, flat or constant (LRP methods)"
+    text = "rule for gated MLPs: uniform (half to each factor, default), right, flat or constant (LRP)"
     add("--gate", choices=("uniform", "right", "flat", "constant"), help=text)
     text = "relevance of rotations: absolute (as published, default) or signed (method pa-lrp)"
     add("--positions", choices=("absolute", "signed"), help=text)
@@ -93,19 +93,19 @@ def _explain_options(add: Callable[..., Any]) -> None:
     add("--n-steps", type=int, help="quadrature nodes (method ig)")
     text = 'groups of tokens, a number or "all" (methods mask-gradient, hybrid)'
     add("--groups", type=_count_or_all, help=text)
-    text = "how many quadrature nodes each token's path has, or which, such as 0.2,1"
+    text = "number of quadrature nodes on each token's path, or the nodes themselves, such as 0.2,1"
     add("--nodes", type=_nodes, help=f"{text} (methods mask-gradient, hybrid)")
     add("--exact", type=int, help="tokens with exact LOO (method hybrid)")
-    text = "what the others learn from these: none, scale, shift or line (method hybrid)"
+    text = "how exact scores correct the others: none, scale, shift or line (method hybrid)"
     add("--correct", help=text)
     add("--budget", type=int, help="tokens drawn at random (method sampled-loo)")
-    text = "of random groups or tokens (methods mask-gradient, hybrid, sampled-loo)"
+    text = "seed for random groups or tokens (methods mask-gradient, hybrid, sampled-loo)"
     add("--seed", type=int, help=text)
     add("--truncate", action="store_true", help="cut a text beyond the model's length")
     add("--json", action="store_true", help="print the record as JSON")
     text = "also save a heat map as .html, .svg, .png, .pdf or .tex, or the record as .json"
     add("--out", metavar="FILE", help=text)
-    text = "no colours (also when NO_COLOR is set or the output is no terminal)"
+    text = "no colours (also when NO_COLOR is set or the output is not a terminal)"
     add("--no-colour", action="store_true", help=text)
 
 
@@ -116,15 +116,15 @@ def _check_options(add: Callable[..., Any]) -> None:
     add("--dtype", default="float32", help="float32, float64, bfloat16 or float16")
     add("--truncate", action="store_true", help="cut texts beyond the model's length")
     add("--json", action="store_true", help="print everything as JSON")
-    add("--out", metavar="FILE", help="also write a page there (.html)")
+    add("--out", metavar="FILE", help="also write the result to this page (.html)")
 
 
 def _run_options(add: Callable[..., Any]) -> None:
-    text = "sst2, imdb, mnist or mnist-grid; or own texts: a .csv, .tsv, .jsonl or .parquet file, or a folder"
+    text = "sst2, imdb, mnist, mnist-grid; or your texts: a .csv, .tsv, .jsonl or .parquet file, or a folder"
     add("task", metavar="DATA", help=text)
-    add("--text", metavar="COLUMN", help="own data: the column of the texts")
-    add("--pair", metavar="COLUMN", help="own data: the second text, where the model reads pairs")
-    text = "own data: the column of labels, names or class numbers (default: unlabelled)"
+    add("--text", metavar="COLUMN", help="your data: the column of the texts")
+    add("--pair", metavar="COLUMN", help="your data: the column of second texts, for models of pairs")
+    text = "your data: the column of labels, names or class numbers (default: unlabelled)"
     add("--label", metavar="COLUMN", help=text)
     add("--out", required=True, help="folder of this run: a manifest and rows of numbers")
     add("--model", help=f"{MODEL}; for mnist a variant: plain, biases, ...")
@@ -139,14 +139,14 @@ def _run_options(add: Callable[..., Any]) -> None:
     add("--targets", type=_names, help=text)
     text = "take LOO from another run of the same model, data and number format, where it has it"
     add("--loo-from", metavar="DIR", help=text)
-    text = "also keep each method's map of the logit, a number per token and embedding part (no text)"
+    text = "also keep each method's map of the logit, one number per token and embedding part (no text)"
     add("--keep-maps", action="store_const", const=True, help=text)
     text = "no perturbation curves (MoRF, LeRF): half of the work where LOO is known"
     add("--no-curves", dest="curves", action="store_const", const=False, help=text)
     text = "mnist: how many nets to train, with the seeds 0, 1, ... (default: 5)"
     add("--nets", type=int, help=text)
-    add("--limit", type=int, help="a random sample of so many examples (default: all)")
-    add("--seed", type=int, default=0, help="of the sample (default: 0)")
+    add("--limit", type=int, help="size of a random sample of the examples (default: all)")
+    add("--seed", type=int, default=0, help="seed of the sample (default: 0)")
     add("--source", choices=("auto", "embedded", "folder", "hub"), default="auto")
     add("--data-dir", help=DATA_DIR)
     add("--split", help="default: validation of sst2, test of imdb and mnist")
@@ -159,12 +159,12 @@ def _run_options(add: Callable[..., Any]) -> None:
 
 
 def _report_options(add: Callable[..., Any]) -> None:
-    text = "the folder of a run, or a folder of such folders"
+    text = "a run's folder, or a folder of such folders"
     add("folders", nargs="+", metavar="DIR", help=text)
     add("--json", action="store_true", help="print the rows as JSON")
-    text = "also write Figure 2 of each run there, as PNG and PDF"
+    text = "also write Figure 2 of each run to this folder, as PNG and PDF"
     add("--figures", metavar="FOLDER", help=text)
-    text = "also write everything there: the text, figures as PNG and PDF, tables as CSV"
+    text = "also write everything to this folder: the text, figures as PNG and PDF, tables as CSV"
     add("--out", metavar="FOLDER", help=text)
 
 
@@ -177,15 +177,15 @@ def _sources_options(add: Callable[..., Any]) -> None:
 def _export_page_options(add: Callable[..., Any]) -> None:
     add("--model", default="companion", help=MODEL)
     add("--out", required=True, metavar="FOLDER", help="a new folder for the page and the model")
-    text = "a text to choose from in the page; may be given several times"
+    text = "a sample text to offer in the page; may be repeated"
     add("--example", action="append", default=[], metavar="TEXT", help=text)
     add("--title", help="the page's heading")
-    text = "longer texts are refused in the page (default: 128)"
+    text = "the page refuses texts with more tokens (default: 128)"
     add("--max-tokens", type=int, default=128, help=text)
 
 
 def _grade_options(add: Callable[..., Any]) -> None:
-    add("folder", metavar="FOLDER", help="notebooks side by side, or in folders of one student each")
+    add("folder", metavar="FOLDER", help="one notebook per student, or one folder per student")
     add("--out", required=True, metavar="DIR", help="a new folder for grades.csv and a page per student")
     add("--seconds", type=float, default=60.0, help="the limit for one notebook (default: 60)")
     add("--processes", type=int, default=2, help="notebooks at once (default: 2)")

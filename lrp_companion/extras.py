@@ -1,4 +1,4 @@
-"""Packages that only some parts need: which extra brings each, and one line where it is missing."""
+"""Optional packages: which extra installs each, and the one-line error when one is missing."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ EXTRAS = {
     "traitlets": "widgets",
     "wasmtime": "book",
 }
-"""Importable names and the extra of `pyproject.toml` that brings them."""
+"""Importable names and the extra of `pyproject.toml` that installs each."""
 
 
 @contextmanager
 def extra(operation: str) -> Iterator[None]:
-    """Turn the lack of a package that an extra brings into one line that says how to install it.
+    """Turn a missing optional package into a one-line error that says how to install it.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Sets of bypassed layers (masks): their numbers, their names, and the paper's three paths. No torch.
 
-A mask is a set of layers, counted from 1, whose attention is held constant; its number has bit l-1 set where
-layer l is in it. So number 0 is AttnLRP and 2**L - 1 CP-LRP.
+A mask is a set of layers, counted from 1, whose attention is held constant. Its number has bit l-1 set if
+layer l is in it. So number 0 is AttnLRP and 2**L - 1 is CP-LRP.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ PATHS = ("front-to-back", "back-to-front", "single")
 
 
 def mask_number(layers: frozenset[int] | set[int]) -> int:
-    """The number whose bit l-1 is set where layer l (from 1) is bypassed.
+    """The number whose bit l-1 is set if layer l (from 1) is bypassed.
 
     >>> mask_number({1, 3})
     5

@@ -1,4 +1,4 @@
-"""Paths as people give them: `~` is expanded, and what no system can hold is refused in one line."""
+"""Paths in any form: `~` is expanded, and an impossible path is refused in one line."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from lrp_companion.schema import InputError, shown
 
 
 def as_path(operation: str, name: str, given: object) -> Path:
-    """Return a path that can be asked for, with `~` expanded; nothing need lie there.
+    """Return a possible path, with `~` expanded; it need not exist.
 
     Raises
     ------
     InputError : no path; an empty one; one with a NUL or a lone surrogate; a name that is too long; or the
-        home of a user who is not known.
+        home of an unknown user.
 
     >>> as_path("run", "--out", "runs/first").name
     'first'

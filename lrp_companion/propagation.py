@@ -1,9 +1,9 @@
 """Walk a tape's blocks backward under a bypass mask, and the tree over all masks.
 
 Knows blocks, not BERT: `head.backward`, `layers[l].backward(bypass=...)`, `layers[l].children`,
-`embedding.backward`. A mask says for every layer whether its attention is treated as CP-LRP does (bypassed)
-or as AttnLRP does; it is a set of bypassed layers, counted from 1: none is AttnLRP, all is CP-LRP. A walk
-starts from `d output / d logits`, (B, C).
+`embedding.backward`. A mask says for every layer whether its attention is treated as in CP-LRP (bypassed) or
+as in AttnLRP. It is a set of bypassed layers, counted from 1: none is AttnLRP, all is CP-LRP. A walk starts
+from `d output / d logits`, (B, C).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _Embedding(_Map, Protocol):
 
 
 class Walkable(Protocol):
-    """What a model must leave behind to be walked."""
+    """The interface of a tape that can be walked backward."""
 
     @property
     def head(self) -> _Map: ...
@@ -60,12 +60,12 @@ def all_masks(
 ) -> dict[str, Tensor]:
     """Relevance parts under all 2**L masks, each (2**L, B, T).
 
-    Bit l-1 of a row's number is set where layer l is bypassed.
+    Bit l-1 of a row's number is set if layer l is bypassed.
 
-    One layer-backward yields both treatments of that layer, so all masks cost 2**L - 1 of them. The tree is
+    One layer-backward gives both treatments of that layer, so all masks cost 2**L - 1 of them. The tree is
     walked breadth-first until `rows` masks are carried back together, then depth-first: one block of that
-    size waits at each depth. By default `rows` keeps the processor busy within `memory` bytes, the tape not
-    counted (see `masks_at_once`). Results depend on neither, to rounding.
+    size waits at each depth. By default `rows` keeps the processor busy within `memory` bytes, without the
+    tape (see `masks_at_once`). Up to rounding, results depend on neither.
     """
     layers, g = tape.layers, tape.head.backward(start, eps=epsilon)
     at_once = masks_at_once(tape, g, memory) if rows is None else rows
@@ -92,8 +92,8 @@ def all_masks(
 def masks_at_once(tape: Walkable, g: Tensor, memory: int) -> int:
     """How many masks `all_masks` may carry back together: a power of two.
 
-    It keeps the processor busy within `memory` bytes. These hold the results, one waiting block per layer,
-    and what one layer-backward needs for `g` (B, T, D).
+    This keeps the processor busy within `memory` bytes, which hold the results, one waiting block per layer,
+    and the work of one layer-backward for `g` (B, T, D).
     """
     tokens, depth = g.shape[:-1].numel(), len(tape.layers)
     bytes_of_score = g.element_size() + 8  # and its copy in float64

@@ -1,4 +1,4 @@
-"""What numbers were made with: versions, commit and hardware, for a manifest."""
+"""Provenance of numbers: versions, commit and hardware, for a manifest."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PACKAGES = ("torch", "transformers", "numpy", "captum", "accelerate", "pyarrow")
 
 
 def surroundings() -> dict[str, Any]:
-    """Versions, commit and hardware, for a manifest: what the numbers were made with."""
+    """Return versions, commit and hardware, for a manifest."""
     versions = {
         "python": platform.python_version(),
         "lrp_companion": __version__,
@@ -37,7 +37,7 @@ def surroundings() -> dict[str, Any]:
 def _commit() -> str | None:
     """The commit of the checkout that this package runs from; None outside a checkout.
 
-    It ends with "+" where files differ from it.
+    It ends with "+" if files differ from it.
     """
     here = Path(__file__).parents[1]
     if not (here / ".git").exists():

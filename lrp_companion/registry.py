@@ -1,8 +1,8 @@
 """The attribution methods on text by name, and the one place where a method is added. No torch.
 
-What is printed, drawn and reckoned of the methods of this package stands here, so that tables and figures of
-finished runs need no model. Their functions register with `method` when `lrp_companion.methods` is imported,
-and so does a method of your own:
+Labels, styles and costs of the package's methods are here, so that tables and figures of finished runs need
+no model. Their functions register with `method` when `lrp_companion.methods` is imported, and your own method
+registers in the same way:
 
 >>> @method("constant", label="the same for all", passes=1)
 ... def constant(clf, texts, targets, *, value=1.0, progress=None):
@@ -30,7 +30,7 @@ PASSES = 10.0
 
 @dataclass(frozen=True)
 class Style:
-    """How a method or a path is drawn and named; `dash` is a matplotlib line style."""
+    """How a method or a path is drawn and labelled; `dash` is a matplotlib line style."""
 
     label: str
     colour: str
@@ -40,7 +40,7 @@ class Style:
 
 @dataclass(frozen=True)
 class Method:
-    """What is known of a method on text.
+    """The registry entry of a method on text.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Method:
     label : as tables and figures print it.
     passes : about how many forward passes one text costs in a run, all outputs together; a backward pass
         counts as two. A number, or a function of the options and the number of tokens.
-    outputs : "every": a run explains logit, margin and probability; "logit": the logit only, because every
+    outputs : "every": a run explains logit, margin and probability; "logit": only the logit, because every
         further output would cost the whole method again; "none": the scores do not depend on the output.
     dial : the option that buys more passes; figures join the points of a method along it.
     style : how figures draw it; None takes the next spare style.
@@ -65,7 +65,7 @@ class Method:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Names of its own keyword-only options."""
+        """Names of the method's keyword-only options."""
         parameters = inspect.signature(self.function).parameters.values() if self.function else ()
         return tuple(sorted(p.name for p in parameters if p.kind is p.KEYWORD_ONLY))
 
@@ -120,7 +120,7 @@ def method(
     dial: str | None = None,
     style: Style | None = None,
 ) -> Callable[[Function], Function]:
-    """Register the decorated function as a method on text: `attribute`, runs, tables and figures know it.
+    """Register the decorated function as a method on text, for `attribute`, runs, tables and figures.
 
     The function takes a `Classifier`, encoded texts and one target (or None) for each, its options as
     keyword-only parameters, and returns one `Attribution` per text. `Method` has the other arguments;
@@ -128,7 +128,7 @@ def method(
 
     Raises
     ------
-    InputError : a name that is taken or is no plain word; no `passes`; an unknown choice of `outputs`.
+    InputError : a name that is taken or is not a plain word; no `passes`; an unknown choice of `outputs`.
     """
     described = METHODS.get(name) if isinstance(name, str) else None
     if described is None:
@@ -149,9 +149,9 @@ def method(
                 "method", got=f"outputs {outputs!r}", expected=f"one of {', '.join(OUTPUTS)}", hint=hint
             )
     if name in TEXT_METHODS:
-        hint = "take another name, or forget the first with lrp_companion.registry.forget"
+        hint = "choose another name, or forget the first with lrp_companion.registry.forget"
         raise InputError(
-            "method", got=f"{name!r} twice", expected="a name of its own for each method", hint=hint
+            "method", got=f"{name!r} twice", expected="a different name for each method", hint=hint
         )
 
     def register(function: Function) -> Function:
@@ -180,7 +180,7 @@ def image_method(name: str) -> Callable[[Function], Function]:
 
 
 def forget(name: str) -> None:
-    """Take a method out of the registry; what the package itself says of it stays."""
+    """Remove a method from the registry, but keep the package's own labels and styles."""
     TEXT_METHODS.pop(name, None)
     if name in (described := _described()):
         METHODS[name] = described[name]
@@ -189,7 +189,7 @@ def forget(name: str) -> None:
 
 
 def method_named(name: str) -> Method:
-    """What is known of a method; of one that is registered nowhere, its name alone.
+    """Return the entry of a method; for an unregistered one, only its name.
 
     >>> method_named("cp-lrp").label, method_named("mine").label
     ('CP-LRP', 'mine')
@@ -203,7 +203,7 @@ def label_of(name: str) -> str:
 
 
 def passes_of(name: str, options: Mapping[str, Any], tokens: int) -> float:
-    """About how many forward passes a method costs on a text; a backward pass counts as two.
+    """Return the approximate cost of a method on a text in forward passes; a backward pass counts as two.
 
     >>> passes_of("ig", {"n_steps": 50}, 20), passes_of("mask-gradient", {"groups": "all"}, 20)
     (150.0, 60.0)

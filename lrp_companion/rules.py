@@ -1,10 +1,10 @@
 """The relevance rules as pure functions on tensors, one per operation of a Transformer.
 
-What goes backward is `g = R / a`, relevance per unit of activation (`relevance_gradient`), and not `R`: every
-rule is then a linear map on `g`, nothing is divided by a number near zero, and relevance anywhere is read off
-as `R = a * g`. With epsilon 0 this is the gradient of a modified network, in which the normalisers of
-LayerNorm, the slopes of the activations and (under CP-LRP) the attention weights count as constants; Arras et
-al. 2025 call it a modified gradient.
+The backward pass carries `g = R / a`, relevance per unit of activation (`relevance_gradient`), and not `R`.
+Every rule is then a linear map on `g`, nothing is divided by a number near zero, and relevance anywhere is `R
+= a * g`. With epsilon 0 this is the gradient of a modified network, in which the normalisers of LayerNorm,
+the slopes of the activations and (under CP-LRP) the attention weights count as constants. Arras et al. 2025
+call it a modified gradient.
 
 Equation numbers are those of You et al. 2025 (arXiv 2510.18810). `eps` is the stabiliser of Eq. (1), (3) and
 (4). Each rule multiplies the `g` that arrives at its output by `stabiliser(output, eps)`, which is
@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 NARROW = 64
-"""Columns up to which one wide product is faster than many narrow ones, its copies included (measured)."""
+"""Columns up to which one wide product, with its copies, is faster than many narrow ones (measured)."""
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -29,7 +29,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Row:
-    """What the table of rules says of one use of a rule, in MyST Markdown.
+    """One row of the table of rules, in MyST Markdown.
 
     Attributes
     ----------
@@ -37,8 +37,8 @@ class Row:
     says : the rule in a few words.
     source : equation and reference.
     backward : what happens to `g`.
-    also : other functions of this module that the use needs.
-    beyond : whether only families beyond BERT's own order have the operation.
+    also : other functions of this module that this use needs.
+    beyond : whether only families with an order other than BERT's have the operation.
     """
 
     operation: str
@@ -83,8 +83,8 @@ def rule(*rows: Row) -> Callable[[Function], Function]:
 def stabiliser(z: Tensor, eps: float) -> Tensor | float:
     """The factor `|z| / (|z| + eps)` by which the epsilon rule damps relevance at an output `z`, Eq. (1).
 
-    Shape of `z`, values in [0, 1]; exactly 1 for `eps = 0`, at `z = 0` too, where the limit of the rule is
-    taken.
+    The shape is that of `z` and the values are in [0, 1]: exactly 1 for `eps = 0`, also at `z = 0`, where the
+    limit of the rule is taken.
 
     >>> stabiliser(torch.tensor([3.0, -1.0, 0.0]), 1.0).tolist()
     [0.75, 0.5, 0.0]
@@ -96,7 +96,7 @@ def stabiliser(z: Tensor, eps: float) -> Tensor | float:
 
 
 def _stabilised(g: Tensor, z: Tensor, eps: float) -> Tensor:
-    """`s_eps(z) g`; without epsilon `g` itself, which saves a pass over memory in every rule."""
+    """Return `s_eps(z) g`; without epsilon `g` itself, which saves a pass over memory in every rule."""
     return g if eps == 0 else stabiliser(z, eps) * g
 
 
@@ -236,7 +236,7 @@ def layer_norm(g_y: Tensor, gamma: Tensor, sd: Tensor, y: Tensor, *, eps: float 
     """Rule for `y = gamma (x - mean x) / sd + beta` with `sd` held constant; beta keeps its share.
 
     The rest is linear, so Eq. (1) applies: `h = gamma s_eps(y) g_y / sd`, `g_x = h - mean(h)` (Ali et al.
-    2022). `g_y` and `y` (..., n), `gamma` (n,), `sd` (..., 1) with LayerNorm's own small constant inside.
+    2022). `g_y` and `y` (..., n), `gamma` (n,), `sd` (..., 1) with LayerNorm's small constant inside.
 
     >>> layer_norm(torch.tensor([1.0, 0.0]), torch.ones(2), torch.ones(1), torch.ones(2)).tolist()
     [0.5, -0.5]
@@ -257,7 +257,7 @@ def layer_norm(g_y: Tensor, gamma: Tensor, sd: Tensor, y: Tensor, *, eps: float 
 def rms_norm(g_y: Tensor, gamma: Tensor, rms: Tensor, y: Tensor, *, eps: float = 0.0) -> Tensor:
     """Rule for `y = gamma x / rms(x)` with `rms` held constant: `g_x = gamma s_eps(y) g_y / rms`, Eq. (1).
 
-    `g_y` and `y` (..., n), `gamma` (n,), `rms` (..., 1) with RMSNorm's own small constant inside.
+    `g_y` and `y` (..., n), `gamma` (n,), `rms` (..., 1) with RMSNorm's small constant inside.
 
     >>> two = torch.tensor([2.0])
     >>> rms_norm(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 1.0]), two, torch.ones(2)).tolist()
@@ -307,7 +307,8 @@ def rotation_factors(
     """PA-LRP's rule for `y = x cos + turn(x) sin`: Eq. (1) for the sum, halves for both products, Eq. (3).
 
     Returns `g` at `x`, at `cos` and at `sin`, each of the shape of `y`: relevance of a position is
-    `cos g_cos` and `sin g_sin`, summed over what shares the position. Shapes as in `rotation`, `x` as `y`.
+    `cos g_cos` and `sin g_sin`, summed over all that shares the position. Shapes as in `rotation`; `x` has
+    the shape of `y`.
 
     >>> zero, one = torch.zeros(2), torch.ones(2)
     >>> g, g_cos, g_sin = rotation_factors(one, torch.tensor([2.0, 4.0]), one, zero, one)
@@ -378,7 +379,7 @@ def gated_from_the_right(
 ) -> tuple[Tensor, Tensor]:
     """The rule for `h = z (sigma u)` where the gate is `a = sigma z`, as SiLU and GELU are: Eq. (3) twice.
 
-    Of the relevance, `z` receives half, `sigma` and `u` a quarter each, and `sigma` hands its part to `z`,
+    `z` receives half of the relevance, `sigma` and `u` a quarter each, and `sigma` passes its quarter to `z`,
     of which it is a function. So `u` receives 1/4 and the gate 3/4; `p = sigma u`. All shapes equal.
 
     >>> one = torch.ones(1)
@@ -401,7 +402,8 @@ def gated_from_the_right(
     ),
 )
 def gated_flat(g_h: Tensor, a: Tensor, u: Tensor, h: Tensor, *, eps: float = 0.0) -> tuple[Tensor, Tensor]:
-    """The rule for `h = z sigma u` as one product of three factors: a third each, and that of `sigma` is z's.
+    """The rule for `h = z sigma u` as one product of three factors: a third each, and `sigma` passes its
+    third to `z`.
 
     All shapes equal.
 

@@ -102,13 +102,13 @@ def check_layers(operation: str, layers: Iterable[int], count: int) -> frozenset
 class Lattice(Record):
     """Relevance of one text under all 2**L bypass masks of its L layers.
 
-    A layer is bypassed where its attention is treated as CP-LRP does.
+    A layer is bypassed if its attention is treated as in CP-LRP.
 
     Attributes
     ----------
     tokens, target, logit, special : as in `Attribution`.
-    scores : float64, shape (2**L, T). Row k belongs to the mask whose bit l-1 is set where layer l is
-        bypassed, so `scores[0]` is AttnLRP and `scores[-1]` is CP-LRP.
+    scores : float64, shape (2**L, T). Row k belongs to the mask whose bit l-1 is set if layer l is bypassed,
+        so `scores[0]` is AttnLRP and `scores[-1]` is CP-LRP.
     site : where the scores are read.
     parts : the same by part of the embedding sum (`word`, `position`, `type`), for `at`.
     label : name of the explained class.
@@ -139,7 +139,7 @@ class Lattice(Record):
 
     @property
     def pieces(self) -> tuple[str, ...]:
-        """The tokens as a reader knows them, as in `Attribution`."""
+        """The tokens in readable form, as in `Attribution`."""
         return readable(self.tokens, self.text, self.offsets, self.special)
 
     @property
@@ -182,7 +182,7 @@ class Lattice(Record):
 
 @dataclass(frozen=True)
 class ModelCard:
-    """What a record says about a model: where it came from and what it is.
+    """A model's source and description, as kept in records.
 
     Attributes
     ----------
@@ -193,9 +193,9 @@ class ModelCard:
     max_tokens : the longest text that the model can read, special tokens included.
     labels : names of the classes, in the order of the logits.
     dtype : the weights' type in memory, such as "float32".
-    fingerprint : of the weights as they are on disk.
+    fingerprint : fingerprint of the weights on disk.
     tokenizer, config : fingerprints of the tokenizer, and of `config.json` without labels and bookkeeping; ""
-        in records that were made before these were kept.
+        in older records.
     problem_type : one of `PROBLEM_TYPES`.
     """
 
@@ -226,7 +226,8 @@ class Protocol:
     tokens : "no-special" leaves out [CLS] and [SEP], "all" counts them.
     map : how both maps are rescaled, one of `MAP_CHOICES`; see `metrics.normalise`.
     removal : how LOO removes a token, one of `REMOVALS`.
-    target : the explained output: the class's logit, its margin over the best other one, or its probability.
+    target : the explained output: the class's logit, its margin over the best other class, or its
+        probability.
     statistic : the correlation, one of `STATISTICS`.
 
     Raises

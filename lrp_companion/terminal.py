@@ -1,6 +1,6 @@
-"""What the commands say to a terminal, and how they end.
+"""How the commands print to a terminal, and how they end.
 
-Text that came from elsewhere is printed with its control characters spelled out, so that no label, manifest
+Text from outside is printed with its control characters spelled out, so that no label, manifest
 or file name steers a terminal. A command ends with one of five exit codes, and never with a traceback unless
 LRP_COMPANION_TRACEBACK is set.
 """
@@ -22,9 +22,9 @@ from lrp_companion.schema import CompanionError
 
 DONE, READER_GONE, BAD_INPUT, FAULT, STOPPED = 0, 1, 2, 3, 130
 BROKEN = 1
-"""Of `check`: a figure is broken. The reader of a pipe that goes away gives the same code."""
+"""Exit code of `check` for a broken figure. A pipe whose reader goes away gives the same code."""
 EXIT_CODES = (
-    "exit codes: 0 done; 2 bad input; 3 a fault that is none of the input's (a full disk, a process that "
+    "exit codes: 0 done; 2 bad input; 3 any other fault (a full disk, a process that "
     "died, an error in the program); 130 stopped by Ctrl-C or SIGTERM; 1 the reader of a pipe went away, or "
     "check found a broken figure"
 )
@@ -33,18 +33,18 @@ _PLAIN = str.maketrans("█▌▐│◀▶…Δ−", "###|<>~D-")
 
 
 class Fault(CompanionError):
-    """What ended the work although the input was good: exit code 3."""
+    """An error that ends the work although the input was good: exit code 3."""
 
 
 class OutputError(Fault, OSError):
-    """Standard output that cannot be written."""
+    """Standard output cannot be written."""
 
     def __str__(self) -> str:  # OSError would print its own arguments
         return str(self.args[0])
 
 
 def visible(text: str) -> str:
-    """The text with control and direction marks spelled out, so that no token steers a terminal or a page."""
+    """Return the text with control and direction marks spelled out, so that it steers no terminal or page."""
     keep = "\u200c\u200d"  # joiners, which some scripts and emoji need
     return "".join(
         c if c in keep or unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Zl", "Zp") else ascii(c)[1:-1]
@@ -53,7 +53,7 @@ def visible(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    r"""Lines of text with everything but their ends spelled out where it would steer a terminal.
+    r"""Return lines of text in which all control characters but the line ends are spelled out.
 
     >>> print(printable("one\x1b[2J" + chr(10) + "two"))
     one\x1b[2J
@@ -63,7 +63,7 @@ def printable(text: str) -> str:
 
 
 def harmless_json(text: str) -> str:
-    r"""JSON in which no character steers a terminal; it reads back as the same values.
+    r"""Return JSON in which no character steers a terminal and which reads back as the same values.
 
     >>> print(harmless_json('"\x9b2J"'))
     "\u009b2J"
@@ -91,17 +91,17 @@ def say(text: str, *, end: str = "\n") -> None:
         raise
     except (OSError, ValueError, AttributeError) as error:
         reason = getattr(error, "strerror", None) or "it is closed"
-        got, hint = f"a standard output that cannot be written ({reason})", "send the output to another place"
+        got, hint = f"standard output that cannot be written ({reason})", "send the output elsewhere"
         raise OutputError("lrp-companion", got=got, expected="room for the output", hint=hint) from None
 
 
 def check_output() -> None:
-    """Refuse to work for an output that is closed."""
+    """Refuse to work if standard output is closed."""
     say("", end="")
 
 
 def complain(text: str) -> None:
-    """One line on standard error, if there is one."""
+    """Print one line to standard error, if there is one."""
     if sys.stderr is not None:
         with suppress(OSError, ValueError):
             print(visible(" ".join(text.split())), file=sys.stderr, flush=True)
@@ -135,7 +135,7 @@ def ended(work: Callable[[], Any]) -> int:
         if os.environ.get(TRACEBACK):
             raise
         what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        complain(f"lrp-companion: stopped by a fault of the program ({what}); {TRACEBACK}=1 shows where")
+        complain(f"lrp-companion: stopped by an error in the program ({what}); {TRACEBACK}=1 shows where")
         code = FAULT
     if code in (READER_GONE, FAULT):
         _drop_what_is_left()
@@ -144,7 +144,7 @@ def ended(work: Callable[[], Any]) -> int:
 
 @contextmanager
 def _terminated_like_ctrl_c() -> Iterator[None]:
-    """SIGTERM stops as Ctrl-C does: what is finished is kept, and one line says so."""
+    """Let SIGTERM stop the work as Ctrl-C does: finished jobs are kept, and one line says so."""
     main_thread = threading.current_thread() is threading.main_thread()
     if not main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
@@ -157,7 +157,7 @@ def _terminated_like_ctrl_c() -> Iterator[None]:
 
 
 def _drop_what_is_left() -> None:
-    """At its end Python writes what is left of the output; where that cannot be, it must not complain."""
+    """Drop unwritten output, so that Python does not complain about it when it ends."""
     with suppress(OSError, ValueError, AttributeError, io.UnsupportedOperation):
         try:
             sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""Words, sentences and spans of a text as groups of its tokens, by the tokenizer's offsets. NumPy only."""
+"""Words, sentences and spans of a text as groups of its tokens, from the tokenizer's offsets. NumPy only."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import numpy as np
 from lrp_companion.checks import InputError, is_whole
 
 Span = tuple[int, int]
-"""Places of the first character and of the one behind the last."""
+"""Positions of the first character and of the one after the last."""
 UNITS = ("token", "word", "sentence")
 JOINERS = "'’-"  # between letters these belong to the word
 _SENTENCE = re.compile(r"[^\n]*?(?:[.!?…]+[\"'”’»)\]]*(?=\s|$)|[。！？]+|(?=\n)|$)")
 _NAME = re.compile(r"[\[<].+[\]>]")
 FURTHER, SPACE = "…", "␣"
-"""How a further token of one character is shown, and a token of spaces."""
+"""How a repeated token of one character is shown, and a token of spaces."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class Units:
     Attributes
     ----------
     members : indices of the tokens of each unit.
-    names : the text of each unit; of a special token its name.
-    offsets : where each unit stands in the text; (0, 0) for a special token.
+    names : the text of each unit; for a special token its name.
+    offsets : position of each unit in the text; (0, 0) for a special token.
     special : bool, shape (U,), True where the unit is a special token.
     """
 
@@ -47,7 +47,7 @@ class Units:
         return np.stack([values[..., member].sum(-1) for member in self.members], axis=-1)
 
     def kept_without(self, unit: int, tokens: int) -> np.ndarray:
-        """Kept tokens, bool (T,), of a text of which one unit is removed; -1 keeps all."""
+        """Kept tokens, bool (T,), when one unit of a text is removed; -1 keeps all."""
         kept = np.ones(tokens, dtype=bool)
         if unit >= 0:
             kept[self.members[unit]] = False
@@ -62,10 +62,10 @@ class Units:
 
 
 def word_spans(text: str) -> list[Span]:
-    """Where the words of a text stand: runs of letters, digits and marks, and runs of other signs.
+    """Positions of the words of a text: runs of letters, digits and marks, and runs of other characters.
 
-    An apostrophe or hyphen between letters belongs to the word. A script that is written without spaces has
-    runs for words.
+    An apostrophe or hyphen between letters belongs to the word. In a script without spaces the runs count as
+    words.
 
     >>> text = "It's a well-made film!"
     >>> [text[start:end] for start, end in word_spans(text)]
@@ -88,7 +88,7 @@ def _kind(character: str) -> str:
 
 
 def sentence_spans(text: str) -> list[Span]:
-    """Where the sentences of a text stand: up to `.`, `!`, `?` or `…` before a space, or a line's end.
+    """Positions of the sentences of a text: up to `.`, `!`, `?` or `…` before a space, or a line's end.
 
     >>> text = "A dull plot. But what an actor!"
     >>> [text[start:end] for start, end in sentence_spans(text)]
@@ -119,7 +119,7 @@ def check_unit(operation: str, unit: object) -> Any:
 
 
 def asked_spans(operation: str, text: str, spans: Sequence[Any]) -> list[Span]:
-    """Return spans in reading order, from phrases or pairs of character places.
+    """Return spans in reading order, from phrases or pairs of character positions.
 
     >>> asked_spans("spans", "a film of rare grace", ["rare grace", (2, 6)])
     [(2, 6), (10, 20)]
@@ -165,8 +165,8 @@ def units_of(
 ) -> Units:
     """Group the tokens of a text; `unit` is one of `UNITS`, or a list of spans (see `asked_spans`).
 
-    A token that reaches into several words joins them, and one of spaces goes with the next word: words, and
-    sentences, hold every token. Special tokens are units of their own, but not beside spans.
+    A token that spans several words joins them, and a token of spaces belongs to the next word, so that words
+    and sentences cover every token. Special tokens are separate units, except with spans.
 
     Raises
     ------
@@ -187,7 +187,7 @@ def units_of(
 
 
 def _within(text: str, offset: Span, spans: Sequence[Span]) -> list[int]:
-    """The spans that a token reaches into."""
+    """The spans that a token overlaps."""
     start, end = _trimmed(text, offset)
     return [k for k, span in enumerate(spans) if start < span[1] and end > span[0]] if start < end else []
 
@@ -214,7 +214,7 @@ def _of_spans(
 def _of_parts(
     text: str, tokens: Sequence[str], offsets: Sequence[Span], special: np.ndarray, spans: list[Span]
 ) -> Units:
-    """Units of words or sentences: neighbours that reach into the same span."""
+    """Units of words or sentences: neighbouring tokens that overlap the same span."""
     reached = [
         [] if alone else _within(text, offset, spans) for offset, alone in zip(offsets, special, strict=True)
     ]
@@ -245,10 +245,10 @@ def _of_parts(
 def readable(
     tokens: Sequence[str], text: str, offsets: Sequence[Span], special: np.ndarray
 ) -> tuple[str, ...]:
-    """Return tokens as a reader knows them: where a vocabulary spells bytes or spaces, the text itself.
+    """Return tokens in readable form: the text itself where a vocabulary spells bytes or spaces.
 
-    A token like the text it stands for, in case and accents aside, stays as it is (so does `##ing`), and so
-    do names such as [UNK]. A further token of one character is shown as `…`.
+    A token that equals its text, apart from case and accents, does not change; nor do `##ing` and names such
+    as [UNK]. A repeated token of one character is shown as `…`.
 
     >>> offsets = [(0, 0), (0, 2), (3, 4), (3, 4), (4, 5)]
     >>> readable(["<s>", "ca", "Ġ", "Ã", "fs"], "ca\\u00a0üb", offsets, np.array([True, *[False] * 4]))

@@ -92,7 +92,7 @@ def test_explain_between_one_pass_and_exact(capsys, arguments, options):
     [
         (["explain", "  "], "empty text"),
         (["explain", "a film", "--method", "atnlrp"], "'atnlrp'; expected one of loo, ig"),
-        (["explain", "a film", "--model", "./nowhere"], "'./nowhere', which is no folder"),
+        (["explain", "a film", "--model", "./nowhere"], "'./nowhere', which is not a folder"),
         (
             ["explain", "a film", "--method", "lrp", "--bypass", "13"],
             "layer 13; expected integers from 1 to 12",

@@ -91,7 +91,7 @@ def test_an_instructors_page_has_all_its_parts(name: str) -> None:
         "Goals, and how they show",
         "Before",
         "Plan",
-        "Questions, and answers one hears",
+        "Questions and typical answers",
         "Common misunderstandings",
         "When late",
         "Exercises to set",
@@ -377,7 +377,7 @@ def test_a_link_to_an_instructors_page_outside_its_box_is_refused(tmp_path: Path
 
 def test_instructors_pages_say_that_they_are(stripped: Path) -> None:
     for text in TEACHER.values():
-        assert text.startswith("# For instructors: ") and "It is not in the student edition." in text
+        assert text.startswith("# For instructors: ") and "This page is not in the student edition." in text
     sheets = [f"sheet{number}" for number in (1, 2, 3)]
     assert sorted(TEACHER) == sorted(["oral", *SESSIONS, *sheets])
 
@@ -393,7 +393,7 @@ def test_no_file_of_the_built_student_edition_has_an_answer() -> None:
     marks = [
         "instructor/",
         "For instructors",
-        "by the clock, with answers",
+        "minute by minute, with answers",
         "no mark hangs on it",
         "The widget is stuck",
         "Follow-up",

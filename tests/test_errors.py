@@ -229,7 +229,7 @@ def test_options_of_load_classifier(model_folder) -> None:
 
 @pytest.mark.parametrize("name", ["./nowhere", "/no/such/folder", "a/b/c", "", "  ", Path("nowhere")])
 def test_a_folder_that_is_not_there(name: object) -> None:
-    assert "no folder" in message(SourceError, load_classifier, name)
+    assert "not a folder" in message(SourceError, load_classifier, name)
 
 
 @pytest.mark.parametrize("name", [None, 3, ["companion"]])

@@ -191,7 +191,7 @@ def rules_mask() -> list[str]:
     return [
         f"AttnLRP has ${ends[0]:.2f}$ and CP-LRP ${ends[1]:.2f}$",
         f"layer {one[1][0]}, gives ${one[2]:.2f}$", f"give ${two[2]:.2f}$", f"at most four, ${four[2]:.2f}$",
-        f"Of the {result['masks']} masks", f"four layers {result['better']} are above both ends",
+        f"Of the {result['masks']} masks", f"four layers, {result['better']} are above both ends",
     ]  # fmt: skip
 
 

@@ -196,7 +196,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         assert main(["grade", str(tmp_path / "in"), *arguments]) == 2
         assert says in capsys.readouterr().err
     assert main(["grade", str(tmp_path / "nothing"), "--out", str(tmp_path / "new")]) == 2
-    assert "which is no folder" in capsys.readouterr().err
+    assert "which is not a folder" in capsys.readouterr().err
 
 
 def test_notebooks_are_found_by_student(tmp_path: Path) -> None:

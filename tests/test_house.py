@@ -75,6 +75,76 @@ TRANSLATED = (  # phrases that a native speaker stumbles over, and what to write
 )
 
 
+STILTED = (  # patterns of the same kind, and what to write instead
+    (r"\bby the clock\b", "minute by minute"),
+    (r"\b(?:stands?|lies|lie) (?:beside|next to)\b", "is shown next to"),
+    (r"\bbeside (?:a|an|each|every|it|its|ours|that|the|them|this|which)\b", "next to; besides"),
+    (r"\bof one's own\b|\bin a process of its own\b", "your own; in a separate process"),
+    (r"\banew\b", "again"),
+    (r"\bat most so many\b|\bwith so many\b|\bfrom so many\b|\bso many (?:examples|layers)\b", "this many"),
+    (r"\bturn(?:s|ed|ing)? (?:the sign|the order|round)\b|\border turns\b", "reverses"),
+    (r"\bta(?:kes?|ken) (?:it )?off\b", "subtract from"),
+    (r"\bgoes on (?:from|there|where)\b|\bcommand goes on\b", "resumes"),
+    (r"\breach(?:es)? across\b", "includes"),
+    (r"\bone after the other\b", "one after another"),
+    (r"\bsays? (?:little|much|nothing) of\b|\bto say of\b", "say about"),
+    (r"\bmend (?:the|[a-z_]+\.(?:json|yml))\b", "correct, repair"),
+    (r"\banother (?:method|model|question|thing) than\b", "a different ... from; other than"),
+    (r"\b(?:that|which) (?:is|are) no (?!better|less|longer|more)[a-z]", "is not a"),
+    (r"\bin the place of\b", "in place of"),
+    (r"\b(?:for who|Who) (?:wants|knows|asks)\b", "for more; if you want"),
+    (r"\b(?:what|which|What|Which) part of\b", "what fraction of"),
+    (r"\bthat is meant\b", "the right"),
+    (r"\bA half too\b|\bas a half\b", "one half too many; half"),
+)
+ELSEWHERE = (
+    "book/performance.md",
+    "notebooks/08_wirings.ipynb",
+    "lrp_companion/views/",
+    "analysis/r_scale.py",
+)
+PROSE = {
+    "book": ("*.md", "*.toml"), "notebooks": ("*.ipynb",), "lrp_companion": ("*.py", "*.js"),
+    "training": ("*.md",),
+}  # fmt: skip
+
+
+def prose(path: Path) -> str:
+    """What a file says: of a notebook its Markdown, of a program all of it, with lines of one text joined."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".ipynb":
+        cells = json.loads(text)["cells"]
+        text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    return re.sub(r'"?\s*\n\s*(?:\* |// |f?")?', " ", text)
+
+
+@pytest.fixture(scope="module")
+def written() -> dict[str, str]:
+    paths = [
+        path for folder, kinds in PROSE.items() for kind in kinds for path in (ROOT / folder).rglob(kind)
+    ]
+    names = {
+        str(path.relative_to(ROOT)): path for path in [*paths, ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+    }
+    return {name: prose(path) for name, path in names.items() if not any(part in name for part in ELSEWHERE)}
+
+
+@pytest.mark.parametrize(("pattern", "better"), STILTED)
+def test_stilted_words_do_not_come_back(pattern: str, better: str, written: dict[str, str]) -> None:
+    said = {name: match[0] for name, text in written.items() if (match := re.search(pattern, text))}
+    assert not said, f"write {better!r}"
+
+
+def test_a_pattern_finds_what_it_is_for() -> None:
+    old = (
+        "by the clock; it stands beside the table; beside the table; data of one's own; computed anew; "
+        "with so many; turns the sign; taken off the words; goes on from there; reaches across 0; one after the other; "
+        "says nothing of it; mend the file; another model than this; which is no folder; in the place of it; "
+        "for who wants more; what part of it; the state that is meant; A half too many"
+    )
+    assert [pattern for pattern, _ in STILTED if not re.search(pattern, old)] == []
+
+
 @pytest.mark.parametrize(("phrase", "better"), TRANSLATED)
 def test_phrases_that_read_as_translated_do_not_come_back(phrase: str, better: str) -> None:
     folders = {"book": "*.md", "notebooks": "*.ipynb", "lrp_companion": "*.py"}

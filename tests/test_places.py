@@ -29,10 +29,10 @@ def test_a_folder_an_embedded_model_and_an_adapter(model_folder, tmp_path: Path)
 
 @pytest.mark.parametrize("name", ["my-modle", "runs/my-modle", "./my-modle", "a/b/c", "", " ", "my modle"])
 def test_a_mistyped_folder_is_no_folder(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also under a folder that is there: `runs/my-modle` is no hub id of an owner `runs`."""
+    """Also under a folder that is there: `runs/my-modle` is not a hub id of an owner `runs`."""
     (tmp_path / "runs").mkdir()
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SourceError, match="which is no folder"):
+    with pytest.raises(SourceError, match="which is not a folder"):
         locate(name)
 
 
@@ -50,7 +50,7 @@ def test_the_command_tells_it_without_torch(tmp_path: Path) -> None:
             env={**os.environ, "HF_ENDPOINT": NOBODY, "HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "0"},
         )  # fmt: skip
         assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stderr
-        assert f"{name!r}, which is no folder" in done.stderr
+        assert f"{name!r}, which is not a folder" in done.stderr
 
 
 def test_a_word_without_an_owner_is_told_before_the_hub_is_asked() -> None:

@@ -61,7 +61,7 @@ GOOD = (
     ("text", "told"),
     [
         ("", "has no questions"),
-        ("[[questions]\n", "is no quiz"),
+        ("[[questions]\n", "is not a quiz"),
         (GOOD.replace("ask = 'a'", "query = 'a'"), "question 1: got query, options; expected ask, options"),
         (GOOD.replace("why = 'e'", ""), "question 1: got text; expected text, why"),
         (GOOD.replace("why = 'e'", "why = 'e'\nrigth = true"), "question 1: got text, why, rigth"),

@@ -663,7 +663,7 @@ def test_command_prints_and_draws(folders, tmp_path, capsys):
 def test_json_holds_the_same_numbers(folders, sst2, capsys):
     assert main(["report", str(folders["top"]), "--json"]) == 0
     written = json.loads(
-        capsys.readouterr().out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON")
+        capsys.readouterr().out, parse_constant=lambda name: pytest.fail(f"{name} is not JSON")
     )
     assert [run["run"] for run in written["runs"]] == [
         "imdb-made-up",
@@ -716,7 +716,7 @@ def test_a_bad_folder_is_one_line_and_exit_code_2(folders, tmp_path, how, words,
 def test_other_bad_input_is_one_line_and_exit_code_2(folders, tmp_path, capsys):
     (tmp_path / "file").write_text("")
     for arguments, words in (
-        (["report"], "DIR"), (["report", str(tmp_path / "nowhere")], "which is no folder"),
+        (["report"], "DIR"), (["report", str(tmp_path / "nowhere")], "which is not a folder"),
         (["report", str(folders["mnist"]), "--figures", str(tmp_path)], "no run with masks"),
         (["report", str(folders["sst2"]), "--figures", str(tmp_path / "file")], "cannot be written"),
     ):  # fmt: skip
@@ -808,7 +808,7 @@ def test_results_are_found_from_the_top_and_from_the_notebooks(folders, tmp_path
     for place in (tmp_path, tmp_path / "notebooks"):
         monkeypatch.chdir(place)
         assert [run.name for run in report.find_runs("results")] == ["mnist"]
-    with pytest.raises(SourceError, match="elsewhere, which is no folder"):
+    with pytest.raises(SourceError, match="elsewhere, which is not a folder"):
         report.find_runs("elsewhere")
 
 

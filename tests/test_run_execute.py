@@ -297,7 +297,7 @@ class TestStopped:
             _, said = child.communicate(timeout=PATIENCE)
         assert child.returncode == 130
         assert said.splitlines() == [
-            f"run: stopped; finished jobs are kept in {out}, the same command goes on from there",
+            f"run: stopped; finished jobs are kept in {out}; the same command resumes the run",
             "interrupted",
         ]
         manifest = read_folder(out)[0]
@@ -591,7 +591,7 @@ class TestRefusals:
             (["--split", "train"], "sst2 split 'train' from the embedded source"),
             (["--data-dir", "."], "data_dir '.' with source 'embedded'"),
             (["--source", "folder"], "which does not exist"),
-            (["--model", "./nowhere"], "'./nowhere', which is no folder"),
+            (["--model", "./nowhere"], "'./nowhere', which is not a folder"),
             (["--resume"], "--resume and no run in"),
             (["--removals", "delete"], "removals delete; expected attention-mask and others, each once"),
             (
@@ -599,7 +599,7 @@ class TestRefusals:
                 "removals 'drop'; expected one of attention-mask, mask-token",
             ),
             (["--targets", "logit,logit"], "targets logit, logit; expected logit and others, each once"),
-            (["--loo-from", "./nowhere"], "nowhere, which is no folder"),
+            (["--loo-from", "./nowhere"], "nowhere, which is not a folder"),
         ],
     )
     def test_bad_options_are_one_line_and_leave_no_folder(self, model, tmp_path, capsys, more, words):

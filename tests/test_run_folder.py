@@ -408,7 +408,7 @@ class TestSpoilt:
         assert content(tmp_path) == expected(range(2))
 
     def test_folders_without_a_run(self, tmp_path):
-        assert f"{tmp_path / 'no'}, which is no folder" in str(
+        assert f"{tmp_path / 'no'}, which is not a folder" in str(
             pytest.raises(SourceError, read_folder, tmp_path / "no").value
         )
         assert f"{tmp_path}, an empty folder" in str(pytest.raises(SourceError, read_folder, tmp_path).value)

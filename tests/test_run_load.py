@@ -493,7 +493,7 @@ class TestReading:
             "b",
         ]
         for empty in (tmp_path / "all" / "notes", tmp_path / "none"):
-            with pytest.raises(SourceError, match="an empty folder|which is no folder"):
+            with pytest.raises(SourceError, match="an empty folder|which is not a folder"):
                 load_runs([empty])
 
 

@@ -391,14 +391,14 @@ class TestFolder:
             (
                 "mnist",
                 pa.table({"image": [{"bytes": b"GIF?", "path": None}], "label": [3]}),
-                "got an image that is no PNG in ",
+                "got an image that is not a PNG in ",
             ),
             (
                 "mnist",
                 pa.table({"image": [{"bytes": png(digits(1)[0])[:200], "path": None}], "label": [3]}),
-                "got an image that is no PNG in ",
+                "got an image that is not a PNG in ",
             ),
-            ("mnist", pa.table({"image": ["three"], "label": [3]}), "got an image that is no PNG in "),
+            ("mnist", pa.table({"image": ["three"], "label": [3]}), "got an image that is not a PNG in "),
             (
                 "mnist",
                 pa.table({"image": [{"bytes": png(np.zeros((14, 14), np.uint8))}], "label": [3]}),
@@ -411,7 +411,7 @@ class TestFolder:
             (
                 "sst2",
                 pa.table({"sentence": no_text(), "label": [1, 0]}),
-                "got text that is no UTF-8 in .*; expected text in UTF-8",
+                "got text that is not UTF-8 in .*; expected text in UTF-8",
             ),
             (
                 "sst2",
@@ -633,7 +633,7 @@ class TestHub:
             load_dataset("mnist", source="hub")
         assert time.monotonic() - begin < 20
         monkeypatch.setenv("HF_ENDPOINT", "ftp://somewhere")
-        with pytest.raises(SourceError, match="HF_ENDPOINT is no http address"):
+        with pytest.raises(SourceError, match="HF_ENDPOINT is not an http address"):
             load_dataset("mnist", source="hub")
 
     def test_a_hub_without_the_data_set(self, serve: Callable[..., str], tmp_path: Path) -> None:

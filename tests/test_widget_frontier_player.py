@@ -165,7 +165,7 @@ def check(page: Any, maps: list[dict[str, Any]]) -> None:
         colours = [[int(part) for part in re.findall(r"\d+", item["colour"])] for item in row]
         wanted = [[int(colour[k : k + 2], 16) for k in (1, 3, 5)] for colour in hexes(scores / scale)]
         assert np.abs(np.subtract(colours, wanted)).max() <= 1, "both rows are on the scale of LOO's words"
-        for kind, sign in (("exact", True), ("dot", True), ("what", "LOO's own value")):
+        for kind, sign in (("exact", True), ("dot", True), ("what", "exact LOO value")):
             assert [i for i, item in enumerate(row) if item[kind] == sign] == exact, kind
     frame = (
         rf"{passes(step)}: r (?:= )?(\S+) with LOO on the {NAMES[tokens]}, "

@@ -318,7 +318,7 @@ class TestValues:
         x2 = box(page, "x2")
         x2.fill(text)
         assert x2.get_attribute("aria-invalid") == "true"
-        assert page.inner_text(".lrp-problem") == "x2 has to be a number of at most 1e60 in size; 3 is kept."
+        assert page.inner_text(".lrp-problem") == "x2 must be a number of at most 1e60 in size; 3 is kept."
         assert state_of(page, "values") == [2, 3, 4]
         x2.blur()
         assert x2.get_attribute("aria-invalid") == "false"
@@ -426,7 +426,7 @@ class TestForEveryone:
 
     def test_the_picture_is_described(self, opened: Open) -> None:
         assert opened().get_attribute(".lrp-stage svg", "aria-label") == (
-            "The output (x1 x2) x3 = 24 hands 12 each to (x1 x2), x3; x1 x2 = 6 hands 6 each to x1, x2"
+            "The output (x1 x2) x3 = 24 gives 12 each to (x1 x2), x3; x1 x2 = 6 gives 6 each to x1, x2"
         )
         assert (
             opened((2, -3, 4)).get_attribute("[data-kind=lrp]", "aria-label")

@@ -159,7 +159,7 @@ def check(page: Any, run: str, choices: list[str]) -> None:
     said = {
         "above": "CP-LRP is nearer to LOO",
         "below": "AttnLRP is nearer to LOO",
-        "across": "the interval reaches across 0",
+        "across": "the interval includes 0",
     }[sign]
     assert words.locator("strong").text_content() == said and f"lrp-{sign}" in words.get_attribute("class")
     fine = any(

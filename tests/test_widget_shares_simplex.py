@@ -285,7 +285,7 @@ def test_a_negative_sum_is_said(shown: Open, digits: list[dict[str, Any]]) -> No
             )
             text, loo_is_negative = page.locator("dl + p").text_content(), digit["loo"].sum() < 0
             assert ("this map" in text, "LOO" in text) == (map_is_negative, loo_is_negative) and (
-                "turns the sign" in text
+                "reverses the sign" in text
             ) == (map_is_negative != loo_is_negative)
             seen.add((bool(map_is_negative), bool(loo_is_negative)))
     assert len(seen) > 1

@@ -239,7 +239,7 @@ def test_what_is_too_long_or_empty_is_refused_in_one_line(at: Any) -> None:
     page, watch = at()
     page.fill("textarea[name=text]", "film " * 2000)
     page.click(".lrp-sentence-box button >> nth=0")
-    assert "9,999 characters; 2,000 are the most" in page.inner_text(".lrp-refused >> nth=0")
+    assert "9,999 characters; the limit is 2,000" in page.inner_text(".lrp-refused >> nth=0")
     page.fill("textarea[name=text]", " \u200b ")
     page.click(".lrp-sentence-box button >> nth=0")
     assert page.inner_text(".lrp-refused >> nth=0") == "Type at least one word."

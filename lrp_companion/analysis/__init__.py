@@ -1,1 +1,1 @@
-"""What records say: numbers from finished runs, without torch and without a model."""
+"""Analysis of records: numbers from finished runs, without torch and without a model."""

@@ -36,7 +36,7 @@ REMOVALS = {"mask-token": "[MASK]", "delete": "deletion"}
 
 
 def chapter_catalogue() -> dict[str, Value]:
-    """What the chapters can ask for beside `findings.CATALOGUE`, by name."""
+    """What the chapters can ask for besides `findings.CATALOGUE`, by name."""
     out: dict[str, Value] = {"claims": lambda kept: len(_claims(kept))}
     out |= {f"claims, {verdict}": _verdicts(verdict) for verdict in VERDICTS}
     for short in TEXT_RUNS:
@@ -178,7 +178,7 @@ def _delta(short: str, method: str) -> Value:
 
 
 def _standing(short: str, name: str, what: str) -> Value:
-    """The later half's fraction of the gain by Shapley values, or a place among all masks."""
+    """The later half's fraction of the gain by Shapley values, or a rank among all masks."""
     protocol = PROTOCOLS[SHORT[name]]
     return lambda kept: standing(kept.text(short), site=protocol.site, tokens=protocol.tokens)[what]
 
@@ -197,7 +197,7 @@ def _over_trainings(name: str) -> Value:
 
 
 def _shifted(method: str, end: str) -> Value:
-    """Mean r at the words for the worst or best shift that a search found, as long as one word embedding."""
+    """Mean r at the words for the worst or best shift in a search, with the norm of one word embedding."""
 
     def mean(kept: Records) -> Interval:
         (record,) = kept.sheets("embedding-shift")
@@ -221,7 +221,7 @@ def _by_removal(short: str, method: str, removal: str) -> Value:
 
 
 def _error_share(short: str, part: str) -> Value:
-    """The share of LOO minus the mask gradient that a step takes away, mean over texts."""
+    """The share of LOO minus the mask gradient that a step removes, mean over texts."""
     task = short.split("-")[0]
 
     def share(kept: Records) -> Interval:

@@ -48,7 +48,7 @@ def frontier(run: TextRun) -> list[Row]:
 
     Raises
     ------
-    InputError : the run keeps neither cost nor error, because it has the default methods only.
+    InputError : the run keeps neither cost nor error, because it has only the default methods.
 
     >>> frontier(load_run("results/frontier/sst2-companion"))[-1]["method"]  # doctest: +SKIP
     'ig'
@@ -81,7 +81,7 @@ FEATURES = ("length", "confidence", "concentration", "special")
 def where_it_errs(
     run: TextRun, attention: Mapping[str, Any], *, methods: Sequence[str] | None = None
 ) -> list[Row]:
-    """On which texts is a method farther from LOO? Rank correlations (Spearman) of r and error with features.
+    """Rank correlations (Spearman) of r and error with features: on which texts is a method far from LOO?
 
     Parameters
     ----------
@@ -153,8 +153,8 @@ def best_within(
     list
         Rows `budget`, `method`, `cost`, `r` and `error` (intervals), `seconds`, `speedup`, and with two
         methods or more within the budget `next`, the one of the second highest mean r, and `ahead`, the
-        paired difference of r to it. The best of several means is a little too high for new texts: each
-        method was chosen on the texts that the row reports.
+        paired difference of r to it. The best of several means is slightly too high for new texts, because
+        each method was chosen on the texts that the row reports.
     """
     out = []
     for budget in budgets:
@@ -177,7 +177,7 @@ def best_within(
 
 
 def _difference(row: Row, other: Row, tokens: str) -> Interval:
-    """Paired difference in r, row minus other; of two rows only the more expensive one holds it."""
+    """Paired difference in r, row minus other; only the more expensive of two rows holds it."""
     if other["method"] in row["lead"]:
         return row["lead"][other["method"]][tokens]
     reverse = other["lead"][row["method"]][tokens]
@@ -192,7 +192,7 @@ REMEDIES = {
 
 
 def remedy_statements(run: TextRun, rows: Sequence[Row]) -> list[Row]:
-    """How the remedies compare with AttnLRP, CP-LRP and LOO, in sentences that follow from the numbers.
+    """Sentences, derived from the numbers, that compare the remedies with AttnLRP, CP-LRP and LOO.
 
     Parameters
     ----------
@@ -260,7 +260,7 @@ def digit_frontier(run: MnistRun) -> list[Row]:
 
 
 def _digit_passes(call: Mapping[str, Any]) -> tuple[int, int]:
-    """Forward and backward passes of one image. IG needs two forwards more for its convergence delta."""
+    """Forward and backward passes of one image; IG needs two more forwards for its convergence delta."""
     if call["method"] == "loo":
         return PIXELS + 1, 0
     if call["method"] == "ig":

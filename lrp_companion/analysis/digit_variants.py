@@ -38,13 +38,13 @@ MEASURES = {
     "AttnLRP, right with LOO": ("AttnLRP", "right-LOO"),
     "IG with LOO": ("IG", "left-LOO"),
 }
-"""What is measured under each variant: explainer and pair of maps."""
+"""The measurements of each variant: explainer and pair of maps."""
 PRINTED = {"left-right": "left_vs_right", "left-LOO": "left_vs_loo", "right-LOO": "right_vs_loo"}
 ACCURACY = 0.85  # of the paper's nets (appendix B.1.1)
 
 
 def paper_values() -> dict[str, float]:
-    """The paper's Table 1 for what `MEASURES` names."""
+    """The paper's Table 1 for `MEASURES`."""
     rows = {row["explainer"]: row for row in paper_table("table1")}
     return {name: rows[explainer][PRINTED[pair]] for name, (explainer, pair) in MEASURES.items()}
 
@@ -84,7 +84,8 @@ def _digit_grid(run: MnistGridRun) -> list[Row]:
 
 
 def digit_choices(run: MnistGridRun, what: str = "AttnLRP, left with LOO") -> list[Row]:
-    """What moves a mean r most: shares of its variance over all variants and maps (see `variance_shares`).
+    """The choices that move a mean r most: shares of its variance over all variants and maps
+    (`variance_shares`).
 
     Returns
     -------
@@ -107,7 +108,7 @@ def digit_choices(run: MnistGridRun, what: str = "AttnLRP, left with LOO") -> li
 
 
 def digit_signs(run: MnistGridRun) -> list[Row]:
-    """Whether a negative sum explains what sum-to-one does to r from the left with LOO.
+    """Whether a negative sum explains the effect of sum-to-one on r from the left with LOO.
 
     Returns
     -------
@@ -130,9 +131,9 @@ def digit_signs(run: MnistGridRun) -> list[Row]:
 
 
 def digit_nearest(run: MnistGridRun) -> Row:
-    """The row of `digit_grid` nearest to the paper's Table 1, and how many variants reach its accuracy.
+    """The row of `digit_grid` closest to the paper's Table 1, and how many variants reach its accuracy.
 
-    Nearest in the root mean square over `MEASURES`. `within` counts variants with an accuracy within one
+    Closest in the root mean square over `MEASURES`. `within` counts variants with an accuracy within one
     point of the paper's.
     """
     rows, printed = digit_grid(run), paper_values()
@@ -210,7 +211,7 @@ def _values(run: MnistGridRun, variant: int, name: str, map: str) -> np.ndarray:
 
 
 def _mean(values: np.ndarray) -> np.ndarray:
-    """Over nets, of those with a value; NaN where none has one."""
+    """The mean over the nets with a value; NaN if none has one."""
     known = ~np.isnan(values)
     with np.errstate(invalid="ignore"):
         return np.where(known, values, 0.0).sum(0) / known.sum(0)

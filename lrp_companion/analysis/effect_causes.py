@@ -72,7 +72,7 @@ def special_shares(run: TextRun, *, path: str = "back-to-front") -> list[Row]:
 
 
 def signs(run: TextRun, explanation: Explanation, *, protocol: Protocol = DEFAULT_PROTOCOL) -> Row:
-    """Where the sums of the map and of LOO are negative, and what dividing by them does to r.
+    """How often the sums of the map and of LOO are negative, and the effect on r of dividing by them.
 
     Parameters
     ----------
@@ -108,10 +108,10 @@ def signs(run: TextRun, explanation: Explanation, *, protocol: Protocol = DEFAUL
 
 
 def stated_with_whole_sums(run: TextRun) -> list[Row]:
-    """The paper's own choices if each sum runs over all tokens, also where special tokens do not count.
+    """The paper's stated choices if each sum runs over all tokens, even if special tokens do not count.
 
-    The paper says that maps sum to one, and not over which tokens. Dividing by a sum is a sign for r, so r
-    without special tokens takes the signs of the sums over all tokens.
+    The paper says that maps sum to one, but not over which tokens. Dividing by a sum only changes the sign of
+    r, so r without special tokens takes the signs of the sums over all tokens.
 
     Returns
     -------
@@ -136,7 +136,7 @@ def stated_with_whole_sums(run: TextRun) -> list[Row]:
 
 
 def layer_gains(run: TextRun, *, path: str = "back-to-front") -> list[Row]:
-    """What each layer adds to mean r when it is bypassed along a path, under every choice (Pearson only).
+    """The gain in mean r from bypassing each layer along a path, under every choice (Pearson only).
 
     Along the two paths of several steps the gain of a layer is r with it bypassed minus r one step before;
     alone ("single"), r with this layer bypassed minus AttnLRP's.
@@ -222,14 +222,14 @@ def late_counts(rows: Sequence[Mapping[str, Any]]) -> Row:
 def audit_statements(
     run: TextRun, *, a: str = "cp-lrp", b: str = "attnlrp", protocols: Mapping[str, Protocol] = PROTOCOLS
 ) -> list[Row]:
-    """What a run says of `a` and `b`, in sentences that follow from its numbers.
+    """Sentences about `a` and `b` that follow from a run's numbers.
 
     Returns
     -------
     list
         Rows `run`, `says` (the sentence), `choices`, `what` (was measured), `effect` (interval), `n`: which
         method is nearer to LOO under each protocol, in how many cells the whole interval is on either side,
-        and how many maps have a negative sum. Rows on layers are there if the run has masks and the methods
+        and how many maps have a negative sum. There are rows on layers if the run has masks and the methods
         are AttnLRP and CP-LRP.
     """
     rows = [*_order(run, a, b, protocols), *_cell_counts(run, a, b), *_negative_sums(run, a, b, protocols)]

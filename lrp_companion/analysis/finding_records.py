@@ -1,4 +1,4 @@
-"""The committed runs that findings rest on, by short names. No torch."""
+"""The committed runs behind the findings, by short names. No torch."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class MissingRecord(InputError):
 
 @dataclass(frozen=True)
 class Records:
-    """The committed runs, by folder and by name. What is not there raises `MissingRecord`."""
+    """The committed runs, by folder and by name; a missing one raises `MissingRecord`."""
 
     runs: Mapping[str, Any]
     frontier: Mapping[str, Any]
@@ -79,7 +79,7 @@ class Records:
         return [run for group in self.groups for run in group if run.name not in self.runs]
 
     def sheets(self, name: str) -> list[dict[str, Any]]:
-        """The records of a kind that are no runs."""
+        """The records of a kind that are not runs."""
         try:
             return load_sheets(f"{self.folder}/{name}")
         except SourceError:
@@ -99,7 +99,7 @@ def _missing(what: str, there: Sequence[str]) -> MissingRecord:
 
 @lru_cache(maxsize=2)
 def records(results: str | Path = "results") -> Records:
-    """Read all runs that the findings rest on."""
+    """Read all runs behind the findings."""
     kinds = (find_runs(results), find_beside(results, "frontier"), find_beside(results, "maps"))
     runs, frontier, maps = ({run.name: run for run in kind} for kind in kinds)
     return Records(runs, frontier, maps, find_trainings(results), str(results))

@@ -1,7 +1,7 @@
 """The numbers behind the book's main findings, by name, each computed from the committed records. No torch.
 
 The front page prints them by the role `finding` (`bookbuild/findings.py`) and the chapters in their first
-sentences (`views/sentences.py`), so no sentence there holds a number that was typed in.
+sentences (`views/sentences.py`), so no number there was typed in.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def value_of(name: str, results: str | Path = "results") -> Any:
 
     Raises
     ------
-    InputError : there is no finding of this name; `MissingRecord` where its runs are not in the folder.
+    InputError : there is no finding of this name; `MissingRecord` if its runs are not in the folder.
     """
     if name not in CATALOGUE:
         near = difflib.get_close_matches(name, CATALOGUE, n=4, cutoff=0)
@@ -162,7 +162,7 @@ def value_of(name: str, results: str | Path = "results") -> Any:
 def finding(name: str, results: str | Path = "results") -> str:
     """Return one number as text: an interval as "mean [low, high]", the paper's numbers alone.
 
-    With ", n" at its end a name asks for the number of examples, with ", mean" for the mean alone.
+    A name with ", n" at its end asks for the number of examples, and one with ", mean" only for the mean.
 
     Raises
     ------

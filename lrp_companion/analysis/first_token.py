@@ -1,8 +1,8 @@
-"""The sign of LOO at the first token, [CLS], and what it decides. No torch.
+"""The sign of LOO at the first token, [CLS], and its consequences. No torch.
 
-Where relevance is read at words + positions and all tokens count, [CLS] carries a large score, and LOO there
-is large, too. If the two have one sign, [CLS] raises r; if not, it lowers it. The two methods differ in the
-sign and the size of that score, so which of them is nearer to LOO goes with the sign of LOO at [CLS].
+If relevance is read at words + positions and all tokens count, [CLS] has a large score and a large LOO. If
+the two have the same sign, [CLS] raises r; if not, it lowers it. The two methods differ in the sign and the
+size of that score, so which of them is closer to LOO depends on the sign of LOO at [CLS].
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lrp_companion.schema import Protocol
 
 Row = dict[str, Any]
 EVERYTHING = Protocol(site="word+position", tokens="all")
-"""Words + positions, all tokens, raw maps: where [CLS] counts most."""
+"""Words + positions, all tokens, raw maps: the protocol in which [CLS] counts most."""
 INTERVENTIONS: Mapping[str, tuple[int, ...]] = {
     "words + positions": (),
     "without [CLS]'s position": (0,),
@@ -61,7 +61,7 @@ def by_first_sign(
 
 
 def site_change(run: TextRun, method: str, *, protocol: Protocol = EVERYTHING) -> Interval:
-    """What adding positions does to a method's mean r: r at `protocol` minus r at words, all else equal."""
+    """The effect of positions on a method's mean r: r at `protocol` minus r at words, all else equal."""
     words = Protocol(site="word", tokens=protocol.tokens, removal=protocol.removal, target=protocol.target)
     return paired_difference(run.r(method, protocol), run.r(method, words))
 

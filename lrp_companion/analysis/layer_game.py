@@ -1,7 +1,8 @@
 """All 2**L bypass masks as a game of layers: Shapley values, interactions, best masks. NumPy only.
 
-A mask is a coalition of bypassed layers, its value the mean Pearson's r with LOO under that mask: bit l-1 of
-a mask's number is set where layer l (from 1) is bypassed, so value 0 is AttnLRP's and the last one CP-LRP's.
+A mask is a coalition of bypassed layers. Its value is the mean Pearson's r with LOO under that mask. Bit l-1
+of a mask's number is set if layer l (from 1) is bypassed, so value 0 is AttnLRP's and the last one is
+CP-LRP's.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ def shapley_interactions(values: Any) -> np.ndarray:
     """The Shapley interaction index of every pair of layers (Grabisch and Roubens 1999), exact.
 
     `I_lm = sum over S without l, m of |S|! (L - |S| - 2)! / (L - 1)! d_lm(S)`, where
-    `d_lm(S) = v(S, l, m) - v(S, l) - v(S, m) + v(S)`: above 0, bypassing both gains more than the two gains
-    apart. Shape (..., L, L), symmetric, NaN on the diagonal.
+    `d_lm(S) = v(S, l, m) - v(S, l) - v(S, m) + v(S)`: above 0, bypassing both gains more than the sum of the
+    two separate gains. Shape (..., L, L), symmetric, NaN on the diagonal.
 
     >>> shapley_interactions([0.0, 1.0, 2.0, 5.0])[0, 1].item()
     2.0
@@ -119,8 +120,7 @@ class LayerGame:
     rows : r of each example and mask, (n, 2**L), in the order of the examples, or None where only means were
         kept. Even rows are the first half. NaN where undefined.
     caption : model, data, n and how r is read, for captions.
-    columns : number of a mask to r of each example (n,), for the masks whose rows were kept where those of
-        the others were not.
+    columns : number of a mask to r of each example (n,), if rows were kept only for some masks.
     """
 
     means: Mapping[str, np.ndarray]
@@ -146,7 +146,7 @@ class LayerGame:
         return self.columns[mask][EXAMPLES_OF[part]] if mask in self.columns else None
 
     def interval(self, mask: int, part: str = "all") -> Interval:
-        """Mean r of one mask, with its 95 % bootstrap interval where its rows are there."""
+        """Mean r of one mask, with its 95 % bootstrap interval if its rows were kept."""
         column = self.column(mask, part)
         return self._bare(self.means[part][mask]) if column is None else bootstrap_mean(column)
 
@@ -174,7 +174,7 @@ class LayerGame:
         }
 
     def choices(self, *, chosen_on: str = "first half") -> list[dict[str, Any]]:
-        """Masks chosen on one half of the examples and judged on the other, which had no say in the choice.
+        """Masks chosen on one half of the examples and judged on the other.
 
         One row each for AttnLRP, CP-LRP, the best mask on each of the paper's paths and on the greedy path,
         the best and the worst of all masks: `choice`, `mask` (its number), `layers` (in words), `chosen`
@@ -216,8 +216,8 @@ class LayerGame:
 
 
 def layer_game(run: TextRun, *, site: str = "word", tokens: str = "no-special") -> LayerGame:
-    """Read the game of a run that holds all masks (`--masks all`); with the rows of its examples if they are
-    there, else with those of the masks on the paper's paths.
+    """Read the game of a run with all masks (`--masks all`), with the rows of its examples if they were kept,
+    else with those of the masks on the paper's paths.
 
     Raises
     ------
@@ -262,7 +262,7 @@ def _game(operation: str, values: Any) -> np.ndarray:
 
 
 def _means(operation: str, values: Any) -> np.ndarray:
-    """Values of one game, all defined: where one mask has no value, none can be called best."""
+    """Values of one game, all defined: if one mask has no value, none can be called best."""
     out = _game(operation, values)
     if out.ndim != 1 or np.isnan(out).any():
         got = f"values of shape {out.shape}, {int(np.isnan(out).sum())} undefined"
@@ -272,15 +272,15 @@ def _means(operation: str, values: Any) -> np.ndarray:
 
 
 def standing(run: TextRun, *, site: str = "word", tokens: str = "no-special") -> dict[str, Any]:
-    """Where AttnLRP and CP-LRP stand among all masks of a run, and what each half of the layers does.
+    """The ranks of AttnLRP and CP-LRP among all masks of a run, and the gain of each half of the layers.
 
     Returns
     -------
     dict
-        `masks`, how many; `attnlrp` and `cp-lrp`, their rank by mean r (1 is the nearest to LOO); `best`, the
-        layers of the best mask; `total`, CP-LRP's mean r minus AttnLRP's; `later`, the part of it that the
-        later half of the layers has by Shapley values, so in whichever order layers are bypassed (NaN where
-        the total is 0).
+        `masks`, how many; `attnlrp` and `cp-lrp`, their rank by mean r (1 is the closest to LOO); `best`, the
+        layers of the best mask; `total`, CP-LRP's mean r minus AttnLRP's; `later`, the fraction of it due to
+        the later half of the layers by Shapley values, that is, over all orders of bypassing (NaN if the
+        total is 0).
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The paper's tables, to compare results with. They are never used as results."""
+"""The paper's tables, for comparison. They are never used as results."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from lrp_companion.schema import choose
 TABLES = ("table1", "table2", "tableA3")
 DATA = {"sst2": "SST", "imdb": "IMDB"}
 FINGERPRINTS = {"sst2": "5a59d3b0e50a", "imdb": "2856d583b652", "mnist": "051f70252e28"}
-"""Of the splits that the paper measures on: SST-2 validation, IMDB test, MNIST test."""
+"""Fingerprints of the splits that the paper measures on: SST-2 validation, IMDB test, MNIST test."""
 
 
 def on_paper_data(config: Mapping[str, Any]) -> bool:
-    """Whether a run's data are the paper's: by their fingerprint, whatever a file is called.
+    """Whether a run's data are the paper's, by their fingerprint and not by a file's name.
 
     >>> on_paper_data({"task": "sst2", "data": "5a59d3b0e50a"}), on_paper_data({"task": "sst2", "data": "0"})
     (True, False)

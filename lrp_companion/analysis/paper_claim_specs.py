@@ -1,8 +1,9 @@
-"""What the paper claims, each as effects that a run can show and the side on which the paper's lie.
+"""The paper's claims, each as effects that a run can show and the side on which the paper's effects lie.
 
-Digits: the paper's two orders are named here by their products, Q(KᵀV) and (QKᵀ)V. Section 4.3, to which
-Table 1 belongs, calls the first left- and the second right-associative; section 3.1 has it the other way
-round. The claims follow section 4.3, the columns of a run section 3.1: their left is the right of Table 1.
+For digits, the paper's two orders are named here by their products, Q(KᵀV) and (QKᵀ)V. Section 4.3, to which
+Table 1 belongs, calls the first left-associative and the second right-associative. Section 3.1 does the
+opposite. The claims follow section 4.3 and the columns of a run section 3.1, so left in a run is right in
+Table 1.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 An effect is the mean over examples of a paired difference, with its 95 % bootstrap interval. A claim names
 the side on which the paper's effect lies. An effect is on that side if its whole interval is, on the other
-side if its whole interval is, and open if the interval reaches across. `verdict` sums up all effects in one
-word.
+side if its whole interval is there, and open if the interval includes zero. `verdict` sums up all effects in
+one word.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ EFFECT_SIDES = ("the paper's", "open", "the other")
 
 @dataclass(frozen=True)
 class Effect:
-    """One number that a claim is tested by: an effect in one run under one protocol.
+    """One number that tests a claim: an effect in one run under one protocol.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class Effect:
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of the paper, in our words, and the effects that test it.
+    """A claim of the paper, in our words, with the effects that test it.
 
     `where` names sections and tables of the paper; `rule` says which effects are on its side; `why` says why
     nothing could be tested.
@@ -88,7 +88,7 @@ class Claim:
         return verdict(self.effects)
 
     def by_run(self) -> dict[str, str]:
-        """The verdict of each run alone."""
+        """The verdict of each run separately."""
         names = dict.fromkeys(effect.run for effect in self.effects)
         return {name: verdict(effect for effect in self.effects if effect.run == name) for name in names}
 
@@ -136,7 +136,7 @@ def claims(runs: Sequence[AnyRun]) -> list[Claim]:
     """Test the paper's claims on runs: the effects of each claim, and from them the verdict.
 
     On texts every effect in r is measured under the three `PROTOCOLS`, on digits for raw maps and for maps
-    that sum to one; a claim that holds under some of them only is reproduced partly. See `verdict`.
+    that sum to one; a claim that holds only under some of them is partly reproduced. See `verdict`.
 
     >>> [claim.verdict for claim in claims([])][:2]
     ['not testable here', 'not testable here']
@@ -359,7 +359,7 @@ def independent_difference(a: Interval, b: Interval) -> Interval:
 
 
 def _printed(number: int, task: str, runs: Sequence[AnyRun]) -> Claim:
-    """The paper's values of r, which only its classifier can have: in the interval, up to the last digit."""
+    """The paper's values of r, which only its classifier can have: in the interval, up to its last digit."""
     effects = []
     for run in runs:
         if not isinstance(run, TextRun) or (run.task, run.model) != (task, HUB[task]):

@@ -37,7 +37,7 @@ RATE = 1e13  # operations a second of one GPU with full batches: assumed, not me
 
 
 def dataset_of(run: AnyRun) -> str | None:
-    """The paper's name of a run's data, "SST" or "IMDB"; None where they are not the paper's."""
+    """The paper's name for a run's data, "SST" or "IMDB"; None if they are not the paper's."""
     return DATA.get(run.task) if on_paper_data(run.manifest["config"]) else None
 
 
@@ -153,7 +153,7 @@ def figure2(run: TextRun, *, protocol: Protocol = DEFAULT_PROTOCOL, column: str 
 
 
 def ran(runs: Sequence[AnyRun]) -> list[Row]:
-    """What was run, from each manifest: model, data, n, key, time, hardware, versions and commit."""
+    """The runs, from each manifest: model, data, n, key, time, hardware, versions and commit."""
     return [_ran(run) for run in runs]
 
 
@@ -182,12 +182,12 @@ def _ran(run: AnyRun) -> Row:
 
 
 def not_run(runs: Sequence[AnyRun]) -> list[Row]:
-    """The paper's two classifiers, where no run is theirs: the command, and how long it would take.
+    """The command for each of the paper's two classifiers without a run, and how long it would take.
 
-    Runs on own data alone stand for themselves: then there are no such rows. The time is an estimate from
+    If all runs are on the user's own data, there are no such rows. The time is an estimate from
     arithmetic: the operations of the same run with BERT-base's sizes, on texts as long as those of the
-    largest run on the same data, over a rate that is assumed (`RATE`). Short texts do not fill a GPU and
-    take longer.
+    largest run on the same data, over an assumed rate (`RATE`). Short texts do not fill a GPU and take
+    longer.
 
     Returns
     -------
@@ -279,7 +279,7 @@ def defined_mean(values: np.ndarray) -> float:
 
 
 def named(runs: Sequence[AnyRun]) -> list[AnyRun]:
-    """Each run once, under a name that tells it apart: the folder's, with the key where two have the same."""
+    """Each run once, under a unique name: the folder's, with the key if two have the same."""
     distinct = list({(run.name, run.manifest["key"]): run for run in runs}.values())
     names = [run.name for run in distinct]
     return [

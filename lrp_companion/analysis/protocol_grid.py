@@ -1,4 +1,4 @@
-"""The grid over all choices: every cell's effect with its interval, and what moves it. No torch."""
+"""The grid over all choices: every cell's effect with its interval, and what moves the effect. No torch."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class Grid:
         return self._at(self.where(protocol))
 
     def where(self, protocol: Protocol) -> tuple[int, ...]:
-        """The place of a protocol's cell in the table.
+        """The index of a protocol's cell in the table.
 
         Raises
         ------
@@ -118,7 +118,7 @@ class Grid:
         return tuple(options.index(getattr(protocol, name)) for name, options in self.axes.items())
 
     def protocol(self, where: Sequence[int]) -> Protocol:
-        """The protocol of the cell at a place."""
+        """The protocol of the cell at an index."""
         return Protocol(**self._options(where))
 
     def _options(self, where: Sequence[int]) -> dict[str, str]:
@@ -243,7 +243,7 @@ def counts(grid: Grid, **fixed: str) -> Row:
 
 
 STATED = {"map": "sum-to-one", "removal": "attention-mask", "target": "logit", "statistic": "pearson"}
-"""What the paper states of its protocol (sections 3 and 4.1); site and tokens it leaves open."""
+"""The paper's stated choices (sections 3 and 4.1); it leaves site and tokens open."""
 
 
 def nearer_of(difference: Interval, a: str, b: str) -> str:
@@ -256,7 +256,7 @@ def nearer_of(difference: Interval, a: str, b: str) -> str:
 
 
 def stated_cells(grid: Grid) -> list[Row]:
-    """The cells of the protocols that the paper's own statements leave: three sites times two sets of tokens.
+    """The cells that the paper's statements leave open: three sites times two sets of tokens.
 
     Returns
     -------
@@ -276,13 +276,13 @@ def stated_cells(grid: Grid) -> list[Row]:
 def anova(grid: Grid) -> list[Row]:
     """Shares of the variance of the effect over the distinct cells, for each choice and each pair of choices.
 
-    The cells are means over the same examples; the same split for single examples is not made here.
+    The cells are means over the same examples. Single examples are not split in this way here.
     """
     return variance_shares(grid.effects, PROTOCOL_AXES)
 
 
 def matched_share(grid: Grid, choice: str, options: Sequence[str]) -> float:
-    """The share of the variance that goes with a choice where only some of its options count.
+    """The share of the variance due to a choice if only some of its options count.
 
     So runs with different options are compared on those that both have.
 
@@ -326,7 +326,7 @@ def choice_effects(grid: Grid) -> list[Row]:
 
 
 def nearest_to_paper(grids: Sequence[Grid]) -> tuple[Grid, Protocol, float] | None:
-    """The cell on SST whose two means are nearest to the paper's Table 2; None without a run on SST.
+    """The cell on SST whose two means are closest to the paper's Table 2; None without a run on SST.
 
     The third value is the distance, sqrt(da**2 + db**2).
     """
@@ -359,7 +359,7 @@ def largest_flip(grid: Grid, protocol: Protocol = DEFAULT_PROTOCOL) -> Protocol 
 
 
 def presets(grids: Sequence[Grid]) -> list[tuple[str, Grid, Protocol]]:
-    """Cells worth a look: the default on SST, the cell nearest to the paper, the largest flip."""
+    """Notable cells: the default on SST, the cell closest to the paper, the largest flip."""
     first = next((grid for grid in grids if grid.task == "sst2"), grids[0])
     out = [("words only (default)", first, DEFAULT_PROTOCOL)]
     if near := nearest_to_paper(grids):

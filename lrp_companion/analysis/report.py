@@ -33,7 +33,7 @@ __all__ = [
 
 
 def find_runs(results: str | Path = "results") -> list[AnyRun]:
-    """Read the runs in a folder, which is searched for here and in the folders above.
+    """Read the runs in a folder, which may be here or in a folder above.
 
     Raises
     ------
@@ -43,11 +43,11 @@ def find_runs(results: str | Path = "results") -> list[AnyRun]:
 
 
 def find_beside(results: str | Path, name: str) -> list[AnyRun]:
-    """Read the runs in a folder of `results`, such as "maps" or "frontier"; none if it is not there.
+    """Read the runs in a folder of `results`, such as "maps" or "frontier"; none if it does not exist.
 
     Raises
     ------
-    SourceError : there is no folder `results`, or a run that cannot be read.
+    SourceError : there is no folder `results`, or a run cannot be read.
     """
     folder = nearby(results) / name
     return load_runs([folder]) if folder.is_dir() else []

@@ -102,7 +102,8 @@ def _correct(rows: Sequence[Row]) -> None:
 
 
 def tag_effects(differences: Mapping[str, np.ndarray], tags: Sequence[Sequence[str]]) -> list[Row]:
-    """Does a paired difference depend on what a text tests? Texts with a tag against the others, tag by tag.
+    """Does a paired difference depend on what a text tests? Texts with a tag against the others, for each
+    tag.
 
     Parameters
     ----------

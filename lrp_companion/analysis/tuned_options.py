@@ -1,4 +1,4 @@
-"""Options of the mask gradient and masks of layers, chosen on sentences that judge nothing else. No torch."""
+"""Options of the mask gradient and masks of layers, chosen on separate sentences. No torch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Row = dict[str, Any]
 def load_sheets(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """The records in a folder, one JSON file each, by name, as `compare` and `limits` make them.
 
-    The folder is searched for here and in the folders above.
+    The folder may be here or in a folder above.
 
     Raises
     ------
@@ -116,11 +116,12 @@ QUESTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
         for exact in (2, 4, 8)
     },
 }
-"""What is chosen: the option used before, and those that must be better on every model, over both tokens."""
+"""Each question with the option used before, and those that must be better on every model, over both tokens.
+"""
 
 
 def option_choices(records: Sequence[Mapping[str, Any]]) -> list[Choice]:
-    """Each option of `QUESTIONS` against the one that was used before, paired on the texts of each record."""
+    """Each option of `QUESTIONS` against the one used before, paired on the texts of each record."""
     values = {
         (record["config"]["model"], row["name"], tokens): _numbers(row["r"][tokens])
         for record in records

@@ -1,8 +1,8 @@
-"""Small classifiers of several wirings: what holds of BERT alone, and what of every wiring. No torch.
+"""Small classifiers with several wirings: what holds only for BERT, and what for every wiring. No torch.
 
-The models (`training/train_wirings.py`) share data, teacher and recipe, and differ in wiring and seed. What
-was predicted of them before any was explained is in `results/predictions/`; `outcomes` judges each point by
-the rule that is written there.
+The models (`training/train_wirings.py`) share data, teacher and recipe, and differ in wiring and seed. The
+predictions about them, made before any was explained, are in `results/predictions/`; `outcomes` judges each
+point by the rule written there.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def load_wirings(folder: str | os.PathLike[str] = "results/wirings") -> dict[str
 
 
 def readings_of(run: TextRun) -> dict[str, Protocol]:
-    """The readings that differ for this model: without positions, or without special tokens, some are one."""
+    """The distinct readings for this model: without positions, or without special tokens, some coincide."""
     specials = any(len(places) for places in run.specials())
     positions = bool(np.nan_to_num(run.parts("attnlrp")[:, 1]).any())
     return {
@@ -198,7 +198,7 @@ def gate_rows(groups: Mapping[str, Group]) -> list[Row]:
 
 
 def worth_rows(groups: Mapping[str, Group], *, tokens: str = "no-special") -> list[Row]:
-    """What r is worth in every wiring: r with the model's own LOO beside r with LOO of another training.
+    """What r is worth in every wiring: r with the model's own LOO next to r with LOO of another training.
 
     Returns
     -------
@@ -219,14 +219,14 @@ def worth_rows(groups: Mapping[str, Group], *, tokens: str = "no-special") -> li
 
 
 def audit_rows(groups: Mapping[str, Group]) -> list[Row]:
-    """The audit of every wiring, on its first training: how many protocols put which method nearer to LOO.
+    """The audit of every wiring, on its first training: in how many protocols each method is closer to LOO.
 
     Returns
     -------
     list
         Rows `wiring`, `cells`, `above`, `below`, `across`, `undefined` (of `counts`: the whole interval of
         CP-LRP minus AttnLRP above 0, below, across), `smallest` and `largest` effect; `stated`: reading to
-        the method that is nearer ("AttnLRP", "CP-LRP" or "open") where all else is as the paper states.
+        the method that is closer ("AttnLRP", "CP-LRP" or "open") if everything else is as the paper states.
     """
     rows = []
     for name, (first, *_) in groups.items():

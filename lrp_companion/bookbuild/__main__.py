@@ -14,11 +14,11 @@ TOOLS = {"papermill": "papermill", "nbformat": "nbformat", "jupyter_book": "jupy
 
 
 def check_place(root: Path = ROOT) -> None:
-    """Refuse to build where the book's pages are not, as beside an installed wheel, or without its tools.
+    """Refuse to build without the book's pages, as from an installed wheel, or without its tools.
 
     Raises
     ------
-    SourceError : no checkout of the project.
+    SourceError : this is not a checkout of the project.
     InputError : a package that only the book needs is not installed.
     """
     if not all((root / part).exists() for part in PARTS):

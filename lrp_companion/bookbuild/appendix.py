@@ -1,7 +1,7 @@
-"""A chapter in two pages: what is told, and all the numbers behind it.
+"""A chapter in two pages: its story, and all the numbers behind it.
 
 A notebook is one file, whose last part begins at the cell with the tag `all-numbers`. The book shows that
-part as a page of its own, so that a chapter can be read through and every table can still be found.
+part as a separate page, so that a chapter can be read through and every table can still be found.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SUFFIX = "_numbers"
 
 
 def split(notebook: nbformat.NotebookNode) -> tuple[nbformat.NotebookNode, nbformat.NotebookNode | None]:
-    """Return a notebook's story and its numbers; the second is None where no cell has the tag `all-numbers`.
+    """Return a notebook's story and its numbers; the second is None if no cell has the tag `all-numbers`.
 
     Raises
     ------
@@ -39,7 +39,7 @@ def split(notebook: nbformat.NotebookNode) -> tuple[nbformat.NotebookNode, nbfor
     if len(starts) > 1 or title.cell_type != "markdown" or not (lines and lines[0].startswith("# ")):
         got = f"{len(starts)} cells with the tag {TAG}" if len(starts) > 1 else "a cell without a title"
         expected = "one cell, which begins with a heading '# ...'"
-        raise InputError("appendix", got=got, expected=expected, hint="mend the notebook")
+        raise InputError("appendix", got=got, expected=expected, hint="correct the notebook")
     story, numbers = copy.deepcopy(notebook), copy.deepcopy(notebook)
     story.cells, numbers.cells = story.cells[: starts[0]], numbers.cells[starts[0] :]
     return story, numbers

@@ -57,7 +57,7 @@ def wheel_folder(module: str) -> Path:
 
 
 def stage_assets(app: Sphinx) -> None:
-    """Lay out the pages' assets in one folder and hand it to Sphinx as a static path."""
+    """Lay out the pages' assets in one folder and give it to Sphinx as a static path."""
     if app.builder.format != "html":
         return
     staged = Path(app.doctreedir, "companion_assets")
@@ -79,7 +79,7 @@ def stage_assets(app: Sphinx) -> None:
 def drop_thebe(app: Sphinx) -> None:
     """Disconnect sphinx-thebe, which Jupyter Book always loads.
 
-    It wants a server, and writes a script into every page.
+    It needs a server, and writes a script into every page.
     """
     listeners = [listener for of_event in app.events.listeners.values() for listener in of_event]
     for listener in listeners:
@@ -88,7 +88,7 @@ def drop_thebe(app: Sphinx) -> None:
 
 
 def _is_dead(asset: Any) -> bool:
-    """Of thebe only the style is left by now; widget state wants a script from another host."""
+    """Whether this is thebe's leftover style, or widget state that needs a script from another host."""
     state = getattr(asset, "attributes", {}).get("type") == "application/vnd.jupyter.widget-state+json"
     return state or "thebe" in str(getattr(asset, "filename", ""))
 

@@ -38,7 +38,7 @@ WORKER = (
 """The worker's modules, each after those that it imports."""
 FORMAT, MAX_TOKENS = 1, 128
 MOST_WEIGHTS = 120_000_000
-"""Weights of the layers that a browser is asked to hold, 4 bytes each."""
+"""The most weights in layers for a browser, 4 bytes each."""
 _IMPORT = re.compile(r"^import [^;]*;\n", re.MULTILINE)
 _FUSED = re.compile(
     r"\(f32x4\.add (\(local\.get \$\w+\)) \(f32x4\.mul (\(local\.get \$\w+\)) (\(local\.get \$\w+\))\)\)"
@@ -102,7 +102,7 @@ def stage(clf: Classifier, folder: Path, *, max_tokens: int = MAX_TOKENS) -> Sta
     Parameters
     ----------
     clf : a classifier with a WordPiece tokenizer: BERT, DistilBERT, ELECTRA.
-    folder : where the files go; it is made, and parts of an earlier stage are taken away.
+    folder : where the files go; it is made, and parts of an earlier stage are removed.
     max_tokens : longer texts are refused in the page.
 
     Raises
@@ -137,7 +137,7 @@ ACTIVATIONS = {"gelu": torch.nn.functional.gelu, "relu": torch.relu, "tanh": tor
 
 
 def _activation(clf: Classifier, function: Any) -> str:
-    """The engine's name of an activation function, told by its values."""
+    """The engine's name of an activation function, found by its values."""
     points = torch.linspace(-4, 4, 41)
     values = function(points)
     for name, known in ACTIVATIONS.items():
@@ -148,11 +148,11 @@ def _activation(clf: Classifier, function: Any) -> str:
 
 
 def _manifest(clf: Classifier, max_tokens: int) -> dict[str, Any]:
-    """What the engine needs to know beside the weights; refuses what it cannot run."""
+    """What the engine needs besides the weights; refuses what it cannot run."""
     w: Any = clf.encoder.wiring
     if not w.is_bert:
-        expected = "a network in BERT's own order (norms after the sums, [CLS] read)"
-        _refuse(clf, f"family {clf.card.family!r}", expected, "take a BERT, DistilBERT or ELECTRA")
+        expected = "a network in BERT's order (norms after the sums, [CLS] read)"
+        _refuse(clf, f"family {clf.card.family!r}", expected, "choose a BERT, DistilBERT or ELECTRA")
     if clf.regression:
         _refuse(clf, "one output, a regression", "two or more classes", "explain it with attribute()")
     first = w.layers[0]

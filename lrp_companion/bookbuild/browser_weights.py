@@ -37,7 +37,7 @@ def restored(steps: np.ndarray, scales: np.ndarray) -> np.ndarray:
 
 
 def as_staged(clf: Classifier) -> Classifier:
-    """Return a classifier whose weights are those that the browser works with; `clf` stays as it is."""
+    """Return a classifier with the weights that the browser uses; `clf` does not change."""
     network = copy.deepcopy(clf.network)
     out = Classifier(network, clf.tokenizer, card=clf.card)
     with torch.no_grad():
@@ -49,7 +49,7 @@ def as_staged(clf: Classifier) -> Classifier:
 
 
 def tensors(wiring: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    """Every weight under the name that the engine knows it by."""
+    """Every weight under its name in the engine."""
     yield "word", wiring.word.weight
     yield "position", wiring.position.weight
     if wiring.type is not None:
@@ -69,7 +69,7 @@ def tensors(wiring: Any) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def _in_steps(name: str, tensor: torch.Tensor) -> bool:
-    """Whether a tensor is staged in 8 bits: matrices, but for type embeddings and the head."""
+    """Whether a tensor is staged in 8 bits: matrices, except type embeddings and the head."""
     return tensor.ndim == 2 and name != "type" and not name.startswith("head")
 
 

@@ -1,6 +1,6 @@
-"""Builds the book: executes the notebooks with papermill, puts them beside the pages, runs Jupyter Book.
+"""Builds the book: executes the notebooks with papermill, puts them next to the pages, runs Jupyter Book.
 
-The committed notebooks are only read, except by `refresh`. What is built lies in `_build/`: `executed/`
+The committed notebooks are only read, except by `refresh`. The output is in `_build/`: `executed/`
 (notebooks with fresh outputs), `source/` (what Jupyter Book reads) and `html/` (the book).
 """
 
@@ -52,7 +52,7 @@ def source_key(
     package: Path = ROOT / "lrp_companion",
     records: Path = ROOT / "results",
 ) -> str:
-    """Hash what a notebook's outputs depend on.
+    """Hash everything that a notebook's outputs depend on.
 
     That is its cells, the parameters, package and records, Python and every installed version.
     """
@@ -72,7 +72,7 @@ def source_key(
 
 
 def _without_run_traces(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    """Drop what papermill notes down (times, paths, statuses), and views of widgets whose kernel is gone."""
+    """Drop papermill's notes (times, paths, statuses), and views of widgets whose kernel is gone."""
     for holder in (notebook, *notebook.cells):
         holder.metadata.pop("papermill", None)
         holder.metadata.pop("execution", None)
@@ -87,7 +87,7 @@ def _outputs(notebook: nbformat.NotebookNode) -> Iterator[nbformat.NotebookNode]
 
 
 def without_widget_data(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    """Keep of a widget only what can be read without a script.
+    """Keep only the part of a widget that can be read without a script.
 
     Its data (up to 1.5 MB) are for pages, not for a committed file.
     """
@@ -100,8 +100,8 @@ def without_widget_data(notebook: nbformat.NotebookNode) -> nbformat.NotebookNod
 def execute(notebook: Path, output: Path, *, cwd: Path, parameters: Mapping[str, str] | None = None) -> bool:
     """Execute one notebook into `output`; return False if an earlier result could be used again.
 
-    The key of an earlier result lies beside it. A run that reads outside the project (a data folder, the hub)
-    is never used again.
+    The key of an earlier result is stored next to it. A run that reads outside the project (a data folder,
+    the hub) is never reused.
 
     Raises
     ------
@@ -168,7 +168,7 @@ def _execute_all(root: Path, parameters: Mapping[str, str]) -> list[Path]:
 
 
 def _stop_kernels(running: Sequence[Future[Path]]) -> None:
-    """Kill the kernels of this process until no notebook runs: each would go on to its last cell."""
+    """Kill the kernels of this process until no notebook runs; each would otherwise run to its last cell."""
     import psutil  # type: ignore[import-untyped]  # comes with ipykernel
 
     logging.disable(logging.CRITICAL)  # each would say that its kernel died
@@ -182,8 +182,8 @@ def _stop_kernels(running: Sequence[Future[Path]]) -> None:
 def build(root: Path, *, parameters: Mapping[str, str] | None = None, student: bool = False) -> Path:
     """Execute the notebooks and build the book from nothing, warnings as errors; return the index page.
 
-    Jupyter Book starts afresh each time: on pages that it keeps from an earlier build it would not repeat a
-    warning. The student edition, in `_build/student/`, is the same book with the solutions taken out of its
+    Jupyter Book starts from nothing each time, because it would not repeat a warning for pages kept from an
+    earlier build. The student edition, in `_build/student/`, is the same book without the solutions in its
     sources.
 
     Raises
@@ -214,7 +214,7 @@ def build(root: Path, *, parameters: Mapping[str, str] | None = None, student: b
 
 
 def _moved(made: Path, wanted: Path) -> Path:
-    """Put a finished book where one looks for it: pages of a build that failed are never there."""
+    """Move a finished book to its final place, where pages of a failed build never appear."""
     wanted.parent.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(wanted, ignore_errors=True)
     return made.rename(wanted)

@@ -55,7 +55,7 @@ def dark(colours: np.ndarray) -> np.ndarray:
 
 
 def write_dark(picture: Path) -> Path:
-    """Write a figure's dark form beside it; return its path."""
+    """Write a figure's dark form next to it; return its path."""
     image: Image.Image = Image.open(picture)
     if image.mode != "P":
         image = image.convert("RGB").quantize(256, dither=Image.Dither.NONE)

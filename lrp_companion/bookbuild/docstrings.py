@@ -1,8 +1,8 @@
 """Sphinx extension of the API page: the house style of docstrings as reStructuredText, and the widgets.
 
-In this package a parameter is one entry, `name : what it is`, since its type stands in the signature;
-numpydoc and napoleon would read the words after the colon as a type. Code stands in single backticks, and a
-doctest needs no heading.
+In this package a parameter is one entry, `name : what it is`, because its type is in the signature; numpydoc
+and napoleon would read the words after the colon as a type. Code is in single backticks, and a doctest needs
+no heading.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def to_rst(lines: list[str]) -> list[str]:
 
 
 def _inline(mark: re.Match[str]) -> str:
-    """Code becomes a literal; stars and bars are no markup here."""
+    """Code becomes a literal; stars and bars are not markup here."""
     if mark["kept"]:
         return mark["kept"]
     if mark["sign"]:

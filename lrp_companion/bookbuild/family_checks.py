@@ -55,7 +55,7 @@ def _line(cells: Sequence[str]) -> str:
 
 
 class FamilyChecks(SphinxDirective):
-    """Put the table where the directive stands; the page is built anew when its file changes."""
+    """Put the table in place of the directive; the page is rebuilt when its file changes."""
 
     option_spec: ClassVar = {"name": directives.unchanged_required}
 

@@ -30,7 +30,7 @@ PICTURE = "findings.png"
 
 
 class FindingRole(SphinxRole):
-    """The role `finding`: a number by its name; the page is built anew when a record changes."""
+    """The role `finding`: a number by its name; the page is rebuilt when a record changes."""
 
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
         """Return the number as text."""

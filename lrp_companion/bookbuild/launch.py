@@ -1,4 +1,4 @@
-"""Where others can run the book's notebooks: Binder and Colab.
+"""Links to run the book's notebooks on Binder and Colab.
 
 `_config.yml` is the only place with the repository's address. While that is empty, no page has a launch link
 and no notebook has the cell for Colab; `python -m lrp_companion.bookbuild.launch` brings the notebooks in
@@ -38,7 +38,7 @@ def repository(root: Path) -> tuple[str, str]:
     branch = str(named.get("branch") or "main")
     if address and not _ADDRESS.fullmatch(address):
         got, expected = f"repository.url {address!r}", "https://github.com/OWNER/NAME"
-        raise InputError("launch", got=got, expected=expected, hint="mend _config.yml")
+        raise InputError("launch", got=got, expected=expected, hint="correct _config.yml")
     return address, branch
 
 
@@ -75,7 +75,7 @@ def install_cell(address: str, branch: str) -> str:
     return "\n".join(
         [
             "import sys",
-            'if "google.colab" in sys.modules:  # the package, and the records beside it',
+            'if "google.colab" in sys.modules:  # the package, and the records next to it',
             f"    !git clone --quiet --depth 1 --branch {branch} {address} companion",
             "    %pip install --quiet ./companion",
             "    %cd -q companion",

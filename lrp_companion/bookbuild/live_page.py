@@ -1,4 +1,4 @@
-"""A staged model with the widget that explains texts by it, and a page of its own for any classifier."""
+"""A staged model with the widget that uses it to explain texts, and a page for any classifier."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from lrp_companion.widgets.your_sentence import YourSentence
 
 METHODS = ("loo", "attnlrp", "cp-lrp", "mask-gradient")
 BESIDE_WEIGHTS = 130_000_000
-"""Bytes of a tab besides the weights, about: from 100 MB over the network to 190 MB from disk in Chromium."""
+"""Approximate bytes of a tab besides the weights: from 100 MB over the network to 190 MB from disk in
+Chromium.
+"""
 STYLE = (
     "body{margin:1em auto;max-width:70em;padding:0 1em;font:16px/1.4 sans-serif}"
     'html[data-theme="dark"]{background:#121212;color:#f0f0f0}'
@@ -31,13 +33,13 @@ THEME = """const dark = matchMedia("(prefers-color-scheme: dark)");
 document.documentElement.dataset.theme = dark.matches ? "dark" : "light";
 """
 """An exported page is light or dark as the reader's system asks."""
-NEUTRAL = ("Type a text of your own here.", "Type a second text to compare it with.")
-"""What stands in the boxes of a page for a model of which no example is given."""
+NEUTRAL = ("Type your own text here.", "Type a second text to compare it with.")
+"""The text in the boxes of a page for a model without examples."""
 
 
 @dataclass(frozen=True)
 class Live:
-    """A staged model with what a page says of it."""
+    """A staged model with a page's description of it."""
 
     model: dict[str, Any]
     examples: list[str]
@@ -82,7 +84,7 @@ def export_page(
     title: str | None = None,
     max_tokens: int = MAX_TOKENS,
 ) -> Path:
-    """Write a page that explains texts with a classifier of your own, in any browser and without a server.
+    """Write a page that explains texts with your classifier, in any browser and without a server.
 
     The folder then holds `index.html` and the staged model. It works when opened from disk and on any static
     host; nothing in it asks another one.
@@ -92,14 +94,14 @@ def export_page(
     clf : a BERT, DistilBERT or ELECTRA classifier with a WordPiece tokenizer, of up to 120 million weights in
         its layers (4 bytes each in the browser).
     folder : where it goes; it must not exist or be empty.
-    examples : texts to choose from in the page.
+    examples : sample texts to offer in the page.
     title : the page's heading.
-    max_tokens : longer texts are refused in the page.
+    max_tokens : the page refuses texts with more tokens.
 
     Raises
     ------
     ModelError : the engine cannot run the model.
-    InputError : the folder holds something already, or an example cannot be read.
+    InputError : the folder is not empty, or an example cannot be read.
 
     >>> lrp_companion.bookbuild.live_page.export_page(clf, "my-page")  # doctest: +SKIP
     PosixPath('my-page/index.html')
@@ -135,12 +137,12 @@ def _free_folder(folder: str | os.PathLike) -> Path:
 
 
 def _limits(live: Live, clf: Classifier) -> str:
-    """What the page can do and cannot, in a paragraph."""
+    """The page's abilities and limits, in a paragraph."""
     model = live.model
     sizes = f"{model['fetched'] / 1e6:.0f} MB to load, about {model['memory'] / 1e6:.0f} MB of memory"
     return (
-        f"<p>Leave-One-Out beside AttnLRP, CP-LRP and the mask gradient, for texts of up to "
+        f"<p>Leave-One-Out next to AttnLRP, CP-LRP and the mask gradient, for texts of up to "
         f"{model['longest']} tokens. The model ({html.escape(clf.card.name)}, {model['layers']} layers) runs "
-        f"in this page, its matrices rounded to 8 bits: {sizes}. What is typed stays in the page. Made with "
-        f"LRP Companion {lrp_companion.__version__}.</p>"
+        f"in this page, with its matrices rounded to 8 bits: {sizes}. What you type stays in the page. Made "
+        f"with LRP Companion {lrp_companion.__version__}.</p>"
     )

@@ -1,4 +1,4 @@
-"""Sphinx extension: what a hunt for a mask has to find, worked out from the widget's own numbers.
+"""Sphinx extension: the answers to a mask hunt, computed from the widget's numbers.
 
 `{mask-hunt} PAGE NAME` reads the layer toggles of an executed notebook and writes a table: how well both
 ends agree with LOO, and the best mask of at most one, two, ... bypassed layers. So a speaker's notes hold no
@@ -110,7 +110,7 @@ class MaskHuntDirective(SphinxDirective):
         page, name = self.arguments
         path = Path(self.env.srcdir, f"{page}.ipynb")
         if not path.is_file():
-            raise self.error(f"mask-hunt: there is no notebook {page}")
+            raise self.error(f"mask-hunt: there is not a notebook {page}")
         self.env.note_dependency(str(path))
         place = {key: self.options.get(key, usual) for key, usual in (("sentence", 0), ("site", "word"))}
         try:

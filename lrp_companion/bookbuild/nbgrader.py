@@ -21,7 +21,7 @@ _CHECK = re.compile(r'^check\("(?P<name>[\w-]+)", (?P<function>\w+)(?P<options>[
 
 
 def tags(grade_id: str, *, grade: bool = False, solution: bool = False, points: int | None = None) -> Any:
-    """The metadata of one cell, in nbgrader's schema; what is no solution is locked.
+    """The metadata of one cell, in nbgrader's schema; what is not a solution is locked.
 
     >>> tags("product-rule", solution=True)["nbgrader"]["locked"]
     False
@@ -52,7 +52,7 @@ def course_notebook(notebook: nbformat.NotebookNode, *, name: str = "notebook") 
             continue
         checks = list(_CHECK.finditer(cell.source))
         if len(checks) != 1:
-            got, expected = f"{len(checks)} checks in cell {number} of {name}", "one beside a solution"
+            got, expected = f"{len(checks)} checks in cell {number} of {name}", "one with a solution"
             raise InputError("nbgrader", got=got, expected=expected, hint="give every exercise its own cell")
         (match,) = checks
         task = nbformat.v4.new_code_cell(_CHECK.sub("", cell.source).rstrip() + "\n", id=cell.id)

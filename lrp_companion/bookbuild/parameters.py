@@ -1,4 +1,4 @@
-"""Parameters of the notebooks as a build is given them: checked before the first cell runs."""
+"""The notebooks' parameters in a build, checked before the first cell runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def from_make() -> dict[str, str]:
 
 
 def check_parameters(notebook: Path, given: Mapping[str, str]) -> dict[str, Any]:
-    """Return the given parameters as values of the notebook's own types.
+    """Return the given parameters as values of the notebook's types.
 
     papermill itself only prints a message for a name that the notebook does not have.
 

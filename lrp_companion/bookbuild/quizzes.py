@@ -38,7 +38,7 @@ def read_quiz(path: Path) -> list[dict[str, Any]]:
     try:
         questions = tomllib.loads(path.read_text(encoding="utf-8")).get("questions", [])
     except tomllib.TOMLDecodeError as error:
-        raise ExtensionError(f"{path.name} is no quiz: {error}") from None
+        raise ExtensionError(f"{path.name} is not a quiz: {error}") from None
     if not questions:
         hint = "write [[questions]], ask = '...', then [[questions.options]]"
         raise ExtensionError(f"{path.name} has no questions: {hint}")
@@ -70,7 +70,7 @@ class QuizDirective(SphinxDirective):
         """Return the quiz as lists and folds."""
         path = Path(self.env.srcdir, FOLDER, f"{self.arguments[0]}.toml")
         if not path.is_file():
-            raise self.error(f"there is no quiz {FOLDER}/{path.name}")
+            raise self.error(f"there is not a quiz {FOLDER}/{path.name}")
         self.env.note_dependency(str(path))
         quiz = nodes.container(classes=[_MARK])
         for number, question in enumerate(read_quiz(path), start=1):

@@ -37,7 +37,7 @@ def _line(cells: list[str] | tuple[str, ...]) -> str:
 
 
 class RuleTable(SphinxDirective):
-    """Put the table of rules where the directive stands; the page is built anew when `rules.py` changes."""
+    """Put the table of rules in place of the directive; the page is rebuilt when `rules.py` changes."""
 
     option_spec: ClassVar = {"name": directives.unchanged_required, "beyond": directives.flag}
 

@@ -1,7 +1,7 @@
-"""Sphinx extension: a session's plan and its deck as one, and the teacher's run sheet made from both.
+"""Sphinx extension: checks that a session's plan and deck agree, and makes the teacher's run sheet from both.
 
 A slide's notes say when it is shown (`:minute:` of `{notes}`), what to say, what to ask and what to click
-next; `{answers}` holds the answers one hears. The plan of the session names the slides of each part.
+next; `{answers}` holds typical answers. The plan of the session names the slides of each part.
 `{run-sheet} 2` writes both, slide by slide, for two printed pages.
 """
 
@@ -31,7 +31,7 @@ _PART = re.compile(r"^\| (\d+) \| (\d+) \| (none|\d+(?:-\d+)?) \| (.*?) \| .*\|$
 
 @dataclass(frozen=True)
 class Slide:
-    """A slide as its notes tell it: number from 1, title, minute, and the notes by label."""
+    """A slide as described by its notes: number from 1, title, minute, and the notes by label."""
 
     number: int
     title: str
@@ -97,7 +97,7 @@ def read_plan(text: str) -> list[Part]:
 
 
 def check_plan(plan: list[Part], deck: list[Slide]) -> None:
-    """Refuse a plan and a deck that do not go together.
+    """Refuse a plan and a deck that do not agree.
 
     Raises
     ------

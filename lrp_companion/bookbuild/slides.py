@@ -1,9 +1,9 @@
-"""Sphinx extension: what a notebook shows, on any page; and pages of `book/slides/` as decks of slides.
+"""Sphinx extension: outputs of notebooks on any page, and pages of `book/slides/` as decks of slides.
 
-The directive `cell` shows an output of an executed notebook again, a widget alive and in a state of its own,
-so no slide holds a number that was typed in. A page of `book/slides/` (not its index) becomes a deck by
-reveal.js: its first heading opens the first slide, each heading of the second level another. reveal.js comes
-from the wheel `sphinx-revealjs`.
+The directive `cell` shows an output of an executed notebook again, and a widget live and in a given state, so
+no number on a slide was typed in. A page of `book/slides/` (not its index) becomes a deck by reveal.js: its
+first heading opens the first slide, each heading of the second level another. reveal.js comes from the wheel
+`sphinx-revealjs`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _read(path: Path, changed: float) -> nbformat.NotebookNode:
 
 
 def _numbers(page: Path) -> set[str]:
-    """The cells of a chapter that stand on its page of all numbers, by their ids."""
+    """The cells of a chapter that are on its page of all numbers, by their ids."""
     path = numbers_page(page)
     return (
         {cell.get("id", "") for cell in _read(path, path.stat().st_mtime).cells} if path.is_file() else set()
@@ -123,7 +123,7 @@ def _number(text: str) -> int | float:
 
 
 def excerpt(source: str, after: str, before: str) -> str:
-    """Return the text of a Markdown cell between two of its lines; an empty one stands for the cell's end.
+    """Return the text of a Markdown cell between two of its lines; an empty line means the cell's end.
 
     Raises
     ------
@@ -200,7 +200,7 @@ class CellDirective(SphinxDirective):
         page, name = self.arguments
         path = Path(self.env.srcdir, f"{page}.ipynb")
         if not path.is_file():
-            raise self.error(f"cell: there is no notebook {page}")
+            raise self.error(f"cell: there is not a notebook {page}")
         if name in _numbers(path):
             path, page = numbers_page(path), f"{page}{SUFFIX}"
         self.env.note_dependency(str(path))
@@ -240,7 +240,7 @@ class CellDirective(SphinxDirective):
         if widget is not None:
             return [nodes.raw("", in_state(markup, state), format="html")], widget["address"]
         if state:
-            expected = "none: this output is no widget"
+            expected = "none: this output is not a widget"
             raise InputError("cell", got="a state", expected=expected, hint="leave `state` out")
         if "columns" in self.options or "rows" in self.options:
             markup = part_of_table(markup, self.options.get("columns", ""), self.options.get("rows", ""))
@@ -279,7 +279,7 @@ class NotesDirective(SphinxDirective):
         """Return the notes in the element that reveal.js looks for."""
         holder = nodes.Element()
         minute = self.options.get("minute")
-        head = "Answers one hears" if self.name == "answers" else f"Minute {minute}"
+        head = "Typical answers" if self.name == "answers" else f"Minute {minute}"
         holder += nodes.paragraph("", "", nodes.strong("", head))
         self.state.nested_parse(self.content, self.content_offset, holder)
         return [

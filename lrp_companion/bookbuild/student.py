@@ -1,8 +1,8 @@
-"""The student edition: notebooks and pages without solutions and without what is for instructors.
+"""The student edition: notebooks and pages without solutions and without instructors' parts.
 
-In a code cell a solution stands between the lines `# BEGIN SOLUTION` and `# END SOLUTION`; it is replaced by
-a gap that says so when it is run. In a page a solution is a `{solution}` block. What is for instructors is an
-admonition with the title *For instructors*, or a page in a folder called `instructor`.
+In a code cell a solution is between the lines `# BEGIN SOLUTION` and `# END SOLUTION`; it is replaced by a
+gap that says so when it is run. In a page a solution is a `{solution}` block. Parts for instructors are
+admonitions with the title *For instructors*, or pages in a folder called `instructor`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def without_code_solutions(source: str, *, name: str = "cell") -> str:
     Raises
     ------
     InputError
-        If a marker stands alone, inside another pair, or beside code.
+        If a marker is alone, inside another pair, or on a line with code.
 
     >>> cell = "def double(x):\n    # BEGIN SOLUTION\n    return 2 * x\n    # END SOLUTION\nprint(1)"
     >>> print(without_code_solutions(cell))
@@ -64,7 +64,7 @@ def _bad_marker(name: str, number: int, line: str, expected: str) -> InputError:
         f"student edition of {name}",
         got=f"{line.strip()!r} in line {number}",
         expected=expected,
-        hint="mend the markers",
+        hint="correct the markers",
     )
 
 
@@ -136,7 +136,7 @@ def without_instructor_pages(toc: str) -> str:
 
 
 def strip_folder(folder: Path) -> list[Path]:
-    """Take solutions and what is for instructors out of a book's sources, in place; return what changed.
+    """Remove solutions and instructors' parts from a book's sources, in place; return what changed.
 
     Outputs of a book's executed notebooks stay: they are part of its pages.
 

@@ -1,6 +1,6 @@
-"""Sphinx extension: large data of a widget in a file of its own, which pages with the same widget share.
+"""Sphinx extension: large data of a widget in a separate file, which pages with the same widget share.
 
-A file is a script, since a page opened from disk may load no other kind, and named by what it holds: the
+A file is a script, because a page opened from disk may load no other kind, and is named by its content: the
 decks show the widgets of the chapters, so a browser that has seen the chapter has the deck's data already.
 """
 
@@ -44,7 +44,7 @@ def shared(markup: str, address: str) -> tuple[str, dict[str, str]]:
 
 
 def share(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any) -> None:
-    """Write what a page's widgets can share beside the book's other scripts."""
+    """Write the data that a page's widgets can share next to the book's other scripts."""
     if doctree is None or app.builder.format != "html" or "body" not in context:
         return
     address = f"{context['content_root']}{FOLDER}"

@@ -71,7 +71,7 @@ def stage_live(app: Sphinx) -> None:
 
 
 class YourSentencePlace(SphinxDirective):
-    """Put the text box where the directive stands; a line instead where the model was left out."""
+    """Put the text box in place of the directive, or a line if the model was left out."""
 
     def run(self) -> list[nodes.Node]:
         """Return the widget as raw HTML."""
@@ -84,7 +84,7 @@ class YourSentencePlace(SphinxDirective):
 
 
 def cost_of_rounding(record: dict[str, Any]) -> str:
-    """Return what 8 bits a weight cost, in a sentence, from a record of `tests/engine_agreement.py`.
+    """Return the cost of 8 bits per weight, in a sentence, from a record of `tests/engine_agreement.py`.
 
     >>> methods = {"loo": {"r": {"mean": 0.9998, "least": 0.9951}}}
     >>> record = {"texts": 40, "predicted class equal": 0.975, "methods": methods}
@@ -103,19 +103,19 @@ def cost_of_rounding(record: dict[str, Any]) -> str:
 
 
 class CostOfRounding(SphinxDirective):
-    """Say what 8 bits a weight cost, as the committed record has it."""
+    """State the cost of 8 bits per weight, from the committed record."""
 
     def run(self) -> list[nodes.Node]:
-        """Return a paragraph; the page is built anew when the record changes."""
+        """Return a paragraph; the page is rebuilt when the record changes."""
         self.env.note_dependency(str(RECORD))
         content = json.loads(RECORD.read_text(encoding="utf-8"))
         return [nodes.paragraph("", cost_of_rounding(content["the model's own weights"]))]
 
 
 def wake_text_boxes(app: Sphinx, doctree: nodes.document) -> None:
-    """Where a page says that its text box needs a kernel, put one that asks the staged model instead.
+    """Replace text boxes that need a kernel by ones that ask the staged model.
 
-    Slides stay as they are: they have no room for it.
+    Slides do not change, because they have no room for it.
     """
     live: Live | None = app.companion_live  # type: ignore[attr-defined]
     if live is None or app.env.docname.startswith("book/slides/"):

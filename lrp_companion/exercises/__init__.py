@@ -1,7 +1,7 @@
-"""Exercises in code that check themselves: `check("softmax-rule", my_function)` names the likely slip.
+"""Coding exercises that check themselves: `check("softmax-rule", my_function)` names the likely slip.
 
 A function is run on random inputs with a fixed seed and compared with a slow form of the rule, written from
-the paper's equation. Nothing here imports the package's own rules, and torch only where it is asked for.
+the paper's equation. Nothing here imports the package's rules, and torch is imported only on request.
 """
 
 from __future__ import annotations

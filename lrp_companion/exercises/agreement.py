@@ -145,7 +145,7 @@ EXERCISES = (
             ),
             Slip(
                 lambda s, g, m: correlation(s[m], g[m]),
-                "The mask is turned round: special tokens are kept and the words are left out. Use ~special.",
+                "The mask is reversed: special tokens are kept and the words are left out. Use ~special.",
             ),
             Slip(
                 lambda s, g, m: correlation(np.where(m, 0, s), np.where(m, 0, g)),
@@ -168,7 +168,7 @@ EXERCISES = (
             Slip(lambda s, g, m: agreement(s, g, m) ** 2, "This is r squared: its sign is lost."),
             Slip(
                 lambda s, g, m: abs(agreement(s, g, m)),
-                "The sign of r is lost: a map that is turned round has a negative r.",
+                "The sign of r is lost: a reversed map has a negative r.",
             ),
             Slip(
                 lambda s, g, m: np.corrcoef(s[~m], g[~m]),
@@ -227,7 +227,7 @@ EXERCISES = (
             ),
             Slip(
                 lambda *a: _order(*a, kind="ties"),
-                "Equal scores leave in reverse order. argsort()[::-1] turns ties round: "
+                "Equal scores leave in reverse order. argsort()[::-1] reverses ties: "
                 "sort -scores with kind='stable'.",
             ),
             Slip(
@@ -240,7 +240,7 @@ EXERCISES = (
             ),
             Slip(
                 lambda *a: _order(*a, kind="only special"),
-                "The mask is turned round: only special tokens are in your order.",
+                "The mask is reversed: only special tokens are in your order.",
             ),
         ),
         hints=(
@@ -258,7 +258,7 @@ EXERCISES = (
         theme=THEMES[3],
         signature="mean_logit(logits)",
         task=(
-            "logits holds f_0 (the whole input) to f_K (after K removals), shape (K + 1,). "
+            "The array logits holds f_0 (the whole input) to f_K (after K removals), shape (K + 1,). "
             "Return the mean logit 1/K sum_{k=1..K} f_k."
         ),
         answer=mean_logit,
@@ -272,7 +272,7 @@ EXERCISES = (
             ),
             Slip(
                 lambda f: float((f[0] - f).mean()),
-                "This is AOPC, the mean drop from f_0, a quantity of its own with the other direction.",
+                "This is AOPC, the mean drop from f_0, a different quantity with the other direction.",
             ),
             Slip(
                 lambda f: float((f[0] - f[1:]).mean()),
@@ -327,7 +327,7 @@ EXERCISES = (
             ),
             Slip(
                 lambda x: x / np.abs(x.sum(1, keepdims=True)),
-                "The sign of the sum is dropped: divided by a negative sum, a map is turned round. "
+                "The sign of the sum is dropped: divided by a negative sum, a map is reversed. "
                 "That is what sum to one does.",
             ),
             Slip(

@@ -21,8 +21,8 @@ def check(name: str, function: Callable[..., Any], *, framework: str = "numpy") 
     Parameters
     ----------
     name : an exercise, as `exercises()` lists them.
-    function : called with the arguments that the exercise names, in order; float64 arrays and plain numbers.
-    framework : "numpy", or "torch" for a function that wants tensors.
+    function : called with the exercise's arguments, in order; float64 arrays and plain numbers.
+    framework : "numpy", or "torch" for a function of tensors.
 
     Returns
     -------
@@ -31,7 +31,7 @@ def check(name: str, function: Callable[..., Any], *, framework: str = "numpy") 
 
     Raises
     ------
-    InputError : a name that is no exercise, something that cannot be called, another framework.
+    InputError : a name that is not an exercise, something that cannot be called, another framework.
 
     >>> check("mean-logit", lambda logits: sum(logits) / len(logits))
     not yet: mean-logit. The logit of the whole input, f_0, is in your mean: average what is recorded after
@@ -67,7 +67,7 @@ def hint(name: str, number: int = 1) -> str:
 
     Raises
     ------
-    InputError : a name that is no exercise, or a hint that there is not.
+    InputError : a name that is not an exercise, or a hint that does not exist.
 
     >>> hint("sum-to-one")
     'What is a map divided by, if its sum is negative?'

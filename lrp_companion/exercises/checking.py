@@ -1,4 +1,4 @@
-"""How a reader's function is compared with a reference and with known slips, and what is said about it."""
+"""Compares a reader's function with a reference and with known slips, and gives feedback."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FACTORS = {
     0.5: "Every number is half of what it should be: one half too many.",
     4.0: "Every number is four times what it should be: are two halves missing?",
     0.25: "Every number is a quarter of what it should be: halved twice too often.",
-    -1.0: "Every number has the other sign: a minus was dropped, or a difference turned round.",
+    -1.0: "Every number has the other sign: a minus was dropped, or a difference reversed.",
 }
 
 Function = Callable[..., Any]
@@ -43,7 +43,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Slip:
-    """A known wrong variant of an answer, and what to say to somebody whose function behaves like it."""
+    """A known wrong variant of an answer, and the feedback for a function that behaves like it."""
 
     function: Function
     says: str
@@ -55,7 +55,7 @@ class Exercise:
 
     Attributes
     ----------
-    name, title, theme : what it is called and where it belongs.
+    name, title, theme : its name, title and theme.
     signature : the function to write, as text.
     task : what the function returns, with shapes.
     arguments : their names, in order.
@@ -164,7 +164,7 @@ def examine(exercise: Exercise, function: Function, *, torch: bool = False) -> R
 
 
 def answered(exercise: Exercise, function: Function, cases: list[Case], *, torch: bool = False) -> Given:
-    """A function's answers to the cases; or, where one cannot be compared, a text that says why."""
+    """A function's answers to the cases, or a text that says why one cannot be compared."""
     try:
         return [_run(exercise, function, case, torch=torch) for case in cases]
     except _Told as told:
@@ -309,7 +309,7 @@ def _explain(exercise: Exercise, cases: list[Case], given: Answers, expected: An
         factor = _factor(given, wrong, tolerance)
         if factor is not None:
             besides = _FACTORS.get(factor, f"there is a constant factor of {factor:g}.")
-            return f"Two things at once. {slip.says} And besides: {besides}"
+            return f"Two things at once. {slip.says} Also: {besides}"
     place = _where(exercise, cases, given, expected, tolerance)
     near = _near_miss(exercise, cases, given, expected, tolerance)
     return f"{near} {place}" if near else place

@@ -71,7 +71,7 @@ def check_free(out: Path) -> None:
 
 
 def shown(text: str, most: int = 600) -> str:
-    """A text without what steers a terminal or turns round the order of reading, cut at `most`."""
+    """A text without control characters or marks that reverse the reading order, cut at `most`."""
     clean = "".join(ch if ch.isprintable() else " " for ch in text)
     return clean if len(clean) <= most else clean[: most - 1] + "…"
 

@@ -1,4 +1,4 @@
-"""Grade notebooks that were handed in: every one in a process of its own, judged from outside it."""
+"""Grade submitted notebooks, each in a separate process and judged from outside."""
 
 from __future__ import annotations
 
@@ -73,20 +73,20 @@ def grade(
 ) -> Grades:
     """Run every notebook of a folder and compare its functions with the exercises' slow forms.
 
-    A notebook runs in a process of its own, in an empty folder, with a time limit, a limit of memory, and
-    without a network. It gets inputs and gives back arrays; they are judged here, on inputs that are drawn
-    after it has run. So what it prints, changes in this package or writes down earns nothing.
+    A notebook runs in a separate process, in an empty folder, with limits of time and memory and without a
+    network. It gets inputs and returns arrays, which are judged here, on inputs that are drawn after it has
+    run. So what it prints, writes, or changes in this package earns nothing.
 
     Parameters
     ----------
-    folder : notebooks side by side (`anna.ipynb`), or in folders of one student each (`anna/e1.ipynb`).
+    folder : one notebook per student (`anna.ipynb`), or one folder per student (`anna/e1.ipynb`).
     seconds : the limit for one notebook.
     processes : notebooks at once.
-    seed : of the inputs; drawn by default.
+    seed : seed of the inputs; random by default.
 
     Raises
     ------
-    InputError : no such folder, or no notebooks in it; limits that are none.
+    InputError : no such folder, or no notebooks in it; impossible limits.
     """
     if os.name != "posix":
         expected, hint = "Linux or macOS", "grade in a container, or in WSL"
@@ -98,7 +98,7 @@ def grade(
     place = Path(folder)
     notebooks = handed_in(place) if place.is_dir() else []
     if not notebooks:
-        what = "without notebooks" if place.is_dir() else "which is no folder"
+        what = "without notebooks" if place.is_dir() else "which is not a folder"
         got = f"{place.name or str(place)!r}, {what}"
         expected, hint = "a folder of .ipynb files", "one folder per student, or one notebook each"
         raise InputError("grade", got=got, expected=expected, hint=hint)
@@ -154,7 +154,7 @@ def _marked(handed: Submission, *, limit: float, own_network: bool, seed: int) -
             if process.ended:
                 marks.append(mark(exercise.name, "stopped", process.ended))
             elif given is None:
-                marks.append(mark(exercise.name, "not yet", "What came back is no answer to the exercise."))
+                marks.append(mark(exercise.name, "not yet", "The result is not an answer to the exercise."))
             else:
                 verdict = judged(exercise, cases, given)
                 marks.append(mark(exercise.name, RESULTS[0] if verdict else RESULTS[1], verdict.message))
@@ -265,7 +265,7 @@ def _is_answer(one: Any, parts: int) -> bool:
 
 
 def _environment(home: str) -> dict[str, str]:
-    """Nothing of the teacher's: no keys, no proxies, no paths but those of the programs."""
+    """An environment without the teacher's keys, proxies and paths, except those of the programs."""
     kept = {key: os.environ[key] for key in ("PATH", "LANG", "LC_ALL") if key in os.environ}
     return {**kept, "HOME": home, "TMPDIR": home, "OMP_NUM_THREADS": "1"}
 

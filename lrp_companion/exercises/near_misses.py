@@ -1,8 +1,8 @@
-"""What a wrong answer is near to: the solution with one thing changed, and the change in words.
+"""Near misses of a wrong answer: the solution with one thing changed, and the change in words.
 
-Where no known slip explains an answer, the solution is changed in one place after another (an operator, a
-sign, an axis, a number, a term left out); an answer that behaves like one of these is told what kind of
-change it is, without being shown the place.
+If no known slip explains an answer, the solution is changed in one place after another (an operator, a sign,
+an axis, a number, a term left out). If an answer behaves like one of these, the feedback names the kind of
+change but not the place.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _WHOLE: tuple[tuple[str, Callable[[np.ndarray], np.ndarray]], ...] = (
     ("without its sign: absolute values were taken", np.abs),
     ("squared", np.square),
     ("with a 1 added", lambda x: x + 1),
-    ("with a 1 taken off", lambda x: x - 1),
+    ("with a 1 subtracted", lambda x: x - 1),
     ("in reverse order", lambda x: x[::-1] if x.ndim else x),
     ("with its columns in reverse order", lambda x: x[:, ::-1] if x.ndim > 1 else x),
     ("transposed", lambda x: x.T if x.ndim == 2 and x.shape[0] == x.shape[1] else x),

@@ -160,7 +160,7 @@ EXERCISES = (
         slips=(
             Slip(
                 lambda *a: _rms(*a, kind="centred"),
-                "The mean is taken off, as for LayerNorm. RMSNorm subtracts no mean, so none comes back.",
+                "The mean is subtracted, as for LayerNorm. RMSNorm subtracts no mean, so none comes back.",
             ),
             Slip(
                 lambda *a: _rms(*a, kind="gradient"),
@@ -169,7 +169,7 @@ EXERCISES = (
             Slip(
                 lambda *a: _rms(*a, kind="deviation"),
                 "You divide by the standard deviation. "
-                "The root is of the mean square: the mean is not taken off x.",
+                "The root is that of the mean square: the mean is not subtracted from x.",
             ),
             Slip(lambda *a: _rms(*a, kind="no gamma"), "The weight gamma is missing."),
             Slip(lambda *a: _rms(*a, kind="square"), "You divide by the mean square: take its square root."),
@@ -188,7 +188,7 @@ EXERCISES = (
             Slip(lambda *a: _rms(*a, kind="no small"), "The small constant inside the root is missing."),
             Slip(
                 lambda *a: _rms(*a, kind="outside"),
-                "The small constant is added to the root: it stands inside it.",
+                "The small constant is added to the root: it belongs inside.",
             ),
             Slip(
                 lambda *a: _rms(*a, kind="multiplied"),
@@ -266,7 +266,7 @@ EXERCISES = (
         hints=(
             "How many activations does the product have, and what does silu do to relevance?",
             (
-                "Eq. (3) gives half to silu(z) and half to u; the identity rule hands silu's relevance to z, "
+                "Eq. (3) gives half to silu(z) and half to u; the identity rule gives silu's relevance to z, "
                 "so g changes by silu(z) / z."
             ),
             "sigma * u * g_y / 2, z * sigma * g_y / 2",
@@ -278,9 +278,10 @@ EXERCISES = (
         theme=THEMES[1],
         signature="shifted_words(word, g, c)",
         task=(
-            "c (E,) is added to every word embedding and taken off every position embedding, so the "
-            "function is as before. word is (T, E), g (T, E) is g at the sum of the embeddings, which does "
-            "not change. Return the relevance at the words after the shift, shape (T,)."
+            "A vector c (E,) is added to every word embedding and subtracted from every position "
+            "embedding, so the function stays the same. word is (T, E), g (T, E) is g at the sum of "
+            "the embeddings, which does not change. Return the relevance at the words after the shift, "
+            "shape (T,)."
         ),
         answer=shifted_words,
         cases=_word_cases,
@@ -292,7 +293,7 @@ EXERCISES = (
             ),
             Slip(
                 lambda w, g, c: ((w - c) * g).sum(-1),
-                "The shift has the wrong sign: c is added to the words, and taken off the positions.",
+                "The shift has the wrong sign: c is added to the words and subtracted from the positions.",
             ),
             Slip(
                 lambda w, g, c: (c * g).sum(-1),
@@ -335,9 +336,9 @@ EXERCISES = (
         theme=THEMES[1],
         signature="least_shift(relevance, g)",
         task=(
-            "A word has the relevance R (a number), and g (E,) stands at its embedding. "
-            "Return the c of least Euclidean norm, shape (E,), that takes this word's relevance to 0 if it "
-            "is added to the word embeddings."
+            "A word has the relevance R (a number), and g (E,) is g at its embedding. "
+            "Return the c of smallest Euclidean norm, shape (E,), that brings this word's relevance to 0 if "
+            "it is added to the word embeddings."
         ),
         answer=least_shift,
         cases=_shift_cases,
@@ -345,7 +346,7 @@ EXERCISES = (
         slips=(
             Slip(
                 lambda r, g: r * g / (g @ g),
-                "The sign is turned round: this c doubles the relevance. c . g has to be -R.",
+                "The sign is reversed: this c doubles the relevance. c . g must be -R.",
             ),
             Slip(
                 lambda r, g: -r * g / np.sqrt(g @ g),
@@ -362,7 +363,7 @@ EXERCISES = (
             ),
             Slip(
                 lambda r, g: -r / g,
-                "Every dimension alone takes off all of R, so all together take off E times as much.",
+                "Every dimension alone removes all of R, so all together remove E times as much.",
             ),
             Slip(
                 lambda r, g: -r * g / g.sum() ** 2,

@@ -169,17 +169,17 @@ EXERCISES = (
             ),
             Slip(
                 _by_depth,
-                "You halve at every multiplication. One of three parts hands out thirds: "
+                "You halve at every multiplication. One of three parts gives thirds: "
                 "divide by the number of its parts.",
             ),
             Slip(
                 lambda g: shares(g)[_leaves(g)],
-                "The shares stand in reading order: put them in the order of the factors' indices.",
+                "The shares are in reading order: put them in the order of the factors' indices.",
             ),
             Slip(
                 lambda g: shares(g)[::-1],
-                "The shares stand in reverse order: left and right are swapped. "
-                "The factor multiplied last is nearest to the output.",
+                "The shares are in reverse order: left and right are swapped. "
+                "The factor multiplied last is closest to the output.",
             ),
             Slip(
                 lambda g: _by_depth(g) * 2,
@@ -217,9 +217,7 @@ EXERCISES = (
                 "You leave the factor out of the product, as if it were 1. "
                 "To remove it here is to set it to 0.",
             ),
-            Slip(
-                lambda x: -product_loo(x), "The sign is turned round: LOO is f(x) minus f without the factor."
-            ),
+            Slip(lambda x: -product_loo(x), "The sign is reversed: LOO is f(x) minus f without the factor."),
             Slip(
                 lambda x: np.full(len(x), math.prod(x) / len(x)),
                 "These are equal shares f / n. LOO asks each factor alone: no division.",
@@ -230,7 +228,7 @@ EXERCISES = (
             ),
             Slip(
                 lambda x: x * _gradient_map(x) / 2,
-                "A half too many: LOO is no relevance rule, nothing is split.",
+                "One half too many: LOO is not a relevance rule, and nothing is split.",
             ),
         ),
         hints=(

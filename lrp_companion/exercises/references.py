@@ -1,4 +1,4 @@
-"""Theme: measuring agreement. What an r is worth beside another training's LOO."""
+"""Theme: measuring agreement. What an r is worth compared with another training's LOO."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _reference_cases(rng: np.random.Generator) -> list[Case]:
 
 
 def mean_pair_r(maps: np.ndarray) -> float:
-    """r of each pair of two different trainings, one after the other, and their mean."""
+    """The mean r over pairs of two different trainings, computed one by one."""
     pairs = list(itertools.combinations(range(len(maps)), 2))
     return math.fsum(correlation(maps[i], maps[j]) for i, j in pairs) / len(pairs)
 
@@ -171,7 +171,7 @@ EXERCISES = (
         theme=THEMES[3],
         signature="mean_pair_r(maps)",
         task=(
-            "maps (S, T) holds the LOO map of each of S trainings for one text. Return the mean of "
+            "The array maps (S, T) holds the LOO map of each of S trainings for one text. Return the mean of "
             "Pearson's r over all pairs of two different trainings, as one number."
         ),
         answer=mean_pair_r,
@@ -214,7 +214,7 @@ EXERCISES = (
         ),
         hints=(
             "How many pairs of two different trainings are there?",
-            "There are S (S - 1) / 2: what stands above the diagonal of the matrix of correlations.",
+            "There are S (S - 1) / 2: the entries above the diagonal of the matrix of correlations.",
             "np.corrcoef(maps)[np.triu_indices(len(maps), 1)].mean()",
         ),
     ),

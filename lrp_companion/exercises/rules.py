@@ -229,14 +229,14 @@ EXERCISES = (
             ),
             Slip(
                 lambda *a: _epsilon(*a, kind="half"),
-                "A half too many: the 2 z of Eq. (3) is for products of two activations. In Eq. "
+                "One half too many: the 2 z of Eq. (3) is for products of two activations. In Eq. "
                 "(1) weights get no share.",
             ),
         ),
         hints=(
-            "Input i contributes x_i W_ji to output j. What part of z_j is that?",
+            "Input i contributes x_i W_ji to output j. What fraction of z_j is that?",
             (
-                "Eq. (1) gives R_i as a sum over j of that part times R_j. The bias is in z_j, "
+                "Eq. (1) gives R_i as a sum over j of that fraction times R_j. The bias is in z_j, "
                 "and epsilon takes the sign of z_j."
             ),
             "x * (weight.T @ (relevance / (z + eps * np.where(z < 0, -1, 1))))",
@@ -259,7 +259,7 @@ EXERCISES = (
             Slip(
                 lambda r, x, b, eps: (r / 2, r / 2),
                 "You halve. Halves are for products, Eq. (3); "
-                "a sum pays by contribution, x / z and branch / z.",
+                "a sum shares by contribution, x / z and branch / z.",
             ),
             Slip(
                 lambda r, x, b, eps: (0 * r, r),
@@ -277,12 +277,12 @@ EXERCISES = (
             ),
             Slip(
                 lambda r, x, b, eps: (residual_rule(r, x, b, eps)[0], r),
-                "The branch gets all of the relevance and x its share besides: together that is too much.",
+                "The branch gets all of the relevance and x also gets its share: together that is too much.",
             ),
         ),
         hints=(
-            "Which weights does a sum have, if it is read as a linear map?",
-            ("With unit weights each summand's part of z is x / z, and epsilon damps both alike."),
+            "Which weights does a sum have as a linear map?",
+            ("With unit weights each summand's fraction of z is x / z, and epsilon damps both alike."),
             ("scale = relevance / (z + eps * np.where(z < 0, -1, 1)); return x * scale, branch * scale"),
         ),
     ),
@@ -322,7 +322,7 @@ EXERCISES = (
             Slip(lambda *a: _layer_norm(*a, kind="no gamma"), "The weight gamma is missing."),
             Slip(
                 lambda *a: _layer_norm(*a, kind="gamma last"),
-                "Gamma comes too late: backward it is met first, before the mean is taken.",
+                "Gamma comes too late: in the backward pass it comes first, before the mean.",
             ),
             Slip(
                 lambda *a: _layer_norm(*a, kind="variance"),
@@ -344,7 +344,7 @@ EXERCISES = (
             "With sd a constant, y is linear in x. What is its matrix?",
             (
                 "The matrix is diag(gamma / sd) (I - 1 1^T / n), and g goes back by its "
-                "transpose: scale first, then take the mean off."
+                "transpose: scale first, then subtract the mean."
             ),
             "h = gamma * g_y / sd; return h - h.mean(-1, keepdims=True)",
         ),
@@ -368,7 +368,7 @@ EXERCISES = (
             ),
             Slip(
                 lambda g, a, v, e: _matmul(g, a, v, _size(a, v) / (_size(a, v) + e)),
-                "The stabiliser is too strong: Eq. (3) has eps beside 2 o, so in s it is eps / 2.",
+                "The stabiliser is too strong: Eq. (3) adds eps to 2 o, so in s it is eps / 2.",
             ),
             Slip(
                 lambda g, a, v, e: _matmul(g, a, v, _size(a, v) / (_size(a, v) + e), 1.0, 1.0),

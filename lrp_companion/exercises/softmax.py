@@ -169,7 +169,7 @@ EXERCISES = (
             Slip(lambda *a: _taylor(*a, kind="plus"), "A sign was dropped: the mean of g_A is subtracted."),
             Slip(
                 lambda *a: _taylor(*a, kind="turned"),
-                "The difference is turned round: g_A minus its mean, not the mean minus g_A.",
+                "The difference is reversed: g_A minus its mean, not the mean minus g_A.",
             ),
             Slip(
                 lambda *a: _taylor(*a, kind="plain mean"),
@@ -218,7 +218,7 @@ EXERCISES = (
             ),
             Slip(
                 lambda *a: _taylor(*a, kind="no softmax"),
-                "The scores z stand where the weights belong: A = softmax(z) is missing.",
+                "The scores z are where the weights belong: A = softmax(z) is missing.",
             ),
             Slip(
                 lambda *a: _taylor(*a, kind="sum over all"),
@@ -230,7 +230,7 @@ EXERCISES = (
             ),
             Slip(
                 lambda *a: _taylor(*a, kind="half"),
-                "A half too many: the half belongs to the product A V, Eq. (3), not to the softmax.",
+                "One half too many: the half belongs to the product A V, Eq. (3), not to the softmax.",
             ),
         ),
         hints=(
@@ -270,7 +270,7 @@ EXERCISES = (
             ),
             Slip(
                 lambda g, z, v: z.T @ g,
-                "The scores z stand where the attention belongs: the softmax is missing.",
+                "The scores z are where the attention belongs: the softmax is missing.",
             ),
             Slip(
                 lambda g, z, v: attention_values(np.ones_like(g), z, v),
@@ -317,7 +317,7 @@ EXERCISES = (
             ),
             Slip(
                 lambda *a: _loo(*a, kind="turned"),
-                "The sign is turned round: LOO is the whole output minus the output without.",
+                "The sign is reversed: LOO is the whole output minus the output without the token.",
             ),
             Slip(
                 lambda *a: _loo(*a, kind="without"),
@@ -325,12 +325,12 @@ EXERCISES = (
             ),
             Slip(
                 lambda *a: _loo(*a, kind="half"),
-                "A half too many: LOO is no relevance rule, nothing is split.",
+                "One half too many: LOO is not a relevance rule, and nothing is split.",
             ),
         ),
         hints=(
             "Which weights do the other tokens have once token i is masked?",
-            ("They share its attention: remove token i from z and v, and take the softmax of what is left."),
+            ("They share its attention: remove token i from z and v, and take the softmax of the rest."),
             "o - softmax(np.delete(z, i)) @ np.delete(v, i)",
         ),
     ),

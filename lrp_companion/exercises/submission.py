@@ -1,4 +1,4 @@
-"""What a notebook that was handed in holds: cells, which function answers which exercise, what to look at."""
+"""The content of a submitted notebook: cells, which function answers which exercise, what to look at."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 MOST_BYTES = 20_000_000
 ORDINARY = ("numpy", "torch", "math", "lrp_companion")
-"""What the exercises need; other imports are named to the teacher."""
+"""Imports that the exercises need; others are reported to the teacher."""
 NOTABLE = ("open", "exec", "eval", "__import__", "compile", "globals", "vars", "getattr", "setattr")
 
 
@@ -25,7 +25,7 @@ class Answered:
 
 @dataclass(frozen=True)
 class Submission:
-    """A notebook that was handed in.
+    """A submitted notebook.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Submission:
 
 
 def handed_in(folder: Path) -> list[tuple[str, Path]]:
-    """Student and path of every notebook: in folders of one student each, or side by side; sorted."""
+    """Student and path of every notebook, in one folder per student or one file per student; sorted."""
     notebooks = []
     for path in sorted(folder.rglob("*.ipynb")):
         parts = path.relative_to(folder).parts
@@ -71,7 +71,7 @@ def submission(student: str, path: Path) -> Submission:
             _python("".join(cell["source"])) for cell in content["cells"] if cell["cell_type"] == "code"
         )
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        return refused(f"it is no notebook ({type(error).__name__})")
+        return refused(f"it is not a notebook ({type(error).__name__})")
     answers: dict[str, Answered] = {}
     notable: list[str] = []
     for cell in cells:

@@ -1,1 +1,1 @@
-"""Experiments on a model at work, small enough for a notebook: rows of plain numbers."""
+"""Live experiments on a model, small enough for a notebook, as rows of plain numbers."""

@@ -1,6 +1,6 @@
 """Three ways to spend passes on one text, step by step: from one pass, or none, to LOO for every token.
 
-Each text is run once in every way that some step needs: LOO for all of its tokens, and the gradient at each
+Each text is run once in every way that a step needs: LOO for all of its tokens, and the gradient at each
 distinct mask.
 """
 
@@ -63,8 +63,8 @@ def anytime_maps(
 
     Raises
     ------
-    InputError : a text that cannot be explained, a class that is not there, a seed that is no whole number
-        from 0.
+    InputError : a text that cannot be explained, a class that does not exist, a seed that is not a whole
+        number from 0.
 
     >>> anytime_maps(clf, "a film of rare grace")[0]["ways"]["hybrid"][-1]["r"]  # doctest: +SKIP
     {'no-special': 1.0, 'all': 1.0}
@@ -122,7 +122,7 @@ def _random(order: np.ndarray, exact: np.ndarray) -> list[_Spent]:
 
 
 def _replaced(scores: np.ndarray, exact: np.ndarray, places: np.ndarray, passes: tuple[int, int]) -> _Spent:
-    """Scores with LOO's own values at some places."""
+    """Scores with the LOO values at some places."""
     out = scores.copy()
     out[places] = exact[places]
     return out, *passes, np.sort(places).tolist()

@@ -1,4 +1,4 @@
-"""What `check` found, as text, JSON and HTML."""
+"""The results of `check`, as text, JSON and HTML."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lrp_companion.schema import ModelCard
 
 @dataclass(frozen=True)
 class Figure:
-    """One number with what it is; `right` is None where it is no question of right or wrong."""
+    """One number and its meaning; `right` is None if it cannot be right or wrong."""
 
     name: str
     value: float
@@ -30,8 +30,8 @@ class Figure:
 class ModelCheck:
     """The figures of a model on some texts, and the relevance of every level by method (mean over texts).
 
-    `layers` has for each method a row per level: the sum of relevance there and what was lost on the way to
-    it, by cause, as parts of the mean |logit|; "rest" is what no cause explains.
+    `layers` has for each method a row per level: the sum of relevance there and what was lost before it, by
+    cause, as fractions of the mean |logit|; "rest" is what no cause explains.
     """
 
     card: ModelCard
@@ -41,12 +41,12 @@ class ModelCheck:
 
     @property
     def broken(self) -> bool:
-        """Whether a figure is wrong."""
+        """Whether any figure is wrong."""
         return any(figure.right is False for figure in self.figures)
 
     @property
     def verdict(self) -> str:
-        """All in one sentence."""
+        """The verdict in one sentence."""
         judged = [figure for figure in self.figures if figure.right is not None]
         wrong = [figure.name for figure in judged if not figure.right]
         name = f"{self.card.name} ({self.card.family}, {self.card.layers} layers, {self.card.dtype})"
@@ -74,7 +74,7 @@ class ModelCheck:
         return "\n".join(lines)
 
     def to_json(self) -> str:
-        """Everything as JSON; a number that is none is null."""
+        """Everything as JSON; NaN becomes null."""
         figures = [
             {
                 **asdict(figure),
@@ -102,7 +102,7 @@ class ModelCheck:
         return "".join(parts)
 
     def to_html(self) -> str:
-        """A page of its own."""
+        """The results as a page."""
         title = html.escape(f"Check of {self.card.name}")
         style = "body{font:16px/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0 1em}"
         style += (

@@ -1,4 +1,4 @@
-"""Text classifiers against LOO: methods side by side, and layers bypassed one after the other."""
+"""Text classifiers against LOO: methods side by side, and layers bypassed one after another."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Comparison:
     """Rows of numbers, one per example and method, and the maps they were computed from.
 
     A row holds `example`, `method`, `tokens`; `r` under each named protocol; `lerf`, `morf`, `delta` (mean
-    logit along the curves) where curves were asked for; `sum` of the scores; `special_share`, the share of
-    sum |R| on special tokens; `seconds` per example.
+    logit along the curves) if curves were requested; `sum` of the scores; `special_share`, the share of sum
+    |R| on special tokens; `seconds` per example.
     """
 
     rows: list[dict[str, Any]]
@@ -71,7 +71,9 @@ class Comparison:
         ]
 
     def special_tokens(self, methods: Sequence[str], *, site: str) -> list[dict[str, Any]]:
-        """One row per method: the share of sum |R| on special tokens, that of maps with a negative sum."""
+        """One row per method: the share of sum |R| on special tokens, and the share of maps with a negative
+        sum.
+        """
         out = []
         for method in methods:
             maps = [record.scores_at(site) for record in self.maps[method]]
@@ -191,7 +193,7 @@ def shared_curves(
 
 
 def fitting_texts(clf: Classifier, texts: Sequence[Text], *, tokens: int = 14, count: int = 6) -> list[int]:
-    """Places of the first `count` texts of at most so many tokens; where there are too few, of the shortest.
+    """Indices of the first `count` texts with at most `most` tokens; if there are too few, of the shortest.
 
     >>> clf = load_classifier("companion")                                           # doctest: +SKIP
     >>> fitting_texts(clf, ["a film", "a film of rare grace"], tokens=4, count=1)    # doctest: +SKIP
@@ -211,7 +213,7 @@ def perturbation_paths(
     truncate: bool = False,
     progress: bool | None = None,
 ) -> list[dict[str, Any]]:
-    """Follow MoRF and LeRF step by step: which tokens go, and what is left of the logit. One dict per text.
+    """Follow MoRF and LeRF step by step: the removed tokens and the remaining logit, in one dict per text.
 
     Parameters
     ----------
@@ -319,7 +321,7 @@ def layer_paths(
 ) -> LayerPaths:
     """Bypass layers front to back, back to front and singly, as in Figure 2 and Table A3 of the paper.
 
-    `loo` takes maps that are already there (attention-mask removal), so that they are not computed twice.
+    `loo` takes existing maps (attention-mask removal), so that they are not computed twice.
     """
     output = _one_output(protocols)
     encoded = clf.encode(list(texts), truncate=truncate)
@@ -363,7 +365,7 @@ def _loo_maps(
     truncate: bool,
     progress: bool | None,
 ) -> dict[str, list[Attribution]]:
-    """LOO under every removal that the protocols name, without those that are known already."""
+    """LOO under every removal that the protocols name, except those that are already known."""
     missing = dict.fromkeys(p.removal for p in protocols.values() if p.removal not in known)
     shared: dict[str, Any] = {"method": "loo", "output": output, "truncate": truncate, "progress": progress}
     return {

@@ -41,7 +41,8 @@ def train_pair(
 ) -> tuple[LinearAttention, LinearAttention]:
     """Train one net and return it as (left, right): the weights are shared, the graphs are not.
 
-    `options` are those of `LinearAttention`. In float64, so that another machine comes to the same numbers.
+    `options` are those of `LinearAttention`. Training is in float64, so that another machine gets the same
+    numbers.
 
     >>> left, right = train_pair(load_dataset("mnist", split="train", limit=64), epochs=1)  # doctest: +SKIP
     """
@@ -55,7 +56,7 @@ def train_pair(
 
 @dataclass(frozen=True)
 class Invariance:
-    """Maps of both graphs and what was measured on them.
+    """Maps of both graphs and the measurements on them.
 
     Attributes
     ----------
@@ -78,8 +79,7 @@ class Invariance:
         """Table 1's columns as means over images with 95 % bootstrap intervals; `map` is "raw" or
         "sum-to-one".
 
-        Dividing a map by its sum changes Pearson's r only by the sign of the sum: a scale does not count, a
-        sign does.
+        Dividing a map by its sum changes Pearson's r only by the sign of the sum.
         """
         choose("Invariance.table", "map", map, ("raw", "sum-to-one"))
         suffix = "" if map == "raw" else " (sum-to-one)"
@@ -112,7 +112,7 @@ def invariance_table(
     """Explain the predicted class of every image from the left and from the right, and compare both with LOO.
 
     `explainers` names calls of `attribute` (their options); LOO is always among them. With `one_loo` the
-    right graph's LOO stands for both, which costs a fraction: LOO knows the function only.
+    right graph's LOO is used for both, at a fraction of the cost, because LOO depends only on the function.
     """
     sides = {side: net.with_association(side) for side in ("left", "right")}
     with torch.no_grad():  # batches, as the left graph keeps T x T numbers per image
@@ -180,7 +180,7 @@ def share_curve(
 
 
 def first_of_each_class(labels: Sequence[int] | np.ndarray) -> list[int]:
-    """Return the place of the first image of every class, by class: a choice that depends on no result.
+    """Return the index of the first image of every class, by class, a choice that depends on no result.
 
     >>> first_of_each_class([7, 2, 7, 0])
     [3, 1, 0]

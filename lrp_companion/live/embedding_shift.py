@@ -1,12 +1,12 @@
-"""One function, two sets of embeddings: which readings of relevance survive.
+"""One function, two sets of embeddings: at which sites relevance stays the same.
 
-BERT adds a word, a position and a type embedding before anything else happens. Add a vector c to every word
-embedding and take it off every position embedding: each sum is as before, so the function is, for every
-input. Relevance is `R = e . g` for each embedding e with one g for the sum, so at the word it moves by
-`c . g_t`, at the position by `-c . g_t`, and their sum not at all. What is read at the words alone therefore
-depends on how the function is written down, not on the function (Sundararajan et al. 2017 call the property
-that fails *implementation invariance*). A vector moved between type and word does the same to words +
-positions; only the whole sum is safe.
+BERT first adds a word, a position and a type embedding. Add a vector c to every word embedding and subtract
+it from every position embedding: no sum changes, and so the function is the same for every input. Relevance
+is `R = e . g` for each embedding e with one g for the sum, so it moves by `c . g_t` at the word and by `-c .
+g_t` at the position, and their sum does not move. Relevance at the words alone therefore depends on how the
+function is written down, not on the function (Sundararajan et al. 2017 call the property that fails
+*implementation invariance*). A vector moved between type and word does the same to words + positions; only
+the whole sum is safe.
 """
 
 from __future__ import annotations
@@ -35,12 +35,13 @@ STEPS, RATE = 150, 0.05
 
 
 def shifted(clf: Classifier, c: np.ndarray | Tensor, *, source: str = "position") -> Classifier:
-    """The same function in other embeddings: c added to every word and taken off every position (or type).
+    """The same function in other embeddings: c added to every word and subtracted from every position (or
+    type).
 
     Parameters
     ----------
     c : shape (E,), the width of the embeddings.
-    source : "position" or "type": the embeddings that c is taken off.
+    source : "position" or "type": the embeddings from which c is subtracted.
 
     Returns
     -------
@@ -75,7 +76,7 @@ def shifted(clf: Classifier, c: np.ndarray | Tensor, *, source: str = "position"
 
 
 def natural_shifts(clf: Classifier) -> dict[str, np.ndarray]:
-    """Shifts c that nobody would call adversarial, by name, each (E,).
+    """Natural, not adversarial, shifts c by name, each (E,).
 
     The mean position embedding (a constant that words could as well carry), minus the mean word embedding
     (words centred), and the first type embedding, which checkpoints without types hold in another place.
@@ -165,8 +166,8 @@ def adversarial_shift(
 ) -> np.ndarray:
     """The c of a given norm that lowers (sign -1) or raises (+1) the mean r at the words most, (E,).
 
-    Gradient ascent (Adam) on the mean r of these texts, c projected to the norm after every step. It is a
-    search: the most that it reaches is a lower bound on what can be reached.
+    Gradient ascent (Adam) on the mean r of these texts, c projected to the norm after every step. This is a
+    search: its best value is only a lower bound on the possible effect.
 
     Parameters
     ----------
@@ -274,7 +275,7 @@ def shift_record(
     Parameters
     ----------
     limit : a random sample of the judged texts (default: all); `fit`, of those on which c is searched.
-    checked : on so many texts the logits of the shifted models are compared in float64.
+    checked : number of texts on which the logits of the shifted models are compared in float64.
 
     Returns
     -------

@@ -24,7 +24,8 @@ def mask_paths(
 ) -> dict[str, Any]:
     """The explained logit and its slope as one token's mask w_i goes from 0 to 1, the others kept at 1.
 
-    LOO_i is the rise of the first over the whole way, the gradient of the mask its slope at the end, w_i = 1.
+    LOO_i is the rise of the logit over the whole path, and the gradient of the mask is its slope at the end,
+    w_i = 1.
 
     Parameters
     ----------
@@ -67,10 +68,10 @@ def mask_paths(
 
 
 def pair_removals(clf: Classifier, text: str, *, target: int | None = None) -> dict[str, Any]:
-    """LOO of every word and of every pair of words, removed by the attention mask, for the explained logit.
+    """LOO of every word and every pair of words, removed by the attention mask, for the explained logit.
 
-    Two words back each other up where the pair is worth more than the two alone: LOO of single tokens does
-    not see it.
+    Two words back each other up if the pair is worth more than the two alone. LOO of single tokens does not
+    see this.
 
     Returns
     -------
@@ -113,7 +114,8 @@ def pair_removals(clf: Classifier, text: str, *, target: int | None = None) -> d
 def backed_pairs(
     clf: Classifier, texts: Sequence[str], *, progress: bool | None = None
 ) -> list[dict[str, Any]]:
-    """Of each text the two words that back each other up most, by `pair_removals`; most backing first.
+    """The two words of each text that back each other up most, by `pair_removals`, with the most backing
+    first.
 
     Returns
     -------
@@ -140,7 +142,7 @@ def backed_pairs(
 
 
 def largest_loo(clf: Classifier, texts: Sequence[str], *, progress: bool | None = None) -> tuple[int, str]:
-    """The word with the largest LOO of all words of these texts: its place, from 0, and its text."""
+    """The word with the largest LOO in these texts: its position, from 0, and its text."""
     records = loo(clf, clf.encode(list(texts)), [None] * len(texts), progress=progress)
     scores = [np.where(record.special, -np.inf, record.scores) for record in records]
     best = int(np.argmax([of_text.max() for of_text in scores]))

@@ -1,13 +1,13 @@
-"""Where the gradient of the mask errs: in one softmax, on a head's way out, across heads, across layers.
+"""Where the gradient of the mask errs: within a softmax, after a head, across heads, or across layers.
 
 With `Z` the scores of all layers and heads, the mask w enters as `Z_ji + log w_i`. So the mask gradient of
 token i is a column sum of the gradient of the scores, over layers, heads and queries j,
 
     M_i = sum df/dZ_ji = sum A_ji (G_ji - sum_k A_jk G_jk),   G = df/dA:
 
-attention times its gradient, with each query's mean taken off; and it is attribution patching (a first-order
-estimate of swapping an activation) of "token i is masked" with `log w_i` as the activation. From M to LOO it
-is four steps, each of which makes one more thing exact:
+attention times its gradient, with each query's mean subtracted. It is also attribution patching (a
+first-order estimate of swapping an activation) of "token i is masked" with `log w_i` as the activation. From
+M to LOO it is four steps, each of which makes one more thing exact:
 
     M    slope of every softmax, slope of all that follows
     S1   every softmax exact (its own LOO), slope of all that follows
@@ -126,7 +126,9 @@ def error_stages(
 
 
 class _Masked:
-    """Runs the network from a layer on with a token masked: in one head, one layer, or all from it on."""
+    """Runs the network from a layer on with a token masked in one head, in one layer, or in all layers from
+    there.
+    """
 
     def __init__(self, clf: Classifier, inputs: Sequence[Tensor], target: int, batch_tokens: int) -> None:
         self.clf, self.inputs, self.target = clf, inputs, target
@@ -158,7 +160,7 @@ class _Masked:
 
 
 def error_parts(stages: dict[str, np.ndarray], keep: np.ndarray | None = None) -> dict[str, Any]:
-    """How far each stage is from LOO, and what share of the mask gradient's error each step takes away.
+    """The distance of each stage from LOO, and the share of the mask gradient's error that each step removes.
 
     Parameters
     ----------
@@ -170,7 +172,7 @@ def error_parts(stages: dict[str, np.ndarray], keep: np.ndarray | None = None) -
     dict
         `error` and `r`: stage to `sum |S - LOO| / sum |LOO|`, and to Pearson's r with LOO (NaN with fewer
         than two tokens or a constant map); `share`: part to its projection on the error,
-        `<part, LOO - M> / |LOO - M|**2`. Shares add up to 1; one can be negative, where a step goes away from
+        `<part, LOO - M> / |LOO - M|**2`. Shares add up to 1; a share is negative if its step moves away from
         LOO. Without S2 the two parts that need it are NaN.
     """
     keep = np.ones(len(stages["LOO"]), dtype=bool) if keep is None else keep
@@ -189,7 +191,7 @@ def error_parts(stages: dict[str, np.ndarray], keep: np.ndarray | None = None) -
 
 
 def slopes_at_zero(clf: Classifier, text: EncodedText, *, target: int | None = None) -> dict[str, np.ndarray]:
-    """Of every token: LOO, the slope of its mask at w_i = 0, and the largest attention it receives, (T,).
+    """For every token: LOO, the slope of its mask at w_i = 0, and the largest attention it receives, (T,).
 
     In one softmax the slope there is `LOO / (1 - A)`. If that is what makes the node at 0 err, its error
     grows with the largest A that the token receives in any layer and head.
@@ -225,8 +227,8 @@ def error_record(
     Parameters
     ----------
     limit : a random sample of the texts (default: all).
-    tokens : at most so many words of each text, drawn at random (default: all), for long texts.
-    heads, zero : whether S2 and the slopes at 0 are made.
+    tokens : number of words to draw at random from each text (default: all), for long texts.
+    heads, zero : whether S2 and the slopes at 0 are computed.
 
     Returns
     -------

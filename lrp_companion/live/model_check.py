@@ -1,4 +1,4 @@
-"""Is it right? What can be measured of an explanation of any supported model on a user's own texts."""
+"""Is it right? Measurements of an explanation for any supported model on a user's own texts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TOLERANCE = {"float32": 1e-3, "float64": 1e-5, "bfloat16": 1e-1, "float16": 5e-2
 places, whatever its weights are.
 """
 MANY_TEXTS = 3
-"""Texts on which LOO is run a second time, token by token, by the `transformers` network."""
+"""Number of texts on which the `transformers` network repeats LOO, token by token."""
 
 
 def check(
@@ -31,10 +31,10 @@ def check(
 ) -> ModelCheck:
     """Check a model and its explanations on texts: figures, each with what it means and whether it is broken.
 
-    - The tape's logits against the `transformers` network's own.
-    - LOO by the package, which runs removed tokens not at all, against the network's with its attention mask.
-    - AttnLRP and CP-LRP, epsilon 0: what is left of the logit at the words, and what was lost in every layer
-      to biases, norms and the softmax, Eq. (5). What none of these explains is an error.
+    - The tape's logits against those of the `transformers` network.
+    - LOO by the package, which does not run removed tokens, against the network's with its attention mask.
+    - AttnLRP and CP-LRP, epsilon 0: how much of the logit arrives at the words, and how much every layer
+      loses to biases, norms and the softmax, Eq. (5). What none of these explains is an error.
     - Pearson's r with LOO on the words, with a bootstrap interval over the texts.
     - The share of |relevance| on the first token and on special tokens.
 
@@ -47,8 +47,8 @@ def check(
 
     Raises
     ------
-    ModelError : no classifier of `load_classifier`.
-    InputError : texts that `attribute` refuses, or one of which no token can be removed.
+    ModelError : a model that `load_classifier` did not make.
+    InputError : texts that `attribute` refuses, or a text without a removable token.
 
     >>> from lrp_companion import load_classifier
     >>> done = check(load_classifier("companion"), ["a fine film", "a dull , slow film"])
@@ -79,12 +79,12 @@ def check(
 
 
 def _gap(ours: np.ndarray, theirs: np.ndarray) -> float:
-    """The largest difference, as a part of 1 + the largest size."""
+    """The largest difference, as a fraction of 1 + the largest size."""
     return float(np.abs(ours - theirs).max() / (1 + np.abs(theirs).max()))
 
 
 def _logits(clf: Classifier, texts: Sequence[EncodedText]) -> Figure:
-    """The tape's logits against the network's own, its head included."""
+    """The tape's logits against the network's, including its head."""
     gaps = []
     for text in texts:
         ids, ones, _ = clf.batch([text])
@@ -140,7 +140,7 @@ def _conservation(
     truncate: bool,
     progress: bool | None,
 ) -> tuple[Figure, list[dict[str, Any]]]:
-    """What arrives at the words, as a part of the logit, and where the rest is; mean over texts."""
+    """The fraction of the logit that arrives at the words, and where the rest is; mean over texts."""
     flows = [
         layer_relevance(clf, text, bypass=bypass, truncate=truncate)
         for text in watch(texts, progress=progress, label=f"conservation of {name}")
@@ -174,7 +174,7 @@ def _agreement(name: str, records: Sequence[Attribution], loo: Sequence[Attribut
 
 
 def _shares(name: str, records: Sequence[Attribution]) -> Figure:
-    """How much of |relevance| the first token and the special tokens have; mean over texts."""
+    """The share of |relevance| on the first token and on special tokens; mean over texts."""
     sizes = [np.abs(record.scores) for record in records]
     first = float(np.mean([size[0] / size.sum() for size in sizes if size.sum()]))
     special = [size[record.special].sum() / size.sum() for size, record in zip(sizes, records, strict=True)]
@@ -183,7 +183,7 @@ def _shares(name: str, records: Sequence[Attribution]) -> Figure:
 
 
 def _judged(name: str, value: float, most: float, says: str) -> Figure:
-    """A figure that is broken above `most`, or where it is no number."""
+    """A figure that is broken above `most` or if it is NaN."""
     if not np.isfinite(value):
         raise ModelError(
             "check", got=f"{name} that are not finite", expected="numbers", hint='try dtype="float64"'

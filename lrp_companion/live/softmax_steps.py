@@ -1,10 +1,11 @@
-"""The softmax rule inside a model: each head's read-out as one softmax step, its rules against exact LOO.
+"""The softmax rule inside a model: each head's read-out as one softmax step, with its rules against exact
+LOO.
 
 A step is one (text, layer, head, query). Its logits are the model's scores `Z_ji = q_j . k_i / sqrt(d)`. Its
-values are numbers, `v_i = V_i . df/dO_j`: what a token's value vector is worth to the target's logit f in the
-direction of the true gradient that arrives at this head's output, the neutral choice, as no rule enters it.
-So `LOO_i` of a step says how f changes, to first order in O, if this one head no longer reads token i
-for this one query. It is not the LOO of the whole model; it isolates what Eq. (3) and (5) do in one place.
+values are numbers, `v_i = V_i . df/dO_j`: a token's value vector in the direction of the true gradient of the
+target's logit f at this head's output, a neutral choice, because it uses no rule. So `LOO_i` of a step says
+how f changes, to first order in O, if this one head no longer reads token i for this one query. It is not the
+LOO of the whole model; it isolates Eq. (3) and (5) in one place.
 """
 
 from __future__ import annotations
@@ -138,8 +139,8 @@ class SoftmaxRows:
     def typical(self, column: str, *, where: np.ndarray | None = None) -> Interval:
         """The median over a text's steps, then the mean over texts with its 95 % bootstrap interval.
 
-        The median, as `error` divides by LOO and has a long tail. `where` (one truth value per step) picks
-        steps; a text without any counts as undefined.
+        The median is used because `error` divides by LOO and has a long tail. `where` (one truth value per
+        step) selects steps; a text without any counts as undefined.
         """
         if column not in self.columns:
             expected, hint = f"one of {', '.join(self.columns)}", "check the name"
@@ -175,7 +176,7 @@ class SoftmaxRows:
         """Each rule's `measure` in bins of a feature: rule to {median of the feature in the bin: interval}.
 
         The bins hold equally many steps: they are cut at quantiles over all steps; the lower edge belongs to
-        a bin, the upper to the next. Steps where a measure is NaN are left out of that measure only. Bins
+        a bin, the upper to the next. Steps where a measure is NaN are left out only of that measure. Bins
         that coincide (many equal values of the feature) are merged.
         """
         choose("SoftmaxRows.binned", "feature", feature, ROW_FEATURES)
@@ -210,8 +211,8 @@ def softmax_rows(
     ----------
     special_queries : whether special tokens count as queries. In the last layer the first token is the only
         query that matters. As tokens that are read, special tokens always count: the softmax runs over them.
-    max_queries : at most so many queries per text, drawn with `seed` (the first token stays), the same for
-        all layers and heads.
+    max_queries : the most queries per text, drawn with `seed` (the first token stays), the same for all
+        layers and heads.
     value_bias : as in `head_steps`.
     """
     whole("softmax_rows", "max_queries", max_queries, hint="try 64")

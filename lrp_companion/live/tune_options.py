@@ -1,8 +1,8 @@
-"""Options of the mask gradient and the hybrid, and masks of the layers, compared on sentences of their own.
+"""Options of the mask gradient and the hybrid, and masks of the layers, compared on separate sentences.
 
-For each text the gradient is taken once at every mask that some option needs; options are combinations of
-these and of LOO, so that nodes, weights and groups are compared on the same texts, at the price of the
-distinct passes.
+For each text the gradient is computed once at every mask that an option needs. Options are combinations of
+these and of LOO, so nodes, weights and groups are compared on the same texts, at the cost of the distinct
+passes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from lrp_companion.sources import Dataset
 GROUPINGS = ("place", "random", "gradient")
 WEIGHTS = ("interpolatory", "equal")
 LEAST = 8
-"""Tokens of a text that is taken, special ones among them: on fewer, K = 8 groups are all tokens."""
+"""Fewest tokens of a text, counting special ones; with fewer, K = 8 groups are all tokens."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Option:
     weights : "interpolatory", or "equal" for every node.
     by : groups by "place" (token i in group i mod K), at "random" (a seed), or by |"gradient"| at w = 1 (rank
         mod K, so that the largest are apart).
-    exact, correct : as for `hybrid`; with `exact` 0 there is no LOO in it.
+    exact, correct : as for `hybrid`; with `exact` 0 it uses no LOO.
     """
 
     groups: int | str = 1
@@ -218,7 +218,7 @@ def _config(clf: Classifier, data: Dataset, texts: Sequence[EncodedText], seed: 
 
 
 def config_of(clf: Classifier, data: Dataset, texts: Sequence[EncodedText], seed: int) -> dict[str, Any]:
-    """What numbers on some texts were made with: the model, the data, how many texts, draw and lengths."""
+    """The configuration behind numbers on some texts: model, data, number of texts, draw and lengths."""
     lengths = [len(text) for text in texts]
     return {
         "model": clf.card.name, "layers": clf.card.layers, "weights": clf.card.fingerprint,

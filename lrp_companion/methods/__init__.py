@@ -48,8 +48,8 @@ def options_of(name: str, *, images: bool = False) -> list[str]:
 
 
 def method_call(name: str, *, images: bool = False) -> tuple[str, dict[str, Any]]:
-    """A method and its options from one word: `METHOD` or `METHOD:option=value:option=value`, several values
-    joined by "+".
+    """Parse a method and its options, `METHOD` or `METHOD:option=value:option=value`, several values joined
+    by "+".
 
     >>> method_call("mask-gradient:groups=8:nodes=0.2+1"), method_call("lrp:shares=flat", images=True)
     (('mask-gradient', {'groups': 8, 'nodes': (0.2, 1)}), ('lrp', {'shares': 'flat'}))
@@ -94,17 +94,17 @@ def attribute(
         reads them, or of whole numbers, which are scaled as its image processor says; for `LinearAttention`
         images (B, 14, 14) or (B, 196).
     method : "loo", "ig", "gradient-x-input", "rollout", "attnlrp", "cp-lrp", "pa-lrp",
-        "lrp" with `bypass`, "mask-gradient" with `groups`, "hybrid" (LOO for the `exact` largest of a mask
-        gradient), or "sampled-loo" (LOO for a random `budget` of tokens).
-    target : the class to explain, its number from 0 or its label: one for all, or one per input; None for
-        the class with the largest logit. Of a language model a class is the next or the masked token, by
+        "lrp" with `bypass`, "mask-gradient" with `groups`, "hybrid" (LOO for the `exact` tokens with the
+        largest mask gradient), or "sampled-loo" (LOO for a random `budget` of tokens).
+    target : the class to explain, by its number from 0 or its label: one for all, or one per input; None for
+        the class with the largest logit. For a language model the class is the next or the masked token, by
         its text, such as " Paris".
-    options : keyword only, refused where a method has no use for them. On text: `site` ("word",
+    options : keyword-only, refused by methods that do not use them. On text: `site` ("word",
         "word+position", "embedding") and `epsilon` (LRP), `gate` (gated MLPs under LRP: "uniform",
         "right", "flat" or "constant"), `positions` (PA-LRP where positions are rotations: "absolute" or
         "signed"), `bypass` (layers from 1, for "lrp"), `output` ("logit", "margin" for a contrastive start
-        against the best other class, "probability": of a multi-label classifier the label's sigmoid, and
-        there is no margin), `contrast` (a class whose logit is taken off the target's), `position` (the
+        against the best other class, "probability": for a multi-label classifier the label's sigmoid, and
+        there is no margin), `contrast` (a class whose logit is subtracted from the target's), `position` (the
         token, from 0, whose classes are explained: for token classification only), `removal`
         ("attention-mask", "mask-token", "pad-token", "delete"; LOO; of patches the first only), `n_steps`
         and `baseline` (IG: "auto", "pad-token", "mask-token", "zero", of patches "zero-pixels"),
@@ -117,8 +117,8 @@ def attribute(
 
     Returns
     -------
-    A list of `Attribution`, in the order of the inputs; batched inside. Autocast, inference mode and
-    dropout that the caller has switched on stay out of it: scores are those of the weights as they are.
+    A list of `Attribution`, in the order of the inputs. Autocast, inference mode and dropout that the caller
+    has switched on have no effect on the scores.
 
     Raises
     ------
@@ -154,7 +154,7 @@ def attribute(
 
 
 def _classes(clf: Classifier, target: Any) -> Any:
-    """Targets with the texts of a language model's tokens as their numbers."""
+    """Targets, with the texts of a language model's tokens replaced by their numbers."""
     if isinstance(target, (list, tuple)):
         return [clf.class_of(one) for one in target]
     return clf.class_of(target)
@@ -189,8 +189,8 @@ def _defaults(name: str) -> str:
 
 if attribute.__doc__:  # python -OO drops docstrings
     attribute.__doc__ += (
-        "\n    Options by method, all keyword only. Every method takes target=None and truncate=False, too,\n"
-        "    and those that run batches batch_tokens=None and progress=None.\n\n"
+        "\n    Options by method, all keyword-only. Every method also takes target=None and truncate=False;\n"
+        "    methods that run batches take batch_tokens=None and progress=None.\n\n"
         + textwrap.indent(option_table(), "    ")
         + "\n"
     )

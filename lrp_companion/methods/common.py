@@ -1,4 +1,4 @@
-"""What every method on text needs: batches, targets, outputs, and the record at the end."""
+"""Common parts of the methods on text: batches, targets, outputs, and the final record."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ Target = int | str | Sequence[int | str | None] | None
 MOST_NAMED = 100
 """Classes that a message lists by name."""
 MOST_STEPS = 1000
-"""Of integrated gradients: finding the nodes alone takes time with the cube of their number."""
+"""Limit for integrated gradients: finding the nodes takes time cubic in their number."""
 
 
 def check_classifier(operation: str, model: object, *, expected: str = "a Classifier") -> Classifier:
-    """Return the model, if `load_classifier` made it; else raise `ModelError`."""
+    """Return the model if `load_classifier` made it; else raise `ModelError`."""
     if isinstance(model, Classifier):
         return model
     got = f"a model of type {type(model).__name__}"
@@ -81,10 +81,10 @@ def _class_of(target: Any, labels: Sequence[str]) -> int:
 
 
 def check_output(output: str, clf: Classifier) -> str:
-    """The explained output, if it is offered and the classifier has it.
+    """Return the explained output if the classifier has it; else raise `InputError`.
 
-    With a sigmoid for each label no other class stands against one: there is no margin. A regression has one
-    number, which is called its logit.
+    With a sigmoid for each label, classes do not compete, so there is no margin. A regression has one number,
+    which is called its logit.
     """
     choose("attribute", "output", output, TARGET_CHOICES)
     if output != "logit" and clf.regression:
@@ -98,7 +98,7 @@ def check_output(output: str, clf: Classifier) -> str:
 
 
 def check_mask_token(clf: Classifier, asked: str) -> None:
-    """Refuse what needs the tokenizer's [MASK] where it has none."""
+    """Refuse what needs the tokenizer's [MASK] if it has none."""
     if clf.mask_id is None:
         _refuse_token(clf, asked, "mask token", "'pad-token'")
 
@@ -120,16 +120,16 @@ def _refuse_token(clf: Classifier, asked: str, token: str, others: str) -> NoRet
 
 
 def check_bert_order(operation: str, clf: Classifier) -> Classifier:
-    """Refuse a network in another order than BERT's: learned positions, norms after the sums, [CLS] read."""
+    """Refuse a network unlike BERT, which has learned positions, norms after the sums, and reads [CLS]."""
     if clf.encoder.wiring.is_bert:
         return clf
     got = f"{clf.card.name!r} of family {clf.card.family!r}"
-    expected = "a network in BERT's own order: learned positions, norms after the sums, the first token read"
-    raise ModelError(operation, got=got, expected=expected, hint="take a BERT, RoBERTa or ELECTRA")
+    expected = "a network in BERT's order: learned positions, norms after the sums, the first token read"
+    raise ModelError(operation, got=got, expected=expected, hint="choose a BERT, RoBERTa or ELECTRA")
 
 
 def check_options(method: str, options: Iterable[str], allowed: Iterable[str]) -> None:
-    """Refuse options that a method has no use for."""
+    """Refuse options that a method does not use."""
     for name in options:
         if name not in allowed:
             raise InputError(
@@ -146,11 +146,11 @@ def check_steps(n_steps: object) -> int:
 
 
 def path_integral(function: Callable[..., Tensor]) -> Any:
-    """captum's `IntegratedGradients` of a function.
+    """Return captum's `IntegratedGradients` of a function.
 
     Raises
     ------
-    SourceError : captum, which the extra `ig` brings, is not installed.
+    SourceError : captum, which the extra `ig` installs, is missing.
     """
     with extra("attribute"), warnings.catch_warnings():
         # in a notebook captum's progress bars ask for ipywidgets on import; none of them is shown here
@@ -167,12 +167,12 @@ def switch(name: str, value: object) -> bool:
     """
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
-    hint = "a word or a number is no answer to yes or no"
+    hint = "a word or a number is neither True nor False"
     raise InputError("attribute", got=f"{name} {value!r}", expected="True or False", hint=hint)
 
 
 def settle(targets: Targets, logits: Tensor) -> Tensor:
-    """The targets as a tensor (B,), the predicted class where none was named."""
+    """The targets as a tensor (B,), with the predicted class where none was named."""
     predicted = logits.argmax(-1)
     return torch.stack(
         [
@@ -184,7 +184,7 @@ def settle(targets: Targets, logits: Tensor) -> Tensor:
 
 def read_output(logits: Tensor, targets: Tensor, output: str, *, multi_label: bool) -> Tensor:
     """The explained number of each row, (B,): the target's logit, its margin over the best other class, or
-    its probability: of a softmax, or with `multi_label` of the label's sigmoid.
+    its probability by the softmax (with `multi_label`, by the label's sigmoid).
     """
     chosen = logits.gather(-1, targets[:, None])[:, 0]
     if output == "logit":
@@ -198,9 +198,7 @@ def read_output(logits: Tensor, targets: Tensor, output: str, *, multi_label: bo
 
 
 def output_gradient(logits: Tensor, targets: Tensor, output: str, *, multi_label: bool) -> Tensor:
-    """d output / d logits, (B, C): where relevance starts. For the logit a one-hot, for the margin a
-    contrastive start.
-    """
+    """The start of relevance, d output / d logits, (B, C): one-hot for a logit, contrastive for a margin."""
     with torch.enable_grad():
         leaf = logits.detach().clone().requires_grad_(True)
         values = read_output(leaf, targets, output, multi_label=multi_label)
@@ -215,8 +213,8 @@ def batches(
     progress: bool | None,
     label: str,
 ) -> Iterator[tuple[list[int], Tensor, Tensor, dict[str, Any]]]:
-    """Padded batches of texts: their indices, ids, mask (B, T), and what else `Encoder.forward` takes: token
-    types, and the places that are read.
+    """Padded batches of texts: their indices, ids, mask (B, T), and the other inputs of `Encoder.forward`
+    (token types, and the positions that are read).
     """
     plan = token_batches([len(t) for t in texts], budget(batch_tokens, clf.device))
     for rows in watch(plan, progress=progress, label=label):
@@ -224,9 +222,7 @@ def batches(
 
 
 def watch(items: Iterable, *, progress: bool | None, label: str, total: int | None = None) -> Iterable:
-    """A progress bar on standard error: always, never, or (None) on a terminal once the work has taken three
-    seconds.
-    """
+    """A progress bar on standard error: always, never, or (None) on a terminal after three seconds."""
     hidden = not sys.stderr.isatty() if progress is None else not progress
     return tqdm(
         items, desc=label, total=total, disable=hidden, delay=3 if progress is None else 0, leave=False
@@ -246,8 +242,8 @@ def attribution(
     details: Mapping[str, Any] | None = None,
     units: Units | None = None,
 ) -> Attribution:
-    """The record of one explained text; scores beyond its length (padding) are cut off. With `units` there is
-    one score for each of these.
+    """The record of one explained text, without scores beyond its length (padding); with `units` there is one
+    score for each unit.
 
     Raises
     ------
@@ -277,7 +273,7 @@ def attribution(
 
 
 def check_finite(clf: Classifier, values: np.ndarray, what: str) -> np.ndarray:
-    """The values, if none is NaN or infinite; else the model overflows, and what it says has no meaning."""
+    """Return the values if none is NaN or infinite; else refuse them, because the model overflowed."""
     if np.isfinite(values).all():
         return values
     got, hint = (

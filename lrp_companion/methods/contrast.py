@@ -22,7 +22,7 @@ def contrasted(
 
     Raises
     ------
-    InputError : no target, several of them, the same class twice, or another `output` beside.
+    InputError : no target, several targets, the same class twice, or another `output`.
     """
     hint = "name two classes, such as target=1, contrast=0"
     if target is None or isinstance(target, (list, tuple)) or isinstance(contrast, (list, tuple)):

@@ -1,9 +1,9 @@
-"""Leave-One-Out where it matters, something cheaper elsewhere: the largest scores of a mask gradient, or a
-random sample.
+"""Leave-One-Out for some tokens and a cheaper estimate for the others: exact LOO for the largest mask
+gradients, or for a random sample.
 
-A gradient of the mask g costs a pass or a few for all tokens; LOO l costs a forward pass for each token. So
-take LOO for some tokens c and learn from these pairs (g_c, l_c) what the gradient misses on the others: a
-control variate.
+A mask gradient g costs one or a few passes for all tokens; LOO l costs a forward pass for each token. So
+compute LOO for some tokens c and use the pairs (g_c, l_c) to correct the gradient on the others, as a control
+variate does.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ def hybrid(
     batch_tokens: int | None = None,
     progress: bool | None = None,
 ) -> list[Attribution]:
-    """LOO by the attention mask for the `exact` tokens with the largest |mask gradient|, the gradient for the
-    others.
+    """LOO by the attention mask for the `exact` tokens with the largest |mask gradient|, and the gradient for
+    the others.
 
-    The mask gradient is that of `groups`, `nodes` and `seed`; `correct` is what the others learn from the
-    exact ones (see `corrected`). `exact` further forward passes; with `exact` at the number of tokens it is
-    LOO. With `unit` ("word", "sentence", or spans) both are of whole units.
+    The mask gradient is that of `groups`, `nodes` and `seed`; `correct` says how exact scores correct the
+    others (see `corrected`). This costs `exact` further forward passes. With `exact` equal to the number of
+    tokens it is LOO. With `unit` ("word", "sentence", or spans) both scores are of whole units.
     """
     choose("attribute", "correct", correct, CORRECTIONS)
     check_output(output, clf)
@@ -96,8 +96,8 @@ def hybrid(
 
 
 def corrected(gradient: np.ndarray, places: np.ndarray, exact: np.ndarray, correct: str) -> np.ndarray:
-    """Scores (T,): the exact values at their places, the gradient elsewhere, corrected by what the exact ones
-    say of it.
+    """Scores (T,): the exact values where they are known, and elsewhere the gradient, corrected by the exact
+    ones.
 
     "scale": a g with `a = sum g_c l_c / sum g_c**2`; "shift": g + mean(l_c - g_c); "line": a g + b, the
     least-squares line of l_c over g_c. Where the pairs do not fix a, because all g_c are equal, "scale" of
@@ -130,10 +130,10 @@ def sampled_loo(
     batch_tokens: int | None = None,
     progress: bool | None = None,
 ) -> list[Attribution]:
-    """LOO by the attention mask for `budget` tokens drawn at random, their mean for the others.
+    """LOO by the attention mask for `budget` random tokens, and their mean for the others.
 
-    What random removals buy at the cost of `budget + 1` forward passes. The draw depends on the seed and the
-    text alone.
+    A baseline of random removals, at the cost of `budget + 1` forward passes. The draw depends only on the
+    seed and the text.
     """
     check_output(output, clf)
     whole("attribute", "budget", budget, hint="one forward pass for each")
@@ -175,7 +175,7 @@ def sampled_loo(
 
 
 def without(tokens: int, place: int) -> np.ndarray:
-    """Kept tokens (T,) of a text of which the token at `place` is removed; -1 keeps all.
+    """Kept tokens (T,) of a text without the token at `place`; -1 keeps all.
 
     >>> without(3, 1).tolist(), without(3, -1).tolist()
     ([True, False, True], [True, True, True])

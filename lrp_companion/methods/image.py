@@ -39,8 +39,7 @@ def attribute_images(
     target: Target = None,
     **options: Any,
 ) -> list[Attribution]:
-    """Explain every image (B, 14, 14) or (B, 196): the way from `lrp_companion.attribute` to the methods
-    below.
+    """Explain every image (B, 14, 14) or (B, 196): `lrp_companion.attribute` for images.
 
     `target` None is the predicted class. Options of another method are refused.
     """
@@ -59,7 +58,9 @@ def attribute_images(
 
 
 def check_images_at_once(batch_images: object, most: int) -> int:
-    """Images of one batch: a whole number, at least 1, of which `most` are needed."""
+    """Return the images of one batch: a whole number, at least 1, and not more than the `most` that are
+    needed.
+    """
     return min(whole("attribute", "batch_images", batch_images, hint="256 fits small machines"), most)
 
 
@@ -91,12 +92,11 @@ def integrated_gradients(
     baseline: str | np.ndarray | Tensor = "zero",
     batch_images: int = 256,
 ) -> Maps:
-    """Integrated gradients (Sundararajan et al. 2017) by captum, from a black image or from images that are
-    passed.
+    """Integrated gradients (Sundararajan et al. 2017) by captum, from a black image or from given images.
 
     `IG_i = (x_i - x'_i) . integral over a in [0,1] of df(x' + a (x - x'))/dx_i`, Gauss-Legendre with
     `n_steps` nodes, exact here from 2 nodes on up to captum's float32 weights, because the logit is a
-    polynomial of degree 3 along the way. `baseline` is "zero", one image, or one for each. The convergence
+    polynomial of degree 3 along the path. `baseline` is "zero", one image, or one for each. The convergence
     delta `sum IG - (f(x) - f(x'))` goes into `details`.
     """
     check_steps(n_steps)
@@ -140,7 +140,7 @@ def integrated_gradients(
 
 
 def _pixels(baseline: Any) -> Tensor:
-    """The baseline as a tensor; its shape and values are checked as those of images are."""
+    """The baseline as a tensor, with shape and values checked like those of images."""
     try:
         return torch.as_tensor(baseline)
     except (TypeError, ValueError, RuntimeError, OverflowError):
@@ -171,10 +171,10 @@ def lrp(
     epsilon: float = 0.0,
 ) -> Maps:
     """LRP with any shares for Q, K and V: three numbers, "left", "right", "flat", "values", or None for the
-    net's own.
+    net's shares.
 
-    See `LinearAttention.relevance`; with a position embedding, `parts` holds what pixels and positions
-    receive.
+    See `LinearAttention.relevance`. With a position embedding, `parts` holds the relevance of pixels and of
+    positions.
     """
     if isinstance(shares, str):
         if shares not in SHARES:
@@ -182,7 +182,7 @@ def lrp(
                 "attribute",
                 got=f"shares {shares!r}",
                 expected=f"three numbers or one of {', '.join(SHARES)}",
-                hint="leave it out for the net's own",
+                hint="leave it out for the net's shares",
             )
         point = SHARES[shares]
     else:
@@ -197,8 +197,8 @@ def lrp(
 
 @image_method("attnlrp")
 def attnlrp(net: LinearAttention, x: Tensor, targets: Tensor, *, epsilon: float = 0.0) -> Maps:
-    """AttnLRP (Achtibat et al. 2024): every matrix product halves the relevance, in the net's own order, Eq.
-    (3), (4).
+    """AttnLRP (Achtibat et al. 2024): every matrix product halves the relevance, in the net's order, Eq. (3),
+    (4).
     """
     return lrp(net, x, targets, epsilon=epsilon)
 

@@ -1,4 +1,4 @@
-"""Relevance between the layers: how it goes from the logit down to the words, under any bypass mask."""
+"""Relevance between the layers, from the logit down to the words, under any bypass mask."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class LayerRelevance:
 
     Attributes
     ----------
-    levels : names of the levels: "output of layer 12" to "output of layer 1", "embeddings" (what the first
-        layer reads), "words" (the word embeddings alone: where `attribute` reads by default).
+    levels : names of the levels: "output of layer 12" to "output of layer 1", "embeddings" (the input of the
+        first layer), "words" (only the word embeddings, where `attribute` reads by default).
     scores : shape (levels, tokens), in units of the logit.
-    lost : by cause ("biases", "norms", "softmax", and "positions" for position and type embeddings, which are
-        no words), what was lost on the way to each level, (levels,). With epsilon 0 their sum is the
-        difference of the `sums`, from the logit down.
+    lost : relevance lost before each level, (levels,), by cause: "biases", "norms", "softmax", and
+        "positions" for position and type embeddings. With epsilon 0 their sum is the difference of the
+        `sums`, from the logit down.
     tokens, special : of the text.
     target, logit : the explained class and its logit.
     """
@@ -71,12 +71,12 @@ def layer_relevance(
     bypass : the layers, from 1, whose attention is held constant: none is AttnLRP, all is CP-LRP.
     target : a class or its label; by default the predicted one.
     epsilon : the stabiliser of Eq. (1), (3), (4).
-    gate : of gated MLPs: "uniform", "right", "flat" or "constant".
-    truncate : cut what is beyond the model's length.
+    gate : rule for gated MLPs: "uniform", "right", "flat" or "constant".
+    truncate : cut a text beyond the model's length.
 
     Raises
     ------
-    InputError : several texts, a layer that there is not, or options that `attribute` refuses.
+    InputError : several texts, a layer that does not exist, or options that `attribute` refuses.
 
     >>> flow = layer_relevance(clf, "a fine film")              # doctest: +SKIP
     >>> flow.levels[0], flow.levels[-1], flow.scores.shape      # doctest: +SKIP

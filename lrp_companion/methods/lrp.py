@@ -1,7 +1,7 @@
 """Layer-wise relevance propagation on text: AttnLRP, CP-LRP, PA-LRP and every mask between, as one method.
 
-AttnLRP bypasses no layer, CP-LRP bypasses all; PA-LRP (Bakish et al. 2025) is AttnLRP read at word +
-position. The methods differ by entries, not by code.
+AttnLRP bypasses no layer, and CP-LRP bypasses all. PA-LRP (Bakish et al. 2025) is AttnLRP read at word +
+position. The methods differ in their entries, not in code.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ from lrp_companion.schema import (
 )
 
 POSITIONS = ("absolute", "signed")
-"""How relevance of rotations is added up over layers; absolute as published."""
+"""How the relevance of rotations is added up over layers; the published way is "absolute"."""
 MOST_LAYERS = 1000
-"""More than a model has; what the model at hand has is checked once it is there."""
+"""More layers than any model has; the loaded model's number is checked later."""
 
 
 def check_epsilon(epsilon: float) -> float:
@@ -60,9 +60,9 @@ def check_epsilon(epsilon: float) -> float:
 def check_rules(
     operation: str, clf: Classifier, *, site: str, gate: str, positions: str | None = None
 ) -> None:
-    """Refuse a site or a treatment of gates and positions that this network has no use for.
+    """Refuse a site or a treatment of gates and positions that does not apply to this network.
 
-    `positions` is None where a method knows none that are rotations.
+    `positions` is None for a method that does not treat rotations.
     """
     wiring = clf.encoder.wiring
     choose(operation, "site", site, SITES)
@@ -80,7 +80,7 @@ def check_rules(
 
 
 def _further_choices(clf: Classifier, gate: str, positions: str | None) -> dict[str, str]:
-    """What a record says of gates and of rotations: nothing where there are none."""
+    """A record's choices for gates and rotations, if the network has any."""
     choices = {"gate": gate} if clf.encoder.wiring.gated else {}
     return choices if positions is None else choices | {"positions": positions}
 
@@ -88,11 +88,11 @@ def _further_choices(clf: Classifier, gate: str, positions: str | None) -> dict[
 def _walked(
     tape: Tape, start: Tensor, masks: Sequence[frozenset[int]], *, epsilon: float, positions: str | None
 ) -> dict[frozenset[int], dict[str, Tensor]]:
-    """Relevance parts under each mask; with `positions` that of rotations is a part, too, mask by mask.
+    """Relevance parts under each mask; with `positions` the relevance of rotations is also a part.
 
-    Summed over heads, queries, keys and width it is one number for each token, layer and table (cosines,
-    sines); these are added up as they are, or first made "absolute" (Bakish et al. 2025), and then what
-    arrives at the tokens is no longer a share of the logit.
+    It is summed over heads, queries, keys and width to one number for each token, layer and table (cosines,
+    sines). These numbers are added up with their signs, or as absolute values (Bakish et al. 2025). Absolute
+    values are no longer shares of the logit.
     """
     if positions is None:
         return some_masks(tape, start, masks, epsilon=epsilon)
@@ -181,10 +181,10 @@ def lrp(
 ) -> list[Attribution]:
     """LRP with the attention of the layers in `bypass` (from 1) held constant; Eq. (1) to (5).
 
-    Of a gated MLP `phi(z) u` each factor gets half (`gate="uniform"`); u gets a quarter or a third where the
-    product is grouped otherwise ("right", "flat"), or all where the gate is held constant, too ("constant").
-    Where positions are rotations and are read (PA-LRP), their relevance is made absolute in every layer, or
-    stays as it is (`positions="signed"`).
+    In a gated MLP `phi(z) u` each factor gets half (`gate="uniform"`). With another grouping u gets a quarter
+    ("right") or a third ("flat"), and with the gate held constant it gets all ("constant"). PA-LRP reads
+    positions that are rotations: it takes the absolute value of their relevance in every layer, or keeps the
+    sign (`positions="signed"`).
     """
     shared: dict[str, Any] = {"epsilon": epsilon, "gate": gate, "positions": positions, "output": output}
     shared |= {"batch_tokens": batch_tokens, "progress": progress}
@@ -193,7 +193,7 @@ def lrp(
 
 @dataclass(frozen=True)
 class RuleSet:
-    """Which rules a method takes: in which layers attention is a constant, and where relevance is read.
+    """The rules of a method: in which layers attention is a constant, and where relevance is read.
 
     Every other operation has one rule (`lrp_companion.rules`).
 
@@ -217,14 +217,14 @@ class RuleSet:
         object.__setattr__(self, "__signature__", inspect.Signature(free))
 
     def mask(self, layers: int) -> frozenset[int]:
-        """The bypassed layers of a model with so many layers."""
+        """The bypassed layers of a model with this many layers."""
         chosen = self.bypass(layers) if callable(self.bypass) else self.bypass
         return _layers(chosen, layers)
 
     def __call__(
         self, clf: Classifier, texts: Sequence[EncodedText], targets: Targets, **options: Any
     ) -> list[Attribution]:
-        """Explain texts: a method as `attribute` calls it, with the options of `lrp` that are left open."""
+        """Explain texts as a method that `attribute` calls, with the options of `lrp` that are left open."""
         fixed: dict[str, Any] = {} if self.site is None else {"site": self.site}
         masks = [self.mask(clf.card.layers)]
         return lrp_masks(clf, texts, targets, masks=masks, name=self.name, **fixed, **options)[0]
@@ -240,11 +240,12 @@ def rule_set(
 ) -> RuleSet:
     """Register a rule set as a method on text and return it; `RuleSet` has the arguments.
 
-    Its options are those of `lrp` but for what the set fixes. `label` and `style` are for tables and figures.
+    Its options are those of `lrp`, except those that the set fixes. `label` and `style` are for tables and
+    figures.
 
     Raises
     ------
-    InputError : a name that is taken or no plain word; a `bypass` that is neither a list of layers nor a
+    InputError : a name that is taken or not a plain word; a `bypass` that is neither a list of layers nor a
         function; an unknown site.
 
     >>> upper = rule_set("upper-half", bypass=lambda layers: range(layers // 2 + 1, layers + 1))
@@ -286,10 +287,10 @@ def layer_lattice(
     """Relevance of one text or image under all 2**L bypass masks of the layers, from one forward and 2**L - 1
     layer-backwards.
 
-    Row k of `Lattice.scores` has bit l-1 set where layer l is bypassed: row 0 is AttnLRP, the last row
-    CP-LRP. `memory`, in bytes, bounds what is held beside the model and the tape of one forward: masks are
-    carried back in blocks that fit. Results do not depend on it, to rounding; 12 layers at BERT-base width
-    and 64 tokens need less than 2 GiB.
+    Row k of `Lattice.scores` has bit l-1 set if layer l is bypassed: row 0 is AttnLRP, the last row CP-LRP.
+    `memory` bounds the bytes used besides the model and the tape of one forward: masks are carried back in
+    blocks that fit. Up to rounding, results do not depend on it. 12 layers at BERT-base width and 64 tokens
+    need less than 2 GiB.
 
     >>> lattice = layer_lattice(clf, "a film of rare grace")  # doctest: +SKIP
     >>> lattice.scores.shape                                  # doctest: +SKIP

@@ -1,5 +1,5 @@
-"""Gradient of the mask: what LOO integrates, read at one or a few points, from backward passes through the
-true model.
+"""Gradient of the mask: the integrand of LOO at one or a few points, from backward passes through the true
+model.
 
 Let w be a soft keep-mask, `f(x, w)` the output when attention weights are proportional to `w_i exp(Z_ji)` in
 every layer (for pixels, when pixel i is scaled by w_i). `w = 1` is the model, `w_i = 0` is LOO of token i, so
@@ -7,8 +7,8 @@ every layer (for pixels, when pixel i is scaled by w_i). `w = 1` is the model, `
     LOO_i = f(x, 1) - f(x, w_i = 0) = integral over w_i from 0 to 1 of df/dw_i, the others kept at 1.
 
 One backward pass gives `df/dw_i` at `w = 1` for all tokens. With K groups of tokens, pass k puts group k at
-another node, and the integral becomes a quadrature on each token's own path, but for what the tokens of its
-group do to each other.
+another node, and the integral becomes a quadrature along each token's path, apart from interactions within
+its group.
 """
 
 from __future__ import annotations
@@ -37,23 +37,24 @@ from lrp_companion.schema import Attribution, InputError, shown, whole
 from lrp_companion.words import Units
 
 APART = 1e-6
-"""How far two nodes are apart at least: weights of nearly equal ones are nearly infinite."""
+"""Least distance of two nodes: nearly equal nodes have nearly infinite weights."""
 MANY, LOW = 8, (0.2, 1)
-"""From so many groups on, texts are read at these nodes: attention that is concentrated changes fast near w =
-0, and few other tokens move with each. With fewer groups the two nodes of Radau, 1/3 and 1. Chosen on
+"""From this many groups on, these nodes are the default: concentrated attention changes fast near w = 0, and
+few other tokens move with each. With fewer groups the default is Radau's two nodes, 1/3 and 1. Chosen on
 training sentences, by r and, between 0.2 and 0.1, by the error of the value itself: `results/remedy-options`,
-read by `analysis.tuned_options.option_choices`."""
+read by `analysis.tuned_options.option_choices`.
+"""
 
 
 LARGEST_WEIGHTS = 1000.0
-"""Rounding of the gradients, 1e-7 of them in float32, reaches the scores so many times larger."""
+"""Largest factor by which rounding of the gradients (1e-7 in float32) may grow in the scores."""
 
 
 def quadrature(nodes: int | Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes in [0, 1], the last of them 1, and their weights.
+    """Nodes in [0, 1], the last of which is 1, and their weights.
 
-    A number n takes the n nodes of Gauss and Radau with one node at 1, exact for polynomials of degree 2n -
-    2. Nodes that are named get interpolatory weights, exact for degree n - 1.
+    A number n gives the n Gauss-Radau nodes with one node at 1, exact for polynomials of degree 2n - 2. Given
+    nodes get interpolatory weights, exact for degree n - 1.
 
     >>> [values.round(3).tolist() for values in quadrature(2)]
     [[0.333, 1.0], [0.75, 0.25]]
@@ -81,7 +82,7 @@ def quadrature(nodes: int | Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
                 "attribute",
                 got=f"nodes {shown(nodes)}",
                 expected=f"a whole number from 1 to 32, or numbers from 0, {APART:g} apart, that end with 1",
-                hint="nodes=1 reads the gradient at the whole input only",
+                hint="nodes=1 reads the gradient only at the whole input",
             )
     moments = np.eye(points.size)[0]  # Legendre's polynomials on [0, 1] integrate to 1, 0, 0, ...
     try:
@@ -93,14 +94,14 @@ def quadrature(nodes: int | Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
             "attribute",
             got=f"{points.size} nodes whose weights sum to {np.abs(weights).sum():.1e} without their signs",
             expected=f"nodes whose weights sum to {LARGEST_WEIGHTS:g} at most: they multiply rounding",
-            hint="take fewer nodes, further apart, or a number of nodes, whose weights sum to 1",
+            hint="choose fewer nodes, further apart, or a number of nodes, whose weights sum to 1",
         )
     return points, weights
 
 
 def default_nodes(groups: int | str) -> tuple[float, ...] | None:
-    """The nodes for texts where none are named; None leaves the choice to `plan`, one node for one group and
-    Radau's two for more.
+    """The default nodes for texts; None leaves the choice to `plan`, one node for one group and Radau's two
+    for more.
 
     >>> default_nodes(8), default_nodes(4)
     ((0.2, 1), None)
@@ -109,8 +110,8 @@ def default_nodes(groups: int | str) -> tuple[float, ...] | None:
 
 
 def group_of(tokens: int, groups: int | str, *, seed: int | None = None) -> np.ndarray:
-    """The group of every token, (T,): token i is in group i mod K, so that neighbours are apart; with a seed,
-    at random.
+    """The group of every token, (T,): token i is in group i mod K, so that neighbours are in different
+    groups; with a seed, random groups.
 
     >>> group_of(5, 2).tolist()
     [0, 1, 0, 1, 0]
@@ -130,7 +131,7 @@ def group_of(tokens: int, groups: int | str, *, seed: int | None = None) -> np.n
 
 
 def check_seed(seed: object) -> None:
-    """Refuse a seed that is no whole number from 0."""
+    """Refuse a seed that is not a whole number from 0."""
     whole("attribute", "seed", seed, least=0, hint="try seed=0")
 
 
@@ -146,8 +147,8 @@ def quadrature_rows(groups: np.ndarray, points: np.ndarray) -> np.ndarray:
 def integrate(
     gradients: np.ndarray, groups: np.ndarray, points: np.ndarray, weights: np.ndarray
 ) -> np.ndarray:
-    """Scores (T,) from the gradients (R, T) at `quadrature_rows`: each token is read where its own group
-    stands at the node.
+    """Scores (T,) from the gradients (R, T) at `quadrature_rows`: each token is read in the rows in which its
+    group is at the node.
     """
     count, places = groups.max() + 1, np.arange(len(groups))
     scores = weights[-1] * gradients[0]
@@ -169,7 +170,7 @@ def plan(
             "attribute",
             got=f"nodes {nodes!r} with groups 1",
             expected="one node for one group: scaling the whole mask changes nothing",
-            hint="take groups=2 or more, or leave out nodes",
+            hint="choose groups=2 or more, or leave out nodes",
         )
     return group, points, weights
 
@@ -191,11 +192,11 @@ def mask_gradient(
     """Gradient of the attention mask: `df/dw_i` at w = 1, or its quadrature along w_i with K groups of
     tokens.
 
-    One group costs one forward and one backward pass, K groups with n nodes 1 + K (n - 1) of them (in
-    `details`). The derivative is that of the model itself: no rule, no epsilon. Scores of one group sum to 0,
-    because attention does not see a scale of w. Without `nodes` there are two, 1/3 and 1, or from 8 groups on
-    0.2 and 1; with `groups="all"` and many nodes the scores become LOO by the attention mask.
-    The tokens of a `unit` ("word", "sentence", or spans) move together, as LOO of that unit removes them.
+    One group costs one forward and one backward pass, and K groups with n nodes cost 1 + K (n - 1) of each
+    (see `details`). The derivative is that of the model itself, without rules or epsilon. Scores of one group
+    sum to 0, because attention does not depend on the scale of w. The default nodes are 1/3 and 1, or from 8
+    groups on 0.2 and 1. With `groups="all"` and many nodes the scores become LOO by the attention mask. The
+    tokens of a `unit` ("word", "sentence", or spans) move together, as LOO of that unit removes them.
     """
     check_output(output, clf)
     nodes = default_nodes(groups) if nodes is None else nodes
@@ -238,7 +239,7 @@ def mask_gradient(
 def _plan_of_tokens(
     tokens: int, units: Units, planned: tuple[np.ndarray, np.ndarray, np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A plan of units as one of tokens: each is in its unit's group, one of no unit in none (-1)."""
+    """A plan of units as a plan of tokens: each token is in its unit's group, or in none (-1)."""
     group, points, weights = planned
     of_tokens = units.of_tokens(tokens)
     return np.where(of_tokens >= 0, group[of_tokens], -1), points, weights
@@ -254,7 +255,7 @@ def gradients_at(
     batch_tokens: int | None = None,
     progress: bool | None = None,
 ) -> list[tuple[np.ndarray, int, float, float]]:
-    """For each job, a text's place in `texts` and its mask (T,): `df/dw` (T,), the explained class, its
+    """For each job (a text's index in `texts` and its mask (T,)): `df/dw` (T,), the explained class, its
     logit, and f itself.
     """
     out: list[Any] = [None] * len(jobs)

@@ -1,8 +1,8 @@
 """Removing tokens from a text: Leave-One-Out, and the runs behind perturbation curves.
 
-Four removals: `attention-mask` (nobody attends to the token; the paper's LOO), `mask-token` and `pad-token`
-(its word is replaced), `delete` (it is taken out and later tokens move up; without [CLS] the classifier reads
-what comes first).
+Four removals: `attention-mask` (no token attends to it; the paper's LOO), `mask-token` and `pad-token` (its
+word is replaced), `delete` (it is deleted and later tokens move up; without [CLS] the classifier reads the
+new first token).
 """
 
 from __future__ import annotations
@@ -48,15 +48,13 @@ def kept_logits(
     progress: bool | None = None,
     label: str = "loo",
 ) -> Tensor:
-    """Logits (N, C) of texts of which only the kept tokens are left; `keep` is bool, shape (T,), for each
-    job.
+    """Logits (N, C) of texts with only their kept tokens; `keep` is bool, shape (T,), for each job.
 
-    A token that nobody attends to changes nothing but its own hidden state. So under `attention-mask` removed
+    A token to which no token attends changes only its own hidden state. So under `attention-mask` removed
     tokens are not run at all, the others keep their positions, and only the token that the classifier reads
-    (the first; in a causal model the last) always stays in the batch. Equal to running the whole text under
-    the mask, to rounding.
-    A batch has `batch_tokens` tokens at most; by default what keeps the processor (1,024) or a GPU (65,536)
-    busy.
+    (the first; in a causal model the last) always stays in the batch. Up to rounding, this equals running the
+    whole text under the mask. A batch has at most `batch_tokens` tokens; the default keeps a CPU (1,024) or a
+    GPU (65,536) busy.
     """
     check_removal(clf, removal)
     at_once = budget(batch_tokens, clf.device, work="removals")
@@ -85,7 +83,7 @@ def check_removal(clf: Classifier, removal: str) -> None:
 
 
 def _row(clf: Classifier, text: EncodedText, keep: np.ndarray, removal: str) -> Row:
-    """What is left of a text, as the encoder is to run it."""
+    """The rest of a text, as the encoder runs it."""
     if keep.shape != (len(text),):
         raise InputError(
             "removal",
@@ -106,7 +104,7 @@ def _row(clf: Classifier, text: EncodedText, keep: np.ndarray, removal: str) -> 
         if text.read is not None and not keep[text.read]:
             got, hint = (
                 "the token that is read removed by 'delete'",
-                "take another removal, such as 'mask-token'",
+                "choose another removal, such as 'mask-token'",
             )
             raise InputError("removal", got=got, expected="a text with the token to be read", hint=hint)
         read_at = 0 if text.read is None else int(keep[: text.read].sum())
@@ -183,7 +181,7 @@ def removal_evaluator(
 ) -> Callable[[np.ndarray], np.ndarray]:
     """A function from kept-token masks (steps, T) to the explained output (steps,), for `perturbation_curve`.
 
-    A set of kept tokens is run once, however many rankings pass through it.
+    A set of kept tokens is run once, however many rankings use it.
 
     >>> evaluate = removal_evaluator(clf, "a film of rare grace", target=1)  # doctest: +SKIP
     >>> evaluate(np.ones((1, 7), dtype=bool)).shape                          # doctest: +SKIP
@@ -194,7 +192,7 @@ def removal_evaluator(
     check_output(output, clf)
     (chosen,) = check_targets(target, 1, clf.labels)
     if chosen is None:
-        got, hint = "target None", "name the class whose output is to be followed"
+        got, hint = "target None", "name the class whose output to follow"
         raise InputError("removal", got=got, expected="a class", hint=hint)
     known: dict[bytes, float] = {}
 

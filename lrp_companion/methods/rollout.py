@@ -31,7 +31,7 @@ def rollout(
     """Rollout `A~(l) = A(l) A~(l-1)` with `A~(0) = I`, heads fused; Eq. (Rollout) of the paper is the plain
     product.
 
-    `residual` mixes the identity in (`(A + I) / 2`), as in the original. `row` reads the row of the token
+    `residual` adds the identity (`(A + I) / 2`), as in the original. `row` reads the row of the token
     that the classifier reads ("cls": the first, in a causal model the last), or the mean over rows of real
     tokens. The scores are non-negative and do not depend on the target.
     """

@@ -1,4 +1,4 @@
-"""What a method removes at once: tokens, words, sentences, or spans that are asked for."""
+"""The units that a method removes at once: tokens, words, sentences, or given spans."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from lrp_companion.words import Units, check_unit, units_of
 
 
 def units_in(clf: Classifier, texts: Sequence[EncodedText], unit: Any) -> list[Units]:
-    """The units of each text; `unit` is "token", "word", "sentence", or spans: of one text a list, of several
-    a list for each.
+    """The units of each text; `unit` is "token", "word", "sentence", or a list of spans (for several texts,
+    one list each).
 
     Raises
     ------
@@ -36,7 +36,7 @@ def units_in(clf: Classifier, texts: Sequence[EncodedText], unit: Any) -> list[U
 
 
 def _lists_of_spans(unit: Sequence[Any]) -> bool:
-    """Whether the entries are lists of spans, not spans."""
+    """Whether the entries are lists of spans and not spans."""
     return all(isinstance(one, (list, tuple)) and one and not isinstance(one[0], int) for one in unit)
 
 
@@ -46,7 +46,7 @@ def _units(clf: Classifier, text: EncodedText, unit: Any) -> Units:
 
 
 def unit_choice(unit: Any) -> dict[str, str]:
-    """What a record says of its unit; of tokens nothing.
+    """A record's choice of unit; empty for tokens.
 
     >>> unit_choice("token"), unit_choice("word"), unit_choice(["rare grace"])
     ({}, {'unit': 'word'}, {'unit': 'span'})

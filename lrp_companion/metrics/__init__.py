@@ -1,4 +1,4 @@
-"""What explanations are judged by: agreement with LOO, curves, axioms, and means with intervals."""
+"""Measures of explanations: agreement with LOO, curves, axioms, and means with intervals."""
 
 from __future__ import annotations
 

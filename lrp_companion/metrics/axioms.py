@@ -1,4 +1,4 @@
-"""Two properties that explanations are asked to have: conservation and implementation invariance."""
+"""Two properties demanded of explanations: conservation and implementation invariance."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def invariance_gap(a: Any, b: Any) -> InvarianceGap:
 
     The norm is Euclidean.
     Implementation invariance (Sundararajan et al. 2017) asks for 0: two networks that compute the same
-    function must have the same explanation. r alone does not tell: it is 1 for maps that differ by a factor.
+    function must have the same explanation. r alone is not enough: it is 1 for maps that differ by a factor.
 
     Parameters
     ----------

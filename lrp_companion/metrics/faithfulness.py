@@ -79,10 +79,11 @@ CORRELATIONS: dict[str, Callable[[Any, Any], float]] = {
 
 
 def normalise(scores: Any, map: str) -> np.ndarray:
-    """Return a map as the record says: `raw`, R; `sum-to-one`, R / sum R; `absolute-sum`, R / sum |R|.
+    """Rescale a map as the protocol says: `raw`, R; `sum-to-one`, R / sum R; `absolute-sum`, R / sum |R|.
 
-    Dividing by a negative sum turns the map's sign, and so the sign of r. A map whose sum cancels (|sum R| at
-    most 1e-6 of sum |R|) has no sum-to-one map and a map of zeros has neither: both give NaN throughout.
+    Dividing by a negative sum reverses the map's sign, and so the sign of r. If the sum cancels (|sum R| at
+    most 1e-6 of sum |R|), there is no sum-to-one map; for a map of zeros there is neither. Both give NaN
+    throughout.
 
     >>> normalise([1.0, -3.0, 1.0], "sum-to-one")
     array([-1.,  3., -1.])
@@ -97,7 +98,7 @@ def normalise(scores: Any, map: str) -> np.ndarray:
 
 
 class Undefined(float):
-    """A correlation that does not exist: NaN, with the `reason` why.
+    """A correlation that does not exist: NaN, with the `reason`.
 
     >>> Undefined("one token")
     undefined: one token
@@ -125,8 +126,8 @@ def agreement(scores: Any, loo: Any, special: Any = None, protocol: Protocol = D
 
     Parameters
     ----------
-    scores, loo : the two maps of one text: two `Attribution`s of the same tokens, which know what is special
-        and are read at the protocol's site, or shape (T,).
+    scores, loo : the two maps of one text: two `Attribution`s of the same tokens, which mark special tokens
+        and are read at the protocol's site, or arrays of shape (T,).
     special : bool, shape (T,), True for special tokens; not for records.
 
     Returns
@@ -137,7 +138,7 @@ def agreement(scores: Any, loo: Any, special: Any = None, protocol: Protocol = D
 
     Raises
     ------
-    InputError : records of other tokens or targets, or one record only; maps of other shapes; NaN.
+    InputError : records of different tokens or targets, or only one record; maps of other shapes; NaN.
 
     >>> special = [True, False, False, False]
     >>> round(agreement([9.0, 1.0, 2.0, 3.0], [0.0, 2.0, 4.0, 6.0], special, Protocol()), 12)
@@ -191,7 +192,7 @@ def removal_order(
     Parameters
     ----------
     scores : shape (T,).
-    removable : bool, shape (T,), False for tokens that stay (special ones); all may leave by default.
+    removable : bool, shape (T,), False for tokens that stay (special ones); by default all may leave.
 
     >>> [step.tolist() for step in removal_order([0.1, 0.9, 0.5, 0.2], order="lerf", chunk=2)]
     [[2, 3], [0, 1]]
@@ -229,7 +230,8 @@ class Curve:
 
     @property
     def mean_logit(self) -> float:
-        """`1/K sum_{k=1..K} f(x_k)`: the mean of the outputs after each removal, without the whole input's.
+        """`1/K sum_{k=1..K} f(x_k)`: the mean of the outputs after each removal, without that of the whole
+        input.
 
         The paper's LeRF and MoRF columns behave like this. High is better for LeRF, low for MoRF.
         """
@@ -258,7 +260,7 @@ def perturbation_curve(
     ----------
     evaluate : takes kept tokens, bool, shape (K + 1, T), first row all True; gives the output of each row,
         shape (K + 1,).
-    scores, order, chunk, removable : as in `removal_order`. What may not be removed is kept to the end.
+    scores, order, chunk, removable : as in `removal_order`. Tokens that may not be removed stay to the end.
 
     >>> weights = np.array([3.0, 1.0, 2.0])
     >>> curve = perturbation_curve(lambda keep: keep @ weights, weights)
@@ -340,7 +342,7 @@ def _correlation(a: np.ndarray, b: np.ndarray, statistic: str) -> float:
 
 
 def directions(maps: np.ndarray, statistic: str) -> np.ndarray:
-    """Unit vectors of maps (n, T), none of them constant: two maps correlate by the dot product of theirs.
+    """Unit vectors of non-constant maps (n, T), whose dot products are the correlations of the maps.
 
     For Pearson's r it is the map itself, for Spearman's its ranks, centred and scaled to norm 1. For
     Kendall's tau-b it holds the signs of the differences of all T(T - 1)/2 pairs of tokens. SciPy's

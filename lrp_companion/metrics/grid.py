@@ -47,7 +47,7 @@ def agreement_grid(
     -------
     np.ndarray
         Shape (..., site, tokens, removal, target, statistic), r of raw maps. NaN where r is undefined (a
-        constant map, fewer than two tokens) and where a map holds NaN, as one that was not made does.
+        constant map, fewer than two tokens) and where a map holds NaN, as a missing map does.
     """
     for name, array in (("maps", maps), ("loo", loo)):
         if array.shape[-2:] != (len(TARGET_CHOICES), len(special)):
@@ -92,7 +92,7 @@ def cross_correlation(a: np.ndarray, b: np.ndarray, statistic: str) -> np.ndarra
 def at_map(
     r: np.ndarray, map: str, *, sums: tuple[np.ndarray, np.ndarray], sizes: tuple[np.ndarray, np.ndarray]
 ) -> np.ndarray:
-    """Read r of raw maps as r of maps that are rescaled as `normalise` does.
+    """Turn r of raw maps into r of maps that are rescaled as by `normalise`.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def at_map(
 
 
 def place(protocol: Protocol) -> tuple[int, ...]:
-    """Where a protocol's r stands on the axes (site, tokens, removal, target, statistic).
+    """The index of a protocol's r on the axes (site, tokens, removal, target, statistic).
 
     >>> place(Protocol())
     (0, 0, 0, 0, 0)

@@ -1,8 +1,8 @@
 """Two methods on the same examples: the mean difference, and what a mean alone hides.
 
-r over sentences is skewed, so a mean difference may rest on a minority. Beside it stand the median, the share
-of examples that a method wins, and the difference of Fisher's z, which stretches r near 1; where one of these
-lies on another side of "no difference" than the mean, the comparison says so.
+r over sentences is skewed, so a mean difference may rest on a minority. It is reported with the median, the
+share of examples that a method wins, and the difference of Fisher's z, which stretches r near 1. If one of
+these lies on another side of "no difference" than the mean, the comparison says so.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from lrp_companion.schema import InputError, number, whole
 
 Key = TypeVar("Key", bound=Hashable)
 LARGEST_R = 0.999
-"""|r| beyond this counts as this in Fisher's z, which is infinite at 1 (z = 3.80 here)."""
+"""|r| is cut at this value for Fisher's z, which is infinite at 1 (z = 3.80 here)."""
 POWER_FACTOR = (1.959964 + 0.841621) / 1.959964
 """A test at 5 % finds an effect of 2.80 standard errors in 80 % of samples; a half-width is 1.96 of them."""
 
@@ -41,7 +41,7 @@ class Comparison:
     Attributes
     ----------
     mean, median : of the paired differences `a - b`.
-    wins : the share of examples where `a` is above `b`; a tie counts as a half.
+    wins : the share of examples where `a` is above `b`; a tie counts as half.
     z : mean difference of Fisher's z, artanh(r) with |r| at most 0.999.
 
     Each is an interval; n and the undefined examples are those of `mean`.
@@ -58,14 +58,14 @@ class Comparison:
 
     @property
     def sides(self) -> dict[str, str]:
-        """Where each interval lies from "no difference": "above", "below", "across" or "undefined"."""
+        """The side of "no difference" of each interval: "above", "below", "across" or "undefined"."""
         measures = {"mean": self.mean, "median": self.median, "z": self.z}
         out = {name: side_of_zero(value) for name, value in measures.items()}
         return out | {"wins": side_of_band(self.wins, 0.5, 0.5)}
 
     @property
     def disagree(self) -> tuple[str, ...]:
-        """Which of "median", "wins" and "z" do not lie on the side on which the mean lies."""
+        """Those of "median", "wins" and "z" that do not lie on the same side as the mean."""
         sides = self.sides
         return tuple(name for name in ("median", "wins", "z") if sides[name] != sides["mean"])
 
@@ -89,7 +89,7 @@ def bootstrap_median(values: Any, *, seed: int = 0) -> Interval:
     >>> print(bootstrap_median([0.2, 0.4, 0.9, float("nan")]))
     0.400 [0.200, 0.900], n = 3 (1 undefined)
     """
-    mean = bootstrap_mean(values, resamples=2)  # refuses what is no column of numbers
+    mean = bootstrap_mean(values, resamples=2)  # refuses what is not a column of numbers
     given = np.asarray(values, dtype=np.float64)
     defined = given[~np.isnan(given)]
     if mean.n < 2:
@@ -102,7 +102,7 @@ def bootstrap_median(values: Any, *, seed: int = 0) -> Interval:
 
 
 def win_rate(a: Any, b: Any) -> Interval:
-    """The share of examples where `a` is above `b`, a tie counting as a half, with its interval.
+    """The share of examples where `a` is above `b` (a tie counts as half), with its interval.
 
     >>> print(win_rate([0.5, 0.7, 0.2], [0.4, 0.7, float("nan")]))
     0.750 [0.500, 1.000], n = 2 (1 undefined)
@@ -135,10 +135,10 @@ def compare_paired(a: Any, b: Any) -> Comparison:
 
 
 def detectable(value: Interval) -> float:
-    """The smallest effect that as many examples would have shown: with power 0.8 at 5 %, two-sided.
+    """The smallest effect that this many examples would have shown, with power 0.8 at 5 %, two-sided.
 
-    It is 1.43 half-widths of the 95 % interval; NaN without one. An effect of the paper below it is one that
-    these examples could not have confirmed, nor ruled out by an interval that reaches across 0.
+    It is 1.43 half-widths of the 95 % interval; NaN without one. These examples could not have confirmed a
+    smaller effect of the paper, nor ruled it out by an interval that includes 0.
 
     >>> round(detectable(Interval(0.0, -0.1, 0.1, 100)), 3)
     0.143
@@ -152,9 +152,9 @@ def detectable(value: Interval) -> float:
 def over_trainings(columns: Mapping[Key, Any], *, seed: int = 0) -> Interval:
     """Mean over trainings of the mean over examples, with an interval over both (hierarchical bootstrap).
 
-    A draw takes as many trainings as there are, with replacement, and for each the examples with
-    replacement: the same examples for all trainings, as they share them (crossed design). It says how the
-    mean would move with other trainings *and* other examples; with three trainings the former is rough.
+    A draw takes as many trainings as there are, with replacement, and examples with replacement, the same for
+    all trainings, because they share them (crossed design). It says how the mean would move with other
+    trainings *and* other examples; with three trainings the former is rough.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def over_trainings(columns: Mapping[Key, Any], *, seed: int = 0) -> Interval:
 
 
 def t_interval(values: Any, *, level: float = 0.95) -> Interval:
-    """Mean over trainings with Student's interval, each training one number; n is the number of trainings.
+    """Mean over trainings with Student's interval, one number per training; n is the number of trainings.
 
     >>> print(t_interval([0.1, 0.2, 0.3]))
     0.200 [-0.048, 0.448], n = 3

@@ -1,8 +1,8 @@
 """Means over examples with bootstrap intervals.
 
-NaN marks an example whose value is undefined: it is counted, never dropped in silence. One random stream
-serves all: `bootstrap_mean` takes one column, `resampled` takes the same draws for many, so that columns can
-be subtracted and averaged draw by draw.
+NaN marks an example whose value is undefined. It is counted, never silently dropped. All draws come from one
+random stream: `bootstrap_mean` takes one column, and `resampled` takes the same draws for many, so that
+columns can be subtracted and averaged draw by draw.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Interval:
         return f"{self.text(3)}, n = {self.n}" + (f" ({self.undefined} undefined)" if self.undefined else "")
 
     def text(self, digits: int) -> str:
-        """Mean and limits with so many decimals, without n.
+        """Mean and limits with the given number of decimals, without n.
 
         >>> Interval(0.624, 0.59, 0.657, n=96).text(2)
         '0.62 [0.59, 0.66]'
@@ -126,7 +126,7 @@ def _examples(operation: str, values: Any) -> np.ndarray:
 
 
 def draw_rows(n: int, resamples: int, seed: int) -> Iterator[tuple[slice, np.ndarray]]:
-    """Which of n examples each draw takes, (draws, n), some draws at a time."""
+    """The examples of each draw, (draws, n), some draws at a time."""
     generator, step = np.random.default_rng(seed), max(1, BLOCK // n)
     for start in range(0, resamples, step):
         stop = min(start + step, resamples)
@@ -140,7 +140,7 @@ def multiplicities(drawn: np.ndarray, n: int) -> np.ndarray:
 
 
 def side_of_band(value: Interval, low: float, high: float) -> str:
-    """Where an interval lies: "inside" of low..high, "below" or "above" it, or "across" one of its limits.
+    """The place of an interval: "inside" low..high, "below" or "above" it, or "across" one of its limits.
 
     Touching a limit counts as across; "undefined" without an interval.
 
@@ -155,7 +155,7 @@ def side_of_band(value: Interval, low: float, high: float) -> str:
 
 
 def side_of_zero(value: Interval) -> str:
-    """Whether the whole interval lies "above" or "below" 0, or reaches "across"; else "undefined".
+    """Whether the whole interval lies "above" or "below" 0, or "across" it; else "undefined".
 
     >>> side_of_zero(Interval(0.2, 0.1, 0.3, 9)), side_of_zero(Interval(0.2, -0.1, 0.5, 9))
     ('above', 'across')

@@ -1,4 +1,4 @@
-"""What is accepted as a model: its configuration, weights and tokenizer, or one line on what is wrong."""
+"""Checks of a model's configuration, weights and tokenizer, with one line on what is wrong."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lrp_companion.schema import PROBLEM_TYPES, REGRESSION, ModelError
 
 
 def check_config(name: str, config: Any) -> None:
-    """Refuse what is no classifier, or of a kind that `Encoder` does not know."""
+    """Refuse what is not a classifier, or a kind of model that `Encoder` does not know."""
     check_entries(name, config)
     architectures = config.architectures or []
     task = task_of(architectures)
@@ -66,7 +66,7 @@ def check_config(name: str, config: Any) -> None:
 
 
 def check_complete(name: str, missing_keys: Iterable[str]) -> None:
-    """Refuse a model for which transformers had to make up weights."""
+    """Refuse a model for which transformers had to invent weights."""
     missing = sorted(key for key in missing_keys if "position_ids" not in key)
     if missing:
         got, hint = f"{name!r} without the weights {', '.join(missing[:3])}", "fine-tune the model first"
@@ -82,7 +82,7 @@ def check_finite(name: str, network: nn.Module) -> None:
 
 
 def check_tokenizer(name: str, tokenizer: Any, vocabulary: int, *, causal: bool) -> None:
-    """Refuse a tokenizer without the special tokens that are needed, or of another vocabulary."""
+    """Refuse a tokenizer without the necessary special tokens, or with another vocabulary."""
     for special in () if causal else ("pad", "cls", "sep"):
         if getattr(tokenizer, f"{special}_token_id") is None:
             got, hint = f"{name!r}, whose tokenizer has no {special} token", "choose another tokenizer"
@@ -92,5 +92,5 @@ def check_tokenizer(name: str, tokenizer: Any, vocabulary: int, *, causal: bool)
     if not len(tokenizer.all_special_ids) < len(tokenizer) <= vocabulary:
         got = f"{name!r}, whose tokenizer has {len(tokenizer)} tokens for the model's {vocabulary}"
         expected = "the tokenizer the model was trained with"
-        hint = "save the tokenizer beside the model with save_pretrained"
+        hint = "save the tokenizer with the model by save_pretrained"
         raise ModelError("load_classifier", got=got, expected=expected, hint=hint)

@@ -1,4 +1,4 @@
-"""The attention of one layer: forward with its tape, and both treatments on the way back."""
+"""The attention of one layer: forward with its tape, and both treatments in the backward pass."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Pair = tuple[Tensor, Tensor]
 class Angles:
     """Cosines and sines of the rotations of queries and keys, (1, 1, T, d).
 
-    On the way back they are constants, or with `factors` half of what a product gets is theirs (PA-LRP).
+    In the backward pass they are constants, or with `factors` they get half of each product (PA-LRP).
     """
 
     cos: Tensor
@@ -36,13 +36,13 @@ class Angles:
         return Angles(self.cos.to(device), self.sin.to(device), self.factors)
 
     def rotate(self, x: Tensor) -> Tensor:
-        """Queries or keys (B, H, T, d), each turned by its position's angles."""
+        """Queries or keys (B, H, T, d), each rotated by its position's angles."""
         return x * self.cos + rules.turn(x) * self.sin
 
 
 @dataclass(frozen=True)
 class Side:
-    """Queries or keys: their map, a norm of each head, their rotation; `y` (B, H, T, d) is what comes out."""
+    """Queries or keys: their map, a norm of each head, and their rotation; `y` (B, H, T, d) is the result."""
 
     map: MapStep
     norm: NormStep | None
@@ -56,7 +56,8 @@ class Side:
         return cls(step, normalised, angles, x, x if angles is None else angles.rotate(x))
 
     def backward(self, g: Tensor, *, eps: float) -> tuple[Tensor, Pair | None]:
-        """From (..., B, H, T, d) to the attention's input (..., B, T, D); and what positions get, if they do.
+        """Carry g from (..., B, H, T, d) to the attention's input (..., B, T, D); return also what positions
+        get, if any.
 
         That is relevance at the cosines and at the sines, (..., B, T).
         """
@@ -268,8 +269,8 @@ class KeptSoftmax(torch.autograd.Function):
 
     Written out because separate operations keep and move several more arrays of T x T numbers. `u` keeps
     `dA_ji/dw_i` finite where w_i is 0. With g at A and `h_ji = u_ji (g_ji - sum_k A_jk g_jk)` the gradient is
-    `w_i h_ji` at Z_ji and the sum of `h_ji` over heads and queries at w_i. A query that may attend to nothing
-    but tokens of weight 0 reads nothing: the first token of a causal model, where it is removed.
+    `w_i h_ji` at Z_ji and the sum of `h_ji` over heads and queries at w_i. A query that may attend only to
+    tokens of weight 0 reads nothing, such as the removed first token of a causal model.
     """
 
     @staticmethod
@@ -307,5 +308,5 @@ def repeated(x: Tensor, heads: int) -> Tensor:
 
 
 def gathered(g: Tensor, heads: int) -> Tensor:
-    """The way back from `repeated`: the sum of g over the query heads that share a key or value."""
+    """The backward pass of `repeated`: the sum of g over the query heads that share a key or value."""
     return g if g.shape[-3] == heads else g.unflatten(-3, (heads, -1)).sum(-3)

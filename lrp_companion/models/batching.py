@@ -21,7 +21,7 @@ BUSY = {
 number for a GPU is a guess, about 10 GiB of tape at BERT-base width and 512 tokens.
 "path": steps on a path of one text, where nothing is padded.
 "removals": texts without some of their tokens, forward only.
-"masks": masks of one text beside each other on the way back (measured on a CPU from 16 to 128 masks).
+"masks": masks of one text carried back together (measured on a CPU from 16 to 128 masks).
 """
 
 

@@ -1,4 +1,4 @@
-"""Where and how is computed: devices that this machine has, and arithmetic as a record states it."""
+"""Where and how we compute: the devices of this machine, and arithmetic as a record states it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ DEVICES = ("cpu", "cuda", "mps", "xpu")
 
 
 def check_device(operation: str, device: object) -> torch.device:
-    """Return the device, if this machine has it.
+    """Return the device if this machine has it.
 
     Raises
     ------
-    InputError : a name that PyTorch does not know, or a device that is not here or holds no numbers.
+    InputError : a name that PyTorch does not know, or a device that is missing or holds no numbers.
 
     >>> check_device("load_classifier", "cpu")
     device(type='cpu')
@@ -55,10 +55,10 @@ def _count(kind: str) -> int:
 
 @contextmanager
 def as_recorded(device: torch.device, network: nn.Module | None = None) -> Iterator[None]:
-    """Compute in the numbers' own type and without chance, whatever the caller has switched on.
+    """Compute in the numbers' type and without randomness, whatever the caller has switched on.
 
-    Autocast would change scores by several percent, inference mode forbids gradients, and a network that is
-    set to train drops units at random; all three are as before afterwards.
+    Autocast would change scores by several percent, inference mode forbids gradients, and a network in
+    training mode drops units at random. All three settings are restored afterwards.
     """
     training = [] if network is None else [module for module in network.modules() if module.training]
     for module in training:

@@ -1,4 +1,4 @@
-"""Entries of a model's configuration that no model can have, refused before its weights are read."""
+"""Impossible entries of a model's configuration, refused before its weights are read."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from lrp_companion.schema import ModelError, is_whole
 
 LEAST_TOKENS = 3  # a word between two special tokens
 MOST_LAYERS = 1_000
-"""More than any model of these families has: layers are made one by one before the weights are read."""
+"""More than any model of these families has; layers are made one by one before the weights are read."""
 
 
 def check_entries(name: str, config: Any) -> None:
-    """Refuse entries of `config.json` of a kind that they cannot be."""
+    """Refuse entries of `config.json` of an impossible kind."""
     saved_as, labels = config.architectures or [], config.id2label
     layers = getattr(config, "num_hidden_layers", 1)
     if not isinstance(saved_as, list) or not all(isinstance(one, str) for one in saved_as):
@@ -26,7 +26,7 @@ def check_entries(name: str, config: Any) -> None:
         got, expected = f"{layers!r} layers", f"from 1 to {MOST_LAYERS} layers"
     else:
         return
-    hint = "mend config.json, or save the model again with save_pretrained"
+    hint = "correct config.json, or save the model again with save_pretrained"
     raise ModelError("load_classifier", got=f"{name!r} with {got}", expected=expected, hint=hint)
 
 
@@ -36,16 +36,16 @@ def check_all_layers(name: str, config: Any, unexpected_keys: Iterable[str]) -> 
     beyond = [int(match[1]) + 1 for match in numbers if match]
     if beyond and max(beyond) > config.num_hidden_layers:
         got = f"{name!r} of {config.num_hidden_layers} layers with weights of {max(beyond)}"
-        expected, hint = "as many layers as weights", "mend num_hidden_layers in config.json"
+        expected, hint = "as many layers as weights", "correct num_hidden_layers in config.json"
         raise ModelError("load_classifier", got=got, expected=expected, hint=hint)
 
 
 def longest(name: str, tokenizer: Any) -> int:
-    """The tokenizer's `model_max_length`, which may be any number where nobody has set it."""
+    """The tokenizer's `model_max_length`, which may be any number if nobody has set it."""
     given = tokenizer.model_max_length
     is_number = isinstance(given, (int, float)) and not isinstance(given, bool)
     if is_number and LEAST_TOKENS <= given < math.inf:
         return int(given)
     got = f"{name!r}, whose tokenizer has model_max_length {given!r}"
-    expected, hint = f"a number of tokens, at least {LEAST_TOKENS}", "mend tokenizer_config.json"
+    expected, hint = f"a number of tokens, at least {LEAST_TOKENS}", "correct tokenizer_config.json"
     raise ModelError("load_classifier", got=got, expected=expected, hint=hint)

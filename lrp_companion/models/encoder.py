@@ -1,7 +1,7 @@
 """Transformers as blocks: a forward that keeps the tape, and blocks that carry relevance back one layer.
 
-The weights stay in the `transformers` model; a family's `Wiring` says where they are and in which order a
-layer uses them (`models.wiring`, `models.families`), and this file walks them once forward and once backward.
+The weights stay in the `transformers` model. A family's `Wiring` says where they are and in which order a
+layer uses them (`models.wiring`, `models.families`). This file walks them once forward and once backward.
 
 Shapes: B texts, T tokens, H heads, D hidden, C classes. Backward tensors may have more axes in front, so that
 many masks of one text are carried back together (`propagation.all_masks`).
@@ -89,7 +89,9 @@ class Readout:
 
 @dataclass(frozen=True)
 class HeadBlock:
-    """What follows the last layer: a norm that a family may lack, the readout, and the maps to the logits."""
+    """The blocks after the last layer: a norm (if the family has one), the readout, and the maps to the
+    logits.
+    """
 
     final_norm: NormStep | None
     readout: Readout
@@ -182,9 +184,9 @@ class Encoder:
         types : (B, T), token types; None where all are 0. A family without such embeddings reads none.
         word : (B, T, E), in place of the word embeddings (for gradients).
         keep : (B, T), a soft mask: attention weights of every layer are proportional to `keep_i exp(Z_ji)`.
-        place : (B,), the token that is read: of a readout of a place; of the last one, None is the last of
-            the mask.
-        gate : how a gated MLP is treated on the way back, one of `models.steps.GATES`.
+        place : (B,), the token that is read, for a readout of a place or of the last token (None: the last
+            one of the mask).
+        gate : how the backward pass treats a gated MLP, one of `models.steps.GATES`.
         angles_as_factors : whether rotations of queries and keys get half of each product, as in PA-LRP.
         """
         w = self.wiring

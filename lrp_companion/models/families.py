@@ -1,4 +1,4 @@
-"""The families that are wired: a function for each names its modules and their order (`models.wiring`)."""
+"""The supported families: a function for each names its modules and their order (`models.wiring`)."""
 
 from __future__ import annotations
 

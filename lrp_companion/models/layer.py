@@ -64,7 +64,7 @@ class LayerBlock:
     def backward(self, g: Tensor, *, bypass: bool, eps: float = 0.0) -> Tensor:
         """Carry g (..., B, T, D) from the layer's output to its input.
 
-        With `bypass` the attention is held constant, as CP-LRP does; else it is treated as AttnLRP does.
+        With `bypass` the attention is held constant, as in CP-LRP; else it is treated as in AttnLRP.
         """
         around, g_read = self._around_attention(g, eps)
         if bypass:
@@ -75,7 +75,7 @@ class LayerBlock:
     def children(self, g: Tensor, *, eps: float = 0.0) -> tuple[Tensor, Tensor]:
         """Both treatments from one layer-backward: (AttnLRP's g, CP-LRP's g).
 
-        They differ in the attention only: AttnLRP gives `G + N(P/2 + S)` and CP-LRP `G + N(P)`, with G around
+        They differ only in the attention: AttnLRP gives `G + N(P/2 + S)` and CP-LRP `G + N(P)`, with G around
         the attention, P through the values, S through queries and keys, and N through the norm before them
         (none in a post-LN layer). With `eps > 0` the two stabilise the product differently, so P is run
         twice.

@@ -9,7 +9,7 @@ without a softmax, a linear read-out. A token is one pixel.
     logits = W_O O  over all positions (or over their mean)
 
 The paper gives T = 196, d = 32 and ten classes, and leaves open biases, positions, pooling and scale. The
-default here is the plainest net with its sizes: no bias, no position, read-out over all positions. It is
+default is the plainest net with these sizes: no bias, no position, read-out over all positions. It is
 homogeneous of degree 3 in the pixels, `f(c x) = c^3 f(x)`. The scale 1/sqrt(d) of Eq. (2) sits on the keys,
 so that both orders share it. The paper's text calls the two orders left and right once this way (section 3.1)
 and once the other way (section 4.3).
@@ -36,7 +36,7 @@ SHARES: dict[str, tuple[float, float, float]] = {
     "flat": (1 / 3, 1 / 3, 1 / 3),
     "values": (0.0, 0.0, 1.0),
 }
-"""Parts of the relevance that Q, K and V receive: by grouping, in equal parts, or as CP-LRP has it."""
+"""Shares of relevance that Q, K and V receive: by grouping, equal, or as in CP-LRP."""
 
 
 class LinearAttention(torch.nn.Module):
@@ -48,10 +48,10 @@ class LinearAttention(torch.nn.Module):
     tokens, dim, classes : T pixels, width d, number of classes.
     bias : biases in the projections and the read-out.
     position_embedding : a trained `p_i` is added to every token before the projections.
-    embedding : a pixel becomes `x_i u` (width d) first; otherwise it is its value. None: where there are
+    embedding : whether a pixel first becomes `x_i u` (width d) or is only its value. None: if there are
         positions.
     scaled : keys are divided by sqrt(d), as in Eq. (2).
-    readout : "all" reads every position with its own weights, "mean" reads the mean over positions. Without
+    readout : "all" reads every position with separate weights, "mean" reads the mean over positions. Without
         positions the mean does not know where a pixel is.
     seed : of the initial weights; the global random state is left alone.
     dtype : float32 or float64.
@@ -109,7 +109,7 @@ class LinearAttention(torch.nn.Module):
         return self._forward(self.check_images(images), self.association)["logits"]
 
     def _forward(self, x: Tensor, association: str) -> dict[str, Any]:
-        """All activations; the last two axes are (T, d) where nothing else is said."""
+        """All activations; the last two axes are (T, d) unless stated otherwise."""
         pixel = x[..., None]
         embedded = pixel if self.embed is None else self.embed(pixel)
         token = embedded if self.position is None else embedded + self.position
@@ -126,7 +126,7 @@ class LinearAttention(torch.nn.Module):
     def factored(self, images: Tensor | np.ndarray) -> Tensor:
         """Logits (B, classes) to rounding, without an array of T x d or d x d per image: what training uses.
 
-        A token differs between images by its pixel alone, `t_i = x_i u + p_i`. With `a = W u` and
+        A token differs between images only by its pixel, `t_i = x_i u + p_i`. With `a = W u` and
         `c_i = W p_i + b`
 
             K^T V = a_K m^T + n a_V^T + c_K^T c_V,
@@ -194,9 +194,9 @@ class LinearAttention(torch.nn.Module):
     ) -> list[float]:
         """Train with Adam and cross-entropy; return the mean loss of each epoch.
 
-        The settings are those of the paper's appendix B.1.1, but the batch size, which it does not give. The
-        same `seed` gives the same order of batches. Logits come from `factored` for both associations: the
-        function is the same, and its arrays are the smallest.
+        The settings are those of the paper's appendix B.1.1, except the batch size, which it does not give.
+        The same `seed` gives the same order of batches. Logits come from `factored` for both associations:
+        the function is the same, and its arrays are the smallest.
         """
         x = self.check_images(images, "LinearAttention.train_on")
         y = self._check_labels(labels, len(x), "LinearAttention.train_on")
@@ -238,11 +238,11 @@ class LinearAttention(torch.nn.Module):
     ) -> Tensor:
         """Relevance of every pixel, (B, T), for the logit of class `target`; that of positions is left out.
 
-        Each matrix product hands relevance back by Eq. (3) and (4) of the paper, in the order in which it was
-        computed; projections and read-out by Eq. (1). With `shares=None` a product gives each factor half, so
-        that Q, K and V receive (1/4, 1/4, 1/2) from the left and (1/2, 1/4, 1/4) from the right. `shares`
-        names any other point `(a_Q, a_K, a_V)` of the simplex; a factor with share 0 counts as a constant, so
-        (0, 0, 1) is CP-LRP.
+        Each matrix product passes relevance back by Eq. (3) and (4) of the paper, in the order in which it
+        was computed; projections and read-out do so by Eq. (1). With `shares=None` a product gives each
+        factor half, so that Q, K and V receive (1/4, 1/4, 1/2) from the left and (1/2, 1/4, 1/4) from the
+        right. `shares` names any other point `(a_Q, a_K, a_V)` of the simplex; a factor with share 0 counts
+        as a constant, so (0, 0, 1) is CP-LRP.
         """
         return self.relevance_parts(images, target, shares=shares, epsilon=epsilon)["pixel"]
 
@@ -378,7 +378,7 @@ def check_shares(shares: Sequence[float]) -> tuple[float, float, float]:
 
 
 def _within(first: float, second: float) -> tuple[float, float]:
-    """Two shares relative to their sum; when both are 0 nothing arrives, and any shares will do."""
+    """Two shares relative to their sum; if both are 0 nothing arrives, and any shares are valid."""
     total = first + second
     return (first / total, second / total) if total else (0.5, 0.5)
 

@@ -1,8 +1,8 @@
-"""Where relevance is lost on the way back: what biases, norms and softmaxes keep, measured on a walk.
+"""Where the backward pass loses relevance: what biases, norms and softmaxes keep, measured on a walk.
 
-At any place of a network relevance is `sum a g`. With epsilon 0 three rules change this sum: a bias keeps its
-share, so does the beta of a LayerNorm, and the Taylor rule of the softmax, Eq. (5), does not conserve. What
-position and type embeddings have is not lost, but it is not at the words either.
+At any place of a network total relevance is `sum a g`. With epsilon 0 three rules change this sum: a bias
+keeps its share, so does the beta of a LayerNorm, and the Taylor rule of the softmax, Eq. (5), does not
+conserve. The relevance of position and type embeddings is not lost, but it is not at the words either.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _METER: ContextVar[dict[str, float] | None] = ContextVar("meter", default=None)
 
 @contextmanager
 def metered() -> Iterator[dict[str, float]]:
-    """Relevance lost by cause while the block runs, summed over all that is walked; it goes on counting.
+    """Relevance lost by cause while the block runs, summed over all walks.
 
     >>> import torch
     >>> with metered() as lost:
@@ -37,7 +37,7 @@ def metered() -> Iterator[dict[str, float]]:
 
 
 def keeps(cause: str, amount: Callable[[], Tensor]) -> None:
-    """A step of a walk keeps this relevance; it is only worked out while somebody measures."""
+    """Record the relevance that a step of a walk keeps; it is only computed while `metered` is active."""
     lost = _METER.get()
     if lost is not None:
         lost[cause] += float(amount().detach().double().sum())
@@ -57,7 +57,7 @@ def places() -> Iterator[list[tuple[Tensor, Tensor]]]:
 
 
 def at_places(cos: Tensor, sin: Tensor) -> None:
-    """A layer's positions have this relevance."""
+    """Record the relevance of a layer's positions."""
     kept = _PLACES.get()
     if kept is not None:
         kept.append((cos, sin))

@@ -46,7 +46,7 @@ def card_of(
 
 
 def _problem_type(config: Any, wiring: Wiring) -> str:
-    """What the outputs are; a classifier with one output is a regression, as `transformers` trains it."""
+    """The kind of outputs; a classifier with one output is a regression, as in `transformers`."""
     if not wiring.of_vocabulary and config.num_labels == 1:
         return REGRESSION
     return str(config.problem_type or PROBLEM_TYPES[0])
@@ -66,7 +66,7 @@ def _digest(content: Any) -> str:
 
 
 def _tokenizer_fingerprint(tokenizer: Any) -> str:
-    """Of all that turns a text into ids: vocabulary, normaliser, splitting, special tokens, length."""
+    """Fingerprint of the tokenizer: vocabulary, normaliser, splitting, special tokens, length."""
     backend = getattr(tokenizer, "backend_tokenizer", None)  # none where the family has no fast tokenizer
     state = json.loads(backend.to_str()) if backend else tokenizer.get_vocab()
     per_call = ("truncation", "padding")  # every call sets them
@@ -75,7 +75,7 @@ def _tokenizer_fingerprint(tokenizer: Any) -> str:
 
 
 def fingerprint_of(network: nn.Module) -> str:
-    """Of names and values of all weights."""
+    """Fingerprint of the names and values of all weights."""
     digest = hashlib.sha256()
     for key, value in sorted(network.state_dict().items()):
         digest.update(key.encode())

@@ -1,4 +1,4 @@
-"""Where each token stands in its text, as a fast tokenizer knows it."""
+"""The position of each token in its text, as a fast tokenizer gives it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from lrp_companion.words import Span
 
 
 def offsets_of(clf: Classifier, text: EncodedText) -> tuple[str, tuple[Span, ...]]:
-    """Return a text and the place of each token in it, (start, end) in characters; (0, 0) if it is special.
+    """Return a text and the position of each token in it, (start, end) in characters; (0, 0) if special.
 
-    Of a pair both texts are joined, each on its line. Where the tokenizer does not tell places, or the ids
-    are not those of the text, there are none: `()`.
+    The texts of a pair are joined, each on its line. If the tokenizer gives no positions, or the ids are not
+    those of the text, there are none: `()`.
     """
     if clf.reads_images:
         return "", ()
@@ -30,7 +30,7 @@ def offsets_of(clf: Classifier, text: EncodedText) -> tuple[str, tuple[Span, ...
 
 
 def _read(tokenizer: Any, sides: list[str], **cut: Any) -> tuple[list[int], list[Span]]:
-    """Ids and offsets; those of the second text count on behind the first one."""
+    """Ids and offsets; those of the second text continue after the first."""
     options = {"truncation": False, "verbose": False, "return_offsets_mapping": True, **cut}
     read = tokenizer(*([side] for side in sides), **options)
     shift = {None: 0, 0: 0, 1: len(sides[0]) + 1}

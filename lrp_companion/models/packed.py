@@ -1,7 +1,7 @@
 """Many variants of a text through an encoder, with no tape and no padding, for removals and curves.
 
-Rows of all lengths lie behind one another in one tensor of tokens. Maps that treat every token alone run on
-all of them at once; attention runs on each stretch of rows of equal length. Two kinds of work are saved:
+Rows of all lengths follow one another in one tensor of tokens. Maps that treat every token separately run on
+all of them at once. Attention runs on each stretch of rows of equal length. Two kinds of work are saved:
 
 - the first layer's queries, keys and values depend on a token, its position and its type only, so each such
   triple is run once;
@@ -201,7 +201,7 @@ def _attended(
     wiring: Wiring, layer: LayerWiring, stretches: Sequence[_Stretch], query: Tensor, key: Tensor,
     value: Tensor, *, last: bool,
 ) -> Tensor:  # fmt: skip
-    """What attention reads, (N, H d): one row per token, in the `last` layer per variant."""
+    """The output of attention, (N, H d): one row per token, or per variant in the `last` layer."""
     read = torch.empty_like(query)
     scale = layer.scale_of(query.shape[-1])
     for stretch in stretches:

@@ -1,4 +1,4 @@
-"""Where a model lies: embedded, a folder, or the hub. No torch, so that a mistyped name is told at once."""
+"""Where a model is: embedded, a folder, or the hub. No torch, so that a mistyped name is refused at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EMBEDDED_FOLDER = Path(__file__).parent.parent / "embedded"
 MODEL_PACKAGE, DEFAULT = "lrp_companion_model", "companion"
 CONFIG, ADAPTER = "config.json", "adapter_config.json"
 PATIENCE = 4.0
-"""Seconds that the hub has to answer the first question."""
+"""Seconds to wait for the hub's first answer."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Place:
 
 
 def embedded_folders() -> dict[str, Path]:
-    """The models at hand by name: those in the package, and in `lrp_companion_model` if it is installed."""
+    """The embedded models by name: those in the package, and in `lrp_companion_model` if it is installed."""
     spec = importlib.util.find_spec(MODEL_PACKAGE)
     folders = [EMBEDDED_FOLDER]
     if spec is not None and spec.origin is not None:
@@ -44,15 +44,14 @@ def embedded_folders() -> dict[str, Path]:
 
 
 def embedded_models() -> list[str]:
-    """Names of the models that are at hand without a folder or the hub."""
+    """Names of the models that need neither a folder nor the hub."""
     return sorted(embedded_folders())
 
 
 def locate(name: str | os.PathLike, revision: str | None = None) -> Place:
-    """Which of the three sources a name means, and where the model lies there.
+    """Which of the three sources a name means, and where the model is.
 
-    A hub id is `owner/name`; of an id that the local cache does not have, the hub is asked once whether it
-    has it.
+    A hub id is `owner/name`. If the local cache does not have it, the hub is asked once.
 
     Raises
     ------
@@ -70,7 +69,7 @@ def locate(name: str | os.PathLike, revision: str | None = None) -> Place:
     if text in folders:
         return Place(text, str(folders[text]), "embedded", revision)
     if text == DEFAULT and not Path(text).is_dir():
-        got, expected = f"{text!r} and no weights of it", "the embedded model, a distribution of its own"
+        got, expected = f"{text!r}, whose weights are missing", "the embedded model, a separate package"
         hint = "install it: pip install lrp-companion-model"
         raise SourceError("load_classifier", got=got, expected=expected, hint=hint)
     place = as_path("load_classifier", "name", text) if text.strip() else Path(text)
@@ -89,7 +88,7 @@ def locate(name: str | os.PathLike, revision: str | None = None) -> Place:
 
 
 def _no_folder(text: str, hint: str) -> SourceError:
-    got, expected = f"{text!r}, which is no folder", "an embedded model, a folder, or a hub id"
+    got, expected = f"{text!r}, which is not a folder", "an embedded model, a folder, or a hub id"
     return SourceError("load_classifier", got=got, expected=expected, hint=hint)
 
 
@@ -101,11 +100,11 @@ def _cached(text: str, revision: str | None) -> bool:
     try:
         return isinstance(try_to_load_from_cache(text, CONFIG, revision=revision), str)
     except HFValidationError:
-        raise _no_folder(text, "check the name; it is no hub id either") from None
+        raise _no_folder(text, "check the name; it is not a hub id either") from None
 
 
 def _ask_hub(text: str, revision: str | None) -> None:
-    """Refuse an id that the hub does not have; by one request, because loading repeats a failed one."""
+    """Refuse an id that the hub does not have, by one request, because loading repeats failed ones."""
     from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url
 
     try:
@@ -114,7 +113,7 @@ def _ask_hub(text: str, revision: str | None) -> None:
         get_hf_file_metadata(hf_hub_url(text, CONFIG, revision=revision), timeout=PATIENCE)
     except Exception as error:  # of httpx or huggingface_hub, with no common base
         reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
-        got = f"{text!r}, which is no folder and, as hub id {text!r}, cannot be loaded ({reason[:200]})"
+        got = f"{text!r}, which is not a folder and, as hub id {text!r}, cannot be loaded ({reason[:200]})"
         expected = "a folder, or a hub id that can be reached"
         hint = 'check name and connection, or use the embedded model: load_classifier("companion")'
         raise SourceError("load_classifier", got=got, expected=expected, hint=hint) from None

@@ -1,4 +1,4 @@
-"""The wirings of families with norms after their sums (post-LN), as BERT has them."""
+"""The wirings of families with norms after their sums (post-LN), as in BERT."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def electra(model: Any) -> Wiring:
 
 @family("distilbert")
 def distilbert(model: Any) -> Wiring:
-    """DistilBERT: no type embeddings, modules under names of its own."""
+    """DistilBERT: no type embeddings, and different module names."""
     e = model.distilbert.embeddings
     layers = tuple(
         LayerWiring(

@@ -72,7 +72,7 @@ def _modernbert_layer(layer: Any, config: Any) -> LayerWiring:
 
 
 def _reading(model: Any) -> dict[str, Any]:
-    """What a causal model reads: the last token, or for classes of tokens a place."""
+    """What a causal model reads: the last token, or a given place for token classes."""
     task = task_of_network(model)
     return {"task": task, "readout": "place" if task == TOKEN_CLASSES else "last"}
 
@@ -124,7 +124,7 @@ def gemma3(model: Any) -> Wiring:
 def _decoder(model: Any, *, offset: float, by_kind: bool = False) -> Wiring:
     """A causal model whose modules have Llama's names; `offset` is what its norms add to their weights.
 
-    With `by_kind` layers with a window have rotations of their own.
+    With `by_kind`, layers with a window have separate rotations.
     """
     base, config = model.model, model.config
     layers = tuple(_decoder_layer(layer, config, k, offset) for k, layer in enumerate(base.layers))

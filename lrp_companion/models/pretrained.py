@@ -97,9 +97,9 @@ class Classifier:
 
         Raises
         ------
-        InputError : no texts; a text that is no string, is empty, has no token but special ones, spells a
-            special token such as [SEP], or is beyond `max_tokens`; a position that is missing, beyond a
-            text, or of no use.
+        InputError : no texts; a text that is not a string, is empty, has only special tokens, spells a
+            special token such as [SEP], or is beyond `max_tokens`; a position that is missing, beyond a text,
+            or not applicable.
 
         >>> clf = load_classifier("companion")
         >>> [text.tokens for text in clf.encode(("A fine film.", "Not bad."))]
@@ -169,7 +169,7 @@ class Classifier:
         return [dataclasses.replace(text, read=int(position)) for text in texts]
 
     def class_of(self, target: Any) -> Any:
-        """A class by a text: of a language model the one token that spells it; else the target itself.
+        """A class by its text: for a language model the token that spells it; else the target itself.
 
         Raises
         ------
@@ -185,7 +185,7 @@ class Classifier:
         raise InputError("attribute", got=got, expected=expected, hint="name its first token")
 
     def narrowed(self, classes: Sequence[int]) -> Classifier:
-        """The same classifier with these classes only, in this order."""
+        """The same classifier with only these classes, in this order."""
         out, wiring = copy.copy(self), self.encoder.wiring
         (last, activation), labels = wiring.head[-1], tuple(self.labels[k] for k in classes)
         assert not isinstance(last, (nn.LayerNorm, RootMeanSquare))  # a head ends with its map to the classes
@@ -206,7 +206,7 @@ class Classifier:
         return token_types([text], self.device)
 
     def extra_inputs(self, shape: torch.Size | tuple[int, int], types: Tensor | None) -> dict[str, Tensor]:
-        """What else the `transformers` model needs beside ids and mask (B, T)."""
+        """Further inputs of the `transformers` model besides ids and mask (B, T)."""
         extra = {}
         if self.encoder.wiring.first_position:
             # Left to itself, RoBERTa skips a position where a token is replaced by padding.
@@ -246,7 +246,7 @@ class Classifier:
     def run_network(self, attention_mask: Tensor, *, place: Tensor | None = None, **inputs: Tensor) -> Tensor:
         """The logits (B, C) of the `transformers` model for its inputs: ids or embeddings, positions, types.
 
-        A causal network tells what to read by the id of padding; here it is the last token of the mask.
+        A causal network finds the token to read by the id of padding; here it is the last token of the mask.
         """
         base = self.encoder.wiring.base
         if base is None:
@@ -275,9 +275,9 @@ def load_classifier(
     """Load a model of a wired family (`models.families`), to be explained: a classifier of texts, tokens or
     images, or a model that predicts the next or a masked token.
 
-    Code that a folder or a hub repository brings along is never run: a model that needs it is refused. One
-    forward pass is compared with the `transformers` model's, so a network that computes something else than
-    its family does is refused, too.
+    Code from a folder or a hub repository is never run: a model that needs it is refused. One forward pass is
+    compared with the `transformers` model's, so a network that computes something other than its family is
+    also refused.
 
     Parameters
     ----------
@@ -293,7 +293,7 @@ def load_classifier(
     dtype : "float32", "float64", "bfloat16" or "float16", or PyTorch's own names; weights are converted.
     revision : branch, tag or commit, for a hub id only.
     recompute : keep the tape of one layer at a time, for long texts and large models; every layer that is
-        walked runs once more. Scores are the same, to rounding.
+        walked runs once more. Up to rounding, scores are the same.
 
     Raises
     ------

@@ -1,8 +1,8 @@
 """Products of scalars as trees: the smallest case in which relevance depends on how a function is grouped.
 
 A grouping of n factors says which multiplications are done, and in which order. It is a leaf (the index of a
-factor, from 0) or a tuple of groupings: `((0, 1), 2)` is `(x1 x2) x3`, `(0, 1, 2)` one multiplication of all
-three. Numbers may be floats, ints or `Fraction`s; with the latter two every result is exact.
+factor, from 0) or a tuple of groupings: `((0, 1), 2)` is `(x1 x2) x3`, and `(0, 1, 2)` is one multiplication
+of all three. Numbers may be floats, ints or `Fraction`s; with the latter two every result is exact.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def flat(count: int) -> Grouping:
 
 
 def all_groupings(count: int) -> Iterator[Grouping]:
-    """Every way to multiply in pairs without changing the order of the factors.
+    """Every pairwise grouping that keeps the order of the factors.
 
     There are C(n-1) of them, a Catalan number.
 
@@ -135,7 +135,7 @@ def shares(grouping: Grouping) -> tuple[Fraction, ...]:
 
 @dataclass(frozen=True)
 class Step:
-    """One multiplication on the way back: `relevance` arrives at `whole`, each of `parts` gets `share`."""
+    """One multiplication, backward: `relevance` arrives at `whole`, and each of `parts` gets `share`."""
 
     whole: str
     value: Any
@@ -150,7 +150,7 @@ class Step:
 
 
 class Product:
-    """A product of n >= 2 factors, computed as its grouping says.
+    """A product of n >= 2 factors, computed in the order of its grouping.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ class Product:
 
     Raises
     ------
-    InputError : fewer than two factors, a factor that is no finite number, a grouping of other factors.
+    InputError : fewer than two factors, a factor that is not a finite number, a grouping of other factors.
 
     >>> p = Product([2, 3, 4], "(x1 x2) x3")
     >>> p.value, p.relevance(), p.loo(), p.shapley()
@@ -194,7 +194,7 @@ class Product:
         return math.prod(self._value_of(part) for part in grouping)
 
     def steps(self) -> list[Step]:
-        """Relevance handed back, one record per multiplication, outermost first.
+        """The backward pass of relevance, one record per multiplication, outermost first.
 
         The uniform rule: the relevance of a product of k factors goes to them in k equal parts. For k = 2
         these are the halves of Eq. (3) and (4) of the paper at one scalar, epsilon 0. At the output,
@@ -302,7 +302,7 @@ def _is_grouping(grouping: Grouping) -> bool:
 
 
 def _is_grouping_of(grouping: Grouping, count: int) -> bool:
-    """Whether it holds each of `count` factors once, in groups of two or more."""
+    """Whether a grouping holds each of `count` factors once, in groups of two or more."""
     return sorted(leaves_of(grouping)) == list(range(count)) and _is_grouping(grouping)
 
 

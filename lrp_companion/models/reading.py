@@ -65,7 +65,7 @@ class Files:
         return self.place.source
 
     def read(self, what: str) -> Any:
-        """One part of the model; refused in one line where it cannot be read."""
+        """One part of the model, or one line on why it cannot be read."""
         try:
             with quietly():
                 return self._from_pretrained(what)
@@ -192,7 +192,7 @@ class InMemory:
 
     @property
     def name(self) -> str:
-        """The last part of where it came from, or its class."""
+        """The last part of the network's path, or its class."""
         known = str(getattr(self._config, "_name_or_path", "") or "")
         return Path(known).name or type(self.network).__name__
 
@@ -216,7 +216,7 @@ class InMemory:
         return network, {"missing_keys": (), "unexpected_keys": ()}
 
     def _named_config(self) -> Any:
-        """Its configuration; a model that was never saved does not say there of which kind it is."""
+        """The network's configuration; that of a model that was never saved does not name its class."""
         config = copy.deepcopy(self._config)
         network: Any = self.network
         inner = network.get_base_model() if hasattr(network, "get_base_model") else network
@@ -287,9 +287,9 @@ def _needs_files(what: str) -> InputError:
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Without the progress bars, load reports and retry notes of `transformers` and the hub.
+    """Silence the progress bars, load reports and retry notes of `transformers` and the hub.
 
-    Their settings are put back afterwards.
+    Their settings are restored afterwards.
     """
     from huggingface_hub.utils import logging as hub
     from transformers.utils import logging

@@ -1,4 +1,4 @@
-"""A tape that keeps one layer at a time: what a layer needs on the way back is made again from its input.
+"""A tape that keeps one layer at a time and recomputes a layer from its input in the backward pass.
 
 Memory falls from every layer's tape to one layer's and the inputs of the others, T x D numbers each; and of
 that layer's attention, T x T numbers for each head, a few heads are held at a time
@@ -23,7 +23,7 @@ Run = Callable[[Tensor], LayerBlock]
 
 @dataclass(frozen=True)
 class RecomputedLayer:
-    """One layer of which only input and output are kept; it runs again whenever its inside is asked for."""
+    """A layer that keeps only its input and output, and runs again whenever its inside is needed."""
 
     run: Run
     input: Tensor
@@ -32,7 +32,7 @@ class RecomputedLayer:
 
     @classmethod
     def of(cls, run: Run, x: Tensor) -> RecomputedLayer:
-        """Run a layer and keep nothing of its inside, nor for autograd, which runs it again, too."""
+        """Run a layer without keeping its inside, not even for autograd, which also runs it again."""
         sizes: list[int] = []
 
         def output_of(x: Tensor) -> Tensor:
@@ -46,17 +46,17 @@ class RecomputedLayer:
 
     @property
     def block(self) -> LayerBlock:
-        """The layer's tape, made anew."""
+        """The layer's tape, recomputed."""
         return self.run(self.input)
 
     @property
     def attend(self) -> AttentionStep:
-        """Its attention, made anew."""
+        """The layer's attention, recomputed."""
         return self.block.attend
 
     @property
     def attention(self) -> Tensor:
-        """Attention weights (B, H, T, T), made anew."""
+        """Attention weights (B, H, T, T), recomputed."""
         return self.block.attention
 
     def backward(self, g: Tensor, *, bypass: bool, eps: float = 0.0) -> Tensor:

@@ -1,7 +1,8 @@
-"""One attention read-out, `o = sum_i A_i v_i` with `A = softmax(z)`: the rules, and what removal does.
+"""One attention read-out, `o = sum_i A_i v_i` with `A = softmax(z)`: the rules, and the effect of removal.
 
-Values are numbers: with vectors `v_i` and an incoming gradient `g` only the products `g . v_i` matter, as all
-of this is linear in the values. One quantity carries everything, the gradient of the token's keep-mask,
+Values are numbers: with vectors `v_i` and an incoming gradient `g` only the products `g . v_i` matter,
+because everything here is linear in the values. The central quantity is the gradient of the token's
+keep-mask,
 
     D_i = A_i (v_i - o),   sum_i D_i = 0.
 
@@ -90,14 +91,14 @@ class SoftmaxStep:
     # What the rules say
 
     def cp_lrp(self) -> np.ndarray:
-        """CP-LRP (Ali et al. 2022): A is a constant, so the values hold everything, `R_i = A_i v_i`.
+        """CP-LRP (Ali et al. 2022): A is a constant, so the values get all relevance, `R_i = A_i v_i`.
 
         The sum is o.
         """
         return self.attention * self.values
 
     def value_relevance(self) -> np.ndarray:
-        """AttnLRP's half at the values, Eq. (3b): `R_{v_i} = 1/2 A_i v_i`; so is that at the attention."""
+        """AttnLRP's half at the values, Eq. (3b): `R_{v_i} = 1/2 A_i v_i`, equal to that at the attention."""
         return 0.5 * self.cp_lrp()
 
     def logit_relevance(self) -> np.ndarray:
@@ -116,9 +117,9 @@ class SoftmaxStep:
         return self.value_relevance() + self.logit_relevance()
 
     def conservation_gap(self) -> np.ndarray:
-        """What AttnLRP makes or loses here: `sum_i R_i - o = 1/2 (Cov_A(z, v) - o)`, shape (...).
+        """AttnLRP's gain or loss of relevance: `sum_i R_i - o = 1/2 (Cov_A(z, v) - o)`, shape (...).
 
-        The half at the values arrives; of the half that enters the softmax a covariance comes out.
+        The half at the values arrives; the half that enters the softmax comes out as a covariance.
 
         >>> float(SoftmaxStep([0.0, 0.0], [3.0, 5.0]).conservation_gap())
         -2.0
@@ -140,8 +141,8 @@ class SoftmaxStep:
         """The true change when token i is masked and A renormalised:
         `LOO_i = o - o_i = A_i (v_i - o) / (1 - A_i)`.
 
-        With `v_i - o = (1 - A_i)(v_i - o_i)` this is `A_i (v_i - o_i)`: the token's value against what is
-        read in its place.
+        With `v_i - o = (1 - A_i)(v_i - o_i)` this is `A_i (v_i - o_i)`: the token's value compared with what
+        is read in its place.
 
         >>> SoftmaxStep([0.0, 2.0, 5.0], [3.0, 3.0, 3.0]).loo().tolist()
         [0.0, 0.0, 0.0]
@@ -197,7 +198,7 @@ class SoftmaxStep:
     def scaled(self, factor: float) -> SoftmaxStep:
         """Another step: all logits times a factor.
 
-        0 makes attention uniform; a large factor makes it choose one token.
+        A factor of 0 makes attention uniform; a large one concentrates it on one token.
         """
         return SoftmaxStep(self.logits * _numbers("factor", factor), self.values)
 
@@ -238,7 +239,7 @@ class SoftmaxStep:
 
 
 def _others(x: np.ndarray) -> np.ndarray:
-    """`sum_{j != i} x_j` for every i: what stands before i plus what stands behind."""
+    """`sum_{j != i} x_j` for every i: the sum before i plus the sum after it."""
     before, behind = np.zeros_like(x), np.zeros_like(x)
     before[..., 1:] = np.cumsum(x, axis=-1)[..., :-1]
     behind[..., :-1] = np.cumsum(x[..., ::-1], axis=-1)[..., ::-1][..., 1:]

@@ -1,7 +1,7 @@
-"""Steps of a Transformer that treat every token alone: norms, linear maps, gated products.
+"""Steps of a Transformer that treat every token separately: norms, linear maps, gated products.
 
-Each step runs forward once, keeps what the way back needs, and carries `g` (`rules`) from its output to its
-input. Backward tensors may have more axes in front than forward ones.
+Each step runs forward once, keeps what the backward pass needs, and carries `g` (`rules`) from its output to
+its input. Backward tensors may have more axes in front than forward ones.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class NormStep:
 
 @dataclass(frozen=True)
 class MapStep:
-    """One linear map on the tape, with the activation function behind it or None."""
+    """One linear map on the tape, with the activation function after it, or None."""
 
     linear: Linear
     activation: Activation | None
@@ -81,15 +81,15 @@ class MapStep:
 
 GATES = ("uniform", "right", "flat", "constant")
 """How the product `phi(z) u` of a gated MLP is treated. With `phi(z) = z sigma(z)` it has three factors:
-"uniform" groups them from the left and hands half to each side, so that `u` receives 1/2; "right" groups
-`z (sigma u)`, where `u` receives 1/4; "flat" takes the three at once, 1/3; "constant" holds `phi(z)`, so that
-`u` receives all.
+"uniform" groups them from the left and gives half to each side, so that `u` receives 1/2; "right" groups `z
+(sigma u)`, where `u` receives 1/4; "flat" takes the three at once, 1/3; "constant" holds `phi(z)` constant,
+so that `u` receives all.
 """
 
 
 @dataclass(frozen=True)
 class GatedStep:
-    """`h = phi(G x) * (U x)`, the first half of a gated MLP, treated on the way back as one of `GATES`."""
+    """`h = phi(G x) * (U x)`, the first half of a gated MLP, carried back as one of `GATES` says."""
 
     gate: MapStep
     up: MapStep

@@ -1,4 +1,4 @@
-"""What a model predicts, told by the name of its class, and the head that this takes."""
+"""What a model predicts, from the name of its class, and the head for it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TASKS = {
     "ForMaskedLM": MASKED_TOKEN, "ForTokenClassification": TOKEN_CLASSES,
     "ForImageClassification": IMAGE_CLASSES, "ForImageClassificationWithTeacher": IMAGE_CLASSES,
 }  # fmt: skip
-"""Tasks by how the names of classes end; names of tasks are for people, too."""
+"""Tasks by the endings of class names; people read these names, too."""
 Steps = tuple
 """Of a head: linear maps with their activation functions, and norms."""
 
@@ -46,7 +46,7 @@ def with_head(
     masked: Callable[[], Steps] | None = None,
     tokens: Callable[[], Steps] | None = None,
 ) -> Wiring:
-    """The wiring of a model with the head of its task: of these functions only the one that is needed runs.
+    """The wiring of a model with the head of its task; of these functions only the right one runs.
 
     A masked token and the classes of a token are read at a place of the text.
 

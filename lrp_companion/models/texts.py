@@ -1,4 +1,4 @@
-"""Texts and pairs of texts as a model reads them: token ids, token types, and what is special."""
+"""Texts and pairs of texts as a model reads them: token ids, token types, and special tokens."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ class EncodedText:
 
     Attributes
     ----------
-    text, pair : the text; of a pair the first and the second one, else `pair` is None.
+    text, pair : the text; for a pair the first and the second text, else `pair` is None.
     types : token types, 0 or 1; the model sums their embedding with those of words and positions.
     whole : tokens before truncation.
-    read : the place that is explained, where a model reads one: of a masked token, or a token's classes.
+    read : the place that is explained, if a model reads one: that of a masked token, or of a token with
+        classes.
     """
 
     text: str
@@ -71,7 +72,7 @@ def token_types(texts: Sequence[EncodedText], device: torch.device) -> Tensor | 
 
 
 def places_read(texts: Sequence[EncodedText], device: torch.device) -> Tensor | None:
-    """The places that are explained, (B,); None where the model says what it reads."""
+    """The places that are explained, (B,); None if the model determines what it reads."""
     if all(text.read is None for text in texts):
         return None
     return torch.tensor([text.read or 0 for text in texts], device=device)
@@ -107,7 +108,7 @@ def listed(texts: Any) -> list[Text]:
 
 
 def _check_pair(k: int, item: tuple) -> None:
-    """Refuse a tuple that is no pair of texts."""
+    """Refuse a tuple that is not a pair of texts."""
     if len(item) != 2:
         got, hint = f"text {k}, a tuple of {len(item)}", "put separate texts into a list"
         raise InputError("encode", got=got, expected="a pair (first, second)", hint=hint)
@@ -134,7 +135,7 @@ def _check_text(name: str, text: object) -> None:
 
 @dataclass(frozen=True)
 class Reader:
-    """A tokenizer with what the model can take: `max_tokens`, and how many token `types` it knows."""
+    """A tokenizer with the model's limits: `max_tokens`, and the number of token `types`."""
 
     tokenizer: Any
     max_tokens: int
@@ -188,7 +189,7 @@ class Reader:
         return EncodedText(text, tuple(ids), tokens, marks, pair, tuple(types), whole, read)
 
     def _mask_place(self, k: int, ids: Sequence[int]) -> int:
-        """Where the one mask token of a text stands."""
+        """The position of the one mask token of a text."""
         mask = self.tokenizer.mask_token_id
         if list(ids).count(mask) == 1:
             return list(ids).index(mask)
@@ -198,9 +199,9 @@ class Reader:
         raise InputError("encode", got=got, expected=expected, hint=hint)
 
     def _check_special(self, k: int, ids: Sequence[int], special: Sequence[int]) -> None:
-        """Refuse a special token that the text itself spells: the model would read an end that is none.
+        """Refuse a special token that the text itself spells: the model would see an end inside the text.
 
-        An unknown word is no such token.
+        An unknown word is not a special token here.
         """
         allowed = {self.tokenizer.unk_token_id, self.tokenizer.mask_token_id if self.reads_mask else None}
         reserved = set(self.tokenizer.all_special_ids) - allowed
@@ -219,7 +220,7 @@ class Reader:
 
 
 def _both_sides(rows: Any, row: int) -> bool:
-    """Whether each side of a pair has a token; only fast tokenizers tell."""
+    """Whether each side of a pair has a token; only fast tokenizers can tell."""
     if not getattr(rows, "is_fast", False):
         return True
     return {0, 1} <= set(rows.sequence_ids(row))

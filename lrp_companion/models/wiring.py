@@ -1,5 +1,5 @@
-"""Where a `transformers` model keeps what an encoder needs and in which order its layers use it (`Wiring`),
-and the registry of families.
+"""Where a `transformers` model keeps the modules of an encoder and in which order its layers use them
+(`Wiring`), and the registry of families.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ first two tokens, one behind the other.
 
 @dataclass(frozen=True)
 class LinearPart:
-    """Outputs `first` to before `last` of a linear module as a map of their own; None: from or to the end.
+    """Outputs `first` to before `last` of a linear module as a separate map; None: from or to the end.
     `transposed` where the module's weight is (in, out).
 
     Reads the module's weight at every call, so that it follows a module whose weights change.
@@ -58,7 +58,7 @@ class LinearPart:
 
 @dataclass(frozen=True)
 class LinearRows:
-    """Some outputs of a linear map, in an order of their own."""
+    """Some outputs of a linear map, in another order."""
 
     map: Any
     rows: tuple[int, ...]
@@ -162,7 +162,7 @@ Norm = nn.LayerNorm | RootMeanSquare
 class LayerWiring:
     """The modules of one Transformer layer, in an order that any family can have.
 
-    With every part there, a layer is `s = N1(x + B1(attend(P1(x))))`, `y = N2(s + B2(mlp(P2(s))))`.
+    With every part, a layer is `s = N1(x + B1(attend(P1(x))))`, `y = N2(s + B2(mlp(P2(s))))`.
 
     Attributes
     ----------
@@ -173,10 +173,11 @@ class LayerWiring:
     attention_input_norm, mlp_input_norm : P1 and P2, before a branch (pre-LN); None where it has none.
     attention_branch_norm, mlp_branch_norm : B1 and B2, at the end of a branch (Gemma); None likewise.
     query_norm, key_norm : norms of each head's queries and keys.
-    key_heads : heads of keys and values; None: as many as of queries. Each serves neighbouring query heads.
-    scale : of the scores; None is `1 / sqrt(d)` of a head.
+    key_heads : number of heads for keys and values; None: as many as for queries. Each serves neighbouring
+        query heads.
+    scale : factor of the scores; None is `1 / sqrt(d)` of a head.
     cap : scores become `cap tanh(z / cap)`; None: they stay.
-    window : how far from a query a key may be, itself 0; None: any distance.
+    window : largest distance of a key from its query, 0 for itself; None: any distance.
     kind : what `Wiring.rotary` needs to know of this layer.
     """
 
@@ -208,7 +209,7 @@ class LayerWiring:
         return self.query.weight.device
 
     def scale_of(self, head_width: int) -> float:
-        """What multiplies the products of queries and keys of one head."""
+        """The factor of the products of queries and keys of one head."""
         return head_width**-0.5 if self.scale is None else self.scale
 
 
@@ -223,7 +224,7 @@ Rotary = Callable[[Tensor, Tensor, str | None], tuple[Tensor, Tensor]]
 
 @dataclass(frozen=True)
 class Wiring:
-    """Where a `transformers` model keeps what an encoder needs.
+    """Where a `transformers` model keeps the modules of an encoder.
 
     Attributes
     ----------
@@ -237,12 +238,12 @@ class Wiring:
     first_position : index of the first token's position embedding.
     positions : how many positions there are; None: as many as `position` has.
     readout : what the head reads, one of `READOUTS`.
-    causal : whether a token attends to none behind it.
+    causal : whether a token attends to none after it.
     rotary : the rotations of queries and keys; None where there are none.
     final_norm : a norm of the last layer's output; None where there is none.
-    base : the network below the head, where the readout is the encoder's to choose; None where the whole
-        network gives the logits.
-    task : what the logits are of, one of `models.tasks.TASKS`.
+    base : the network below the head, if the encoder chooses the readout; None if the whole network gives the
+        logits.
+    task : what the logits predict, one of `models.tasks.TASKS`.
     """
 
     word: nn.Embedding | PatchEmbedding
@@ -271,7 +272,7 @@ class Wiring:
 
     @property
     def of_vocabulary(self) -> bool:
-        """Whether the logits are those of a token, one for each of the vocabulary."""
+        """Whether the logits predict a token, with one logit for each of the vocabulary."""
         return self.task in ("next token", "masked token")
 
     @property
@@ -286,7 +287,7 @@ class Wiring:
 
     @property
     def longest(self) -> int:
-        """How many tokens there are positions for."""
+        """The number of tokens for which there are positions."""
         if self.positions is not None:
             return self.positions
         assert self.position is not None
@@ -309,7 +310,7 @@ class Wiring:
 
     @property
     def is_bert(self) -> bool:
-        """Whether this is BERT's own order: learned positions, norms after the sums, the first token read."""
+        """Whether this has BERT's order: learned positions, norms after the sums, the first token read."""
         return (
             self.position is not None
             and self.rotary is None
@@ -337,7 +338,7 @@ def family(name: str) -> Callable[[Function], Function]:
 
     Raises
     ------
-    InputError : a name that is no string, empty, or registered already.
+    InputError : a name that is not a string, empty, or registered already.
 
     >>> from lrp_companion.models.encoder import Encoder
     >>> from lrp_companion.models.families import bert
@@ -355,7 +356,7 @@ def family(name: str) -> Callable[[Function], Function]:
         expected, hint = "a model_type such as 'bert'", "config.json of a model names it"
         raise InputError("family", got=f"the name {name!r}", expected=expected, hint=hint)
     if name in FAMILIES:
-        expected, hint = "one wiring per family", "take the first one out with forget_family"
+        expected, hint = "one wiring per family", "remove the first one with forget_family"
         raise InputError("family", got=f"{name!r} twice", expected=expected, hint=hint)
 
     def register(wiring_of: Function) -> Function:
@@ -366,5 +367,5 @@ def family(name: str) -> Callable[[Function], Function]:
 
 
 def forget_family(name: str) -> None:
-    """Take a family out of the registry; one that is not in it is no error."""
+    """Remove a family from the registry, if it is there."""
     FAMILIES.pop(name, None)

@@ -1,7 +1,7 @@
-"""Axes of the numbers that a run stores for each row: their order stands here, and nowhere else.
+"""Axes of the numbers that a run stores for each row, and the only place with their order.
 
-A column holds a list of one length per row. What its places mean is said by `Axes`, which writes the lists
-and reads them by name. (xarray would do the same, and would bring pandas along for this one lookup.)
+A column holds a list of one length per row. `Axes` says what its entries mean, writes the lists and reads
+them by name. (xarray would do the same, but would need pandas for this one lookup.)
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def agreement_axes(removals: Sequence[str], statistics: Sequence[str] = STATISTI
 
 
 EXAMPLES_OF = {"all": slice(None), "first half": slice(0, None, 2), "second half": slice(1, None, 2)}
-"""Which examples, in their order, a part of a run holds."""
+"""The examples of each part of a run."""
 
 
 def layer_game_axes(layers: int) -> Axes:

@@ -1,4 +1,4 @@
-"""What every run has: its manifest, its tables, and what was computed from them once."""
+"""The base of every run: its manifest, its tables, and cached results from them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 OWN_TASK = "texts"
-"""The task of a run on own data: no name that a file may have makes it one of the paper's."""
+"""The task of a run on the user's own data, so that no file name makes it one of the paper's."""
 Explanation = str | Iterable[int]
 """A method's name, or the layers that are bypassed (from 1)."""
 _T = TypeVar("_T")
@@ -25,7 +25,7 @@ class Run:
     _kept: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def once(self, key: Hashable, make: Callable[[], _T]) -> _T:
-        """What `make` returns, made at the first call with this key and kept as long as the run."""
+        """The result of `make`, computed at the first call with this key and kept as long as the run."""
         if key not in self._kept:
             self._kept[key] = make()
         return self._kept[key]
@@ -36,7 +36,7 @@ class Run:
 
     @property
     def data_name(self) -> str:
-        """What the data are called: the task, or the name of one's own data."""
+        """The name of the data: the task, or the name of the user's own data."""
         return self.manifest["config"].get("name", self.task)
 
     @property
@@ -45,7 +45,7 @@ class Run:
 
     @property
     def seconds(self) -> float:
-        """Time of all sessions together; a session that was killed has none."""
+        """Total time of all sessions; a killed session has none."""
         return float(sum(session["seconds"] or 0 for session in self.manifest["sessions"]))
 
     def describe(self) -> str:

@@ -1,13 +1,13 @@
-"""The methods of a run on reviews, and how much work it is, counted before it begins, from sizes only.
+"""The methods of a run on reviews, and an estimate of its work from sizes, before it begins.
 
-The unit is a token run forward once; a backward pass counts as two. The weights of the parts are rough: they
-are for estimates of time, and no result depends on them.
+The unit is one token in one forward pass; a backward pass counts as two. The weights of the parts are rough.
+They serve estimates of time, and no result depends on them.
 """
 
 from __future__ import annotations
 
 DEFAULT_METHODS = ("loo", "ig", "rollout", "gradient-x-input", "attnlrp", "cp-lrp")
-"""Methods of a run by default, with default options. A run that names others keeps cost and error, too."""
+"""Default methods of a run, with default options. A run that names others also keeps cost and error."""
 
 
 def text_work(

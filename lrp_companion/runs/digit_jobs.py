@@ -19,7 +19,9 @@ SPAN = 1_000_000  # jobs of one net: seed * SPAN + row of the image
 
 
 class DigitJobs:
-    """What runs on digits share: data, images in random order, and nets that are trained once and kept."""
+    """The common part of runs on digits: data, images in random order, and nets that are trained once and
+    kept.
+    """
 
     def __init__(
         self, train: Dataset, test: Dataset, *, nets: int, limit: int | None, seed: int, device: str
@@ -51,7 +53,7 @@ class DigitJobs:
         return net
 
     def _load(self, number: int, folder: RunFolder, seed: int, options: Mapping[str, Any]) -> LinearAttention:
-        """A net of this process or of the folder; trained again where only its row was kept."""
+        """A net of this process or of the folder; trained again if only its row was kept."""
         if number not in self._known:
             weights = folder.weights(f"net-{number}.safetensors")
             if weights is None:
@@ -70,7 +72,7 @@ class DigitJobs:
 
 
 class MnistJobs(DigitJobs):
-    """What a run on MNIST consists of; see `execute`."""
+    """The jobs of a run on MNIST; see `execute`."""
 
     def __init__(
         self,
@@ -97,7 +99,7 @@ class MnistJobs(DigitJobs):
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """What the manifest says beside the configuration."""
+        """The manifest's entries besides the configuration."""
         return self._manifest(self.variant)
 
     @property
@@ -113,7 +115,7 @@ class MnistJobs(DigitJobs):
         return [seed * SPAN + row for seed in seeds for row in self.sample]
 
     def cost(self, table: str, job: int) -> float:
-        """About how long a job takes, in images explained."""
+        """The approximate cost of a job, in images explained."""
         return len(self.train) / 150 if table == "nets" else 1.0
 
     def run(self, table: str, job: int, folder: RunFolder) -> pa.Table:

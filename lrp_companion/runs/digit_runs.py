@@ -1,4 +1,4 @@
-"""Runs on digits as they are read: the paper's nets under several seeds, and variants of these nets."""
+"""Reading runs on digits: the paper's nets under several seeds, and variants of these nets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lrp_companion.schema import InputError
 
 @dataclass(frozen=True)
 class DigitRun(Run):
-    """What runs on digits share: images that are explained under every net."""
+    """The common part of runs on digits: images that are explained under every net."""
 
     @property
     def n(self) -> int:
@@ -127,8 +127,8 @@ def _sign(negative: Any) -> np.ndarray:
 
 
 def full_table(run: MnistRun) -> MnistRun:
-    """Of a run that is not finished, the nets and images that make the largest full table, each image under
-    each net.
+    """The nets and images of an unfinished run that make the largest full table, with each image under each
+    net.
     """
     images = run.tables["images"]
     seeds, rows = images["seed"].to_numpy(), images["image"].to_numpy()

@@ -43,7 +43,7 @@ def variants(choices: Mapping[str, Sequence[Any]] = VARIANT_AXES) -> list[dict[s
 
 
 class MnistGridJobs(DigitJobs):
-    """What a run over variants consists of; see `execute`. A job, a net: seed * len(variants) + variant."""
+    """The jobs of a run over variants; see `execute`. Each job is a net: seed * len(variants) + variant."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class MnistGridJobs(DigitJobs):
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """What the manifest says beside the configuration."""
+        """The manifest's entries besides the configuration."""
         return self._manifest(f"{len(self.variants)} variants")
 
     @property
@@ -94,7 +94,7 @@ class MnistGridJobs(DigitJobs):
         return self.variants.index(wanted)
 
     def cost(self, table: str, job: int) -> float:
-        """About how long a job takes, in images explained."""
+        """The approximate cost of a job, in images explained."""
         return {"nets": len(self.train) * self.epochs / 300, "images": len(self.sample), "ig": 300.0}[table]
 
     def run(self, table: str, job: int, folder: RunFolder) -> pa.Table:

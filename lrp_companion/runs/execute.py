@@ -1,8 +1,8 @@
-"""Run jobs, keep what is finished, go on where it stopped; in one process or many.
+"""Run jobs, keep finished ones, and resume a stopped run, in one process or many.
 
-A run is a configuration (hashed into a key), tables in a fixed order, and independent jobs in each. Process k
-of n owns every n-th job. A job's rows are written when it is done, so a run that is stopped in any way loses
-the job in hand.
+A run is a configuration (hashed into a key), tables in a fixed order, and independent jobs in each. Of n
+processes, each takes every n-th job. A job's rows are written when it is done, so a run that is stopped in
+any way loses only the current job.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from lrp_companion.terminal import BAD_INPUT, FAULT
 
 
 class Jobs(Protocol):
-    """What `execute` runs: a configuration, and tables of independent jobs, which may read earlier tables."""
+    """A run for `execute`: a configuration and tables of independent jobs, which may read earlier tables."""
 
     @property
     def config(self) -> Mapping[str, Any]: ...
@@ -50,7 +50,7 @@ class Jobs(Protocol):
 def world(device: str) -> Any:
     """This process among those that `accelerate launch`, torchrun or `--processes` started; None if alone.
 
-    Processes on the CPU talk over gloo, also where there are GPUs.
+    Processes on the CPU communicate over gloo, even if there are GPUs.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) < 2:
         return None
@@ -86,9 +86,9 @@ def execute(
 
     Raises
     ------
-    InputError : `out` cannot be written, holds another run, or a run is at work in it.
+    InputError : `out` cannot be written, holds another run, or is in use by a run.
     SourceError : a shard cannot be read.
-    RunError : a shard cannot be written, or another process of the run died; what was finished before stays.
+    RunError : a shard cannot be written, or another process of the run died; finished jobs stay.
     """
     out = as_path("run", "--out", out)
     rank, size = (0, 1) if state is None else (state.process_index, state.num_processes)
@@ -118,13 +118,13 @@ def execute(
 
 
 def _missing(jobs: Jobs, folder: RunFolder, table: str, rank: int, size: int) -> list[int]:
-    """The jobs of a table that are this process's, and not done."""
+    """The unfinished jobs of a table that belong to this process."""
     done = folder.done.get(table, ())
     return [job for job in list(jobs.jobs(table))[rank::size] if job not in done]
 
 
 def _wait(state: Any) -> None:
-    """Wait for the other processes; where one is gone, say so in one line, as its own message says why."""
+    """Wait for the other processes; if one is gone, say so in one line, because its message says why."""
     try:
         state.wait_for_everyone()
     except RuntimeError as error:
@@ -206,7 +206,7 @@ def _bar(jobs: Jobs, todo: Mapping[str, Sequence[int]], rank: int, progress: boo
 
 
 class _Lines:
-    """Where a bar off a terminal writes: one plain line per state, none twice."""
+    """The output of a progress bar off a terminal: one plain line per state, none twice."""
 
     def __init__(self) -> None:
         self.last = ""
@@ -226,7 +226,7 @@ def launch(processes: int, arguments: Sequence[str]) -> None:
 
     Raises
     ------
-    RunError : one of them died; the others were stopped, and what all had finished is kept.
+    RunError : one of them died; the others were stopped, and all finished jobs are kept.
     """
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
@@ -249,23 +249,23 @@ def launch(processes: int, arguments: Sequence[str]) -> None:
 
 
 def _died(rank: int, processes: int, failure: Any) -> CompanionError:
-    """What to say of the process that failed first: one that was killed had no time for a message."""
+    """The message for the process that failed first; a killed process had no time for its own."""
     if failure.exitcode < 0:
-        how = f"{failure.signal_name()} from outside, perhaps for want of memory"
+        how = f"{failure.signal_name()} from outside, perhaps for lack of memory"
     else:
         how = f"exit code {failure.exitcode}; its message is above"
     got = f"the end of process {rank + 1} of {processes} ({how})"
-    hint = "mend the cause, then give the same command again: finished jobs are kept"
+    hint = "remove the cause, then repeat the command: finished jobs are kept"
     kind = InputError if failure.exitcode == BAD_INPUT else RunError
     return kind("run", got=got, expected="all processes to finish", hint=hint)
 
 
 LAUNCHER = "LRP_COMPANION_LAUNCHER"
-"""The process that started this one; where it is gone, nobody waits for this one."""
+"""The process that started this one; if it is gone, nobody waits for this one."""
 
 
 def _end_with_the_launcher() -> None:
-    """Let this process end when the one that launched it is gone: else it would go on, and hold the lock."""
+    """Let this process end when its launcher is gone; otherwise it would continue and hold the lock."""
     launcher = os.environ.get(LAUNCHER)
     if launcher is None or os.name == "nt":
         return

@@ -1,8 +1,8 @@
 """The folder of a run, without torch: a manifest, a shard per job, and at the end one file per table.
 
-Every write goes to a temporary file that is renamed when it is whole, so a reader sees a job's rows or none.
-Shards are only ever added; `gather` puts them into one file per table and removes them after that file
-stands. A job that is in both (the machine went down between the two) counts once.
+Every write goes to a temporary file that is renamed when complete, so a reader sees all of a job's rows or
+none. Shards are only ever added; `gather` puts them into one file per table and removes them once that file
+exists. A job that is in both (the machine crashed between the two) counts once.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ SHARDS, NETS = "shards", "nets"
 
 
 class RunError(Fault, RuntimeError):
-    """A run that could not go on for a reason outside its input: a full disk, a process that died."""
+    """A run that failed for a reason outside its input: a full disk, a process that died."""
 
 
 @dataclass
 class RunFolder:
-    """Where a run writes. Made by `open_folder`; safe for several processes that own different jobs."""
+    """The folder of a run. Made by `open_folder`; safe for several processes with different jobs."""
 
     path: Path
     config: Mapping[str, Any]
@@ -65,7 +65,7 @@ class RunFolder:
         return self._gathered[table].filter(pc.field(JOB) == job)
 
     def add_weights(self, name: str, weights: Mapping[str, Any]) -> None:
-        """Keep a net's weights and their checksum beside the shards, whole or not at all."""
+        """Keep a net's weights and their checksum with the shards, whole or not at all."""
         from safetensors.torch import save
 
         kept = {key: value.contiguous() for key, value in weights.items()}
@@ -80,7 +80,7 @@ class RunFolder:
 
         Raises
         ------
-        SourceError : they are not those that were written.
+        SourceError : the weights are not those that were written.
         """
         from safetensors import SafetensorError, safe_open
 
@@ -103,7 +103,7 @@ class RunFolder:
         _write_table(self.path / f"{name}.parquet", rows, self.key)
 
     def manifest(self) -> dict[str, Any]:
-        """The manifest, as far as it goes: a session completes what is missing."""
+        """The manifest, which may be incomplete: a session adds what is missing."""
         return read_manifest(self.path)
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
@@ -128,12 +128,12 @@ def open_folder(
 ) -> Iterator[RunFolder]:
     """Open or make the folder of a run; refuse one that holds another run or is being written.
 
-    `first` is False in all processes but one: the first one makes the folder, removes what a killed run left
-    half written, and keeps others out; the rest must open it later.
+    `first` is False in all processes but one. The first one makes the folder, removes the half-written files
+    of a killed run, and keeps others out; the rest must open it later.
 
     Raises
     ------
-    InputError : the folder cannot be made, holds other files or another run, or another run is at work in it.
+    InputError : the folder cannot be made, holds other files or another run, or is in use by another run.
     SourceError : a shard or the manifest cannot be read.
     """
     place = Path(path)
@@ -155,9 +155,9 @@ def open_folder(
 
 @contextmanager
 def _lock(file: Path) -> Iterator[None]:
-    """Hold a file's lock; refuse where another process does. The file is gone afterwards.
+    """Hold a file's lock, or refuse if another process holds it; the file is removed afterwards.
 
-    The system drops the lock of a process that dies, so a file left behind keeps nobody out.
+    The system releases the lock of a process that dies, so a leftover file locks nobody out.
     """
     lock = FileLock(file, timeout=0)
     try:
@@ -274,7 +274,7 @@ def read_folder(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str,
     """
     place = as_path("load_run", "folder", path)
     if not place.is_dir():
-        got, hint = f"{place}, which is no folder", "name the --out of a run"
+        got, hint = f"{place}, which is not a folder", "name the --out of a run"
         raise SourceError("load_run", got=got, expected="the folder of a run", hint=hint)
     manifest = read_manifest(place)
     gathered = {file.stem for file in place.glob("*.parquet")}
@@ -297,7 +297,7 @@ def _read_table(file: Path, key: str, columns: list[str] | None = None) -> pa.Ta
     except (pa.ArrowException, OSError, ValueError) as error:
         reason = str(error).splitlines()[0].rstrip(".")
         got, expected = f"{file}, which cannot be read ({reason})", "a whole parquet file"
-        hint = f"remove {file.name} and give the same run command again: it makes these rows anew"
+        hint = f"remove {file.name} and repeat the same run command: it makes these rows again"
         raise SourceError("load_run", got=got, expected=expected, hint=hint) from None
     if owner != key:
         got, hint = f"{file} with rows of run {owner or 'unknown'}", f"take {file.name} out of this folder"
@@ -309,7 +309,7 @@ def _read_table(file: Path, key: str, columns: list[str] | None = None) -> pa.Ta
 
 
 def _write_table(file: Path, rows: pa.Table, key: str) -> None:
-    """Write a table so that it is there whole or not at all."""
+    """Write a table whole or not at all."""
     sink = pa.BufferOutputStream()
     pq.write_table(
         rows.replace_schema_metadata({"run": key}),
@@ -335,7 +335,7 @@ def _leaf(column: pa.Field) -> str:
 
 
 def _write_bytes(file: Path, content: Any) -> None:
-    """Write a file so that it is there whole or not at all, also when the machine goes down."""
+    """Write a file whole or not at all, even if the machine crashes."""
     part = file.with_name(f"{file.name}.{os.getpid()}.part")
     try:
         with open(part, "wb") as out:
@@ -358,7 +358,7 @@ def _cannot_write(file: Path, error: OSError) -> RunError:
 
 
 def _digest(weights: Mapping[str, Any]) -> str:
-    """Of names, kinds, shapes and values of tensors."""
+    """A hash of the names, kinds, shapes and values of tensors."""
     digest = hashlib.sha256()
     for key, value in sorted(weights.items()):
         array = value.cpu().numpy()
@@ -367,14 +367,14 @@ def _digest(weights: Mapping[str, Any]) -> str:
 
 
 def _spoilt(net: Path, reason: str) -> SourceError:
-    """A net's weights that are not those that were trained."""
+    """The error for a net's weights that are not those that were trained."""
     got, expected = f"{net}, which cannot be used ({reason})", "the weights as the run wrote them"
-    hint = f"remove {net.name} and give the same run command again: the net is trained anew"
+    hint = f"remove {net.name} and repeat the same run command: the net is trained again"
     return SourceError("run", got=got, expected=expected, hint=hint)
 
 
 def _sync_folder(folder: Path) -> None:
-    """Wait until a rename is on the disk. Windows cannot open a folder, and does without."""
+    """Wait until a rename is on the disk; Windows cannot open a folder, so nothing is done there."""
     if os.name == "nt":
         return
     descriptor = os.open(folder, os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""Runs as they are read: one loader for reports, pages and notebooks. No torch, no texts, numbers only."""
+"""Reading runs: one loader for reports, pages and notebooks. No torch, no texts, only numbers."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ def load_run(path: str | os.PathLike[str]) -> AnyRun:
 
 
 def nearby(folder: str | os.PathLike[str]) -> Path:
-    """The folder of this name here or in the nearest folder above; the path as given where there is none."""
+    """The folder of this name here or in the closest folder above; the path as given if there is none."""
     here = Path.cwd()
     places = (place / folder for place in (here, *here.parents))
     return next((place for place in places if place.is_dir()), Path(folder))
 
 
 def load_runs(paths: Sequence[str | os.PathLike[str]]) -> list[AnyRun]:
-    """Read several runs; a folder without a manifest stands for the runs in it."""
+    """Read several runs; a folder without a manifest means the runs in it."""
     out: list[AnyRun] = []
     for path in (as_path("load_run", "folder", given) for given in paths):
         inside = [] if (path / "manifest.json").is_file() else sorted(path.glob("*/manifest.json"))

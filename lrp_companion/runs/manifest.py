@@ -1,4 +1,4 @@
-"""A run's manifest: what it was asked for, named by a key, and what its sessions say. Without torch."""
+"""A run's manifest: its configuration, named by a key, and its sessions. Without torch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MANIFEST = "manifest.json"
 
 
 def key_of(config: Mapping[str, Any]) -> str:
-    """12 hexadecimal digits that name a configuration: what its rows depend on, and nothing else.
+    """12 hexadecimal digits for a configuration, which is all that its rows depend on.
 
     >>> key_of({"task": "sst2", "dtype": "float32"}) == key_of({"dtype": "float32", "task": "sst2"})
     True
@@ -24,7 +24,7 @@ def key_of(config: Mapping[str, Any]) -> str:
 
 
 def read_manifest(place: Path) -> dict[str, Any]:
-    """The manifest of a run's folder, as far as it goes: format, key and configuration are there.
+    """The manifest of a run's folder; it may be incomplete but has format, key and configuration.
 
     Raises
     ------
@@ -88,4 +88,4 @@ _ENTRIES: dict[str, Callable[[Mapping[str, Any]], bool]] = {
     "examples": lambda manifest: is_whole(manifest.get("examples")),
     "axes": _are_axes,
 }
-"""What a report reads in a manifest beside the configuration, and whether it is there."""
+"""What a report reads in a manifest besides the configuration, with a check of each entry."""

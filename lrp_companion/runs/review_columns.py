@@ -55,9 +55,10 @@ def loo_row(loo: np.ndarray, seconds: float) -> MethodRow:
 
 
 def scores_at_or_nan(parts: Mapping[str, np.ndarray], site: str) -> np.ndarray:
-    """A map at a site; NaN where its parts cancel but for rounding.
+    """A map at a site; NaN where its parts cancel up to rounding.
 
-    So they do for input x gradient at the whole embedding sum: the LayerNorm behind it undoes every scale.
+    They do for input x gradient at the whole embedding sum, because the LayerNorm after it removes every
+    scale.
     """
     scores = scores_at(parts, site)
     size = sum(np.abs(part).sum() for part in parts.values())
@@ -104,7 +105,7 @@ def mean_logits(curves: Mapping[Any, Mapping[str, Curve]], names: Sequence[Any])
 def nearness(
     maps: np.ndarray, loo: np.ndarray, special: np.ndarray, passes: np.ndarray
 ) -> dict[str, pa.Array]:
-    """Columns on how close maps (methods, site, T) come to LOO (T,) itself, and at what cost.
+    """Columns on how close maps (methods, site, T) come to LOO (T,), and at what cost.
 
     `overlap` : the share of the k tokens with the largest |LOO| that are among the k with the largest |R|;
     NaN with fewer than k tokens. `error` : sum |R - LOO| / sum |LOO|. `passes` : forward and backward passes
@@ -135,8 +136,8 @@ def round_r(r: np.ndarray) -> np.ndarray:
 
 
 def round_bits(values: np.ndarray) -> np.ndarray:
-    """Values to 13 significant bits: off by at most 2**-13 = 0.00012 of themselves, and a third smaller in a
-    file. Signs stay.
+    """Values to 13 significant bits, with a relative error of at most 2**-13 = 0.00012, and a third smaller
+    in a file; signs stay.
 
     >>> round_bits(np.array([1.0, -1.0001, 1000.3, 0.0])).tolist()
     [1.0, -1.0, 1000.25, 0.0]

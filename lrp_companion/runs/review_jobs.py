@@ -1,8 +1,8 @@
 """A run on reviews, one job per example and table: LOO first, then methods, masks of the paths, all masks.
 
-Rows are numbers only: no word, token or token id of a text is kept. A job's batches hold one example alone,
-so its rows do not depend on what else was run, in which order, or by how many processes, if each has as many
-threads: another number of threads adds in another order. Sessions in the manifest say how many there were.
+Rows are numbers only: no word, token or token id of a text is kept. A job's batches hold only one example, so
+its rows do not depend on what else was run, in which order, or by how many processes, if each has the same
+number of threads. (Another number of threads adds in another order. The sessions in the manifest record it.)
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ CLOSE = {"float64": 1e-9, "float32": 1e-3, "bfloat16": 0.25, "float16": 0.05}
 
 
 class TextJobs:
-    """What a run on reviews consists of; see `execute`."""
+    """The jobs of a run on reviews; see `execute`."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class TextJobs:
         }  # fmt: skip
 
     def _known(self, folder: str | os.PathLike[str]) -> tuple[dict[int, dict[str, Any]], str]:
-        """LOO of another run by job, and its key; refuse a run that differs in what LOO depends on."""
+        """LOO of another run by job, and its key; refuse a run that differs in what determines LOO."""
         manifest, tables = read_folder(folder)
         check_complete(Path(folder), manifest)
         config = {"labels": manifest["model"]["labels"], **manifest["config"]}
@@ -167,7 +167,7 @@ class TextJobs:
         return known, manifest["key"]
 
     def _compare(self, folder: str | os.PathLike[str], known: Mapping[int, Mapping[str, Any]]) -> None:
-        """Refuse LOO that this model does not give: the whole texts of a few rows are run again."""
+        """Refuse LOO of another model, by running the whole texts of a few rows again."""
         some = [job for job in self.sample if job in known][:COMPARED]
         texts = self.clf.encode([self.data.inputs[job] for job in some], truncate=True) if some else []
         for job, text in zip(some, texts, strict=True):
@@ -183,7 +183,7 @@ class TextJobs:
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """What the manifest says beside the configuration."""
+        """The manifest's entries besides the configuration."""
         card = self.clf.card
         model = {name: getattr(card, name) for name in ("name", "family", "layers", "heads", "hidden")}
         problem = {"problem_type": card.problem_type} if card.problem_type != PROBLEM_TYPES[0] else {}
@@ -226,7 +226,7 @@ class TextJobs:
             raise InputError("run", got=got, expected=error.expected, hint=error.hint) from None
 
     def cost(self, table: str, job: int) -> float:
-        """About how much work a job is, in tokens run forward: for the estimate of the time left."""
+        """The approximate work of a job, in tokens run forward, for the estimate of the time left."""
         tokens = len(self._encoded[job])
         if table == "examples" and job in self.known:
             return float(len(self.removals) * tokens)

@@ -1,4 +1,4 @@
-"""How reviews are run: what a run may choose, and what its data set decides."""
+"""How reviews are run: the choices of a run, and those that its data set determines."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ SHORT: dict[str, Any] = {"chunk": 1, "removals": REMOVALS}
 LONG: dict[str, Any] = {"chunk": 16, "removals": ("attention-mask", "mask-token")}
 SETTINGS = {"sst2": SHORT, "imdb": LONG}
 LONG_TEXT = 600
-"""Characters of a text from which on own data are run as IMDB is, by the median text."""
+"""Number of characters of the median text from which the user's own data are run like IMDB."""
 FIXED = ("output", "site", "removal", "unit", "progress", "batch_tokens")
-"""Options that are not for a run to choose: it measures all of them, or they change no number."""
+"""Options that a run cannot choose: it measures all of them, or they change no number."""
 
 
 def is_own(data: Dataset) -> bool:
-    """Whether these are data of one's own, whatever they are called."""
+    """Whether these are the user's own data, whatever their name."""
     return data.source in OWN_SOURCES
 
 
 def settings_of(data: Dataset) -> dict[str, Any]:
     """How a data set is run: the chunk of a curve's step, and the removals.
 
-    Own texts are run as SST-2 is, or where the median one is long as IMDB.
+    The user's own texts are run like SST-2, or like IMDB if the median text is long.
     """
     if not is_own(data):
         return SETTINGS[choose("run", "task", data.name, tuple(SETTINGS))]
@@ -41,7 +41,7 @@ def settings_of(data: Dataset) -> dict[str, Any]:
 
 
 def own_classes(data: Dataset, clf: Classifier) -> Dataset:
-    """The data with labels as the classifier's classes; those of the paper's data sets are as they are."""
+    """The data with labels as the classifier's classes; the paper's data sets do not change."""
     return data.for_classes(clf.labels) if is_own(data) else data
 
 
@@ -69,7 +69,7 @@ def some_of(name: str, chosen: Sequence[str] | None, options: Sequence[str]) -> 
 
 
 def run_call(method: str, n_steps: int) -> tuple[str, dict[str, Any]]:
-    """What a method of a run calls; the outputs, sites and removals are the run's own."""
+    """The call for a method of a run, whose outputs, sites and removals are set by the run."""
     kind, options = method_call(method)
     fixed = sorted(set(options) & set(FIXED))
     if fixed:

@@ -1,4 +1,4 @@
-"""A run on reviews as it is read: agreement with LOO under every protocol, curves, maps, layers bypassed."""
+"""Reading a run on reviews: agreement with LOO under every protocol, curves, maps, layers bypassed."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class TextRun(Run):
 
     @cached_property
     def masks(self) -> tuple[frozenset[int], ...]:
-        """Masks that were run beside the methods: sets of bypassed layers."""
+        """Masks that were run besides the methods: sets of bypassed layers."""
         if "masks" not in self.tables:
             return ()
         numbers = np.unique(self.tables["masks"]["mask"].to_numpy())
@@ -122,7 +122,7 @@ class TextRun(Run):
     def negative_sum(
         self, explanation: Explanation, *, site: str = "word", tokens: str = "all", target: str = "logit"
     ) -> np.ndarray:
-        """1 where the sum of the map is negative, else 0; NaN where there is no map."""
+        """1 if the sum of the map is negative, else 0; NaN if there is no map."""
         sums = SUMS.read(self._rows(explanation)["sum"], site=site, tokens=tokens, target=target)
         return np.where(np.isnan(sums), np.nan, sums < 0)
 
@@ -218,7 +218,7 @@ class TextRun(Run):
         return np.stack([after[0, 0] for after in self._after])
 
     def mask_means(self, *, site: str = "word", tokens: str = "no-special", part: str = "all") -> np.ndarray:
-        """Mean r of all 2**L masks over the examples ("all") or over a half of them ("first half", "second
+        """Mean r of all 2**L masks over the examples ("all") or over half of them ("first half", "second
         half"); shape (2**L,).
         """
         if "lattice_means" not in self.tables:

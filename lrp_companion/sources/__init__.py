@@ -1,4 +1,4 @@
-"""Data behind one function: embedded (offline), a folder, the Hugging Face hub, or one's own."""
+"""Data behind one function: embedded (offline), a folder, the Hugging Face hub, or your own."""
 
 from __future__ import annotations
 
@@ -30,13 +30,14 @@ def load_dataset(
     title: str | None = None,
     side: int | None = None,
 ) -> Dataset:
-    """Return reviews ("sst2", "imdb"), digits ("mnist") or data of one's own, and say where they came from.
+    """Return reviews ("sst2", "imdb"), digits ("mnist") or your own data, and say where they came from.
 
     Parameters
     ----------
-    name : "sst2", "imdb", "mnist"; or own data: the path of a .csv, .tsv, .jsonl or .parquet file or of a
-        folder of these, a `datasets.Dataset`, a pandas frame, or a dict of columns.
-    split : by default "validation" for sst2 and "test" for imdb and mnist; of own data where it has several.
+    name : "sst2", "imdb", "mnist"; or your own data: the path of a .csv, .tsv, .jsonl or .parquet file or of
+        a folder of these, a `datasets.Dataset`, a pandas frame, or a dict of columns.
+    split : by default "validation" for sst2 and "test" for imdb and mnist; for your own data, if it has
+        splits.
     source : "embedded", "folder", "hub", or "auto": the folder if one is set, else embedded.
     data_dir : the folder; by default the variable LRP_COMPANION_DATA.
     limit, seed : a random sample without replacement, in the original order.
@@ -80,7 +81,7 @@ def load_dataset(
     name, split = choose_split(name, split)
     for option, value in columns.items():
         if value is not None:
-            got, expected = f"{option} {value!r} with {name}", f"{option} only with own data"
+            got, expected = f"{option} {value!r} with {name}", f"{option} only with your own data"
             raise InputError("load_dataset", got=got, expected=expected, hint="leave it out")
     if data_dir and source in ("embedded", "hub"):
         got = f"data_dir {str(data_dir)!r} with source {source!r}"
@@ -106,7 +107,7 @@ def _check_side(name: Any, side: int | None) -> int:
 
 
 def is_own(name: Any) -> bool:
-    """Whether a name means data of one's own: no data set of the paper, and a table or a path.
+    """Whether a name means the user's own data: a table or a path, and not a data set of the paper.
 
     >>> is_own("sst2"), is_own("reviews.csv"), is_own("sst3")
     (False, True, False)
@@ -128,9 +129,9 @@ Row = dict[str, str]
 
 
 def reachable(data_dir: str | os.PathLike[str] | None = None, *, check_hub: bool = False) -> list[Row]:
-    """Return which data and models this machine can reach, as rows of name, state and detail.
+    """Return the data and models that this machine can reach, as rows of name, state and detail.
 
-    The state is ready, partial, not set, missing, unreachable or not checked; the hub is asked only with
+    The state is ready, partial, not set, missing, unreachable or not checked. The hub is asked only with
     `check_hub`.
 
     >>> [row["name"] for row in reachable()]

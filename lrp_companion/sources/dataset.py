@@ -1,4 +1,4 @@
-"""The record that every source gives, and how rows become one. No torch."""
+"""The record that every source gives, and how rows become a record. No torch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SPLITS = {
     "mnist": ("train", "test"),
 }
 OWN_SOURCES = ("file", "memory")
-"""Sources of data of one's own."""
+"""Sources of the user's own data."""
 DEFAULT_SPLITS = {"sst2": "validation", "imdb": "test", "mnist": "test"}
 SIDES = (14, 28)
 """Pixels along a side of MNIST images: as the paper's networks read them, and as they are."""
@@ -42,9 +42,9 @@ class Dataset:
     texts : the reviews; empty for images.
     images : float64, shape (n, 14, 14), or (n, 28, 28) where asked for, in [0, 1], read-only; None for texts.
     tags : what each item tests, such as ("negation",); an empty tuple where nothing is known.
-    note : what the reader should know of this source, in a few words.
-    pairs : the second text of each item, where a classifier reads two; else empty.
-    label_names : names of the labels, where they have some; `labels` are their places.
+    note : what the reader should know about this source, in a few words.
+    pairs : the second text of each item, if a classifier reads two; else empty.
+    label_names : names of the labels, if they have names; `labels` are indices into it.
     fingerprint : 12 hexadecimal digits of the SHA-256 over texts or pixels and labels, in order.
 
     >>> columns = {"ids": ("a", "b"), "labels": np.array([1, 0]), "texts": ("Good.", "Bad.")}
@@ -103,7 +103,7 @@ class Dataset:
         return f"Dataset({self.describe()!r})"
 
     def describe(self) -> str:
-        """Return one line that says what this is, how much of it, and its fingerprint."""
+        """Return one line with the name, the source, the number of items and the fingerprint."""
         kind = "image" if self.images is not None else "pair" if self.pairs else "text"
         note = f" ({self.note})" if self.note else ""
         count = f"{len(self):,} {kind}{'' if len(self) == 1 else 's'}"
@@ -112,18 +112,18 @@ class Dataset:
 
     @property
     def inputs(self) -> list[str | tuple[str, str]]:
-        """What a classifier reads: texts, or pairs of texts."""
+        """The classifier's inputs: texts, or pairs of texts."""
         return list(zip(self.texts, self.pairs, strict=True)) if self.pairs else list(self.texts)
 
     def for_classes(self, classes: Sequence[str]) -> Dataset:
         """The same items with labels as numbers of a classifier's classes.
 
-        Names are matched as they are written, or else without case; numbers are class numbers, or names of
-        classes where all classes are named by numbers.
+        Names are matched exactly, or else without case. Numbers are class numbers, or names of classes if all
+        classes are named by numbers.
 
         Raises
         ------
-        InputError : a label that is none of the classes.
+        InputError : a label that is not one of the classes.
 
         >>> columns = {"ids": ("a", "b"), "labels": np.array([1, 0]), "texts": ("Good.", "Bad.")}
         >>> data = Dataset("mine", "", "file", **columns, label_names=("neg", "pos"))
@@ -163,7 +163,7 @@ class Dataset:
         return self if limit is None else self._rows(np.sort(self.order(limit, seed=seed)))
 
     def order(self, limit: int | None, *, seed: int = 0) -> list[int]:
-        """Return the places of the items that `take` takes, in the random order in which it draws them.
+        """Return the indices of the items that `take` takes, in the order in which it draws them.
 
         >>> columns = {"ids": ("a", "b", "c"), "labels": np.arange(3), "images": np.zeros((3, 14, 14))}
         >>> digits = Dataset("mnist", "test", "embedded", **columns)
@@ -223,7 +223,7 @@ class Dataset:
 
 
 def _place(name: str, classes: list[str]) -> int | None:
-    """Where a name stands among classes, as it is written or else without case; None if it is none or two."""
+    """The index of a name among classes, matched exactly or else without case; None if none or two match."""
     if name in classes:
         return classes.index(name)
     alike = [k for k, other in enumerate(classes) if other.casefold() == name.casefold()]
@@ -237,12 +237,12 @@ def _read_only(values: Any, dtype: Any) -> np.ndarray:
 
 
 def reason(error: Exception) -> str:
-    """Return the first line of another library's error, to be quoted in ours."""
+    """Return the first line of another library's error, to quote in ours."""
     return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
 
 
 def choose_split(name: str, split: str | None) -> tuple[str, str]:
-    """Return the data set's name and its split, for None the default one.
+    """Return the data set's name and its split; None gives the default split.
 
     Raises
     ------
@@ -316,7 +316,7 @@ def from_table(table: pa.Table, *, name: str, split: str, source: str, place: st
     try:
         items, labels = table[item_column].to_pylist(), table[label_column].to_pylist()
     except UnicodeDecodeError:
-        raise refuse("text that is no UTF-8", "text in UTF-8") from None
+        raise refuse("text that is not UTF-8", "text in UTF-8") from None
     allowed = set(range(10)) if name == "mnist" else {-1, 0, 1} if split == "unsupervised" else {0, 1}
     odd = [label for label in labels if not is_whole(label) or label not in allowed]
     if odd:
@@ -350,4 +350,4 @@ def _pixels(item: Any, refuse: Callable[[str, str], SourceError]) -> np.ndarray:
         raise
     except (TypeError, KeyError, SyntaxError, ValueError, OSError):
         # Pillow raises an OSError for what it cannot read, and a SyntaxError for a broken PNG chunk.
-        raise refuse("an image that is no PNG", "PNG bytes under image.bytes") from None
+        raise refuse("an image that is not a PNG", "PNG bytes under image.bytes") from None

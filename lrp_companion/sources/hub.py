@@ -30,7 +30,7 @@ def endpoint() -> str:
 
 
 def offline() -> bool:
-    """Return whether the reader has told the hub libraries to use their cache only."""
+    """Return whether the hub libraries are set to use only their cache."""
     return any(
         os.environ.get(name, "").upper() in {"1", "ON", "YES", "TRUE"}
         for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
@@ -40,10 +40,10 @@ def offline() -> bool:
 def why_unreachable(*, path: str = "", timeout: float = 4.0) -> str | None:
     """Ask the hub once, by HEAD, and return why it cannot be used, or None if it answers.
 
-    `datasets` repeats a failed request for minutes. Asking first tells a missing network in seconds.
+    `datasets` repeats a failed request for minutes. Asking first detects a missing network in seconds.
     """
     if not endpoint().startswith(("http://", "https://")):
-        return "HF_ENDPOINT is no http address"
+        return "HF_ENDPOINT is not an http address"
     request = urllib.request.Request(f"{endpoint()}{path}", method="HEAD")
     try:
         with urllib.request.urlopen(request, timeout=timeout):
@@ -74,7 +74,7 @@ def load(name: str, split: str, *, side: int = 14) -> Dataset:
 
 
 def read(repository: str, split: str) -> pa.Table:
-    """Return one split of a hub repository as an Arrow table; a local folder in its layout will do."""
+    """Return one split of a hub repository, or of a local folder in its layout, as an Arrow table."""
     import datasets
 
     try:

@@ -1,4 +1,4 @@
-"""Data of one's own: CSV, TSV, JSON lines, parquet, a folder of these, or tables in memory. No torch."""
+"""The user's own data: CSV, TSV, JSON lines, parquet, a folder of these, or tables in memory. No torch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lrp_companion.sources.dataset import Dataset, reason
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet")
 KINDS = "a .csv, .tsv, .jsonl or .parquet file, or a folder of these"
 BLOCK = 1 << 26
-"""Bytes that are parsed at once: no row may be longer."""
+"""Bytes parsed at once, and so the longest possible row."""
 _WHOLE = re.compile(r"[+-]?\d{1,18}")
 
 
@@ -27,7 +27,7 @@ def read_file(path: Path) -> pa.Table:
 
     Raises
     ------
-    SourceError : another suffix, or a file that cannot be read as what it says it is.
+    SourceError : another suffix, or a file that cannot be read in the format of its suffix.
     """
     from pyarrow import csv, json, parquet
 
@@ -47,18 +47,18 @@ def read_file(path: Path) -> pa.Table:
             with parquet.ParquetFile(path) as file:
                 return file.read()
     except (pa.ArrowException, OSError, ValueError) as error:
-        got, hint = f"{path}, which cannot be read ({reason(error)})", "mend the file, or save it anew"
+        got, hint = f"{path}, which cannot be read ({reason(error)})", "repair the file, or save it again"
         raise SourceError("load_dataset", got=got, expected=f"a {path.suffix} file", hint=hint) from None
     raise SourceError("load_dataset", got=str(path), expected=KINDS, hint="convert the file to one of these")
 
 
 def read_path(path: Path, split: str | None) -> tuple[pa.Table, str, str]:
-    """The rows of a file or a folder, with the name of the data and its split ("" where it has none).
+    """The rows of a file or a folder, with the name of the data and its split ("" if it has none).
 
     Raises
     ------
-    SourceError : nothing there, no file that can be read, or files with different columns.
-    InputError : a split that is not there, or none where a folder has several.
+    SourceError : no such path, no readable file, or files with different columns.
+    InputError : a split that does not exist, or none if a folder has several.
     """
     if path.is_file():
         if split is not None:
@@ -94,7 +94,7 @@ def _saved(path: Path, name: str, split: str | None) -> tuple[pa.Table, str, str
         saved = datasets.load_from_disk(str(path))
     except Exception as error:  # of datasets, fsspec or pyarrow, with no common base
         got = f"folder {path}, which datasets cannot read ({reason(error)})"
-        hint = "save it anew with save_to_disk"
+        hint = "save it again with save_to_disk"
         raise SourceError("load_dataset", got=got, expected="a saved data set", hint=hint) from None
     table, _, chosen = read_object(saved, split)
     return table, name, chosen
@@ -105,7 +105,7 @@ def read_object(data: Any, split: str | None) -> tuple[pa.Table, str, str]:
 
     Raises
     ------
-    InputError : another object, columns of unequal lengths, or a split that is not there.
+    InputError : another object, columns of unequal lengths, or a split that does not exist.
     """
     if isinstance(data, Mapping) and data and all(hasattr(part, "with_format") for part in data.values()):
         chosen = _choose_split("data with splits", split, tuple(map(str, data)))
@@ -133,12 +133,12 @@ def read_object(data: Any, split: str | None) -> tuple[pa.Table, str, str]:
     except (pa.ArrowException, ValueError, TypeError) as error:
         if isinstance(error, InputError):
             raise
-        got, hint = f"columns that are no table ({reason(error)})", "give each as many values"
+        got, hint = f"columns that are not a table ({reason(error)})", "give each as many values"
         raise InputError("load_dataset", got=got, expected="columns of one length", hint=hint) from None
 
 
 def _column(values: Sequence[Any]) -> pa.Array:
-    """A column; values of several kinds, which Arrow does not hold, become strings, NaN is missing."""
+    """A column in which values of mixed kinds become strings, because Arrow has none, and NaN is missing."""
     given = [None if _missing(value) else value for value in values]
     try:
         return pa.array(given)
@@ -177,11 +177,11 @@ def own_dataset(
     split: str | None = None,
     name: str | None = None,
 ) -> Dataset:
-    """Data of one's own as a `Dataset`, under its own name.
+    """The user's own data as a `Dataset`, under its name.
 
     Raises
     ------
-    InputError : no `text`, or a column that is not there.
+    InputError : no `text`, or a column that does not exist.
     SourceError : nothing to read, or a row without text.
 
     >>> columns = {"review": ["Fine.", "Dull.", "Fair."], "stars": [2, 0, 1]}
@@ -205,7 +205,7 @@ def own_dataset(
 
 
 def _check_columns(where: str, columns: list[str], asked: Mapping[str, str | None]) -> None:
-    """Refuse columns that are not there, or there more than once."""
+    """Refuse columns that are missing or that occur more than once."""
     listed = f"a column of {', '.join(columns) or 'none'}"
     if asked["text"] is None:
         got, hint = f"{where} and no column for the texts", "name it: text= in Python, --text in the command"
@@ -222,7 +222,7 @@ def _texts(where: str, table: pa.Table, column: str) -> tuple[str, ...]:
     try:
         values = table[column].to_pylist()
     except UnicodeDecodeError:
-        got, hint = f"column {column!r} of {where} that is no UTF-8", "convert it"
+        got, hint = f"column {column!r} of {where} that is not UTF-8", "convert it"
         raise SourceError("load_dataset", got=got, expected="text in UTF-8", hint=hint) from None
     for k, value in enumerate(values):
         if not isinstance(value, str) or not value.strip():
@@ -233,7 +233,7 @@ def _texts(where: str, table: pa.Table, column: str) -> tuple[str, ...]:
 
 
 def _labels(where: str, values: Sequence[Any]) -> tuple[list[int], tuple[str, ...]]:
-    """Labels as numbers, and their names where they have some; -1 where a row has no label.
+    """Labels as numbers, and their names if they have names; -1 where a row has no label.
 
     >>> _labels("x", ["pos", "", "neg"]), _labels("x", ["2", None, "0"]), _labels("x", [1.0, float("nan")])
     (([1, -1, 0], ('neg', 'pos')), ([2, -1, 0], ()), ([1, -1], ()))
@@ -263,7 +263,7 @@ def _as_number(value: Any) -> int | None:
 
 
 def _missing(value: Any) -> bool:
-    """Whether a value stands for none: None, NaN, or what pandas has in its place."""
+    """Whether a value is missing: None, NaN, or what pandas has in its place."""
     return value is None or type(value).__name__ in ("NAType", "NaTType") or _is_nan(value)
 
 

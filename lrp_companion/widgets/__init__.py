@@ -1,8 +1,8 @@
-"""Widgets: one class, one script, one style each, alive in Jupyter and in pages without a kernel. No torch.
+"""Widgets: one class, one script and one style each, for Jupyter and for pages without a kernel. No torch.
 
-A widget is a module, `static/NAME.js` and `static/NAME.css` of one name; its class is called as the module,
-in capitals: `token_heatmap` holds `TokenHeatmap`. Nothing else lists it. A script without such a module is
-shared by some widgets (`base.SHARED`).
+A widget is a module with `static/NAME.js` and `static/NAME.css` of the same name; its class has the module's
+name in capitals: `token_heatmap` holds `TokenHeatmap`. Nothing else lists it. A script without such a module
+is shared by several widgets (`base.SHARED`).
 """
 
 from __future__ import annotations

@@ -26,11 +26,11 @@ SHARED = {
     "layers": ("layer_toggles", "your_sentence", "sentence_box"),
     "live_model": ("your_sentence", "sentence_box"),
 }
-"""What stands between the base and some widgets' own modules, and for which."""
+"""Modules between the base and a widget's own, with the widgets that share each."""
 
 
 def stems(name: str) -> tuple[str, ...]:
-    """Return the files that a front end is made of, in order: the base, what it shares, its own.
+    """Return the files of a front end, in order: the base, shared modules, and the widget's own.
 
     >>> stems("layer_toggles"), stems("softmax_lab")
     (('base', 'layers', 'layer_toggles'), ('base', 'softmax_lab'))
@@ -41,7 +41,7 @@ def stems(name: str) -> tuple[str, ...]:
 def front_end(name: str, kind: str) -> str:
     """Return the JavaScript or CSS (`kind` "js" or "css") of a widget, from its files in order.
 
-    A widget needs no style of its own.
+    A widget's style is optional.
     """
     paths = [STATIC / f"{stem}.{kind}" for stem in stems(name)]
     return "\n".join(path.read_text(encoding="utf-8") for path in paths if kind == "js" or path.is_file())
@@ -95,7 +95,7 @@ class Widget(anywidget.AnyWidget):
     ----------
     address : the widget's name in the page's address (`#address.key=value`), one per page.
     links : the traits that the address keeps; their values when the page is built are the start.
-    data : what the front end needs and nobody changes.
+    data : what the front end needs and what never changes.
     """
 
     address = traitlets.Unicode().tag(sync=True)
@@ -110,7 +110,7 @@ class Widget(anywidget.AnyWidget):
         super().__init_subclass__(**options)
 
     def state(self) -> dict[str, Any]:
-        """Return what the front end is given, as plain JSON."""
+        """Return the front end's input as plain JSON."""
         inherited = {*anywidget.AnyWidget.class_trait_names(sync=True), "_esm", "_css", "_anywidget_id"}
         return {name: getattr(self, name) for name in sorted(set(self.trait_names(sync=True)) - inherited)}
 

@@ -31,7 +31,7 @@ def switchboard(runs: Iterable[Any], *, a: str = "cp-lrp", b: str = "attnlrp") -
     """Every cell of every run for the widget `ProtocolSwitchboard`: a board of reviews, then one of digits.
 
     Numbers are 16-bit integers, the value times 10,000, packed as base64; -32768 where there is none. With
-    two decimals they print as the value does, so the widget shows the same numbers as a table.
+    two decimals they print like the value, so the widget shows the same numbers as a table.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def _key(option: Any) -> str:
 
 
 def _steps(values: np.ndarray) -> np.ndarray:
-    """Values in steps of 1 / SCALE: the nearest step whose two decimals are those of the value."""
+    """Values in steps of 1 / SCALE: the closest step with the same two decimals as the value."""
     steps = np.where(np.isnan(values), UNDEFINED, np.round(values * SCALE))
     for place in zip(*np.nonzero(steps % 100 == 50), strict=True):
         near = (steps[place], steps[place] - 1, steps[place] + 1)

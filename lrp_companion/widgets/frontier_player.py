@@ -53,8 +53,8 @@ class FrontierPlayer(Widget, front="frontier_player"):
 
     Raises
     ------
-    InputError : no texts, or not as `anytime_maps` makes them; a text, way, choice of tokens or step that is
-        not there.
+    InputError : no texts, or not as `anytime_maps` makes them; a text, way, choice of tokens or step that
+        does not exist.
 
     >>> FrontierPlayer(anytime_maps(clf, texts))  # doctest: +SKIP
     FrontierPlayer(6 texts; hybrid, groups, random)
@@ -205,7 +205,7 @@ def _exact_step(
 
 
 def _rounded(values: Any, decimals: int) -> list[float | None]:
-    """Numbers to so many decimals; None where one is undefined."""
+    """Numbers rounded to the given decimals; None where one is undefined."""
     return [
         round(value, decimals) if math.isfinite(value) else None
         for value in np.asarray(values, dtype=np.float64).tolist()

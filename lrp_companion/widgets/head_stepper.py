@@ -1,4 +1,4 @@
-"""One attention head, drawn: forward, and relevance flowing back as bands as wide as it is large."""
+"""A drawing of one attention head: forward, and relevance flowing back in bands as wide as it is large."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class HeadStepper(Widget, front="head_stepper"):
         return numbers
 
     def relevance(self) -> dict[str, list[float]]:
-        """Relevance of every part under AttnLRP, by name, and the three maps: what the page computes, too."""
+        """Relevance of every part under AttnLRP, by name, and the three maps, as the page computes them."""
         step = SoftmaxStep(self.q * np.array(self.k), np.array(self.v))
         at_key = step.logit_relevance() / 2
         maps = step.value_relevance() + at_key

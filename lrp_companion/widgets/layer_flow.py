@@ -1,4 +1,4 @@
-"""Relevance on its way from the logit down to the words: two methods side by side, level by level."""
+"""Relevance from the logit down to the words: two methods side by side, level by level."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class LayerFlow(Widget, front="layer_flow"):
         super().__init__(data=data, address=check_address("LayerFlow", address))
 
     def show(self, flow: Mapping[str, Any]) -> None:
-        """Replace the texts by one, as the live text box does; the level stays if there are as many.
+        """Replace the texts by one, as the live text box does; the level stays if the number of levels does.
 
         Raises
         ------

@@ -33,9 +33,9 @@ class LayerToggles(Widget, front="layer_toggles"):
     Parameters
     ----------
     lattice : one `Lattice` (from `layer_lattice`) or several, one per sentence.
-    loo : LOO of the same sentences, as `attribute(..., method="loo")` gives it.
+    loo : LOO of the same sentences, from `attribute(..., method="loo")`.
     address : the widget's name in the page.
-    reduced : switches and rows only, for the words of one sentence: a first look.
+    reduced : only switches and rows, for the words of one sentence, as a first look.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class LayerToggles(Widget, front="layer_toggles"):
     mode : "switches" or "half-open".
     sentence, site, tokens : which sentence; where relevance is read; whether special tokens count for r.
 
-    The page gets scores in 8-bit steps of each mask's largest, and the exact r of every mask to 3e-5.
+    The page gets scores in 8-bit steps of each mask's largest score, and the r of every mask to 3e-5.
 
     >>> LayerToggles(lattices, loo)  # doctest: +SKIP
     LayerToggles(6 sentences, 12 layers)
@@ -90,11 +90,11 @@ class LayerToggles(Widget, front="layer_toggles"):
             self.sentence, self.data = 0, data
 
     def save(self, path: str | os.PathLike) -> None:
-        """Save the widget as one page (`.html`) that is alive without a kernel, a server or a network.
+        """Save the widget as one page (`.html`) that works without a kernel, a server or a network.
 
         Raises
         ------
-        InputError : a path that does not end in .html, or a folder that is not there.
+        InputError : a path that does not end in .html, or a folder that does not exist.
         """
         save_widget(self, path)
 

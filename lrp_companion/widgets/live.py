@@ -1,4 +1,4 @@
-"""A text box, in Jupyter, that explains a sentence of the reader; a page says that it needs a kernel."""
+"""A text box, in Jupyter, that explains the reader's sentence; a page says that it needs a kernel."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class LiveSentence(ipywidgets.VBox):
         super().__init__([ipywidgets.HBox([self.text, self.button]), self.said, widget])
 
     def run(self) -> None:
-        """Explain the sentence in the text box; an error is shown below it, and the widget stays as it is."""
+        """Explain the sentence in the text box; an error is shown below, and the widget stays the same."""
         if not self.text.value.strip() or self.text.value == self._last:
             return  # a click also takes the focus from the box, which then reports the same text
         self._last = self.text.value

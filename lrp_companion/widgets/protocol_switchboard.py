@@ -34,11 +34,12 @@ class ProtocolSwitchboard(Widget, front="protocol_switchboard"):
     run : the key of the run: data set and model.
     choices : one option's key per axis, in the board's order.
 
-    If a run lacks the combination, as IMDB lacks some removals, the nearest one that it has is shown.
+    If a run lacks the combination, as IMDB lacks some removals, its closest combination is shown.
 
     Raises
     ------
-    InputError : cells that do not fill the grid of choices; a board, run, option or preset that is not there.
+    InputError : cells that do not fill the grid of choices; a board, run, option or preset that does not
+        exist.
 
     >>> ProtocolSwitchboard(switchboard(runs))  # doctest: +SKIP
     ProtocolSwitchboard(Reviews: 2 runs, 648 combinations)
@@ -139,7 +140,7 @@ class ProtocolSwitchboard(Widget, front="protocol_switchboard"):
         return [_keys(axis)[place] for axis, place in zip(board["axes"], nearest, strict=True)]
 
     def values(self) -> dict[str, Interval]:
-        """Return what the page shows: both methods' r under their labels, and their "difference"."""
+        """Return the page's numbers: both methods' r under their labels, and their "difference"."""
         return self._values(self._board(), self.run, self.choices)
 
     def _values(self, board: Mapping[str, Any], run: str, choices: Sequence[str]) -> dict[str, Interval]:

@@ -1,4 +1,4 @@
-"""A widget as one file: its state, style and script in a page that asks for nothing else."""
+"""A widget as one file: its state, style and script in a page that loads nothing else."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def save_widget(widget: Widget, path: str | os.PathLike) -> None:
 
     Raises
     ------
-    InputError : a path that does not end in .html, or a folder that is not there.
+    InputError : a path that does not end in .html, or a folder that does not exist.
     """
     operation = f"{type(widget).__name__}.save"
     ending(operation, path, (".html",))

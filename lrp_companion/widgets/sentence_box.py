@@ -12,7 +12,7 @@ FEEDS = ("layer_toggles", "layer_flow")
 
 
 class SentenceBox(Widget, front="sentence_box"):
-    """A text box for the widget above it in a page, where no kernel runs but a model is staged.
+    """A text box for the widget above it, in a page without a kernel but with a staged model.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The simplex of shares: any mixture of what queries, keys and values receive, compared with LOO."""
+"""The simplex of shares: any division of relevance among queries, keys and values, compared with LOO."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class SharesSimplex(Widget, front="shares_simplex"):
     shares : the fractions of relevance that Q, K and V receive: three numbers of at least 0 with the sum 1.
         Starts at the left graph.
     digit : place in `digits`.
-    map : "raw", or "sum-to-one" for maps that are divided by their sum before they are shown and compared.
+    map : "raw", or "sum-to-one" to divide maps by their sum before they are shown and compared.
 
     >>> digit = {"image": [[0.5, 1.0], [0, 0]], "label": 1, "predicted": 1, "logit": 2.0, "loo": [1, 2, 0, 0]}
     >>> maps = {"query": [1, 1, 0, 0], "key": [2, 0, 0, 0], "value": [0, 2, 0, 0]}

@@ -1,4 +1,4 @@
-"""One attention read-out on sliders: what the rules say of each token, and what its removal changes."""
+"""One attention read-out on sliders: what the rules say about each token, and what its removal changes."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class SoftmaxLab(Widget, front="softmax_lab"):
 
     def fallback(self) -> str:
         """Return the numbers of the state at start as a table."""
-        # Set one after the other, they may differ in length: the shorter counts, as in the view.
+        # Set one after another, they may differ in length: the shorter counts, as in the view.
         n = min(len(self.logits), len(self.values))
         step = SoftmaxStep(np.array(self.logits[:n]), np.array(self.values[:n]))
         quantities = {

@@ -52,7 +52,7 @@ class TokenHeatmap(Widget, front="token_heatmap"):
 
 
 def row_of(record: Attribution, title: str) -> dict[str, Any]:
-    """Return one row of tokens as plain JSON, with marks that steer text spelled out."""
+    """Return one row of tokens as plain JSON, with control characters spelled out."""
     return {
         "title": visible(title),
         "tokens": [visible(token) for token in record.pieces],

@@ -1,4 +1,4 @@
-"""A sentence of the reader, explained in the page by the engine of `static/engine/`: no kernel, no server."""
+"""The reader's sentence, explained in the page by the engine of `static/engine/`: no kernel, no server."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from lrp_companion.widgets.base import Widget, check_address
 
 SITES = ("word", "word+position")
 MOST_LAYERS = 12
-"""Up to so many layers the page offers to compute all `2**layers` masks."""
+"""The most layers for which the page offers to compute all `2**layers` masks."""
 
 
 class YourSentence(Widget, front="your_sentence"):
-    """A text box for pages: LOO, AttnLRP, CP-LRP and mask gradient of what is typed, with layer switches.
+    """A text box for pages: LOO, AttnLRP, CP-LRP and mask gradient of the typed text, with layer switches.
 
-    It is for pages beside which a model is staged: the book's own and those of `lrp-companion export-page`.
+    It is for pages with a staged model: the book's and those of `lrp-companion export-page`.
     In a notebook with a kernel, `LiveSentence` does this.
 
     Parameters
     ----------
-    model : what the page says of the model: `name`, `labels`, `layers`, and in bytes `fetched` and `memory`.
-    folder : where the model is staged, seen from the page, with a slash at the end.
-    examples : texts to choose from; the first one stands in the box.
-    maps : maps of the first example, to be read where no script runs; LOO first.
+    model : the page's description of the model: `name`, `labels`, `layers`, and in bytes `fetched` and
+        `memory`.
+    folder : the model's folder, relative to the page, with a slash at the end.
+    examples : sample texts; the first one is in the box.
+    maps : maps of the first example, for readers without scripts; LOO first.
     address : the widget's name in the page.
     """
 

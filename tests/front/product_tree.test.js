@@ -165,7 +165,7 @@ Deno.test("the groupings with a name know each other", () => {
 });
 
 Deno.test("the tree in words", () => {
-  const said = "The output (x1 x2) x3 = 24 hands 12 each to (x1 x2), x3; x1 x2 = 6 hands 6 each to x1, x2";
+  const said = "The output (x1 x2) x3 = 24 gives 12 each to (x1 x2), x3; x1 x2 = 6 gives 6 each to x1, x2";
   assert.equal(treeInWords(itemsOf([[0, 1], 2], [2, 3, 4])), said);
 });
 

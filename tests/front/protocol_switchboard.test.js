@@ -208,7 +208,7 @@ Deno.test("signs before numbers: none before what rounds to 0", () => {
 Deno.test("what is said of a combination", () => {
   const { sentence, verdict, n } = inWords(viewAt(2));
   assert.equal(sentence, "CP-LRP minus AttnLRP: 0.0000 [\u22120.0020, 0.0020], n = 993 (7 more without r)");
-  assert.deepEqual([verdict, n], ["the interval reaches across 0", 993]);
+  assert.deepEqual([verdict, n], ["the interval includes 0", 993]);
   assert.equal(inWords(viewAt(3)).sentence, "CP-LRP minus AttnLRP: 0.09 [0.08, 0.10], n = 1,000");
   assert.equal(inWords(viewAt(3)).verdict, "CP-LRP is nearer to LOO");
   assert.equal(inWords(viewAt(1)).verdict, "AttnLRP is nearer to LOO");

@@ -40,5 +40,5 @@ Deno.test("levels of another model are refused, and those of this one are a text
   const ask = (/** @type {string[]} */ levels) => everyLevel(companion, "a", { levels }, ["no", "yes"], {});
   const { label, logit, scores } = await ask(["top", "words"]);
   assert.deepEqual({ label, logit, scores }, { label: "yes", logit: 2, scores: flow.scores });
-  await assert.rejects(ask(["top", "middle", "words"]), /another model than “small”/);
+  await assert.rejects(ask(["top", "middle", "words"]), /a model other than “small”/);
 });

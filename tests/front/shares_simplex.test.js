@@ -191,9 +191,9 @@ Deno.test("what is said of a map: pixels below zero without rounding noise", () 
 
 Deno.test("one negative sum turns r, two leave it", () => {
   assert.equal(turnInWords(false, false), "");
-  assert.match(turnInWords(true, false), /^The sum of this map is negative: .* turns the sign of r\.$/);
+  assert.match(turnInWords(true, false), /^The sum of this map is negative: .* reverses the sign of r\.$/);
   assert.match(turnInWords(false, true), /^The sum of LOO is negative/);
-  assert.match(turnInWords(true, true), /twice, which leaves it\.$/);
+  assert.match(turnInWords(true, true), /twice, so it stays the same\.$/);
 });
 
 Deno.test("the address can only say what there is", () => {

@@ -307,7 +307,7 @@ function sum(list) {
 }
 
 /**
- * A number as text with so many decimals, a true minus sign, and a word where it is not defined.
+ * A number as text with the given decimals, a true minus sign, and a word where it is not defined.
  * @param {number} value
  * @param {number} [decimals]
  * @returns {string}
@@ -348,7 +348,7 @@ function decimalsFor(values) {
 }
 
 /**
- * Round numbers between two limits, about so many of them, and the decimals that they need.
+ * Round numbers between two limits, about as many as asked for, and the decimals that they need.
  * @param {number} low
  * @param {number} high
  * @param {number} parts
@@ -495,7 +495,7 @@ function stepper(model, { last, pause, kind }) {
   return { play, stop, go, here };
 }
 
-// In a page without a kernel the state lies beside the widget as JSON, and the address keeps what was chosen.
+// In a page without a kernel the state is next to the widget as JSON, and the address keeps what was chosen.
 
 /**
  * A widget's module ends with `export default front({ render, accept })`. `accept(key, value, model)` guards

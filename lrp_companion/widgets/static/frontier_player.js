@@ -1,4 +1,4 @@
-// Passes spent one after the other on a sentence: the map nears LOO, with r and cost.
+// Passes spent one after another on a sentence: the map nears LOO, with r and cost.
 
 /**
  * What one way gives at each step: which tokens are exact, what it says of the others, passes, r and error.
@@ -226,7 +226,7 @@ function chart(ways) {
 }
 
 /**
- * The map at this step above LOO's; both rows are made anew for another text.
+ * The map at this step above LOO's; both rows are remade for another text.
  * @returns {{ node: HTMLElement, paint: (view: View) => void }}
  */
 function maps() {
@@ -250,7 +250,7 @@ function maps() {
     map.node.dataset.scores = scores.join(" ");
     [...map.node.children].forEach((item, i) => {
       item.classList.toggle("lrp-frontier-exact", exact.has(i));
-      if (exact.has(i)) item.setAttribute("aria-description", "LOO's own value");
+      if (exact.has(i)) item.setAttribute("aria-description", "exact LOO value");
       else item.removeAttribute("aria-description");
     });
   };

@@ -176,13 +176,13 @@ function drawing(tokens) {
 function inWords(head, rules, step) {
   const o = sayTidy(head.o, 3), all = rules === "attnlrp";
   if (step === 0) return `Forward: scores are query times key, weights their softmax, and o = Σ a·v = ${o}.`;
-  if (step === 4) return "All relevance of a token together, beside what removing the token changes.";
+  if (step === 4) return "All relevance of each token, next to the change when the token is removed.";
   if (!all) return `CP-LRP: the weights are constants, so all of ${o} goes to the values, as a·v.`;
   return [
     "",
     `Eq. (3): each product a·v gives half to its weight and half to its value; ${o} in all.`,
     "Eq. (5): relevance of the weights moves on to the scores. The sum is not kept: a score of 0 gets none.",
-    `Eq. (4): half of each score's relevance to its key, the other halves to the one query, ` +
+    `Eq. (4): half of each score's relevance goes to its key, the other half to the one query, ` +
     `${sayTidy(head.atQuery, 3)} in all.`,
   ][step];
 }
@@ -206,7 +206,7 @@ function maps(tokens) {
 }
 
 /**
- * Fields for the query, the keys and the values; what is no number in range is refused in words.
+ * Fields for the query, the keys and the values; anything but a number in range is refused in words.
  * @param {Model<State>} model
  * @returns {{ node: HTMLElement, show: () => void }}
  */

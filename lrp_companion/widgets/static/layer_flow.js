@@ -176,7 +176,7 @@ function build(model, el, live) {
   const sides = [0, 1].map((method) => panel(data, method, jump));
   const buttons = [button("Up", -1), play, button("Down", 1)];
   const key = "Rows from the top: the outputs of the layers, the embeddings, the words. " +
-    "Orange speaks for the class, blue with a dot against it; each row has one scale for both methods. " +
+    "Orange supports the class, blue with a dot opposes it; each row has one scale for both methods. " +
     "Framed tokens are those in which the methods differ most at this level.";
   el.replaceChildren(
     h("div", { class: "lrp-controls" }, choose.node),

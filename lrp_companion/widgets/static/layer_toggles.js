@@ -154,12 +154,12 @@ function inForce(model) {
 }
 
 /**
- * The row of the explanation above that of LOO; `paint` makes both anew for another sentence.
+ * The row of the explanation above that of LOO; `paint` remakes both for another sentence.
  * @returns {{ nodes: HTMLElement[], paint: (sentence: Sentence, scores: number[]) => void }}
  */
 function tokenRows() {
   const explanation = h("div", {}), reference = h("div", {});
-  const title = h("p", { class: "lrp-quiet" }, "LOO, what each token's removal takes from the logit:");
+  const title = h("p", { class: "lrp-quiet" }, "LOO, the drop in the logit when each token is removed:");
   /** @type {Sentence | null} */
   let shown = null;
   let row = tokenRow([], [], "");
@@ -190,7 +190,7 @@ function build(model, el, live) {
   const chosen = choices(model), buttons = shortcuts(model), bank = switchBank(model), sliders = mixer(model);
   const head = h("p", { class: "lrp-readout" }), result = h("p", { class: "lrp-readout lrp-result" });
   const rows = tokenRows(), chart = histogram();
-  const caption = `how many of all ${masks} masks of this sentence have which r; A is AttnLRP, C is CP-LRP`;
+  const caption = `distribution of r over all ${masks} masks of this sentence; A is AttnLRP, C is CP-LRP`;
   const figure = h("figure", {}, chart.node, h("figcaption", { class: "lrp-quiet" }, caption));
   el.replaceChildren(
     h("div", { class: "lrp-controls" }, chosen.sentence),

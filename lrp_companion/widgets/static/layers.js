@@ -114,7 +114,7 @@ function inWords(layers, last) {
  * @param {number} r
  * @param {number} rank
  * @param {number} masks how many there are
- * @param {boolean} open whether layers are half-open, which is no mask
+ * @param {boolean} open whether layers are half-open, which is not a mask
  * @returns {string}
  */
 function rankInWords(r, rank, masks, open) {

@@ -50,7 +50,7 @@ function engineFrom(folder) {
   return new Promise((resolve, reject) => {
     const fail = () => {
       script.remove();
-      const hint = "put the whole folder beside the page, check the connection, and try again";
+      const hint = "put the whole folder next to the page, check the connection, and try again";
       reject(new Error(`load: got no file ${src}; expected the engine. Next step: ${hint}.`));
     };
     const script = h("script", {

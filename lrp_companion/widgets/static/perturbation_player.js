@@ -195,7 +195,7 @@ function panel(model, side) {
     const score = sum(next.map((i) => explanation.scores[i])), sign = score >= 0 ? "+" : "";
     const value = `${sign}${say(score, decimalsFor(explanation.scores))}`;
     if (next.length) ahead.replaceChildren("next: “", h("bdi", {}, words), `” (${value})`);
-    else ahead.replaceChildren("nothing is left but the special tokens");
+    else ahead.replaceChildren("only the special tokens are left");
     const removed = gone.map((i) => text.tokens[i]).join(", ");
     return `${methods[method]} has removed ${gone.length ? removed : "nothing"}, logit ${say(logit)}`;
   };

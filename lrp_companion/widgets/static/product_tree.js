@@ -19,7 +19,7 @@
  */
 
 /**
- * How amounts are drawn beside f: as a part of it, and as a colour.
+ * How amounts are drawn next to f: as a fraction of it, and as a colour.
  * @typedef {object} Scale
  * @property {number} f
  * @property {string} ink
@@ -309,7 +309,7 @@ function presetsOf(tree) {
 }
 
 /**
- * How amounts are drawn beside an output.
+ * How amounts are drawn next to an output.
  * @param {number} f
  * @returns {Scale}
  */
@@ -389,7 +389,7 @@ function factors(model, announce) {
   };
   const read = (/** @type {number} */ i) => {
     const value = inputs[i].valueAsNumber, fine = fits(value), values = model.get("values");
-    const kept = `x${i + 1} has to be a number of at most 1e60 in size; ${short(values[i])} is kept.`;
+    const kept = `x${i + 1} must be a number of at most 1e60 in size; ${short(values[i])} is kept.`;
     inputs[i].setAttribute("aria-invalid", String(!fine));
     problem.hidden = fine;
     problem.textContent = fine ? "" : kept;
@@ -428,7 +428,7 @@ function treeView(model, presets) {
   const lines = svg("svg", { role: "img", preserveAspectRatio: "none" });
   const stage = h("div", { class: "lrp-stage", role: "group", "aria-label": "Tree of the product" });
   /** @type {string | null} */
-  let focused = null; // the label of the control that takes the focus once the tree is painted anew
+  let focused = null; // the label of the control that takes the focus once the tree is repainted
   /** @param {Tree} tree @param {string} next */
   const regroup = (tree, next) => {
     focused = next;
@@ -464,7 +464,7 @@ function treeInWords(items) {
   return items.filter(({ below }) => below.length).map(({ name, value, below }, i) => {
     const parts = below.map(({ node }) => bracket(node)).join(", ");
     const product = i ? name : `The output ${name}`;
-    return `${product} = ${short(value)} hands ${short(below[0].relevance)} each to ${parts}`;
+    return `${product} = ${short(value)} gives ${short(below[0].relevance)} each to ${parts}`;
   }).join("; ");
 }
 

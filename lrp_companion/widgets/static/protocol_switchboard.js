@@ -71,7 +71,7 @@ function byKey(list, key) {
 }
 
 /**
- * Where an interval lies against 0; an undefined one is taken to reach across.
+ * Where an interval lies against 0; an undefined one is taken to include it.
  * @param {Interval} interval
  * @returns {Sign}
  */
@@ -298,7 +298,7 @@ function inWords({ board, run, table, cell }) {
   const difference = table.interval(cell, "d"), decimals = decimalsOf(difference), sign = table.sign(cell);
   const lacking = table.lacking[cell], n = run.n - lacking;
   const verdict = sign === "across"
-    ? "the interval reaches across 0"
+    ? "the interval includes 0"
     : `${sign === "above" ? board.a : board.b} is nearer to LOO`;
   const value = `${sayTidy(difference.mean, decimals)} ${rangeInWords(difference, decimals)}`;
   const without = lacking ? ` (${count(lacking)} more without r)` : "";
@@ -447,7 +447,7 @@ function optionRow(table, { label }, axis, place) {
 }
 
 /**
- * One row of switches. Each says beside its name what the difference would be there; the row says why some of
+ * One row of switches. Each says next to its name what the difference would be there; the row says why some of
  * them cannot be turned.
  * @param {string} legend
  * @param {Option[]} options
@@ -483,7 +483,7 @@ function switchRow(legend, options, pick) {
 }
 
 /**
- * What a switch says beside its name: the difference there.
+ * What a switch says next to its name: the difference there.
  * @param {Table} table
  * @param {number} cell
  * @returns {Note}
@@ -527,7 +527,7 @@ function switches(model, board, go) {
       });
     });
   };
-  const about = `Beside each switch: ${board.a} minus ${board.b} if only this switch is turned.`;
+  const about = `Next to each switch: ${board.a} minus ${board.b} if only this switch changes.`;
   const note = h("p", { class: "lrp-quiet lrp-about" }, about);
   return { node: h("div", { class: "lrp-board" }, runs.node, rows.map(({ node }) => node), note), show };
 }

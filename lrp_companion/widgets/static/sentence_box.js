@@ -83,7 +83,7 @@ async function everyMask(companion, text, { sites }, labels, { signal, progress 
 async function everyLevel(companion, text, { levels }, labels, { signal }) {
   const flow = await companion.levels(text, { signal });
   if (flow.levels.join() !== levels.join()) {
-    throw new Error(`The widget above shows another model than “${companion.card.name}”.`);
+    throw new Error(`The widget above shows a model other than “${companion.card.name}”.`);
   }
   const { tokens, special, target, logits, scores } = flow;
   return { tokens, special, label: labels[target], logit: logits[target], scores };
@@ -132,7 +132,7 @@ function widgetAbove(el, front) {
  */
 function textBox(companion, { labels, feeds }, el) {
   const fed = FED[feeds];
-  const input = h("input", { type: "text", "aria-label": "A sentence of your own" });
+  const input = h("input", { type: "text", "aria-label": "Your sentence" });
   const said = h("p", { role: "status", class: "lrp-quiet" });
   const bar = h("progress", { max: 1, value: 0, hidden: true, "aria-label": "Computed" });
   let control = new AbortController();
@@ -173,7 +173,7 @@ function textBox(companion, { labels, feeds }, el) {
 function render({ model, el }) {
   const data = model.get("data");
   const load = loader(data, (companion) => load.replaceWith(textBox(companion, data, el)));
-  el.replaceChildren(h("p", {}, "A sentence of your own in the widget above:"), load);
+  el.replaceChildren(h("p", {}, "Your sentence in the widget above:"), load);
   return () => {};
 }
 

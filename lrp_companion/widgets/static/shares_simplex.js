@@ -64,7 +64,7 @@ const ROWS = [
 ];
 const HINT =
   "Drag the ring, or press arrow keys: right and left trade queries with values, up and down trade " +
-  "keys with both. Shift: 0.1 a step. Home: flat. Enter: next named point.";
+  "keys with both. Shift: steps of 0.1. Home: flat. Enter: next named point.";
 
 let drawn = 0; // how many of these the page has, for ids of their own
 
@@ -255,7 +255,7 @@ function gapOf(a, b) {
  * r with LOO over all shares. It is linear over the root of a square form, so the pixels are needed once.
  * @param {number[][]} maps of queries, keys and values
  * @param {number[]} loo
- * @param {boolean} divides whether maps are divided by their sums, which may turn the sign
+ * @param {boolean} divides whether maps are divided by their sums, which may reverse the sign
  * @returns {Field}
  */
 function fieldOf(maps, loo, divides) {
@@ -468,7 +468,7 @@ function markOf(name) {
 }
 
 /**
- * The named points in the picture, each as a mark on white ground beside its name.
+ * The named points in the picture, each as a mark on white ground next to its name.
  * @param {{ [name: string]: Shares }} points
  * @returns {SVGElement[]}
  */
@@ -551,7 +551,7 @@ function triangle(model, hint) {
 }
 
 /**
- * Let a handle be dragged over a picture; a press beside it takes it there. A finger beside it may scroll the
+ * Let a handle be dragged over a picture; a press next to it takes it there. A finger next to it may scroll the
  * page, so only its tap counts.
  * @param {SVGSVGElement} picture
  * @param {SVGElement} handle
@@ -713,7 +713,7 @@ function pictures(side) {
 }
 
 /**
- * The numbers of the map at the shares, and a word where dividing by sums turns the sign of r.
+ * The numbers of the map at the shares, and a word where dividing by sums reverses the sign of r.
  * @returns {{ nodes: HTMLElement[], paint: (scene: Scene, measures: ReturnType<typeof measure>) => void }}
  */
 function readout() {
@@ -741,10 +741,10 @@ function readout() {
 function turnInWords(map, loo) {
   if (map && loo) {
     return "The sums of this map and of LOO are negative: " +
-      "dividing both by their sums turns r twice, which leaves it.";
+      "dividing both by their sums reverses r twice, so it stays the same.";
   }
   if (!map && !loo) return "";
-  return `The sum of ${map ? "this map" : "LOO"} is negative: dividing by the sums turns the sign of r.`;
+  return `The sum of ${map ? "this map" : "LOO"} is negative: dividing by the sums reverses the sign of r.`;
 }
 
 /**

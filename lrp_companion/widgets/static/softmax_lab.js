@@ -12,17 +12,17 @@ const PRESETS = {
   "uniform logits": {
     set: { logits: [0, 0, 0, 0], values: [1, 1, 1, 1] },
     ask: "All values are equal. What does removing a token change, and what do the two rules say? " +
-      "Then move one value: which bars answer?",
+      "Then move one value: which bars react?",
     note: "The paper's structural bias. All values are equal, so no token matters and LOO is 0; " +
-      "CP-LRP gives each token A·v all the same, AttnLRP half of that. " +
-      "Move one value: LOO answers at every token, the two rules at that token only.",
+      "CP-LRP still gives each token A·v, and AttnLRP half of that. " +
+      "Move one value: LOO reacts at every token, the two rules only at that token.",
   },
   "large equal logits": {
     set: { logits: [6, 6, 6, 6], values: [2, 1, 0, -1] },
     ask: "Attention is flat, as with logits of 0. Shift all logits: which bars move, and which stay?",
     note: "The paper's linearisation error. Attention is flat, and AttnLRP's part at the logit is " +
       `z·(n − 1)/2n times LOO, here ${(6 * 3) / 8} times. ` +
-      "Shift all logits: LOO stays, and this part grows, vanishes or turns its sign.",
+      "Shift all logits: LOO stays, and this part grows, vanishes or changes sign.",
   },
   "one dominates": {
     set: { logits: [6, 0, 0, 0], values: [1, -1, 0.5, -0.5] },
@@ -34,7 +34,7 @@ const PRESETS = {
 };
 const FREE = {
   ask: "Shift all logits by 1. Which bars move, and which stay?",
-  note: "Attention, output and LOO stay as they are, because the softmax does not see a constant. " +
+  note: "Attention, output and LOO stay the same, because the softmax does not see a constant. " +
     "AttnLRP's part at the logit moves.",
 };
 /** @type {{ key: Quantity, name: string, formula: string }[]} */
@@ -352,7 +352,7 @@ function plotRow(count) {
 }
 
 /**
- * Attention, the bars and all scores, a column per token; made anew for another number of tokens.
+ * Attention, the bars and all scores, a column per token; remade for another number of tokens.
  * @returns {{ table: HTMLElement, paint: (result: Result) => void }}
  */
 function scoreTable() {

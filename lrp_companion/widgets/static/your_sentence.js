@@ -194,7 +194,7 @@ class Panel {
     const { known } = this;
     this.drawn = {};
     this.node.classList.toggle("lrp-empty", !known);
-    this.removal.textContent = "Click a token of LOO, or press Enter on it, to take it out.";
+    this.removal.textContent = "Click a token of LOO, or press Enter on it, to remove it.";
     if (!known) return this.rows.replaceChildren();
     for (const [row, name] of Object.entries(ROWS)) {
       const title = h("p", { class: "lrp-row-title" });
@@ -231,7 +231,7 @@ class Panel {
     this.best = h("button", { ...best, onclick: () => this.choose() }, "Best mask");
     this.bar = h("progress", { max: 2 ** layers, value: 0, hidden: true, "aria-label": "Masks computed" });
     const controls = h("div", { class: "lrp-controls" }, this.go, this.bar, this.halt, this.best);
-    const text = "how many masks of this sentence have which r; A is AttnLRP, C is CP-LRP";
+    const text = "distribution of r over the masks of this sentence; A is AttnLRP, C is CP-LRP";
     const caption = h("figcaption", { class: "lrp-quiet" }, text);
     this.histogram = h("figure", { hidden: true }, this.bars.node, caption);
     return h("div", {}, controls, this.place, this.histogram);
@@ -500,7 +500,7 @@ function sentenceBox(model, key, loaded) {
   const take = () => {
     const text = tidy(box.value);
     const long = `This text has ${text.length.toLocaleString("en")} characters; ` +
-      `${LONGEST.toLocaleString("en")} are the most. Shorten it.`;
+      `the limit is ${LONGEST.toLocaleString("en")}. Shorten it.`;
     said.textContent = text.length > LONGEST ? long : text ? "" : "Type at least one word.";
     if (said.textContent) return;
     if (!loaded()) said.textContent = "Now press “Load the model”.";

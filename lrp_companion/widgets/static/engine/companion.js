@@ -182,7 +182,7 @@ function byScript(address) {
     script.onload = script.onerror = () => {
       script.remove();
       awaited.delete(address);
-      const hint = "put the whole folder beside the page";
+      const hint = "put the whole folder next to the page";
       reject(new CompanionError(`load: got no file ${address}; expected a staged part. Next step: ${hint}.`));
     };
     script.src = address;

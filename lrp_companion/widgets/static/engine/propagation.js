@@ -13,7 +13,7 @@ import { elementwise, layerNorm, linear, matmulLeft, matmulRight, share, softmax
 /** @typedef {import("./encoder.js").Norm} Norm */
 /** @typedef {import("./encoder.js").Tape} Tape */
 
-/** What a walk needs beside the tape; for one text, used by one step at a time. */
+/** What a walk needs besides the tape; for one text, used by one step at a time. */
 export class Scratch {
   /**
    * @param {Model} model

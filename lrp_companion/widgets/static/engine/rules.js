@@ -81,7 +81,7 @@ export function softmax(kernel, g, a, byKey) {
 
 /**
  * Rule for LayerNorm with its standard deviation held constant: `h = gamma g_y / sd`, `g_x = h - mean(h)`
- * (Ali et al. 2022). With `x`, its own derivative: the way through the standard deviation is taken off, too.
+ * (Ali et al. 2022). With `x`, its own derivative: the way through the standard deviation is subtracted, too.
  * @param {Kernel} kernel
  * @param {Matrix} g (T, n), changed in place
  * @param {number} gamma where n numbers lie
