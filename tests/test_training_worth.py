@@ -85,7 +85,7 @@ def test_what_r_is_worth_over_trainings(method: str, tokens: str):
         for job, example in examples(name).items():
             kept, loo = counted(example, tokens), plain_loo(example, 4)
             here = scores(name, method, job)
-            own = r_of(here, loo, kept)
+            mine = r_of(here, loo, kept)
             pairs = []
             for other in FIVE:
                 there = examples(other)[job]
@@ -93,11 +93,11 @@ def test_what_r_is_worth_over_trainings(method: str, tokens: str):
                     theirs = plain_loo(there, 4)
                     ac, bc = r_of(here, theirs, kept), r_of(loo, theirs, kept)
                     spare = (1 - ac**2) * (1 - bc**2)
-                    partial = (own - ac * bc) / math.sqrt(spare) if spare > 1e-12 else math.nan
+                    partial = (mine - ac * bc) / math.sqrt(spare) if spare > 1e-12 else math.nan
                     pairs.append((ac, partial, bc))
             means = [np.nanmean(column) if not np.isnan(column).all() else math.nan
                      for column in np.array(pairs).T] if pairs else [math.nan] * 3  # fmt: skip
-            for what, value in zip(of_run, (own, *means), strict=True):
+            for what, value in zip(of_run, (mine, *means), strict=True):
                 of_run[what].append(float(value))
         for what, column in of_run.items():
             plain[what][name] = column

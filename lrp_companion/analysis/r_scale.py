@@ -218,14 +218,14 @@ def worth_columns(
         hint = "pass the runs of other trainings"
         raise InputError("worth_columns", got="no other run", expected="at least one", hint=hint)
     maps = run.maps(method, site=site)
-    own = run.r(method, Protocol(site=site, tokens=tokens))
+    mine = run.r(method, Protocol(site=site, tokens=tokens))
     pairs = []
     for other in others:
         with_other = other_loo(run, other, maps, tokens=tokens)
         between = other_loo(run, other, run.loo(), tokens=tokens)
-        pairs.append((with_other, partial_r(own, with_other, between), between))
+        pairs.append((with_other, partial_r(mine, with_other, between), between))
     means = [_mean_of_known(columns) for columns in zip(*pairs, strict=True)]
-    return {"own": own, **dict(zip(("other", "partial", "ceiling"), means, strict=True))}
+    return {"own": mine, **dict(zip(("other", "partial", "ceiling"), means, strict=True))}
 
 
 def _mean_of_known(columns: Sequence[np.ndarray]) -> np.ndarray:

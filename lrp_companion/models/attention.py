@@ -182,7 +182,7 @@ class HeadsInTurn:
 
     @property
     def attention(self) -> Tensor:
-        """All attention weights (B, H, T, T), made anew."""
+        """All attention weights (B, H, T, T), computed again."""
         return torch.cat([heads.attention for heads in self._groups()], 1)
 
     def values_only(self, g_read: Tensor, eps: float) -> Tensor:

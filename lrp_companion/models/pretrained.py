@@ -284,11 +284,11 @@ def load_classifier(
     model : an embedded model ("companion"), a folder in the hub's on-disk format or of a PEFT adapter (which
         is merged, with `peft`), a hub id, or a network of `transformers` in memory, which is copied.
     tokenizer : of a network in memory; of one that reads images its image processor, or None. Images of whole
-        numbers are scaled as this processor, or preprocessor_config.json beside a saved model, says.
+        numbers are scaled as this processor, or preprocessor_config.json next to a saved model, says.
     device : "cpu", "cuda", "cuda:1", ...
     device_map : in place of a device, for a folder or a hub id that is larger than one: "auto" and the like,
         or devices by the names of modules, read by `transformers` with accelerate. Layers may lie on several
-        devices, each whole on one; what is loaded for each call only (disk, or the processor beside a GPU)
+        devices, each whole on one; what is loaded for each call only (disk, or the CPU next to a GPU)
         is refused, because relevance needs the weights again on the way back.
     dtype : "float32", "float64", "bfloat16" or "float16", or PyTorch's own names; weights are converted.
     revision : branch, tag or commit, for a hub id only.
