@@ -25,8 +25,8 @@ def check_device_map(device_map: object, device: str) -> str | dict[str, str] | 
 
     Raises
     ------
-    InputError : both a device and a map; a map that is not one; a device that is not here; modules that would be
-        loaded for each call only: from disk, or from the CPU next to another device.
+    InputError : both a device and a map; a map that is not one; a device that is not here; modules that would
+        be loaded for each call only: from disk, or from the CPU next to another device.
     SourceError : accelerate is not installed.
 
     >>> check_device_map("cpu", "cpu")

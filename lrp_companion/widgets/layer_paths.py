@@ -1,4 +1,4 @@
-"""The paths of bypassed layers next to the paper's: r with LOO layer by layer, and what the ends differ by."""
+"""The paths of bypassed layers next to the paper's: r with LOO layer by layer, and how the ends differ."""
 
 from __future__ import annotations
 
