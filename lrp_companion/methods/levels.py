@@ -30,7 +30,7 @@ class LayerRelevance:
     Attributes
     ----------
     levels : names of the levels: "output of layer 12" to "output of layer 1", "embeddings" (what the first
-        layer reads), "words" (the word embeddings alone: where `attribute` reads by default).
+        layer reads), "words" or "patches" (their embeddings alone: where `attribute` reads by default).
     scores : shape (levels, tokens), in units of the logit.
     lost : by cause ("biases", "norms", "softmax", and "positions" for position and type embeddings, which are
         no words), what was lost on the way to each level, (levels,). With epsilon 0 their sum is the
@@ -98,7 +98,7 @@ def layer_relevance(
             scores.append((layer.output * g).sum(-1))
             lost.append(dict(meter))
             g = layer.backward(g, bypass=number in mask, eps=eps)
-        levels += ["embeddings", "words"]
+        levels += ["embeddings", clf.units]
         scores.append((tape.embedding.output * g).sum(-1))
         lost.append(dict(meter))
         parts = relevance_parts(tape, tape.embedding.backward(g, eps=eps))
