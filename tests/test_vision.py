@@ -281,6 +281,9 @@ def test_relevance_between_layers_ends_at_the_patches(clf: Classifier) -> None:
 def test_the_check_of_a_model_takes_images(clf: Classifier) -> None:
     done = lrp.check(clf, images(3))
     assert not done.broken and {"logits", "leave-one-out"} <= {figure.name for figure in done.figures}
+    told = str(done)
+    assert "4 of 4 checks right on 3 images" in told and "Pearson, patches only" in told
+    assert "at the patches arrive" in told and "words" not in told and "texts" not in told
 
 
 def test_a_contrast_is_the_difference_of_two_explanations(clf: Classifier) -> None:

@@ -130,8 +130,13 @@ def test_outcomes_follow_the_rule_of_the_prediction() -> None:
 
 def test_tables_say_what_the_rows_hold(record: dict[str, Any]) -> None:
     whole = vision_table(vision_rows(record), caption="c")
-    assert whole.header[0] == "what counts" and "mask gradient, 8 groups" in whole.header
-    assert [cells[0] for cells in whole.cells] == list(READINGS)
+    assert whole.header[0] == "what counts" and whole.header[3] == "CP-LRP − AttnLRP"
+    assert [cells[0] for cells in whole.cells] == list(READINGS) and len(whole.header) == 8
+    short = vision_table(
+        vision_rows(record), caption="c", methods=("mask-gradient", "mask-gradient:groups=8")
+    )
+    assert short.header[4:] == ("mask gradient", "mask gradient, 8 groups")
+    assert [cells[4] for cells in short.cells] == [cells[6] for cells in whole.cells]
     assert len(vision_path_table(path_rows(record), caption="c").cells) == 3
     names = list(READINGS)
     told = made_up(dict(zip(names, (-0.1, -0.1, 0.1, 0.1), strict=True)), lead=0.3, last=0.1, position=0.1)

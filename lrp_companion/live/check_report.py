@@ -31,13 +31,15 @@ class ModelCheck:
     """The figures of a model on some texts, and the relevance of every level by method (mean over texts).
 
     `layers` has for each method a row per level: the sum of relevance there and what was lost before it, by
-    cause, as fractions of the mean |logit|; "rest" is what no cause explains.
+    cause, as fractions of the mean |logit|; "rest" is what no cause explains. `inputs` names what the model
+    reads.
     """
 
     card: ModelCard
     texts: int
     figures: tuple[Figure, ...]
     layers: Mapping[str, Sequence[Mapping[str, float | str]]]
+    inputs: str = "texts"
 
     @property
     def broken(self) -> bool:
@@ -52,7 +54,7 @@ class ModelCheck:
         name = f"{self.card.name} ({self.card.family}, {self.card.layers} layers, {self.card.dtype})"
         if wrong:
             return f"{name}: BROKEN: {', '.join(wrong)}; do not trust its explanations"
-        return f"{name}: {len(judged)} of {len(judged)} checks right on {self.texts} texts"
+        return f"{name}: {len(judged)} of {len(judged)} checks right on {self.texts} {self.inputs}"
 
     def __str__(self) -> str:
         width = max(len(figure.name) for figure in self.figures)

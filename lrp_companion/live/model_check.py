@@ -72,10 +72,10 @@ def check(
     targets = [record.target for record in loo]
     for name in METHODS:
         records = attribute(model, given, method=name, target=targets, **options)
-        figures.append(_agreement(name, records, loo))
+        figures.append(_agreement(name, records, loo, units=model.units))
         figures.append(_shares(name, records))
     figures.append(_shares("loo", loo))
-    return ModelCheck(model.card, len(encoded), tuple(figures), layers)
+    return ModelCheck(model.card, len(encoded), tuple(figures), layers, model.inputs)
 
 
 def _gap(ours: np.ndarray, theirs: np.ndarray) -> float:
@@ -116,7 +116,7 @@ def _loo(clf: Classifier, texts: Sequence[EncodedText]) -> Figure:
         mask = torch.as_tensor(keep.astype(int), device=clf.device)
         gaps.append(_gap(ours, _masked_logits(clf, text, ids, mask)))
     says = "largest difference between logits after removals, by the package and by the network with its "
-    says += f"attention mask ({len(texts)} texts)"
+    says += f"attention mask ({len(texts)} {clf.inputs})"
     return _judged("leave-one-out", max(gaps), TOLERANCE[clf.card.dtype], says)
 
 
@@ -140,7 +140,7 @@ def _conservation(
     truncate: bool,
     progress: bool | None,
 ) -> tuple[Figure, list[dict[str, Any]]]:
-    """The fraction of the logit that arrives at the words, and where the rest is; mean over texts."""
+    """The fraction of the logit that arrives at the words or patches, and where the rest is; mean over inputs."""
     flows = [
         layer_relevance(clf, text, bypass=bypass, truncate=truncate)
         for text in watch(texts, progress=progress, label=f"conservation of {name}")
@@ -157,20 +157,23 @@ def _conservation(
         rows.append({"level": level, "sum": float(below[:, k].mean()) / size, **row, "rest": rest})
     worst = float(np.max(np.abs(unexplained).mean(0) / (size + np.abs(below.mean(0)))))
     says = "largest part of the relevance that vanishes between two levels and that neither biases nor norms "
-    says += f"nor the softmax explains; at the words arrive {rows[-1]['sum']:+.2f} of the mean |logit|"
+    says += f"nor the softmax explains; at the {flows[0].levels[-1]} arrive "
+    says += f"{rows[-1]['sum']:+.2f} of the mean |logit|"
     return _judged(f"conservation of {name}", worst, TOLERANCE[clf.card.dtype], says), rows
 
 
-def _agreement(name: str, records: Sequence[Attribution], loo: Sequence[Attribution]) -> Figure:
-    """r with LOO on the words."""
+def _agreement(
+    name: str, records: Sequence[Attribution], loo: Sequence[Attribution], *, units: str
+) -> Figure:
+    """r with LOO on the words, or on the patches."""
     r = np.array([agreement(ours, theirs) for ours, theirs in zip(records, loo, strict=True)], dtype=float)
     if np.isnan(r).all():
         return Figure(
-            f"r of {name} with LOO", float("nan"), "undefined: no text has two words that differ", None
+            f"r of {name} with LOO", float("nan"), f"undefined: in no input do two {units} differ", None
         )
     mean = bootstrap_mean(r)
     text = str(mean) if len(r) > 1 else f"{mean.mean:.3f}, n = 1, no interval"
-    return Figure(f"r of {name} with LOO", float(mean.mean), f"Pearson, words only: {text}", None)
+    return Figure(f"r of {name} with LOO", float(mean.mean), f"Pearson, {units} only: {text}", None)
 
 
 def _shares(name: str, records: Sequence[Attribution]) -> Figure:

@@ -30,7 +30,7 @@ class LayerRelevance:
     Attributes
     ----------
     levels : names of the levels: "output of layer 12" to "output of layer 1", "embeddings" (the input of the
-        first layer), "words" (only the word embeddings, where `attribute` reads by default).
+        first layer), "words" or "patches" (only their embeddings, where `attribute` reads by default).
     scores : shape (levels, tokens), in units of the logit.
     lost : relevance lost before each level, (levels,), by cause: "biases", "norms", "softmax", and
         "positions" for position and type embeddings. With epsilon 0 their sum is the difference of the
@@ -99,7 +99,7 @@ def layer_relevance(
             scores.append((layer.output * g).sum(-1))
             lost.append(dict(meter))
             g = layer.backward(g, bypass=number in mask, eps=eps)
-        levels += ["embeddings", "words"]
+        levels += ["embeddings", clf.units]
         g = g.to(tape.embedding.output.device)
         scores.append((tape.embedding.output * g).sum(-1))
         lost.append(dict(meter))

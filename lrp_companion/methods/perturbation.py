@@ -115,7 +115,7 @@ def _row(clf: Classifier, text: EncodedText, keep: np.ndarray, removal: str) -> 
         read = {"first": 0, "two": 0, "last": -1, "place": text.read}.get(readout)
         if read is None:  # the mean of the tokens that are left
             return Row(ids[stay], places[stay], types=types[stay])
-        stay[read : read + 2 if readout == "two" else (read + 1) or None] = True
+        stay[[read, read + 1] if readout == "two" else read] = True
         at = int(stay[: max(read, 0)].sum()) if read >= 0 else -1
         unread = tuple(np.flatnonzero(~keep[stay]).tolist())
         return Row(ids[stay], places[stay], unread, types=types[stay], read=max(at, 0))

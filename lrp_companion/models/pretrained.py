@@ -83,6 +83,16 @@ class Classifier:
         """Whether the model reads images instead of texts."""
         return self.encoder.wiring.patches is not None
 
+    @property
+    def inputs(self) -> str:
+        """What the model reads, in a word."""
+        return "images" if self.reads_images else "texts"
+
+    @property
+    def units(self) -> str:
+        """What its inputs are made of, in a word: the tokens that are not special."""
+        return "patches" if self.reads_images else "words"
+
     def encode(self, texts: Any, *, truncate: bool = False, position: int | None = None) -> list[EncodedText]:
         """Tokenise texts and pairs of texts, or cut images into patches; refuse what cannot be explained,
         before any work.

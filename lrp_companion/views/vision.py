@@ -118,12 +118,19 @@ def _over(axes: Axes, scores: np.ndarray, ink: np.ndarray) -> None:
     axes.plot(x, y, linestyle="none", marker=".", markersize=2.4, color=INK)
 
 
-def vision_table(rows: Sequence[Row], *, caption: str, digits: int = 2) -> Table:
-    """Rows of `analysis.vision.vision_rows`: mean r by reading, and CP-LRP minus AttnLRP."""
-    methods = [name for name in rows[0] if name not in ("reading", "d")]
-    columns = {"reading": "what counts", **{name: label_of(name) for name in methods}}
-    columns |= {name: "mask gradient, 8 groups" for name in methods if name == "mask-gradient:groups=8"}
-    return table(rows, columns=columns | {"d": "CP-LRP − AttnLRP"}, caption=caption, digits=digits)
+def vision_table(
+    rows: Sequence[Row], *, caption: str, methods: Sequence[str] | None = None, digits: int = 2
+) -> Table:
+    """Rows of `analysis.vision.vision_rows`: mean r by reading, and CP-LRP minus AttnLRP.
+
+    `methods` are shown beside these two; None: all of the record.
+    """
+    others = [name for name in rows[0] if name not in ("reading", "attnlrp", "cp-lrp", "d")]
+    columns = {"reading": "what counts", "attnlrp": label_of("attnlrp"), "cp-lrp": label_of("cp-lrp")}
+    columns["d"] = "CP-LRP − AttnLRP"
+    for name in others if methods is None else methods:
+        columns[name] = "mask gradient, 8 groups" if name == "mask-gradient:groups=8" else label_of(name)
+    return table(rows, columns=columns, caption=caption, digits=digits)
 
 
 def vision_path_table(rows: Sequence[Row], *, caption: str, digits: int = 2) -> Table:
