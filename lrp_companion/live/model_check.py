@@ -140,7 +140,7 @@ def _conservation(
     truncate: bool,
     progress: bool | None,
 ) -> tuple[Figure, list[dict[str, Any]]]:
-    """The fraction of the logit that arrives at the words or patches, and where the rest is; mean over inputs."""
+    """The fraction of the logit that arrives at words or patches, and where the rest is; mean over inputs."""
     flows = [
         layer_relevance(clf, text, bypass=bypass, truncate=truncate)
         for text in watch(texts, progress=progress, label=f"conservation of {name}")
