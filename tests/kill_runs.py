@@ -1,4 +1,4 @@
-"""Kill a run at every place of its life, give the same command again, and compare all rows.
+"""Kill a run at every place of its life, repeat the command, and compare all rows.
 
 A run's places are before and after each operation on files, and in the middle of each write. `places` counts
 them in a run that nobody disturbs; `killed_at` dies at one of them by SIGKILL, in a fork. `test_faults.py`

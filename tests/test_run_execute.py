@@ -367,7 +367,7 @@ class TestStopped:
             line = one_line(capsys)
             assert (
                 f"{shard}, which cannot be read (" in line
-                and f"remove {shard.name} and give the same run command again" in line
+                and f"remove {shard.name} and repeat the same run command" in line
             )
             shard.unlink()
         assert main(arguments(model, tmp_path, *ALL)) == 0
@@ -400,7 +400,7 @@ class TestStopped:
                 assert main(command) == 2
                 line = one_line(capsys)
                 assert f"manifest.json without a usable entry {entry};" in line
-                assert "give the same run command again" in line
+                assert "repeat the same run command" in line
             assert main(arguments(model, out, *ALL)) == 0
             same(out, whole)
             assert main(["report", str(out)]) == 0

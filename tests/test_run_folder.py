@@ -153,7 +153,9 @@ class TestRows:
             good = net.read_bytes()
             for place in range(len(good)):
                 net.write_bytes(good[:place] + bytes([good[place] ^ 0x40]) + good[place + 1 :])
-                with pytest.raises(SourceError, match="remove net.safetensors and give the same run command"):
+                with pytest.raises(
+                    SourceError, match="remove net.safetensors and repeat the same run command"
+                ):
                     folder.weights(net.name)
             net.write_bytes(good[:-8])
             with pytest.raises(SourceError, match="which cannot be used"):
@@ -367,7 +369,7 @@ class TestSpoilt:
             str(pytest.raises(SourceError, read_folder, tmp_path).value),
         ):
             assert SHAPE.match(text) and f"{tmp_path / name}, which cannot be read (" in text
-            assert f"remove {Path(name).name} and give the same run command again" in text
+            assert f"remove {Path(name).name} and repeat the same run command" in text
         (tmp_path / name).unlink()
         rest = [0, 2] if "shards" in name else []
         with open_folder(tmp_path, CONFIG) as folder:

@@ -353,7 +353,7 @@ def _write_bytes(file: Path, content: Any) -> None:
 def _cannot_write(file: Path, error: OSError) -> RunError:
     got = f"{file.name}, which cannot be written ({error.strerror or error})"
     expected = f"room and permission in {file.parent}"
-    hint = "make room, then give the same command again: finished jobs are kept"
+    hint = "make room, then repeat the command: finished jobs are kept"
     return RunError("run", got=got, expected=expected, hint=hint)
 
 

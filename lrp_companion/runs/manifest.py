@@ -41,7 +41,7 @@ def read_manifest(place: Path) -> dict[str, Any]:
             raise ValueError("its key does not fit its configuration, or it has another format")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         got = f"{file}, which cannot be read ({error})"
-        expected, way = f"a manifest of format {FORMAT}", "give the same run command again"
+        expected, way = f"a manifest of format {FORMAT}", "repeat the same run command"
         hint = f"restore the file, or remove it and {way}: the rows are untouched, and it writes another"
         raise SourceError("load_run", got=got, expected=expected, hint=hint) from None
     return manifest
@@ -55,7 +55,7 @@ def check_complete(place: Path, manifest: Mapping[str, Any]) -> None:
             f"{place / MANIFEST} without a usable entry {wrong[0]}",
             "a manifest as a run writes it",
         )
-        hint = "give the same run command again: the rows are untouched, and it completes the manifest"
+        hint = "repeat the same run command: the rows are untouched, and it completes the manifest"
         raise SourceError("load_run", got=got, expected=expected, hint=hint)
 
 

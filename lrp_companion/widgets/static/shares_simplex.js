@@ -551,8 +551,8 @@ function triangle(model, hint) {
 }
 
 /**
- * Let a handle be dragged over a picture; a press next to it takes it there. A finger next to it may scroll the
- * page, so only its tap counts.
+ * Let a handle be dragged over a picture; a press next to it takes it there. A finger next to it may
+ * scroll the page, so only its tap counts.
  * @param {SVGSVGElement} picture
  * @param {SVGElement} handle
  * @param {(x: number, y: number) => void} go
