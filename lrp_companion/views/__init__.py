@@ -50,8 +50,8 @@ _NAMES = {
         "training_turns_table", "trainings_table",
     ),
     "wirings": (
-        "audit_table", "gates_table", "outcomes_table", "wiring_effects_table", "wiring_paths_figure",
-        "wirings_figure", "wirings_table", "worth_table",
+        "audit_table", "gates_table", "outcomes_table", "wiring_effects_table", "wiring_frontier_table",
+        "wiring_paths_figure", "wirings_figure", "wirings_table", "worth_table",
     ),
 }  # fmt: skip
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
