@@ -18,10 +18,7 @@ from benchmarks.pages import number
 
 Record = Mapping[str, Any]
 NAMES = ("peers", "lengths", "long_context", "precision")
-PAGES = tuple(
-    pages.ROOT / name
-    for name in ("book/which_method.md", "book/performance.md", "book/your_model.md", "README.md")
-)
+PAGES = tuple(pages.ROOT / name for name in ("book/which_method.md", "book/performance.md", "README.md"))
 _PART = re.compile(rf"(<!-- ({'|'.join(NAMES)}): (\w+) -->\n).*?(<!-- end -->)", flags=re.S)
 _LABELS = {"attnlrp": "AttnLRP"}
 
@@ -32,8 +29,9 @@ def filled(text: str, records: Mapping[str, Record]) -> str:
 
 
 def load() -> dict[str, Record]:
-    """The records by name."""
-    return {name: pages.load(pages.ROOT / "results" / f"{name}.json") for name in NAMES}
+    """The records that are there, by name."""
+    files = {name: pages.ROOT / "results" / f"{name}.json" for name in NAMES}
+    return {name: pages.load(file) for name, file in files.items() if file.is_file()}
 
 
 def _table(header: list[str], rows: list[list[str]]) -> str:
@@ -149,7 +147,7 @@ def _families_setting(record: Record) -> str:
     return (
         f"Largest difference over the largest score. Random networks of {c['layers']} layers, "
         f"{c['hidden']} wide, in {c['dtype']}; {c['texts']} texts of random tokens, seed {c['seed']}, "
-        f"without a stabiliser here. The least r of a text with LXT as it comes is {least:.6f}. LXT ran with "
+        f"without a stabiliser here. The least r of a text with LXT as it comes is 1 - {1 - least:.0e}. LXT ran with "
         f"{theirs}; the package with {ours}."
     )
 
