@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,9 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "mask gradient, K = 8": ("mask-gradient", {"groups": 8}), "gradient x input": ("gradient-x-input", {}),
     "LOO": ("loo", {}),
 }  # fmt: skip
-HALF = ("bfloat16", "float16")
 
 
-def measure(*, limit: int | None = None, model: str = "companion") -> dict[str, Any]:
+def measure(dtypes: Sequence[str], *, limit: int | None, model: str) -> dict[str, Any]:
     """Compare on every embedded short review, or the first `limit`; return the record."""
     data = load_dataset("sst2", split="validation", source="embedded")
     texts, rows = list(data.texts)[:limit], []
@@ -35,7 +35,7 @@ def measure(*, limit: int | None = None, model: str = "companion") -> dict[str, 
     for name, (method, options) in METHODS.items():
         exact = attribute(single, texts, method=method, progress=False, **options)
         targets = [record.target for record in exact]
-        for dtype in HALF:
+        for dtype in dtypes:
             clf = load_classifier(model, dtype=dtype)
             near = attribute(clf, texts, method=method, target=targets, progress=False, **options)
             pairs = [(one.scores, other.scores) for one, other in zip(exact, near, strict=True)]
@@ -54,9 +54,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.precision", description=__doc__)
     parser.add_argument("--limit", type=int, help="how many reviews (default: all)")
     parser.add_argument("--model", default="companion", help="the model (default: companion)")
+    text = "bfloat16 (default), float16, which is slow on a processor, or both"
+    parser.add_argument("--dtypes", nargs="+", default=["bfloat16"], help=text)
     parser.add_argument("--out", type=Path, default=RECORD, help="default: results/precision.json")
     given = parser.parse_args(arguments)
-    pages.write(measure(limit=given.limit, model=given.model), given.out)
+    pages.write(measure(given.dtypes, limit=given.limit, model=given.model), given.out)
     return 0
 
 

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.tables`: what pages quote of the records `lengths.json` and `peers.json`.
+"""`python -m benchmarks.tables`: what pages quote of the records in `NAMES`.
 
-A page holds `<!-- peers: NAME -->` or `<!-- lengths: NAME -->` and `<!-- end -->`; the part of that name
-replaces what stands between.
+A page holds, for example, `<!-- peers: NAME -->` and `<!-- end -->`; the part of that name replaces what
+stands between.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from benchmarks.lengths import crossing
 from benchmarks.pages import number
 
 Record = Mapping[str, Any]
+NAMES = ("peers", "lengths", "long_context", "precision")
 PAGES = tuple(pages.ROOT / name for name in ("book/which_method.md", "book/performance.md", "README.md"))
-_PART = re.compile(r"(<!-- (peers|lengths): (\w+) -->\n).*?(<!-- end -->)", flags=re.S)
+_PART = re.compile(rf"(<!-- ({'|'.join(NAMES)}): (\w+) -->\n).*?(<!-- end -->)", flags=re.S)
 _LABELS = {"attnlrp": "AttnLRP"}
 
 
@@ -28,8 +29,9 @@ def filled(text: str, records: Mapping[str, Record]) -> str:
 
 
 def load() -> dict[str, Record]:
-    """Both records by name."""
-    return {name: pages.load(pages.ROOT / "results" / f"{name}.json") for name in ("peers", "lengths")}
+    """The records that are there, by name."""
+    files = {name: pages.ROOT / "results" / f"{name}.json" for name in NAMES}
+    return {name: pages.load(file) for name, file in files.items() if file.is_file()}
 
 
 def _table(header: list[str], rows: list[list[str]]) -> str:
@@ -121,10 +123,99 @@ def _peers_setting(record: Record) -> str:
     )
 
 
+def _families_table(record: Record) -> str:
+    """The largest difference to LXT over the largest score, by family, method and change of LXT."""
+    rows = record["families"]["rows"]
+    changes = list(rows[0]["changes"])
+    cells = [
+        [row["family"], row["method"], *(_apart(row["changes"][name]) for name in changes)] for row in rows
+    ]
+    return _table(["family", "method", *(f"LXT, {name}" for name in changes)], cells)
+
+
+def _apart(change: Record) -> str:
+    return "does not run" if "failed" in change else f"{change['relative']:.0e}"
+
+
+def _families_setting(record: Record) -> str:
+    """How the families were compared, and the least r."""
+    c, v = record["families"]["config"], record["families"]["versions"]
+    known = [row["changes"]["as it comes"] for row in record["families"]["rows"]]
+    least = min(change["r"] for change in known if "r" in change)
+    theirs = ", ".join(f"{name} {value}" for name, value in v["LXT's environment"].items())
+    ours = ", ".join(f"{name} {value}" for name, value in v["here"].items())
+    return (
+        f"Largest difference over the largest score. Random networks of {c['layers']} layers, "
+        f"{c['hidden']} wide, in {c['dtype']}; {c['texts']} texts of random tokens, seed {c['seed']}, "
+        f"without a stabiliser here. The least r of a text with LXT as it comes is 1 - {1 - least:.0e}. LXT ran with "
+        f"{theirs}; the package with {ours}."
+    )
+
+
+_KINDS = {"forward": "forward pass", "attnlrp": "AttnLRP", "mask-gradient": "mask gradient"}
+
+
+def _long_table(record: Record) -> str:
+    """Memory and time of each kind, beside a plain forward pass."""
+    plain = {row["tokens"]: row for row in record["rows"] if row["kind"] == "forward"}
+    cells = [
+        [
+            f"{row['tokens']:,}", _KINDS[row["kind"]], f"{row['peak'] / 2**30:.1f} GiB",
+            f"{(row['peak'] - row['before']) / row['tokens'] / 2**10:,.0f} KiB",
+            f"{row['processor']:.0f} s", number(row["processor"] / plain[row["tokens"]]["processor"]),
+        ]
+        for row in record["rows"]
+    ]  # fmt: skip
+    header = [
+        "tokens",
+        "what",
+        "peak of all",
+        "beyond the weights, per token",
+        "processor time",
+        "over forward",
+    ]
+    return _table(header, cells)
+
+
+def _long_setting(record: Record) -> str:
+    c, h, v = record["config"], record["hardware"], record["versions"]
+    parameters = record["rows"][0]["parameters"]
+    return (
+        f"A random network in Llama's shape: {c['layers']} layers, {c['hidden_size']:,} wide, "
+        f"{c['num_attention_heads']} heads ({c['num_key_value_heads']} of keys), {c['intermediate_size']:,} "
+        f"inside, {parameters / 1e6:,.0f} million parameters (the vocabulary is cut to "
+        f"{c['vocabulary']:,}), in {c['dtype']}, one layer's tape at a time; {c['threads']} thread of an "
+        f"{h['cpu']}, shared with other work, hence the processor's time and not the clock's; PyTorch "
+        f"{v['torch']}, transformers {v['transformers']}."
+    )
+
+
+def _precision_table(record: Record) -> str:
+    """r with float32 and the differences, by method."""
+    cells = [
+        [row["method"], row["dtype"], f"{row['r']:.5f}", f"{row['least r']:.4f}",
+         f"{100 * row['difference']:.1f} %", f"{100 * row['largest difference']:.0f} %"]
+        for row in record["rows"]
+    ]  # fmt: skip
+    header = ["method", "number format", "mean r", "least r", "median difference", "largest difference"]
+    return _table(header, cells)
+
+
+def _precision_setting(record: Record) -> str:
+    c, v = record["config"], record["surroundings"]["versions"]
+    return (
+        f"`{c['model']}`, {c['texts']} texts of {c['data']}; against the same method in float32, all tokens; "
+        f"differences of a text as a part of its largest score; on a processor, PyTorch {v['torch']}."
+    )
+
+
 PARTS: dict[tuple[str, str], Callable[[Record], str]] = {
     ("lengths", "table"): _lengths_table, ("lengths", "crossing"): _crossing_table,
     ("lengths", "short"): _lengths_short, ("lengths", "setting"): _lengths_setting,
     ("peers", "table"): _peers_table, ("peers", "short"): _peers_short, ("peers", "setting"): _peers_setting,
+    ("peers", "families"): _families_table, ("peers", "families_setting"): _families_setting,
+    ("long_context", "table"): _long_table, ("long_context", "setting"): _long_setting,
+    ("precision", "table"): _precision_table, ("precision", "setting"): _precision_setting,
 }  # fmt: skip
 
 

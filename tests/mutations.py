@@ -282,6 +282,12 @@ MUTATIONS: list[Mutation] = [
     refused("weights that are elsewhere", "if away:", "if False:"),
     refused("a divided layer", "if len(devices) > 1:", "if False:"),
     refused("hooks in a copy", "remove_hook_from_submodules(out)", "pass"),
+    Mutation("wirings' frontier: all tokens for words", "analysis/wiring_frontier.py",
+             'one["r"]["pearson"]["no-special"]', 'one["r"]["pearson"]["all"]',
+             ("test_wirings.py::test_the_frontier_of_a_wiring_is_that_of_its_rows",)),
+    Mutation("wirings' frontier: nobody is dominated", "analysis/wiring_frontier.py",
+             'one["dominated by"]["no-special"] for name', "() for name",
+             ("test_wirings.py::test_what_the_chapter_says_of_the_frontiers_holds",)),
     # every rule: a sign, a half, a stabiliser, an axis
     rule("stabiliser left out", "return size / (size + eps)", "return size / size"),
     rule("stabiliser unsigned", "size = z.abs()", "size = z"),

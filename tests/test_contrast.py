@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from tiny_models import build, pre_norm
 
 import lrp_companion as lrp
@@ -87,8 +88,6 @@ def test_the_next_token_by_its_text(language_model: lrp.Classifier) -> None:
 
 
 def lrp_ids(clf: lrp.Classifier, text: str):
-    import torch
-
     return torch.tensor([clf.encode(text)[0].input_ids])
 
 
@@ -132,3 +131,47 @@ def test_a_run_of_a_classifier_of_another_order(
     )
     assert cli.main(["report", str(out)]) == 0
     assert "AttnLRP" in capsys.readouterr().out
+
+
+def test_the_command_of_the_book_prints_a_table_of_tokens(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """A tokenizer trained on the spot, in which the capital and its rival are tokens of their own."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    lines = ["The capital of France is Paris.", "The capital of Italy is Rome."] * 20
+    trained = Tokenizer(models.BPE())
+    trained.pre_tokenizer, trained.decoder = (
+        pre_tokenizers.ByteLevel(add_prefix_space=False),
+        decoders.ByteLevel(),
+    )
+    trained.train_from_iterator(lines, trainers.BpeTrainer(vocab_size=120, special_tokens=["<s>"]))
+    trained.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=trained, bos_token="<s>", model_max_length=64)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer), hidden_size=16, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, intermediate_size=24, max_position_embeddings=64, bos_token_id=0,
+        eos_token_id=None,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    for part in (LlamaForCausalLM(config).eval(), tokenizer):
+        part.save_pretrained(tmp_path)
+    asked = ["explain", "The capital of France is", "--model", str(tmp_path), "--target", " Paris"]
+    capsys.readouterr()
+    assert cli.main([*asked, "--contrast", " Rome"]) == 0
+    printed = capsys.readouterr().out
+    assert "ĠParis" in printed and "contrast ĠRome" in printed
+    (record,) = lrp.attribute(
+        lrp.load_classifier(tmp_path),
+        "The capital of France is",
+        method="attnlrp",
+        target=" Paris",
+        contrast=" Rome",
+    )
+    rows = [line for line in printed.splitlines() if any(token in line for token in record.tokens)]
+    for token in record.tokens:
+        assert any(token in row for row in rows), token
+    assert len(record.tokens) >= 5
+    with pytest.raises(InputError, match="target ' Berlin' of .* tokens"):
+        lrp.attribute(lrp.load_classifier(tmp_path), "The capital", method="attnlrp", target=" Berlin")

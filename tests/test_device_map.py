@@ -50,9 +50,9 @@ def test_layers_on_two_devices_give_the_same_scores(family: str) -> None:
         machine = Machine()
         there = spread(clf, machine)
         with machine:
-            given = lrp.attribute(there, TEXTS[1:3], **options)
+            moved = lrp.attribute(there, TEXTS[1:3], **options)
         assert machine.moves >= 2  # there are two steps from one device to the other
-        for one, other in zip(expected, given, strict=True):
+        for one, other in zip(expected, moved, strict=True):
             np.testing.assert_allclose(other.scores, one.scores, rtol=0, atol=1e-12)
 
 
@@ -65,12 +65,12 @@ def test_every_method_and_the_check(family: str, recompute: bool) -> None:
     for method in ("attnlrp", "cp-lrp", "pa-lrp", "loo", "rollout") if recompute else TEXT_METHODS:
         (expected,) = lrp.attribute(clf, TEXTS[1], method=method)
         with machine:
-            (given,) = lrp.attribute(there, TEXTS[1], method=method)
-        np.testing.assert_allclose(given.scores, expected.scores, rtol=0, atol=1e-12)
+            (moved,) = lrp.attribute(there, TEXTS[1], method=method)
+        np.testing.assert_allclose(moved.scores, expected.scores, rtol=0, atol=1e-12)
     for work in (layer_lattice, layer_relevance):
         with machine:
-            given = work(there, TEXTS[1])
-        np.testing.assert_allclose(given.scores, work(clf, TEXTS[1]).scores, rtol=0, atol=1e-12)
+            moved = work(there, TEXTS[1])
+        np.testing.assert_allclose(moved.scores, work(clf, TEXTS[1]).scores, rtol=0, atol=1e-12)
     if not recompute:
         with machine:
             assert not check(there, list(TEXTS), progress=False).broken
@@ -135,8 +135,8 @@ def test_with_the_hooks_of_accelerate(tmp_path: Path, family: str, monkeypatch: 
     assert not any(hasattr(part, "_hf_hook") for part in in_memory.network.modules())
     for method, scores in expected.items():
         for clf in (mapped, in_memory):
-            (given,) = lrp.attribute(clf, TEXTS[1], method=method)
-            np.testing.assert_allclose(given.scores, scores, rtol=0, atol=1e-5 * np.abs(scores).max())
+            (moved,) = lrp.attribute(clf, TEXTS[1], method=method)
+            np.testing.assert_allclose(moved.scores, scores, rtol=0, atol=1e-5 * np.abs(scores).max())
 
 
 @pytest.mark.parametrize(

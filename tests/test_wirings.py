@@ -20,6 +20,8 @@ import lrp_companion as lrp
 from lrp_companion import views
 from lrp_companion.analysis import findings, protocol_grid, wirings
 from lrp_companion.analysis.finding_records import MissingRecord, Records
+from lrp_companion.analysis.wiring_frontier import METHODS as METHODS_OF_FRONTIER
+from lrp_companion.analysis.wiring_frontier import wiring_frontier
 from lrp_companion.cli import main
 from lrp_companion.metrics.statistics import side_of_zero
 from lrp_companion.schema import InputError, Protocol
@@ -375,3 +377,59 @@ def test_every_run_has_the_record_of_its_training():
     for path in RECORDED:
         for name, digest in json.loads(path.read_text())["targets"].items():
             assert hashlib.sha256((targets / name).read_bytes()).hexdigest()[:16] == digest
+
+
+@pytest.fixture(scope="module")
+def frontier_rows() -> list[dict[str, Any]]:
+    return wiring_frontier(wirings.load_wirings(ROOT / "results" / "wirings"))
+
+
+def test_the_frontier_of_a_wiring_is_that_of_its_rows(frontier_rows):
+    """Mean r, passes and paired differences, from the columns as they are in the files."""
+    for name in ("modernbert", "llama"):
+        table = pq.read_table(ROOT / "results" / "wirings" / f"{name}-seed-0" / "methods.parquet").to_pylist()
+        by_method = {
+            method: sorted((row for row in table if row["method"] == method), key=lambda row: row["job"])
+            for method in METHODS_OF_FRONTIER
+        }
+        r = {method: np.array([row["r"][0] for row in rows]) for method, rows in by_method.items()}
+        cost = {method: np.mean([sum(row["passes"]) for row in rows]) for method, rows in by_method.items()}
+        for row in frontier_rows:
+            method = row["method"]
+            assert row["r"][name].mean == pytest.approx(np.nanmean(r[method]), abs=1e-6)
+            for rival in row["dominated by"][name]:
+                difference = r[rival] - r[method]
+                difference = difference[~np.isnan(difference)]
+                assert cost[rival] <= cost[method]
+                assert difference.mean() > 1.5 * difference.std() / np.sqrt(len(difference))
+            for rival in set(METHODS_OF_FRONTIER) - {method, *row["dominated by"][name]}:
+                difference = r[rival] - r[method]
+                difference = difference[~np.isnan(difference)]
+                close = difference.mean() < 2.5 * difference.std() / np.sqrt(len(difference))
+                assert cost[rival] > cost[method] or close
+
+
+def test_what_the_chapter_says_of_the_frontiers_holds(frontier_rows):
+    by_method = {row["method"]: row for row in frontier_rows}
+    assert [row["cost"] for row in frontier_rows] == sorted(row["cost"] for row in frontier_rows)
+    for name in wirings.WIRINGS:
+        left = [row["method"] for row in frontier_rows if not row["dominated by"][name]]
+        assert left == ["mask-gradient", "hybrid:exact=4", "hybrid:exact=8", "loo"]
+        for rules in ("attnlrp", "cp-lrp"):
+            assert "mask-gradient" in by_method[rules]["dominated by"][name]
+        for groups in (4, 8):
+            assert "hybrid:exact=8" in by_method[f"mask-gradient:groups={groups}"]["dominated by"][name]
+    for row in frontier_rows[:-1]:
+        assert min(row["r"], key=lambda name: row["r"][name].mean) == "modernbert"
+    gains = {
+        name: by_method["hybrid:exact=4"]["r"][name].mean - by_method["mask-gradient"]["r"][name].mean
+        for name in wirings.WIRINGS
+    }
+    assert max(gains, key=lambda name: gains[name]) == "modernbert"
+    shown = str(views.wiring_frontier_table(frontier_rows, caption="frontier"))
+    assert "5 of 5" in shown and "0 of 5" in shown and "ModernBERT" in shown
+
+
+def test_a_run_without_the_methods_of_the_frontier_is_refused(groups):
+    with pytest.raises(InputError, match="without mask-gradient:groups=4"):
+        wiring_frontier(groups)

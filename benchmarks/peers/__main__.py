@@ -3,13 +3,12 @@
 LXT needs an older transformers than this project, so it gets an environment: made once from the package index
 (a few minutes, several GB: its PyTorch brings CUDA) and kept for the next run. Models and token ids go there
 as files, scores come back as files. What is compared: AttnLRP with LXT; LOO and IG with captum, which runs
-here.
+here; and LXT's rules family by family (`families`).
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 import sys
 import tempfile
@@ -23,7 +22,7 @@ import torch
 import transformers
 
 from benchmarks import pages
-from benchmarks.peers import ig_captum, loo_captum
+from benchmarks.peers import families, ig_captum, loo_captum
 from lrp_companion.methods import attribute
 from lrp_companion.models.pretrained import EMBEDDED_FOLDER, Classifier, load_classifier
 from lrp_companion.schema import Attribution
@@ -77,14 +76,9 @@ def attnlrp_lxt(
 ) -> Any:
     """What `lxt_scores.py` says of the same ids and targets."""
     texts = [{"input_ids": row, "target": record.target} for row, record in zip(ids, records, strict=True)]
+    job = {"folder": str(folder), "texts": texts, "options": {"stabiliser": stabiliser}}
     with tempfile.TemporaryDirectory() as scratch:
-        given, out = Path(scratch, "texts.json"), Path(scratch, "scores.json")
-        given.write_text(json.dumps(texts), encoding="utf-8")
-        script = Path(__file__).with_name("lxt_scores.py")
-        subprocess.run(
-            [python, script, folder, given, out, str(stabiliser)], check=True, stderr=subprocess.DEVNULL
-        )
-        return json.loads(out.read_text(encoding="utf-8"))
+        return families.theirs(python, [job], Path(scratch))[0]
 
 
 def difference(name: str, peer: str, ours: list[Attribution], theirs: list[np.ndarray]) -> dict[str, Any]:
@@ -156,12 +150,17 @@ def main(arguments: list[str] | None = None) -> int:
     add("--texts", type=int, default=24, help="how many embedded sentences (default: 24)")
     add("--seed", type=int, default=0, help="of the sample and of the random models (default: 0)")
     text = "folder of LXT's environment, made there where it is missing (default: under _build)"
+    text = "compare the families only, and leave the rest of the record as it is"
+    add("--families-only", action="store_true", help=text)
     add("--environment", type=Path, default=ENVIRONMENT, help=text)
     add("--out", type=Path, default=RECORD, help="the record (default: results/peers.json)")
     given = parser.parse_args(arguments)
     transformers.utils.logging.set_verbosity_error()
     python = environment(given.environment)
-    pages.write(measure(python, texts=given.texts, seed=given.seed), given.out)
+    options = {"texts": given.texts, "seed": given.seed}
+    record = pages.load(given.out) if given.families_only else measure(python, **options)
+    record["families"] = pages.plain(families.measure(python, **options))
+    pages.write(record, given.out)
     return 0
 
 

@@ -23,10 +23,14 @@ CURVES = ("morf", "lerf", "delta")
 REFERENCES = ("attnlrp", "cp-lrp", "loo")
 
 
-def frontier(run: TextRun) -> list[Row]:
+def frontier(run: TextRun, *, methods: Sequence[str] | None = None) -> list[Row]:
     """Cost and closeness to LOO of every method of a run, and their differences, all over the same examples.
 
     Maps are read at the words, for the logit, against LOO by the attention mask.
+
+    Parameters
+    ----------
+    methods : of the run, all by default.
 
     Returns
     -------
@@ -53,9 +57,10 @@ def frontier(run: TextRun) -> list[Row]:
     >>> frontier(load_run("results/frontier/sst2-companion"))[-1]["method"]  # doctest: +SKIP
     'ig'
     """
-    passes = {method: run.passes(method).mean(0) for method in run.methods}
+    chosen = run.methods if methods is None else methods
+    passes = {method: run.passes(method).mean(0) for method in chosen}
     cost = {method: float(mean.sum()) for method, mean in passes.items()}
-    order = sorted(run.methods, key=lambda method: cost[method])
+    order = sorted(chosen, key=lambda method: cost[method])
     values = {method: _values(run, method) for method in order}
     measured = _nested(intervals(_by_method(values)))
     minus = _nested(intervals(_minus_references(values)))

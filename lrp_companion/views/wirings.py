@@ -12,6 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from lrp_companion.analysis.wirings import GATES, WIRINGS, Group, path_means
 from lrp_companion.registry import label_of
 from lrp_companion.views.canvas import LOOK, Drawing, Name, drawing, headline, label_points, settle
+from lrp_companion.views.cost_frontier import method_label
 from lrp_companion.views.palette import INK, QUIET
 from lrp_companion.views.tables import Table, table
 
@@ -178,6 +179,20 @@ def gates_table(rows: Sequence[Row], *, caption: str, digits: int = 3) -> Table:
         "run": "model", **SHARES, "gain": "1/2 − 1/4", "wins": "examples won",
     }  # fmt: skip
     return table(shown, columns=columns, caption=caption, digits=digits)
+
+
+def wiring_frontier_table(rows: Sequence[Row], *, caption: str, digits: int = 2) -> Table:
+    """Rows of `wiring_frontier`: passes, r with LOO in every wiring, and in how many no method that costs as
+    little is ahead.
+    """
+    shown = []
+    for row in rows:
+        free = sum(not rivals for rivals in row["dominated by"].values())
+        kept = f"{free} of {len(row['dominated by'])}"
+        passes = f"{row['cost']:.0f}"
+        shown.append({**row["r"], "method": method_label(row["method"]), "passes": passes, "kept": kept})
+    columns = {"method": "method", "passes": "passes", **{name: title_of(name) for name in rows[0]["r"]}}
+    return table(shown, columns={**columns, "kept": "not dominated in"}, caption=caption, digits=digits)
 
 
 def worth_table(rows: Sequence[Row], *, caption: str, digits: int = 2) -> Table:
