@@ -289,5 +289,5 @@ def test_experiments_on_berts_order_refuse_other_orders() -> None:
 
     clf = load_classifier(*tiny("llama"))
     for work in (lambda: head_steps(clf, TEXT), lambda: natural_shifts(clf)):
-        with pytest.raises(ModelError, match="expected a network in BERT's own order"):
+        with pytest.raises(ModelError, match="expected a network in BERT's order"):
             work()
