@@ -147,9 +147,8 @@ def _families_setting(record: Record) -> str:
     return (
         f"Largest difference over the largest score. Random networks of {c['layers']} layers, "
         f"{c['hidden']} wide, in {c['dtype']}; {c['texts']} texts of random tokens, seed {c['seed']}, "
-        f"without a stabiliser here. The least r of a text with LXT as it comes is 1 - {1 - least:.0e}. "
-        "LXT ran with "
-        f"{theirs}; the package with {ours}."
+        f"without a stabiliser here. The least r of a text with LXT as it comes is 1 - {1 - least:.0e}. LXT "
+        f"ran with {theirs}; the package with {ours}."
     )
 
 
