@@ -138,9 +138,10 @@ def test_stilted_words_do_not_come_back(pattern: str, better: str, written: dict
 def test_a_pattern_finds_what_it_is_for() -> None:
     old = (
         "by the clock; it stands beside the table; beside the table; data of one's own; computed anew; "
-        "with so many; turns the sign; taken off the words; goes on from there; reaches across 0; one after the other; "
-        "says nothing of it; mend the file; another model than this; which is no folder; in the place of it; "
-        "for who wants more; what part of it; the state that is meant; A half too many"
+        "with so many; turns the sign; taken off the words; goes on from there; reaches across 0; "
+        "one after the other; says nothing of it; mend the file; another model than this; "
+        "which is no folder; in the place of it; for who wants more; what part of it; "
+        "the state that is meant; A half too many"
     )
     assert [pattern for pattern, _ in STILTED if not re.search(pattern, old)] == []
 

@@ -11,7 +11,7 @@ from torch.nn.functional import embedding, linear, pad
 
 @dataclass(frozen=True)
 class PatchEmbedding:
-    """Embeddings of special tokens and patches, in the place of a text's word embeddings.
+    """Embeddings of special tokens and patches, in place of a text's word embeddings.
 
     A convolution whose stride is its width is one linear map of each patch, `W p + b`, with the pixels p of a
     patch in a row: channels, then rows, then columns.

@@ -1,4 +1,4 @@
-"""The paths of bypassed layers beside the paper's: r with LOO layer by layer, and what the ends differ by."""
+"""The paths of bypassed layers and the paper's: r with LOO layer by layer, and what the ends differ by."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ Deno.test("the verdict follows the side of the interval", () => {
   );
   const sides = {
     below: /below 0: AttnLRP is nearer to LOO\.$/,
-    across: /reaches across 0, so this is open\.$/,
+    across: /includes 0, so this is open\.$/,
     undefined: /it has no interval\.$/,
   };
   for (const [side, words] of Object.entries(sides)) {

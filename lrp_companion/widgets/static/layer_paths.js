@@ -1,4 +1,4 @@
-// The paths of bypassed layers beside the paper's: r with LOO layer by layer, and what the ends differ by.
+// The paths of bypassed layers and the paper's: r with LOO layer by layer, and what the ends differ by.
 
 /** @typedef {{ mean: (number | null)[], low: (number | null)[], high: (number | null)[] }} Curve */
 /** @typedef {{ mean: number | null, low: number | null, high: number | null, side: string }} Ends */
@@ -92,7 +92,7 @@ function verdict({ run, protocol, path }) {
   const said = {
     above: `the whole interval is above 0: ${first}`,
     below: `the whole interval is below 0: ${second}`,
-    across: "the interval reaches across 0, so this is open",
+    across: "the interval includes 0, so this is open",
   }[side] ?? "it has no interval";
   const printed = paper === null ? "" : ` (${PAPER}: ${paper > 0 ? "+" : ""}${say(paper)})`;
   return `${what}: a paired difference of ${withInterval(mean, low, high, true)}${printed}; ${said}.`;
