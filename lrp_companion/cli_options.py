@@ -72,8 +72,8 @@ def _explain_options(add: Callable[..., Any]) -> None:
     add("--model", default="companion", help=MODEL)
     add("--device", default="cpu")
     add("--dtype", default="float32", help="float32, float64, bfloat16 or float16")
-    add("--target", type=_class, help="class to explain, its number from 0 or its label (default: predicted)")
-    text = "a class whose logit is subtracted from the target's; a number, label, or language model's token"
+    add("--target", type=_class, help="class to explain: its number from 0 or its label (default: predicted)")
+    text = "class whose logit is subtracted from the target's (both: number, label or language model's token)"
     add("--contrast", type=_class, help=text)
     text = "position, from 0, of the token whose classes are explained (models for token classification)"
     add("--position", type=int, help=text)

@@ -20,7 +20,7 @@ BOTH_RULES = ("attnlrp", "cp-lrp")
 
 @dataclass(frozen=True)
 class Point:
-    """A point of a prediction: what it says, of which groups of trainings, and whether one training meets it.
+    """A point of a prediction: its statement, its groups of trainings, and whether a training meets it.
 
     `figures` takes a run and returns the numbers that `holds` judges; `methods` and `masks` are what a run
     needs for it.
@@ -36,7 +36,7 @@ class Point:
 
 
 def judged(points: Sequence[Point], groups: Mapping[str, Sequence[TextRun]]) -> list[Row]:
-    """What became of each point in each of its groups: met in all trainings, failed in all, or mixed.
+    """The outcome of each point in each of its groups: met in all trainings, failed in all, or mixed.
 
     Returns
     -------

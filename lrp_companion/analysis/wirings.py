@@ -300,7 +300,7 @@ POINTS = (
 
 
 def outcomes(groups: Mapping[str, Group]) -> list[Row]:
-    """What became of each point in each wiring: rows of `predictions.judged`, with `wiring` for the group.
+    """The outcome of each point in each wiring: rows of `predictions.judged`, with `wiring` for the group.
 
     Raises
     ------

@@ -19,8 +19,8 @@ from lrp_companion.schema import Attribution, InputError, ModelError
 
 METHODS = ("attnlrp", "cp-lrp", "mask-gradient")
 TOLERANCE = {"float32": 1e-3, "float64": 1e-5, "bfloat16": 1e-1, "float16": 5e-2}
-"""How far apart two ways to one number may be, as a part of 1 + its size; a network may work in float32 in
-places, whatever its weights are.
+"""Largest allowed difference between two ways to compute a number, as a fraction of 1 + its size; a network
+may work in float32 in places, whatever its weights are.
 """
 MANY_TEXTS = 3
 """Number of texts on which the `transformers` network repeats LOO, token by token."""
@@ -40,10 +40,10 @@ def check(
 
     Parameters
     ----------
-    model : of `load_classifier`.
-    texts : texts or images as for `attribute`; the predicted class of each is explained. With one there is no
-        interval.
-    truncate : cut what is beyond the model's length.
+    model : a `Classifier` from `load_classifier`.
+    texts : texts or images as for `attribute`; the predicted class of each is explained. With one text
+        or image there is no interval.
+    truncate : cut texts beyond the model's length.
 
     Raises
     ------

@@ -90,9 +90,9 @@ def attribute(
     ----------
     model : a `Classifier` (from `load_classifier`) or a `LinearAttention`.
     inputs : a text, a pair of texts as a tuple of two strings, or a list of texts and pairs; for a
-        classifier of images an array or tensor (H, W), (C, H, W) or (B, C, H, W) of floats as the network
-        reads them, or of whole numbers, which are scaled as its image processor says; for `LinearAttention`
-        images (B, 14, 14) or (B, 196).
+        classifier of images, an array or tensor (H, W), (C, H, W) or (B, C, H, W) of floats as the network
+        reads them, or of whole numbers, which are scaled as its image processor specifies; for
+        `LinearAttention`, images (B, 14, 14) or (B, 196).
     method : "loo", "ig", "gradient-x-input", "rollout", "attnlrp", "cp-lrp", "pa-lrp",
         "lrp" with `bypass`, "mask-gradient" with `groups`, "hybrid" (LOO for the `exact` tokens with the
         largest mask gradient), or "sampled-loo" (LOO for a random `budget` of tokens).
@@ -106,14 +106,14 @@ def attribute(
         against the best other class, "probability": for a multi-label classifier the label's sigmoid, and
         there is no margin), `contrast` (a class whose logit is subtracted from the target's), `position` (the
         token, from 0, whose classes are explained: for token classification only), `removal`
-        ("attention-mask", "mask-token", "pad-token", "delete"; LOO; of patches the first only), `n_steps`
-        and `baseline` (IG: "auto", "pad-token", "mask-token", "zero", of patches "zero-pixels"),
+        ("attention-mask", "mask-token", "pad-token", "delete"; LOO; for patches only the first), `n_steps`
+        and `baseline` (IG: "auto", "pad-token", "mask-token", "zero", for patches "zero-pixels"),
         `groups`, `nodes` and `seed` (mask-gradient, hybrid), `exact` and `correct` (hybrid), `budget`
         and `seed` (sampled-loo), `residual`, `head_fusion` and `row` (rollout), `batch_tokens`,
         `progress`, `truncate` (cut texts beyond the model's length). `unit` (LOO, mask-gradient,
         hybrid) is what is removed at once: "token", "word", "sentence", or spans as in
-        `Attribution.spans`; of several texts a list of spans for each.
-        The defaults of every method are listed at the end.
+        `Attribution.spans` (for several texts, a list of spans for each). The defaults of every method are
+        listed at the end.
 
     Returns
     -------

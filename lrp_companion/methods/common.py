@@ -104,7 +104,7 @@ def check_mask_token(clf: Classifier, asked: str) -> None:
 
 
 def check_pad_token(clf: Classifier, asked: str) -> None:
-    """Refuse what needs the tokenizer's padding where it has none."""
+    """Refuse what needs the tokenizer's padding if it has none."""
     if clf.reads_images or clf.tokenizer.pad_token_id is None:
         _refuse_token(clf, asked, "padding", "'attention-mask' or 'zero'")
 

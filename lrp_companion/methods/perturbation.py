@@ -71,7 +71,7 @@ def kept_logits(
 
 
 def check_removal(clf: Classifier, removal: str) -> None:
-    """Refuse a removal that is none, or whose token the tokenizer does not have; a patch is not replaced."""
+    """Refuse an unknown removal, one whose token the tokenizer lacks, and any that would replace a patch."""
     if clf.reads_images and choose("attribute", "removal", removal, REMOVALS) != REMOVALS[0]:
         got, expected = f"removal {removal!r} with {clf.card.name!r}, which reads images", "'attention-mask'"
         hint = "leave it out: no token attends to a patch that is removed"

@@ -76,7 +76,7 @@ class Side:
 class Heads:
     """Some heads at work: queries, keys and values (B, h, T, d), those of shared heads repeated.
 
-    `attention` (B, h, T, T), `read` (B, h, T, d); `capped` is what went into a soft cap and came out of it.
+    `attention` (B, h, T, T), `read` (B, h, T, d); `capped` is the input and output of a soft cap.
     """
 
     wiring: LayerWiring
@@ -111,13 +111,13 @@ class Heads:
         return None if self.capped is None else rules.slope(*self.capped, at_zero=1.0)
 
     def _scores(self) -> Tensor:
-        """What goes into the softmax, before keys are closed."""
+        """The input of the softmax, before keys are closed."""
         if self.capped is not None:
             return self.capped[1]
         return self.queries @ self.keys.mT * self.wiring.scale_of(self.queries.shape[-1])
 
     def values_only(self, g_read: Tensor, eps: float) -> Tensor:
-        """CP-LRP: g at the values, the attention held constant."""
+        """CP-LRP: g at the values, with the attention held constant."""
         return rules.attention_values(g_read, self.attention, self.read, eps=eps)
 
     def all_factors(self, g_read: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -182,7 +182,7 @@ class HeadsInTurn:
 
     @property
     def attention(self) -> Tensor:
-        """All attention weights (B, H, T, T), computed again."""
+        """All attention weights (B, H, T, T), recomputed."""
         return torch.cat([heads.attention for heads in self._groups()], 1)
 
     def values_only(self, g_read: Tensor, eps: float) -> Tensor:
@@ -245,7 +245,7 @@ class AttentionStep:
         return self.wiring.key_heads or self.heads
 
     def values_only(self, g_read: Tensor, eps: float) -> Tensor:
-        """CP-LRP: what the attention's input gets through the values, the attention held constant."""
+        """CP-LRP: what the attention's input gets through the values, with the attention held constant."""
         return self._through_values(self.at_work.values_only(g_read, eps), eps)
 
     def all_factors(self, g_read: Tensor, eps: float) -> tuple[Tensor, Tensor]:

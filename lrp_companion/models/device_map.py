@@ -25,8 +25,8 @@ def check_device_map(device_map: object, device: str) -> str | dict[str, str] | 
 
     Raises
     ------
-    InputError : both a device and a map; a map that is not one; a device that is not here; modules that would
-        be loaded for each call only: from disk, or from the CPU next to another device.
+    InputError : both a device and a map; an invalid map; a device that is not here; modules that would be
+        loaded only for each call: from disk, or from the processor to another device.
     SourceError : accelerate is not installed.
 
     >>> check_device_map("cpu", "cpu")
@@ -79,7 +79,8 @@ def check_placed(name: str, network: nn.Module, wiring: Wiring) -> None:
 
     Raises
     ------
-    InputError : weights that accelerate left on the CPU next to a device, or on disk; a divided layer.
+    InputError : weights that accelerate left on disk, or on the processor next to another device; a layer on
+        several devices.
     """
     weights = sorted(network.state_dict().items())
     kinds = {value.device.type for _, value in weights}

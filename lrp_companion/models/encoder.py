@@ -34,8 +34,8 @@ __all__ = [
 class Readout:
     """What the head reads of the last hidden states (B, T, D): a weighted sum over tokens, (B, D).
 
-    `place` (B,) is the token that is read, None where it is the first; `weights` (B, T) sum to 1 where it is
-    the mean, else None. With `two` it is the first two tokens, one behind the other, (B, 2 D).
+    `place` (B,) is the token that is read, None if it is the first; `weights` (B, T) sum to 1 if the mean is
+    read, else None. With `two`, the first two tokens are read, joined into one vector, (B, 2 D).
     """
 
     tokens: int
@@ -234,9 +234,9 @@ def _run_layer(
     wiring: LayerWiring, heads: int, masked: Tensor | None, keep: Tensor | None, angles: Angles | None,
     x: Tensor, *, gate: str, in_turn: bool,
 ) -> LayerBlock:  # fmt: skip
-    """A layer on its input x (B, T, D), which comes last so that the rest can be given before.
+    """A layer on its input x (B, T, D), which is the last argument so that the others can be bound first.
 
-    All is moved to where the layer lies, which need not be where the one before it does.
+    All of them are moved to the layer's device, which may differ from that of the layer before.
     """
     place = wiring.device
     x, angles = x.to(place), None if angles is None else angles.to(place)

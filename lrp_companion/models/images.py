@@ -41,7 +41,7 @@ class PixelScale:
 
         Raises
         ------
-        ModelError : settings that are not numbers, or of other channels than the model's.
+        ModelError : settings that are not numbers, or are for other channels than the model's.
 
         >>> PixelScale.of({"do_normalize": False}, "preprocessor_config.json", 1).factor == 1 / 255
         True
@@ -59,7 +59,7 @@ class PixelScale:
         if not known:
             got = f"{origin} with factor {shown(factor)}, image_mean and image_std"
             expected = f"one finite mean and one std above 0 for each of {channels} channels"
-            raise ModelError("load_classifier", got=got, expected=expected, hint="mend it")
+            raise ModelError("load_classifier", got=got, expected=expected, hint="correct it")
         return cls(float(factor), tuple(mean.tolist()), tuple(std.tolist()), origin)
 
     def __call__(self, pixels: np.ndarray) -> np.ndarray:
@@ -154,7 +154,7 @@ class ImageReader:
             raise _refused(got, f"whole numbers from 0 to {LARGEST}", "pass pixels, or floats")
         if self.scale.factor is None:
             got = f"image {k} of whole numbers, and no image processor that says how to scale them"
-            hint = "load_classifier(network, processor), or save preprocessor_config.json next to the model"
+            hint = "load_classifier(network, processor), or save preprocessor_config.json with the model"
             raise _refused(got, "floats as the network reads them", hint)
         return self.scale(pixels.astype(np.float64)), self.scale.words
 

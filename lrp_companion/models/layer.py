@@ -91,7 +91,7 @@ class LayerBlock:
 
     @property
     def working(self) -> int:
-        """Numbers that `children` holds at most for each mask it carries, all texts of the batch together."""
+        """The most numbers `children` holds for each mask it carries, all texts of the batch together."""
         hidden, weights = self.first_sum.numel(), self.attend.at_work.held
         inner = self.inner.z.numel() * (2 if isinstance(self.inner, GatedStep) else 1)
         return 6 * hidden + max(2 * inner, 3 * weights)

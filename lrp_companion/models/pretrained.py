@@ -42,8 +42,8 @@ DTYPES = {
 
 
 CLOSE = {torch.float32: 1e-3, torch.float64: 1e-8, torch.bfloat16: 1e-1, torch.float16: 5e-2}
-"""How far logits of the tape and of the network may be apart, as a part of 1 + the largest logit; as in
-float32 where the network works in float32 in places. Half precision is only compared where a device map left
+"""Largest allowed difference of logits between tape and network, as a fraction of 1 + the largest logit; as
+in float32 where the network works in float32 in places. Half precision is only compared if a device map left
 no room for more.
 """
 TRIED = 8
@@ -99,11 +99,12 @@ class Classifier:
 
         Parameters
         ----------
-        texts : a string; a pair as a tuple of two strings; or a list of these. For a model of images an array
-            or tensor, see `ImageReader.encode` of `lrp_companion.models.images`.
-        truncate : cut what is beyond `max_tokens`: the end of a text, of a pair the longer one's first.
-        position : the token whose classes are explained, from 0, special tokens included; for a model of
-            token classes, and only for it.
+        texts : a string; a pair as a tuple of two strings; or a list of these. For a model of images, an
+            array or tensor: see `ImageReader.encode` of `lrp_companion.models.images`.
+        truncate : cut what is beyond `max_tokens`: the end of a text; for a pair, that of the longer text
+            first.
+        position : the token whose classes are explained, from 0, counting special tokens; only for a model of
+            token classes.
 
         Raises
         ------
@@ -234,7 +235,7 @@ class Classifier:
         place: Tensor | None = None,
     ) -> Tensor:
         """The logits (B, C) of the `transformers` model for ids, mask and token types (B, T), read at `place`
-        (B,) where a place is read; of patches (B, T, P) where images are read.
+        (B,) if the model reads a place; if it reads images, `input_ids` are patches (B, T, P).
         """
         patches = self.encoder.wiring.patches
         if patches is not None:
@@ -282,7 +283,7 @@ def load_classifier(
     revision: str | None = None,
     recompute: bool = False,
 ) -> Classifier:
-    """Load a model of a wired family (`models.families`), to be explained: a classifier of texts, tokens or
+    """Load a model of a supported family (`models.families`) to explain: a classifier of texts, tokens or
     images, or a model that predicts the next or a masked token.
 
     Code from a folder or a hub repository is never run: a model that needs it is refused. One forward pass is
@@ -293,25 +294,26 @@ def load_classifier(
     ----------
     model : an embedded model ("companion"), a folder in the hub's on-disk format or of a PEFT adapter (which
         is merged, with `peft`), a hub id, or a network of `transformers` in memory, which is copied.
-    tokenizer : of a network in memory; of one that reads images its image processor, or None. Images of whole
-        numbers are scaled as this processor, or preprocessor_config.json next to a saved model, says.
+    tokenizer : the tokenizer of a network in memory; if it reads images, its image processor or None. Images
+        of whole numbers are scaled as this processor specifies, or the preprocessor_config.json in the folder
+        of a saved model.
     device : "cpu", "cuda", "cuda:1", ...
-    device_map : in place of a device, for a folder or a hub id that is larger than one: "auto" and the like,
-        or devices by the names of modules, read by `transformers` with accelerate. Layers may lie on several
-        devices, each whole on one; what is loaded for each call only (disk, or the CPU next to a GPU)
-        is refused, because relevance needs the weights again on the way back.
-    dtype : "float32", "float64", "bfloat16" or "float16", or PyTorch's own names; weights are converted.
-    revision : branch, tag or commit, for a hub id only.
+    device_map : instead of a device, for a folder or a hub id whose model is larger than one device: "auto"
+        and the like, or devices by the names of modules, read by `transformers` with accelerate. The layers
+        may be on several devices, each layer whole on one. Weights that are loaded only for each call (from
+        disk, or from the processor to a GPU) are refused, because the backward pass of relevance needs them
+        again.
+    dtype : "float32", "float64", "bfloat16" or "float16", or PyTorch's dtypes; weights are converted.
+    revision : branch, tag or commit, only for a hub id.
     recompute : keep the tape of one layer at a time, for long texts and large models; every layer that is
         walked runs once more. Up to rounding, scores are the same.
 
     Raises
     ------
     InputError : a network of texts without a tokenizer, a tokenizer without a network, an unknown device or
-        dtype, a device map that cannot be.
+        dtype, or an impossible device map.
     SourceError : the folder, the hub or the id cannot be reached or read; a device map without accelerate.
-    ModelError : the model is no such classifier, of a wiring that is not supported, or its logits are
-        not finite.
+    ModelError : the model is none of these, its wiring is not supported, or its logits are not finite.
 
     >>> load_classifier("companion").card.layers
     12
@@ -359,7 +361,7 @@ def _tokenizer_of(files: Readable, config: Any, wiring: Wiring) -> Any:
 
 @torch.no_grad()
 def _check_forward(clf: Classifier) -> None:
-    """Refuse a network whose logits are not finite, or not those of its wiring: two rows, one padded."""
+    """Refuse a network whose logits are not finite or not those of its wiring, on two rows, one padded."""
     name, ids = clf.card.name, _ordinary_inputs(clf)
     mask = torch.ones(ids.shape[:2], dtype=torch.long, device=clf.device)
     mask[1, -1:] = 0

@@ -182,8 +182,8 @@ def _is_last_layer(key: str) -> bool:
 
 @dataclass(frozen=True)
 class InMemory:
-    """A network and its tokenizer or image processor; the network is copied, so that what follows leaves the
-    caller's alone.
+    """A network and its tokenizer or image processor; the network is copied, so that the caller's does
+    not change.
     """
 
     network: nn.Module
@@ -228,7 +228,7 @@ class InMemory:
 def readable(
     model: Any, tokenizer: Any, revision: str | None, *, device_map: str | dict[str, str] | None = None
 ) -> Readable:
-    """What `load_classifier` is to read.
+    """The model that `load_classifier` is to read.
 
     Raises
     ------

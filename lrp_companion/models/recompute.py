@@ -1,9 +1,9 @@
 """A tape that keeps one layer at a time and recomputes a layer from its input in the backward pass.
 
-Memory falls from every layer's tape to one layer's and the inputs of the others, T x D numbers each; and of
-that layer's attention, T x T numbers for each head, a few heads are held at a time
-(`attention.HeadsInTurn`). The price is one more forward pass of every layer that is walked, and of its
-attention one more again.
+Memory falls from the tape of all layers to that of one layer and the inputs of the others, T x D numbers
+each. The attention of that one layer, T x T numbers for each head, is held for a few heads at a time
+(`attention.HeadsInTurn`). The cost is one more forward pass of every layer that is walked, and yet another
+one of its attention.
 """
 
 from __future__ import annotations

@@ -122,12 +122,12 @@ def inner_step(wiring: LayerWiring, x: Tensor, *, gate: str) -> MapStep | GatedS
 
 
 def through(step: NormStep | None, g: Tensor, eps: float) -> Tensor:
-    """Back through a norm that a family may lack, where it lies."""
+    """Carry g back through a norm, if the family has it, on the norm's device."""
     return g if step is None else step.backward(g.to(step.y.device), eps=eps)
 
 
 def normed(norm: Norm | None, x: Tensor) -> tuple[NormStep | None, Tensor]:
-    """A norm that a family may lack, where its weights lie, and what comes out of it."""
+    """A norm, if the family has it, and its output, on the device of its weights."""
     if norm is None:
         return None, x
     step = NormStep.run(norm, beside(norm, x))

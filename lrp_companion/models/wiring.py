@@ -16,8 +16,8 @@ from lrp_companion.models.patches import PatchEmbedding, PositionTable
 from lrp_companion.schema import InputError
 
 READOUTS = ("first", "last", "mean", "place", "two")
-"""What the head reads: the first token, the last one before the padding, the mean of all, a place, or the
-first two tokens, one behind the other.
+"""What the head reads: the first token, the last one that is not padding, the mean of all, a given place, or
+the first two tokens, joined into one vector.
 """
 
 

@@ -61,9 +61,9 @@ from lrp_companion.sources import Dataset
 
 MASK_CHOICES = ("none", "paths", "all")
 COMPARED = 4
-"""Examples of another run whose logits are computed again before its LOO is taken."""
+"""Number of another run's examples whose logits are recomputed before its LOO is used."""
 CLOSE = {"float64": 1e-9, "float32": 1e-3, "bfloat16": 0.25, "float16": 0.05}
-"""How far logits of one model may be apart between machines and batches."""
+"""Largest allowed difference of one model's logits between machines and batches."""
 
 
 class TextJobs:

