@@ -31,7 +31,8 @@ def training_catalogue() -> dict[str, Value]:
     for name in SHORT:
         out[f"trainings, CP-LRP minus AttnLRP, {name}"] = _effect(name)
         out[f"trainings, CP-LRP minus AttnLRP, {name}, Student's"] = _students(name)
-        out[f"trainings, CP-LRP minus AttnLRP, {name}, trainings above 0"] = _above(name)
+        for end in ("lowest", "highest"):
+            out[f"trainings, CP-LRP minus AttnLRP, {name}, {end}"] = _end(name, end)
     for method in METHODS:
         for tokens in TOKENS:
             for what in WORTH:
@@ -64,8 +65,10 @@ def _students(name: str) -> Value:
     return lambda kept: t_interval([np.nanmean(gap) for gap in _gaps(kept, name).values()])
 
 
-def _above(name: str) -> Value:
-    return lambda kept: sum(bool(np.nanmean(gap) > 0) for gap in _gaps(kept, name).values())
+def _end(name: str, end: str) -> Value:
+    """The lowest or the highest mean difference of a training."""
+    pick = {"lowest": min, "highest": max}[end]
+    return lambda kept: pick(float(np.nanmean(gap)) for gap in _gaps(kept, name).values())
 
 
 @lru_cache(maxsize=4)
