@@ -169,9 +169,8 @@ def test_the_command_of_the_book_prints_a_table_of_tokens(
         target=" Paris",
         contrast=" Rome",
     )
-    rows = [line for line in printed.splitlines() if any(token in line for token in record.tokens)]
     for token in record.tokens:
-        assert any(token in row for row in rows), token
+        assert token.removeprefix("Ġ") in printed, token  # byte-level tokens are printed as text
     assert len(record.tokens) >= 5
     with pytest.raises(InputError, match="target ' Berlin' of .* tokens"):
         lrp.attribute(lrp.load_classifier(tmp_path), "The capital", method="attnlrp", target=" Berlin")

@@ -206,7 +206,8 @@ class LayerWiring:
     @property
     def device(self) -> torch.device:
         """Where its weights lie; all of a layer's lie together."""
-        return self.query.weight.device
+        query: Any = self.query  # a family that a user adds may have a module without a weight of this name
+        return (query.weight if hasattr(query, "weight") else next(query.parameters())).device
 
     def scale_of(self, head_width: int) -> float:
         """The factor of the products of queries and keys of one head."""
