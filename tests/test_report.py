@@ -766,10 +766,10 @@ def fresh(folder: Path) -> set[str]:
                 shown.append(
                     layer_plot(
                         **paper_tables.figure2(run, protocol=protocol),
-                        title=f"{run.name}, n = {run.n:,}: {name}",
+                        title=f"Which layers matter? {run.name}, n = {run.n:,}: {name}",
                     )
                 )
-            title = f"{run.name}, n = {run.n:,}: curves"
+            title = f"Which layers matter? {run.name}, n = {run.n:,}: curves"
             shown.append(layer_plot(**paper_tables.figure2(run, column="delta"), quantity="Δ", title=title))
     return {repr(printed) for printed in shown if printed is not None}
 
