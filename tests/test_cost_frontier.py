@@ -414,7 +414,10 @@ def test_the_committed_page_shows_what_the_committed_records_give():
         title="Mean r with LOO, then and now; the models are not the same",
     )]  # fmt: skip
     fresh += [
-        views.frontier_figure(frontiers[run.name], title=f"{title(run)}, n = {run.n:,}") for run in texts
+        views.frontier_figure(
+            frontiers[run.name], title=f"What does agreement cost? {title(run)}, n = {run.n:,}"
+        )
+        for run in texts
     ]
     tables = [views.perturbation_table(frontiers[run.name], title="any") for run in texts]
     tables += [

@@ -116,7 +116,7 @@ def test_slips_are_named_and_what_is_missing_is_said(tmp_path: Path) -> None:
     (broken,) = (mark.says for mark in grades.of("cem") if mark.exercise == "product-rule")
     assert "NameError" in broken and "SyntaxError" in broken
     assert [mark.says for mark in grades.of("dora")] == ["no exercise is checked in this notebook"]
-    assert "no notebook" in grades.of("eva")[0].says and grades.points("eva") == (0, 1)
+    assert "not a notebook" in grades.of("eva")[0].says and grades.points("eva") == (0, 1)
 
 
 def test_hostile_notebooks_earn_nothing_and_stop_nobody_else(tmp_path: Path) -> None:

@@ -319,7 +319,7 @@ class TestStopped:
         with monkeypatch.context() as patch:
             patch.setattr(TextJobs, "_masks", breaks)
             assert main(arguments(model, tmp_path, *ALL)) == 3
-        assert "stopped by a fault of the program (MemoryError: too much)" in one_line(capsys)
+        assert "stopped by an error in the program (MemoryError: too much)" in one_line(capsys)
         assert (
             read_folder(tmp_path)[0]["sessions"][0]["stopped by"] == "MemoryError"
             and shards(tmp_path) == 2 * LIMIT + 5
@@ -449,7 +449,7 @@ class TestProcesses:
         said = log.read_text()
         last = said.strip().splitlines()[-1]
         assert re.fullmatch(
-            r"run: got the end of process [12] of 2 \(SIGKILL from outside, perhaps for want of memory\); "
+            r"run: got the end of process [12] of 2 \(SIGKILL from outside, perhaps for lack of memory\); "
             r"expected all processes to finish\. .*",
             last,
         )
@@ -584,8 +584,8 @@ class TestRefusals:
             (["--masks", "some"], "--masks"),
             (["--n-steps", "0"], "n_steps 0; expected a whole number, at least 1"),
             (["--processes", "0"], "--processes 0; expected a whole number, at least 1"),
-            (["--nets", "3"], "--nets for sst2; expected of these only --model, --methods"),
-            (["--dtype", "float16"], "dtype 'float16'"),
+            (["--nets", "3"], "--nets for sst2; expected only --model, --methods"),
+            (["--dtype", "float8"], "dtype 'float8'"),
             (["--device", "abacus"], "device 'abacus'"),
             (["--split", "test"], "sst2 split 'test'"),
             (["--split", "train"], "sst2 split 'train' from the embedded source"),
@@ -612,7 +612,7 @@ class TestRefusals:
     )
     def test_mnist_has_no_use_for_options_of_texts(self, tmp_path, capsys, option):
         assert main(["run", "mnist", "--out", str(tmp_path / "run"), "--source", "embedded", *option]) == 2
-        assert f"{option[0]} for mnist; expected of these only --model, --methods, --nets" in one_line(capsys)
+        assert f"{option[0]} for mnist; expected only --model, --methods, --nets" in one_line(capsys)
 
     def test_readings_and_nets_that_are_not_there(self, tmp_path, capsys):
         for option, words in (

@@ -37,7 +37,7 @@ def raises(error: BaseException):
         (
             ZeroDivisionError("one\ntwo"),
             3,
-            "by a fault of the program (ZeroDivisionError: one two); ",
+            "by an error in the program (ZeroDivisionError: one two); ",
         ),
         (MemoryError(), 3, "(MemoryError)"),
     ],

@@ -59,7 +59,7 @@ def check(page: Any, data: dict[str, Any]) -> None:
         assert f", {shown(run['paper'][path][k])} in the paper's model." in said
     verdict = page.locator(".lrp-paths-said + p").text_content()
     assert f"{shown(ends['mean'])} [{shown(ends['low'])}, {shown(ends['high'])}]" in verdict
-    words = {"above": "above 0", "below": "below 0", "across": "across 0"}
+    words = {"above": "above 0", "below": "below 0", "across": "includes 0"}
     assert [side for side, phrase in words.items() if phrase in verdict] == [ends["side"]]
     slider = page.get_by_role("slider")
     assert int(slider.input_value()) == k + 1 and slider.get_attribute("aria-valuetext") == said
