@@ -100,7 +100,7 @@ class Classifier:
         Parameters
         ----------
         texts : a string; a pair as a tuple of two strings; or a list of these. For a model of images, an
-            array or tensor: see `ImageReader.encode` of `lrp_companion.models.images`.
+            array or tensor of pixels (`ImageReader` says which).
         truncate : cut what is beyond `max_tokens`: the end of a text; for a pair, that of the longer text
             first.
         position : the token whose classes are explained, from 0, counting special tokens; only for a model of

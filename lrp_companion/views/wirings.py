@@ -189,10 +189,10 @@ def wiring_frontier_table(rows: Sequence[Row], *, caption: str, digits: int = 2)
     for row in rows:
         free = sum(not rivals for rivals in row["dominated by"].values())
         kept = f"{free} of {len(row['dominated by'])}"
-        passes = f"{row['cost']:.0f}"
-        shown.append({**row["r"], "method": method_label(row["method"]), "passes": passes, "kept": kept})
-    columns = {"method": "method", "passes": "passes", **{name: title_of(name) for name in rows[0]["r"]}}
-    return table(shown, columns={**columns, "kept": "not dominated in"}, caption=caption, digits=digits)
+        method = f"{method_label(row['method'])} ({row['cost']:.0f})"
+        shown.append({**row["r"], "method": method, "kept": kept})
+    columns = {"method": "method (passes)", **{name: title_of(name) for name in rows[0]["r"]}}
+    return table(shown, columns={**columns, "kept": "ahead in"}, caption=caption, digits=digits)
 
 
 def worth_table(rows: Sequence[Row], *, caption: str, digits: int = 2) -> Table:
