@@ -447,8 +447,8 @@ function optionRow(table, { label }, axis, place) {
 }
 
 /**
- * One row of switches. Each says next to its name what the difference would be there; the row says why some of
- * them cannot be turned.
+ * One row of switches. Each says next to its name what the difference would be there; the row says why some
+ * of them cannot be turned.
  * @param {string} legend
  * @param {Option[]} options
  * @param {(key: string) => void} pick
