@@ -557,6 +557,11 @@ def test_a_smaller_gain_is_a_difference_of_two_means(folders):
     assert claim.effects[0].value.mean == pytest.approx(
         (-0.1 - 0.1 - 0.1 - 0.05) / 4 - (0.1 + 0.2) / 2, abs=1e-6
     )
+    top = load_runs([folders["top"]])
+    on_imdb, on_sst = ([run for run in top if run.task == task] for task in ("imdb", "sst2"))
+    apart = claims(on_imdb, trained_again=on_sst)
+    assert find(apart, "CP-LRP's gain in r").effects == claim.effects
+    assert find(apart, HEADLINE).verdict == "not testable here"
     a, b = Interval(0.5, 0.4, 0.7, 30), Interval(0.1, 0.0, 0.4, 20)
     assert parts(independent_difference(a, b)) == pytest.approx(
         (0.4, 0.4 - math.hypot(0.1, 0.3), 0.4 + math.hypot(0.2, 0.1))

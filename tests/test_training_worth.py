@@ -16,21 +16,25 @@ import pytest
 from test_recomputed import plain_loo, plain_r
 
 from lrp_companion.analysis import mean_pooling, training_worth
-from lrp_companion.analysis.finding_records import SHORT_RECIPE
+from lrp_companion.analysis.finding_records import SHORT_RECIPE, MissingRecord, Records
 from lrp_companion.analysis.findings import finding
 from lrp_companion.analysis.predictions import FAILED, MET, MIXED
+from lrp_companion.analysis.training_findings import training_catalogue
 from lrp_companion.runs.load import TextRun, load_run
 from lrp_companion.schema import InputError
 
 RESULTS = Path(__file__).parents[1] / "results"
 FIVE = [f"sst2-{SHORT_RECIPE}-seed-{seed}" for seed in range(5)]
-FIRST = [f"post-ln-first-seed-{seed}" for seed in range(2)]
-MEAN = [f"post-ln-mean-seed-{seed}" for seed in range(2)]
+SMALL_FIRST = [f"post-ln-first-seed-{seed}" for seed in range(2)]
+SMALL_MEAN = [f"post-ln-mean-seed-{seed}" for seed in range(2)]
+MEAN = [f"sst2-companion-6-mean-seed-{seed}" for seed in range(3)]
+FOLDERS = {"post": "wirings", "sst2-companion-6-mean": "mean-pooling", "sst2-companion-6-short": "trainings"}
 REMOVALS = ("attention-mask", "mask-token", "pad-token", "delete")
 
 
 def folder(name: str) -> Path:
-    return RESULTS / ("wirings" if name.startswith("post-ln") else "trainings") / name
+    (place,) = (place for start, place in FOLDERS.items() if name.startswith(start))
+    return RESULTS / place / name
 
 
 @cache
@@ -153,10 +157,11 @@ def read_out(name: str) -> dict[str, Any]:
     return {**means, "gap": gap, "above": up.mean()}
 
 
-def test_both_read_outs_and_what_was_predicted():
-    first, mean = ([run(name) for name in names] for names in (FIRST, MEAN))
+@pytest.mark.parametrize(("firsts", "means"), [(FIVE, MEAN), (SMALL_FIRST, SMALL_MEAN)])
+def test_both_read_outs_and_what_was_predicted(firsts: list[str], means: list[str]):
+    first, mean = ([run(name) for name in names] for names in (firsts, means))
     rows = {row["reads"]: row for row in mean_pooling.pooling_rows(first, mean)}
-    by_hand = {"[CLS]": [read_out(name) for name in FIRST], "mean": [read_out(name) for name in MEAN]}
+    by_hand = {"[CLS]": [read_out(name) for name in firsts], "mean": [read_out(name) for name in means]}
     for reads, of_runs in by_hand.items():
         for what in ("share", "words", "all", "above"):
             expected = np.mean([one[what] for one in of_runs])
@@ -172,10 +177,22 @@ def test_both_read_outs_and_what_was_predicted():
     for row in outcomes:
         expected = held[row["point"]]
         assert row["outcome"] == (MET if all(expected) else MIXED if any(expected) else FAILED)
-        assert row["held"] == sum(expected) and row["of"] == 2
+        assert row["held"] == sum(expected) and row["of"] == len(means)
+    if means != MEAN:
+        return
     for outcome in (MET, FAILED, MIXED):
         counted_rows = sum(row["outcome"] == outcome for row in outcomes)
         assert finding(f"mean pooling, predictions {outcome}") == str(counted_rows)
+    gaps = {reads: [one["gap"] for one in of_runs] for reads, of_runs in by_hand.items()}
+    for reads, of_runs in gaps.items():
+        assert finding(f"reading {reads}, gap, smallest") == f"{min(of_runs):.2f}"
+        assert finding(f"reading {reads}, gap, largest") == f"{max(of_runs):.2f}"
+        assert finding(f"reading {reads}, trainings") == str(len(of_runs))
+
+
+def test_a_folder_without_models_that_read_the_mean(tmp_path: Path):
+    with pytest.raises(MissingRecord, match="no folder mean-pooling"):
+        training_catalogue()["reading mean, share"](Records({}, {}, {}, [], [], str(tmp_path)))
 
 
 def test_one_training_is_refused():

@@ -265,7 +265,7 @@ def test_batches_keep_the_shares(script):
 
 def test_sentences_take_their_numbers_from_these_runs(groups, results: Path):
     """Chapter 8's names, through the catalogue of all findings, against the rows of the tables."""
-    kept = Records({}, {}, {}, [], str(results))
+    kept = Records({}, {}, {}, [], [], str(results))
     rows = {(row["wiring"], row["reading"]): row for row in wirings.effect_rows(groups)}
     for name, key, column in (
         ("llama, CP-LRP minus AttnLRP, all tokens", ("llama", "all tokens"), "d"),
@@ -327,11 +327,11 @@ def test_the_claim_is_tested_on_every_wiring_but_berts(groups):
 
 
 def test_a_sentence_without_these_runs_is_left_out(tmp_path: Path, groups, results: Path):
-    empty = Records({}, {}, {}, [], str(tmp_path))
+    empty = Records({}, {}, {}, [], [], str(tmp_path))
     with pytest.raises(MissingRecord):
         findings.CATALOGUE["llama, n"](empty)
     with pytest.raises(MissingRecord):  # GPT-2 has no special tokens here
-        findings.CATALOGUE["gpt2, CP-LRP minus AttnLRP, all tokens"](Records({}, {}, {}, [], str(results)))
+        findings.CATALOGUE["gpt2, CP-LRP minus AttnLRP, all tokens"](Records({}, {}, {}, [], [], str(results)))
 
 
 def test_figures_and_tables_show_every_wiring(groups):

@@ -84,7 +84,8 @@ def chapter_catalogue() -> dict[str, Value]:
 @lru_cache(maxsize=2)
 def judged_claims(results: str | Path = "results") -> list[Claim]:
     """The paper's claims, tested on the runs of a folder, once; the last on classifiers of other wirings."""
-    tested = claims(list(records(results).runs.values()))
+    kept = records(results)
+    tested = claims(list(kept.runs.values()), trained_again=kept.beside)
     try:
         groups = wiring_runs(str(results))
     except MissingRecord:

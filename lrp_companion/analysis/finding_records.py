@@ -40,6 +40,7 @@ class Records:
     frontier: Mapping[str, Any]
     maps: Mapping[str, Any]
     groups: Sequence[Sequence[TextRun]]
+    reading_mean: Sequence[TextRun]
     folder: str
 
     def text(self, short: str, *, frontier: bool = False) -> TextRun:
@@ -61,9 +62,11 @@ class Records:
             raise _missing(f"trainings of {TEXT_RUNS[short]}", list(groups))
         return groups[TEXT_RUNS[short]]
 
-    def recipe(self, model: str) -> Sequence[TextRun]:
+    def recipe(self, model: str, *, task: str = "sst2") -> Sequence[TextRun]:
         """The trainings `model-seed-0`, `model-seed-1`, ... by one recipe, on the same texts; () if none."""
-        groups = {runs[0].model.rpartition("-seed-")[0]: runs for runs in self.groups}
+        groups = {
+            runs[0].model.rpartition("-seed-")[0]: runs for runs in self.groups if runs[0].task == task
+        }
         return groups.get(model, ())
 
     def trained_again(self, model: str) -> Sequence[TextRun]:
@@ -102,4 +105,5 @@ def records(results: str | Path = "results") -> Records:
     """Read all runs behind the findings."""
     kinds = (find_runs(results), find_beside(results, "frontier"), find_beside(results, "maps"))
     runs, frontier, maps = ({run.name: run for run in kind} for kind in kinds)
-    return Records(runs, frontier, maps, find_trainings(results), str(results))
+    means = sorted(find_beside(results, "mean-pooling"), key=lambda run: run.name)
+    return Records(runs, frontier, maps, find_trainings(results), means, str(results))

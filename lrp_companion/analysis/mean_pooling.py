@@ -1,8 +1,8 @@
 """Does the order of the methods hang on the read-out at [CLS]? The same network with the mean read. No torch.
 
-The three points are those of `results/predictions/2026-11-23-mean-pooling.md`, which were written down for a
-6-layer model that has not been trained yet; here they are asked of any two groups of trainings that differ in
-what the classifier reads.
+The three points are those of `results/predictions/2026-11-23-mean-pooling.md`, written down before any 6-layer
+model with the mean read was trained; they can be asked of any two groups of trainings that differ in what the
+classifier reads.
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ def pooling_rows(reading_first: Sequence[TextRun], reading_mean: Sequence[TextRu
     Returns
     -------
     list
-        Rows `reads` ("[CLS]" or "mean"), `trainings`, `share` ([CLS] in sum |R|), `above` (share of examples
+        Rows `layers`, `reads` ("[CLS]" or "mean"), `trainings`, `share` ([CLS] in sum |R|), `above` (share of examples
         with LOO at [CLS] above 0), `words` and `all`: CP-LRP minus AttnLRP at the words, and at words +
         positions with all tokens (intervals over trainings and examples), `gaps`: `sign_gap` of each.
     """
     rows = []
     for reads, runs in (("[CLS]", reading_first), ("mean", reading_mean)):
-        row: Row = {"reads": reads, "trainings": len(runs), "n": runs[0].n}
+        row: Row = {"layers": runs[0].layers, "reads": reads, "trainings": len(runs), "n": runs[0].n}
         columns = {
             "share": first_share,
             "above": lambda run: (first_loo(run) > 0).astype(float),

@@ -132,11 +132,13 @@ class _Missing(Exception):
     """A run has no such explanation."""
 
 
-def claims(runs: Sequence[AnyRun]) -> list[Claim]:
+def claims(runs: Sequence[AnyRun], *, trained_again: Sequence[AnyRun] = ()) -> list[Claim]:
     """Test the paper's claims on runs: the effects of each claim, and from them the verdict.
 
     On texts every effect in r is measured under the three `PROTOCOLS`, on digits for raw maps and for maps
-    that sum to one; a claim that holds only under some of them is partly reproduced. See `verdict`.
+    that sum to one; a claim that holds only under some of them is partly reproduced. See `verdict`. Runs of
+    models that were trained again count only where a claim compares two data sets, which needs runs of one
+    model on both.
 
     >>> [claim.verdict for claim in claims([])][:2]
     ['not testable here', 'not testable here']
@@ -153,7 +155,7 @@ def claims(runs: Sequence[AnyRun]) -> list[Claim]:
         lacking = [why for _, why in tested if why]
         why = "" if effects else "; ".join(lacking) or f"no run of {spec.task} here"
         out.append(Claim(len(out) + 1, spec.where, spec.says, _rule(spec.low, spec.high), effects, why))
-    out.append(_smaller_gain(len(out) + 1, known))
+    out.append(_smaller_gain(len(out) + 1, [*known, *trained_again]))
     out += [_printed(len(out) + 1 + k, task, known) for k, task in enumerate(HUB)]
     return out
 

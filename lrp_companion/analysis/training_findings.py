@@ -12,7 +12,6 @@ from lrp_companion.analysis.finding_records import SHORT, SHORT_RECIPE, MissingR
 from lrp_companion.analysis.mean_pooling import pooling_outcomes, pooling_rows
 from lrp_companion.analysis.predictions import FAILED, MET, MIXED
 from lrp_companion.analysis.training_worth import METHODS, removal_leads, worth_over_trainings
-from lrp_companion.analysis.wiring_findings import wiring_runs
 from lrp_companion.metrics.paired import over_trainings, t_interval
 from lrp_companion.runs.load import TextRun
 from lrp_companion.schema import PROTOCOLS, REMOVALS
@@ -43,6 +42,9 @@ def training_catalogue() -> dict[str, Value]:
     for reads in ("[CLS]", "mean"):
         for what in ("share", "above", "words", "all"):
             out[f"reading {reads}, {what}"] = _pooling(reads, what)
+        out[f"reading {reads}, trainings"] = _pooling(reads, "trainings")
+        for end, pick in (("smallest", min), ("largest", max)):
+            out[f"reading {reads}, gap, {end}"] = _gap(reads, pick)
     for outcome in (MET, FAILED, MIXED):
         out[f"mean pooling, predictions {outcome}"] = _outcomes(outcome)
     return out
@@ -85,16 +87,16 @@ def leads(results: str, tokens: str) -> list[dict[str, Any]]:
 
 @lru_cache(maxsize=2)
 def read_outs(results: str) -> list[dict[str, Any]]:
-    """`pooling_rows` of the small networks that read [CLS] and of those that read the mean, once."""
-    return pooling_rows(*_both_read_outs(results))
+    """`pooling_rows` of the 6-layer models that read [CLS] and of those that read the mean, once."""
+    return pooling_rows(*both_read_outs(records(results)))
 
 
-def _both_read_outs(results: str) -> tuple[Sequence[TextRun], Sequence[TextRun]]:
-    groups = wiring_runs(results)
-    if not {"post-ln-first", "post-ln-mean"} <= set(groups):
-        expected, hint = "runs of post-ln-first and post-ln-mean", "name the folder of the runs"
-        raise MissingRecord("finding", got=", ".join(groups), expected=expected, hint=hint)
-    return groups["post-ln-first"], groups["post-ln-mean"]
+def both_read_outs(kept: Records) -> tuple[Sequence[TextRun], Sequence[TextRun]]:
+    """The trainings of one recipe whose classifier reads [CLS], and those where it reads the mean."""
+    if not kept.reading_mean:
+        expected, hint = "runs of models that read the mean", "name the folder of the runs"
+        raise MissingRecord("finding", got="no folder mean-pooling", expected=expected, hint=hint)
+    return _five(kept), kept.reading_mean
 
 
 def _worth(method: str, what: str, tokens: str) -> Value:
@@ -115,15 +117,21 @@ def _lead(removal: str, tokens: str) -> Value:
 
 def _pooling(reads: str, what: str) -> Value:
     def value(kept: Records) -> Any:
+        both_read_outs(kept)
         (row,) = (row for row in read_outs(kept.folder) if row["reads"] == reads)
         return row[what]
 
     return value
 
 
+def _gap(reads: str, pick: Callable[[Sequence[float]], float]) -> Value:
+    """The smallest or the largest `sign_gap` of a training."""
+    return lambda kept: pick(_pooling(reads, "gaps")(kept))
+
+
 def _outcomes(outcome: str) -> Value:
     def count(kept: Records) -> int:
-        rows = pooling_outcomes(*_both_read_outs(kept.folder))
+        rows = pooling_outcomes(*both_read_outs(kept))
         return sum(row["outcome"] == outcome for row in rows)
 
     return count

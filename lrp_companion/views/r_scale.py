@@ -105,7 +105,7 @@ def scale_strip(rows: Sequence[Row], *, title: str) -> Drawing:
     axes.set_ylim(-0.7, len(names) - 0.3)
     axes.grid(visible=False, axis="y")
     marks = f"; filled: {max(depths)} layers, open: {min(depths)}" if min(depths) < max(depths) else ""
-    axes.set_xlabel("mean Pearson's r with LOO by the attention mask" + marks)
+    axes.set_xlabel("mean r with this model's LOO" + marks)
     figure.suptitle(title, fontweight="bold")
     return figure
 

@@ -12,7 +12,7 @@ INTERVALS = "mean and 95 % interval"
 VERDICTS = (
     "reproduced: the 95 % interval of every effect lies wholly on the paper's side, under every protocol; "
     "partly: some do; contradicted: none does, and one or more lie wholly on the other side; inconclusive: "
-    "every interval reaches across; not testable here: no run for it"
+    "no interval lies wholly on one side; not testable here: no run for it"
 )
 
 
