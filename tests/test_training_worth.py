@@ -16,8 +16,16 @@ import pytest
 from test_recomputed import plain_loo, plain_r
 
 from lrp_companion.analysis import mean_pooling, training_worth
-from lrp_companion.analysis.finding_records import SHORT_RECIPE, MissingRecord, Records
+from lrp_companion.analysis.finding_records import (
+    POSITIONS,
+    SHORT_RECIPE,
+    WORDS,
+    MissingRecord,
+    Records,
+    records,
+)  # fmt: skip
 from lrp_companion.analysis.findings import finding
+from lrp_companion.analysis.paper_claims import on_both_data_sets
 from lrp_companion.analysis.predictions import FAILED, MET, MIXED
 from lrp_companion.analysis.training_findings import training_catalogue
 from lrp_companion.runs.load import TextRun, load_run
@@ -29,6 +37,7 @@ SMALL_FIRST = [f"post-ln-first-seed-{seed}" for seed in range(2)]
 SMALL_MEAN = [f"post-ln-mean-seed-{seed}" for seed in range(2)]
 MEAN = [f"sst2-companion-6-mean-seed-{seed}" for seed in range(3)]
 FOLDERS = {"post": "wirings", "sst2-companion-6-mean": "mean-pooling", "sst2-companion-6-short": "trainings"}
+FOLDERS |= {"imdb-companion-6-short": "trainings"}
 REMOVALS = ("attention-mask", "mask-token", "pad-token", "delete")
 
 
@@ -188,6 +197,21 @@ def test_both_read_outs_and_what_was_predicted(firsts: list[str], means: list[st
         assert finding(f"reading {reads}, gap, smallest") == f"{min(of_runs):.2f}"
         assert finding(f"reading {reads}, gap, largest") == f"{max(of_runs):.2f}"
         assert finding(f"reading {reads}, trainings") == str(len(of_runs))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_both_data_sets_rest_on_one_training(seed: int):
+    name = f"imdb-{SHORT_RECIPE}-seed-{seed}"
+    on_imdb, on_sst = run(name), run(FIVE[seed])
+    assert on_imdb.manifest["config"]["weights"] == on_sst.manifest["config"]["weights"]
+    assert on_imdb.n == 100 and on_sst.n == 872
+    plain = read_out(name)
+    for what, protocol in (("words", WORDS), ("all", POSITIONS)):
+        made = on_imdb.difference("cp-lrp", "attnlrp", protocol).mean
+        assert made == pytest.approx(plain[what], abs=3e-5)
+    kept = records(RESULTS)
+    pairs = on_both_data_sets([*kept.runs.values(), *kept.beside])
+    assert (FIVE[seed], name) in [(sst.name, imdb.name) for sst, imdb in pairs] and len(pairs) == 4
 
 
 def test_a_folder_without_models_that_read_the_mean(tmp_path: Path):

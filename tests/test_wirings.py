@@ -331,7 +331,9 @@ def test_a_sentence_without_these_runs_is_left_out(tmp_path: Path, groups, resul
     with pytest.raises(MissingRecord):
         findings.CATALOGUE["llama, n"](empty)
     with pytest.raises(MissingRecord):  # GPT-2 has no special tokens here
-        findings.CATALOGUE["gpt2, CP-LRP minus AttnLRP, all tokens"](Records({}, {}, {}, [], [], str(results)))
+        findings.CATALOGUE["gpt2, CP-LRP minus AttnLRP, all tokens"](
+            Records({}, {}, {}, [], [], str(results))
+        )
 
 
 def test_figures_and_tables_show_every_wiring(groups):

@@ -64,9 +64,7 @@ class Records:
 
     def recipe(self, model: str, *, task: str = "sst2") -> Sequence[TextRun]:
         """The trainings `model-seed-0`, `model-seed-1`, ... by one recipe, on the same texts; () if none."""
-        groups = {
-            runs[0].model.rpartition("-seed-")[0]: runs for runs in self.groups if runs[0].task == task
-        }
+        groups = {runs[0].model.rpartition("-seed-")[0]: runs for runs in self.groups if runs[0].task == task}
         return groups.get(model, ())
 
     def trained_again(self, model: str) -> Sequence[TextRun]:
@@ -105,5 +103,5 @@ def records(results: str | Path = "results") -> Records:
     """Read all runs behind the findings."""
     kinds = (find_runs(results), find_beside(results, "frontier"), find_beside(results, "maps"))
     runs, frontier, maps = ({run.name: run for run in kind} for kind in kinds)
-    means = sorted(find_beside(results, "mean-pooling"), key=lambda run: run.name)
+    means = [run for run in find_beside(results, "mean-pooling") if isinstance(run, TextRun)]
     return Records(runs, frontier, maps, find_trainings(results), means, str(results))

@@ -1,8 +1,8 @@
 """Does the order of the methods hang on the read-out at [CLS]? The same network with the mean read. No torch.
 
-The three points are those of `results/predictions/2026-11-23-mean-pooling.md`, written down before any 6-layer
-model with the mean read was trained; they can be asked of any two groups of trainings that differ in what the
-classifier reads.
+The three points are those of `results/predictions/2026-11-23-mean-pooling.md`, written down before any
+6-layer model with the mean read was trained; they can be asked of any two groups of trainings that differ in
+what the classifier reads.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def pooling_points(reading_first: Sequence[TextRun]) -> tuple[Point, ...]:
               lambda value: value["share"] < half),
         Point(2, "CP-LRP minus AttnLRP has one sign at the words and at words + positions, all tokens",
               (MEAN,), lambda run: {"words": effect(run, WORDS), "all": effect(run, EVERYTHING)}, one_sign),
-        Point(3, "where LOO at [CLS] is above 0 and where it is below, the difference is the same to 0.1",
+        Point(3, "where LOO at [CLS] is above 0 and where it is below, the two are less than 0.1 apart",
               (MEAN,), lambda run: {"above - below": sign_gap(run)},
               lambda value: abs(value["above - below"]) < LARGEST_GAP),
     )  # fmt: skip
@@ -68,9 +68,9 @@ def pooling_rows(reading_first: Sequence[TextRun], reading_mean: Sequence[TextRu
     Returns
     -------
     list
-        Rows `layers`, `reads` ("[CLS]" or "mean"), `trainings`, `share` ([CLS] in sum |R|), `above` (share of examples
-        with LOO at [CLS] above 0), `words` and `all`: CP-LRP minus AttnLRP at the words, and at words +
-        positions with all tokens (intervals over trainings and examples), `gaps`: `sign_gap` of each.
+        Rows `layers`, `reads` ("[CLS]" or "mean"), `trainings`, `share` ([CLS] in sum |R|), `above` (share of
+        examples with LOO at [CLS] above 0), `words` and `all`: CP-LRP minus AttnLRP at the words, and at
+        words + positions with all tokens (intervals over trainings and examples), `gaps`: `sign_gap` of each.
     """
     rows = []
     for reads, runs in (("[CLS]", reading_first), ("mean", reading_mean)):

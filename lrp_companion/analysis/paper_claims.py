@@ -323,17 +323,8 @@ def _smaller_gain(number: int, runs: Sequence[AnyRun]) -> Claim:
     printed = {(row["dataset"], row["method"]): row["loo_r"] for row in paper_table("table2")}
     gains = {name: printed[name, "CP-LRP"] - printed[name, "AttnLRP"] for name in ("SST", "IMDB")}
     paper, what = gains["SST"] - gains["IMDB"], "gain on SST - gain on IMDB"
-    with_both = [
-        run for run in runs if isinstance(run, TextRun) and {"cp-lrp", "attnlrp"} <= set(run.methods)
-    ]
-    pairs = [
-        (sst, imdb)
-        for sst in with_both
-        for imdb in with_both
-        if (sst.task, imdb.task) == ("sst2", "imdb") and sst.model == imdb.model
-    ]
     effects = []
-    for sst, imdb in pairs:
+    for sst, imdb in on_both_data_sets(runs):
         names, sizes = f"{sst.name}, {imdb.name}", f"n = {sst.n:,} on SST, {imdb.n:,} on IMDB"
         note = _joined(sizes, _stand_in(sst), _stand_in(imdb))
         for name, protocol in PROTOCOLS.items():
@@ -344,6 +335,23 @@ def _smaller_gain(number: int, runs: Sequence[AnyRun]) -> Claim:
     why = "" if effects else "no model here was run on both"
     says = "CP-LRP's gain in r over AttnLRP is smaller on IMDB than on SST"
     return Claim(number, "4.3, RQ2; Table 2", says, _rule(0, math.inf), tuple(effects), why)
+
+
+def on_both_data_sets(runs: Sequence[AnyRun]) -> list[tuple[TextRun, TextRun]]:
+    """The runs on SST-2 and on IMDB of one and the same model with both rule sets, in pairs.
+
+    >>> on_both_data_sets([])
+    []
+    """
+    with_both = [
+        run for run in runs if isinstance(run, TextRun) and {"cp-lrp", "attnlrp"} <= set(run.methods)
+    ]
+    return [
+        (sst, imdb)
+        for sst in with_both
+        for imdb in with_both
+        if (sst.task, imdb.task) == ("sst2", "imdb") and sst.model == imdb.model
+    ]
 
 
 def independent_difference(a: Interval, b: Interval) -> Interval:

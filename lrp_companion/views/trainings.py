@@ -154,7 +154,8 @@ def pooling_table(rows: Sequence[Mapping[str, Any]], *, caption: str, digits: in
     """Rows of `pooling_rows`: the two read-outs, intervals over trainings and examples."""
     shown = [{**row, "gaps": ", ".join(f"{value:+.{digits}f}" for value in row["gaps"])} for row in rows]
     columns = {
-        "layers": "layers", "reads": "the classifier reads", "share": "share of [CLS] in sum |R|", "above": "LOO[CLS] above 0",
+        "layers": "layers", "reads": "the classifier reads",
+        "share": "share of [CLS] in sum |R|", "above": "LOO[CLS] above 0",
         "words": "words only", "all": "words + positions, all tokens",
         "gaps": "LOO[CLS] above minus below 0, by training", "trainings": "trainings", "n": "n",
     }  # fmt: skip
