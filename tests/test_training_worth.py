@@ -29,7 +29,7 @@ from lrp_companion.analysis.paper_claims import on_both_data_sets
 from lrp_companion.analysis.predictions import FAILED, MET, MIXED
 from lrp_companion.analysis.training_findings import training_catalogue
 from lrp_companion.runs.load import TextRun, load_run
-from lrp_companion.schema import InputError
+from lrp_companion.schema import PROTOCOLS, InputError
 
 RESULTS = Path(__file__).parents[1] / "results"
 FIVE = [f"sst2-{SHORT_RECIPE}-seed-{seed}" for seed in range(5)]
@@ -206,7 +206,7 @@ def test_both_data_sets_rest_on_one_training(seed: int):
     assert on_imdb.manifest["config"]["weights"] == on_sst.manifest["config"]["weights"]
     assert on_imdb.n == 100 and on_sst.n == 872
     plain = read_out(name)
-    for what, protocol in (("words", WORDS), ("all", POSITIONS)):
+    for what, protocol in (("words", PROTOCOLS[WORDS]), ("all", PROTOCOLS[POSITIONS])):
         made = on_imdb.difference("cp-lrp", "attnlrp", protocol).mean
         assert made == pytest.approx(plain[what], abs=3e-5)
     kept = records(RESULTS)
