@@ -33,8 +33,8 @@ from lrp_companion.schema import PROTOCOLS, InputError
 
 RESULTS = Path(__file__).parents[1] / "results"
 FIVE = [f"sst2-{SHORT_RECIPE}-seed-{seed}" for seed in range(5)]
-SMALL_FIRST = [f"post-ln-first-seed-{seed}" for seed in range(2)]
-SMALL_MEAN = [f"post-ln-mean-seed-{seed}" for seed in range(2)]
+SMALL_FIRST = [f"post-ln-first-seed-{seed}" for seed in range(3)]
+SMALL_MEAN = [f"post-ln-mean-seed-{seed}" for seed in range(3)]
 MEAN = [f"sst2-companion-6-mean-seed-{seed}" for seed in range(3)]
 FOLDERS = {"post": "wirings", "sst2-companion-6-mean": "mean-pooling", "sst2-companion-6-short": "trainings"}
 FOLDERS |= {"imdb-companion-6-short": "trainings"}
