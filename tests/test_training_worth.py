@@ -191,12 +191,12 @@ def test_both_read_outs_and_what_was_predicted(firsts: list[str], means: list[st
         return
     for outcome in (MET, FAILED, MIXED):
         counted_rows = sum(row["outcome"] == outcome for row in outcomes)
-        assert finding(f"mean pooling, predictions {outcome}") == str(counted_rows)
+        assert finding(f"mean pooling, predictions {outcome}", RESULTS) == str(counted_rows)
     gaps = {reads: [one["gap"] for one in of_runs] for reads, of_runs in by_hand.items()}
     for reads, of_runs in gaps.items():
-        assert finding(f"reading {reads}, gap, smallest") == f"{min(of_runs):.2f}"
-        assert finding(f"reading {reads}, gap, largest") == f"{max(of_runs):.2f}"
-        assert finding(f"reading {reads}, trainings") == str(len(of_runs))
+        assert finding(f"reading {reads}, gap, smallest", RESULTS) == f"{min(of_runs):.2f}"
+        assert finding(f"reading {reads}, gap, largest", RESULTS) == f"{max(of_runs):.2f}"
+        assert finding(f"reading {reads}, trainings", RESULTS) == str(len(of_runs))
 
 
 @pytest.mark.parametrize("seed", range(2))
