@@ -210,6 +210,8 @@ def test_both_data_sets_rest_on_one_training(seed: int):
         made = on_imdb.difference("cp-lrp", "attnlrp", protocol).mean
         assert made == pytest.approx(plain[what], abs=3e-5)
     kept = records(RESULTS)
+    assert [one.task for one in kept.recipe(SHORT_RECIPE, task="imdb")] == ["imdb"] * 2
+    assert [one.task for one in kept.recipe(SHORT_RECIPE)] == ["sst2"] * 5
     pairs = on_both_data_sets([*kept.runs.values(), *kept.beside])
     assert (FIVE[seed], name) in [(sst.name, imdb.name) for sst, imdb in pairs] and len(pairs) == 4
 
