@@ -23,21 +23,24 @@ from lrp_companion.analysis.finding_records import (
     MissingRecord,
     Records,
     records,
-)  # fmt: skip
-from lrp_companion.analysis.findings import finding
-from lrp_companion.analysis.paper_claims import on_both_data_sets
+)
+from lrp_companion.analysis.findings import finding, value_of
+from lrp_companion.analysis.paper_claims import gains_on_both
 from lrp_companion.analysis.predictions import FAILED, MET, MIXED
-from lrp_companion.analysis.training_findings import training_catalogue
+from lrp_companion.analysis.training_findings import both_read_outs
 from lrp_companion.runs.load import TextRun, load_run
 from lrp_companion.schema import PROTOCOLS, InputError
+from lrp_companion.views import both_data_sets_table
 
 RESULTS = Path(__file__).parents[1] / "results"
 FIVE = [f"sst2-{SHORT_RECIPE}-seed-{seed}" for seed in range(5)]
 SMALL_FIRST = [f"post-ln-first-seed-{seed}" for seed in range(3)]
 SMALL_MEAN = [f"post-ln-mean-seed-{seed}" for seed in range(3)]
 MEAN = [f"sst2-companion-6-mean-seed-{seed}" for seed in range(3)]
-FOLDERS = {"post": "wirings", "sst2-companion-6-mean": "mean-pooling", "sst2-companion-6-short": "trainings"}
-FOLDERS |= {"imdb-companion-6-short": "trainings"}
+FOLDERS = {
+    "post": "wirings", "sst2-companion-6-mean": "mean-pooling",
+    "sst2-companion-6-short": "trainings", "imdb-companion-6-short": "trainings",
+}  # fmt: skip
 REMOVALS = ("attention-mask", "mask-token", "pad-token", "delete")
 
 
@@ -197,6 +200,8 @@ def test_both_read_outs_and_what_was_predicted(firsts: list[str], means: list[st
         assert finding(f"reading {reads}, gap, smallest", RESULTS) == f"{min(of_runs):.2f}"
         assert finding(f"reading {reads}, gap, largest", RESULTS) == f"{max(of_runs):.2f}"
         assert finding(f"reading {reads}, trainings", RESULTS) == str(len(of_runs))
+        average = np.mean([one["all"] for one in by_hand[reads]])
+        assert value_of(f"reading {reads}, all", RESULTS).mean == pytest.approx(average, abs=3e-5)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -212,13 +217,19 @@ def test_both_data_sets_rest_on_one_training(seed: int):
     kept = records(RESULTS)
     assert [one.task for one in kept.recipe(SHORT_RECIPE, task="imdb")] == ["imdb"] * 2
     assert [one.task for one in kept.recipe(SHORT_RECIPE)] == ["sst2"] * 5
-    pairs = on_both_data_sets([*kept.runs.values(), *kept.beside])
-    assert (FIVE[seed], name) in [(sst.name, imdb.name) for sst, imdb in pairs] and len(pairs) == 4
+    rows = gains_on_both([*kept.runs.values(), *kept.beside])
+    assert len(rows) == 4 * len(PROTOCOLS)
+    of_seed = [row for row in rows if (row["sst2 run"].name, row["imdb run"].name) == (FIVE[seed], name)]
+    assert [row["protocol"] for row in of_seed] == list(PROTOCOLS)
+    gap = read_out(FIVE[seed])["words"] - plain["words"]
+    assert of_seed[0]["difference"].mean == pytest.approx(gap, abs=5e-5)
+    shown = str(both_data_sets_table(rows, caption="any"))
+    assert all(f"companion-6-short-seed-{k}" in shown for k in range(2))
 
 
 def test_a_folder_without_models_that_read_the_mean(tmp_path: Path):
     with pytest.raises(MissingRecord, match="no folder mean-pooling"):
-        training_catalogue()["reading mean, share"](Records({}, {}, {}, [], [], str(tmp_path)))
+        both_read_outs(Records({}, {}, {}, [], [], str(tmp_path)))
 
 
 def test_one_training_is_refused():

@@ -40,9 +40,8 @@ def training_catalogue() -> dict[str, Value]:
         for tokens in TOKENS:
             out[f"trainings, mask gradient minus AttnLRP by {removal}, {tokens}"] = _lead(removal, tokens)
     for reads in ("[CLS]", "mean"):
-        for what in ("share", "above", "words", "all"):
+        for what in ("trainings", "all"):
             out[f"reading {reads}, {what}"] = _pooling(reads, what)
-        out[f"reading {reads}, trainings"] = _pooling(reads, "trainings")
         for end, pick in (("smallest", min), ("largest", max)):
             out[f"reading {reads}, gap, {end}"] = _gap(reads, pick)
     for outcome in (MET, FAILED, MIXED):
@@ -117,7 +116,6 @@ def _lead(removal: str, tokens: str) -> Value:
 
 def _pooling(reads: str, what: str) -> Value:
     def value(kept: Records) -> Any:
-        both_read_outs(kept)
         (row,) = (row for row in read_outs(kept.folder) if row["reads"] == reads)
         return row[what]
 

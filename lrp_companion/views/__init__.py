@@ -49,8 +49,8 @@ _NAMES = {
     "short_tables": ("cells_table", "stated_matrix", "table1_short", "won_table"),
     "verdicts": ("claims_table", "effects_table", "verdicts_table"),
     "trainings": (
-        "pooling_table", "training_counts_table", "training_curve", "training_gains_table",
-        "training_shares_table", "training_turns_table", "trainings_table",
+        "both_data_sets_table", "pooling_table", "training_counts_table", "training_curve",
+        "training_gains_table", "training_shares_table", "training_turns_table", "trainings_table",
     ),
     "vision": ("patch_grid", "patch_maps", "vision_outcomes_table", "vision_path_table", "vision_table"),
     "wirings": (

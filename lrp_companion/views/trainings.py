@@ -150,6 +150,16 @@ def training_gains_table(rows: Sequence[Mapping[str, Any]], *, title: str, digit
     return table(rows, columns=columns, caption=title, digits=digits)
 
 
+def both_data_sets_table(rows: Sequence[Mapping[str, Any]], *, caption: str, digits: int = 3) -> Table:
+    """Rows of `gains_on_both`: CP-LRP minus AttnLRP on SST-2 and on IMDB, by model and protocol."""
+    shown = [{**row, "model": row["sst2 run"].model, "reviews": row["imdb run"].n} for row in rows]
+    columns = {
+        "model": "model", "protocol": "protocol", "sst2": "SST-2", "imdb": "IMDB",
+        "difference": "SST-2 − IMDB", "reviews": "reviews",
+    }  # fmt: skip
+    return table(shown, columns=columns, caption=caption, digits=digits)
+
+
 def pooling_table(rows: Sequence[Mapping[str, Any]], *, caption: str, digits: int = 2) -> Table:
     """Rows of `pooling_rows`: the two read-outs, intervals over trainings and examples."""
     shown = [{**row, "gaps": ", ".join(f"{value:+.{digits}f}" for value in row["gaps"])} for row in rows]

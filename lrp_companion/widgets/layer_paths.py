@@ -19,7 +19,7 @@ class LayerPaths(Widget, front="layer_paths"):
 
     Parameters
     ----------
-    data : of `analysis.depth_paths`.
+    data : what `depth_paths` returns.
     run, protocol, path : the keys of what is shown first.
     address : the widget's name in the page.
 
