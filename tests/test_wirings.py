@@ -302,9 +302,10 @@ def test_the_audit_counts_the_cells_of_the_first_training(groups, tmp_path: Path
     shown = repr(views.audit_table(rows, caption="Audit"))
     assert all(wiring.title in shown for wiring in wirings.WIRINGS.values())
     for seed, right in ((1, 0.84), (0, 0.86)):
-        record = {"wiring": "llama", "sst2_validation": {"accuracy": right}}
+        record = {"wiring": "llama", "recipe": {"steps": 9}, "sst2_validation": {"accuracy": right}}
         (tmp_path / f"llama-seed-{seed}.json").write_text(json.dumps(record))
-    assert wirings.accuracies(tmp_path) == {"llama": [0.86, 0.84]}
+    wanted = [{"steps": 9, "accuracy": right} for right in (0.86, 0.84)]
+    assert wirings.training_records(tmp_path) == {"llama": wanted}
 
 
 def test_the_claim_is_tested_on_every_wiring_but_berts(groups):
@@ -340,15 +341,16 @@ def test_figures_and_tables_show_every_wiring(groups):
     rows = wirings.effect_rows(groups)
     figure = views.wirings_figure(rows, title="Five wirings")
     paths = views.wiring_paths_figure(groups, title="Paths")
-    accuracies = {"llama": (0.8612, 0.85, 0.8734)}
+    trained = {"llama": [{"steps": 5000, "accuracy": right} for right in (0.8612, 0.85, 0.8734)]}
     shown = {
         "effects": views.wiring_effects_table(rows, caption="Effects"),
         "outcomes": views.outcomes_table(wirings.outcomes(groups), caption="Outcomes"),
-        "wirings": views.wirings_table(groups, accuracies),
+        "wirings": views.wirings_table(groups, trained),
     }
     for told in (figure, paths, *shown.values()):
         assert all(wiring.title in repr(told) for wiring in wirings.WIRINGS.values())
     assert rows[0]["d"].text(2) in figure.alt and "0.861, 0.850, 0.873" in repr(shown["wirings"])
+    assert "5,000" in repr(shown["wirings"]) and "5,000, " not in repr(shown["wirings"])
     gates = repr(views.gates_table(wirings.gate_rows(groups), caption="Groupings"))
     assert "llama-seed-2" in gates and "1/4, from the right" in gates
     worth = repr(views.worth_table(wirings.worth_rows(groups), caption="Worth"))

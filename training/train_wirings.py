@@ -293,6 +293,7 @@ def train(args: argparse.Namespace, recipe: Recipe) -> None:
     ids = tokenizer(texts, truncation=True)["input_ids"]
     special = set(tokenizer.all_special_ids)
     network = network_of(args.wiring, recipe, len(pieces))
+    network.set_attn_implementation("eager")  # whose backward pass is faster on a processor
     with torch.no_grad():
         network.get_input_embeddings().weight.copy_(components(pieces, recipe.width, recipe.embedding_scale))
     matrices = [p for p in network.parameters() if p.ndim > 1]
@@ -316,7 +317,9 @@ def train(args: argparse.Namespace, recipe: Recipe) -> None:
             drop = torch.rand(batch["input_ids"].shape) < recipe.word_dropout
             ordinary = torch.tensor([[k not in special for k in row] for row in batch["input_ids"].tolist()])
             batch["input_ids"][drop & ordinary] = unknown
-        loss = loss_of(recipe, network(**batch).logits, soft[rows], torch.tensor([labels[i] for i in rows]))
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=args.bf16):
+            logits = network(**batch).logits
+        loss = loss_of(recipe, logits.float(), soft[rows], torch.tensor([labels[i] for i in rows]))
         loss.backward()
         torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
         optimizer.step()
@@ -340,7 +343,7 @@ def save(args: argparse.Namespace, recipe: Recipe, network: Any, tokenizer: Any,
     right = accuracy(network.float(), tokenizer, *sst2(data, "validation"))
     record = {
         "wiring": args.wiring,
-        "recipe": asdict(recipe),
+        "recipe": {**asdict(recipe), "bfloat16": args.bf16},
         "teacher": "companion",
         "data": {name: fingerprint(data / f"{name}.parquet") for name in ("sst2/train", "imdb/train")},
         "targets": {name: fingerprint(Path(args.targets) / name) for name in ("pieces.json", "targets.npz")},
@@ -367,6 +370,7 @@ def main() -> None:
     command.add_argument("--wiring", required=True, choices=WIRINGS)
     command.add_argument("--targets", required=True, help="folder that `targets` wrote")
     command.add_argument("--threads", type=int, default=1, help="bits depend on it")
+    command.add_argument("--bf16", action="store_true", help="bfloat16 in the matrix products")
     for name, value in asdict(Recipe()).items():
         command.add_argument("--" + name.replace("_", "-"), type=type(value), default=value)
     args = parser.parse_args()

@@ -240,15 +240,18 @@ def audit_rows(groups: Mapping[str, Group]) -> list[Row]:
     return rows
 
 
-def accuracies(folder: str | os.PathLike[str] = "results/training/wirings") -> dict[str, list[float]]:
-    """How often each training is right on SST-2 validation, by wiring and in the order of the seeds.
+def training_records(folder: str | os.PathLike[str] = "results/training/wirings") -> dict[str, list[Row]]:
+    """The steps of each training and how often it is right on SST-2 validation, by wiring, seeds in order.
 
     Each training has a record `<wiring>-seed-<seed>.json`, as `training/train_wirings.py` writes it.
     """
-    out: dict[str, list[float]] = {}
+    out: dict[str, list[Row]] = {}
     for path in sorted(nearby(folder).glob("*-seed-*.json")):
         record = json.loads(path.read_text(encoding="utf-8"))
-        out.setdefault(record["wiring"], []).append(float(record["sst2_validation"]["accuracy"]))
+        accuracy = float(record["sst2_validation"]["accuracy"])
+        out.setdefault(record["wiring"], []).append(
+            {"steps": record["recipe"]["steps"], "accuracy": accuracy}
+        )
     return {name: out[name] for name in WIRINGS if name in out}
 
 

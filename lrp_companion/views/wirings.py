@@ -100,16 +100,22 @@ def wiring_paths_figure(groups: Mapping[str, Group], *, title: str) -> Drawing:
     return figure
 
 
-def wirings_table(groups: Mapping[str, Group], accuracies: Mapping[str, Sequence[float]]) -> Table:
-    """What the wirings are, and how often the models are right on SST-2 validation, a number per training."""
+def wirings_table(groups: Mapping[str, Group], trainings: Mapping[str, Sequence[Row]]) -> Table:
+    """What the wirings are, the steps of training, and how often each training is right on SST-2 validation.
+
+    Parameters
+    ----------
+    trainings : of `analysis.wirings.training_records`.
+    """
     rows = []
     for name, runs in groups.items():
-        told = WIRINGS[name]
-        right = ", ".join(f"{value:.3f}" for value in accuracies.get(name, ())) or "–"
-        rows.append({"wiring": told.title, **vars(told), "n": runs[0].n, "right": right})
+        told, trained = WIRINGS[name], trainings.get(name, ())
+        right = ", ".join(f"{row['accuracy']:.3f}" for row in trained) or "–"
+        steps = ", ".join(f"{count:,}" for count in sorted({row["steps"] for row in trained})) or "–"
+        rows.append({"wiring": told.title, **vars(told), "n": runs[0].n, "steps": steps, "right": right})
     columns = {
         "wiring": "wiring", "norm": "norm and branch", "positions": "positions", "mlp": "MLP",
-        "reads": "reads", "specials": "special tokens", "right": "accuracy",
+        "reads": "reads", "specials": "special tokens", "steps": "steps", "right": "accuracy",
     }  # fmt: skip
     return table(
         rows, columns=columns, caption="All have 4 layers, 192 wide; accuracy on SST-2 validation, by seed"
