@@ -6,6 +6,7 @@ Bad input gives one line on standard error and exit code 2; any other fault give
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import sys
@@ -52,18 +53,22 @@ def _explain(args: argparse.Namespace) -> None:
     if not text.strip():
         expected, hint = "a text with at least one word", "put the text in quotes"
         raise InputError("explain", got="an empty text", expected=expected, hint=hint)
-    given = {name: getattr(args, name) for name in OPTIONS}
-    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    asked = {name: getattr(args, name) for name in OPTIONS}
+    options: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
     if args.truncate:
         options["truncate"] = True
     if args.out is not None:
         ending("explain", args.out)
     clf = load_classifier(args.model, device=args.device, dtype=args.dtype)
+    if clf.reads_images and args.pair is not None:
+        got, hint = "--pair with a model that reads images", "leave --pair out"
+        raise InputError("explain", got=got, expected="one image file", hint=hint)
+    (given,) = _as_read(clf, [text], operation="explain")
     (record,) = attribute(
-        clf, text if args.pair is None else (text, args.pair), method=args.method, **options
+        clf, given if args.pair is None else (given, args.pair), method=args.method, **options
     )
     if args.out is not None:
-        record.save(args.out)
+        _save(args.out, record, given if clf.reads_images else None)
     if args.json:
         say(harmless_json(record.to_json()))
         return
@@ -74,6 +79,30 @@ def _explain(args: argparse.Namespace) -> None:
     say(visible(f"{model}: {record.details['label']}, logit {record.logit:.3f}"))
     say(visible(f"{record.method} ({choices})"))
     say(terminal_table(record, colour=colour))
+
+
+def _as_read(clf: Any, given: Sequence[str], *, operation: str) -> list[Any]:
+    """What the model reads: the texts, or the pixels of the files that they name."""
+    if not clf.reads_images:
+        return list(given)
+    from lrp_companion.sources.image_file import read_image
+
+    channels = clf.encoder.wiring.patches.channels
+    return [read_image(file, channels=channels, operation=operation) for file in given]
+
+
+def _save(out: str, record: Any, pixels: Any) -> None:
+    """A heat map or the record of a text; of an image, whose pixels are given, patches over the picture."""
+    if pixels is None or not out.lower().endswith((".png", ".svg", ".pdf")):
+        record.save(out)
+        return
+    from lrp_companion.registry import label_of
+    from lrp_companion.views.export import write
+    from lrp_companion.views.vision import patch_maps
+
+    drawn, ending = io.BytesIO(), out.rsplit(".", 1)[1].lower()
+    patch_maps([pixels], {label_of(record.method): [record]}).savefig(drawn, format=ending)
+    write("explain", out, drawn.getvalue())
 
 
 def _standard_input() -> str:
@@ -103,7 +132,7 @@ def _check(args: argparse.Namespace) -> int:
     if texts == ["-"]:
         texts = [line for line in _standard_input().splitlines() if line.strip()]
     clf = load_classifier(args.model, device=args.device, dtype=args.dtype)
-    done = check(clf, texts, truncate=args.truncate)
+    done = check(clf, _as_read(clf, texts, operation="check"), truncate=args.truncate)
     if args.out is not None:
         write("check", args.out, done.to_html().encode())
     say(harmless_json(done.to_json()) if args.json else printable(str(done)))

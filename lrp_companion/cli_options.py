@@ -66,7 +66,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _explain_options(add: Callable[..., Any]) -> None:
-    add("text", help='the text, or "-" to read it from standard input')
+    text = 'the text, or "-" to read it from standard input; an image file if the model reads images'
+    add("text", help=text)
     text = "attnlrp (default), cp-lrp, pa-lrp, lrp, loo, ig, gradient-x-input, rollout, mask-gradient, hybrid"
     add("--method", default="attnlrp", help=f"{text}, sampled-loo")
     add("--model", default="companion", help=MODEL)
@@ -110,7 +111,8 @@ def _explain_options(add: Callable[..., Any]) -> None:
 
 
 def _check_options(add: Callable[..., Any]) -> None:
-    add("texts", nargs="+", metavar="TEXT", help='texts, or "-" to read one per line from standard input')
+    text = 'texts, or "-" to read one per line from standard input; image files if the model reads images'
+    add("texts", nargs="+", metavar="TEXT", help=text)
     add("--model", default="companion", help=MODEL)
     add("--device", default="cpu")
     add("--dtype", default="float32", help="float32, float64, bfloat16 or float16")
