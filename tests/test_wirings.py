@@ -18,7 +18,7 @@ import pytest
 
 import lrp_companion as lrp
 from lrp_companion import views
-from lrp_companion.analysis import findings, protocol_grid, wirings
+from lrp_companion.analysis import findings, protocol_grid, wiring_steps, wirings
 from lrp_companion.analysis.finding_records import MissingRecord, Records
 from lrp_companion.analysis.wiring_frontier import METHODS as METHODS_OF_FRONTIER
 from lrp_companion.analysis.wiring_frontier import wiring_frontier
@@ -337,6 +337,28 @@ def test_a_sentence_without_these_runs_is_left_out(tmp_path: Path, groups, resul
         )
 
 
+def test_effects_after_fewer_steps_are_kept_and_shown(groups, tmp_path: Path):
+    causal = {name: groups[name] for name in ("gpt2", "llama")}
+    trained = {
+        name: [{"steps": 2000, "accuracy": 0.8 + 0.01 * k} for k in range(len(runs))]
+        for name, runs in causal.items()
+    }
+    more = {name: [{**row, "steps": 5000} for row in rows] for name, rows in trained.items()}
+    file = tmp_path / "effects.json"
+    file.write_text(json.dumps(wiring_steps.effects_record(causal, trained)))
+    record = wiring_steps.load_effects(file)
+    assert [run["run"] for run in record["runs"]][-1] == "llama-seed-2"
+    assert all(run["config"]["weights"] and run["sessions"] for run in record["runs"])
+    rows = wiring_steps.steps_rows(groups, more, record)
+    assert [row["steps"] for row in rows] == [2000, 5000] * 4
+    for before, after in zip(rows[::2], rows[1::2], strict=True):
+        assert (before["wiring"], before["reading"]) == (after["wiring"], after["reading"])
+        assert before["d"].mean == pytest.approx(after["d"].mean, abs=1e-6)
+        assert before["trainings"] == pytest.approx(after["trainings"], abs=1e-6)
+    shown = repr(views.wiring_steps_table(rows, caption="Steps"))
+    assert "2,000" in shown and "5,000" in shown and "0.800, 0.810, 0.820" in shown
+
+
 def test_figures_and_tables_show_every_wiring(groups):
     rows = wirings.effect_rows(groups)
     figure = views.wirings_figure(rows, title="Five wirings")
@@ -423,8 +445,9 @@ def test_what_the_chapter_says_of_the_frontiers_holds(frontier_rows):
             assert "mask-gradient" in by_method[rules]["dominated by"][name]
         for groups in (4, 8):
             assert "hybrid:exact=8" in by_method[f"mask-gradient:groups={groups}"]["dominated by"][name]
-    for row in frontier_rows[:-1]:
-        assert min(row["r"], key=lambda name: row["r"][name].mean) == "modernbert"
+    for method in ("attnlrp", "cp-lrp", "mask-gradient"):
+        row = by_method[method]
+        assert row["cost"] == 2 and min(row["r"], key=lambda name: row["r"][name].mean) == "modernbert"
     gains = {
         name: by_method["hybrid:exact=4"]["r"][name].mean - by_method["mask-gradient"]["r"][name].mean
         for name in wirings.WIRINGS

@@ -55,7 +55,7 @@ _NAMES = {
     "vision": ("patch_grid", "patch_maps", "vision_outcomes_table", "vision_path_table", "vision_table"),
     "wirings": (
         "audit_table", "gates_table", "outcomes_table", "wiring_effects_table", "wiring_frontier_table",
-        "wiring_paths_figure", "wirings_figure", "wirings_table", "worth_table",
+        "wiring_paths_figure", "wiring_steps_table", "wirings_figure", "wirings_table", "worth_table",
     ),
 }  # fmt: skip
 _HOME = {name: module for module, names in _NAMES.items() for name in names}

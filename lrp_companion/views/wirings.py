@@ -122,6 +122,24 @@ def wirings_table(groups: Mapping[str, Group], trainings: Mapping[str, Sequence[
     )
 
 
+def wiring_steps_table(rows: Sequence[Row], *, caption: str, digits: int = 2) -> Table:
+    """Rows of `steps_rows`: CP-LRP minus AttnLRP after fewer and after more steps of training."""
+    shown = [
+        {
+            "wiring": title_of(row["wiring"]), "reading": row["reading"], "steps": f"{row['steps']:,}",
+            "accuracy": ", ".join(f"{value:.3f}" for value in row["accuracy"]),
+            "d": row["d"].text(digits),
+            "trainings": ", ".join(f"{value:.{digits}f}" for value in row["trainings"]),
+        }
+        for row in rows
+    ]  # fmt: skip
+    columns = {
+        "wiring": "wiring", "reading": "reading", "steps": "steps", "accuracy": "accuracy",
+        "d": "CP-LRP minus AttnLRP", "trainings": "in each training",
+    }  # fmt: skip
+    return table(shown, columns=columns, caption=caption)
+
+
 def wiring_effects_table(rows: Sequence[Row], *, caption: str, digits: int = 2) -> Table:
     """Rows of `effect_rows`: mean r of the methods, and CP-LRP minus AttnLRP."""
     methods = [name for name in ("attnlrp", "cp-lrp", "mask-gradient", "gradient-x-input") if name in rows[0]]

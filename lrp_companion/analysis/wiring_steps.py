@@ -1,0 +1,92 @@
+"""Do the findings on wirings hang on the length of training? The same wirings after fewer steps. No torch.
+
+The runs after fewer steps are kept as their means alone (`effects_record`), made from runs of the same
+command that an earlier commit has in full.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lrp_companion.analysis.wirings import Group, Row, effect_rows
+from lrp_companion.metrics.statistics import Interval
+from lrp_companion.runs.load import nearby
+
+FILE = "wirings-2000-steps.json"
+METHODS = ("attnlrp", "cp-lrp", "mask-gradient")
+
+
+def effects_record(groups: Mapping[str, Group], trainings: Mapping[str, Sequence[Row]]) -> Row:
+    """What is kept of runs: of each what it was made with, of each wiring and reading `effect_rows`.
+
+    Parameters
+    ----------
+    trainings : of `wirings.training_records`, of the same models.
+    """
+    runs = [
+        {
+            "run": run.name, "wiring": name, **trained, "config": run.manifest["config"],
+            "sessions": run.manifest["sessions"],
+        }
+        for name, group in groups.items()
+        for run, trained in zip(group, trainings[name], strict=True)
+    ]  # fmt: skip
+    effects = [
+        {
+            "wiring": row["wiring"], "reading": row["reading"], "n": row["n"],
+            "trainings": [round(value, 6) for value in row["trainings"]],
+            **{what: _plain(row[what]) for what in ("d", *METHODS)},
+        }
+        for row in effect_rows(groups)
+    ]  # fmt: skip
+    return {"runs": runs, "effects": effects}
+
+
+def load_effects(file: str | os.PathLike[str] = f"results/{FILE}") -> Row:
+    """The record, with its means as intervals.
+
+    Raises
+    ------
+    SourceError : there is no such file.
+    """
+    record: Row = json.loads(nearby(file).read_text(encoding="utf-8"))
+    effects = [
+        {**row, **{what: Interval(**row[what]) for what in ("d", *METHODS)}} for row in record["effects"]
+    ]
+    return {**record, "effects": effects}
+
+
+def steps_rows(
+    groups: Mapping[str, Group], trainings: Mapping[str, Sequence[Row]], record: Mapping[str, Any]
+) -> list[Row]:
+    """CP-LRP minus AttnLRP after fewer steps and after more, in the wirings of the record.
+
+    Returns
+    -------
+    list
+        Rows `wiring`, `reading`, `steps` and `accuracy` of each training; `trainings`, `d`, and mean r of
+        `METHODS`; for each wiring and reading first the fewer steps.
+    """
+    rows = []
+    after = {(row["wiring"], row["reading"]): row for row in effect_rows(groups)}
+    for before in record["effects"]:
+        key = before["wiring"], before["reading"]
+        if key in after:
+            of_record = [run for run in record["runs"] if run["wiring"] == key[0]]
+            for trained, row in ((of_record, before), (trainings[key[0]], after[key])):
+                steps, *others = {run["steps"] for run in trained}
+                assert not others, trained
+                kept = {name: row[name] for name in ("wiring", "reading", "d", *METHODS)}
+                accuracy = tuple(run["accuracy"] for run in trained)
+                rows.append(
+                    {**kept, "trainings": tuple(row["trainings"]), "steps": steps, "accuracy": accuracy}
+                )
+    return rows
+
+
+def _plain(value: Interval) -> dict[str, float]:
+    limits = {name: round(getattr(value, name), 6) for name in ("mean", "low", "high")}
+    return {**limits, "n": value.n, "undefined": value.undefined}
