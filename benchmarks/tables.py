@@ -205,8 +205,9 @@ def _precision_setting(record: Record) -> str:
     c, v = record["config"], record["surroundings"]["versions"]
     first = "" if f": {c['texts']} texts" in c["data"] else f"the first {c['texts']} of "
     return (
-        f"`{c['model']}` on {first}{c['data']}; r with the same method in float32, all tokens; "
-        f"differences are parts of the largest score of a text; on a processor, PyTorch {v['torch']}."
+        f"`{c['model']}` on {first}{c['data']}; r with the same method in float32, all tokens, "
+        f"and the largest difference in a text as a part of its largest score, median and maximum; "
+        f"the class is that of float32; on a processor, PyTorch {v['torch']}."
     )
 
 

@@ -457,6 +457,28 @@ def test_what_the_chapter_says_of_the_frontiers_holds(frontier_rows):
     assert "5 of 5" in shown and "0 of 5" in shown and "ModernBERT" in shown
 
 
+def test_what_the_chapter_says_of_sides_and_steps_holds():
+    groups = wirings.load_wirings(ROOT / "results" / "wirings")
+    trained = wirings.training_records(ROOT / "results" / "training" / "wirings")
+    rows = {(row["wiring"], row["reading"]): row for row in wirings.effect_rows(groups)}
+    for name in wirings.WIRINGS:
+        assert side_of_zero(rows[name, "words"]["d"]) == ("above" if name == "llama" else "below")
+    record = wiring_steps.load_effects(ROOT / "results" / wiring_steps.FILE)
+    learned = [name for name, told in wirings.WIRINGS.items() if told.positions == "learned"]
+    assert sorted({run["wiring"] for run in record["runs"]}) == sorted(learned)
+    before, after = (
+        row
+        for row in wiring_steps.steps_rows(groups, trained, record)
+        if (row["wiring"], row["reading"]) == ("gpt2", "words")
+    )
+    assert (before["steps"], after["steps"]) == (2000, 5000)
+    assert min(before["trainings"]) > 0 > max(after["trainings"])
+    assert all(row["accuracy"] >= 0.8495 for name in learned for row in trained[name])
+    for name in ("post-ln-first", "gpt2"):
+        for later, first in map(wirings.later_and_first, groups[name]):
+            assert later > 0 > first and -first > later
+
+
 def test_a_run_without_the_methods_of_the_frontier_is_refused(groups):
     with pytest.raises(InputError, match="without mask-gradient:groups=4"):
         wiring_frontier(groups)

@@ -9,6 +9,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
+from lrp_companion.analysis.wiring_steps import METHODS
 from lrp_companion.analysis.wirings import GATES, WIRINGS, Group, path_means
 from lrp_companion.registry import label_of
 from lrp_companion.views.canvas import LOOK, Drawing, Name, drawing, headline, label_points, settle
@@ -123,19 +124,21 @@ def wirings_table(groups: Mapping[str, Group], trainings: Mapping[str, Sequence[
 
 
 def wiring_steps_table(rows: Sequence[Row], *, caption: str, digits: int = 2) -> Table:
-    """Rows of `steps_rows`: CP-LRP minus AttnLRP after fewer and after more steps of training."""
+    """Rows of `steps_rows`: mean r, and CP-LRP minus AttnLRP, after fewer and more steps of training."""
     shown = [
         {
             "wiring": title_of(row["wiring"]), "reading": row["reading"], "steps": f"{row['steps']:,}",
             "accuracy": ", ".join(f"{value:.3f}" for value in row["accuracy"]),
             "d": row["d"].text(digits),
-            "trainings": ", ".join(f"{value:.{digits}f}" for value in row["trainings"]),
+            "trainings": ", ".join(f"{value:.{digits + 1}f}" for value in row["trainings"]),
+            **{method: f"{row[method].mean:.{digits}f}" for method in METHODS},
         }
         for row in rows
     ]  # fmt: skip
     columns = {
         "wiring": "wiring", "reading": "reading", "steps": "steps", "accuracy": "accuracy",
-        "d": "CP-LRP minus AttnLRP", "trainings": "in each training",
+        **{method: label_of(method) for method in METHODS}, "d": "CP-LRP minus AttnLRP",
+        "trainings": "in each training",
     }  # fmt: skip
     return table(shown, columns=columns, caption=caption)
 
