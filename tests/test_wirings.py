@@ -24,7 +24,7 @@ from lrp_companion.analysis.wiring_frontier import METHODS as METHODS_OF_FRONTIE
 from lrp_companion.analysis.wiring_frontier import wiring_frontier
 from lrp_companion.cli import main
 from lrp_companion.metrics.statistics import side_of_zero
-from lrp_companion.schema import InputError, Protocol
+from lrp_companion.schema import InputError, Protocol, SourceError
 
 ROOT = Path(__file__).resolve().parent.parent
 TEXTS = (
@@ -337,7 +337,9 @@ def test_a_sentence_without_these_runs_is_left_out(tmp_path: Path, groups, resul
         )
 
 
-def test_effects_after_fewer_steps_are_kept_and_shown(groups, tmp_path: Path):
+def test_effects_after_fewer_steps_are_kept_and_shown(
+    groups, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     causal = {name: groups[name] for name in ("gpt2", "llama")}
     trained = {
         name: [{"steps": 2000, "accuracy": 0.8 + 0.01 * k} for k in range(len(runs))]
@@ -347,6 +349,15 @@ def test_effects_after_fewer_steps_are_kept_and_shown(groups, tmp_path: Path):
     file = tmp_path / "effects.json"
     file.write_text(json.dumps(wiring_steps.effects_record(causal, trained)))
     record = wiring_steps.load_effects(file)
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    with pytest.raises(SourceError, match="no results/other.json|results"):
+        wiring_steps.load_effects("results/other.json")
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "kept.json").write_bytes(file.read_bytes())
+    assert wiring_steps.load_effects("results/kept.json")["effects"] == record["effects"]
+    with pytest.raises(SourceError, match="expected a record of effects"):
+        wiring_steps.load_effects("results/other.json")
     assert [run["run"] for run in record["runs"]][-1] == "llama-seed-2"
     assert all(run["config"]["weights"] and run["sessions"] for run in record["runs"])
     rows = wiring_steps.steps_rows(groups, more, record)

@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from lrp_companion.analysis.wirings import Group, Row, effect_rows
 from lrp_companion.metrics.statistics import Interval
 from lrp_companion.runs.load import nearby
+from lrp_companion.schema import SourceError
 
 FILE = "wirings-2000-steps.json"
 METHODS = ("attnlrp", "cp-lrp", "mask-gradient")
@@ -46,13 +48,18 @@ def effects_record(groups: Mapping[str, Group], trainings: Mapping[str, Sequence
 
 
 def load_effects(file: str | os.PathLike[str] = f"results/{FILE}") -> Row:
-    """The record, with its means as intervals.
+    """The record, with its means as intervals; a relative path may start here or in a folder above.
 
     Raises
     ------
     SourceError : there is no such file.
     """
-    record: Row = json.loads(nearby(file).read_text(encoding="utf-8"))
+    given = Path(file)
+    path = nearby(given.parent) / given.name
+    if not path.is_file():
+        hint = "name the file; effects_record makes one"
+        raise SourceError("load_effects", got=f"no {given}", expected="a record of effects", hint=hint)
+    record: Row = json.loads(path.read_text(encoding="utf-8"))
     effects = [
         {**row, **{what: Interval(**row[what]) for what in ("d", *METHODS)}} for row in record["effects"]
     ]
