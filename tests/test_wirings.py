@@ -367,7 +367,7 @@ def test_effects_after_fewer_steps_are_kept_and_shown(
         assert before["d"].mean == pytest.approx(after["d"].mean, abs=1e-6)
         assert before["trainings"] == pytest.approx(after["trainings"], abs=1e-6)
     shown = repr(views.wiring_steps_table(rows, caption="Steps"))
-    assert "2,000" in shown and "5,000" in shown and "0.800, 0.810, 0.820" in shown
+    assert "2,000" in shown and "5,000" in shown
 
 
 def test_figures_and_tables_show_every_wiring(groups):
@@ -382,7 +382,7 @@ def test_figures_and_tables_show_every_wiring(groups):
     }
     for told in (figure, paths, *shown.values()):
         assert all(wiring.title in repr(told) for wiring in wirings.WIRINGS.values())
-    assert rows[0]["d"].text(2) in figure.alt and "0.861, 0.850, 0.873" in repr(shown["wirings"])
+    assert rows[0]["d"].text(2) in figure.alt and "0.850 to 0.873" in repr(shown["wirings"])
     assert "5,000" in repr(shown["wirings"]) and "5,000, " not in repr(shown["wirings"])
     gates = repr(views.gates_table(wirings.gate_rows(groups), caption="Groupings"))
     assert "llama-seed-2" in gates and "1/4, from the right" in gates
