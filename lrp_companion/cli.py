@@ -6,7 +6,6 @@ Bad input gives one line on standard error and exit code 2; any other fault give
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import os
 import sys
@@ -47,6 +46,7 @@ def _explain(args: argparse.Namespace) -> None:
     from lrp_companion.models.pretrained import load_classifier
     from lrp_companion.views.export import ending
     from lrp_companion.views.tokens import terminal_table
+    from lrp_companion.views.vision import save_map
 
     check_output()
     text = _standard_input() if args.text == "-" else args.text
@@ -68,7 +68,10 @@ def _explain(args: argparse.Namespace) -> None:
         clf, given if args.pair is None else (given, args.pair), method=args.method, **options
     )
     if args.out is not None:
-        _save(args.out, record, given if clf.reads_images else None)
+        if clf.reads_images:
+            save_map(args.out, record, given)
+        else:
+            record.save(args.out)
     if args.json:
         say(harmless_json(record.to_json()))
         return
@@ -89,20 +92,6 @@ def _as_read(clf: Any, given: Sequence[str], *, operation: str) -> list[Any]:
 
     channels = clf.encoder.wiring.patches.channels
     return [read_image(file, channels=channels, operation=operation) for file in given]
-
-
-def _save(out: str, record: Any, pixels: Any) -> None:
-    """A heat map or the record of a text; of an image, whose pixels are given, patches over the picture."""
-    if pixels is None or not out.lower().endswith((".png", ".svg", ".pdf")):
-        record.save(out)
-        return
-    from lrp_companion.registry import label_of
-    from lrp_companion.views.export import write
-    from lrp_companion.views.vision import patch_maps
-
-    drawn, ending = io.BytesIO(), out.rsplit(".", 1)[1].lower()
-    patch_maps([pixels], {label_of(record.method): [record]}).savefig(drawn, format=ending)
-    write("explain", out, drawn.getvalue())
 
 
 def _standard_input() -> str:

@@ -11,10 +11,7 @@ import pytest
 
 from lrp_companion.models.config_entries import MOST_LAYERS
 from lrp_companion.models.pretrained import load_classifier
-from lrp_companion.schema import CompanionError, ModelError, SourceError
-
-TYPED = "config cannot be read .*'architectures'"
-"""What is said where huggingface_hub, below 2, checks the types of entries itself."""
+from lrp_companion.schema import CompanionError, ModelError
 
 
 def changed(folder: Path, place: Path, file: str, **entries: Any) -> Path:
@@ -27,9 +24,9 @@ def changed(folder: Path, place: Path, file: str, **entries: Any) -> Path:
 @pytest.mark.parametrize(
     ("entries", "words"),
     [
-        ({"architectures": [3]}, rf"architectures \[3\]; expected a list of names|{TYPED}"),
-        ({"architectures": 3}, f"architectures 3|{TYPED}"),
-        ({"architectures": "BertForSequenceClassification"}, f"expected a list of names|{TYPED}"),
+        ({"architectures": [3]}, r"architectures \[3\]; expected a list of names"),
+        ({"architectures": 3}, "architectures 3"),
+        ({"architectures": "BertForSequenceClassification"}, "expected a list of names"),
         ({"id2label": {"0": "a", "2": "b"}}, r"id2label with \[0, 2\]; expected classes 0 to 1"),
         ({"num_hidden_layers": 0}, "0 layers; expected from 1 to"),
         ({"num_hidden_layers": -1}, "-1 layers"),
@@ -41,7 +38,7 @@ def changed(folder: Path, place: Path, file: str, **entries: Any) -> Path:
 )
 def test_entries_of_the_configuration(tmp_path, model_folder, entries, words) -> None:
     folder = changed(model_folder("bert"), tmp_path / "model", "config.json", **entries)
-    with pytest.raises((ModelError, SourceError), match=words) as caught:
+    with pytest.raises(ModelError, match=words) as caught:
         load_classifier(folder)
     assert "\n" not in str(caught.value)
 

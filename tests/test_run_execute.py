@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -731,7 +732,8 @@ class TestTelling:
         (session,) = manifest["sessions"]
         assert set(session["versions"]) == {"python", "lrp_companion", *PACKAGES}
         assert (
-            torch.__version__.startswith(session["versions"]["torch"])
+            session["versions"]["torch"] == metadata.version("torch")
+            and session["versions"]["torch"].partition("+")[0] == torch.__version__.partition("+")[0]
             and session["hardware"]["cores"] == os.cpu_count()
         )
         assert session["end"] >= session["start"] and session["seconds"] > 0 and session["processes"] == 1

@@ -351,7 +351,7 @@ def test_effects_after_fewer_steps_are_kept_and_shown(
     record = wiring_steps.load_effects(file)
     (tmp_path / "below").mkdir()
     monkeypatch.chdir(tmp_path / "below")
-    with pytest.raises(SourceError, match="no results/other.json|results"):
+    with pytest.raises(SourceError, match="no results/other.json"):
         wiring_steps.load_effects("results/other.json")
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "kept.json").write_bytes(file.read_bytes())
@@ -456,9 +456,9 @@ def test_what_the_chapter_says_of_the_frontiers_holds(frontier_rows):
             assert "mask-gradient" in by_method[rules]["dominated by"][name]
         for groups in (4, 8):
             assert "hybrid:exact=8" in by_method[f"mask-gradient:groups={groups}"]["dominated by"][name]
-    for method in ("attnlrp", "cp-lrp", "mask-gradient"):
-        row = by_method[method]
-        assert row["cost"] == 2 and min(row["r"], key=lambda name: row["r"][name].mean) == "modernbert"
+    for row in frontier_rows[:-1]:
+        hardest = min(row["r"], key=lambda name: row["r"][name].mean)
+        assert hardest == ("gpt2" if row["method"] == "hybrid:exact=4" else "modernbert")
     gains = {
         name: by_method["hybrid:exact=4"]["r"][name].mean - by_method["mask-gradient"]["r"][name].mean
         for name in wirings.WIRINGS

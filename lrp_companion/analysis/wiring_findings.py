@@ -10,7 +10,6 @@ import numpy as np
 
 from lrp_companion.analysis.finding_records import MissingRecord, Records
 from lrp_companion.analysis.predictions import FAILED, MET, MIXED
-from lrp_companion.analysis.wiring_steps import FILE, load_effects
 from lrp_companion.analysis.wirings import (
     GATES,
     READINGS,
@@ -40,8 +39,6 @@ def wiring_catalogue() -> dict[str, Value]:
             for what in ("d", "wins", "attnlrp", "cp-lrp", "mask-gradient", "gradient-x-input"):
                 name = "CP-LRP minus AttnLRP" if what == "d" else what
                 out[f"{wiring}, {name}, {reading}"] = _effect(wiring, reading, what)
-            name = f"{wiring}, CP-LRP minus AttnLRP, {reading}, after fewer steps"
-            out[name] = _fewer(wiring, reading)
         out[f"{wiring}, mask gradient minus AttnLRP"] = _mean(wiring, _gap("mask-gradient", "attnlrp"))
         for method in ("attnlrp", "cp-lrp", "mask-gradient"):
             for what in ("own", "other", "ceiling"):
@@ -108,20 +105,6 @@ def _only(rows: list[Row], what: str, **at: str) -> Any:
 
 def _effect(wiring: str, reading: str, what: str) -> Value:
     return lambda kept: _only(_effects(kept.folder), what, wiring=wiring, reading=reading)
-
-
-def _fewer(wiring: str, reading: str) -> Value:
-    return lambda kept: _only(_kept_effects(kept.folder), "d", wiring=wiring, reading=reading)
-
-
-@lru_cache(maxsize=2)
-def _kept_effects(results: str) -> list[Row]:
-    try:
-        return list(load_effects(f"{results}/{FILE}")["effects"])
-    except SourceError:
-        got, expected = f"no {FILE}", "means of wirings that were trained for fewer steps"
-        hint = "name the folder of the runs"
-        raise MissingRecord("finding", got=got, expected=expected, hint=hint) from None
 
 
 def _worth(wiring: str, method: str, what: str) -> Value:

@@ -74,8 +74,8 @@ def steps_rows(
     Returns
     -------
     list
-        Rows `wiring`, `reading`, `steps` and `accuracy` of each training; `trainings`, `d`, and mean r of
-        `METHODS`; for each wiring and reading first the fewer steps.
+        Rows `wiring`, `reading`, `steps`; `trainings`, `d`, and mean r of `METHODS`, as in `effect_rows`; for
+        each wiring and reading first the fewer steps.
     """
     rows = []
     after = {(row["wiring"], row["reading"]): row for row in effect_rows(groups)}
@@ -86,11 +86,8 @@ def steps_rows(
             for trained, row in ((of_record, before), (trainings[key[0]], after[key])):
                 steps, *others = {run["steps"] for run in trained}
                 assert not others, trained
-                kept = {name: row[name] for name in ("wiring", "reading", "d", *METHODS)}
-                accuracy = tuple(run["accuracy"] for run in trained)
-                rows.append(
-                    {**kept, "trainings": tuple(row["trainings"]), "steps": steps, "accuracy": accuracy}
-                )
+                kept = {name: row[name] for name in ("wiring", "reading", "d", "trainings", *METHODS)}
+                rows.append({**kept, "steps": steps})
     return rows
 
 

@@ -14,20 +14,27 @@ MOST_LAYERS = 1_000
 """More than any model of these families has; layers are made one by one before the weights are read."""
 
 
+CORRECT = "correct config.json, or save the model again with save_pretrained"
+
+
+def check_saved_as(name: str, saved_as: Any) -> None:
+    """Refuse `architectures` that are not a list of names."""
+    if saved_as and not (isinstance(saved_as, list) and all(isinstance(one, str) for one in saved_as)):
+        got = f"{name!r} with architectures {saved_as!r}"
+        raise ModelError("load_classifier", got=got, expected="a list of names", hint=CORRECT)
+
+
 def check_entries(name: str, config: Any) -> None:
     """Refuse entries of `config.json` of an impossible kind."""
-    saved_as, labels = config.architectures or [], config.id2label
-    layers = getattr(config, "num_hidden_layers", 1)
-    if not isinstance(saved_as, list) or not all(isinstance(one, str) for one in saved_as):
-        got, expected = f"architectures {saved_as!r}", "a list of names"
-    elif sorted(labels) != list(range(len(labels))):
+    check_saved_as(name, config.architectures)
+    labels, layers = config.id2label, getattr(config, "num_hidden_layers", 1)
+    if sorted(labels) != list(range(len(labels))):
         got, expected = f"id2label with {sorted(labels)}", f"classes 0 to {max(1, len(labels) - 1)}"
     elif not is_whole(layers) or not 1 <= layers <= MOST_LAYERS:
         got, expected = f"{layers!r} layers", f"from 1 to {MOST_LAYERS} layers"
     else:
         return
-    hint = "correct config.json, or save the model again with save_pretrained"
-    raise ModelError("load_classifier", got=f"{name!r} with {got}", expected=expected, hint=hint)
+    raise ModelError("load_classifier", got=f"{name!r} with {got}", expected=expected, hint=CORRECT)
 
 
 def check_all_layers(name: str, config: Any, unexpected_keys: Iterable[str]) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from torch import nn
 
+from lrp_companion.models.config_entries import check_saved_as
 from lrp_companion.models.device_map import undivided
 from lrp_companion.models.places import ADAPTER, Place, locate
 from lrp_companion.models.tasks import (
@@ -93,6 +94,9 @@ class Files:
             options["revision"] = self.place.revision
         if what == "settings":
             return PretrainedConfig.get_config_dict(self.place.path, **options)[0]
+        if what == "config":  # before transformers reads it: some versions refuse in words of their own
+            settings = PretrainedConfig.get_config_dict(self.place.path, **options)[0]
+            check_saved_as(self.name, settings.get("architectures"))
         # Unset, transformers asks on standard input whether to run code that comes with the model.
         options["trust_remote_code"] = False
         if what == "config":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lrp_companion.schema import InputError, SourceError, choose, is_whole, whole
+from lrp_companion.sources.image_file import ManyPixels, Unreadable, decoded
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -323,11 +323,7 @@ def from_table(table: pa.Table, *, name: str, split: str, source: str, place: st
         raise refuse(f"label {odd[0]!r}", f"labels from {min(allowed)} to {max(allowed)}")
     ids = tuple(map(str, range(len(labels))))
     if name == "mnist":
-        from PIL.Image import DecompressionBombWarning
-
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", DecompressionBombWarning)
-            images = sized(np.stack([_pixels(item, refuse) for item in items]), side)
+        images = sized(np.stack([_pixels(item, refuse) for item in items]), side)
         return Dataset(name, split, source, ids, np.array(labels), images=images)
     if not all(isinstance(text, str) for text in items):
         raise refuse(f"column {item_column} with values that are not text", "one string per row")
@@ -336,18 +332,13 @@ def from_table(table: pa.Table, *, name: str, split: str, source: str, place: st
 
 
 def _pixels(item: Any, refuse: Callable[[str, str], SourceError]) -> np.ndarray:
-    from PIL import Image
+    def check(width: int, height: int) -> None:
+        if (width, height) != (28, 28):
+            raise refuse(f"an image of shape {(height, width)}", "28 x 28 pixels")
 
     try:
-        image = Image.open(io.BytesIO(item["bytes"]))
-        if image.size != (28, 28):  # before its pixels are made: a few bytes may claim billions
-            width, height = image.size
-            raise refuse(f"an image of shape {(height, width)}", "28 x 28 pixels")
-        return np.asarray(image.convert("L"))
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        return decoded(io.BytesIO(item["bytes"]), mode="L", check=check)
+    except ManyPixels:
         raise refuse("an image of very many pixels", "28 x 28 pixels") from None
-    except SourceError:
-        raise
-    except (TypeError, KeyError, SyntaxError, ValueError, OSError):
-        # Pillow raises an OSError for what it cannot read, and a SyntaxError for a broken PNG chunk.
+    except (Unreadable, TypeError, KeyError):
         raise refuse("an image that is not a PNG", "PNG bytes under image.bytes") from None

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from lrp_companion.paths import as_path
-from lrp_companion.schema import InputError
+from lrp_companion.schema import CompanionError, InputError
 
 LARGEST_SIDE = 4096
+SMALLER = "resize it to the model's size"
+
+
+class ManyPixels(Exception):
+    """An image that claims more pixels than Pillow decodes."""
+
+
+class Unreadable(Exception):
+    """Bytes that are not an image."""
 
 
 def read_image(file: Any, *, channels: int, operation: str = "explain") -> np.ndarray:
@@ -40,19 +50,45 @@ def read_image(file: Any, *, channels: int, operation: str = "explain") -> np.nd
             raise refuse("which holds no array", "write it with numpy.save") from None
     if channels not in (1, 3):
         raise refuse(f"for a model of {channels} channels", "save the array with numpy.save")
+
+    def check(width: int, height: int) -> None:
+        if max(width, height) > LARGEST_SIDE:
+            raise refuse(f"of {width} x {height} pixels", SMALLER)
+
+    try:
+        pixels = decoded(path, mode="L" if channels == 1 else "RGB", check=check)
+    except ManyPixels:
+        raise refuse("of very many pixels", SMALLER) from None
+    except Unreadable:
+        raise refuse("which cannot be read as an image", "save it again as PNG") from None
+    return pixels[None] if channels == 1 else pixels.transpose(2, 0, 1)
+
+
+def decoded(source: Any, *, mode: str, check: Callable[[int, int], None]) -> np.ndarray:
+    """The pixels of a file, or of bytes to read from: (H, W) in mode "L", (H, W, 3) in mode "RGB".
+
+    Parameters
+    ----------
+    check : is given width and height, and may refuse them before the pixels are made: a few bytes may claim
+        billions.
+
+    Raises
+    ------
+    ManyPixels : Pillow refuses so many.
+    Unreadable : this is not an image.
+    """
     from PIL import Image
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            image = Image.open(path)
-            if max(image.size) > LARGEST_SIDE:  # before its pixels are made: a few bytes may claim billions
-                raise refuse(f"of {image.size[0]} x {image.size[1]} pixels", "resize it to the model's size")
-            pixels = np.asarray(image.convert("L" if channels == 1 else "RGB"))
+            image = Image.open(source)
+            check(*image.size)
+            return np.asarray(image.convert(mode))
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise refuse("of very many pixels", "resize it to the model's size") from None
-    except InputError:
+        raise ManyPixels from None
+    except CompanionError:
         raise
-    except (SyntaxError, ValueError, OSError):  # what Pillow raises for files that it cannot read
-        raise refuse("which cannot be read as an image", "save it again as PNG") from None
-    return pixels[None] if channels == 1 else pixels.transpose(2, 0, 1)
+    except (SyntaxError, ValueError, OSError):
+        # Pillow raises an OSError for what it cannot read, and a SyntaxError for a broken PNG chunk.
+        raise Unreadable from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,11 +14,13 @@ from matplotlib.axes import Axes
 from lrp_companion.registry import label_of
 from lrp_companion.schema import Attribution, InputError
 from lrp_companion.views.canvas import FIGURE_WIDTH, LOOK, Drawing, drawing
+from lrp_companion.views.export import write
 from lrp_companion.views.palette import INK, diverging_map
 from lrp_companion.views.tables import Table, table
 
 Row = Mapping[str, Any]
 PATCH = re.compile(r"patch (\d+),(\d+)")
+FIGURES = ("png", "svg", "pdf")
 FAINT = 0.08
 """Of the largest |score|: below zero by more than this carries a dot."""
 
@@ -97,6 +100,22 @@ def patch_maps(
     if title:
         figure.suptitle(title, fontweight="bold")
     return figure
+
+
+def save_map(file: str, record: Attribution, image: Any) -> None:
+    """Write one image and its patches as `.png`, `.svg` or `.pdf`; with another ending as `record.save` does.
+
+    Raises
+    ------
+    InputError : another ending than that knows, or a folder that does not exist.
+    """
+    ending = file.lower().rpartition(".")[2]
+    if ending not in FIGURES:
+        record.save(file)
+        return
+    drawn = io.BytesIO()
+    patch_maps([image], {label_of(record.method): [record]}).savefig(drawn, format=ending)
+    write("explain", file, drawn.getvalue())
 
 
 def _darkness(image: np.ndarray) -> np.ndarray:
