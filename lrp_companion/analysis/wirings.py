@@ -49,7 +49,7 @@ WIRINGS: Mapping[str, Wiring] = {
     "post-ln-mean": Wiring("BERT, mean", "after", "learned", "plain", "mean", "two"),
     "modernbert": Wiring("ModernBERT", "before", "rotations", "gated", "mean", "two"),
     "gpt2": Wiring("GPT-2", "before", "learned", "plain", "last token", "none"),
-    "llama": Wiring("Llama", "before, RMSNorm", "rotations", "gated", "last token", "one"),
+    "llama": Wiring("Llama", "before (RMS)", "rotations", "gated", "last token", "one"),
 }
 """The wirings of the experiment: LayerNorm before or after the branches, positions, MLP, readout."""
 READINGS: Mapping[str, Protocol] = {
