@@ -46,7 +46,6 @@ def _explain(args: argparse.Namespace) -> None:
     from lrp_companion.models.pretrained import load_classifier
     from lrp_companion.views.export import ending
     from lrp_companion.views.tokens import terminal_table
-    from lrp_companion.views.vision import save_map
 
     check_output()
     text = _standard_input() if args.text == "-" else args.text
@@ -69,6 +68,8 @@ def _explain(args: argparse.Namespace) -> None:
     )
     if args.out is not None:
         if clf.reads_images:
+            from lrp_companion.views.vision import save_map  # the one path that draws
+
             save_map(args.out, record, given)
         else:
             record.save(args.out)

@@ -344,7 +344,7 @@ def save(args: argparse.Namespace, recipe: Recipe, network: Any, tokenizer: Any,
     right = accuracy(network.float(), tokenizer, *sst2(data, "validation"))
     record = {
         "wiring": args.wiring,
-        "recipe": {**asdict(recipe), "bfloat16": args.bf16},
+        "recipe": {**asdict(recipe), "bfloat16": args.bf16, "attention": "eager"},
         "teacher": "companion",
         "data": {name: fingerprint(data / f"{name}.parquet") for name in ("sst2/train", "imdb/train")},
         "targets": {name: fingerprint(Path(args.targets) / name) for name in ("pieces.json", "targets.npz")},
