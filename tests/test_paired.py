@@ -13,6 +13,7 @@ from lrp_companion.metrics.paired import (
     compare_paired,
     detectable,
     fisher_z,
+    mean_over,
     over_trainings,
     t_interval,
     win_rate,
@@ -117,3 +118,9 @@ def test_the_t_interval_is_scipy_s():
 def test_bad_columns_are_refused(call):
     with pytest.raises(InputError):
         call()
+
+
+def test_mean_over_one_training_is_the_interval_over_examples():
+    assert mean_over({1: A}) == bootstrap_mean(A)
+    two = {1: A, 2: [2 * a for a in A]}
+    assert mean_over(two) == over_trainings(two)

@@ -23,7 +23,7 @@ from lrp_companion.analysis.finding_records import MissingRecord, Records
 from lrp_companion.analysis.wiring_frontier import METHODS as METHODS_OF_FRONTIER
 from lrp_companion.analysis.wiring_frontier import wiring_frontier
 from lrp_companion.cli import main
-from lrp_companion.metrics.statistics import side_of_zero
+from lrp_companion.metrics.statistics import bootstrap_mean, side_of_zero
 from lrp_companion.schema import InputError, Protocol, SourceError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -301,10 +301,14 @@ def test_the_audit_counts_the_cells_of_the_first_training(groups, tmp_path: Path
         assert row["stated"]["words"] == words.get(side_of_zero(stated), "open")
     shown = repr(views.audit_table(rows, caption="Audit"))
     assert all(wiring.title in shown for wiring in wirings.WIRINGS.values())
+    recipes = ({"steps": 9}, {"steps": 9, "bfloat16": True})
     for seed, right in ((1, 0.84), (0, 0.86)):
-        record = {"wiring": "llama", "recipe": {"steps": 9}, "sst2_validation": {"accuracy": right}}
+        record = {"wiring": "llama", "recipe": recipes[seed], "sst2_validation": {"accuracy": right}}
         (tmp_path / f"llama-seed-{seed}.json").write_text(json.dumps(record))
-    wanted = [{"steps": 9, "accuracy": right} for right in (0.86, 0.84)]
+    wanted = [
+        {"steps": 9, "numbers": numbers, "accuracy": right}
+        for numbers, right in (("float32", 0.86), ("bfloat16", 0.84))
+    ]
     assert wirings.training_records(tmp_path) == {"llama": wanted}
 
 
@@ -342,10 +346,13 @@ def test_effects_after_fewer_steps_are_kept_and_shown(
 ):
     causal = {name: groups[name] for name in ("gpt2", "llama")}
     trained = {
-        name: [{"steps": 2000, "accuracy": 0.8 + 0.01 * k} for k in range(len(runs))]
+        name: [{"steps": 2000, "numbers": "float32", "accuracy": 0.8 + 0.01 * k} for k in range(len(runs))]
         for name, runs in causal.items()
     }
-    more = {name: [{**row, "steps": 5000} for row in rows] for name, rows in trained.items()}
+    more = {
+        name: [{**row, "steps": 5000, "numbers": "bfloat16"} for row in rows]
+        for name, rows in trained.items()
+    }
     file = tmp_path / "effects.json"
     file.write_text(json.dumps(wiring_steps.effects_record(causal, trained)))
     record = wiring_steps.load_effects(file)
@@ -367,7 +374,10 @@ def test_effects_after_fewer_steps_are_kept_and_shown(
         assert before["d"].mean == pytest.approx(after["d"].mean, abs=1e-6)
         assert before["trainings"] == pytest.approx(after["trainings"], abs=1e-6)
     shown = repr(views.wiring_steps_table(rows, caption="Steps"))
-    assert "2,000" in shown and "5,000" in shown
+    assert "2,000, float32" in shown and "5,000, bfloat16" in shown
+    both = wiring_steps.steps_rows(groups, more, record, {**record, "effects": record["effects"][:1]})
+    assert [row["steps"] for row in both] == [2000, 2000, 5000] + [2000, 5000] * 3
+    assert wiring_steps.steps_rows(groups, more) == []
 
 
 def test_figures_and_tables_show_every_wiring(groups):
@@ -459,7 +469,7 @@ def test_what_the_chapter_says_of_the_frontiers_holds(frontier_rows):
             assert "hybrid:exact=8" in by_method[f"mask-gradient:groups={groups}"]["dominated by"][name]
     for row in frontier_rows[:-1]:
         hardest = min(row["r"], key=lambda name: row["r"][name].mean)
-        assert hardest == ("gpt2" if row["method"] == "hybrid:exact=4" else "modernbert")
+        assert hardest == "modernbert"
     gains = {
         name: by_method["hybrid:exact=4"]["r"][name].mean - by_method["mask-gradient"]["r"][name].mean
         for name in wirings.WIRINGS
@@ -469,26 +479,82 @@ def test_what_the_chapter_says_of_the_frontiers_holds(frontier_rows):
     assert "5 of 5" in shown and "0 of 5" in shown and "ModernBERT" in shown
 
 
-def test_what_the_chapter_says_of_sides_and_steps_holds():
-    groups = wirings.load_wirings(ROOT / "results" / "wirings")
-    trained = wirings.training_records(ROOT / "results" / "training" / "wirings")
-    rows = {(row["wiring"], row["reading"]): row for row in wirings.effect_rows(groups)}
+@pytest.fixture(scope="module")
+def chapter() -> dict[str, tuple]:
+    """The runs that chapter 8 reads."""
+    return wirings.load_wirings(ROOT / "results" / "wirings")
+
+
+def test_what_the_chapter_says_of_sides_holds(chapter):
+    rows = {(row["wiring"], row["reading"]): row for row in wirings.effect_rows(chapter)}
     for name in wirings.WIRINGS:
-        assert side_of_zero(rows[name, "words"]["d"]) == ("above" if name == "llama" else "below")
-    record = wiring_steps.load_effects(ROOT / "results" / wiring_steps.FILE)
-    learned = [name for name, told in wirings.WIRINGS.items() if told.positions == "learned"]
-    assert sorted({run["wiring"] for run in record["runs"]}) == sorted(learned)
-    before, after = (
-        row
-        for row in wiring_steps.steps_rows(groups, trained, record)
-        if (row["wiring"], row["reading"]) == ("gpt2", "words")
-    )
-    assert (before["steps"], after["steps"]) == (2000, 5000)
-    assert min(before["trainings"]) > 0 > max(after["trainings"])
-    assert all(row["accuracy"] >= 0.8495 for name in learned for row in trained[name])
+        assert side_of_zero(rows[name, "words"]["d"]) == ("across" if name == "llama" else "below")
+    assert side_of_zero(rows["llama", "all tokens"]["d"]) == "across"
+    assert side_of_zero(rows["gpt2", "words + positions"]["d"]) == "across"
+    one_by_one = [
+        side_of_zero(bootstrap_mean(run.r("cp-lrp") - run.r("attnlrp"))) for run in chapter["llama"]
+    ]
+    assert sorted(one_by_one) == ["above", "across", "across"]
+    held = {(row["point"], row["wiring"]): row["held"] for row in wirings.outcomes(chapter)}
+    assert {name: held[6, name] for name in wirings.WIRINGS} == {
+        **dict.fromkeys(wirings.WIRINGS, 0),
+        "llama": 2,
+    }
     for name in ("post-ln-first", "gpt2"):
-        for later, first in map(wirings.later_and_first, groups[name]):
+        for later, first in map(wirings.later_and_first, chapter[name]):
             assert later > 0 > first and -first > later
+    gains = {
+        name: [row["gain"].mean.mean for row in wirings.gate_rows(chapter) if row["wiring"] == name]
+        for name in ("modernbert", "llama")
+    }
+    assert (
+        max(gains["modernbert"]) < 0 < min(gains["llama"]) and max(map(abs, sum(gains.values(), []))) < 0.005
+    )
+
+
+def test_what_the_chapter_says_of_the_mask_gradient_holds(chapter):
+    def lead(rival: str, run: Any) -> str:
+        return side_of_zero(bootstrap_mean(run.r("mask-gradient") - run.r(rival)))
+
+    for name, runs in chapter.items():
+        over = wirings.over_runs(runs, [run.r("mask-gradient") - run.r("attnlrp") for run in runs])
+        assert over.mean > 0 and side_of_zero(over) == ("across" if name == "modernbert" else "above")
+        assert {lead("attnlrp", runs[0]), lead("cp-lrp", runs[0])} == {"above"}
+    others = [run for runs in chapter.values() for run in runs[1:]]
+    assert [lead("cp-lrp", run) for run in others] == ["above"] * 10
+    open_ones = [run.name for run in others if lead("attnlrp", run) == "across"]
+    assert len(open_ones) == 5 and sum(name.startswith("modernbert") for name in open_ones) == 2
+    assert [lead("attnlrp", run) for run in others].count("above") == 5
+    rows = {(row["wiring"], row["reading"]): row for row in wirings.effect_rows(chapter)}
+    counted = rows["llama", "all tokens"]
+    assert counted["mask-gradient"].mean < counted["attnlrp"].mean
+
+
+def test_what_the_chapter_says_of_steps_holds(chapter):
+    trained = wirings.training_records(ROOT / "results" / "training" / "wirings")
+    made = {(row["steps"], row["numbers"]) for rows in trained.values() for row in rows}
+    assert made == {(5000, "bfloat16")} and set(trained) == set(wirings.WIRINGS)
+    right = {name: [row["accuracy"] for row in rows] for name, rows in trained.items()}
+    assert min(min(values) for values in right.values()) >= 0.8495
+    best = max(max(right[name]) for name in ("post-ln-first", "post-ln-mean", "gpt2"))
+    assert min(right["modernbert"]) > best and sum(value > best for value in right["llama"]) == 2
+    files = (wiring_steps.FILE, "wirings-2000-steps-bfloat16.json")
+    records = [wiring_steps.load_effects(ROOT / "results" / file) for file in files]
+    assert {run["wiring"] for run in records[0]["runs"]} == set(wirings.WIRINGS)
+    recipes = [{(run["steps"], run["numbers"]) for run in record["runs"]} for record in records]
+    assert recipes == [{(2000, "float32")}, {(2000, "bfloat16")}]
+    rows = [row for row in wiring_steps.steps_rows(chapter, trained, *records) if row["reading"] == "words"]
+    of = {name: [row for row in rows if row["wiring"] == name] for name in wirings.WIRINGS}
+    assert {name: len(lengths) for name, lengths in of.items()} == {**dict.fromkeys(of, 2), "gpt2": 3}
+    for name, lengths in of.items():
+        before, after = lengths[0], lengths[-1]
+        assert after["d"].mean < before["d"].mean
+        assert after["mask-gradient"].mean < before["mask-gradient"].mean
+        assert (after["attnlrp"].mean < before["attnlrp"].mean) == (name != "modernbert")
+    short, short_in_bfloat16, long = of["gpt2"]
+    assert min(*short["trainings"], *short_in_bfloat16["trainings"]) > 0 > max(long["trainings"])
+    short, long = of["llama"]
+    assert min(short["trainings"]) > 0 and sum(value < 0 for value in long["trainings"]) == 1
 
 
 def test_a_run_without_the_methods_of_the_frontier_is_refused(groups):

@@ -7,8 +7,8 @@
 teacher once for the logits of SST-2 train and of sentences of IMDB train. `train` learns from these logits
 and from SST-2's labels. All weights are random at the start but the embeddings of the pieces: those are the
 main components of the teacher's. The five differ in their wiring: data, order of the batches (per
-seed), highest learning rate and size are the same. Wirings with learned positions were trained with
-`--steps 5000 --bf16`, the others for 2,000 steps in float32.
+seed), highest learning rate and size are the same. The models of chapter 8 were trained with
+`--steps 5000 --bf16`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""What a record of `live.vision_record` says of a model of images: r with LOO, and outcomes. No torch.
+"""What records of `live.vision_record` say of models of images: r with LOO, and outcomes. No torch.
+
+Several records are of trainings of one model that explain the same images.
 
 The prediction is in `results/predictions/2026-11-24-vit.md`; `vision_outcomes` judges it by the rule that is
 written there.
@@ -12,10 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from lrp_companion.metrics import Interval, bootstrap_mean, paired_difference
+from lrp_companion.metrics import Interval
+from lrp_companion.metrics.paired import mean_over
 from lrp_companion.schema import InputError
 
 Row = dict[str, Any]
+Trainings = Sequence[Mapping[str, Any]]
 READINGS: Mapping[str, tuple[str, str]] = {
     "patches": ("word", "patches"),
     "patches + positions": ("word+position", "patches"),
@@ -57,7 +61,12 @@ def column(record: Mapping[str, Any], method: str, reading: str) -> np.ndarray:
     return np.array([np.nan if r is None else r for r in at_site[0]["r"]], dtype=np.float64)
 
 
-def vision_rows(record: Mapping[str, Any]) -> list[Row]:
+def mean_r(records: Trainings, method: str, reading: str) -> Interval:
+    """Mean r over images and, with several records, over trainings."""
+    return mean_over({k: column(record, method, reading) for k, record in enumerate(records)})
+
+
+def vision_rows(records: Trainings) -> list[Row]:
     """Mean r by reading: AttnLRP, CP-LRP, the mask gradient and other methods, and CP-LRP minus AttnLRP.
 
     Returns
@@ -65,31 +74,36 @@ def vision_rows(record: Mapping[str, Any]) -> list[Row]:
     list
         Rows `reading`, a method each as an `Interval`, and `d`, paired.
     """
-    others = [row["method"] for row in record["rows"] if row["bypass"] is None]
+    others = [row["method"] for row in records[0]["rows"] if row["bypass"] is None]
     methods = ["attnlrp", "cp-lrp", *dict.fromkeys(others)]
     return [
         {
             "reading": reading,
-            **{method: bootstrap_mean(column(record, method, reading)) for method in methods},
-            "d": difference(record, "cp-lrp", "attnlrp", reading),
+            **{method: mean_r(records, method, reading) for method in methods},
+            "d": difference(records, "cp-lrp", "attnlrp", reading),
         }
         for reading in READINGS
     ]
 
 
-def difference(record: Mapping[str, Any], a: str, b: str, reading: str, other: str | None = None) -> Interval:
+def difference(records: Trainings, a: str, b: str, reading: str, other: str | None = None) -> Interval:
     """Mean of r of a minus r of b, paired by image; b is read as a is, or as `other`."""
-    return paired_difference(column(record, a, reading), column(record, b, other or reading))
+    return mean_over(
+        {
+            k: column(record, a, reading) - column(record, b, other or reading)
+            for k, record in enumerate(records)
+        }
+    )
 
 
-def path_rows(record: Mapping[str, Any]) -> list[Row]:
+def path_rows(records: Trainings) -> list[Row]:
     """Mean r while layers are bypassed from the last to the first: a row per number of them, by reading."""
-    layers = record["config"]["layers"]
+    layers = records[0]["config"]["layers"]
     rows = []
     for count in range(layers + 1):
         bypass = "+".join(str(layer) for layer in range(layers - count + 1, layers + 1))
         method = f"lrp:bypass={bypass}" if count else "attnlrp"
-        means = {reading: bootstrap_mean(column(record, method, reading)) for reading in READINGS}
+        means = {reading: mean_r(records, method, reading) for reading in READINGS}
         rows.append({"bypassed": count, **means})
     return rows
 
@@ -118,7 +132,9 @@ POINTS = (
 
 
 def vision_outcomes(record: Mapping[str, Any]) -> list[Row]:
-    """What became of each point: met if every interval lies on its side of 0, failed if one on the other.
+    """What became of each point in one training.
+
+    A point is met if every interval lies on its side of 0, failed if one lies on the other, else open.
 
     Returns
     -------
@@ -128,7 +144,7 @@ def vision_outcomes(record: Mapping[str, Any]) -> list[Row]:
     rows = []
     for point in POINTS:
         figures: Sequence[Interval] = [
-            difference(record, a, b, reading, other) for _, a, b, reading, other in point.differences
+            difference([record], a, b, reading, other) for _, a, b, reading, other in point.differences
         ]
         signs = [sign for sign, *_ in point.differences]
         sides = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lrp_companion.analysis.finding_records import Records
@@ -12,11 +12,10 @@ from lrp_companion.analysis.vision import (
     OPEN,
     PLAIN,
     READINGS,
-    column,
     difference,
+    mean_r,
     vision_outcomes,
 )
-from lrp_companion.metrics import bootstrap_mean
 
 Value = Callable[[Records], Any]
 RECORDS, TRAININGS = "vit", "training/vit"
@@ -26,17 +25,19 @@ METHODS = ("attnlrp", "cp-lrp", "mask-gradient", "mask-gradient:groups=8", "grad
 def vision_catalogue() -> dict[str, Value]:
     """What the section on images can ask for, by name."""
     out: dict[str, Value] = {
-        "vit, images": lambda kept: int(vision_of(kept)["config"]["images"]),
-        "vit, layers": lambda kept: int(vision_of(kept)["config"]["layers"]),
-        "vit, tested": lambda kept: int(_tested(kept)["n"]),
-        "vit, right": lambda kept: round(_tested(kept)["accuracy"] * _tested(kept)["n"]),
+        "vit, trainings": lambda kept: len(vision_of(kept)),
+        "vit, images": lambda kept: int(vision_of(kept)[0]["config"]["images"]),
+        "vit, layers": lambda kept: int(vision_of(kept)[0]["config"]["layers"]),
+        "vit, tested": lambda kept: _tested(kept)[0][1],
+        "vit, least right": lambda kept: min(_tested(kept))[0],
+        "vit, most right": lambda kept: max(_tested(kept))[0],
         "vit, PA-LRP minus AttnLRP, patches": lambda kept: difference(
             vision_of(kept), "attnlrp", "attnlrp", "patches + positions", PLAIN
         ),
         "vit, last layer bypassed minus AttnLRP, patches": lambda kept: difference(
-            vision_of(kept), f"lrp:bypass={vision_of(kept)['config']['layers']}", "attnlrp", PLAIN
+            vision_of(kept), f"lrp:bypass={vision_of(kept)[0]['config']['layers']}", "attnlrp", PLAIN
         ),
-        "vit, predictions": lambda kept: len(vision_outcomes(vision_of(kept))),
+        "vit, predictions": lambda kept: len(vision_outcomes(vision_of(kept)[0])),
     }
     for reading in READINGS:
         out[f"vit, CP-LRP minus AttnLRP, {reading}"] = _gap("cp-lrp", "attnlrp", reading)
@@ -49,18 +50,20 @@ def vision_catalogue() -> dict[str, Value]:
     return out
 
 
-def vision_of(kept: Records) -> Mapping[str, Any]:
-    """The record of the model of images.
+def vision_of(kept: Records) -> Sequence[Mapping[str, Any]]:
+    """The records of the model of images, a training each; the first is the one that was predicted.
 
     Raises
     ------
     MissingRecord : there is none.
     """
-    return kept.sheets(RECORDS)[0]
+    return kept.sheets(RECORDS)
 
 
-def _tested(kept: Records) -> Mapping[str, Any]:
-    return kept.sheets(TRAININGS)[0]["mnist_test"]
+def _tested(kept: Records) -> list[tuple[int, int]]:
+    """Of each training the number of test images that it is right on, and of all."""
+    tested = [sheet["mnist_test"] for sheet in kept.sheets(TRAININGS)]
+    return [(round(one["accuracy"] * one["n"]), int(one["n"])) for one in tested]
 
 
 def _gap(a: str, b: str, reading: str) -> Value:
@@ -68,8 +71,8 @@ def _gap(a: str, b: str, reading: str) -> Value:
 
 
 def _mean(method: str, reading: str) -> Value:
-    return lambda kept: bootstrap_mean(column(vision_of(kept), method, reading))
+    return lambda kept: mean_r(vision_of(kept), method, reading)
 
 
 def _outcomes(outcome: str) -> Value:
-    return lambda kept: [row["outcome"] for row in vision_outcomes(vision_of(kept))].count(outcome)
+    return lambda kept: [row["outcome"] for row in vision_outcomes(vision_of(kept)[0])].count(outcome)

@@ -67,27 +67,33 @@ def load_effects(file: str | os.PathLike[str] = f"results/{FILE}") -> Row:
 
 
 def steps_rows(
-    groups: Mapping[str, Group], trainings: Mapping[str, Sequence[Row]], record: Mapping[str, Any]
+    groups: Mapping[str, Group], trainings: Mapping[str, Sequence[Row]], *records: Mapping[str, Any]
 ) -> list[Row]:
-    """CP-LRP minus AttnLRP after fewer steps and after more, in the wirings of the record.
+    """CP-LRP minus AttnLRP after fewer steps and after more, in the wirings of the records.
+
+    Parameters
+    ----------
+    records : of `load_effects`, in the order of the rows.
 
     Returns
     -------
     list
-        Rows `wiring`, `reading`, `steps`; `trainings`, `d`, and mean r of `METHODS`, as in `effect_rows`; for
-        each wiring and reading first the fewer steps.
+        Rows `wiring`, `reading`, `steps`, `numbers`; `trainings`, `d`, and mean r of `METHODS`, as in
+        `effect_rows`; for each wiring and reading those of the records first.
     """
     rows = []
-    after = {(row["wiring"], row["reading"]): row for row in effect_rows(groups)}
-    for before in record["effects"]:
-        key = before["wiring"], before["reading"]
-        if key in after:
-            of_record = [run for run in record["runs"] if run["wiring"] == key[0]]
-            for trained, row in ((of_record, before), (trainings[key[0]], after[key])):
-                steps, *others = {run["steps"] for run in trained}
-                assert not others, trained
-                kept = {name: row[name] for name in ("wiring", "reading", "d", "trainings", *METHODS)}
-                rows.append({**kept, "steps": steps})
+    for after in effect_rows(groups):
+        name, reading = after["wiring"], after["reading"]
+        before = [
+            ([run for run in record["runs"] if run["wiring"] == name], row)
+            for record in records
+            for row in record["effects"]
+            if (row["wiring"], row["reading"]) == (name, reading)
+        ]
+        for trained, row in (*before, (trainings[name], after)) if before else ():
+            ((steps, numbers),) = {(run["steps"], run["numbers"]) for run in trained}  # one recipe
+            kept = {key: row[key] for key in ("wiring", "reading", "d", "trainings", *METHODS)}
+            rows.append({**kept, "steps": steps, "numbers": numbers})
     return rows
 
 

@@ -24,7 +24,7 @@ from lrp_companion.analysis.protocol_grid import counts, grid, stated_cells
 from lrp_companion.analysis.r_scale import worth_columns
 from lrp_companion.masks import path_masks
 from lrp_companion.metrics import bootstrap_mean
-from lrp_companion.metrics.paired import compare_paired, over_trainings
+from lrp_companion.metrics.paired import compare_paired, mean_over
 from lrp_companion.runs.base_run import Explanation
 from lrp_companion.runs.load import TextRun, load_runs, nearby
 from lrp_companion.schema import PROTOCOLS, Protocol
@@ -154,9 +154,7 @@ def effect_rows(groups: Mapping[str, Group]) -> list[Row]:
 
 def over_runs(runs: Group, columns: Sequence[np.ndarray]) -> Any:
     """Mean of a column per training, its interval over trainings and examples (with one, over examples)."""
-    if len(runs) == 1:
-        return bootstrap_mean(columns[0])
-    return over_trainings({run.name: column for run, column in zip(runs, columns, strict=True)})
+    return mean_over({run.name: column for run, column in zip(runs, columns, strict=True)})
 
 
 def wiring_claim(number: int, groups: Mapping[str, Group]) -> Claim:
@@ -241,7 +239,7 @@ def audit_rows(groups: Mapping[str, Group]) -> list[Row]:
 
 
 def training_records(folder: str | os.PathLike[str] = "results/training/wirings") -> dict[str, list[Row]]:
-    """The steps of each training and how often it is right on SST-2 validation, by wiring, seeds in order.
+    """Steps, numbers and accuracy on SST-2 validation of each training, by wiring, seeds in order.
 
     Each training has a record `<wiring>-seed-<seed>.json`, as `training/train_wirings.py` writes it.
     """
@@ -249,9 +247,10 @@ def training_records(folder: str | os.PathLike[str] = "results/training/wirings"
     for path in sorted(nearby(folder).glob("*-seed-*.json")):
         record = json.loads(path.read_text(encoding="utf-8"))
         accuracy = float(record["sst2_validation"]["accuracy"])
-        out.setdefault(record["wiring"], []).append(
-            {"steps": record["recipe"]["steps"], "accuracy": accuracy}
-        )
+        recipe = record["recipe"]
+        numbers = "bfloat16" if recipe.get("bfloat16") else "float32"
+        row = {"steps": recipe["steps"], "numbers": numbers, "accuracy": accuracy}
+        out.setdefault(record["wiring"], []).append(row)
     return {name: out[name] for name in WIRINGS if name in out}
 
 

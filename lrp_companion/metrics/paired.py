@@ -189,6 +189,20 @@ def over_trainings(columns: Mapping[Key, Any], *, seed: int = 0) -> Interval:
     return interval_of(mean, draws, complete, n - complete)
 
 
+def mean_over(columns: Mapping[Key, Any], *, seed: int = 0) -> Interval:
+    """`over_trainings`; with one training, the mean over examples with its interval over them.
+
+    Parameters
+    ----------
+    columns : training to its values (examples,), NaN where undefined.
+
+    >>> print(mean_over({1: [0.1, 0.3]}).text(2))
+    0.20 [0.10, 0.30]
+    """
+    first, *others = columns.values()
+    return over_trainings(columns, seed=seed) if others else bootstrap_mean(first, seed=seed)
+
+
 def t_interval(values: Any, *, level: float = 0.95) -> Interval:
     """Mean over trainings with Student's interval, one number per training; n is the number of trainings.
 

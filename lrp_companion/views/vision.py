@@ -160,8 +160,18 @@ def vision_path_table(rows: Sequence[Row], *, caption: str, digits: int = 2) -> 
     return table(shown, columns=columns, caption=caption, digits=digits)
 
 
-def vision_outcomes_table(rows: Sequence[Row], *, caption: str, digits: int = 3) -> Table:
-    """Rows of `analysis.vision.vision_outcomes`: each point, what came, and its differences."""
-    shown = [{**row, "figures": "; ".join(f.text(digits) for f in row["figures"])} for row in rows]
-    columns = {"point": "point", "says": "predicted", "outcome": "outcome", "figures": "differences of r"}
+def vision_outcomes_table(trainings: Sequence[Sequence[Row]], *, caption: str, digits: int = 3) -> Table:
+    """Rows of `analysis.vision.vision_outcomes` of each training: each point, what came, its differences."""
+    shown = [
+        {
+            **points[0],
+            **{
+                str(k): f"{row['outcome']}: {'; '.join(f.text(digits) for f in row['figures'])}"
+                for k, row in enumerate(points, 1)
+            },
+        }
+        for points in zip(*trainings, strict=True)
+    ]
+    columns = {"point": "point", "says": "predicted"}
+    columns |= {str(k): f"training {k}" for k in range(1, len(trainings) + 1)}
     return table(shown, columns=columns, caption=caption, digits=digits)

@@ -126,10 +126,11 @@ def wirings_table(groups: Mapping[str, Group], trainings: Mapping[str, Sequence[
 
 
 def wiring_steps_table(rows: Sequence[Row], *, caption: str, digits: int = 2) -> Table:
-    """Rows of `steps_rows`: mean r, and CP-LRP minus AttnLRP, after fewer and more steps of training."""
+    """Rows of `steps_rows`: mean r, and CP-LRP minus AttnLRP, by steps and numbers of the training."""
     shown = [
         {
-            "wiring": title_of(row["wiring"]), "reading": row["reading"], "steps": f"{row['steps']:,}",
+            "wiring": title_of(row["wiring"]), "reading": row["reading"],
+            "steps": f"{row['steps']:,}, {row['numbers']}",
             "d": row["d"].text(digits),
             "trainings": ", ".join(f"{value:.{digits + 1}f}" for value in row["trainings"]),
             **{method: f"{row[method].mean:.{digits}f}" for method in METHODS},
