@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -23,10 +24,11 @@ from lrp_companion.analysis.wirings import (
     worth_rows,
 )
 from lrp_companion.runs.load import TextRun
-from lrp_companion.schema import SourceError
+from lrp_companion.schema import Protocol, SourceError
 
 Value = Callable[[Records], Any]
 FOLDER = "wirings"
+WORDS, RANKS = READINGS["words"], replace(READINGS["words"], statistic="spearman")
 
 
 def wiring_catalogue() -> dict[str, Value]:
@@ -39,7 +41,13 @@ def wiring_catalogue() -> dict[str, Value]:
             for what in ("d", "wins", "attnlrp", "cp-lrp", "mask-gradient", "gradient-x-input"):
                 name = "CP-LRP minus AttnLRP" if what == "d" else what
                 out[f"{wiring}, {name}, {reading}"] = _effect(wiring, reading, what)
-        out[f"{wiring}, mask gradient minus AttnLRP"] = _mean(wiring, _gap("mask-gradient", "attnlrp"))
+        for rival, title in (("attnlrp", "AttnLRP"), ("cp-lrp", "CP-LRP")):
+            out[f"{wiring}, mask gradient minus {title}"] = _mean(wiring, _gap("mask-gradient", rival))
+            by_rank = _gap("mask-gradient", rival, RANKS)
+            out[f"{wiring}, mask gradient minus {title}, Spearman"] = _mean(wiring, by_rank)
+        for reading, protocol in READINGS.items():
+            by_rank = _gap("cp-lrp", "attnlrp", replace(protocol, statistic=RANKS.statistic))
+            out[f"{wiring}, CP-LRP minus AttnLRP, {reading}, Spearman"] = _mean(wiring, by_rank)
         for method in ("attnlrp", "cp-lrp", "mask-gradient"):
             for what in ("own", "other", "ceiling"):
                 out[f"{wiring}, worth of {method}, {what}"] = _worth(wiring, method, what)
@@ -125,8 +133,8 @@ def _r_of(method: str) -> Callable[[TextRun], np.ndarray]:
     return lambda run: run.r(method)
 
 
-def _gap(a: str, b: str) -> Callable[[TextRun], np.ndarray]:
-    return lambda run: run.r(a) - run.r(b)
+def _gap(a: str, b: str, protocol: Protocol = WORDS) -> Callable[[TextRun], np.ndarray]:
+    return lambda run: run.r(a, protocol) - run.r(b, protocol)
 
 
 def _outcomes(outcome: str) -> Value:

@@ -11,7 +11,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -126,8 +126,12 @@ def later_and_first(run: TextRun, protocol: Protocol = READINGS["words"]) -> tup
     return means[half] - means[0], means[-1] - means[half]
 
 
-def effect_rows(groups: Mapping[str, Group]) -> list[Row]:
+def effect_rows(groups: Mapping[str, Group], *, statistic: str = "pearson") -> list[Row]:
     """CP-LRP minus AttnLRP in every wiring and reading, over trainings.
+
+    Parameters
+    ----------
+    statistic : the correlation with LOO: "pearson", "spearman" or "kendall".
 
     Returns
     -------
@@ -138,7 +142,8 @@ def effect_rows(groups: Mapping[str, Group]) -> list[Row]:
     """
     rows = []
     for name, runs in groups.items():
-        for reading, protocol in readings_of(runs[0]).items():
+        for reading, default in readings_of(runs[0]).items():
+            protocol = replace(default, statistic=statistic)
             a, b = ([run.r(method, protocol) for run in runs] for method in ("cp-lrp", "attnlrp"))
             both = compare_paired(np.concatenate(a), np.concatenate(b))
             row: Row = {"wiring": name, "reading": reading, "n": runs[0].n}

@@ -225,12 +225,13 @@ function changes(model) {
   const more = button("+ token", () => change(model, (list) => [...list, 0]));
   /** @param {Inputs} inputs */
   const show = ({ logits }) => {
+    const focused = document.activeElement; // asked first: a browser may take the focus from what is disabled
     down.disabled = logits.some((z) => Math.abs(z - 1) > limits.logits);
     up.disabled = logits.some((z) => Math.abs(z + 1) > limits.logits);
     fewer.disabled = logits.length <= FEWEST;
     more.disabled = logits.length >= MOST;
     for (const [one, other] of [[fewer, more], [more, fewer], [down, up], [up, down]]) {
-      if (one.disabled && one === document.activeElement) other.focus();
+      if (one.disabled && one === focused) other.focus();
     }
   };
   return { buttons: [down, up, fewer, more], show };
