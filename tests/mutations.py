@@ -669,7 +669,7 @@ MUTATIONS: list[Mutation] = [
     Mutation("wirings: one recipe for all rows", "analysis/wiring_steps.py",
              "if (row[\"wiring\"], row[\"reading\"]) == (name, reading)", "if row[\"wiring\"] == name",
              ("test_wirings.py",)),
-    drawn("images: one training for all", "analysis/vision.py",
+    drawn("one training for all", "analysis/vision.py",
           "mean_over({k: column(record, method, reading) for k, record in enumerate(records)})",
           "mean_over({0: column(records[0], method, reading)})"),
     Mutation("whole sums: no sign", "analysis/effect_causes.py", "sign = np.sign(divided / raw)",
