@@ -155,14 +155,20 @@ def _families_setting(record: Record) -> str:
 _KINDS = {"forward": "forward pass", "attnlrp": "AttnLRP", "mask-gradient": "mask gradient"}
 
 
+def _quiet(record: Record) -> bool:
+    """Whether the clock of every row agrees with the processor's time: nothing else ran."""
+    return all(row["seconds"] < 1.05 * row["processor"] for row in record["rows"])
+
+
 def _long_table(record: Record) -> str:
     """Memory and time of each kind, beside a plain forward pass."""
+    time, title = ("seconds", "time by the clock") if _quiet(record) else ("processor", "processor time")
     plain = {row["tokens"]: row for row in record["rows"] if row["kind"] == "forward"}
     cells = [
         [
             f"{row['tokens']:,}", _KINDS[row["kind"]], f"{row['peak'] / 2**30:.1f} GiB",
             f"{(row['peak'] - row['before']) / row['tokens'] / 2**10:,.0f} KiB",
-            f"{row['processor']:.0f} s", number(row["processor"] / plain[row["tokens"]]["processor"]),
+            f"{row[time]:.0f} s", number(row[time] / plain[row["tokens"]][time]),
         ]
         for row in record["rows"]
     ]  # fmt: skip
@@ -171,7 +177,7 @@ def _long_table(record: Record) -> str:
         "what",
         "peak of all",
         "beyond the weights, per token",
-        "processor time",
+        title,
         "over forward",
     ]
     return _table(header, cells)
@@ -180,12 +186,17 @@ def _long_table(record: Record) -> str:
 def _long_setting(record: Record) -> str:
     c, h, v = record["config"], record["hardware"], record["versions"]
     parameters = record["rows"][0]["parameters"]
+    beside = (
+        "with nothing else running"
+        if _quiet(record)
+        else "shared with other work, hence the processor's time and not the clock's"
+    )
     return (
         f"A random network in Llama's shape: {c['layers']} layers, {c['hidden_size']:,} wide, "
         f"{c['num_attention_heads']} heads ({c['num_key_value_heads']} of keys), {c['intermediate_size']:,} "
         f"inside, {parameters / 1e6:,.0f} million parameters (the vocabulary is cut to "
         f"{c['vocabulary']:,}), in {c['dtype']}, one layer's tape at a time; {c['threads']} thread of an "
-        f"{h['cpu']}, shared with other work, hence the processor's time and not the clock's; PyTorch "
+        f"{h['cpu']}, {beside}; PyTorch "
         f"{v['torch']}, transformers {v['transformers']}."
     )
 

@@ -231,6 +231,19 @@ def test_a_long_context_is_measured(monkeypatch):
     torch.set_num_threads(threads)
 
 
+def test_the_clock_is_told_where_nothing_else_ran():
+    record = json.loads(long_context.RECORD.read_text())
+    for factor, title, words in (
+        (1.01, "time by the clock", "nothing else"),
+        (3, "processor time", "shared"),
+    ):
+        rows = [{**row, "seconds": factor * row["processor"]} for row in record["rows"]]
+        told = [tables.PARTS["long_context", name]({**record, "rows": rows}) for name in ("table", "setting")]
+        assert title in told[0] and words in told[1]
+        shown = rows[0]["seconds" if factor < 2 else "processor"]
+        assert f"{shown:.0f} s" in told[0]
+
+
 def test_half_precision_is_measured(model_folder, tmp_path, monkeypatch):
     monkeypatch.setattr(precision, "METHODS", {"AttnLRP": ("attnlrp", {}), "LOO": ("loo", {})})
     out = tmp_path / "precision.json"
