@@ -156,7 +156,7 @@ _KINDS = {"forward": "forward pass", "attnlrp": "AttnLRP", "mask-gradient": "mas
 
 
 def _quiet(record: Record) -> bool:
-    """Whether the clock of every row agrees with the processor's time: nothing else ran."""
+    """Whether the clock of every row agrees with the processor's time, so that other work did not slow it."""
     return all(row["seconds"] < 1.05 * row["processor"] for row in record["rows"])
 
 
@@ -187,7 +187,7 @@ def _long_setting(record: Record) -> str:
     c, h, v = record["config"], record["hardware"], record["versions"]
     parameters = record["rows"][0]["parameters"]
     beside = (
-        "with nothing else running"
+        "where clock and processor time agree to 5 %"
         if _quiet(record)
         else "shared with other work, hence the processor's time and not the clock's"
     )

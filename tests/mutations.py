@@ -666,7 +666,7 @@ MUTATIONS: list[Mutation] = [
              'if name != "post-ln-first":', 'if name != "gpt2":', ("test_wirings.py",)),
     Mutation("wirings: ranks are Pearson's", "analysis/wirings.py",
              "protocol = replace(default, statistic=statistic)", "protocol = default", ("test_wirings.py",)),
-    Mutation("wirings: one recipe for all rows", "analysis/wiring_steps.py",
+    Mutation("wirings: effects of any reading", "analysis/wiring_steps.py",
              "if (row[\"wiring\"], row[\"reading\"]) == (name, reading)", "if row[\"wiring\"] == name",
              ("test_wirings.py",)),
     drawn("one training for all", "analysis/vision.py",

@@ -124,3 +124,5 @@ def test_mean_over_one_training_is_the_interval_over_examples():
     assert mean_over({1: A}) == bootstrap_mean(A)
     two = {1: A, 2: [2 * a for a in A]}
     assert mean_over(two) == over_trainings(two)
+    with pytest.raises(InputError, match="0 columns"):
+        mean_over({})

@@ -340,6 +340,10 @@ def test_a_sentence_without_these_runs_is_left_out(tmp_path: Path, groups, resul
         findings.CATALOGUE["gpt2, CP-LRP minus AttnLRP, all tokens"](
             Records({}, {}, {}, [], [], str(results))
         )
+    with pytest.raises(MissingRecord):
+        findings.CATALOGUE["gpt2, CP-LRP minus AttnLRP, all tokens, Spearman"](
+            Records({}, {}, {}, [], [], str(results))
+        )
 
 
 def test_effects_after_fewer_steps_are_kept_and_shown(

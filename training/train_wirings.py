@@ -40,6 +40,7 @@ from lrp_companion.sources.dataset import clean
 
 WIRINGS = ("post-ln-first", "post-ln-mean", "modernbert", "gpt2", "llama")
 LABELS = {0: "negative", 1: "positive"}
+ATTENTION = "eager"  # whose backward pass is faster on a processor
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 PIECES = 6_000
 LOTS = (60_000, 120_000)  # sentences of IMDB: the first lot goes to the teacher with SST-2, the second alone
@@ -294,7 +295,7 @@ def train(args: argparse.Namespace, recipe: Recipe) -> None:
     ids = tokenizer(texts, truncation=True)["input_ids"]
     special = set(tokenizer.all_special_ids)
     network = network_of(args.wiring, recipe, len(pieces))
-    network.set_attn_implementation("eager")  # whose backward pass is faster on a processor
+    network.set_attn_implementation(ATTENTION)
     with torch.no_grad():
         network.get_input_embeddings().weight.copy_(components(pieces, recipe.width, recipe.embedding_scale))
     matrices = [p for p in network.parameters() if p.ndim > 1]
@@ -344,7 +345,7 @@ def save(args: argparse.Namespace, recipe: Recipe, network: Any, tokenizer: Any,
     right = accuracy(network.float(), tokenizer, *sst2(data, "validation"))
     record = {
         "wiring": args.wiring,
-        "recipe": {**asdict(recipe), "bfloat16": args.bf16, "attention": "eager"},
+        "recipe": {**asdict(recipe), "bfloat16": args.bf16, "attention": ATTENTION},
         "teacher": "companion",
         "data": {name: fingerprint(data / f"{name}.parquet") for name in ("sst2/train", "imdb/train")},
         "targets": {name: fingerprint(Path(args.targets) / name) for name in ("pieces.json", "targets.npz")},

@@ -41,13 +41,11 @@ def wiring_catalogue() -> dict[str, Value]:
             for what in ("d", "wins", "attnlrp", "cp-lrp", "mask-gradient", "gradient-x-input"):
                 name = "CP-LRP minus AttnLRP" if what == "d" else what
                 out[f"{wiring}, {name}, {reading}"] = _effect(wiring, reading, what)
-        for rival, title in (("attnlrp", "AttnLRP"), ("cp-lrp", "CP-LRP")):
-            out[f"{wiring}, mask gradient minus {title}"] = _mean(wiring, _gap("mask-gradient", rival))
-            by_rank = _gap("mask-gradient", rival, RANKS)
-            out[f"{wiring}, mask gradient minus {title}, Spearman"] = _mean(wiring, by_rank)
-        for reading, protocol in READINGS.items():
-            by_rank = _gap("cp-lrp", "attnlrp", replace(protocol, statistic=RANKS.statistic))
-            out[f"{wiring}, CP-LRP minus AttnLRP, {reading}, Spearman"] = _mean(wiring, by_rank)
+            by_rank = _effect(wiring, reading, "d", statistic=RANKS.statistic)
+            out[f"{wiring}, CP-LRP minus AttnLRP, {reading}, Spearman"] = by_rank
+        lead = "mask gradient minus AttnLRP"
+        out[f"{wiring}, {lead}"] = _mean(wiring, _gap("mask-gradient", "attnlrp"))
+        out[f"{wiring}, {lead}, Spearman"] = _mean(wiring, _gap("mask-gradient", "attnlrp", RANKS))
         for method in ("attnlrp", "cp-lrp", "mask-gradient"):
             for what in ("own", "other", "ceiling"):
                 out[f"{wiring}, worth of {method}, {what}"] = _worth(wiring, method, what)
@@ -77,9 +75,9 @@ def wiring_runs(results: str) -> dict[str, Group]:
         raise MissingRecord("finding", got=f"no {FOLDER}", expected=expected, hint=hint) from None
 
 
-@lru_cache(maxsize=2)
-def _effects(results: str) -> list[Row]:
-    return effect_rows(wiring_runs(results))
+@lru_cache(maxsize=4)
+def _effects(results: str, statistic: str) -> list[Row]:
+    return effect_rows(wiring_runs(results), statistic=statistic)
 
 
 @lru_cache(maxsize=2)
@@ -111,8 +109,8 @@ def _only(rows: list[Row], what: str, **at: str) -> Any:
     return rows[0][what]
 
 
-def _effect(wiring: str, reading: str, what: str) -> Value:
-    return lambda kept: _only(_effects(kept.folder), what, wiring=wiring, reading=reading)
+def _effect(wiring: str, reading: str, what: str, *, statistic: str = WORDS.statistic) -> Value:
+    return lambda kept: _only(_effects(kept.folder, statistic), what, wiring=wiring, reading=reading)
 
 
 def _worth(wiring: str, method: str, what: str) -> Value:

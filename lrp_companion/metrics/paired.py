@@ -196,11 +196,17 @@ def mean_over(columns: Mapping[Key, Any], *, seed: int = 0) -> Interval:
     ----------
     columns : training to its values (examples,), NaN where undefined.
 
+    Raises
+    ------
+    InputError : no training, or as `over_trainings`.
+
     >>> print(mean_over({1: [0.1, 0.3]}).text(2))
     0.20 [0.10, 0.30]
     """
-    first, *others = columns.values()
-    return over_trainings(columns, seed=seed) if others else bootstrap_mean(first, seed=seed)
+    if len(columns) != 1:
+        return over_trainings(columns, seed=seed)
+    (only,) = columns.values()
+    return bootstrap_mean(only, seed=seed)
 
 
 def t_interval(values: Any, *, level: float = 0.95) -> Interval:
