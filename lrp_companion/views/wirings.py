@@ -138,7 +138,7 @@ def wiring_steps_table(rows: Sequence[Row], *, caption: str, digits: int = 2) ->
         for row in rows
     ]  # fmt: skip
     columns = {
-        "wiring": "wiring", "reading": "reading", "steps": "steps",
+        "wiring": "wiring", "reading": "reading", "steps": "steps, numbers",
         **{method: label_of(method) for method in METHODS}, "d": "CP-LRP minus AttnLRP",
         "trainings": "in each training",
     }  # fmt: skip
