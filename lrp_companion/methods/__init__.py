@@ -13,8 +13,8 @@ from lrp_companion.methods.common import (
     check_classifier,
     check_options,
     check_output,
-    check_targets,
     switch,
+    targets_of,
 )
 from lrp_companion.methods.contrast import contrasted
 from lrp_companion.methods.levels import layer_relevance
@@ -22,7 +22,6 @@ from lrp_companion.methods.lrp import layer_lattice
 from lrp_companion.methods.perturbation import kept_logits, removal_evaluator
 from lrp_companion.models.compute import as_recorded
 from lrp_companion.models.linear_attention import LinearAttention
-from lrp_companion.models.pretrained import Classifier
 from lrp_companion.models.tasks import TOKEN_CLASSES
 from lrp_companion.registry import IMAGE_METHODS, TEXT_METHODS
 from lrp_companion.schema import Attribution, InputError, choose
@@ -89,10 +88,10 @@ def attribute(
     Parameters
     ----------
     model : a `Classifier` (from `load_classifier`) or a `LinearAttention`.
-    inputs : a text, a pair of texts as a tuple of two strings, or a list of texts and pairs; for a
-        classifier of images, an array or tensor (H, W), (C, H, W) or (B, C, H, W) of floats as the network
-        reads them, or of whole numbers, which are scaled as its image processor specifies; for
-        `LinearAttention`, images (B, 14, 14) or (B, 196).
+    inputs : a text, a pair of texts as a tuple of two strings, token ids, the messages of a talk (for the
+        tokenizer's chat template), or a list of these; for a classifier of images, an array or tensor (H, W),
+        (C, H, W) or (B, C, H, W) of floats as the network reads them, or of whole numbers, which are scaled
+        as its image processor specifies; for `LinearAttention`, images (B, 14, 14) or (B, 196).
     method : "loo", "ig", "gradient-x-input", "rollout", "attnlrp", "cp-lrp", "pa-lrp",
         "lrp" with `bypass`, "mask-gradient" with `groups`, "hybrid" (LOO for the `exact` tokens with the
         largest mask gradient), or "sampled-loo" (LOO for a random `budget` of tokens).
@@ -104,13 +103,16 @@ def attribute(
         "right", "flat" or "constant"), `positions` (PA-LRP where positions are rotations: "absolute" or
         "signed"), `bypass` (layers from 1, for "lrp"), `output` ("logit", "margin" for a contrastive start
         against the best other class, "probability": for a multi-label classifier the label's sigmoid, and
-        there is no margin), `contrast` (a class whose logit is subtracted from the target's), `position` (the
-        token, from 0, whose classes are explained: for token classification only), `removal`
+        there is no margin), `contrast` (a class whose logit is subtracted from the target's), `position` (for
+        token classification only: the token, from 0, whose classes are explained, or a word; one for all
+        texts or one for each), `removal`
         ("attention-mask", "mask-token", "pad-token", "delete"; LOO; for patches only the first), `n_steps`
         and `baseline` (IG: "auto", "pad-token", "mask-token", "zero", for patches "zero-pixels"),
         `groups`, `nodes` and `seed` (mask-gradient, hybrid), `exact` and `correct` (hybrid), `budget`
         and `seed` (sampled-loo), `residual`, `head_fusion` and `row` (rollout), `batch_tokens`,
-        `progress`, `truncate` (cut texts beyond the model's length). `unit` (LOO, mask-gradient,
+        `progress`, `truncate` (cut texts beyond the model's length as the tokenizer does), `compare` ("new":
+        the logits of a text that is unlike any before are compared with the network's own; "all": those of
+        every text). `unit` (LOO, mask-gradient,
         hybrid) is what is removed at once: "token", "word", "sentence", or spans as in
         `Attribution.spans` (for several texts, a list of spans for each). The defaults of every method are
         listed at the end.
@@ -123,7 +125,7 @@ def attribute(
     Raises
     ------
     InputError : bad input or options, before any work.
-    ModelError : a model of another kind.
+    ModelError : a model of another kind; a logit that is not the network's own.
 
     >>> attribute(clf, ["a film of rare grace"], method="cp-lrp")[0].tokens  # doctest: +SKIP
     ('[CLS]', 'a', 'film', 'of', 'rare', 'grace', '[SEP]')
@@ -137,27 +139,22 @@ def attribute(
     choose("attribute", "method", method, tuple(TEXT_METHODS))
     truncate = options.pop("truncate", False)
     contrast, position = options.pop("contrast", None), options.pop("position", None)
+    compare = options.pop("compare", None)
     known = options_of(method)
-    known += ["target", "truncate", *(["contrast"] if "output" in known else [])]
+    known += ["target", "truncate", "compare", *(["contrast"] if "output" in known else [])]
     known += ["position"] if model.encoder.wiring.task == TOKEN_CLASSES else []
     check_options(repr(method), options, known)
     if contrast is not None:
         check_options(repr(method), ["contrast"], known)
         both: dict[str, Any] = {"target": target, "contrast": contrast, "truncate": truncate}
-        both["position"] = position
+        both |= {"position": position, "compare": compare}
         return contrasted(attribute, model, inputs, method=method, **both, **options)
+    model = model.comparing(compare)
     check_output(options.get("output", "logit"), model)
     texts = model.encode(inputs, truncate=switch("truncate", truncate), position=position)
-    targets = check_targets(_classes(model, target), len(texts), model.labels)
+    targets = targets_of(model, target, len(texts))
     with as_recorded(model.device, model.network):
         return TEXT_METHODS[method](model, texts, targets, **options)
-
-
-def _classes(clf: Classifier, target: Any) -> Any:
-    """Targets, with the texts of a language model's tokens replaced by their numbers."""
-    if isinstance(target, (list, tuple)):
-        return [clf.class_of(one) for one in target]
-    return clf.class_of(target)
 
 
 SHARED = ("batch_tokens", "progress")

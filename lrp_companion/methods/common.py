@@ -67,6 +67,13 @@ def check_targets(target: Target, count: int, labels: Sequence[str]) -> list[int
     return [None if t is None else _class_of(t, labels) for t in targets]
 
 
+def targets_of(clf: Classifier, target: Target, count: int) -> list[int | None]:
+    """`check_targets` for a classifier's inputs; a language model's classes may be given by their text."""
+    if isinstance(target, (list, tuple)):
+        return check_targets([clf.class_of(one) for one in target], count, clf.labels)
+    return check_targets(clf.class_of(target), count, clf.labels)
+
+
 def _class_of(target: Any, labels: Sequence[str]) -> int:
     """The number of a class that is given by its number or its label."""
     if isinstance(target, str) and list(labels).count(target) == 1:

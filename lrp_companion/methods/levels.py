@@ -11,9 +11,9 @@ import torch
 
 from lrp_companion.methods.common import (
     check_classifier,
-    check_targets,
     output_gradient,
     settle,
+    targets_of,
     to_numpy,
 )
 from lrp_companion.methods.lrp import check_epsilon, check_rules
@@ -63,6 +63,7 @@ def layer_relevance(
     epsilon: float = 0.0,
     gate: str = "uniform",
     truncate: bool = False,
+    position: int | str | None = None,
 ) -> LayerRelevance:
     """Relevance `R = a * g` of one text at every layer's output, from one forward and one backward walk.
 
@@ -73,6 +74,7 @@ def layer_relevance(
     epsilon : the stabiliser of Eq. (1), (3), (4).
     gate : rule for gated MLPs: "uniform", "right", "flat" or "constant".
     truncate : cut a text beyond the model's length.
+    position : the token whose classes are explained, or a word, as in `attribute`.
 
     Raises
     ------
@@ -85,9 +87,9 @@ def layer_relevance(
     check_classifier("layer_relevance", clf)
     mask, eps = check_layers("layer_relevance", bypass, clf.card.layers), check_epsilon(epsilon)
     check_rules("layer_relevance", clf, site="word", gate=gate)
-    encoded = clf.encode_one("layer_relevance", text, truncate=truncate)
+    encoded = clf.encode_one("layer_relevance", text, truncate=truncate, position=position)
     tape = clf.tape(encoded, gate=gate)
-    chosen = settle(check_targets(target, 1, clf.labels), tape.logits)
+    chosen = settle(targets_of(clf, target, 1), tape.logits)
     start = output_gradient(tape.logits, chosen, "logit", multi_label=clf.multi_label)
     levels, scores, lost = [], [], []
     with metered() as meter:

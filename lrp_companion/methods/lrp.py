@@ -21,9 +21,9 @@ from lrp_companion.methods.common import (
     check_classifier,
     check_finite,
     check_output,
-    check_targets,
     output_gradient,
     settle,
+    targets_of,
     to_numpy,
 )
 from lrp_companion.models.compute import as_recorded
@@ -282,10 +282,11 @@ def layer_lattice(
     gate: str = "uniform",
     output: str = "logit",
     truncate: bool = False,
+    position: int | str | None = None,
     memory: int = MEMORY,
 ) -> Lattice:
     """Relevance of one text or image under all 2**L bypass masks of the layers, from one forward and 2**L - 1
-    layer-backwards.
+    layer-backwards; of a model of token classes at a `position`, as in `attribute`.
 
     Row k of `Lattice.scores` has bit l-1 set if layer l is bypassed: row 0 is AttnLRP, the last row CP-LRP.
     `memory` bounds the bytes used besides the model and the tape of one forward: masks are carried back in
@@ -298,11 +299,11 @@ def layer_lattice(
     """
     check_classifier("layer_lattice", clf)
     whole("layer_lattice", "memory", memory, hint="2 * 2**30 bytes are 2 GiB")
-    encoded = clf.encode_one("layer_lattice", text, truncate=truncate)
+    encoded = clf.encode_one("layer_lattice", text, truncate=truncate, position=position)
     eps = check_epsilon(epsilon)
     check_rules("layer_lattice", clf, site=site, gate=gate)
     check_output(output, clf)
-    targets = check_targets(target, 1, clf.labels)
+    targets = targets_of(clf, target, 1)
     with as_recorded(clf.device, clf.network), torch.no_grad():
         tape = clf.tape(encoded, gate=gate)
         chosen = settle(targets, tape.logits)

@@ -22,14 +22,15 @@ from lrp_companion.methods.common import (
     check_mask_token,
     check_output,
     check_pad_token,
-    check_targets,
     read_output,
     settle,
+    targets_of,
     to_numpy,
     watch,
 )
 from lrp_companion.methods.units import unit_choice, units_in
 from lrp_companion.models.batching import budget, token_batches
+from lrp_companion.models.comparison import compare, row_read
 from lrp_companion.models.compute import as_recorded
 from lrp_companion.models.packed import Row, packed_logits
 from lrp_companion.models.pretrained import Classifier, EncodedText
@@ -62,6 +63,7 @@ def kept_logits(
     rows = [_row(clf, text, keep, removal) for text, (_, keep) in zip(numbered, jobs, strict=True)]
     planned = token_batches([len(row) for row in rows], at_once)
     with as_recorded(clf.device, clf.network), torch.no_grad():
+        compare(clf, [text for text, _ in jobs])
         out = torch.empty(len(jobs), len(clf.labels), dtype=clf.dtype)
         for batch in watch(planned, progress=progress, label=label):
             some = [rows[k] for k in batch]
@@ -100,27 +102,25 @@ def _row(clf: Classifier, text: EncodedText, keep: np.ndarray, removal: str) -> 
             hint="keep the special tokens",
         )
     ids, places, types = np.asarray(text.input_ids), np.arange(len(text)), np.asarray(text.types)
+    readout, read = clf.encoder.wiring.readout, row_read(clf, text)
     if removal == "delete":
-        if text.read is not None and not keep[text.read]:
-            got, hint = (
-                "the token that is read removed by 'delete'",
-                "choose another removal, such as 'mask-token'",
-            )
+        if readout == "place" and not keep[read]:
+            got = "the token that is read removed by 'delete'"
+            hint = "choose another removal, such as 'mask-token'"
             raise InputError("removal", got=got, expected="a text with the token to be read", hint=hint)
-        read_at = 0 if text.read is None else int(keep[: text.read].sum())
-        return Row(ids[keep], places[: keep.sum()], types=types[keep], read=read_at)
+        # without its last token a text is read at the one before
+        left = int(keep[: read + 1].sum()) - 1 if readout in ("place", "last") else 0
+        return Row(ids[keep], places[: keep.sum()], types=types[keep], read=max(left, 0))
     if removal == "attention-mask":
         stay = keep.copy()
-        readout = clf.encoder.wiring.readout
-        read = {"first": 0, "two": 0, "last": -1, "place": text.read}.get(readout)
-        if read is None:  # the mean of the tokens that are left
-            return Row(ids[stay], places[stay], types=types[stay])
+        if readout == "mean":  # of the tokens that are left
+            return Row(ids[stay], places[stay], types=types[stay], length=len(text))
         stay[[read, read + 1] if readout == "two" else read] = True
-        at = int(stay[: max(read, 0)].sum()) if read >= 0 else -1
         unread = tuple(np.flatnonzero(~keep[stay]).tolist())
-        return Row(ids[stay], places[stay], unread, types=types[stay], read=max(at, 0))
+        at = int(stay[:read].sum())
+        return Row(ids[stay], places[stay], unread, types=types[stay], read=at, length=len(text))
     filler = clf.mask_id if removal == "mask-token" else clf.pad_id
-    return Row(np.where(keep, ids, filler), places, types=types, read=text.read or 0)
+    return Row(np.where(keep, ids, filler), places, types=types, read=read)
 
 
 @method("loo")
@@ -177,6 +177,7 @@ def removal_evaluator(
     target: int | str,
     removal: str = "attention-mask",
     output: str = "logit",
+    position: int | str | None = None,
     batch_tokens: int | None = None,
 ) -> Callable[[np.ndarray], np.ndarray]:
     """A function from kept-token masks (steps, T) to the explained output (steps,), for `perturbation_curve`.
@@ -188,9 +189,9 @@ def removal_evaluator(
     (1,)
     """
     check_classifier("removal", clf)
-    encoded = text if isinstance(text, EncodedText) else clf.encode(text)[0]
+    encoded = text if isinstance(text, EncodedText) else clf.encode_one("removal", text, position=position)
     check_output(output, clf)
-    (chosen,) = check_targets(target, 1, clf.labels)
+    (chosen,) = targets_of(clf, target, 1)
     if chosen is None:
         got, hint = "target None", "name the class whose output to follow"
         raise InputError("removal", got=got, expected="a class", hint=hint)

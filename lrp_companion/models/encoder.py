@@ -193,7 +193,7 @@ class Encoder:
         embedding = self._embedding(self.embed(input_ids) if word is None else word, types)
         x = embedding.output
         places = self.position_ids(input_ids.shape[1], x.device)
-        turned = _Turned(w, x, places, angles_as_factors)
+        turned = _Turned(w, x, places, attention_mask, angles_as_factors)
         closed = _Closed(w, attention_mask)
         layers: list[LayerBlock | RecomputedLayer] = []
         for wiring in w.layers:
@@ -257,11 +257,16 @@ def _wired(family: str, model: nn.Module) -> Wiring:
 
 @dataclass(frozen=True)
 class _Turned:
-    """The rotations of a forward pass, one for each kind of layer."""
+    """The rotations of a forward pass, one for each kind of layer.
+
+    Where they depend on a text's length they are made for each length in the batch: a text is turned as it is
+    alone, whatever stands beside it.
+    """
 
     wiring: Wiring
     x: Tensor
     positions: Tensor
+    attention_mask: Tensor
     factors: bool
 
     def of(self, layer: LayerWiring) -> Angles | None:
@@ -269,13 +274,28 @@ class _Turned:
 
     @cached_property
     def _angles(self) -> dict[str | None, Angles]:
-        kinds = {layer.kind for layer in self.wiring.layers}
-        assert self.wiring.rotary is not None
-        sides = {kind: self.wiring.rotary(self.x, self.positions, kind) for kind in kinds}
+        sides = {kind: self._sides(kind) for kind in {layer.kind for layer in self.wiring.layers}}
         return {
             kind: Angles(cos.unsqueeze(-3), sin.unsqueeze(-3), self.factors)
             for kind, (cos, sin) in sides.items()
         }
+
+    def _sides(self, kind: str | None) -> tuple[Tensor, Tensor]:
+        """Cosines and sines, (1 or B, T, d)."""
+        if self.wiring.rotary_from is None:
+            return self.wiring.rotations(self.x, self.positions, kind)
+        by_length = {
+            length: self.wiring.rotations(self.x, self.positions, kind, length=length)
+            for length in set(self._lengths)
+        }
+        rows = [by_length[length] for length in self._lengths]
+        return torch.cat([cos for cos, _ in rows]), torch.cat([sin for _, sin in rows])
+
+    @cached_property
+    def _lengths(self) -> list[int]:
+        """Tokens of each text, up to the last one that is no padding."""
+        places = torch.arange(1, self.attention_mask.shape[1] + 1, device=self.attention_mask.device)
+        return (self.attention_mask * places).amax(-1).tolist()
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lrp_companion.models.pretrained import Classifier, EncodedText
+from lrp_companion.models.texts import EncodedText, tokenised
 from lrp_companion.words import Span
+
+if TYPE_CHECKING:
+    from lrp_companion.models.pretrained import Classifier
 
 
 def offsets_of(clf: Classifier, text: EncodedText) -> tuple[str, tuple[Span, ...]]:
@@ -16,23 +19,22 @@ def offsets_of(clf: Classifier, text: EncodedText) -> tuple[str, tuple[Span, ...
     """
     if clf.reads_images:
         return "", ()
-    first, second = text.text, getattr(text, "pair", None)
-    sides = [first] if second is None else [first, second]
+    sides = [text.text] if text.pair is None else [text.text, text.pair]
+    joined = "\n".join(sides)
     if not getattr(clf.tokenizer, "is_fast", False):
-        return "\n".join(sides), ()
-    ids, offsets = _read(clf.tokenizer, sides)
-    if len(ids) > len(text):  # a text that was cut
-        if len(sides) == 2:
-            ids, offsets = _read(clf.tokenizer, sides, truncation="longest_first", max_length=len(text))
-        else:
-            ids, offsets = ([*row[: len(text) - 1], row[-1]] for row in (ids, offsets))
-    return "\n".join(sides), tuple(offsets) if tuple(ids) == text.input_ids else ()
+        return joined, ()
+    ids, offsets = _read(clf.tokenizer, text, sides)
+    return joined, tuple(offsets) if tuple(ids) == text.input_ids else ()
 
 
-def _read(tokenizer: Any, sides: list[str], **cut: Any) -> tuple[list[int], list[Span]]:
-    """Ids and offsets; those of the second text continue after the first."""
-    options = {"truncation": False, "verbose": False, "return_offsets_mapping": True, **cut}
-    read = tokenizer(*([side] for side in sides), **options)
+def _read(tokenizer: Any, text: EncodedText, sides: list[str]) -> tuple[list[int], list[Span]]:
+    """Ids and offsets, read again; those of the second text continue after the first."""
+    options: dict[str, Any] = {"return_offsets_mapping": True, "add_special_tokens": not text.bare}
+    options["max_length"] = len(text) if text.cut else None
+    read = tokenised(tokenizer, *([side] for side in sides), **options)
     shift = {None: 0, 0: 0, 1: len(sides[0]) + 1}
     moved = zip(read["offset_mapping"][0], read.sequence_ids(0), strict=True)
-    return list(read["input_ids"][0]), [(start + shift[k], end + shift[k]) for (start, end), k in moved]
+    spans = [(start + shift[k], end + shift[k]) for (start, end), k in moved]
+    if text.bare:  # the template's special tokens are no words
+        spans = [(0, 0) if mark else span for span, mark in zip(spans, text.special, strict=False)]
+    return list(read["input_ids"][0]), spans

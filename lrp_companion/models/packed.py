@@ -30,7 +30,9 @@ from lrp_companion.models.wiring import LayerWiring, Norm, SoftCap, Wiring, besi
 class Row:
     """One variant of a text: token ids, positions (from 0) and token types (None: all 0).
 
-    No token attends to those at the places `unread`. `read` is the place that a readout of a place reads.
+    No token attends to those at the places `unread`. `read` is the place that a readout of a place or of the
+    last token reads. `length` is the number of positions in the text (None: up to the last one here), on
+    which some rotations depend.
     """
 
     ids: np.ndarray
@@ -38,6 +40,7 @@ class Row:
     unread: tuple[int, ...] = ()
     types: np.ndarray | None = None
     read: int = 0
+    length: int | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -89,6 +92,18 @@ def packed_logits(
 
     `words` (V, E) are the embeddings that ids stand for, where these are no vocabulary: those of patches.
     """
+    length = None
+    if wiring.rotary_from is not None:
+        lengths = np.array([row.positions.max() + 1 if row.length is None else row.length for row in rows])
+        if len(distinct := np.unique(lengths)) > 1:  # texts of one length share their rotations
+            out = torch.empty(len(rows), 0)
+            for length in distinct:
+                chosen = np.flatnonzero(lengths == length)
+                some = packed_logits(wiring, [rows[k] for k in chosen], words=words, device=device)
+                out = out if out.shape[1] else some.new_empty(len(rows), some.shape[1])
+                out[chosen] = some
+            return out
+        length = int(lengths[0])
     ids = torch.as_tensor(np.concatenate([row.ids for row in rows]), device=device)
     positions = torch.as_tensor(np.concatenate([row.positions for row in rows]), device=device)
     ends = np.cumsum([0, *(len(row) for row in rows)])
@@ -113,12 +128,12 @@ def packed_logits(
             stretches = [stretch.to(layer.device) for stretch in stretches]
         last = number == len(wiring.layers) - 1 and wiring.readout not in ("mean", "two")
         at = positions if number else places // kinds
-        key, value = _heads(wiring, layer, "key", x, at), _heads(wiring, layer, "value", x, at)
+        key, value = (_heads(wiring, layer, side, x, at, length) for side in ("key", "value"))
         if number:
             x, at = (x[read], at[read]) if last else (x, at)
-            query = _heads(wiring, layer, "query", x, at)
+            query = _heads(wiring, layer, "query", x, at, length)
         else:
-            query = _heads(wiring, layer, "query", x, at)[place]
+            query = _heads(wiring, layer, "query", x, at, length)[place]
             key, value, x = key[place], value[place], x[place]
             if last:
                 query, x = query[read], x[read]
@@ -142,9 +157,8 @@ def _vocabulary(wiring: Wiring, words: Tensor | None) -> tuple[int, Callable[[Te
 
 def _places_read(wiring: Wiring, rows: Sequence[Row], ends: np.ndarray) -> np.ndarray:
     """Which of all tokens each row's head reads, (R,); not used where it is the mean."""
-    if wiring.readout == "last":
-        return ends[1:] - 1
-    return ends[:-1] + [row.read for row in rows] if wiring.readout == "place" else ends[:-1]
+    reads_one = wiring.readout in ("place", "last")
+    return ends[:-1] + [row.read for row in rows] if reads_one else ends[:-1]
 
 
 def _stretches(
@@ -184,8 +198,10 @@ def _embedded(wiring: Wiring, words: Tensor, positions: Tensor, types: Tensor) -
     return x if wiring.projection is None else wiring.projection(beside(wiring.projection, x))
 
 
-def _heads(wiring: Wiring, layer: LayerWiring, side: str, x: Tensor, positions: Tensor) -> Tensor:
-    """Queries, keys or values (N, H, d) of tokens x (N, D) at these positions."""
+def _heads(
+    wiring: Wiring, layer: LayerWiring, side: str, x: Tensor, positions: Tensor, length: int | None
+) -> Tensor:
+    """Queries, keys or values (N, H, d) of tokens x (N, D) at these positions of texts of this length."""
     heads = wiring.heads if side == "query" or layer.key_heads is None else layer.key_heads
     y = getattr(layer, side)(_apply(layer.attention_input_norm, x)).unflatten(-1, (heads, -1))
     if side == "value":
@@ -193,7 +209,7 @@ def _heads(wiring: Wiring, layer: LayerWiring, side: str, x: Tensor, positions: 
     y = _apply(layer.query_norm if side == "query" else layer.key_norm, y)
     if wiring.rotary is None:
         return y
-    cos, sin = wiring.rotary(x, positions.unsqueeze(0), layer.kind)
+    cos, sin = wiring.rotations(x, positions.unsqueeze(0), layer.kind, length=length)
     return Angles(cos[0].unsqueeze(1), sin[0].unsqueeze(1)).to(y.device).rotate(y)
 
 

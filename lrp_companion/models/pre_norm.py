@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from torch import nn
@@ -49,7 +50,7 @@ def modernbert(model: Any) -> Wiring:
             base.embeddings.tok_embeddings, None, None, base.embeddings.norm, None, layers, head,
             config.num_attention_heads, positions=config.max_position_embeddings,
             readout={"cls": "first", "mean": "mean"}[config.classifier_pooling],
-            rotary=base.rotary_emb, final_norm=base.final_norm,
+            rotary=base.rotary_emb, rotary_from=rotary_from(base.rotary_emb), final_norm=base.final_norm,
         ),
         model,
         classes=lambda: head_to("classifier"),
@@ -135,8 +136,24 @@ def _decoder(model: Any, *, offset: float, by_kind: bool = False) -> Wiring:
     return Wiring(
         base.embed_tokens, None, None, None, None, layers, _head(model),
         config.num_attention_heads, positions=config.max_position_embeddings, causal=True,
-        rotary=rotary, final_norm=_rms(base.norm, offset), base=base, **_reading(model),
+        rotary=rotary, rotary_from=rotary_from(base.rotary_emb), final_norm=_rms(base.norm, offset),
+        base=base, **_reading(model),
     )  # fmt: skip
+
+
+def rotary_from(module: Any) -> int | None:
+    """The length from which rotations depend on that of the text, of a rotary module of `transformers`."""
+    kinds = getattr(module, "rope_type", "default")
+    by_layer = isinstance(kinds, Mapping)
+    settings = getattr(module.config, "rope_parameters", None) or {}
+    lengths = []
+    for layer, kind in kinds.items() if by_layer else [(None, kinds)]:
+        if kind == "longrope":
+            of_layer = settings[layer] if by_layer else settings
+            lengths.append(int(of_layer["original_max_position_embeddings"]))
+        elif "dynamic" in kind:
+            lengths.append(int(module.original_max_seq_len))
+    return min(lengths, default=None)
 
 
 def _decoder_layer(layer: Any, config: Any, number: int, offset: float) -> LayerWiring:

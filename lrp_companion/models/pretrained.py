@@ -14,40 +14,43 @@ from torch import Tensor, nn
 
 from lrp_companion.models.accepted import check_complete, check_config, check_finite, check_tokenizer
 from lrp_companion.models.batching import pad
+from lrp_companion.models.comparison import COMPARE, check_forward
+from lrp_companion.models.comparison import compare as compare_logits
 from lrp_companion.models.compute import check_device
 from lrp_companion.models.config_entries import check_all_layers
 from lrp_companion.models.device_map import check_device_map, check_placed
 from lrp_companion.models.encoder import Encoder, Readout, Tape
 from lrp_companion.models.images import EncodedImage, ImageReader, PixelScale
 from lrp_companion.models.model_card import card_of, fingerprint_of
+from lrp_companion.models.offsets import offsets_of
 from lrp_companion.models.places import EMBEDDED_FOLDER, embedded_models
 from lrp_companion.models.reading import PREPROCESSOR, Readable, readable
-from lrp_companion.models.tasks import MASKED_TOKEN, TOKEN_CLASSES
-from lrp_companion.models.texts import EncodedText, Reader, places_read, token_types
+from lrp_companion.models.tasks import CLASSES, MASKED_TOKEN, NEXT_TOKEN, TOKEN_CLASSES
+from lrp_companion.models.texts import (
+    EncodedText,
+    Reader,
+    is_ids,
+    is_talk,
+    places_read,
+    token_types,
+    tokenised,
+)
 from lrp_companion.models.wiring import LinearRows, RootMeanSquare, Wiring
 from lrp_companion.schema import (
     MULTI_LABEL,
     REGRESSION,
     InputError,
     ModelCard,
-    ModelError,
     choose,
     is_whole,
+    shown,
 )
+from lrp_companion.words import word_spans
 
 __all__ = ["EMBEDDED_FOLDER", "Classifier", "EncodedText", "embedded_models", "load_classifier"]
 DTYPES = {
     "float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16, "float16": torch.float16,
 }  # fmt: skip
-
-
-CLOSE = {torch.float32: 1e-3, torch.float64: 1e-8, torch.bfloat16: 1e-1, torch.float16: 5e-2}
-"""Largest allowed difference of logits between tape and network, as a fraction of 1 + the largest logit; as
-in float32 where the network works in float32 in places. Half precision is only compared if a device map left
-no room for more.
-"""
-TRIED = 8
-"""Tokens of the forward pass that is compared when a model is loaded."""
 
 
 class Classifier:
@@ -72,6 +75,8 @@ class Classifier:
         self.multi_label = card.problem_type == MULTI_LABEL
         self.regression = card.problem_type == REGRESSION
         self._classes: tuple[int, ...] | None = None
+        self.compare = COMPARE[0]
+        self.compared: dict[Any, int] = {}  # how long the compared texts of each kind were
 
     def __repr__(self) -> str:
         c = self.card
@@ -93,18 +98,19 @@ class Classifier:
         """What its inputs are made of, in a word: the tokens that are not special."""
         return "patches" if self.reads_images else "words"
 
-    def encode(self, texts: Any, *, truncate: bool = False, position: int | None = None) -> list[EncodedText]:
+    def encode(self, texts: Any, *, truncate: bool = False, position: Any = None) -> list[EncodedText]:
         """Tokenise texts and pairs of texts, or cut images into patches; refuse what cannot be explained,
         before any work.
 
         Parameters
         ----------
-        texts : a string; a pair as a tuple of two strings; or a list of these. For a model of images, an
-            array or tensor of pixels (`ImageReader` says which).
-        truncate : cut what is beyond `max_tokens`: the end of a text; for a pair, that of the longer text
-            first.
-        position : the token whose classes are explained, from 0, counting special tokens; only for a model of
-            token classes.
+        texts : a string; a pair as a tuple of two strings; token ids as a list of whole numbers; a talk as a
+            list of messages, for the tokenizer's chat template; or a list of these. For a model of images,
+            an array or tensor of pixels (`ImageReader` says which).
+        truncate : cut what is beyond `max_tokens` as the tokenizer does.
+        position : the token whose classes are explained, from 0, counting special tokens, or a word of the
+            text, whose first token it is; one for all texts or one for each; only for a model of token
+            classes.
 
         Raises
         ------
@@ -121,22 +127,53 @@ class Classifier:
         if w.patches is not None:
             encoded = [*ImageReader(w.patches, self.tokenizer).encode(texts, truncate=truncate)]
         else:
-            reader = Reader(self.tokenizer, self.max_tokens, w.types, reads_mask=w.task == MASKED_TOKEN)
-            encoded = reader.encode(texts, truncate=truncate)
-        return encoded if w.task != TOKEN_CLASSES and position is None else self._at(encoded, position)
+            encoded = self.reader.encode(texts, truncate=truncate)
+        if w.task == TOKEN_CLASSES or position is not None:
+            encoded = self._at(encoded, position)
+        return encoded
 
-    def encode_one(self, operation: str, text: Any, *, truncate: bool = False) -> EncodedText:
+    @property
+    def reader(self) -> Reader:
+        """What makes token ids of texts for this model."""
+        w = self.encoder.wiring
+        skipped = None
+        if w.readout == "last" and w.task == CLASSES:  # `transformers` looks for it by the id of padding
+            skipped = getattr(self.network.config.get_text_config(), "pad_token_id", None)
+        return Reader(
+            self.tokenizer, self.max_tokens, w.types, reads_mask=w.task == MASKED_TOKEN,
+            vocabulary=getattr(w.word, "num_embeddings", None), skipped=skipped, prompts=w.task == NEXT_TOKEN,
+        )  # fmt: skip
+
+    def encode_one(
+        self, operation: str, text: Any, *, truncate: bool = False, position: Any = None
+    ) -> EncodedText:
         """One text, pair or image, as `encode` gives it; several are refused."""
-        if not self.reads_images and not isinstance(text, (str, tuple)):
-            got, expected = f"a text of type {type(text).__name__}", "one string, or a pair of strings"
-            raise InputError(operation, got=got, expected=expected, hint="call it once per text")
-        encoded = self.encode(text, truncate=truncate)
-        if len(encoded) > 1:
-            got, hint = f"{len(encoded)} images", "call it once per image"
-            raise InputError(operation, got=got, expected="one image", hint=hint)
-        return encoded[0]
+        if self.reads_images or isinstance(text, (str, tuple, list, Mapping)):
+            encoded = self.encode(text, truncate=truncate, position=position)
+            if len(encoded) == 1 and (self.reads_images or not _is_list_of_texts(text)):
+                return encoded[0]
+            got = f"{len(encoded)} {self.inputs} in a list"
+        else:
+            got = f"a text of type {type(text).__name__}"
+        raise InputError(operation, got=got, expected=f"one of {self.inputs}", hint="call it once for each")
 
     def batch(self, texts: Sequence[EncodedText]) -> tuple[Tensor, Tensor, dict[str, Any]]:
+        """As `padded`; the logits of texts unlike any before are first compared with the network's own.
+
+        Raises
+        ------
+        ModelError : logits that are not the network's own.
+        """
+        compare_logits(self, texts)
+        return self.padded(texts)
+
+    def comparing(self, which: str | None) -> Classifier:
+        """The same classifier that compares "new" or "all" texts; None: as it was loaded."""
+        out = copy.copy(self)
+        out.compare = self.compare if which is None else choose("attribute", "compare", which, COMPARE)
+        return out
+
+    def padded(self, texts: Sequence[EncodedText]) -> tuple[Tensor, Tensor, dict[str, Any]]:
         """What `Encoder.forward` takes for texts, padded to one length, or for images: ids (B, T) or patches
         (B, T, P), the mask (B, T), and by name token types and places that are read.
         """
@@ -157,7 +194,7 @@ class Classifier:
         if not self.reads_images:
             return list(texts), None
         distinct = {id(text): text for text in texts}
-        tables = [self.encoder.embed(self.batch([text])[0])[0] for text in distinct.values()]
+        tables = [self.encoder.embed(self.padded([text])[0])[0] for text in distinct.values()]
         starts = np.cumsum([0, *map(len, tables)]).tolist()
         numbered = {
             key: dataclasses.replace(text, input_ids=tuple(range(start, start + len(text))))
@@ -165,35 +202,61 @@ class Classifier:
         }
         return [numbered[id(text)] for text in texts], torch.cat(tables)
 
-    def _at(self, texts: list[EncodedText], position: object) -> list[EncodedText]:
-        """The texts with the token that is explained."""
+    def _at(self, texts: list[EncodedText], position: Any) -> list[EncodedText]:
+        """The texts with the token that is explained: one for all, or one for each."""
         if self.encoder.wiring.task != TOKEN_CLASSES:
-            got, expected = f"position {position!r}", "a position only for a model of token classes"
+            got, expected = f"position {shown(position)}", "a position only for a model of token classes"
             raise InputError("encode", got=got, expected=expected, hint="leave it out")
-        shortest = min(len(text) for text in texts)
-        if not is_whole(position) or not 0 <= int(position) < shortest:
-            got = f"position {position!r}" if position is not None else "no position"
-            expected = f"the token whose classes are explained, from 0 to {shortest - 1}"
-            raise InputError(
-                "encode", got=got, expected=expected, hint="attribute(clf, text, position=2, ...)"
-            )
-        return [dataclasses.replace(text, read=int(position)) for text in texts]
+        position = position.tolist() if hasattr(position, "tolist") else position
+        several = isinstance(position, (list, tuple))
+        if several and len(position) != len(texts):
+            got, expected = f"{len(position)} positions for {len(texts)} texts", "one, or one for each text"
+            hint = "attribute(clf, texts, position=[2, 4], ...)"
+            raise InputError("encode", got=got, expected=expected, hint=hint)
+        places = position if several else [position] * len(texts)
+        return [
+            dataclasses.replace(text, read=self._place(text, place))
+            for text, place in zip(texts, places, strict=True)
+        ]
+
+    def _place(self, text: EncodedText, position: Any) -> int:
+        """A place of a text by its number, or by the word that begins there."""
+        if is_whole(position) and 0 <= int(position) < len(text):
+            return int(position)
+        named = []
+        if isinstance(position, str):
+            joined, offsets = offsets_of(self, text)
+            starts = _starts(joined, position)
+            named = [k for k, (start, end) in enumerate(offsets) if end > start and start in starts]
+        if len(named) == 1:
+            return named[0]
+        got = f"position {shown(position)}" if position is not None else "no position"
+        got += f", a word at the places {', '.join(map(str, named))}" if named else ""
+        expected = (
+            f"the token whose classes are explained, from 0 to {len(text) - 1}, or one word of the text"
+        )
+        raise InputError("encode", got=got, expected=expected, hint="attribute(clf, text, position=2, ...)")
 
     def class_of(self, target: Any) -> Any:
-        """A class by its text: for a language model the token that spells it; else the target itself.
+        """A class by its text: for a language model the token that the tokenizer makes of it; else the target
+        itself.
 
         Raises
         ------
         InputError : a text of several tokens, or of none.
         """
-        if not (self.encoder.wiring.of_vocabulary and isinstance(target, str)) or target in self.labels:
+        if not (self.encoder.wiring.of_vocabulary and isinstance(target, str)):
             return target
-        ids = self.tokenizer(target, add_special_tokens=False)["input_ids"]
-        if len(ids) == 1:
+        ids = tokenised(self.tokenizer, [target], add_special_tokens=False)["input_ids"][0]
+        if len(ids) == 1 and ids[0] != self.tokenizer.unk_token_id:
             return int(ids[0])
         tokens = ", ".join(self.tokenizer.convert_ids_to_tokens(ids)) or "none"
-        got, expected = f"target {target!r} of {len(ids)} tokens ({tokens})", "the text of one token"
-        raise InputError("attribute", got=got, expected=expected, hint="name its first token")
+        got, expected = f"target {shown(target)} of {len(ids)} tokens ({tokens})", "the text of one token"
+        hint = "name its first token"
+        if list(self.labels).count(target) == 1:
+            number = list(self.labels).index(target)
+            hint = f"for the token that the vocabulary calls {target!r} pass its number, {number}"
+        raise InputError("attribute", got=got, expected=expected, hint=hint)
 
     def narrowed(self, classes: Sequence[int]) -> Classifier:
         """The same classifier with only these classes, in this order."""
@@ -264,12 +327,15 @@ class Classifier:
             logits = self.network(attention_mask=attention_mask, **inputs).logits
             if self.encoder.wiring.readout == "place":
                 logits = Readout.of("place", logits[..., 0], logits.dtype, place=place).read(logits)
-            logits = logits.to(self.device)
-            return logits if self._classes is None else logits[:, list(self._classes)]
+            return self.chosen_of(logits.to(self.device))
         hidden = base(attention_mask=attention_mask, use_cache=False, **inputs).last_hidden_state
         attended = attention_mask if attention_mask.ndim == 2 else hidden.new_ones(hidden.shape[:2])
         x = Readout.of(self.encoder.wiring.readout, attended, hidden.dtype, place=place).read(hidden)
         return self.encoder.wiring.logits_of(x).to(self.device)
+
+    def chosen_of(self, logits: Tensor) -> Tensor:
+        """Of the network's logits (..., C) those of the classes to which this is narrowed."""
+        return logits if self._classes is None else logits[..., list(self._classes)]
 
 
 @torch.inference_mode(False)  # weights that are made in it can have no gradient
@@ -282,13 +348,14 @@ def load_classifier(
     dtype: str | torch.dtype = "float32",
     revision: str | None = None,
     recompute: bool = False,
+    compare: str = "new",
 ) -> Classifier:
     """Load a model of a supported family (`models.families`) to explain: a classifier of texts, tokens or
     images, or a model that predicts the next or a masked token.
 
-    Code from a folder or a hub repository is never run: a model that needs it is refused. One forward pass is
-    compared with the `transformers` model's, so a network that computes something other than its family is
-    also refused.
+    Code from a folder or a hub repository is never run: a model that needs it is refused. The logits are
+    compared with those of the network itself, here on trial texts and later on every text that is unlike any
+    compared before, so a network that computes something other than its family is also refused.
 
     Parameters
     ----------
@@ -307,6 +374,7 @@ def load_classifier(
     revision : branch, tag or commit, only for a hub id.
     recompute : keep the tape of one layer at a time, for long texts and large models; every layer that is
         walked runs once more. Up to rounding, scores are the same.
+    compare : "all" compares the logits of every text, not only of texts of a new kind or length.
 
     Raises
     ------
@@ -323,6 +391,7 @@ def load_classifier(
     if not isinstance(recompute, bool):
         got, hint = f"recompute {recompute!r}", "True saves memory"
         raise InputError("load_classifier", got=got, expected="True or False", hint=hint)
+    choose("load_classifier", "compare", compare, COMPARE)
     place = check_device("load_classifier", device)
     devices = check_device_map(device_map, device)
     files = readable(model, tokenizer, revision, device_map=devices)
@@ -340,13 +409,41 @@ def load_classifier(
     if devices is None:
         network.to(device=place)
     half = weights_dtype.itemsize < 4 and devices is None
-    network.to(dtype=torch.float32 if half else weights_dtype)
+    _convert(network, torch.float32 if half else weights_dtype)
     if any(layer.cap is not None for layer in wiring.layers):
         network.set_attn_implementation("eager")  # others leave the cap out, depending on the version
     card = card_of(files, config, wiring, tokenizer, dtype=dtype, fingerprint=fingerprint)
-    _check_forward(Classifier(network, tokenizer, card=card))
-    network.to(dtype=weights_dtype)
-    return Classifier(network, tokenizer, card=card, recompute=recompute)
+    tried = Classifier(network, tokenizer, card=card)
+    check_forward(tried)
+    _convert(network, weights_dtype)
+    clf = Classifier(network, tokenizer, card=card, recompute=recompute)
+    clf.compare, clf.compared = compare, tried.compared
+    return clf
+
+
+def _convert(network: nn.Module, dtype: torch.dtype) -> None:
+    """Convert weights; in half precision keep in float32 what `transformers` keeps: modules that it names,
+    and buffers that are no weights, such as the frequencies of rotations.
+    """
+    kept: dict[tuple[nn.Module, str], Tensor] = {}
+    if dtype.itemsize < torch.float32.itemsize:
+        attributes = ["_keep_in_fp32_modules_strict"]
+        attributes += ["_keep_in_fp32_modules"] if dtype == torch.float16 else []
+        names = {part for name in attributes for part in getattr(network, name, None) or ()}
+        for path, module in network.named_modules():
+            inside = not names.isdisjoint(path.split("."))
+            entries = {**module._parameters, **module._buffers} if inside else module._buffers
+            for name, value in entries.items():
+                single = value is not None and value.dtype == torch.float32
+                if single and (inside or name in module._non_persistent_buffers_set):
+                    kept[module, name] = value.detach().clone()
+    network.to(dtype=dtype)
+    for (module, name), value in kept.items():
+        place = getattr(module, name)
+        if name in module._buffers:
+            module._buffers[name] = value.to(place.device)
+        else:
+            place.data = value.to(place.device)
 
 
 def _tokenizer_of(files: Readable, config: Any, wiring: Wiring) -> Any:
@@ -359,38 +456,11 @@ def _tokenizer_of(files: Readable, config: Any, wiring: Wiring) -> Any:
     return tokenizer
 
 
-@torch.no_grad()
-def _check_forward(clf: Classifier) -> None:
-    """Refuse a network whose logits are not finite or not those of its wiring, on two rows, one padded."""
-    name, ids = clf.card.name, _ordinary_inputs(clf)
-    mask = torch.ones(ids.shape[:2], dtype=torch.long, device=clf.device)
-    mask[1, -1:] = 0
-    types = torch.zeros_like(mask)
-    if clf.encoder.wiring.types > 1:
-        types[:, ids.shape[1] // 2 :] = 1
-    there, here = clf.logits(ids, mask, types), clf.encoder.forward(ids, mask, types=types).logits
-    if not (there.isfinite().all() and here.isfinite().all()):
-        got, hint = f"{name!r}, whose logits are not finite", "load another checkpoint, or check config.json"
-        raise ModelError("load_classifier", got=got, expected="finite logits", hint=hint)
-    apart = float((there - here).abs().max())
-    in_single = clf.encoder.wiring.single_precision
-    close = CLOSE[torch.float32 if in_single else here.dtype]
-    if apart > close * (1 + float(there.abs().max())):
-        got = f"{name!r}, whose logits are {apart:.2g} away from those of its family's layers"
-        expected = f"a network that computes what {clf.card.family} does"
-        hint = "check config.json (such as is_decoder), or register the wiring of your network with family()"
-        raise ModelError("load_classifier", got=got, expected=expected, hint=hint)
+def _is_list_of_texts(given: Any) -> bool:
+    """Whether this is a list, though perhaps of one text only; ids and messages are one text."""
+    return isinstance(given, list) and not (is_ids(given) or is_talk(given))
 
 
-def _ordinary_inputs(clf: Classifier) -> Tensor:
-    """Two rows: of a few token ids that are not special, spread over the vocabulary; or two noisy images."""
-    patches = clf.encoder.wiring.patches
-    if patches is not None:
-        draw = torch.Generator().manual_seed(0)
-        pixels = torch.randn(2, patches.channels, *patches.size, generator=draw)
-        return patches.cut(pixels).to(clf.device, clf.dtype)
-    special = set(clf.tokenizer.all_special_ids)
-    ids = [k for k in range(len(clf.tokenizer)) if k not in special]
-    count = min(TRIED, clf.max_tokens)
-    chosen = [ids[k * (len(ids) - 1) // max(1, count - 1)] for k in range(count)]
-    return torch.tensor([chosen, chosen[::-1]], device=clf.device)
+def _starts(text: str, word: str) -> set[int]:
+    """Where a word begins in a text."""
+    return {start for start, end in word_spans(text) if text[start:end] == word}

@@ -10,11 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lrp_companion.schema import InputError
+from lrp_companion.checks import InputError, ModelError, is_whole
 
-Text = str | tuple[str, str]
-"""A text, or a pair of texts that the classifier reads together."""
-TEXT_OR_PAIR = "a string, a pair (first, second) of strings, or a list of these"
+Message = Mapping[str, Any]
+"""One turn of a talk, with its `role` and `content`, as chat templates take it."""
+Text = str | tuple[str, str] | Sequence[int] | Sequence[Message]
+"""A text; a pair of texts that the classifier reads together; token ids; or the messages of a talk."""
+TEXT_OR_PAIR = "a string, a pair (first, second) of strings, token ids, messages, or a list of these"
 
 
 @dataclass(frozen=True)
@@ -26,8 +28,9 @@ class EncodedText:
     text, pair : the text; for a pair the first and the second text, else `pair` is None.
     types : token types, 0 or 1; the model sums their embedding with those of words and positions.
     whole : tokens before truncation.
-    read : the place that is explained, if a model reads one: that of a masked token, or of a token with
-        classes.
+    read : the place that is explained, if a model reads one: that of a masked token, of a token with classes,
+        or of the last token where that is not the last of the text.
+    bare : whether this is all that the model reads: no special tokens were added to `text`.
     """
 
     text: str
@@ -38,6 +41,7 @@ class EncodedText:
     types: tuple[int, ...] = ()
     whole: int = 0
     read: int | None = None
+    bare: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "types", self.types or (0,) * len(self.input_ids))
@@ -48,8 +52,13 @@ class EncodedText:
 
     @property
     def details(self) -> dict[str, str]:
-        """What a record says of its input beside tokens: of a text nothing."""
-        return {}
+        """What a record says of its input beside tokens: of a text only that it was cut."""
+        return {"cut": f"{len(self)} of {self.whole} tokens"} if self.cut else {}
+
+    @property
+    def cut(self) -> bool:
+        """Whether the model reads a part of the text only."""
+        return len(self) < self.whole
 
     @property
     def key(self) -> tuple[int, ...]:
@@ -58,7 +67,9 @@ class EncodedText:
 
     @property
     def source(self) -> Text:
-        """What was encoded: the text, or the pair."""
+        """What was encoded: the text, the pair, or the token ids."""
+        if self.bare:
+            return list(self.input_ids)
         return self.text if self.pair is None else (self.text, self.pair)
 
 
@@ -72,22 +83,28 @@ def token_types(texts: Sequence[EncodedText], device: torch.device) -> Tensor | 
 
 
 def places_read(texts: Sequence[EncodedText], device: torch.device) -> Tensor | None:
-    """The places that are explained, (B,); None if the model determines what it reads."""
+    """The places that are explained, (B,); None if the model determines what it reads.
+
+    Where it does for some texts only, it reads the last token of the others.
+    """
     if all(text.read is None for text in texts):
         return None
-    return torch.tensor([text.read or 0 for text in texts], device=device)
+    places = [len(text) - 1 if text.read is None else text.read for text in texts]
+    return torch.tensor(places, device=device)
 
 
 def listed(texts: Any) -> list[Text]:
-    """The texts and pairs of an argument, checked; a tuple is one pair.
+    """The inputs of an argument, checked; a tuple of strings is one pair, a list of numbers one text's ids,
+    a list of messages one talk. What a tokenizer returned counts as the ids in it.
 
     Raises
     ------
     InputError : no texts; another type; a text that is empty or that UTF-8 cannot hold.
 
-    >>> listed(("a film", "of grace")), listed(["a film", "of grace"])
-    ([('a film', 'of grace')], ['a film', 'of grace'])
+    >>> listed(("a film", "of grace")), listed(["a film", "of grace"]), listed([[2, 7, 3], [2, 3]])
+    ([('a film', 'of grace')], ['a film', 'of grace'], [[2, 7, 3], [2, 3]])
     """
+    texts = _rows_of(texts)
     if isinstance(texts, (str, tuple)):
         texts = [texts]
     unordered = isinstance(texts, (bytes, Mapping, Set))
@@ -95,16 +112,42 @@ def listed(texts: Any) -> list[Text]:
     if unordered or has_no_axis or not isinstance(texts, Iterable):
         got, hint = f"texts of type {type(texts).__name__}", "pass strings, or pairs as tuples of two strings"
         raise InputError("encode", got=got, expected=TEXT_OR_PAIR, hint=hint)
-    items = list(texts)
+    items = [_rows_of(item) for item in texts]
     if not items:
         hint = "pass a string or a list of strings"
         raise InputError("encode", got="no texts", expected="at least one text", hint=hint)
+    if is_ids(items) or is_talk(items):
+        items = [items]
     for k, item in enumerate(items):
         if isinstance(item, tuple):
             _check_pair(k, item)
-        else:
+        elif not (is_ids(item) or is_talk(item)):
             _check_text(f"text {k}", item)
     return items
+
+
+def _rows_of(given: Any) -> Any:
+    """Ids in the form that `listed` reads: those of a tokenizer's answer, without padding, or of an array."""
+    if isinstance(given, Mapping) and "input_ids" in given:
+        ids, mask = _rows_of(given["input_ids"]), _rows_of(given.get("attention_mask"))
+        if mask is None or not ids:
+            return ids
+        rows = [ids] if is_ids(ids) else ids
+        masks = [mask] if is_ids(ids) else mask
+        kept = [[i for i, one in zip(*pair, strict=False) if one] for pair in zip(rows, masks, strict=False)]
+        return kept[0] if is_ids(ids) else kept
+    whole = str(getattr(given, "dtype", "")).removeprefix("torch.").startswith(("int", "uint"))
+    return given.tolist() if whole and getattr(given, "ndim", 0) else given
+
+
+def is_ids(item: Any) -> bool:
+    """Whether this is a list of token ids."""
+    return isinstance(item, list) and bool(item) and all(map(is_whole, item))
+
+
+def is_talk(item: Any) -> bool:
+    """Whether this is a list of messages."""
+    return isinstance(item, list) and bool(item) and all(isinstance(one, Mapping) for one in item)
 
 
 def _check_pair(k: int, item: tuple) -> None:
@@ -135,58 +178,123 @@ def _check_text(name: str, text: object) -> None:
 
 @dataclass(frozen=True)
 class Reader:
-    """A tokenizer with the model's limits: `max_tokens`, and the number of token `types`."""
+    """A tokenizer with the model's limits: `max_tokens`, the number of token `types`, and the size of the
+    `vocabulary` (None: not known).
+
+    With `reads_mask` a text has one mask token, which is explained. A causal classifier reads the last token
+    whose id is not `skipped`, wherever that is. `prompts` are talks that a model is to continue.
+    """
 
     tokenizer: Any
     max_tokens: int
     types: int = 1
     reads_mask: bool = False
+    vocabulary: int | None = None
+    skipped: int | None = None
+    prompts: bool = False
 
     def encode(self, texts: Any, *, truncate: bool = False) -> list[EncodedText]:
-        """Tokenise texts and pairs, see `Classifier.encode`; with `reads_mask` each has one mask token."""
+        """Tokenise texts and pairs, see `Classifier.encode`."""
         items = listed(texts)
-        places = {kind: [k for k, x in enumerate(items) if isinstance(x, kind)] for kind in (str, tuple)}
         out: dict[int, EncodedText] = {}
-        for kind, chosen in places.items():
+        for kind in (str, tuple):
+            chosen = [k for k, item in enumerate(items) if isinstance(item, kind)]
             if not chosen:
                 continue
-            sides = [items[k] for k in chosen]
+            sides: list[Any] = [items[k] for k in chosen]
             columns = [list(side) for side in zip(*sides, strict=True)] if kind is tuple else [sides]
-            rows = self._rows(*columns)
+            rows = tokenised(self.tokenizer, *columns, return_special_tokens_mask=True)
             for row, k in enumerate(chosen):
                 out[k] = self._encoded(k, items[k], rows, row, truncate=truncate)
+        bare = [k for k, item in enumerate(items) if isinstance(item, list)]
+        out |= {k: self._bare(k, items[k], truncate=truncate) for k in bare}
         return [out[k] for k in range(len(items))]
 
-    def _rows(self, *columns: list, **cut: Any) -> Any:
-        options = {"truncation": False, "verbose": False, "return_special_tokens_mask": True}
-        return self.tokenizer(*columns, **{**options, **cut})
-
     def _encoded(self, k: int, item: Text, rows: Any, row: int, *, truncate: bool) -> EncodedText:
-        """Text k as the tokenizer gives it, cut to `max_tokens` if it may be."""
-        whole = len(rows["input_ids"][row])
+        """Text k as the tokenizer gives it; if it is beyond `max_tokens` as the tokenizer cuts it."""
+        whole = self._length(k, len(rows["input_ids"][row]), truncate=truncate)
         if whole > self.max_tokens:
-            if not truncate:
-                got, expected = f"text {k} of {whole} tokens", f"at most {self.max_tokens} tokens"
-                hint = "shorten it, or pass truncate=True to cut its end"
-                raise InputError("encode", got=got, expected=expected, hint=hint)
-            if isinstance(item, tuple):  # the longer of the two loses its end first, as in training
-                sides = [[side] for side in item]
-                rows = self._rows(*sides, truncation="longest_first", max_length=self.max_tokens)
-                row = 0
+            sides = item if isinstance(item, tuple) else (item,)
+            rows = tokenised(
+                self.tokenizer, *([side] for side in sides), return_special_tokens_mask=True,
+                max_length=self.max_tokens,
+            )  # fmt: skip
+            row = 0
         ids, special = list(rows["input_ids"][row]), list(rows["special_tokens_mask"][row])
         types = list(rows["token_type_ids"][row]) if "token_type_ids" in rows else [0] * len(ids)
-        if len(ids) > self.max_tokens:
-            ids, special, types = ([*x[: self.max_tokens - 1], x[-1]] for x in (ids, special, types))
         if all(special) or (isinstance(item, tuple) and not _both_sides(rows, row)):
             got, hint = f"text {k}, in which the tokenizer finds no token", "write a word"
             raise InputError("encode", got=got, expected="a text with at least one word", hint=hint)
-        read = self._mask_place(k, ids) if self.reads_mask else None
         self._check_special(k, ids, special)
         self._check_types(k, types)
-        text, pair = item if isinstance(item, tuple) else (item, None)
+        text, pair = item if isinstance(item, tuple) else (str(item), None)
+        return self._made(k, ids, special, text=text, pair=pair, types=tuple(types), whole=whole)
+
+    def _bare(self, k: int, item: Any, *, truncate: bool) -> EncodedText:
+        """Text k from its token ids, or from what the chat template makes of messages."""
+        text = self._templated(k, item) if is_talk(item) else None
+        if text is None:
+            ids = [int(i) for i in item]
+            self._check_ids(k, ids)
+        else:  # as `apply_chat_template` does: the template has the special tokens already
+            ids = list(tokenised(self.tokenizer, [text], add_special_tokens=False)["input_ids"][0])
+        whole = self._length(k, len(ids), truncate=truncate)
+        if whole > self.max_tokens:
+            left = getattr(self.tokenizer, "truncation_side", "right") == "left"
+            ids = ids[-self.max_tokens :] if left else ids[: self.max_tokens]
+        control = control_ids(self.tokenizer) - {self.tokenizer.unk_token_id}
+        special = [i in control for i in ids]
+        if all(special):
+            got = f"text {k} of special tokens only"
+            raise InputError("encode", got=got, expected="at least one token of a word", hint="write a word")
+        if text is None:
+            text = self.tokenizer.decode(ids, clean_up_tokenization_spaces=False)
+        return self._made(k, ids, special, text=text, whole=whole, bare=True)
+
+    def _made(self, k: int, ids: Sequence[int], special: Sequence[int], **further: Any) -> EncodedText:
+        """The record of text k, with the place that is read."""
+        self._check_ids(k, ids)
+        read = self._mask_place(k, ids) if self.reads_mask else None
+        if self.skipped is not None and ids[-1] == self.skipped:
+            others = [place for place, i in enumerate(ids) if i != self.skipped]
+            read = others[-1] if others else 0
         tokens = tuple(self.tokenizer.convert_ids_to_tokens(ids))
         marks = np.array(special, dtype=bool)
-        return EncodedText(text, tuple(ids), tokens, marks, pair, tuple(types), whole, read)
+        return EncodedText(input_ids=tuple(ids), tokens=tokens, special=marks, read=read, **further)
+
+    def _templated(self, k: int, talk: Any) -> str:
+        """The text that the tokenizer's chat template makes of messages; for a model that continues a text,
+        with the beginning of the answer.
+        """
+        hint = "pass the text, or the token ids of a template of your own"
+        if not getattr(self.tokenizer, "chat_template", None):
+            got = f"text {k} of messages, for a tokenizer without a chat template"
+            raise InputError("encode", got=got, expected="a text", hint=hint)
+        asked = self.prompts and talk[-1].get("role") != "assistant"
+        try:
+            return str(self.tokenizer.apply_chat_template(talk, add_generation_prompt=asked, tokenize=False))
+        except Exception as error:  # templates are programs, which raise what they like
+            reason = " ".join(str(error).split())[:150] or type(error).__name__
+            got = f"text {k} of messages that the chat template refuses ({reason})"
+            expected = "messages such as {'role': 'user', 'content': 'a text'}"
+            raise InputError("encode", got=got, expected=expected, hint=hint) from None
+
+    def _length(self, k: int, whole: int, *, truncate: bool) -> int:
+        """The number of tokens of text k, if it may be so long."""
+        if whole <= self.max_tokens or truncate:
+            return whole
+        got, expected = f"text {k} of {whole} tokens", f"at most {self.max_tokens} tokens"
+        hint = "shorten it, or pass truncate=True to cut it as its tokenizer does"
+        raise InputError("encode", got=got, expected=expected, hint=hint)
+
+    def _check_ids(self, k: int, ids: Sequence[int]) -> None:
+        """Refuse ids that the model has no embedding for."""
+        if self.vocabulary is None or (min(ids) >= 0 and max(ids) < self.vocabulary):
+            return
+        wrong = next(i for i in ids if not 0 <= i < self.vocabulary)
+        got, expected = f"text {k} with the token id {wrong}", f"ids from 0 to {self.vocabulary - 1}"
+        hint = "take the tokenizer that the model was trained with"
+        raise InputError("encode", got=got, expected=expected, hint=hint)
 
     def _mask_place(self, k: int, ids: Sequence[int]) -> int:
         """The position of the one mask token of a text."""
@@ -201,15 +309,16 @@ class Reader:
     def _check_special(self, k: int, ids: Sequence[int], special: Sequence[int]) -> None:
         """Refuse a special token that the text itself spells: the model would see an end inside the text.
 
-        An unknown word is not a special token here.
+        An unknown word is not a special token here, nor is a marker that somebody added, such as [E1].
         """
-        allowed = {self.tokenizer.unk_token_id, self.tokenizer.mask_token_id if self.reads_mask else None}
-        reserved = set(self.tokenizer.all_special_ids) - allowed
+        names = ["bos", "eos", "cls", "sep", "pad", *([] if self.reads_mask else ["mask"])]
+        reserved = {getattr(self.tokenizer, f"{name}_token_id", None) for name in names}
+        reserved -= {None, self.tokenizer.unk_token_id}
         spelled = [i for i, mark in zip(ids, special, strict=True) if i in reserved and not mark]
         if spelled:
             (name,) = self.tokenizer.convert_ids_to_tokens(spelled[:1])
             got, expected = f"text {k} with the special token {name} in it", "text without special tokens"
-            hint = "pass a pair as a tuple (first, second), or write the token's text in another way"
+            hint = "pass a pair as a tuple (first, second), a prompt as messages or as token ids"
             raise InputError("encode", got=got, expected=expected, hint=hint)
 
     def _check_types(self, k: int, types: Sequence[int]) -> None:
@@ -217,6 +326,31 @@ class Reader:
             got, expected = f"text {k} with token type {max(types)}", f"token types below {self.types}"
             hint = "take the tokenizer that the model was trained with"
             raise InputError("encode", got=got, expected=expected, hint=hint)
+
+
+def control_ids(tokenizer: Any) -> set[int]:
+    """Ids of the tokens that a tokenizer marks as special, those that were added to it included."""
+    added = getattr(tokenizer, "added_tokens_decoder", {})
+    return {*tokenizer.all_special_ids, *(i for i, token in added.items() if token.special)}
+
+
+def tokenised(tokenizer: Any, *columns: list, max_length: int | None = None, **options: Any) -> Any:
+    """What a tokenizer makes of texts, or of pairs in two columns: whole, or cut as it cuts to `max_length`.
+
+    Raises
+    ------
+    ModelError : a tokenizer that fails.
+    """
+    cut = {"truncation": False} if max_length is None else {"truncation": True, "max_length": max_length}
+    try:
+        return tokenizer(*columns, verbose=False, **cut, **options)
+    except BaseException as error:
+        # Of Rust: an expression of its own that backtracks without end makes it panic, which no Exception is.
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        reason = " ".join(str(error).split())[:150] or type(error).__name__
+        got, hint = f"a text on which the tokenizer fails ({reason})", "check tokenizer.json, or the text"
+        raise ModelError("encode", got=got, expected="token ids", hint=hint) from None
 
 
 def _both_sides(rows: Any, row: int) -> bool:

@@ -245,6 +245,7 @@ class Wiring:
     base : the network below the head, if the encoder chooses the readout; None if the whole network gives the
         logits.
     task : what the logits predict, one of `models.tasks.TASKS`.
+    rotary_from : length beyond which the rotations of a text depend on it; None where they never do.
     """
 
     word: nn.Embedding | PatchEmbedding
@@ -263,6 +264,20 @@ class Wiring:
     final_norm: Norm | None = None
     base: nn.Module | None = None
     task: str = "classes"
+    rotary_from: int | None = None
+
+    def rotations(
+        self, x: Tensor, positions: Tensor, kind: str | None, *, length: int | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Cosines and sines (1, T, d) at positions (1, T) of a text of this length, for a kind of layer."""
+        assert self.rotary is not None
+        if length is None or self.rotary_from is None:
+            return self.rotary(x, positions, kind)
+        # `transformers` takes the length of a text from the largest position that it is given; what is beyond
+        # is padding, whose angles do not matter
+        last = positions.new_full((1, 1), length - 1)
+        cos, sin = self.rotary(x, torch.cat([positions.clamp(max=length - 1), last], 1), kind)
+        return cos[:, :-1], sin[:, :-1]
 
     def logits_of(self, x: Tensor) -> Tensor:
         """The head alone: from what is read (B, D) to the logits (B, C), each step where its weights lie."""
