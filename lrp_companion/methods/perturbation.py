@@ -63,7 +63,7 @@ def kept_logits(
     rows = [_row(clf, text, keep, removal) for text, (_, keep) in zip(numbered, jobs, strict=True)]
     planned = token_batches([len(row) for row in rows], at_once)
     with as_recorded(clf.device, clf.network), torch.no_grad():
-        compare(clf, [text for text, _ in jobs])
+        compare(clf, list({id(text): text for text, _ in jobs}.values()))
         out = torch.empty(len(jobs), len(clf.labels), dtype=clf.dtype)
         for batch in watch(planned, progress=progress, label=label):
             some = [rows[k] for k in batch]

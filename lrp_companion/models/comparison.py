@@ -34,7 +34,7 @@ COMPARE = ("new", "all")
 TRIED = 8
 """Tokens of the shorter text that is compared when a model is loaded."""
 TRIED_AT_MOST = 1_024
-"""Tokens of the longer one, which is to be longer than any window; longer texts are compared when they come."""
+"""Tokens of the longer one, which is to pass any window; what is longer is compared when it comes."""
 
 
 def tolerance(clf: Classifier) -> float:
@@ -124,7 +124,7 @@ def _check_same(clf: Classifier, text: Any, named: str, *, operation: str = "att
     for where, logits in our_logits(clf, text).items():
         ours = logits.double().cpu()
         if not (theirs.isfinite().all() and ours.isfinite().all()):
-            got = f"{named}, whose logits by {clf.card.name!r} are not finite"
+            got = f"{named}, with logits of {clf.card.name!r} that are not finite"
             hint = 'try dtype="float64", or another checkpoint'
             raise ModelError(operation, got=got, expected="finite logits", hint=hint)
         gaps, most = (ours - theirs).abs(), tolerance(clf) * (1 + float(theirs.abs().max()))
@@ -147,9 +147,9 @@ def check_forward(clf: Classifier) -> None:
     ModelError : logits that are not finite, or not those of the wiring.
     """
     if clf.reads_images:
-        for text in _noisy_images(clf):
-            _check_same(clf, text, "a noisy image", operation="load_classifier")
-            clf.compared[_kind(clf, text)] = len(text)
+        for image in _noisy_images(clf):
+            _check_same(clf, image, "a noisy image", operation="load_classifier")
+            clf.compared[_kind(clf, image)] = len(image)
         return
     short, long, pair = _trial_texts(clf)
     for text in (short, long, pair):
@@ -174,7 +174,7 @@ def _trial_texts(clf: Classifier) -> tuple[EncodedText, EncodedText, EncodedText
 
 def _trial_text(clf: Classifier, count: int) -> EncodedText:
     special = set(clf.tokenizer.all_special_ids)
-    known = clf.encoder.wiring.word.num_embeddings
+    known = clf.reader.vocabulary or len(clf.tokenizer)
     ids = sorted({k for k in clf.tokenizer.get_vocab().values() if k < known} - special)
     chosen = tuple(ids[k * (len(ids) - 1) // max(1, count - 1)] for k in range(count))
     read = 0 if clf.encoder.wiring.readout == "place" else None
@@ -197,11 +197,8 @@ def _check_padding(clf: Classifier, text: EncodedText) -> None:
         ours = clf.encoder.forward(ids, mask, place=place).logits
         apart = float((ours - theirs).abs().max())
         if not apart <= tolerance(clf) * (1 + float(theirs.abs().max())):
-            got = (
-                f"{clf.card.name!r}, whose logits of a padded batch are {apart:.2g} from those of its layers"
-            )
-            expected = f"a network that computes what {clf.card.family} does"
-            hint = "check config.json, or register the wiring of your network with family()"
+            got = f"{clf.card.name!r}, whose logits of padded texts are {apart:.2g} from those of its layers"
+            expected, hint = f"a network that computes what {clf.card.family} does", "check config.json"
             raise ModelError("load_classifier", got=got, expected=expected, hint=hint)
 
 

@@ -98,7 +98,7 @@ def packed_logits(
         if len(distinct := np.unique(lengths)) > 1:  # texts of one length share their rotations
             out = torch.empty(len(rows), 0)
             for length in distinct:
-                chosen = np.flatnonzero(lengths == length)
+                chosen = np.flatnonzero(lengths == length).tolist()
                 some = packed_logits(wiring, [rows[k] for k in chosen], words=words, device=device)
                 out = out if out.shape[1] else some.new_empty(len(rows), some.shape[1])
                 out[chosen] = some

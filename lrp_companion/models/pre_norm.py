@@ -143,7 +143,7 @@ def _decoder(model: Any, *, offset: float, by_kind: bool = False) -> Wiring:
 
 def rotary_from(module: Any) -> int | None:
     """The length from which rotations depend on that of the text, of a rotary module of `transformers`."""
-    kinds = getattr(module, "rope_type", "default")
+    kinds: Any = getattr(module, "rope_type", "default")
     by_layer = isinstance(kinds, Mapping)
     settings = getattr(module.config, "rope_parameters", None) or {}
     lengths = []

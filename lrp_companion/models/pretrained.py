@@ -29,8 +29,7 @@ from lrp_companion.models.tasks import CLASSES, MASKED_TOKEN, NEXT_TOKEN, TOKEN_
 from lrp_companion.models.texts import (
     EncodedText,
     Reader,
-    is_ids,
-    is_talk,
+    is_one,
     places_read,
     token_types,
     tokenised,
@@ -138,7 +137,8 @@ class Classifier:
         w = self.encoder.wiring
         skipped = None
         if w.readout == "last" and w.task == CLASSES:  # `transformers` looks for it by the id of padding
-            skipped = getattr(self.network.config.get_text_config(), "pad_token_id", None)
+            config: Any = self.network.config
+            skipped = getattr(config.get_text_config(), "pad_token_id", None)
         return Reader(
             self.tokenizer, self.max_tokens, w.types, reads_mask=w.task == MASKED_TOKEN,
             vocabulary=getattr(w.word, "num_embeddings", None), skipped=skipped, prompts=w.task == NEXT_TOKEN,
@@ -148,14 +148,16 @@ class Classifier:
         self, operation: str, text: Any, *, truncate: bool = False, position: Any = None
     ) -> EncodedText:
         """One text, pair or image, as `encode` gives it; several are refused."""
-        if self.reads_images or isinstance(text, (str, tuple, list, Mapping)):
-            encoded = self.encode(text, truncate=truncate, position=position)
-            if len(encoded) == 1 and (self.reads_images or not _is_list_of_texts(text)):
-                return encoded[0]
-            got = f"{len(encoded)} {self.inputs} in a list"
-        else:
-            got = f"a text of type {type(text).__name__}"
-        raise InputError(operation, got=got, expected=f"one of {self.inputs}", hint="call it once for each")
+        if not self.reads_images and not is_one(text):
+            got, expected = f"a text of type {type(text).__name__}", "one string, or a pair of strings"
+            raise InputError(operation, got=got, expected=expected, hint="call it once per text")
+        encoded = self.encode(text, truncate=truncate, position=position)
+        if len(encoded) > 1:
+            got = f"{len(encoded)} {self.inputs}"
+            raise InputError(
+                operation, got=got, expected=f"one of {self.inputs}", hint="call it once for each"
+            )
+        return encoded[0]
 
     def batch(self, texts: Sequence[EncodedText]) -> tuple[Tensor, Tensor, dict[str, Any]]:
         """As `padded`; the logits of texts unlike any before are first compared with the network's own.
@@ -454,11 +456,6 @@ def _tokenizer_of(files: Readable, config: Any, wiring: Wiring) -> Any:
     tokenizer = files.read("tokenizer")
     check_tokenizer(files.name, tokenizer, config.vocab_size, causal=wiring.causal)
     return tokenizer
-
-
-def _is_list_of_texts(given: Any) -> bool:
-    """Whether this is a list, though perhaps of one text only; ids and messages are one text."""
-    return isinstance(given, list) and not (is_ids(given) or is_talk(given))
 
 
 def _starts(text: str, word: str) -> set[int]:

@@ -137,7 +137,7 @@ def _rows_of(given: Any) -> Any:
         kept = [[i for i, one in zip(*pair, strict=False) if one] for pair in zip(rows, masks, strict=False)]
         return kept[0] if is_ids(ids) else kept
     whole = str(getattr(given, "dtype", "")).removeprefix("torch.").startswith(("int", "uint"))
-    return given.tolist() if whole and getattr(given, "ndim", 0) else given
+    return given.tolist() if whole and getattr(given, "ndim", None) else given
 
 
 def is_ids(item: Any) -> bool:
@@ -148,6 +148,12 @@ def is_ids(item: Any) -> bool:
 def is_talk(item: Any) -> bool:
     """Whether this is a list of messages."""
     return isinstance(item, list) and bool(item) and all(isinstance(one, Mapping) for one in item)
+
+
+def is_one(given: Any) -> bool:
+    """Whether this is one text, pair, talk or row of ids, and no list of them."""
+    given = _rows_of(given)
+    return isinstance(given, (str, tuple)) or is_ids(given) or is_talk(given)
 
 
 def _check_pair(k: int, item: tuple) -> None:
