@@ -11,10 +11,13 @@ import torch
 from lrp_companion.live.check_report import Figure, ModelCheck
 from lrp_companion.methods import attribute, layer_relevance
 from lrp_companion.methods.common import check_classifier, to_numpy, watch
+from lrp_companion.methods.levels import LayerRelevance
 from lrp_companion.methods.perturbation import kept_logits
 from lrp_companion.metrics import agreement, bootstrap_mean
+from lrp_companion.models.comparison import our_logits, own_logits
 from lrp_companion.models.pretrained import Classifier, EncodedText
-from lrp_companion.models.texts import Text, places_read
+from lrp_companion.models.tasks import TOKEN_CLASSES
+from lrp_companion.models.texts import places_read
 from lrp_companion.schema import Attribution, InputError, ModelError
 
 METHODS = ("attnlrp", "cp-lrp", "mask-gradient")
@@ -27,7 +30,12 @@ MANY_TEXTS = 3
 
 
 def check(
-    model: Classifier, texts: Any, *, truncate: bool = False, progress: bool | None = None
+    model: Classifier,
+    texts: Any,
+    *,
+    truncate: bool = False,
+    position: Any = None,
+    progress: bool | None = None,
 ) -> ModelCheck:
     """Check a model and its explanations on texts: figures, each with what it means and whether it is broken.
 
@@ -44,6 +52,8 @@ def check(
     texts : texts or images as for `attribute`; the predicted class of each is explained. With one text
         or image there is no interval.
     truncate : cut texts beyond the model's length.
+    position : of a model of token classes the token or word that is explained, as in `attribute`; by default
+        the first one that is not special.
 
     Raises
     ------
@@ -56,18 +66,32 @@ def check(
     (False, ['logits', 'leave-one-out'])
     """
     check_classifier("check", model)
-    encoded = model.encode(texts, truncate=truncate)
+    model = model.comparing(None)
+    model.compare = "none"  # a difference is a figure here, and no error
+    tags = model.encoder.wiring.task == TOKEN_CLASSES
+    if tags and position is None:
+        first = model.encode(texts, truncate=truncate, position=0)
+        position = [int(np.flatnonzero(~text.special)[0]) for text in first]
+    encoded = model.encode(texts, truncate=truncate, position=position)
     short = next((k for k, text in enumerate(encoded) if len(text) < 2), None)
     if short is not None:
         got, expected = f"text {short} of one token", "texts of two tokens or more"
         raise InputError("check", got=got, expected=expected, hint="without it nothing is left to be read")
     given = [text.source for text in encoded]
+    read = [text.read if tags else None for text in encoded]
     figures = [_logits(model, encoded), _loo(model, encoded[:MANY_TEXTS])]
     layers: dict[str, list[dict[str, Any]]] = {}
     for name, bypass in (("attnlrp", ()), ("cp-lrp", range(1, model.card.layers + 1))):
-        figure, layers[name] = _conservation(model, name, given, list(bypass), truncate, progress)
+        flows = [
+            layer_relevance(model, text, bypass=list(bypass), truncate=truncate, position=place)
+            for text, place in watch(
+                list(zip(given, read, strict=True)), progress=progress, label=f"conservation of {name}"
+            )
+        ]
+        figure, layers[name] = _conservation(model, name, flows)
         figures.append(figure)
     options: dict[str, Any] = {"truncate": truncate, "progress": progress}
+    options |= {"position": read} if tags else {}
     loo = attribute(model, given, method="loo", **options)
     targets = [record.target for record in loo]
     for name in METHODS:
@@ -87,20 +111,9 @@ def _logits(clf: Classifier, texts: Sequence[EncodedText]) -> Figure:
     """The tape's logits against the network's, including its head."""
     gaps = []
     for text in texts:
-        ids, ones, _ = clf.batch([text])
-        with torch.no_grad():
-            patches = clf.encoder.wiring.patches
-            if patches is not None:
-                inputs = {"pixel_values": patches.joined(ids)}
-            else:
-                inputs = {"input_ids": ids, **clf.extra_inputs(ids.shape, clf.types_of(text))}
-            theirs = clf.network(attention_mask=ones, **inputs).logits[0]
-            ours = clf.tape(text).logits[0]
-        read = -1 if text.read is None else text.read
-        gaps.append(_gap(to_numpy(ours), to_numpy(theirs if theirs.ndim == 1 else theirs[read])))
-    says = (
-        "largest difference between the tape's logits and the network's, as a part of 1 + the largest logit"
-    )
+        theirs = to_numpy(own_logits(clf, text))
+        gaps += [_gap(to_numpy(ours), theirs) for ours in our_logits(clf, text).values()]
+    says = "largest difference between our logits and the network's own, as a part of 1 + the largest logit"
     return _judged("logits", max(gaps), TOLERANCE[clf.card.dtype], says)
 
 
@@ -133,18 +146,9 @@ def _masked_logits(clf: Classifier, text: EncodedText, ids: torch.Tensor, mask: 
 
 
 def _conservation(
-    clf: Classifier,
-    name: str,
-    texts: Sequence[Text],
-    bypass: list[int],
-    truncate: bool,
-    progress: bool | None,
+    clf: Classifier, name: str, flows: Sequence[LayerRelevance]
 ) -> tuple[Figure, list[dict[str, Any]]]:
     """The fraction of the logit that arrives at words or patches, and where the rest is; mean over inputs."""
-    flows = [
-        layer_relevance(clf, text, bypass=bypass, truncate=truncate)
-        for text in watch(texts, progress=progress, label=f"conservation of {name}")
-    ]
     size = float(np.mean([abs(flow.logit) for flow in flows])) or 1.0
     above = np.stack([[flow.logit, *flow.sums[:-1]] for flow in flows])
     below = np.stack([flow.sums for flow in flows])

@@ -101,7 +101,7 @@ def compare(clf: Classifier, texts: Sequence[Any]) -> None:
     ModelError : logits further apart than `tolerance`, or not finite.
     """
     by_kind: dict[Any, Any] = {}
-    for text in texts:
+    for text in texts if clf.compare in COMPARE else ():
         kind = _kind(clf, text)
         key = (*kind, text.key, text.read) if clf.compare == "all" else kind
         if len(text) > max(clf.compared.get(key, 0), len(by_kind.get(key, ()))):

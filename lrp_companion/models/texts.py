@@ -273,6 +273,10 @@ class Reader:
         with the beginning of the answer.
         """
         hint = "pass the text, or the token ids of a template of your own"
+        if not all({"role", "content"} <= set(message) for message in talk):
+            got, expected = f"text {k}, a message without its role or its content", "both in each message"
+            hint = "such as {'role': 'user', 'content': 'a text'}"
+            raise InputError("encode", got=got, expected=expected, hint=hint)
         if not getattr(self.tokenizer, "chat_template", None):
             got = f"text {k} of messages, for a tokenizer without a chat template"
             raise InputError("encode", got=got, expected="a text", hint=hint)

@@ -1,0 +1,487 @@
+"""The explained logit is the network's own: what a text becomes, which token is read, and in what company."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from tiny_models import BERT_LIKE, PRE_NORM, TEXTS, build, pre_norm, randomise
+from tokenizers import processors
+
+import lrp_companion as lrp
+from lrp_companion.methods import TEXT_METHODS, attribute, kept_logits, removal_evaluator
+from lrp_companion.models.comparison import own_logits
+from lrp_companion.models.pretrained import load_classifier
+from lrp_companion.schema import InputError, ModelError
+
+LONG = " ".join(TEXTS) + " " + " ".join(TEXTS)
+ROTATIONS: dict[str, dict[str, Any]] = {
+    "longrope": {"rope_type": "longrope", "factor": 4.0, "original_max_position_embeddings": 8,
+                 "short_factor": [1.0, 1.5], "long_factor": [4.0, 8.0]},
+    "dynamic": {"rope_type": "dynamic", "factor": 4.0},
+    "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8},
+    "linear": {"rope_type": "linear", "factor": 2.0},
+}  # fmt: skip
+
+
+def ends(tokenizer: Any, single: str) -> Any:
+    """The tokenizer with another template."""
+    marks = [(name, tokenizer.convert_tokens_to_ids(name)) for name in ("<s>", "</s>")]
+    template = processors.TemplateProcessing(single=single, pair=f"{single} $B", special_tokens=marks)
+    tokenizer.backend_tokenizer.post_processor = template
+    return tokenizer
+
+
+# -- a text that is cut -------------------------------------------------------------------------------------
+
+
+def cut_cases() -> dict[str, tuple[Any, Any]]:
+    """Models of several kinds, and tokenizers that end texts in several ways, on either side."""
+    out: dict[str, tuple[Any, Any]] = {}
+    for side in ("right", "left"):
+        for family in ("bert", "roberta", "gpt2", "llama", "modernbert"):
+            network, tokenizer = build(family)
+            tokenizer.truncation_side = side
+            tokenizer.model_max_length = 9
+            out[f"{family} {side}"] = network, tokenizer
+    network, tokenizer = pre_norm("qwen2", task="ForCausalLM")
+    out["two at the end"] = network, ends(tokenizer, "<s> $A </s> </s>")
+    tokenizer.model_max_length = 11
+    return out
+
+
+@pytest.mark.parametrize("name", cut_cases())
+def test_a_text_is_cut_as_its_tokenizer_cuts_it(name: str) -> None:
+    network, tokenizer = cut_cases()[name]
+    clf = load_classifier(network, tokenizer, dtype="float64")
+    row = tokenizer(LONG, truncation=True, return_offsets_mapping=True)
+    (record,) = attribute(clf, LONG, method="loo", target=0, truncate=True)
+    assert list(record.tokens) == tokenizer.convert_ids_to_tokens(row["input_ids"])
+    whole = len(tokenizer(LONG)["input_ids"])
+    assert record.details["cut"] == f"{len(record.tokens)} of {whole} tokens"
+    assert "cut" not in attribute(clf, TEXTS[2], method="rollout", target=0)[0].details
+    named = {LONG[start:end].strip() for start, end in row["offset_mapping"] if end > start}
+    words = record.words()
+    assert all(
+        mark or any(part in word for part in named)
+        for word, mark in zip(words.tokens, words.special, strict=True)
+    )
+    with torch.no_grad():
+        inputs = tokenizer(LONG, truncation=True, return_tensors="pt")
+        logits = network.double()(**{k: v for k, v in inputs.items() if k != "token_type_ids"}).logits[0]
+    own = logits[-1, 0] if logits.ndim == 2 else logits[0]
+    assert record.logit == pytest.approx(float(own), abs=1e-6)
+    with pytest.raises(InputError, match="tokens; expected at most"):
+        clf.encode(LONG)
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_a_pair_is_cut_as_its_tokenizer_cuts_it(side: str) -> None:
+    network, tokenizer = build("bert")
+    tokenizer.model_max_length, tokenizer.truncation_side = 12, side
+    clf = load_classifier(network, tokenizer, dtype="float64")
+    (text,) = clf.encode((LONG, TEXTS[0]), truncate=True)
+    row = tokenizer(LONG, TEXTS[0], truncation=True)
+    assert list(text.input_ids) == row["input_ids"] and list(text.types) == row["token_type_ids"]
+    (record,) = attribute(clf, (LONG, TEXTS[0]), method="attnlrp", truncate=True)
+    assert record.offsets and record.details["cut"].startswith("12 of")
+
+
+# -- the token that is read ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen3", "gemma2", "mistral"])
+@pytest.mark.parametrize("template", ["<s> $A </s>", "$A </s> </s>", "<s> $A"])
+def test_where_padding_ends_a_text_the_networks_token_is_read(family: str, template: str) -> None:
+    """`transformers` reads the last token whose id is not that of padding."""
+    network, tokenizer = pre_norm(family, layers=3)
+    tokenizer.pad_token = tokenizer.eos_token = "</s>"
+    network.config.pad_token_id = tokenizer.pad_token_id
+    clf = load_classifier(network, ends(tokenizer, template), dtype="float64")
+    ids = torch.tensor([tokenizer(TEXTS[0])["input_ids"]])
+    with torch.no_grad():
+        own = network.double()(input_ids=ids, attention_mask=torch.ones_like(ids)).logits[0, 1]
+    options: dict[str, dict[str, Any]] = {"hybrid": {"exact": 2}, "ig": {"n_steps": 4, "baseline": "zero"}}
+    for method in TEXT_METHODS:
+        alone, *_ = attribute(clf, [TEXTS[0]], method=method, target=1, **options.get(method, {}))
+        beside, *_ = attribute(clf, [TEXTS[0], TEXTS[3]], method=method, target=1, **options.get(method, {}))
+        assert alone.logit == pytest.approx(float(own), abs=1e-6), method
+        np.testing.assert_allclose(alone.scores, beside.scores, rtol=1e-7, atol=1e-9, err_msg=method)
+    (loo,) = attribute(clf, TEXTS[0], method="loo", target=1)
+    mask = torch.ones_like(ids)
+    mask[0, 2] = 0
+    with torch.no_grad():
+        without = network(input_ids=ids, attention_mask=mask).logits[0, 1]
+    assert loo.scores[2] == pytest.approx(float(own - without), abs=1e-5)
+    kept = ids[:, [k for k in range(ids.shape[1]) if k != 2]]
+    (deleted,) = attribute(clf, TEXTS[0], method="loo", removal="delete", target=1)
+    with torch.no_grad():
+        left = network(input_ids=kept, attention_mask=torch.ones_like(kept)).logits[0, 1]
+    assert deleted.scores[2] == pytest.approx(float(own - left), abs=1e-6)
+
+
+def test_a_removed_last_word_moves_the_place_that_is_read() -> None:
+    network, tokenizer = pre_norm("llama")
+    tokenizer.pad_token = tokenizer.eos_token = "</s>"
+    network.config.pad_token_id = tokenizer.pad_token_id
+    clf = load_classifier(network, ends(tokenizer, "<s> $A </s>"), dtype="float64")
+    (text,) = clf.encode(TEXTS[0])
+    assert text.read == len(text) - 2
+    keep = np.ones(len(text), dtype=bool)
+    keep[text.read] = False
+    ids = torch.tensor([[i for i, one in zip(text.input_ids, keep, strict=True) if one]])
+    with torch.no_grad():
+        own = network.double()(input_ids=ids, attention_mask=torch.ones_like(ids)).logits[0]
+    ours = kept_logits(clf, [(text, keep)], removal="delete")[0]
+    np.testing.assert_allclose(ours, own, atol=1e-7)
+
+
+# -- company ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", [*BERT_LIKE, *PRE_NORM])
+def test_a_text_alone_equals_the_same_text_in_company(family: str) -> None:
+    network, tokenizer = build(family)
+    in_company(load_classifier(network, tokenizer, dtype="float64"))
+
+
+@pytest.mark.parametrize("kind", ROTATIONS)
+@pytest.mark.parametrize("family", ["llama", "mistral"])
+def test_rotations_do_not_depend_on_the_company(kind: str, family: str) -> None:
+    network, tokenizer = pre_norm(family, layers=3, rope_parameters={"rope_theta": 100.0, **ROTATIONS[kind]})
+    clf = load_classifier(network, tokenizer)
+    assert (clf.encoder.wiring.rotary_from is not None) == (kind in ("longrope", "dynamic"))
+    in_company(clf, close=2e-5)
+    for text in (TEXTS[2], TEXTS[3]):
+        (record,) = attribute(clf, text, method="loo", target=1)
+        ids = torch.tensor([tokenizer(text)["input_ids"]])
+        with torch.no_grad():
+            assert record.logit == pytest.approx(float(network(ids).logits[0, 1]), abs=1e-5)
+            last = torch.ones_like(ids)
+            last[0, 1] = 0
+            without = network(input_ids=ids, attention_mask=last).logits[0, 1]
+        assert record.scores[1] == pytest.approx(record.logit - float(without), abs=1e-5)
+
+
+def in_company(clf: lrp.Classifier, close: float = 1e-9) -> None:
+    """Every method, all texts at once against each alone."""
+    options: dict[str, dict[str, Any]] = {"ig": {"n_steps": 3, "baseline": "zero"}, "hybrid": {"exact": 2}}
+    options |= {"sampled-loo": {"budget": 2}, "mask-gradient": {"groups": 2}}
+    rotated = clf.encoder.wiring.position is None
+    for method in TEXT_METHODS:
+        if method == "rollout" and clf.encoder.wiring.readout == "last":
+            continue
+        more = dict(options.get(method, {}))
+        together = attribute(clf, list(TEXTS), method=method, target=1, **more)
+        for text, record in zip(TEXTS, together, strict=True):
+            (alone,) = attribute(clf, text, method=method, target=1, **more)
+            size = 1 + np.abs(alone.scores).max()
+            assert abs(alone.logit - record.logit) < close * 10, method
+            if method != "sampled-loo":  # which tokens it draws depends on the place in the list
+                np.testing.assert_allclose(
+                    record.scores, alone.scores, atol=close * 10 * size, err_msg=method
+                )
+    if not rotated:
+        return
+    for removal in ("pad-token", "delete"):
+        if removal == "pad-token" and clf.tokenizer.pad_token_id is None:
+            continue
+        together = attribute(clf, list(TEXTS), method="loo", removal=removal, target=1)
+        (alone,) = attribute(clf, TEXTS[0], method="loo", removal=removal, target=1)
+        np.testing.assert_allclose(together[0].scores, alone.scores, atol=close * 10)
+
+
+# -- names of tokens ----------------------------------------------------------------------------------------
+
+
+def test_a_target_given_as_text_is_what_the_tokenizer_makes_of_it() -> None:
+    network, tokenizer = pre_norm("llama", task="ForCausalLM")
+    clf = load_classifier(network, tokenizer)
+    for name in ("film", "grace", " film", "é", "x"):
+        ids = tokenizer(name, add_special_tokens=False)["input_ids"]
+        if len(ids) == 1:
+            (record,) = attribute(clf, TEXTS[0], method="attnlrp", target=name)
+            assert record.target == ids[0]
+        else:
+            with pytest.raises(InputError, match="of . tokens") as caught:
+                attribute(clf, TEXTS[0], method="attnlrp", target=name)
+            if name in clf.labels:  # both meanings are listed
+                assert f"its number, {clf.labels.index(name)}" in str(caught.value)
+    (record,) = attribute(clf, TEXTS[0], method="attnlrp", target="film", contrast="grace")
+    assert record.details["label"] == "Ġfilm" and record.choices["contrast"] == "Ġgrace"
+    lattice = lrp.layer_lattice(clf, TEXTS[0], target="film")
+    assert lattice.target == record.target == lrp.layer_relevance(clf, TEXTS[0], target="film").target
+    evaluate = removal_evaluator(clf, TEXTS[0], target="film")
+    everything = np.ones((1, len(record.tokens)), dtype=bool)
+    assert evaluate(everything)[0] == pytest.approx(lattice.logit, abs=1e-5)
+
+
+# -- half precision -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("family", ["llama", "gemma3_text", "modernbert", "mistral"])
+def test_frequencies_stay_in_float32(family: str, dtype: str) -> None:
+    network, tokenizer = pre_norm(family)
+    clf = load_classifier(network, tokenizer, dtype=dtype)
+    before = {name: value for name, value in clf.network.named_buffers() if "inv_freq" in name}
+    assert before and all(value.dtype == torch.float32 for value in before.values())
+    assert all(value.dtype == getattr(torch, dtype) for value in clf.network.parameters())
+
+
+def test_half_precision_is_what_transformers_loads(tmp_path: Any) -> None:
+    network, tokenizer = pre_norm("llama", layers=3)
+    network.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    clf = load_classifier(tmp_path, dtype="bfloat16")
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path, dtype=torch.bfloat16)
+    ids = torch.tensor([tokenizer(TEXTS[3])["input_ids"]])
+    with torch.no_grad():
+        np.testing.assert_array_equal(clf.network(ids).logits.float(), theirs(ids).logits.float())
+
+
+def test_modules_that_transformers_keeps_in_float32_are_kept() -> None:
+    network, tokenizer = build("bert")
+    network._keep_in_fp32_modules_strict = {"classifier"}
+    clf = load_classifier(network, tokenizer, dtype="bfloat16")
+    assert clf.network.classifier.weight.dtype == torch.float32
+    assert clf.network.bert.pooler.dense.weight.dtype == torch.bfloat16
+
+
+# -- the comparison -----------------------------------------------------------------------------------------
+
+
+def broken(clf: lrp.Classifier, from_tokens: int) -> None:
+    """Make the network add 1 to the logits of texts of so many tokens."""
+
+    def add(module: Any, args: Any, inputs: Any, out: Any) -> Any:
+        ids = inputs.get("input_ids")
+        far = ids is not None and ids.shape[1] >= from_tokens
+        return dataclasses.replace(out, logits=out.logits + 1.0 * far)
+
+    clf.network.register_forward_hook(add, with_kwargs=True)
+
+
+@pytest.mark.parametrize("family", ["bert", "llama", "roberta"])
+@pytest.mark.parametrize("method", ["loo", "attnlrp", "ig", "mask-gradient", "rollout"])
+def test_a_logit_that_is_not_the_networks_is_refused(family: str, method: str) -> None:
+    clf = load_classifier(*build(family), dtype="float64")
+    more = {"baseline": "zero"} if method == "ig" else {}
+    if method == "rollout" and family == "llama":
+        more = {"row": "mean"}
+    broken(clf, from_tokens=12)
+    attribute(clf, TEXTS[0], method=method, **more)
+    with pytest.raises(ModelError, match=r"whose logit of '\w+' is .* by the network .* and .* by the tape"):
+        attribute(clf, [TEXTS[0], TEXTS[3]], method=method, **more)
+    for call in (lrp.layer_lattice, lrp.layer_relevance):
+        with pytest.raises(ModelError, match="by the network"):
+            call(clf, TEXTS[3])
+
+
+def test_all_texts_are_compared_if_asked() -> None:
+    clf = load_classifier(*build("bert"), dtype="float64")
+    attribute(clf, TEXTS[3], method="attnlrp")
+    broken(clf, from_tokens=0)
+    attribute(clf, TEXTS[0], method="attnlrp")  # no longer than what was compared
+    with pytest.raises(ModelError, match="by the network"):
+        attribute(clf, TEXTS[0], method="attnlrp", compare="all")
+    with pytest.raises(ModelError, match="by the network"):
+        attribute(clf, (TEXTS[0], TEXTS[0]), method="attnlrp")  # as a pair it is new
+    with pytest.raises(InputError, match="compare 'some'"):
+        attribute(clf, TEXTS[0], method="attnlrp", compare="some")
+    network, tokenizer = build("bert")
+    clf = load_classifier(network, tokenizer, compare="all")
+    broken(clf, from_tokens=0)
+    with pytest.raises(ModelError, match="by the network"):
+        attribute(clf, TEXTS[2], method="loo")
+
+
+def test_a_text_is_compared_once() -> None:
+    clf = load_classifier(*build("bert"))
+    calls = []
+    clf.network.register_forward_hook(lambda *_: calls.append(1))
+    for _ in range(3):
+        attribute(clf, list(TEXTS), method="attnlrp")
+    assert len(calls) == 1
+    attribute(clf, list(TEXTS), method="loo", compare="all")
+    assert len(calls) == 1 + len(TEXTS)
+
+
+@pytest.mark.parametrize("family", ["mistral", "gemma3_text", "modernbert"])
+def test_at_load_a_text_passes_every_window(family: str) -> None:
+    network, tokenizer = pre_norm(family)
+    clf = load_classifier(network, tokenizer)
+    windows = [layer.window for layer in clf.encoder.wiring.layers if layer.window is not None]
+    lengths = [length for (pair, *_), length in clf.compared.items() if not pair]
+    assert windows and max(lengths) > max(windows) + 1
+
+
+# -- token ids, messages, markers ---------------------------------------------------------------------------
+
+
+def talker() -> tuple[Any, Any]:
+    """A language model with a chat template, and turns as special tokens."""
+    _, tokenizer = pre_norm("llama")
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<|turn|>", "<|end|>"]})
+    tokenizer.chat_template = (
+        "{{bos_token}}{% for m in messages %}<|turn|>{{m.role}} {{m.content}}<|end|>{% endfor %}"
+        "{% if add_generation_prompt %}<|turn|>assistant{% endif %}"
+    )
+    config = transformers.LlamaConfig(
+        vocab_size=len(tokenizer), hidden_size=16, intermediate_size=24, num_hidden_layers=2,
+        num_attention_heads=4, max_position_embeddings=64, pad_token_id=tokenizer.pad_token_id,
+    )  # fmt: skip
+    network = transformers.LlamaForCausalLM(config)
+    randomise(network, 0)
+    tokenizer.model_max_length = 64
+    return network.eval(), tokenizer
+
+
+def test_a_talk_is_what_the_chat_template_makes_of_it() -> None:
+    network, tokenizer = talker()
+    clf = load_classifier(network, tokenizer, dtype="float64")
+    talk = [{"role": "user", "content": "the film is dull"}]
+    made = tokenizer.apply_chat_template(
+        talk, add_generation_prompt=True, return_dict=True, return_tensors="pt"
+    )
+    ids = made["input_ids"]
+    with torch.no_grad():
+        own = network.double()(ids).logits[0, -1]
+    forms: list[Any] = [talk, [talk], ids, ids[0], ids.tolist(), ids[0].tolist(), ids.numpy(), made, {**made}]
+    for given in forms:
+        (record,) = attribute(clf, given, method="loo", target="film")
+        assert list(record.tokens) == tokenizer.convert_ids_to_tokens(ids[0])
+        assert record.logit == pytest.approx(float(own[record.target]), abs=1e-6)
+        named = [token for token, mark in zip(record.tokens, record.special, strict=True) if mark]
+        assert named == ["<s>", "<|turn|>", "<|end|>", "<|turn|>"]
+        assert "film" in record.words().tokens
+    two = attribute(clf, [talk, TEXTS[0], ids[0].tolist()], method="attnlrp", target="film")
+    np.testing.assert_allclose(two[0].scores, two[2].scores, atol=1e-7)
+    answered = [*talk, {"role": "assistant", "content": "no"}]
+    assert clf.encode(answered)[0].tokens[-1] == "<|end|>"
+
+
+def test_ids_and_talks_that_cannot_be_read_are_refused() -> None:
+    network, tokenizer = talker()
+    clf = load_classifier(network, tokenizer)
+    size = clf.network.config.vocab_size
+    for given, said in (
+        ([size], f"token id {size}"), ([[5, -1]], "token id -1"), ([tokenizer.bos_token_id], "special tokens only"),
+        ([7] * 65, "65 tokens"), ([{"role": "user"}], "without its role or its content"),
+        ([{"rolle": 3}], "without its role or its content"), ([5, 2.5], "type int|type float"), ([], "no texts"),
+        ([True, False], "type bool"), ([[]], "type list"), ({"text": "a"}, "type dict"),
+    ):  # fmt: skip
+        with pytest.raises(InputError) as caught:
+            clf.encode(given)
+        assert re.search(said, str(caught.value)), given
+    assert clf.encode([7] * 65, truncate=True)[0].cut
+    plain = load_classifier(*pre_norm("llama", task="ForCausalLM"))
+    with pytest.raises(InputError, match="without a chat template"):
+        plain.encode([{"role": "user", "content": "a film"}])
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "llama"])
+def test_added_markers_are_tokens_like_others(family: str) -> None:
+    network, tokenizer = build(family)
+    tokenizer.add_special_tokens({"additional_special_tokens": ["[E1]", "[/E1]"]})
+    network.resize_token_embeddings(len(tokenizer))
+    clf = load_classifier(network.eval(), tokenizer, dtype="float64")
+    text = "a [E1] film [/E1] of grace"
+    (record,) = attribute(clf, text, method="loo", target=1)
+    assert list(record.tokens) == tokenizer.convert_ids_to_tokens(tokenizer(text)["input_ids"])
+    at = record.tokens.index("[E1]")
+    assert not record.special[at] and record.scores[at]
+    for name in {"cls_token", "sep_token", "eos_token", "pad_token"}:
+        spelled = getattr(tokenizer, name)
+        if spelled is not None and spelled != tokenizer.unk_token:
+            with pytest.raises(InputError, match="special token"):
+                clf.encode(f"a {spelled} film")
+
+
+def test_a_tokenizer_that_fails_is_one_line() -> None:
+    network, tokenizer = build("bert")
+    clf = load_classifier(network, tokenizer)
+
+    class PanicException(BaseException):
+        """As of Rust: no `Exception`."""
+
+    for error in (PanicException("backtrack limit"), RuntimeError("no"), KeyError(3)):
+
+        class Failing:
+            def __getattr__(self, name: str) -> Any:
+                return getattr(tokenizer, name)
+
+            def __call__(self, *_: Any, error: BaseException = error, **__: Any) -> Any:
+                raise error
+
+        clf.tokenizer = Failing()
+        with pytest.raises(ModelError, match="on which the tokenizer fails"):
+            clf.encode("a film")
+    clf.tokenizer = tokenizer
+    with pytest.raises(InputError, match="token id"):
+        dataclasses.replace(clf.reader, vocabulary=5).encode("a film")
+
+
+# -- places -------------------------------------------------------------------------------------------------
+
+
+def tagger() -> tuple[Any, lrp.Classifier]:
+    classifier, tokenizer = build("bert", labels=3)
+    network = transformers.BertForTokenClassification(classifier.config)
+    randomise(network, 1)
+    return network.eval().double(), load_classifier(network, tokenizer, dtype="float64")
+
+
+@pytest.mark.parametrize(
+    "places", [[1, 4], (1, 4), np.array([1, 4]), torch.tensor([1, 4]), ["dull", "rare"], [1, "rare"]], ids=str
+)
+def test_each_text_has_a_place_of_its_own(places: Any) -> None:
+    network, clf = tagger()
+    texts = ["dull film", "the film of rare grace"]
+    own = [network(**clf.tokenizer(text, return_tensors="pt")).logits[0, at, 2].item()
+           for text, at in zip(texts, (1, 4), strict=True)]  # fmt: skip
+    for method in ("attnlrp", "loo", "ig", "mask-gradient", "gradient-x-input"):
+        records = attribute(clf, texts, method=method, target=2, position=places)
+        assert [record.logit for record in records] == pytest.approx(own, abs=1e-6)
+
+
+def test_a_place_that_no_text_has_is_refused() -> None:
+    _, clf = tagger()
+    for position, said in (
+        ([1], "1 positions for 2 texts"), ([1, 9], "position 9"), ("film", r"places 2, 5|position 'film'"),
+        ([1, None], "no position"), ("graze", "position 'graze'"), ([1, 1.5], "position 1.5"), (True, "True"),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=said):
+            clf.encode(["dull film of film", "the film and a film"], position=position)
+
+
+def test_a_tagger_is_checked_and_walked_at_a_place() -> None:
+    network, clf = tagger()
+    text = "the film of rare grace"
+    (record,) = attribute(clf, text, method="attnlrp", target=2, position="rare")
+    lattice = lrp.layer_lattice(clf, text, target=2, position="rare")
+    flow = lrp.layer_relevance(clf, text, target=2, position="rare")
+    np.testing.assert_allclose(lattice.scores[0], record.scores, atol=1e-7)
+    np.testing.assert_allclose(flow.scores[-1], record.scores, atol=1e-7)
+    evaluate = removal_evaluator(clf, text, target=2, position="rare")
+    assert evaluate(np.ones((1, len(record.tokens)), dtype=bool))[0] == pytest.approx(record.logit)
+    assert not lrp.check(clf, [text, "dull film"]).broken
+    assert not lrp.check(clf, [text, "dull film"], position=["rare", "film"]).broken
+
+
+def test_own_logits_are_those_of_the_network_called_plainly() -> None:
+    for family in (*BERT_LIKE, *PRE_NORM):
+        network, tokenizer = build(family)
+        clf = load_classifier(network, tokenizer)
+        (text,) = clf.encode(TEXTS[3])
+        with torch.no_grad():
+            inputs = tokenizer(TEXTS[3], return_tensors="pt")
+            if family in ("distilbert", *PRE_NORM):
+                inputs.pop("token_type_ids", None)
+            own = network(**inputs).logits[0]
+        np.testing.assert_allclose(own_logits(clf, text), own, atol=1e-6)
