@@ -81,9 +81,6 @@ pa_lrp = of("methods/lrp.py", "test_pre_norm.py")
 parts = of("models/wiring.py", "test_pre_norm.py")
 families = of("models/pre_norm.py", "test_pre_norm.py")
 packed_order = of("models/packed.py", "test_pre_norm.py")
-grades = of("exercises/grading.py", "test_grading.py")
-handed = of("exercises/student_code.py", "test_grading.py")
-pages_of_grades = of("exercises/grade_pages.py", "test_grading.py")
 mean_read = of("models/mean_pooled.py", "test_pre_norm.py")
 meter = of("methods/levels.py", "test_model_check.py")
 read_place = of("models/encoder.py", "test_tasks.py")
@@ -440,13 +437,6 @@ MUTATIONS: list[Mutation] = [
     read_mask("two masked tokens read as one", "list(ids).count(mask) == 1", "list(ids).count(mask) >= 1"),
     model_check("nothing is broken", "Figure(name, value, says, value <= most, most)",
                 "Figure(name, value, says, True, most)"),
-    # grading
-    grades("answers of any shape are judged",
-           "if fits and all(_is_answer(one, len(exercise.parts)) for one in given):", "if fits:"),
-    handed("answers can be imported", "in ANSWERS:", "in ():"),
-    handed("Python leaves the network open", 'if event.startswith("socket."):', "if False:"),
-    pages_of_grades("markup is kept", "return html.escape(shown(text))", "return shown(text)"),
-    pages_of_grades("formulas are kept", 'f"\'{cell}" if cell[:1] in "=+-@" and cell else cell', "cell"),
     # the walk over layers and masks
     walk("mask off by one", "(depth in m) == bypass", "(depth - 1 in m) == bypass"),
     walk("sides swapped", "walk(g, depth - 1, kept)", "walk(bypassed, depth - 1, kept)"),
