@@ -269,23 +269,6 @@ def _export_page(args: argparse.Namespace) -> None:
     say(visible(f"{page}: opens in a browser, from disk or any static host ({size / 1e6:.0f} MB in all)"))
 
 
-def _grade(args: argparse.Namespace) -> None:
-    from lrp_companion.exercises.grade_pages import check_free, write_grades
-    from lrp_companion.exercises.grading import grade
-
-    check_output()
-    out = as_path("grade", "--out", args.out)
-    check_free(out)
-    grades = grade(as_path("grade", "FOLDER", args.folder), seconds=args.seconds, processes=args.processes)
-    write_grades(grades, out)
-    width = max(map(len, map(visible, grades.students)))
-    for student in grades.students:
-        passed, of = grades.points(student)
-        stopped = any(mark.result == "stopped" for mark in grades.of(student))
-        say(f"{visible(student):<{width}}  {passed:>2} of {of:>2}{'  stopped' if stopped else ''}")
-    say(visible(f"{out}: index.html, grades.csv, students.csv; the network was {grades.network}"))
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code, as `terminal.EXIT_CODES` says."""
     return ended(lambda: _command(arguments))
@@ -298,8 +281,8 @@ def _command(arguments: Sequence[str] | None) -> int:
     elif args.command == "check":
         return _check(args)
     else:
-        plain = {"explain": _explain, "sources": _sources, "report": _report}
-        (plain | {"export-page": _export_page, "grade": _grade})[args.command](args)
+        plain = {"explain": _explain, "sources": _sources, "report": _report, "export-page": _export_page}
+        plain[args.command](args)
     return DONE
 
 

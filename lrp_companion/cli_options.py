@@ -60,8 +60,6 @@ def parser() -> argparse.ArgumentParser:
     _sources_options(commands.add_parser("sources", help=text).add_argument)
     text = "write a page that explains texts with your classifier, in any browser and without a server"
     _export_page_options(commands.add_parser("export-page", help=text).add_argument)
-    text = "grade submitted exercise notebooks, each in a separate process"
-    _grade_options(commands.add_parser("grade", help=text).add_argument)
     return top
 
 
@@ -184,13 +182,6 @@ def _export_page_options(add: Callable[..., Any]) -> None:
     add("--title", help="the page's heading")
     text = "the page refuses texts with more tokens (default: 128)"
     add("--max-tokens", type=int, default=128, help=text)
-
-
-def _grade_options(add: Callable[..., Any]) -> None:
-    add("folder", metavar="FOLDER", help="one notebook per student, or one folder per student")
-    add("--out", required=True, metavar="DIR", help="a new folder for grades.csv and a page per student")
-    add("--seconds", type=float, default=60.0, help="the limit for one notebook (default: 60)")
-    add("--processes", type=int, default=2, help="notebooks at once (default: 2)")
 
 
 def _count_or_all(text: str) -> int | str:
