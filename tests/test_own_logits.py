@@ -371,9 +371,10 @@ def test_ids_and_talks_that_cannot_be_read_are_refused() -> None:
     clf = load_classifier(network, tokenizer)
     size = clf.network.config.vocab_size
     for given, said in (
-        ([size], f"token id {size}"), ([[5, -1]], "token id -1"), ([tokenizer.bos_token_id], "special tokens only"),
+        ([size], f"token id {size}"), ([[5, -1]], "token id -1"),
+        ([tokenizer.bos_token_id], "special tokens only"), ([], "no texts"),
         ([7] * 65, "65 tokens"), ([{"role": "user"}], "without its role or its content"),
-        ([{"rolle": 3}], "without its role or its content"), ([5, 2.5], "type int|type float"), ([], "no texts"),
+        ([{"rolle": 3}], "without its role or its content"), ([5, 2.5], "type int|type float"),
         ([True, False], "type bool"), ([[]], "type list"), ({"text": "a"}, "type dict"),
     ):  # fmt: skip
         with pytest.raises(InputError) as caught:

@@ -160,11 +160,12 @@ def test_what_r_is_worth_needs_maps_and_another_training(groups):
 
 
 def test_paths_go_from_attnlrp_to_cp_lrp(groups):
+    step = 2**-16  # of a stored r: rounding may put one number on two neighbouring steps
     for run, *_ in groups.values():
         means = wirings.path_means(run)
         assert len(means) == 5
-        assert means[0] == pytest.approx(wirings.mean_r(run, "attnlrp"), abs=1e-6)
-        assert means[-1] == pytest.approx(wirings.mean_r(run, "cp-lrp"), abs=1e-6)
+        assert means[0] == pytest.approx(wirings.mean_r(run, "attnlrp"), abs=step)
+        assert means[-1] == pytest.approx(wirings.mean_r(run, "cp-lrp"), abs=step)
         later, first = wirings.later_and_first(run)
         assert later == pytest.approx(means[2] - means[0]) and first == pytest.approx(means[4] - means[2])
 
