@@ -122,8 +122,9 @@ def _checked(name: str, key: str, value: Any, default: Any, modules: list[str]) 
         good, expected = not value, "nothing: what it asks for is not read here"
     if not good:
         raise refused(name, f"{key} is {shown(value)}", expected)
-    if key == "r" and not (is_whole(value) and value >= 1):
-        raise refused(name, f"r is {shown(value)}", "a whole number, at least 1")
+    least = min(1, default) if key == "r" else 0
+    if key == "r" and not (is_whole(value) and value >= least):
+        raise refused(name, f"r is {shown(value)}", f"a whole number, at least {least}")
     return value
 
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from lrp_companion.models.adapter_entries import CHANGES_BASE, Entries, checked, refused
+from lrp_companion.models.plain import of_peft
 from lrp_companion.schema import CompanionError, shown
 
 SAFE, PICKLED = "adapter_model.safetensors", "adapter_model.bin"
@@ -150,7 +151,7 @@ def _vocabulary(network: Any) -> set[str]:
 def inside(network: Any) -> Any:
     """The network of `transformers` inside one of `peft`; any other is returned as it is."""
     base = getattr(network, "base_model", None)
-    return base.model if hasattr(network, "peft_config") and hasattr(base, "model") else network
+    return base.model if of_peft(network) and hasattr(base, "model") else network
 
 
 @torch.no_grad()
@@ -162,6 +163,9 @@ def merged(name: str, network: Any) -> nn.Module:
     ModelError : an adapter that does not become plain weights; a merged network that computes something else.
     """
     hint = "merge it as it was trained, with merge_and_unload, and save the merged model"
+    if any(getattr(part, "disable_adapters", False) is True for part in network.modules()):
+        hint = "switch it on with enable_adapter_layers, or pass the base model"
+        raise refused(name, "layers are switched off", "an adapter in use", hint=hint)
     if not hasattr(network, "merge_and_unload"):
         kinds = [str(getattr(one.peft_type, "value", one.peft_type)) for one in network.peft_config.values()]
         expected = "an adapter that becomes plain weights, such as LoRA"
@@ -178,7 +182,7 @@ def merged(name: str, network: Any) -> nn.Module:
     apart = float((after - before).abs().max())
     if not apart <= CLOSE * (1 + float(before.abs().max())) and bool(before.isfinite().all()):
         got = f"logits change by {apart:.2g} when it is merged"
-        raise refused(name, got, "an adapter that can be merged and is not switched off", hint=hint)
+        raise refused(name, got, "an adapter that can be merged", hint=hint)
     return plain
 
 

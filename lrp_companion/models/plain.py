@@ -41,8 +41,9 @@ def check_object(model: Any) -> None:
         raise InputError("load_classifier", got=got, expected="a model with labels", hint=hint)
     path = _path(model)
     if path:
-        own = [f"x.{name}" for name in BESIDE if _own(model, name) is not None]
-        hint = f"with x for what you passed, load_classifier(x.{path}, {(*own, 'tokenizer')[0]})"
+        word = "trainer" if "Trainer" in kinds[0] else "pipe" if "Pipeline" in kinds[0] else "model"
+        beside = [f"{word}.{name}" for name in BESIDE if _own(model, name) is not None]
+        hint = f"load_classifier({word}.{path}, {(*beside, 'tokenizer')[0]})"
         raise InputError("load_classifier", got=got, expected=_WHOLE, hint=hint)
 
 
@@ -105,11 +106,9 @@ def check_network(network: Any) -> None:
             raise ModelError("load_classifier", got=got, expected=expected, hint=hint)
         if type(part).__module__.startswith(QUANTISERS):
             raise quantised(f"{kind}, whose module {name!r} is a {type(part).__name__}")
-    adapters = any(type(part).__module__.startswith("peft.") for part in network.modules())
-    if adapters and not hasattr(network, "peft_config"):
-        raise _attached(kind)
-    if getattr(network, "_hf_peft_config_loaded", False):
-        raise _attached(kind)
+    if not of_peft(network) and any(map(of_peft, network.modules())):
+        got, hint = f"{kind} with an adapter inside", "pass the PeftModel, or name the adapter's folder"
+        raise ModelError("load_classifier", got=got, expected="a network, or a model of peft", hint=hint)
     for name, value in network.state_dict().items():
         if type(value) not in (torch.Tensor, nn.Parameter) or value.is_quantized:
             if type(value).__name__ in SHARDED:
@@ -130,6 +129,6 @@ def quantised(got: str) -> ModelError:
     return ModelError("load_classifier", got=got, expected="plain weights", hint=hint)
 
 
-def _attached(kind: str) -> ModelError:
-    got, hint = f"{kind} with an adapter inside", "pass the PeftModel, or name the adapter's folder"
-    return ModelError("load_classifier", got=got, expected="a network, or a model of peft", hint=hint)
+def of_peft(module: Any) -> bool:
+    """Whether a module is one of `peft`, which need not be installed."""
+    return type(module).__module__.startswith("peft.")

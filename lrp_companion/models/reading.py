@@ -21,7 +21,7 @@ from lrp_companion.models.config_entries import check_saved_as
 from lrp_companion.models.device_map import undivided
 from lrp_companion.models.folder_files import check_files, read_json
 from lrp_companion.models.places import ADAPTER, CONFIG, Place, locate
-from lrp_companion.models.plain import check_network, check_object, check_settings
+from lrp_companion.models.plain import check_network, check_object, check_settings, of_peft
 from lrp_companion.models.tasks import (
     CLASSES,
     IMAGE_CLASSES,
@@ -280,9 +280,10 @@ class InMemory:
         """The last part of the network's path, or its class; with several adapters, those that are active."""
         known = str(getattr(self._config, "_name_or_path", "") or "")
         name = Path(known).name or type(inside(self.network)).__name__
-        if len(getattr(self.network, "peft_config", ())) < 2:
+        network: Any = self.network
+        if not of_peft(network) or len(network.peft_config) < 2:
             return name
-        active: Any = getattr(self.network, "active_adapters", None) or self.network.active_adapter
+        active = getattr(network, "active_adapters", None) or network.active_adapter
         return f"{name} with {', '.join([active] if isinstance(active, str) else active)}"
 
     @property
@@ -300,7 +301,7 @@ class InMemory:
         if what == "processor":
             return self.tokenizer.to_dict() if hasattr(self.tokenizer, "to_dict") else self.tokenizer
         network: Any = undivided(self.network)
-        if hasattr(network, "peft_config"):
+        if of_peft(network):
             network = merged(self.name, network)
         return network, {"missing_keys": (), "unexpected_keys": ()}
 
