@@ -189,7 +189,8 @@ def test_folders_of_weights_in_few_bits_are_refused(tmp_path: Path, kind: object
 
 ODD_TENSORS = {
     "bfloat16": lambda x: x.bfloat16(), "float8": lambda x: x.to(torch.float8_e4m3fn),
-    "sparse": lambda x: x.to_sparse(), "csr": lambda x: x.to_sparse_csr(), "empty": lambda x: x[:0], "transposed": lambda x: x.mT,
+    "sparse": lambda x: x.to_sparse(), "csr": lambda x: x.to_sparse_csr(),
+    "empty": lambda x: x[:0], "transposed": lambda x: x.mT,
     "quantised": lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8), "bits": lambda x: x > 0,
     "meta": lambda x: x.to("meta"), "complex": lambda x: x.to(torch.complex64),
 }  # fmt: skip

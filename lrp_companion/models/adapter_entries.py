@@ -212,4 +212,6 @@ def matched(name: str, key: str, patterns: list[str], modules: list[str]) -> lis
 
 def refused(name: str, got: str, expected: str, *, hint: str = f"correct {ADAPTER}") -> ModelError:
     """One line on an adapter."""
-    return ModelError("load_classifier", got=f"adapter {name!r}, whose {got}", expected=expected, hint=hint)
+    return ModelError(
+        "load_classifier", got=f"adapter {shown(name)}, whose {got}", expected=expected, hint=hint
+    )

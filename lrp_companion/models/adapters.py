@@ -150,7 +150,7 @@ def _vocabulary(network: Any) -> set[str]:
 
 def inside(network: Any) -> Any:
     """The network of `transformers` inside one of `peft`; any other is returned as it is."""
-    base = getattr(network, "base_model", None)
+    base: Any = getattr(network, "base_model", None)
     return base.model if of_peft(network) and hasattr(base, "model") else network
 
 

@@ -177,7 +177,8 @@ class AdapterFiles(Files):
     @cached_property
     def _base(self) -> Place:
         """Where the model is that the adapter was trained on."""
-        given, revision = self._entries.get("base_model_name_or_path"), self._entries.get("revision")
+        given: Any = self._entries.get("base_model_name_or_path")
+        revision = self._entries.get("revision")
         hint = f"correct base_model_name_or_path in {ADAPTER}, or merge the adapter and save the model"
         expected = "a folder with a whole model, or a hub id"
         possible = isinstance(given, str) and given.isprintable() and 0 < len(given) <= LONGEST_NAME
@@ -187,7 +188,7 @@ class AdapterFiles(Files):
         try:
             place = locate(given, revision)
         except CompanionError as error:
-            got = f"adapter {self.name!r}, whose base model is {error.got[:250]}"
+            got = f"adapter {shown(self.name)}, whose base model is {error.got[:250]}"
             raise SourceError("load_classifier", got=got, expected=expected, hint=hint) from None
         if place.is_adapter:
             raise refused(self.name, f"base model {shown(given)} is an adapter itself", expected, hint=hint)
