@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from tiny_models import build, pre_norm, vision
+from tiny_models import build, mean_pooled, pre_norm, vision
 
 from lrp_companion.methods import attribute
 from lrp_companion.models import adapter_entries
@@ -209,6 +209,20 @@ def test_names_of_labels(tmp_path: Path, where: str) -> None:
     expected = tuple(names.values()) if where != "nowhere" else ("LABEL_0", "LABEL_1", "LABEL_2")
     assert clf.labels == expected
     same(ours(clf), own_logits(net, tokenizer))
+
+
+@pytest.mark.parametrize("task", ["SEQ_CLS", None])
+def test_the_class_of_the_base_is_kept(tmp_path: Path, task: str | None) -> None:
+    """Its classifier may read the mean; a class that nobody knows is refused."""
+    network, tokenizer = mean_pooled()
+    base = saved(tmp_path / "base", network, tokenizer)
+    net = peft.get_peft_model(type(network).from_pretrained(base), lora("query", task=task)).eval()
+    shake(net)
+    net.save_pretrained(tmp_path / "adapter")
+    same(ours(load_classifier(tmp_path / "adapter")), own_logits(net, tokenizer))
+    mapping = {"base_model_class": "OurForSequenceClassification", "parent_library": "ours"}
+    words = refusal(edit(tmp_path / "adapter", task_type=None, auto_mapping=mapping))
+    assert "auto_mapping names 'OurForSequenceClassification'" in words
 
 
 @pytest.mark.parametrize("task", ["FEATURE_EXTRACTION", "SEQ_2_SEQ_LM", "seq_cls", 3, ["SEQ_CLS"]])

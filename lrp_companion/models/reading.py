@@ -199,8 +199,15 @@ class AdapterFiles(Files):
     def _config(self, base: Files) -> Any:
         """The base model's configuration for the adapter's task, labels and vocabulary."""
         config = base.read("config")
-        kinds = self._kinds(config)
-        saved_as = [*kinds_named(self._entries), *(config.architectures or [])]
+        kinds, named = self._kinds(config), kinds_named(self._entries)
+        if task_of(named) and named[0] not in kinds:
+            got, expected = (
+                f"auto_mapping names {shown(named[0])}",
+                f"{' or '.join(kinds) or 'a known class'}",
+            )
+            hint = "merge the adapter into its own network, and pass that"
+            raise refused(self.name, got, expected, hint=hint)
+        saved_as = [*named, *(config.architectures or [])]
         config.architectures = [name for name in saved_as if name in kinds][:1] or kinds[:1]
         if (task_of(config.architectures) or CLASSES) in (CLASSES, TOKEN_CLASSES, IMAGE_CLASSES):
             self._name_labels(config)
@@ -215,6 +222,8 @@ class AdapterFiles(Files):
         import transformers
 
         for task in self._tasks(config):
+            if task == CLASSES and MEAN_POOLED in (config.architectures or []):
+                return [MEAN_POOLED]
             known = getattr(transformers, AUTO[task])._model_mapping
             if type(config) in known:
                 kinds = known[type(config)]
@@ -243,8 +252,13 @@ class AdapterFiles(Files):
         count = labels_of(self._weights) or config.num_labels
         own = read_json(self._folder / CONFIG)
         names = own.get("id2label") if isinstance(own, dict) else None
-        if isinstance(names, dict) and set(names) == {str(k) for k in range(count)}:
-            config.id2label = {k: str(names[str(k)]) for k in range(count)}
+        numbers = {str(k) for k in range(count)}
+        if (
+            isinstance(names, dict)
+            and set(names) == numbers
+            and {type(name) for name in names.values()} == {str}
+        ):
+            config.id2label = {k: names[str(k)] for k in range(count)}
             config.label2id = {name: k for k, name in config.id2label.items()}
         elif count != config.num_labels:
             config.num_labels = count
