@@ -125,8 +125,8 @@ def test_classifiers_on_a_language_model(tmp_path: Path, family: str, labels: in
         clf = load_classifier(*given)
         same(ours(clf), own_logits(net, tokenizer))
         assert len(clf.labels) == labels and clf.regression == (labels == 1)
-    (found,) = attribute(load_classifier(tmp_path / "adapter"), TEXT, method="attnlrp")
-    assert np.isfinite(found.scores).all()
+    (record,) = attribute(load_classifier(tmp_path / "adapter"), TEXT, method="attnlrp")
+    assert np.isfinite(record.scores).all()
 
 
 @pytest.mark.parametrize("family", ["gpt2", "llama", "mistral"])
@@ -186,8 +186,8 @@ def test_classifiers_of_images(tmp_path: Path, family: str, task: str | None) ->
     clf = load_classifier(tmp_path / "adapter")
     pixels = np.random.default_rng(0).integers(0, 4, (2, 6, 9))
     with torch.no_grad():
-        own = net(pixel_values=torch.tensor(pixels[None] * 0.5).float()).logits[0]
-    same(ours(clf, pixels), own)
+        wanted = net(pixel_values=torch.tensor(pixels[None] * 0.5).float()).logits[0]
+    same(ours(clf, pixels), wanted)
     assert len(clf.labels) == 4
 
 
@@ -521,7 +521,7 @@ ENTRIES = (
 def test_entries_of_odd_types(tmp_path: Path, entry: str) -> None:
     """Each is refused in one line, or means what it says: then the logits are those of the adapter."""
     folder, net, tokenizer = classifier(tmp_path)
-    own, before = own_logits(net, tokenizer), (folder / "adapter_config.json").read_text()
+    wanted, before = own_logits(net, tokenizer), (folder / "adapter_config.json").read_text()
     for odd in ODD:
         (folder / "adapter_config.json").write_text(before)
         edit(folder, **{entry: odd})
@@ -531,7 +531,7 @@ def test_entries_of_odd_types(tmp_path: Path, entry: str) -> None:
             one_line(error)
         else:
             if entry not in ("lora_alpha", "use_rslora"):  # whose values mean something
-                same(ours(clf), own)
+                same(ours(clf), wanted)
 
 
 @pytest.mark.parametrize("content", ["", "[]", "null", "{", "[" * 100_000, '{"peft_type": "LORA"}', "\0"])
@@ -619,11 +619,11 @@ def test_the_active_one_of_several_adapters(tmp_path: Path) -> None:
 
 def test_adapters_that_are_merged_already(tmp_path: Path) -> None:
     _, net, tokenizer = classifier(tmp_path)
-    own = own_logits(net, tokenizer)
+    wanted = own_logits(net, tokenizer)
     net.merge_adapter()
-    same(ours(load_classifier(net, tokenizer)), own)
+    same(ours(load_classifier(net, tokenizer)), wanted)
     net.unmerge_adapter()
-    same(ours(load_classifier(net.merge_and_unload(), tokenizer)), own)
+    same(ours(load_classifier(net.merge_and_unload(), tokenizer)), wanted)
 
 
 def test_adapters_that_are_switched_off_or_inside_are_refused(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def read_weights(name: str, folder: Path) -> dict[str, Tensor]:
     hint = "save the adapter again with save_pretrained"
     files = [folder / file for file in (SAFE, PICKLED) if (folder / file).is_file()]
     if not files:
-        raise refused(name, "weights are missing", f"{SAFE} beside its configuration", hint=hint)
+        raise refused(name, "weights are missing", f"{SAFE} next to its configuration", hint=hint)
     try:
         if files[0].name == SAFE:
             from safetensors.torch import load_file

@@ -45,7 +45,7 @@ def read_json(file: Path) -> Any:
 
 
 def _check_inside(folder: Path, where: str, file: Any) -> None:
-    """Refuse what is no name of a file in this folder; the hub's cache links to a folder beside it."""
+    """Refuse what is no name of a file in this folder; the hub's cache links to a folder next to it."""
     plain = isinstance(file, str) and file not in ("", ".", "..") and not set(file) & set("/\\\0")
     if plain:
         home = folder.resolve()

@@ -29,7 +29,7 @@ class Place:
 
     @property
     def is_adapter(self) -> bool:
-        """Whether this is a folder of a PEFT adapter; a configuration beside it may name its labels."""
+        """Whether this is a folder of a PEFT adapter; a configuration next to it may name its labels."""
         return self.source != "hub" and (Path(self.path) / ADAPTER).is_file()
 
     @property

@@ -159,8 +159,8 @@ class AdapterFiles(Files):
         if what == "network":
             return self._merged(base)
         beside = {"tokenizer": "tokenizer_config.json", "processor": PREPROCESSOR}.get(what)
-        own = beside is not None and (self._folder / beside).is_file()
-        return (Files(self.place) if own else base).read(what)
+        in_folder = beside is not None and (self._folder / beside).is_file()
+        return (Files(self.place) if in_folder else base).read(what)
 
     @property
     def _folder(self) -> Path:
@@ -250,8 +250,8 @@ class AdapterFiles(Files):
     def _name_labels(self, config: Any) -> None:
         """Set the number of labels from the adapter's classifier, and names for as many."""
         count = labels_of(self._weights) or config.num_labels
-        own = read_json(self._folder / CONFIG)
-        names = own.get("id2label") if isinstance(own, dict) else None
+        settings = read_json(self._folder / CONFIG)
+        names = settings.get("id2label") if isinstance(settings, dict) else None
         numbers = {str(k) for k in range(count)}
         if (
             isinstance(names, dict)
@@ -262,8 +262,8 @@ class AdapterFiles(Files):
             config.label2id = {name: k for k, name in config.id2label.items()}
         elif count != config.num_labels:
             config.num_labels = count
-        if isinstance(own, dict) and "problem_type" in own:
-            config.problem_type = own["problem_type"]
+        if isinstance(settings, dict) and "problem_type" in settings:
+            config.problem_type = settings["problem_type"]
 
     def _merged(self, base: Files) -> tuple[nn.Module, Mapping[str, Any]]:
         network, report = base.network(self._config(base), ignore_mismatched_sizes=True)
