@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -61,6 +61,8 @@ TARGET_CHOICES = ("logit", "margin", "probability")
 STATISTICS = ("pearson", "spearman", "kendall")
 MULTI_LABEL = "multi_label_classification"
 REGRESSION = "regression"
+LABELS_SHOWN = 6
+"""How many labels a model card prints."""
 PROBLEM_TYPES = ("single_label_classification", MULTI_LABEL, REGRESSION)
 """As `config.json` names them: a softmax over all classes, a sigmoid for each, or one number."""
 
@@ -212,6 +214,14 @@ class ModelCard:
     tokenizer: str = ""
     config: str = ""
     problem_type: str = PROBLEM_TYPES[0]
+
+    def __repr__(self) -> str:
+        count, first = len(self.labels), [shown(label) for label in self.labels[:LABELS_SHOWN]]
+        more = f", ... {count:,} in all" if count > LABELS_SHOWN else "," if count == 1 else ""
+        labels = f"({', '.join(first)}{more})"  # a vocabulary would fill screens
+        names = [entry.name for entry in fields(self)]
+        values = [labels if name == "labels" else repr(getattr(self, name)) for name in names]
+        return f"ModelCard({', '.join(map('='.join, zip(names, values, strict=True)))})"
 
 
 @dataclass(frozen=True)

@@ -100,6 +100,68 @@ def test_pickled_weights_are_read_as_weights_only(copy: Path, tmp_path: Path) ->
     assert not (tmp_path / "trace").exists()
 
 
+@pytest.mark.parametrize(
+    "file", ["../weights", "{absolute}", "link", "a/b", "..", "", 3, None, ["weights"], "a\0"]
+)
+def test_an_index_names_no_file_outside(copy: Path, file: object) -> None:
+    """The weights are good: only where they lie is not."""
+    outside = copy.parent / "weights"
+    (copy / "model.safetensors").rename(outside)
+    (copy / "link").symlink_to(outside)
+    named = str(outside) if file == "{absolute}" else file
+    table = {"metadata": {"total_size": 1}, "weight_map": {"classifier.weight": named}}
+    (copy / "model.safetensors.index.json").write_text(json.dumps(table))
+    with pytest.raises(
+        SourceError, match="index.json names .*; expected names of files in this folder"
+    ) as caught:
+        load_classifier(copy)
+    assert len(str(caught.value)) < 500 and "\n" not in str(caught.value)
+
+
+def test_shards_are_read_also_from_the_hubs_cache(copy: Path, tmp_path: Path) -> None:
+    """Its snapshots are links to a folder beside them."""
+    from transformers import BertForSequenceClassification
+
+    card = load_classifier(copy).card
+    BertForSequenceClassification.from_pretrained(copy).save_pretrained(copy, max_shard_size="5KB")
+    (copy / "model.safetensors").unlink(missing_ok=True)
+    assert (copy / "model.safetensors.index.json").is_file()
+    assert load_classifier(copy).card.fingerprint == card.fingerprint
+    snapshot, blobs = tmp_path / "hub" / "snapshots" / "abc", tmp_path / "hub" / "blobs"
+    shutil.copytree(copy, blobs)
+    snapshot.mkdir(parents=True)
+    for blob in blobs.iterdir():
+        (snapshot / blob.name).symlink_to(blob)
+    assert load_classifier(snapshot).card.fingerprint == card.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("file", "entry", "value"),
+    [
+        ("config.json", "transformers_weights", "../model.safetensors"),
+        ("config.json", "transformers_weights", "/etc/passwd"),
+        ("tokenizer_config.json", "fast_tokenizer_files", ["../tokenizer.1.0.json"]),
+        ("tokenizer_config.json", "fast_tokenizer_files", ["tokenizer.json", "/tmp/tokenizer.1.0.json"]),
+    ],
+)
+def test_a_configuration_names_no_file_outside(copy: Path, file: str, entry: str, value: object) -> None:
+    edit(copy / file, **{entry: value})
+    with pytest.raises(SourceError, match=f"{file} names .*; expected names of files in this folder"):
+        load_classifier(copy)
+
+
+@pytest.mark.parametrize(
+    "name", ["vocab_file", "tokenizer_file", "special_tokens_map_file", "added_tokens_file"]
+)
+def test_a_tokenizer_reads_its_own_files(copy: Path, name: str) -> None:
+    """An entry that names another file is not followed."""
+    before = load_classifier(copy).card.tokenizer
+    other = copy.parent / "other.json"
+    other.write_text(json.dumps({"film": 0}))
+    edit(copy / "tokenizer_config.json", **{name: str(other)})
+    assert load_classifier(copy).card.tokenizer == before
+
+
 # -- a run that is gone on with ------------------------------------------------------------------------------
 
 

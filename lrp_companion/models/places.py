@@ -13,6 +13,7 @@ from lrp_companion.schema import InputError, SourceError
 EMBEDDED_FOLDER = Path(__file__).parent.parent / "embedded"
 MODEL_PACKAGE, DEFAULT = "lrp_companion_model", "companion"
 CONFIG, ADAPTER = "config.json", "adapter_config.json"
+WEIGHTS = ("model*.safetensors", "pytorch_model*.bin")
 PATIENCE = 4.0
 """Seconds to wait for the hub's first answer."""
 
@@ -28,10 +29,15 @@ class Place:
 
     @property
     def is_adapter(self) -> bool:
-        """Whether this is a folder of a PEFT adapter, without a whole model."""
+        """Whether this is a folder of a PEFT adapter; a configuration next to it may name its labels."""
+        return self.source != "hub" and (Path(self.path) / ADAPTER).is_file()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether this is a folder with a whole model."""
         folder = Path(self.path)
-        whole = (folder / CONFIG).is_file()
-        return self.source != "hub" and not whole and (folder / ADAPTER).is_file()
+        weights = (file for pattern in WEIGHTS for file in folder.glob(pattern))
+        return self.source != "hub" and (folder / CONFIG).is_file() and any(weights)
 
 
 def embedded_folders() -> dict[str, Path]:

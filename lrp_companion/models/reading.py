@@ -9,14 +9,19 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
 from torch import nn
 
+from lrp_companion.models.adapter_entries import Entries, read_entries, refused
+from lrp_companion.models.adapters import adapted, brought, inside, labels_of, merged, read_weights
 from lrp_companion.models.config_entries import check_saved_as
 from lrp_companion.models.device_map import undivided
-from lrp_companion.models.places import ADAPTER, Place, locate
+from lrp_companion.models.folder_files import check_files, read_json
+from lrp_companion.models.places import ADAPTER, CONFIG, Place, locate
+from lrp_companion.models.plain import check_network, check_object, check_settings, of_peft
 from lrp_companion.models.tasks import (
     CLASSES,
     IMAGE_CLASSES,
@@ -25,7 +30,7 @@ from lrp_companion.models.tasks import (
     TOKEN_CLASSES,
     task_of,
 )  # fmt: skip
-from lrp_companion.schema import CompanionError, InputError, ModelError, SourceError
+from lrp_companion.schema import CompanionError, InputError, ModelError, SourceError, shown
 
 AUTO = {
     CLASSES: "AutoModelForSequenceClassification", NEXT_TOKEN: "AutoModelForCausalLM",
@@ -33,6 +38,12 @@ AUTO = {
     IMAGE_CLASSES: "AutoModelForImageClassification",
 }  # fmt: skip
 """The class of `transformers` that reads a model of a task."""
+TASK_TYPES = {"SEQ_CLS": CLASSES, "TOKEN_CLS": TOKEN_CLASSES, "CAUSAL_LM": NEXT_TOKEN}
+"""Tasks by the words of PEFT, which has none for masked tokens and for images."""
+VOCABULARY = ("embed_tokens.weight", "word_embeddings.weight", "wte.weight", "tok_embeddings.weight")
+"""Endings of the names of embeddings."""
+LONGEST_NAME = 400
+"""Characters of a base model's path or id, more than which no message could show."""
 PREPROCESSOR = "preprocessor_config.json"
 MEAN_POOLED = "MeanPooledBertForSequenceClassification"
 """The one class of this package that a folder may name; importing it imports `transformers`."""
@@ -86,17 +97,15 @@ class Files:
             raise SourceError("load_classifier", got=got, expected=expected, hint=hint) from error
 
     def _from_pretrained(self, what: str) -> Any:
-        import transformers
         from transformers import AutoConfig, AutoTokenizer, PretrainedConfig
 
-        options: dict[str, Any] = {}
-        if self.source == "hub" and self.place.revision:
-            options["revision"] = self.place.revision
+        options: dict[str, Any] = self._revision
         if what == "settings":
             return PretrainedConfig.get_config_dict(self.place.path, **options)[0]
         if what == "config":  # before transformers reads it: some versions refuse in words of their own
             settings = PretrainedConfig.get_config_dict(self.place.path, **options)[0]
             check_saved_as(self.name, settings.get("architectures"))
+            check_settings(self.name, settings)
         # Unset, transformers asks on standard input whether to run code that comes with the model.
         options["trust_remote_code"] = False
         if what == "config":
@@ -104,25 +113,39 @@ class Files:
         if what == "tokenizer":
             return AutoTokenizer.from_pretrained(self.place.path, use_fast=True, **options)
         if what == "processor":
-            return self._processor(options)
-        saved_as = AutoConfig.from_pretrained(self.place.path, **options).architectures
-        if MEAN_POOLED in (saved_as or []):
+            return self._processor()
+        return self.network(AutoConfig.from_pretrained(self.place.path, **options))
+
+    def network(self, config: Any, **more: Any) -> tuple[nn.Module, Mapping[str, Any]]:
+        """The network of this configuration, and the report on its keys."""
+        import transformers
+
+        options: dict[str, Any] = {**self._revision, "trust_remote_code": False, **more}
+        if MEAN_POOLED in (config.architectures or []):
             del options["trust_remote_code"]
             kind: Any = importlib.import_module("lrp_companion.models.mean_pooled").__dict__[MEAN_POOLED]
         else:
-            kind = getattr(transformers, AUTO[task_of(saved_as) or CLASSES])
+            kind = getattr(transformers, AUTO[task_of(config.architectures) or CLASSES])
         if self.device_map is not None:
             options["device_map"] = self.device_map
-        return kind.from_pretrained(self.place.path, dtype="auto", output_loading_info=True, **options)
+        network, report = kind.from_pretrained(
+            self.place.path, config=config, dtype="auto", output_loading_info=True, **options
+        )
+        check_network(network)
+        return network, report
 
-    def _processor(self, options: dict[str, Any]) -> Any:
+    @property
+    def _revision(self) -> dict[str, Any]:
+        asked = self.source == "hub" and self.place.revision
+        return {"revision": self.place.revision} if asked else {}
+
+    def _processor(self) -> Any:
         """Settings of the image processor; None where the model has none."""
         from transformers.image_processing_base import ImageProcessingMixin
 
         if self.source != "hub" and not (Path(self.place.path) / PREPROCESSOR).is_file():
             return None
-        revision = {key: value for key, value in options.items() if key == "revision"}
-        return ImageProcessingMixin.get_image_processor_dict(self.place.path, **revision)[0]
+        return ImageProcessingMixin.get_image_processor_dict(self.place.path, **self._revision)[0]
 
 
 @dataclass(frozen=True)
@@ -130,58 +153,131 @@ class AdapterFiles(Files):
     """A PEFT adapter on disk, merged into the model that it was trained on."""
 
     def _from_pretrained(self, what: str) -> Any:
-        from transformers import AutoTokenizer
-
-        if what == "tokenizer":
-            beside = (Path(self.place.path) / "tokenizer_config.json").is_file()
-            path = self.place.path if beside else self._base.path
-            return AutoTokenizer.from_pretrained(path, use_fast=True, trust_remote_code=False)
-        if what == "settings":
-            return Files(self._base).read(what)
-        return self._merged() if what == "network" else self._config()
+        base = Files(self._base)
+        if what == "config":
+            return self._config(base)
+        if what == "network":
+            return self._merged(base)
+        beside = {"tokenizer": "tokenizer_config.json", "processor": PREPROCESSOR}.get(what)
+        in_folder = beside is not None and (self._folder / beside).is_file()
+        return (Files(self.place) if in_folder else base).read(what)
 
     @property
+    def _folder(self) -> Path:
+        return Path(self.place.path)
+
+    @cached_property
+    def _entries(self) -> Entries:
+        return read_entries(self._folder)
+
+    @cached_property
+    def _weights(self) -> dict[str, Any]:
+        return read_weights(self.name, self._folder)
+
+    @cached_property
     def _base(self) -> Place:
-        entries = json.loads((Path(self.place.path) / ADAPTER).read_text(encoding="utf-8"))
-        return locate(entries["base_model_name_or_path"], entries.get("revision"))
+        """Where the model is that the adapter was trained on."""
+        given: Any = self._entries.get("base_model_name_or_path")
+        revision = self._entries.get("revision")
+        hint = f"correct base_model_name_or_path in {ADAPTER}, or merge the adapter and save the model"
+        expected = "a folder with a whole model, or a hub id"
+        possible = isinstance(given, str) and given.isprintable() and 0 < len(given) <= LONGEST_NAME
+        if not possible or not (revision is None or isinstance(revision, str)):
+            got = f"base model is {shown(given)}" + (f", revision {shown(revision)}" if possible else "")
+            raise refused(self.name, got, expected, hint=hint)
+        try:
+            place = locate(given, revision)
+        except CompanionError as error:
+            got = f"adapter {shown(self.name)}, whose base model is {error.got[:250]}"
+            raise SourceError("load_classifier", got=got, expected=expected, hint=hint) from None
+        if place.is_adapter:
+            raise refused(self.name, f"base model {shown(given)} is an adapter itself", expected, hint=hint)
+        if place.source != "hub":
+            check_files(Path(place.path))
+        return place
 
-    def _config(self) -> Any:
-        """The base model's configuration, with as many labels as the adapter's classifier has."""
-        from transformers import AutoModelForSequenceClassification
-
-        config = Files(self._base).read("config")
-        rows = [shape[0] for key, shape in self._shapes().items() if _is_last_layer(key)]
-        if rows and rows[0] != config.num_labels:
-            config.num_labels = rows[0]
-        known = AutoModelForSequenceClassification._model_mapping
-        config.architectures = [known[type(config)].__name__] if type(config) in known else []
+    def _config(self, base: Files) -> Any:
+        """The base model's configuration for the adapter's task, labels and vocabulary."""
+        config = base.read("config")
+        kinds, named = self._kinds(config), kinds_named(self._entries)
+        if task_of(named) and named[0] not in kinds:
+            got, expected = (
+                f"auto_mapping names {shown(named[0])}",
+                f"{' or '.join(kinds) or 'a known class'}",
+            )
+            hint = "merge the adapter into its own network, and pass that"
+            raise refused(self.name, got, expected, hint=hint)
+        saved_as = [*named, *(config.architectures or [])]
+        config.architectures = [name for name in saved_as if name in kinds][:1] or kinds[:1]
+        if (task_of(config.architectures) or CLASSES) in (CLASSES, TOKEN_CLASSES, IMAGE_CLASSES):
+            self._name_labels(config)
+        tables = brought(self._weights)
+        rows = [shape[0] for key, shape in tables.items() if key.endswith(VOCABULARY) and len(shape) == 2]
+        if rows:  # peft saves the embeddings of a vocabulary that has grown
+            config.vocab_size = rows[0]
         return config
 
-    def _merged(self) -> tuple[nn.Module, Mapping[str, Any]]:
-        from transformers import AutoModelForSequenceClassification
+    def _kinds(self, config: Any) -> list[str]:
+        """Names of the base model's classes in `transformers` for the adapter's task."""
+        import transformers
 
-        network, report = AutoModelForSequenceClassification.from_pretrained(
-            self._base.path, config=self._config(), dtype="auto", output_loading_info=True,
-            trust_remote_code=False, ignore_mismatched_sizes=True,
-        )  # fmt: skip
-        brought = {key.removeprefix("base_model.model.") for key in self._shapes()}
+        for task in self._tasks(config):
+            if task == CLASSES and MEAN_POOLED in (config.architectures or []):
+                return [MEAN_POOLED]
+            known = getattr(transformers, AUTO[task])._model_mapping
+            if type(config) in known:
+                kinds = known[type(config)]
+                return [kind.__name__ for kind in (kinds if isinstance(kinds, (tuple, list)) else (kinds,))]
+        return []
+
+    def _tasks(self, config: Any) -> tuple[str, ...]:
+        """What the adapter was trained for: one task, or classes of texts or else of images."""
+        asked, classes = self._entries.get("task_type"), (CLASSES, IMAGE_CLASSES)
+        if asked is not None:
+            if asked not in tuple(TASK_TYPES):
+                got = f"task_type is {shown(asked)}"
+                hint = "fine-tune an adapter for one of these tasks"
+                raise refused(self.name, got, f"one of {', '.join(TASK_TYPES)}, or none", hint=hint)
+            return classes if TASK_TYPES[asked] == CLASSES else (TASK_TYPES[asked],)
+        named = task_of(kinds_named(self._entries))
+        if named is not None:
+            return (named,)
+        task = task_of(config.architectures)
+        if task in (None, NEXT_TOKEN, MASKED_TOKEN) and labels_of(self._weights) is not None:
+            return classes
+        return classes if task is None else (task,)
+
+    def _name_labels(self, config: Any) -> None:
+        """Set the number of labels from the adapter's classifier, and names for as many."""
+        count = labels_of(self._weights) or config.num_labels
+        settings = read_json(self._folder / CONFIG)
+        names = settings.get("id2label") if isinstance(settings, dict) else None
+        numbers = {str(k) for k in range(count)}
+        if (
+            isinstance(names, dict)
+            and set(names) == numbers
+            and {type(name) for name in names.values()} == {str}
+        ):
+            config.id2label = {k: names[str(k)] for k in range(count)}
+            config.label2id = {name: k for k, name in config.id2label.items()}
+        elif count != config.num_labels:
+            config.num_labels = count
+        if isinstance(settings, dict) and "problem_type" in settings:
+            config.problem_type = settings["problem_type"]
+
+    def _merged(self, base: Files) -> tuple[nn.Module, Mapping[str, Any]]:
+        network, report = base.network(self._config(base), ignore_mismatched_sizes=True)
+        whole = set(brought(self._weights))
         mismatched = {key[0] if isinstance(key, tuple) else key for key in report["mismatched_keys"]}
-        missing = (set(report["missing_keys"]) | mismatched) - brought
-        adapted = importlib.import_module("peft").PeftModel.from_pretrained(network, self.place.path)
-        merged = adapted.merge_and_unload()
-        return merged, {**report, "missing_keys": missing}
-
-    def _shapes(self) -> dict[str, tuple[int, ...]]:
-        """Names and shapes of the adapter's weights."""
-        from safetensors import safe_open
-
-        with safe_open(Path(self.place.path) / "adapter_model.safetensors", "pt") as weights:
-            return {key: tuple(weights.get_slice(key).get_shape()) for key in weights.keys()}  # noqa: SIM118
+        missing = (set(report["missing_keys"]) | mismatched) - whole
+        return adapted(self.name, network, self._entries, self._weights), {**report, "missing_keys": missing}
 
 
-def _is_last_layer(key: str) -> bool:
-    """Whether a weight is that of a classifier's last map, which has a row per label."""
-    return key.endswith((".classifier.weight", ".classifier.out_proj.weight"))
+def kinds_named(entries: Entries) -> list[str]:
+    """The class of `transformers` that an adapter says it was trained on, if it does."""
+    mapping = entries.get("auto_mapping")
+    name = mapping.get("base_model_class") if isinstance(mapping, dict) else None
+    return [name] if isinstance(name, str) else []
 
 
 @dataclass(frozen=True)
@@ -196,9 +292,14 @@ class InMemory:
 
     @property
     def name(self) -> str:
-        """The last part of the network's path, or its class."""
+        """The last part of the network's path, or its class; with several adapters, those that are active."""
         known = str(getattr(self._config, "_name_or_path", "") or "")
-        return Path(known).name or type(self.network).__name__
+        name = Path(known).name or type(inside(self.network)).__name__
+        network: Any = self.network
+        if not of_peft(network) or len(network.peft_config) < 2:
+            return name
+        active = getattr(network, "active_adapters", None) or network.active_adapter
+        return f"{name} with {', '.join([active] if isinstance(active, str) else active)}"
 
     @property
     def _config(self) -> Any:
@@ -215,16 +316,14 @@ class InMemory:
         if what == "processor":
             return self.tokenizer.to_dict() if hasattr(self.tokenizer, "to_dict") else self.tokenizer
         network: Any = undivided(self.network)
-        if hasattr(network, "merge_and_unload"):  # of PEFT
-            network = network.merge_and_unload()
+        if of_peft(network):
+            network = merged(self.name, network)
         return network, {"missing_keys": (), "unexpected_keys": ()}
 
     def _named_config(self) -> Any:
         """The network's configuration; that of a model that was never saved does not name its class."""
         config = copy.deepcopy(self._config)
-        network: Any = self.network
-        inner = network.get_base_model() if hasattr(network, "get_base_model") else network
-        kinds = [kind.__name__ for kind in type(inner).__mro__]
+        kinds = [kind.__name__ for kind in type(inside(self.network)).__mro__]
         config.architectures = [name for name in kinds if task_of([name])][:1] or kinds[:1]
         return config
 
@@ -242,6 +341,7 @@ def readable(
     ModelError : an adapter where `peft` is not installed.
     """
     hint = "load_classifier(model, tokenizer), or the name of one that is saved"
+    check_object(model)
     if isinstance(model, nn.Module):
         if device_map is not None:
             raise _needs_files("a network in memory")
@@ -249,14 +349,21 @@ def readable(
         if getattr(model, "config", None) is None:
             got, expected = f"a network of type {type(model).__name__}", "a classifier of transformers"
             raise ModelError("load_classifier", got=got, expected=expected, hint=hint)
+        check_network(model)
         return InMemory(model, tokenizer)
     if tokenizer is not None:
         got = f"a tokenizer with a model of type {type(model).__name__}"
         expected = "a tokenizer only with a network in memory"
         raise InputError("load_classifier", got=got, expected=expected, hint=hint)
     place = locate(model, revision)
+    if place.source != "hub":
+        check_files(Path(place.path))
     if not place.is_adapter:
         return Files(place, device_map)
+    if place.is_whole:
+        got = f"folder {place.name!r}, which holds a whole model and an adapter"
+        hint = f"move {ADAPTER} and the adapter's weights, or the model, to another folder"
+        raise ModelError("load_classifier", got=got, expected="one of them", hint=hint)
     if device_map is not None:
         raise _needs_files(f"the adapter {place.name!r}")
     if importlib.util.find_spec("peft") is None:

@@ -1,0 +1,636 @@
+"""PEFT adapters of every task: their logits are those of the adapted network, or one line says why not."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from tiny_models import build, mean_pooled, pre_norm, vision
+
+from lrp_companion.methods import attribute
+from lrp_companion.models import adapter_entries
+from lrp_companion.models.pretrained import load_classifier
+from lrp_companion.schema import CompanionError, ModelError, SourceError
+
+peft = pytest.importorskip("peft")
+safetensors = pytest.importorskip("safetensors.torch")
+
+TEXT = "a film of rare grace"
+MASKED = "a [MASK] of rare grace"
+
+
+def saved(folder: Path, network: Any, tokenizer: Any = None) -> Path:
+    """A base model as it lies on disk."""
+    network.save_pretrained(folder)
+    if tokenizer is not None:
+        tokenizer.save_pretrained(folder)
+    return folder
+
+
+def shake(network: Any) -> None:
+    """Draw what was trained anew, so that every part of the adapter counts."""
+    draw = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for name, value in network.named_parameters():
+            if value.requires_grad and value.is_floating_point():
+                noise = torch.randn(value.shape, generator=draw, dtype=torch.float64)
+                near_one = "magnitude" in name or "ia3" in name or "norm" in name.lower()
+                value.copy_(value + 0.1 * noise if near_one else noise / 2)
+
+
+def adapt(base: Path, kind: str, config: Any, **more: Any) -> Any:
+    """A network of this class of `transformers`, from a folder, with a shaken adapter."""
+    network = getattr(transformers, kind).from_pretrained(base, **more)
+    out = peft.get_peft_model(network, config)
+    shake(out)
+    return out.eval()
+
+
+def lora(*modules: str, task: str | None = None, r: int = 2, **more: Any) -> Any:
+    return peft.LoraConfig(task_type=task, r=r, target_modules=list(modules), **more)
+
+
+@torch.no_grad()
+def own_logits(network: Any, tokenizer: Any, place: int | None = None, text: str = TEXT) -> torch.Tensor:
+    """What the adapted network itself computes, (C,)."""
+    logits = network(**tokenizer([text], return_tensors="pt")).logits[0]
+    return logits if place is None else logits[place]
+
+
+def ours(clf: Any, text: str = TEXT, **more: Any) -> torch.Tensor:
+    (read,) = clf.encode(text, **more)
+    return clf.tape(read).logits[0].detach()
+
+
+def same(one: torch.Tensor, other: torch.Tensor) -> None:
+    torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+
+
+def edit(folder: Path, **changes: object) -> Path:
+    file = folder / "adapter_config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+    return folder
+
+
+Change = Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]]
+
+
+def rewrite(folder: Path, change: Change) -> Path:
+    file = folder / "adapter_model.safetensors"
+    weights = change(safetensors.load_file(file))
+    safetensors.save_file({key: value.contiguous() for key, value in weights.items()}, file)
+    return folder
+
+
+def one_line(error: BaseException) -> str:
+    said = str(error)
+    assert isinstance(error, CompanionError) and "\n" not in said and len(said) <= 500, said
+    return said
+
+
+def refusal(folder: Any, *more: Any) -> str:
+    with pytest.raises(CompanionError) as caught:
+        load_classifier(folder, *more)
+    return one_line(caught.value)
+
+
+# -- every task ----------------------------------------------------------------------------------------------
+
+DECODERS = {"gpt2": ("c_attn", "c_proj"), "llama": ("q_proj", "v_proj"), "mistral": ("gate_proj",),
+            "gemma2": ("k_proj", "down_proj")}  # fmt: skip
+
+
+def language_model(family: str) -> tuple[Any, Any]:
+    return pre_norm(family, task="LMHeadModel" if family == "gpt2" else "ForCausalLM")
+
+
+@pytest.mark.parametrize("labels", [1, 3])
+@pytest.mark.parametrize("family", DECODERS)
+def test_classifiers_on_a_language_model(tmp_path: Path, family: str, labels: int) -> None:
+    """The base on disk is the language model; the head, and so the number of labels, is in the adapter."""
+    network, tokenizer = language_model(family)
+    base = saved(tmp_path / "base", network, tokenizer)
+    kind = type(network).__name__.replace("ForCausalLM", "").replace("LMHeadModel", "")
+    net = adapt(base, f"{kind}ForSequenceClassification", lora(*DECODERS[family], task="SEQ_CLS"),
+                num_labels=labels)  # fmt: skip
+    net.save_pretrained(tmp_path / "adapter")
+    for given in ((tmp_path / "adapter",), (net, tokenizer)):
+        clf = load_classifier(*given)
+        same(ours(clf), own_logits(net, tokenizer))
+        assert len(clf.labels) == labels and clf.regression == (labels == 1)
+    (record,) = attribute(load_classifier(tmp_path / "adapter"), TEXT, method="attnlrp")
+    assert np.isfinite(record.scores).all()
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama", "mistral"])
+def test_language_models(tmp_path: Path, family: str) -> None:
+    network, tokenizer = language_model(family)
+    base = saved(tmp_path / "base", network, tokenizer)
+    net = adapt(base, type(network).__name__, lora(*DECODERS[family], task="CAUSAL_LM"))
+    net.save_pretrained(tmp_path / "adapter")
+    clf = load_classifier(tmp_path / "adapter")
+    same(ours(clf), own_logits(net, tokenizer, place=-1))
+    assert "film" in clf.labels[clf.tokenizer(" film")["input_ids"][-1]]
+
+
+@pytest.mark.parametrize("kind", ["BertForMaskedLM", "DistilBertForMaskedLM", "ElectraForMaskedLM"])
+def test_masked_language_models(tmp_path: Path, kind: str) -> None:
+    """PEFT has no word for this task: the class is in `auto_mapping`, or else that of the base."""
+    model_type = kind.removesuffix("ForMaskedLM").lower()
+    network, tokenizer = build(model_type)
+    base = saved(tmp_path / "base", getattr(transformers, kind)(network.config), tokenizer)
+    net = adapt(base, kind, lora("q_lin" if model_type == "distilbert" else "query"))
+    net.save_pretrained(tmp_path / "adapter")
+    for mapping in (True, False):
+        folder = tmp_path / "adapter" if mapping else edit(tmp_path / "adapter", auto_mapping=None)
+        same(ours(load_classifier(folder), MASKED), own_logits(net, tokenizer, place=2, text=MASKED))
+
+
+@pytest.mark.parametrize("family", ["bert", "distilbert", "roberta"])
+def test_taggers(tmp_path: Path, family: str) -> None:
+    network, tokenizer = build(family)
+    base = saved(tmp_path / "base", network.base_model, tokenizer)
+    kind = type(network).__name__.replace("SequenceClassification", "TokenClassification")
+    targets = ("q_lin",) if family == "distilbert" else ("query", "value")
+    net = adapt(base, kind, lora(*targets, task="TOKEN_CLS"), num_labels=5)
+    net.save_pretrained(tmp_path / "adapter")
+    clf = load_classifier(tmp_path / "adapter")
+    same(ours(clf, position=2), own_logits(net, tokenizer, place=2))
+    assert clf.labels == tuple(f"LABEL_{k}" for k in range(5))
+
+
+@pytest.mark.parametrize("family", ["vit", "deit"])
+@pytest.mark.parametrize("task", [None, "SEQ_CLS"])
+def test_classifiers_of_images(tmp_path: Path, family: str, task: str | None) -> None:
+    """The head and the preprocessor are with the adapter, the encoder in the base."""
+    base = saved(tmp_path / "base", vision(family).base_model)
+    kind = f"{'ViT' if family == 'vit' else 'DeiT'}ForImageClassification"
+    net = adapt(base, kind, lora("q_proj", "v_proj", modules_to_save=["classifier"]), num_labels=4)
+    net.save_pretrained(tmp_path / "adapter")
+    processor = {
+        "do_rescale": True,
+        "rescale_factor": 0.5,
+        "do_normalize": False,
+        "image_processor_type": "ViT",
+    }
+    (tmp_path / "adapter" / "preprocessor_config.json").write_text(json.dumps(processor))
+    if task:
+        edit(tmp_path / "adapter", task_type=task)
+    clf = load_classifier(tmp_path / "adapter")
+    pixels = np.random.default_rng(0).integers(0, 4, (2, 6, 9))
+    with torch.no_grad():
+        wanted = net(pixel_values=torch.tensor(pixels[None] * 0.5).float()).logits[0]
+    same(ours(clf, pixels), wanted)
+    assert len(clf.labels) == 4
+
+
+@pytest.mark.parametrize("where", ["adapter", "base", "nowhere"])
+def test_names_of_labels(tmp_path: Path, where: str) -> None:
+    """From the adapter's folder, else from the base where they are as many, else by number."""
+    names = {0: "sad", 1: "so so", 2: "glad"}
+    network, tokenizer = build("bert", labels=3 if where == "base" else 2)
+    if where == "base":
+        network.config.id2label = names
+    base = saved(tmp_path / "base", network, tokenizer)
+    net = adapt(base, "BertForSequenceClassification", lora("query", task="SEQ_CLS"), num_labels=3,
+                ignore_mismatched_sizes=True)  # fmt: skip
+    net.save_pretrained(tmp_path / "adapter")
+    if where == "adapter":
+        net.config.id2label = names
+        net.config.save_pretrained(tmp_path / "adapter")
+    clf = load_classifier(tmp_path / "adapter")
+    expected = tuple(names.values()) if where != "nowhere" else ("LABEL_0", "LABEL_1", "LABEL_2")
+    assert clf.labels == expected
+    same(ours(clf), own_logits(net, tokenizer))
+
+
+@pytest.mark.parametrize("task", ["SEQ_CLS", None])
+def test_the_class_of_the_base_is_kept(tmp_path: Path, task: str | None) -> None:
+    """Its classifier may read the mean; a class that nobody knows is refused."""
+    network, tokenizer = mean_pooled()
+    base = saved(tmp_path / "base", network, tokenizer)
+    net = peft.get_peft_model(type(network).from_pretrained(base), lora("query", task=task)).eval()
+    shake(net)
+    net.save_pretrained(tmp_path / "adapter")
+    same(ours(load_classifier(tmp_path / "adapter")), own_logits(net, tokenizer))
+    mapping = {"base_model_class": "OurForSequenceClassification", "parent_library": "ours"}
+    words = refusal(edit(tmp_path / "adapter", task_type=None, auto_mapping=mapping))
+    assert "auto_mapping names 'OurForSequenceClassification'" in words
+
+
+@pytest.mark.parametrize("task", ["FEATURE_EXTRACTION", "SEQ_2_SEQ_LM", "seq_cls", 3, ["SEQ_CLS"]])
+def test_other_tasks_are_refused(tmp_path: Path, task: object) -> None:
+    assert "task_type" in refusal(edit(classifier(tmp_path)[0], task_type=task))
+
+
+# -- one adapter, in every way that it can be configured -----------------------------------------------------
+
+
+def classifier(folder: Path, config: Any = None, family: str = "bert", **more: Any) -> tuple[Path, Any, Any]:
+    """An adapter of a BERT with two labels, its network and its tokenizer."""
+    network, tokenizer = build(family, **more)
+    base = saved(folder / "base", network, tokenizer)
+    config = config or lora("query", "value", task="SEQ_CLS")
+    net = adapt(base, type(network).__name__, config)
+    net.save_pretrained(folder / "adapter")
+    return folder / "adapter", net, tokenizer
+
+
+WAYS: dict[str, dict[str, Any]] = {
+    "ranks": {"rank_pattern": {"layer.0.attention.self.query": 3, "value": 1}},
+    "ranks by a pattern": {"rank_pattern": {r"layer\.\d+\.attention\.self\.q.*": 3}},
+    "alphas": {"alpha_pattern": {r"^bert\.encoder\.layer\.1\..*value": 32}, "lora_alpha": 4},
+    "rslora": {"use_rslora": True, "r": 4},
+    "dora": {"use_dora": True},
+    "all biases": {"bias": "all"},
+    "own biases": {"bias": "lora_only"},
+    "biases of the maps": {"lora_bias": True},
+    "gaussian": {"init_lora_weights": "gaussian"},
+    "pissa": {"init_lora_weights": "pissa"},
+    "olora": {"init_lora_weights": "olora"},
+    "untrained": {"init_lora_weights": False},
+    "one layer": {"layers_to_transform": [1], "layers_pattern": "layer"},
+    "without": {"exclude_modules": ["layer.0.attention.self.query"]},
+    "without a pattern": {"exclude_modules": r".*layer\.0\..*"},
+    "more modules": {"modules_to_save": ["pooler"]},
+    "new words": {"trainable_token_indices": [3, 7, 8]},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_ways_to_configure_lora(tmp_path: Path, way: str) -> None:
+    folder, net, tokenizer = classifier(tmp_path, lora("query", "value", task="SEQ_CLS", **WAYS[way]))
+    for given in ((folder,), (net, tokenizer)):
+        same(ours(load_classifier(*given)), own_logits(net, tokenizer))
+
+
+PATTERNS = ["all-linear", r".*\.(query|value)", r"bert\.encoder\.layer\.\d+\.attention\.self\.(?:query|key)",
+            r"^(?!.*pooler).*\.dense$"]  # fmt: skip
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_patterns_of_modules(tmp_path: Path, pattern: str) -> None:
+    config = peft.LoraConfig(task_type="SEQ_CLS", r=2, target_modules=pattern)
+    folder, net, tokenizer = classifier(tmp_path, config)
+    edit(folder, target_modules=pattern)
+    same(ours(load_classifier(folder)), own_logits(net, tokenizer))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+def test_precision_of_the_base(tmp_path: Path, dtype: str) -> None:
+    """Merged without rounding: the scores are those of the adapted network in float32."""
+    network, tokenizer = build("bert")
+    base = saved(tmp_path / "base", network.to(getattr(torch, dtype)), tokenizer)
+    net = adapt(base, "BertForSequenceClassification", lora("query", task="SEQ_CLS"), dtype="float32")
+    net.save_pretrained(tmp_path / "adapter")
+    same(ours(load_classifier(tmp_path / "adapter")), own_logits(net, tokenizer))
+
+
+def test_words_added_to_the_vocabulary(tmp_path: Path) -> None:
+    """PEFT saves the embeddings and the output map where their size has changed."""
+    network, tokenizer = pre_norm("llama", task="ForCausalLM")
+    base = saved(tmp_path / "base", network, tokenizer)
+    larger = transformers.LlamaForCausalLM.from_pretrained(base)
+    tokenizer.add_tokens(["[E1]", "[E2]"])
+    larger.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+    net = peft.get_peft_model(larger, lora("q_proj", task="CAUSAL_LM")).eval()
+    shake(net)
+    net.save_pretrained(tmp_path / "adapter", save_embedding_layers=True)
+    tokenizer.save_pretrained(tmp_path / "adapter")
+    clf = load_classifier(tmp_path / "adapter")
+    same(ours(clf, "[E1] a film"), own_logits(net, tokenizer, place=-1, text="[E1] a film"))
+    assert len(clf.labels) == len(tokenizer)
+
+
+def test_embeddings_that_share_their_weights(tmp_path: Path) -> None:
+    """The output map keeps its own when the embeddings are adapted."""
+    network, tokenizer = pre_norm("llama", task="ForCausalLM", tie_word_embeddings=True)
+    base = saved(tmp_path / "base", network, tokenizer)
+    net = adapt(base, "LlamaForCausalLM", lora("embed_tokens", "q_proj", task="CAUSAL_LM"))
+    net.save_pretrained(tmp_path / "adapter")
+    for given in ((tmp_path / "adapter",), (net, tokenizer)):
+        same(ours(load_classifier(*given)), own_logits(net, tokenizer, place=-1))
+
+
+KINDS: dict[str, Callable[[], Any]] = {
+    "ia3": lambda: peft.IA3Config(
+        task_type="SEQ_CLS",
+        target_modules=["query", "intermediate.dense"],
+        feedforward_modules=["intermediate.dense"],
+    ),
+    "loha": lambda: peft.LoHaConfig(task_type="SEQ_CLS", r=2, target_modules=["query"]),
+    "lokr": lambda: peft.LoKrConfig(task_type="SEQ_CLS", r=2, target_modules=["query"]),
+    "oft": lambda: peft.OFTConfig(task_type="SEQ_CLS", oft_block_size=4, target_modules=["query"]),
+    "hra": lambda: peft.HRAConfig(task_type="SEQ_CLS", r=2, target_modules=["query"]),
+    "norms": lambda: peft.LNTuningConfig(task_type="SEQ_CLS", target_modules=["LayerNorm"]),
+    "vera": lambda: peft.VeraConfig(task_type="SEQ_CLS", r=4, target_modules=["query"]),
+    "fourier": lambda: peft.FourierFTConfig(task_type="SEQ_CLS", n_frequency=9, target_modules=["query"]),
+    "miss": lambda: peft.MissConfig(task_type="SEQ_CLS", r=2, target_modules=["query"]),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_other_kinds_of_adapters(tmp_path: Path, kind: str) -> None:
+    folder, net, tokenizer = classifier(tmp_path, KINDS[kind]())
+    for given in ((folder,), (net, tokenizer)):
+        same(ours(load_classifier(*given)), own_logits(net, tokenizer))
+
+
+PROMPTS: dict[str, Callable[[], Any]] = {
+    "prefix": lambda: peft.PrefixTuningConfig(task_type="SEQ_CLS", num_virtual_tokens=2),
+    "prompt": lambda: peft.PromptTuningConfig(task_type="SEQ_CLS", num_virtual_tokens=2),
+    "p-tuning": lambda: peft.PromptEncoderConfig(
+        task_type="SEQ_CLS", num_virtual_tokens=2, encoder_hidden_size=8
+    ),
+    "ada": lambda: peft.AdaLoraConfig(task_type="SEQ_CLS", target_modules=["query"], total_step=10),
+}
+
+
+@pytest.mark.parametrize("kind", PROMPTS)
+def test_kinds_that_are_refused(tmp_path: Path, kind: str) -> None:
+    folder, net, tokenizer = classifier(tmp_path, PROMPTS[kind]())
+    assert "becomes plain weights" in refusal(folder)
+    if kind != "ada":
+        assert "becomes plain weights" in refusal(net, tokenizer)
+
+
+# -- weights that are not those of the configuration ---------------------------------------------------------
+
+FIRST = "base_model.model.bert.encoder.layer.0.attention.self.query.lora_A.weight"
+HEAD = "base_model.model.classifier.weight"
+
+
+def less(weights: dict[str, torch.Tensor], part: str) -> dict[str, torch.Tensor]:
+    return {key: value for key, value in weights.items() if part not in key}
+
+
+def renamed(weights: dict[str, torch.Tensor], old: str, new: str) -> dict[str, torch.Tensor]:
+    return {key.replace(old, new): value.clone() for key, value in weights.items()}
+
+
+BIAS = "base_model.model.bert.pooler.dense.bias"
+NOBODYS = "belong to nothing"
+FALSE_WEIGHTS: dict[str, tuple[Change, str]] = {
+    "no lora weights": (lambda w: less(w, "lora_"), "lack bert.encoder.layer.0"),
+    "one is missing": (lambda w: less(w, FIRST), "lack bert.encoder.layer.0.*query.lora_A.weight;"),
+    "half of a pair": (lambda w: less(w, "lora_B"), "lora_B.weight"),
+    "of one layer": (lambda w: less(w, "layer.1"), "lack .*layer.1"),
+    "misnamed": (lambda w: renamed(w, "query", "quary"), "query.lora_A"),
+    "without the prefix": (lambda w: renamed(w, "base_model.", ""), "lack"),
+    "another adapter's names": (lambda w: renamed(w, "lora_A", "lora_A.default"), "lack"),
+    "more modules": (lambda w: {**w, **renamed(w, "query", "key")}, f"self.key.lora_.* {NOBODYS}"),
+    "left over": (lambda w: {**w, BIAS: torch.zeros(16)}, NOBODYS),
+    "another rank": (lambda w: {**w, FIRST: torch.zeros(3, 16)}, r"shape \(3, 16\); expected shape \(2,"),
+    "another width": (lambda w: {**w, FIRST: torch.zeros(2, 8)}, r"shape \(2, 8\)"),
+    "no classifier": (lambda w: less(w, "classifier"), "lack classifier"),
+    "half a classifier": (lambda w: less(w, "classifier.bias"), "lack classifier.bias"),
+    "nothing": (lambda w: {}, "lack"),
+    "odd names": (lambda w: {**w, "\n\x1b[31m" + "x" * 5000: torch.zeros(1)}, NOBODYS),
+    "not finite": (lambda w: {**w, FIRST: torch.full((2, 16), torch.nan)}, "not finite"),
+}
+
+
+@pytest.mark.parametrize("case", FALSE_WEIGHTS)
+def test_weights_of_another_configuration(tmp_path: Path, case: str) -> None:
+    change, words = FALSE_WEIGHTS[case]
+    folder, _, _ = classifier(tmp_path)
+    rewrite(folder, change)
+    with pytest.raises(ModelError, match=words) as caught:
+        load_classifier(folder)
+    one_line(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("entries", "words"),
+    [
+        ({"r": 4}, r"shape \(2, 16\); expected shape \(4, 16\)"),
+        ({"target_modules": ["query"]}, "self.value.lora_A.weight"),
+        ({"target_modules": ["query", "value", "key"]}, "lack .*self.key"),
+        ({"target_modules": ["query", "nothing of this name", "valeu"]}, "target_modules"),
+        ({"layers_to_transform": [0]}, "layer.1.* belong to nothing"),
+        ({"rank_pattern": {"query": 1}}, "expected shape"),
+        ({"use_dora": True}, "lora_magnitude_vector"),
+        ({"bias": "all"}, "lack .*bias"),
+        ({"modules_to_save": ["pooler"]}, "lack .*pooler"),
+        ({"modules_to_save": ["classifier", "query"]}, "query"),
+        ({"peft_type": "LOHA"}, "adapter 'adapter', whose"),
+        ({"r": 10**6}, "expected shape"),
+    ],
+)
+def test_configurations_of_other_weights(tmp_path: Path, entries: dict[str, Any], words: str) -> None:
+    folder, _, _ = classifier(tmp_path)
+    with pytest.raises(ModelError, match=words) as caught:
+        load_classifier(edit(folder, **entries))
+    one_line(caught.value)
+
+
+def test_another_base_model_is_refused(tmp_path: Path) -> None:
+    folder, _, _ = classifier(tmp_path)
+    network, tokenizer = build("bert", hidden=32)
+    other = saved(tmp_path / "other", network, tokenizer)
+    assert "shape" in refusal(edit(folder, base_model_name_or_path=str(other)))
+    network, tokenizer = build("roberta")
+    other = saved(tmp_path / "third", network, tokenizer)
+    assert "adapter" in refusal(edit(folder, base_model_name_or_path=str(other)))
+
+
+@pytest.mark.parametrize("kind", ["tensors", "code", "list", "text", "no file"])
+def test_pickled_weights(tmp_path: Path, kind: str) -> None:
+    """Tensors are read, and nothing else."""
+    folder, net, tokenizer = classifier(tmp_path)
+    file = folder / "adapter_model.safetensors"
+    weights: Any = safetensors.load_file(file)
+    file.unlink()
+    trace = tmp_path / "trace"
+
+    class Payload:
+        def __reduce__(self) -> tuple:
+            return Path.touch, (trace,)
+
+    given = {"tensors": weights, "code": {**weights, FIRST: Payload()}, "list": list(weights.values())}
+    if kind in given:
+        torch.save(given[kind], folder / "adapter_model.bin")
+    elif kind == "text":
+        (folder / "adapter_model.bin").write_text("no pickle")
+    if kind == "tensors":
+        same(ours(load_classifier(folder)), own_logits(net, tokenizer))
+    else:
+        assert "adapter_model" in refusal(folder)
+    assert not trace.exists()
+
+
+# -- files that mean no good ---------------------------------------------------------------------------------
+
+SLOW = r"(.*a)*(.*e)*(([a-z.]+)+)+!"
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        {"target_modules": SLOW},
+        {"target_modules": [SLOW]},
+        {"exclude_modules": SLOW},
+        {"modules_to_save": [SLOW]},
+        {"layers_pattern": SLOW, "layers_to_transform": [0]},
+        {"layers_pattern": [SLOW], "layers_to_transform": [0]},
+        {"rank_pattern": {SLOW: 2}},
+        {"alpha_pattern": {SLOW: 2}},
+        {"trainable_token_indices": {SLOW: [1]}},
+        {"target_modules": "(" * 5000},
+        {"target_modules": "query)"},
+        {"target_modules": "nothing of this name"},
+    ],
+)
+def test_patterns_without_an_end(
+    tmp_path: Path, entries: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapter_entries, "PATIENCE", 0.5)
+    folder, _, _ = classifier(tmp_path)
+    assert next(iter(entries)) in refusal(edit(folder, **entries))
+
+
+ODD: tuple[Any, ...] = (
+    None,
+    True,
+    -1,
+    10**400,
+    1.5,
+    "",
+    "\0",
+    "x" * 10_000,
+    [],
+    [None],
+    {"a": {}},
+    [[["query"]]],
+)
+ENTRIES = (
+    "peft_type", "r", "target_modules", "lora_alpha", "use_rslora", "bias", "modules_to_save", "rank_pattern",
+    "base_model_name_or_path", "init_lora_weights", "layers_to_transform", "auto_mapping", "use_dora",
+    "revision", "megatron_config", "layer_replication", "target_parameters", "fan_in_fan_out",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_entries_of_odd_types(tmp_path: Path, entry: str) -> None:
+    """Each is refused in one line, or means what it says: then the logits are those of the adapter."""
+    folder, net, tokenizer = classifier(tmp_path)
+    wanted, before = own_logits(net, tokenizer), (folder / "adapter_config.json").read_text()
+    for odd in ODD:
+        (folder / "adapter_config.json").write_text(before)
+        edit(folder, **{entry: odd})
+        try:
+            clf = load_classifier(folder)
+        except CompanionError as error:
+            one_line(error)
+        else:
+            if entry not in ("lora_alpha", "use_rslora"):  # whose values mean something
+                same(ours(clf), wanted)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "null", "{", "[" * 100_000, '{"peft_type": "LORA"}', "\0"])
+def test_configurations_that_are_none(tmp_path: Path, content: str) -> None:
+    (tmp_path / "adapter_config.json").write_text(content)
+    refusal(tmp_path)
+
+
+def test_a_new_entry_is_refused(tmp_path: Path) -> None:
+    folder, _, _ = classifier(tmp_path)
+    load_classifier(edit(folder, of_tomorrow=None, also=False))
+    assert "update peft" in refusal(edit(folder, of_tomorrow="another scale"))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("{folder}", "an adapter itself"),
+        ("{other}", "an adapter itself"),
+        ("{empty}", "cannot be read"),
+        ("nowhere/at/all", "which is not a folder"),
+        ("../../etc", "base model"),
+        ("a\nb\x1b[2J", "base model"),
+        ("a\0b", "base model"),
+        ("\ud800", "base model"),
+        ("a" * 5000, "base model"),
+        (" ", "base model"),
+    ],
+)
+def test_base_models_that_are_none(tmp_path: Path, name: str, words: str) -> None:
+    folder, _, _ = classifier(tmp_path)
+    shutil.copytree(folder, tmp_path / "other")
+    (tmp_path / "empty").mkdir()
+    places = {"{folder}": folder, "{other}": tmp_path / "other", "{empty}": tmp_path / "empty"}
+    assert words in refusal(edit(folder, base_model_name_or_path=str(places.get(name, name))))
+
+
+def test_a_whole_model_beside_an_adapter_is_refused(tmp_path: Path) -> None:
+    """`transformers` would put the adapter on it unasked."""
+    folder, _, _ = classifier(tmp_path)
+    for file in (tmp_path / "base").iterdir():
+        shutil.copy(file, folder)
+    assert "a whole model and an adapter" in refusal(folder)
+
+
+def test_a_base_model_names_no_files_elsewhere(tmp_path: Path) -> None:
+    folder, _, _ = classifier(tmp_path)
+    base = tmp_path / "base"
+    (base / "model.safetensors").rename(tmp_path / "model.safetensors")
+    index = {"metadata": {}, "weight_map": {"classifier.weight": "../model.safetensors"}}
+    (base / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(SourceError, match=r"index.json names '../model.safetensors'"):
+        load_classifier(folder)
+
+
+# -- in memory -----------------------------------------------------------------------------------------------
+
+
+def test_a_network_in_memory_stays_as_it_is(tmp_path: Path) -> None:
+    _, net, tokenizer = classifier(tmp_path)
+    net.train()
+    before = {key: value.clone() for key, value in net.state_dict().items()}
+    load_classifier(net, tokenizer)
+    after = net.state_dict()
+    assert net.training and list(before) == list(after)
+    assert not any(getattr(part, "merged", False) for part in net.modules())
+    assert all(torch.equal(before[key], after[key]) for key in before)
+
+
+def test_the_active_one_of_several_adapters(tmp_path: Path) -> None:
+    _, net, tokenizer = classifier(tmp_path)
+    net.add_adapter("second", lora("key", task="SEQ_CLS", r=3))
+    net.set_adapter("second")
+    shake(net)
+    second = own_logits(net.eval(), tokenizer)
+    clf = load_classifier(net, tokenizer)
+    same(ours(clf), second)
+    assert clf.card.name == "base with second"
+    net.set_adapter("default")
+    first = load_classifier(net, tokenizer)
+    same(ours(first), own_logits(net, tokenizer))
+    assert first.card.name == "base with default"
+    assert not torch.allclose(ours(first), second)
+
+
+def test_adapters_that_are_merged_already(tmp_path: Path) -> None:
+    _, net, tokenizer = classifier(tmp_path)
+    wanted = own_logits(net, tokenizer)
+    net.merge_adapter()
+    same(ours(load_classifier(net, tokenizer)), wanted)
+    net.unmerge_adapter()
+    same(ours(load_classifier(net.merge_and_unload(), tokenizer)), wanted)
+
+
+def test_adapters_that_are_switched_off_or_inside_are_refused(tmp_path: Path) -> None:
+    _, net, tokenizer = classifier(tmp_path)
+    assert "with an adapter inside" in refusal(net.get_base_model(), tokenizer)
+    net.base_model.disable_adapter_layers()
+    assert "switched off" in refusal(net, tokenizer)
+    attached, tokenizer = build("bert")
+    attached.add_adapter(lora("query"))
+    assert "with an adapter inside" in refusal(attached, tokenizer)
