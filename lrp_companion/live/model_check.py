@@ -14,6 +14,7 @@ from lrp_companion.methods.common import check_classifier, to_numpy, watch
 from lrp_companion.methods.perturbation import kept_logits
 from lrp_companion.metrics import agreement, bootstrap_mean
 from lrp_companion.models.pretrained import Classifier, EncodedText
+from lrp_companion.models.tasks import logits_of_output
 from lrp_companion.models.texts import Text, places_read
 from lrp_companion.schema import Attribution, InputError, ModelError
 
@@ -94,7 +95,7 @@ def _logits(clf: Classifier, texts: Sequence[EncodedText]) -> Figure:
                 inputs = {"pixel_values": patches.joined(ids)}
             else:
                 inputs = {"input_ids": ids, **clf.extra_inputs(ids.shape, clf.types_of(text))}
-            theirs = clf.network(attention_mask=ones, **inputs).logits[0]
+            theirs = logits_of_output(clf.network(attention_mask=ones, **inputs))[0]
             ours = clf.tape(text).logits[0]
         read = -1 if text.read is None else text.read
         gaps.append(_gap(to_numpy(ours), to_numpy(theirs if theirs.ndim == 1 else theirs[read])))

@@ -20,9 +20,10 @@ from lrp_companion.models.device_map import check_device_map, check_placed
 from lrp_companion.models.encoder import Encoder, Readout, Tape
 from lrp_companion.models.images import EncodedImage, ImageReader, PixelScale
 from lrp_companion.models.model_card import card_of, fingerprint_of
+from lrp_companion.models.modules import check_modules, in_one_line, settle
 from lrp_companion.models.places import EMBEDDED_FOLDER, embedded_models
 from lrp_companion.models.reading import PREPROCESSOR, Readable, readable
-from lrp_companion.models.tasks import MASKED_TOKEN, TOKEN_CLASSES
+from lrp_companion.models.tasks import MASKED_TOKEN, TOKEN_CLASSES, logits_of_output
 from lrp_companion.models.texts import EncodedText, Reader, places_read, token_types
 from lrp_companion.models.wiring import LinearRows, RootMeanSquare, Wiring
 from lrp_companion.schema import (
@@ -261,7 +262,7 @@ class Classifier:
         """
         base = self.encoder.wiring.base
         if base is None:
-            logits = self.network(attention_mask=attention_mask, **inputs).logits
+            logits = logits_of_output(self.network(attention_mask=attention_mask, **inputs))
             if self.encoder.wiring.readout == "place":
                 logits = Readout.of("place", logits[..., 0], logits.dtype, place=place).read(logits)
             logits = logits.to(self.device)
@@ -331,7 +332,9 @@ def load_classifier(
     network, report = files.read("network")
     check_complete(files.name, report["missing_keys"])
     check_all_layers(files.name, config, report["unexpected_keys"])
+    settle(network)
     wiring = Encoder(network).wiring
+    check_modules(files.name, network, wiring)
     tokenizer = _tokenizer_of(files, config, wiring)
     check_placed(files.name, network, wiring)
     check_finite(files.name, network)
@@ -344,7 +347,8 @@ def load_classifier(
     if any(layer.cap is not None for layer in wiring.layers):
         network.set_attn_implementation("eager")  # others leave the cap out, depending on the version
     card = card_of(files, config, wiring, tokenizer, dtype=dtype, fingerprint=fingerprint)
-    _check_forward(Classifier(network, tokenizer, card=card))
+    with in_one_line(files.name):
+        _check_forward(Classifier(network, tokenizer, card=card))
     network.to(dtype=weights_dtype)
     return Classifier(network, tokenizer, card=card, recompute=recompute)
 
@@ -355,7 +359,7 @@ def _tokenizer_of(files: Readable, config: Any, wiring: Wiring) -> Any:
         origin = PREPROCESSOR if files.source != "memory" else "the image processor"
         return PixelScale.of(files.read("processor"), origin, wiring.patches.channels)
     tokenizer = files.read("tokenizer")
-    check_tokenizer(files.name, tokenizer, config.vocab_size, causal=wiring.causal)
+    check_tokenizer(files.name, tokenizer, config.vocab_size, causal=wiring.causal or wiring.base is not None)
     return tokenizer
 
 

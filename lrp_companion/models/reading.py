@@ -18,6 +18,7 @@ from lrp_companion.models.config_entries import check_saved_as
 from lrp_companion.models.device_map import undivided
 from lrp_companion.models.places import ADAPTER, Place, locate
 from lrp_companion.models.tasks import (
+    ANSWER,
     CLASSES,
     IMAGE_CLASSES,
     MASKED_TOKEN,
@@ -30,7 +31,7 @@ from lrp_companion.schema import CompanionError, InputError, ModelError, SourceE
 AUTO = {
     CLASSES: "AutoModelForSequenceClassification", NEXT_TOKEN: "AutoModelForCausalLM",
     MASKED_TOKEN: "AutoModelForMaskedLM", TOKEN_CLASSES: "AutoModelForTokenClassification",
-    IMAGE_CLASSES: "AutoModelForImageClassification",
+    IMAGE_CLASSES: "AutoModelForImageClassification", ANSWER: "AutoModelForQuestionAnswering",
 }  # fmt: skip
 """The class of `transformers` that reads a model of a task."""
 PREPROCESSOR = "preprocessor_config.json"
