@@ -145,7 +145,7 @@ def test_what_is_missing_is_said() -> None:
             lrp.attribute(clf, text, method="loo", **options)
     with pytest.raises(InputError, match="no position"):
         lrp.layer_lattice(tagger, "a film")
-    assert task_of(["BertForQuestionAnswering"]) is None
+    assert task_of(["BertForMultipleChoice"]) is None
 
 
 def test_the_command_takes_a_position_and_a_mask(tmp_path, capsys) -> None:

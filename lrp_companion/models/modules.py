@@ -27,6 +27,7 @@ from lrp_companion.schema import CompanionError, ModelError
 NEAR = {torch.float64: 1e-11, torch.float32: 1e-5, torch.bfloat16: 3e-2, torch.float16: 4e-3}
 """Largest difference of what a module computes from what is read of it, as a part of its largest terms."""
 OFTEN = "replace it by modules of torch.nn, or register the wiring of your network with family()"
+ELSE = "computes something else than the wiring reads from it"
 WAY_OUT = "merge what it adds into its weights, or register a wiring of your own with family()"
 
 
@@ -62,15 +63,15 @@ def is_elementwise(activation: Callable[[Tensor], Tensor]) -> bool:
     try:
         with torch.no_grad():
             given = z.clone()
-            y, one = activation(given), activation(z.reshape(-1, 1))
+            y, one = (activation(x).to(z.device) for x in (given, z.reshape(-1, 1)))
             if y.shape != z.shape or not torch.equal(given, z) or not y.isfinite().all():
                 return False
-            mixed = activation(torch.where(kept, z, other))
+            mixed = activation(torch.where(kept, z, other)).to(z.device)
             flat = near(one.reshape(y.shape), y, 1 + y.abs())
         slope_at_zero(activation)
     except Exception:  # a function of somebody else's
         return False
-    return flat and near(mixed[kept], y[kept], 1 + y[kept].abs())
+    return flat and near(torch.where(kept, mixed, y), y, 1 + y.abs())
 
 
 def _hooked(module: nn.Module) -> bool:
@@ -83,6 +84,13 @@ def _hooked(module: nn.Module) -> bool:
         of_all._global_backward_pre_hooks,
     )  # fmt: skip
     return any(own) or "forward" in vars(module)
+
+
+def _without_hooks(module: nn.Module) -> None:
+    """Take off hooks that change nothing: they may expect the inputs of the network's own order."""
+    for hooks in (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks):
+        hooks.clear()
+    module._backward_pre_hooks.clear()
 
 
 def _plain(module: Any, kind: type) -> bool:
@@ -99,10 +107,10 @@ class _Checked:
         self.name, self.done = name, set[tuple[int, str]]()
         self.paths = {id(module): path for path, module in network.named_modules()}
 
-    def refuse(self, module: Any, expected: str, *, more: str = "", hint: str | None = None) -> ModelError:
+    def refuse(self, module: Any, expected: str, *, does: str = ELSE, hint: str | None = None) -> ModelError:
         """One line on a module that computes something else."""
         path = self.paths.get(id(module), "")
-        got = f"{self.name!r}, whose module {path or 'of the wiring'} ({type(module).__name__}) is not{more}"
+        got = f"{self.name!r}, whose module {path or 'of the wiring'} ({type(module).__name__}) {does}"
         hooked = isinstance(module, nn.Module) and _hooked(module)
         says = "remove its hooks and the forward set on it, then load it again" if hooked else WAY_OUT
         return refused(got, expected=expected, hint=hint or says)
@@ -127,7 +135,7 @@ class _Checked:
             return None
         expected = "x W + b, what its weights say"
         if not isinstance(module, nn.Module) or not of_rows_and_columns(module):
-            raise self.refuse(module, "a linear map with a matrix of numbers as weight", more=" a linear map")
+            raise self.refuse(module, "a map with a matrix of numbers as weight", does="is no linear map")
         if _plain(module, nn.Linear) and not transposed:
             return None
         whole = LinearPart(module, transposed=transposed)
@@ -146,7 +154,7 @@ class _Checked:
         weight = getattr(module, "weight", None)
         usual = isinstance(norm, RootMeanSquare) or hasattr(module, "normalized_shape")
         if not usual or not isinstance(weight, Tensor) or weight.ndim != 1:
-            raise self.refuse(module, "a LayerNorm or an RMSNorm with weights", more=" a norm that is known")
+            raise self.refuse(module, "a LayerNorm or an RMSNorm with weights", does="is none")
         if weight.is_meta:
             return
         expected = "the norm that its weights and its eps say"
@@ -174,17 +182,17 @@ class _Checked:
             if norm:  # families work in float32 here, whatever the weights are
                 y, z, there, here = y.float(), z.float(), there.float(), here.float()
             if y.shape == z.shape and near(y, z, terms + z.abs()) and near(there, here, backward):
-                return
-            raise self.refuse(module, expected, more=" what the wiring reads")
+                return _without_hooks(module)
+            raise self.refuse(module, expected)
         reason = " ".join(str(error).split())[:80]
-        raise self.refuse(module, expected, more=f" to be run ({reason})")
+        raise self.refuse(module, expected, does=f"cannot be run on vectors ({reason})")
 
     def activation(self, activation: Any) -> None:
         if activation is None or not self.first_time(activation):
             return
         if not is_elementwise(activation):
             expected = "an activation function of single numbers, with a slope at 0"
-            raise self.refuse(activation, expected, more=" one", hint=OFTEN)
+            raise self.refuse(activation, expected, does="is none", hint=OFTEN)
         if isinstance(activation, nn.Module) and _hooked(activation):
             held = next(activation.parameters(), torch.zeros(()))
             z = numbers((2, 3, 4), held)
@@ -196,7 +204,8 @@ class _Checked:
                     y = run(at)
                     pairs.append((y, torch.autograd.grad(y.sum(), at)[0]))
             if not all(near(one, other, 1 + other.abs()) for one, other in zip(*pairs, strict=True)):
-                raise self.refuse(activation, "its function alone", more=" what its class says")
+                raise self.refuse(activation, "its function alone")
+            _without_hooks(activation)
 
     def table(self, module: Any, what: str) -> None:
         """Embeddings: rows of a matrix, of which a type's are read as they are."""
@@ -204,13 +213,13 @@ class _Checked:
             return
         weight = getattr(module, "weight", None)
         if not isinstance(weight, Tensor) or weight.ndim != 2 or not weight.is_floating_point():
-            raise self.refuse(module, f"a table of {what} embeddings", more=" one")
+            raise self.refuse(module, f"a table of {what} embeddings", does="is none")
         if not hasattr(module, "num_embeddings"):
-            raise self.refuse(module, f"a table of {what} embeddings, such as nn.Embedding", more=" one")
+            raise self.refuse(module, f"a table of {what} embeddings, such as nn.Embedding", does="is none")
         if what == "type" and not weight.is_meta and not _plain(module, nn.Embedding):
             rows = torch.arange(min(3, len(weight)), device=weight.device)
             if not near(module(rows), weight[rows], 1 + weight[rows].abs()):
-                raise self.refuse(module, "the rows of its weight", more=" what the wiring reads")
+                raise self.refuse(module, "the rows of its weight")
 
     def patches(self, words: Any) -> None:
         """A convolution whose stride is its width."""
@@ -224,9 +233,9 @@ class _Checked:
                 here = words(words.cut(pixels))[:, len(words.special) :]
         except Exception as error:
             reason = " ".join(str(error).split())[:80]
-            raise self.refuse(words.projection, expected, more=f" to be run ({reason})") from error
+            raise self.refuse(words.projection, expected, does=f"cannot be run ({reason})") from error
         if there.shape != here.shape or not near(there, here, 1 + here.abs().amax()):
-            raise self.refuse(words.projection, expected, more=" what the wiring reads")
+            raise self.refuse(words.projection, expected)
 
 
 def check_modules(name: str, network: nn.Module, wiring: Wiring) -> None:
@@ -234,6 +243,7 @@ def check_modules(name: str, network: nn.Module, wiring: Wiring) -> None:
     the wiring reads from it.
 
     Modules that are exactly torch's, without hooks, are not run; every other one is tried on random numbers.
+    Hooks on them that change nothing are taken off.
 
     Raises
     ------
@@ -246,6 +256,8 @@ def check_modules(name: str, network: nn.Module, wiring: Wiring) -> None:
     >>> check_modules("mine", model, Encoder(model).wiring)
     """
     check = _Checked(name, network)
+    if not wiring.layers:
+        raise refused(f"{name!r} without a layer", expected="a layer or more", hint="load the whole network")
     if wiring.patches is not None:
         check.patches(wiring.patches)
     else:
@@ -298,7 +310,8 @@ def copied(network: nn.Module) -> nn.Module:
     """
     for path, module in network.named_modules():
         weight = getattr(module, "weight", None)
-        if callable(weight) or (isinstance(weight, Tensor) and not weight.is_floating_point()):
+        whole = isinstance(weight, Tensor) and not weight.is_floating_point()
+        if whole or (callable(weight) and not isinstance(weight, nn.Module)):
             got = f"a network whose module {path} ({type(module).__name__}) has weights in whole numbers"
             hint = "load it without quantization, or call its dequantize() first"
             raise refused(got, expected="weights in floating point", hint=hint)

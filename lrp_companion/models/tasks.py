@@ -19,6 +19,7 @@ from lrp_companion.models.wiring import (
     RootMeanSquare,
     Unchanged,
     Wiring,
+    beside,
     norm_of,
     of_rows_and_columns,
 )
@@ -182,8 +183,16 @@ def _is_norm(piece: Any) -> bool:
     return isinstance(piece, (nn.LayerNorm, RootMeanSquare))
 
 
+def _is_activation(module: nn.Module) -> bool:
+    """Whether a module is an activation function: it has no weights of its own (but a PReLU's)."""
+    alone = not any(True for _ in module.parameters()) and not list(module.children())
+    return (alone or isinstance(module, nn.PReLU)) and is_elementwise(module)
+
+
 def _pieces(part: Any) -> list[Any]:
     """A module as maps, norms, activation functions and `_FIRST`, in the order in which they work."""
+    if part is None:
+        raise refused("a head in which a module is missing", expected="a module", hint="load another network")
     if not isinstance(part, nn.Module):
         return [part]  # a map that is a part of a module, or a function
     of_torch = type(part).__module__.startswith("torch.")
@@ -196,8 +205,7 @@ def _pieces(part: Any) -> list[Any]:
     norm = norm_of(part)
     if _is_norm(norm):
         return [norm]
-    alone = not any(True for _ in part.parameters()) and not list(part.children())
-    if (alone or isinstance(part, nn.PReLU)) and is_elementwise(part):
+    if _is_activation(part):
         return [part]
     if of_torch and not isinstance(part, nn.Sequential):
         got = f"a head with a {type(part).__name__}"
@@ -209,15 +217,19 @@ def _pieces(part: Any) -> list[Any]:
 class _Tracer(fx.Tracer):
     """Follows a head down to modules that are a step, or that are torch's own."""
 
+    def __init__(self, head: nn.Module) -> None:
+        super().__init__()
+        # found out now: while it follows, no module can be tried
+        self.leaves = {id(module) for module in head.modules() if module is not head and self._leaf(module)}
+
     def is_leaf_module(self, module: nn.Module, _name: str) -> bool:
-        if isinstance(module, nn.Sequential):
-            return False
-        if type(module).__module__.startswith("torch."):
-            return True
-        alone = not list(module.children())
-        known = _is_map(module) or _is_norm(norm_of(module))
-        bare = alone and not any(True for _ in module.parameters())
-        return known or (bare and is_elementwise(module))
+        return id(module) in self.leaves
+
+    @staticmethod
+    def _leaf(module: nn.Module) -> bool:
+        if type(module).__module__.startswith("torch.") or _is_map(module) or _is_norm(norm_of(module)):
+            return not isinstance(module, nn.Sequential)
+        return _is_activation(module)
 
 
 def _traced(module: nn.Module) -> list[Any]:
@@ -229,7 +241,7 @@ def _traced(module: nn.Module) -> list[Any]:
     modes = [(part, part.training) for part in module.modules()]
     try:
         module.eval()
-        graph = _Tracer().trace(module)
+        graph = _Tracer(module).trace(module)
         for node in reversed(graph.nodes):
             if node.op not in ("placeholder", "output") and not node.users:
                 graph.erase_node(node)  # its result goes nowhere
@@ -246,7 +258,7 @@ def _traced(module: nn.Module) -> list[Any]:
                     raise _NoChain("an output that is not one tensor")
             elif node.op != "get_attr":
                 if inputs != [last]:
-                    raise _NoChain(f"{node.name!r} of {len(inputs)} tensors, or of an earlier one")
+                    raise _NoChain(f"the step {node.name!r}, which reads more than the step before it")
                 pieces += _pieces_of(module, node)
                 last = node
     except CompanionError:
@@ -260,7 +272,8 @@ def _traced(module: nn.Module) -> list[Any]:
         for part, mode in modes:
             part.training = mode
     if not _same(module, pieces):
-        raise refused(f"a head ({kind}) that computes more than its modules", expected=expected, hint=WAY_OUT)
+        got = f"a head ({kind}) that computes something else than its modules"
+        raise refused(got, expected=expected, hint=WAY_OUT)
     return pieces
 
 
@@ -351,12 +364,13 @@ def _same(module: nn.Module, pieces: list[Any]) -> bool:
         for given in [x] if _FIRST in [p for p in pieces if isinstance(p, str)] else [x, x[0]]:
             z = given
             for piece in pieces:
-                z = z[:, 0] if isinstance(piece, str) else piece(z)
+                placed = z if not (_is_map(piece) or _is_norm(piece)) else beside(piece, z)
+                z = z[:, 0] if isinstance(piece, str) else piece(placed)
             try:
                 y = module(given)
             except Exception:  # of another number of axes
                 continue
-            return y.shape == z.shape and near(y, z, z.abs().amax() + 1)
+            return y.shape == z.shape and near(y.to(z.device), z, z.abs().amax() + 1)
     finally:
         for part, mode in modes:
             part.training = mode
