@@ -152,11 +152,12 @@ def after_first(module: Any) -> tuple:
     ------
     ModelError : it reads something else.
     """
-    first, *rest = _pieces(module) or [None]
-    if first is not _FIRST or _FIRST in rest:
-        got = f"a {type(module).__name__} that does not begin by taking the first token"
-        raise refused(got, expected="a head that reads x[:, 0]")
-    return tuple(rest)
+    pieces = _pieces(module)
+    rest = tuple(piece for piece in pieces if not isinstance(piece, str))
+    if len(pieces) != len(rest) + 1:
+        got = f"a head ({type(module).__name__}) that does not take the first token, where it gets all tokens"
+        raise refused(got, expected="a head that reads x[:, 0]", hint="begin its forward with x = x[:, 0]")
+    return rest  # every step treats tokens separately, so it does not matter when one is taken
 
 
 _FIRST = "the first token"
