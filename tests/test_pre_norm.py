@@ -183,7 +183,11 @@ def test_reading_both_ways_reaches_what_follows() -> None:
         ("llama", {"is_causal": False}, "with is_causal false"),
         ("gpt2", {"is_causal": False}, "with is_causal false"),
         ("mistral", {"sliding_window": 0}, "a window of no tokens"),
-        ("qwen2", {"layer_types": ["sliding_attention"] * 3}, "a window of no tokens"),
+        (
+            "qwen2",
+            {"layer_types": ["sliding_attention"] * 3, "use_sliding_window": False},
+            "a window of no tokens",
+        ),
     ],
     ids=str,
 )

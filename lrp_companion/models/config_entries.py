@@ -71,8 +71,6 @@ def _wrong_size(config: Any) -> tuple[str, str] | None:
         return f"hidden_size {hidden} and {heads} heads", "a hidden_size that is a multiple of the heads"
     if heads % keys:
         return f"{heads} heads and {keys} key_value heads", "heads that are a multiple of the key_value heads"
-    if width % 2 and any(True for _ in _entries(config, ("rope_parameters",))):
-        return f"heads of width {int(width)}", "an even width, which rotations need"
     return None
 
 

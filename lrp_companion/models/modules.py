@@ -95,9 +95,10 @@ def _without_hooks(module: nn.Module) -> None:
 
 def _plain(module: Any, kind: type) -> bool:
     """Whether a module is exactly one of torch with weights in the usual form."""
-    tensors = [module.weight, getattr(module, "bias", None)] if type(module) is kind else [None]
-    usual = all(type(one) in (Tensor, nn.Parameter) for one in tensors if one is not None)
-    return type(module) is kind and usual and tensors[0] is not None and not _hooked(module)
+    if kind not in (type(module),) or module.weight is None or _hooked(module):
+        return False
+    held = (module.weight, getattr(module, "bias", None))
+    return all(type(one) in (Tensor, nn.Parameter) for one in held if one is not None)
 
 
 class _Checked:

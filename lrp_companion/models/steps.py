@@ -25,7 +25,7 @@ def slope_at_zero(activation: Activation) -> float:
     with torch.enable_grad():
         held = next(activation.parameters(), None) if isinstance(activation, nn.Module) else None
         like = {"dtype": torch.float64} if held is None else {"dtype": held.dtype, "device": held.device}
-        zero = torch.zeros((), **like, requires_grad=True)  # type: ignore[arg-type]
+        zero = torch.zeros((), **like, requires_grad=True)
         return torch.autograd.grad(activation(zero), zero)[0].item()
 
 

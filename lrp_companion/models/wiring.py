@@ -188,8 +188,8 @@ def norm_of(module: Any) -> Any:
     """
     if module is None or type(module) in (nn.Identity, nn.Dropout):
         return None
-    weight = getattr(module, "weight", None)
-    eps = getattr(module, "variance_epsilon", getattr(module, "eps", "none"))
+    weight: Any = getattr(module, "weight", None)
+    eps: Any = getattr(module, "variance_epsilon", getattr(module, "eps", "none"))
     of_vectors = isinstance(weight, Tensor) and weight.ndim == 1 and weight.is_floating_point()
     if not of_vectors or eps == "none" or getattr(module, "bias", None) is not None:
         return module
