@@ -25,10 +25,11 @@ TEXT = "the film is {mask} and never dull"
 
 def of_task(family: str, ending: str) -> lrp.Classifier:
     """A random network of a family with another head, float64."""
+    labels = 2 if ending == "ForQuestionAnswering" else 3
     if family not in NAMES:
-        network, tokenizer = pre_norm(family, layers=3, labels=3, task=ending)
+        network, tokenizer = pre_norm(family, layers=3, labels=labels, task=ending)
     else:
-        classifier, tokenizer = build(family, layers=3, labels=3)
+        classifier, tokenizer = build(family, layers=3, labels=labels)
         network = getattr(transformers, NAMES[family] + ending)(classifier.config)
         randomise(network, 1)
     return load_classifier(network.eval(), tokenizer, dtype="float64")

@@ -87,7 +87,7 @@ def _hooked(module: nn.Module) -> bool:
 
 
 def _without_hooks(module: nn.Module) -> None:
-    """Take off hooks that change nothing: they may expect the inputs of the network's own order."""
+    """Remove hooks that change nothing: they may expect the inputs of the network's own order."""
     for hooks in (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks):
         hooks.clear()
     module._backward_pre_hooks.clear()
@@ -244,7 +244,7 @@ def check_modules(name: str, network: nn.Module, wiring: Wiring) -> None:
     the wiring reads from it.
 
     Modules that are exactly torch's, without hooks, are not run; every other one is tried on random numbers.
-    Hooks on them that change nothing are taken off.
+    Hooks on them that change nothing are removed.
 
     Raises
     ------

@@ -105,7 +105,7 @@ def logits_of_output(output: Any) -> Tensor:
 
 
 class _Composed:
-    """Two activation functions, one after the other."""
+    """Two activation functions, one after another."""
 
     def __init__(self, first: Callable, second: Callable) -> None:
         self.first, self.second = first, second
@@ -118,12 +118,12 @@ def head_steps(*parts: Any) -> tuple:
     """The steps of a head: linear maps with the activation functions after them, and norms.
 
     A part is a module (one linear map, an activation, a norm; dropout and the identity are left out; or a
-    `Sequential` or a module of one's own that is a chain of these), an activation function, or what
+    `Sequential` or a module of your own that is a chain of these), an activation function, or what
     `after_first` gives.
 
     Raises
     ------
-    ModelError : a part that is no such chain, or a head that does not end with a linear map.
+    ModelError : a part that is not such a chain, or a head that does not end with a linear map.
 
     >>> first, last = nn.Linear(4, 3), nn.Linear(3, 2)
     >>> steps = head_steps(nn.Sequential(first, nn.Dropout(), nn.ReLU()), last)
