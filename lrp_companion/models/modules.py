@@ -78,12 +78,12 @@ def _hooked(module: nn.Module) -> bool:
     """Whether calling a module may run more than the forward of its class."""
     from torch.nn.modules import module as of_all
 
-    own = (
+    hooks = (
         module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks,
         of_all._global_forward_hooks, of_all._global_forward_pre_hooks, of_all._global_backward_hooks,
         of_all._global_backward_pre_hooks,
     )  # fmt: skip
-    return any(own) or "forward" in vars(module)
+    return any(hooks) or "forward" in vars(module)
 
 
 def _without_hooks(module: nn.Module) -> None:
