@@ -7,8 +7,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from tiny_models import TEXTS, build, save
 
+import lrp_companion as lrp
 from lrp_companion.models.config_entries import MOST_LAYERS
 from lrp_companion.models.pretrained import load_classifier
 from lrp_companion.schema import CompanionError, ModelError
@@ -41,6 +44,97 @@ def test_entries_of_the_configuration(tmp_path, model_folder, entries, words) ->
     with pytest.raises(ModelError, match=words) as caught:
         load_classifier(folder)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("entries", "words"),
+    [
+        ({"num_attention_heads": -2}, "num_attention_heads -2; expected a whole number, at least 1"),
+        ({"num_attention_heads": 0}, "num_attention_heads 0"),
+        ({"num_attention_heads": 2.0}, "num_attention_heads"),
+        ({"num_attention_heads": "two"}, "num_attention_heads"),
+        ({"num_attention_heads": 3}, "hidden_size 16 and 3 heads; expected a hidden_size that is a multiple"),
+        ({"hidden_size": -16}, "hidden_size -16"),
+        ({"hidden_size": 0}, "hidden_size 0"),
+        ({"vocab_size": -5}, "vocab_size -5"),
+        ({"intermediate_size": 0}, "intermediate_size 0"),
+        ({"intermediate_size": -24}, "intermediate_size -24"),
+        ({"max_position_embeddings": -1}, "max_position_embeddings -1"),
+        ({"type_vocab_size": 0}, "type_vocab_size 0"),
+        ({"layer_norm_eps": -1.0}, "layer_norm_eps -1.0; expected a small number"),
+        ({"layer_norm_eps": float("inf")}, "layer_norm_eps inf, which is not finite"),
+        ({"layer_norm_eps": "small"}, "layer_norm_eps"),
+        ({"hidden_act": "gelo"}, "hidden_act 'gelo'; expected an activation function of transformers"),
+        ({"id2label": {}}, "0 label"),
+        ({"quantization_config": {"quant_method": "bitsandbytes", "load_in_8bit": True}}, "quanti"),
+    ],
+    ids=str,
+)
+def test_sizes_and_numbers_that_are_none(tmp_path, model_folder, entries, words) -> None:
+    folder = changed(model_folder("bert"), tmp_path / "model", "config.json", **entries)
+    with pytest.raises(CompanionError, match=words) as caught:
+        load_classifier(folder)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
+    if all(isinstance(value, int) for value in entries.values()):  # transformers refuses other types itself
+        network, tokenizer = build("bert")
+        for name, value in entries.items():
+            setattr(network.config, name, value)
+        with pytest.raises(ModelError, match=words):
+            load_classifier(network, tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("family", "entries", "words"),
+    [
+        ("distilbert", {"n_heads": -2}, "num_attention_heads -2"),
+        ("distilbert", {"hidden_dim": 0}, "hidden_dim 0"),
+        ("distilbert", {"activation": "gelo"}, "activation 'gelo'"),
+        ("albert", {"embedding_size": -8}, "embedding_size -8"),
+        ("gpt2", {"n_head": 0}, "num_attention_heads 0"),
+        ("gpt2", {"n_inner": -3}, "n_inner -3"),
+        ("gpt2", {"layer_norm_epsilon": -1e-5}, "layer_norm_epsilon"),
+        ("llama", {"num_key_value_heads": 3}, "4 heads and 3 key_value heads"),
+        ("llama", {"num_key_value_heads": -2}, "num_key_value_heads -2"),
+        ("llama", {"head_dim": 5}, "head_dim.*=5"),
+        ("llama", {"rms_norm_eps": -1.0}, "rms_norm_eps -1.0"),
+        ("gemma2", {"hidden_activation": "gelo"}, "hidden_activation 'gelo'"),
+        ("modernbert", {"norm_eps": -1.0}, "norm_eps -1.0"),
+        ("mistral", {"sliding_window": 0}, "a window of no tokens"),
+    ],
+    ids=str,
+)
+def test_sizes_of_other_families(tmp_path, family, entries, words) -> None:
+    folder = changed(save(tmp_path / "whole", family), tmp_path / "model", "config.json", **entries)
+    with pytest.raises(CompanionError, match=words):
+        load_classifier(folder)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "albert", "distilbert", "gpt2", "llama", "modernbert"])
+@pytest.mark.parametrize(
+    "entries",
+    [
+        {"return_dict": False},
+        {"chunk_size_feed_forward": 3},
+        {"output_hidden_states": True, "output_attentions": True},
+        {
+            "hidden_activation": "gelo",
+            "sliding_window": -1,
+        },  # entries that most of these families do not have
+        {"return_dict": False, "chunk_size_feed_forward": 5},
+    ],
+    ids=str,
+)
+def test_entries_that_change_no_logit_are_explained(tmp_path, family, entries) -> None:
+    if family == "modernbert" and "hidden_activation" in entries:
+        return
+    whole = save(tmp_path / "whole", family)
+    folder = changed(whole, tmp_path / "model", "config.json", **entries)
+    clf, plain = load_classifier(folder, dtype="float64"), load_classifier(whole, dtype="float64")
+    for method in ("attnlrp", "loo"):
+        ours, theirs = (lrp.attribute(c, TEXTS[1], method=method, target=1)[0] for c in (clf, plain))
+        np.testing.assert_allclose(ours.scores, theirs.scores, rtol=0, atol=1e-9)
+        assert ours.logit == pytest.approx(theirs.logit, abs=1e-9)
+    assert not lrp.check(clf, list(TEXTS[:2])).broken
 
 
 @pytest.mark.parametrize("length", ["many", -1, 0, 2, float("inf"), [3], {}, True], ids=str)

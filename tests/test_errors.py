@@ -267,7 +267,12 @@ def test_folders_that_are_no_classifier(tmp_path: Path, model_folder) -> None:
 
 
 def test_models_of_another_kind(tmp_path: Path, model_folder) -> None:
-    from transformers import BertForQuestionAnswering, BloomConfig, BloomForSequenceClassification
+    from transformers import (
+        BertForMultipleChoice,
+        BertForTokenClassification,
+        BloomConfig,
+        BloomForSequenceClassification,
+    )
 
     BloomForSequenceClassification(
         BloomConfig(n_layer=1, n_head=1, hidden_size=4, vocab_size=9, pad_token_id=0)
@@ -276,15 +281,14 @@ def test_models_of_another_kind(tmp_path: Path, model_folder) -> None:
     assert f"family 'bloom'; expected one of {', '.join(FAMILIES)}" in text
 
     model, tokenizer = build("bert")
-    BertForQuestionAnswering(model.config).save_pretrained(tmp_path / "qa")
-    tokenizer.save_pretrained(tmp_path / "qa")
-    assert "saved as BertForQuestionAnswering; expected a sequence classifier" in message(
-        ModelError, load_classifier, tmp_path / "qa"
+    BertForMultipleChoice(model.config).save_pretrained(tmp_path / "choice")
+    tokenizer.save_pretrained(tmp_path / "choice")
+    assert "saved as BertForMultipleChoice; expected a sequence classifier" in message(
+        ModelError, load_classifier, tmp_path / "choice"
     )
 
     one, tokenizer = build("bert", labels=1)
-    one.config.problem_type = "multi_label_classification"
-    one.save_pretrained(tmp_path / "one")
+    BertForTokenClassification(one.config).save_pretrained(tmp_path / "one")
     tokenizer.save_pretrained(tmp_path / "one")
     assert "1 label" in message(ModelError, load_classifier, tmp_path / "one")
 

@@ -12,7 +12,8 @@ import numpy as np
 import oracles_pre_norm as oracles
 import pytest
 import torch
-from tiny_models import PRE_NORM, TEXTS, mean_pooled, pre_norm
+import transformers
+from tiny_models import PRE_NORM, TEXTS, mean_pooled, pre_norm, randomise
 
 import lrp_companion as lrp
 from lrp_companion.methods import kept_logits, layer_lattice, layer_relevance
@@ -84,6 +85,115 @@ def test_logits_equal_the_transformers_network(
         else:
             theirs = clf.network(input_ids=ids, attention_mask=mask).logits
     torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
+
+
+ENTRIES: dict[str, Any] = {
+    "sliding_window": 3, "use_sliding_window": True, "max_window_layers": 1, "attention_chunk_size": 4,
+    "attn_logit_softcapping": 1.0, "final_logit_softcapping": 0.7, "query_pre_attn_scalar": 3,
+    "use_bidirectional_attention": True, "scale_attn_weights": False, "scale_attn_by_inverse_layer_idx": True,
+    "reorder_and_upcast_attn": True, "local_attention": 4, "is_decoder": True, "pretraining_tp": 2,
+}  # fmt: skip
+"""Entries of a configuration that some family's network applies and others do not read."""
+TOGETHER: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("qwen2", {"use_sliding_window": True, "sliding_window": 3, "max_window_layers": 1}),
+    ("qwen3", {"use_sliding_window": True, "sliding_window": 2, "layer_types": [
+        "full_attention", "sliding_attention", "sliding_attention"]}),
+    ("llama", {"sliding_window": 2, "layer_types": ["sliding_attention"] * 3}),
+    ("mistral", {"sliding_window": 3, "layer_types": ["full_attention"] * 3}),
+    ("mistral", {"sliding_window": None}),
+    ("gemma2", {"layer_types": ["full_attention"] * 3, "attn_logit_softcapping": None}),
+    ("gemma3_text", {"use_bidirectional_attention": True, "sliding_window": 6}),
+    ("modernbert", {"local_attention": 3, "layer_types": ["full_attention", *["sliding_attention"] * 2]}),
+)  # fmt: skip
+LONG = "the plot is not very quick , but warm and the actors laughed ."
+TASKS = ("ForSequenceClassification", "ForCausalLM", "ForTokenClassification")
+
+
+def as_its_network(network: Any, tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tape's logits and packed ones of a text longer than any window, against the network's own."""
+    clf = load_classifier(network.double(), tokenizer, dtype="float64")
+    tagger = clf.encoder.wiring.readout == "place"
+    (text,) = clf.encode(LONG, **({"position": 9} if tagger else {}))
+    ids = torch.tensor([text.input_ids])
+    for one in (network, clf.network):
+        one.set_attn_implementation("eager")
+    with in_float64(monkeypatch), torch.no_grad():
+        theirs = network(input_ids=ids, attention_mask=torch.ones_like(ids)).logits[0]
+        theirs = theirs if theirs.ndim == 1 else theirs[9 if tagger else -1]
+        ours = clf.tape(text).logits[0]
+        kept = kept_logits(clf, [(text, np.ones(len(text), dtype=bool))], progress=False)[0]
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(np.asarray(kept), theirs.numpy(), rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+@pytest.mark.parametrize("family", PRE_NORM)
+def test_a_wiring_applies_what_its_network_applies(
+    family: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for task in TASKS if family not in ("modernbert", "gemma3_text") else TASKS[:1]:
+        kind = "LMHeadModel" if family == "gpt2" and task == "ForCausalLM" else task
+        network, tokenizer = pre_norm(family, layers=3, labels=3, task=kind, **{name: ENTRIES[name]})
+        if name == "reorder_and_upcast_attn" and family == "gpt2":
+            network.config.reorder_and_upcast_attn = False  # it works in single precision, and only there
+            for block in network.transformer.h:
+                block.attn.reorder_and_upcast_attn = False
+        as_its_network(network, tokenizer, monkeypatch)
+
+
+@pytest.mark.parametrize(("family", "entries"), TOGETHER, ids=str)
+def test_windows_are_those_of_the_network(
+    family: str, entries: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    as_its_network(*pre_norm(family, layers=3, labels=3, **entries), monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        {},
+        {"attn_logit_softcapping": 1.0},
+        {"final_logit_softcapping": 0.5},
+        {"use_bidirectional_attention": True, "sliding_window": 6},
+    ],
+    ids=str,
+)
+def test_gemma_3_as_a_language_model(entries: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It bounds logits, but no scores."""
+    classifier, tokenizer = pre_norm("gemma3_text", layers=3, **entries)
+    network = transformers.Gemma3ForCausalLM(classifier.config)
+    randomise(network, 2)
+    as_its_network(network.eval(), tokenizer, monkeypatch)
+
+
+def test_reading_both_ways_reaches_what_follows() -> None:
+    for entries, reaches in (
+        ({}, False),
+        ({"use_bidirectional_attention": True, "sliding_window": 12}, True),
+    ):
+        network, tokenizer = pre_norm("gemma3_text", layers=3, labels=3, **entries)
+        clf = load_classifier(network.double(), tokenizer, dtype="float64")
+        assert clf.encoder.wiring.causal != reaches
+        assert not lrp.check(clf, [TEXT, LONG]).broken
+
+
+@pytest.mark.parametrize(
+    ("family", "entries", "words"),
+    [
+        ("llama", {"is_causal": False}, "with is_causal false"),
+        ("gpt2", {"is_causal": False}, "with is_causal false"),
+        ("mistral", {"sliding_window": 0}, "a window of no tokens"),
+        (
+            "qwen2",
+            {"layer_types": ["sliding_attention"] * 3, "use_sliding_window": False},
+            "a window of no tokens",
+        ),
+    ],
+    ids=str,
+)
+def test_what_a_network_cannot_mean_is_refused(family: str, entries: dict[str, Any], words: str) -> None:
+    with pytest.raises(ModelError, match=words):
+        load_classifier(*pre_norm(family, layers=3, **entries))
 
 
 @pytest.mark.parametrize("gate", GATES)

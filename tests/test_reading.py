@@ -276,9 +276,20 @@ def edit(folder: Path, **changes: object) -> Path:
 
 
 def test_a_network_that_computes_something_else_is_refused(tmp_path: Path) -> None:
-    """As a decoder, tokens see only what is before them; its family's layers do not know that."""
+    """Layers of its family in another order: their sums, say, 1.1 times as large."""
+    network, tokenizer = build("bert")
+    network.bert.encoder.layer[0].register_forward_hook(lambda _module, _inputs, output: 1.1 * output)
     with pytest.raises(ModelError, match="away from those of its family's layers"):
-        load_classifier(edit(save(tmp_path), is_decoder=True))
+        load_classifier(network, tokenizer)
+
+
+def test_an_encoder_that_is_used_as_a_decoder_is_refused(tmp_path: Path) -> None:
+    """There, tokens see only what is before them. Families without decoders do not read the entry."""
+    for family in ("bert", "roberta", "electra"):
+        with pytest.raises(ModelError, match="with is_decoder, whose tokens see only what is before them"):
+            load_classifier(edit(save(tmp_path / family, family), is_decoder=True))
+    for family in ("albert", "distilbert"):
+        assert load_classifier(edit(save(tmp_path / family, family), is_decoder=True)).card.family == family
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])

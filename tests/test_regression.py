@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tiny_models import TEXTS, build, pre_norm, save
+from tiny_models import TEXTS, build, pre_norm, save, vision
 
 import lrp_companion as lrp
 from lrp_companion.cli import main
@@ -107,8 +107,62 @@ def test_loo_of_one_output_has_no_margin_and_no_probability() -> None:
         assert np.isnan(loo_map(after, 0, output, multi_label=False)).all()
 
 
-def test_one_output_that_is_no_regression_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("family", FAMILIES)
+def test_one_sigmoid_output_has_a_logit_and_a_probability(family: str) -> None:
+    make = build if family in ("bert", "distilbert") else pre_norm
+    network, tokenizer = make(family, labels=1)
+    network.config.problem_type = "multi_label_classification"
+    clf = load_classifier(network, tokenizer, dtype="float64")
+    assert clf.multi_label and not clf.regression and len(clf.labels) == 1
+    loo = {o: lrp.attribute(clf, TEXTS[0], method="loo", output=o)[0] for o in ("logit", "probability")}
+    whole = loo["logit"].logit
+    left = whole - loo["logit"].scores
+    expected = 1 / (1 + np.exp(-whole)) - 1 / (1 + np.exp(-left))
+    np.testing.assert_allclose(loo["probability"].scores, expected, atol=1e-9)
+    for method in METHODS:
+        (record,) = lrp.attribute(clf, TEXTS[0], method=method)
+        assert np.isfinite(record.scores).all() and record.logit == pytest.approx(whole, abs=NEAR)
+    with pytest.raises(InputError, match="output 'margin' of a multi-label classifier"):
+        lrp.attribute(clf, TEXTS[0], method="loo", output="margin")
+    after = np.array([[1.0], [0.25]])
+    probability = 1 / (1 + np.exp(-after[:, 0]))
+    assert loo_map(after, 0, "probability", multi_label=True) == pytest.approx(
+        probability[0] - probability[1]
+    )
+    assert np.isnan(loo_map(after, 0, "margin", multi_label=True)).all()
+
+
+def test_a_run_of_one_sigmoid_output(tmp_path: Path) -> None:
     network, tokenizer = build("bert", labels=1)
     network.config.problem_type = "multi_label_classification"
+    network.save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    texts = tmp_path / "texts.csv"
+    texts.write_text("text\n" + "".join(f'"{text}"\n' for text in TEXTS))
+    command = ["run", str(texts), "--text", "text", "--model", str(tmp_path / "model"), "--quiet"]
+    assert main([*command, "--out", str(tmp_path / "run")]) == 0
+    run = load_run(tmp_path / "run")
+    assert run.manifest["config"]["targets"] == ["logit", "probability"]
+    assert np.isfinite(run.r("attnlrp", Protocol(target="probability"))).any()
+
+
+@pytest.mark.parametrize("family", ["vit", "deit"])
+@pytest.mark.parametrize("problem_type", [None, "regression", "multi_label_classification"])
+def test_one_output_of_an_image(family: str, problem_type: str | None) -> None:
+    network = vision(family, labels=1)
+    network.config.problem_type = problem_type
+    clf = load_classifier(network, dtype="float64")
+    assert clf.regression == (problem_type != "multi_label_classification")
+    pixels = torch.randn(1, 2, 6, 9, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        value = clf.network(pixel_values=pixels.double()).logits.item()
+    for method in ("loo", "attnlrp", "cp-lrp", "mask-gradient"):
+        (record,) = lrp.attribute(clf, pixels, method=method)
+        assert record.logit == pytest.approx(value, abs=NEAR) and np.isfinite(record.scores).all()
+
+
+def test_one_output_of_another_kind_is_refused() -> None:
+    network, tokenizer = build("bert", labels=1)
+    network.config.problem_type = "single_label_classification"
     with pytest.raises(ModelError, match="with 1 label; expected a classifier with at least 2 labels"):
         load_classifier(network, tokenizer)

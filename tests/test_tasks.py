@@ -25,10 +25,11 @@ TEXT = "the film is {mask} and never dull"
 
 def of_task(family: str, ending: str) -> lrp.Classifier:
     """A random network of a family with another head, float64."""
+    labels = 2 if ending == "ForQuestionAnswering" else 3
     if family not in NAMES:
-        network, tokenizer = pre_norm(family, layers=3, labels=3, task=ending)
+        network, tokenizer = pre_norm(family, layers=3, labels=labels, task=ending)
     else:
-        classifier, tokenizer = build(family, layers=3, labels=3)
+        classifier, tokenizer = build(family, layers=3, labels=labels)
         network = getattr(transformers, NAMES[family] + ending)(classifier.config)
         randomise(network, 1)
     return load_classifier(network.eval(), tokenizer, dtype="float64")
@@ -145,7 +146,42 @@ def test_what_is_missing_is_said() -> None:
             lrp.attribute(clf, text, method="loo", **options)
     with pytest.raises(InputError, match="no position"):
         lrp.layer_lattice(tagger, "a film")
-    assert task_of(["BertForQuestionAnswering"]) is None
+    assert task_of(["BertForMultipleChoice"]) is None
+
+
+@pytest.mark.parametrize("family", [*FAMILIES, "gpt2"])
+def test_the_start_and_the_end_of_an_answer(family: str) -> None:
+    clf = of_task(family, "ForQuestionAnswering")
+    assert clf.labels == ("start", "end")
+    pair = ("what is warm ?", "the film is warm and never dull")
+    for given, place in (("the film is warm", 2), (pair, 7)):
+        (text,) = clf.encode(given, position=place)
+        ids = torch.tensor([text.input_ids])
+        types = clf.types_of(text)
+        with torch.no_grad():
+            extra = clf.extra_inputs(ids.shape, types)
+            out = clf.network(input_ids=ids, attention_mask=torch.ones_like(ids), **extra)
+        for label, logits in (("start", out.start_logits), ("end", out.end_logits)):
+            for method in ("attnlrp", "cp-lrp", "loo", "mask-gradient", "gradient-x-input"):
+                (record,) = lrp.attribute(clf, given, method=method, position=place, target=label)
+                assert record.logit == pytest.approx(logits[0, place].item(), abs=1e-5)
+                assert np.abs(record.scores).max() > 0
+    with pytest.raises(InputError, match="no position"):
+        lrp.attribute(clf, pair, method="loo")
+
+
+def test_an_answer_from_a_folder_and_by_the_command(tmp_path, capsys) -> None:
+    from lrp_companion import cli
+
+    for family in ("bert", "distilbert", "modernbert"):
+        clf, folder = of_task(family, "ForQuestionAnswering"), str(tmp_path / family)
+        clf.network.save_pretrained(folder)
+        clf.tokenizer.save_pretrained(folder)
+        read = load_classifier(folder, dtype="float64")
+        assert read.labels == ("start", "end") and read.card.family == family
+        capsys.readouterr()
+        command = ["explain", "a film", "--position", "1", "--target", "end", "--model", folder]
+        assert cli.main(command) == 0, capsys.readouterr().err
 
 
 def test_the_command_takes_a_position_and_a_mask(tmp_path, capsys) -> None:

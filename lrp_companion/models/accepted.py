@@ -11,7 +11,7 @@ from torch import nn
 from lrp_companion.models.config_entries import check_entries
 from lrp_companion.models.families import FAMILIES
 from lrp_companion.models.tasks import CLASSES, IMAGE_CLASSES, TASKS, TOKEN_CLASSES, task_of
-from lrp_companion.schema import PROBLEM_TYPES, REGRESSION, ModelError
+from lrp_companion.schema import MULTI_LABEL, PROBLEM_TYPES, REGRESSION, ModelError
 
 
 def check_config(name: str, config: Any) -> None:
@@ -20,7 +20,9 @@ def check_config(name: str, config: Any) -> None:
     architectures = config.architectures or []
     task = task_of(architectures)
     of_classes = task in (CLASSES, TOKEN_CLASSES, IMAGE_CLASSES)
-    may_regress = task == CLASSES and config.problem_type in (None, REGRESSION)
+    of_whole = task in (CLASSES, IMAGE_CLASSES)
+    may_be_one = of_whole and config.problem_type in (None, REGRESSION, MULTI_LABEL)
+    may_regress = of_whole and config.problem_type in (None, REGRESSION)
     positions = getattr(config, "position_embedding_type", "absolute")
     refused = (
         (
@@ -42,15 +44,15 @@ def check_config(name: str, config: Any) -> None:
             "choose a classifier, or a regression with one output",
         ),
         (
-            config.num_labels < 2 and not (config.num_labels == 1 and may_regress) and of_classes,
+            config.num_labels < 2 and not (config.num_labels == 1 and may_be_one) and of_classes,
             f"{name!r} with {config.num_labels} label",
             "a classifier with at least 2 labels",
-            "one output is a regression, of a whole text",
+            "one output of a text or an image is a regression, or a sigmoid if problem_type is multi-label",
         ),
         (
             config.problem_type == REGRESSION and of_classes and not (config.num_labels == 1 and may_regress),
             f"{name!r}, a regression with {config.num_labels} outputs",
-            "a regression of a text with one output",
+            "a regression of a text or an image with one output",
             "several outputs are not supported",
         ),
         (
@@ -58,6 +60,12 @@ def check_config(name: str, config: Any) -> None:
             f"{name!r} with position embeddings of type {positions!r}",
             "learned absolute positions",
             "choose another model",
+        ),
+        (
+            getattr(config, "quantization_config", None) is not None,
+            f"{name!r}, whose weights are quantised",
+            "weights in floating point: relevance needs the numbers of every map",
+            "call dequantize() of its network and save that, or choose the original model",
         ),
     )
     for applies, got, expected, hint in refused:

@@ -19,7 +19,7 @@ from lrp_companion.checks import ModelError, shown
 from lrp_companion.models.compute import as_recorded
 from lrp_companion.models.images import EncodedImage, ImageReader, PixelScale
 from lrp_companion.models.packed import Row, packed_logits
-from lrp_companion.models.tasks import NEXT_TOKEN
+from lrp_companion.models.tasks import NEXT_TOKEN, logits_of_output
 from lrp_companion.models.texts import EncodedText
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def own_logits(clf: Classifier, text: Any) -> Tensor:
     if clf.encoder.wiring.task == NEXT_TOKEN and "logits_to_keep" in takes:
         options["logits_to_keep"] = 1  # as generation does: the others would be large
     with as_recorded(clf.device, clf.network):
-        logits = network(**own_inputs(clf, text), **options).logits[0]
+        logits = logits_of_output(network(**own_inputs(clf, text), **options))[0]
     if logits.ndim == 2:  # one row for each token
         logits = logits[-1 if text.read is None else text.read]
     return clf.chosen_of(logits.to(clf.device))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +10,7 @@ from torch import nn
 
 from lrp_companion.extras import extra
 from lrp_companion.models.compute import check_device
+from lrp_companion.models.modules import copied
 from lrp_companion.models.wiring import Linear, Norm, Wiring
 from lrp_companion.schema import InputError, ModelError, shown
 
@@ -108,11 +108,11 @@ def undivided(network: Any) -> nn.Module:
     ------
     ModelError : weights that are not in memory.
     """
-    if any(value.is_meta for value in network.state_dict().values()):
+    if any(value.is_meta for value in (*network.parameters(), *network.buffers())):
         got = f"a network of type {type(network).__name__} with weights that are not in memory"
         hint = "load it without offloading, or name its folder"
         raise ModelError("load_classifier", got=got, expected="all weights in memory", hint=hint)
-    out = copy.deepcopy(network)
+    out = copied(network)
     if hasattr(network, "hf_device_map"):
         from accelerate.hooks import remove_hook_from_submodules
 

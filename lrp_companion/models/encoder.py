@@ -22,7 +22,7 @@ from lrp_companion.models.layer import LayerBlock
 from lrp_companion.models.recompute import RecomputedLayer
 from lrp_companion.models.steps import MapStep, NormStep, head_step, normed, slope_at_zero, through
 from lrp_companion.models.wiring import LayerWiring, Wiring, beside
-from lrp_companion.schema import ModelError
+from lrp_companion.schema import CompanionError, ModelError
 
 __all__ = [
     "EmbeddingBlock", "Encoder", "HeadBlock", "LayerBlock", "MapStep", "NormStep", "Readout", "Tape",
@@ -248,8 +248,10 @@ def _wired(family: str, model: nn.Module) -> Wiring:
     """Where the modules of a model of this family are."""
     try:
         return FAMILIES[family](model)
-    except AttributeError as error:
-        got = f"a network of family {family!r} with other modules ({error})"
+    except CompanionError:
+        raise
+    except Exception as error:  # a part that is missing, or of another make
+        got = f"a network of family {family!r} with other modules ({' '.join(str(error).split())[:160]})"
         expected = f"a sequence classifier with the modules that {family} has in transformers"
         hint = "load a sequence classifier, or install a version of transformers that pyproject.toml names"
         raise ModelError("Encoder", got=got, expected=expected, hint=hint) from error

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 # the order of the registry: BERT's relatives first
 from lrp_companion.models.post_norm import albert, bert, bert_like, distilbert, electra, roberta
-from lrp_companion.models.pre_norm import gemma2, gemma3, gpt2, llama, modernbert
+from lrp_companion.models.pre_norm import gemma2, gemma3, gpt2, llama, mistral, modernbert, qwen
 from lrp_companion.models.vision import deit, vit
 from lrp_companion.models.wiring import FAMILIES, LayerWiring, Wiring, family, forget_family
 
 __all__ = [
     "FAMILIES", "LayerWiring", "Wiring", "albert", "bert", "bert_like", "deit", "distilbert", "electra",
     "family",
-    "forget_family", "gemma2", "gemma3", "gpt2", "llama", "modernbert", "roberta", "vit",
+    "forget_family", "gemma2", "gemma3", "gpt2", "llama", "mistral", "modernbert", "qwen", "roberta", "vit",
 ]  # fmt: skip

@@ -13,8 +13,9 @@ from torch import nn
 from lrp_companion.models.config_entries import longest
 from lrp_companion.models.images import PixelScale
 from lrp_companion.models.reading import Readable
+from lrp_companion.models.tasks import ANSWER, ENDS, task_of
 from lrp_companion.models.wiring import Wiring
-from lrp_companion.schema import PROBLEM_TYPES, REGRESSION, ModelCard
+from lrp_companion.schema import MULTI_LABEL, PROBLEM_TYPES, REGRESSION, ModelCard
 
 BOOKKEEPING = (
     "_name_or_path", "_commit_hash", "transformers_version", "dtype", "torch_dtype", "id2label", "label2id",
@@ -46,14 +47,19 @@ def card_of(
 
 
 def _problem_type(config: Any, wiring: Wiring) -> str:
-    """The kind of outputs; a classifier with one output is a regression, as in `transformers`."""
-    if not wiring.of_vocabulary and config.num_labels == 1:
-        return REGRESSION
-    return str(config.problem_type or PROBLEM_TYPES[0])
+    """The kind of outputs; a classifier with one output is a regression, as in `transformers`, unless it is a
+    sigmoid.
+    """
+    given = str(config.problem_type or PROBLEM_TYPES[0])
+    return (
+        REGRESSION if not wiring.of_vocabulary and config.num_labels == 1 and given != MULTI_LABEL else given
+    )
 
 
 def _labels(config: Any, wiring: Wiring, tokenizer: Any) -> tuple[str, ...]:
-    """Names of the classes; of a language model the tokens of its vocabulary."""
+    """Names of the classes; of a language model the tokens of its vocabulary; the two ends of an answer."""
+    if task_of(config.architectures) == ANSWER:
+        return ENDS
     if not wiring.of_vocabulary:
         return tuple(str(config.id2label[k]) for k in range(config.num_labels))
     tokens = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))

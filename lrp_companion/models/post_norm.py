@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch.nn.functional import gelu
 
-from lrp_companion.models.tasks import Steps, with_head
-from lrp_companion.models.wiring import LayerWiring, Linear, Wiring, family
+from lrp_companion.models.modules import refused
+from lrp_companion.models.tasks import Steps, after_first, head_steps, with_head
+from lrp_companion.models.wiring import LayerWiring, Linear, Wiring, family, norm_of
 
 
 def bert_like(
@@ -21,20 +22,28 @@ def bert_like(
 ) -> Wiring:
     """The wiring of a model whose encoder has the modules of `BertModel`, with its head."""
     e = base.embeddings
+    if base.config.is_decoder:
+        got = f"a {type(base).__name__} with is_decoder, whose tokens see only what is before them"
+        raise refused(got, expected="an encoder", hint="set is_decoder to false if it was trained without it")
     return Wiring(
-        e.word_embeddings, e.position_embeddings, e.token_type_embeddings, e.LayerNorm, projection,
+        e.word_embeddings, e.position_embeddings, e.token_type_embeddings, norm_of(e.LayerNorm), projection,
         tuple(_bert_layer(layer) for layer in base.encoder.layer), head, base.config.num_attention_heads,
         first_position, readout=readout,
     )  # fmt: skip
+
+
+def _of_transformers(module: Any) -> bool:
+    """Whether a part of a head is the family's own, whose modules are known by name."""
+    return type(module).__module__.startswith("transformers.")
 
 
 def _bert_layer(layer: Any) -> LayerWiring:
     projections = layer.attention.self
     return LayerWiring(
         projections.query, projections.key, projections.value,
-        layer.attention.output.dense, layer.attention.output.LayerNorm,
+        layer.attention.output.dense, norm_of(layer.attention.output.LayerNorm),
         layer.intermediate.dense, layer.intermediate.intermediate_act_fn,
-        layer.output.dense, layer.output.LayerNorm,
+        layer.output.dense, norm_of(layer.output.LayerNorm), scale=getattr(projections, "scaling", None),
     )  # fmt: skip
 
 
@@ -47,14 +56,26 @@ def bert(model: Any) -> Wiring:
     def masked() -> Steps:
         end = model.cls.predictions
         transform = end.transform
-        return (transform.dense, transform.transform_act_fn), (transform.LayerNorm, None), (end.decoder, None)
+        return head_steps(transform.dense, transform.transform_act_fn, transform.LayerNorm, end.decoder)
+
+    def classes() -> Steps:
+        pooler = base.pooler
+        pooled = (pooler.dense, pooler.activation) if _of_transformers(pooler) else (after_first(pooler),)
+        return head_steps(*pooled, model.classifier)
 
     return with_head(
         lambda head: bert_like(base, head, readout=readout),
         model,
-        classes=lambda: ((base.pooler.dense, base.pooler.activation), (model.classifier, None)),
+        classes=classes,
         masked=masked,
     )
+
+
+def _read_by_head(end: Any, activation: Any) -> Steps:
+    """The steps of a head that takes the first token by itself."""
+    if _of_transformers(end):
+        return head_steps(end.dense, activation, end.out_proj)
+    return head_steps(after_first(end))
 
 
 @family("camembert")
@@ -65,12 +86,13 @@ def roberta(model: Any) -> Wiring:
 
     def masked() -> Steps:
         end = model.lm_head
-        return (end.dense, gelu), (end.layer_norm, None), (end.decoder, None)
+        return head_steps(end.dense, gelu, end.layer_norm, end.decoder)
 
+    base = model.roberta
     return with_head(
-        lambda head: bert_like(model.roberta, head, first_position=model.config.pad_token_id + 1),
+        lambda head: bert_like(base, head, first_position=base.embeddings.padding_idx + 1),
         model,
-        classes=lambda: ((model.classifier.dense, torch.tanh), (model.classifier.out_proj, None)),
+        classes=lambda: _read_by_head(model.classifier, torch.tanh),
         masked=masked,
     )
 
@@ -79,19 +101,15 @@ def roberta(model: Any) -> Wiring:
 def electra(model: Any) -> Wiring:
     """ELECTRA: small models project narrow embeddings to the hidden width."""
 
-    def classes() -> Steps:
-        end = model.classifier
-        return (end.dense, end.activation), (end.out_proj, None)
-
     def masked() -> Steps:
         end = model.generator_predictions
-        return (end.dense, end.activation), (end.LayerNorm, None), (model.generator_lm_head, None)
+        return head_steps(end.dense, end.activation, end.LayerNorm, model.generator_lm_head)
 
     projection = getattr(model.electra, "embeddings_project", None)
     return with_head(
         lambda head: bert_like(model.electra, head, projection=projection),
         model,
-        classes=classes,
+        classes=lambda: _read_by_head(model.classifier, getattr(model.classifier, "activation", None)),
         masked=masked,
     )
 
@@ -102,8 +120,8 @@ def distilbert(model: Any) -> Wiring:
     e = model.distilbert.embeddings
     layers = tuple(
         LayerWiring(
-            x.attention.q_lin, x.attention.k_lin, x.attention.v_lin, x.attention.out_lin, x.sa_layer_norm,
-            x.ffn.lin1, x.ffn.activation, x.ffn.lin2, x.output_layer_norm,
+            x.attention.q_lin, x.attention.k_lin, x.attention.v_lin, x.attention.out_lin,
+            norm_of(x.sa_layer_norm), x.ffn.lin1, x.ffn.activation, x.ffn.lin2, norm_of(x.output_layer_norm),
         )
         for x in model.distilbert.transformer.layer
     )  # fmt: skip
@@ -111,12 +129,12 @@ def distilbert(model: Any) -> Wiring:
 
     def masked() -> Steps:
         norm, last = model.vocab_layer_norm, model.vocab_projector
-        return (model.vocab_transform, model.activation), (norm, None), (last, None)
+        return head_steps(model.vocab_transform, model.activation, norm, last)
 
     return with_head(
-        lambda head: Wiring(word, position, None, e.LayerNorm, None, layers, head, heads),
+        lambda head: Wiring(word, position, None, norm_of(e.LayerNorm), None, layers, head, heads),
         model,
-        classes=lambda: ((model.pre_classifier, torch.relu), (model.classifier, None)),
+        classes=lambda: head_steps(model.pre_classifier, torch.relu, model.classifier),
         masked=masked,
     )
 
@@ -133,22 +151,22 @@ def albert(model: Any) -> Wiring:
     ]
     layers = tuple(
         LayerWiring(
-            a.query, a.key, a.value, a.dense, a.LayerNorm, x.ffn, x.activation, x.ffn_output,
-            x.full_layer_layer_norm,
+            a.query, a.key, a.value, a.dense, norm_of(a.LayerNorm), x.ffn, x.activation, x.ffn_output,
+            norm_of(x.full_layer_layer_norm),
         )
         for x, a in each
     )  # fmt: skip
 
     def masked() -> Steps:
         end = model.predictions
-        return (end.dense, end.activation), (end.LayerNorm, None), (end.decoder, None)
+        return head_steps(end.dense, end.activation, end.LayerNorm, end.decoder)
 
     return with_head(
         lambda head: Wiring(
-            e.word_embeddings, e.position_embeddings, e.token_type_embeddings, e.LayerNorm,
+            e.word_embeddings, e.position_embeddings, e.token_type_embeddings, norm_of(e.LayerNorm),
             base.encoder.embedding_hidden_mapping_in, layers, head, config.num_attention_heads,
         ),
         model,
-        classes=lambda: ((base.pooler, base.pooler_activation), (model.classifier, None)),
+        classes=lambda: head_steps(base.pooler, base.pooler_activation, model.classifier),
         masked=masked,
     )  # fmt: skip

@@ -22,10 +22,11 @@ from lrp_companion.models.device_map import check_device_map, check_placed
 from lrp_companion.models.encoder import Encoder, Readout, Tape
 from lrp_companion.models.images import EncodedImage, ImageReader, PixelScale
 from lrp_companion.models.model_card import card_of, fingerprint_of
+from lrp_companion.models.modules import check_modules, in_one_line, settle
 from lrp_companion.models.offsets import offsets_of
 from lrp_companion.models.places import EMBEDDED_FOLDER, embedded_models
 from lrp_companion.models.reading import PREPROCESSOR, Readable, readable
-from lrp_companion.models.tasks import CLASSES, MASKED_TOKEN, NEXT_TOKEN, TOKEN_CLASSES
+from lrp_companion.models.tasks import CLASSES, MASKED_TOKEN, NEXT_TOKEN, TOKEN_CLASSES, logits_of_output
 from lrp_companion.models.texts import (
     EncodedText,
     Reader,
@@ -153,10 +154,9 @@ class Classifier:
             raise InputError(operation, got=got, expected=expected, hint="call it once per text")
         encoded = self.encode(text, truncate=truncate, position=position)
         if len(encoded) > 1:
-            got = f"{len(encoded)} {self.inputs}"
-            raise InputError(
-                operation, got=got, expected=f"one of {self.inputs}", hint="call it once for each"
-            )
+            one = "image" if self.reads_images else "text"
+            got, hint = f"{len(encoded)} {self.inputs}", f"call it once per {one}"
+            raise InputError(operation, got=got, expected=f"one {one}", hint=hint)
         return encoded[0]
 
     def batch(self, texts: Sequence[EncodedText]) -> tuple[Tensor, Tensor, dict[str, Any]]:
@@ -326,7 +326,7 @@ class Classifier:
         """
         base = self.encoder.wiring.base
         if base is None:
-            logits = self.network(attention_mask=attention_mask, **inputs).logits
+            logits = logits_of_output(self.network(attention_mask=attention_mask, **inputs))
             if self.encoder.wiring.readout == "place":
                 logits = Readout.of("place", logits[..., 0], logits.dtype, place=place).read(logits)
             return self.chosen_of(logits.to(self.device))
@@ -403,7 +403,9 @@ def load_classifier(
     network, report = files.read("network")
     check_complete(files.name, report["missing_keys"])
     check_all_layers(files.name, config, report["unexpected_keys"])
+    settle(network)
     wiring = Encoder(network).wiring
+    check_modules(files.name, network, wiring)
     tokenizer = _tokenizer_of(files, config, wiring)
     check_placed(files.name, network, wiring)
     check_finite(files.name, network)
@@ -417,7 +419,8 @@ def load_classifier(
         network.set_attn_implementation("eager")  # others leave the cap out, depending on the version
     card = card_of(files, config, wiring, tokenizer, dtype=dtype, fingerprint=fingerprint)
     tried = Classifier(network, tokenizer, card=card)
-    check_forward(tried)
+    with in_one_line(files.name):
+        check_forward(tried)
     _convert(network, weights_dtype)
     clf = Classifier(network, tokenizer, card=card, recompute=recompute)
     clf.compare, clf.compared = compare, tried.compared
@@ -455,7 +458,7 @@ def _tokenizer_of(files: Readable, config: Any, wiring: Wiring) -> Any:
         origin = PREPROCESSOR if files.source != "memory" else "the image processor"
         return PixelScale.of(files.read("processor"), origin, wiring.patches.channels)
     tokenizer = files.read("tokenizer")
-    check_tokenizer(files.name, tokenizer, config.vocab_size, causal=wiring.causal)
+    check_tokenizer(files.name, tokenizer, config.vocab_size, causal=wiring.causal or wiring.base is not None)
     return tokenizer
 
 

@@ -23,6 +23,7 @@ from lrp_companion.models.folder_files import check_files, read_json
 from lrp_companion.models.places import ADAPTER, CONFIG, Place, locate
 from lrp_companion.models.plain import check_network, check_object, check_settings, of_peft
 from lrp_companion.models.tasks import (
+    ANSWER,
     CLASSES,
     IMAGE_CLASSES,
     MASKED_TOKEN,
@@ -35,7 +36,7 @@ from lrp_companion.schema import CompanionError, InputError, ModelError, SourceE
 AUTO = {
     CLASSES: "AutoModelForSequenceClassification", NEXT_TOKEN: "AutoModelForCausalLM",
     MASKED_TOKEN: "AutoModelForMaskedLM", TOKEN_CLASSES: "AutoModelForTokenClassification",
-    IMAGE_CLASSES: "AutoModelForImageClassification",
+    IMAGE_CLASSES: "AutoModelForImageClassification", ANSWER: "AutoModelForQuestionAnswering",
 }  # fmt: skip
 """The class of `transformers` that reads a model of a task."""
 TASK_TYPES = {"SEQ_CLS": CLASSES, "TOKEN_CLS": TOKEN_CLASSES, "CAUSAL_LM": NEXT_TOKEN}

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from lrp_companion import rules
 from lrp_companion.models.meter import keeps
-from lrp_companion.models.wiring import LayerWiring, Linear, Norm, RootMeanSquare, beside
+from lrp_companion.models.wiring import LayerWiring, Linear, Norm, RootMeanSquare, Unchanged, beside
 
 Activation = Callable[[Tensor], Tensor]
 
@@ -23,7 +23,9 @@ Activation = Callable[[Tensor], Tensor]
 def slope_at_zero(activation: Activation) -> float:
     """`phi'(0)`, the limit of `phi(z) / z` at 0: 1/2 for GELU, 1 for tanh, 0 for PyTorch's ReLU."""
     with torch.enable_grad():
-        zero = torch.zeros((), dtype=torch.float64, requires_grad=True)
+        held = next(activation.parameters(), None) if isinstance(activation, nn.Module) else None
+        like = {"dtype": torch.float64} if held is None else {"dtype": held.dtype, "device": held.device}
+        zero = torch.zeros((), **like, requires_grad=True)
         return torch.autograd.grad(activation(zero), zero)[0].item()
 
 
@@ -74,6 +76,8 @@ class MapStep:
     def backward(self, g: Tensor, *, eps: float) -> Tensor:
         if self.activation is not None:
             g = rules.elementwise(g, self.slope)
+        if isinstance(self.linear, Unchanged):
+            return g
         if (bias := self.linear.bias) is not None:
             keeps("biases", lambda: g * bias)
         return rules.linear(g, self.linear.weight, self.z, eps=eps)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from lrp_companion.models.patches import PatchEmbedding, PositionTable
-from lrp_companion.models.tasks import IMAGE_CLASSES
-from lrp_companion.models.wiring import LayerWiring, MeanOfTwo, Wiring, family
+from lrp_companion.models.tasks import IMAGE_CLASSES, head_steps
+from lrp_companion.models.wiring import LayerWiring, MeanOfTwo, Wiring, family, norm_of
 
 
 @family("vit")
@@ -39,8 +39,9 @@ def _vision(
     words = PatchEmbedding(e.patch_embeddings.projection, before, (height, width))
     return Wiring(
         words, PositionTable(e.position_embeddings), None, None, None,
-        tuple(_vision_layer(layer) for layer in base.layers), ((head or model.classifier, None),),
-        model.config.num_attention_heads, final_norm=base.layernorm, task=IMAGE_CLASSES, readout=readout,
+        tuple(_vision_layer(layer) for layer in base.layers), head_steps(head or model.classifier),
+        model.config.num_attention_heads, final_norm=norm_of(base.layernorm), task=IMAGE_CLASSES,
+        readout=readout,
     )  # fmt: skip
 
 
@@ -49,6 +50,6 @@ def _vision_layer(layer: Any) -> LayerWiring:
     return LayerWiring(
         attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj, None,
         mlp.fc1, mlp.activation_fn, mlp.fc2, None,
-        attention_input_norm=layer.layernorm_before, mlp_input_norm=layer.layernorm_after,
+        attention_input_norm=norm_of(layer.layernorm_before), mlp_input_norm=norm_of(layer.layernorm_after),
         scale=attention.scaling,
     )  # fmt: skip

@@ -154,7 +154,51 @@ class RootMeanSquare:
         return self.scaled(x, self.rms(x))
 
 
-Linear = nn.Linear | LinearPart | LinearRows | MeanOfTwo
+@dataclass(frozen=True)
+class Unchanged:
+    """The identity, in place of a linear map: before an activation function that follows none, in a head."""
+
+    bias = None
+
+    @property
+    def weight(self) -> Tensor:
+        raise AttributeError("the identity has no weight")
+
+    @property
+    def out_features(self) -> int:
+        raise AttributeError("the identity has any number of outputs")
+
+    in_features = out_features
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x
+
+
+def of_rows_and_columns(module: Any) -> bool:
+    """Whether a module's weight is a matrix of floating-point numbers."""
+    weight = getattr(module, "weight", None)
+    return isinstance(weight, Tensor) and weight.ndim == 2 and weight.is_floating_point()
+
+
+def norm_of(module: Any) -> Any:
+    """A network's norm as a wiring has it: None for the identity, and an RMSNorm by its weight and eps.
+
+    >>> norm_of(nn.Identity()), norm_of(nn.RMSNorm(4, eps=1e-6)).eps
+    (None, 1e-06)
+    """
+    if module is None or type(module) in (nn.Identity, nn.Dropout):
+        return None
+    weight: Any = getattr(module, "weight", None)
+    eps: Any = getattr(module, "variance_epsilon", getattr(module, "eps", "none"))
+    of_vectors = isinstance(weight, Tensor) and weight.ndim == 1 and weight.is_floating_point()
+    if not of_vectors or eps == "none" or getattr(module, "bias", None) is not None:
+        return module
+    if isinstance(module, nn.LayerNorm) or hasattr(module, "running_mean"):
+        return module
+    return RootMeanSquare(module, torch.finfo(weight.dtype).eps if eps is None else eps)
+
+
+Linear = nn.Linear | LinearPart | LinearRows | MeanOfTwo | Unchanged
 Norm = nn.LayerNorm | RootMeanSquare
 
 
@@ -216,7 +260,7 @@ class LayerWiring:
 
 def beside(module: Any, x: Tensor) -> Tensor:
     """The tensor on the device of a module's weights."""
-    return x.to(module.weight.device)
+    return x if isinstance(module, Unchanged) else x.to(module.weight.device)
 
 
 Rotary = Callable[[Tensor, Tensor, str | None], tuple[Tensor, Tensor]]

@@ -302,11 +302,11 @@ def loo_map(after: np.ndarray, target: int, output: str, *, multi_label: bool) -
     array([0.5, 1. ])
     """
     chosen = after[:, target]
-    if after.shape[1] == 1 and output != "logit":
-        chosen = np.full_like(chosen, np.nan)
-    elif multi_label:
+    if multi_label:
         margin = np.full_like(chosen, np.nan)
         chosen = {"logit": chosen, "margin": margin, "probability": 1 / (1 + np.exp(-chosen))}[output]
+    elif after.shape[1] == 1 and output != "logit":
+        chosen = np.full_like(chosen, np.nan)
     elif output == "probability":
         chosen = 1 / np.exp(after - after[:, target : target + 1]).sum(1)
     elif output == "margin":
