@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from browsing import missing
 from engine_agreement import Engine
@@ -17,7 +18,7 @@ from transformers import BertTokenizerFast
 
 import lrp_companion as lrp
 from lrp_companion import CompanionError, ModelError
-from lrp_companion.bookbuild import browser_check, browser_engine, browser_tokenizer
+from lrp_companion.bookbuild import browser_check, browser_engine, browser_weights
 from lrp_companion.models.pretrained import Classifier
 
 pytest.importorskip("wasmtime", reason="the extra book brings the compiler of the engine's kernel")
@@ -83,10 +84,10 @@ def template(made: Any) -> Callable[[dict[str, Any]], Any]:
 
 
 def gap(state: dict[str, Any]) -> None:
-    """Ids with holes, and in another order."""
+    """Every other id without a token."""
     words = state["model"]["vocab"]
-    for token in WORDS:
-        words[token] = 2 * words[token] + 40
+    for token in set(words) - set(SPECIAL):
+        words[token] = 2 * words[token] + 3
 
 
 KINDS: dict[str, Callable[[], BertTokenizerFast]] = {
@@ -118,23 +119,14 @@ KINDS: dict[str, Callable[[], BertTokenizerFast]] = {
     "two of each": lambda: tokenizer(
         template(processors.TemplateProcessing("[CLS] [CLS] $A [SEP] [CLS]", special_tokens=[CLS, SEP]))
     ),
-    "ends in sequence": lambda: tokenizer(
-        template(
-            processors.Sequence(
-                [
-                    processors.TemplateProcessing("$A [SEP]", special_tokens=[SEP]),
-                    processors.TemplateProcessing("[CLS] $A", special_tokens=[CLS]),
-                ]
-            )
-        )
-    ),
     "nothing around": lambda: tokenizer(template(processors.ByteLevel())),
 }  # fmt: skip
 
 
-def python_ids(clf: Classifier, text: str) -> list[int] | None:
+def encoded(clf: Classifier, text: str) -> Any:
+    """What Python reads; None where it refuses."""
     try:
-        return list(clf.encode([text])[0].input_ids)
+        return clf.encode([text])[0]
     except CompanionError:
         return None
 
@@ -148,16 +140,14 @@ def compared(clf: Classifier, folder: Path, seed: int) -> None:
     answers = Engine(staged.folder).ask([{"kind": "encode", "text": text} for text in texts])
     read = 0
     for text, answer in zip(texts, answers, strict=True):
-        expected = python_ids(clf, text)
-        if expected is not None and len(expected) > data["maxTokens"]:
-            expected = None
-        assert answer["result"].get("ids") == expected, ascii(text)
-        if expected is None:
-            assert answer["result"]["error"].startswith("CompanionError: encode"), ascii(text)
-        else:
-            read += 1
-            assert answer["result"]["tokens"] == list(clf.encode([text])[0].tokens)
-            assert answer["result"]["special"] == clf.encode([text])[0].special.tolist()
+        expected, result = encoded(clf, text), answer["result"]
+        if expected is None or len(expected) > data["maxTokens"]:
+            assert result.get("error", "").startswith("CompanionError: encode"), ascii(text)
+            continue
+        read += 1
+        assert result.get("ids") == list(expected.input_ids), ascii(text)
+        assert result["tokens"] == list(expected.tokens), ascii(text)
+        assert result["special"] == expected.special.tolist(), ascii(text)
     assert read > TEXTS / 3
 
 
@@ -168,3 +158,69 @@ def test_the_pages_ids_are_pythons(kind: str, tmp_path: Path, deno: str) -> None
 
 def test_the_embedded_models_ids_are_pythons(tmp_path: Path, deno: str) -> None:
     compared(lrp.load_classifier("companion"), tmp_path, 100)
+
+
+@pytest.mark.parametrize(
+    "kind", ["ids with a gap", "no beginning", "two of each", "nothing around", "further special tokens"]
+)
+def test_maps_of_other_tokenizers_are_pythons(kind: str, tmp_path: Path, deno: str) -> None:
+    clf = classifier(KINDS[kind]())
+    staged = browser_engine.stage(clf, tmp_path)
+    python = browser_weights.as_staged(clf)
+    cases = [
+        {"kind": "explain", "text": text, "choices": {"method": method}}
+        for text in ("a film of rare grace", "dull, but never slow!", "<ent> the plot")
+        for method in ("attnlrp", "cp-lrp", "loo", "mask-gradient")
+    ]
+    for case, answer in zip(cases, Engine(staged.folder).ask(cases), strict=True):
+        (expected,) = lrp.attribute(python, case["text"], **case["choices"])
+        result = answer["result"]
+        assert result["tokens"] == list(expected.tokens) and result["target"] == expected.target
+        np.testing.assert_allclose(result["scores"], expected.scores, rtol=2e-4, atol=2e-5)
+        assert result["logits"][expected.target] == pytest.approx(expected.logit, abs=1e-5)
+
+
+def twins(state: dict[str, Any]) -> None:
+    """Two words with one id."""
+    state["model"]["vocab"]["film"] = state["model"]["vocab"]["plot"]
+
+
+def typed(text: str) -> Callable[[dict[str, Any]], Any]:
+    return template(processors.TemplateProcessing(text, special_tokens=[CLS, SEP]))
+
+
+REFUSED: dict[str, tuple[Callable[[], BertTokenizerFast], str]] = {
+    "types": (lambda: tokenizer(typed("[CLS] $A:1 [SEP]:1")), "types other than 0"),
+    "twice": (lambda: tokenizer(typed("[CLS] $A [SEP] $A [SEP]")), "post-processor"),
+    "ids that two words share": (lambda: tokenizer(twins), "the token id"),
+    "no unknown word": (lambda: tokenizer(model(unk_token="nothing")), "no token for unknown words"),
+    "alike": (lambda: tokenizer(normaliser(), AddedToken("Abc"), AddedToken("aBC")), "reads like another"),
+    "read as nothing": (lambda: tokenizer(normaliser(), AddedToken("\u0301")), "reads like nothing"),
+    "no normaliser": (lambda: tokenizer(lambda state: state.update(normalizer=None)), "another tokenizer"),
+    "split at white space": (
+        lambda: tokenizer(lambda state: state.update(pre_tokenizer={"type": "WhitespaceSplit"})),
+        "another tokenizer",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_other_tokenizers_are_refused_in_one_line(kind: str, tmp_path: Path) -> None:
+    make, part = REFUSED[kind]
+    with pytest.raises(CompanionError, match=part) as caught:
+        browser_engine.stage(classifier(make()), tmp_path / "staged")
+    assert isinstance(caught.value, ModelError) and "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 500 and not (tmp_path / "staged").exists()
+
+
+def test_a_tokenizer_that_reads_otherwise_is_found_out(tmp_path: Path) -> None:
+    class Shouting(BertTokenizerFast):
+        def __call__(self, texts: Any, **options: Any) -> Any:
+            return super().__call__(
+                texts if isinstance(texts, str) else [x + " film" for x in texts], **options
+            )
+
+    made = tokenizer()
+    made.__class__ = Shouting
+    with pytest.raises(ModelError, match="expected the same token ids"):
+        browser_engine.stage(classifier(made), tmp_path)

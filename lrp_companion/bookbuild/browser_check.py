@@ -127,6 +127,7 @@ class PageTokenizer:
         self.kinds = np.repeat(runs[:, 1], runs[:, 0])
         foreign = set(data["notPieces"])
         self.pieces = {t: k for k, t in enumerate(data["vocabulary"]) if t is not None and k not in foreign}
+        self.pieces.update(data["renamed"])
         self.finders = []
         for tokens in data["added"]:
             patterns = sorted((token["pattern"] for token in tokens), key=len, reverse=True)

@@ -31,7 +31,8 @@ def tokenizer_data(clf: Classifier, max_tokens: int) -> dict[str, Any]:
     model, normalizer = state["model"], state["normalizer"]
     strip = normalizer["strip_accents"]
     normalizer = {**normalizer, "strip_accents": normalizer["lowercase"] if strip is None else strip}
-    vocabulary = _by_id(clf, model["vocab"], state["added_tokens"])
+    pieces = backend.get_vocab(with_added_tokens=False)  # the state leaves out all but one token of an id
+    vocabulary = _by_id(clf, pieces, state["added_tokens"])
     before, after = _around(clf, state["post_processor"])
     added = _added(clf, backend, state["added_tokens"])
     characters = character_kinds(backend, normalizer)
@@ -40,12 +41,13 @@ def tokenizer_data(clf: Classifier, max_tokens: int) -> dict[str, Any]:
     unknown = clf.tokenizer.unk_token_id
     return {
         "vocabulary": vocabulary,
-        "notPieces": sorted({t["id"] for t in state["added_tokens"] if t["content"] not in model["vocab"]}),
+        "notPieces": [k for k, token in enumerate(vocabulary) if token and pieces.get(token) != k],
+        "renamed": {token: k for token, k in pieces.items() if vocabulary[k] != token},
         "added": added,
         "reserved": sorted(set(clf.tokenizer.all_special_ids) - {unknown}),
         "before": before,
         "after": after,
-        "unknown": model["vocab"][model["unk_token"]],
+        "unknown": pieces[model["unk_token"]],
         "lower": _changed("lowercase") if normalizer["lowercase"] else None,
         "apart": _changed("apart") if normalizer["strip_accents"] else None,
         "order": _order(characters),
@@ -73,7 +75,9 @@ def _by_id(clf: Classifier, pieces: dict[str, int], added: list[dict[str, Any]])
     size, rows = max(named) + 1, clf.encoder.wiring.word.weight.shape[0]
     if size > rows:
         _refuse(clf, f"the token id {size - 1}", f"ids below {rows}, the rows of its word embeddings")
-    return [named.get(number) for number in range(size)]
+    names = clf.tokenizer.convert_ids_to_tokens(sorted(named))  # an added token as the normaliser writes it
+    by_id = dict(zip(sorted(named), names, strict=True))
+    return [by_id.get(number) for number in range(size)]
 
 
 def _around(clf: Classifier, processor: dict[str, Any] | None) -> tuple[list[int], list[int]]:

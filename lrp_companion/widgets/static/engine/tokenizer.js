@@ -8,10 +8,12 @@ import { refuse } from "./refusal.js";
  * @typedef {{ pattern: string, id: number, left: boolean, right: boolean, alone: boolean }} AddedToken
  */
 /**
- * `vocabulary` by id, null where an id has no token; `notPieces` are ids that no word is split into. `lower`
- * and `apart` hold the characters that change, `order` the canonical order of marks that stay.
+ * `vocabulary` by id, null where an id has no token; `notPieces` are ids that no word is split into by
+ * this name, `renamed` pieces that go by another one. `lower` and `apart` hold the characters that change,
+ * `order` the canonical order of marks that stay.
  * @typedef {{
- *   vocabulary: (string | null)[], notPieces: number[], added: AddedToken[][], reserved: number[],
+ *   vocabulary: (string | null)[], notPieces: number[], renamed: { [piece: string]: number },
+ *   added: AddedToken[][], reserved: number[],
  *   before: number[], after: number[], unknown: number, kinds: number[],
  *   lower: { [character: string]: string } | null, apart: { [character: string]: string } | null,
  *   order: { [character: string]: number }, prefix: string, longest: number, maxTokens: number,
@@ -58,9 +60,8 @@ export class Tokenizer {
     this.data = data;
     this.kinds = kindsOf(data.kinds);
     const foreign = new Set(data.notPieces);
-    this.ids = new Map(
-      data.vocabulary.flatMap((token, id) => token === null || foreign.has(id) ? [] : [[token, id]]),
-    );
+    this.ids = new Map(Object.entries(data.renamed));
+    data.vocabulary.forEach((token, id) => token !== null && !foreign.has(id) && this.ids.set(token, id));
     this.finders = data.added.map(finderOf);
     this.reserved = new Set(data.reserved);
   }
