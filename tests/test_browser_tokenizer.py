@@ -83,6 +83,10 @@ def template(made: Any) -> Callable[[dict[str, Any]], Any]:
     return change
 
 
+def typed(text: str) -> Callable[[dict[str, Any]], Any]:
+    return template(processors.TemplateProcessing(text, special_tokens=[CLS, SEP]))
+
+
 def gap(state: dict[str, Any]) -> None:
     """Every other id without a token."""
     words = state["model"]["vocab"]
@@ -95,30 +99,35 @@ KINDS: dict[str, Callable[[], BertTokenizerFast]] = {
     "cased without accents": lambda: tokenizer(normaliser(lowercase=False, strip_accents=True)),
     "lower case with accents": lambda: tokenizer(normaliser(strip_accents=False)),
     "no cleaning": lambda: tokenizer(normaliser(clean_text=False, lowercase=False)),
-    "no Chinese characters apart": lambda: tokenizer(normaliser(handle_chinese_chars=False, clean_text=False)),
+    "no Chinese characters apart": lambda: tokenizer(
+        normaliser(handle_chinese_chars=False, clean_text=False)
+    ),
     "added words": lambda: tokenizer(
-        lambda state: None, AddedToken("E1"), AddedToken("[E2]", normalized=False), AddedToken("Élan vital"), AddedToken("film noir")
+        normaliser(), AddedToken("E1"), AddedToken("[E2]", normalized=False), AddedToken("Élan vital"),
+        AddedToken("film noir"),
     ),
     "words alone": lambda: tokenizer(
-        normaliser(lowercase=False), AddedToken("ent", single_word=True), AddedToken("x.", single_word=True, normalized=False), AddedToken("字", single_word=True)
+        normaliser(lowercase=False), AddedToken("ent", single_word=True), AddedToken("字", single_word=True),
+        AddedToken("x.", single_word=True, normalized=False),
     ),
     "words that take spaces": lambda: tokenizer(
-        lambda state: None, AddedToken("<l>", lstrip=True), AddedToken("<r>", rstrip=True, normalized=False),
+        normaliser(), AddedToken("<l>", lstrip=True), AddedToken("<r>", rstrip=True, normalized=False),
         AddedToken("<b>", lstrip=True, rstrip=True, single_word=True), AddedToken(" two", normalized=False),
     ),
     "further special tokens": lambda: tokenizer(
-        lambda state: None, AddedToken("[E1]", special=True, lstrip=True), AddedToken("<ent>", special=True, rstrip=True), special=True
+        normaliser(), AddedToken("[E1]", special=True, lstrip=True),
+        AddedToken("<ent>", special=True, rstrip=True), special=True,
     ),
     "ids with a gap": lambda: tokenizer(gap),
-    "another prefix and short words": lambda: tokenizer(model(continuing_subword_prefix="", max_input_chars_per_word=5)),
+    "another prefix and short words": lambda: tokenizer(
+        model(continuing_subword_prefix="", max_input_chars_per_word=5)
+    ),
     "unknown is a word": lambda: tokenizer(model(unk_token="dull")),
     "RoBERTa's ends": lambda: tokenizer(template(processors.RobertaProcessing(SEP, CLS))),
     "BERT's ends": lambda: tokenizer(template(processors.BertProcessing(SEP, CLS))),
-    "no end": lambda: tokenizer(template(processors.TemplateProcessing("[CLS] $A", special_tokens=[CLS]))),
-    "no beginning": lambda: tokenizer(template(processors.TemplateProcessing("$A [SEP]", special_tokens=[SEP]))),
-    "two of each": lambda: tokenizer(
-        template(processors.TemplateProcessing("[CLS] [CLS] $A [SEP] [CLS]", special_tokens=[CLS, SEP]))
-    ),
+    "no end": lambda: tokenizer(typed("[CLS] $A")),
+    "no beginning": lambda: tokenizer(typed("$A [SEP]")),
+    "two of each": lambda: tokenizer(typed("[CLS] [CLS] $A [SEP] [CLS]")),
     "nothing around": lambda: tokenizer(template(processors.ByteLevel())),
 }  # fmt: skip
 
@@ -183,10 +192,6 @@ def test_maps_of_other_tokenizers_are_pythons(kind: str, tmp_path: Path, deno: s
 def twins(state: dict[str, Any]) -> None:
     """Two words with one id."""
     state["model"]["vocab"]["film"] = state["model"]["vocab"]["plot"]
-
-
-def typed(text: str) -> Callable[[dict[str, Any]], Any]:
-    return template(processors.TemplateProcessing(text, special_tokens=[CLS, SEP]))
 
 
 REFUSED: dict[str, tuple[Callable[[], BertTokenizerFast], str]] = {

@@ -157,11 +157,11 @@ def _activation(clf: Classifier, function: Any) -> str | None:
     _refuse(clf, "an activation function the engine does not have", expected, "choose another model")
 
 
-PARTS = {  # of a layer, and where they are as the engine needs them
-    "gate": None, "attention_input_norm": None, "mlp_input_norm": None, "attention_branch_norm": None,
-    "mlp_branch_norm": None, "query_norm": None, "key_norm": None, "key_heads": None, "scale": None,
-    "cap": None, "window": None,
-}  # fmt: skip
+FURTHER = (
+    "gate", "attention_input_norm", "mlp_input_norm", "attention_branch_norm", "mlp_branch_norm",
+    "query_norm", "key_norm", "key_heads", "scale", "cap", "window",
+)  # fmt: skip
+"""Parts of a layer that the engine does not know."""
 
 
 def _check_task(clf: Classifier) -> None:
@@ -174,7 +174,7 @@ def _check_task(clf: Classifier) -> None:
         _refuse(clf, "one output" + ", a regression" * clf.regression, expected, hint)
     bert = w.is_bert and w.final_norm is None and w.base is None and w.embedding_norm is not None
     for layer in w.layers:
-        bert = bert and all(getattr(layer, part) == usual for part, usual in PARTS.items())
+        bert = bert and all(getattr(layer, part) is None for part in FURTHER)
         bert = bert and layer.output_norm is not None
     if not bert:
         expected = "a network in BERT's order (norms after the sums, [CLS] read)"

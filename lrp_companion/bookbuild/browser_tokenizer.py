@@ -35,7 +35,7 @@ def tokenizer_data(clf: Classifier, max_tokens: int) -> dict[str, Any]:
     vocabulary = _by_id(clf, pieces, state["added_tokens"])
     before, after = _around(clf, state["post_processor"])
     added = _added(clf, backend, state["added_tokens"])
-    characters = character_kinds(backend, normalizer)
+    characters = character_kinds(backend, normalizer) | STACKED * _stacked()
     if any(token["alone"] for tokens in added for token in tokens):
         characters |= WORD * _word_characters()
     unknown = clf.tokenizer.unk_token_id
@@ -182,16 +182,27 @@ def _normalised_kinds(clean_text: bool, handle_chinese_chars: bool) -> np.ndarra
         characters = [chr(code) for code in some]
         cleaned = _tried("clean_text", characters) if clean_text else characters
         spaced = _tried("handle_chinese_chars", characters) if handle_chinese_chars else characters
-        bare, stacked = _tried("strip_accents", characters), _tried("apart", characters, IOTA)
+        bare = _tried("strip_accents", characters)
         for k, (code, character) in enumerate(zip(some, characters, strict=True)):
             kinds[code] = (
                 DROPPED * (not cleaned[k])
                 + SPACE * (clean_text and cleaned[k] == " ")
                 + ACCENT * (not bare[k])
                 + ALONE * (spaced[k] == f" {character} ")
-                + STACKED * (character == IOTA or stacked[k] == character + IOTA)
             )
     return kinds
+
+
+@functools.cache
+def _stacked() -> np.ndarray:
+    """For every code point whether it is a mark that is put in order among its neighbours."""
+    out = np.zeros(0x110000, dtype=np.uint8)
+    out[ord(IOTA)] = 1
+    for some in _codes(code for code in range(len(out)) if code != ord(IOTA)):
+        characters = list(map(chr, some))
+        pairs = zip(characters, _tried("apart", characters, IOTA), strict=True)
+        out[some] = [after == character + IOTA for character, after in pairs]
+    return out
 
 
 def _order(kinds: np.ndarray) -> dict[str, int]:
