@@ -58,6 +58,13 @@ def tokenizer_data(clf: Classifier, max_tokens: int) -> dict[str, Any]:
     }
 
 
+def drops_hidden(clf: Classifier) -> bool:
+    """Whether a text means the same to the tokenizer without characters that are not seen."""
+    state = json.loads(clf.tokenizer.backend_tokenizer.to_str())
+    added = {token["id"] for token in state["added_tokens"]}
+    return bool(state["normalizer"]["clean_text"]) and added <= set(clf.tokenizer.all_special_ids)
+
+
 def _refuse(clf: Classifier, got: str, expected: str) -> NoReturn:
     got, hint = f"{clf.card.name!r} with {got}", "choose a BERT, DistilBERT or ELECTRA classifier"
     raise ModelError("stage", got=got, expected=expected, hint=hint)
