@@ -40,7 +40,7 @@ def test_rows_run_as_their_text_is_read_and_hide_no_mark(tmp_path: Path, browser
     assert not set((tmp_path / "rows.html").read_text(encoding="utf-8")) & set(MARKS)
     page, watch = open_page(browser.new_context(), (tmp_path / "rows.html").as_uri())
     page.wait_for_selector("[data-ready]")
-    widget.rows[0]["tokens"][1] = "raw\u202e"
+    widget.rows[0]["tokens"][3] = "raw\u202e"
     page.evaluate(
         "rows => document.querySelector('.lrp-widget').companion.model.set('rows', rows)", widget.rows
     )
