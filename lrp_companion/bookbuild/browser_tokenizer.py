@@ -23,7 +23,7 @@ IOTA = "\u0345"  # of all marks the one that comes last
 
 def tokenizer_data(clf: Classifier, max_tokens: int) -> dict[str, Any]:
     """What the engine's WordPiece needs; refuses tokenizers that work another way."""
-    backend = getattr(clf.tokenizer, "backend_tokenizer", None)
+    backend: Any = getattr(clf.tokenizer, "backend_tokenizer", None)
     state = json.loads(backend.to_str()) if backend else {}
     kinds = tuple((state.get(key) or {}).get("type") for key in ("model", "normalizer", "pre_tokenizer"))
     if kinds != ("WordPiece", "BertNormalizer", "BertPreTokenizer"):
