@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from browsing import missing, open_page, serve
 from engine_agreement import STRANGE, Engine, agreement, questions_of
 from front.check import find_deno, in_ci, no_deno
+from tiny_models import build
 
 import lrp_companion as lrp
 from lrp_companion import ModelError
 from lrp_companion.bookbuild import browser_engine, browser_tokenizer, browser_weights
+from lrp_companion.models import families
 from lrp_companion.models.pretrained import Classifier
 
 pytest.importorskip("wasmtime", reason="the extra book brings the compiler of the engine's kernel")
@@ -128,6 +133,140 @@ def test_only_models_that_the_engine_runs_are_staged(model_folder: Any, tmp_path
         with pytest.raises(ModelError, match=part):
             browser_engine.stage(clf, tmp_path / "staged")
     assert not (tmp_path / "staged").exists()
+
+
+Head = tuple[tuple[torch.nn.Module, Any], ...]
+
+
+def with_head(head: Head) -> Callable[[Any], Any]:
+    """A BERT with a head of its own."""
+    return lambda model: dataclasses.replace(families.bert(model), head=head)
+
+
+@pytest.fixture
+def changed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Classifier]:
+    """A BERT whose wiring is another one, as the family of a user would have it."""
+
+    def make(wiring: Callable[[Any], Any], **shape: Any) -> Classifier:
+        network, tokenizer = build("bert", labels=3, **shape)
+        clf = lrp.load_classifier(network, tokenizer)  # only for its card
+        monkeypatch.setitem(families.FAMILIES, "bert", wiring)
+        wired = wiring(network)
+        labels = tuple(f"class {k}" for k in range(wired.head[-1][0].weight.shape[0]))
+        card = dataclasses.replace(clf.card, name="changed", labels=labels)
+        out = Classifier(network, tokenizer, card=card)
+        run = lambda ids, mask, types=None, place=None: out.encoder.forward(ids, mask, types=types).logits  # noqa: E731
+        monkeypatch.setattr(out, "logits", run)
+        return out
+
+    return make
+
+
+def linear(out: int, *, bias: bool = True, wide: int = 16) -> torch.nn.Linear:
+    torch.manual_seed(out)
+    return torch.nn.Linear(wide, out, bias=bias).requires_grad_(False)
+
+
+HEADS: tuple[Callable[[], Head], ...] = (
+    lambda: ((linear(24), torch.nn.ReLU()), (linear(3, wide=24), None)),
+    lambda: (
+        (linear(8, bias=False), torch.tanh),
+        (linear(5, wide=8), torch.nn.GELU()),
+        (linear(2, wide=5), None),
+    ),
+    lambda: ((linear(7), torch.nn.Identity()), (linear(4, bias=False, wide=7), None)),
+    lambda: ((linear(2), None),),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(len(HEADS)))
+def test_heads_of_any_number_of_steps_are_followed(
+    number: int, changed: Callable[..., Classifier], tmp_path: Path, deno: str
+) -> None:
+    clf = changed(with_head(HEADS[number]()))
+    browser_engine.stage(clf, tmp_path)
+    python = browser_weights.as_staged(clf)
+    questions = [asked(WORDS[0], method=name) for name in ("attnlrp", "cp-lrp", "mask-gradient")]
+    for question, answer in zip(questions, Engine(tmp_path).ask(questions), strict=True):
+        (expected,) = lrp.attribute(python, WORDS[0], **question["choices"])
+        close(answer, expected.scores)
+        assert answer["result"]["logits"][expected.target] == pytest.approx(expected.logit, abs=1e-5)
+
+
+def replaced(**parts: Any) -> Callable[[Any], Any]:
+    return lambda model: dataclasses.replace(families.bert(model), **parts)
+
+
+def layered(**parts: Any) -> Callable[[Any], Any]:
+    """The last layer changed."""
+
+    def wiring(model: Any) -> Any:
+        w = families.bert(model)
+        return dataclasses.replace(w, layers=(*w.layers[:-1], dataclasses.replace(w.layers[-1], **parts)))
+
+    return wiring
+
+
+class Scaled(torch.nn.Linear):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return 1.1 * super().forward(x)
+
+
+def norm_of_another_eps() -> torch.nn.LayerNorm:
+    return torch.nn.LayerNorm(16, eps=0.1)
+
+
+def ending(activation: Any) -> Callable[[Any], Any]:
+    """A head with an activation function between two maps."""
+    return with_head(((linear(8), activation), (linear(2, wide=8), None)))
+
+
+OTHERS: dict[str, tuple[Callable[[], Callable[[Any], Any]], str]] = {
+    "silu in the head": (lambda: ending(torch.nn.SiLU()), "activation"),
+    "softmax in the head": (lambda: with_head(((linear(2), torch.nn.Softmax(-1)),)), "activation"),
+    "slopes that are learned": (lambda: ending(torch.nn.PReLU(8)), "activation"),
+    "a ReLU with an end": (lambda: ending(torch.nn.ReLU6()), "activation"),
+    "a norm in the head": (
+        lambda: with_head(((torch.nn.LayerNorm(16), None), (linear(2), None))), "LayerNorm as its head0"
+    ),
+    "one output": (lambda: with_head(((linear(1), None),)), "one output"),
+    "another activation in one layer": (lambda: layered(activation=torch.relu), "several activation"),
+    "no activation": (lambda: layered(activation=torch.nn.Identity()), "several activation"),
+    "a cap": (lambda: layered(cap=torch.tanh), "BERT's order"),
+    "another scale": (lambda: layered(scale=0.5), "BERT's order"),
+    "a window": (lambda: layered(window=2), "BERT's order"),
+    "no norm at the end": (lambda: layered(output_norm=None), "BERT's order"),
+    "shared keys": (lambda: layered(key_heads=1), "BERT's order"),
+    "norms of two eps": (lambda: layered(output_norm=norm_of_another_eps()), "several eps"),
+    "a layer of another width": (lambda: layered(up=linear(32), down=linear(16, wide=32)), "several sizes"),
+    "a map that does more": (lambda: layered(down=Scaled(24, 16).requires_grad_(False)), "other logits"),
+    "the mean read": (lambda: replaced(readout="mean"), "BERT's order"),
+    "classes of tokens": (lambda: replaced(task="token classes"), "token classes"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_what_the_engine_would_compute_otherwise_is_refused(
+    kind: str, changed: Callable[..., Classifier], tmp_path: Path
+) -> None:
+    make, part = OTHERS[kind]
+    clf = changed(make())
+    with pytest.raises(ModelError, match=part) as caught:
+        browser_engine.stage(clf, tmp_path / "staged")
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
+    assert not (tmp_path / "staged").exists()
+
+
+def test_a_hook_and_labels_that_do_not_fit_are_found_out(model_folder: Any, tmp_path: Path) -> None:
+    clf = lrp.load_classifier(model_folder("bert", labels=3))
+    few = copy.copy(clf)
+    few.labels = clf.labels[:2]
+    with pytest.raises(ModelError, match="3 outputs for 2 labels"):
+        browser_engine.stage(few, tmp_path)
+    network: Any = clf.network
+    network.bert.encoder.layer[0].output.dense.register_forward_hook(lambda module, inputs, out: 1.2 * out)
+    with pytest.raises(ModelError, match="other logits"):
+        browser_engine.stage(clf, tmp_path)
 
 
 def product(kernel: bytes, a: np.ndarray, b: np.ndarray, bias: np.ndarray | None) -> np.ndarray:

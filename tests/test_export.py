@@ -22,6 +22,46 @@ HOSTILE = r"\input{x} 50% $x_1$ & #{~^} <script>alert(1)</script> “ü” 中"
 TOKENS = ("[CLS]", *HOSTILE.split(" "), "[SEP]")
 
 
+MARKS = (
+    "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c\u2060\ufeff\xad\x85\U000e0041"
+)
+
+
+def told(*words: str) -> Attribution:
+    """An explanation of these words, between two special tokens."""
+    special = [True, *[False] * len(words), True]
+    scores = np.linspace(-1, 1, len(words) + 2)
+    return Attribution(("[CLS]", *words, "[SEP]"), scores, 1, 2.5, special, "loo")
+
+
+@pytest.mark.parametrize("ending", [".html", ".svg", ".tex"])
+def test_marks_that_are_not_seen_are_spelled_out(ending: str, tmp_path: Path) -> None:
+    record = told(*(f"a{mark}b" for mark in MARKS))
+    token_heatmap(record, titles=[f"class {MARKS}"]).save(tmp_path / f"map{ending}")
+    text = (tmp_path / f"map{ending}").read_text(encoding="utf-8")
+    assert not set(text) & set(MARKS)
+    if ending != ".tex":  # which spells the backslash in its own way
+        assert text.count("\\u202e") >= 2 and text.count("\\U000e0041") >= 2
+
+
+DIRECTIONS = (
+    (("הסרט", "היה", "טוב", "3.5"), True),
+    (("فيلم", "##ا", "رائع"), True),
+    (("ܫܠܡܐ",), True),
+    (("3.5", "!", "טוב", "film"), True),
+    (("I", "love", "הסרט"), False),
+    (("a", "film"), False),
+    (("電", "影"), False),
+    (("😀", "!"), False),
+)
+
+
+@pytest.mark.parametrize(("words", "right"), DIRECTIONS)
+def test_a_text_runs_in_its_own_direction(words: tuple[str, ...], right: bool) -> None:
+    markup = token_heatmap(told(*words))._repr_html_()
+    assert ('<ol class="lrp-tokens" dir="rtl">' in markup) == right
+
+
 def row(method: str, *, seed: int = 0) -> Attribution:
     scores = np.random.default_rng(seed).normal(size=len(TOKENS))
     special = [True, *[False] * (len(TOKENS) - 2), True]

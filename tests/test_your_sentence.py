@@ -10,12 +10,15 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 from browsing import complaints_of_axe, open_page, serve, state_of
+from tiny_models import build
+from transformers import AddedToken
 
 import lrp_companion as lrp
 from lrp_companion import CompanionError, InputError, ModelError
 from lrp_companion.bookbuild import browser_weights
 from lrp_companion.cli import main
 from lrp_companion.models.pretrained import Classifier
+from lrp_companion.terminal import visible
 
 pytest.importorskip("wasmtime", reason="the extra book brings the compiler of the engine's kernel")
 pytest.importorskip("sphinx", reason="the extra book builds pages")
@@ -399,3 +402,29 @@ def test_a_page_is_made_for_models_that_the_engine_runs_and_no_others(
             lrp.load_classifier(model_folder("electra")), tmp_path / "b", examples=["a", "b [SEP]"]
         )
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+MARKS = "\u202e\u2066\u200f\u061c\xad"
+
+
+def test_no_mark_is_hidden_in_a_page(browser: Any, tmp_path: Path) -> None:
+    network, tokenizer = build("bert", labels=2)
+    tokenizer.add_tokens([AddedToken(f"odd{MARKS}", normalized=False)])
+    network.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+    network.config.id2label = {0: f"class {MARKS}", 1: "other"}
+    examples = [f"a film odd{MARKS} of grace", "dull"]
+    clf = lrp.load_classifier(network, tokenizer)
+    made = live_page.export_page(clf, tmp_path / "page", examples=examples, title=f"Mine {MARKS}")
+    for path in (made, made.parent / "model" / "model.js"):
+        assert not set(path.read_text(encoding="utf-8")) & set(MARKS), path.name
+    page, watch = open_page(browser.new_context(), made.as_uri())
+    page.wait_for_selector("[data-ready]")
+    assert not set(page.inner_text("body")) & set(MARKS)
+    page.click("button.lrp-load")
+    page.wait_for_function(DONE, timeout=30_000)
+    page.wait_for_selector(f"{PANEL} .lrp-row-title", timeout=30_000)
+    page.wait_for_function(DONE, timeout=30_000)
+    (loo,) = lrp.attribute(browser_weights.as_staged(clf), examples[0], method="loo")
+    texts = page.locator("ol[aria-label=LOO] bdi").all_inner_texts()
+    assert texts == [visible(token) for token in loo.tokens] and any("\\u202e" in text for text in texts)
+    assert not set(page.inner_text("body")) & set(MARKS) and watch.nothing()

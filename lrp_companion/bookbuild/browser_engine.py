@@ -23,11 +23,16 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
+from torch import nn
 
+from lrp_companion.bookbuild.browser_check import PHI, check_page
 from lrp_companion.bookbuild.browser_tokenizer import tokenizer_data
-from lrp_companion.bookbuild.browser_weights import BLOCK, parts, tensors
+from lrp_companion.bookbuild.browser_weights import BLOCK, modules, parts, tensors
+from lrp_companion.checks import ModelError, SourceError
 from lrp_companion.models.pretrained import Classifier
-from lrp_companion.schema import ModelError, SourceError
+from lrp_companion.models.tasks import CLASSES
+from lrp_companion.models.wiring import Linear
+from lrp_companion.terminal import visible
 from lrp_companion.widgets.base import STATIC, embed
 
 ENGINE = STATIC / "engine"
@@ -36,7 +41,7 @@ WORKER = (
     "tokenizer", "explain", "masks", "weights", "worker",
 )  # fmt: skip
 """The worker's modules, each after those that it imports."""
-FORMAT, MAX_TOKENS = 1, 128
+FORMAT, MAX_TOKENS = 2, 128
 MOST_WEIGHTS = 120_000_000
 """The most weights in layers for a browser, 4 bytes each."""
 _IMPORT = re.compile(r"^import [^;]*;\n", re.MULTILINE)
@@ -107,12 +112,13 @@ def stage(clf: Classifier, folder: Path, *, max_tokens: int = MAX_TOKENS) -> Sta
 
     Raises
     ------
-    ModelError : the engine cannot run the model: another tokenizer, an activation function that it does not
-        have, sizes that the kernel cannot tile, or too many weights.
+    ModelError : the engine cannot run the model: another task, tokenizer or activation function, sizes that
+        the kernel cannot tile, too many weights; or it would give other tokens or logits than Python.
     SourceError : the kernel's compiler is not installed.
     """
     manifest = _manifest(clf, min(max_tokens, clf.max_tokens))
     script = engine_script()
+    check_page(clf, manifest, tensors(clf.encoder.wiring))
     folder.mkdir(parents=True, exist_ok=True)
     for stale in folder.glob("part-*.js"):
         stale.unlink()
@@ -133,28 +139,78 @@ def _refuse(clf: Classifier, got: str, expected: str, hint: str) -> NoReturn:
     raise ModelError("stage", got=f"{clf.card.name!r} with {got}", expected=expected, hint=hint)
 
 
-ACTIVATIONS = {"gelu": torch.nn.functional.gelu, "relu": torch.relu, "tanh": torch.tanh}
-
-
-def _activation(clf: Classifier, function: Any) -> str:
-    """The engine's name of an activation function, found by its values."""
-    points = torch.linspace(-4, 4, 41)
-    values = function(points)
-    for name, known in ACTIVATIONS.items():
-        if torch.allclose(values, known(points), atol=1e-6):
-            return name
-    expected = f"one of {', '.join(ACTIVATIONS)}"
+def _activation(clf: Classifier, function: Any) -> str | None:
+    """The engine's name of an activation function, found by its values; None for none."""
+    points = torch.cat(
+        [torch.linspace(-8, 8, 321), torch.tensor([-1000.0, -100, -30, -11, 11, 30, 100, 1000])]
+    )
+    expected = f"one of {', '.join(filter(None, PHI))}"
+    try:
+        values = points if function is None else function(points.to(clf.dtype)).float().cpu()
+    except (RuntimeError, TypeError, ValueError, IndexError):  # it wants another shape, or has weights
+        values = None
+    for name, known in PHI.items():
+        if values is not None and values.shape == points.shape:
+            wanted = known(points.to(clf.dtype)).float()
+            if torch.allclose(values, wanted, atol=1e-6 if clf.dtype.itemsize >= 4 else 1e-2):
+                return name
     _refuse(clf, "an activation function the engine does not have", expected, "choose another model")
+
+
+FURTHER = (
+    "gate", "attention_input_norm", "mlp_input_norm", "attention_branch_norm", "mlp_branch_norm",
+    "query_norm", "key_norm", "key_heads", "scale", "cap", "window",
+)  # fmt: skip
+"""Parts of a layer that the engine does not know."""
+
+
+def _check_task(clf: Classifier) -> None:
+    """Refuse what does not choose among classes by the first token, in BERT's order."""
+    w: Any = clf.encoder.wiring
+    expected, hint = "two or more classes of a text", "explain it with attribute()"
+    if clf.reads_images or w.task != CLASSES:
+        _refuse(clf, f"the task {w.task!r}", expected, hint)
+    if clf.regression or len(clf.labels) < 2:
+        _refuse(clf, "one output" + ", a regression" * clf.regression, expected, hint)
+    bert = w.is_bert and w.final_norm is None and w.base is None and w.embedding_norm is not None
+    for layer in w.layers:
+        bert = bert and all(getattr(layer, part) is None for part in FURTHER)
+        bert = bert and layer.output_norm is not None
+    if not bert:
+        expected = "a network in BERT's order (norms after the sums, [CLS] read)"
+        _refuse(clf, f"family {clf.card.family!r}", expected, "choose a BERT, DistilBERT or ELECTRA")
+
+
+def _check_modules(clf: Classifier) -> float:
+    """Refuse modules other than linear maps and LayerNorms of one size; return the LayerNorms' epsilon."""
+    w: Any = clf.encoder.wiring
+    found = [*modules(w)]
+    for name, module in found:
+        norm, hint = name.endswith("_norm"), "choose another model, or explain it with attribute()"
+        if not isinstance(module, nn.LayerNorm if norm else Linear) or not hasattr(module.weight, "shape"):
+            expected = "a LayerNorm with weights" if norm else "a linear map"
+            _refuse(clf, f"a {type(module).__name__} as its {name.replace('_', ' ')}", expected, hint)
+    eps = {module.eps for name, module in found if name.endswith("_norm")}
+    if len(eps) > 1:
+        _refuse(clf, f"LayerNorms of several eps, {sorted(eps)}", "one eps", "choose another model")
+    hidden, inner = w.layers[0].query.in_features, w.layers[0].up.out_features
+    for layer in w.layers:
+        maps = (layer.query, layer.key, layer.value, layer.attention_out)
+        sizes = [
+            *(tuple(m.weight.shape) for m in maps),
+            tuple(layer.up.weight.shape),
+            tuple(layer.down.weight.shape),
+        ]
+        if sizes != [(hidden, hidden)] * 4 + [(inner, hidden), (hidden, inner)]:
+            _refuse(clf, "layers or heads of several sizes", "layers of one size", "choose another model")
+    return float(eps.pop())
 
 
 def _manifest(clf: Classifier, max_tokens: int) -> dict[str, Any]:
     """What the engine needs besides the weights; refuses what it cannot run."""
+    _check_task(clf)
     w: Any = clf.encoder.wiring
-    if not w.is_bert:
-        expected = "a network in BERT's order (norms after the sums, [CLS] read)"
-        _refuse(clf, f"family {clf.card.family!r}", expected, "choose a BERT, DistilBERT or ELECTRA")
-    if clf.regression:
-        _refuse(clf, "one output, a regression", "two or more classes", "explain it with attribute()")
+    eps = _check_modules(clf)
     first = w.layers[0]
     hidden, inner, heads = first.query.in_features, first.up.out_features, w.heads
     sizes = {"head width": hidden // heads, "inner width": inner, "embedding width": w.word.embedding_dim}
@@ -165,22 +221,29 @@ def _manifest(clf: Classifier, max_tokens: int) -> dict[str, Any]:
     if weights > MOST_WEIGHTS:
         expected = f"at most {MOST_WEIGHTS:,}, 4 bytes each in the browser's memory"
         _refuse(clf, f"{weights:,} weights", expected, "choose a smaller model")
+    activations = {_activation(clf, layer.activation) for layer in w.layers}
+    if len(activations) > 1 or None in activations:
+        _refuse(clf, "several activation functions", "one in all layers", "choose another model")
+    outputs = w.head[-1][0].out_features
+    if outputs != len(clf.labels):
+        got = f"{outputs} outputs for {len(clf.labels)} labels"
+        _refuse(clf, got, "one output for each label", "check config.json, num_labels and id2label")
     return {
         "format": FORMAT,
-        "name": clf.card.name,
+        "name": visible(clf.card.name),
         "fingerprint": clf.card.fingerprint,
-        "labels": list(clf.labels),
+        "labels": [visible(str(label)) for label in clf.labels],
         "layers": len(w.layers),
         "heads": heads,
         "hidden": hidden,
         "inner": inner,
         "block": BLOCK,
-        "activation": _activation(clf, first.activation),
+        "activation": activations.pop(),
         "head": [
-            {"name": f"head{k}", "activation": None if function is None else _activation(clf, function)}
+            {"name": f"head{k}", "activation": _activation(clf, function)}
             for k, (_, function) in enumerate(w.head)
         ],
-        "normEps": w.embedding_norm.eps,
+        "normEps": eps,
         "firstPosition": w.first_position,
         "hasType": w.type is not None,
         "hasProjection": w.projection is not None,

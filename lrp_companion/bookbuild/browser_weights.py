@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
 from lrp_companion.models.pretrained import Classifier
 
@@ -48,24 +47,29 @@ def as_staged(clf: Classifier) -> Classifier:
     return out
 
 
-def tensors(wiring: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    """Every weight under its name in the engine."""
-    yield "word", wiring.word.weight
-    yield "position", wiring.position.weight
-    if wiring.type is not None:
-        yield "type", wiring.type.weight
-    modules: list[tuple[str, nn.Module | None]] = [
+def modules(wiring: Any) -> Iterator[tuple[str, Any]]:
+    """Every linear map and norm under its name in the engine."""
+    named: list[tuple[str, Any]] = [
         ("embedding_norm", wiring.embedding_norm),
         ("projection", wiring.projection),
     ]
     for number, layer in enumerate(wiring.layers, start=1):
         names = ("query", "key", "value", "attention_out", "attention_norm", "up", "down", "output_norm")
-        modules += [(f"{number}.{name}", getattr(layer, name)) for name in names]
-    modules += [(f"head{k}", linear) for k, (linear, _) in enumerate(wiring.head)]
-    for name, module in modules:
-        if module is not None:
-            yield f"{name}.weight", module.weight  # type: ignore[misc]
-            yield f"{name}.bias", module.bias  # type: ignore[misc]
+        named += [(f"{number}.{name}", getattr(layer, name)) for name in names]
+    named += [(f"head{k}", linear) for k, (linear, _) in enumerate(wiring.head)]
+    yield from ((name, module) for name, module in named if module is not None)
+
+
+def tensors(wiring: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    """Every weight under its name in the engine; a missing bias is 0."""
+    yield "word", wiring.word.weight
+    yield "position", wiring.position.weight
+    if wiring.type is not None:
+        yield "type", wiring.type.weight
+    for name, module in modules(wiring):
+        yield f"{name}.weight", module.weight
+        bias = module.bias
+        yield f"{name}.bias", module.weight.new_zeros(module.weight.shape[0]) if bias is None else bias
 
 
 def _in_steps(name: str, tensor: torch.Tensor) -> bool:

@@ -6,6 +6,7 @@ import html
 import os
 import shutil
 import tempfile
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +14,11 @@ from typing import Any
 
 import lrp_companion
 from lrp_companion.bookbuild.browser_engine import MAX_TOKENS, Staged, stage
+from lrp_companion.bookbuild.browser_tokenizer import drops_hidden
 from lrp_companion.methods import attribute
 from lrp_companion.models.pretrained import Classifier
 from lrp_companion.schema import Attribution, InputError
+from lrp_companion.terminal import visible
 from lrp_companion.views.export import page
 from lrp_companion.widgets.base import front_end, page_script
 from lrp_companion.widgets.your_sentence import YourSentence
@@ -59,15 +62,29 @@ def prepare(clf: Classifier, folder: Path, examples: Sequence[str], *, max_token
     InputError : an example cannot be read.
     """
     staged = stage(clf, folder, max_tokens=max_tokens)
+    if drops_hidden(clf):  # as the page does with what is typed
+        examples = [seen(text) or text for text in examples]
     maps = [record for method in METHODS for record in attribute(clf, examples[0], method=method)]
     clf.encode(list(examples))
     return Live(_said(clf, staged, max_tokens), list(examples), maps)
 
 
+def seen(text: str) -> str:
+    """Return a text without characters that are not seen, white space as spaces, as `your_sentence.js` does.
+
+    >>> seen("a" + chr(0x202E) + " fine" + chr(10) + "film")
+    'a fine film'
+    """
+    kept = (c for c in text if c in "\t\n\r" or unicodedata.category(c) not in ("Cc", "Cf"))
+    return " ".join("".join(kept).split())
+
+
 def _said(clf: Classifier, staged: Staged, max_tokens: int) -> dict[str, Any]:
-    labels = [str(label) for label in clf.labels]
+    labels = [visible(str(label)) for label in clf.labels]
     return {
-        "name": clf.card.name,
+        "name": visible(clf.card.name),
+        "drops": drops_hidden(clf),
+        "multi": clf.multi_label,
         "labels": labels,
         "layers": clf.card.layers,
         "fetched": staged.bytes_on_disk,
@@ -113,7 +130,7 @@ def export_page(
     try:
         live = prepare(clf, making / "model", texts, max_tokens=max_tokens)
         widget, heading = live.widget("model/"), title or f"Explain a text: {clf.card.name}"
-        body = f"<h1>{html.escape(heading)}</h1>{_limits(live, clf)}{widget.page_html()}"
+        body = f"<h1>{html.escape(visible(heading))}</h1>{_limits(live, clf)}{widget.page_html()}"
         style, script = STYLE + front_end(widget.front, "css"), THEME + page_script(widget.front)
         text = page(heading, body, style=style, script=script)
         (making / "index.html").write_text(text, encoding="utf-8")
@@ -138,11 +155,11 @@ def _free_folder(folder: str | os.PathLike) -> Path:
 
 def _limits(live: Live, clf: Classifier) -> str:
     """The page's abilities and limits, in a paragraph."""
-    model = live.model
+    model, name = live.model, html.escape(visible(clf.card.name))
     sizes = f"{model['fetched'] / 1e6:.0f} MB to load, about {model['memory'] / 1e6:.0f} MB of memory"
     return (
         f"<p>Leave-One-Out next to AttnLRP, CP-LRP and the mask gradient, for texts of up to "
-        f"{model['longest']} tokens. The model ({html.escape(clf.card.name)}, {model['layers']} layers) runs "
+        f"{model['longest']} tokens. The model ({name}, {model['layers']} layers) runs "
         f"in this page, with its matrices rounded to 8 bits: {sizes}. What you type stays in the page. Made "
         f"with LRP Companion {lrp_companion.__version__}.</p>"
     )

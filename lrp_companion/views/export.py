@@ -201,7 +201,7 @@ def as_figure(rows: TokenRows, kind: str) -> bytes:
             return figure._repr_png_()
         out = io.BytesIO()
         dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]
-        figure.savefig(out, format=kind, metadata={"Title": rows.titles[0], **dated})
+        figure.savefig(out, format=kind, metadata={"Title": visible(rows.titles[0]), **dated})
     return out.getvalue()
 
 

@@ -31,8 +31,9 @@ border:3px none transparent;border-block-style:solid;max-width:100%;print-color-
 .lrp-heatmap ol.lrp-tokens>li.lrp-for{border-bottom-color:#1b1b1b}
 .lrp-heatmap ol.lrp-tokens>li.lrp-against{border-top:3px dotted #1b1b1b}
 .lrp-heatmap li.lrp-special{font-style:italic;outline:1px dashed #767676}
-.lrp-heatmap .lrp-value{position:absolute;left:0;bottom:calc(100% + 5px);padding:0 .3em;background:#1b1b1b;
-color:#fff;font-size:.85em;font-style:normal;white-space:nowrap;opacity:0;pointer-events:none;z-index:2}
+.lrp-heatmap .lrp-value{direction:ltr;unicode-bidi:isolate;position:absolute;left:0;
+bottom:calc(100% + 5px);padding:0 .3em;background:#1b1b1b;color:#fff;font-size:.85em;font-style:normal;
+white-space:nowrap;opacity:0;pointer-events:none;z-index:2}
 .lrp-heatmap li:hover>.lrp-value{opacity:1}
 @media print{.lrp-heatmap .lrp-value{position:static;display:block;background:none;color:#1b1b1b;
 font-size:.7em;opacity:1}}
@@ -43,6 +44,11 @@ KEY = (
 )
 FAINT = 0.05  # below this fraction of the scale a token gets a colour but no line for its sign
 TOKEN_WIDTH, BAR_WIDTH = 24, 20
+RIGHT_TO_LEFT = (
+    ("\u0590", "\u08ff"), ("\ufb1d", "\ufdff"), ("\ufe70", "\ufefe"), ("\U00010800", "\U00010fff"),
+    ("\U0001e800", "\U0001efff"),
+)  # fmt: skip
+"""Where Unicode keeps the letters of scripts that run from right to left."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +66,8 @@ class TokenRows:
         blocks = []
         for record, title in zip(self.rows, self.titles, strict=True):
             blocks.append(f"<p>{html.escape(visible(title))}</p>")
-            blocks.append(f'<ol class="lrp-tokens">{"".join(_items(record))}</ol>')
+            direction = ' dir="rtl"' if right_to_left(record) else ""
+            blocks.append(f'<ol class="lrp-tokens"{direction}>{"".join(_items(record))}</ol>')
         return "".join([*blocks, f'<p class="lrp-quiet">{KEY}</p>'])
 
     def save(self, path: str | os.PathLike) -> None:
@@ -216,6 +223,19 @@ def _items(record: Attribution) -> list[str]:
             f'<span class="lrp-value"> {value}</span></li>'
         )
     return out
+
+
+def right_to_left(record: Attribution) -> bool:
+    """Whether a text is read from right to left, by the first letter of its words.
+
+    >>> right_to_left(Attribution(("[CLS]", "טוב"), [0.1, -0.25], 1, 2.5, [True, False], "loo"))
+    True
+    """
+    words = "".join(
+        piece for piece, special in zip(record.pieces, record.special, strict=True) if not special
+    )
+    first = next((c for c in words if unicodedata.category(c).startswith("L")), "")
+    return any(low <= first <= high for low, high in RIGHT_TO_LEFT)
 
 
 def row_scale(record: Attribution) -> float:

@@ -19,6 +19,7 @@ import numpy as np
 import traitlets
 
 from lrp_companion.schema import InputError
+from lrp_companion.terminal import visible
 
 STATIC = Path(__file__).parent / "static"
 MARK = "data-companion-widget"
@@ -73,12 +74,14 @@ def page_script(name: str) -> str:
 
 
 def embed(value: Any) -> str:
-    """Return JSON for a script element: without `<`, so that no text can end the element or open another.
+    """Return JSON for a script element: without `<`, so that no text can end the element or open another,
+    and with control and direction marks in their escaped form.
 
     >>> embed({"token": "</script>"})
     '{"token":"\\\\u003c/script>"}'
     """
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    text = "".join(c if visible(c) == c else json.dumps(c)[1:-1] for c in text)
     return text.replace("<", "\\u003c")
 
 

@@ -44,6 +44,9 @@ class LayerToggles(Widget, front="layer_toggles"):
     mode : "switches" or "half-open".
     sentence, site, tokens : which sentence; where relevance is read; whether special tokens count for r.
 
+    In a Jupyter Book of your own, list `lrp_companion.bookbuild.assets` among the Sphinx extensions, so that
+    its pages need no CDN (the book's API page, "Widgets", has the lines); or `save` the widget as a page.
+
     The page gets scores in 8-bit steps of each mask's largest score, and the r of every mask to 3e-5.
 
     >>> LayerToggles(lattices, loo)  # doctest: +SKIP

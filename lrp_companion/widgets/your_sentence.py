@@ -24,8 +24,8 @@ class YourSentence(Widget, front="your_sentence"):
 
     Parameters
     ----------
-    model : the page's description of the model: `name`, `labels`, `layers`, and in bytes `fetched` and
-        `memory`.
+    model : the page's description of the model: `name`, `labels`, `layers`, in bytes `fetched` and
+        `memory`, whether its tokenizer `drops` characters that are not seen, and whether it is `multi`-label.
     folder : the model's folder, relative to the page, with a slash at the end.
     examples : sample texts; the first one is in the box.
     maps : maps of the first example, for readers without scripts; LOO first.

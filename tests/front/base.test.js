@@ -214,3 +214,14 @@ Deno.test("sums and likeness", () => {
   assert.equal(base.sum([1, -2.5, 4]), 2.5);
   assert.ok(base.alike([1, ["a"]], [1, ["a"]]) && !base.alike([1], ["1"]));
 });
+
+Deno.test("marks that are not seen are spelled out as Python does it", () => {
+  assert.equal(base.visible("a\u202eb\u0085\n\u{e0041}\u2028"), "a\\u202eb\\x85\\n\\U000e0041\\u2028");
+  assert.equal(base.visible("👨\u200d👩 é\u0301 שלום"), "👨\u200d👩 é\u0301 שלום");
+});
+
+Deno.test("a row runs in the direction of its first letter", () => {
+  const of = (/** @type {string[]} */ ...words) =>
+    base.direction({ tokens: ["[CLS]", ...words], special: [true, ...words.map(() => false)] });
+  assert.deepEqual([of("3.5", "טוב", "x"), of("رائع"), of("x", "טוב"), of("!")], ["rtl", "rtl", null, null]);
+});

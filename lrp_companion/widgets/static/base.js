@@ -5,9 +5,10 @@
 /**
  * @typedef {Node | string} Piece
  * @typedef {Piece | Piece[]} Child what an element holds; a list is laid flat
- * @typedef {"class" | "colspan" | "cx" | "cy" | "d" | "fill" | "height" | "hidden" | "id" | "max" | "min"
- *   | "name" | "points" | "preserveAspectRatio" | "r" | "role" | "scope" | "step" | "stroke" | "stroke-width"
- *   | "style" | "tabindex" | "text-anchor" | "title" | "transform" | "type" | "value" | "vector-effect"
+ * @typedef {"class" | "colspan" | "cx" | "cy" | "d" | "dir" | "fill" | "height" | "hidden" | "id" | "max"
+ *   | "min" | "name" | "points" | "preserveAspectRatio" | "r" | "role" | "scope" | "step" | "stroke"
+ *   | "stroke-width" | "style" | "tabindex"
+ *   | "text-anchor" | "title" | "transform" | "type" | "value" | "vector-effect"
  *   | "viewBox" | "width" | "x" | "x1" | "x2" | "y" | "y1" | "y2"
  *   | `aria-${string}` | `data-${string}`} AttributeName
  */
@@ -135,7 +136,7 @@ function liveLine() {
 
 /**
  * Where an arrow key, Home or End leads in a list of controls; nothing for other keys and with a modifier.
- * @param {KeyboardEvent} event
+ * @param {Pick<KeyboardEvent, "key" | "altKey" | "ctrlKey" | "metaKey">} event
  * @param {number} place
  * @param {number} count
  * @returns {number | undefined}
@@ -145,6 +146,19 @@ function placeAfterKey({ key, altKey, ctrlKey, metaKey }, place, count) {
   if (key === "ArrowRight" || key === "ArrowDown") return (place + 1) % count;
   if (key === "ArrowLeft" || key === "ArrowUp") return (place - 1 + count) % count;
   return key === "Home" ? 0 : key === "End" ? count - 1 : undefined;
+}
+
+/**
+ * A key press with left and right swapped where a row runs from right to left.
+ * @param {KeyboardEvent} event
+ * @param {Element} item
+ * @returns {Pick<KeyboardEvent, "key" | "altKey" | "ctrlKey" | "metaKey">}
+ */
+function turned({ key, altKey, ctrlKey, metaKey }, item) {
+  const swapped = item.closest("[dir=rtl]")
+    ? { ArrowLeft: "ArrowRight", ArrowRight: "ArrowLeft" }[key]
+    : null;
+  return { key: swapped ?? key, altKey, ctrlKey, metaKey };
 }
 
 /**
@@ -160,7 +174,7 @@ function oneTabStop(items) {
   items.forEach((item, place) => {
     item.addEventListener("focus", () => stop(item));
     item.addEventListener("keydown", (event) => {
-      const next = placeAfterKey(/** @type {KeyboardEvent} */ (event), place, items.length);
+      const next = placeAfterKey(turned(/** @type {KeyboardEvent} */ (event), item), place, items.length);
       if (next === undefined) return;
       event.preventDefault();
       items[next].focus();
@@ -403,6 +417,31 @@ function scaleOf(scores, special) {
 }
 
 /**
+ * A text with control and direction marks spelled out, as `terminal.py` does it.
+ * @param {string} text
+ * @returns {string}
+ */
+function visible(text) {
+  return text.replace(/(?![\u200c\u200d])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, (character) => {
+    const code = /** @type {number} */ (character.codePointAt(0)), wide = code > 0xffff, two = code < 256;
+    const named = { 9: "\\t", 10: "\\n", 13: "\\r" }[code];
+    return named ??
+      `\\${two ? "x" : wide ? "U" : "u"}${code.toString(16).padStart(two ? 2 : wide ? 8 : 4, "0")}`;
+  });
+}
+
+/**
+ * The direction in which a text is read, by the first letter of its words, as `views/tokens.py` has it.
+ * @param {Tokens} text
+ * @returns {"rtl" | null} null for left to right
+ */
+function direction({ tokens, special }) {
+  const [first] = tokens.filter((_, i) => !special[i]).join("").match(/\p{L}/u) ?? [""];
+  const rightToLeft = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefe\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u;
+  return rightToLeft.test(first) ? "rtl" : null;
+}
+
+/**
  * A row of tokens: the markup of `views/tokens.py`, one tab stop, the value on hover and focus.
  * `paint(scores)` colours it; `paint(scores, of)` takes the scale of other scores.
  * @param {string[]} tokens
@@ -412,8 +451,9 @@ function scaleOf(scores, special) {
  */
 function tokenRow(tokens, special, label) {
   const values = tokens.map(() => h("span", { class: "lrp-value" }));
-  const items = tokens.map((token, i) => h("li", {}, h("bdi", {}, token), values[i]));
-  const node = h("ol", { class: "lrp-tokens", "aria-label": label }, items);
+  const items = tokens.map((token, i) => h("li", {}, h("bdi", {}, visible(token)), values[i]));
+  const dir = direction({ tokens, special });
+  const node = h("ol", { class: "lrp-tokens", "aria-label": label, dir }, items);
   oneTabStop(items);
   /** @param {number[]} scores @param {number[]} [of] */
   const paint = (scores, of = scores) => {

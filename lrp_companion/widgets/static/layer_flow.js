@@ -71,7 +71,11 @@ function grid(text, levels, method, go) {
     return { row, cells };
   });
   const style = `--lrp-columns:${text.tokens.length}`;
-  const node = h("div", { class: "lrp-flow-grid", style, "aria-hidden": "true" }, rows.map(({ row }) => row));
+  const node = h(
+    "div",
+    { class: "lrp-flow-grid", style, dir: direction(text), "aria-hidden": "true" },
+    rows.map(({ row }) => row),
+  );
   /** @param {number} step @param {number[]} marked */
   const paint = (step, marked) => {
     rows.forEach(({ row, cells }, k) => {

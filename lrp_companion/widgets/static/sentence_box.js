@@ -68,7 +68,14 @@ async function everyMask(companion, text, { sites }, labels, { signal, progress 
     tables[site] = { unpacked: { ...inSteps(masks, loo.length), r } };
   }
   const { tokens, special, target, logits, loo } = /** @type {NonNullable<typeof last>} */ (last);
-  return { label: labels[target], tokens, special, logit: logits[target], loo, sites: tables };
+  return {
+    label: labels[target],
+    tokens: tokens.map(visible),
+    special,
+    logit: logits[target],
+    loo,
+    sites: tables,
+  };
 }
 
 /**
@@ -86,7 +93,7 @@ async function everyLevel(companion, text, { levels }, labels, { signal }) {
     throw new Error(`The widget above shows a model other than “${companion.card.name}”.`);
   }
   const { tokens, special, target, logits, scores } = flow;
-  return { tokens, special, label: labels[target], logit: logits[target], scores };
+  return { tokens: tokens.map(visible), special, label: labels[target], logit: logits[target], scores };
 }
 
 /** @type {{ [front: string]: Fed }} */

@@ -1,8 +1,10 @@
 // A reader's own sentence: asks the engine of `engine/`, and shows what comes back. No kernel.
 
 /**
- * `masks` is true where there are few enough layers to try every set of them.
+ * `masks` is true where there are few enough layers to try every set of them, `drops` where the
+ * tokenizer drops characters that are not seen, `multi` where several labels may hold at once.
  * @typedef {Staged & { labels: string[], layers: number, sites: string[], longest: number, masks: boolean,
+ *   drops: boolean, multi: boolean,
  *   examples: string[],
  *   first: Tokens & { maps: { [row: string]: number[] } } }} Data
  */
@@ -31,11 +33,13 @@ const ROWS = {
 const PATH_NAMES = ["front to back", "back to front", "layer k alone"];
 
 /**
- * A text without characters that are not seen, which the tokenizer drops, too; white space as spaces.
+ * A text without characters that are not seen, where the tokenizer drops them, too; white space as spaces.
  * @param {string} text
+ * @param {boolean} [drops] whether the tokenizer does that; else only a blank text becomes empty
  * @returns {string}
  */
-function tidy(text) {
+function tidy(text, drops = true) {
+  if (!drops) return text.trim() ? text : "";
   return text.replace(HIDDEN_CHARACTERS, "").replace(/\s+/gu, " ").trim();
 }
 
@@ -49,7 +53,7 @@ function accept(key, value, model) {
   const data = model.get("data");
   if (key === "text" || key === "other") {
     const text = String(value);
-    return text.length <= LONGEST && text === tidy(text);
+    return text.length <= LONGEST && text === tidy(text, data.drops);
   }
   if (key === "compare") return typeof value === "boolean";
   if (key === "target") return isPlace(Number(value) + 1, data.labels.length + 1);
@@ -149,7 +153,7 @@ function preview({ first: { tokens, special, maps }, examples }) {
     const r = name === "loo" ? "" : ` r with LOO ${say(pearson(maps[name], maps.loo, words))}`;
     return [h("p", { class: "lrp-row-title" }, ROWS[name], h("span", {}, r)), row.node];
   });
-  const head = h("p", { class: "lrp-quiet" }, `Computed when this page was made: “${examples[0]}”`);
+  const head = h("p", { class: "lrp-quiet" }, `Computed when this page was made: “${visible(examples[0])}”`);
   return h("div", {}, head, rows);
 }
 
@@ -257,7 +261,8 @@ class Panel {
       /** @type {Known["maps"]} */
       const maps = same ? { loo: known.maps.loo, "mask-gradient": known.maps["mask-gradient"] } : {};
       maps.attnlrp = first.scores;
-      const now = { ...asked, ...first, predicted, maps, byMask: new Map(), masks: null, r: null };
+      const tokens = first.tokens.map(visible);
+      const now = { ...asked, ...first, tokens, predicted, maps, byMask: new Map(), masks: null, r: null };
       this.known = now;
       if (!same) this.renew();
       this.paint();
@@ -337,7 +342,7 @@ class Panel {
     this.known = null;
     this.renew();
     this.head.textContent = "";
-    this.status.textContent = message;
+    this.status.textContent = visible(message);
   }
 
   /**
@@ -361,11 +366,12 @@ class Panel {
 
   /** @returns {void} */
   paint() {
-    const { known } = this, { labels } = this.model.get("data");
+    const { known } = this, { labels, multi } = this.model.get("data");
     if (!known) return;
     const logits = known.logits.map((logit, i) => `${labels[i]} ${say(logit)}`).join(", ");
     const explained = `explained: the logit of ${labels[known.target]}`;
-    this.head.textContent = `Predicted: ${labels[known.predicted]}. Logits: ${logits}; ${explained}.`;
+    const predicted = `${multi ? "Largest logit" : "Predicted"}: ${labels[known.predicted]}`;
+    this.head.textContent = `${predicted}. Logits: ${logits}; ${explained}.`;
     for (const [row, { title, row: tokens }] of Object.entries(this.drawn)) {
       const scores = known.maps[row], r = this.r(scores);
       if (scores) tokens.paint(scores);
@@ -493,12 +499,12 @@ class Panel {
  * @returns {{ node: HTMLElement, button: HTMLButtonElement, show: () => void }}
  */
 function sentenceBox(model, key, loaded) {
-  const name = key === "text" ? "Your sentence" : "Second sentence";
+  const { drops } = model.get("data"), name = key === "text" ? "Your sentence" : "Second sentence";
   const said = h("p", { role: "alert", class: "lrp-refused" });
   const box = h("textarea", { "aria-label": name, name: key });
   box.rows = 2;
   const take = () => {
-    const text = tidy(box.value);
+    const text = tidy(box.value, drops);
     const long = `This text has ${text.length.toLocaleString("en")} characters; ` +
       `the limit is ${LONGEST.toLocaleString("en")}. Shorten it.`;
     said.textContent = text.length > LONGEST ? long : text ? "" : "Type at least one word.";
@@ -513,7 +519,7 @@ function sentenceBox(model, key, loaded) {
   });
   const button = h("button", { type: "button", onclick: take }, "Explain");
   const show = () => {
-    if (tidy(box.value) !== model.get(key)) box.value = model.get(key);
+    if (tidy(box.value, drops) !== model.get(key)) box.value = model.get(key);
     if (loaded()) said.textContent = "";
   };
   const node = h("div", { class: "lrp-sentence-box" }, h("label", {}, name, box), button, said);
@@ -529,7 +535,8 @@ function sentenceBox(model, key, loaded) {
 function sentences(model, loaded) {
   const { examples } = model.get("data");
   const first = sentenceBox(model, "text", loaded), second = sentenceBox(model, "other", loaded);
-  const names = ["choose one", ...examples.map((text) => text.length > 60 ? `${text.slice(0, 58)} …` : text)];
+  const starts = examples.map((text) => visible(text.length > 60 ? `${text.slice(0, 58)} …` : text));
+  const names = ["choose one", ...starts];
   const example = dropdown("Examples", names, (place) => place && put(model, { text: examples[place - 1] }));
   const check = h("input", { type: "checkbox", onchange: () => put(model, { compare: check.checked }) });
   const compare = h("label", {}, check, " Compare with a second sentence");

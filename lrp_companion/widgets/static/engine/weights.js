@@ -26,7 +26,7 @@ import { refuse } from "./refusal.js";
  */
 /** @typedef {{ steps: Int8Array, scales: Float32Array }} Quantised */
 
-export const FORMAT = 1;
+export const FORMAT = 2;
 
 /**
  * Adler-32, as `zlib.adler32` has it.
