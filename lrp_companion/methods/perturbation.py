@@ -188,7 +188,7 @@ def removal_evaluator(
     (1,)
     """
     check_classifier("removal", clf)
-    encoded = text if isinstance(text, EncodedText) else clf.encode(text)[0]
+    encoded = text if isinstance(text, EncodedText) else clf.encode_one("removal", text)
     check_output(output, clf)
     (chosen,) = check_targets(target, 1, clf.labels)
     if chosen is None:

@@ -31,6 +31,7 @@ from lrp_companion.schema import (
     InputError,
     ModelCard,
     ModelError,
+    Texts,
     choose,
     is_whole,
 )
@@ -127,7 +128,7 @@ class Classifier:
 
     def encode_one(self, operation: str, text: Any, *, truncate: bool = False) -> EncodedText:
         """One text, pair or image, as `encode` gives it; several are refused."""
-        if not self.reads_images and not isinstance(text, (str, tuple)):
+        if not self.reads_images and (not isinstance(text, (str, tuple)) or isinstance(text, Texts)):
             got, expected = f"a text of type {type(text).__name__}", "one string, or a pair of strings"
             raise InputError(operation, got=got, expected=expected, hint="call it once per text")
         encoded = self.encode(text, truncate=truncate)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lrp_companion.schema import InputError
+from lrp_companion.schema import InputError, Texts
 
 Text = str | tuple[str, str]
 """A text, or a pair of texts that the classifier reads together."""
@@ -79,7 +79,7 @@ def places_read(texts: Sequence[EncodedText], device: torch.device) -> Tensor | 
 
 
 def listed(texts: Any) -> list[Text]:
-    """The texts and pairs of an argument, checked; a tuple is one pair.
+    """The texts and pairs of an argument, checked; a tuple is one pair, but `Texts` of a data set are not.
 
     Raises
     ------
@@ -88,7 +88,7 @@ def listed(texts: Any) -> list[Text]:
     >>> listed(("a film", "of grace")), listed(["a film", "of grace"])
     ([('a film', 'of grace')], ['a film', 'of grace'])
     """
-    if isinstance(texts, (str, tuple)):
+    if isinstance(texts, (str, tuple)) and not isinstance(texts, Texts):
         texts = [texts]
     unordered = isinstance(texts, (bytes, Mapping, Set))
     has_no_axis = getattr(texts, "ndim", None) == 0  # an array of one number: it has __iter__, and no items
@@ -100,7 +100,7 @@ def listed(texts: Any) -> list[Text]:
         hint = "pass a string or a list of strings"
         raise InputError("encode", got="no texts", expected="at least one text", hint=hint)
     for k, item in enumerate(items):
-        if isinstance(item, tuple):
+        if isinstance(item, tuple) and not isinstance(item, Texts):
             _check_pair(k, item)
         else:
             _check_text(f"text {k}", item)
