@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import math
 import os
 import re
@@ -14,9 +15,11 @@ import pyarrow as pa
 
 from lrp_companion.schema import InputError, SourceError, is_whole
 from lrp_companion.sources.dataset import Dataset, reason, whole_number
+from lrp_companion.sources.tsv import Unclear, parsed
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet")
 KINDS = "a .csv, .tsv, .jsonl or .parquet file, or a folder of these"
+MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 BLOCK = 1 << 26
 """Bytes parsed at once, and so the longest possible row."""
 MOST_CLASSES = 1 << 31
@@ -33,17 +36,18 @@ def read_file(path: Path) -> pa.Table:
     from pyarrow import csv, json, parquet
 
     try:
-        if path.suffix in (".csv", ".tsv"):
-            parse = csv.ParseOptions(
-                delimiter="\t" if path.suffix == ".tsv" else ",", newlines_in_values=True
-            )
-            block = csv.ReadOptions(block_size=BLOCK)
-            with csv.open_csv(path, read_options=block, parse_options=parse) as reader:
+        if path.suffix == ".tsv":
+            return _tab_separated(path)
+        if path.suffix == ".csv":
+            parse, block = csv.ParseOptions(newlines_in_values=True), csv.ReadOptions(block_size=BLOCK)
+            with csv.open_csv(_in_utf8(path), read_options=block, parse_options=parse) as reader:
                 names = reader.schema.names
             kinds = csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()))
-            return csv.read_csv(path, read_options=block, parse_options=parse, convert_options=kinds)
+            return csv.read_csv(
+                _in_utf8(path), read_options=block, parse_options=parse, convert_options=kinds
+            )
         if path.suffix == ".jsonl":
-            return json.read_json(path, read_options=json.ReadOptions(block_size=BLOCK))
+            return json.read_json(_in_utf8(path), read_options=json.ReadOptions(block_size=BLOCK))
         if path.suffix == ".parquet":
             with parquet.ParquetFile(path) as file:
                 return file.read()
@@ -51,6 +55,37 @@ def read_file(path: Path) -> pa.Table:
         got, hint = f"{path}, which cannot be read ({reason(error)})", "repair the file, or save it again"
         raise SourceError("load_dataset", got=got, expected=f"a {path.suffix} file", hint=hint) from None
     raise SourceError("load_dataset", got=str(path), expected=KINDS, hint="convert the file to one of these")
+
+
+def _in_utf8(path: Path) -> Any:
+    """A file for Arrow, which reads UTF-8 without a mark at its start; UTF-16 must have such a mark."""
+    with open(path, "rb") as file:
+        start = file.read(4)
+    if not start.startswith(MARKS):
+        return path
+    return pa.BufferReader(decoded_text(path.read_bytes()).encode())
+
+
+def decoded_text(raw: bytes) -> str:
+    """Text in UTF-8, or by the mark at its start in UTF-16; the mark is left out.
+
+    Raises
+    ------
+    UnicodeError : anything else.
+
+    >>> decoded_text(b"\xef\xbb\xbfFine"), decoded_text("Fine".encode("utf-16"))
+    ('Fine', 'Fine')
+    """
+    return raw.decode("utf-16" if raw.startswith(MARKS[1:]) else "utf-8-sig")
+
+
+def _tab_separated(path: Path) -> pa.Table:
+    rows = parsed(decoded_text(path.read_bytes()))
+    if not rows:
+        raise Unclear("it is empty")
+    names, *cells = rows
+    columns = zip(*cells, strict=True) if cells else [()] * len(names)
+    return pa.table([pa.array(column, pa.string()) for column in columns], names=names)
 
 
 def read_path(path: Path, split: str | None) -> tuple[pa.Table, str, str]:
