@@ -14,6 +14,7 @@ from lrp_companion.methods.common import (
     check_options,
     check_output,
     check_targets,
+    plain_target,
     switch,
 )
 from lrp_companion.methods.contrast import contrasted
@@ -96,9 +97,9 @@ def attribute(
     method : "loo", "ig", "gradient-x-input", "rollout", "attnlrp", "cp-lrp", "pa-lrp",
         "lrp" with `bypass`, "mask-gradient" with `groups`, "hybrid" (LOO for the `exact` tokens with the
         largest mask gradient), or "sampled-loo" (LOO for a random `budget` of tokens).
-    target : the class to explain, by its number from 0 or its label: one for all, or one per input; None for
-        the class with the largest logit. For a language model the class is the next or the masked token, by
-        its text, such as " Paris".
+    target : the class to explain, by its number from 0 or its label (text): one for all, or a list, column or
+        tensor with one per input; None for the class with the largest logit. For a language model the class
+        is the next or the masked token, by its text, such as " Paris".
     options : keyword-only, refused by methods that do not use them. On text: `site` ("word",
         "word+position", "embedding") and `epsilon` (LRP), `gate` (gated MLPs under LRP: "uniform",
         "right", "flat" or "constant"), `positions` (PA-LRP where positions are rotations: "absolute" or
@@ -148,14 +149,14 @@ def attribute(
         return contrasted(attribute, model, inputs, method=method, **both, **options)
     check_output(options.get("output", "logit"), model)
     texts = model.encode(inputs, truncate=switch("truncate", truncate), position=position)
-    targets = check_targets(_classes(model, target), len(texts), model.labels)
+    targets = check_targets(_classes(model, plain_target(target, len(texts))), len(texts), model.labels)
     with as_recorded(model.device, model.network):
         return TEXT_METHODS[method](model, texts, targets, **options)
 
 
 def _classes(clf: Classifier, target: Any) -> Any:
     """Targets, with the texts of a language model's tokens replaced by their numbers."""
-    if isinstance(target, (list, tuple)):
+    if isinstance(target, list):
         return [clf.class_of(one) for one in target]
     return clf.class_of(target)
 

@@ -91,8 +91,8 @@ def listed(texts: Any) -> list[Text]:
     if isinstance(texts, (str, tuple)) and not isinstance(texts, Texts):
         texts = [texts]
     unordered = isinstance(texts, (bytes, Mapping, Set))
-    has_no_axis = getattr(texts, "ndim", None) == 0  # an array of one number: it has __iter__, and no items
-    if unordered or has_no_axis or not isinstance(texts, Iterable):
+    is_no_column = getattr(texts, "ndim", 1) != 1  # an array of one number, or a frame, whose items are names
+    if unordered or is_no_column or not isinstance(texts, Iterable):
         got, hint = f"texts of type {type(texts).__name__}", "pass strings, or pairs as tuples of two strings"
         raise InputError("encode", got=got, expected=TEXT_OR_PAIR, hint=hint)
     items = list(texts)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import math
 import os
 import re
@@ -16,10 +15,10 @@ import pyarrow as pa
 from lrp_companion.schema import InputError, SourceError, is_whole
 from lrp_companion.sources.dataset import Dataset, reason, whole_number
 from lrp_companion.sources.tsv import Unclear, parsed
+from lrp_companion.terminal import MARKS, decoded_text
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet")
 KINDS = "a .csv, .tsv, .jsonl or .parquet file, or a folder of these"
-MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 BLOCK = 1 << 26
 """Bytes parsed at once, and so the longest possible row."""
 MOST_CLASSES = 1 << 31
@@ -64,19 +63,6 @@ def _in_utf8(path: Path) -> Any:
     if not start.startswith(MARKS):
         return path
     return pa.BufferReader(decoded_text(path.read_bytes()).encode())
-
-
-def decoded_text(raw: bytes) -> str:
-    """Text in UTF-8, or by the mark at its start in UTF-16; the mark is left out.
-
-    Raises
-    ------
-    UnicodeError : anything else.
-
-    >>> decoded_text(b"\xef\xbb\xbfFine"), decoded_text("Fine".encode("utf-16"))
-    ('Fine', 'Fine')
-    """
-    return raw.decode("utf-16" if raw.startswith(MARKS[1:]) else "utf-8-sig")
 
 
 def _tab_separated(path: Path) -> pa.Table:
