@@ -60,6 +60,7 @@ def _explain(args: argparse.Namespace) -> None:
     if args.truncate:
         options["truncate"] = True
     if args.out is not None:
+        args.out = str(as_path("explain", "--out", args.out))
         ending("explain", args.out)
     clf = load_classifier(args.model, device=args.device, dtype=args.dtype)
     if clf.reads_images and args.pair is not None:
@@ -121,6 +122,7 @@ def _check(args: argparse.Namespace) -> int:
 
     check_output()
     if args.out is not None:
+        args.out = str(as_path("check", "--out", args.out))
         ending("check", args.out, (".html",))
     texts = args.texts
     if texts == ["-"]:
