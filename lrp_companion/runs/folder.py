@@ -183,7 +183,7 @@ def _make(place: Path) -> None:
     try:
         place.mkdir(parents=True, exist_ok=True)
         probe = _part_of(place / ".probe")
-        open(probe, "xb").close()
+        probe.touch(exist_ok=False)
         probe.unlink()
     except OSError as error:
         got = f"--out {place}, which cannot be written ({error.strerror or error})"

@@ -213,9 +213,10 @@ def own_dataset(
     """
     is_path = isinstance(data, (str, os.PathLike))
     where = os.fspath(data) if is_path else f"data of type {type(data).__name__}"
-    table, stem, part = (
-        read_path(as_path("load_dataset", "path", data), split) if is_path else read_object(data, split)
-    )
+    if is_path:
+        table, stem, part = read_path(as_path("load_dataset", "path", data), split)
+    else:
+        table, stem, part = read_object(data, split)
     _check_columns(where, table.column_names, {"text": text, "pair": pair, "label": label})
     if not len(table):
         got, hint = f"{where} without rows", "check the file"
