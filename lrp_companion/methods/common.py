@@ -109,8 +109,8 @@ def _class_of(target: Any, labels: Sequence[str], places: Mapping[str, Sequence[
         several = ", ".join(map(str, named[:MOST_NAMED]))
         got, expected = f"{got}, the label of the classes {several}", "one class"
         hint = f"name it by its number, such as target={named[0]}"
-    elif is_whole(target) and labels.count(str(int(target))) == 1:
-        hint = f"the label {str(int(target))!r}, as text, is class {labels.index(str(int(target)))}"
+    elif is_whole(target) and (name := shown(int(target))) in labels:
+        hint = f"the label {name!r}, as text, is class {labels.index(name)}"
     raise InputError("attribute", got=got, expected=expected, hint=hint)
 
 
