@@ -106,7 +106,7 @@ def default_nodes(groups: int | str) -> tuple[float, ...] | None:
     >>> default_nodes(8), default_nodes(4)
     ((0.2, 1), None)
     """
-    return LOW if groups == "all" or (isinstance(groups, int) and groups >= MANY) else None
+    return LOW if (isinstance(groups, str) and groups == "all") or (isinstance(groups, int) and groups >= MANY) else None
 
 
 def group_of(tokens: int, groups: int | str, *, seed: int | None = None) -> np.ndarray:

@@ -178,7 +178,8 @@ class _Session:
     def warn_of_threads(self) -> None:
         """Say so if rows of this run were made with another number of threads; every session records its."""
         now = _threads(self.row)
-        others = sorted({_threads(row) for row in self.manifest["sessions"][:-1]} - {now, None})
+        known = {_threads(row) for row in self.manifest["sessions"][:-1]}
+        others = sorted(count for count in known if count is not None and count != now)
         if others and any(self.folder.done.values()):
             there, count = " and ".join(map(str, others)), f"{now} thread{'' if now == 1 else 's'}"
             complain(
@@ -204,7 +205,7 @@ def _threads(session: Mapping[str, Any]) -> int | None:
     """The threads of a session, None where an older manifest has no number."""
     hardware = session.get("hardware")
     threads = hardware.get("threads") if isinstance(hardware, Mapping) else None
-    return threads if is_whole(threads) else None
+    return int(threads) if is_whole(threads) else None
 
 
 def _now() -> str:

@@ -234,7 +234,8 @@ def _places(data: str, given: Sequence[str], classes: Sequence[str], names: Sequ
     """
     spelled = {whole_number(name) for name in names} - {None}
     signed = any(number is not None and number < 0 for number in spelled)
-    exact, folded, numbered = _by_name(classes), _by_name(map(str.casefold, classes)), {}
+    exact, folded = _by_name(classes), _by_name(map(str.casefold, classes))
+    numbered: dict[int | None, list[int]] = {}
     for k, name in enumerate(classes):
         numbered.setdefault(whole_number(name), []).append(k)
     numbers = [whole_number(name) for name in given]
