@@ -62,7 +62,8 @@ def plain_target(target: Any, count: int) -> Any:
         or axes not in (None, 1)
     ):
         return target
-    given = target if hasattr(target, "__len__") else itertools.islice(target, count + 1)
+    sized = hasattr(target, "__len__") and not isinstance(target, range)  # a range may be endless
+    given = target if sized else itertools.islice(target, count + 1)
     return [plain_target(one, 0) if getattr(one, "ndim", None) == 0 else one for one in given]
 
 
