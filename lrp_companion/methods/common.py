@@ -203,7 +203,7 @@ def switch(name: str, value: object) -> bool:
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
     hint = "a word or a number is neither True nor False"
-    raise InputError("attribute", got=f"{name} {value!r}", expected="True or False", hint=hint)
+    raise InputError("attribute", got=f"{name} {shown(value)}", expected="True or False", hint=hint)
 
 
 def settle(targets: Targets, logits: Tensor) -> Tensor:

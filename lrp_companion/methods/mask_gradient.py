@@ -106,7 +106,8 @@ def default_nodes(groups: int | str) -> tuple[float, ...] | None:
     >>> default_nodes(8), default_nodes(4)
     ((0.2, 1), None)
     """
-    return (
+    everything = isinstance(groups, str) and groups == "all"
+    return LOW if everything or (isinstance(groups, int) and groups >= MANY) else None
         LOW
         if (isinstance(groups, str) and groups == "all") or (isinstance(groups, int) and groups >= MANY)
         else None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lrp_companion.schema import InputError, SourceError, Texts, choose, is_whole, whole
+from lrp_companion.schema import InputError, SourceError, Texts, choose, is_whole, shown, whole
 from lrp_companion.sources.image_file import ManyPixels, Unreadable, decoded
 
 if TYPE_CHECKING:
@@ -190,15 +190,16 @@ class Dataset:
         InputError
             When no item has them.
         """
+        possible = (tag is None or isinstance(tag, str)) and (label is None or is_whole(label))
         rows = [
             k
-            for k in range(len(self))
+            for k in range(len(self) if possible else 0)
             if (tag is None or tag in self.tags[k]) and (label is None or label == self.labels[k])
         ]
         if not rows:
             known = ", ".join(sorted({t for tags in self.tags for t in tags})) or "none"
             expected = f"tags: {known}; labels: {', '.join(map(str, np.unique(self.labels)))}"
-            got = f"tag {tag!r}, label {label!r}, which no item has"
+            got = f"tag {shown(tag)}, label {shown(label)}, which no item has"
             raise InputError("Dataset.where", got=got, expected=expected, hint="choose from these")
         return self._rows(np.asarray(rows))
 
