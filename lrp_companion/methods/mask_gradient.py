@@ -108,10 +108,6 @@ def default_nodes(groups: int | str) -> tuple[float, ...] | None:
     """
     everything = isinstance(groups, str) and groups == "all"
     return LOW if everything or (isinstance(groups, int) and groups >= MANY) else None
-        LOW
-        if (isinstance(groups, str) and groups == "all") or (isinstance(groups, int) and groups >= MANY)
-        else None
-    )
 
 
 def group_of(tokens: int, groups: int | str, *, seed: int | None = None) -> np.ndarray:
