@@ -34,6 +34,7 @@ from lrp_companion.schema import (
     Texts,
     choose,
     is_whole,
+    shown,
 )
 
 __all__ = ["EMBEDDED_FOLDER", "Classifier", "EncodedText", "embedded_models", "load_classifier"]
@@ -169,7 +170,7 @@ class Classifier:
     def _at(self, texts: list[EncodedText], position: object) -> list[EncodedText]:
         """The texts with the token that is explained."""
         if self.encoder.wiring.task != TOKEN_CLASSES:
-            got, expected = f"position {position!r}", "a position only for a model of token classes"
+            got, expected = f"position {shown(position)}", "a position only for a model of token classes"
             raise InputError("encode", got=got, expected=expected, hint="leave it out")
         shortest = min(len(text) for text in texts)
         if not is_whole(position) or not 0 <= int(position) < shortest:
