@@ -424,7 +424,7 @@ def test_every_message_is_one_short_line(clf: Classifier, value: object) -> None
         lambda: load_dataset("sst2", split=value),
         lambda: load_dataset("sst2", limit=value),
         lambda: load_dataset("sst2", side=value),
-        lambda: load_dataset({"t": ["a"]}, text=str(value)[:4000]),
+        lambda: load_dataset({"t": ["a"]}, text=shown(value, 4000)),
         lambda: reviews.where(tag=value),
         lambda: reviews.take(value),
         lambda: as_path("run", "--out", [value]),
@@ -433,7 +433,7 @@ def test_every_message_is_one_short_line(clf: Classifier, value: object) -> None
         lambda: load_classifier("companion", dtype=value),
         lambda: Protocol(site=value),
         lambda: check_layers("lrp", value, 2),
-        lambda: main_error(["explain", "a film", "--method", str(value)[:4000]]),
+        lambda: main_error(["explain", "a film", "--method", shown(value, 4000)]),
     ]  # fmt: skip
     long = []
     for number, call in enumerate(calls):
