@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from lrp_companion.paths import as_path
-from lrp_companion.schema import Attribution, InputError, SourceError
+from lrp_companion.schema import Attribution, InputError, SourceError, shown
 from lrp_companion.views.palette import INK, QUIET, hexes
 from lrp_companion.views.tokens import (
     FAINT,
@@ -102,7 +102,7 @@ def ending(operation: str, path: str | os.PathLike, endings: tuple[str, ...] = (
     suffix = Path(path).suffix.lower() if isinstance(path, (str, os.PathLike)) else ""
     if suffix not in allowed:
         expected, hint = f"a path that ends in {', '.join(allowed)}", f"such as explanation{allowed[0]}"
-        raise InputError(operation, got=f"path {path!r}", expected=expected, hint=hint)
+        raise InputError(operation, got=f"path {shown(path)}", expected=expected, hint=hint)
     if not as_path(operation, "path", path).absolute().parent.is_dir():
         expected, hint = "a folder that is there", "make the folder first"
         raise InputError(operation, got=f"path {os.fspath(path)!r}", expected=expected, hint=hint)
