@@ -9,22 +9,44 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
+LONGEST, SHORTEST = 499, 120
+"""Characters of a message, and those that each of its parts may have."""
+FORM = "{}: got {}; expected {}. Next step: {}."
+
 
 class CompanionError(Exception):
     """Base of every error the package raises on purpose.
 
-    The message names the operation, what was received, what was expected, and the next step.
+    The message names the operation, what was received, what was expected, and the next step, in one line of
+    fewer than 500 characters; what is longer loses its middle.
 
     >>> print(InputError("attribute", got="seed -1", expected="a number, at least 0", hint="try seed=0"))
     attribute: got seed -1; expected a number, at least 0. Next step: try seed=0.
     """
 
     def __init__(self, operation: str, *, got: str, expected: str, hint: str) -> None:
+        got, expected, hint = map(_in_one_line, (got, expected, hint.rstrip(".")))
+        got = _cut(got, max(SHORTEST, LONGEST - len(FORM.format(operation, "", expected, hint))))
+        expected = _cut(expected, max(SHORTEST, LONGEST - len(FORM.format(operation, got, "", hint))))
+        hint = _cut(hint, max(SHORTEST, LONGEST - len(FORM.format(operation, got, expected, ""))))
         self.operation, self.got, self.expected, self.hint = operation, got, expected, hint
-        super().__init__(f"{operation}: got {got}; expected {expected}. Next step: {hint.rstrip('.')}.")
+        super().__init__(FORM.format(operation, got, expected, hint))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild_error, (type(self), self.operation, self.got, self.expected, self.hint)
+
+
+def _in_one_line(text: str) -> str:
+    """The text without line ends; one that is far too long is cut before it is looked through."""
+    return " ".join(_cut(text, 10 * LONGEST).splitlines())
+
+
+def _cut(text: str, longest: int) -> str:
+    """The text without its middle if it is too long: its subject stands first, its fault last."""
+    if len(text) <= longest:
+        return text
+    first = (longest - 3) // 2
+    return f"{text[:first]}...{text[len(text) - (longest - 3 - first) :]}"
 
 
 def _rebuild_error(

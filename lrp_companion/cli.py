@@ -8,8 +8,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from lrp_companion.cli_options import parser
@@ -24,6 +26,7 @@ from lrp_companion.terminal import (
     harmless_json,
     printable,
     say,
+    standard_input,
     visible,
 )
 
@@ -48,7 +51,7 @@ def _explain(args: argparse.Namespace) -> None:
     from lrp_companion.views.tokens import terminal_table
 
     check_output()
-    text = _standard_input() if args.text == "-" else args.text
+    text = standard_input("explain") if args.text == "-" else args.text
     if not text.strip():
         expected, hint = "a text with at least one word", "put the text in quotes"
         raise InputError("explain", got="an empty text", expected=expected, hint=hint)
@@ -57,11 +60,13 @@ def _explain(args: argparse.Namespace) -> None:
     if args.truncate:
         options["truncate"] = True
     if args.out is not None:
+        args.out = str(as_path("explain", "--out", args.out))
         ending("explain", args.out)
     clf = load_classifier(args.model, device=args.device, dtype=args.dtype)
     if clf.reads_images and args.pair is not None:
         got, hint = "--pair with a model that reads images", "leave --pair out"
         raise InputError("explain", got=got, expected="one image file", hint=hint)
+    options |= {name: _class(clf, options[name]) for name in ("target", "contrast") if name in options}
     (given,) = _as_read(clf, [text], operation="explain")
     (record,) = attribute(
         clf, given if args.pair is None else (given, args.pair), method=args.method, **options
@@ -85,6 +90,18 @@ def _explain(args: argparse.Namespace) -> None:
     say(terminal_table(record, colour=colour))
 
 
+def _class(clf: Any, text: str) -> int | str:
+    """A class as the command names it: a label or a language model's token, or else the number of a class."""
+    if text in clf.labels or not re.fullmatch(r"-?[0-9]{1,18}", text):
+        return text
+    if clf.encoder.wiring.of_vocabulary:
+        with suppress(InputError):
+            token = clf.class_of(text)
+            if token != clf.tokenizer.unk_token_id:
+                return token
+    return int(text)
+
+
 def _as_read(clf: Any, given: Sequence[str], *, operation: str) -> list[Any]:
     """What the model reads: the texts, or the pixels of the files that they name."""
     if not clf.reads_images:
@@ -93,18 +110,6 @@ def _as_read(clf: Any, given: Sequence[str], *, operation: str) -> list[Any]:
 
     channels = clf.encoder.wiring.patches.channels
     return [read_image(file, channels=channels, operation=operation) for file in given]
-
-
-def _standard_input() -> str:
-    """Return the text from standard input."""
-    got, hint = "", "pipe a text in, or write it in quotes"
-    try:
-        return sys.stdin.read()
-    except UnicodeDecodeError:
-        got, hint = "standard input that is not UTF-8", "convert the text to UTF-8"
-    except (AttributeError, OSError, ValueError):
-        got = "standard input that cannot be read"
-    raise InputError("explain", got=got, expected="a text", hint=hint)
 
 
 def _check(args: argparse.Namespace) -> int:
@@ -117,10 +122,11 @@ def _check(args: argparse.Namespace) -> int:
 
     check_output()
     if args.out is not None:
+        args.out = str(as_path("check", "--out", args.out))
         ending("check", args.out, (".html",))
     texts = args.texts
     if texts == ["-"]:
-        texts = [line for line in _standard_input().splitlines() if line.strip()]
+        texts = [line for line in standard_input("check").split("\n") if line.strip()]
     clf = load_classifier(args.model, device=args.device, dtype=args.dtype)
     done = check(clf, _as_read(clf, texts, operation="check"), truncate=args.truncate)
     if args.out is not None:

@@ -71,9 +71,10 @@ def _explain_options(add: Callable[..., Any]) -> None:
     add("--model", default="companion", help=MODEL)
     add("--device", default="cpu")
     add("--dtype", default="float32", help="float32, float64, bfloat16 or float16")
-    add("--target", type=_class, help="class to explain: its number from 0 or its label (default: predicted)")
-    text = "class whose logit is subtracted from the target's (both: number, label or language model's token)"
-    add("--contrast", type=_class, help=text)
+    text = "class to explain: its label, or else its number from 0 (default: predicted)"
+    add("--target", metavar="CLASS", help=text)
+    text = "class whose logit is subtracted from the target's (both: label, language model's token or number)"
+    add("--contrast", metavar="CLASS", help=text)
     text = "position, from 0, of the token whose classes are explained (models for token classification)"
     add("--position", type=int, help=text)
     text = "a second text, if the model reads pairs"
@@ -186,10 +187,6 @@ def _export_page_options(add: Callable[..., Any]) -> None:
 
 def _count_or_all(text: str) -> int | str:
     return text if text == "all" else int(text)
-
-
-def _class(text: str) -> int | str:
-    return int(text) if text.lstrip("-").isdecimal() else text
 
 
 def _nodes(text: str) -> int | list[float]:

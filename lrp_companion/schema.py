@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, SupportsIndex, overload
 
 import numpy as np
 
@@ -44,6 +44,7 @@ __all__ = [
     "ModelError",
     "Protocol",
     "SourceError",
+    "Texts",
     "check_layers",
     "choose",
     "counted",
@@ -75,6 +76,35 @@ def counted(special: np.ndarray, tokens: str) -> np.ndarray:
     ([False, True], [True, True])
     """
     return ~special if tokens == "no-special" else np.ones(len(special), dtype=bool)
+
+
+class Texts(tuple[str, ...]):
+    """Several texts as a tuple; a part or a sum of them is never a pair, however many are left.
+
+    >>> texts = Texts(("Fine.", "Dull.", "Fair."))
+    >>> texts[:2], isinstance(texts[:2], Texts), texts == ("Fine.", "Dull.", "Fair.")
+    (('Fine.', 'Dull.'), True, True)
+    """
+
+    __slots__ = ()
+
+    @overload
+    def __getitem__(self, at: SupportsIndex, /) -> str: ...
+    @overload
+    def __getitem__(self, at: slice, /) -> Texts: ...
+    def __getitem__(self, at: SupportsIndex | slice, /) -> str | Texts:
+        return Texts(super().__getitem__(at)) if isinstance(at, slice) else super().__getitem__(at)
+
+    def __add__(self, other: Any, /) -> Texts:
+        return Texts((*self, *other)) if isinstance(other, tuple) else NotImplemented
+
+    def __radd__(self, other: Any, /) -> Texts:
+        return Texts((*other, *self)) if isinstance(other, tuple) else NotImplemented
+
+    def __mul__(self, times: SupportsIndex, /) -> Texts:
+        return Texts(super().__mul__(times))
+
+    __rmul__ = __mul__
 
 
 def check_layers(operation: str, layers: Iterable[int], count: int) -> frozenset[int]:

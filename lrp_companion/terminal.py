@@ -1,4 +1,4 @@
-"""How the commands print to a terminal, and how they end.
+"""How the commands read standard input, print to a terminal, and end.
 
 Text from outside is printed with its control characters spelled out, so that no label, manifest
 or file name steers a terminal. A command ends with one of five exit codes, and never with a traceback unless
@@ -7,6 +7,7 @@ LRP_COMPANION_TRACEBACK is set.
 
 from __future__ import annotations
 
+import codecs
 import io
 import os
 import signal
@@ -18,7 +19,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from lrp_companion.extras import extra
-from lrp_companion.schema import CompanionError
+from lrp_companion.schema import CompanionError, InputError
 
 DONE, READER_GONE, BAD_INPUT, FAULT, STOPPED = 0, 1, 2, 3, 130
 BROKEN = 1
@@ -29,6 +30,8 @@ EXIT_CODES = (
     "check found a broken figure"
 )
 TRACEBACK = "LRP_COMPANION_TRACEBACK"
+MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+"""How text in UTF-8 or UTF-16 may begin."""
 _PLAIN = str.maketrans("█▌▐│◀▶…Δ−", "###|<>~D-")
 
 
@@ -41,6 +44,45 @@ class OutputError(Fault, OSError):
 
     def __str__(self) -> str:  # OSError would print its own arguments
         return str(self.args[0])
+
+
+def decoded_text(raw: bytes, encoding: str = "utf-8") -> str:
+    """Text in UTF-8 or UTF-16 by the mark at its start, which is left out; without one in this encoding.
+
+    Raises
+    ------
+    UnicodeError : anything else.
+
+    >>> decoded_text(b"\\xef\\xbb\\xbfFine"), decoded_text("Fine".encode("utf-16"))
+    ('Fine', 'Fine')
+    """
+    if raw.startswith(MARKS):
+        encoding = "utf-8-sig" if raw.startswith(codecs.BOM_UTF8) else "utf-16"
+    return raw.decode(encoding)
+
+
+def standard_input(operation: str) -> str:
+    r"""Return the text from standard input, whose lines end with \n or \r\n, which is read as \n.
+
+    What shells add is left out: a mark at the start, and one line end at the end.
+
+    Raises
+    ------
+    InputError : no text, or none that can be decoded.
+    """
+    got, expected, hint = "standard input that is no text", "text in UTF-8", "convert the text to UTF-8"
+    try:
+        binary = getattr(sys.stdin, "buffer", None)
+        text = sys.stdin.read() if binary is None else decoded_text(binary.read(), sys.stdin.encoding)
+        if "\0" not in text:
+            return text.replace("\r\n", "\n").removesuffix("\n")
+        got = "standard input with a NUL in it, as UTF-16 without a mark has"
+    except UnicodeError:
+        got = f"standard input that is not {sys.stdin.encoding}"
+    except (AttributeError, OSError, ValueError):
+        got, expected = "standard input that cannot be read", "a text"
+        hint = "pipe a text in, or write it in quotes"
+    raise InputError(operation, got=got, expected=expected, hint=hint)
 
 
 def visible(text: str) -> str:

@@ -72,7 +72,7 @@ def watched(step: Step) -> Iterator[None]:
 
     def slow_open(file: Any, mode: str = "r", *given: Any, **more: Any) -> Any:
         opened = real_open(file, mode, *given, **more)
-        return _Slow(opened, step) if mode == "wb" and str(file).endswith(".part") else opened
+        return _Slow(opened, step) if mode == "xb" and str(file).endswith(".part") else opened
 
     for owner, name, real in kept:
         setattr(owner, name, around(real))

@@ -921,7 +921,7 @@ MUTATIONS: list[Mutation] = [
     faith("Kendall of many maps without ties", "signs / np.sqrt(np.abs(signs).sum(-1, keepdims=True))",
           "signs / np.sqrt(signs.shape[-1])", "test_grid.py"),
     grid("rows with a NaN are ranked", "np.isfinite(rows).all(-1)", "np.isfinite(rows).any(-1)"),
-    folder("written in place", 'part = file.with_name(f"{file.name}.{os.getpid()}.part")', "part = file"),
+    folder("written in place", "part = _part_of(file)", "part = file"),
     folder("a job in two files counts twice", " and (file.parent == place or _parts(file)[1] not in seen)",
            ""),
     folder("half written files stay", "half.unlink()", "half.exists()"),

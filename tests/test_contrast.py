@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import datasets
 import numpy as np
+import pandas
 import pytest
 import torch
 from tiny_models import build, pre_norm
 
 import lrp_companion as lrp
 from lrp_companion import cli
+from lrp_companion.methods.common import check_targets
 from lrp_companion.models.pretrained import load_classifier
 from lrp_companion.schema import InputError
 
@@ -174,3 +177,101 @@ def test_the_command_of_the_book_prints_a_table_of_tokens(
     assert len(record.tokens) >= 5
     with pytest.raises(InputError, match="target ' Berlin' of .* tokens"):
         lrp.attribute(lrp.load_classifier(tmp_path), "The capital", method="attnlrp", target=" Berlin")
+
+
+FORMS = {
+    "list": lambda classes: classes,
+    "array": np.array,
+    "tensor": torch.tensor,
+    "tensors": lambda classes: [torch.tensor(k) for k in classes],
+    "column": lambda classes: pandas.Series(classes, index=[7, 9]),
+    "labels": lambda classes: pandas.Series(["negative", "positive", "mixed"])[classes],
+    "categories": lambda classes: pandas.Series(
+        np.array(["negative", "positive", "mixed"])[classes], dtype="category"
+    ),
+    "data set": lambda classes: datasets.Dataset.from_dict({"y": classes})["y"],
+    "generator": iter,
+    "range": lambda classes: range(classes[0], classes[1] - 1, -1),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_targets_in_every_form_that_has_an_order(clf: lrp.Classifier, form: str) -> None:
+    texts = pandas.Series(["a film of rare grace", "the plot is dull"], index=["x", "y"])
+    assert [r.target for r in lrp.attribute(clf, texts, method="loo", target=FORMS[form]([2, 1]))] == [2, 1]
+
+
+@pytest.mark.parametrize(
+    "one", [torch.tensor(2), np.array(2), np.int64(2), np.array("mixed"), np.str_("mixed")]
+)
+def test_one_target_in_any_form(clf: lrp.Classifier, one: object) -> None:
+    texts = ["a film of rare grace", "the plot is dull"]
+    assert [r.target for r in lrp.attribute(clf, texts, method="loo", target=one)] == [2, 2]
+    (record,) = lrp.attribute(clf, texts[:1], method="loo", target=one, contrast=torch.tensor(0))
+    assert record.target == 2 and record.choices["contrast"] == "negative"
+
+
+@pytest.mark.parametrize(
+    "target", [{0, 1}, {0: 1}, torch.tensor([[0, 1]]), iter(int, 1), [0], np.array([0.0, 1.0]), [True, False]]
+)
+def test_what_is_no_target(clf: lrp.Classifier, target: object) -> None:
+    with pytest.raises(InputError, match="target"):
+        lrp.attribute(clf, ["a film of rare grace", "the plot is dull"], method="loo", target=target)
+    with pytest.raises(InputError, match="one target and one contrast"):
+        lrp.attribute(clf, "a film", method="loo", target=torch.tensor([0, 1]), contrast=2)
+
+
+def called(names: tuple[str, ...]) -> lrp.Classifier:
+    model, tokenizer = build("bert", labels=len(names))
+    model.config.id2label = dict(enumerate(names))
+    model.config.label2id = {name: k for k, name in enumerate(names)}
+    return load_classifier(model, tokenizer, dtype="float64")
+
+
+@pytest.mark.parametrize("names", [("1", "2", "3"), ("0", "2", "1"), ("-1", "0", "1")])
+def test_text_is_a_label_and_a_number_is_a_number(names: tuple[str, ...]) -> None:
+    clf = called(names)
+    for k, name in enumerate(names):
+        (record,) = lrp.attribute(clf, "a film", method="loo", target=name)
+        assert record.target == k and record.details["label"] == name
+        assert lrp.attribute(clf, "a film", method="loo", target=k)[0].target == k
+        assert cli._class(clf, name) == name
+    assert cli._class(clf, "7") == 7 and cli._class(called(("no", "yes")), "1") == 1
+    with pytest.raises(InputError, match="target '7'"):
+        lrp.attribute(clf, "a film", method="loo", target="7")
+
+
+def test_a_label_of_two_classes_names_both() -> None:
+    clf = called(("good", "bad", "good"))
+    with pytest.raises(InputError, match="target 'good', the label of the classes 0, 2; .* such as target=0"):
+        lrp.attribute(clf, "a film", method="loo", target="good")
+    with pytest.raises(InputError, match="target 3; .* the label '3', as text, is class 2"):
+        lrp.attribute(called(("1", "2", "3")), "a film", method="loo", target=3)
+
+
+def test_the_time_of_many_targets_grows_with_their_number() -> None:
+    labels = [f"label {k}" for k in range(30_000)]
+    assert check_targets(labels * 2, 60_000, labels) == [*range(30_000)] * 2
+
+
+@pytest.mark.parametrize("names", [("1", "2", "3"), ("2", "1", "0")])
+def test_the_command_takes_labels_first(names: tuple[str, ...], tmp_path: Path, capsys) -> None:
+    clf = called(names)
+    clf.network.save_pretrained(tmp_path)
+    clf.tokenizer.save_pretrained(tmp_path)
+    for k, name in enumerate(names):
+        other = names[k - 1]
+        call = [
+            "explain",
+            "a film",
+            "--model",
+            str(tmp_path),
+            "--target",
+            name,
+            "--contrast",
+            other,
+            "--json",
+        ]
+        assert cli.main(call) == 0
+        record = json.loads(capsys.readouterr().out)
+        assert record["target"] == k and record["choices"]["contrast"] == other

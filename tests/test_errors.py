@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +20,20 @@ import pytest
 import torch
 from tiny_models import FAMILIES, TEXTS, build
 
+from lrp_companion.cli_options import parser
 from lrp_companion.methods import attribute, layer_lattice, removal_evaluator
 from lrp_companion.models.pretrained import Classifier, load_classifier
-from lrp_companion.schema import CompanionError, InputError, ModelError, SourceError, shown
+from lrp_companion.paths import as_path
+from lrp_companion.schema import (
+    CompanionError,
+    InputError,
+    ModelError,
+    Protocol,
+    SourceError,
+    check_layers,
+    shown,
+)
+from lrp_companion.sources import load_dataset
 
 SHAPE = re.compile(r"^[\w.]+: got .+; expected .+\. Next step: .+\.$", re.DOTALL)
 
@@ -385,3 +397,66 @@ def test_errors_survive_a_process_boundary() -> None:
         and issubclass(SourceError, OSError)
         and issubclass(ModelError, TypeError)
     )
+
+
+LONG: list[object] = [
+    list(range(1000)), "x" * 5000, 10**5000, ("y" * 3000, "z" * 3000), np.arange(5000), {0: [1] * 999},
+    "one\ntwo\r\nthree\u2028four" * 200, torch.zeros(40, 40), range(10**5), [["a"] * 900], b"q" * 4000,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", LONG, ids=lambda value: type(value).__name__)
+def test_every_message_is_one_short_line(clf: Classifier, value: object) -> None:
+    reviews = load_dataset("sst2", source="embedded", limit=2)
+    record = attribute(clf, "a film", method="loo")[0]
+    calls: list[Callable[[], object]] = [
+        *(
+            lambda name=name, method=method: attribute(clf, "a film", method=method, **{name: value})
+            for name, method in (
+                ("target", "loo"), ("removal", "loo"), ("epsilon", "attnlrp"), ("site", "attnlrp"),
+                ("bypass", "lrp"), ("n_steps", "ig"), ("baseline", "ig"), ("output", "loo"),
+                ("row", "rollout"), ("residual", "rollout"), ("truncate", "loo"),
+                ("groups", "mask-gradient"), ("exact", "hybrid"), ("budget", "sampled-loo"),
+                ("seed", "sampled-loo"), ("batch_tokens", "loo"), ("contrast", "loo"), ("progress", "loo"),
+                ("position", "loo"),
+            )
+        ),
+        lambda: attribute(clf, "a film", method=value),
+        lambda: attribute(clf, "a film", method="loo", target=value, contrast=value),
+        lambda: attribute(value, "a film", method="loo"),
+        lambda: load_dataset(value),
+        lambda: load_dataset("sst2", split=value),
+        lambda: load_dataset("sst2", limit=value),
+        lambda: load_dataset("sst2", side=value),
+        lambda: load_dataset({"t": ["a"]}, text=shown(value, 4000)),
+        lambda: reviews.where(tag=value),
+        lambda: reviews.take(value),
+        lambda: as_path("run", "--out", [value]),
+        lambda: record.save(value),
+        lambda: load_classifier("companion", device=value),
+        lambda: load_classifier("companion", dtype=value),
+        lambda: Protocol(site=value),
+        lambda: check_layers("lrp", value, 2),
+        lambda: main_error(["explain", "a film", "--method", shown(value, 4000)]),
+    ]  # fmt: skip
+    long = []
+    for number, call in enumerate(calls):
+        try:
+            call()
+        except CompanionError as error:
+            said = str(error)
+            if len(said) >= 500 or len(said.splitlines()) != 1:
+                long.append((number, len(said), said[:200]))
+    assert not long
+
+
+def main_error(arguments: list[str]) -> None:
+    parser().parse_args(arguments)
+
+
+def test_a_message_keeps_its_ends() -> None:
+    error = InputError("run", got="a" * 900 + " at last", expected="b " * 500, hint="c" * 700 + " now")
+    assert len(str(error)) < 500 and " at last; expected b b" in str(error) and str(error).endswith("c now.")
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+    short = InputError("run", got="x" * 300, expected="y", hint="z")
+    assert short.got == "x" * 300

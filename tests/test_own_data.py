@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lrp_companion.schema import CompanionError, InputError, SourceError
+from lrp_companion.schema import CompanionError, InputError, SourceError, Texts
 from lrp_companion.sources import Dataset, load_dataset
 
 TEXTS = ("A film, of rare grace", 'The "plot"\nis slow', "Zürich café 映画", "dull")
@@ -124,7 +126,11 @@ def test_folders_and_their_splits(tmp_path: Path) -> None:
         ("x.csv", "review,verdict\nGood,1\n ,0\n", {"text": "review"}, "row 1 (from 0) of"),
         ("x.csv", "review\n", {"text": "review"}, "without rows"),
         ("x.csv", "", {"text": "review"}, "cannot be read"),
-        ("x.csv", "review,verdict\nGood,-3\n", COLUMNS, "label -3"),
+        ("x.tsv", "review\tverdict\nGood\n", COLUMNS, "line 2 has 1 cells, the first 2"),
+        ("x.tsv", "review\tverdict\nA\ttab\t1\n", COLUMNS, "line 2 has 3 cells, the first 2"),
+        ("x.tsv", "", {"text": "review"}, "it is empty"),
+        ("x.tsv", 'review\n"One line\nand another"\n', {"text": "review"}, "quotes may be text"),
+        ("x.tsv", 'review\tverdict\n"Slow, and dull"\t0\nFine\t1\n', COLUMNS, "a spreadsheet's"),
         ("x.csv", "review,verdict\nGood\n", COLUMNS, "cannot be read"),
         ("x.jsonl", "{", {"text": "review"}, "cannot be read"),
         ("x.jsonl", '{"review": 7}\n', {"text": "review"}, "is a int"),
@@ -174,6 +180,23 @@ def labelled(labels: list[int], names: tuple[str, ...] = ()) -> Dataset:
         ([2, 0], (), ("a", "b"), None),
         ([0], ("good",), ("LABEL_0", "LABEL_1"), None),
         ([0], ("Aa",), ("aa", "AA"), None),
+        ([0, 1], ("a", "b"), ("a", "a", "b"), None),
+        ([1, 0], (), ("a", "a"), [1, 0]),
+        ([1, 2], (), ("1", "2", "other"), [0, 1]),
+        ([0, 1], (), ("other", "1"), [0, 1]),
+        ([0, 1], (), ("1", "other"), None),
+        ([1, 2], (), ("negative", "positive"), None),
+        ([4, 0], (), ("negative", "positive"), None),
+        ([1, 2], (), ("01", "2.0"), [0, 1]),
+        ([1, 0, -1], ("-1", "1"), ("positive", "negative"), [0, 1, -1]),
+        ([1, 1], ("-1", "1"), ("positive", "negative"), [0, 0]),
+        ([0, 1, 2], ("-1", "0", "1"), ("Pos", "Neutral", "Neg"), [2, 1, 0]),
+        ([0, 1, 2], ("-1", "0", "1"), ("-1", "0", "1"), [0, 1, 2]),
+        ([0, 1, 2], ("-1", "0", "1"), ("negative", "positive"), None),
+        ([0, 1], ("-1", "1"), ("LABEL_0", "LABEL_1"), None),
+        ([0], ("-1",), ("negative", "positive"), None),
+        ([0, 1], ("False", "True"), ("negative", "positive"), None),
+        ([0, 1], ("False", "True"), ("true", "false"), [1, 0]),
     ],
 )
 def test_labels_become_the_models_classes(
@@ -184,3 +207,96 @@ def test_labels_become_the_models_classes(
             labelled(labels, names).for_classes(classes)
     else:
         assert labelled(labels, names).for_classes(classes).labels.tolist() == expected
+
+
+def table(**columns: list) -> Dataset:
+    return load_dataset({"text": ["x"] * len(columns["y"]), **columns}, text="text", label="y")
+
+
+@pytest.mark.parametrize(
+    ("given", "labels", "names"),
+    [
+        ([-1, 1, -1], [0, 1, 0], ("-1", "1")),
+        (["1", "-1", None, " "], [1, 0, -1, -1], ("-1", "1")),
+        ([1.0, -1.0, float("nan")], [1, 0, -1], ("-1", "1")),
+        ([2, 10, -3], [1, 2, 0], ("-3", "2", "10")),
+        (["1.0", "0.0", ""], [1, 0, -1], ()),
+        ([0, 4], [0, 4], ()),
+        ([True, False], [1, 0], ("False", "True")),
+        ([2**63, 0], [1, 0], ("0", str(2**63))),
+        ([-1, 2**64], [0, 1], ("-1", str(2**64))),
+        ([str(2**63), "1"], [1, 0], ("1", str(2**63))),
+        ([1e300, 1.0], [1, 0], ("1", str(int(1e300)))),
+    ],
+)
+def test_only_a_missing_label_is_none(given: list, labels: list[int], names: tuple[str, ...]) -> None:
+    data = table(y=given)
+    assert data.labels.tolist() == labels and data.label_names == names
+
+
+def test_a_label_that_may_be_two_classes_names_both() -> None:
+    with pytest.raises(InputError, match=r"may be class 0 \('a'\), 2 \('a'\)"):
+        labelled([0], ("a",)).for_classes(("a", "b", "a"))
+
+
+def test_the_time_of_many_labels_grows_with_their_number() -> None:
+    """30,000 names, each compared with each, would take minutes."""
+    names = [f"label {k}" for k in range(30_000)]
+    data = table(y=[names[k % 30_000] for k in range(60_000)])
+    assert data.for_classes(names[::-1]).labels[:2].tolist() == [29_999, 29_998]
+
+
+QUOTES = (
+    'plain', '"Fine", he said', 'he said "no', '"a start', 'an end"', '"all of it"', '"a, b"', '""twice""',
+    "it's", '" "', 'one "two" three', '"', '""', 'café "映画"',
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("between", ["\n", "\r\n"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_quotes_in_a_tsv_file_are_text(tmp_path: Path, between: str, encoding: str) -> None:
+    file = tmp_path / "x.tsv"
+    for texts in (
+        QUOTES,
+        *zip(QUOTES[:-1], QUOTES[1:], strict=True),
+        *((text, "plain") for text in QUOTES[:6]),
+    ):
+        lines = ["text\ty", *(f"{text}\t{'' if k else 1}" for k, text in enumerate(texts))]
+        file.write_bytes("".join(line + between for line in lines).encode(encoding))
+        data = load_dataset(file, text="text", label="y")
+        assert data.texts == texts and data.labels.tolist() == [1, *[-1] * (len(texts) - 1)]
+
+
+@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC])
+@pytest.mark.parametrize("between", ["\n", "\r\n"])
+def test_a_tsv_file_that_a_writer_quoted_is_read_as_quoted(
+    tmp_path: Path, quoting: int, between: str
+) -> None:
+    file = tmp_path / "x.tsv"
+    some = (*QUOTES[:-3], QUOTES[-1], "two\nlines", "a\ttab", 'a "line\n end"', "a return\rin it")
+    for texts in (some, *zip(some[:-1], some[1:], strict=True), *((text,) for text in some)):
+        with open(file, "w", encoding="utf-8", newline="") as out:
+            writer = csv.writer(out, delimiter="\t", quoting=quoting, lineterminator=between)
+            writer.writerows([("text", "y"), *((text, k) for k, text in enumerate(texts))])
+        data = load_dataset(file, text="text", label="y")
+        assert data.texts == texts and data.labels.tolist() == list(range(len(texts)))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_a_mark_at_the_start_of_a_file_is_no_part_of_a_name(tmp_path: Path, kind: str, encoding: str) -> None:
+    file = write(tmp_path, kind)
+    content = file.read_bytes().decode("utf-8-sig").replace("\n", "\r\n" if kind == "jsonl" else "\n")
+    file.write_bytes(content.encode(encoding))
+    data = load_dataset(file, **COLUMNS)
+    assert data.texts == TEXTS and data.label_names == ("negative", "neutral", "positive")
+
+
+def test_parts_and_sums_of_texts_are_texts() -> None:
+    data = table(y=[1, 0, 1])
+    texts = data.texts
+    for some in (texts[:2], texts + ("y",), ("y", *texts[:1]) + texts[:1], texts[:1] * 2, 2 * texts[:1]):
+        assert isinstance(some, Texts) and isinstance(some[0], str)
+    again = pickle.loads(pickle.dumps(texts))
+    assert again == texts == ("x", "x", "x") and hash(again) == hash(("x",) * 3) and isinstance(again, Texts)
+    assert isinstance(data.take(2).texts, Texts) and repr(texts[:1]) == "('x',)"

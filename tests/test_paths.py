@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from lrp_companion.bookbuild.live_page import export_page
 from lrp_companion.cli import main
 from lrp_companion.models.pretrained import load_classifier
 from lrp_companion.paths import as_path
 from lrp_companion.runs.load import load_run, load_runs
-from lrp_companion.schema import CompanionError, InputError
+from lrp_companion.schema import Attribution, CompanionError, InputError
 from lrp_companion.sources import load_dataset, reachable
+from lrp_companion.views.report_files import write_figures, write_report
 
 BAD = ["a\0b", "~nouser-of-this-name/x", "x" * 300, "y/" * 5000, "\ud800"]
 NAMES = ["nul", "user", "name", "path", "surrogate"]
@@ -36,9 +38,31 @@ def test_a_home_is_expanded_and_the_rest_is_kept(tmp_path, monkeypatch) -> None:
         as_path("run", "--out", tmp_path / "loop" / "inner")
 
 
+@pytest.fixture(scope="module")
+def made(model_folder, tmp_path_factory) -> Path:
+    """A run of one text."""
+    out = tmp_path_factory.mktemp("made") / "run"
+    call = ["run", "sst2", "--source", "embedded", "--model", str(model_folder("bert")), "--limit", "1"]
+    assert main([*call, "--methods", "loo", "--out", str(out), "--quiet"]) == 0
+    return out
+
+
 @pytest.mark.parametrize("given", BAD, ids=NAMES)
-def test_every_place_that_takes_a_path_refuses_it(given, tmp_path, capsys) -> None:
-    for call in (load_classifier, load_run, lambda path: load_runs([path]), lambda path: reachable(path)):
+def test_every_place_that_takes_a_path_refuses_it(given, made, tmp_path, capsys) -> None:
+    record = Attribution(("a", "b"), [1.0, 2.0], 0, 1.0, [False, False], "loo")
+    for call in (
+        load_classifier,
+        load_run,
+        lambda path: load_runs([path]),
+        lambda path: reachable(path),
+        lambda path: record.save(f"{path}.html"),
+        lambda path: record.save(f"{path}.json"),
+        lambda path: load_dataset(f"{path}.tsv", text="text"),
+        lambda path: load_dataset(Path(path), text="text"),
+        lambda path: write_report([load_run(made)], path),
+        lambda path: write_figures([load_run(made)], path),
+        lambda path: export_page(None, path),
+    ):
         with pytest.raises(CompanionError):
             call(given)
     with pytest.raises(CompanionError):
@@ -49,6 +73,15 @@ def test_every_place_that_takes_a_path_refuses_it(given, tmp_path, capsys) -> No
         ["report", given],
         ["sources", "--data-dir", given],
         ["explain", "a film", "--model", given],
+        ["explain", "a film", "--out", f"{given}.html"],
+        ["check", "a film", "--model", given],
+        ["check", "a film", "--out", f"{given}.html"],
+        ["run", f"{given}.csv", "--text", "text", "--out", str(tmp_path / "x")],
+        ["run", "sst2", "--source", "embedded", "--loo-from", given, "--out", str(tmp_path / "x")],
+        ["report", str(made), "--out", given],
+        ["report", str(made), "--figures", given],
+        ["export-page", "--out", given],
+        ["export-page", "--model", given, "--out", str(tmp_path / "x")],
     ):
         capsys.readouterr()
         assert main(arguments) == 2

@@ -671,6 +671,38 @@ class TestRefusals:
         assert read_folder(tmp_path / "run")[0]["examples"] == 2
 
 
+class TestThreads:
+    def test_another_number_of_threads_is_said_and_recorded(
+        self, model, whole, tmp_path, capsys, monkeypatch
+    ):
+        out, call = tmp_path / "run", (*ALL[:2], "--quiet")
+        assert main(arguments(model, out, *call, limit=2)) == 0
+        assert main(arguments(model, out, *call, limit=3)) == 0
+        assert capsys.readouterr().err == ""
+        monkeypatch.setattr(torch, "get_num_threads", lambda: 5)
+        assert main(arguments(model, out, *call, limit=3)) == 0  # nothing is left to do
+        assert capsys.readouterr().err == ""
+        assert main(arguments(model, out, *call, limit=LIMIT)) == 0
+        said = capsys.readouterr().err
+        assert len(said.splitlines()) == 1 and "this session has 5 threads, earlier ones had 1:" in said
+        assert len(said) < 500 and "OMP_NUM_THREADS=1" in said
+        sessions = read_folder(out)[0]["sessions"]
+        assert [row["hardware"]["threads"] for row in sessions] == [1, 1, 5, 5]
+        assert rows(out) == rows(whole)
+
+    @pytest.mark.parametrize("hardware", [None, {}, {"threads": "two"}, "gone"])
+    def test_a_manifest_from_before_goes_on_without_a_word(self, model, tmp_path, capsys, hardware):
+        out = tmp_path / "run"
+        assert main(arguments(model, out, "--masks", "none", "--quiet", limit=1)) == 0
+        manifest = json.loads((out / "manifest.json").read_text())
+        manifest["sessions"][0].pop("hardware")
+        if hardware is not None:
+            manifest["sessions"][0]["hardware"] = hardware
+        (out / "manifest.json").write_text(json.dumps(manifest))
+        assert main(arguments(model, out, "--masks", "none", "--quiet", limit=2)) == 0
+        assert capsys.readouterr().err == "" and read_folder(out)[0]["examples"] == 2
+
+
 class TestTelling:
     def test_lines_of_progress_where_there_is_no_terminal(self, model, tmp_path, capsys):
         few = ("--masks", "none", "--methods", "loo,cp-lrp")

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lrp_companion import runs
+from lrp_companion.runs import folder as folder_module
 from lrp_companion.runs.folder import JOB, RunError, RunFolder, open_folder, read_folder
 from lrp_companion.runs.manifest import FORMAT, key_of
 from lrp_companion.schema import CompanionError, InputError, SourceError
@@ -261,11 +262,38 @@ class TestWrites:
         def denied(*_: object, **__: object) -> None:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
-        monkeypatch.setattr(Path, "write_bytes", denied)
+        monkeypatch.setattr(Path, "touch", denied)
         assert (
             "cannot be written (Permission denied); expected a folder that can be made and written"
             in refused(InputError, tmp_path)
         )
+
+    def test_a_link_in_the_folder_empties_no_file(self, tmp_path, monkeypatch):
+        precious, run = tmp_path / "precious", tmp_path / "run"
+        precious.write_text("here first")
+        run.mkdir()
+        for name in (".probe.part", "manifest.json", f"methods.parquet.{os.getpid()}.part", ".probe"):
+            (run / name).symlink_to(precious)
+            if name == "manifest.json":
+                (run / name).unlink()
+        filled(run, range(2))
+        (run / "manifest.json").unlink()
+        (run / "manifest.json").symlink_to(precious)
+        folder_module._write_bytes(run / "manifest.json", b"{}")
+        assert precious.read_text() == "here first" and not (run / "manifest.json").is_symlink()
+        monkeypatch.setattr(folder_module.secrets, "token_hex", lambda _: "foreseen")
+        (run / "other.foreseen.part").symlink_to(precious)
+        with pytest.raises(RunError, match="cannot be written"):
+            folder_module._write_bytes(run / "other", b"gone")
+        assert precious.read_text() == "here first"
+
+    def test_a_lock_that_is_a_link_is_refused(self, tmp_path):
+        precious, run = tmp_path / "precious", tmp_path / "run"
+        precious.write_text("here first")
+        run.mkdir()
+        (run / ".lock").symlink_to(precious)
+        assert ".lock, which is a link" in refused(InputError, run)
+        assert precious.read_text() == "here first"
 
 
 class TestOwners:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -143,3 +144,41 @@ def test_a_text_on_standard_input_that_is_no_text(model_folder) -> None:
     binary = Path(sys.executable).resolve()
     done = command(*call, shell=f"< '{binary}'", PYTHONUTF8="1")
     assert done.returncode == 2 and "UTF-8" in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        (b"a film\n", "a film"),
+        (b"a film\r\n", "a film"),
+        (b"a film", "a film"),
+        (b"\xef\xbb\xbfa film\n", "a film"),
+        ("caf\u00e9\r\n".encode("utf-16"), "caf\u00e9"),
+        (b"\xfe\xff" + "caf\u00e9\n".encode("utf-16-be"), "caf\u00e9"),
+        (b" one\r\ntwo \n\n", " one\ntwo \n"),
+        (b"one\rtwo\n", "one\rtwo"),
+    ],
+)
+def test_standard_input_is_the_text_without_what_a_shell_adds(raw: bytes, text: str, monkeypatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw), encoding="utf-8"))
+    assert terminal.standard_input("explain") == text
+
+
+@pytest.mark.parametrize("raw", [b"a \xff film", "a film".encode("utf-16-le"), b"\xff\xfea"])
+def test_standard_input_that_is_no_text_is_one_line(raw: bytes, monkeypatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw), encoding="utf-8"))
+    with pytest.raises(InputError, match="^check: got standard input .* convert the text to UTF-8"):
+        terminal.standard_input("check")
+
+
+def test_commands_read_standard_input_as_it_was_meant(model_folder, monkeypatch, capsys) -> None:
+    call = ["--model", str(model_folder("bert")), "--json"]
+    assert main(["explain", "a film", *call]) == 0
+    typed = capsys.readouterr().out
+    monkeypatch.setattr(
+        sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xef\xbb\xbfa film\r\n"), encoding="utf-8")
+    )
+    assert main(["explain", "-", *call]) == 0 and capsys.readouterr().out == typed
+    lines = "a film\r\n\r\nthe plot\u2028is slow\x0c.\r\n".encode("utf-8-sig")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines), encoding="utf-8"))
+    assert main(["check", "-", *call]) == 0 and json.loads(capsys.readouterr().out)["texts"] == 2

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas
 import pytest
 import torch
 from tiny_models import BERT_LIKE, build
 
-from lrp_companion.methods import TEXT_METHODS, attribute, layer_lattice
+from lrp_companion.live.model_check import check
+from lrp_companion.methods import TEXT_METHODS, attribute, layer_lattice, removal_evaluator
 from lrp_companion.models.pretrained import Classifier, load_classifier
-from lrp_companion.schema import REMOVALS, InputError
+from lrp_companion.schema import REMOVALS, InputError, Texts
+from lrp_companion.sources import load_dataset
 
 PAIR = ("a film of rare grace", "the plot is slow")
 
@@ -113,3 +116,24 @@ def test_a_family_with_special_tokens_of_another_spelling() -> None:
     with pytest.raises(InputError, match="the special token </s> in it"):
         roberta.encode("a film </s> the plot")
     assert len(roberta.encode("a film [SEP] the plot")[0]) > 6
+
+
+def test_two_texts_of_a_data_set_are_no_pair(three: Classifier) -> None:
+    data = load_dataset({"text": [*PAIR, "dull"]}, text="text")
+    for some in (data.texts[:2], data.texts[1:], Texts(PAIR)):
+        for method in ("attnlrp", "loo"):
+            records = attribute(three, some, method=method)
+            alone = [attribute(three, text, method=method)[0] for text in some]
+            assert [r.tokens for r in records] == [r.tokens for r in alone]
+            for record, one in zip(records, alone, strict=True):
+                np.testing.assert_allclose(record.scores, one.scores, atol=1e-8)
+        assert [text.pair for text in three.encode(some)] == [None, None]
+        assert check(three, some).texts == 2
+        for one_text in (layer_lattice, lambda clf, text: removal_evaluator(clf, text, target=0)):
+            with pytest.raises(InputError, match="a text of type Texts"):
+                one_text(three, some)
+    with pytest.raises(InputError, match="text 0 of type Texts"):
+        three.encode([data.texts[:2]])
+    with pytest.raises(InputError, match="texts of type DataFrame"):
+        three.encode(pandas.DataFrame({"text": PAIR}))
+    assert three.encode(PAIR)[0].pair == PAIR[1]

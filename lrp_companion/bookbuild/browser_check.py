@@ -14,7 +14,8 @@ import torch
 
 from lrp_companion.bookbuild import browser_tokenizer as kinds
 from lrp_companion.checks import CompanionError, ModelError
-from lrp_companion.models.pretrained import CLOSE, Classifier
+from lrp_companion.models.comparison import CLOSE
+from lrp_companion.models.pretrained import Classifier
 from lrp_companion.models.texts import EncodedText
 
 TRIED = 300

@@ -17,6 +17,7 @@ from lrp_companion.bookbuild.browser_engine import MAX_TOKENS, Staged, stage
 from lrp_companion.bookbuild.browser_tokenizer import drops_hidden
 from lrp_companion.methods import attribute
 from lrp_companion.models.pretrained import Classifier
+from lrp_companion.paths import as_path
 from lrp_companion.schema import Attribution, InputError
 from lrp_companion.terminal import visible
 from lrp_companion.views.export import page
@@ -146,7 +147,7 @@ def export_page(
 
 def _free_folder(folder: str | os.PathLike) -> Path:
     """The folder as a path, if nothing would be lost in it."""
-    out = Path(folder).expanduser()
+    out = as_path("export-page", "folder", folder)
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         hint = "name a new one, or empty it first"
         raise InputError("export-page", got=f"{out}, which holds files", expected="a new folder", hint=hint)

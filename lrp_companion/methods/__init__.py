@@ -95,9 +95,9 @@ def attribute(
     method : "loo", "ig", "gradient-x-input", "rollout", "attnlrp", "cp-lrp", "pa-lrp",
         "lrp" with `bypass`, "mask-gradient" with `groups`, "hybrid" (LOO for the `exact` tokens with the
         largest mask gradient), or "sampled-loo" (LOO for a random `budget` of tokens).
-    target : the class to explain, by its number from 0 or its label: one for all, or one per input; None for
-        the class with the largest logit. For a language model the class is the next or the masked token, by
-        its text, such as " Paris".
+    target : the class to explain, by its number from 0 or its label (text): one for all, or a list, column or
+        tensor with one per input; None for the class with the largest logit. For a language model the class
+        is the next or the masked token, by its text, such as " Paris".
     options : keyword-only, refused by methods that do not use them. On text: `site` ("word",
         "word+position", "embedding") and `epsilon` (LRP), `gate` (gated MLPs under LRP: "uniform",
         "right", "flat" or "constant"), `positions` (PA-LRP where positions are rotations: "absolute" or

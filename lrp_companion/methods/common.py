@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, NoReturn
 
 import numpy as np
@@ -29,7 +30,7 @@ from lrp_companion.schema import (
 from lrp_companion.words import Units
 
 Targets = Sequence[int | None]
-Target = int | str | Sequence[int | str | None] | None
+Target = int | str | Iterable[int | str | None] | None
 """A class or its label for all inputs, one for each, or None: the class with the largest logit."""
 MOST_NAMED = 100
 """Classes that a message lists by name."""
@@ -45,46 +46,81 @@ def check_classifier(operation: str, model: object, *, expected: str = "a Classi
     raise ModelError(operation, got=got, expected=expected, hint="load one with load_classifier")
 
 
-def check_targets(target: Target, count: int, labels: Sequence[str]) -> list[int | None]:
-    """One target per input: None (the predicted class), one class for all, or a list of classes.
+def plain_target(target: Any, count: int) -> Any:
+    """A target in plain form: a list where there are several in any form that has an order (a column, tensor,
+    range or generator), of which one more than `count` is enough to see that they are too many.
 
-    A class is its number, from 0, or its label.
+    >>> plain_target(np.array([1, 0]), 2), plain_target(torch.tensor(1), 2), plain_target("neutral", 2)
+    ([1, 0], 1, 'neutral')
+    """
+    axes = getattr(target, "ndim", None)
+    if axes == 0 and hasattr(target, "item"):  # an array or tensor of one number and no axis
+        return target.item()
+    if (
+        isinstance(target, (str, bytes, Mapping, Set))
+        or not isinstance(target, Iterable)
+        or axes not in (None, 1)
+    ):
+        return target
+    sized = hasattr(target, "__len__") and not isinstance(target, range)  # a range may be endless
+    given = target if sized else itertools.islice(target, count + 1)
+    return [plain_target(one, 0) if getattr(one, "ndim", None) == 0 else one for one in given]
+
+
+def check_targets(target: Target, count: int, labels: Sequence[str]) -> list[int | None]:
+    """One target per input: None (the predicted class), one class for all, or a class for each in order.
+
+    A class is its number, from 0, or its label; text is always a label, and a number never is.
+
+    Raises
+    ------
+    InputError : another number of targets than inputs, no such class, or a label of several classes.
 
     >>> check_targets("neutral", 2, ("negative", "neutral", "positive")), check_targets([0, None], 2, "ab")
     ([1, 1], [0, None])
     """
-    several = isinstance(target, (list, tuple)) or (isinstance(target, np.ndarray) and target.ndim > 0)
-    if isinstance(target, np.ndarray) and not several:
-        target = target.item()  # an array of one number and no axis
-    targets: list[Any] = list(target) if several else [target] * count  # type: ignore[arg-type]
+    target = plain_target(target, count)
+    targets: list[Any] = target if isinstance(target, list) else [target] * count
     if len(targets) != count:
         raise InputError(
             "attribute",
             got=f"{len(targets)} targets for {count} inputs",
             expected="one target per input",
-            hint="pass a single class or a list as long as the inputs",
+            hint="pass a single class or as many as there are inputs",
         )
-    return [None if t is None else _class_of(t, labels) for t in targets]
+    places: dict[str, list[int]] = {}
+    if any(isinstance(t, str) for t in targets):
+        for k, label in enumerate(labels):
+            places.setdefault(label, []).append(k)
+    return [None if t is None else _class_of(t, labels, places) for t in targets]
 
 
 def targets_of(clf: Classifier, target: Target, count: int) -> list[int | None]:
     """`check_targets` for a classifier's inputs; a language model's classes may be given by their text."""
-    if isinstance(target, (list, tuple)):
+    target = plain_target(target, count)
+    if isinstance(target, list):
         return check_targets([clf.class_of(one) for one in target], count, clf.labels)
     return check_targets(clf.class_of(target), count, clf.labels)
 
 
-def _class_of(target: Any, labels: Sequence[str]) -> int:
-    """The number of a class that is given by its number or its label."""
-    if isinstance(target, str) and list(labels).count(target) == 1:
-        return list(labels).index(target)
+def _class_of(target: Any, labels: Sequence[str], places: Mapping[str, Sequence[int]]) -> int:
+    """The number of a class that is given by its number or its label; `places` are the classes of a label."""
+    named = places.get(target, ()) if isinstance(target, str) else ()
+    if len(named) == 1:
+        return named[0]
     if is_whole(target) and 0 <= target < len(labels):
         return int(target)
     expected = f"a class from 0 to {len(labels) - 1}, or None"
     if len(labels) <= MOST_NAMED and list(labels) != [str(k) for k in range(len(labels))]:
         expected = f"a class from 0 to {len(labels) - 1}, its label ({', '.join(labels)}), or None"
-    hint = "None explains the predicted class"
-    raise InputError("attribute", got=f"target {shown(target)}", expected=expected, hint=hint)
+    got, hint = f"target {shown(target)}", "None explains the predicted class"
+    if named:
+        several = ", ".join(map(str, named[:MOST_NAMED]))
+        got, expected = f"{got}, the label of the classes {several}", "one class"
+        hint = f"name it by its number, such as target={named[0]}"
+    elif is_whole(target) and (name := shown(int(target))) in labels:
+        hint = f"the label {name!r}, as text, is class {labels.index(name)}"
+    raise InputError("attribute", got=got, expected=expected, hint=hint)
 
 
 def check_output(output: str, clf: Classifier) -> str:
@@ -175,7 +211,7 @@ def switch(name: str, value: object) -> bool:
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
     hint = "a word or a number is neither True nor False"
-    raise InputError("attribute", got=f"{name} {value!r}", expected="True or False", hint=hint)
+    raise InputError("attribute", got=f"{name} {shown(value)}", expected="True or False", hint=hint)
 
 
 def settle(targets: Targets, logits: Tensor) -> Tensor:

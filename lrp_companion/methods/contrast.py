@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from lrp_companion.methods.common import check_targets
+from lrp_companion.methods.common import check_targets, plain_target
 from lrp_companion.models.pretrained import Classifier
-from lrp_companion.schema import Attribution, InputError
+from lrp_companion.schema import Attribution, InputError, shown
 
 Explain = Callable[..., list[Attribution]]
 
@@ -25,8 +25,12 @@ def contrasted(
     InputError : no target, several targets, the same class twice, or another `output`.
     """
     hint = "name two classes, such as target=1, contrast=0"
-    if target is None or isinstance(target, (list, tuple)) or isinstance(contrast, (list, tuple)):
-        got, expected = f"contrast {contrast!r} with target {target!r}", "one target and one contrast"
+    target, contrast = plain_target(target, 1), plain_target(contrast, 1)
+    if target is None or isinstance(target, list) or isinstance(contrast, list):
+        got, expected = (
+            f"contrast {shown(contrast)} with target {shown(target)}",
+            "one target and one contrast",
+        )
         raise InputError("attribute", got=got, expected=expected, hint=hint)
     if options.get("output", "logit") != "logit":
         got, expected = f"contrast with output {options['output']!r}", "a contrast of two logits"

@@ -106,7 +106,8 @@ def default_nodes(groups: int | str) -> tuple[float, ...] | None:
     >>> default_nodes(8), default_nodes(4)
     ((0.2, 1), None)
     """
-    return LOW if groups == "all" or (isinstance(groups, int) and groups >= MANY) else None
+    everything = isinstance(groups, str) and groups == "all"
+    return LOW if everything or (isinstance(groups, int) and groups >= MANY) else None
 
 
 def group_of(tokens: int, groups: int | str, *, seed: int | None = None) -> np.ndarray:
@@ -116,7 +117,8 @@ def group_of(tokens: int, groups: int | str, *, seed: int | None = None) -> np.n
     >>> group_of(5, 2).tolist()
     [0, 1, 0, 1, 0]
     """
-    if groups != "all" and (isinstance(groups, (bool, str)) or not isinstance(groups, int) or groups < 1):
+    named = isinstance(groups, str) and groups == "all"
+    if not named and (isinstance(groups, (bool, str)) or not isinstance(groups, int) or groups < 1):
         raise InputError(
             "attribute",
             got=f"groups {shown(groups)}",

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
-from lrp_companion.schema import InputError
+from lrp_companion.schema import InputError, shown
 
 DEVICES = ("cpu", "cuda", "mps", "xpu")
 
@@ -24,7 +24,7 @@ def check_device(operation: str, device: object) -> torch.device:
     >>> check_device("load_classifier", "cpu")
     device(type='cpu')
     """
-    got = f"device {str(device)!r}" if isinstance(device, (str, torch.device)) else f"device {device!r}"
+    got = f"device {str(device)!r}" if isinstance(device, (str, torch.device)) else f"device {shown(device)}"
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # some names are on their way out

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from lrp_companion.checks import InputError, ModelError, is_whole
+from lrp_companion.schema import Texts
 
 Message = Mapping[str, Any]
 """One turn of a talk, with its `role` and `content`, as chat templates take it."""
@@ -94,8 +95,9 @@ def places_read(texts: Sequence[EncodedText], device: torch.device) -> Tensor | 
 
 
 def listed(texts: Any) -> list[Text]:
-    """The inputs of an argument, checked; a tuple of strings is one pair, a list of numbers one text's ids,
-    a list of messages one talk. What a tokenizer returned counts as the ids in it.
+    """The inputs of an argument, checked; a tuple of strings is one pair (but `Texts` of a data set are not),
+    a list of numbers one text's ids, a list of messages one talk. What a tokenizer returned counts as the ids
+    in it.
 
     Raises
     ------
@@ -105,11 +107,11 @@ def listed(texts: Any) -> list[Text]:
     ([('a film', 'of grace')], ['a film', 'of grace'], [[2, 7, 3], [2, 3]])
     """
     texts = _rows_of(texts)
-    if isinstance(texts, (str, tuple)):
+    if isinstance(texts, (str, tuple)) and not isinstance(texts, Texts):
         texts = [texts]
     unordered = isinstance(texts, (bytes, Mapping, Set))
-    has_no_axis = getattr(texts, "ndim", None) == 0  # an array of one number: it has __iter__, and no items
-    if unordered or has_no_axis or not isinstance(texts, Iterable):
+    is_no_column = getattr(texts, "ndim", 1) != 1  # an array of one number, or a frame, whose items are names
+    if unordered or is_no_column or not isinstance(texts, Iterable):
         got, hint = f"texts of type {type(texts).__name__}", "pass strings, or pairs as tuples of two strings"
         raise InputError("encode", got=got, expected=TEXT_OR_PAIR, hint=hint)
     items = [_rows_of(item) for item in texts]
@@ -119,7 +121,7 @@ def listed(texts: Any) -> list[Text]:
     if is_ids(items) or is_talk(items):
         items = [items]
     for k, item in enumerate(items):
-        if isinstance(item, tuple):
+        if isinstance(item, tuple) and not isinstance(item, Texts):
             _check_pair(k, item)
         elif not (is_ids(item) or is_talk(item)):
             _check_text(f"text {k}", item)
@@ -153,7 +155,8 @@ def is_talk(item: Any) -> bool:
 def is_one(given: Any) -> bool:
     """Whether this is one text, pair, talk or row of ids, and no list of them."""
     given = _rows_of(given)
-    return isinstance(given, (str, tuple)) or is_ids(given) or is_talk(given)
+    one = isinstance(given, (str, tuple)) and not isinstance(given, Texts)
+    return one or is_ids(given) or is_talk(given)
 
 
 def _check_pair(k: int, item: tuple) -> None:

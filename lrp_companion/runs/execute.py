@@ -28,7 +28,7 @@ from lrp_companion.provenance import surroundings
 from lrp_companion.runs.folder import RunError, RunFolder, open_folder, read_folder
 from lrp_companion.runs.manifest import FORMAT, MANIFEST, are_sessions, key_of
 from lrp_companion.schema import CompanionError, InputError, is_whole
-from lrp_companion.terminal import BAD_INPUT, FAULT
+from lrp_companion.terminal import BAD_INPUT, FAULT, complain
 
 
 class Jobs(Protocol):
@@ -103,6 +103,8 @@ def execute(
             if state is not None and rank == 0:
                 _wait(state)
             todo = {table: _missing(jobs, folder, table, rank, size) for table in jobs.tables}
+            if session is not None and any(_missing(jobs, folder, table, 0, 1) for table in jobs.tables):
+                session.warn_of_threads()
             with _bar(jobs, todo, rank, progress) as bar:
                 for table, numbers in todo.items():
                     bar.set_description(f"{jobs.config['task']}: {table}", refresh=False)
@@ -173,6 +175,19 @@ class _Session:
         self.folder.write_manifest(self.manifest)
         return self
 
+    def warn_of_threads(self) -> None:
+        """Say so if rows of this run were made with another number of threads; every session records its."""
+        now = _threads(self.row)
+        known = {_threads(row) for row in self.manifest["sessions"][:-1]}
+        others = sorted(count for count in known if count is not None and count != now)
+        if others and any(self.folder.done.values()):
+            there, count = " and ".join(map(str, others)), f"{now} thread{'' if now == 1 else 's'}"
+            complain(
+                f"run: this session has {count}, earlier ones had {there}: sums are added in "
+                "another order, so new rows differ in their last digits, and where "
+                f"words nearly tie, ranks and r may move; OMP_NUM_THREADS={others[0]} avoids it"
+            )
+
     def finish(self) -> None:
         """Make the summaries; the run is finished unless an earlier session, never ended, asked for more."""
         for name, table in self.jobs.summaries(read_folder(self.folder.path)[1]).items():
@@ -184,6 +199,13 @@ class _Session:
         if kind is not None:
             self.row["stopped by"] = kind.__name__
         self.folder.write_manifest(self.manifest)
+
+
+def _threads(session: Mapping[str, Any]) -> int | None:
+    """The threads of a session, None where an older manifest has no number."""
+    hardware = session.get("hardware")
+    threads = hardware.get("threads") if isinstance(hardware, Mapping) else None
+    return int(threads) if is_whole(threads) else None
 
 
 def _now() -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -159,6 +160,9 @@ def _lock(file: Path) -> Iterator[None]:
 
     The system releases the lock of a process that dies, so a leftover file locks nobody out.
     """
+    if file.is_symlink():  # taking the lock would empty the file that it names
+        got, hint = f"{file}, which is a link", "remove it, or name another --out"
+        raise InputError("run", got=got, expected="a folder that only runs write", hint=hint)
     lock = FileLock(file, timeout=0)
     try:
         lock.acquire()
@@ -178,8 +182,8 @@ def _lock(file: Path) -> Iterator[None]:
 def _make(place: Path) -> None:
     try:
         place.mkdir(parents=True, exist_ok=True)
-        probe = place / ".probe.part"
-        probe.write_bytes(b"")
+        probe = _part_of(place / ".probe")
+        probe.touch(exist_ok=False)
         probe.unlink()
     except OSError as error:
         got = f"--out {place}, which cannot be written ({error.strerror or error})"
@@ -336,9 +340,9 @@ def _leaf(column: pa.Field) -> str:
 
 def _write_bytes(file: Path, content: Any) -> None:
     """Write a file whole or not at all, even if the machine crashes."""
-    part = file.with_name(f"{file.name}.{os.getpid()}.part")
+    part = _part_of(file)
     try:
-        with open(part, "wb") as out:
+        with open(part, "xb") as out:
             out.write(content)
             out.flush()
             os.fsync(out.fileno())
@@ -348,6 +352,11 @@ def _write_bytes(file: Path, content: Any) -> None:
         with suppress(OSError):
             part.unlink(missing_ok=True)
         raise _cannot_write(file, error) from None
+
+
+def _part_of(file: Path) -> Path:
+    """A name for a file until it is whole, which nobody can foresee and put a link in its place."""
+    return file.with_name(f"{file.name}.{secrets.token_hex(8)}.part")
 
 
 def _cannot_write(file: Path, error: OSError) -> RunError:

@@ -2,7 +2,8 @@
 
 Rows are numbers only: no word, token or token id of a text is kept. A job's batches hold only one example, so
 its rows do not depend on what else was run, in which order, or by how many processes, if each has the same
-number of threads. (Another number of threads adds in another order. The sessions in the manifest record it.)
+number of threads. (Another number adds in another order. Every session in the manifest records its number,
+and one that goes on with another says so.)
 """
 
 from __future__ import annotations

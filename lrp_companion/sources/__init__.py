@@ -42,7 +42,8 @@ def load_dataset(
     data_dir : the folder; by default the variable LRP_COMPANION_DATA.
     limit, seed : a random sample without replacement, in the original order.
     text, pair, label : columns of your own data: the text, the second text of a pair, and the label (names,
-        or class numbers from 0; empty or -1 is unlabelled).
+        or whole numbers; an empty cell is unlabelled). With a negative number among them the numbers are
+        `label_names`, in ascending order; see `Dataset.for_classes`.
     title : name of your own data; by default that of the file or folder.
     side : for mnist, pixels along a side: 14, as the paper's networks read them (the default), or 28.
 

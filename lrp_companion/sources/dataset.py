@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lrp_companion.schema import InputError, SourceError, choose, is_whole, whole
+from lrp_companion.schema import InputError, SourceError, Texts, choose, is_whole, shown, whole
 from lrp_companion.sources.image_file import ManyPixels, Unreadable, decoded
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class Dataset:
     ids : one short name per item, stable under `take` and `where` (for parquet files the row number).
     labels : int64, shape (n,), -1 where there is none; for reviews 1 = positive, 0 = negative; for MNIST the
         digit.
-    texts : the reviews; empty for images.
+    texts : the reviews, a tuple whose slices are several texts, too, and never a pair; empty for images.
     images : float64, shape (n, 14, 14), or (n, 28, 28) where asked for, in [0, 1], read-only; None for texts.
     tags : what each item tests, such as ("negation",); an empty tuple where nothing is known.
     note : what the reader should know about this source, in a few words.
@@ -69,8 +70,8 @@ class Dataset:
     def __post_init__(self) -> None:
         put = object.__setattr__
         put(self, "ids", tuple(self.ids))
-        put(self, "texts", tuple(self.texts))
-        put(self, "pairs", tuple(self.pairs))
+        put(self, "texts", Texts(self.texts))
+        put(self, "pairs", Texts(self.pairs))
         put(self, "tags", tuple(tuple(t) for t in self.tags) or ((),) * len(self.ids))
         put(self, "labels", _read_only(self.labels, np.int64))
         if self.images is not None:
@@ -118,36 +119,25 @@ class Dataset:
     def for_classes(self, classes: Sequence[str]) -> Dataset:
         """The same items with labels as numbers of a classifier's classes.
 
-        Names are matched exactly, or else without case. Numbers are class numbers, or names of classes if all
-        classes are named by numbers.
+        Names are matched exactly, or else without case. Numbers are names of classes where all of them are
+        (ratings 1 to 5 of classes called so), else class numbers. Where the data have -1 and 1, these and
+        0 are the classes called negative (or neg), positive (or pos) and neutral, and no class numbers.
 
         Raises
         ------
-        InputError : a label that is not one of the classes.
+        InputError : a label that is not one of the classes, or that may be several of them.
 
         >>> columns = {"ids": ("a", "b"), "labels": np.array([1, 0]), "texts": ("Good.", "Bad.")}
         >>> data = Dataset("mine", "", "file", **columns, label_names=("neg", "pos"))
         >>> data.for_classes(("POS", "NEG")).labels.tolist()
         [0, 1]
         """
-        numbers = {k: str(k) for k in np.unique(self.labels).tolist() if k >= 0}
-        if self.label_names:
-            numbers = {k: self.label_names[k] for k in numbers}
-        by_number = not self.label_names and not all(name.strip("+-").isdecimal() for name in classes)
-        places = [str(k) for k in range(len(classes))] if by_number else list(classes)
-        numbered = {k: _place(name, places) for k, name in numbers.items()}
-        strange = [numbers[k] for k, place in numbered.items() if place is None]
-        if strange:
-            got = f"label {strange[0]!r} in {self.name}"
-            expected = (
-                f"a class of the model: {', '.join(classes)}"
-                if not by_number
-                else (f"a class number from 0 to {len(classes) - 1}")
-            )
-            hint = "rename the labels in one of the two, or leave out the label column"
-            raise InputError("Dataset.for_classes", got=got, expected=expected, hint=hint)
+        present = [k for k in np.unique(self.labels).tolist() if k >= 0]
+        given = [self.label_names[k] if self.label_names else str(k) for k in present]
+        places = _places(self.name, given, classes, self.label_names)
+        numbered = dict(zip(present, places, strict=True))
         labels = [-1 if k < 0 else numbered[k] for k in self.labels.tolist()]
-        return replace(self, labels=np.array(labels), label_names=tuple(classes))
+        return replace(self, labels=np.array(labels, dtype=np.int64), label_names=tuple(classes))
 
     def take(self, limit: int | None, *, seed: int = 0) -> Dataset:
         """Return a seeded random sample of `limit` items, in their original order; None takes all.
@@ -200,15 +190,16 @@ class Dataset:
         InputError
             When no item has them.
         """
+        possible = (tag is None or isinstance(tag, str)) and (label is None or is_whole(label))
         rows = [
             k
-            for k in range(len(self))
+            for k in range(len(self) if possible else 0)
             if (tag is None or tag in self.tags[k]) and (label is None or label == self.labels[k])
         ]
         if not rows:
             known = ", ".join(sorted({t for tags in self.tags for t in tags})) or "none"
             expected = f"tags: {known}; labels: {', '.join(map(str, np.unique(self.labels)))}"
-            got = f"tag {tag!r}, label {label!r}, which no item has"
+            got = f"tag {shown(tag)}, label {shown(label)}, which no item has"
             raise InputError("Dataset.where", got=got, expected=expected, hint="choose from these")
         return self._rows(np.asarray(rows))
 
@@ -222,12 +213,79 @@ class Dataset:
         return replace(self, ids=ids, labels=labels, texts=texts, images=images, tags=tags, pairs=pairs)
 
 
-def _place(name: str, classes: list[str]) -> int | None:
-    """The index of a name among classes, matched exactly or else without case; None if none or two match."""
-    if name in classes:
-        return classes.index(name)
-    alike = [k for k, other in enumerate(classes) if other.casefold() == name.casefold()]
-    return alike[0] if len(alike) == 1 else None
+_WHOLE = re.compile(r"[+-]?\d{1,40}(\.0*)?")
+_POLES = {-1: ("negative", "neg"), 0: ("neutral",), 1: ("positive", "pos")}
+_LISTED = 10
+"""Labels or classes that a message lists."""
+
+
+def whole_number(text: str) -> int | None:
+    """The whole number that a text spells, None if it spells none.
+
+    >>> whole_number(" -1"), whole_number("2.0"), whole_number("2.5")
+    (-1, 2, None)
+    """
+    text = text.strip()
+    return int(text.partition(".")[0]) if _WHOLE.fullmatch(text) else None
+
+
+def _places(data: str, given: Sequence[str], classes: Sequence[str], names: Sequence[str]) -> list[int]:
+    """The class of each label, see `Dataset.for_classes`; `names` are those of all labels, if they have any,
+    whose signs count even where a sample has lost some.
+    """
+    spelled = {whole_number(name) for name in names} - {None}
+    signed = any(number is not None and number < 0 for number in spelled)
+    exact, folded = _by_name(classes), _by_name(map(str.casefold, classes))
+    numbered: dict[int | None, list[int]] = {}
+    for k, name in enumerate(classes):
+        numbered.setdefault(whole_number(name), []).append(k)
+    numbers = [whole_number(name) for name in given]
+    found = [
+        exact.get(name)
+        or folded.get(name.casefold())
+        or (numbered.get(number, []) if number is not None else [])
+        for name, number in zip(given, numbers, strict=True)
+    ]
+    several = [k for k, places in enumerate(found) if len(places) > 1]
+    if several:
+        candidates = ", ".join(f"{k} ({classes[k]!r})" for k in found[several[0]][:_LISTED])
+        got = f"label {given[several[0]]!r} in {data}, which may be class {candidates}"
+        raise _no_class(got, classes)
+    if all(found):
+        return [places[0] for places in found]
+    whole = [number for number in numbers if number is not None]
+    by_number = len(whole) == len(given)
+    in_range = [0 <= k < len(classes) for k in whole]
+    if by_number and not signed and all(in_range):
+        if all(places in ([], [k]) for k, places in zip(whole, found, strict=True)):
+            return whole
+    elif by_number and {-1, 1} <= spelled and not any(found):
+        poles = [[k for name in _POLES.get(number, ()) for k in folded.get(name, [])] for number in whole]
+        if all(len(places) == 1 for places in poles):
+            return [places[0] for places in poles]
+    unknown = [k for k, places in enumerate(found) if not places]
+    strange = given[next((k for k in unknown if by_number and not in_range[k]), unknown[0])]
+    listed = f" (all labels: {_listing(given)})" if len(given) > 1 else ""
+    empty = "; a row without a label has an empty cell" if signed else ""
+    raise _no_class(f"label {strange!r} in {data}{listed}", classes, empty)
+
+
+def _by_name(classes: Iterable[str]) -> dict[str, list[int]]:
+    places: dict[str, list[int]] = {}
+    for k, name in enumerate(classes):
+        places.setdefault(name, []).append(k)
+    return places
+
+
+def _no_class(got: str, classes: Sequence[str], note: str = "") -> InputError:
+    expected = f"a class of the model: {_listing(classes)}; or a class number from 0 to {len(classes) - 1}"
+    hint = f"rename the labels in one of the two, or leave out the label column{note}"
+    return InputError("Dataset.for_classes", got=got, expected=expected, hint=hint)
+
+
+def _listing(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _LISTED:,} more" if len(names) > _LISTED else ""
+    return ", ".join(names[:_LISTED]) + more
 
 
 def _read_only(values: Any, dtype: Any) -> np.ndarray:

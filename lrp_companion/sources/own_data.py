@@ -12,14 +12,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from lrp_companion.paths import as_path
 from lrp_companion.schema import InputError, SourceError, is_whole
-from lrp_companion.sources.dataset import Dataset, reason
+from lrp_companion.sources.dataset import Dataset, reason, whole_number
+from lrp_companion.sources.tsv import Unclear, parsed
+from lrp_companion.terminal import MARKS, decoded_text
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet")
 KINDS = "a .csv, .tsv, .jsonl or .parquet file, or a folder of these"
 BLOCK = 1 << 26
 """Bytes parsed at once, and so the longest possible row."""
-_WHOLE = re.compile(r"[+-]?\d{1,18}")
+MOST_CLASSES = 1 << 31
+"""A label from here on can be no class number."""
 
 
 def read_file(path: Path) -> pa.Table:
@@ -32,17 +36,18 @@ def read_file(path: Path) -> pa.Table:
     from pyarrow import csv, json, parquet
 
     try:
-        if path.suffix in (".csv", ".tsv"):
-            parse = csv.ParseOptions(
-                delimiter="\t" if path.suffix == ".tsv" else ",", newlines_in_values=True
-            )
-            block = csv.ReadOptions(block_size=BLOCK)
-            with csv.open_csv(path, read_options=block, parse_options=parse) as reader:
+        if path.suffix == ".tsv":
+            return _tab_separated(path)
+        if path.suffix == ".csv":
+            parse, block = csv.ParseOptions(newlines_in_values=True), csv.ReadOptions(block_size=BLOCK)
+            with csv.open_csv(_in_utf8(path), read_options=block, parse_options=parse) as reader:
                 names = reader.schema.names
             kinds = csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()))
-            return csv.read_csv(path, read_options=block, parse_options=parse, convert_options=kinds)
+            return csv.read_csv(
+                _in_utf8(path), read_options=block, parse_options=parse, convert_options=kinds
+            )
         if path.suffix == ".jsonl":
-            return json.read_json(path, read_options=json.ReadOptions(block_size=BLOCK))
+            return json.read_json(_in_utf8(path), read_options=json.ReadOptions(block_size=BLOCK))
         if path.suffix == ".parquet":
             with parquet.ParquetFile(path) as file:
                 return file.read()
@@ -50,6 +55,24 @@ def read_file(path: Path) -> pa.Table:
         got, hint = f"{path}, which cannot be read ({reason(error)})", "repair the file, or save it again"
         raise SourceError("load_dataset", got=got, expected=f"a {path.suffix} file", hint=hint) from None
     raise SourceError("load_dataset", got=str(path), expected=KINDS, hint="convert the file to one of these")
+
+
+def _in_utf8(path: Path) -> Any:
+    """A file for Arrow, which reads UTF-8 without a mark at its start; UTF-16 must have such a mark."""
+    with open(path, "rb") as file:
+        start = file.read(4)
+    if not start.startswith(MARKS):
+        return path
+    return pa.BufferReader(decoded_text(path.read_bytes()).encode())
+
+
+def _tab_separated(path: Path) -> pa.Table:
+    rows = parsed(decoded_text(path.read_bytes()))
+    if not rows:
+        raise Unclear("it is empty")
+    names, *cells = rows
+    columns = zip(*cells, strict=True) if cells else [()] * len(names)
+    return pa.table([pa.array(column, pa.string()) for column in columns], names=names)
 
 
 def read_path(path: Path, split: str | None) -> tuple[pa.Table, str, str]:
@@ -142,14 +165,14 @@ def _column(values: Sequence[Any]) -> pa.Array:
     given = [None if _missing(value) else value for value in values]
     try:
         return pa.array(given)
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
         return pa.array([None if value is None else str(value) for value in given])
 
 
 def _with_names(table: pa.Table, column: str, names: Sequence[str]) -> pa.Table:
-    """The table with a column of class numbers as names; -1 is unlabelled."""
+    """The table with a column of class numbers as names; -1 is unlabelled, as `datasets` has it."""
     numbers = table[column].to_pylist()
-    named = [None if k is None or k < 0 else names[k] for k in numbers]
+    named = [None if k is None or k < 0 else names[k] if k < len(names) else str(k) for k in numbers]
     return table.set_column(table.column_names.index(column), column, pa.array(named, pa.string()))
 
 
@@ -190,14 +213,17 @@ def own_dataset(
     """
     is_path = isinstance(data, (str, os.PathLike))
     where = os.fspath(data) if is_path else f"data of type {type(data).__name__}"
-    table, stem, part = read_path(Path(data).expanduser(), split) if is_path else read_object(data, split)
+    if is_path:
+        table, stem, part = read_path(as_path("load_dataset", "path", data), split)
+    else:
+        table, stem, part = read_object(data, split)
     _check_columns(where, table.column_names, {"text": text, "pair": pair, "label": label})
     if not len(table):
         got, hint = f"{where} without rows", "check the file"
         raise SourceError("load_dataset", got=got, expected="at least one row", hint=hint)
     texts = _texts(where, table, str(text))
     pairs = _texts(where, table, pair) if pair else ()
-    labels, names = _labels(where, table[label].to_pylist()) if label else ([-1] * len(texts), ())
+    labels, names = _labels(table[label].to_pylist()) if label else ([-1] * len(texts), ())
     return Dataset(
         name or stem or "texts", part, "file" if is_path else "memory", tuple(map(str, range(len(texts)))),
         np.array(labels), texts=texts, pairs=pairs, label_names=names,
@@ -232,31 +258,36 @@ def _texts(where: str, table: pa.Table, column: str) -> tuple[str, ...]:
     return tuple(values)
 
 
-def _labels(where: str, values: Sequence[Any]) -> tuple[list[int], tuple[str, ...]]:
+def _labels(values: Sequence[Any]) -> tuple[list[int], tuple[str, ...]]:
     """Labels as numbers, and their names if they have names; -1 where a row has no label.
 
-    >>> _labels("x", ["pos", "", "neg"]), _labels("x", ["2", None, "0"]), _labels("x", [1.0, float("nan")])
-    (([1, -1, 0], ('neg', 'pos')), ([2, -1, 0], ()), ([1, -1], ()))
+    Whole numbers are names, too, where one of them can be no class number, such as -1.
+
+    >>> _labels(["pos", "", "neg"]), _labels(["2", None, "0"]), _labels([1.0, float("nan")]), _labels([-1, 1])
+    (([1, -1, 0], ('neg', 'pos')), ([2, -1, 0], ()), ([1, -1], ()), ([0, 1], ('-1', '1')))
     """
-    given = [None if _missing(value) or value == "" else value for value in values]
-    numbers = [_as_number(value) for value in given]
-    if all(number is not None for number in numbers):
-        wrong = [number for number in numbers if number is not None and number < -1]
-        if wrong:
-            got, hint = f"label {wrong[0]} in {where}", "-1 or nothing is unlabelled"
-            expected = "class numbers from 0, or names"
-            raise SourceError("load_dataset", got=got, expected=expected, hint=hint)
-        return [int(number or 0) for number in numbers], ()
-    names = tuple(sorted({str(value) for value in given if value is not None}))
-    return [-1 if value is None else names.index(str(value)) for value in given], names
+    given = [
+        None if _missing(value) or (isinstance(value, str) and not value.strip()) else value
+        for value in values
+    ]
+    numbers = [None if value is None else _as_number(value) for value in given]
+    kinds: set[Any] = {number for number in numbers if number is not None}
+    if numbers.count(None) > given.count(None):
+        given = [None if value is None else str(value) for value in given]
+        kinds = {value for value in given if value is not None}
+    elif all(0 <= number < MOST_CLASSES for number in kinds):
+        return [-1 if number is None else number for number in numbers], ()
+    else:
+        given = numbers
+    ordered = sorted(kinds)
+    places = {kind: place for place, kind in enumerate(ordered)}
+    return [-1 if value is None else places[value] for value in given], tuple(map(str, ordered))
 
 
 def _as_number(value: Any) -> int | None:
-    """A label as a whole number, -1 where there is none; None if it is a name."""
-    if value is None:
-        return -1
+    """A label as a whole number; None if it is a name."""
     if isinstance(value, str):
-        return int(value) if _WHOLE.fullmatch(value.strip()) else None
+        return whole_number(value)
     if is_whole(value):
         return int(value)
     return int(value) if isinstance(value, float) and value.is_integer() else None

@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from lrp_companion.schema import Attribution, InputError, SourceError
+from lrp_companion.paths import as_path
+from lrp_companion.schema import Attribution, InputError, SourceError, shown
 from lrp_companion.views.palette import INK, QUIET, hexes
 from lrp_companion.views.tokens import (
     FAINT,
@@ -101,8 +102,8 @@ def ending(operation: str, path: str | os.PathLike, endings: tuple[str, ...] = (
     suffix = Path(path).suffix.lower() if isinstance(path, (str, os.PathLike)) else ""
     if suffix not in allowed:
         expected, hint = f"a path that ends in {', '.join(allowed)}", f"such as explanation{allowed[0]}"
-        raise InputError(operation, got=f"path {path!r}", expected=expected, hint=hint)
-    if not Path(path).absolute().parent.is_dir():
+        raise InputError(operation, got=f"path {shown(path)}", expected=expected, hint=hint)
+    if not as_path(operation, "path", path).absolute().parent.is_dir():
         expected, hint = "a folder that is there", "make the folder first"
         raise InputError(operation, got=f"path {os.fspath(path)!r}", expected=expected, hint=hint)
     return suffix
@@ -111,7 +112,7 @@ def ending(operation: str, path: str | os.PathLike, endings: tuple[str, ...] = (
 def write(operation: str, path: str | os.PathLike, content: bytes) -> None:
     """Write a file, or say why that is not possible."""
     try:
-        Path(path).write_bytes(content)
+        as_path(operation, "path", path).write_bytes(content)
     except OSError as error:
         got, hint = f"{os.fspath(path)!r}, which cannot be written ({error.strerror})", "choose another place"
         raise SourceError(operation, got=got, expected="a file that can be written", hint=hint) from None

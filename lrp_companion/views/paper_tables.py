@@ -215,8 +215,8 @@ def write(file: Path, content: bytes) -> None:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content)
-    except OSError as error:
-        got = f"{file}, which cannot be written ({error.strerror or error})"
+    except (OSError, ValueError) as error:  # ValueError: a name that no system can hold
+        got = f"{file}, which cannot be written ({getattr(error, 'strerror', None) or error})"
         raise InputError(
             "report", got=got, expected="a place that can be written", hint="name another one"
         ) from None

@@ -11,10 +11,14 @@ from typing import Any
 
 from lrp_companion.analysis.paper_tables import Row, figure2, named, table2, tableA3
 from lrp_companion.metrics import Interval
+from lrp_companion.paths import as_path
 from lrp_companion.runs.load import OWN_TASK, AnyRun, TextRun
 from lrp_companion.schema import DEFAULT_PROTOCOL, PROTOCOLS, InputError
 from lrp_companion.views.paper_tables import report, table2_dots, write
 
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""How text begins that a spreadsheet runs, full-width signs among them."""
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -25,7 +29,7 @@ def write_report(runs: Sequence[AnyRun], folder: str | Path) -> list[Path]:
     ------
     InputError : no runs, or the folder cannot be written.
     """
-    place = Path(folder)
+    place = as_path("report", "folder", folder)
     report(runs, out=place / "report.txt")
     files = [place / "report.txt"]
     with_masks = any(isinstance(run, TextRun) and run.masks for run in runs)
@@ -83,7 +87,18 @@ def _cells(row: Mapping[str, Any], empty: set[str]) -> Iterator[tuple[str, Any]]
             yield name, value.mean
             yield from ((f"{name} {part}", getattr(value, part)) for part in ("low", "high", "n"))
         elif name not in empty:
-            yield name, " ".join(map(str, value)) if isinstance(value, list) else value
+            yield name, _harmless(" ".join(map(str, value)) if isinstance(value, list) else value)
+
+
+def _harmless(value: Any) -> Any:
+    """A cell that no spreadsheet runs: text that begins like a formula gets an apostrophe, a number none.
+
+    >>> [_harmless(cell) for cell in ("=1+1", "@name", "-0.5", -0.5, "ig")]
+    ["'=1+1", "'@name", '-0.5', -0.5, 'ig']
+    """
+    if not isinstance(value, str) or not value.lstrip(" ").startswith(FORMULA):
+        return value
+    return value if NUMBER.fullmatch(value) else f"'{value}"
 
 
 def write_figures(runs: Sequence[AnyRun], folder: str | Path) -> list[Path]:
@@ -97,6 +112,7 @@ def write_figures(runs: Sequence[AnyRun], folder: str | Path) -> list[Path]:
     """
     from lrp_companion.views.curves import layer_curves
 
+    place = as_path("report", "folder", folder)
     with_masks = [run for run in named(runs) if isinstance(run, TextRun) and run.masks]
     if not with_masks:
         raise InputError(
@@ -117,7 +133,7 @@ def write_figures(runs: Sequence[AnyRun], folder: str | Path) -> list[Path]:
             stem = re.sub(r"[^a-z]+", "-", name.lower()).strip("-")
             for kind in ("png", "pdf"):
                 figure = "layers" if run.task == OWN_TASK else "figure2"
-                files.append(Path(folder) / f"{figure}-{_stem(run)}-{stem}.{kind}")
+                files.append(place / f"{figure}-{_stem(run)}-{stem}.{kind}")
                 write(files[-1], _figure_file(drawn, kind))
     return files
 
