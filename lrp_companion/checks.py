@@ -100,7 +100,7 @@ def is_whole(value: object) -> TypeGuard[int | np.integer]:
     >>> is_whole(np.int64(3)), is_whole(3.0), is_whole(True)
     (True, False, False)
     """
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64))
 
 
 def number(
