@@ -14,6 +14,10 @@ MOST = 2**53
 """Up to here float64 holds every whole number; beyond it, two neighbours become one."""
 
 
+class NoNumbers(InputError):
+    """Something else than an array of real numbers."""
+
+
 def real_array(operation: str, name: str, values: Any) -> np.ndarray:
     """Return real numbers of any shape as float64.
 
@@ -78,7 +82,7 @@ def plain_array(operation: str, name: str, values: Any, *, expected: str = "real
         raise InputError(operation, got=got, expected=expected, hint=hint)
     if given is None or not fits or isinstance(values, (str, bytes, bytearray)):
         got, hint = f"{name} {shown(values)}", "pass a list or an array of numbers"
-        raise InputError(operation, got=got, expected=expected, hint=hint)
+        raise NoNumbers(operation, got=got, expected=expected, hint=hint)
     return given
 
 

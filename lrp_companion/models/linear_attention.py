@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from lrp_companion import rules
-from lrp_companion.arrays import plain_array, real_array
+from lrp_companion.arrays import NoNumbers, plain_array, real_array
 from lrp_companion.schema import InputError, choose, number, whole
 
 ASSOCIATIONS = ("left", "right")
@@ -318,7 +318,10 @@ class LinearAttention(torch.nn.Module):
         """
         weight = self.query.weight
         floats = isinstance(images, Tensor) and images.is_floating_point()
-        x = images if floats else torch.as_tensor(real_array(operation, "images", images))
+        try:
+            x = images if floats else torch.as_tensor(real_array(operation, "images", images))
+        except NoNumbers:  # text, None, rows of different lengths
+            x = torch.empty(0)
         side = round(self.tokens**0.5)
         shapes = [(self.tokens,), (side, side)] if side * side == self.tokens else [(self.tokens,)]
         if x.shape[1:] not in shapes or len(x) == 0:
