@@ -278,7 +278,7 @@ def readable(
     out, shown = [], 0
     for token, offset, alone in zip(tokens, offsets, special, strict=True):
         start, end = _trimmed(text, offset)
-        if alone or _NAME.fullmatch(token) or _plain(token.removeprefix("##")) == _plain(text[start:end]):
+        if alone or _NAME.fullmatch(token) or plain(token.removeprefix("##")) == plain(text[start:end]):
             out.append(token)
         elif start == end:
             out.append(SPACE)
@@ -288,7 +288,7 @@ def readable(
     return tuple(out)
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Without case and accents, as tokenizers compare."""
     letters = unicodedata.normalize("NFKD", text.casefold())
     return "".join(c for c in letters if not unicodedata.combining(c))
