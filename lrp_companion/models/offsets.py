@@ -13,8 +13,8 @@ from lrp_companion.words import Span, plain
 def offsets_of(clf: Classifier, text: EncodedText) -> tuple[str, tuple[Span, ...]]:
     """Return a text and the position of each token in it, (start, end) in characters; (0, 0) if special.
 
-    The texts of a pair are joined, each on its line. If the tokenizer gives no positions and none can be found,
-    or the ids are not those of the text, there are none: `()`.
+    The texts of a pair are joined, each on its line. If the tokenizer gives no positions and none can be
+    found, or the ids are not those of the text, there are none: `()`.
     """
     if clf.reads_images:
         return "", ()
