@@ -70,7 +70,7 @@ def plain_array(operation: str, name: str, values: Any, *, expected: str = "real
     masked, given = 0, None
     try:
         masked = _masked(values)
-        given = np.asarray(_on_cpu(values))
+        given = np.empty(0) if masked else np.asarray(_on_cpu(values))
         fits = given.dtype.kind in "biuf" or (
             given.dtype.kind == "O" and all(map(_is_real, given.ravel().tolist()))
         )

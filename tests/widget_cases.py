@@ -15,7 +15,6 @@ from lrp_companion.live.digit_invariance import share_digits
 from lrp_companion.widgets import base
 
 
-
 def board() -> dict[str, Any]:
     """A board of two choices with two options each, as `boards.switchboard` makes them."""
     cells = np.arange(36).reshape(2, 2, 9)
@@ -67,7 +66,7 @@ def widget_arguments(clf: Any) -> dict[str, dict[str, Any]]:
         "HeadStepper": {"tokens": ["a", "b", "c"], "query": 1.0, "keys": [1, 1, 2], "values": [2, -6, 8]},
         "ProductTree": {"values": [2, 3, 4], "grouping": "(x1 x2) x3"},
         "SoftmaxLab": {"logits": [1, 0, 0], "values": [2, 1, -1]},
-        "YourSentence": {"model": model, "folder": "m/", "examples": ["a film"], "maps": [loo, *records["attnlrp"]]},
+        "YourSentence": {"model": model, "folder": "m/", "examples": [text], "maps": [loo]},
         "SentenceBox": {"model": model, "folder": "m/", "feeds": "layer_toggles"},
         "LiveSentence": {"widget": lrp.widgets.LayerToggles(lattice, loo), "explain": len},
     }  # fmt: skip
