@@ -106,7 +106,7 @@ def settle(record: Any, *, mappings: Sequence[str], texts: Sequence[str]) -> Non
     if logit.size != 1 or not np.isfinite(logit).all():
         raise refuse("logit", record.logit, "a finite number")
     parts = {key: frozen(real_array(kind, f"part {key!r}", part)) for key, part in record.parts.items()}
-    values = {name: frozen(array) for name, array in arrays.items()}
+    values: dict[str, Any] = {name: frozen(array) for name, array in arrays.items()}
     values |= {name: MappingProxyType(dict(getattr(record, name))) for name in mappings}
     values |= {"tokens": tuple(tokens), "target": target, "logit": logit.item()}
     values |= {"parts": MappingProxyType(parts)}

@@ -139,7 +139,8 @@ def test_numbers_names_and_addresses_are_one_word(word: str) -> None:
     ("text", "words"),
     [
         ("it ended at 3.", ["it", "ended", "at", "3", "."]),
-        ("at 3.5.", ["at", "3.5", "."]), ("at 50%!", ["at", "50%", "!"]), ("10,000, or", ["10,000", ",", "or"]),
+        ("at 3.5.", ["at", "3.5", "."]), ("at 50%!", ["at", "50%", "!"]),
+        ("10,000, or", ["10,000", ",", "or"]),
         ("by @ann.", ["by", "@ann", "."]), ("see https://a.org/b.", ["see", "https://a.org/b", "."]),
         ("(www.a.org)", ["(", "www.a.org", ")"]), ("plan B. So", ["plan", "B", ".", "So"]),
         ("wait...what", ["wait", "...", "what"]), ("end.It was", ["end", ".", "It", "was"]),

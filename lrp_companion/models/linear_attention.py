@@ -317,9 +317,11 @@ class LinearAttention(torch.nn.Module):
         InputError : wrong shapes, NaN or infinity.
         """
         weight = self.query.weight
-        floats = isinstance(images, Tensor) and images.is_floating_point()
         try:
-            x = images if floats else torch.as_tensor(real_array(operation, "images", images))
+            if isinstance(images, Tensor) and images.is_floating_point():
+                x = images
+            else:
+                x = torch.as_tensor(real_array(operation, "images", images))
         except NoNumbers:  # text, None, rows of different lengths
             x = torch.empty(0)
         side = round(self.tokens**0.5)
