@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from lrp_companion.paths import as_path
 from lrp_companion.schema import InputError, SourceError, is_whole
 from lrp_companion.sources.dataset import Dataset, reason
 
@@ -190,7 +191,9 @@ def own_dataset(
     """
     is_path = isinstance(data, (str, os.PathLike))
     where = os.fspath(data) if is_path else f"data of type {type(data).__name__}"
-    table, stem, part = read_path(Path(data).expanduser(), split) if is_path else read_object(data, split)
+    table, stem, part = (
+        read_path(as_path("load_dataset", "name", data), split) if is_path else read_object(data, split)
+    )
     _check_columns(where, table.column_names, {"text": text, "pair": pair, "label": label})
     if not len(table):
         got, hint = f"{where} without rows", "check the file"
