@@ -8,7 +8,7 @@ from typing import Any
 
 import traitlets
 
-from lrp_companion.arrays import real_array
+from lrp_companion.arrays import NoNumbers, real_array
 from lrp_companion.models.product import Product, flat, leaves_of, parse, shares, write
 from lrp_companion.schema import InputError, shown
 from lrp_companion.widgets.base import Widget, check_address
@@ -102,7 +102,10 @@ class ProductTree(Widget, front="product_tree"):
 
 
 def _check_values(values: Any) -> list[float]:
-    numbers = real_array("ProductTree", "values", values).ravel().tolist()
+    try:
+        numbers = real_array("ProductTree", "values", values).ravel().tolist()
+    except NoNumbers:
+        numbers = []
     if not (2 <= len(numbers) <= MOST_FACTORS and all(abs(number) <= LARGEST_FACTOR for number in numbers)):
         raise InputError(
             "ProductTree",
