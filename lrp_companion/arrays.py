@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import numbers
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 
-from lrp_companion.schema import InputError, shown
+from lrp_companion.checks import InputError, is_whole, shown
+
+MOST = 2**53
+"""Up to here float64 holds every whole number; beyond it, two neighbours become one."""
+
+
+class NoNumbers(InputError):
+    """Something else than an array of real numbers."""
 
 
 def real_array(operation: str, name: str, values: Any) -> np.ndarray:
@@ -14,16 +23,94 @@ def real_array(operation: str, name: str, values: Any) -> np.ndarray:
 
     Raises
     ------
-    InputError : text, complex numbers, rows of different lengths, or anything else but an array of numbers.
+    InputError : text, complex numbers, dates, rows of different lengths, or anything else but an array of
+        numbers; masked entries; whole numbers beyond 2**53, whose last digits float64 would lose.
 
     >>> real_array("agreement", "scores", [1, 2]).tolist()
     [1.0, 2.0]
     """
+    given = plain_array(operation, name, values)
+    with np.errstate(over="ignore"):  # a long double beyond float64, which becomes infinite
+        out = None if _loses_digits(values) or _loses_digits(given) else given.astype(np.float64)
+    if out is not None and not (np.isinf(out) & (given != out)).any():
+        return out
+    got, expected = f"{name} {shown(values)}", "numbers that float64 holds"
+    hint = "divide them first: of whole numbers beyond 2**53 it loses the last digits"
+    raise InputError(operation, got=got, expected=expected, hint=hint)
+
+
+def bool_array(operation: str, name: str, values: Any) -> np.ndarray:
+    """Return booleans of any shape; numbers that are exactly 0 or 1 count as False and True.
+
+    Raises
+    ------
+    InputError : other numbers, such as 0.5 or NaN, the words "True" and "False", rows of different lengths,
+        or anything else; masked entries.
+
+    >>> bool_array("removal", "keep", [1, 0, 1]).tolist()
+    [True, False, True]
+    """
+    given = plain_array(operation, name, values, expected="True or False for each")
+    if ((given == 0) | (given == 1)).all():
+        return given.astype(bool)
+    got, hint = f"{name} {shown(values)}", "compare first, such as scores > 0"
+    raise InputError(operation, got=got, expected="True or False for each", hint=hint)
+
+
+def plain_array(operation: str, name: str, values: Any, *, expected: str = "real numbers") -> np.ndarray:
+    """Return numbers or booleans as an array of the type that they have.
+
+    Raises
+    ------
+    InputError : as `real_array`, but whole numbers may have any number of digits.
+
+    >>> plain_array("encode", "image", [[0, 255]]).dtype.kind
+    'i'
+    """
+    masked, given = 0, None
     try:
-        given = np.asarray(values)
-        if given.dtype.kind in "biuf" or (given.dtype.kind == "O" and not isinstance(values, (str, bytes))):
-            return given.astype(np.float64)
-    except (TypeError, ValueError, OverflowError, RuntimeError):  # RuntimeError: a tensor with a gradient
-        pass
-    got, expected = f"{name} {shown(values)}", "real numbers"
-    raise InputError(operation, got=got, expected=expected, hint="pass a list or an array of numbers")
+        masked = _masked(values)
+        given = np.empty(0) if masked else np.asarray(_on_cpu(values))
+        fits = given.dtype.kind in "biuf" or (
+            given.dtype.kind == "O" and all(map(_is_real, given.ravel().tolist()))
+        )
+    except Exception:  # rows of several lengths; an object of somebody else's, which may raise anything
+        fits = False
+    if masked:
+        got, expected = f"{name} of which {masked} entries are masked", "a value for every entry"
+        hint = "fill them, such as array.filled(0), or leave them out"
+        raise InputError(operation, got=got, expected=expected, hint=hint)
+    if given is None or not fits or isinstance(values, (str, bytes, bytearray)):
+        got, hint = f"{name} {shown(values)}", "pass a list or an array of numbers"
+        raise NoNumbers(operation, got=got, expected=expected, hint=hint)
+    return given
+
+
+def _masked(values: Any) -> int:
+    """How many entries are masked in an array of `numpy.ma`, or in those of a list."""
+    if isinstance(values, np.ma.MaskedArray):
+        return int(np.ma.count_masked(values))
+    return sum(map(_masked, values)) if isinstance(values, (list, tuple)) else 0
+
+
+def _on_cpu(values: Any) -> Any:
+    """A tensor where NumPy can read it, without its gradient; anything else as it is."""
+    if not all(callable(getattr(values, name, None)) for name in ("detach", "cpu", "double")):
+        return values
+    tensor = values.detach().cpu()
+    return tensor.double() if tensor.is_floating_point() else tensor
+
+
+def _is_real(entry: object) -> bool:
+    return isinstance(entry, (numbers.Real, Decimal, np.bool_)) and not isinstance(entry, np.timedelta64)
+
+
+def _loses_digits(values: Any) -> bool:
+    """Whether a whole number among these is beyond what float64 holds exactly."""
+    if isinstance(values, (list, tuple)):
+        return any(map(_loses_digits, values))
+    if isinstance(values, np.ndarray) and values.dtype.kind == "O":
+        return any(map(_loses_digits, values.ravel().tolist()))
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
+        return bool(((values > MOST) | (values < -MOST)).any())
+    return is_whole(values) and not -MOST <= values <= MOST

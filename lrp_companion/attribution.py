@@ -6,14 +6,15 @@ import importlib
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from lrp_companion.checks import InputError, choose, whole
+from lrp_companion.arrays import bool_array, real_array
+from lrp_companion.checks import InputError, choose, is_whole, shown, whole
 from lrp_companion.extras import extra
 from lrp_companion.words import Span, Units, readable, units_of
 
@@ -25,6 +26,8 @@ SITE_PARTS = {
 }
 SCALES = ("sum", "abs", "max")
 RANKS = ("size", "for", "against")
+NORMALIZED = "normalized by"
+"""The choice of a record that was divided: only there may scores be NaN, where the divisor cancels."""
 CANCELLED = 1e-6
 """A sum below this fraction of sum |R| is rounding error of float32: its size and sign mean nothing."""
 
@@ -38,11 +41,10 @@ def scores_at(parts: Mapping[str, np.ndarray], site: str) -> np.ndarray:
     return np.sum([parts[name] for name in SITE_PARTS[site] if name in parts], axis=0)
 
 
-def frozen(array: Any, dtype: Any) -> np.ndarray:
-    """Return a read-only copy."""
-    out = np.array(array, dtype=dtype)
-    out.setflags(write=False)
-    return out
+def frozen(array: np.ndarray) -> np.ndarray:
+    """Return an array that is its owner's, read-only."""
+    array.setflags(write=False)
+    return array
 
 
 class Record:
@@ -64,6 +66,66 @@ class Record:
     def __hash__(self) -> int:
         state = self._state()
         return hash((type(self), state["tokens"], state["target"], state["scores"].tobytes()))
+
+
+def settle(record: Any, *, mappings: Sequence[str], texts: Sequence[str]) -> None:
+    """Bring the fields of a new record into their types, in place; see `Attribution`.
+
+    Raises
+    ------
+    InputError : a field of another type; marks or places that are not one per token.
+    """
+    kind, tokens = type(record).__name__, record.tokens
+
+    def refuse(name: str, value: object, expected: str) -> InputError:
+        hint = f"records come from attribute and layer_lattice; see help({kind})"
+        return InputError(kind, got=f"{name} {shown(value)}", expected=expected, hint=hint)
+
+    if not isinstance(tokens, (list, tuple)) or not all(isinstance(token, str) for token in tokens):
+        raise refuse("tokens", tokens, "a list of strings")
+    for name in mappings:
+        value = getattr(record, name)
+        if not isinstance(value, Mapping):
+            raise refuse(name, value, "a mapping")
+    for name in texts:
+        if not isinstance(getattr(record, name), str):
+            raise refuse(name, getattr(record, name), "a string")
+    offsets = record.offsets
+    if not isinstance(offsets, (list, tuple)) or not all(map(_is_place, offsets)):
+        raise refuse("offsets", offsets, "(start, end) of each token, with 0 <= start <= end")
+    if record.text and any(end > len(record.text) for _, end in offsets):
+        raise refuse("offsets", offsets, f"places within a text of {len(record.text)} characters")
+    arrays = {"scores": real_array(kind, "scores", record.scores)}
+    arrays["special"] = bool_array(kind, "special", record.special)
+    for name, length in (("special", arrays["special"].shape), ("offsets", (len(offsets),))):
+        if length != (len(tokens),) and (name == "special" or offsets):
+            expected, hint = f"({len(tokens)},), one per token", "pass one value per token"
+            raise InputError(kind, got=f"{name} of shape {length}", expected=expected, hint=hint)
+    target = whole(kind, "target", record.target, least=0, hint="classes count from 0")
+    logit = real_array(kind, "logit", record.logit)
+    if logit.size != 1 or not np.isfinite(logit).all():
+        raise refuse("logit", record.logit, "a finite number")
+    parts = {key: frozen(real_array(kind, f"part {key!r}", part)) for key, part in record.parts.items()}
+    values: dict[str, Any] = {name: frozen(array) for name, array in arrays.items()}
+    values |= {name: MappingProxyType(dict(getattr(record, name))) for name in mappings}
+    values |= {"tokens": tuple(tokens), "target": target, "logit": logit.item()}
+    values |= {"parts": MappingProxyType(parts)}
+    values |= {"offsets": tuple((int(start), int(end)) for start, end in offsets)}
+    for name, value in values.items():
+        object.__setattr__(record, name, value)
+
+
+def _is_place(place: object) -> bool:
+    pair = tuple(place) if isinstance(place, (list, tuple)) else ()
+    return len(pair) == 2 and all(map(is_whole, pair)) and 0 <= pair[0] <= pair[1]
+
+
+def check_finite(kind: str, arrays: Iterable[np.ndarray]) -> None:
+    """Refuse a record with NaN or infinity in it."""
+    if all(np.isfinite(array).all() for array in arrays):
+        return
+    hint = "leave the text out, or find where the values come from"
+    raise InputError(kind, got="scores with NaN or infinity", expected="finite scores", hint=hint)
 
 
 def _rebuild(kind: type, state: dict[str, Any]) -> Any:
@@ -123,22 +185,15 @@ class Attribution(Record):
     offsets: tuple[Span, ...] = ()
 
     def __post_init__(self) -> None:
-        put = object.__setattr__
-        put(self, "tokens", tuple(self.tokens))
-        put(self, "scores", frozen(self.scores, np.float64))
-        put(self, "special", frozen(self.special, bool))
-        put(self, "target", int(self.target))
-        put(self, "logit", float(self.logit))
-        put(self, "choices", MappingProxyType(dict(self.choices)))
-        put(self, "parts", MappingProxyType({k: frozen(v, np.float64) for k, v in self.parts.items()}))
-        put(self, "details", MappingProxyType(dict(self.details)))
-        put(self, "offsets", tuple((int(start), int(end)) for start, end in self.offsets))
-        shapes = [("scores", self.scores.shape), ("special", self.special.shape)]
-        shapes += [("offsets", (len(self.offsets),))] if self.offsets else []
-        for name, shape in shapes:
+        settle(self, mappings=("choices", "parts", "details"), texts=("method", "text"))
+        parts = [(f"part {name!r}", part.shape) for name, part in self.parts.items()]
+        for name, shape in [("scores", self.scores.shape), *parts]:
             if shape != (len(self.tokens),):
                 expected, hint = f"({len(self.tokens)},), one per token", "pass one value per token"
                 raise InputError("Attribution", got=f"{name} of shape {shape}", expected=expected, hint=hint)
+        undefined = [self.scores, *self.parts.values()]
+        if NORMALIZED not in self.choices or any(np.isinf(scores).any() for scores in undefined):
+            check_finite("Attribution", undefined)
 
     def scores_at(self, site: str) -> np.ndarray:
         """Scores read at a site, shape (T,); a method without parts (LOO, IG, rollout) has only one map."""
@@ -231,7 +286,7 @@ class Attribution(Record):
         scale = {"sum": self.scores.sum(), "abs": sizes.sum(), "max": sizes.max(initial=0.0)}[by]
         scale = scale if abs(scale) > CANCELLED * sizes.sum() else math.nan
         parts = {name: values / scale for name, values in self.parts.items()}
-        choices = {**self.choices, "normalized by": by}
+        choices = {**self.choices, NORMALIZED: by}
         return replace(self, scores=self.scores / scale, parts=parts, choices=choices)
 
     def to_dict(self) -> dict[str, Any]:
@@ -254,6 +309,9 @@ class Attribution(Record):
             expected, hint = f"{', '.join(names)}", "pass what to_dict or to_json gave"
             raise InputError("Attribution.from_dict", got=got, expected=expected, hint=hint)
         read = {name: _read(value) for name, value in values.items()}
+        read["scores"] = _known(read["scores"])
+        if isinstance(read.get("parts"), Mapping):
+            read["parts"] = {name: _known(scores) for name, scores in read["parts"].items()}
         try:
             return cls(**read)
         except (TypeError, AttributeError, ValueError) as error:
@@ -345,6 +403,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple, set, frozenset)):
         return [_plain(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _known(scores: Any) -> Any:
+    """Scores as a record keeps them: None is NaN."""
+    return [math.nan if x is None else x for x in scores] if isinstance(scores, tuple) else scores
 
 
 def _read(value: Any) -> Any:

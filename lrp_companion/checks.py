@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 from collections.abc import Sequence
 from typing import Any, TypeGuard
 
@@ -122,7 +123,16 @@ def is_whole(value: object) -> TypeGuard[int | np.integer]:
     >>> is_whole(np.int64(3)), is_whole(3.0), is_whole(True)
     (True, False, False)
     """
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64))
+
+
+def is_name(value: object) -> TypeGuard[str]:
+    """Whether `value` can name something that is registered: letters and digits, joined by `-`, `_` and `.`.
+
+    >>> is_name("xlm-roberta"), is_name("__class__"), is_name("a b"), is_name("")
+    (True, False, False, False)
+    """
+    return isinstance(value, str) and re.fullmatch(r"[^\W_]+(?:[-_.][^\W_]+)*", value) is not None
 
 
 def number(

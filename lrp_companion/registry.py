@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from lrp_companion.schema import InputError
+from lrp_companion.schema import InputError, is_name, shown
 
 Passes = float | Callable[[Mapping[str, Any], int], float]
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -132,11 +132,12 @@ def method(
     """
     described = METHODS.get(name) if isinstance(name, str) else None
     if described is None:
-        if not isinstance(name, str) or not name or set(name) & set(" :=+,"):
-            hint = "such as my-method"
-            raise InputError(
-                "method", got=f"the name {name!r}", expected="a word without : = + and commas", hint=hint
+        if not is_name(name):
+            expected, hint = (
+                "letters and digits, joined by -, _ or .",
+                "such as my-method",
             )
+            raise InputError("method", got=f"the name {shown(name)}", expected=expected, hint=hint)
         if passes is None:
             hint = "pass a number, or a function of options and tokens"
             raise InputError(

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from types import MappingProxyType
 from typing import Any, SupportsIndex, overload
 
 import numpy as np
 
-from lrp_companion.attribution import SITE_PARTS, SITES, Attribution, Record, frozen, scores_at
+from lrp_companion.arrays import real_array
+from lrp_companion.attribution import SITE_PARTS, SITES, Attribution, Record, check_finite, scores_at, settle
 from lrp_companion.checks import (
     CompanionError,
     InputError,
     ModelError,
     SourceError,
     choose,
+    is_name,
     is_whole,
     number,
     shown,
@@ -48,6 +49,7 @@ __all__ = [
     "check_layers",
     "choose",
     "counted",
+    "is_name",
     "is_whole",
     "number",
     "scores_at",
@@ -159,15 +161,17 @@ class Lattice(Record):
     offsets: tuple[Span, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
-        put = object.__setattr__
-        put(self, "tokens", tuple(self.tokens))
-        put(self, "scores", frozen(self.scores, np.float64))
-        put(self, "special", frozen(self.special, bool))
-        put(self, "parts", MappingProxyType({k: frozen(v, np.float64) for k, v in self.parts.items()}))
+        settle(self, mappings=("parts",), texts=("site", "label", "text"))
+        choose("Lattice", "site", self.site, SITES)
+        check_finite("Lattice", [self.scores, *self.parts.values()])
         rows = self.scores.shape[0] if self.scores.ndim == 2 else 0
         if self.scores.ndim != 2 or self.scores.shape[1] != len(self.tokens) or rows < 1 or rows & (rows - 1):
             got, expected = f"scores of shape {self.scores.shape}", f"(2**L, {len(self.tokens)})"
             raise InputError("Lattice", got=got, expected=expected, hint="pass one row per mask")
+        if any(part.shape != self.scores.shape for part in self.parts.values()):
+            got = f"parts of shapes {', '.join(str(part.shape) for part in self.parts.values())}"
+            hint = "pass one row per mask in each"
+            raise InputError("Lattice", got=got, expected=f"{self.scores.shape}", hint=hint)
 
     @property
     def pieces(self) -> tuple[str, ...]:
@@ -199,10 +203,7 @@ class Lattice(Record):
         Exact, because relevance is multilinear in the amounts, as the primer derives:
         R(m) = sum_k prod_l (m_l if bit l-1 of k else 1 - m_l) R(k).
         """
-        try:
-            point = np.asarray(amounts, dtype=np.float64)
-        except (TypeError, ValueError, OverflowError, RuntimeError):
-            point = np.empty(0)
+        point = real_array("Lattice.mix", "amounts", amounts)
         if point.shape != (self.layers,) or not np.all((point >= 0) & (point <= 1)):
             expected, hint = f"{self.layers} numbers from 0 to 1", "give one amount per layer"
             raise InputError("Lattice.mix", got=f"amounts {shown(amounts)}", expected=expected, hint=hint)

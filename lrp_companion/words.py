@@ -16,10 +16,24 @@ Span = tuple[int, int]
 """Positions of the first character and of the one after the last."""
 UNITS = ("token", "word", "sentence")
 JOINERS = "'’-"  # between letters these belong to the word
+_WHOLE = re.compile(  # what stays in one word, signs and all
+    r"""
+    (?<!\w)(?:[a-z]{2,9}://|www\.)[^\s<>"“”«»]*[^\s<>"“”«».,;:!?'’)\]}…]  # an address in the web
+    | (?<![\w.+-])[\w.+-]+@\w[\w-]*(?:\.\w[\w-]*)+                       # an e-mail address
+    | (?<!\w)[@\#](?=\w)                                               # @ann, #rain
+    | (?<![\w.])(?:[^\W\d_]{1,2}\.)+[^\W\d_]\.                         # e.g., U.S., Ph.D.
+    | (?<![\w.])(?:[^\W\d_]\.)+[^\W\d_](?!\w)                         # U.S
+    | (?<=[^\W\d_])\+\+ | (?<=\b[A-Z])\#(?!\w)                          # C++, C#
+    | (?<=\d)[.,:/٫٬](?=\d)                                           # 3.5, 10,000, 12:30, 9/10
+    | (?<=\d)[%‰°$€£¥₹] | [$€£¥₹](?=[\d.])                             # 50%, $5
+    | (?<![^\s(])[-+−]?\.(?=\d) | (?<![^\s(])[-+−](?=[\d$€£¥₹])        # .5, -5
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
 _SENTENCE = re.compile(r"[^\n]*?(?:[.!?…]+[\"'”’»)\]]*(?=\s|$)|[。！？]+|(?=\n)|$)")
 _NAME = re.compile(r"[\[<].+[\]>]")
 FURTHER, SPACE = "…", "␣"
-"""How a repeated token of one character is shown, and a token of spaces."""
+"""How a further token of one character is shown, and a token of spaces."""
 
 
 @dataclass(frozen=True)
@@ -64,14 +78,17 @@ class Units:
 def word_spans(text: str) -> list[Span]:
     """Positions of the words of a text: runs of letters, digits and marks, and runs of other characters.
 
-    An apostrophe or hyphen between letters belongs to the word. In a script without spaces the runs count as
-    words.
+    An apostrophe or hyphen between letters belongs to the word. Numbers such as 3.5, 12:30, 50% and -$5,
+    names such as @ann and #rain, abbreviations such as e.g. and U.S., C++, and addresses are one word each.
+    In a script without spaces the runs count as words.
 
-    >>> text = "It's a well-made film!"
+    >>> text = "It's a well-made film, 3.5 stars of 5."
     >>> [text[start:end] for start, end in word_spans(text)]
-    ["It's", 'a', 'well-made', 'film', '!']
+    ["It's", 'a', 'well-made', 'film', ',', '3.5', 'stars', 'of', '5', '.']
     """
     kinds = [_kind(c) for c in text]
+    for whole in _WHOLE.finditer(text):
+        kinds[whole.start() : whole.end()] = ["letter"] * len(whole[0])
     for k in range(1, len(text) - 1):
         if text[k] in JOINERS and kinds[k - 1] == kinds[k + 1] == "letter":
             kinds[k] = "letter"
@@ -235,6 +252,8 @@ def _of_parts(
     names, where = [], []
     for member in members:
         start, end = _trimmed(text, (offsets[member[0]][0], max(offsets[k][1] for k in member)))
+        while start < end < len(text) and unicodedata.category(text[end])[0] == "M":
+            end += 1  # marks that the tokenizer strips belong to their letter
         alone = special[member[0]]
         names.append(tokens[member[0]] if alone else text[start:end] or SPACE)
         where.append((0, 0) if alone else (start, end))
@@ -248,7 +267,7 @@ def readable(
     """Return tokens in readable form: the text itself where a vocabulary spells bytes or spaces.
 
     A token that equals its text, apart from case and accents, does not change; nor do `##ing` and names such
-    as [UNK]. A repeated token of one character is shown as `…`.
+    as [UNK]. Each character is shown once: a further token of it is shown as `…`.
 
     >>> offsets = [(0, 0), (0, 2), (3, 4), (3, 4), (4, 5)]
     >>> readable(["<s>", "ca", "Ġ", "Ã", "fs"], "ca\\u00a0üb", offsets, np.array([True, *[False] * 4]))
@@ -256,18 +275,20 @@ def readable(
     """
     if len(offsets) != len(tokens):
         return tuple(tokens)
-    out, before = [], (-1, -1)
+    out, shown = [], 0
     for token, offset, alone in zip(tokens, offsets, special, strict=True):
-        piece = text[slice(*_trimmed(text, offset))]
-        if alone or _NAME.fullmatch(token) or _plain(token.removeprefix("##")) == _plain(piece):
+        start, end = _trimmed(text, offset)
+        if alone or _NAME.fullmatch(token) or plain(token.removeprefix("##")) == plain(text[start:end]):
             out.append(token)
+        elif start == end:
+            out.append(SPACE)
         else:
-            out.append(SPACE if not piece else FURTHER if offset == before else piece)
-        before = offset
+            out.append(text[max(start, shown) : end] or FURTHER)
+        shown = max(shown, end)
     return tuple(out)
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Without case and accents, as tokenizers compare."""
     letters = unicodedata.normalize("NFKD", text.casefold())
     return "".join(c for c in letters if not unicodedata.combining(c))

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import math
 import os
+import shutil
 import signal
+import struct
 import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +27,14 @@ import numpy as np
 import torch
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
+from PIL import Image
+from widget_cases import changed, page_of, places, widget_arguments
 
 import lrp_companion as lrp
 from lrp_companion.cli import main as command_line
 from lrp_companion.methods import TEXT_METHODS
 from lrp_companion.schema import MAP_CHOICES, REMOVALS, SITES, STATISTICS, TARGET_CHOICES, TOKEN_CHOICES
+from lrp_companion.sources.image_file import read_image
 
 PATIENCE = 30  # seconds after which a call counts as hanging
 CASES = 10_000
@@ -40,7 +47,12 @@ ODD: st.SearchStrategy[Any] = st.one_of(
         math.inf, -math.inf, 1j, "", " ", "a\0b", "\ud800", "x" * 300, "~nobody-here/x", "\x1b[2J", "0",
         "all", b"bytes", (), [], {}, {1: 2}, {"a": "b"}, set(), [None], [[1], [1, 2]], ["a", 1], range(3),
         object(), np.array(1), np.array([]), np.zeros((2, 2)), np.array(["a"]), np.array([None]),
-        np.float32(0.5), np.array([math.nan, 1.0]), torch.tensor(1), torch.zeros(2, 3), Path("nowhere"), len,
+        np.float32(0.5), np.array([math.nan, 1.0]), np.ma.array([0.5, 1.0, 2.0], mask=[0, 1, 0]),
+        np.ma.masked,
+        np.array([2**53 + 1, 0, 1]), 2**63, np.array([1j, 2]), np.array(["2020"], "M8[Y]"), ["False", "True"],
+        [2**53 + 1, 0.5, 1], np.timedelta64(1, "D"), Fraction(1, 3),
+        torch.tensor([1.0, 2.0], requires_grad=True), torch.tensor(1), torch.zeros(2, 3), Path("nowhere"),
+        len,
     ]),
     st.text(max_size=8), st.integers(), st.floats(), st.lists(st.floats(), max_size=4),
     st.lists(st.integers(-2, 5), max_size=4),
@@ -86,12 +98,20 @@ def text_options() -> dict[str, st.SearchStrategy[Any]]:
 
 
 class Subject:
-    """A callable with good values for its arguments: `needed` are always given, of `more` a few."""
+    """A callable with good values for its arguments: `needed` are always given, of `more` a few;
+    unless `odd`, none is replaced by an odd one.
+    """
 
     def __init__(
-        self, call: Callable[..., Any], check: Check, needed: Good, more: Good | None = None
+        self,
+        call: Callable[..., Any],
+        check: Check,
+        needed: Good,
+        more: Good | None = None,
+        *,
+        odd: bool = True,
     ) -> None:
-        self.call, self.check, self.needed, self.more = call, check, needed, more or {}
+        self.call, self.check, self.needed, self.more, self.odd = call, check, needed, more or {}, odd
 
 
 @st.composite
@@ -99,7 +119,7 @@ def cases_of(draw: Any, subject: Subject) -> dict[str, Any]:
     """Arguments by name: up to two of them odd."""
     extra = draw(st.sets(st.sampled_from(sorted(subject.more)), max_size=3)) if subject.more else set()
     names = [*subject.needed, *sorted(extra)]
-    odd = draw(st.sets(st.sampled_from(names), max_size=2))
+    odd = draw(st.sets(st.sampled_from(names), max_size=2)) if subject.odd else set()
     good = {**subject.needed, **subject.more}
     return {name: draw(ODD if name in odd else good[name]) for name in names}
 
@@ -108,8 +128,65 @@ def record(scores: Any = (0.1, -0.2)) -> lrp.Attribution:
     return lrp.Attribution(("[CLS]", "fine"), list(scores), 1, 2.5, [True, False], "loo")
 
 
+KEEPS: st.SearchStrategy[Any] = st.sampled_from([
+    [0.5], [math.nan], ["False"], [2], [None], [1j], [True], [0], np.ma.array([True], mask=[True]), [[1]],
+])  # fmt: skip
+"""Entries of a mask of kept tokens, good and odd."""
+MODES = ("1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr", "LAB", "HSV", "I",
+         "F",          "I;16", "I;16B", "I;16L")  # fmt: skip
+HEADS = (
+    "(4,)",
+    "(2, 2)",
+    "(-2, 2)",
+    "(10**9,)",
+    "(1000000, 1000000)",
+    "(0, 9)",
+    "(True,)",
+    "()",
+    "x",
+    "(" * 99,
+)
+
+
+def image_file(folder: Path, mode: str, ending: str, orientation: int, frames: int, cut: int) -> Path:
+    """A file of random pixels in some mode; `cut` bytes are lost at its end."""
+    noise = np.random.default_rng(0).integers(0, 256, 4 * 6 * 8, dtype=np.uint8).tobytes()
+    exif = Image.Exif()
+    exif[274] = orientation
+    path = folder / f"odd.{ending}"
+    try:
+        few = [Image.frombytes(mode, (6, 4), noise, "raw") for _ in range(frames)]
+        few[0].save(path, exif=exif, **({"save_all": True, "append_images": few[1:]} if frames > 1 else {}))
+    except (OSError, ValueError, KeyError):  # a format that lacks the mode
+        path.write_bytes(noise)
+    path.write_bytes(path.read_bytes()[: len(path.read_bytes()) - cut])
+    return path
+
+
+def array_file(folder: Path, shape: str, kind: str, version: int, data: int) -> Path:
+    """A `.npy` file whose head says what it likes."""
+    head = f"{{'descr': {kind!r}, 'fortran_order': True, 'shape': {shape}}}\n".encode()
+    path = folder / "odd.npy"
+    path.write_bytes(b"\x93NUMPY" + bytes([version, 0]) + struct.pack("<H", len(head)) + head + bytes(data))
+    return path
+
+
+def hostile_tokenizer(folder: Path, model: Path, pattern: str) -> Path:
+    """A copy of the model whose tokenizer splits at a pattern."""
+    out = folder / "hostile"
+    if not out.is_dir():
+        shutil.copytree(model, out)
+    described = json.loads((model / "tokenizer.json").read_text())
+    described["pre_tokenizer"] = {
+        "type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False,
+    }  # fmt: skip
+    (out / "tokenizer.json").write_text(json.dumps(described))
+    return out
+
+
 def subjects(model: Path) -> dict[str, Subject]:
     """Public functions by name, on a tiny model."""
+    folder = Path(tempfile.mkdtemp(dir=model.parent))
     clf = lrp.load_classifier(model, dtype="float64")
     net = lrp.LinearAttention(tokens=9, dim=4, classes=3, dtype=torch.float64)
     just, options = st.just, text_options()
@@ -122,6 +199,31 @@ def subjects(model: Path) -> dict[str, Subject]:
 
     def removal(keep: Any, **given: Any) -> Any:
         return lrp.removal_evaluator(clf, **given)(keep)
+
+    arguments = widget_arguments(clf)
+
+    def keeps(entry: Any, removal: Any) -> Any:
+        evaluate = lrp.removal_evaluator(clf, "a film", target=1, removal=removal)
+        values = evaluate([[*entry, *[True] * (length - 1)]])
+        plain = evaluate(np.array([[bool(entry[0]), *[True] * (length - 1)]]))
+        return values, plain
+
+    def pixels_of(channels: Any, **given: Any) -> Any:
+        return read_image(image_file(folder, **given), channels=channels)
+
+    def saved_array(channels: Any, **given: Any) -> Any:
+        return read_image(array_file(folder, **given), channels=channels)
+
+    def widget(name: str, at: int, odd: Any) -> Any:
+        paths = [
+            *places(arguments[name]),
+            *([] if name in ("LiveSentence", "SentenceBox") else [("address",)]),
+        ]
+        return page_of(name)(**changed(arguments[name], paths[at % len(paths)], odd))
+
+    def tokenizer_of(pattern: Any, text: Any) -> Any:
+        loaded = lrp.load_classifier(hostile_tokenizer(folder, model, pattern))
+        return lrp.attribute(loaded, text, method="attnlrp")
 
     def images(image_method: Any, **given: Any) -> Any:
         return lrp.attribute(net, method=image_method, **given)
@@ -194,6 +296,40 @@ def subjects(model: Path) -> dict[str, Subject]:
             {"tokens": st.sampled_from(TOKEN_CHOICES), "map": st.sampled_from(MAP_CHOICES),
              "removal": st.sampled_from(REMOVALS), "target": st.sampled_from(TARGET_CHOICES),
              "statistic": st.sampled_from(STATISTICS)},
+        ),
+        "kept tokens": Subject(
+            keeps, lambda pair: np.array_equal(*pair),
+            {"entry": KEEPS, "removal": st.sampled_from(REMOVALS)}, odd=False,
+        ),
+        "image files": Subject(
+            pixels_of, lambda pixels: pixels.dtype == np.uint8 and pixels.shape[1:] in {(4, 6), (6, 4)},
+            {"channels": st.sampled_from([1, 3]), "mode": st.sampled_from(MODES), "frames": st.integers(1, 2),
+             "ending": st.sampled_from(["png", "tif", "gif", "jpg", "webp", "jp2"]),
+             "orientation": st.integers(0, 9), "cut": st.sampled_from([0, 0, 1, 40])}, odd=False,
+        ),
+        "array files": Subject(
+            saved_array, lambda pixels: pixels.size * pixels.itemsize == 32,
+            {"channels": just(1), "shape": st.sampled_from(HEADS), "version": st.integers(0, 3),
+             "kind": st.sampled_from(["<f8", ">f8", "<u8", "|O", "<c8", "<M8[s]", "|V8", "<U2", "?", "x"]),
+             "data": st.sampled_from([0, 31, 32])}, odd=False,
+        ),
+        "records by hand": Subject(
+            lambda **given: [lrp.Attribution(**{**record().to_dict(), **given})], are_records,
+            {"scores": just([0.1, 0.2])},
+            {name: just(value) for name, value in record().to_dict().items() if name != "scores"},
+        ),
+        "widgets": Subject(
+            widget, lambda page: "lrp-widget" in page,
+            {"name": st.sampled_from(sorted(arguments)), "at": st.integers(0, 10_000), "odd": ODD}, odd=False,
+        ),
+        "families": Subject(
+            lambda name: lrp.family(name), callable,
+            {"name": st.sampled_from(["mine", "__class__", "a b", ""])},
+        ),
+        "tokenizers": Subject(
+            tokenizer_of, are_records,
+            {"pattern": st.sampled_from([r"\\s+", "(", "", r"(?<=a)", r"[^a]", "a|b"]),
+             "text": st.sampled_from(["a film", "dull"])}, odd=False,
         ),
         "Lattice.scores_for": Subject(
             lambda layers: lattice.scores_for(layers), finite, {"layers": st.sampled_from([(), [1], [2, 1]])}

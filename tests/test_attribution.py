@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lrp_companion.methods import attribute, layer_lattice
 from lrp_companion.models.pretrained import Classifier
-from lrp_companion.schema import Attribution, InputError
+from lrp_companion.schema import Attribution, InputError, Lattice
 
 CALLS = ("loo", "ig", "attnlrp", "lrp", "rollout", "mask-gradient", "hybrid", "sampled-loo")
 
@@ -65,12 +65,12 @@ def test_records_that_differ_are_unequal(change) -> None:
 
 
 def test_nan_is_null_in_json() -> None:
-    text = record((0.5, float("nan"), 0.0, 1.0, -1.0)).to_json()
+    text = record((1.0, -1.0, 2.0, -2.0, 0.0)).normalized("sum").to_json()
     assert "NaN" not in text and "null" in text
-    assert np.isnan(Attribution.from_json(text).scores[1])
+    assert np.isnan(Attribution.from_json(text).scores).all()
 
 
-@given(st.lists(st.floats(allow_nan=True, allow_infinity=False, width=64), min_size=5, max_size=5))
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False, width=64), min_size=5, max_size=5))
 def test_json_keeps_every_number(scores: list[float]) -> None:
     made = record(tuple(scores))
     assert Attribution.from_json(made.to_json()) == made
@@ -125,3 +125,56 @@ def test_what_is_no_record_is_refused() -> None:
             Attribution.from_json(text)
     with pytest.raises(InputError, match="from_frame"):
         Attribution.from_frame(record().to_frame().rename(columns={"token": "word"}))
+
+
+GOOD = {
+    "tokens": ("a", "b"), "scores": [1.0, 2.0], "target": 1, "logit": 2.5, "special": [False, False],
+    "method": "loo", "text": "a b", "offsets": [(0, 1), (2, 3)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "odd"),
+    [
+        ("scores", [1.0, float("nan")]), ("scores", [1.0, float("inf")]), ("scores", [1.0]),
+        ("scores", ["1", "2"]), ("scores", None), ("scores", np.ma.array([1.0, 2.0], mask=[True, False])),
+        ("scores", [1j, 2]), ("scores", [2**53 + 1, 1]), ("scores", [[1.0, 2.0]]),
+        ("logit", float("nan")), ("logit", -float("inf")), ("logit", "2"), ("logit", [1.0, 2.0]),
+        ("target", 1.5), ("target", "1"), ("target", True), ("target", -1), ("target", None),
+        ("special", [False]), ("special", ["no", "yes"]), ("special", [0.5, 1]), ("special", None),
+        ("tokens", "ab"), ("tokens", (1, 2)), ("tokens", None), ("method", 3), ("text", b"a b"),
+        ("choices", [1]), ("details", "x"), ("parts", {"word": [1.0]}), ("parts", {"word": [np.nan, 1]}),
+        ("parts", [1.0, 2.0]), ("offsets", [(0, 1)]), ("offsets", [(1, 0), (2, 3)]), ("offsets", [(0, 1), 3]),
+        ("offsets", [(0, 1), (2, 99)]), ("offsets", [(0, 1.5), (2, 3)]), ("offsets", None),
+    ],
+)  # fmt: skip
+def test_a_record_made_by_hand_is_checked(name: str, odd: object) -> None:
+    Attribution(**GOOD)
+    with pytest.raises(InputError, match="Attribution") as told:
+        Attribution(**{**GOOD, name: odd})
+    assert len(str(told.value)) < 500 and "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "odd"),
+    [
+        ("scores", [[np.nan, 1.0]]), ("scores", [[1.0]]), ("scores", [1.0, 2.0]), ("logit", np.inf),
+        ("special", [True]), ("target", 0.5), ("site", "nowhere"), ("parts", {"word": [1.0, 2.0]}),
+    ],
+)  # fmt: skip
+def test_a_lattice_made_by_hand_is_checked(name: str, odd: object) -> None:
+    good = {
+        "tokens": ("a", "b"),
+        "scores": [[1.0, 2.0]],
+        "target": 1,
+        "logit": 2.5,
+        "special": [False, False],
+    }
+    Lattice(**good)
+    with pytest.raises(InputError, match="Lattice"):
+        Lattice(**{**good, name: odd})
+
+
+def test_only_a_record_that_was_divided_may_hold_nan() -> None:
+    divided = Attribution(**{**GOOD, "scores": [1.0, -1.0]}).normalized("sum")
+    assert np.isnan(divided.scores).all() and Attribution.from_json(divided.to_json()) == divided

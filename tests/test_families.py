@@ -33,9 +33,12 @@ def test_a_family_of_ones_own_is_registered_once_and_can_be_taken_out() -> None:
     assert tuple(families.FAMILIES) == FAMILIES
     with pytest.raises(ModelError, match="family 'mine'"):
         Encoder(network)
-    for name in ("", None):
+    for name in ("", None, "__class__", "__init__", "two words", "a\nb", "_mine", "mine:", "../mine", 3):
         with pytest.raises(InputError, match="expected a model_type such as 'bert'"):
             families.family(name)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="expected a function of the network"):
+        families.family("mine")(3)  # type: ignore[type-var]
+    assert tuple(families.FAMILIES) == FAMILIES
 
 
 def test_the_page_names_every_family() -> None:

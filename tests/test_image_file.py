@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import struct
+import tracemalloc
 import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
+from transformers.image_utils import load_image
 
 import lrp_companion as lrp
 from lrp_companion.cli import main
@@ -101,6 +104,157 @@ def test_a_file_that_is_not_an_image_is_refused(tmp_path, name, content, words, 
     assert main(["explain", str(tmp_path / name), "--model", VIT]) == 2
     told = capsys.readouterr()
     assert words in told.err and told.err.count("\n") == 1 and not told.out
+
+
+def saved(image: Image.Image, path: Path, **options: Any) -> Path:
+    image.save(path, **options)
+    return path
+
+
+COLOURS = np.random.default_rng(1).integers(0, 256, (6, 9, 3), dtype=np.uint8)
+GREY_16 = np.linspace(0, 65_535, 16).astype(np.uint16).reshape(4, 4)
+
+
+@pytest.mark.parametrize(
+    ("mode", "ending"),
+    [("I;16", "png"), ("I;16", "tif"), ("I;16B", "png"), ("I;16B", "tif"), ("I;16L", "tif"), ("I;16", "jp2")],
+)
+def test_65535_of_16_bits_is_white(tmp_path: Path, mode: str, ending: str) -> None:
+    bytes_of = GREY_16.astype(">u2" if mode.endswith("B") else "<u2").tobytes()
+    path = saved(Image.frombytes(mode, (4, 4), bytes_of), tmp_path / f"grey.{ending}")
+    expected = np.rint(GREY_16 / 65_535 * 255)
+    assert (read_image(path, channels=1) == expected[None]).all()
+    assert (read_image(path, channels=3) == expected[None]).all()
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "LAB", "PA"])
+def test_other_modes_are_read_as_transformers_reads_them(tmp_path: Path, mode: str) -> None:
+    image = Image.fromarray(COLOURS)
+    image = Image.new("LAB", (9, 6), (128, 100, 90)) if mode == "LAB" else image.convert(mode)
+    path = saved(image, tmp_path / "image.tif")
+    expected = np.asarray(load_image(str(path)))
+    assert (read_image(path, channels=3) == expected.transpose(2, 0, 1)).all()
+    grey = read_image(path, channels=1)
+    assert (
+        grey.shape == (1, 6, 9)
+        and abs(grey[0] - np.asarray(Image.fromarray(expected).convert("L"))).max() < 2
+    )
+
+
+@pytest.mark.parametrize("mode", ["I", "F"])
+def test_pixels_whose_white_is_not_known_are_refused(tmp_path: Path, mode: str) -> None:
+    path = saved(Image.fromarray(GREY_16.astype(np.int32 if mode == "I" else np.float32)), tmp_path / "a.tif")
+    with pytest.raises(InputError, match=f"mode {mode}"):
+        read_image(path, channels=1)
+
+
+@pytest.mark.parametrize(("tag", "value"), [(262, 0), (258, 12)], ids=["white is 0", "12 bits"])
+def test_a_tiff_of_16_bits_whose_white_is_not_65535_is_refused(tmp_path: Path, tag: int, value: int) -> None:
+    path = saved(Image.fromarray(GREY_16), tmp_path / "a.tif")
+    entry = struct.pack("<HHI", tag, 3, 1)
+    at = path.read_bytes().index(entry) + len(entry)
+    content = bytearray(path.read_bytes())
+    content[at : at + 2] = struct.pack("<H", value)
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="whose white is 0"):
+        read_image(path, channels=1)
+
+
+@pytest.mark.parametrize("orientation", range(10))
+@pytest.mark.parametrize("ending", ["png", "jpg", "webp", "tif"])
+def test_a_photograph_is_turned_as_transformers_turns_it(tmp_path, orientation: int, ending: str) -> None:
+    exif = Image.Exif()
+    exif[274] = orientation
+    path = saved(Image.fromarray(COLOURS), tmp_path / f"turned.{ending}", exif=exif)
+    expected = np.asarray(load_image(str(path)))
+    assert (read_image(path, channels=3) == expected.transpose(2, 0, 1)).all()
+
+
+@pytest.mark.parametrize(
+    ("mode", "ending"), [("LA", "png"), ("LA", "tif"), ("RGBA", "png"), ("RGBA", "webp"), ("RGBA", "tif"),
+                         ("P", "png"),
+                         ("RGB", "png"), ("L", "png"), ("P", "gif")],
+)  # fmt: skip
+def test_a_pixel_that_is_not_opaque_is_refused(tmp_path: Path, mode: str, ending: str) -> None:
+    for clear in (False, True):
+        image, options = Image.fromarray(COLOURS).convert(mode), {}
+        if mode.endswith("A"):
+            image.putalpha(254 if clear else 255)
+        elif clear:
+            hidden = np.asarray(image)[2, 3]
+            options["transparency"] = tuple(map(int, hidden)) if mode == "RGB" else int(hidden)
+        path = saved(image, tmp_path / f"{clear}.{ending}", **options)
+        if not clear:
+            assert read_image(path, channels=3).shape == (3, 6, 9)
+            continue
+        for channels in (1, 3):
+            with pytest.raises(InputError, match="not opaque"):
+                read_image(path, channels=channels)
+
+
+@pytest.mark.parametrize("ending", ["gif", "png", "webp", "tif"])
+def test_several_frames_are_refused(tmp_path: Path, ending: str) -> None:
+    frames = [Image.new("RGB", (4, 4), (k * 50, 0, 0)) for k in range(3)]
+    path = saved(frames[0], tmp_path / f"moving.{ending}", save_all=True, append_images=frames[1:])
+    with pytest.raises(InputError, match="of 3 frames"):
+        read_image(path, channels=3)
+
+
+def test_a_photograph_with_a_preview_is_one_image(tmp_path: Path) -> None:
+    frames = [Image.fromarray(COLOURS), Image.new("RGB", (4, 4))]
+    path = saved(frames[0], tmp_path / "phone.jpg", format="MPO", save_all=True, append_images=frames[1:])
+    assert read_image(path, channels=3).shape == (3, 6, 9)
+
+
+def head(text: str, data: bytes = bytes(32), version: bytes = b"\x01\x00") -> bytes:
+    """A `.npy` file with this head."""
+    return b"\x93NUMPY" + version + struct.pack("<H", len(text) + 1) + text.encode() + b"\n" + data
+
+
+def of(shape: str, kind: str = "<f8", fortran: bool = False) -> bytes:
+    return head(f"{{'descr': {kind!r}, 'fortran_order': {fortran}, 'shape': {shape}}}")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        of("(1000000, 1000000, 1000000)"), of("(-4,)"), of("(-2, -2)"), of("(True, 4)"), of("(3,)"),
+        of("(10**9,)"), of("(0, 999999999999)"), of("(2, 2)", "|O"), of("(4,)", "<c8"), of("(4,)", "<M8[s]"),
+        of("(2,)", "<U4"), of("(4,)", "|V8"), of("4"), of("'x'"), head("[]"), head("("), head("(" * 5000),
+        head("__import__('os').abort()"), of("(4,)")[:12], b"\x93NUMPY\x02\x00\xff\xff\xff\xff",
+        b"\x93NUMPY\x09\x00", b"PK\x03\x04", b"\x80\x04.",
+    ],
+)  # fmt: skip
+def test_the_head_of_an_array_is_read_before_its_data(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.npy").write_bytes(content)
+    tracemalloc.start()
+    with pytest.raises(InputError, match="holds no array of numbers"):
+        read_image(tmp_path / "a.npy", channels=1)
+    assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    tracemalloc.stop()
+
+
+def test_an_array_in_fortrans_order_is_read(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.asfortranarray(COLOURS[..., 0] / 255))
+    assert (read_image(tmp_path / "a.npy", channels=1) == COLOURS[..., 0] / 255).all()
+
+
+@pytest.mark.parametrize(
+    ("pixels", "words"),
+    [
+        (np.full((1, 28, 28), 65_535, np.uint16), "from 65535 to 65535"),
+        (np.full((1, 28, 28), 300), "from 300 to 300"), (np.full((1, 28, 28), -1), "from -1 to -1"),
+        (np.ma.array(np.zeros((1, 28, 28)), mask=True), "784 entries are masked"),
+        ([np.ma.array(np.zeros((28, 28)), mask=np.eye(28))], "28 entries are masked"),
+        (np.full((1, 28, 28), np.nan), "not finite"), (np.full((1, 28, 28), 255.0), "values from 255 to 255"),
+        (np.zeros((1, 28, 28), complex), "type ndarray"), (np.zeros((1, 28, 28), bool), "type ndarray"),
+        (np.full((1, 28, 28), "0"), "type ndarray"), (Image.new("P", (28, 28)), "mode P"),
+        (Image.new("LA", (28, 28)), "mode LA"),
+    ],
+)  # fmt: skip
+def test_arrays_that_are_no_pixels_are_refused(pixels: Any, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        lrp.attribute(lrp.load_classifier(VIT), pixels, method="attnlrp")
 
 
 def test_pickles_are_not_loaded(tmp_path):

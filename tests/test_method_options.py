@@ -5,6 +5,7 @@ recomputation.
 from __future__ import annotations
 
 import itertools
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,19 +13,29 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from tiny_models import TEXTS
+from tiny_models import TEXTS, build, pre_norm
 
 from lrp_companion.analysis.cost_frontier import frontier
 from lrp_companion.methods import attribute, method_call
+from lrp_companion.methods.gradient import BASELINES
 from lrp_companion.metrics import bootstrap_mean, paired_difference, pearson, spearman
-from lrp_companion.models.pretrained import Classifier
+from lrp_companion.models.pretrained import Classifier, load_classifier
 from lrp_companion.runs.axes import TOP
 from lrp_companion.runs.cost import DEFAULT_METHODS
 from lrp_companion.runs.execute import execute
 from lrp_companion.runs.load import TextRun, load_run
 from lrp_companion.runs.review_jobs import TextJobs
 from lrp_companion.runs.review_options import FIXED
-from lrp_companion.schema import SITES, TOKEN_CHOICES, Attribution, InputError, Protocol, scores_at
+from lrp_companion.schema import (
+    REMOVALS,
+    SITES,
+    TOKEN_CHOICES,
+    Attribution,
+    CompanionError,
+    InputError,
+    Protocol,
+    scores_at,
+)
 from lrp_companion.sources.dataset import Dataset
 
 WORDS = (*TEXTS, "the warm film", "no , never", "a dull plot and a slow actor")
@@ -355,3 +366,35 @@ def same(interval: Any) -> Any:
             return repr(interval)
 
     return Same()
+
+
+TOKENS = {"mask_token": "mask-token", "pad_token": "pad-token", "cls_token": "", "sep_token": ""}
+
+
+@pytest.mark.parametrize(
+    "lacking", [(), ("mask_token",), ("pad_token",), ("mask_token", "pad_token"), tuple(TOKENS)]
+)
+@pytest.mark.parametrize("family", ["bert", "gpt2", "llama"])
+def test_a_refusal_names_only_what_works(family: str, lacking: tuple[str, ...]) -> None:
+    """Every method that removes or replaces words, with every choice, on tokenizers that lack tokens."""
+    network, tokenizer = build(family) if family == "bert" else pre_norm(family)
+    for name in lacking:
+        setattr(tokenizer, name, None)
+    try:
+        clf = load_classifier(network, tokenizer)
+    except CompanionError:
+        pytest.skip("this family needs the token")
+    asked = [("loo", {"removal": removal}) for removal in REMOVALS]
+    asked += [("ig", {"baseline": baseline, "n_steps": 2}) for baseline in BASELINES]
+    for method, options in asked:
+        try:
+            attribute(clf, "a film", method=method, **options)
+        except InputError as error:
+            option = next(iter(options))
+            named = re.findall(r"'([a-z-]+)'", error.hint)
+            assert named, str(error)
+            for name in named:
+                attribute(clf, "a film", method=method, **{**options, option: name})
+            missing = {called for token, called in TOKENS.items() if getattr(tokenizer, token) is None}
+            missing |= {"zero-pixels", "auto"}
+            assert options[option] in missing and not set(named) & missing

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+import unicodedata
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -110,3 +113,76 @@ def test_two_spans_in_one_token_are_refused() -> None:
 
 def test_spans_come_in_reading_order() -> None:
     assert asked_spans("test", "a b c", ["c", (0, 2), "b"]) == [(0, 1), (2, 3), (4, 5)]
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "3.5", "10,000", "12:30", "12:30:45", "9/10", "1.2.3", ".5", "-5", "+3", "-3.5", "50%", "$5.99", "5€",
+        "-$5", "3.5-inch", "@ann", "#rain", "#1", "e.g.", "i.e.", "U.S.", "U.S", "p.m.", "Ph.D.", "J.R.R.",
+        "U.S.-based", "C++", "C++11", "C#", "https://example.org/a_b?c=1#d", "www.example.org",
+        "ann.b@mail.example.org", "well-made", "it's", "don't", "1990's", "٣٫٥",
+    ],
+)  # fmt: skip
+def test_numbers_names_and_addresses_are_one_word(word: str) -> None:
+    for text in (
+        f"it was {word} then",
+        f"{word} was it",
+        f"it was {word}",
+        f"(see {word})",
+        f"so {word}, then",
+    ):
+        assert word in [text[start:end] for start, end in word_spans(text)], text
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("it ended at 3.", ["it", "ended", "at", "3", "."]),
+        ("at 3.5.", ["at", "3.5", "."]), ("at 50%!", ["at", "50%", "!"]),
+        ("10,000, or", ["10,000", ",", "or"]),
+        ("by @ann.", ["by", "@ann", "."]), ("see https://a.org/b.", ["see", "https://a.org/b", "."]),
+        ("(www.a.org)", ["(", "www.a.org", ")"]), ("plan B. So", ["plan", "B", ".", "So"]),
+        ("wait...what", ["wait", "...", "what"]), ("end.It was", ["end", ".", "It", "was"]),
+        ("he said:yes", ["he", "said", ":", "yes"]), ("a - b", ["a", "-", "b"]), ("x#y", ["x", "#", "y"]),
+        ("a@b", ["a", "@", "b"]),
+        ("3. 4", ["3", ".", "4"]), (":) http://", [":)", "http", "://"]),
+    ],
+)  # fmt: skip
+def test_signs_that_end_a_word_stand_apart(text: str, words: list[str]) -> None:
+    assert [text[start:end] for start, end in word_spans(text)] == words
+
+
+@pytest.mark.parametrize("piece", ["ab.", "a.", "a@", "a@a.", "1,", "http://", "www.", "+", "#a", "-", "@"])
+def test_words_of_a_long_run_take_no_time(piece: str) -> None:
+    started = time.perf_counter()
+    word_spans(piece * (50_000 // len(piece)))
+    assert time.perf_counter() - started < 5
+
+
+@pytest.mark.parametrize(
+    "word", ["cafe\u0301", "שלו\u05b9ם\u05b9", "جدا\u064b", "Oslo\u0308", "e\u0301e\u0301"]
+)
+def test_marks_that_the_tokenizer_strips_stay_in_the_words_name(word: str) -> None:
+    text = f"a {word}, b"
+    end = 2 + max(k for k, c in enumerate(word) if not unicodedata.combining(c)) + 1
+    offsets = [(0, 1), (2, end), (text.index(","), text.index(",") + 1), (len(text) - 1, len(text))]
+    grouped = units(
+        "word", tokens=("a", "x", ",", "b"), text=text, offsets=offsets, special=np.zeros(4, bool)
+    )
+    assert grouped.names == ("a", word, ",", "b")
+    spans = units([word], tokens=("a", "x", ",", "b"), text=text, offsets=offsets, special=np.zeros(4, bool))
+    assert spans.names == (word,) and [m.tolist() for m in spans.members] == [[1]]
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens", "offsets", "shown"),
+    [
+        ("a 😀", ("a", "ĠðŁ", "ĺ", "Ģ"), [(0, 1), (1, 3), (2, 3), (2, 3)], ("a", "😀", "…", "…")),
+        ("aéb", ("aÃ", "©b"), [(0, 2), (1, 3)], ("aé", "b")),
+        ("éü", ("Ã", "©Ã", "¼"), [(0, 1), (0, 2), (1, 2)], ("é", "ü", "…")),
+        ("½ x", ("1", "⁄", "2", "x"), [(0, 1), (0, 1), (0, 1), (2, 3)], ("½", "…", "…", "x")),
+    ],
+)
+def test_a_character_in_several_tokens_is_shown_once(text, tokens, offsets, shown) -> None:
+    assert readable(tokens, text, offsets, np.zeros(len(tokens), dtype=bool)) == shown

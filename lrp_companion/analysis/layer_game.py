@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from lrp_companion.arrays import real_array
 from lrp_companion.masks import PATHS, bypassed, mask_label, mask_number, path_masks
 from lrp_companion.metrics import Interval, bootstrap_mean, paired_difference
 from lrp_companion.runs.axes import EXAMPLES_OF, layer_game_axes
@@ -250,7 +251,7 @@ def _weights(layers: int, size: int) -> np.ndarray:
 
 
 def _game(operation: str, values: Any) -> np.ndarray:
-    out = np.asarray(values, dtype=np.float64)
+    out = real_array(operation, "values", values)
     count = out.shape[-1] if out.ndim else 0
     if count < 2 or count & (count - 1):
         got, expected = f"values of shape {out.shape}", "(..., 2**L), L at least 1"

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from lrp_companion.arrays import real_array
 from lrp_companion.live.tune_options import config_of
 from lrp_companion.methods.common import check_bert_order, output_gradient, to_numpy, watch
 from lrp_companion.methods.perturbation import loo
@@ -58,7 +59,7 @@ def shifted(clf: Classifier, c: np.ndarray | Tensor, *, source: str = "position"
     choose("shifted", "source", source, ("position", "type"))
     check_bert_order("shifted", clf)
     width = clf.encoder.wiring.word.weight.shape[1]
-    vector = torch.as_tensor(np.asarray(c), dtype=clf.dtype, device=clf.device)
+    vector = torch.as_tensor(real_array("shifted", "c", c), dtype=clf.dtype, device=clf.device)
     if vector.shape != (width,) or not torch.isfinite(vector).all():
         got, expected = f"c of shape {tuple(vector.shape)}", f"({width},) finite numbers"
         raise InputError("shifted", got=got, expected=expected, hint="one entry per embedding dimension")

@@ -143,16 +143,28 @@ def check_output(output: str, clf: Classifier) -> str:
 def check_mask_token(clf: Classifier, asked: str) -> None:
     """Refuse what needs the tokenizer's [MASK] if it has none."""
     if clf.mask_id is None:
-        _refuse_token(clf, asked, "mask token", "'pad-token'")
+        _refuse_token(clf, asked, "mask token")
 
 
 def check_pad_token(clf: Classifier, asked: str) -> None:
     """Refuse what needs the tokenizer's padding if it has none."""
     if clf.reads_images or clf.tokenizer.pad_token_id is None:
-        _refuse_token(clf, asked, "padding", "'attention-mask' or 'zero'")
+        _refuse_token(clf, asked, "padding")
 
 
-def _refuse_token(clf: Classifier, asked: str, token: str, others: str) -> NoReturn:
+def replacements(clf: Classifier) -> list[str]:
+    """The tokens that a word can be replaced by, as options name them: those that the tokenizer has."""
+    if clf.reads_images:
+        return []
+    has_padding = clf.tokenizer.pad_token_id is not None
+    return ["pad-token"] * has_padding + ["mask-token"] * (clf.mask_id is not None)
+
+
+def _refuse_token(clf: Classifier, asked: str, token: str) -> NoReturn:
+    """Refuse a removal or a baseline that needs a token; the hint names what this tokenizer can do."""
+    others = " or ".join(
+        map(repr, ["attention-mask" if asked.startswith("removal") else "zero", *replacements(clf)])
+    )
     if clf.reads_images:
         got, hint = f"{asked} with {clf.card.name!r}, which reads images", "take 'zero-pixels' or 'zero'"
         raise InputError("attribute", got=got, expected="a model of texts", hint=hint)

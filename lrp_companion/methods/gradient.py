@@ -20,6 +20,7 @@ from lrp_companion.methods.common import (
     check_steps,
     path_integral,
     read_output,
+    replacements,
     settle,
     to_numpy,
     watch,
@@ -163,7 +164,8 @@ def check_baseline(clf: Classifier, baseline: str) -> str:
             f"baseline {baseline!r} with {clf.card.name!r}, which reads texts",
             "a model of images",
         )
-        raise InputError("attribute", got=got, expected=expected, hint="take 'pad-token' or 'zero'")
+        hint = f"take {' or '.join(map(repr, ['zero', *replacements(clf)]))}"
+        raise InputError("attribute", got=got, expected=expected, hint=hint)
     return baseline
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from lrp_companion.arrays import real_array
 from lrp_companion.methods.common import (
     Target,
     check_options,
@@ -111,7 +112,7 @@ def integrated_gradients(
             )
         start, name = torch.zeros_like(x), baseline
     else:
-        given = _pixels(baseline)
+        given = torch.as_tensor(real_array("attribute", "baseline", baseline))
         one = given.ndim == 1 or (given.ndim == 2 and given.shape[1] != net.tokens)
         start, name = net.check_images(given[None] if one else given, "attribute: baseline"), "array"
         if len(start) not in (1, len(x)):
@@ -137,16 +138,6 @@ def integrated_gradients(
         for w, flag in zip(weights, wanted, strict=True):
             w.requires_grad_(flag)
     return scores, {"baseline": name, "n_steps": n_steps}, {}, {"convergence_delta": delta}
-
-
-def _pixels(baseline: Any) -> Tensor:
-    """The baseline as a tensor, with shape and values checked like those of images."""
-    try:
-        return torch.as_tensor(baseline)
-    except (TypeError, ValueError, RuntimeError, OverflowError):
-        got, expected = f"baseline {baseline!r}", "'zero' or an array of pixels"
-        hint = "pass images.mean(0) for the mean image"
-        raise InputError("attribute", got=got, expected=expected, hint=hint) from None
 
 
 @image_method("gradient-x-input")

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from numpy.polynomial import legendre
 
+from lrp_companion.arrays import real_array
 from lrp_companion.methods.common import (
     Targets,
     attribution,
@@ -67,8 +68,8 @@ def quadrature(nodes: int | Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
         points = np.append(np.sort((1 - np.sort(last)[1:]) / 2), 1.0)
     else:
         try:
-            points = np.sort(np.asarray(nodes, dtype=np.float64))
-        except (TypeError, ValueError, OverflowError):
+            points = np.sort(real_array("attribute", "nodes", nodes))
+        except ValueError:  # no numbers, or one without an axis
             points = np.empty(0)
         if (
             isinstance(nodes, (bool, int))

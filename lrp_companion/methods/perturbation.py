@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from lrp_companion.arrays import bool_array
 from lrp_companion.methods.common import (
     Targets,
     attribution,
@@ -84,8 +85,9 @@ def check_removal(clf: Classifier, removal: str) -> None:
         check_pad_token(clf, "removal 'pad-token'")
 
 
-def _row(clf: Classifier, text: EncodedText, keep: np.ndarray, removal: str) -> Row:
+def _row(clf: Classifier, text: EncodedText, keep: Any, removal: str) -> Row:
     """The rest of a text, as the encoder runs it."""
+    keep = bool_array("removal", "keep", keep)
     if keep.shape != (len(text),):
         raise InputError(
             "removal",
@@ -106,7 +108,7 @@ def _row(clf: Classifier, text: EncodedText, keep: np.ndarray, removal: str) -> 
     if removal == "delete":
         if readout == "place" and not keep[read]:
             got = "the token that is read removed by 'delete'"
-            hint = "choose another removal, such as 'mask-token'"
+            hint = "choose another removal, such as 'attention-mask'"
             raise InputError("removal", got=got, expected="a text with the token to be read", hint=hint)
         # without its last token a text is read at the one before
         left = int(keep[: read + 1].sum()) - 1 if readout in ("place", "last") else 0
@@ -219,10 +221,7 @@ def removal_evaluator(
 
 def _masks(keep: object) -> np.ndarray:
     """Masks of kept tokens as bool, (steps, tokens); else `InputError`."""
-    try:
-        masks = np.asarray(keep, dtype=bool)
-    except (TypeError, ValueError, RuntimeError):  # rows of several lengths
-        masks = np.empty(0)
+    masks = bool_array("removal", "masks", keep)
     if masks.ndim != 2:
         got, hint = f"masks {shown(keep)}", "pass one row of True and False per step"
         raise InputError("removal", got=got, expected="shape (steps, tokens)", hint=hint)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lrp_companion.arrays import real_array
+from lrp_companion.arrays import plain_array, real_array
 from lrp_companion.attribution import CANCELLED as CANCELLED  # read from here as well
 from lrp_companion.extras import extra
 from lrp_companion.schema import (
@@ -268,11 +268,11 @@ def perturbation_curve(
     (array([6., 3., 1., 0.]), 1.3333333333333333, 3.5)
     """
     steps = removal_order(scores, order=order, chunk=chunk, removable=removable)
-    keep = np.ones((len(steps) + 1, np.size(scores)), dtype=bool)
+    keep = np.ones((len(steps) + 1, _numbers("perturbation_curve", scores).size), dtype=bool)
     for k, step in enumerate(steps, start=1):
         keep[k] = keep[k - 1]
         keep[k, step] = False
-    logits = np.asarray(evaluate(keep), dtype=np.float64)
+    logits = real_array("perturbation_curve", "the output of evaluate", evaluate(keep))
     if logits.shape != (len(keep),) or not np.isfinite(logits).all():
         got, hint = f"an output of shape {logits.shape}, or NaN in it", "evaluate gives one logit per row"
         raise InputError("perturbation_curve", got=got, expected=f"({len(keep)},), finite", hint=hint)
@@ -324,10 +324,7 @@ def _numbers(operation: str, values: Any) -> np.ndarray:
 
 
 def _mask(operation: str, name: str, values: Any, shape: tuple[int, ...]) -> np.ndarray:
-    try:
-        out = np.asarray(values)
-    except (TypeError, ValueError, RuntimeError):  # rows of several lengths
-        out = np.empty(0)
+    out = plain_array(operation, name, values, expected=f"{shape}, bool")
     if out.shape != shape or out.dtype != bool:
         got, hint = f"{name} of shape {out.shape}, {out.dtype}", "pass one True or False per token"
         raise InputError(operation, got=got, expected=f"{shape}, bool", hint=hint)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from lrp_companion.arrays import bool_array, real_array
 from lrp_companion.metrics.faithfulness import CANCELLED, directions
 from lrp_companion.schema import (
     MAP_CHOICES,
@@ -49,6 +50,8 @@ def agreement_grid(
         Shape (..., site, tokens, removal, target, statistic), r of raw maps. NaN where r is undefined (a
         constant map, fewer than two tokens) and where a map holds NaN, as a missing map does.
     """
+    maps, loo = (real_array("agreement_grid", *pair) for pair in (("maps", maps), ("loo", loo)))
+    special = bool_array("agreement_grid", "special", special)
     for name, array in (("maps", maps), ("loo", loo)):
         if array.shape[-2:] != (len(TARGET_CHOICES), len(special)):
             expected = f"(..., {len(TARGET_CHOICES)} targets, {len(special)} tokens)"
@@ -79,7 +82,7 @@ def cross_correlation(a: np.ndarray, b: np.ndarray, statistic: str) -> np.ndarra
     """
     choose("cross_correlation", "statistic", statistic, STATISTICS)
     vectors, defined = [], []
-    for rows in (np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)):
+    for rows in (real_array("cross_correlation", "maps", maps) for maps in (a, b)):
         fine = np.asarray(np.isfinite(rows).all(-1))
         fine[fine] = np.ptp(rows[fine], axis=-1) > 0
         defined.append(fine)
@@ -105,7 +108,7 @@ def at_map(
     """
     choose("at_map", "map", map, MAP_CHOICES)
     if map != "sum-to-one":  # only a map of zeros has no positive scale, and its r is NaN already
-        return np.array(r, dtype=np.float64)
+        return real_array("at_map", "r", r)
     signs = [
         np.where(np.abs(total) > CANCELLED * size, np.sign(total), np.nan)
         for total, size in zip(sums, sizes, strict=True)

@@ -13,11 +13,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from lrp_companion.arrays import real_array
 from lrp_companion.extras import extra
 from lrp_companion.metrics.statistics import (
     RESAMPLES,
     Interval,
     bootstrap_mean,
+    difference_of,
     draw_rows,
     interval_of,
     multiplicities,
@@ -25,7 +27,7 @@ from lrp_companion.metrics.statistics import (
     side_of_band,
     side_of_zero,
 )
-from lrp_companion.schema import InputError, number, whole
+from lrp_companion.schema import InputError, number, shown, whole
 
 Key = TypeVar("Key", bound=Hashable)
 LARGEST_R = 0.999
@@ -76,7 +78,7 @@ def fisher_z(r: Any) -> np.ndarray:
     >>> fisher_z([0.0, 0.5, 1.0]).round(3).tolist()
     [0.0, 0.549, 3.8]
     """
-    return np.arctanh(np.clip(np.asarray(r, dtype=np.float64), -LARGEST_R, LARGEST_R))
+    return np.arctanh(np.clip(real_array("fisher_z", "r", r), -LARGEST_R, LARGEST_R))
 
 
 def bootstrap_median(values: Any, *, seed: int = 0) -> Interval:
@@ -90,7 +92,7 @@ def bootstrap_median(values: Any, *, seed: int = 0) -> Interval:
     0.400 [0.200, 0.900], n = 3 (1 undefined)
     """
     mean = bootstrap_mean(values, resamples=2)  # refuses what is not a column of numbers
-    given = np.asarray(values, dtype=np.float64)
+    given = real_array("bootstrap_median", "values", values)
     defined = given[~np.isnan(given)]
     if mean.n < 2:
         return Interval(mean.mean, float("nan"), float("nan"), mean.n, mean.undefined)
@@ -107,7 +109,7 @@ def win_rate(a: Any, b: Any) -> Interval:
     >>> print(win_rate([0.5, 0.7, 0.2], [0.4, 0.7, float("nan")]))
     0.750 [0.500, 1.000], n = 2 (1 undefined)
     """
-    difference = np.asarray(a, dtype=np.float64) - np.asarray(b, dtype=np.float64)
+    difference = difference_of("win_rate", a, b)
     won = np.where(np.isnan(difference), np.nan, (np.sign(difference) + 1) / 2)
     return bootstrap_mean(won)
 
@@ -128,7 +130,7 @@ def compare_paired(a: Any, b: Any) -> Comparison:
     -0.167 [-0.700, 0.100], n = 3 | 0.67 [0.00, 1.00]
     """
     mean = paired_difference(a, b)
-    x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    x, y = real_array("compare_paired", "a", a), real_array("compare_paired", "b", b)
     return Comparison(
         mean, bootstrap_median(x - y), win_rate(x, y), paired_difference(fisher_z(x), fisher_z(y))
     )
@@ -167,7 +169,7 @@ def over_trainings(columns: Mapping[Key, Any], *, seed: int = 0) -> Interval:
     >>> print(over_trainings({1: [0.1, 0.3], 2: [0.2, 0.4]}).text(2))
     0.25 [0.10, 0.40]
     """
-    values = [np.asarray(column, dtype=np.float64) for column in columns.values()]
+    values = [real_array("over_trainings", "a column", column) for column in columns.values()]
     if len(values) < 2 or len({column.shape for column in values}) != 1 or values[0].ndim != 1:
         got = f"{len(values)} columns of shapes {sorted({column.shape for column in values})}"
         hint = "pass one column per training, over the same examples"
@@ -218,13 +220,11 @@ def t_interval(values: Any, *, level: float = 0.95) -> Interval:
     with extra("t_interval"):
         from scipy import stats
 
-    given = np.asarray(values, dtype=np.float64)
+    given = real_array("t_interval", "values", values)
     level = number("t_interval", "level", level, above=0, below=1, hint="0.95 is the default")
     if given.ndim != 1 or len(given) < 2 or not np.isfinite(given).all():
-        expected = "two or more finite numbers, one per training"
-        raise InputError(
-            "t_interval", got=f"values {given.tolist()}", expected=expected, hint="run another training"
-        )
+        got, expected = f"values {shown(given.tolist())}", "two or more finite numbers, one per training"
+        raise InputError("t_interval", got=got, expected=expected, hint="run another training")
     mean = float(given.mean())
     half = float(stats.t.ppf((1 + level) / 2, len(given) - 1) * given.std(ddof=1) / np.sqrt(len(given)))
     return Interval(mean, mean - half, mean + half, len(given), level=level)

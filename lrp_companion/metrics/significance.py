@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from lrp_companion.arrays import real_array
 from lrp_companion.metrics.faithfulness import ranks
 from lrp_companion.metrics.statistics import BLOCK, RESAMPLES, Interval, limits, resampled
 
@@ -17,6 +18,7 @@ def rank_correlations(x: np.ndarray, y: np.ndarray) -> Tested:
 
     Ranks are taken once, before the draws.
     """
+    x, y = (real_array("rank_correlations", *pair) for pair in (("x", x), ("y", y)))
     u, v = ranks(x)[:, None], ranks(y.T).T
     mean, draws, _ = resampled(np.concatenate([u, u * u, v, v * v, u * v], 1))
 
@@ -32,6 +34,7 @@ def rank_correlations(x: np.ndarray, y: np.ndarray) -> Tested:
 
 def group_differences(x: np.ndarray, y: np.ndarray) -> Tested:
     """Mean of each column of y (n, k) where x is 1 minus where it is 0, and its p."""
+    x, y = (real_array("group_differences", *pair) for pair in (("x", x), ("y", y)))
     member = x[:, None] == 1
     mean, draws, _ = resampled(np.concatenate([np.where(member, y, np.nan), np.where(member, np.nan, y)], 1))
     k, p = y.shape[1], _permutation_p(member[:, 0].astype(np.float64), y)
@@ -65,6 +68,7 @@ def holm(p: Sequence[float]) -> list[float]:
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
     """
+    p = real_array("holm", "p", p).tolist()
     order, out, highest = sorted(range(len(p)), key=lambda k: p[k]), [0.0] * len(p), 0.0
     for rank, k in enumerate(order):
         highest = max(highest, min(1.0, (len(p) - rank) * p[k]))

@@ -107,11 +107,17 @@ def paired_difference(
     >>> print(paired_difference([0.5, 0.7, 0.9], [0.4, 0.6, 0.8]))
     0.100 [0.100, 0.100], n = 3
     """
-    left, right = _examples("paired_difference", a), _examples("paired_difference", b)
+    difference = difference_of("paired_difference", a, b)
+    return bootstrap_mean(difference, resamples=resamples, level=level, seed=seed)
+
+
+def difference_of(operation: str, a: Any, b: Any) -> np.ndarray:
+    """Return `a - b` over the same examples, (examples,); `InputError` unless they are of one length."""
+    left, right = _examples(operation, a), _examples(operation, b)
     if left.shape != right.shape:
         got, hint = f"{len(left)} and {len(right)} values", "compare on the same examples, in one order"
-        raise InputError("paired_difference", got=got, expected="one pair per example", hint=hint)
-    return bootstrap_mean(left - right, resamples=resamples, level=level, seed=seed)
+        raise InputError(operation, got=got, expected="one pair per example", hint=hint)
+    return left - right
 
 
 def _examples(operation: str, values: Any) -> np.ndarray:
@@ -186,7 +192,7 @@ def resampled(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     >>> float(mean[0].round(6)), draws.shape, int(defined[0])
     (0.3, (10000, 1), 2)
     """
-    given = np.asarray(values, dtype=np.float64)
+    given = real_array("resampled", "values", values)
     if given.ndim != 2 or not len(given):
         got, hint = f"values of shape {given.shape}", "pass a row per example"
         raise InputError("resampled", got=got, expected="(examples, columns)", hint=hint)
@@ -227,6 +233,7 @@ def bootstrap_columns(columns: Sequence[np.ndarray]) -> list[Interval]:
     >>> print(bootstrap_columns([np.array([0.2, 0.4, 0.6]), np.array([1.0, 2.0, float("nan")])])[0])
     0.400 [0.200, 0.600], n = 3
     """
+    columns = [real_array("bootstrap_columns", "a column", values) for values in columns]
     alike: dict[bytes, list[int]] = {}
     for place, values in enumerate(columns):
         alike.setdefault(np.isnan(values).tobytes(), []).append(place)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from lrp_companion.arrays import real_array
 from lrp_companion.schema import InputError
 
 Row = dict[str, Any]
@@ -37,7 +38,7 @@ def variance_shares(values: np.ndarray, names: Sequence[str], *, order: int = 2)
     >>> [(row["choices"], round(row["share"], 3)) for row in rows]
     [(('x',), 0.8), (('y',), 0.2), (('x', 'y'), 0.0)]
     """
-    table = np.asarray(values, dtype=np.float64)
+    table = real_array("variance_shares", "values", values)
     if table.ndim != len(names) or not table.size or np.isnan(table).any():
         got = f"a table of shape {table.shape} with {int(np.isnan(table).sum())} undefined cells"
         expected = f"one axis for each of {', '.join(names)}, every cell defined"

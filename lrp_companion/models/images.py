@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from lrp_companion.arrays import NoNumbers, plain_array
 from lrp_companion.models.patches import PatchEmbedding
 from lrp_companion.models.texts import EncodedText
 from lrp_companion.schema import InputError, ModelError, shown
@@ -196,15 +197,18 @@ def _listed(images: Any, channels: int) -> list[np.ndarray]:
 
 def _array(value: Any, name: str, axes: tuple[int, ...]) -> np.ndarray:
     """A NumPy array of numbers with this many axes."""
-    if isinstance(value, torch.Tensor):
-        value = value.detach().cpu()
-        value = (value.double() if value.is_floating_point() else value).numpy()
+    if getattr(value, "mode", "L") not in ("L", "RGB") and hasattr(value, "getbands"):  # an image of Pillow
+        got, hint = (
+            f"{name} of Pillow's mode {value.mode}",
+            "convert it: image.convert('RGB'), or 'L' for grey",
+        )
+        raise _refused(got, "an array of pixels", hint)
+    expected = "an image (H, W) or (C, H, W) of numbers, a batch (B, C, H, W), or a list of images"
     try:
-        array = np.asarray(value)
-    except (TypeError, ValueError, RuntimeError):  # rows of several lengths
+        array = plain_array("encode", name, value)
+    except NoNumbers:
         array = np.array(None)
     if array.dtype.kind in "uif" and array.ndim in axes and array.size:
         return array
     kind = f"shape {array.shape}" if array.dtype.kind in "uif" else f"type {type(value).__name__}"
-    expected = "an image (H, W) or (C, H, W) of numbers, a batch (B, C, H, W), or a list of images"
     raise _refused(f"{name} of {kind}", expected, "this model reads images: pass pixels")

@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from lrp_companion import rules
+from lrp_companion.arrays import NoNumbers, plain_array, real_array
 from lrp_companion.schema import InputError, choose, number, whole
 
 ASSOCIATIONS = ("left", "right")
@@ -317,12 +318,15 @@ class LinearAttention(torch.nn.Module):
         """
         weight = self.query.weight
         try:
-            x = images if isinstance(images, Tensor) else torch.as_tensor(np.array(images))
-        except (TypeError, ValueError):  # text, None, rows of different lengths
+            if isinstance(images, Tensor) and images.is_floating_point():
+                x = images
+            else:
+                x = torch.as_tensor(real_array(operation, "images", images))
+        except NoNumbers:  # text, None, rows of different lengths
             x = torch.empty(0)
         side = round(self.tokens**0.5)
         shapes = [(self.tokens,), (side, side)] if side * side == self.tokens else [(self.tokens,)]
-        if x.shape[1:] not in shapes or len(x) == 0 or x.is_complex():
+        if x.shape[1:] not in shapes or len(x) == 0:
             listed = " or ".join(f"(B, {', '.join(map(str, shape))})" for shape in shapes)
             got, hint = f"images of shape {tuple(x.shape)}", "a single image needs a first axis: images[None]"
             raise InputError(operation, got=got, expected=f"{listed} with B at least 1", hint=hint)
@@ -336,7 +340,8 @@ class LinearAttention(torch.nn.Module):
 
     def check_target(self, target: int | Sequence[int] | Tensor, count: int, operation: str) -> Tensor:
         """Targets as a tensor (B,): one class for all images, or one for each."""
-        classes = torch.as_tensor(target)
+        given = plain_array(operation, "target", target, expected="a class, or one for each image")
+        classes = target if isinstance(target, Tensor) else torch.as_tensor(given)
         if classes.ndim == 0:
             classes = classes.expand(count)
         if not self._are_classes(classes, count):
@@ -346,7 +351,8 @@ class LinearAttention(torch.nn.Module):
         return classes.to(device=self.query.weight.device, dtype=torch.long)
 
     def _check_labels(self, labels: Any, count: int, operation: str) -> Tensor:
-        y = labels if isinstance(labels, Tensor) else torch.as_tensor(np.array(labels))
+        given = plain_array(operation, "labels", labels, expected="classes")
+        y = labels if isinstance(labels, Tensor) else torch.as_tensor(given)
         if not self._are_classes(y, count):
             got, hint = f"labels of shape {tuple(y.shape)}", "pass one label per image"
             expected = f"{count} classes from 0 to {self.classes - 1}"

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from lrp_companion.models.patches import PatchEmbedding, PositionTable
-from lrp_companion.schema import InputError
+from lrp_companion.schema import InputError, is_name, shown
 
 READOUTS = ("first", "last", "mean", "place", "two")
 """What the head reads: the first token, the last one that is not padding, the mean of all, a given place, or
@@ -398,7 +398,8 @@ def family(name: str) -> Callable[[Function], Function]:
 
     Raises
     ------
-    InputError : a name that is not a string, empty, or registered already.
+    InputError : a name that no `model_type` can be, or that is registered already; something else than a
+        function.
 
     >>> from lrp_companion.models.encoder import Encoder
     >>> from lrp_companion.models.families import bert
@@ -412,14 +413,17 @@ def family(name: str) -> Callable[[Function], Function]:
     True
     >>> forget_family("our-bert")
     """
-    if not isinstance(name, str) or not name:
+    if not is_name(name):
         expected, hint = "a model_type such as 'bert'", "config.json of a model names it"
-        raise InputError("family", got=f"the name {name!r}", expected=expected, hint=hint)
+        raise InputError("family", got=f"the name {shown(name)}", expected=expected, hint=hint)
     if name in FAMILIES:
         expected, hint = "one wiring per family", "remove the first one with forget_family"
         raise InputError("family", got=f"{name!r} twice", expected=expected, hint=hint)
 
     def register(wiring_of: Function) -> Function:
+        if not callable(wiring_of):
+            hint = "decorate a function that returns a Wiring"
+            raise InputError("family", got=shown(wiring_of), expected="a function of the network", hint=hint)
         FAMILIES[name] = wiring_of
         return wiring_of
 

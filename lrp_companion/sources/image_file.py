@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from lrp_companion.paths import as_path
-from lrp_companion.schema import CompanionError, InputError
+from lrp_companion.schema import CompanionError, InputError, is_whole
 
 LARGEST_SIDE = 4096
+FIRST_IS_THE_IMAGE = ("MPO", "PSD")
+"""Formats whose further frames are previews or layers of the first one."""
+TRANSPARENT = "with pixels that are not opaque", "paint it on a background, and save it without transparency"
+PHOTOMETRIC, BITS = 262, 258  # tags of TIFF
 SMALLER = "resize it to the model's size"
 
 
@@ -20,11 +26,20 @@ class ManyPixels(Exception):
 
 
 class Unreadable(Exception):
-    """Bytes that are not an image."""
+    """Bytes that are not one image whose pixels are plain; `got` and `hint` say why."""
+
+    def __init__(
+        self, got: str = "which cannot be read as an image", hint: str = "save it again as PNG"
+    ) -> None:
+        super().__init__(got)
+        self.got, self.hint = got, hint
 
 
 def read_image(file: Any, *, channels: int, operation: str = "explain") -> np.ndarray:
     """The pixels of an image file: whole numbers (C, H, W), or the array of a `.npy` file as it is.
+
+    A photograph is turned as its EXIF orientation says, as `transformers` does. Pixels of 16 bits are brought
+    to 0 to 255.
 
     Parameters
     ----------
@@ -33,7 +48,10 @@ def read_image(file: Any, *, channels: int, operation: str = "explain") -> np.nd
 
     Raises
     ------
-    InputError : no such file; one that is not an image; sides beyond 4,096 pixels; a model of other channels.
+    InputError : no such file; one that is not an image; sides beyond 4,096 pixels; a model of other channels;
+        a pixel that is not opaque (`transformers` would show the hidden colour); several frames or pages;
+        pixels of 32 bits, which do not say what is white; a `.npy` file of anything but numbers, or whose
+        head claims other bytes than it has.
     """
     path = as_path(operation, "image", file)
 
@@ -45,9 +63,9 @@ def read_image(file: Any, *, channels: int, operation: str = "explain") -> np.nd
         raise refuse("which is not a file", "this model reads images: name a file")
     if path.suffix.lower() == ".npy":
         try:
-            return np.asarray(np.load(path, allow_pickle=False))
-        except (OSError, ValueError, EOFError):
-            raise refuse("which holds no array", "write it with numpy.save") from None
+            return _saved_array(path)
+        except Exception:  # the head is an expression of Python, which may fail in any way
+            raise refuse("which holds no array of numbers", "write it with numpy.save") from None
     if channels not in (1, 3):
         raise refuse(f"for a model of {channels} channels", "save the array with numpy.save")
 
@@ -59,9 +77,22 @@ def read_image(file: Any, *, channels: int, operation: str = "explain") -> np.nd
         pixels = decoded(path, mode="L" if channels == 1 else "RGB", check=check)
     except ManyPixels:
         raise refuse("of very many pixels", SMALLER) from None
-    except Unreadable:
-        raise refuse("which cannot be read as an image", "save it again as PNG") from None
+    except Unreadable as error:
+        raise refuse(error.got, error.hint) from None
     return pixels[None] if channels == 1 else pixels.transpose(2, 0, 1)
+
+
+def _saved_array(path: Path) -> np.ndarray:
+    """The array of a `.npy` file; its head is read, and must fit the file, before any memory is taken."""
+    with path.open("rb") as file:
+        if np.lib.format.read_magic(file) != (1, 0):  # later ones are for heads beyond 64 KB: names of fields
+            raise ValueError("fields")
+        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+        there = path.stat().st_size - file.tell()
+    sides = all(is_whole(side) and 0 < side <= LARGEST_SIDE for side in shape)
+    if not sides or dtype.kind not in "biuf" or math.prod(shape) * dtype.itemsize != there:
+        raise ValueError(f"{dtype} of shape {shape} in {there} bytes")
+    return np.asarray(np.load(path, allow_pickle=False))
 
 
 def decoded(source: Any, *, mode: str, check: Callable[[int, int], None]) -> np.ndarray:
@@ -75,20 +106,54 @@ def decoded(source: Any, *, mode: str, check: Callable[[int, int], None]) -> np.
     Raises
     ------
     ManyPixels : Pillow refuses so many.
-    Unreadable : this is not an image.
+    Unreadable : this is not one image of opaque pixels whose white is known.
     """
-    from PIL import Image
+    from PIL import Image, ImageOps
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             image = Image.open(source)
             check(*image.size)
-            return np.asarray(image.convert(mode))
+            frames = 1 if image.format in FIRST_IS_THE_IMAGE else getattr(image, "n_frames", 1)
+            if frames > 1:
+                raise Unreadable(f"of {frames} frames", "save the one to explain as PNG")
+            return _plain_pixels(ImageOps.exif_transpose(image), mode)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise ManyPixels from None
-    except CompanionError:
+    except (CompanionError, Unreadable):
         raise
-    except (SyntaxError, ValueError, OSError):
-        # Pillow raises an OSError for what it cannot read, and a SyntaxError for a broken PNG chunk.
+    except (
+        Exception
+    ):  # Pillow raises errors of many types for broken files: OSError, SyntaxError, struct.error
         raise Unreadable from None
+
+
+def _plain_pixels(image: Any, mode: str) -> np.ndarray:
+    """The pixels of an opened image, 0 to 255, in mode "L" or "RGB"."""
+    if image.mode.startswith("I;16"):
+        return _of_16_bits(image, mode)
+    if image.mode in ("I", "F"):
+        numbers = "floats" if image.mode == "F" else "whole numbers of 32 bits"
+        raise Unreadable(f"whose pixels are {numbers} (mode {image.mode})", "save it with 8 or 16 bits")
+    if image.has_transparency_data:
+        image = image.convert("LA" if image.mode == "La" else "RGBA")
+        if image.getchannel("A").getextrema()[0] < 255:
+            raise Unreadable(*TRANSPARENT)
+    if image.mode == "LAB":  # Pillow has no way from here to grey
+        image = image.convert("RGB")
+    return np.asarray(image.convert(mode))
+
+
+def _of_16_bits(image: Any, mode: str) -> np.ndarray:
+    """The pixels of a grey image of 16 bits: 65,535 is white, so each is divided by 257."""
+    tags = getattr(image, "tag_v2", None) or {}
+    white_is_zero, bits = tags.get(PHOTOMETRIC) == 0, tags.get(BITS, (16,))
+    if white_is_zero or tuple(np.atleast_1d(bits)) != (16,):
+        raise Unreadable("a TIFF of fewer than 16 bits, or whose white is 0", "save it again as PNG")
+    pixels = np.asarray(image).astype(np.uint16)
+    hidden = image.info.get("transparency")
+    if hidden is not None and (pixels == hidden).any():
+        raise Unreadable(*TRANSPARENT)
+    grey = np.rint(pixels / 257).astype(np.uint8)
+    return grey if mode == "L" else np.repeat(grey[..., None], 3, axis=2)

@@ -9,6 +9,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 
+from lrp_companion.arrays import real_array
 from lrp_companion.metrics import Interval
 from lrp_companion.schema import InputError
 from lrp_companion.views.canvas import FIGURE_WIDTH, LOOK, Drawing, drawing, headline, limits
@@ -32,7 +33,7 @@ def digit_maps(
         is above zero, blue below. Pixels below zero carry a dot, so that colour is not the only sign.
     labels : the text in front of each row, such as the predicted class.
     """
-    pixels = np.asarray(images, dtype=np.float64)
+    pixels = real_array("digit_maps", "images", images)
     if (
         pixels.ndim != 3
         or any(len(column) != len(pixels) for column in maps.values())
@@ -64,7 +65,7 @@ def digit_maps(
         if labels is not None:
             first.set_ylabel(labels[row], fontsize=8.5)
         for axes, scores in zip(rest, maps.values(), strict=True):
-            _map(axes, np.asarray(scores[row], dtype=np.float64).reshape(image.shape))
+            _map(axes, real_array("digit_maps", "a map", scores[row]).reshape(image.shape))
     headline(figure, title)
     return figure
 

@@ -11,6 +11,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 
+from lrp_companion.arrays import real_array
 from lrp_companion.registry import label_of
 from lrp_companion.schema import Attribution, InputError
 from lrp_companion.views.canvas import FIGURE_WIDTH, LOOK, Drawing, drawing
@@ -71,7 +72,7 @@ def patch_maps(
     ------
     InputError : other shapes, or records of something else.
     """
-    pixels = np.asarray(images, dtype=np.float64)
+    pixels = real_array("patch_maps", "images", images)
     counts = {len(column) for column in maps.values()} | ({len(labels)} if labels is not None else set())
     if pixels.ndim not in (3, 4) or not maps or counts != {len(pixels)}:
         got, expected = f"images of shape {pixels.shape}", "(n, H, W) or (n, C, H, W), and n records a column"

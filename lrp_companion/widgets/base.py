@@ -9,8 +9,10 @@ from elsewhere. In a page,
 from __future__ import annotations
 
 import base64
+import functools
 import html
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,7 +20,8 @@ import anywidget
 import numpy as np
 import traitlets
 
-from lrp_companion.schema import InputError
+from lrp_companion.arrays import plain_array
+from lrp_companion.schema import CompanionError, InputError, shown
 from lrp_companion.terminal import visible
 
 STATIC = Path(__file__).parent / "static"
@@ -87,8 +90,33 @@ def embed(value: Any) -> str:
 
 def packed(values: Any, kind: str) -> str:
     """Return an array as base64, little-endian: `kind` is a NumPy type such as "float32" or "int8"."""
-    numbers = np.ascontiguousarray(values, dtype=np.dtype(kind).newbyteorder("<"))
+    numbers = np.ascontiguousarray(
+        plain_array("packed", "values", values), dtype=np.dtype(kind).newbyteorder("<")
+    )
     return base64.b64encode(numbers.tobytes()).decode()
+
+
+def in_one_line(init: Callable[..., None]) -> Callable[..., None]:
+    """Return the constructor of a widget with every failure as one `InputError`, also that of its page.
+
+    Widgets take nested records of many kinds; each checks what people get wrong, and this catches the rest.
+    """
+
+    @functools.wraps(init)
+    def made(self: Any, *given: Any, **named: Any) -> None:
+        try:
+            init(self, *given, **named)
+            if isinstance(self, Widget):
+                self.page_html().encode()
+        except CompanionError:
+            raise
+        except Exception as error:
+            kind = type(self).__name__
+            got = f"arguments that do not fit together ({type(error).__name__}: {shown(str(error), 160)})"
+            hint = f"see help({kind}) for what makes them"
+            raise InputError(kind, got=got, expected="those of its documentation", hint=hint) from error
+
+    return made
 
 
 class Widget(anywidget.AnyWidget):
@@ -110,6 +138,7 @@ class Widget(anywidget.AnyWidget):
         if front:
             cls.front = front
             cls._esm, cls._css = front_end(front, "js"), front_end(front, "css")
+            cls.__init__ = in_one_line(cls.__init__)  # type: ignore[method-assign]
         super().__init_subclass__(**options)
 
     def state(self) -> dict[str, Any]:
@@ -151,7 +180,7 @@ def check_address(operation: str, address: str) -> str:
     if not (letters.isascii() and letters.isalnum()):
         raise InputError(
             operation,
-            got=f"address {address!r}",
+            got=f"address {shown(address)}",
             expected="letters, digits and hyphens",
             hint="use a short word",
         )

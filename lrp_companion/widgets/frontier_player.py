@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import traitlets
 
+from lrp_companion.arrays import bool_array, real_array
 from lrp_companion.schema import TOKEN_CHOICES, InputError, choose, whole
 from lrp_companion.views.tables import table
 from lrp_companion.views.tokens import visible
@@ -119,9 +120,12 @@ class FrontierPlayer(Widget, front="frontier_player"):
         return f"{count} text{'s' * (count != 1)}; {', '.join(WAY_TEXTS)}"
 
 
+_NAME = "FrontierPlayer"
+
+
 def _unfit(got: str) -> InputError:
     return InputError(
-        "FrontierPlayer",
+        _NAME,
         got=got,
         expected="texts with LOO and the steps of every way",
         hint="make them with anytime_maps",
@@ -140,7 +144,7 @@ def _plain(name: str, text: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _checked(name: str, text: Mapping[str, Any]) -> dict[str, Any]:
-    loo, special = np.asarray(text["loo"], dtype=np.float64), np.asarray(text["special"], dtype=bool)
+    loo, special = real_array(_NAME, "loo", text["loo"]), bool_array(_NAME, "special", text["special"])
     tokens, ways = [visible(token) for token in text["tokens"]], {way: text["ways"][way] for way in WAY_TEXTS}
     if not tokens or not loo.shape == special.shape == (len(tokens),) or not np.isfinite(loo).all():
         shapes = f"LOO of shape {loo.shape} and special tokens of shape {special.shape}"
@@ -196,7 +200,7 @@ def _exact_step(
     name: str, step: Mapping[str, Any], loo: np.ndarray, before: Sequence[int]
 ) -> tuple[np.ndarray, list[int]]:
     """A step's scores and exact tokens; raise `InputError` where they do not fit LOO or the steps before."""
-    scores, exact = np.asarray(step["scores"], dtype=np.float64), list(step["exact"])
+    scores, exact = real_array(_NAME, "scores", step["scores"]), list(step["exact"])
     if scores.shape != loo.shape or not np.isfinite(scores).all():
         raise _unfit(f"{name} with scores of shape {scores.shape}, or NaN in them")
     if set(before) - set(exact) or not np.array_equal(scores[exact], loo[exact]):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import traitlets
 
+from lrp_companion.arrays import bool_array, real_array
 from lrp_companion.schema import InputError, whole
 from lrp_companion.views.palette import styles
 from lrp_companion.views.tables import table
@@ -104,8 +104,13 @@ def _plain(flows: Sequence[Any], labels: Sequence[str]) -> dict[str, Any]:
     name = labels[first.target] if labels else f"class {first.target}"
     return {
         "tokens": [visible(token) for token in first.tokens],
-        "special": np.asarray(first.special).tolist(),
+        "special": bool_array("LayerFlow", "special", first.special).tolist(),
         "label": visible(name),
         "logit": float(f"{first.logit:.6g}"),
-        "scores": [[[float(f"{x:.6g}") for x in level] for level in flow.scores] for flow in flows],
+        "scores": [_digits(flow.scores) for flow in flows],
     }
+
+
+def _digits(scores: Any) -> list[list[float]]:
+    levels = real_array("LayerFlow", "scores", scores).tolist()
+    return [[float(f"{x:.6g}") for x in level] for level in levels]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import traitlets
 
+from lrp_companion.arrays import bool_array, real_array
 from lrp_companion.metrics.faithfulness import ORDERS
 from lrp_companion.schema import InputError, choose, whole
 from lrp_companion.views.palette import styles
@@ -97,17 +97,20 @@ def _most_steps(texts: Sequence[Mapping[str, Any]]) -> int:
     return max(len(curves[order]["steps"]) for curves in methods for order in ORDERS)
 
 
+_NAME = "PerturbationPlayer"
+
+
 def _plain(path: Mapping[str, Any]) -> dict[str, Any]:
     """A text as the front end takes it."""
     methods: dict[str, dict[str, Any]] = {}
     for name, explained in path["methods"].items():
-        methods[name] = {"scores": np.asarray(explained["scores"]).tolist()}
+        methods[name] = {"scores": real_array(_NAME, "scores", explained["scores"]).tolist()}
         for order in ORDERS:
             curve = explained[order]
-            methods[name][order] = {**curve, "logits": np.asarray(curve["logits"]).tolist()}
+            methods[name][order] = {**curve, "logits": real_array(_NAME, "logits", curve["logits"]).tolist()}
     return {
         "tokens": [visible(token) for token in path["tokens"]],
-        "special": np.asarray(path["special"]).tolist(),
+        "special": bool_array(_NAME, "special", path["special"]).tolist(),
         "label": visible(path["label"]),
         "methods": methods,
     }

@@ -8,8 +8,9 @@ from typing import Any
 
 import traitlets
 
+from lrp_companion.arrays import NoNumbers, real_array
 from lrp_companion.models.product import Product, flat, leaves_of, parse, shares, write
-from lrp_companion.schema import InputError
+from lrp_companion.schema import InputError, shown
 from lrp_companion.widgets.base import Widget, check_address
 
 MOST_FACTORS = 5
@@ -102,13 +103,13 @@ class ProductTree(Widget, front="product_tree"):
 
 def _check_values(values: Any) -> list[float]:
     try:
-        numbers = [float(value) for value in values]
-    except (TypeError, ValueError):
+        numbers = real_array("ProductTree", "values", values).ravel().tolist()
+    except NoNumbers:
         numbers = []
     if not (2 <= len(numbers) <= MOST_FACTORS and all(abs(number) <= LARGEST_FACTOR for number in numbers)):
         raise InputError(
             "ProductTree",
-            got=f"values {values!r}",
+            got=f"values {shown(values)}",
             expected=f"2 to {MOST_FACTORS} numbers of at most {LARGEST_FACTOR:g} in size",
             hint="pass e.g. (2, 3, 4)",
         )
@@ -120,7 +121,7 @@ def _check_grouping(grouping: str, count: int) -> str:
     if leaves_of(tree) != tuple(range(count)):
         raise InputError(
             "ProductTree",
-            got=f"grouping {grouping!r}",
+            got=f"grouping {shown(grouping)}",
             expected=f"the factors x1 to x{count}, in order",
             hint="write it like '(x1 x2) x3'",
         )

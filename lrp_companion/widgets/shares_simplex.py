@@ -10,6 +10,7 @@ import numpy as np
 import traitlets
 
 from lrp_companion.analysis.digit_variants import MAPS_COMPARED
+from lrp_companion.arrays import real_array
 from lrp_companion.metrics import agreement, invariance_gap
 from lrp_companion.schema import InputError, Protocol
 from lrp_companion.widgets.base import Widget, check_address, packed
@@ -141,9 +142,9 @@ def _shares_text(shares: Sequence[float]) -> str:
 def _checked(digit: Mapping[str, Any], place: int) -> dict[str, Any]:
     """Return a record with its maps and the rest on one level, all arrays finite and of one size."""
     try:
-        image = np.asarray(digit["image"], dtype=np.float64)
-        maps = {name: np.asarray(digit["maps"][name], dtype=np.float64) for name in FACTORS}
-        maps["loo"] = np.asarray(digit["loo"], dtype=np.float64)
+        image = real_array("SharesSimplex", "image", digit["image"])
+        maps = {name: real_array("SharesSimplex", name, digit["maps"][name]) for name in FACTORS}
+        maps["loo"] = real_array("SharesSimplex", "loo", digit["loo"])
         rest: dict[str, Any] = {
             "label": int(digit["label"]),
             "predicted": int(digit["predicted"]),

@@ -1,0 +1,107 @@
+"""Every widget with good arguments, from a tiny model, and the same with one thing in them changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+import lrp_companion as lrp
+from lrp_companion.live.budget_steps import anytime_maps
+from lrp_companion.live.compare_methods import perturbation_paths
+from lrp_companion.live.digit_invariance import share_digits
+from lrp_companion.widgets import base
+
+
+def board() -> dict[str, Any]:
+    """A board of two choices with two options each, as `boards.switchboard` makes them."""
+    cells = np.arange(36).reshape(2, 2, 9)
+    run = {"key": "one", "label": "run one", "n": 9, "paper": None}
+    arrays = {"cells": base.packed(cells, "int16"), "undefined": base.packed(np.zeros((2, 2)), "uint16")}
+    axes = [
+        {"key": key, "label": key, "options": [{"key": option, "label": option} for option in "ab"]}
+        for key in ("bias", "steps")
+    ]
+    start = {"run": "one", "bias": "a", "steps": "b"}
+    named = {"key": "text", "label": "Text", "a": "CP-LRP", "b": "AttnLRP"}
+    return {**named, "axes": axes, "runs": [{**run, **arrays}], "start": start, "presets": []}
+
+
+def paths() -> dict[str, Any]:
+    """One run of two layers, as `depth_paths` makes them."""
+    cell = {"mean": [0.1, 0.2], "low": [0.0, 0.1], "high": [0.2, 0.3]}
+    keys = ("front-to-back", "back-to-front", "single")
+    run = {"key": "one", "label": "run one", "n": 9, "layers": 2, "paper": None, "ends": {}}
+    run["cells"] = {"positions": dict.fromkeys(keys, cell)}
+    return {
+        "runs": [run],
+        "protocols": [{"key": "positions", "label": "words + positions"}],
+        "paths": [{"key": key, "label": key} for key in keys],
+    }
+
+
+def widget_arguments(clf: Any) -> dict[str, dict[str, Any]]:
+    """Good arguments of every widget, by its name."""
+    text, methods = "a film", ("loo", "attnlrp")
+    records = {name: lrp.attribute(clf, [text], method=name) for name in methods}
+    net = lrp.LinearAttention(tokens=16, dim=4, bias=True, seed=3, dtype=torch.float64)
+    images = np.random.default_rng(0).random((2, 4, 4))
+    lattice, loo = lrp.layer_lattice(clf, text), records["loo"][0]
+    flow = {
+        "attnlrp": lrp.layer_relevance(clf, text),
+        "cp-lrp": lrp.layer_relevance(clf, text, bypass=[1, 2]),
+    }
+    model = {"name": "tiny", "labels": ["no", "yes"], "layers": 2, "fetched": 1, "memory": 1}
+    return {
+        "TokenHeatmap": {"attributions": [loo], "titles": ["one"], "loo": loo},
+        "LayerToggles": {"lattice": [lattice], "loo": [loo]},
+        "LayerFlow": {"flows": [flow], "labels": ["no", "yes"]},
+        "PerturbationPlayer": {"paths": perturbation_paths(clf, [text], records)},
+        "FrontierPlayer": {"texts": anytime_maps(clf, [text])},
+        "SharesSimplex": {"digits": share_digits(net, images, [1, 2])},
+        "ProtocolSwitchboard": {"data": {"boards": [board()]}},
+        "LayerPaths": {"data": paths(), "run": "one", "protocol": "positions", "path": "single"},
+        "HeadStepper": {"tokens": ["a", "b", "c"], "query": 1.0, "keys": [1, 1, 2], "values": [2, -6, 8]},
+        "ProductTree": {"values": [2, 3, 4], "grouping": "(x1 x2) x3"},
+        "SoftmaxLab": {"logits": [1, 0, 0], "values": [2, 1, -1]},
+        "YourSentence": {"model": model, "folder": "m/", "examples": [text], "maps": [loo]},
+        "SentenceBox": {"model": model, "folder": "m/", "feeds": "layer_toggles"},
+        "LiveSentence": {"widget": lrp.widgets.LayerToggles(lattice, loo), "explain": len},
+    }  # fmt: skip
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The paths of everything within nested mappings and lists."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        yield (*path, key)
+        yield from places(inner, (*path, key))
+
+
+def changed(arguments: dict[str, Any], path: tuple[Any, ...], odd: Any) -> dict[str, Any]:
+    """The arguments with an odd value at one path."""
+    out = {name: _copied(value) for name, value in arguments.items()}
+    holder: Any = out
+    for key in path[:-1]:
+        holder = holder[key]
+    holder[path[-1]] = odd
+    return out
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _copied(inner) for key, inner in value.items()}
+    return [_copied(inner) for inner in value] if isinstance(value, list) else value
+
+
+def page_of(name: str) -> Callable[..., str]:
+    """A function from a widget's arguments to its markup."""
+    import lrp_companion.widgets as widgets
+
+    def page(**given: Any) -> str:
+        made = getattr(widgets, name)(**given)
+        return str(made._repr_mimebundle_()["text/html"] if name == "LiveSentence" else made.page_html())
+
+    return page
