@@ -11,6 +11,7 @@ import numpy as np
 
 from lrp_companion.checks import ModelError
 from lrp_companion.models.pretrained import Classifier
+from lrp_companion.models.texts import reserved_ids
 
 DROPPED, SPACE, ACCENT, PUNCTUATION, BETWEEN, ALONE, STACKED, WORD = 1, 2, 4, 8, 16, 32, 64, 128
 """Kinds of characters, to be added up: dropped, read as a space, dropped once accents are apart, a word by
@@ -38,13 +39,12 @@ def tokenizer_data(clf: Classifier, max_tokens: int) -> dict[str, Any]:
     characters = character_kinds(backend, normalizer) | STACKED * _stacked()
     if any(token["alone"] for tokens in added for token in tokens):
         characters |= WORD * _word_characters()
-    unknown = clf.tokenizer.unk_token_id
     return {
         "vocabulary": vocabulary,
         "notPieces": [k for k, token in enumerate(vocabulary) if token and pieces.get(token) != k],
         "renamed": {token: k for token, k in pieces.items() if vocabulary[k] != token},
         "added": added,
-        "reserved": sorted(set(clf.tokenizer.all_special_ids) - {unknown}),
+        "reserved": sorted(reserved_ids(clf.tokenizer)),
         "before": before,
         "after": after,
         "unknown": pieces[model["unk_token"]],
@@ -62,7 +62,9 @@ def drops_hidden(clf: Classifier) -> bool:
     """Whether a text means the same to the tokenizer without characters that are not seen."""
     state = json.loads(clf.tokenizer.backend_tokenizer.to_str())
     added = {token["id"] for token in state["added_tokens"]}
-    return bool(state["normalizer"]["clean_text"]) and added <= set(clf.tokenizer.all_special_ids)
+    return bool(state["normalizer"]["clean_text"]) and added <= reserved_ids(clf.tokenizer) | {
+        clf.tokenizer.unk_token_id
+    }
 
 
 def _refuse(clf: Classifier, got: str, expected: str) -> NoReturn:

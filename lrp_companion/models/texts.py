@@ -324,9 +324,7 @@ class Reader:
 
         An unknown word is not a special token here, nor is a marker that somebody added, such as [E1].
         """
-        names = ["bos", "eos", "cls", "sep", "pad", *([] if self.reads_mask else ["mask"])]
-        reserved = {getattr(self.tokenizer, f"{name}_token_id", None) for name in names}
-        reserved -= {None, self.tokenizer.unk_token_id}
+        reserved = reserved_ids(self.tokenizer, masked=self.reads_mask)
         spelled = [i for i, mark in zip(ids, special, strict=True) if i in reserved and not mark]
         if spelled:
             (name,) = self.tokenizer.convert_ids_to_tokens(spelled[:1])
@@ -339,6 +337,15 @@ class Reader:
             got, expected = f"text {k} with token type {max(types)}", f"token types below {self.types}"
             hint = "take the tokenizer that the model was trained with"
             raise InputError("encode", got=got, expected=expected, hint=hint)
+
+
+def reserved_ids(tokenizer: Any, *, masked: bool = False) -> set[int]:
+    """Ids of the tokens that no text may spell: those that begin, end, pad or mask texts; where a `masked`
+    token is read, not the last.
+    """
+    names = ["bos", "eos", "cls", "sep", "pad", *([] if masked else ["mask"])]
+    reserved = {getattr(tokenizer, f"{name}_token_id", None) for name in names}
+    return reserved - {None, tokenizer.unk_token_id}
 
 
 def control_ids(tokenizer: Any) -> set[int]:
