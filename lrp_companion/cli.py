@@ -128,7 +128,8 @@ def _check(args: argparse.Namespace) -> int:
     if texts == ["-"]:
         texts = [line for line in standard_input("check").split("\n") if line.strip()]
     clf = load_classifier(args.model, device=args.device, dtype=args.dtype)
-    done = check(clf, _as_read(clf, texts, operation="check"), truncate=args.truncate)
+    given = _as_read(clf, texts, operation="check")
+    done = check(clf, given, truncate=args.truncate, position=args.position)
     if args.out is not None:
         write("check", args.out, done.to_html().encode())
     say(harmless_json(done.to_json()) if args.json else printable(str(done)))

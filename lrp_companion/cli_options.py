@@ -11,6 +11,7 @@ from lrp_companion.schema import REMOVALS, SITES, TARGET_CHOICES, InputError
 from lrp_companion.terminal import EXIT_CODES
 
 MODEL = "an embedded model, a folder (also of a PEFT adapter), or a hub id (default: companion)"
+POSITION = "token whose classes are explained, by its position from 0 or as a word (token classification)"
 DATA_DIR = "folder with sst2/, imdb/ and mnist/ (default: LRP_COMPANION_DATA)"
 
 
@@ -75,8 +76,7 @@ def _explain_options(add: Callable[..., Any]) -> None:
     add("--target", metavar="CLASS", help=text)
     text = "class whose logit is subtracted from the target's (both: label, language model's token or number)"
     add("--contrast", metavar="CLASS", help=text)
-    text = "position, from 0, of the token whose classes are explained (models for token classification)"
-    add("--position", type=int, help=text)
+    add("--position", type=_place, help=POSITION)
     text = "a second text, if the model reads pairs"
     add("--pair", metavar="TEXT", help=text)
     add("--site", choices=SITES)
@@ -116,6 +116,7 @@ def _check_options(add: Callable[..., Any]) -> None:
     add("--device", default="cpu")
     add("--dtype", default="float32", help="float32, float64, bfloat16 or float16")
     add("--truncate", action="store_true", help="cut texts beyond the model's length")
+    add("--position", type=_place, help=POSITION)
     add("--json", action="store_true", help="print everything as JSON")
     add("--out", metavar="FILE", help="also write the result to this page (.html)")
 
@@ -191,6 +192,15 @@ def _count_or_all(text: str) -> int | str:
 
 def _nodes(text: str) -> int | list[float]:
     return [float(node) for node in text.split(",")] if "," in text else int(text)
+
+
+def _place(text: str) -> int | str:
+    """A position, or a word.
+
+    >>> _place("3"), _place("Oslo")
+    (3, 'Oslo')
+    """
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else text
 
 
 def _names(text: str) -> list[str]:

@@ -62,9 +62,8 @@ def drops_hidden(clf: Classifier) -> bool:
     """Whether a text means the same to the tokenizer without characters that are not seen."""
     state = json.loads(clf.tokenizer.backend_tokenizer.to_str())
     added = {token["id"] for token in state["added_tokens"]}
-    return bool(state["normalizer"]["clean_text"]) and added <= reserved_ids(clf.tokenizer) | {
-        clf.tokenizer.unk_token_id
-    }
+    known = reserved_ids(clf.tokenizer) | {clf.tokenizer.unk_token_id}
+    return bool(state["normalizer"]["clean_text"]) and added <= known
 
 
 def _refuse(clf: Classifier, got: str, expected: str) -> NoReturn:
