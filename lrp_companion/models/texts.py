@@ -344,8 +344,8 @@ def reserved_ids(tokenizer: Any, *, masked: bool = False) -> set[int]:
     token is read, not the last.
     """
     names = ["bos", "eos", "cls", "sep", "pad", *([] if masked else ["mask"])]
-    reserved = {getattr(tokenizer, f"{name}_token_id", None) for name in names}
-    return reserved - {None, tokenizer.unk_token_id}
+    ids = [getattr(tokenizer, f"{name}_token_id", None) for name in names]
+    return {i for i in ids if i is not None and i != tokenizer.unk_token_id}
 
 
 def control_ids(tokenizer: Any) -> set[int]:
