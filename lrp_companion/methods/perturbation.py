@@ -110,9 +110,12 @@ def _row(clf: Classifier, text: EncodedText, keep: Any, removal: str) -> Row:
             got = "the token that is read removed by 'delete'"
             hint = "choose another removal, such as 'attention-mask'"
             raise InputError("removal", got=got, expected="a text with the token to be read", hint=hint)
-        # without its last token a text is read at the one before
-        left = int(keep[: read + 1].sum()) - 1 if readout in ("place", "last") else 0
-        return Row(ids[keep], places[: keep.sum()], types=types[keep], read=max(left, 0))
+        # without its last token a text is read at the one before that the network does not skip
+        skipped = clf.reader.skipped
+        counted = keep if skipped is None else keep & (ids != skipped)
+        candidates = np.flatnonzero(counted[: read + 1])
+        left = int(keep[: candidates[-1]].sum()) if readout in ("place", "last") and len(candidates) else 0
+        return Row(ids[keep], places[: keep.sum()], types=types[keep], read=left)
     if removal == "attention-mask":
         stay = keep.copy()
         if readout == "mean":  # of the tokens that are left

@@ -21,6 +21,7 @@ from lrp_companion.models.images import EncodedImage, ImageReader, PixelScale
 from lrp_companion.models.packed import Row, packed_logits
 from lrp_companion.models.tasks import NEXT_TOKEN, logits_of_output
 from lrp_companion.models.texts import EncodedText
+from lrp_companion.models.wiring import fresh_rotations
 
 if TYPE_CHECKING:
     from lrp_companion.models.pretrained import Classifier
@@ -63,6 +64,7 @@ def own_logits(clf: Classifier, text: Any) -> Tensor:
     takes = inspect.signature(network.forward).parameters
     if clf.encoder.wiring.task == NEXT_TOKEN and "logits_to_keep" in takes:
         options["logits_to_keep"] = 1  # as generation does: the others would be large
+    fresh_rotations(network)
     with as_recorded(clf.device, clf.network):
         logits = logits_of_output(network(**own_inputs(clf, text), **options))[0]
     if logits.ndim == 2:  # one row for each token
@@ -103,13 +105,20 @@ def compare(clf: Classifier, texts: Sequence[Any]) -> None:
     by_kind: dict[Any, Any] = {}
     for text in texts if clf.compare in COMPARE else ():
         kind = _kind(clf, text)
-        key = (*kind, text.key, text.read) if clf.compare == "all" else kind
+        always = clf.compare == "all" or _skips(clf, text)
+        key = (*kind, text.key, text.read) if always else kind
         if len(text) > max(clf.compared.get(key, 0), len(by_kind.get(key, ()))):
             by_kind[key] = text
     for key, text in by_kind.items():
         named = f"an {'image' if clf.reads_images else 'input'} of {len(text)} tokens"
         _check_same(clf, text, named if not text.text else f"{named}, {shown(text.text[:60])}")
         clf.compared[key] = len(text)
+
+
+def _skips(clf: Classifier, text: Any) -> bool:
+    """Whether a network that counts positions by ids, as RoBERTa does, may leave out some of a text."""
+    config: Any = clf.network.config
+    return clf.encoder.wiring.first_position > 0 and config.pad_token_id in text.input_ids
 
 
 def _kind(clf: Classifier, text: Any) -> tuple[Any, ...]:

@@ -23,6 +23,10 @@ BOOKKEEPING = (
 """Entries of `config.json` on which no score depends; labels are compared by name."""
 
 
+UNSET = 10**9
+"""From this length on, a tokenizer's `model_max_length` says that nobody has set it."""
+
+
 def card_of(
     files: Readable, config: Any, wiring: Wiring, tokenizer: Any, *, dtype: str, fingerprint: str
 ) -> ModelCard:
@@ -36,7 +40,7 @@ def card_of(
         layers=len(wiring.layers),
         heads=wiring.heads,
         hidden=wiring.layers[0].query.in_features,
-        max_tokens=wiring.longest if images else min(wiring.longest, longest(files.name, tokenizer)),
+        max_tokens=wiring.longest if images else _most_tokens(files.name, wiring, tokenizer),
         labels=_labels(config, wiring, tokenizer),
         dtype=dtype,
         fingerprint=fingerprint,
@@ -44,6 +48,15 @@ def card_of(
         config=_digest(settings),
         problem_type=_problem_type(config, wiring),
     )
+
+
+def _most_tokens(name: str, wiring: Wiring, tokenizer: Any) -> int:
+    """How many tokens a text may have: as many as the tokenizer leaves, where there are positions for them.
+    Rotations have no end, so there the tokenizer decides, if somebody has set its length.
+    """
+    most = longest(name, tokenizer)
+    endless = wiring.position is None and most < UNSET
+    return most if endless else min(wiring.longest, most)
 
 
 def _problem_type(config: Any, wiring: Wiring) -> str:

@@ -187,7 +187,8 @@ def _decoder(
     capped : whether scores have a soft cap.
     causal : whether a token attends to none after it.
     """
-    base, config = model.model, model.config
+    base = model.model if hasattr(model, "model") else model.transformer  # the latter in question answering
+    config = model.config
     layers = tuple(
         _decoder_layer(layer, config, offset, windows(k), config.layer_types[k] if by_kind else None, capped)
         for k, layer in enumerate(base.layers[: config.num_hidden_layers])

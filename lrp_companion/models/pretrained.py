@@ -16,7 +16,7 @@ from lrp_companion.models.accepted import check_complete, check_config, check_fi
 from lrp_companion.models.batching import pad
 from lrp_companion.models.comparison import COMPARE, check_forward
 from lrp_companion.models.comparison import compare as compare_logits
-from lrp_companion.models.compute import check_device
+from lrp_companion.models.compute import as_recorded, check_device
 from lrp_companion.models.config_entries import check_all_layers
 from lrp_companion.models.device_map import check_device_map, check_placed
 from lrp_companion.models.encoder import Encoder, Readout, Tape
@@ -35,7 +35,7 @@ from lrp_companion.models.texts import (
     token_types,
     tokenised,
 )
-from lrp_companion.models.wiring import LinearRows, RootMeanSquare, Wiring
+from lrp_companion.models.wiring import LinearRows, RootMeanSquare, Wiring, fresh_rotations
 from lrp_companion.schema import (
     MULTI_LABEL,
     REGRESSION,
@@ -143,6 +143,7 @@ class Classifier:
         return Reader(
             self.tokenizer, self.max_tokens, w.types, reads_mask=w.task == MASKED_TOKEN,
             vocabulary=getattr(w.word, "num_embeddings", None), skipped=skipped, prompts=w.task == NEXT_TOKEN,
+            counts_padding=w.position is not None,
         )  # fmt: skip
 
     def encode_one(
@@ -229,7 +230,11 @@ class Classifier:
         if isinstance(position, str):
             joined, offsets = offsets_of(self, text)
             starts = _starts(joined, position)
-            named = [k for k, (start, end) in enumerate(offsets) if end > start and start in starts]
+            blank = [len(joined[start:end]) - len(joined[start:end].lstrip()) for start, end in offsets]
+            named = [
+                k for k, (start, end) in enumerate(offsets)
+                if start + blank[k] < end and start + blank[k] in starts
+            ]  # fmt: skip
         if len(named) == 1:
             return named[0]
         got = f"position {shown(position)}" if position is not None else "no position"
@@ -325,6 +330,7 @@ class Classifier:
         A causal network finds the token to read by the id of padding; here it is the last token of the mask.
         """
         base = self.encoder.wiring.base
+        fresh_rotations(self.network)
         if base is None:
             logits = logits_of_output(self.network(attention_mask=attention_mask, **inputs))
             if self.encoder.wiring.readout == "place":
@@ -405,7 +411,6 @@ def load_classifier(
     check_all_layers(files.name, config, report["unexpected_keys"])
     settle(network)
     wiring = Encoder(network).wiring
-    check_modules(files.name, network, wiring)
     tokenizer = _tokenizer_of(files, config, wiring)
     check_placed(files.name, network, wiring)
     check_finite(files.name, network)
@@ -415,11 +420,13 @@ def load_classifier(
         network.to(device=place)
     half = weights_dtype.itemsize < 4 and devices is None
     _convert(network, torch.float32 if half else weights_dtype)
+    with as_recorded(place):
+        check_modules(files.name, network, wiring)
     if any(layer.cap is not None for layer in wiring.layers):
         network.set_attn_implementation("eager")  # others leave the cap out, depending on the version
     card = card_of(files, config, wiring, tokenizer, dtype=dtype, fingerprint=fingerprint)
     tried = Classifier(network, tokenizer, card=card)
-    with in_one_line(files.name):
+    with in_one_line(files.name), as_recorded(tried.device):
         check_forward(tried)
     _convert(network, weights_dtype)
     clf = Classifier(network, tokenizer, card=card, recompute=recompute)

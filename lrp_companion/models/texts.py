@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ Message = Mapping[str, Any]
 """One turn of a talk, with its `role` and `content`, as chat templates take it."""
 Text = str | tuple[str, str] | Sequence[int] | Sequence[Message]
 """A text; a pair of texts that the classifier reads together; token ids; or the messages of a talk."""
+MOST_TEXTS = 1_000_000
 TEXT_OR_PAIR = "a string, a pair (first, second) of strings, token ids, messages, or a list of these"
 
 
@@ -70,7 +72,7 @@ class EncodedText:
     def source(self) -> Text:
         """What was encoded: the text, the pair, or the token ids."""
         if self.bare:
-            return list(self.input_ids)
+            return Ids(self.input_ids, self.types)
         return self.text if self.pair is None else (self.text, self.pair)
 
 
@@ -114,7 +116,10 @@ def listed(texts: Any) -> list[Text]:
     if unordered or is_no_column or not isinstance(texts, Iterable):
         got, hint = f"texts of type {type(texts).__name__}", "pass strings, or pairs as tuples of two strings"
         raise InputError("encode", got=got, expected=TEXT_OR_PAIR, hint=hint)
-    items = [_rows_of(item) for item in texts]
+    items = [_rows_of(item) for item in itertools.islice(texts, MOST_TEXTS + 1)]
+    if len(items) > MOST_TEXTS:
+        got, hint = f"more than {MOST_TEXTS} texts", "explain them a part at a time"
+        raise InputError("encode", got=got, expected="as many as fit into memory", hint=hint)
     if not items:
         hint = "pass a string or a list of strings"
         raise InputError("encode", got="no texts", expected="at least one text", hint=hint)
@@ -128,18 +133,44 @@ def listed(texts: Any) -> list[Text]:
     return items
 
 
+class Ids(list):
+    """Token ids as a tokenizer answered them: with their types, and how much padding stood before them."""
+
+    def __init__(self, ids: Iterable[int], types: Iterable[int] = (), before: int = 0) -> None:
+        super().__init__(ids)
+        self.types, self.before = tuple(types), before
+
+
 def _rows_of(given: Any) -> Any:
     """Ids in the form that `listed` reads: those of a tokenizer's answer, without padding, or of an array."""
     if isinstance(given, Mapping) and "input_ids" in given:
-        ids, mask = _rows_of(given["input_ids"]), _rows_of(given.get("attention_mask"))
-        if mask is None or not ids:
-            return ids
-        rows = [ids] if is_ids(ids) else ids
-        masks = [mask] if is_ids(ids) else mask
-        kept = [[i for i, one in zip(*pair, strict=False) if one] for pair in zip(rows, masks, strict=False)]
-        return kept[0] if is_ids(ids) else kept
-    whole = str(getattr(given, "dtype", "")).removeprefix("torch.").startswith(("int", "uint"))
+        ids, *sides = (_rows_of(given.get(k)) for k in ("input_ids", "attention_mask", "token_type_ids"))
+        if is_ids(ids):
+            return _unpadded(ids, *sides)
+        rows = ids if isinstance(ids, list) and all(map(is_ids, ids)) else []
+        if not rows or not all(side is None or isinstance(side, list) for side in sides):
+            got, hint = "a tokenizer's answer without lists of ids", "pass what the tokenizer returned"
+            raise InputError("encode", got=got, expected="input_ids, and a mask of the same form", hint=hint)
+        columns = [[None] * len(rows) if side is None else side for side in sides]
+        return [_unpadded(*row) for row in zip(rows, *columns, strict=False)]
+    whole = str(getattr(given, "dtype", "")).removeprefix("torch.").startswith(("int", "uint", "bool"))
     return given.tolist() if whole and getattr(given, "ndim", None) else given
+
+
+def _unpadded(ids: list[int], mask: Any, types: Any) -> Ids:
+    """Ids where a mask is 1, with their types; padding stands at one end or both."""
+    mask = [1] * len(ids) if mask is None else mask
+    types = [0] * len(ids) if types is None else types
+    if not (isinstance(mask, list) and isinstance(types, list) and len(mask) == len(types) == len(ids)):
+        got, hint = "input_ids with a mask or types of another length", "pass what the tokenizer returned"
+        raise InputError("encode", got=got, expected="a mask and types for each id", hint=hint)
+    kept = [place for place, one in enumerate(mask) if one]
+    if not kept or kept[-1] - kept[0] + 1 != len(kept):
+        got = "a mask with a gap in it" if kept else "a mask that leaves no token"
+        hint = "leave these tokens out, or remove them by a method, such as 'loo'"
+        raise InputError("encode", got=got, expected="a mask of the tokens of a text", hint=hint)
+    part = slice(kept[0], kept[-1] + 1)
+    return Ids(ids[part], types[part], kept[0])
 
 
 def is_ids(item: Any) -> bool:
@@ -191,7 +222,8 @@ class Reader:
     `vocabulary` (None: not known).
 
     With `reads_mask` a text has one mask token, which is explained. A causal classifier reads the last token
-    whose id is not `skipped`, wherever that is. `prompts` are talks that a model is to continue.
+    whose id is not `skipped`, wherever that is. `prompts` are talks that a model is to continue. Where a
+    network `counts_padding`, the positions of a text depend on what stands before it.
     """
 
     tokenizer: Any
@@ -201,6 +233,7 @@ class Reader:
     vocabulary: int | None = None
     skipped: int | None = None
     prompts: bool = False
+    counts_padding: bool = False
 
     def encode(self, texts: Any, *, truncate: bool = False) -> list[EncodedText]:
         """Tokenise texts and pairs, see `Classifier.encode`."""
@@ -242,15 +275,22 @@ class Reader:
     def _bare(self, k: int, item: Any, *, truncate: bool) -> EncodedText:
         """Text k from its token ids, or from what the chat template makes of messages."""
         text = self._templated(k, item) if is_talk(item) else None
+        types = tuple(getattr(item, "types", ()))
         if text is None:
             ids = [int(i) for i in item]
             self._check_ids(k, ids)
+            self._check_types(k, types or (0,))
+            if self.counts_padding and isinstance(item, Ids) and item.before:
+                got, hint = f"text {k} with padding before it", "pass the text alone, or pad it at its end"
+                expected = "no padding before a text, where the network counts positions through it"
+                raise InputError("encode", got=got, expected=expected, hint=hint)
         else:  # as `apply_chat_template` does: the template has the special tokens already
             ids = list(tokenised(self.tokenizer, [text], add_special_tokens=False)["input_ids"][0])
         whole = self._length(k, len(ids), truncate=truncate)
         if whole > self.max_tokens:
             left = getattr(self.tokenizer, "truncation_side", "right") == "left"
-            ids = ids[-self.max_tokens :] if left else ids[: self.max_tokens]
+            part = slice(-self.max_tokens, None) if left else slice(self.max_tokens)
+            ids, types = ids[part], types[part]
         control = control_ids(self.tokenizer) - {self.tokenizer.unk_token_id}
         special = [i in control for i in ids]
         if all(special):
@@ -258,7 +298,7 @@ class Reader:
             raise InputError("encode", got=got, expected="at least one token of a word", hint="write a word")
         if text is None:
             text = self.tokenizer.decode(ids, clean_up_tokenization_spaces=False)
-        return self._made(k, ids, special, text=text, whole=whole, bare=True)
+        return self._made(k, ids, special, text=text, types=types, whole=whole, bare=True)
 
     def _made(self, k: int, ids: Sequence[int], special: Sequence[int], **further: Any) -> EncodedText:
         """The record of text k, with the place that is read."""
@@ -267,7 +307,8 @@ class Reader:
         if self.skipped is not None and ids[-1] == self.skipped:
             others = [place for place, i in enumerate(ids) if i != self.skipped]
             read = others[-1] if others else 0
-        tokens = tuple(self.tokenizer.convert_ids_to_tokens(ids))
+        named = zip(ids, self.tokenizer.convert_ids_to_tokens(ids), strict=True)
+        tokens = tuple(f"<{i}>" if token is None else token for i, token in named)
         marks = np.array(special, dtype=bool)
         return EncodedText(input_ids=tuple(ids), tokens=tokens, special=marks, read=read, **further)
 

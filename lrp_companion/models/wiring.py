@@ -317,6 +317,8 @@ class Wiring:
         assert self.rotary is not None
         if length is None or self.rotary_from is None:
             return self.rotary(x, positions, kind)
+        if self.base is not None:
+            fresh_rotations(self.base)
         # `transformers` takes the length of a text from the largest position that it is given; what is beyond
         # is padding, whose angles do not matter
         last = positions.new_full((1, 1), length - 1)
@@ -379,6 +381,17 @@ class Wiring:
             and all(layer.attention_norm is not None and layer.gate is None for layer in self.layers)
             and all(layer.attention_input_norm is None for layer in self.layers)
         )
+
+
+def fresh_rotations(network: Any) -> None:
+    """Let rotations that grow with the texts that a network has read begin anew, as with its first text."""
+    for module in network.modules():
+        if hasattr(module, "original_max_seq_len") and hasattr(module, "max_seq_len_cached"):
+            for name in [name for name in vars(module) if name.endswith("max_seq_len_cached")]:
+                setattr(module, name, module.original_max_seq_len)
+            for name in [name for name in module._buffers if name.endswith("original_inv_freq")]:
+                first = module._buffers[name]
+                module._buffers[name.replace("original_", "")] = None if first is None else first.clone()
 
 
 FAMILIES: dict[str, Callable[[Any], Wiring]] = {}
