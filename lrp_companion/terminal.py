@@ -70,7 +70,7 @@ def standard_input(operation: str) -> str:
     ------
     InputError : no text, or none that can be decoded.
     """
-    got, expected, hint = "standard input that is no text", "text in UTF-8", "convert the text to UTF-8"
+    got, expected, hint = "standard input that is not text", "text in UTF-8", "convert the text to UTF-8"
     try:
         binary = getattr(sys.stdin, "buffer", None)
         text = sys.stdin.read() if binary is None else decoded_text(binary.read(), sys.stdin.encoding)

@@ -144,7 +144,7 @@ split = of("analysis/first_token.py", "test_recomputed.py::test_the_split_by_the
 judged = of("analysis/paper_claims.py", "test_report.py::test_the_verdict_is_made_by_its_rule")
 
 
-def own(name: str, old: str, new: str, *, file: str = "models/pretrained.py") -> Mutation:
+def same_logit(name: str, old: str, new: str, *, file: str = "models/pretrained.py") -> Mutation:
     """A mutation of what makes the explained logit the network's own."""
     return Mutation(f"own logits: {name}", file, old, new, ("test_own_logits.py",))
 
@@ -469,18 +469,19 @@ MUTATIONS: list[Mutation] = [
            file="models/comparison.py"),
     loaded("NaN at load", "if not (theirs.isfinite().all() and ours.isfinite().all()):", "if False:",
            file="models/comparison.py"),
-    own("a cut text by hand", "max_length=self.max_tokens,", "max_length=None,", file="models/texts.py"),
-    own("padding at the end is read", "read = others[-1] if others else 0", "read = None",
+    same_logit("a cut text by hand", "max_length=self.max_tokens,", "max_length=None,",
         file="models/texts.py"),
-    own("a target by its name in the vocabulary", "ids[0] != self.tokenizer.unk_token_id", "False"),
-    own("the longest text turns all", "positions.clamp(max=length - 1), last", "positions, last",
+    same_logit("padding at the end is read", "read = others[-1] if others else 0", "read = None",
+        file="models/texts.py"),
+    same_logit("a target by its name in the vocabulary", "ids[0] != self.tokenizer.unk_token_id", "False"),
+    same_logit("the longest text turns all", "positions.clamp(max=length - 1), last", "positions, last",
         file="models/wiring.py"),
-    own("removals of all lengths at once", "len(distinct := np.unique(lengths)) > 1",
+    same_logit("removals of all lengths at once", "len(distinct := np.unique(lengths)) > 1",
         "len(distinct := np.unique(lengths)) > 99", file="models/packed.py"),
-    own("frequencies rounded", "name in module._non_persistent_buffers_set", "False"),
-    own("no text is compared again", "texts if clf.compare in COMPARE else ()", "()",
+    same_logit("frequencies rounded", "name in module._non_persistent_buffers_set", "False"),
+    same_logit("no text is compared again", "texts if clf.compare in COMPARE else ()", "()",
         file="models/comparison.py"),
-    own("messages without the answer's start", "asked = self.prompts and", "asked = False and",
+    same_logit("messages without the answer's start", "asked = self.prompts and", "asked = False and",
         file="models/texts.py"),
     loaded("NaN in scores", "if np.isfinite(values).all():", "if values.size >= 0:",
            file="methods/common.py"),

@@ -553,7 +553,7 @@ def test_a_new_entry_is_refused(tmp_path: Path) -> None:
         ("{other}", "an adapter itself"),
         ("{empty}", "cannot be read"),
         ("nowhere/at/all", "which is not a folder"),
-        ("../../etc", "base model"),
+        ("../../no-such-base", "base model"),
         ("a\nb\x1b[2J", "base model"),
         ("a\0b", "base model"),
         ("\ud800", "base model"),

@@ -155,7 +155,10 @@ def changed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Classifier]:
         labels = tuple(f"class {k}" for k in range(wired.head[-1][0].weight.shape[0]))
         card = dataclasses.replace(clf.card, name="changed", labels=labels)
         out = Classifier(network, tokenizer, card=card)
-        run = lambda ids, mask, types=None, place=None: out.encoder.forward(ids, mask, types=types).logits  # noqa: E731
+
+        def run(ids: Any, mask: Any, types: Any = None, place: Any = None) -> Any:
+            return out.encoder.forward(ids, mask, types=types).logits
+
         monkeypatch.setattr(out, "logits", run)
         return out
 

@@ -74,8 +74,8 @@ def test_a_text_is_cut_as_its_tokenizer_cuts_it(name: str) -> None:
     with torch.no_grad():
         inputs = tokenizer(LONG, truncation=True, return_tensors="pt")
         logits = network.double()(**{k: v for k, v in inputs.items() if k != "token_type_ids"}).logits[0]
-    own = logits[-1, 0] if logits.ndim == 2 else logits[0]
-    assert record.logit == pytest.approx(float(own), abs=1e-6)
+    networks = logits[-1, 0] if logits.ndim == 2 else logits[0]
+    assert record.logit == pytest.approx(float(networks), abs=1e-6)
     with pytest.raises(InputError, match="tokens; expected at most"):
         clf.encode(LONG)
 
@@ -105,24 +105,24 @@ def test_where_padding_ends_a_text_the_networks_token_is_read(family: str, templ
     clf = load_classifier(network, ends(tokenizer, template), dtype="float64")
     ids = torch.tensor([tokenizer(TEXTS[0])["input_ids"]])
     with torch.no_grad():
-        own = network.double()(input_ids=ids, attention_mask=torch.ones_like(ids)).logits[0, 1]
+        networks = network.double()(input_ids=ids, attention_mask=torch.ones_like(ids)).logits[0, 1]
     options: dict[str, dict[str, Any]] = {"hybrid": {"exact": 2}, "ig": {"n_steps": 4, "baseline": "zero"}}
     for method in TEXT_METHODS:
         alone, *_ = attribute(clf, [TEXTS[0]], method=method, target=1, **options.get(method, {}))
         beside, *_ = attribute(clf, [TEXTS[0], TEXTS[3]], method=method, target=1, **options.get(method, {}))
-        assert alone.logit == pytest.approx(float(own), abs=1e-6), method
+        assert alone.logit == pytest.approx(float(networks), abs=1e-6), method
         np.testing.assert_allclose(alone.scores, beside.scores, rtol=1e-7, atol=1e-9, err_msg=method)
     (loo,) = attribute(clf, TEXTS[0], method="loo", target=1)
     mask = torch.ones_like(ids)
     mask[0, 2] = 0
     with torch.no_grad():
         without = network(input_ids=ids, attention_mask=mask).logits[0, 1]
-    assert loo.scores[2] == pytest.approx(float(own - without), abs=1e-5)
+    assert loo.scores[2] == pytest.approx(float(networks - without), abs=1e-5)
     kept = ids[:, [k for k in range(ids.shape[1]) if k != 2]]
     (deleted,) = attribute(clf, TEXTS[0], method="loo", removal="delete", target=1)
     with torch.no_grad():
         left = network(input_ids=kept, attention_mask=torch.ones_like(kept)).logits[0, 1]
-    assert deleted.scores[2] == pytest.approx(float(own - left), abs=1e-6)
+    assert deleted.scores[2] == pytest.approx(float(networks - left), abs=1e-6)
 
 
 def test_a_removed_last_word_moves_the_place_that_is_read() -> None:
@@ -136,9 +136,9 @@ def test_a_removed_last_word_moves_the_place_that_is_read() -> None:
     keep[text.read] = False
     ids = torch.tensor([[i for i, one in zip(text.input_ids, keep, strict=True) if one]])
     with torch.no_grad():
-        own = network.double()(input_ids=ids, attention_mask=torch.ones_like(ids)).logits[0]
+        networks = network.double()(input_ids=ids, attention_mask=torch.ones_like(ids)).logits[0]
     ours = kept_logits(clf, [(text, keep)], removal="delete")[0]
-    np.testing.assert_allclose(ours, own, atol=1e-7)
+    np.testing.assert_allclose(ours, networks, atol=1e-7)
 
 
 # -- company ------------------------------------------------------------------------------------------------
@@ -351,12 +351,12 @@ def test_a_talk_is_what_the_chat_template_makes_of_it() -> None:
     )
     ids = made["input_ids"]
     with torch.no_grad():
-        own = network.double()(ids).logits[0, -1]
+        networks = network.double()(ids).logits[0, -1]
     forms: list[Any] = [talk, [talk], ids, ids[0], ids.tolist(), ids[0].tolist(), ids.numpy(), made, {**made}]
     for given in forms:
         (record,) = attribute(clf, given, method="loo", target="film")
         assert list(record.tokens) == tokenizer.convert_ids_to_tokens(ids[0])
-        assert record.logit == pytest.approx(float(own[record.target]), abs=1e-6)
+        assert record.logit == pytest.approx(float(networks[record.target]), abs=1e-6)
         named = [token for token, mark in zip(record.tokens, record.special, strict=True) if mark]
         assert named == ["<s>", "<|turn|>", "<|end|>", "<|turn|>"]
         assert "film" in record.words().tokens
@@ -444,11 +444,11 @@ def tagger() -> tuple[Any, lrp.Classifier]:
 def test_each_text_has_a_place_of_its_own(places: Any) -> None:
     network, clf = tagger()
     texts = ["dull film", "the film of rare grace"]
-    own = [network(**clf.tokenizer(text, return_tensors="pt")).logits[0, at, 2].item()
+    networks = [network(**clf.tokenizer(text, return_tensors="pt")).logits[0, at, 2].item()
            for text, at in zip(texts, (1, 4), strict=True)]  # fmt: skip
     for method in ("attnlrp", "loo", "ig", "mask-gradient", "gradient-x-input"):
         records = attribute(clf, texts, method=method, target=2, position=places)
-        assert [record.logit for record in records] == pytest.approx(own, abs=1e-6)
+        assert [record.logit for record in records] == pytest.approx(networks, abs=1e-6)
 
 
 def test_a_place_that_no_text_has_is_refused() -> None:
@@ -484,5 +484,5 @@ def test_own_logits_are_those_of_the_network_called_plainly() -> None:
             inputs = tokenizer(TEXTS[3], return_tensors="pt")
             if family in ("distilbert", *PRE_NORM):
                 inputs.pop("token_type_ids", None)
-            own = network(**inputs).logits[0]
-        np.testing.assert_allclose(own_logits(clf, text), own, atol=1e-6)
+            networks = network(**inputs).logits[0]
+        np.testing.assert_allclose(own_logits(clf, text), networks, atol=1e-6)

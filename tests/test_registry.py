@@ -61,7 +61,7 @@ def test_attribute_knows_it(clf, length: str) -> None:
     assert record.scores.tolist() == [2.0 * len(token) for token in record.tokens]
     assert options_of(length) == ["progress", "times"]
     with pytest.raises(
-        InputError, match="option 'epsilon' for method 'length'; expected one of progress, target"
+        InputError, match="option 'epsilon' for method 'length'; expected one of compare, progress, target"
     ):
         lrp.attribute(clf, TEXTS[0], method=length, epsilon=0.1)
 

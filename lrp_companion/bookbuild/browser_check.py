@@ -152,8 +152,8 @@ class PageTokenizer:
     def split(self, text: str, finder: Any, rest: Callable[[str], list[int]]) -> list[int]:
         """The ids of a text: added tokens where they are found, and `rest` of what is between them."""
         (expression, tokens), ids, done = finder, list[int](), 0
-        for found in expression.finditer(text):
-            token, start, end = tokens[found[0]], found.start(), found.end()
+        for matched in expression.finditer(text):
+            token, start, end = tokens[matched[0]], matched.start(), matched.end()
             beside = text[max(0, start - 1) : start] + text[end : end + 1]
             if token["alone"] and any(self.kinds[ord(c)] & kinds.WORD for c in beside):
                 continue

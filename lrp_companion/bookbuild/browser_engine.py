@@ -159,7 +159,7 @@ def _activation(clf: Classifier, function: Any) -> str | None:
 
 FURTHER = (
     "gate", "attention_input_norm", "mlp_input_norm", "attention_branch_norm", "mlp_branch_norm",
-    "query_norm", "key_norm", "key_heads", "scale", "cap", "window",
+    "query_norm", "key_norm", "key_heads", "cap", "window",
 )  # fmt: skip
 """Parts of a layer that the engine does not know."""
 
@@ -176,6 +176,8 @@ def _check_task(clf: Classifier) -> None:
     for layer in w.layers:
         bert = bert and all(getattr(layer, part) is None for part in FURTHER)
         bert = bert and layer.output_norm is not None
+        width = layer.query.out_features // w.heads
+        bert = bert and abs(layer.scale_of(width) * width**0.5 - 1) < 1e-6
     if not bert:
         expected = "a network in BERT's order (norms after the sums, [CLS] read)"
         _refuse(clf, f"family {clf.card.family!r}", expected, "choose a BERT, DistilBERT or ELECTRA")
@@ -184,13 +186,13 @@ def _check_task(clf: Classifier) -> None:
 def _check_modules(clf: Classifier) -> float:
     """Refuse modules other than linear maps and LayerNorms of one size; return the LayerNorms' epsilon."""
     w: Any = clf.encoder.wiring
-    found = [*modules(w)]
-    for name, module in found:
+    parts_by_name = [*modules(w)]
+    for name, module in parts_by_name:
         norm, hint = name.endswith("_norm"), "choose another model, or explain it with attribute()"
         if not isinstance(module, nn.LayerNorm if norm else Linear) or not hasattr(module.weight, "shape"):
             expected = "a LayerNorm with weights" if norm else "a linear map"
             _refuse(clf, f"a {type(module).__name__} as its {name.replace('_', ' ')}", expected, hint)
-    eps = {module.eps for name, module in found if name.endswith("_norm")}
+    eps = {module.eps for name, module in parts_by_name if name.endswith("_norm")}
     if len(eps) > 1:
         _refuse(clf, f"LayerNorms of several eps, {sorted(eps)}", "one eps", "choose another model")
     hidden, inner = w.layers[0].query.in_features, w.layers[0].up.out_features

@@ -95,7 +95,7 @@ def _around(clf: Classifier, processor: dict[str, Any] | None) -> tuple[list[int
     expected = "a fixed beginning and end around the tokens of a text"
     if not kinds <= set(PROCESSORS):
         _refuse(clf, f"a post-processor {', '.join(sorted(kinds - set(PROCESSORS)))}", expected)
-    found = set()
+    seen_ends = set()
     for text in ("a", "b, a"):
         plain = clf.tokenizer(text, add_special_tokens=False)["input_ids"]
         whole = clf.tokenizer(text, return_token_type_ids=True, return_special_tokens_mask=True)
@@ -107,10 +107,10 @@ def _around(clf: Classifier, processor: dict[str, Any] | None) -> tuple[list[int
             _refuse(clf, "a post-processor that takes a text apart", expected)
         if any(whole["token_type_ids"]):
             _refuse(clf, "a post-processor that gives a text types other than 0", "token types 0")
-        found.add((tuple(ids[: words[0]]), tuple(ids[words[-1] + 1 :])))
-    if len(found) > 1:
+        seen_ends.add((tuple(ids[: words[0]]), tuple(ids[words[-1] + 1 :])))
+    if len(seen_ends) > 1:
         _refuse(clf, "a post-processor that depends on the text", expected)
-    before, after = found.pop()
+    before, after = seen_ends.pop()
     return list(before), list(after)
 
 
@@ -223,7 +223,7 @@ def _order(kinds: np.ndarray) -> dict[str, int]:
 
 @functools.cache
 def _word_characters() -> np.ndarray:
-    """For every code point whether it is part of a word beside an added token that wants to stand alone."""
+    """For every code point whether it is part of a word next to an added token that wants to stand alone."""
     from tokenizers import AddedToken, Tokenizer
     from tokenizers.models import WordPiece
 
@@ -234,8 +234,8 @@ def _word_characters() -> np.ndarray:
     for some in _codes(range(len(out))):
         text = "".join(f"\n{MARK}{chr(code)}" for code in some)
         encoded = trial.encode(text)
-        found = {start for (start, _), number in zip(encoded.offsets, encoded.ids, strict=True) if number}
-        out[some] = [3 * k + 1 not in found for k in range(len(some))]
+        seen_ends = {start for (start, _), number in zip(encoded.offsets, encoded.ids, strict=True) if number}
+        out[some] = [3 * k + 1 not in seen_ends for k in range(len(some))]
     return out
 
 

@@ -262,7 +262,7 @@ class _Turned:
     """The rotations of a forward pass, one for each kind of layer.
 
     Where they depend on a text's length they are made for each length in the batch: a text is turned as it is
-    alone, whatever stands beside it.
+    alone, whatever is in the batch with it.
     """
 
     wiring: Wiring
@@ -295,7 +295,7 @@ class _Turned:
 
     @cached_property
     def _lengths(self) -> list[int]:
-        """Tokens of each text, up to the last one that is no padding."""
+        """Tokens of each text, up to the last one that is not padding."""
         places = torch.arange(1, self.attention_mask.shape[1] + 1, device=self.attention_mask.device)
         return (self.attention_mask * places).amax(-1).tolist()
 

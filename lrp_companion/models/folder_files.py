@@ -23,17 +23,15 @@ def check_files(folder: Path) -> None:
     for index in sorted(folder.glob(INDICES)):
         content = read_json(index)
         shards = content.get("weight_map") if isinstance(content, dict) else None
-        for file in set(map(_hashable, shards.values())) if isinstance(shards, dict) else ():
+        files = list(shards.values()) if isinstance(shards, dict) else []
+        names = {file for file in files if isinstance(file, str)}
+        for file in [*(file for file in files if not isinstance(file, str)), *sorted(names)]:
             _check_inside(folder, index.name, file)
     for name, key in ((CONFIG, "transformers_weights"), ("tokenizer_config.json", "fast_tokenizer_files")):
         content = read_json(folder / name)
         given = content.get(key) if isinstance(content, dict) else None
         for file in given if isinstance(given, list) else [given] if given is not None else []:
             _check_inside(folder, name, file)
-
-
-def _hashable(value: Any) -> Any:
-    return value if isinstance(value, str) else repr(value)
 
 
 def read_json(file: Path) -> Any:

@@ -436,7 +436,7 @@ def load_classifier(
 
 def _convert(network: nn.Module, dtype: torch.dtype) -> None:
     """Convert weights; in half precision keep in float32 what `transformers` keeps: modules that it names,
-    and buffers that are no weights, such as the frequencies of rotations.
+    and buffers that are not weights, such as the frequencies of rotations.
     """
     kept: dict[tuple[nn.Module, str], Tensor] = {}
     if dtype.itemsize < torch.float32.itemsize:

@@ -384,7 +384,7 @@ class Wiring:
 
 
 def fresh_rotations(network: Any) -> None:
-    """Let rotations that grow with the texts that a network has read begin anew, as with its first text."""
+    """Let rotations that grow with the texts that a network has read start again, as with its first text."""
     for module in network.modules():
         if hasattr(module, "original_max_seq_len") and hasattr(module, "max_seq_len_cached"):
             for name in [name for name in vars(module) if name.endswith("max_seq_len_cached")]:

@@ -240,30 +240,30 @@ def _places(data: str, given: Sequence[str], classes: Sequence[str], names: Sequ
     for k, name in enumerate(classes):
         numbered.setdefault(whole_number(name), []).append(k)
     numbers = [whole_number(name) for name in given]
-    found = [
+    classes_named = [
         exact.get(name)
         or folded.get(name.casefold())
         or (numbered.get(number, []) if number is not None else [])
         for name, number in zip(given, numbers, strict=True)
     ]
-    several = [k for k, places in enumerate(found) if len(places) > 1]
+    several = [k for k, places in enumerate(classes_named) if len(places) > 1]
     if several:
-        candidates = ", ".join(f"{k} ({classes[k]!r})" for k in found[several[0]][:_LISTED])
+        candidates = ", ".join(f"{k} ({classes[k]!r})" for k in classes_named[several[0]][:_LISTED])
         got = f"label {given[several[0]]!r} in {data}, which may be class {candidates}"
         raise _no_class(got, classes)
-    if all(found):
-        return [places[0] for places in found]
+    if all(classes_named):
+        return [places[0] for places in classes_named]
     whole = [number for number in numbers if number is not None]
     by_number = len(whole) == len(given)
     in_range = [0 <= k < len(classes) for k in whole]
     if by_number and not signed and all(in_range):
-        if all(places in ([], [k]) for k, places in zip(whole, found, strict=True)):
+        if all(places in ([], [k]) for k, places in zip(whole, classes_named, strict=True)):
             return whole
-    elif by_number and {-1, 1} <= spelled and not any(found):
+    elif by_number and {-1, 1} <= spelled and not any(classes_named):
         poles = [[k for name in _POLES.get(number, ()) for k in folded.get(name, [])] for number in whole]
         if all(len(places) == 1 for places in poles):
             return [places[0] for places in poles]
-    unknown = [k for k, places in enumerate(found) if not places]
+    unknown = [k for k, places in enumerate(classes_named) if not places]
     strange = given[next((k for k in unknown if by_number and not in_range[k]), unknown[0])]
     listed = f" (all labels: {_listing(given)})" if len(given) > 1 else ""
     empty = "; a row without a label has an empty cell" if signed else ""

@@ -4,7 +4,7 @@ import { refuse } from "./refusal.js";
 
 /**
  * A token that is found in a text before its words: it takes white space on its left or right along, or it
- * only stands alone, with no part of a word beside it.
+ * only stands alone, with no part of a word next to it.
  * @typedef {{ pattern: string, id: number, left: boolean, right: boolean, alone: boolean }} AddedToken
  */
 /**
