@@ -282,6 +282,40 @@ def test_a_tsv_file_that_a_writer_quoted_is_read_as_quoted(
         assert data.texts == texts and data.labels.tolist() == list(range(len(texts)))
 
 
+@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC])
+@pytest.mark.parametrize("text", ["1.\tgood\n2. bad", 'a\t"b"\nc', "a, b\tc\nd\te\nf"])
+def test_a_quoted_text_with_tabs_and_as_many_line_ends_is_one_text(
+    tmp_path: Path, quoting: int, text: str
+) -> None:
+    file = tmp_path / "x.tsv"
+    rows = [("id", "text", "y"), (1, text.replace("\n", "\t\n"), 1), (2, "fine", 0)]
+    for table in (rows, [row[1:] for row in [rows[0], (1, text, 1), rows[2]]]):
+        with open(file, "w", encoding="utf-8", newline="") as out:
+            csv.writer(out, delimiter="\t", quoting=quoting, lineterminator="\n").writerows(table)
+        data = load_dataset(file, text="text", label="y")
+        assert data.texts == (table[1][-2], "fine") and data.labels.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("lines", "texts"),
+    [
+        ('"a start\t1\nan end"\t0', ('"a start', 'an end"')),
+        ('"a start\tpos\nan end"\tneg\nx\tpos', ('"a start', 'an end"', "x")),
+        ('"a start\t\nan end"\t0.5', ('"a start', 'an end"')),
+        ('"a start\tgood\nan end"\tbad\nhe said "no"\tfair', ('"a start', 'an end"', 'he said "no"')),
+        ('"a start\tgood\nan end"\tbad', None),
+        ('"a start\tgood\nan end"\t', None),
+    ],
+)
+def test_lines_that_two_quotes_seem_to_join(tmp_path: Path, lines: str, texts: tuple | None) -> None:
+    (tmp_path / "x.tsv").write_text(f"text\ty\n{lines}\n")
+    if texts is None:
+        with pytest.raises(SourceError, match="its quotes may be text, or around texts with tabs and line ends"):
+            load_dataset(tmp_path / "x.tsv", text="text")
+    else:
+        assert load_dataset(tmp_path / "x.tsv", text="text").texts == texts
+
+
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])
 def test_a_mark_at_the_start_of_a_file_is_no_part_of_a_name(tmp_path: Path, kind: str, encoding: str) -> None:
