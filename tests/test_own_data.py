@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 from lrp_companion.schema import CompanionError, InputError, SourceError, Texts
 from lrp_companion.sources import Dataset, load_dataset
@@ -310,7 +311,9 @@ def test_a_quoted_text_with_tabs_and_as_many_line_ends_is_one_text(
 def test_lines_that_two_quotes_seem_to_join(tmp_path: Path, lines: str, texts: tuple | None) -> None:
     (tmp_path / "x.tsv").write_text(f"text\ty\n{lines}\n")
     if texts is None:
-        with pytest.raises(SourceError, match="its quotes may be text, or around texts with tabs and line ends"):
+        with pytest.raises(
+            SourceError, match="its quotes may be text, or around texts with tabs and line ends"
+        ):
             load_dataset(tmp_path / "x.tsv", text="text")
     else:
         assert load_dataset(tmp_path / "x.tsv", text="text").texts == texts
@@ -324,6 +327,97 @@ def test_a_mark_at_the_start_of_a_file_is_no_part_of_a_name(tmp_path: Path, kind
     file.write_bytes(content.encode(encoding))
     data = load_dataset(file, **COLUMNS)
     assert data.texts == TEXTS and data.label_names == ("negative", "neutral", "positive")
+
+
+def json_lines(folder: Path, *labels: str, name: str = "x.jsonl") -> Path:
+    file = folder / name
+    file.write_text("".join(f'{{"text": "t{k}", "y": {label}}}\n' for k, label in enumerate(labels)))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("labels", "numbers", "names"),
+    [
+        (("123456789012345678901", "123456789012345678902"), [0, 1], None),
+        (("9007199254740993", "9007199254740992", "0.5"), [2, 1, 0], ("0.5", "9007199254740992", "9007199254740993")),
+        (("9007199254740993.0", "9007199254740992.0"), [1, 0], ("9007199254740992", "9007199254740993")),
+        (("9007199254740993", "null", "9007199254740992"), [1, -1, 0], None),
+        (('"2020-01-01"', '"2021-01-01T00:00:00"'), [0, 1], ("2020-01-01", "2021-01-01T00:00:00")),
+        (("1", '"pos"', "null"), [0, 1, -1], ("1", "pos")),
+        (("true", "false"), [1, 0], ("False", "True")),
+        (("1.0", "0", "NaN"), [1, 0, -1], ()),
+    ],
+)  # fmt: skip
+def test_labels_of_json_lines_are_kept_as_they_are(
+    tmp_path: Path, labels: tuple[str, ...], numbers: list[int], names: tuple[str, ...] | None
+) -> None:
+    data = load_dataset(json_lines(tmp_path, *labels), text="text", label="y")
+    expected = tuple(sorted(set(labels) - {"null"})) if names is None else names
+    assert data.labels.tolist() == numbers and data.label_names == expected
+
+
+def test_json_lines_with_anything_in_columns_that_nobody_asks_for(tmp_path: Path) -> None:
+    file = tmp_path / "x.jsonl"
+    for other in (["1", '"x2"'], ["[1]", "2"], ['{"a": 1}', '{"a": "b"}'], ["[1, [2]]", '"2020-01-01"']):
+        lines = [f'{{"text": "2020-0{k + 1}-01", "other": {value}}}\n' for k, value in enumerate(other)]
+        file.write_text("\n".join([*lines, '{"text": "last"}']))
+        assert load_dataset(file, text="text").texts == ("2020-01-01", "2020-02-01", "last")
+
+
+@pytest.mark.parametrize("line", ["[1]", '"text"', '{"text": "a", "text": "b"}', "[" * 100_000, "9" * 5000])
+def test_json_lines_that_are_no_rows_are_one_line(tmp_path: Path, line: str) -> None:
+    (tmp_path / "x.jsonl").write_text(f'{{"text": "a"}}\n{line}\n')
+    with pytest.raises(SourceError, match="which cannot be read"):
+        load_dataset(tmp_path / "x.jsonl", text="text")
+
+
+@pytest.mark.parametrize("name", ["A.CSV", "a.Tsv", "A.JSONL", "a.ndjson", "a.NDJSON", "A.PARQUET"])
+def test_an_ending_in_capitals(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = name.lower().rpartition(".")[2].replace("ndjson", "jsonl")
+    write(tmp_path, kind).rename(tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    for place in (name, tmp_path / name, tmp_path):
+        assert load_dataset(place, **COLUMNS).texts == TEXTS
+
+
+@pytest.mark.parametrize(
+    ("labels", "numbers", "names"),
+    [
+        (torch.tensor([0, 1, 1]), [0, 1, 1], ()),
+        (torch.tensor([-1, 1, 1]), [0, 1, 1], ("-1", "1")),
+        (torch.tensor([2.0, float("nan"), 0.0], requires_grad=True), [2, -1, 0], ()),
+        ([torch.tensor(1), torch.tensor(0), None], [1, 0, -1], ()),
+        (np.ma.array([1, 0, 2]), [1, 0, 2], ()),
+        (np.array(["b", "a", "b"]), [1, 0, 1], ("a", "b")),
+    ],
+)
+def test_labels_as_arrays_and_tensors(labels: Any, numbers: list[int], names: tuple[str, ...]) -> None:
+    data = load_dataset({"text": ["a", "b", "c"], "y": labels}, text="text", label="y")
+    assert data.labels.tolist() == numbers and data.label_names == names
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        (np.ma.array([1, 0, 2], mask=[0, 1, 0]), r"column 'y' with masked entries \(1\)"),
+        (np.ma.masked_all(3), r"masked entries \(3\)"),
+        ([1, np.ma.masked, 0], r"masked entries \(1\)"),
+        (torch.zeros(3, 2), r"column 'y' of shape \(3, 2\)"),
+        (np.array(1), r"of shape \(\)"),
+    ],
+)
+def test_columns_without_one_value_per_row(labels: Any, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        load_dataset({"text": ["a", "b", "c"], "y": labels}, text="text", label="y")
+
+
+def test_streamed_data_are_refused_with_the_way_to_read_them() -> None:
+    rows = datasets.Dataset.from_dict({"text": ["a", "b"], "y": [0, 1]})
+    streamed = rows.to_iterable_dataset()
+    for data in (streamed, streamed.take(1), datasets.IterableDatasetDict({"train": streamed})):
+        with pytest.raises(InputError, match="streamed data .*from_list"):
+            load_dataset(data, text="text", label="y")
+    assert load_dataset(datasets.Dataset.from_list(list(streamed.take(1))), text="text").texts == ("a",)
 
 
 def test_parts_and_sums_of_texts_are_texts() -> None:
