@@ -339,7 +339,8 @@ def json_lines(folder: Path, *labels: str, name: str = "x.jsonl") -> Path:
     ("labels", "numbers", "names"),
     [
         (("123456789012345678901", "123456789012345678902"), [0, 1], None),
-        (("9007199254740993", "9007199254740992", "0.5"), [2, 1, 0], ("0.5", "9007199254740992", "9007199254740993")),
+        (("9007199254740993", "0.5", "9007199254740992"), [2, 0, 1],
+         ("0.5", "9007199254740992", "9007199254740993")),
         (("9007199254740993.0", "9007199254740992.0"), [1, 0], ("9007199254740992", "9007199254740993")),
         (("9007199254740993", "null", "9007199254740992"), [1, -1, 0], None),
         (('"2020-01-01"', '"2021-01-01T00:00:00"'), [0, 1], ("2020-01-01", "2021-01-01T00:00:00")),
@@ -369,6 +370,34 @@ def test_json_lines_that_are_no_rows_are_one_line(tmp_path: Path, line: str) -> 
     (tmp_path / "x.jsonl").write_text(f'{{"text": "a"}}\n{line}\n')
     with pytest.raises(SourceError, match="which cannot be read"):
         load_dataset(tmp_path / "x.jsonl", text="text")
+
+
+@pytest.mark.parametrize(
+    ("labels", "names", "classes"),
+    [
+        ([1, 2, 3], (), ("a", "b", "c")),
+        ([0, 1, 2], (), ("1", "2", "other")),
+        ([0, 1, 2], (), ("1", "other")),
+        ([0, 1], ("1", "pos"), ("neg", "positive")),
+        ([0, 1, 2], ("-1", "0", "1"), ("negative", "positive")),
+    ],
+)
+def test_a_sample_never_reads_labels_as_other_classes_than_all_data(
+    labels: list[int], names: tuple[str, ...], classes: tuple[str, ...]
+) -> None:
+    whole = labelled(labels, names)
+    parts = [whole.take(1, seed=seed) for seed in range(8)] + [whole.where(label=k) for k in labels]
+    for part in (whole, *parts, whole.take(2).take(1), whole.longest(1)):
+        with pytest.raises(InputError, match="rename the labels"):
+            part.for_classes(classes)
+
+
+def test_a_sample_of_ratings_and_of_names_is_read_as_all_data_are() -> None:
+    ratings, classes = labelled([1, 5, 3, -1]), ("1", "2", "3", "4", "5")
+    for k, expected in enumerate(ratings.for_classes(classes).labels.tolist()):
+        assert ratings.where(label=ratings.labels[k]).for_classes(classes).labels.tolist() == [expected]
+    some = labelled([0, 1, 2], ("neg", "other", "pos")).where(label=2).for_classes(("neg", "pos"))
+    assert some.labels.tolist() == [1] and some.for_classes(("pos", "neg")).labels.tolist() == [0]
 
 
 @pytest.mark.parametrize("name", ["A.CSV", "a.Tsv", "A.JSONL", "a.ndjson", "a.NDJSON", "A.PARQUET"])

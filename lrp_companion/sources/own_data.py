@@ -80,8 +80,8 @@ def _tab_separated(path: Path) -> pa.Table:
 
 
 def _json_lines(content: str) -> pa.Table:
-    """The rows of JSON lines with their values as they are: Arrow would turn strings that look like dates into
-    dates, and whole numbers into floats.
+    """The rows of JSON lines with their values as they are; Arrow's reader makes dates of some strings, and
+    floats of some whole numbers.
     """
     rows = list(_objects(content))
     if not rows:

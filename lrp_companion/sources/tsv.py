@@ -109,8 +109,8 @@ def _by_writer(rows: Rows) -> bool:
 
 
 def _are_rows(plain: Rows, quoted: Rows) -> bool:
-    """Whether the lines that quotes may join are rows: what the joined cells take out of a column is like what
-    remains in it.
+    """Whether the lines that quotes may join are rows: what the joined cells take out of a column is like
+    what remains in it.
 
     Raises
     ------
