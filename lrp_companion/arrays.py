@@ -69,8 +69,8 @@ def plain_array(operation: str, name: str, values: Any, *, expected: str = "real
     """
     masked, given = 0, None
     try:
-        masked = _masked(values)
-        given = np.empty(0) if masked else np.asarray(_on_cpu(values))
+        masked = masked_entries(values)
+        given = np.empty(0) if masked else np.asarray(on_cpu(values))
         fits = given.dtype.kind in "biuf" or (
             given.dtype.kind == "O" and all(map(_is_real, given.ravel().tolist()))
         )
@@ -86,14 +86,14 @@ def plain_array(operation: str, name: str, values: Any, *, expected: str = "real
     return given
 
 
-def _masked(values: Any) -> int:
+def masked_entries(values: Any) -> int:
     """How many entries are masked in an array of `numpy.ma`, or in those of a list."""
     if isinstance(values, np.ma.MaskedArray):
         return int(np.ma.count_masked(values))
-    return sum(map(_masked, values)) if isinstance(values, (list, tuple)) else 0
+    return sum(map(masked_entries, values)) if isinstance(values, (list, tuple)) else 0
 
 
-def _on_cpu(values: Any) -> Any:
+def on_cpu(values: Any) -> Any:
     """A tensor where NumPy can read it, without its gradient; anything else as it is."""
     if not all(callable(getattr(values, name, None)) for name in ("detach", "cpu", "double")):
         return values

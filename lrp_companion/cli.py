@@ -91,8 +91,24 @@ def _explain(args: argparse.Namespace) -> None:
 
 
 def _class(clf: Any, text: str) -> int | str:
-    """A class as the command names it: a label or a language model's token, or else the number of a class."""
-    if text in clf.labels or not re.fullmatch(r"-?[0-9]{1,18}", text):
+    """A class as the command names it: a label (01 is the label 1) or a language model's token, or else the
+    number of a class.
+    """
+    from lrp_companion.sources.dataset import whole_number
+
+    if text in clf.labels:
+        return text
+    if not clf.encoder.wiring.of_vocabulary and (number := whole_number(text)) is not None:
+        spelled = [k for k, label in enumerate(clf.labels) if whole_number(label) == number]
+        if len(spelled) > 1:
+            several = ", ".join(f"{k} ({clf.labels[k]!r})" for k in spelled[:10])
+            got, expected = f"class {text!r}, which may be class {several}", "one class"
+            raise InputError(
+                "explain", got=got, expected=expected, hint="write the label as the model has it"
+            )
+        if spelled:
+            return spelled[0]
+    if not re.fullmatch(r"-?[0-9]{1,18}", text):
         return text
     if clf.encoder.wiring.of_vocabulary:
         with suppress(InputError):
@@ -246,9 +262,12 @@ def _report(args: argparse.Namespace) -> None:
     from lrp_companion.views.report_files import write_figures, write_report
 
     check_output()
+    for option in ("out", "figures"):
+        if getattr(args, option) is not None:
+            setattr(args, option, str(as_path("report", f"--{option}", getattr(args, option))))
     runs = load_runs(args.folders)
-    files = write_figures(runs, args.figures) if args.figures else []
-    written = write_report(runs, args.out) if args.out else []
+    files = [] if args.figures is None else write_figures(runs, args.figures)
+    written = [] if args.out is None else write_report(runs, args.out)
     if args.json:
         say(harmless_json(json.dumps(report_rows(runs), ensure_ascii=False)))
         return

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from tiny_models import build
 
 from lrp_companion.cli import main
 from lrp_companion.methods import attribute
@@ -169,3 +170,35 @@ def test_explain_needs_no_plotting_library():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "fine" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("labels", "given", "expected"),
+    [
+        (("1", "0"), "01", 0),
+        (("1", "0"), "0.0", 1),
+        (("1", "0"), "+1", 0),
+        (("1.0", "0.0"), "1", 0),
+        (("-1", "1"), "-01", 0),
+        (("01", "1"), "1", 1),
+        (("neg", "pos"), "01", 1),
+        (("01", "1.0"), "1", None),
+        (("1", "01"), "001", None),
+        (("a", "2", "02"), "2.0", None),
+    ],
+)
+def test_a_target_in_figures_is_the_label_that_it_spells(
+    tmp_path, capsys, labels: tuple[str, ...], given: str, expected: int | None
+) -> None:
+    network, tokenizer = build("bert", labels=len(labels))
+    network.config.id2label = dict(enumerate(labels))
+    network.config.label2id = {label: k for k, label in enumerate(labels)}
+    network.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    code = main(["explain", "a film", "--model", str(tmp_path), f"--target={given}", "--json"])
+    said = capsys.readouterr()
+    if expected is None:
+        places = [f"{k} ({label!r})" for k, label in enumerate(labels) if label != "a"]
+        assert code == 2 and "which may be class " + ", ".join(places) in said.err
+    else:
+        assert code == 0 and json.loads(said.out)["target"] == expected

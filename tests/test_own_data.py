@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 from lrp_companion.schema import CompanionError, InputError, SourceError, Texts
 from lrp_companion.sources import Dataset, load_dataset
@@ -282,6 +283,42 @@ def test_a_tsv_file_that_a_writer_quoted_is_read_as_quoted(
         assert data.texts == texts and data.labels.tolist() == list(range(len(texts)))
 
 
+@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC])
+@pytest.mark.parametrize("text", ["1.\tgood\n2. bad", 'a\t"b"\nc', "a, b\tc\nd\te\nf"])
+def test_a_quoted_text_with_tabs_and_as_many_line_ends_is_one_text(
+    tmp_path: Path, quoting: int, text: str
+) -> None:
+    file = tmp_path / "x.tsv"
+    rows = [("id", "text", "y"), (1, text.replace("\n", "\t\n"), 1), (2, "fine", 0)]
+    for table in (rows, [row[1:] for row in [rows[0], (1, text, 1), rows[2]]]):
+        with open(file, "w", encoding="utf-8", newline="") as out:
+            csv.writer(out, delimiter="\t", quoting=quoting, lineterminator="\n").writerows(table)
+        data = load_dataset(file, text="text", label="y")
+        assert data.texts == (table[1][-2], "fine") and data.labels.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("lines", "texts"),
+    [
+        ('"a start\t1\nan end"\t0', ('"a start', 'an end"')),
+        ('"a start\tpos\nan end"\tneg\nx\tpos', ('"a start', 'an end"', "x")),
+        ('"a start\t\nan end"\t0.5', ('"a start', 'an end"')),
+        ('"a start\tgood\nan end"\tbad\nhe said "no"\tfair', ('"a start', 'an end"', 'he said "no"')),
+        ('"a start\tgood\nan end"\tbad', None),
+        ('"a start\tgood\nan end"\t', None),
+    ],
+)
+def test_lines_that_two_quotes_seem_to_join(tmp_path: Path, lines: str, texts: tuple | None) -> None:
+    (tmp_path / "x.tsv").write_text(f"text\ty\n{lines}\n")
+    if texts is None:
+        with pytest.raises(
+            SourceError, match="its quotes may be text, or around texts with tabs and line ends"
+        ):
+            load_dataset(tmp_path / "x.tsv", text="text")
+    else:
+        assert load_dataset(tmp_path / "x.tsv", text="text").texts == texts
+
+
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])
 def test_a_mark_at_the_start_of_a_file_is_no_part_of_a_name(tmp_path: Path, kind: str, encoding: str) -> None:
@@ -290,6 +327,126 @@ def test_a_mark_at_the_start_of_a_file_is_no_part_of_a_name(tmp_path: Path, kind
     file.write_bytes(content.encode(encoding))
     data = load_dataset(file, **COLUMNS)
     assert data.texts == TEXTS and data.label_names == ("negative", "neutral", "positive")
+
+
+def json_lines(folder: Path, *labels: str, name: str = "x.jsonl") -> Path:
+    file = folder / name
+    file.write_text("".join(f'{{"text": "t{k}", "y": {label}}}\n' for k, label in enumerate(labels)))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("labels", "numbers", "names"),
+    [
+        (("123456789012345678901", "123456789012345678902"), [0, 1], None),
+        (("9007199254740993", "0.5", "9007199254740992"), [2, 0, 1],
+         ("0.5", "9007199254740992", "9007199254740993")),
+        (("9007199254740993.0", "9007199254740992.0"), [1, 0], ("9007199254740992", "9007199254740993")),
+        (("9007199254740993", "null", "9007199254740992"), [1, -1, 0], None),
+        (('"2020-01-01"', '"2021-01-01T00:00:00"'), [0, 1], ("2020-01-01", "2021-01-01T00:00:00")),
+        (("1", '"pos"', "null"), [0, 1, -1], ("1", "pos")),
+        (("true", "false"), [1, 0], ("False", "True")),
+        (("1.0", "0", "NaN"), [1, 0, -1], ()),
+    ],
+)  # fmt: skip
+def test_labels_of_json_lines_are_kept_as_they_are(
+    tmp_path: Path, labels: tuple[str, ...], numbers: list[int], names: tuple[str, ...] | None
+) -> None:
+    data = load_dataset(json_lines(tmp_path, *labels), text="text", label="y")
+    expected = tuple(sorted(set(labels) - {"null"})) if names is None else names
+    assert data.labels.tolist() == numbers and data.label_names == expected
+
+
+def test_json_lines_with_anything_in_columns_that_nobody_asks_for(tmp_path: Path) -> None:
+    file = tmp_path / "x.jsonl"
+    for other in (["1", '"x2"'], ["[1]", "2"], ['{"a": 1}', '{"a": "b"}'], ["[1, [2]]", '"2020-01-01"']):
+        lines = [f'{{"text": "2020-0{k + 1}-01", "other": {value}}}\n' for k, value in enumerate(other)]
+        file.write_text("\n".join([*lines, '{"text": "last"}']))
+        assert load_dataset(file, text="text").texts == ("2020-01-01", "2020-02-01", "last")
+
+
+@pytest.mark.parametrize("line", ["[1]", '"text"', '{"text": "a", "text": "b"}', "[" * 100_000, "9" * 5000])
+def test_json_lines_that_are_no_rows_are_one_line(tmp_path: Path, line: str) -> None:
+    (tmp_path / "x.jsonl").write_text(f'{{"text": "a"}}\n{line}\n')
+    with pytest.raises(SourceError, match="which cannot be read"):
+        load_dataset(tmp_path / "x.jsonl", text="text")
+
+
+@pytest.mark.parametrize(
+    ("labels", "names", "classes"),
+    [
+        ([1, 2, 3], (), ("a", "b", "c")),
+        ([0, 1, 2], (), ("1", "2", "other")),
+        ([0, 1, 2], (), ("1", "other")),
+        ([0, 1], ("1", "pos"), ("neg", "positive")),
+        ([0, 1, 2], ("-1", "0", "1"), ("negative", "positive")),
+    ],
+)
+def test_a_sample_never_reads_labels_as_other_classes_than_all_data(
+    labels: list[int], names: tuple[str, ...], classes: tuple[str, ...]
+) -> None:
+    whole = labelled(labels, names)
+    parts = [whole.take(1, seed=seed) for seed in range(8)] + [whole.where(label=k) for k in labels]
+    for part in (whole, *parts, whole.take(2).take(1), whole.longest(1)):
+        with pytest.raises(InputError, match="rename the labels"):
+            part.for_classes(classes)
+
+
+def test_a_sample_of_ratings_and_of_names_is_read_as_all_data_are() -> None:
+    ratings, classes = labelled([1, 5, 3, -1]), ("1", "2", "3", "4", "5")
+    for k, expected in enumerate(ratings.for_classes(classes).labels.tolist()):
+        assert ratings.where(label=ratings.labels[k]).for_classes(classes).labels.tolist() == [expected]
+    some = labelled([0, 1, 2], ("neg", "other", "pos")).where(label=2).for_classes(("neg", "pos"))
+    assert some.labels.tolist() == [1] and some.for_classes(("pos", "neg")).labels.tolist() == [0]
+
+
+@pytest.mark.parametrize("name", ["A.CSV", "a.Tsv", "A.JSONL", "a.ndjson", "a.NDJSON", "A.PARQUET"])
+def test_an_ending_in_capitals(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = name.lower().rpartition(".")[2].replace("ndjson", "jsonl")
+    write(tmp_path, kind).rename(tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    for place in (name, tmp_path / name, tmp_path):
+        assert load_dataset(place, **COLUMNS).texts == TEXTS
+
+
+@pytest.mark.parametrize(
+    ("labels", "numbers", "names"),
+    [
+        (torch.tensor([0, 1, 1]), [0, 1, 1], ()),
+        (torch.tensor([-1, 1, 1]), [0, 1, 1], ("-1", "1")),
+        (torch.tensor([2.0, float("nan"), 0.0], requires_grad=True), [2, -1, 0], ()),
+        ([torch.tensor(1), torch.tensor(0), None], [1, 0, -1], ()),
+        (np.ma.array([1, 0, 2]), [1, 0, 2], ()),
+        (np.array(["b", "a", "b"]), [1, 0, 1], ("a", "b")),
+    ],
+)
+def test_labels_as_arrays_and_tensors(labels: Any, numbers: list[int], names: tuple[str, ...]) -> None:
+    data = load_dataset({"text": ["a", "b", "c"], "y": labels}, text="text", label="y")
+    assert data.labels.tolist() == numbers and data.label_names == names
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        (np.ma.array([1, 0, 2], mask=[0, 1, 0]), r"column 'y' with masked entries \(1\)"),
+        (np.ma.masked_all(3), r"masked entries \(3\)"),
+        ([1, np.ma.masked, 0], r"masked entries \(1\)"),
+        (torch.zeros(3, 2), r"column 'y' of shape \(3, 2\)"),
+        (np.array(1), r"of shape \(\)"),
+    ],
+)
+def test_columns_without_one_value_per_row(labels: Any, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        load_dataset({"text": ["a", "b", "c"], "y": labels}, text="text", label="y")
+
+
+def test_streamed_data_are_refused_with_the_way_to_read_them() -> None:
+    rows = datasets.Dataset.from_dict({"text": ["a", "b"], "y": [0, 1]})
+    streamed = rows.to_iterable_dataset()
+    for data in (streamed, streamed.take(1), datasets.IterableDatasetDict({"train": streamed})):
+        with pytest.raises(InputError, match="streamed data .*from_list"):
+            load_dataset(data, text="text", label="y")
+    assert load_dataset(datasets.Dataset.from_list(list(streamed.take(1))), text="text").texts == ("a",)
 
 
 def test_parts_and_sums_of_texts_are_texts() -> None:

@@ -98,3 +98,30 @@ def test_a_run_goes_where_the_home_says(tmp_path, monkeypatch, model_folder) -> 
     assert main([*call, "--methods", "loo", "--out", "~/runs/first", "--quiet"]) == 0
     assert (tmp_path / "home" / "runs" / "first" / "manifest.json").is_file()
     assert not (tmp_path / "~").exists() and os.listdir(tmp_path) == ["home"]
+
+
+@pytest.mark.parametrize("option", ["--out", "--figures"])
+@pytest.mark.parametrize("given", ["", " ", "\t"])
+def test_an_empty_path_is_not_taken_for_none(option: str, given: str, made: Path, capsys) -> None:
+    assert main(["report", str(made), option, given]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.startswith(f"report: got {option} ") and "which is empty" in said.err
+
+
+@pytest.mark.parametrize("below", ["x", "x/y", "../file/x"])
+def test_a_page_below_a_file_is_refused(below: str, tmp_path: Path, model_folder, capsys) -> None:
+    (tmp_path / "file").write_text("")
+    given = tmp_path / "file" / below
+    with pytest.raises(InputError, match="which cannot be made"):
+        export_page(None, given)
+    assert main(["export-page", "--model", str(model_folder("bert")), "--out", str(given)]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and len(said.err.splitlines()) == 1
+    assert [place.name for place in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="a system without /proc")
+@pytest.mark.parametrize("given", ["/proc/x", "/proc/self/x/y"])
+def test_a_page_where_no_folder_can_be_made_is_refused(given: str) -> None:
+    with pytest.raises(InputError, match="which cannot be made"):
+        export_page(None, given)

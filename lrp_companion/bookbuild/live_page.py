@@ -119,15 +119,20 @@ def export_page(
     Raises
     ------
     ModelError : the engine cannot run the model.
-    InputError : the folder is not empty, or an example cannot be read.
+    InputError : the folder is not empty or cannot be made, or an example cannot be read.
 
     >>> lrp_companion.bookbuild.live_page.export_page(clf, "my-page")  # doctest: +SKIP
     PosixPath('my-page/index.html')
     """
-    out = _free_folder(folder)
     texts = [text for text in examples if text.strip()] or list(NEUTRAL)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    making = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    try:
+        out = _free_folder(folder)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        making = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    except OSError as error:
+        got, hint = f"folder {folder}, which cannot be made ({error.strerror})", "name another one"
+        expected = "a folder that can be made and written"
+        raise InputError("export-page", got=got, expected=expected, hint=hint) from None
     try:
         live = prepare(clf, making / "model", texts, max_tokens=max_tokens)
         widget, heading = live.widget("model/"), title or f"Explain a text: {clf.card.name}"

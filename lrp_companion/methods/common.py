@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
@@ -48,14 +49,16 @@ def check_classifier(operation: str, model: object, *, expected: str = "a Classi
 
 def plain_target(target: Any, count: int) -> Any:
     """A target in plain form: a list where there are several in any form that has an order (a column, tensor,
-    range or generator), of which one more than `count` is enough to see that they are too many.
+    range or generator), of which one more than `count` is enough to see that they are too many. The gaps of a
+    column are None.
 
     >>> plain_target(np.array([1, 0]), 2), plain_target(torch.tensor(1), 2), plain_target("neutral", 2)
     ([1, 0], 1, 'neutral')
     """
     axes = getattr(target, "ndim", None)
     if axes == 0 and hasattr(target, "item"):  # an array or tensor of one number and no axis
-        return target.item()
+        is_time = getattr(getattr(target, "dtype", None), "kind", None) in ("m", "M")
+        return target if is_time else target.item()  # of a time, item() may be a number
     if (
         isinstance(target, (str, bytes, Mapping, Set))
         or not isinstance(target, Iterable)
@@ -64,13 +67,22 @@ def plain_target(target: Any, count: int) -> Any:
         return target
     sized = hasattr(target, "__len__") and not isinstance(target, range)  # a range may be endless
     given = target if sized else itertools.islice(target, count + 1)
-    return [plain_target(one, 0) if getattr(one, "ndim", None) == 0 else one for one in given]
+    plain = [plain_target(one, 0) if getattr(one, "ndim", None) == 0 else one for one in given]
+    if any(map(_is_gap, plain)):  # the gaps of a column, which make floats of its whole numbers
+        plain = [int(one) if isinstance(one, float) and one.is_integer() else one for one in plain]
+    return [None if _is_gap(one) else one for one in plain]
+
+
+def _is_gap(one: object) -> bool:
+    """Whether an entry of a column is missing: NaN, or what pandas has in its place."""
+    return type(one).__name__ == "NAType" or (isinstance(one, float) and math.isnan(one))
 
 
 def check_targets(target: Target, count: int, labels: Sequence[str]) -> list[int | None]:
     """One target per input: None (the predicted class), one class for all, or a class for each in order.
 
-    A class is its number, from 0, or its label; text is always a label, and a number never is.
+    A class is its number, from 0, or its label; text is always a label, and a number never is. NaN in a
+    column, or the NA of pandas, is None.
 
     Raises
     ------

@@ -34,8 +34,8 @@ def load_dataset(
 
     Parameters
     ----------
-    name : "sst2", "imdb", "mnist"; or your own data: the path of a .csv, .tsv, .jsonl or .parquet file or of
-        a folder of these, a `datasets.Dataset`, a pandas frame, or a dict of columns.
+    name : "sst2", "imdb", "mnist"; or your own data: the path of a .csv, .tsv, .jsonl (.ndjson) or .parquet
+        file or of a folder of these, a `datasets.Dataset`, a pandas frame, or a dict of columns.
     split : by default "validation" for sst2 and "test" for imdb and mnist; for your own data, if it has
         splits.
     source : "embedded", "folder", "hub", or "auto": the folder if one is set, else embedded.
@@ -114,7 +114,7 @@ def is_own(name: Any) -> bool:
     (False, True, False)
     """
     if isinstance(name, str):
-        known_suffix = Path(name).suffix in (".csv", ".tsv", ".jsonl", ".parquet")
+        known_suffix = Path(name).suffix.lower() in (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
         return name not in SPLITS and (known_suffix or os.sep in name or _exists(name))
     return name is not None
 

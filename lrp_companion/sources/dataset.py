@@ -46,6 +46,7 @@ class Dataset:
     note : what the reader should know about this source, in a few words.
     pairs : the second text of each item, if a classifier reads two; else empty.
     label_names : names of the labels, if they have names; `labels` are indices into it.
+    numbers : labels without names in the whole data, which a sample keeps; by default those of `labels`.
     fingerprint : 12 hexadecimal digits of the SHA-256 over texts or pixels and labels, in order.
 
     >>> columns = {"ids": ("a", "b"), "labels": np.array([1, 0]), "texts": ("Good.", "Bad.")}
@@ -65,6 +66,7 @@ class Dataset:
     note: str = ""
     pairs: tuple[str, ...] = ()
     label_names: tuple[str, ...] = ()
+    numbers: tuple[int, ...] = field(default=(), repr=False)
     fingerprint: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -74,6 +76,9 @@ class Dataset:
         put(self, "pairs", Texts(self.pairs))
         put(self, "tags", tuple(tuple(t) for t in self.tags) or ((),) * len(self.ids))
         put(self, "labels", _read_only(self.labels, np.int64))
+        if not self.label_names:
+            present = np.unique(self.labels[self.labels >= 0]).tolist()
+            put(self, "numbers", tuple(sorted({*self.numbers, *present})))
         if self.images is not None:
             put(self, "images", _read_only(self.images, np.float64))
         items = self.texts if self.images is None else self.images
@@ -121,7 +126,8 @@ class Dataset:
 
         Names are matched exactly, or else without case. Numbers are names of classes where all of them are
         (ratings 1 to 5 of classes called so), else class numbers. Where the data have -1 and 1, these and
-        0 are the classes called negative (or neg), positive (or pos) and neutral, and no class numbers.
+        0 are the classes called negative (or neg), positive (or pos) and neutral, and no class numbers. A
+        sample's numbers are what they are in the whole data.
 
         Raises
         ------
@@ -133,11 +139,13 @@ class Dataset:
         [0, 1]
         """
         present = [k for k in np.unique(self.labels).tolist() if k >= 0]
-        given = [self.label_names[k] if self.label_names else str(k) for k in present]
-        places = _places(self.name, given, classes, self.label_names)
-        numbered = dict(zip(present, places, strict=True))
+        named = dict(enumerate(self.label_names)) or {k: str(k) for k in self.numbers}
+        by_number = all(whole_number(name) is not None for name in named.values())
+        given = named if by_number else {k: named[k] for k in present}
+        places = _places(self.name, list(given.values()), classes, by_number=by_number)
+        numbered = dict(zip(given, places, strict=True))
         labels = [-1 if k < 0 else numbered[k] for k in self.labels.tolist()]
-        return replace(self, labels=np.array(labels, dtype=np.int64), label_names=tuple(classes))
+        return replace(self, labels=np.array(labels, dtype=np.int64), label_names=tuple(classes), numbers=())
 
     def take(self, limit: int | None, *, seed: int = 0) -> Dataset:
         """Return a seeded random sample of `limit` items, in their original order; None takes all.
@@ -229,11 +237,11 @@ def whole_number(text: str) -> int | None:
     return int(text.partition(".")[0]) if _WHOLE.fullmatch(text) else None
 
 
-def _places(data: str, given: Sequence[str], classes: Sequence[str], names: Sequence[str]) -> list[int]:
-    """The class of each label, see `Dataset.for_classes`; `names` are those of all labels, if they have any,
-    whose signs count even where a sample has lost some.
+def _places(data: str, given: Sequence[str], classes: Sequence[str], *, by_number: bool) -> list[int]:
+    """The class of each label, see `Dataset.for_classes`; `by_number` says that all labels of the data are
+    numbers, and then `given` are all of them.
     """
-    spelled = {whole_number(name) for name in names} - {None}
+    spelled = {whole_number(name) for name in given} - {None}
     signed = any(number is not None and number < 0 for number in spelled)
     exact, folded = _by_name(classes), _by_name(map(str.casefold, classes))
     numbered: dict[int | None, list[int]] = {}
@@ -254,7 +262,6 @@ def _places(data: str, given: Sequence[str], classes: Sequence[str], names: Sequ
     if all(classes_named):
         return [places[0] for places in classes_named]
     whole = [number for number in numbers if number is not None]
-    by_number = len(whole) == len(given)
     in_range = [0 <= k < len(classes) for k in whole]
     if by_number and not signed and all(in_range):
         if all(places in ([], [k]) for k, places in zip(whole, classes_named, strict=True)):

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from lrp_companion.arrays import MOST, masked_entries, on_cpu
 from lrp_companion.paths import as_path
 from lrp_companion.schema import InputError, SourceError, is_whole
 from lrp_companion.sources.dataset import Dataset, reason, whole_number
 from lrp_companion.sources.tsv import Unclear, parsed
 from lrp_companion.terminal import MARKS, decoded_text
 
-SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet")
+SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 KINDS = "a .csv, .tsv, .jsonl or .parquet file, or a folder of these"
 BLOCK = 1 << 26
 """Bytes parsed at once, and so the longest possible row."""
@@ -33,12 +36,13 @@ def read_file(path: Path) -> pa.Table:
     ------
     SourceError : another suffix, or a file that cannot be read in the format of its suffix.
     """
-    from pyarrow import csv, json, parquet
+    from pyarrow import csv, parquet
 
+    suffix = path.suffix.lower()
     try:
-        if path.suffix == ".tsv":
+        if suffix == ".tsv":
             return _tab_separated(path)
-        if path.suffix == ".csv":
+        if suffix == ".csv":
             parse, block = csv.ParseOptions(newlines_in_values=True), csv.ReadOptions(block_size=BLOCK)
             with csv.open_csv(_in_utf8(path), read_options=block, parse_options=parse) as reader:
                 names = reader.schema.names
@@ -46,14 +50,14 @@ def read_file(path: Path) -> pa.Table:
             return csv.read_csv(
                 _in_utf8(path), read_options=block, parse_options=parse, convert_options=kinds
             )
-        if path.suffix == ".jsonl":
-            return json.read_json(_in_utf8(path), read_options=json.ReadOptions(block_size=BLOCK))
-        if path.suffix == ".parquet":
+        if suffix in (".jsonl", ".ndjson"):
+            return _json_lines(decoded_text(path.read_bytes()))
+        if suffix == ".parquet":
             with parquet.ParquetFile(path) as file:
                 return file.read()
-    except (pa.ArrowException, OSError, ValueError) as error:
+    except (pa.ArrowException, OSError, ValueError, RecursionError) as error:
         got, hint = f"{path}, which cannot be read ({reason(error)})", "repair the file, or save it again"
-        raise SourceError("load_dataset", got=got, expected=f"a {path.suffix} file", hint=hint) from None
+        raise SourceError("load_dataset", got=got, expected=f"a {suffix} file", hint=hint) from None
     raise SourceError("load_dataset", got=str(path), expected=KINDS, hint="convert the file to one of these")
 
 
@@ -75,6 +79,44 @@ def _tab_separated(path: Path) -> pa.Table:
     return pa.table([pa.array(column, pa.string()) for column in columns], names=names)
 
 
+def _json_lines(content: str) -> pa.Table:
+    """The rows of JSON lines with their values as they are; Arrow's reader makes dates of some strings, and
+    floats of some whole numbers.
+    """
+    rows = list(_objects(content))
+    if not rows:
+        raise ValueError("it is empty")
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return pa.table([_column([row.get(name) for row in rows]) for name in names], names=names)
+
+
+def _objects(content: str) -> Iterator[dict[str, Any]]:
+    decoder = json.JSONDecoder(object_pairs_hook=_object, parse_float=_exact_float)
+    space = re.compile(r"[ \t\r\n]*")
+    place = space.match(content).end()  # type: ignore[union-attr]
+    while place < len(content):
+        row, place = decoder.raw_decode(content, place)
+        if not isinstance(row, dict):
+            raise ValueError(f"a {type(row).__name__} where a row begins, not an object")
+        yield row
+        place = space.match(content, place).end()  # type: ignore[union-attr]
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{max(names, key=names.count)!r} twice in a row")
+    return made
+
+
+def _exact_float(text: str) -> float | str:
+    """A number; as text where it is whole and a float would lose its last digits."""
+    number = float(text)
+    exact = abs(number) < MOST or math.isinf(number) or Decimal(text) == Decimal(number)
+    return number if exact else text
+
+
 def read_path(path: Path, split: str | None) -> tuple[pa.Table, str, str]:
     """The rows of a file or a folder, with the name of the data and its split ("" if it has none).
 
@@ -93,7 +135,7 @@ def read_path(path: Path, split: str | None) -> tuple[pa.Table, str, str]:
     name = path.resolve().name
     if (path / "dataset_dict.json").is_file() or (path / "state.json").is_file():
         return _saved(path, name, split)
-    files = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES)
+    files = sorted(file for file in path.iterdir() if file.suffix.lower() in SUFFIXES)
     if not files:
         got = f"folder {path}, without such files"
         raise SourceError("load_dataset", got=got, expected=KINDS, hint="check the path")
@@ -136,6 +178,13 @@ def read_object(data: Any, split: str | None) -> tuple[pa.Table, str, str]:
     if split is not None:
         _no_split(f"data of type {type(data).__name__}", split)
     if hasattr(data, "with_format") and hasattr(data, "features"):  # datasets.Dataset
+        if not hasattr(data, "__len__"):
+            got, expected = (
+                f"streamed data ({type(data).__name__})",
+                "a datasets.Dataset, whose rows are known",
+            )
+            hint = "pass datasets.Dataset.from_list(list(data.take(1000)))"
+            raise InputError("load_dataset", got=got, expected=expected, hint=hint)
         table = data.with_format("arrow")[:]
         for column, feature in data.features.items():
             if hasattr(feature, "int2str"):
@@ -147,7 +196,7 @@ def read_object(data: Any, split: str | None) -> tuple[pa.Table, str, str]:
             names = [str(column) for column in data.columns]
             columns: Any = [data.iloc[:, k].tolist() for k in range(len(names))]
         elif isinstance(data, Mapping):
-            names, columns = [str(key) for key in data], [list(values) for values in data.values()]
+            names, columns = [str(key) for key in data], [_values(*item) for item in data.items()]
         else:
             got, hint = f"data of type {type(data).__name__}", "pass a path, or one of these"
             expected = "a path, a datasets.Dataset, a pandas frame, or a dict of columns"
@@ -158,6 +207,21 @@ def read_object(data: Any, split: str | None) -> tuple[pa.Table, str, str]:
             raise
         got, hint = f"columns that are not a table ({reason(error)})", "give each as many values"
         raise InputError("load_dataset", got=got, expected="columns of one length", hint=hint) from None
+
+
+def _values(name: Any, values: Any) -> list[Any]:
+    """One value per row, in the types of Python, of a list, an array or a tensor."""
+    masked = masked_entries(values)
+    if masked or getattr(values, "ndim", 1) != 1:
+        kind = f"with masked entries ({masked})" if masked else f"of shape {tuple(values.shape)}"
+        got, hint = (
+            f"column {str(name)!r} {kind}",
+            "give missing labels as None" if masked else "pass one column",
+        )
+        raise InputError("load_dataset", got=got, expected="one value per row", hint=hint)
+    plain = on_cpu(values)
+    given = plain.tolist() if hasattr(plain, "tolist") else list(plain)
+    return [value.item() if getattr(value, "ndim", 1) == 0 else value for value in given]
 
 
 def _column(values: Sequence[Any]) -> pa.Array:

@@ -5,12 +5,15 @@ a quote is a character like any other. As quoted CSV (pandas, spreadsheets), a c
 quotes, which stand for none, "" is one quote, and a cell may hold tabs and line ends. Where only one of the
 two gives rows of one length, it is right. Where both do, the file is quoted if its quotes follow a writer's
 rule throughout: around every cell with a quote in it and no other (pandas), or around the names and whole
-columns.
+columns. Where only a cell with a tab and a line end divides the two, a column tells them apart: text is what
+the other cells of the column are like, such as a number among numbers.
 """
 
 from __future__ import annotations
 
+import math
 import re
+from collections import Counter
 
 Rows = list[list[str]]
 _CELL = re.compile(r'("[^"]*+(?:""[^"]*+)*+"|(?:[^"\t\r\n]|\r(?!\n))*+)(\t|\r?\n|\Z)')
@@ -41,9 +44,11 @@ def parsed(content: str) -> Rows:
         got = f"line {odd + 1} has {len(plain[odd])} cells, the first {len(plain[0])}"
         raise Unclear(f"{got}; a tab inside a text needs a .csv file")
     if odd is None and len(quoted) != len(plain):
-        if len(plain[0]) > 1:  # lines that two quotes far apart join by chance
-            return plain
-        raise Unclear("its quotes may be text, or around texts of several lines")
+        if len(plain[0]) == 1:
+            raise Unclear("its quotes may be text, or around texts of several lines")
+        if not _by_kind(quoted) and (not _by_writer(quoted) or _are_rows(plain, quoted)):
+            return plain  # two quotes far apart join lines by chance
+        return [[_inside(cell) for cell in row] for row in quoted]
     if odd is not None or _by_pandas(quoted) or _by_kind(quoted):
         return [[_inside(cell) for cell in row] for row in quoted]
     if _by_spreadsheet(quoted):
@@ -79,9 +84,11 @@ def _has_quotes(cell: str) -> bool:
 
 def _by_pandas(rows: Rows) -> bool:
     """Whether quotes are only around cells that need them: no other cell has a quote in it."""
-    return all(
-        cell == '""' or '"' in cell[1:-1] or "\r" in cell for row in rows for cell in row if cell[:1] == '"'
-    )
+    return all(cell == '""' or _needs_quotes(cell) for row in rows for cell in row if _has_quotes(cell))
+
+
+def _needs_quotes(cell: str) -> bool:
+    return any(mark in cell[1:-1] for mark in '"\t\r\n')
 
 
 def _by_kind(rows: Rows) -> bool:
@@ -93,5 +100,41 @@ def _by_kind(rows: Rows) -> bool:
 
 
 def _by_spreadsheet(rows: Rows) -> bool:
-    """Whether quotes are around exactly the cells with a quote or a comma."""
-    return all(_has_quotes(cell) == bool("," in cell or '"' in cell[1:-1]) for row in rows for cell in row)
+    """Whether quotes are around exactly the cells with a comma, or that need them."""
+    return all(_has_quotes(cell) == ("," in cell or _needs_quotes(cell)) for row in rows for cell in row)
+
+
+def _by_writer(rows: Rows) -> bool:
+    return _by_pandas(rows) or _by_spreadsheet(rows)
+
+
+def _are_rows(plain: Rows, quoted: Rows) -> bool:
+    """Whether the lines that quotes may join are rows: what the joined cells take out of a column is like
+    what remains in it.
+
+    Raises
+    ------
+    Unclear : no column tells.
+    """
+    like = False
+    for column in range(len(plain[0])):
+        lines, cells = (Counter(row[column] for row in rows[1:]) for rows in (plain, quoted))
+        taken, kept = set(lines - cells), set(lines & cells)
+        if not taken or any(cell not in lines for cell in cells):
+            continue  # the joined texts themselves
+        if all(map(_is_number, kept)):
+            if all(map(_is_number, taken)):
+                like = True
+            elif any(kept):
+                return False
+        like = like or taken <= kept
+    if like:
+        return True
+    raise Unclear("its quotes may be text, or around texts with tabs and line ends")
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        return not cell or math.isfinite(float(cell))
+    except ValueError:
+        return False
