@@ -269,7 +269,8 @@ class Attribution(Record):
         keys = {"size": np.abs(self.scores), "for": self.scores, "against": -self.scores}[by]
         places = [i for i in np.argsort(-keys, kind="stable") if not self.special[i]]
         asked = [i for i in places if by == "size" or keys[i] > 0]
-        return [(self.pieces[i], float(self.scores[i])) for i in asked[:count]]
+        pieces = self.pieces
+        return [(pieces[i], float(self.scores[i])) for i in asked[:count]]
 
     def normalized(self, by: str) -> Attribution:
         """The record divided by the `"sum"` of its scores, the sum of their sizes (`"abs"`), or the largest.
