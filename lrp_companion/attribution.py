@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lrp_companion.arrays import bool_array, real_array
+from lrp_companion.arrays import MOST, bool_array, real_array
 from lrp_companion.checks import InputError, choose, is_whole, shown, whole
 from lrp_companion.extras import extra
 from lrp_companion.words import Span, Units, readable, units_of
@@ -26,6 +26,8 @@ SITE_PARTS = {
 }
 SCALES = ("sum", "abs", "max")
 RANKS = ("size", "for", "against")
+DEEPEST = 20
+"""Levels of lists and dicts in a choice or detail; more are a mistake, such as a list in itself."""
 NORMALIZED = "normalized by"
 """The choice of a record that was divided: only there may scores be NaN, where the divisor cancels."""
 CANCELLED = 1e-6
@@ -73,7 +75,8 @@ def settle(record: Any, *, mappings: Sequence[str], texts: Sequence[str]) -> Non
 
     Raises
     ------
-    InputError : a field of another type; marks or places that are not one per token.
+    InputError : a field of another type; no tokens; marks or places that are not one per token; text that
+        UTF-8 cannot write; a choice or detail that JSON cannot hold.
     """
     kind, tokens = type(record).__name__, record.tokens
 
@@ -81,19 +84,21 @@ def settle(record: Any, *, mappings: Sequence[str], texts: Sequence[str]) -> Non
         hint = f"records come from attribute and layer_lattice; see help({kind})"
         return InputError(kind, got=f"{name} {shown(value)}", expected=expected, hint=hint)
 
-    if not isinstance(tokens, (list, tuple)) or not all(isinstance(token, str) for token in tokens):
-        raise refuse("tokens", tokens, "a list of strings")
+    if not isinstance(tokens, (list, tuple)) or not tokens or not all(map(_is_text, tokens)):
+        raise refuse("tokens", tokens, "a list of strings, at least one")
     for name in mappings:
         value = getattr(record, name)
         if not isinstance(value, Mapping):
             raise refuse(name, value, "a mapping")
+        if name == "parts" and not all(map(_is_text, value)):
+            raise refuse(name, value, "scores by the name of the part")
     for name in texts:
-        if not isinstance(getattr(record, name), str):
+        if not _is_text(getattr(record, name)):
             raise refuse(name, getattr(record, name), "a string")
     offsets = record.offsets
     if not isinstance(offsets, (list, tuple)) or not all(map(_is_place, offsets)):
         raise refuse("offsets", offsets, "(start, end) of each token, with 0 <= start <= end")
-    if record.text and any(end > len(record.text) for _, end in offsets):
+    if any(end > len(record.text) for _, end in offsets):
         raise refuse("offsets", offsets, f"places within a text of {len(record.text)} characters")
     arrays = {"scores": real_array(kind, "scores", record.scores)}
     arrays["special"] = bool_array(kind, "special", record.special)
@@ -101,18 +106,56 @@ def settle(record: Any, *, mappings: Sequence[str], texts: Sequence[str]) -> Non
         if length != (len(tokens),) and (name == "special" or offsets):
             expected, hint = f"({len(tokens)},), one per token", "pass one value per token"
             raise InputError(kind, got=f"{name} of shape {length}", expected=expected, hint=hint)
-    target = whole(kind, "target", record.target, least=0, hint="classes count from 0")
+    target = whole(kind, "target", record.target, least=0, most=MOST, hint="classes count from 0")
     logit = real_array(kind, "logit", record.logit)
     if logit.size != 1 or not np.isfinite(logit).all():
         raise refuse("logit", record.logit, "a finite number")
     parts = {key: frozen(real_array(kind, f"part {key!r}", part)) for key, part in record.parts.items()}
     values: dict[str, Any] = {name: frozen(array) for name, array in arrays.items()}
-    values |= {name: MappingProxyType(dict(getattr(record, name))) for name in mappings}
+    for name in mappings:
+        if name != "parts":
+            try:
+                values[name] = MappingProxyType(_kept(getattr(record, name)))
+            except _NotKept as error:
+                expected = "text, numbers, True, False and None, or lists and dicts of them"
+                raise refuse(f"{name} with", error.args[0], expected) from None
     values |= {"tokens": tuple(tokens), "target": target, "logit": logit.item()}
     values |= {"parts": MappingProxyType(parts)}
     values |= {"offsets": tuple((int(start), int(end)) for start, end in offsets)}
     for name, value in values.items():
         object.__setattr__(record, name, value)
+
+
+class _NotKept(Exception):
+    """A value that JSON does not hold."""
+
+
+def _kept(value: Any, depth: int = 0) -> Any:
+    """A choice or detail as a record keeps it: arrays and lists as tuples, numbers as Python's own."""
+    inner = depth + 1
+    if depth > DEEPEST:
+        raise _NotKept(value)
+    if isinstance(value, Mapping):
+        if not all(_is_text(key) or is_whole(key) for key in value):
+            raise _NotKept(value)
+        return {str(key): _kept(one, inner) for key, one in value.items()}
+    if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "biufUO":
+        return _kept(value.tolist(), inner)
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return tuple(_kept(one, inner) for one in value)
+    if value is None or isinstance(value, float) or _is_text(value):
+        return value
+    if isinstance(value, int) and value.bit_length() <= 64:
+        return value
+    raise _NotKept(value)
+
+
+def _is_text(value: object) -> bool:
+    """Whether this is text that can be written; half a character beyond U+FFFF cannot."""
+    try:
+        return isinstance(value, str) and value.encode() is not None
+    except UnicodeEncodeError:
+        return False
 
 
 def _is_place(place: object) -> bool:
@@ -269,7 +312,8 @@ class Attribution(Record):
         keys = {"size": np.abs(self.scores), "for": self.scores, "against": -self.scores}[by]
         places = [i for i in np.argsort(-keys, kind="stable") if not self.special[i]]
         asked = [i for i in places if by == "size" or keys[i] > 0]
-        return [(self.pieces[i], float(self.scores[i])) for i in asked[:count]]
+        pieces = self.pieces
+        return [(pieces[i], float(self.scores[i])) for i in asked[:count]]
 
     def normalized(self, by: str) -> Attribution:
         """The record divided by the `"sum"` of its scores, the sum of their sizes (`"abs"`), or the largest.
@@ -290,7 +334,7 @@ class Attribution(Record):
         return replace(self, scores=self.scores / scale, parts=parts, choices=choices)
 
     def to_dict(self) -> dict[str, Any]:
-        """The record as plain lists, numbers and strings."""
+        """The record as plain lists, numbers and strings; a score that is NaN becomes None."""
         return {name: _plain(value) for name, value in self._state().items()}
 
     @classmethod
@@ -308,7 +352,11 @@ class Attribution(Record):
             got = f"keys {', '.join(sorted(map(str, given)))}" if given else f"a {type(values).__name__}"
             expected, hint = f"{', '.join(names)}", "pass what to_dict or to_json gave"
             raise InputError("Attribution.from_dict", got=got, expected=expected, hint=hint)
-        read = {name: _read(value) for name, value in values.items()}
+        try:
+            read = {name: _read(value) for name, value in values.items()}
+        except RecursionError:
+            got, hint = "values within values without end", "pass what to_dict or to_json gave"
+            raise InputError("Attribution.from_dict", got=got, expected="a record", hint=hint) from None
         read["scores"] = _known(read["scores"])
         if isinstance(read.get("parts"), Mapping):
             read["parts"] = {name: _known(scores) for name, scores in read["parts"].items()}
@@ -322,8 +370,13 @@ class Attribution(Record):
             raise InputError("Attribution.from_dict", got=got, expected=expected, hint=hint) from None
 
     def to_json(self) -> str:
-        """The record as one line of JSON; NaN becomes null."""
-        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
+        """The record as one line of JSON; a score that is NaN becomes null.
+
+        Raises
+        ------
+        InputError : a choice or detail that is NaN or infinite, which JSON does not have.
+        """
+        return as_json("Attribution.to_json", self.to_dict())
 
     @classmethod
     def from_json(cls, text: str) -> Attribution:
@@ -335,7 +388,7 @@ class Attribution(Record):
         """
         try:
             values = json.loads(text)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             got, hint = f"text that is not JSON ({error})", "pass what to_json gave"
             raise InputError("Attribution.from_json", got=got, expected="JSON", hint=hint) from None
         return cls.from_dict(values)
@@ -394,15 +447,27 @@ class Attribution(Record):
 PART = "part: "
 
 
+def as_json(operation: str, values: Any, *, indent: int | None = None) -> str:
+    """Return what `to_dict` gave as JSON.
+
+    Raises
+    ------
+    InputError : a choice or detail that is NaN or infinite.
+    """
+    try:
+        return json.dumps(values, ensure_ascii=False, allow_nan=False, indent=indent)
+    except ValueError:
+        got, hint = "a choice or detail that is NaN or infinite", "leave it out, or write it as text"
+        raise InputError(operation, got=got, expected="numbers that JSON holds", hint=hint) from None
+
+
 def _plain(value: Any) -> Any:
-    """Plain lists, numbers and strings; NaN is None."""
+    """Plain lists, numbers and strings; NaN in an array is None."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, (np.ndarray, np.generic)):
-        return _plain(value.tolist())
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [_plain(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, np.ndarray):
+        return [None if isinstance(one, float) and math.isnan(one) else one for one in value.tolist()]
+    return [_plain(inner) for inner in value] if isinstance(value, tuple) else value
 
 
 def _known(scores: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -78,9 +79,10 @@ class Units:
 def word_spans(text: str) -> list[Span]:
     """Positions of the words of a text: runs of letters, digits and marks, and runs of other characters.
 
-    An apostrophe or hyphen between letters belongs to the word. Numbers such as 3.5, 12:30, 50% and -$5,
-    names such as @ann and #rain, abbreviations such as e.g. and U.S., C++, and addresses are one word each.
-    In a script without spaces the runs count as words.
+    An apostrophe or hyphen between letters belongs to the word, and a mark or a sign without a form of its
+    own, such as a joiner or a soft hyphen, to the character before it. Numbers such as 3.5, 12:30, 50% and
+    -$5, names such as @ann and #rain, abbreviations such as e.g. and U.S., C++, and addresses are one word
+    each. In a script without spaces the runs count as words.
 
     >>> text = "It's a well-made film, 3.5 stars of 5."
     >>> [text[start:end] for start, end in word_spans(text)]
@@ -89,6 +91,12 @@ def word_spans(text: str) -> list[Span]:
     kinds = [_kind(c) for c in text]
     for whole in _WHOLE.finditer(text):
         kinds[whole.start() : whole.end()] = ["letter"] * len(whole[0])
+    for k, kind in enumerate(kinds):
+        if kind == "mark" and k and kinds[k - 1] != "space":
+            kinds[k] = kinds[k - 1]
+    for k in reversed(range(len(text))):  # at the start of a word it goes with what follows
+        if kinds[k] == "mark":
+            kinds[k] = kinds[k + 1] if k + 1 < len(text) and kinds[k + 1] != "space" else "sign"
     for k in range(1, len(text) - 1):
         if text[k] in JOINERS and kinds[k - 1] == kinds[k + 1] == "letter":
             kinds[k] = "letter"
@@ -100,8 +108,15 @@ def word_spans(text: str) -> list[Span]:
 def _kind(character: str) -> str:
     if character.isspace():
         return "space"
-    letter = character.isalnum() or character == "_" or unicodedata.category(character)[0] == "M"
-    return "letter" if letter else "sign"
+    if _belongs_to_another(character):
+        return "mark"
+    return "letter" if character.isalnum() or character == "_" else "sign"
+
+
+def _belongs_to_another(character: str) -> bool:
+    """Whether this is an accent, a joiner or the like; a space of no width parts words."""
+    category = unicodedata.category(character)
+    return category[0] == "M" or (category == "Cf" and character != "\u200b")
 
 
 def sentence_spans(text: str) -> list[Span]:
@@ -204,9 +219,13 @@ def units_of(
 
 
 def _within(text: str, offset: Span, spans: Sequence[Span]) -> list[int]:
-    """The spans that a token overlaps."""
+    """The spans that a token overlaps; they are in reading order and do not overlap."""
     start, end = _trimmed(text, offset)
-    return [k for k, span in enumerate(spans) if start < span[1] and end > span[0]] if start < end else []
+    first = bisect_right(spans, start, key=lambda span: span[1])
+    last = first
+    while start < end and last < len(spans) and spans[last][0] < end:
+        last += 1
+    return list(range(first, last))
 
 
 def _of_spans(
@@ -252,7 +271,7 @@ def _of_parts(
     names, where = [], []
     for member in members:
         start, end = _trimmed(text, (offsets[member[0]][0], max(offsets[k][1] for k in member)))
-        while start < end < len(text) and unicodedata.category(text[end])[0] == "M":
+        while start < end < len(text) and _belongs_to_another(text[end]):
             end += 1  # marks that the tokenizer strips belong to their letter
         alone = special[member[0]]
         names.append(tokens[member[0]] if alone else text[start:end] or SPACE)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import copy
+import datetime
 import pickle
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -120,13 +123,15 @@ def test_what_is_no_record_is_refused() -> None:
     for values in bad:
         with pytest.raises(InputError):
             Attribution.from_dict(values)
-    for text in ("", "{", None, "[1]"):
+    for text in ("", "{", None, "[1]", "[" * 100_000, '{"a":' * 100_000, "[" * 900 + "]" * 900, b"\xff"):
         with pytest.raises(InputError):
             Attribution.from_json(text)
     with pytest.raises(InputError, match="from_frame"):
         Attribution.from_frame(record().to_frame().rename(columns={"token": "word"}))
 
 
+ENDLESS: dict = {}
+ENDLESS["a"] = [ENDLESS]
 GOOD = {
     "tokens": ("a", "b"), "scores": [1.0, 2.0], "target": 1, "logit": 2.5, "special": [False, False],
     "method": "loo", "text": "a b", "offsets": [(0, 1), (2, 3)],
@@ -146,6 +151,13 @@ GOOD = {
         ("choices", [1]), ("details", "x"), ("parts", {"word": [1.0]}), ("parts", {"word": [np.nan, 1]}),
         ("parts", [1.0, 2.0]), ("offsets", [(0, 1)]), ("offsets", [(1, 0), (2, 3)]), ("offsets", [(0, 1), 3]),
         ("offsets", [(0, 1), (2, 99)]), ("offsets", [(0, 1.5), (2, 3)]), ("offsets", None),
+        ("text", ""), ("target", 10**3000), ("target", 2**60), ("tokens", ("\ud800", "b")), ("tokens", ()),
+        ("text", "a\udfff b"), ("method", "\ud800"), ("parts", {3: [1.0, 2.0]}),
+        ("choices", {"a": b"x"}), ("choices", {("a", 1): 2}), ("details", {"a": [Path("x")]}),
+        ("details", {"a": datetime.date(2026, 1, 1)}), ("details", {"a": np.datetime64("2026-01-01")}),
+        ("details", {"a": torch.tensor([1.0])}), ("details", {"a": 1j}), ("details", {"a": 10**3000}),
+        ("details", {"a": "\ud800"}), ("choices", {"\ud800": 1}), ("details", {"a": object()}),
+        ("details", ENDLESS), ("choices", {"a": {"b": ENDLESS}}),
     ],
 )  # fmt: skip
 def test_a_record_made_by_hand_is_checked(name: str, odd: object) -> None:
@@ -178,3 +190,26 @@ def test_a_lattice_made_by_hand_is_checked(name: str, odd: object) -> None:
 def test_only_a_record_that_was_divided_may_hold_nan() -> None:
     divided = Attribution(**{**GOOD, "scores": [1.0, -1.0]}).normalized("sum")
     assert np.isnan(divided.scores).all() and Attribution.from_json(divided.to_json()) == divided
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [
+        (np.arange(3), (0, 1, 2)), (np.float32(0.5), 0.5), (np.array([[1.5], [2.5]]), ((1.5,), (2.5,))),
+        ([1, [2, None]], (1, (2, None))), ({1: True}, {"1": True}), (np.bool_(True), True), ({"x"}, ("x",)),
+        (np.array(["a"]), ("a",)), (2**64 - 1, 2**64 - 1), (np.str_("é"), "é"),
+    ],
+)  # fmt: skip
+def test_choices_and_details_are_kept_as_json_holds_them(value: object, kept: object) -> None:
+    made = Attribution(**GOOD, choices={"a": value}, details={"b": {"c": value}})
+    assert made.choices == {"a": kept} and made.details == {"b": {"c": kept}}
+    assert made == Attribution.from_json(made.to_json()) == copy.deepcopy(made)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, [1.0, np.nan], np.array([np.inf])])
+def test_a_choice_that_json_does_not_have_is_refused_there(tmp_path: Path, value: object) -> None:
+    made = Attribution(**GOOD, choices={"a": value})
+    assert Attribution.from_dict(made.to_dict()) == made == pickle.loads(pickle.dumps(made))
+    for way in (made.to_json, lambda: made.save(tmp_path / "a.json")):
+        with pytest.raises(InputError, match="a choice or detail that is NaN or infinite"):
+            way()

@@ -192,6 +192,89 @@ def test_a_pixel_that_is_not_opaque_is_refused(tmp_path: Path, mode: str, ending
                 read_image(path, channels=channels)
 
 
+def png_of(bits: int, colour: int, row: bytes, width: int, clear: bytes = b"") -> bytes:
+    """A PNG of one line, as Pillow cannot write it; `clear` is its transparent colour."""
+
+    def chunk(name: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    parts = [chunk(b"IHDR", struct.pack(">IIBBBBB", width, 1, bits, colour, 0, 0, 0))]
+    parts += [chunk(b"tRNS", clear)] * bool(clear)
+    parts += [chunk(b"IDAT", zlib.compress(b"\0" + row)), chunk(b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+
+
+RGB16 = (0, 65_535, 32_768, 256, 255, 128)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        png_of(4, 0, b"\x0f", 2, struct.pack(">H", 15)), png_of(2, 0, b"\x1b", 4, struct.pack(">H", 2)),
+        png_of(16, 2, struct.pack(">6H", *RGB16), 2, struct.pack(">3H", *RGB16[:3])),
+        png_of(16, 4, struct.pack(">4H", 9, 65_400, 9, 65_535), 2),
+        png_of(16, 6, struct.pack(">4H", 9, 9, 9, 65_300), 1),
+    ],
+    ids=["grey of 4", "grey of 2", "RGB of 16", "grey and alpha of 16", "RGB and alpha of 16"],
+)  # fmt: skip
+def test_transparency_that_pillow_rounds_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.png").write_bytes(content)
+    for channels in (1, 3):
+        with pytest.raises(InputError, match="with transparency, and not of 8 bits"):
+            read_image(tmp_path / "a.png", channels=channels)
+
+
+def test_few_and_many_bits_without_transparency_are_read(tmp_path: Path) -> None:
+    for bits, row, width, expected in ((4, b"\x0f", 2, [0, 255]), (2, b"\x1b", 4, [0, 85, 170, 255])):
+        (tmp_path / "a.png").write_bytes(png_of(bits, 0, row, width))
+        assert read_image(tmp_path / "a.png", channels=1)[0, 0].tolist() == expected
+    (tmp_path / "a.png").write_bytes(png_of(16, 2, struct.pack(">6H", *RGB16), 2))
+    assert read_image(tmp_path / "a.png", channels=3)[:, 0, 0].tolist() == [0, 255, 128]
+    for clear in (0, 1):
+        (tmp_path / "a.png").write_bytes(png_of(1, 0, b"\xff", 8, struct.pack(">H", clear)))
+        if clear:
+            with pytest.raises(InputError, match="not opaque"):
+                read_image(tmp_path / "a.png", channels=1)
+        else:
+            assert (read_image(tmp_path / "a.png", channels=1) == 255).all()
+
+
+@pytest.mark.parametrize("mode", ["L", "I;16", "RGB", "RGBA", "CMYK", "P"])
+@pytest.mark.parametrize("compression", [None, "tiff_lzw"])
+def test_a_tiff_on_its_side_is_turned(tmp_path: Path, mode: str, compression: str | None) -> None:
+    """All eight orientations, with what turns the upright picture into what the file stores."""
+    grey = np.arange(6).reshape(2, 3) * 40
+    stored = {1: grey, 2: grey[:, ::-1], 3: grey[::-1, ::-1], 4: grey[::-1], 5: grey.T,
+              6: np.rot90(grey), 7: grey[::-1, ::-1].T, 8: np.rot90(grey, -1)}  # fmt: skip
+    for orientation, pixels in stored.items():
+        if mode == "I;16":
+            image = Image.fromarray((pixels * 257).astype(np.uint16))
+        else:
+            image = Image.fromarray(pixels.astype(np.uint8)).convert(mode)
+        options = {"compression": compression} if compression else {}
+        path = saved(image, tmp_path / "a.tif", tiffinfo={274: orientation}, **options)
+        for channels in (1, 3):
+            assert read_image(path, channels=channels)[0].tolist() == grey.tolist(), orientation
+
+
+@pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
+def test_arrays_of_every_version_are_read(tmp_path: Path, version: tuple[int, int]) -> None:
+    for array in (COLOURS[..., 0] / 255, COLOURS, np.asfortranarray(COLOURS.astype(">f4"))):
+        with (tmp_path / "a.npy").open("wb") as file:
+            np.lib.format.write_array(file, array, version=version)
+        assert (read_image(tmp_path / "a.npy", channels=1) == array).all()
+        (tmp_path / "a.npy").write_bytes((tmp_path / "a.npy").read_bytes()[:-1])
+        with pytest.raises(InputError, match="holds no array of numbers"):
+            read_image(tmp_path / "a.npy", channels=1)
+
+
+@pytest.mark.parametrize("white", [1023, 4095, 65_535])
+def test_a_pgm_of_more_than_8_bits_is_named(tmp_path: Path, white: int) -> None:
+    (tmp_path / "a.pgm").write_bytes(b"P5 2 1 %d\n" % white + struct.pack(">2H", 0, white))
+    with pytest.raises(InputError, match="a PGM of more than 8 bits"):
+        read_image(tmp_path / "a.pgm", channels=1)
+
+
 @pytest.mark.parametrize("ending", ["gif", "png", "webp", "tif"])
 def test_several_frames_are_refused(tmp_path: Path, ending: str) -> None:
     frames = [Image.new("RGB", (4, 4), (k * 50, 0, 0)) for k in range(3)]

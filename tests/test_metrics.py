@@ -407,3 +407,9 @@ def test_what_is_undefined_says_why():
     flat = agreement([1.0, 1.0], [1.0, 2.0], [False, False])
     assert np.isnan(flat) and "constant" in repr(flat)
     assert "rescaled" in repr(agreement([1.0, -1.0], [1.0, 2.0], [False, False], Protocol(map="sum-to-one")))
+
+
+@pytest.mark.parametrize("odd", [3, None, "f", np.ones(2)])
+def test_a_curve_of_what_is_no_function_is_refused(odd: object) -> None:
+    with pytest.raises(InputError, match="expected a function of kept tokens"):
+        perturbation_curve(odd, [0.1, 0.2])

@@ -226,6 +226,7 @@ def test_loo_comes_first_and_every_row_tells_its_r():
         (lambda: token_heatmap([]), "got 0 rows and 0 titles; expected Attributions, at least one"),
         (lambda: token_heatmap(record(["a"], [1.0]), titles=["x", "y"]), "1 rows and 2 titles"),
         (lambda: token_heatmap(["a"], titles=["x"]), "expected Attributions"),
+        (lambda: token_heatmap(record(["a"], [1.0]), titles=record(["a"], [1.0])), "got titles Attribution"),
         (
             lambda: token_heatmap(record(["a"], [1.0]), loo=record(["b"], [1.0])),
             "rows with other tokens than loo; expected one text",

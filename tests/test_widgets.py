@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import traitlets
 from browsing import complaints_of_axe, open_page, state_of, widget_page
 
 from lrp_companion.schema import Attribution, InputError
 from lrp_companion.views.palette import hexes
-from lrp_companion.widgets import TokenHeatmap
+from lrp_companion.widgets import HeadStepper, ProductTree, SoftmaxLab, TokenHeatmap
 from lrp_companion.widgets.base import SHARED, STATIC, embed, front_ends, page_script
+from lrp_companion.widgets.saved_page import save_widget
 
 HOSTILE = (
     "[CLS]",
@@ -182,3 +184,32 @@ def test_setting_the_rows_repaints_them(browser: Any, tmp_path: Path) -> None:
     )
     assert page.locator("li span").nth(1).text_content() == " +0.750"
     context.close()
+
+
+@pytest.mark.parametrize(
+    "odd", [10**400, [10**400] * 3, [{}], {}, "\ud800", None, [None] * 3, [float("nan")] * 3]
+)
+@pytest.mark.parametrize(
+    "make", [ProductTree, SoftmaxLab, HeadStepper, lambda: TokenHeatmap(hostile_map())],
+    ids=["tree", "softmax", "head", "tokens"],
+)  # fmt: skip
+def test_a_trait_that_no_page_can_show_is_refused(make: Any, odd: object) -> None:
+    """The widget keeps what it showed, and its page and its name still work."""
+    widget = make()
+    shown = widget.page_html(), repr(widget)
+    for name in widget.state():
+        if (name, odd) == ("data", {}) and not widget.data:
+            continue
+        try:
+            setattr(widget, name, odd)
+        except (InputError, traitlets.TraitError):
+            assert (widget.page_html(), repr(widget)) == shown, name
+        else:
+            (widget.page_html() + repr(widget)).encode()
+            widget = make()
+
+
+def test_what_is_no_widget_is_not_saved(tmp_path: Path) -> None:
+    for odd in (None, 3, hostile_map()):
+        with pytest.raises(InputError, match="expected a widget"):
+            save_widget(odd, tmp_path / "a.html")

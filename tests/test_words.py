@@ -186,3 +186,59 @@ def test_marks_that_the_tokenizer_strips_stay_in_the_words_name(word: str) -> No
 )
 def test_a_character_in_several_tokens_is_shown_once(text, tokens, offsets, shown) -> None:
     assert readable(tokens, text, offsets, np.zeros(len(tokens), dtype=bool)) == shown
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "\u2764\ufe0f", "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", "co\u00adop",
+        "\u0915\u094d\u200d\u0937", "#\ufe0f\u20e3", "1\ufe0f\u20e3", "\U0001f1f3\U0001f1f4",
+        "\U0001f468\u200d\U0001f469\u200d\U0001f467", "\U0001f44d\U0001f3fd",
+        "\U0001f3f3\ufe0f\u200d\U0001f308",
+        "\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f", "\ufefffilm", "\u200fשלום",
+        "well-ma\u00adde", "e\u0301t\u00ade\u0301",
+    ],
+)  # fmt: skip
+def test_signs_without_a_form_of_their_own_stay_in_their_word(word: str) -> None:
+    for text in (word, f"so {word} it", f"so {word}\nit", f"{word} it"):
+        spans = word_spans(text)
+        assert [text[a:b] for a, b in spans if text[a:b] not in ("so", "it")] == [word]
+        by_character = [(k, k + 1) for k in range(len(text))]
+        words = units(
+            "word", tokens=list(text), text=text, offsets=by_character, special=np.zeros(len(text), bool)
+        )
+        assert words.names == tuple(text.split())
+        assert sorted(k for member in words.members for k in member) == list(range(len(text)))
+        seen = [
+            place for place in by_character if text[place[0]].isalnum()
+        ]  # a tokenizer that drops the rest
+        if word[0].isalnum():
+            none = np.zeros(len(seen), bool)
+            assert (
+                units("word", tokens=["x"] * len(seen), text=text, offsets=seen, special=none).names
+                == words.names
+            )
+
+
+def test_a_sign_without_a_form_of_its_own_may_stand_alone() -> None:
+    for text in ("\u200d", "a \u200d b", "\u00ad!", "\ufe0f \ufe0f", "a\u200bb"):
+        covered = {k for start, end in word_spans(text) for k in range(start, end)}
+        assert covered == {k for k, c in enumerate(text) if c != " "}
+    assert word_spans("a\u200bb") == [(0, 1), (1, 2), (2, 3)]
+
+
+@pytest.mark.parametrize("unit", ["word", "sentence", "spans"])
+def test_units_of_a_long_text_take_no_time(unit: str) -> None:
+    """A token in every span: 30,000 of them, which took minutes when each was sought in all."""
+    n = 30_000
+    text, places = "a. " * n, [(3 * k, 3 * k + 1) for k in range(n)]
+    started = time.perf_counter()
+    grouped = units(
+        places if unit == "spans" else unit,
+        tokens=["a"] * n,
+        text=text,
+        offsets=places,
+        special=np.zeros(n, bool),
+    )
+    assert time.perf_counter() - started < 10
+    assert len(grouped) == n and grouped.sums(np.arange(float(n))).tolist() == list(map(float, range(n)))

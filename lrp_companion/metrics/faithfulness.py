@@ -267,6 +267,9 @@ def perturbation_curve(
     >>> curve.logits, curve.mean_logit, curve.aopc
     (array([6., 3., 1., 0.]), 1.3333333333333333, 3.5)
     """
+    if not callable(evaluate):
+        got, hint = f"evaluate {shown(evaluate)}", "such as lambda keep: keep @ weights"
+        raise InputError("perturbation_curve", got=got, expected="a function of kept tokens", hint=hint)
     steps = removal_order(scores, order=order, chunk=chunk, removable=removable)
     keep = np.ones((len(steps) + 1, _numbers("perturbation_curve", scores).size), dtype=bool)
     for k, step in enumerate(steps, start=1):

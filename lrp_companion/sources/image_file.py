@@ -14,10 +14,14 @@ from lrp_companion.paths import as_path
 from lrp_companion.schema import CompanionError, InputError, is_whole
 
 LARGEST_SIDE = 4096
+LONGEST_HEAD = 10_000
+"""Bytes of the head of a `.npy` file, as NumPy has it."""
 FIRST_IS_THE_IMAGE = ("MPO", "PSD")
 """Formats whose further frames are previews or layers of the first one."""
 TRANSPARENT = "with pixels that are not opaque", "paint it on a background, and save it without transparency"
 PHOTOMETRIC, BITS = 262, 258  # tags of TIFF
+NOT_8_BITS = ("L;2", "L;4", ";16")
+"""In Pillow's names of what a file holds: pixels that it brings to 8 bits, but not the clear colour."""
 SMALLER = "resize it to the model's size"
 
 
@@ -49,7 +53,8 @@ def read_image(file: Any, *, channels: int, operation: str = "explain") -> np.nd
     Raises
     ------
     InputError : no such file; one that is not an image; sides beyond 4,096 pixels; a model of other channels;
-        a pixel that is not opaque (`transformers` would show the hidden colour); several frames or pages;
+        a pixel that is not opaque (`transformers` would show the hidden colour), or may not be: transparency
+        of pixels of 2, 4 or 16 bits is not read, but in grey of 16; several frames or pages;
         pixels of 32 bits, which do not say what is white; a `.npy` file of anything but numbers, or whose
         head claims other bytes than it has.
     """
@@ -74,7 +79,10 @@ def read_image(file: Any, *, channels: int, operation: str = "explain") -> np.nd
             raise refuse(f"of {width} x {height} pixels", SMALLER)
 
     try:
-        pixels = decoded(path, mode="L" if channels == 1 else "RGB", check=check)
+        with path.open("rb") as file:  # from a path, Pillow scrambles a TIFF that lies on its side
+            pixels = decoded(file, mode="L" if channels == 1 else "RGB", check=check)
+    except OSError:
+        raise refuse("which cannot be read", "is it yours to read?") from None
     except ManyPixels:
         raise refuse("of very many pixels", SMALLER) from None
     except Unreadable as error:
@@ -85,9 +93,15 @@ def read_image(file: Any, *, channels: int, operation: str = "explain") -> np.nd
 def _saved_array(path: Path) -> np.ndarray:
     """The array of a `.npy` file; its head is read, and must fit the file, before any memory is taken."""
     with path.open("rb") as file:
-        if np.lib.format.read_magic(file) != (1, 0):  # later ones are for heads beyond 64 KB: names of fields
-            raise ValueError("fields")
-        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+        version = np.lib.format.read_magic(file)
+        if version == (1, 0):
+            shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+        else:  # 3.0 is 2.0 in UTF-8, and a head of plain numbers is ASCII
+            here, length = file.tell(), int.from_bytes(file.read(4), "little")
+            if version not in ((2, 0), (3, 0)) or length > LONGEST_HEAD:
+                raise ValueError(f"version {version}, a head of {length} bytes")
+            file.seek(here)
+            shape, _, dtype = np.lib.format.read_array_header_2_0(file)
         there = path.stat().st_size - file.tell()
     sides = all(is_whole(side) and 0 < side <= LARGEST_SIDE for side in shape)
     if not sides or dtype.kind not in "biuf" or math.prod(shape) * dtype.itemsize != there:
@@ -118,7 +132,11 @@ def decoded(source: Any, *, mode: str, check: Callable[[int, int], None]) -> np.
             frames = 1 if image.format in FIRST_IS_THE_IMAGE else getattr(image, "n_frames", 1)
             if frames > 1:
                 raise Unreadable(f"of {frames} frames", "save the one to explain as PNG")
-            return _plain_pixels(ImageOps.exif_transpose(image), mode)
+            if image.format == "PPM" and image.mode == "I":
+                raise Unreadable("a PGM of more than 8 bits", "save it as PNG, which may have 16")
+            tags = dict(getattr(image, "tag_v2", None) or {})  # what the decoded image does not know any more
+            exact = _clear_is_exact(image, tags)
+            return _plain_pixels(ImageOps.exif_transpose(image), mode, tags=tags, exact=exact)
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise ManyPixels from None
     except (CompanionError, Unreadable):
@@ -129,13 +147,21 @@ def decoded(source: Any, *, mode: str, check: Callable[[int, int], None]) -> np.
         raise Unreadable from None
 
 
-def _plain_pixels(image: Any, mode: str) -> np.ndarray:
+def _clear_is_exact(image: Any, tags: dict) -> bool:
+    """Whether an image that is not decoded yet tells exactly which pixels are opaque."""
+    held = [str(tile[3]) for tile in image.tile]
+    return np.max(tags.get(BITS, 8)) <= 8 and not any(name in one for name in NOT_8_BITS for one in held)
+
+
+def _plain_pixels(image: Any, mode: str, *, tags: dict, exact: bool) -> np.ndarray:
     """The pixels of an opened image, 0 to 255, in mode "L" or "RGB"."""
     if image.mode.startswith("I;16"):
-        return _of_16_bits(image, mode)
+        return _of_16_bits(image, mode, tags)
     if image.mode in ("I", "F"):
         numbers = "floats" if image.mode == "F" else "whole numbers of 32 bits"
         raise Unreadable(f"whose pixels are {numbers} (mode {image.mode})", "save it with 8 or 16 bits")
+    if image.has_transparency_data and not exact:
+        raise Unreadable("with transparency, and not of 8 bits", "save it without transparency")
     if image.has_transparency_data:
         image = image.convert("LA" if image.mode == "La" else "RGBA")
         if image.getchannel("A").getextrema()[0] < 255:
@@ -145,9 +171,8 @@ def _plain_pixels(image: Any, mode: str) -> np.ndarray:
     return np.asarray(image.convert(mode))
 
 
-def _of_16_bits(image: Any, mode: str) -> np.ndarray:
+def _of_16_bits(image: Any, mode: str, tags: dict) -> np.ndarray:
     """The pixels of a grey image of 16 bits: 65,535 is white, so each is divided by 257."""
-    tags = getattr(image, "tag_v2", None) or {}
     white_is_zero, bits = tags.get(PHOTOMETRIC) == 0, tags.get(BITS, (16,))
     if white_is_zero or tuple(np.atleast_1d(bits)) != (16,):
         raise Unreadable("a TIFF of fewer than 16 bits, or whose white is 0", "save it again as PNG")

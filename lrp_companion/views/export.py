@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import html
 import io
-import json
 import os
 import warnings
 from collections.abc import Callable, Iterator
@@ -18,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from lrp_companion.attribution import as_json
 from lrp_companion.paths import as_path
 from lrp_companion.schema import Attribution, InputError, SourceError, shown
 from lrp_companion.views.palette import INK, QUIET, hexes
@@ -141,7 +141,7 @@ def _as_page(rows: TokenRows) -> bytes:
 def _as_json(rows: TokenRows) -> bytes:
     pairs = zip(rows.titles, rows.rows, strict=True)
     records = [{"title": title, **record.to_dict()} for title, record in pairs]
-    return (json.dumps(records, ensure_ascii=False, indent=1, allow_nan=False) + "\n").encode()
+    return (as_json("TokenRows.save", records, indent=1) + "\n").encode(errors="backslashreplace")
 
 
 def as_tex(rows: TokenRows) -> bytes:

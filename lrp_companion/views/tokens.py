@@ -124,7 +124,8 @@ def token_heatmap(
       [CLS] +0.100  fine -0.250
     """
     for name, given in (("attributions", attributions), ("titles", () if titles is None else titles)):
-        if not isinstance(given, (Attribution, list, tuple)):
+        alone = name == "attributions" and isinstance(given, Attribution)
+        if not alone and not isinstance(given, (list, tuple)):
             got, expected = f"{name} {shown(given)}", "a list with one of each per row"
             raise InputError("token_heatmap", got=got, expected=expected, hint=f"pass a list of {name}")
     if loo is not None and not isinstance(loo, Attribution):

@@ -108,6 +108,7 @@ def in_one_line(init: Callable[..., None]) -> Callable[..., None]:
             init(self, *given, **named)
             if isinstance(self, Widget):
                 self.page_html().encode()
+                self._made = True
         except CompanionError:
             raise
         except Exception as error:
@@ -133,6 +134,7 @@ class Widget(anywidget.AnyWidget):
     data = traitlets.Dict().tag(sync=True)
     links: ClassVar[tuple[str, ...]] = ()
     front: ClassVar[str] = ""
+    _made = False
 
     def __init_subclass__(cls, *, front: str = "", **options: Any) -> None:
         if front:
@@ -140,6 +142,22 @@ class Widget(anywidget.AnyWidget):
             cls._esm, cls._css = front_end(front, "js"), front_end(front, "css")
             cls.__init__ = in_one_line(cls.__init__)  # type: ignore[method-assign]
         super().__init_subclass__(**options)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not self._made or not self.has_trait(name):
+            super().__setattr__(name, value)
+            return
+        before = getattr(self, name)
+        try:
+            super().__setattr__(name, value)
+            (self.page_html() + repr(self)).encode()
+        except (CompanionError, traitlets.TraitError):
+            raise
+        except Exception:  # a value that a trait takes and the page does not
+            super().__setattr__(name, before)
+            kind, hint = type(self).__name__, f"see help({type(self).__name__})"
+            got, expected = f"{name} {shown(value)}", "a value that the widget can show"
+            raise InputError(kind, got=got, expected=expected, hint=hint) from None
 
     def state(self) -> dict[str, Any]:
         """Return the front end's input as plain JSON."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from lrp_companion.checks import InputError, shown
 from lrp_companion.extras import extra
 from lrp_companion.views.export import ending, page, write
 from lrp_companion.widgets.base import Widget, front_end, page_script
@@ -17,8 +18,11 @@ def save_widget(widget: Widget, path: str | os.PathLike) -> None:
 
     Raises
     ------
-    InputError : a path that does not end in .html, or a folder that does not exist.
+    InputError : no widget; a path that does not end in .html, or a folder that does not exist.
     """
+    if not isinstance(widget, Widget):
+        expected, hint = "a widget of the package", "pass the widget, then the path"
+        raise InputError("save_widget", got=shown(widget), expected=expected, hint=hint)
     operation = f"{type(widget).__name__}.save"
     ending(operation, path, (".html",))
     body = f"<h1>{type(widget).__name__}</h1>{widget.page_html()}"
