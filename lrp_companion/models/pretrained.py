@@ -410,18 +410,18 @@ def load_classifier(
     check_complete(files.name, report["missing_keys"])
     check_all_layers(files.name, config, report["unexpected_keys"])
     settle(network)
-    wiring = Encoder(network).wiring
-    tokenizer = _tokenizer_of(files, config, wiring)
-    check_placed(files.name, network, wiring)
-    check_finite(files.name, network)
     fingerprint = fingerprint_of(network)  # before the weights are converted
     network.eval().requires_grad_(False)
     if devices is None:
         network.to(device=place)
     half = weights_dtype.itemsize < 4 and devices is None
     _convert(network, torch.float32 if half else weights_dtype)
+    wiring = Encoder(network).wiring
     with as_recorded(place):
         check_modules(files.name, network, wiring)
+    tokenizer = _tokenizer_of(files, config, wiring)
+    check_placed(files.name, network, wiring)
+    check_finite(files.name, network)
     if any(layer.cap is not None for layer in wiring.layers):
         network.set_attn_implementation("eager")  # others leave the cap out, depending on the version
     card = card_of(files, config, wiring, tokenizer, dtype=dtype, fingerprint=fingerprint)
