@@ -190,6 +190,7 @@ def test_heads_of_any_number_of_steps_are_followed(
     clf = changed(with_head(HEADS[number]()))
     browser_engine.stage(clf, tmp_path)
     python = browser_weights.as_staged(clf)
+    python.compare = clf.compare
     questions = [asked(WORDS[0], method=name) for name in ("attnlrp", "cp-lrp", "mask-gradient")]
     for question, answer in zip(questions, Engine(tmp_path).ask(questions), strict=True):
         (expected,) = lrp.attribute(python, WORDS[0], **question["choices"])
