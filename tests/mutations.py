@@ -144,9 +144,9 @@ split = of("analysis/first_token.py", "test_recomputed.py::test_the_split_by_the
 judged = of("analysis/paper_claims.py", "test_report.py::test_the_verdict_is_made_by_its_rule")
 
 
-def same_logit(name: str, old: str, new: str, *, file: str = "models/pretrained.py") -> Mutation:
+def same_logit(name: str, old: str, new: str, test: str, *, file: str = "models/pretrained.py") -> Mutation:
     """A mutation of what makes the explained logit the network's own."""
-    return Mutation(f"own logits: {name}", file, old, new, ("test_own_logits.py",))
+    return Mutation(f"own logits: {name}", file, old, new, (f"test_own_logits.py::test_{test}",))
 
 
 soft = of("methods/mask_gradient.py", "test_mask_gradient.py")
@@ -377,7 +377,7 @@ MUTATIONS: list[Mutation] = [
           'scores.append(sum(parts.values())); parts.pop("word")'),
     read_place("the first token read for all", "cls(tokens, place=first if place is None else place)",
                "cls(tokens, place=first)"),
-    removed_place("a place read without the tokens taken out", "int(keep[: read + 1].sum()) - 1", "read"),
+    removed_place("a place read without the tokens taken out", "int(keep[: candidates[-1]].sum())", "read"),
     read_mask("two masked tokens read as one", "list(ids).count(mask) == 1", "list(ids).count(mask) >= 1"),
     model_check("nothing is broken", "Figure(name, value, says, value <= most, most)",
                 "Figure(name, value, says, True, most)"),
@@ -430,7 +430,6 @@ MUTATIONS: list[Mutation] = [
     words("bytes shown as they are spelt", "out.append(text[max(start, shown) : end] or FURTHER)",
           "out.append(token)"),
     attribution("cancelled sums scale", "abs(scale) > CANCELLED * sizes.sum()", "abs(scale) >= 0"),
-    attribution("NaN written as it is", "not math.isfinite(value) else value", "False else value"),
     loo("sign of LOO", "values[0] - values[1:]", "values[1:] - values[0]"),
     loo("[MASK] and [PAD] swapped", 'clf.mask_id if removal == "mask-token"',
         'clf.mask_id if removal != "mask-token"'),
@@ -454,8 +453,8 @@ MUTATIONS: list[Mutation] = [
     batch("padding counted as text", "< lengths[:, None]).long()", "<= lengths[:, None]).long()"),
     # own models and data
     pairs("a special token's text is read as one", "if i in reserved and not mark]", "if i < 0]"),
-    pairs("a tuple is two texts", "if isinstance(texts, (str, tuple)) and not isinstance(texts, Texts):",
-          "if isinstance(texts, str):"),
+    pairs("a tuple is two texts", "isinstance(texts, (str, tuple)) and not isinstance(texts, Texts)",
+          "isinstance(texts, str)"),
     Mutation("pairs: removals forget token types", "models/packed.py",
              "positions * kinds + torch.as_tensor(np.concatenate(types), device=device)",
              "positions * kinds", ("test_texts.py",)),
@@ -470,19 +469,22 @@ MUTATIONS: list[Mutation] = [
     loaded("NaN at load", "if not (theirs.isfinite().all() and ours.isfinite().all()):", "if False:",
            file="models/comparison.py"),
     same_logit("a cut text by hand", "max_length=self.max_tokens,", "max_length=None,",
-        file="models/texts.py"),
+               "a_text_is_cut_as_its_tokenizer_cuts_it", file="models/texts.py"),
     same_logit("padding at the end is read", "read = others[-1] if others else 0", "read = None",
-        file="models/texts.py"),
-    same_logit("a target by its name in the vocabulary", "ids[0] != self.tokenizer.unk_token_id", "False"),
+               "a_removed_last_word_moves_the_place_that_is_read", file="models/texts.py"),
+    same_logit("a target by its name in the vocabulary", "ids[0] != self.tokenizer.unk_token_id", "False",
+               "a_target_given_as_text_is_what_the_tokenizer_makes_of_it"),
     same_logit("the longest text turns all", "positions.clamp(max=length - 1), last", "positions, last",
-        file="models/wiring.py"),
+               "rotations_do_not_depend_on_the_company", file="models/wiring.py"),
     same_logit("removals of all lengths at once", "len(distinct := np.unique(lengths)) > 1",
-        "len(distinct := np.unique(lengths)) > 99", file="models/packed.py"),
-    same_logit("frequencies rounded", "name in module._non_persistent_buffers_set", "False"),
+               "len(distinct := np.unique(lengths)) > 99", "rotations_do_not_depend_on_the_company",
+               file="models/packed.py"),
+    same_logit("frequencies rounded", "name in module._non_persistent_buffers_set", "False",
+               "frequencies_stay_in_float32"),
     same_logit("no text is compared again", "texts if clf.compare in COMPARE else ()", "()",
-        file="models/comparison.py"),
+               "all_texts_are_compared_if_asked", file="models/comparison.py"),
     same_logit("messages without the answer's start", "asked = self.prompts and", "asked = False and",
-        file="models/texts.py"),
+               "a_talk_is_what_the_chat_template_makes_of_it", file="models/texts.py"),
     loaded("NaN in scores", "if np.isfinite(values).all():", "if values.size >= 0:",
            file="methods/common.py"),
     Mutation("regression: one output is a class", "models/model_card.py",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 from typing import Any
 
@@ -110,7 +111,7 @@ def test_where_padding_ends_a_text_the_networks_token_is_read(family: str, templ
     for method in TEXT_METHODS:
         alone, *_ = attribute(clf, [TEXTS[0]], method=method, target=1, **options.get(method, {}))
         beside, *_ = attribute(clf, [TEXTS[0], TEXTS[3]], method=method, target=1, **options.get(method, {}))
-        assert alone.logit == pytest.approx(float(networks), abs=1e-6), method
+        assert alone.logit == pytest.approx(float(networks), abs=1e-5), method
         np.testing.assert_allclose(alone.scores, beside.scores, rtol=1e-7, atol=1e-9, err_msg=method)
     (loo,) = attribute(clf, TEXTS[0], method="loo", target=1)
     mask = torch.ones_like(ids)
@@ -122,7 +123,7 @@ def test_where_padding_ends_a_text_the_networks_token_is_read(family: str, templ
     (deleted,) = attribute(clf, TEXTS[0], method="loo", removal="delete", target=1)
     with torch.no_grad():
         left = network(input_ids=kept, attention_mask=torch.ones_like(kept)).logits[0, 1]
-    assert deleted.scores[2] == pytest.approx(float(networks - left), abs=1e-6)
+    assert deleted.scores[2] == pytest.approx(float(networks - left), abs=1e-5)
 
 
 def test_a_removed_last_word_moves_the_place_that_is_read() -> None:
@@ -486,3 +487,116 @@ def test_own_logits_are_those_of_the_network_called_plainly() -> None:
                 inputs.pop("token_type_ids", None)
             networks = network(**inputs).logits[0]
         np.testing.assert_allclose(own_logits(clf, text), networks, atol=1e-6)
+
+
+# -- what a tokenizer answered, given as it is --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", ["bert", "electra", "albert"])
+def test_the_answer_for_a_pair_is_the_pair(family: str) -> None:
+    network, tokenizer = build(family)
+    clf = load_classifier(network, tokenizer, dtype="float64")
+    pair = (TEXTS[0], TEXTS[1])
+    (expected,) = attribute(clf, pair, method="loo", target=1)
+    for given in (tokenizer(*pair), tokenizer(*pair, return_tensors="pt"), tokenizer([pair[0]], [pair[1]])):
+        (record,) = attribute(clf, given, method="loo", target=1)
+        np.testing.assert_allclose(record.scores, expected.scores, atol=1e-10)
+    assert not lrp.check(clf, tokenizer(*pair)).broken
+
+
+def test_padding_of_an_answer_is_left_out_and_gaps_are_refused() -> None:
+    network, tokenizer = pre_norm("llama", task="ForCausalLM")
+    clf = load_classifier(network, tokenizer)
+    for side in ("right", "left"):
+        tokenizer.padding_side = side
+        answer = tokenizer(list(TEXTS), padding=True)
+        assert [text.input_ids for text in clf.encode(answer)] == [
+            text.input_ids for text in clf.encode(list(TEXTS))
+        ]
+    ids = list(clf.encode(TEXTS[0])[0].input_ids)
+    for mask in ([1, 0, *[1] * (len(ids) - 2)], [0] * len(ids), [1], 1, True, np.array(1), torch.tensor(1)):
+        with pytest.raises(InputError, match="mask"):
+            clf.encode({"input_ids": ids, "attention_mask": mask})
+    learned = load_classifier(*pre_norm("gpt2", task="LMHeadModel"))
+    with pytest.raises(InputError, match="padding before it"):
+        learned.encode({"input_ids": [1, *ids], "attention_mask": [0, *[1] * len(ids)]})
+
+
+@pytest.mark.parametrize("family", ["roberta", "xlm-roberta", "camembert"])
+def test_a_network_that_skips_positions_is_found_in_any_company(family: str) -> None:
+    """RoBERTa counts positions by ids that are not padding; ids with padding in them are read otherwise."""
+    network, tokenizer = build(family)
+    clf = load_classifier(network, tokenizer, dtype="float64")
+    attribute(clf, LONG, method="attnlrp", truncate=True)
+    padded = tokenizer(list(TEXTS), padding=True)["input_ids"]
+    with pytest.raises(ModelError, match="by the network"):
+        attribute(clf, [clf.encode(TEXTS[3])[0].source, padded[0]], method="attnlrp")
+
+
+@pytest.mark.parametrize("kind", [None, "dynamic", "longrope"])
+def test_rotations_have_no_end(kind: str | None) -> None:
+    """The tokenizer says how long a text may be; the network turns it further than its first length."""
+    more = {"rope_parameters": {"rope_theta": 100.0, **ROTATIONS[kind]}} if kind else {}
+    network, tokenizer = pre_norm("llama", max_position_embeddings=16, **more)
+    tokenizer.model_max_length = 40
+    clf = load_classifier(network, tokenizer)
+    assert clf.max_tokens == 40
+    for text in (LONG, TEXTS[3], LONG, TEXTS[0]):  # a network that remembers a longer text begins again
+        fresh = pre_norm("llama", max_position_embeddings=16, **more)[0]
+        with torch.no_grad():
+            ids = tokenizer(text, truncation=True, return_tensors="pt")["input_ids"]
+            networks = fresh(ids).logits[0, 1]
+        for method in ("attnlrp", "loo", "ig"):
+            options = {"baseline": "zero", "n_steps": 3} if method == "ig" else {}
+            (record,) = attribute(clf, text, method=method, target=1, truncate=True, **options)
+            assert record.logit == pytest.approx(float(networks), abs=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text", "bert"])
+def test_weights_stored_in_half_precision_load(family: str, dtype: torch.dtype) -> None:
+    network, tokenizer = build(family)
+    clf = load_classifier(network.to(dtype), tokenizer)
+    assert clf.dtype == torch.float32 and attribute(clf, TEXTS[0], method="attnlrp")[0].scores.any()
+
+
+def test_a_model_loads_where_autocast_is_on() -> None:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        clf = load_classifier(*pre_norm("llama"))
+    assert attribute(clf, TEXTS[0], method="attnlrp")[0].scores.any()
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2", "qwen2"])
+def test_a_place_by_its_word_where_tokens_hold_a_space(family: str) -> None:
+    network, tokenizer = pre_norm(family, task="ForTokenClassification")
+    clf = load_classifier(network, tokenizer)
+    (text,) = clf.encode(TEXTS[0], position="grace")
+    assert text.tokens[text.read or 0].strip("Ġ").startswith("g")
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2", "mistral"])
+def test_questions_are_answered_by_decoders(family: str) -> None:
+    name = {"llama": "Llama", "qwen2": "Qwen2", "mistral": "Mistral"}[family]
+    config = pre_norm(family)[0].config
+    network = getattr(transformers, f"{name}ForQuestionAnswering")(config)
+    randomise(network, 0)
+    clf = load_classifier(network.eval(), pre_norm(family)[1], dtype="float64")
+    (record,) = attribute(clf, TEXTS[0], method="attnlrp", target="end", position=2)
+    with torch.no_grad():
+        ends = network.double()(torch.tensor([clf.encode(TEXTS[0], position=2)[0].input_ids])).end_logits
+    assert record.logit == pytest.approx(float(ends[0, 2]), abs=1e-6)
+
+
+def test_an_id_that_the_tokenizer_does_not_know_has_its_number_as_its_name() -> None:
+    network, tokenizer = build("bert")
+    network.resize_token_embeddings(len(tokenizer) + 4)
+    clf = load_classifier(network, tokenizer)
+    (record,) = attribute(clf, [[2, 7, len(tokenizer) + 1, 3]], method="loo")
+    assert record.tokens[2] == f"<{len(tokenizer) + 1}>"
+
+
+def test_endless_texts_are_refused() -> None:
+    clf = load_classifier(*build("bert"))
+    for given in (range(10**12), itertools.count(), {"input_ids": range(10**12)}, itertools.repeat("a")):
+        with pytest.raises(InputError):
+            clf.encode(given)

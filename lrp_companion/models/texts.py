@@ -109,7 +109,7 @@ def listed(texts: Any) -> list[Text]:
     ([('a film', 'of grace')], ['a film', 'of grace'], [[2, 7, 3], [2, 3]])
     """
     texts = _rows_of(texts)
-    if isinstance(texts, (str, tuple)) and not isinstance(texts, Texts):
+    if isinstance(texts, Ids) or (isinstance(texts, (str, tuple)) and not isinstance(texts, Texts)):
         texts = [texts]
     unordered = isinstance(texts, (bytes, Mapping, Set))
     is_no_column = getattr(texts, "ndim", 1) != 1  # an array of one number, or a frame, whose items are names
