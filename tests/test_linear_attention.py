@@ -547,3 +547,12 @@ class TestErrors:
     def test_training(self, labels: list, options: dict, message: str) -> None:
         with pytest.raises(InputError, match=message):
             tiny().train_on(pictures(), labels, **options)
+
+
+@pytest.mark.filterwarnings("error")
+def test_read_only_arrays_are_copied() -> None:
+    net, x, y = tiny(), pictures(3).numpy(), np.array([0, 2, 1])
+    x.flags.writeable = y.flags.writeable = False
+    assert 0 <= net.accuracy(x, y) <= 1
+    records = attribute_images(net, x, method="ig", target=y, baseline=x[:1], n_steps=2)
+    assert [record.target for record in records] == y.tolist()

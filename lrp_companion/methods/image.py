@@ -112,7 +112,7 @@ def integrated_gradients(
             )
         start, name = torch.zeros_like(x), baseline
     else:
-        given = torch.as_tensor(real_array("attribute", "baseline", baseline))
+        given = torch.as_tensor(np.array(real_array("attribute", "baseline", baseline)))
         one = given.ndim == 1 or (given.ndim == 2 and given.shape[1] != net.tokens)
         start, name = net.check_images(given[None] if one else given, "attribute: baseline"), "array"
         if len(start) not in (1, len(x)):

@@ -321,7 +321,7 @@ class LinearAttention(torch.nn.Module):
             if isinstance(images, Tensor) and images.is_floating_point():
                 x = images
             else:
-                x = torch.as_tensor(real_array(operation, "images", images))
+                x = torch.as_tensor(np.array(real_array(operation, "images", images)))
         except NoNumbers:  # text, None, rows of different lengths
             x = torch.empty(0)
         side = round(self.tokens**0.5)
@@ -341,7 +341,7 @@ class LinearAttention(torch.nn.Module):
     def check_target(self, target: int | Sequence[int] | Tensor, count: int, operation: str) -> Tensor:
         """Targets as a tensor (B,): one class for all images, or one for each."""
         given = plain_array(operation, "target", target, expected="a class, or one for each image")
-        classes = target if isinstance(target, Tensor) else torch.as_tensor(given)
+        classes = target if isinstance(target, Tensor) else torch.as_tensor(np.array(given))
         if classes.ndim == 0:
             classes = classes.expand(count)
         if not self._are_classes(classes, count):
@@ -352,7 +352,7 @@ class LinearAttention(torch.nn.Module):
 
     def _check_labels(self, labels: Any, count: int, operation: str) -> Tensor:
         given = plain_array(operation, "labels", labels, expected="classes")
-        y = labels if isinstance(labels, Tensor) else torch.as_tensor(given)
+        y = labels if isinstance(labels, Tensor) else torch.as_tensor(np.array(given))
         if not self._are_classes(y, count):
             got, hint = f"labels of shape {tuple(y.shape)}", "pass one label per image"
             expected = f"{count} classes from 0 to {self.classes - 1}"
