@@ -45,7 +45,7 @@ def measure(clf: Classifier, texts: list[Any]) -> dict[str, Any]:
                 attribute(clf, call, method="attnlrp", progress=False)
             rest = time.process_time() - begin - spent
             seconds = {"comparisons": spent, "rest": rest}
-            out[name] = {"compared": len(clf.compared), "seconds": seconds, "ratio": spent / rest}
+            out[name] = {"seconds": seconds, "ratio": spent / rest}
             print(f"{name}: {spent:.2f} s beside {rest:.1f} s, {100 * spent / rest:.2f} %", flush=True)
     finally:
         pretrained.compare_logits = compare
