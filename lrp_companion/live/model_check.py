@@ -14,7 +14,7 @@ from lrp_companion.methods.common import check_classifier, to_numpy, watch
 from lrp_companion.methods.levels import LayerRelevance
 from lrp_companion.methods.perturbation import kept_logits
 from lrp_companion.metrics import agreement, bootstrap_mean
-from lrp_companion.models.comparison import our_logits, own_logits
+from lrp_companion.models.comparison import our_logits, own_logits, tolerance
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.models.tasks import TOKEN_CLASSES
 from lrp_companion.models.texts import places_read
@@ -114,7 +114,7 @@ def _logits(clf: Classifier, texts: Sequence[EncodedText]) -> Figure:
         theirs = to_numpy(own_logits(clf, text))
         gaps += [_gap(to_numpy(ours), theirs) for ours in our_logits(clf, text).values()]
     says = "largest difference between our logits and the network's own, as a part of 1 + the largest logit"
-    return _judged("logits", max(gaps), TOLERANCE[clf.card.dtype], says)
+    return _judged("logits", max(gaps), min(TOLERANCE[clf.card.dtype], tolerance(clf)), says)
 
 
 def _loo(clf: Classifier, texts: Sequence[EncodedText]) -> Figure:
