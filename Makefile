@@ -44,15 +44,15 @@ help:
 	@echo "make book | student | test | serve | lint | notebooks | bench | clean"
 
 book: $(VENV)/book.stamp
-	@$(BIN)/python -m lrp_companion.bookbuild build
+	@$(BIN)/python -m lrp_book build
 
 # The same book and the exercise notebooks without their solutions, in _build/student/.
 student: $(VENV)/book.stamp
-	@$(BIN)/python -m lrp_companion.bookbuild student
+	@$(BIN)/python -m lrp_book student
 
 # nbval compares with outputs made on the embedded default, so it is never shown a data folder.
 test: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --doctest-modules lrp_companion tests
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --doctest-modules lrp_companion book/lrp_book tests
 	env -u LRP_COMPANION_DATA OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile \
 	  --nbval --nbval-current-env --nbval-sanitize-with tests/sanitize.cfg notebooks
 
@@ -72,7 +72,7 @@ _build/html/index.html:
 
 # For contributors: run the notebooks on their own defaults and keep the outputs that nbval compares with.
 notebooks: $(VENV)/book.stamp
-	@$(BIN)/python -m lrp_companion.bookbuild refresh
+	@$(BIN)/python -m lrp_book refresh
 
 # Speed against peers: a quarter to half an hour on two quiet cores; writes results/benchmarks.json and the tables made from it.
 bench: $(VENV)/dev.stamp
@@ -82,10 +82,10 @@ clean:
 	rm -rf _build $(VENV) *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 # torch is pinned in constraints.txt like everything else. Where there is no NVIDIA driver its CPU build is installed first.
-$(VENV)/%.stamp: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/%.stamp: pyproject.toml book/pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) setuptools
 	@$(BIN)/python packaging/torch_build.py $(TORCH)
-	$(PIP) --no-build-isolation --editable '.[$*]'
+	$(PIP) --no-build-isolation --editable '.[$*]' --editable ./book
 	@touch $@
 
 $(BIN)/python:

@@ -15,8 +15,8 @@ import transformers
 
 from benchmarks import pages
 from benchmarks.cases import CASES, FULL, QUICK, Bench, Size, growth
-from lrp_companion.models.pretrained import Classifier, load_classifier
-from lrp_companion.schema import InputError
+from lrp_companion.checks import InputError
+from lrp_companion.loading.classifier import Classifier, load_classifier
 from lrp_companion.sources import Dataset, load_dataset
 
 PACKAGES = ("torch", "transformers", "captum", "numpy")

@@ -21,7 +21,7 @@ from transformers import AutoModelForSequenceClassification
 
 from benchmarks import peers
 from benchmarks.clock import Shape, interleaved, multiplier, ratio, slope
-from lrp_companion.live.compare_methods import shared_curves
+from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.masks import path_masks
 from lrp_companion.methods import removal_evaluator
 from lrp_companion.methods.gradient import integrated_gradients
@@ -30,12 +30,12 @@ from lrp_companion.methods.mask_gradient import mask_gradient
 from lrp_companion.methods.perturbation import loo
 from lrp_companion.metrics import pearson, perturbation_curve
 from lrp_companion.metrics.faithfulness import ORDERS
-from lrp_companion.models.batching import pad
-from lrp_companion.models.encoder import Encoder
-from lrp_companion.models.linear_attention import LinearAttention
-from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.propagation import all_masks
+from lrp_companion.runs.compare_methods import shared_curves
 from lrp_companion.sources import Dataset
+from lrp_companion.tape.batching import pad
+from lrp_companion.tape.encoder import Encoder
+from lrp_companion.toys.linear_attention import LinearAttention
 
 Row = dict[str, Any]
 STEPS = 50

@@ -14,9 +14,10 @@ import transformers
 
 from benchmarks import pages
 from benchmarks.__main__ import setting_of
+from lrp_companion.loading import classifier as pretrained
+from lrp_companion.loading import comparison
+from lrp_companion.loading.classifier import Classifier, load_classifier
 from lrp_companion.methods import attribute
-from lrp_companion.models import comparison, pretrained
-from lrp_companion.models.pretrained import Classifier, load_classifier
 from lrp_companion.sources import load_dataset
 
 RECORD = pages.ROOT / "results" / "comparison.json"

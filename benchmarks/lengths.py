@@ -20,12 +20,12 @@ import transformers
 from benchmarks import pages
 from benchmarks.__main__ import setting_of
 from benchmarks.clock import interleaved, ratio
+from lrp_companion.attribution import Attribution
+from lrp_companion.loading.classifier import Classifier, EncodedText, load_classifier
 from lrp_companion.methods.lrp import attnlrp
 from lrp_companion.methods.mask_gradient import mask_gradient
 from lrp_companion.methods.perturbation import loo
 from lrp_companion.metrics import agreement
-from lrp_companion.models.pretrained import Classifier, EncodedText, load_classifier
-from lrp_companion.schema import Attribution
 from lrp_companion.sources import load_dataset
 
 RECORD = pages.ROOT / "results" / "lengths.json"

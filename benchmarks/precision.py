@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks import pages
+from lrp_companion.loading.classifier import load_classifier
 from lrp_companion.methods import attribute
-from lrp_companion.models.pretrained import load_classifier
 from lrp_companion.provenance import surroundings
 from lrp_companion.sources import load_dataset
 

@@ -10,22 +10,22 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOME = {
-    "method": "registry", "family": "models.families",
+    "method": "registry", "family": "families",
     "rule_set": "methods.lrp",
     "attribute": "methods", "layer_lattice": "methods", "layer_relevance": "methods",
     "removal_evaluator": "methods",
-    "check": "live.model_check",
-    "load_classifier": "models.pretrained", "Classifier": "models.pretrained",
-    "LinearAttention": "models.linear_attention",
+    "check": "model_check",
+    "load_classifier": "loading.classifier", "Classifier": "loading.classifier",
+    "LinearAttention": "toys.linear_attention",
     "load_dataset": "sources",
     "pearson": "metrics", "spearman": "metrics", "kendall": "metrics", "agreement": "metrics",
     "perturbation_curve": "metrics",
     "bootstrap_mean": "metrics", "paired_difference": "metrics", "conservation_gap": "metrics",
     "invariance_gap": "metrics",
-    "token_heatmap": "views",
+    "token_heatmap": "show",
     **dict.fromkeys(importlib.import_module("lrp_companion.widgets").__all__, "widgets"),
-    "Attribution": "schema", "Lattice": "schema", "ModelCard": "schema", "Protocol": "schema",
-    "CompanionError": "schema", "InputError": "schema", "SourceError": "schema", "ModelError": "schema",
+    "Attribution": "attribution", "Lattice": "schema", "ModelCard": "schema", "Protocol": "schema",
+    "CompanionError": "checks", "InputError": "checks", "SourceError": "checks", "ModelError": "checks",
 }  # fmt: skip
 
 __all__ = [*sorted(_HOME), "__version__"]

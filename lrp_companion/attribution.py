@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 import os
@@ -438,8 +437,8 @@ class Attribution(Record):
         ------
         InputError : another ending, or a folder that does not exist.
         """
-        # by name: views lie above records, and only this needs one
-        export = importlib.import_module("lrp_companion.views.export")
+        from lrp_companion.show import export  # the one import upward; pyproject.toml names it
+
         with extra("Attribution.save"):
             export.save_record(self, path, title=title)
 

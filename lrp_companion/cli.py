@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from lrp_companion.checks import InputError, whole
 from lrp_companion.cli_options import parser
 from lrp_companion.paths import as_path
-from lrp_companion.schema import InputError, whole
 from lrp_companion.terminal import (
     BROKEN,
     DONE,
@@ -42,13 +42,13 @@ OPTIONS = (
 
 
 def _explain(args: argparse.Namespace) -> None:
-    from lrp_companion.models.places import locate
+    from lrp_companion.loading.places import locate
 
     locate(args.model)  # a wrong name is refused before torch is imported
+    from lrp_companion.loading.classifier import load_classifier
     from lrp_companion.methods import attribute
-    from lrp_companion.models.pretrained import load_classifier
-    from lrp_companion.views.export import ending
-    from lrp_companion.views.tokens import terminal_table
+    from lrp_companion.show.export import ending
+    from lrp_companion.show.tokens import terminal_table
 
     check_output()
     text = standard_input("explain") if args.text == "-" else args.text
@@ -73,7 +73,7 @@ def _explain(args: argparse.Namespace) -> None:
     )
     if args.out is not None:
         if clf.reads_images:
-            from lrp_companion.views.vision import save_map  # the one path that draws
+            from lrp_companion.show.vision import save_map  # the one path that draws
 
             save_map(args.out, record, given)
         else:
@@ -129,12 +129,12 @@ def _as_read(clf: Any, given: Sequence[str], *, operation: str) -> list[Any]:
 
 
 def _check(args: argparse.Namespace) -> int:
-    from lrp_companion.models.places import locate
+    from lrp_companion.loading.places import locate
 
     locate(args.model)
-    from lrp_companion.live.model_check import check
-    from lrp_companion.models.pretrained import load_classifier
-    from lrp_companion.views.export import ending, write
+    from lrp_companion.loading.classifier import load_classifier
+    from lrp_companion.model_check import check
+    from lrp_companion.show.export import ending, write
 
     check_output()
     if args.out is not None:
@@ -195,7 +195,7 @@ def _run(args: argparse.Namespace, given: Sequence[str]) -> None:
 
 def _check_task(args: argparse.Namespace) -> None:
     """Refuse missing data or a missing model before torch is imported, which takes seconds."""
-    from lrp_companion.models.places import locate
+    from lrp_companion.loading.places import locate
     from lrp_companion.sources import is_own
 
     tasks = (*MNIST_TASKS, "sst2", "imdb")
@@ -228,7 +228,7 @@ def _chosen(args: argparse.Namespace, allowed: Sequence[str]) -> dict[str, Any]:
 
 def _text_jobs(args: argparse.Namespace, device: str) -> Any:
     options = _chosen(args, TEXT_OPTIONS)
-    from lrp_companion.models.pretrained import load_classifier
+    from lrp_companion.loading.classifier import load_classifier
     from lrp_companion.runs.review_jobs import TextJobs
     from lrp_companion.sources import load_dataset
 
@@ -256,10 +256,10 @@ def _mnist_jobs(args: argparse.Namespace, device: str) -> Any:
 
 
 def _report(args: argparse.Namespace) -> None:
-    from lrp_companion.analysis.report import report_rows
+    from lrp_companion.paper.files import write_figures, write_report
+    from lrp_companion.paper.printed import report
+    from lrp_companion.paper.report import report_rows
     from lrp_companion.runs.load import load_runs
-    from lrp_companion.views.paper_tables import report
-    from lrp_companion.views.report_files import write_figures, write_report
 
     check_output()
     for option in ("out", "figures"):
@@ -281,11 +281,11 @@ def _report(args: argparse.Namespace) -> None:
 
 
 def _export_page(args: argparse.Namespace) -> None:
-    from lrp_companion.models.places import locate
+    from lrp_companion.loading.places import locate
 
     locate(args.model)
-    from lrp_companion.bookbuild.live_page import export_page
-    from lrp_companion.models.pretrained import load_classifier
+    from lrp_companion.loading.classifier import load_classifier
+    from lrp_companion.page.live_page import export_page
 
     check_output()
     whole("export-page", "--max-tokens", args.max_tokens, least=3, hint="leave it out for 128")

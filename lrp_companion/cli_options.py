@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from lrp_companion import __version__
-from lrp_companion.schema import REMOVALS, SITES, TARGET_CHOICES, InputError
+from lrp_companion.attribution import SITES
+from lrp_companion.checks import InputError
+from lrp_companion.schema import REMOVALS, TARGET_CHOICES
 from lrp_companion.terminal import EXIT_CODES
 
 MODEL = "an embedded model, a folder (also of a PEFT adapter), or a hub id (default: companion)"

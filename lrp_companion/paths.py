@@ -6,7 +6,7 @@ import errno
 import os
 from pathlib import Path
 
-from lrp_companion.schema import InputError, shown
+from lrp_companion.checks import InputError, shown
 
 
 def as_path(operation: str, name: str, given: object) -> Path:

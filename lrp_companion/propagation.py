@@ -14,8 +14,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from lrp_companion.models.batching import budget
-from lrp_companion.schema import InputError
+from lrp_companion.checks import InputError
+from lrp_companion.tape.batching import budget
 
 MEMORY = 2 << 30
 """Bytes that `all_masks` may use by default."""

@@ -9,18 +9,12 @@ from typing import Any, SupportsIndex, overload
 import numpy as np
 
 from lrp_companion.arrays import real_array
-from lrp_companion.attribution import SITE_PARTS, SITES, Attribution, Record, check_finite, scores_at, settle
+from lrp_companion.attribution import SITES, Record, check_finite, scores_at, settle
 from lrp_companion.checks import (
-    CompanionError,
     InputError,
-    ModelError,
-    SourceError,
     choose,
-    is_name,
     is_whole,
-    number,
     shown,
-    whole,
 )
 from lrp_companion.masks import mask_number
 from lrp_companion.words import Span, readable
@@ -32,29 +26,15 @@ __all__ = [
     "PROBLEM_TYPES",
     "PROTOCOLS",
     "REMOVALS",
-    "SITES",
-    "SITE_PARTS",
     "STATISTICS",
     "TARGET_CHOICES",
     "TOKEN_CHOICES",
-    "Attribution",
-    "CompanionError",
-    "InputError",
     "Lattice",
     "ModelCard",
-    "ModelError",
     "Protocol",
-    "SourceError",
     "Texts",
     "check_layers",
-    "choose",
     "counted",
-    "is_name",
-    "is_whole",
-    "number",
-    "scores_at",
-    "shown",
-    "whole",
 ]
 
 REMOVALS = ("attention-mask", "mask-token", "pad-token", "delete")

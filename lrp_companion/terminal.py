@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from lrp_companion.checks import CompanionError, InputError
 from lrp_companion.extras import extra
-from lrp_companion.schema import CompanionError, InputError
 
 DONE, READER_GONE, BAD_INPUT, FAULT, STOPPED = 0, 1, 2, 3, 130
 BROKEN = 1

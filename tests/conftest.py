@@ -14,7 +14,7 @@ from hypothesis import Phase, settings
 from tiny_models import BERT_LIKE, save
 
 if TYPE_CHECKING:
-    from lrp_companion.models.pretrained import Classifier
+    from lrp_companion.loading.classifier import Classifier
 
 torch.set_num_threads(1)  # the models are tiny: threads only wait for each other
 settings.register_profile("book", deadline=None, derandomize=True, max_examples=25)
@@ -43,7 +43,7 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Folder:
 @pytest.fixture(scope="session", params=BERT_LIKE)
 def family_clf(request: pytest.FixtureRequest, model_folder: Folder) -> Classifier:
     """A two-layer classifier of each family in BERT's order, float64."""
-    from lrp_companion.models.pretrained import load_classifier
+    from lrp_companion.loading.classifier import load_classifier
 
     return load_classifier(model_folder(request.param), dtype="float64")
 
@@ -51,7 +51,7 @@ def family_clf(request: pytest.FixtureRequest, model_folder: Folder) -> Classifi
 @pytest.fixture(scope="session")
 def clf(model_folder: Folder) -> Classifier:
     """A three-layer BERT with three classes, float64."""
-    from lrp_companion.models.pretrained import load_classifier
+    from lrp_companion.loading.classifier import load_classifier
 
     return load_classifier(model_folder("bert", layers=3, labels=3), dtype="float64")
 

@@ -21,8 +21,8 @@ import numpy as np
 from front.check import ROOT, find_deno
 
 import lrp_companion as lrp
-from lrp_companion.bookbuild import browser_engine, browser_weights
-from lrp_companion.models.pretrained import Classifier
+from lrp_companion.loading.classifier import Classifier
+from lrp_companion.page import browser_engine, browser_weights
 from lrp_companion.provenance import surroundings
 
 RECORD = ROOT / "results" / "browser-engine" / "companion.json"

@@ -22,9 +22,9 @@ from typing import Any
 import printed_tables
 import record_digests
 import yaml
+from lrp_book.analysis.findings import finding
 
 import lrp_companion as lrp
-from lrp_companion.analysis.findings import finding
 from lrp_companion.cli_options import parser
 
 ROOT = Path(__file__).resolve().parents[1]

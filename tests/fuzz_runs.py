@@ -31,9 +31,10 @@ from PIL import Image
 from widget_cases import changed, page_of, places, widget_arguments
 
 import lrp_companion as lrp
+from lrp_companion.attribution import SITES
 from lrp_companion.cli import main as command_line
 from lrp_companion.methods import TEXT_METHODS
-from lrp_companion.schema import MAP_CHOICES, REMOVALS, SITES, STATISTICS, TARGET_CHOICES, TOKEN_CHOICES
+from lrp_companion.schema import MAP_CHOICES, REMOVALS, STATISTICS, TARGET_CHOICES, TOKEN_CHOICES
 from lrp_companion.sources.image_file import read_image
 
 PATIENCE = 30  # seconds after which a call counts as hanging

@@ -185,7 +185,7 @@ def trial(place: int, jobs: Jobs, out: Path, whole: dict[str, str]) -> str:
 
 def review_jobs(model: Path, limit: int = 3) -> Jobs:
     """A small run on reviews, with every table."""
-    from lrp_companion.models.pretrained import load_classifier
+    from lrp_companion.loading.classifier import load_classifier
     from lrp_companion.runs.review_jobs import TextJobs
 
     clf = load_classifier(model, dtype="float64")

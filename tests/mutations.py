@@ -53,6 +53,11 @@ def places(text: str, old: str) -> list[re.Match[str]]:
     return list(re.finditer(joined, text))
 
 
+def home(file: str) -> str:
+    """A mutation's file as the checkout has it: those of the library are named from its folder."""
+    return file if file.startswith("book/") else f"lrp_companion/{file}"
+
+
 def changed(text: str, old: str, new: str) -> str:
     """The text with its one place of `old` replaced."""
     (match,) = places(text, old)
@@ -69,46 +74,46 @@ def of(file: str, *tests: str) -> Callable[..., Mutation]:
 
 
 rule = of("rules.py", "test_rules.py")
-block = of("models/encoder.py", "test_propagation.py")
-layer_block = of("models/layer.py", "test_propagation.py")
-layer_order = of("models/layer.py", "test_pre_norm.py")
-tokenwise = of("models/steps.py", "test_propagation.py")
-attention = of("models/attention.py", "test_propagation.py")
-order = of("models/encoder.py", "test_pre_norm.py")
-heads = of("models/attention.py", "test_pre_norm.py")
-gates = of("models/steps.py", "test_pre_norm.py")
+block = of("tape/encoder.py", "test_propagation.py")
+layer_block = of("tape/layer.py", "test_propagation.py")
+layer_order = of("tape/layer.py", "test_pre_norm.py")
+tokenwise = of("tape/steps.py", "test_propagation.py")
+attention = of("tape/attention.py", "test_propagation.py")
+order = of("tape/encoder.py", "test_pre_norm.py")
+heads = of("tape/attention.py", "test_pre_norm.py")
+gates = of("tape/steps.py", "test_pre_norm.py")
 pa_lrp = of("methods/lrp.py", "test_pre_norm.py")
-parts = of("models/wiring.py", "test_pre_norm.py")
-families = of("models/pre_norm.py", "test_pre_norm.py")
-packed_order = of("models/packed.py", "test_pre_norm.py")
-mean_read = of("models/mean_pooled.py", "test_pre_norm.py")
+parts = of("families/wiring.py", "test_pre_norm.py")
+families = of("families/pre_norm.py", "test_pre_norm.py")
+packed_order = of("tape/packed.py", "test_pre_norm.py")
+mean_read = of("families/mean_pooled.py", "test_pre_norm.py")
 meter = of("methods/levels.py", "test_model_check.py")
-read_place = of("models/encoder.py", "test_tasks.py")
+read_place = of("tape/encoder.py", "test_tasks.py")
 removed_place = of("methods/perturbation.py", "test_tasks.py")
-read_mask = of("models/texts.py", "test_tasks.py")
-model_check = of("live/model_check.py", "test_model_check.py")
+read_mask = of("loading/texts.py", "test_tasks.py")
+model_check = of("model_check.py", "test_model_check.py")
 walk = of("propagation.py", "test_propagation.py")
-image = of("models/linear_attention.py", "test_linear_attention.py")
-product = of("models/product.py", "test_product.py")
+image = of("toys/linear_attention.py", "test_linear_attention.py")
+product = of("toys/product.py", "test_product.py")
 faith = of("metrics/faithfulness.py", "test_metrics.py")
 axiom = of("metrics/axioms.py", "test_metrics.py")
 statistic = of("metrics/statistics.py", "test_metrics.py")
 loo = of("methods/perturbation.py", "test_text_methods.py")
 words = of("words.py", "test_words.py")
 attribution = of("attribution.py", "test_attribution.py")
-export = of("views/export.py", "test_export.py")
+export = of("show/export.py", "test_export.py")
 shares = of("metrics/variance.py", "test_variance.py::test_sums_of_squares_are_those_of_least_squares")
 resampled = of("metrics/statistics.py", "test_protocol_grid.py")
-significance = of("metrics/significance.py", "test_protocol_grid.py")
+significance = of("book/lrp_book/analysis/significance.py", "test_protocol_grid.py")
 masks = of("masks.py", "test_masks.py")
-subgroups = of("analysis/subgroups.py", "test_protocol_grid.py")
-boards = of("widgets/boards.py", "test_protocol_grid.py::test_switchboard_of_several_runs")
+subgroups = of("book/lrp_book/analysis/subgroups.py", "test_protocol_grid.py")
+boards = of("book/lrp_book/views/boards.py", "test_protocol_grid.py::test_switchboard_of_several_runs")
 levels = of("methods/levels.py", "test_levels.py")
 head = of("widgets/static/head_stepper.js", "test_front_ends.py::test_deno_tests_pass")
-depth = of("analysis/depth_paths.py", "test_depth_paths.py")
-spacing = of("views/spacing.py", "test_canvas.py")
-canvas = of("views/canvas.py", "test_canvas.py")
-said = of("views/sentences.py", "test_sentences.py")
+depth = of("book/lrp_book/analysis/depth_paths.py", "test_depth_paths.py")
+spacing = of("show/spacing.py", "test_canvas.py")
+canvas = of("show/canvas.py", "test_canvas.py")
+said = of("book/lrp_book/views/sentences.py", "test_sentences.py")
 ENGINE_MAPS = "test_browser_engine.py::test_every_map_is_pythons_on_the_same_weights"
 ENGINE_MASKS = "test_browser_engine.py::test_masks_and_half_open_layers_are_the_lattices"
 page_rule, page_walk, page_layer, page_method, page_slope = (
@@ -120,7 +125,7 @@ special = of(
     "test_browser_engine.py::test_what_cannot_be_explained_is_refused_in_one_line",
 )
 student = of(
-    "bookbuild/student.py",
+    "book/lrp_book/student.py",
     *(
         f"test_course.py::test_{name}"
         for name in (
@@ -131,52 +136,55 @@ student = of(
     ),
 )
 NONSENSE = "test_nonsense_options.py::test_a_switch_takes_true_and_false_alone"
-table = of("bookbuild/rule_table.py", "test_rule_table.py")
+table = of("book/lrp_book/sphinx/rule_table.py", "test_rule_table.py")
 front = of(
     "widgets/base.py", "test_widgets.py::test_a_front_end_is_one_small_module_and_one_style_of_our_own"
 )
-run_sheet = of("bookbuild/run_sheet.py", "test_run_sheet.py")
-mask_hunt = of("bookbuild/mask_hunt.py", "test_mask_hunt.py")
-launch = of("bookbuild/launch.py", "test_launch.py")
+run_sheet = of("book/lrp_book/sphinx/run_sheet.py", "test_run_sheet.py")
+mask_hunt = of("book/lrp_book/sphinx/mask_hunt.py", "test_mask_hunt.py")
+launch = of("book/lrp_book/sphinx/launch.py", "test_launch.py")
 paired = of("metrics/paired.py", "test_paired.py")
-scale = of("analysis/r_scale.py", "test_recomputed.py::test_loo_of_another_training")
-split = of("analysis/first_token.py", "test_recomputed.py::test_the_split_by_the_sign_at_cls[imdb-companion]")
-judged = of("analysis/paper_claims.py", "test_report.py::test_the_verdict_is_made_by_its_rule")
+scale = of("book/lrp_book/analysis/r_scale.py", "test_recomputed.py::test_loo_of_another_training")
+split = of(
+    "book/lrp_book/analysis/first_token.py",
+    "test_recomputed.py::test_the_split_by_the_sign_at_cls[imdb-companion]",
+)
+judged = of("paper/claims.py", "test_report.py::test_the_verdict_is_made_by_its_rule")
 
 
-def same_logit(name: str, old: str, new: str, test: str, *, file: str = "models/pretrained.py") -> Mutation:
+def same_logit(name: str, old: str, new: str, test: str, *, file: str = "loading/classifier.py") -> Mutation:
     """A mutation of what makes the explained logit the network's own."""
     return Mutation(f"own logits: {name}", file, old, new, (f"test_own_logits.py::test_{test}",))
 
 
 soft = of("methods/mask_gradient.py", "test_mask_gradient.py")
-kept = of("models/attention.py", "test_mask_gradient.py")
+kept = of("tape/attention.py", "test_mask_gradient.py")
 hybrid = of("methods/hybrid.py", "test_hybrid.py")
-options = of("live/tune_options.py", "test_tuned_options.py")
+options = of("book/lrp_book/records/tune_options.py", "test_tuned_options.py")
 counts = of("schema.py", "test_grid.py")
 taken = of("runs/review_jobs.py", "test_run_execute.py::TestTelling")
 names = of("methods/__init__.py", "test_method_options.py::TestNames")
-packed = of("models/packed.py", "test_packed.py")
-step = of("models/softmax_step.py", "test_softmax_step.py")
+packed = of("tape/packed.py", "test_packed.py")
+step = of("toys/softmax_step.py", "test_softmax_step.py")
 lattice = of("schema.py", "test_propagation.py", "test_text_methods.py")
 text = of("methods/lrp.py", "test_text_methods.py")
 rollout = of("methods/rollout.py", "test_text_methods.py")
 gradient = of("methods/gradient.py", "test_text_methods.py")
 output = of("methods/common.py", "test_text_methods.py")
-batch = of("models/batching.py", "test_encoder.py")
+batch = of("tape/batching.py", "test_encoder.py")
 grid = of("metrics/grid.py", "test_grid.py")
 folder = of("runs/folder.py", "test_run_folder.py")
 terminal = of("terminal.py", "test_terminal.py")
-compute = of("models/compute.py", "test_compute.py")
-entries = of("models/config_entries.py", "test_config_entries.py")
+compute = of("loading/compute.py", "test_compute.py")
+entries = of("loading/config_entries.py", "test_config_entries.py")
 run = of("runs/execute.py", "test_run_execute.py::TestStopped")
 jobs = of("runs/review_jobs.py", "test_run_load.py::TestMethods")
 columns = of("runs/review_columns.py", "test_run_load.py::TestMethods")
 
 # fmt: off
 
-pairs = of("models/texts.py", "test_texts.py")
-half = of("models/wiring.py", "test_half_precision.py")
+pairs = of("loading/texts.py", "test_texts.py")
+half = of("families/wiring.py", "test_half_precision.py")
 
 
 def several(name: str, old: str, new: str, *, file: str = "methods/common.py") -> Mutation:
@@ -194,7 +202,7 @@ def drawn(name: str, file: str, old: str, new: str) -> Mutation:
     return Mutation(f"images: {name}", file, old, new, ("test_vision_record.py",))
 
 
-def loaded(name: str, old: str, new: str, *, file: str = "models/pretrained.py") -> Mutation:
+def loaded(name: str, old: str, new: str, *, file: str = "loading/classifier.py") -> Mutation:
     """A mutation of what is read and compared at load."""
     return of(file, "test_reading.py")(name, old, new)
 
@@ -206,7 +214,7 @@ def spread(name: str, file: str, old: str, new: str) -> Mutation:
 
 def refused(name: str, old: str, new: str) -> Mutation:
     """A mutation of which maps of devices are refused."""
-    return spread(name, "models/device_map.py", old, new)
+    return spread(name, "loading/device_map.py", old, new)
 
 
 MUTATIONS: list[Mutation] = [
@@ -215,13 +223,13 @@ MUTATIONS: list[Mutation] = [
          "return self.module.weight + self.offset if self.offset"),
     half("half, Gemma's norm is rounded early", "(normalised if self.offset else normalised.to(x.dtype))",
          "normalised.to(x.dtype)"),
-    spread("a layer where the one before it is", "models/encoder.py", "x, angles = x.to(place), None",
+    spread("a layer where the one before it is", "tape/encoder.py", "x, angles = x.to(place), None",
            "x, angles = x, None"),
-    spread("a mask that stays", "models/encoder.py",
+    spread("a mask that stays", "tape/encoder.py",
            "(None if side is None else side.to(place) for side in (masked, keep))", "(masked, keep)"),
-    spread("relevance that stays", "models/layer.py", "g = g.to(self.output.device)", "g = g * 1"),
+    spread("relevance that stays", "tape/layer.py", "g = g.to(self.output.device)", "g = g * 1"),
     spread("masks gathered elsewhere", "propagation.py", "g.to(home), weight", "g, weight"),
-    spread("removals where words are", "models/packed.py", "if x.device != layer.device:", "if False:"),
+    spread("removals where words are", "tape/packed.py", "if x.device != layer.device:", "if False:"),
     spread("attention that stays", "methods/rollout.py", "layer.to(ids.device) for layer", "layer for layer"),
     spread("a level elsewhere", "methods/levels.py", "g = g.to(layer.output.device)", "g = g * 1"),
     refused("the processor beside another", "if on_cpu and len(on_cpu) < len(places):", "if False:"),
@@ -455,91 +463,91 @@ MUTATIONS: list[Mutation] = [
     pairs("a special token's text is read as one", "if i in reserved and not mark]", "if i < 0]"),
     pairs("a tuple is two texts", "isinstance(texts, (str, tuple)) and not isinstance(texts, Texts)",
           "isinstance(texts, str)"),
-    Mutation("pairs: removals forget token types", "models/packed.py",
+    Mutation("pairs: removals forget token types", "tape/packed.py",
              "positions * kinds + torch.as_tensor(np.concatenate(types), device=device)",
              "positions * kinds", ("test_texts.py",)),
-    Mutation("pairs: the tape forgets token types", "models/encoder.py",
+    Mutation("pairs: the tape forgets token types", "tape/encoder.py",
              "many.to(word.device).expand_as(first)", "first", ("test_texts.py",)),
     several("a softmax over labels", "return chosen.sigmoid()",
             "return logits.softmax(-1).gather(-1, targets[:, None])[:, 0]"),
     several("a margin of labels", 'if output == "margin" and clf.multi_label:',
             'if output == "" and clf.multi_label:'),
     loaded("the forward is not compared", "if float(gaps.max()) <= most:", "if True:",
-           file="models/comparison.py"),
+           file="loading/comparison.py"),
     loaded("NaN at load", "if not (theirs.isfinite().all() and ours.isfinite().all()):", "if False:",
-           file="models/comparison.py"),
+           file="loading/comparison.py"),
     same_logit("a cut text by hand", "max_length=self.max_tokens,", "max_length=None,",
-               "a_text_is_cut_as_its_tokenizer_cuts_it", file="models/texts.py"),
+               "a_text_is_cut_as_its_tokenizer_cuts_it", file="loading/texts.py"),
     same_logit("padding at the end is read", "read = others[-1] if others else 0", "read = None",
-               "a_removed_last_word_moves_the_place_that_is_read", file="models/texts.py"),
+               "a_removed_last_word_moves_the_place_that_is_read", file="loading/texts.py"),
     same_logit("a target by its name in the vocabulary", "ids[0] != self.tokenizer.unk_token_id", "False",
                "a_target_given_as_text_is_what_the_tokenizer_makes_of_it"),
     same_logit("the longest text turns all", "positions.clamp(max=length - 1), last", "positions, last",
-               "rotations_do_not_depend_on_the_company", file="models/wiring.py"),
+               "rotations_do_not_depend_on_the_company", file="families/wiring.py"),
     same_logit("removals of all lengths at once", "len(distinct := np.unique(lengths)) > 1",
                "len(distinct := np.unique(lengths)) > 99", "rotations_do_not_depend_on_the_company",
-               file="models/packed.py"),
+               file="tape/packed.py"),
     same_logit("frequencies rounded", "name in module._non_persistent_buffers_set", "False",
                "frequencies_stay_in_float32"),
     same_logit("no text is compared again", "texts if clf.compare in COMPARE else ()", "()",
-               "all_texts_are_compared_if_asked", file="models/comparison.py"),
+               "all_texts_are_compared_if_asked", file="loading/comparison.py"),
     same_logit("messages without the answer's start", "asked = self.prompts and", "asked = False and",
-               "a_talk_is_what_the_chat_template_makes_of_it", file="models/texts.py"),
+               "a_talk_is_what_the_chat_template_makes_of_it", file="loading/texts.py"),
     loaded("NaN in scores", "if np.isfinite(values).all():", "if values.size >= 0:",
            file="methods/common.py"),
-    Mutation("regression: one output is a class", "models/model_card.py",
+    Mutation("regression: one output is a class", "loading/model_card.py",
              "not wiring.of_vocabulary and config.num_labels == 1", "False", ("test_regression.py",)),
     Mutation("regression: margin", "methods/common.py", 'output != "logit" and clf.regression', "False",
              ("test_regression.py",)),
-    Mutation("regression: several outputs", "models/accepted.py",
+    Mutation("regression: several outputs", "loading/accepted.py",
              "config.problem_type == REGRESSION and of_classes", "False", ("test_reading.py",)),
-    seen("rows of patches before columns", "models/patches.py", "x.permute(0, 2, 4, 1, 3, 5).flatten(3)",
+    seen("rows of patches before columns", "families/patches.py", "x.permute(0, 2, 4, 1, 3, 5).flatten(3)",
          "x.permute(0, 4, 2, 1, 3, 5).flatten(3)"),
-    seen("channels behind rows", "models/patches.py", "x.permute(0, 2, 4, 1, 3, 5)",
+    seen("channels behind rows", "families/patches.py", "x.permute(0, 2, 4, 1, 3, 5)",
          "x.permute(0, 2, 4, 3, 1, 5)"),
-    seen("no bias of a patch", "models/patches.py",
+    seen("no bias of a patch", "families/patches.py",
          "linear(patches[:, len(self.special) :], self.weight, self.projection.bias)",
          "linear(patches[:, len(self.special) :], self.weight)"),
-    seen("special tokens behind patches", "models/patches.py", "torch.cat([*before, of_patches], dim=1)",
+    seen("special tokens behind patches", "families/patches.py", "torch.cat([*before, of_patches], dim=1)",
          "torch.cat([of_patches, *before], dim=1)"),
-    seen("images come back transposed", "models/patches.py", "permute(0, 3, 1, 4, 2, 5)",
+    seen("images come back transposed", "families/patches.py", "permute(0, 3, 1, 4, 2, 5)",
          "permute(0, 3, 2, 4, 1, 5)"),
-    seen("norms swapped", "models/vision.py",
+    seen("norms swapped", "families/vision.py",
          "attention_input_norm=norm_of(layer.layernorm_before)",
          "attention_input_norm=norm_of(layer.layernorm_after)"),
-    seen("keys for queries", "models/vision.py", "attention.q_proj, attention.k_proj,",
+    seen("keys for queries", "families/vision.py", "attention.q_proj, attention.k_proj,",
          "attention.k_proj, attention.q_proj,"),
-    seen("no final norm", "models/vision.py", ", final_norm=norm_of(base.layernorm)", ""),
-    seen("DeiT's second token forgotten", "models/vision.py", '("cls_token", "distillation_token")',
+    seen("no final norm", "families/vision.py", ", final_norm=norm_of(base.layernorm)", ""),
+    seen("DeiT's second token forgotten", "families/vision.py", '("cls_token", "distillation_token")',
          '("cls_token", "cls_token")'),
-    seen("two heads added up", "models/wiring.py", "[self.first.weight, self.second.weight], dim=1) / 2",
+    seen("two heads added up", "families/wiring.py", "[self.first.weight, self.second.weight], dim=1) / 2",
          "[self.first.weight, self.second.weight], dim=1)"),
-    seen("the second head reads the third token", "models/packed.py", "x[read], x[read + 1]",
+    seen("the second head reads the third token", "tape/packed.py", "x[read], x[read + 1]",
          "x[read], x[read + 2]"),
-    seen("two tokens back in the wrong order", "models/encoder.py",
+    seen("two tokens back in the wrong order", "tape/encoder.py",
          "nn.functional.pad(g.unflatten(-1, (2, -1)), (0, 0, 0, self.tokens - 2))",
          "nn.functional.pad(g.unflatten(-1, (2, -1)).flip(-2), (0, 0, 0, self.tokens - 2))"),
     seen("a removed head token is read by others", "methods/perturbation.py",
          "unread = tuple(np.flatnonzero(~keep[stay]).tolist())", "unread = ()"),
-    seen("ids of two images are one", "models/pretrained.py", "tuple(range(start, start + len(text)))",
+    seen("ids of two images are one", "loading/classifier.py", "tuple(range(start, start + len(text)))",
          "tuple(range(len(text)))"),
-    seen("the mean after the std", "models/images.py", "return (pixels * self.factor - mean) / std",
+    seen("the mean after the std", "loading/images.py", "return (pixels * self.factor - mean) / std",
          "return pixels * self.factor / std - mean"),
-    seen("whole numbers as they are", "models/images.py",
+    seen("whole numbers as they are", "loading/images.py",
          "return self.scale(pixels.astype(np.float64)), self.scale.words",
          "return pixels.astype(np.float64), self.scale.words"),
     seen("a baseline of zero vectors", "methods/gradient.py",
          "start = clf.encoder.embed(torch.zeros_like(ids))", "start = torch.zeros_like(word)"),
-    seen("pixels far off", "models/images.py",
+    seen("pixels far off", "loading/images.py",
          "if pixels.min() < 2 * low - high or pixels.max() > 2 * high - low:", "if False:"),
-    Mutation("two data sets: trainings are left out", "analysis/paper_claims.py",
+    Mutation("two data sets: trainings are left out", "paper/claims.py",
              "_smaller_gain(len(out) + 1, [*known, *trained_again])", "_smaller_gain(len(out) + 1, known)",
              ("test_report.py",)),
-    Mutation("predictions: mixed is met", "analysis/predictions.py",
+    Mutation("predictions: mixed is met", "book/lrp_book/analysis/predictions.py",
              "MET if held == len(figures) else FAILED", "MET if held else FAILED", ("test_wirings.py",)),
     loaded("the caller's network is changed", "out = copied(network)", "out = network",
-           file="models/device_map.py"),
-    Mutation("places: any word is a hub id", "models/places.py", "if not slash:", "if not text:",
+           file="loading/device_map.py"),
+    Mutation("places: any word is a hub id", "loading/places.py", "if not slash:", "if not text:",
              ("test_places.py",)),
     # products and linear attention: the shares
     image("left's shares", '"left": (0.25, 0.25, 0.5)', '"left": (0.5, 0.25, 0.25)'),
@@ -705,20 +713,20 @@ def try_tests(job: tuple[str, str | None, str, str, tuple[str, ...]]) -> tuple[s
     name, file, old, new, tests = job
     start = time.process_time()
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
-        copy = Path(folder) / "lrp_companion"
-        shutil.copytree(
-            ROOT / "lrp_companion", copy, ignore=shutil.ignore_patterns("__pycache__", "embedded")
-        )
-        (copy / "embedded").symlink_to(ROOT / "lrp_companion" / "embedded")
+        for package in ("lrp_companion", "book/lrp_book"):
+            ignored = shutil.ignore_patterns("__pycache__", "embedded")
+            shutil.copytree(ROOT / package, Path(folder, package), ignore=ignored)
+        Path(folder, "lrp_companion", "embedded").symlink_to(ROOT / "lrp_companion" / "embedded")
         if file is not None:
-            path = copy / file
+            path = Path(folder, home(file))
             path.write_text(changed(path.read_text(encoding="utf-8"), old, new), encoding="utf-8")
         os.chdir(folder)
         sys.dont_write_bytecode = True
         sys.path[:] = [
             folder,
+            str(Path(folder, "book")),
             str(ROOT / "tests"),
-            *(entry for entry in sys.path if entry and Path(entry).resolve() != ROOT),
+            *(entry for entry in sys.path if entry and Path(entry).resolve() not in (ROOT, ROOT / "book")),
         ]
         import pytest
 
@@ -755,11 +763,7 @@ def try_tests(job: tuple[str, str | None, str, str, tuple[str, ...]]) -> tuple[s
 def main(only: str = "") -> int:
     """Try every mutation whose name contains `only`; print a table; return the exit code."""
     chosen = [m for m in MUTATIONS if only in m.name]
-    lost = [
-        m
-        for m in chosen
-        if len(places((ROOT / "lrp_companion" / m.file).read_text(encoding="utf-8"), m.old)) != 1
-    ]
+    lost = [m for m in chosen if len(places((ROOT / home(m.file)).read_text(encoding="utf-8"), m.old)) != 1]
     tests = tuple(sorted({test for m in chosen for test in m.tests}))
     jobs = [(f"no change: {test}", None, "", "", (test,)) for test in tests]
     jobs += [(m.name, m.file, m.old, m.new, m.tests) for m in chosen if m not in lost]

@@ -25,7 +25,7 @@ import torch
 from tiny_models import ROBERTA_LIKE
 from torch import Tensor
 
-from lrp_companion.models.families import FAMILIES
+from lrp_companion.families import FAMILIES
 
 # ------------------------------------------------------------------------------------------------------------
 # (a) every rule on relevance itself, one contribution at a time

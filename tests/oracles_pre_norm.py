@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask
 
-from lrp_companion.models.wiring import LayerWiring, Wiring
+from lrp_companion.families.wiring import LayerWiring, Wiring
 
 # ------------------------------------------------------------------------------------------------------------
 # (a) the transformers network with detached factors

@@ -16,23 +16,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from lrp_book.analysis import cost_frontier, effect_causes, layer_game, subgroups, trainings, tuned_options
+from lrp_book.views import boards
 
-from lrp_companion.analysis import (
-    cost_frontier,
+from lrp_companion.attribution import SITES
+from lrp_companion.paper import (
+    claims as paper_claims,
+)
+from lrp_companion.paper import (
     digit_variants,
-    effect_causes,
-    layer_game,
-    paper_claims,
-    paper_tables,
     protocol_grid,
     report,
-    subgroups,
-    trainings,
-    tuned_options,
+)
+from lrp_companion.paper import (
+    tables as paper_tables,
 )
 from lrp_companion.runs.load import AnyRun, MnistGridRun, MnistRun, TextRun, load_run
-from lrp_companion.schema import MAP_CHOICES, PROTOCOLS, SITES, STATISTICS, TOKEN_CHOICES, Protocol
-from lrp_companion.widgets import boards
+from lrp_companion.schema import MAP_CHOICES, PROTOCOLS, STATISTICS, TOKEN_CHOICES, Protocol
 
 
 def numbers(value: Any) -> Iterator[bytes]:

@@ -14,10 +14,10 @@ import torch
 import transformers
 from tiny_models import build, mean_pooled, pre_norm, vision
 
+from lrp_companion.checks import CompanionError, ModelError, SourceError
+from lrp_companion.loading import adapter_entries
+from lrp_companion.loading.classifier import load_classifier
 from lrp_companion.methods import attribute
-from lrp_companion.models import adapter_entries
-from lrp_companion.models.pretrained import load_classifier
-from lrp_companion.schema import CompanionError, ModelError, SourceError
 
 peft = pytest.importorskip("peft")
 safetensors = pytest.importorskip("safetensors.torch")

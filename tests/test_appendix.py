@@ -9,11 +9,11 @@ from typing import Any
 import nbformat
 import pytest
 from browsing import ROOT, open_page
+from lrp_book.sphinx.appendix import TAG, numbers_page, split, write_pages
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from printed_tables import CHAPTERS, LIST, printed
 
 from lrp_companion import InputError
-from lrp_companion.bookbuild.appendix import TAG, numbers_page, split, write_pages
 
 NUMBERS = {"tags": [TAG]}
 HEIGHTS = {"05_reproduction": 14_000, "06_protocol_audit": 16_000, "07_remedy": 14_000, "08_wirings": 14_000}

@@ -14,9 +14,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lrp_companion.attribution import Attribution
+from lrp_companion.checks import InputError
+from lrp_companion.loading.classifier import Classifier
 from lrp_companion.methods import attribute, layer_lattice
-from lrp_companion.models.pretrained import Classifier
-from lrp_companion.schema import Attribution, InputError, Lattice
+from lrp_companion.schema import Lattice
 
 CALLS = ("loo", "ig", "attnlrp", "lrp", "rollout", "mask-gradient", "hybrid", "sampled-loo")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from lrp_companion.schema import InputError
+from lrp_companion.checks import InputError
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))

@@ -19,10 +19,9 @@ from front.check import find_deno, in_ci, no_deno
 from tiny_models import build
 
 import lrp_companion as lrp
-from lrp_companion import ModelError
-from lrp_companion.bookbuild import browser_engine, browser_tokenizer, browser_weights
-from lrp_companion.models import families
-from lrp_companion.models.pretrained import Classifier
+from lrp_companion import ModelError, families
+from lrp_companion.loading.classifier import Classifier
+from lrp_companion.page import browser_engine, browser_tokenizer, browser_weights
 
 pytest.importorskip("wasmtime", reason="the extra book brings the compiler of the engine's kernel")
 TEXT = "a slow start, but the last scene is unforgettable"

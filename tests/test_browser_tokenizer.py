@@ -18,8 +18,8 @@ from transformers import BertTokenizerFast
 
 import lrp_companion as lrp
 from lrp_companion import CompanionError, ModelError
-from lrp_companion.bookbuild import browser_check, browser_engine, browser_weights
-from lrp_companion.models.pretrained import Classifier
+from lrp_companion.loading.classifier import Classifier
+from lrp_companion.page import browser_check, browser_engine, browser_weights
 
 pytest.importorskip("wasmtime", reason="the extra book brings the compiler of the engine's kernel")
 TEXTS = 2000

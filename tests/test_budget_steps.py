@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from lrp_book.analysis import budget_steps
+from lrp_book.analysis.budget_steps import WAYS, anytime_maps
 
 import lrp_companion as lrp
 from lrp_companion import Classifier, InputError
-from lrp_companion.live import budget_steps
-from lrp_companion.live.budget_steps import WAYS, anytime_maps
 
 TEXTS = [
     "a film of rare grace",

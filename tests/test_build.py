@@ -185,7 +185,7 @@ def test_no_file_names_a_package_index_a_delivery_network_or_a_folder_of_one_mac
 def test_away_from_a_checkout_the_book_says_what_it_needs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    from lrp_companion.bookbuild import __main__ as command
+    from lrp_book import __main__ as command
 
     monkeypatch.setattr(command, "PARTS", ("no-such-page",))
     assert command.main() == 2

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from lrp_book.analysis.chapter_findings import chapter_catalogue, judged_claims
+from lrp_book.analysis.effect_causes import stated_with_whole_sums
+from lrp_book.analysis.finding_records import SHORT, TEXT_RUNS, records
+from lrp_book.analysis.findings import finding, value_of
 
-from lrp_companion.analysis.chapter_findings import chapter_catalogue, judged_claims
-from lrp_companion.analysis.effect_causes import stated_with_whole_sums
-from lrp_companion.analysis.finding_records import SHORT, TEXT_RUNS, records
-from lrp_companion.analysis.findings import finding, value_of
-from lrp_companion.analysis.protocol_grid import grid, stated_cells
 from lrp_companion.masks import path_masks
+from lrp_companion.paper.protocol_grid import grid, stated_cells
 from lrp_companion.runs.load import load_run
 from lrp_companion.schema import PROTOCOLS, Protocol
 

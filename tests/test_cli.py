@@ -11,8 +11,8 @@ import pytest
 from tiny_models import build
 
 from lrp_companion.cli import main
+from lrp_companion.loading.classifier import embedded_models, load_classifier
 from lrp_companion.methods import attribute
-from lrp_companion.models.pretrained import embedded_models, load_classifier
 
 needs_model = pytest.mark.skipif(
     "companion" not in embedded_models(), reason="the embedded model is not in this checkout"
@@ -157,7 +157,7 @@ def test_explain_saves_what_it_shows(capsys, tmp_path, ending):
 
 
 def test_explain_refuses_another_ending_before_any_work(capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr("lrp_companion.models.pretrained.load_classifier", None)
+    monkeypatch.setattr("lrp_companion.loading.classifier.load_classifier", None)
     assert main(["explain", "a fine film", "--out", str(tmp_path / "map.gif")]) == 2
     assert "a path that ends in .html" in capsys.readouterr().err
 

@@ -7,8 +7,8 @@ import pytest
 from tiny_models import TEXTS
 
 import lrp_companion as lrp
-from lrp_companion.analysis.paper import paper_table
-from lrp_companion.live.compare_methods import compare_methods, layer_paths, path_masks
+from lrp_companion.paper.published import paper_table
+from lrp_companion.runs.compare_methods import compare_methods, layer_paths, path_masks
 
 PROTOCOLS = {
     "words only (default)": lrp.Protocol(),

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from lrp_companion.checks import InputError
+from lrp_companion.loading.classifier import Classifier, load_classifier
+from lrp_companion.loading.compute import as_recorded, check_device
 from lrp_companion.methods import TEXT_METHODS, attribute, layer_lattice, removal_evaluator
-from lrp_companion.models.compute import as_recorded, check_device
-from lrp_companion.models.linear_attention import LinearAttention
-from lrp_companion.models.pretrained import Classifier, load_classifier
-from lrp_companion.schema import InputError
+from lrp_companion.toys.linear_attention import LinearAttention
 
 TEXT = "a film of rare grace"
 NOT_HERE = (

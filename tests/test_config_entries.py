@@ -12,9 +12,9 @@ import pytest
 from tiny_models import TEXTS, build, save
 
 import lrp_companion as lrp
-from lrp_companion.models.config_entries import MOST_LAYERS
-from lrp_companion.models.pretrained import load_classifier
-from lrp_companion.schema import CompanionError, ModelError
+from lrp_companion.checks import CompanionError, ModelError
+from lrp_companion.loading.classifier import load_classifier
+from lrp_companion.loading.config_entries import MOST_LAYERS
 
 
 def changed(folder: Path, place: Path, file: str, **entries: Any) -> Path:

@@ -14,9 +14,9 @@ from tiny_models import build, pre_norm
 
 import lrp_companion as lrp
 from lrp_companion import cli
+from lrp_companion.checks import InputError
+from lrp_companion.loading.classifier import load_classifier
 from lrp_companion.methods.common import check_targets
-from lrp_companion.models.pretrained import load_classifier
-from lrp_companion.schema import InputError
 
 METHODS = ("attnlrp", "cp-lrp", "gradient-x-input", "loo", "mask-gradient", "hybrid", "ig")
 LANGUAGE_MODELS = {

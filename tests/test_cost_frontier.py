@@ -12,10 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny_models import TEXTS
-
-from lrp_companion import views
-from lrp_companion.analysis.cost_frontier import (
+from lrp_book import views
+from lrp_book.analysis.cost_frontier import (
     FEATURES,
     REMEDIES,
     best_within,
@@ -24,18 +22,21 @@ from lrp_companion.analysis.cost_frontier import (
     remedy_statements,
     where_it_errs,
 )
-from lrp_companion.analysis.tuned_options import load_sheets, option_choices
-from lrp_companion.live import failure_cases
+from lrp_book.analysis.significance import holm
+from lrp_book.analysis.tuned_options import load_sheets, option_choices
+from lrp_book.records import failure_cases
+from lrp_book.views.cost_frontier import _dodged
+from tiny_models import TEXTS
+
+from lrp_companion.checks import InputError
+from lrp_companion.loading.classifier import Classifier
 from lrp_companion.methods import attribute, kept_logits
 from lrp_companion.metrics import Interval, bootstrap_mean
-from lrp_companion.metrics.significance import holm
-from lrp_companion.models.pretrained import Classifier
 from lrp_companion.runs.execute import execute
 from lrp_companion.runs.load import TextRun, load_run
 from lrp_companion.runs.review_jobs import TextJobs
-from lrp_companion.schema import TOKEN_CHOICES, InputError, Protocol
+from lrp_companion.schema import TOKEN_CHOICES, Protocol
 from lrp_companion.sources.dataset import Dataset
-from lrp_companion.views.cost_frontier import _dodged
 
 ROOT = Path(__file__).resolve().parent.parent
 LONG = (
@@ -395,8 +396,8 @@ FRONTIER = sorted((ROOT / "results" / "frontier").glob("*/manifest.json"))
 
 @pytest.mark.skipif(not FRONTIER, reason="no records of the frontier here")
 def test_the_committed_page_shows_what_the_committed_records_give():
-    from lrp_companion.analysis.protocol_grid import title
-    from lrp_companion.analysis.report import find_runs
+    from lrp_companion.paper.protocol_grid import title
+    from lrp_companion.paper.report import find_runs
 
     cells = json.loads((ROOT / "notebooks" / "07_remedy.ipynb").read_text(encoding="utf-8"))["cells"]
     shown = {

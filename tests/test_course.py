@@ -15,14 +15,14 @@ from urllib.parse import unquote
 import numpy as np
 import pytest
 from browsing import ROOT, open_page
+from lrp_book import student
 from test_exercise_numbers import EVERYTHING, OURS, WIDGETS, r_of, state
 
 import lrp_companion as lrp
-from lrp_companion.bookbuild import student
-from lrp_companion.models.product import Product
-from lrp_companion.models.softmax_step import SoftmaxStep
+from lrp_companion.checks import InputError
 from lrp_companion.runs.load import load_run
-from lrp_companion.schema import InputError
+from lrp_companion.toys.product import Product
+from lrp_companion.toys.softmax_step import SoftmaxStep
 from lrp_companion.widgets import ProtocolSwitchboard
 
 COURSE = ROOT / "book/course"
@@ -186,7 +186,7 @@ def test_shares_that_session_1_shows() -> None:
 @cache
 def paths() -> tuple[Any, ...]:
     """LOO and rollout along the curves of the third sentence of notebook 03."""
-    from lrp_companion.live.compare_methods import perturbation_paths
+    from lrp_companion.runs.compare_methods import perturbation_paths
 
     clf, data = (
         lrp.load_classifier("companion"),

@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from lrp_book.analysis.depth_paths import KEYS, LABELS, depth_paths, ends_of
+from lrp_book.analysis.finding_records import records
+from lrp_book.analysis.findings import value_of
 
-from lrp_companion.analysis.depth_paths import KEYS, LABELS, depth_paths, ends_of
-from lrp_companion.analysis.finding_records import records
-from lrp_companion.analysis.findings import value_of
-from lrp_companion.analysis.paper import paper_table
+from lrp_companion.checks import InputError
 from lrp_companion.metrics import bootstrap_mean
+from lrp_companion.paper.published import paper_table
 from lrp_companion.runs.load import TextRun
-from lrp_companion.schema import PROTOCOLS, InputError
+from lrp_companion.schema import PROTOCOLS
 
 RESULTS = str(Path(__file__).resolve().parent.parent / "results")
 

@@ -14,12 +14,12 @@ from tiny_models import FAMILIES, IMAGE_FAMILIES, TEXTS, build, save
 from torch import nn
 
 import lrp_companion as lrp
-from lrp_companion.live.model_check import check
+from lrp_companion.checks import InputError, ModelError, SourceError
+from lrp_companion.loading.classifier import Classifier, load_classifier
+from lrp_companion.loading.device_map import check_device_map, check_placed
 from lrp_companion.methods import layer_lattice, layer_relevance
-from lrp_companion.models.device_map import check_device_map, check_placed
-from lrp_companion.models.pretrained import Classifier, load_classifier
+from lrp_companion.model_check import check
 from lrp_companion.registry import TEXT_METHODS
-from lrp_companion.schema import InputError, ModelError, SourceError
 
 DEVICES = ("cuda:0", "cuda:1")
 
@@ -167,7 +167,7 @@ def test_devices_that_are_not_here(device_map: object) -> None:
 
 
 def test_the_processor_beside_a_device_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lrp_companion.models.compute._count", lambda kind: 2)
+    monkeypatch.setattr("lrp_companion.loading.compute._count", lambda kind: 2)
     assert check_device_map({"bert": 0, "classifier": "cuda:1"}, "cpu") == {
         "bert": "cuda:0", "classifier": "cuda:1",
     }  # fmt: skip

@@ -6,21 +6,21 @@ import re
 
 import numpy as np
 import pytest
+from lrp_book.views.digits import digit_maps, share_line
+from lrp_book.views.products import product_figure, share_dots
 
 import lrp_companion as lrp
-from lrp_companion.live.digit_invariance import (
+from lrp_companion.checks import InputError
+from lrp_companion.metrics import Interval
+from lrp_companion.runs.digit_invariance import (
     Invariance,
     compare_variants,
     invariance_table,
     share_curve,
     train_pair,
 )
-from lrp_companion.metrics import Interval
-from lrp_companion.models.product import Product, left
-from lrp_companion.schema import InputError
 from lrp_companion.sources.dataset import Dataset
-from lrp_companion.views.digits import digit_maps, share_line
-from lrp_companion.views.products import product_figure, share_dots
+from lrp_companion.toys.product import Product, left
 
 TINY = {"tokens": 4, "dim": 3, "classes": 3}
 

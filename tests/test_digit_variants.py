@@ -12,10 +12,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+from lrp_book.views.boards import digit_board, switchboard
 from test_protocol_grid import is_kept_as
 from test_report import level, text_run
 
-from lrp_companion.analysis.digit_variants import (
+from lrp_companion.checks import InputError
+from lrp_companion.cli import main
+from lrp_companion.methods import attribute
+from lrp_companion.paper.digit_variants import (
     ACCURACY,
     MEASURES,
     digit_choices,
@@ -26,16 +30,12 @@ from lrp_companion.analysis.digit_variants import (
     digit_signs,
     paper_values,
 )
-from lrp_companion.cli import main
-from lrp_companion.live.digit_invariance import EXPLAINERS, invariance_table, train_pair
-from lrp_companion.methods import attribute
+from lrp_companion.runs.digit_invariance import EXPLAINERS, invariance_table, train_pair
 from lrp_companion.runs.digit_variant_jobs import VARIANT_AXES, MnistGridJobs, variants
 from lrp_companion.runs.execute import execute
 from lrp_companion.runs.folder import read_folder
 from lrp_companion.runs.load import MnistGridRun, load_run
-from lrp_companion.schema import InputError
 from lrp_companion.sources import Dataset, load_dataset
-from lrp_companion.widgets.boards import digit_board, switchboard
 
 FEW = {"bias": (False, True), "position_embedding": (False, True), "embedding": (False, True)}
 KINDS = {"nets": 2, "limit": 3, "epochs": 1, "choices": FEW, "ig_steps": (1, 4)}
@@ -210,7 +210,7 @@ def test_the_board_holds_the_grid(run) -> None:
 
 
 def test_what_is_shown_is_the_grid(run) -> None:
-    from lrp_companion import views
+    from lrp_book import views
 
     grid = digit_grid(run)
     assert (
@@ -254,7 +254,7 @@ def test_what_is_shown_is_the_grid(run) -> None:
 
 
 def test_figures_of_variants_say_what_they_draw(run) -> None:
-    from lrp_companion import views
+    from lrp_book import views
 
     means = [row["AttnLRP, left with LOO"].mean for row in digit_grid(run)]
     curve, steps = views.variant_curve(run), views.ig_steps(digit_ig(run), title="IG")
@@ -281,7 +281,8 @@ def test_figures_of_variants_say_what_they_draw(run) -> None:
 
 
 def test_the_switchboard_has_a_board_of_digits_behind_the_reviews(run, tmp_path) -> None:
-    from lrp_companion import ProtocolSwitchboard, views
+    from lrp_companion import ProtocolSwitchboard
+    from lrp_companion.paper import printed
 
     reviews = load_run(
         text_run(tmp_path / "reviews", {"attnlrp": level(0.3, 0.4), "cp-lrp": level(0.5, 0.5)}, n=2, layers=2)
@@ -293,7 +294,7 @@ def test_the_switchboard_has_a_board_of_digits_behind_the_reviews(run, tmp_path)
     assert "AttnLRP (right)" in ProtocolSwitchboard(data).fallback()
     with pytest.raises(InputError, match="no runs on reviews"):
         switchboard([run])
-    assert [cells[:2] for cells in views.runs_table([run, reviews]).cells] == [
+    assert [cells[:2] for cells in printed.runs_table([run, reviews]).cells] == [
         ("grid", "8 variants"),
         ("reviews", "made-up"),
     ]

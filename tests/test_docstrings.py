@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("sphinx")
 
-from lrp_companion.bookbuild.docstrings import to_rst
+from lrp_book.sphinx.docstrings import to_rst
 
 HOUSE = """Do it.
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-
-import lrp_companion as lrp
-from lrp_companion.live.embedding_shift import (
+from lrp_book.records.embedding_shift import (
     METHODS,
     adversarial_shift,
     embedding_g,
@@ -19,7 +17,9 @@ from lrp_companion.live.embedding_shift import (
     shift_record,
     shifted,
 )
-from lrp_companion.schema import InputError
+
+import lrp_companion as lrp
+from lrp_companion.checks import InputError
 
 TEXTS = ["a fine film", "a dull film that never ends", "warm , wise and funny"]
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 from tiny_models import FAMILIES, TEXTS, build
 
-from lrp_companion.models.batching import pad, token_batches
-from lrp_companion.models.encoder import Encoder, slope_at_zero
-from lrp_companion.models.pretrained import Classifier
-from lrp_companion.schema import InputError, ModelError
+from lrp_companion.checks import InputError, ModelError
+from lrp_companion.loading.classifier import Classifier
+from lrp_companion.tape.batching import pad, token_batches
+from lrp_companion.tape.encoder import Encoder, slope_at_zero
 
 CPU = torch.device("cpu")
 

@@ -20,19 +20,12 @@ import pytest
 import torch
 from tiny_models import FAMILIES, TEXTS, build
 
+from lrp_companion.checks import CompanionError, InputError, ModelError, SourceError, shown
 from lrp_companion.cli_options import parser
+from lrp_companion.loading.classifier import Classifier, load_classifier
 from lrp_companion.methods import attribute, layer_lattice, removal_evaluator
-from lrp_companion.models.pretrained import Classifier, load_classifier
 from lrp_companion.paths import as_path
-from lrp_companion.schema import (
-    CompanionError,
-    InputError,
-    ModelError,
-    Protocol,
-    SourceError,
-    check_layers,
-    shown,
-)
+from lrp_companion.schema import Protocol, check_layers
 from lrp_companion.sources import load_dataset
 
 SHAPE = re.compile(r"^[\w.]+: got .+; expected .+\. Next step: .+\.$", re.DOTALL)
@@ -359,8 +352,8 @@ def test_a_hub_that_cannot_be_reached_names_the_embedded_default(tmp_path: Path)
     code = (
         "import sys, time\ntime.sleep = lambda seconds: None  # the hub's client waits 23 s between its "
         "tries\n"
-        "from lrp_companion.models.pretrained import load_classifier\n"
-        "from lrp_companion.schema import SourceError\n"
+        "from lrp_companion.loading.classifier import load_classifier\n"
+        "from lrp_companion.checks import SourceError\n"
         "try:\n    load_classifier('someone/some-model')\nexcept SourceError as error:\n    print(error)\n"
         "else:\n    sys.exit('loaded')\n"
     )

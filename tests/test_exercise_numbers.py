@@ -16,12 +16,12 @@ import nbformat
 import numpy as np
 import pytest
 from browsing import ROOT, open_page
+from lrp_book import exercises
+from lrp_book.sphinx.mask_hunt import hunt
 
 import lrp_companion as lrp
-from lrp_companion import exercises
-from lrp_companion.bookbuild.mask_hunt import hunt
-from lrp_companion.models.product import Product, all_groupings, shares
-from lrp_companion.models.softmax_step import SoftmaxStep
+from lrp_companion.toys.product import Product, all_groupings, shares
+from lrp_companion.toys.softmax_step import SoftmaxStep
 from lrp_companion.widgets import LayerToggles, PerturbationPlayer, ProductTree, SharesSimplex, SoftmaxLab
 
 PAGES = sorted((ROOT / "book/exercises").glob("*.md"))
@@ -342,7 +342,7 @@ def agreement_player() -> list[str]:
         lrp.load_dataset("sst2", source="embedded", limit=64, seed=0),
     )
     text = [text for text in data.texts if len(clf.encode(text)[0]) <= 14][2]
-    from lrp_companion.live.compare_methods import perturbation_paths
+    from lrp_companion.runs.compare_methods import perturbation_paths
 
     maps = {name: lrp.attribute(clf, [text], method=name) for name in ("loo", "cp-lrp")}
     (path,) = perturbation_paths(clf, [text], maps)

@@ -20,11 +20,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from lrp_book.exercises import check
+from lrp_book.exercises.catalogue import EXERCISES
+from lrp_book.exercises.checking import _same, answered, variant
 from test_exercise_numbers import code_solutions
-
-from lrp_companion.exercises import check
-from lrp_companion.exercises.catalogue import EXERCISES
-from lrp_companion.exercises.checking import _same, answered, variant
 
 PLACE = "place and question only"
 WORDS = ("slip", "slip and factor", "kind of change", "factor", "results or precision")
@@ -243,7 +242,7 @@ def test_the_table_of_slip_and_hint_is_what_check_says() -> None:
 
 
 def test_the_solutions_that_near_misses_change_are_the_books() -> None:
-    from lrp_companion.exercises.solutions import SOLUTIONS
+    from lrp_book.exercises.solutions import SOLUTIONS
 
     printed = {}
     for _, code in code_solutions():

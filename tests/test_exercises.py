@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
+from lrp_book.analysis.r_scale import partial_r
+from lrp_book.exercises import check, exercises, hint
+from lrp_book.exercises.catalogue import EXERCISES
+from lrp_book.exercises.checking import SEED, THEMES, _all_same, variant
+from lrp_book.records.embedding_shift import EmbeddingG
 
 import lrp_companion as lrp
 from lrp_companion import rules
-from lrp_companion.analysis.r_scale import partial_r
-from lrp_companion.exercises import check, exercises, hint
-from lrp_companion.exercises.catalogue import EXERCISES
-from lrp_companion.exercises.checking import SEED, THEMES, _all_same, variant
-from lrp_companion.live.embedding_shift import EmbeddingG
+from lrp_companion.checks import InputError
 from lrp_companion.metrics import faithfulness
-from lrp_companion.models import product
-from lrp_companion.models.softmax_step import SoftmaxStep
-from lrp_companion.schema import InputError
+from lrp_companion.toys import product
+from lrp_companion.toys.softmax_step import SoftmaxStep
 
 Function = Callable[..., Any]
 every_exercise = pytest.mark.parametrize("name", EXERCISES)

@@ -14,9 +14,10 @@ import pytest
 from browsing import open_page
 from PIL import Image
 
-from lrp_companion.schema import Attribution, InputError, SourceError
-from lrp_companion.views import token_heatmap
-from lrp_companion.views.export import FORMS, as_tex
+from lrp_companion.attribution import Attribution
+from lrp_companion.checks import InputError, SourceError
+from lrp_companion.show import token_heatmap
+from lrp_companion.show.export import FORMS, as_tex
 
 HOSTILE = r"\input{x} 50% $x_1$ & #{~^} <script>alert(1)</script> “ü” 中"
 TOKENS = ("[CLS]", *HOSTILE.split(" "), "[SEP]")

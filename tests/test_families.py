@@ -9,10 +9,10 @@ import pytest
 import torch
 from tiny_models import FAMILIES, TEXTS, build
 
-from lrp_companion.models import families
-from lrp_companion.models.batching import pad
-from lrp_companion.models.encoder import Encoder
-from lrp_companion.schema import InputError, ModelError
+from lrp_companion import families
+from lrp_companion.checks import InputError, ModelError
+from lrp_companion.tape.batching import pad
+from lrp_companion.tape.encoder import Encoder
 
 
 def test_a_family_of_ones_own_is_registered_once_and_can_be_taken_out() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 from family_checks import CHECKS, FAMILIES, ROOT, family_of, rows
+from lrp_book.sphinx.family_checks import check_table
 from tiny_models import IMAGE_FAMILIES
 
-from lrp_companion.bookbuild.family_checks import check_table
-from lrp_companion.models.families import FAMILIES as WIRED
+from lrp_companion.families import FAMILIES as WIRED
 
 KEPT = json.loads((ROOT / "book" / "family_checks.json").read_text(encoding="utf-8"))
 

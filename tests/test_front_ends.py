@@ -24,10 +24,10 @@ from front.check import QUIET, find_deno, in_ci, no_deno, where_it_is
 from lrp_companion import InputError, Protocol, ProtocolSwitchboard
 from lrp_companion.masks import bypassed, mask_number
 from lrp_companion.metrics import agreement, invariance_gap, pearson
-from lrp_companion.models.product import Product, all_groupings, leaves_of, parse, write
-from lrp_companion.models.softmax_step import SoftmaxStep
-from lrp_companion.views.palette import hexes
-from lrp_companion.views.tokens import decimals
+from lrp_companion.show.palette import hexes
+from lrp_companion.show.tokens import decimals
+from lrp_companion.toys.product import Product, all_groupings, leaves_of, parse, write
+from lrp_companion.toys.softmax_step import SoftmaxStep
 from lrp_companion.widgets.base import SHARED, STATIC, front_ends, minified, packed
 
 LACKS = -32768

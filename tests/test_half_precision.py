@@ -8,10 +8,10 @@ import torch
 from tiny_models import FAMILIES, IMAGE_FAMILIES, TEXTS, build
 
 import lrp_companion as lrp
+from lrp_companion.checks import ModelError
+from lrp_companion.families.wiring import RootMeanSquare
+from lrp_companion.loading.classifier import load_classifier
 from lrp_companion.methods import layer_lattice
-from lrp_companion.models.pretrained import load_classifier
-from lrp_companion.models.wiring import RootMeanSquare
-from lrp_companion.schema import ModelError
 
 HALF = ("bfloat16", "float16")
 CLOSE = {

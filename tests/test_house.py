@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "lrp_companion"
-FOLDERS = ("lrp_companion", "tests", "benchmarks", "training")
+FOLDERS = ("lrp_companion", "book", "tests", "benchmarks", "training")
 FILLER = {"own", "found"}
 LENGTH = 110
 
@@ -100,11 +100,12 @@ STILTED = (  # patterns of the same kind, and what to write instead
 ELSEWHERE = (
     "book/performance.md",
     "notebooks/08_wirings.ipynb",
-    "lrp_companion/views/",
-    "analysis/r_scale.py",
+    "lrp_companion/show/",
+    "lrp_book/views/",
+    "book/lrp_book/analysis/r_scale.py",
 )
 PROSE = {
-    "book": ("*.md", "*.toml"), "notebooks": ("*.ipynb",), "lrp_companion": ("*.py", "*.js"),
+    "book": ("*.md", "*.toml", "*.py"), "notebooks": ("*.ipynb",), "lrp_companion": ("*.py", "*.js"),
     "training": ("*.md",),
 }  # fmt: skip
 

@@ -15,8 +15,8 @@ from PIL import Image
 from transformers.image_utils import load_image
 
 import lrp_companion as lrp
+from lrp_companion.checks import InputError
 from lrp_companion.cli import main
-from lrp_companion.schema import InputError
 from lrp_companion.sources.image_file import LARGEST_SIDE, read_image
 
 VIT = str(Path(__file__).resolve().parent.parent / "training" / "vit")

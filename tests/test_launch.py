@@ -12,9 +12,9 @@ import nbformat
 import pytest
 import yaml
 from browsing import ROOT
+from lrp_book.sphinx import launch
 
-from lrp_companion.bookbuild import launch
-from lrp_companion.schema import InputError
+from lrp_companion.checks import InputError
 
 ADDRESS = "https://github.com/someone/companion"
 
@@ -43,7 +43,7 @@ def test_the_notebooks_agree_with_the_address() -> None:
     wanted = launch.install_cell(address, branch) if address else ""
     for name, cell in first_cells(ROOT).items():
         assert (cell.source if cell.get("id") == launch.CELL else "") == wanted, (
-            f"{name}: run python -m lrp_companion.bookbuild.launch"
+            f"{name}: run python -m lrp_book.sphinx.launch"
         )
 
 

@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from lrp_companion.analysis.layer_game import (
+from lrp_book.analysis.layer_game import (
     LayerGame,
     best_mask,
     bypassed,
@@ -25,9 +24,10 @@ from lrp_companion.analysis.layer_game import (
     shapley_interactions,
     shapley_values,
 )
+
+from lrp_companion.checks import InputError
 from lrp_companion.metrics import bootstrap_mean
 from lrp_companion.runs.load import load_run
-from lrp_companion.schema import InputError
 
 ROOT = Path(__file__).resolve().parent.parent
 SPARE = 12 << 20
@@ -205,7 +205,7 @@ def test_bad_games_are_refused(call, words):
 
 
 def test_the_figure_and_the_table_hold_the_numbers():
-    from lrp_companion.views import layer_game_figure, mask_choices
+    from lrp_book.views import layer_game_figure, mask_choices
 
     rows = np.random.default_rng(2).normal(0.5, 0.1, size=(40, 16))
     game = game_of(rows)
@@ -235,7 +235,7 @@ def test_the_memory_budget_changes_nothing_but_the_chunks(eps, clf, monkeypatch)
 
     from lrp_companion import layer_lattice
     from lrp_companion.methods.lrp import lrp_masks
-    from lrp_companion.models.encoder import LayerBlock
+    from lrp_companion.tape.encoder import LayerBlock
 
     carried, children = [], LayerBlock.children
     monkeypatch.setattr(

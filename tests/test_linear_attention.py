@@ -12,16 +12,10 @@ from hypothesis import strategies as st
 from oracles import r_add, r_attention_values, r_linear, r_matmul
 from torch import Tensor
 
+from lrp_companion.checks import InputError
 from lrp_companion.methods import IMAGE_METHODS
 from lrp_companion.methods.image import attribute_images
-from lrp_companion.models.linear_attention import (
-    ASSOCIATIONS,
-    READOUTS,
-    SHARES,
-    LinearAttention,
-    check_shares,
-)
-from lrp_companion.schema import InputError
+from lrp_companion.toys.linear_attention import ASSOCIATIONS, READOUTS, SHARES, LinearAttention, check_shares
 
 VARIANTS = [
     (bias, position, readout) for bias in (False, True) for position in (False, True) for readout in READOUTS

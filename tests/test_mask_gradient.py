@@ -17,7 +17,7 @@ from tiny_models import TEXTS
 import lrp_companion as lrp
 from lrp_companion import Classifier, InputError, LinearAttention
 from lrp_companion.methods.mask_gradient import group_of, integrate, plan, quadrature, quadrature_rows
-from lrp_companion.models import attention
+from lrp_companion.tape import attention
 
 
 def soft_logits(clf: Classifier, text: str, w: np.ndarray) -> np.ndarray:

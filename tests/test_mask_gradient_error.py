@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-
-import lrp_companion as lrp
-from lrp_companion.live.mask_gradient_error import (
+from lrp_book.analysis.softmax_steps import head_steps
+from lrp_book.records.mask_gradient_error import (
     PARTS,
     attention_times_gradient,
     error_parts,
@@ -15,9 +14,10 @@ from lrp_companion.live.mask_gradient_error import (
     error_stages,
     slopes_at_zero,
 )
-from lrp_companion.live.softmax_steps import head_steps
-from lrp_companion.models.encoder import LayerBlock
-from lrp_companion.schema import InputError
+
+import lrp_companion as lrp
+from lrp_companion.checks import InputError
+from lrp_companion.tape.encoder import LayerBlock
 
 TEXT = "a film of rare grace"
 
@@ -139,7 +139,7 @@ def test_shares_add_up_to_one_and_errors_end_at_zero(stages):
 
 @pytest.mark.parametrize("missing", [("a head's way out", "across heads"), ("within one softmax",), ()])
 def test_the_table_of_shares_adds_up_to_the_whole(missing):
-    from lrp_companion.views import error_shares_table
+    from lrp_book.views import error_shares_table
 
     draws = np.random.default_rng(0).dirichlet(np.ones(len(PARTS)), size=5)
     shares = [dict(zip(PARTS, draw, strict=True)) for draw in draws]
@@ -192,7 +192,7 @@ def test_slopes_at_zero_are_finite_differences(stages):
 
 def test_one_softmax_has_no_bound():
     """M = (1 - A) LOO and slope at 0 = LOO / (1 - A): the two counterexamples of the module's text."""
-    from lrp_companion.models.softmax_step import SoftmaxStep
+    from lrp_companion.toys.softmax_step import SoftmaxStep
 
     for logit in (0.0, 5.0, 15.0):
         step = SoftmaxStep([logit, 0.0], [1.0, 0.0])

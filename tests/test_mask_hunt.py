@@ -9,10 +9,10 @@ import nbformat
 import numpy as np
 import pytest
 from browsing import ROOT
+from lrp_book.sphinx.mask_hunt import agreements, hunt, in_words, table_of
+from lrp_book.sphinx.slides import WIDGET
 
-from lrp_companion.bookbuild.mask_hunt import agreements, hunt, in_words, table_of
-from lrp_companion.bookbuild.slides import WIDGET
-from lrp_companion.schema import InputError
+from lrp_companion.checks import InputError
 from lrp_companion.widgets.base import embed
 
 

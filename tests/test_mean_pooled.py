@@ -11,10 +11,10 @@ from tiny_models import TEXTS, mean_pooled
 from transformers import AutoModelForSequenceClassification
 
 import lrp_companion as lrp
-from lrp_companion.models.mean_pooled import MeanPooledBertForSequenceClassification
-from lrp_companion.models.pretrained import load_classifier
-from lrp_companion.models.reading import MEAN_POOLED
-from lrp_companion.schema import CompanionError
+from lrp_companion.checks import CompanionError
+from lrp_companion.families.mean_pooled import MeanPooledBertForSequenceClassification
+from lrp_companion.loading.classifier import load_classifier
+from lrp_companion.loading.reading import MEAN_POOLED
 
 
 @pytest.fixture(scope="module")

@@ -13,29 +13,22 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from lrp_book.analysis.cost_frontier import frontier
 from tiny_models import TEXTS, build, pre_norm
 
-from lrp_companion.analysis.cost_frontier import frontier
+from lrp_companion.attribution import SITES, Attribution, scores_at
+from lrp_companion.checks import CompanionError, InputError
+from lrp_companion.loading.classifier import Classifier, load_classifier
 from lrp_companion.methods import attribute, method_call
 from lrp_companion.methods.gradient import BASELINES
 from lrp_companion.metrics import bootstrap_mean, paired_difference, pearson, spearman
-from lrp_companion.models.pretrained import Classifier, load_classifier
 from lrp_companion.runs.axes import TOP
 from lrp_companion.runs.cost import DEFAULT_METHODS
 from lrp_companion.runs.execute import execute
 from lrp_companion.runs.load import TextRun, load_run
 from lrp_companion.runs.review_jobs import TextJobs
 from lrp_companion.runs.review_options import FIXED
-from lrp_companion.schema import (
-    REMOVALS,
-    SITES,
-    TOKEN_CHOICES,
-    Attribution,
-    CompanionError,
-    InputError,
-    Protocol,
-    scores_at,
-)
+from lrp_companion.schema import REMOVALS, TOKEN_CHOICES, Protocol
 from lrp_companion.sources.dataset import Dataset
 
 WORDS = (*TEXTS, "the warm film", "no , never", "a dull plot and a slow actor")

@@ -13,6 +13,8 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lrp_companion.attribution import Attribution
+from lrp_companion.checks import InputError
 from lrp_companion.metrics import (
     Curve,
     Interval,
@@ -29,7 +31,7 @@ from lrp_companion.metrics import (
     removal_order,
     spearman,
 )
-from lrp_companion.schema import MAP_CHOICES, STATISTICS, Attribution, InputError, Protocol
+from lrp_companion.schema import MAP_CHOICES, STATISTICS, Protocol
 
 CORRELATIONS = {"pearson": pearson, "spearman": spearman, "kendall": kendall}
 SCIPY = {

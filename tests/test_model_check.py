@@ -11,11 +11,11 @@ from tiny_models import PRE_NORM, TEXTS, build, without_constants
 
 import lrp_companion as lrp
 from lrp_companion import cli
+from lrp_companion.checks import InputError, ModelError
+from lrp_companion.loading.classifier import load_classifier
 from lrp_companion.methods import layer_relevance
-from lrp_companion.models.meter import CAUSES, keeps, metered
-from lrp_companion.models.pretrained import load_classifier
-from lrp_companion.models.steps import MapStep
-from lrp_companion.schema import InputError, ModelError
+from lrp_companion.tape.meter import CAUSES, keeps, metered
+from lrp_companion.tape.steps import MapStep
 
 MODELS = ("bert", "electra", "distilbert", *PRE_NORM)
 

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from tiny_models import build
 
+from lrp_companion.checks import InputError, SourceError
 from lrp_companion.cli import main
-from lrp_companion.models.pretrained import load_classifier
+from lrp_companion.loading.classifier import load_classifier
 from lrp_companion.runs.folder import read_folder
 from lrp_companion.runs.review_jobs import TextJobs
-from lrp_companion.schema import InputError, SourceError
 from lrp_companion.sources import load_dataset
 
 TRACE = "import pathlib\npathlib.Path({place!r}).write_text('it ran')\n"

@@ -17,13 +17,13 @@ from torch.nn import functional
 from torch.nn.utils import parametrizations, prune, spectral_norm, weight_norm
 
 import lrp_companion as lrp
+from lrp_companion import families
+from lrp_companion.checks import ModelError
+from lrp_companion.families.modules import check_modules, is_elementwise
+from lrp_companion.families.tasks import head_steps
+from lrp_companion.loading.classifier import Classifier, load_classifier
 from lrp_companion.methods import kept_logits
-from lrp_companion.models import families
-from lrp_companion.models.encoder import Encoder
-from lrp_companion.models.modules import check_modules, is_elementwise
-from lrp_companion.models.pretrained import Classifier, load_classifier
-from lrp_companion.models.tasks import head_steps
-from lrp_companion.schema import ModelError
+from lrp_companion.tape.encoder import Encoder
 
 TEXT = TEXTS[1]
 MLP = ("linear", "relu", "linear")

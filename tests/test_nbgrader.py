@@ -9,11 +9,11 @@ from typing import Any
 
 import nbformat
 import pytest
+from lrp_book.exercises import exercises
+from lrp_book.nbgrader import course_notebook, write_course
+from lrp_book.student import without_code_solutions
 
-from lrp_companion.bookbuild.nbgrader import course_notebook, write_course
-from lrp_companion.bookbuild.student import without_code_solutions
-from lrp_companion.exercises import exercises
-from lrp_companion.schema import InputError
+from lrp_companion.checks import InputError
 
 EXERCISES = Path(__file__).parent.parent / "notebooks" / "exercises"
 KEYS = {"grade", "grade_id", "locked", "schema_version", "solution", "task"}

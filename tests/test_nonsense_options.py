@@ -10,12 +10,12 @@ import pytest
 import torch
 from tiny_models import TEXTS
 
+from lrp_companion.checks import CompanionError, InputError
+from lrp_companion.loading.classifier import Classifier
 from lrp_companion.methods import attribute, method_call, options_of
 from lrp_companion.methods.mask_gradient import quadrature
-from lrp_companion.models.linear_attention import LinearAttention
-from lrp_companion.models.pretrained import Classifier
 from lrp_companion.registry import IMAGE_METHODS, TEXT_METHODS
-from lrp_companion.schema import CompanionError, InputError
+from lrp_companion.toys.linear_attention import LinearAttention
 
 NONSENSE: tuple[Any, ...] = (
     None, True, "foo", "", "no", b"word", -1, 0, 1, 2.5, np.nan, np.inf, -np.inf, 10**7, 10**400, -(10**400),

@@ -12,8 +12,9 @@ import pytest
 
 pytest.importorskip("papermill", reason="papermill comes with the extra book")
 
-from lrp_companion.bookbuild import build
-from lrp_companion.schema import InputError
+from lrp_book import build
+
+from lrp_companion.checks import InputError
 
 NOTEBOOKS = sorted((build.ROOT / "notebooks").glob("*.ipynb"))
 every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from lrp_companion.schema import CompanionError, InputError, SourceError, Texts
+from lrp_companion.checks import CompanionError, InputError, SourceError
+from lrp_companion.schema import Texts
 from lrp_companion.sources import Dataset, load_dataset
 
 TEXTS = ("A film, of rare grace", 'The "plot"\nis slow', "Zürich café 映画", "dull")

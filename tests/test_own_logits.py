@@ -15,10 +15,10 @@ from tiny_models import BERT_LIKE, PRE_NORM, TEXTS, build, pre_norm, randomise
 from tokenizers import processors
 
 import lrp_companion as lrp
+from lrp_companion.checks import InputError, ModelError
+from lrp_companion.loading.classifier import load_classifier
+from lrp_companion.loading.comparison import own_logits
 from lrp_companion.methods import TEXT_METHODS, attribute, kept_logits, removal_evaluator
-from lrp_companion.models.comparison import own_logits
-from lrp_companion.models.pretrained import load_classifier
-from lrp_companion.schema import InputError, ModelError
 
 LONG = " ".join(TEXTS) + " " + " ".join(TEXTS)
 ROTATIONS: dict[str, dict[str, Any]] = {

@@ -9,11 +9,11 @@ import pytest
 import tiny_models
 import torch
 
+from lrp_companion.checks import InputError
+from lrp_companion.loading.classifier import Classifier
 from lrp_companion.methods import kept_logits
-from lrp_companion.models.encoder import Encoder
-from lrp_companion.models.packed import Row, packed_logits
-from lrp_companion.models.pretrained import Classifier
-from lrp_companion.schema import InputError
+from lrp_companion.tape.encoder import Encoder
+from lrp_companion.tape.packed import Row, packed_logits
 
 
 def alone(network: torch.nn.Module, row: Row, first_position: int) -> torch.Tensor:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from lrp_companion.checks import InputError
 from lrp_companion.metrics.paired import (
     bootstrap_median,
     compare_paired,
@@ -19,7 +20,6 @@ from lrp_companion.metrics.paired import (
     win_rate,
 )
 from lrp_companion.metrics.statistics import Interval, bootstrap_mean, paired_difference
-from lrp_companion.schema import InputError
 
 RNG = np.random.default_rng(3)
 A, B = RNG.uniform(-1, 1, 60), RNG.uniform(-1, 1, 60)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from lrp_book import build
+from lrp_book.parameters import check_values
 
-from lrp_companion.bookbuild import build
-from lrp_companion.bookbuild.parameters import check_values
-from lrp_companion.schema import CompanionError
+from lrp_companion.checks import CompanionError
 from lrp_companion.sources.folder import VARIABLE
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from lrp_companion.models.places import locate
-from lrp_companion.schema import SourceError
+from lrp_companion.checks import SourceError
+from lrp_companion.loading.places import locate
 
 NOBODY = "http://127.0.0.1:9"
 

@@ -16,11 +16,11 @@ import transformers
 from tiny_models import PRE_NORM, TEXTS, mean_pooled, pre_norm, randomise
 
 import lrp_companion as lrp
+from lrp_companion.checks import InputError, ModelError
+from lrp_companion.loading.classifier import Classifier, load_classifier
 from lrp_companion.methods import kept_logits, layer_lattice, layer_relevance
-from lrp_companion.models.encoder import Encoder
-from lrp_companion.models.pretrained import Classifier, load_classifier
-from lrp_companion.models.steps import GATES
-from lrp_companion.schema import InputError, ModelError
+from lrp_companion.tape.encoder import Encoder
+from lrp_companion.tape.steps import GATES
 
 KINDS = (*PRE_NORM, "modernbert, mean", "bert, mean")
 CAUSAL = tuple(name for name in PRE_NORM if name != "modernbert")
@@ -394,8 +394,8 @@ def test_other_modules_are_refused_in_one_line() -> None:
 
 
 def test_experiments_on_berts_order_refuse_other_orders() -> None:
-    from lrp_companion.live.embedding_shift import natural_shifts
-    from lrp_companion.live.softmax_steps import head_steps
+    from lrp_book.analysis.softmax_steps import head_steps
+    from lrp_book.records.embedding_shift import natural_shifts
 
     clf = load_classifier(*tiny("llama"))
     for work in (lambda: head_steps(clf, TEXT), lambda: natural_shifts(clf)):

@@ -12,7 +12,7 @@ import torch
 import transformers
 from tiny_models import BERT_LIKE, TEXTS, build, save, save_bert_base
 
-from lrp_companion.models.pretrained import embedded_models, load_classifier
+from lrp_companion.loading.classifier import embedded_models, load_classifier
 from lrp_companion.schema import ModelCard
 
 
@@ -173,7 +173,7 @@ def test_an_embedded_model_is_a_plain_classifier_of_the_hubs_format(name: str) -
         transformers.__file__
     ).parent  # any reader of the format opens it: transformers, without this package
     assert folder.is_dir()
-    from lrp_companion.models.pretrained import EMBEDDED_FOLDER
+    from lrp_companion.loading.classifier import EMBEDDED_FOLDER
 
     plain = transformers.AutoModelForSequenceClassification.from_pretrained(
         EMBEDDED_FOLDER / name, dtype=torch.float32

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from lrp_book.sphinx.rule_table import rule_table
 
 from lrp_companion import rules
-from lrp_companion.bookbuild.rule_table import rule_table
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "book/primer.md").read_text(encoding="utf-8")

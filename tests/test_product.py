@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lrp_companion.models.product import (
+from lrp_companion.checks import InputError
+from lrp_companion.toys.product import (
     Product,
     all_groupings,
     flat,
@@ -24,7 +25,6 @@ from lrp_companion.models.product import (
     shares,
     write,
 )
-from lrp_companion.schema import InputError
 
 FACTORS = st.lists(st.fractions(min_value=-9, max_value=9, max_denominator=20), min_size=2, max_size=5)
 

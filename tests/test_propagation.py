@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny_models import BERT_LIKE, TEXTS, build, without_constants
 
-from lrp_companion.models.batching import pad
-from lrp_companion.models.encoder import Encoder
-from lrp_companion.models.pretrained import Classifier
+from lrp_companion.loading.classifier import Classifier
 from lrp_companion.propagation import all_masks, some_masks
 from lrp_companion.schema import Lattice
+from lrp_companion.tape.batching import pad
+from lrp_companion.tape.encoder import Encoder
 
 CPU = torch.device("cpu")
 MASKS = [(), (1,), (2,), (1, 2)]
@@ -175,7 +175,7 @@ def test_masks_that_share_a_walk_equal_masks_walked_alone(masks: list[frozenset[
 
 def test_the_tree_costs_one_layer_backward_per_pair_of_masks(monkeypatch: pytest.MonkeyPatch) -> None:
     """2**L - 1 layer-backwards in total, counted in masks carried: 1 + 2 + ... + 2**(L-1)."""
-    from lrp_companion.models.encoder import LayerBlock
+    from lrp_companion.tape.encoder import LayerBlock
 
     carried = []
     children = LayerBlock.children

@@ -13,16 +13,18 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from lrp_book.analysis import effect_causes, subgroups
+from lrp_book.analysis.significance import group_differences, holm
+from lrp_book.views.boards import switchboard
 from test_report import EXPLAINERS, level, mnist_run, text_run
 
-from lrp_companion.analysis import effect_causes, protocol_grid, subgroups
-from lrp_companion.analysis.protocol_grid import AXIS_OPTIONS, PROTOCOL_AXES, grid
+from lrp_companion.checks import CompanionError, InputError
 from lrp_companion.metrics import Interval, bootstrap_mean
-from lrp_companion.metrics.significance import group_differences, holm
 from lrp_companion.metrics.statistics import resampled, side_of_zero
+from lrp_companion.paper import protocol_grid
+from lrp_companion.paper.protocol_grid import AXIS_OPTIONS, PROTOCOL_AXES, grid
 from lrp_companion.runs.load import TextRun, load_run
-from lrp_companion.schema import PROTOCOLS, CompanionError, InputError, Protocol
-from lrp_companion.widgets.boards import switchboard
+from lrp_companion.schema import PROTOCOLS, Protocol
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORD = ROOT / "results" / "sst2-companion"
@@ -400,7 +402,7 @@ def test_holm_by_hand_and_against_its_definition():
 
 @recorded
 def test_tags_are_compared_group_by_group():
-    from lrp_companion import views
+    from lrp_book import views
 
     generator = np.random.default_rng(6)
     tags = [["a"] if k % 3 == 0 else ["a", "b"] if k % 3 == 1 else [] for k in range(90)] + [["rare"]]
@@ -472,7 +474,7 @@ def unpacked(run: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_a_cell_of_the_switchboard_prints_as_its_value():
-    from lrp_companion.widgets.boards import _steps
+    from lrp_book.views.boards import _steps
 
     values = np.array([[-0.01503, -0.01497, 0.01497], [0.01503, -0.0049999, 0.33333], [np.nan, -1.0, 1.0]])
     steps = _steps(values)
@@ -554,7 +556,7 @@ def test_bad_input_is_refused_by_name(turned, tmp_path):
 
 
 def test_figures_say_what_they_draw(turned, stepped, tmp_path):
-    from lrp_companion import views
+    from lrp_book import views
 
     imdb = text(
         tmp_path / "imdb", {"attnlrp": level(0.3, 0.4), "cp-lrp": level(0.5, 0.5)}, task="imdb", n=2, layers=6
@@ -581,7 +583,7 @@ def test_figures_say_what_they_draw(turned, stepped, tmp_path):
 
 
 def test_tables_hold_effect_interval_and_n(turned, stepped):
-    from lrp_companion import views
+    from lrp_book import views
 
     run_grid = grid(turned)
     assert "-0.25 [" in repr(views.protocols_table([run_grid])) and "CP-LRP − AttnLRP" in repr(
@@ -618,7 +620,8 @@ def test_tables_hold_effect_interval_and_n(turned, stepped):
 
 @recorded
 def test_the_committed_page_shows_what_the_committed_records_give():
-    from lrp_companion import views
+    from lrp_book import views
+
     from lrp_companion.runs.load import load_runs
 
     path = ROOT / "notebooks" / "06_protocol_audit.ipynb"

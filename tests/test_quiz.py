@@ -10,9 +10,8 @@ from browsing import ROOT
 
 pytest.importorskip("sphinx", reason="sphinx comes with the extra book")
 
+from lrp_book.sphinx.quizzes import FOLDER, read_quiz
 from sphinx.errors import ExtensionError
-
-from lrp_companion.bookbuild.quizzes import FOLDER, read_quiz
 
 FILES = sorted((ROOT / FOLDER).glob("*.toml"))
 CHAPTERS = [

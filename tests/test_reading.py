@@ -14,10 +14,10 @@ import transformers
 from tiny_models import BERT_LIKE, build, save
 from torch import nn
 
+from lrp_companion.checks import InputError, ModelError
+from lrp_companion.loading.classifier import load_classifier
+from lrp_companion.loading.model_card import fingerprint_of
 from lrp_companion.methods import attribute
-from lrp_companion.models.model_card import fingerprint_of
-from lrp_companion.models.pretrained import load_classifier
-from lrp_companion.schema import InputError, ModelError
 
 TEXT = "a film of rare grace"
 needs_peft = pytest.mark.skipif(importlib.util.find_spec("peft") is None, reason="peft is not installed")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lrp_companion.models.pretrained import embedded_models
+from lrp_companion.loading.classifier import embedded_models
 
 README = Path(__file__).resolve().parent.parent / "README.md"
 NUMBER = re.compile(r"-?\d+\.\d+")

@@ -11,10 +11,10 @@ import torch
 from tiny_models import TEXTS, build
 
 import lrp_companion as lrp
+from lrp_companion.checks import InputError
+from lrp_companion.loading.classifier import load_classifier
 from lrp_companion.methods import layer_lattice, layer_relevance
-from lrp_companion.models import attention, recompute
-from lrp_companion.models.pretrained import load_classifier
-from lrp_companion.schema import InputError
+from lrp_companion.tape import attention, recompute
 
 METHODS = ("attnlrp", "cp-lrp", "gradient-x-input", "mask-gradient", "rollout", "loo", "hybrid")
 

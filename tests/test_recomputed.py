@@ -15,14 +15,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from lrp_book.analysis.first_token import by_first_sign, interventions, site_change
+from lrp_book.analysis.layer_game import standing
+from lrp_book.analysis.r_scale import method_rows, removal_rows, training_rows
 
-from lrp_companion.analysis.first_token import by_first_sign, interventions, site_change
-from lrp_companion.analysis.layer_game import standing
-from lrp_companion.analysis.protocol_grid import grid, matched_share, stated_cells
-from lrp_companion.analysis.r_scale import method_rows, removal_rows, training_rows
+from lrp_companion.attribution import SITES
 from lrp_companion.metrics.paired import compare_paired, over_trainings
+from lrp_companion.paper.protocol_grid import grid, matched_share, stated_cells
 from lrp_companion.runs.load import TextRun, load_run
-from lrp_companion.schema import SITES, Protocol
+from lrp_companion.schema import Protocol
 
 RESULTS = Path(__file__).parents[1] / "results"
 RUNS = {

@@ -11,6 +11,7 @@ import pytest
 from tiny_models import TEXTS
 
 import lrp_companion as lrp
+from lrp_companion.checks import InputError
 from lrp_companion.methods import options_of
 from lrp_companion.methods.common import attribution
 from lrp_companion.registry import (
@@ -26,9 +27,8 @@ from lrp_companion.registry import (
 from lrp_companion.runs.execute import execute
 from lrp_companion.runs.load import load_run
 from lrp_companion.runs.review_jobs import TextJobs
-from lrp_companion.schema import InputError
+from lrp_companion.show.palette import styles
 from lrp_companion.sources import load_dataset
-from lrp_companion.views.palette import styles
 
 
 @pytest.fixture

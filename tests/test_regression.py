@@ -11,11 +11,12 @@ import torch
 from tiny_models import TEXTS, build, pre_norm, save, vision
 
 import lrp_companion as lrp
+from lrp_companion.checks import CompanionError, InputError, ModelError
 from lrp_companion.cli import main
-from lrp_companion.models.pretrained import Classifier, load_classifier
+from lrp_companion.loading.classifier import Classifier, load_classifier
 from lrp_companion.runs.load import load_run
 from lrp_companion.runs.text_run import loo_map
-from lrp_companion.schema import CompanionError, InputError, ModelError, Protocol
+from lrp_companion.schema import Protocol
 
 METHODS = (
     "loo", "attnlrp", "cp-lrp", "mask-gradient", "gradient-x-input", "ig", "hybrid", "sampled-loo", "rollout",

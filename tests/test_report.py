@@ -18,36 +18,35 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from lrp_book.analysis.chapter_findings import judged_claims
 
-from lrp_companion import views
-from lrp_companion.analysis import paper_claim_specs, paper_claims, paper_tables, report
-from lrp_companion.analysis.chapter_findings import judged_claims
-from lrp_companion.analysis.paper import FINGERPRINTS, paper_table
-from lrp_companion.analysis.paper_claims import (
-    VERDICTS,
-    Effect,
-    claims,
-    independent_difference,
-    side,
-    verdict,
-)
+from lrp_companion.attribution import SITES
+from lrp_companion.checks import CompanionError, SourceError
 from lrp_companion.cli import main
 from lrp_companion.masks import mask_label, path_masks
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.metrics.statistics import bootstrap_columns
+from lrp_companion.paper import (
+    claim_specs as paper_claim_specs,
+)
+from lrp_companion.paper import (
+    claims as paper_claims,
+)
+from lrp_companion.paper import (
+    printed,
+    report,
+    verdicts,
+)
+from lrp_companion.paper import (
+    tables as paper_tables,
+)
+from lrp_companion.paper.claims import VERDICTS, Effect, claims, independent_difference, side, verdict
+from lrp_companion.paper.printed import REPORT_WIDTH
+from lrp_companion.paper.published import FINGERPRINTS, paper_table
 from lrp_companion.runs.folder import open_folder
 from lrp_companion.runs.load import MnistRun, TextRun, load_run, load_runs
 from lrp_companion.runs.manifest import FORMAT, key_of
-from lrp_companion.schema import (
-    PROTOCOLS,
-    SITES,
-    STATISTICS,
-    TARGET_CHOICES,
-    TOKEN_CHOICES,
-    CompanionError,
-    SourceError,
-)
-from lrp_companion.views.paper_tables import REPORT_WIDTH
+from lrp_companion.schema import PROTOCOLS, STATISTICS, TARGET_CHOICES, TOKEN_CHOICES
 
 ROOT = Path(__file__).resolve().parent.parent
 METHODS = ("loo", "ig", "rollout", "gradient-x-input", "attnlrp", "cp-lrp")
@@ -418,7 +417,7 @@ def test_columns_are_drawn_as_one_column_is():
 
 
 def test_undefined_values_are_counted_and_shown(folders):
-    shown = repr(views.table2_beside(load_run(folders["six"])))
+    shown = repr(printed.table2_beside(load_run(folders["six"])))
     assert "undefined" in shown.splitlines()[1]
     ig = next(line for line in shown.splitlines() if line.startswith("ig"))
     assert ig.split()[:5] == ["ig", "0.55", "[0.50,", "0.60]", "1"]
@@ -600,7 +599,9 @@ def test_what_was_not_run_is_estimated_from_its_arithmetic(folders):
         sst["operations"] * 872 / 3.6e16
     )
     assert imdb["command"].startswith("lrp-companion run imdb --model fabriceyhc/") and imdb["hours"] is None
-    assert "assumed" in views.not_run_table([run]).caption and "hours" not in repr(views.not_run_table([]))
+    assert "assumed" in printed.not_run_table([run]).caption and "hours" not in repr(
+        printed.not_run_table([])
+    )
 
 
 def test_a_time_that_is_not_known_is_not_made_up(folders, tmp_path):
@@ -624,7 +625,7 @@ def test_a_time_that_is_not_known_is_not_made_up(folders, tmp_path):
 
 def test_the_report_says_all_on_lines_a_terminal_holds(folders, tmp_path):
     runs = load_runs([folders["top"]])
-    text = views.report(runs, out=tmp_path / "here" / "report.txt")
+    text = printed.report(runs, out=tmp_path / "here" / "report.txt")
     assert text == (tmp_path / "here" / "report.txt").read_text(encoding="utf-8")
     assert max(map(len, text.splitlines())) <= REPORT_WIDTH
     for words in (
@@ -729,7 +730,7 @@ def test_other_bad_input_is_one_line_and_exit_code_2(folders, tmp_path, capsys):
         printed = capsys.readouterr()
         assert printed.out == "" and len(printed.err.strip().splitlines()) == 1 and words in printed.err
     with pytest.raises(CompanionError, match="no runs"):
-        views.report([])
+        printed.report([])
     with pytest.raises(SourceError, match="no runs"):
         report.report_rows([])
 
@@ -752,21 +753,21 @@ def fresh(folder: Path) -> set[str]:
     """Plain text of everything that the page may show of a folder's runs."""
     runs, judged = load_runs([folder]), judged_claims(str(folder))
     shown: list[Any] = [
-        views.runs_table(runs),
-        views.not_run_table(runs),
-        views.claims_table(judged),
-        views.effects_table(judged),
+        printed.runs_table(runs),
+        printed.not_run_table(runs),
+        verdicts.claims_table(judged),
+        verdicts.effects_table(judged),
     ]
     for run in runs:
         if isinstance(run, MnistRun):
-            shown.append(views.table1_beside(run))
+            shown.append(printed.table1_beside(run))
         if not isinstance(run, TextRun):
             continue
-        shown += [views.table2_beside(run), views.table2_dots(run), views.table2_curves(run)]
+        shown += [printed.table2_beside(run), printed.table2_dots(run), printed.table2_curves(run)]
         if run.masks:
-            from lrp_companion.views import layer_plot
+            from lrp_companion.show import layer_plot
 
-            shown += [views.tableA3_beside(run), views.tableA3_curves(run)]
+            shown += [printed.tableA3_beside(run), printed.tableA3_curves(run)]
             for name, protocol in PROTOCOLS.items():
                 shown.append(
                     layer_plot(
@@ -789,7 +790,7 @@ def outputs(notebook: Path) -> list[str]:
 
 
 def test_the_page_shows_what_the_records_give(folders, tmp_path, monkeypatch):
-    book = pytest.importorskip("lrp_companion.bookbuild.build", reason="papermill comes with the extra book")
+    book = pytest.importorskip("lrp_book.build", reason="papermill comes with the extra book")
     monkeypatch.delenv("LRP_COMPANION_DATA", raising=False)
     shutil.copytree(folders["top"], tmp_path / "results")
     (tmp_path / "notebooks").mkdir()
@@ -818,7 +819,7 @@ def test_results_are_found_from_the_top_and_from_the_notebooks(folders, tmp_path
 
 
 def test_the_plot_for_pages_draws_what_the_print_draws(sst2):
-    from lrp_companion.views import layer_plot
+    from lrp_companion.show import layer_plot
 
     drawn = paper_tables.figure2(sst2)
     plot = layer_plot(**drawn, title="a title")

@@ -904,7 +904,7 @@ def digits(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_mnist_from_a_folder_by_the_same_command(digits, tmp_path, capsys):
-    from lrp_companion.live.digit_invariance import invariance_table, train_pair
+    from lrp_companion.runs.digit_invariance import invariance_table, train_pair
 
     call = ["run", "mnist", "--source", "folder", "--data-dir", str(digits), "--quiet", "--out"]
     assert main([*call, str(tmp_path / "grown"), "--nets", "1", "--limit", "1"]) == 0
@@ -925,7 +925,8 @@ def test_mnist_from_a_folder_by_the_same_command(digits, tmp_path, capsys):
 
 
 def test_mnist_with_methods_of_ones_own(digits, tmp_path, capsys):
-    from lrp_companion.analysis.cost_frontier import digit_frontier
+    from lrp_book.analysis.cost_frontier import digit_frontier
+
     from lrp_companion.metrics import bootstrap_mean
     from lrp_companion.runs.load import MnistRun
 

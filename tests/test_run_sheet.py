@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from browsing import ROOT, open_page
+from lrp_book.sphinx.run_sheet import check_plan, read_deck, read_plan, sheet
 
-from lrp_companion.bookbuild.run_sheet import check_plan, read_deck, read_plan, sheet
-from lrp_companion.schema import InputError
+from lrp_companion.checks import InputError
 
 SESSIONS = sorted(path.stem for path in (ROOT / "book/slides").glob("session*.md"))
 

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from browsing import complaints_of_axe, open_page, state_of
 
+from lrp_companion.attribution import Attribution
+from lrp_companion.checks import InputError
+from lrp_companion.loading.classifier import Classifier
 from lrp_companion.methods import attribute, layer_lattice
-from lrp_companion.models.pretrained import Classifier
-from lrp_companion.schema import Attribution, InputError
 from lrp_companion.widgets import LayerToggles, TokenHeatmap
 from lrp_companion.widgets.saved_page import save_widget
 

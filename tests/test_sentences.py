@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from lrp_book.analysis.findings import finding
+from lrp_book.views import answers
 
 from lrp_companion import InputError
-from lrp_companion.analysis.findings import finding
-from lrp_companion.views import answers
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 

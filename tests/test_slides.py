@@ -12,11 +12,11 @@ from typing import Any
 import nbformat
 import pytest
 from browsing import ROOT, complaints_of_axe, open_page, state_of
+from lrp_book import student
+from lrp_book.sphinx.slides import excerpt, find_cell, in_state, part_of_table, slides
 
-from lrp_companion.bookbuild import student
-from lrp_companion.bookbuild.slides import excerpt, find_cell, in_state, part_of_table, slides
-from lrp_companion.schema import InputError
-from lrp_companion.views import table
+from lrp_companion.checks import InputError
+from lrp_companion.show import table
 from lrp_companion.widgets import ProductTree
 
 DECKS = sorted(path.stem for path in (ROOT / "book/slides").glob("session*.md"))

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lrp_companion import rules
-from lrp_companion.models.softmax_step import SoftmaxStep
-from lrp_companion.schema import InputError
+from lrp_companion.checks import InputError
+from lrp_companion.toys.softmax_step import SoftmaxStep
 
 LOGITS = st.floats(-6, 6, allow_nan=False)
 VALUES = st.floats(-5, 5, allow_nan=False)

@@ -7,13 +7,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from lrp_book.analysis import softmax_steps
+from lrp_book.views.binned import binned_lines
 from tiny_models import TEXTS
 
 import lrp_companion as lrp
-from lrp_companion.live import softmax_steps
 from lrp_companion.metrics import bootstrap_mean, pearson
-from lrp_companion.models.softmax_step import SoftmaxStep
-from lrp_companion.views.binned import binned_lines
+from lrp_companion.toys.softmax_step import SoftmaxStep
 
 LONG = [text for text in TEXTS if len(text.split()) > 3]
 

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from lrp_companion.schema import InputError, SourceError
+from lrp_companion.checks import InputError, SourceError
 from lrp_companion.sources import SPLITS, Dataset, clean, embedded, hub, load_dataset, reachable
 from lrp_companion.sources.dataset import halve, sized
 
@@ -639,7 +639,7 @@ class TestHub:
     def test_a_hub_without_the_data_set(self, serve: Callable[..., str], tmp_path: Path) -> None:
         address = serve(status=404)
         code = """
-        from lrp_companion.schema import SourceError
+        from lrp_companion.checks import SourceError
         from lrp_companion.sources import load_dataset
         try:
             load_dataset("sst2", source="hub")

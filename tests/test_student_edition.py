@@ -17,9 +17,8 @@ import pytest
 pytest.importorskip("papermill", reason="papermill comes with the extra book")
 
 from browsing import ROOT, complaints_of_axe, open_page, serve
-
-from lrp_companion.bookbuild import build, student
-from lrp_companion.bookbuild.student import (
+from lrp_book import build, student
+from lrp_book.student import (
     BEGIN,
     END,
     GAP,
@@ -27,7 +26,8 @@ from lrp_companion.bookbuild.student import (
     without_code_solutions,
     without_solution_blocks,
 )
-from lrp_companion.schema import InputError
+
+from lrp_companion.checks import InputError
 
 EXERCISES = sorted((ROOT / "notebooks/exercises").glob("*.ipynb"))
 
@@ -312,7 +312,7 @@ def test_script_and_style_are_loaded_where_there_is_a_quiz(edition: Path) -> Non
 
 def test_make_has_the_student_edition() -> None:
     makefile = (ROOT / "Makefile").read_text()
-    assert "-m lrp_companion.bookbuild student\n" in makefile
+    assert "-m lrp_book student\n" in makefile
 
 
 def test_the_command_writes_notebooks_without_solutions(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ import transformers
 from tiny_models import BERT_LIKE, build, pre_norm, randomise
 
 import lrp_companion as lrp
-from lrp_companion.models.pretrained import load_classifier
-from lrp_companion.models.tasks import task_of
-from lrp_companion.schema import InputError
+from lrp_companion.checks import InputError
+from lrp_companion.families.tasks import task_of
+from lrp_companion.loading.classifier import load_classifier
 
 FAMILIES = (*BERT_LIKE, "modernbert")
 NAMES = {

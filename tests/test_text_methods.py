@@ -12,9 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_models import TEXTS
 
+from lrp_companion.attribution import SITES, Attribution
+from lrp_companion.checks import InputError
+from lrp_companion.loading.classifier import Classifier, load_classifier
 from lrp_companion.methods import TEXT_METHODS, attribute, layer_lattice, removal_evaluator
-from lrp_companion.models.pretrained import Classifier, load_classifier
-from lrp_companion.schema import REMOVALS, SITES, Attribution, InputError
+from lrp_companion.schema import REMOVALS
 
 LRP = {"attnlrp": (), "cp-lrp": (1, 2, 3), "pa-lrp": ()}
 

@@ -8,10 +8,11 @@ import pytest
 import torch
 from tiny_models import BERT_LIKE, build
 
-from lrp_companion.live.model_check import check
+from lrp_companion.checks import InputError
+from lrp_companion.loading.classifier import Classifier, load_classifier
 from lrp_companion.methods import TEXT_METHODS, attribute, layer_lattice, removal_evaluator
-from lrp_companion.models.pretrained import Classifier, load_classifier
-from lrp_companion.schema import REMOVALS, InputError, Texts
+from lrp_companion.model_check import check
+from lrp_companion.schema import REMOVALS, Texts
 from lrp_companion.sources import load_dataset
 
 PAIR = ("a film of rare grace", "the plot is slow")

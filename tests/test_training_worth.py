@@ -13,24 +13,18 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from lrp_book.analysis import mean_pooling, training_worth
+from lrp_book.analysis.finding_records import POSITIONS, SHORT_RECIPE, WORDS, MissingRecord, Records, records
+from lrp_book.analysis.findings import finding, value_of
+from lrp_book.analysis.predictions import FAILED, MET, MIXED
+from lrp_book.analysis.training_findings import both_read_outs
+from lrp_book.views import both_data_sets_table
 from test_recomputed import plain_loo, plain_r
 
-from lrp_companion.analysis import mean_pooling, training_worth
-from lrp_companion.analysis.finding_records import (
-    POSITIONS,
-    SHORT_RECIPE,
-    WORDS,
-    MissingRecord,
-    Records,
-    records,
-)
-from lrp_companion.analysis.findings import finding, value_of
-from lrp_companion.analysis.paper_claims import gains_on_both
-from lrp_companion.analysis.predictions import FAILED, MET, MIXED
-from lrp_companion.analysis.training_findings import both_read_outs
+from lrp_companion.checks import InputError
+from lrp_companion.paper.claims import gains_on_both
 from lrp_companion.runs.load import TextRun, load_run
-from lrp_companion.schema import PROTOCOLS, InputError
-from lrp_companion.views import both_data_sets_table
+from lrp_companion.schema import PROTOCOLS
 
 RESULTS = Path(__file__).parents[1] / "results"
 FIVE = [f"sst2-{SHORT_RECIPE}-seed-{seed}" for seed in range(5)]

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from lrp_book import views
+from lrp_book.analysis import effect_causes, trainings
 from test_protocol_grid import text
 from test_report import mnist_run
 
-from lrp_companion import views
-from lrp_companion.analysis import effect_causes, trainings
-from lrp_companion.analysis.report import find_trainings
+from lrp_companion.checks import InputError, SourceError
 from lrp_companion.metrics.variance import variance_shares
+from lrp_companion.paper.report import find_trainings
 from lrp_companion.runs.load import TextRun, load_run
-from lrp_companion.schema import InputError, SourceError
 
 MODELS = ("small", "small-seed-1", "small-seed-2")
 EFFECTS = ((-0.25, 0.25), (-0.125, 0.25), (0.125, 0.125))

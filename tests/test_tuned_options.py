@@ -13,22 +13,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from lrp_book.analysis.tuned_options import QUESTIONS, best_masks, load_sheets, option_choices, option_rows
+from lrp_book.records.tune_options import LEAST, Option, compare_masks, compare_options, options_to_try
 from tiny_models import TEXTS
 
-from lrp_companion.analysis.tuned_options import (
-    QUESTIONS,
-    best_masks,
-    load_sheets,
-    option_choices,
-    option_rows,
-)
-from lrp_companion.live.tune_options import LEAST, Option, compare_masks, compare_options, options_to_try
+from lrp_companion.checks import InputError, SourceError
+from lrp_companion.loading.classifier import Classifier
 from lrp_companion.methods import attribute, method_call
 from lrp_companion.methods.hybrid import corrected, hybrid
 from lrp_companion.methods.mask_gradient import LOW, MANY, group_of, quadrature
 from lrp_companion.metrics import bootstrap_mean, paired_difference, pearson
-from lrp_companion.models.pretrained import Classifier
-from lrp_companion.schema import TOKEN_CHOICES, InputError, SourceError
+from lrp_companion.schema import TOKEN_CHOICES
 from lrp_companion.sources.dataset import Dataset
 
 WORDS = (

@@ -12,10 +12,10 @@ import torch
 import transformers
 from tiny_models import TEXTS
 
+from lrp_companion.checks import InputError
+from lrp_companion.loading.classifier import Classifier, load_classifier
+from lrp_companion.loading.offsets import offsets_of
 from lrp_companion.methods import attribute
-from lrp_companion.models.offsets import offsets_of
-from lrp_companion.models.pretrained import Classifier, load_classifier
-from lrp_companion.schema import InputError
 from lrp_companion.words import units_of
 
 TEXT = TEXTS[3]  # "the actors laughed and the slow scene was never dull !"

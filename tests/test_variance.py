@@ -8,8 +8,8 @@ import math
 import numpy as np
 import pytest
 
+from lrp_companion.checks import InputError
 from lrp_companion.metrics.variance import variance_shares
-from lrp_companion.schema import InputError
 
 
 def by_least_squares(table: np.ndarray) -> dict[tuple[int, ...], float]:

@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from matplotlib.text import Text
 from PIL import Image
 
+from lrp_companion.attribution import Attribution
+from lrp_companion.checks import InputError
 from lrp_companion.metrics import Curve, Interval, bootstrap_mean, perturbation_curve
-from lrp_companion.schema import Attribution, InputError
-from lrp_companion.views import (
+from lrp_companion.show import (
     layer_curves,
     method_dots,
     perturbation_figure,
@@ -28,9 +29,9 @@ from lrp_companion.views import (
     terminal_table,
     token_heatmap,
 )
-from lrp_companion.views.canvas import Drawing, drawing
-from lrp_companion.views.palette import INK, QUIET, STYLES, diverging, diverging_map, hexes, styles
-from lrp_companion.views.tokens import _width
+from lrp_companion.show.canvas import Drawing, drawing
+from lrp_companion.show.palette import INK, QUIET, STYLES, diverging, diverging_map, hexes, styles
+from lrp_companion.show.tokens import _width
 
 HOSTILE = (
     "<img src=x onerror=alert(1)>",
@@ -471,8 +472,8 @@ def test_figures_leave_no_state_behind():
     drawing("empty")
     assert dict(mpl.rcParams) == before
     code = (
-        "import sys, lrp_companion.views.tokens; early = {'matplotlib', 'torch'} & set(sys.modules); "
-        "import lrp_companion.views.curves; "
+        "import sys, lrp_companion.show.tokens; early = {'matplotlib', 'torch'} & set(sys.modules); "
+        "import lrp_companion.show.curves; "
         "late = {'torch', 'transformers', 'matplotlib.pyplot'} & set(sys.modules); "
         "sys.exit(str(early | late) if early | late else 0)"
     )
@@ -481,8 +482,8 @@ def test_figures_leave_no_state_behind():
 
 
 def test_every_kind_of_what_an_r_is_worth_is_named_at_a_row():
-    from lrp_companion.analysis.r_scale import KINDS
-    from lrp_companion.views import scale_dots
+    from lrp_book.analysis.r_scale import KINDS
+    from lrp_book.views import scale_dots
 
     r = Interval(0.5, 0.4, 0.6, 9)
     rows = [

@@ -14,11 +14,11 @@ import torch
 from tiny_models import IMAGE_FAMILIES, build, vision
 
 import lrp_companion as lrp
+from lrp_companion.checks import CompanionError, InputError, ModelError
+from lrp_companion.loading.classifier import Classifier, load_classifier
+from lrp_companion.loading.images import PixelScale
 from lrp_companion.methods import kept_logits, layer_lattice, layer_relevance
-from lrp_companion.models.images import PixelScale
-from lrp_companion.models.pretrained import Classifier, load_classifier
 from lrp_companion.registry import TEXT_METHODS
-from lrp_companion.schema import CompanionError, InputError, ModelError
 
 MASKS: tuple[tuple[int, ...], ...] = ((), (1, 2, 3), (2,))
 SITES = {"word": ("word",), "word+position": ("word", "position"), "embedding": ("word", "position")}

@@ -9,30 +9,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from lrp_book.analysis.findings import value_of
+from lrp_book.analysis.vision import READINGS, column, difference, path_rows, vision_outcomes, vision_rows
+from lrp_book.records.vision_record import OTHERS, vision_record
+from lrp_book.views import vision_outcomes_table, vision_path_table, vision_table
 from tiny_models import build, vision
 
 import lrp_companion as lrp
-from lrp_companion.analysis.findings import value_of
-from lrp_companion.analysis.vision import (
-    READINGS,
-    column,
-    difference,
-    path_rows,
-    vision_outcomes,
-    vision_rows,
-)
-from lrp_companion.live.vision_record import OTHERS, vision_record
+from lrp_companion.attribution import Attribution
+from lrp_companion.checks import InputError
+from lrp_companion.loading.classifier import Classifier, load_classifier
 from lrp_companion.metrics.statistics import side_of_zero
-from lrp_companion.models.pretrained import Classifier, load_classifier
-from lrp_companion.schema import Attribution, InputError
+from lrp_companion.show import patch_grid, patch_maps
 from lrp_companion.sources import Dataset
-from lrp_companion.views import (
-    patch_grid,
-    patch_maps,
-    vision_outcomes_table,
-    vision_path_table,
-    vision_table,
-)
 
 N = 5
 ROOT = Path(__file__).resolve().parents[1]

@@ -6,8 +6,9 @@ import json
 import re
 from pathlib import Path
 
-from lrp_companion.bookbuild.slides import WIDGET, in_state
-from lrp_companion.bookbuild.widget_data import LARGE, shared
+from lrp_book.sphinx.slides import WIDGET, in_state
+from lrp_book.sphinx.widget_data import LARGE, shared
+
 from lrp_companion.widgets.base import embed
 
 

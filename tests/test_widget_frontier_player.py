@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 from browsing import complaints_of_axe, open_page, put, state_of, widget_page
+from lrp_book.analysis.budget_steps import anytime_maps
 
 from lrp_companion import FrontierPlayer, InputError
-from lrp_companion.live.budget_steps import anytime_maps
-from lrp_companion.views.palette import hexes
+from lrp_companion.show.palette import hexes
 from lrp_companion.widgets.base import STATIC, minified
 
 TEXTS = ["a film of rare grace", "dull , slow and far too long , a dull film"]

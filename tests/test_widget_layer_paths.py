@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 from browsing import complaints_of_axe, open_page, put, state_of, widget_page
+from lrp_book.analysis.depth_paths import LABELS, depth_paths
+from lrp_book.analysis.finding_records import records
 
-from lrp_companion.analysis.depth_paths import LABELS, depth_paths
-from lrp_companion.analysis.finding_records import records
-from lrp_companion.schema import PROTOCOLS, InputError
+from lrp_companion.checks import InputError
+from lrp_companion.schema import PROTOCOLS
 from lrp_companion.widgets import LayerPaths
 from lrp_companion.widgets.base import front_end, page_script
 

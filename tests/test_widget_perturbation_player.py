@@ -13,9 +13,9 @@ from browsing import complaints_of_axe, open_page, put, state_of, widget_page
 
 import lrp_companion as lrp
 from lrp_companion import InputError, PerturbationPlayer
-from lrp_companion.live.compare_methods import compare_methods, perturbation_paths
 from lrp_companion.methods import kept_logits, removal_evaluator
 from lrp_companion.metrics import perturbation_curve
+from lrp_companion.runs.compare_methods import compare_methods, perturbation_paths
 
 TEXTS = ["a film of rare grace", "dull , slow and far too long"]
 METHODS = ("loo", "attnlrp", "cp-lrp")

@@ -20,8 +20,8 @@ import pytest
 from browsing import complaints_of_axe, open_page, state_of, widget_page
 from traitlets import TraitError
 
-from lrp_companion.models.product import Grouping, Product, flat, leaves_of, left, parse, right, shares, write
-from lrp_companion.schema import InputError
+from lrp_companion.checks import InputError
+from lrp_companion.toys.product import Grouping, Product, flat, leaves_of, left, parse, right, shares, write
 from lrp_companion.widgets import ProductTree
 
 Open = Callable[..., Any]

@@ -13,12 +13,13 @@ import torch
 import traitlets
 from browsing import complaints_of_axe, open_page, put, state_of, widget_page
 
-from lrp_companion.analysis.digit_variants import MAPS_COMPARED
-from lrp_companion.live.digit_invariance import first_of_each_class, share_digits
+from lrp_companion.checks import InputError
 from lrp_companion.methods import attribute
 from lrp_companion.metrics import agreement, invariance_gap
-from lrp_companion.models.linear_attention import SHARES, LinearAttention
-from lrp_companion.schema import InputError, Protocol
+from lrp_companion.paper.digit_variants import MAPS_COMPARED
+from lrp_companion.runs.digit_invariance import first_of_each_class, share_digits
+from lrp_companion.schema import Protocol
+from lrp_companion.toys.linear_attention import SHARES, LinearAttention
 from lrp_companion.widgets import SharesSimplex
 from lrp_companion.widgets.shares_simplex import POINTS
 
@@ -237,7 +238,7 @@ def test_named_points_and_digits_by_mouse_and_keyboard(
 def test_colours_dots_and_the_field_say_the_map(
     shown: Open, net: LinearAttention, digits: list[dict[str, Any]]
 ) -> None:
-    from lrp_companion.views.palette import hexes
+    from lrp_companion.show.palette import hexes
 
     page, watch = shown()
     put(page, shares=[0.6, 0.2, 0.2])

@@ -12,7 +12,7 @@ from browsing import complaints_of_axe, open_page, put, state_of, widget_page
 
 from lrp_companion import InputError, SoftmaxLab
 from lrp_companion.metrics import pearson
-from lrp_companion.models.softmax_step import SoftmaxStep
+from lrp_companion.toys.softmax_step import SoftmaxStep
 
 
 @pytest.fixture(params=["light", "dark"])

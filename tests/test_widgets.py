@@ -13,8 +13,9 @@ import pytest
 import traitlets
 from browsing import complaints_of_axe, open_page, state_of, widget_page
 
-from lrp_companion.schema import Attribution, InputError
-from lrp_companion.views.palette import hexes
+from lrp_companion.attribution import Attribution
+from lrp_companion.checks import InputError
+from lrp_companion.show.palette import hexes
 from lrp_companion.widgets import HeadStepper, ProductTree, SoftmaxLab, TokenHeatmap
 from lrp_companion.widgets.base import SHARED, STATIC, embed, front_ends, page_script
 from lrp_companion.widgets.saved_page import save_widget

@@ -16,16 +16,18 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from lrp_book import views
+from lrp_book.analysis import findings, wiring_steps, wirings
+from lrp_book.analysis.finding_records import MissingRecord, Records
+from lrp_book.analysis.wiring_frontier import METHODS as METHODS_OF_FRONTIER
+from lrp_book.analysis.wiring_frontier import wiring_frontier
 
 import lrp_companion as lrp
-from lrp_companion import views
-from lrp_companion.analysis import findings, protocol_grid, wiring_steps, wirings
-from lrp_companion.analysis.finding_records import MissingRecord, Records
-from lrp_companion.analysis.wiring_frontier import METHODS as METHODS_OF_FRONTIER
-from lrp_companion.analysis.wiring_frontier import wiring_frontier
+from lrp_companion.checks import InputError, SourceError
 from lrp_companion.cli import main
 from lrp_companion.metrics.statistics import side_of_zero
-from lrp_companion.schema import InputError, Protocol, SourceError
+from lrp_companion.paper import protocol_grid
+from lrp_companion.schema import Protocol
 
 ROOT = Path(__file__).resolve().parent.parent
 TEXTS = (

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lrp_book.analysis import findings, wiring_steps, wirings
+from lrp_book.analysis.finding_records import Records
 
-from lrp_companion.analysis import findings, wiring_steps, wirings
-from lrp_companion.analysis.finding_records import Records
 from lrp_companion.metrics.statistics import bootstrap_mean, side_of_zero
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -15,15 +15,17 @@ from transformers import AddedToken
 
 import lrp_companion as lrp
 from lrp_companion import CompanionError, InputError, ModelError
-from lrp_companion.bookbuild import browser_weights
 from lrp_companion.cli import main
-from lrp_companion.models.pretrained import Classifier
+from lrp_companion.loading.classifier import Classifier
+from lrp_companion.page import browser_weights
 from lrp_companion.terminal import visible
 
 pytest.importorskip("wasmtime", reason="the extra book brings the compiler of the engine's kernel")
 pytest.importorskip("sphinx", reason="the extra book builds pages")
 
-from lrp_companion.bookbuild import live_page, your_sentence
+from lrp_book.sphinx import your_sentence
+
+from lrp_companion.page import live_page
 
 TEXT, SECOND = "the plot is not very quick , but warm .", "a film of rare grace"
 LAYERS = 4

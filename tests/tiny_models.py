@@ -33,8 +33,8 @@ from transformers import (
     XLMRobertaForSequenceClassification,
 )
 
-from lrp_companion.models import families
-from lrp_companion.models.mean_pooled import MeanPooledBertForSequenceClassification
+from lrp_companion import families
+from lrp_companion.families.mean_pooled import MeanPooledBertForSequenceClassification
 
 FAMILIES = tuple(families.FAMILIES)
 """Every family that the package registers: tests that run over them meet a new one at once."""

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from lrp_book.analysis.budget_steps import anytime_maps
 
 import lrp_companion as lrp
-from lrp_companion.live.budget_steps import anytime_maps
-from lrp_companion.live.compare_methods import perturbation_paths
-from lrp_companion.live.digit_invariance import share_digits
+from lrp_companion.runs.compare_methods import perturbation_paths
+from lrp_companion.runs.digit_invariance import share_digits
 from lrp_companion.widgets import base
 
 

@@ -31,7 +31,7 @@ import torch.nn.functional as F
 import transformers
 from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
 
-from lrp_companion.models.mean_pooled import MeanPooledBertForSequenceClassification
+from lrp_companion.families.mean_pooled import MeanPooledBertForSequenceClassification
 from lrp_companion.provenance import surroundings
 from lrp_companion.sources.dataset import clean
 

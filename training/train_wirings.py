@@ -35,7 +35,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from transformers import PreTrainedTokenizerFast
 
 import lrp_companion as lrp
-from lrp_companion.models.mean_pooled import MeanPooledBertForSequenceClassification
+from lrp_companion.families.mean_pooled import MeanPooledBertForSequenceClassification
 from lrp_companion.sources.dataset import clean
 
 WIRINGS = ("post-ln-first", "post-ln-mean", "modernbert", "gpt2", "llama")

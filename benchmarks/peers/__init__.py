@@ -9,8 +9,8 @@ import torch
 from captum.attr import FeatureAblation, LayerIntegratedGradients
 from torch import Tensor
 
-from lrp_companion.models.families import Wiring
-from lrp_companion.models.pretrained import Classifier, EncodedText
+from lrp_companion.families import Wiring
+from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.propagation import some_masks
 
 

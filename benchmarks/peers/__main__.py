@@ -23,9 +23,9 @@ import transformers
 
 from benchmarks import pages
 from benchmarks.peers import families, ig_captum, loo_captum
+from lrp_companion.attribution import Attribution
+from lrp_companion.loading.classifier import EMBEDDED_FOLDER, Classifier, load_classifier
 from lrp_companion.methods import attribute
-from lrp_companion.models.pretrained import EMBEDDED_FOLDER, Classifier, load_classifier
-from lrp_companion.schema import Attribution
 from lrp_companion.sources import load_dataset
 
 REQUIREMENTS = ("lxt==2.1", "transformers==4.57.6")

@@ -6,6 +6,11 @@ import inspect
 import textwrap
 from typing import Any
 
+from lrp_companion.attribution import Attribution
+from lrp_companion.checks import InputError, choose
+from lrp_companion.families.tasks import TOKEN_CLASSES
+from lrp_companion.loading.compute import as_recorded
+
 # Imported so that they register their methods.
 from lrp_companion.methods import gradient, hybrid, image, mask_gradient, rollout  # noqa: F401
 from lrp_companion.methods.common import (
@@ -20,11 +25,8 @@ from lrp_companion.methods.contrast import contrasted
 from lrp_companion.methods.levels import layer_relevance
 from lrp_companion.methods.lrp import layer_lattice
 from lrp_companion.methods.perturbation import kept_logits, removal_evaluator
-from lrp_companion.models.compute import as_recorded
-from lrp_companion.models.linear_attention import LinearAttention
-from lrp_companion.models.tasks import TOKEN_CLASSES
 from lrp_companion.registry import IMAGE_METHODS, TEXT_METHODS
-from lrp_companion.schema import Attribution, InputError, choose
+from lrp_companion.toys.linear_attention import LinearAttention
 
 __all__ = [
     "IMAGE_METHODS",

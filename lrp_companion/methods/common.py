@@ -14,20 +14,13 @@ import torch
 from torch import Tensor
 from tqdm import TqdmWarning, tqdm
 
+from lrp_companion.attribution import Attribution
+from lrp_companion.checks import InputError, ModelError, choose, is_whole, shown, whole
 from lrp_companion.extras import extra
-from lrp_companion.models.batching import budget, token_batches
-from lrp_companion.models.offsets import offsets_of
-from lrp_companion.models.pretrained import Classifier, EncodedText
-from lrp_companion.schema import (
-    TARGET_CHOICES,
-    Attribution,
-    InputError,
-    ModelError,
-    choose,
-    is_whole,
-    shown,
-    whole,
-)
+from lrp_companion.loading.classifier import Classifier, EncodedText
+from lrp_companion.loading.offsets import offsets_of
+from lrp_companion.schema import TARGET_CHOICES
+from lrp_companion.tape.batching import budget, token_batches
 from lrp_companion.words import Units
 
 Targets = Sequence[int | None]

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from lrp_companion.attribution import Attribution
+from lrp_companion.checks import InputError, shown
+from lrp_companion.loading.classifier import Classifier
 from lrp_companion.methods.common import check_targets, plain_target
-from lrp_companion.models.pretrained import Classifier
-from lrp_companion.schema import Attribution, InputError, shown
 
 Explain = Callable[..., list[Attribution]]
 

@@ -10,6 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lrp_companion.attribution import Attribution, scores_at
+from lrp_companion.checks import InputError, choose
+from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.methods.common import (
     Targets,
     attribution,
@@ -26,11 +29,9 @@ from lrp_companion.methods.common import (
     watch,
 )
 from lrp_companion.methods.lrp import check_rules
-from lrp_companion.models.batching import budget
-from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.propagation import relevance_parts
 from lrp_companion.registry import method
-from lrp_companion.schema import Attribution, InputError, choose, scores_at
+from lrp_companion.tape.batching import budget
 
 BASELINES = ("auto", "pad-token", "mask-token", "zero", "zero-pixels")
 

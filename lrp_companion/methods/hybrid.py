@@ -14,6 +14,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from lrp_companion.attribution import Attribution
+from lrp_companion.checks import choose, whole
+from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.methods.common import (
     Targets,
     attribution,
@@ -25,9 +28,7 @@ from lrp_companion.methods.common import (
 from lrp_companion.methods.mask_gradient import check_seed, mask_gradient
 from lrp_companion.methods.perturbation import kept_logits
 from lrp_companion.methods.units import units_in
-from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.registry import method
-from lrp_companion.schema import Attribution, choose, whole
 
 CORRECTIONS = ("none", "scale", "shift", "line")
 

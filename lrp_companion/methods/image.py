@@ -11,6 +11,9 @@ import torch
 from torch import Tensor
 
 from lrp_companion.arrays import real_array
+from lrp_companion.attribution import Attribution
+from lrp_companion.checks import InputError, whole
+from lrp_companion.loading.compute import as_recorded
 from lrp_companion.methods.common import (
     Target,
     check_options,
@@ -22,10 +25,8 @@ from lrp_companion.methods.common import (
     watch,
 )
 from lrp_companion.methods.mask_gradient import integrate, plan, quadrature_rows
-from lrp_companion.models.compute import as_recorded
-from lrp_companion.models.linear_attention import SHARES, LinearAttention, check_shares
 from lrp_companion.registry import IMAGE_METHODS, image_method
-from lrp_companion.schema import Attribution, InputError, whole
+from lrp_companion.toys.linear_attention import SHARES, LinearAttention, check_shares
 
 Maps = tuple[
     Tensor, dict[str, Any], dict[str, Tensor], dict[str, Tensor]

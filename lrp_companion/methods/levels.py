@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from lrp_companion.loading.classifier import Classifier
 from lrp_companion.methods.common import (
     check_classifier,
     output_gradient,
@@ -17,10 +18,9 @@ from lrp_companion.methods.common import (
     to_numpy,
 )
 from lrp_companion.methods.lrp import check_epsilon, check_rules
-from lrp_companion.models.meter import CAUSES, keeps, metered
-from lrp_companion.models.pretrained import Classifier
 from lrp_companion.propagation import relevance_parts
 from lrp_companion.schema import check_layers
+from lrp_companion.tape.meter import CAUSES, keeps, metered
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lrp_companion.attribution import SITES, Attribution, scores_at
+from lrp_companion.checks import InputError, choose, number, whole
+from lrp_companion.loading.classifier import Classifier, EncodedText
+from lrp_companion.loading.compute import as_recorded
+from lrp_companion.loading.offsets import offsets_of
 from lrp_companion.methods.common import (
     Targets,
     attribution,
@@ -26,25 +31,12 @@ from lrp_companion.methods.common import (
     targets_of,
     to_numpy,
 )
-from lrp_companion.models.compute import as_recorded
-from lrp_companion.models.encoder import Tape
-from lrp_companion.models.meter import places
-from lrp_companion.models.offsets import offsets_of
-from lrp_companion.models.pretrained import Classifier, EncodedText
-from lrp_companion.models.steps import GATES
 from lrp_companion.propagation import MEMORY, all_masks, some_masks
 from lrp_companion.registry import PASSES, Style, method
-from lrp_companion.schema import (
-    SITES,
-    Attribution,
-    InputError,
-    Lattice,
-    check_layers,
-    choose,
-    number,
-    scores_at,
-    whole,
-)
+from lrp_companion.schema import Lattice, check_layers
+from lrp_companion.tape.encoder import Tape
+from lrp_companion.tape.meter import places
+from lrp_companion.tape.steps import GATES
 
 POSITIONS = ("absolute", "signed")
 """How the relevance of rotations is added up over layers; the published way is "absolute"."""

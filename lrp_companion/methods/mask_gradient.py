@@ -21,6 +21,9 @@ import torch
 from numpy.polynomial import legendre
 
 from lrp_companion.arrays import real_array
+from lrp_companion.attribution import Attribution
+from lrp_companion.checks import InputError, shown, whole
+from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.methods.common import (
     Targets,
     attribution,
@@ -31,10 +34,8 @@ from lrp_companion.methods.common import (
     watch,
 )
 from lrp_companion.methods.units import unit_choice, units_in
-from lrp_companion.models.batching import budget, token_batches
-from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.registry import method
-from lrp_companion.schema import Attribution, InputError, shown, whole
+from lrp_companion.tape.batching import budget, token_batches
 from lrp_companion.words import Units
 
 APART = 1e-6
@@ -42,8 +43,7 @@ APART = 1e-6
 MANY, LOW = 8, (0.2, 1)
 """From this many groups on, these nodes are the default: concentrated attention changes fast near w = 0, and
 few other tokens move with each. With fewer groups the default is Radau's two nodes, 1/3 and 1. Chosen on
-training sentences, by r and, between 0.2 and 0.1, by the error of the value itself: `results/remedy-options`,
-read by `analysis.tuned_options.option_choices`.
+training sentences, by r and, between 0.2 and 0.1, by the error of the value itself: `results/remedy-options`.
 """
 
 

@@ -15,6 +15,12 @@ import torch
 from torch import Tensor
 
 from lrp_companion.arrays import bool_array
+from lrp_companion.attribution import Attribution
+from lrp_companion.checks import InputError, choose, shown
+from lrp_companion.loading.classifier import Classifier, EncodedText
+from lrp_companion.loading.comparison import compare, row_read
+from lrp_companion.loading.compute import as_recorded
+from lrp_companion.loading.texts import Text
 from lrp_companion.methods.common import (
     Targets,
     attribution,
@@ -30,14 +36,10 @@ from lrp_companion.methods.common import (
     watch,
 )
 from lrp_companion.methods.units import unit_choice, units_in
-from lrp_companion.models.batching import budget, token_batches
-from lrp_companion.models.comparison import compare, row_read
-from lrp_companion.models.compute import as_recorded
-from lrp_companion.models.packed import Row, packed_logits
-from lrp_companion.models.pretrained import Classifier, EncodedText
-from lrp_companion.models.texts import Text
 from lrp_companion.registry import method
-from lrp_companion.schema import REMOVALS, Attribution, InputError, choose, shown
+from lrp_companion.schema import REMOVALS
+from lrp_companion.tape.batching import budget, token_batches
+from lrp_companion.tape.packed import Row, packed_logits
 
 
 @torch.no_grad()

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import torch
 
+from lrp_companion.attribution import Attribution
+from lrp_companion.checks import choose
+from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.methods.common import Targets, attribution, batches, settle, switch
-from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.registry import method
-from lrp_companion.schema import Attribution, choose
 
 HEAD_FUSIONS = ("mean", "max", "min")
 ROWS = ("cls", "mean")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lrp_companion.models.offsets import offsets_of
-from lrp_companion.models.pretrained import Classifier, EncodedText
-from lrp_companion.schema import InputError
+from lrp_companion.checks import InputError
+from lrp_companion.loading.classifier import Classifier, EncodedText
+from lrp_companion.loading.offsets import offsets_of
 from lrp_companion.words import Units, check_unit, units_of
 
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lrp_companion.arrays import real_array
+from lrp_companion.checks import InputError
 from lrp_companion.metrics.faithfulness import check_pair, pearson
-from lrp_companion.schema import InputError
 
 
 class ConservationGap(NamedTuple):

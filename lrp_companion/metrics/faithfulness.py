@@ -9,18 +9,13 @@ from typing import Any
 import numpy as np
 
 from lrp_companion.arrays import plain_array, real_array
-from lrp_companion.attribution import CANCELLED as CANCELLED  # read from here as well
-from lrp_companion.extras import extra
-from lrp_companion.schema import (
-    DEFAULT_PROTOCOL,
-    MAP_CHOICES,
+from lrp_companion.attribution import (
+    CANCELLED,
     Attribution,
-    InputError,
-    Protocol,
-    choose,
-    shown,
-    whole,
 )
+from lrp_companion.checks import InputError, choose, shown, whole
+from lrp_companion.extras import extra
+from lrp_companion.schema import DEFAULT_PROTOCOL, MAP_CHOICES, Protocol
 
 ORDERS = ("morf", "lerf")
 

@@ -9,17 +9,16 @@ from __future__ import annotations
 import numpy as np
 
 from lrp_companion.arrays import bool_array, real_array
-from lrp_companion.metrics.faithfulness import CANCELLED, directions
+from lrp_companion.attribution import CANCELLED, SITES
+from lrp_companion.checks import InputError, choose
+from lrp_companion.metrics.faithfulness import directions
 from lrp_companion.schema import (
     MAP_CHOICES,
     REMOVALS,
-    SITES,
     STATISTICS,
     TARGET_CHOICES,
     TOKEN_CHOICES,
-    InputError,
     Protocol,
-    choose,
     counted,
 )
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from lrp_companion.arrays import real_array
+from lrp_companion.checks import InputError, number, shown, whole
 from lrp_companion.extras import extra
 from lrp_companion.metrics.statistics import (
     RESAMPLES,
@@ -27,7 +28,6 @@ from lrp_companion.metrics.statistics import (
     side_of_band,
     side_of_zero,
 )
-from lrp_companion.schema import InputError, number, shown, whole
 
 Key = TypeVar("Key", bound=Hashable)
 LARGEST_R = 0.999

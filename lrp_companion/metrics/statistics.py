@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from lrp_companion.arrays import real_array
-from lrp_companion.schema import InputError, number, whole
+from lrp_companion.checks import InputError, number, whole
 
 Key = TypeVar("Key", bound=Hashable)
 RESAMPLES = 10_000

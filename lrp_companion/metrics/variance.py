@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from lrp_companion.arrays import real_array
-from lrp_companion.schema import InputError
+from lrp_companion.checks import InputError
 
 Row = dict[str, Any]
 

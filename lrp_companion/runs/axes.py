@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from lrp_companion.attribution import SITES
+from lrp_companion.checks import InputError
 from lrp_companion.metrics.grid import AXES as AGREEMENT
-from lrp_companion.schema import SITES, STATISTICS, TARGET_CHOICES, TOKEN_CHOICES, InputError
+from lrp_companion.schema import STATISTICS, TARGET_CHOICES, TOKEN_CHOICES
 
 EMBEDDING_PARTS = ("word", "position", "type")
 TOP = (1, 3, 5)

@@ -8,12 +8,12 @@ from typing import Any
 import pyarrow as pa
 import torch
 
-from lrp_companion.live.digit_invariance import EXPLAINERS, NET_VARIANTS, invariance_table, train_pair
+from lrp_companion.checks import InputError, choose, whole
 from lrp_companion.methods import IMAGE_METHODS, attribute, method_call
-from lrp_companion.models.linear_attention import LinearAttention
+from lrp_companion.runs.digit_invariance import EXPLAINERS, NET_VARIANTS, invariance_table, train_pair
 from lrp_companion.runs.folder import RunFolder
-from lrp_companion.schema import InputError, choose, whole
 from lrp_companion.sources import Dataset
+from lrp_companion.toys.linear_attention import LinearAttention
 
 SPAN = 1_000_000  # jobs of one net: seed * SPAN + row of the image
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from lrp_companion.checks import InputError
 from lrp_companion.runs.base_run import Run
 from lrp_companion.runs.folder import JOB
-from lrp_companion.schema import InputError
 
 
 @dataclass(frozen=True)

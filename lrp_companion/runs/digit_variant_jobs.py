@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from lrp_companion.live.digit_invariance import EXPLAINERS, invariance_table
 from lrp_companion.methods import attribute
 from lrp_companion.metrics import agreement
+from lrp_companion.runs.digit_invariance import EXPLAINERS, invariance_table
 from lrp_companion.runs.digit_jobs import DigitJobs
 from lrp_companion.runs.folder import RunFolder
 from lrp_companion.schema import Protocol

@@ -22,9 +22,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 
+from lrp_companion.checks import InputError, SourceError
 from lrp_companion.paths import as_path
 from lrp_companion.runs.manifest import MANIFEST, key_of, read_manifest
-from lrp_companion.schema import InputError, SourceError
 from lrp_companion.terminal import Fault
 
 JOB = "job"  # the column that says which job a row belongs to

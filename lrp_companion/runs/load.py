@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from lrp_companion.checks import SourceError
 from lrp_companion.paths import as_path
 from lrp_companion.runs.base_run import OWN_TASK, Explanation, Run
 from lrp_companion.runs.digit_runs import MnistGridRun, MnistRun, full_table
 from lrp_companion.runs.folder import JOB, read_folder
 from lrp_companion.runs.manifest import check_complete
 from lrp_companion.runs.text_run import TextRun
-from lrp_companion.schema import SourceError
 
 __all__ = [
     "OWN_TASK", "AnyRun", "Explanation", "MnistGridRun", "MnistRun", "Run", "TextRun", "load_run",

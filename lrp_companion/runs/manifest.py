@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from lrp_companion.schema import SourceError, is_whole
+from lrp_companion.checks import SourceError, is_whole
 
 FORMAT = 1
 MANIFEST = "manifest.json"

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lrp_companion.metrics.faithfulness import CANCELLED, ORDERS, Curve, relative_error
+from lrp_companion.attribution import CANCELLED, SITES, scores_at
+from lrp_companion.loading.classifier import EncodedText
+from lrp_companion.metrics.faithfulness import ORDERS, Curve, relative_error
 from lrp_companion.metrics.grid import agreement_grid
-from lrp_companion.models.pretrained import EncodedText
 from lrp_companion.runs.axes import EMBEDDING_PARTS, ERRORS, OVERLAPS, PARTS, PASSES, SUMS, TOP, Axes
-from lrp_companion.schema import SITES, TOKEN_CHOICES, counted, scores_at
+from lrp_companion.schema import TOKEN_CHOICES, counted
 
 
 def mask_means(r: np.ndarray, part: str, site: str, tokens: str) -> pa.Table:

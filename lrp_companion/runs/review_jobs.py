@@ -19,17 +19,19 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from lrp_companion.live.compare_methods import SharedCurves, shared_curves
+from lrp_companion.attribution import SITES, Attribution, scores_at
+from lrp_companion.checks import InputError, choose, whole
+from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.masks import mask_number, masks_on_paths
 from lrp_companion.methods import TEXT_METHODS, kept_logits
 from lrp_companion.methods.common import output_gradient, to_numpy
 from lrp_companion.methods.perturbation import check_removal
 from lrp_companion.metrics.grid import agreement_grid
-from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.propagation import all_masks, some_masks
 from lrp_companion.registry import method_named, passes_of
 from lrp_companion.runs.axes import EMBEDDING_PARTS, EXAMPLES_OF, agreement_axes, layer_game_axes
 from lrp_companion.runs.base_run import OWN_TASK
+from lrp_companion.runs.compare_methods import SharedCurves, shared_curves
 from lrp_companion.runs.cost import DEFAULT_METHODS, text_work
 from lrp_companion.runs.folder import JOB, RunFolder, read_folder
 from lrp_companion.runs.manifest import check_complete
@@ -47,17 +49,7 @@ from lrp_companion.runs.review_columns import (
 )
 from lrp_companion.runs.review_options import is_own, own_classes, run_call, settings_of, some_of, targets_of
 from lrp_companion.runs.text_run import loo_map
-from lrp_companion.schema import (
-    PROBLEM_TYPES,
-    SITES,
-    TARGET_CHOICES,
-    TOKEN_CHOICES,
-    Attribution,
-    InputError,
-    choose,
-    scores_at,
-    whole,
-)
+from lrp_companion.schema import PROBLEM_TYPES, TARGET_CHOICES, TOKEN_CHOICES
 from lrp_companion.sources import Dataset
 
 MASK_CHOICES = ("none", "paths", "all")

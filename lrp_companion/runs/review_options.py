@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from lrp_companion.checks import InputError, choose
+from lrp_companion.loading.classifier import Classifier
 from lrp_companion.methods import method_call
 from lrp_companion.methods.common import check_output
-from lrp_companion.models.pretrained import Classifier
-from lrp_companion.schema import REMOVALS, TARGET_CHOICES, InputError, choose
+from lrp_companion.schema import REMOVALS, TARGET_CHOICES
 from lrp_companion.sources import OWN_SOURCES, Dataset
 
 SHORT: dict[str, Any] = {"chunk": 1, "removals": REMOVALS}

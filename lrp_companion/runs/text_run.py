@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from lrp_companion.attribution import SITE_PARTS, SITES, scores_at
+from lrp_companion.checks import InputError, choose
 from lrp_companion.masks import bypassed, mask_number
 from lrp_companion.metrics import Interval, bootstrap_mean, paired_difference
 from lrp_companion.metrics.grid import at_map
@@ -25,18 +27,7 @@ from lrp_companion.runs.axes import (
 )
 from lrp_companion.runs.base_run import Explanation, Run
 from lrp_companion.runs.folder import JOB
-from lrp_companion.schema import (
-    DEFAULT_PROTOCOL,
-    MULTI_LABEL,
-    SITE_PARTS,
-    SITES,
-    TOKEN_CHOICES,
-    InputError,
-    Protocol,
-    check_layers,
-    choose,
-    scores_at,
-)
+from lrp_companion.schema import DEFAULT_PROTOCOL, MULTI_LABEL, TOKEN_CHOICES, Protocol, check_layers
 
 
 @dataclass(frozen=True)

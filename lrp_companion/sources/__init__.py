@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from lrp_companion.checks import InputError, choose, is_whole, shown
 from lrp_companion.extras import extra
-from lrp_companion.schema import InputError, choose, is_whole, shown
 from lrp_companion.sources import embedded, folder, hub
 from lrp_companion.sources.dataset import OWN_SOURCES, SIDES, SPLITS, Dataset, choose_split, clean
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lrp_companion.schema import InputError, SourceError, Texts, choose, is_whole, shown, whole
+from lrp_companion.checks import InputError, SourceError, choose, is_whole, shown, whole
+from lrp_companion.schema import Texts
 from lrp_companion.sources.image_file import ManyPixels, Unreadable, decoded
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lrp_companion.schema import SourceError
+from lrp_companion.checks import SourceError
 from lrp_companion.sources.dataset import Dataset, sized
 
 FOLDER = Path(__file__).resolve().parents[1] / "embedded"

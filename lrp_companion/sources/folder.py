@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from lrp_companion.checks import SourceError
 from lrp_companion.paths import as_path
-from lrp_companion.schema import SourceError
 from lrp_companion.sources.dataset import SPLITS, Dataset, from_table, reason
 
 VARIABLE = "LRP_COMPANION_DATA"

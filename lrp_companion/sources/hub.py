@@ -11,7 +11,7 @@ import urllib.error
 import urllib.request
 from typing import TYPE_CHECKING
 
-from lrp_companion.schema import SourceError
+from lrp_companion.checks import SourceError
 from lrp_companion.sources.dataset import COLUMNS, Dataset, from_table, reason
 
 if TYPE_CHECKING:

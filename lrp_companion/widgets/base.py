@@ -21,7 +21,7 @@ import numpy as np
 import traitlets
 
 from lrp_companion.arrays import plain_array
-from lrp_companion.schema import CompanionError, InputError, shown
+from lrp_companion.checks import CompanionError, InputError, shown
 from lrp_companion.terminal import visible
 
 STATIC = Path(__file__).parent / "static"

@@ -10,9 +10,10 @@ import numpy as np
 import traitlets
 
 from lrp_companion.arrays import bool_array, real_array
-from lrp_companion.schema import TOKEN_CHOICES, InputError, choose, whole
-from lrp_companion.views.tables import table
-from lrp_companion.views.tokens import visible
+from lrp_companion.checks import InputError, choose, whole
+from lrp_companion.schema import TOKEN_CHOICES
+from lrp_companion.show.tables import table
+from lrp_companion.terminal import visible
 from lrp_companion.widgets.base import Widget, check_address
 
 WAY_TEXTS = {

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import traitlets
 
-from lrp_companion.models.softmax_step import SoftmaxStep
-from lrp_companion.schema import InputError, choose, number, whole
-from lrp_companion.views.tables import table
-from lrp_companion.views.tokens import visible
+from lrp_companion.checks import InputError, choose, number, whole
+from lrp_companion.show.tables import table
+from lrp_companion.terminal import visible
+from lrp_companion.toys.softmax_step import SoftmaxStep
 from lrp_companion.widgets.base import Widget, check_address
 
 STEPS = 5  # forward, split, softmax, keys and query, side by side

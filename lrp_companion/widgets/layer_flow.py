@@ -8,10 +8,10 @@ from typing import Any
 import traitlets
 
 from lrp_companion.arrays import bool_array, real_array
-from lrp_companion.schema import InputError, whole
-from lrp_companion.views.palette import styles
-from lrp_companion.views.tables import table
-from lrp_companion.views.tokens import visible
+from lrp_companion.checks import InputError, whole
+from lrp_companion.show.palette import styles
+from lrp_companion.show.tables import table
+from lrp_companion.terminal import visible
 from lrp_companion.widgets.base import Widget, check_address
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import traitlets
 
-from lrp_companion.schema import InputError, choose, whole
-from lrp_companion.views.tables import table
+from lrp_companion.checks import InputError, choose, whole
+from lrp_companion.show.tables import table
 from lrp_companion.widgets.base import Widget, check_address
 
 TRAITS = {"run": "runs", "protocol": "protocols", "path": "paths"}

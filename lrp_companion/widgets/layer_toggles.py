@@ -9,17 +9,12 @@ from typing import Any
 import numpy as np
 import traitlets
 
+from lrp_companion.attribution import Attribution
+from lrp_companion.checks import InputError, whole
 from lrp_companion.metrics import agreement
-from lrp_companion.schema import (
-    TOKEN_CHOICES,
-    Attribution,
-    InputError,
-    Lattice,
-    Protocol,
-    check_layers,
-    whole,
-)
-from lrp_companion.views.tokens import token_heatmap, visible
+from lrp_companion.schema import TOKEN_CHOICES, Lattice, Protocol, check_layers
+from lrp_companion.show.tokens import token_heatmap
+from lrp_companion.terminal import visible
 from lrp_companion.widgets.base import Widget, check_address, packed
 from lrp_companion.widgets.saved_page import save_widget
 
@@ -44,7 +39,7 @@ class LayerToggles(Widget, front="layer_toggles"):
     mode : "switches" or "half-open".
     sentence, site, tokens : which sentence; where relevance is read; whether special tokens count for r.
 
-    In a Jupyter Book of your own, list `lrp_companion.bookbuild.assets` among the Sphinx extensions, so that
+    In a Jupyter Book of your own, list `lrp_companion.page.assets` among the Sphinx extensions, so that
     its pages need no CDN (the book's API page, "Widgets", has the lines); or `save` the widget as a page.
 
     The page gets scores in 8-bit steps of each mask's largest score, and the r of every mask to 3e-5.

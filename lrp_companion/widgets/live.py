@@ -7,7 +7,7 @@ from typing import Any
 
 import ipywidgets
 
-from lrp_companion.schema import CompanionError, InputError
+from lrp_companion.checks import CompanionError, InputError
 from lrp_companion.widgets.layer_flow import LayerFlow
 from lrp_companion.widgets.layer_toggles import LayerToggles
 

@@ -8,11 +8,11 @@ from typing import Any
 import traitlets
 
 from lrp_companion.arrays import bool_array, real_array
+from lrp_companion.checks import InputError, choose, whole
 from lrp_companion.metrics.faithfulness import ORDERS
-from lrp_companion.schema import InputError, choose, whole
-from lrp_companion.views.palette import styles
-from lrp_companion.views.tables import table
-from lrp_companion.views.tokens import visible
+from lrp_companion.show.palette import styles
+from lrp_companion.show.tables import table
+from lrp_companion.terminal import visible
 from lrp_companion.widgets.base import Widget, check_address
 
 

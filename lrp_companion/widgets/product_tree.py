@@ -9,8 +9,8 @@ from typing import Any
 import traitlets
 
 from lrp_companion.arrays import NoNumbers, real_array
-from lrp_companion.models.product import Product, flat, leaves_of, parse, shares, write
-from lrp_companion.schema import InputError, shown
+from lrp_companion.checks import InputError, shown
+from lrp_companion.toys.product import Product, flat, leaves_of, parse, shares, write
 from lrp_companion.widgets.base import Widget, check_address
 
 MOST_FACTORS = 5

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 import traitlets
 
+from lrp_companion.checks import InputError, choose
 from lrp_companion.metrics import Interval
-from lrp_companion.schema import InputError, choose
-from lrp_companion.views.tables import table
+from lrp_companion.show.tables import table
 from lrp_companion.widgets.base import Widget, check_address
 
 SCALE = 10_000  # values are carried as whole numbers of steps of 1e-4

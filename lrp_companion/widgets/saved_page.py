@@ -6,7 +6,7 @@ import os
 
 from lrp_companion.checks import InputError, shown
 from lrp_companion.extras import extra
-from lrp_companion.views.export import ending, page, write
+from lrp_companion.show.export import ending, page, write
 from lrp_companion.widgets.base import Widget, front_end, page_script
 
 

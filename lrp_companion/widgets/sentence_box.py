@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lrp_companion.schema import choose
+from lrp_companion.checks import choose
 from lrp_companion.widgets.base import Widget
 
 FEEDS = ("layer_toggles", "layer_flow")

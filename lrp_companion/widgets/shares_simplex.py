@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import traitlets
 
-from lrp_companion.analysis.digit_variants import MAPS_COMPARED
 from lrp_companion.arrays import real_array
+from lrp_companion.checks import InputError
 from lrp_companion.metrics import agreement, invariance_gap
-from lrp_companion.schema import InputError, Protocol
+from lrp_companion.paper.digit_variants import MAPS_COMPARED
+from lrp_companion.schema import Protocol
 from lrp_companion.widgets.base import Widget, check_address, packed
 
 POINTS: dict[str, tuple[float, float, float]] = {

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import traitlets
 
-from lrp_companion.models.softmax_step import SoftmaxStep
-from lrp_companion.schema import InputError
-from lrp_companion.views.tables import table
+from lrp_companion.checks import InputError
+from lrp_companion.show.tables import table
+from lrp_companion.toys.softmax_step import SoftmaxStep
 from lrp_companion.widgets.base import Widget, check_address
 
 FEWEST_TOKENS, MOST_TOKENS = 3, 6
@@ -20,7 +20,7 @@ LIMITS = {"logits": 8.0, "values": 2.0}
 class SoftmaxLab(Widget, front="softmax_lab"):
     """Logits and values on sliders: attention, AttnLRP, CP-LRP, and the change when a token is removed.
 
-    `o = sum_i A_i v_i` with `A = softmax(z)`; the quantities are those of `models.softmax_step.SoftmaxStep`.
+    `o = sum_i A_i v_i` with `A = softmax(z)`; the quantities are those of `toys.softmax_step.SoftmaxStep`.
 
     Parameters
     ----------

@@ -7,8 +7,9 @@ from typing import Any
 
 import traitlets
 
-from lrp_companion.schema import Attribution
-from lrp_companion.views.tokens import KEY, token_heatmap, visible
+from lrp_companion.attribution import Attribution
+from lrp_companion.show.tokens import KEY, token_heatmap
+from lrp_companion.terminal import visible
 from lrp_companion.widgets.base import Widget, check_address
 
 

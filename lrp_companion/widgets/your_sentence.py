@@ -7,8 +7,10 @@ from typing import Any
 
 import traitlets
 
-from lrp_companion.schema import TOKEN_CHOICES, Attribution
-from lrp_companion.views.tokens import token_heatmap, visible
+from lrp_companion.attribution import Attribution
+from lrp_companion.schema import TOKEN_CHOICES
+from lrp_companion.show.tokens import token_heatmap
+from lrp_companion.terminal import visible
 from lrp_companion.widgets.base import Widget, check_address
 
 SITES = ("word", "word+position")

@@ -20,14 +20,14 @@ Deno.test("no minus sign stands before zeros, and none is lost before a number",
   assert.equal(base.sayTidy(NaN, 2), "undefined");
 });
 
-Deno.test("three digits of the largest number, from 3 to 9 decimals (views/tokens.py: decimals)", () => {
+Deno.test("three digits of the largest number, from 3 to 9 decimals (show/tokens.py: decimals)", () => {
   assert.equal(base.decimalsFor([0.1, -23]), 3);
   assert.equal(base.decimalsFor([0.0123, 0.001]), 4);
   assert.equal(base.decimalsFor([1e-30]), 9);
   for (const none of [[], [0, 0], [NaN], [Infinity]]) assert.equal(base.decimalsFor(none), 3);
 });
 
-Deno.test("colours run from blue over white to orange and stop there (views/palette.py: hexes)", () => {
+Deno.test("colours run from blue over white to orange and stop there (show/palette.py: hexes)", () => {
   assert.deepEqual([-1, 0, 1].map(base.shade), ["#3f90dd", "#fafafa", "#d16e0d"]);
   assert.equal(base.shade(7), base.shade(1));
   assert.equal(base.shade(-7), base.shade(-1));

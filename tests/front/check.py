@@ -19,7 +19,8 @@ from pathlib import Path
 from lrp_companion.widgets.base import STATIC, front_end, front_ends, stems
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PAGES = ROOT / "lrp_companion" / "bookbuild" / "static"
+PAGES = ROOT / "lrp_companion" / "page" / "static"
+DECKS = ROOT / "book" / "lrp_book" / "sphinx" / "static" / "companion"
 TESTS = ROOT / "tests" / "front"
 ENGINE = STATIC / "engine"  # modules that are checked as they are
 WIDEST = 110
@@ -51,7 +52,9 @@ def run(*arguments: object) -> subprocess.CompletedProcess[str]:
 def long_lines() -> list[str]:
     """Return every line of a front end that is too long: deno breaks neither strings nor comments."""
     files = [
-        path for folder in (STATIC, ENGINE, PAGES, TESTS) for path in sorted(folder.glob("*.[cdjtw][sa]*"))
+        path
+        for folder in (STATIC, ENGINE, PAGES, DECKS, TESTS)
+        for path in sorted(folder.glob("*.[cdjtw][sa]*"))
     ]
     return [
         f"{path.relative_to(ROOT)}:{number}: {len(line)} characters; {WIDEST} are the most"

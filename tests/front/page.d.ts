@@ -14,7 +14,7 @@ interface HTMLElement {
   companion?: { model: unknown };
 }
 
-/** What `bookbuild/browser_engine.py` puts in front of the engine: its worker's text, kernels in base64. */
+/** What `page/browser_engine.py` puts in front of the engine: its worker's text, kernels in base64. */
 declare const ENGINE: { worker: string; kernels: string[] };
 
 /** plotly.js, staged from the wheel `plotly`. */
@@ -27,7 +27,7 @@ declare const Plotly: {
   ): void;
 };
 
-/** reveal.js, staged by `bookbuild/slides.py`. */
+/** reveal.js, staged by `lrp_book/sphinx/slides.py`. */
 declare const Reveal: {
   initialize(options: { [name: string]: unknown }): Promise<void>;
   on(event: string, call: () => void): void;

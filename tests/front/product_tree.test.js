@@ -53,7 +53,7 @@ Deno.test("there are 1, 3, 11 and 45 groupings of 2 to 5 factors (Schröder), ea
   assert.equal(new Set(ALL.map(write)).size, 60);
 });
 
-Deno.test("every grouping comes back from its text (models/product.py: parse, write)", () => {
+Deno.test("every grouping comes back from its text (toys/product.py: parse, write)", () => {
   for (const tree of ALL) {
     assert.deepEqual(parse(write(tree)), tree);
     assert.deepEqual(leaves(tree), leaves(tree).map((/** @type {number} */ _, /** @type {number} */ i) => i));
@@ -89,7 +89,7 @@ Deno.test("without its last factor a grouping is still one, and no product has a
   }
 });
 
-Deno.test("relevance is conserved at every product, whatever the grouping (models/product.py)", () => {
+Deno.test("relevance is conserved at every product, whatever the grouping (toys/product.py)", () => {
   const values = [2, -3, 0.5, 7, 4];
   for (const tree of ALL) {
     const own = values.slice(0, leaves(tree).length), items = itemsOf(tree, own), f = evaluate(tree, own);

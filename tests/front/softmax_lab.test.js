@@ -40,7 +40,7 @@ function output(logits, values, without) {
   return sum(weights.map((weight, i) => weight * values[i])) / sum(weights);
 }
 
-Deno.test("LOO is the change of the output when a token is masked (models/softmax_step.py: loo)", () => {
+Deno.test("LOO is the change of the output when a token is masked (toys/softmax_step.py: loo)", () => {
   for (const { logits, values } of steps()) {
     const result = softmaxStep(logits, values);
     assert.ok(Math.abs(sum(result.attention) - 1) < 1e-12);

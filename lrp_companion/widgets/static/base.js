@@ -241,7 +241,7 @@ function tableHead(names, ...rest) {
 }
 
 /**
- * The colour of a number in [-1, 1], as `views/palette.py` has it: blue below 0, white, orange above, mixed
+ * The colour of a number in [-1, 1], as `show/palette.py` has it: blue below 0, white, orange above, mixed
  * in OKLab.
  * @param {number} value
  * @returns {string} `#rrggbb`
@@ -341,7 +341,7 @@ function sayTidy(value, decimals) {
 }
 
 /**
- * A token's score as text, with its sign, as in `views/tokens.py`.
+ * A token's score as text, with its sign, as in `show/tokens.py`.
  * @param {number} score
  * @param {number} decimals
  * @returns {string}
@@ -351,7 +351,7 @@ function sayScore(score, decimals) {
 }
 
 /**
- * How many decimals show the largest of these numbers to three digits: from 3 to 9, as in `views/tokens.py`.
+ * How many decimals show the largest of these numbers to three digits: from 3 to 9, as in `show/tokens.py`.
  * @param {number[]} values
  * @returns {number}
  */
@@ -431,7 +431,7 @@ function visible(text) {
 }
 
 /**
- * The direction in which a text is read, by the first letter of its words, as `views/tokens.py` has it.
+ * The direction in which a text is read, by the first letter of its words, as `show/tokens.py` has it.
  * @param {Tokens} text
  * @returns {"rtl" | null} null for left to right
  */
@@ -442,7 +442,7 @@ function direction({ tokens, special }) {
 }
 
 /**
- * A row of tokens: the markup of `views/tokens.py`, one tab stop, the value on hover and focus.
+ * A row of tokens: the markup of `show/tokens.py`, one tab stop, the value on hover and focus.
  * `paint(scores)` colours it; `paint(scores, of)` takes the scale of other scores.
  * @param {string[]} tokens
  * @param {boolean[]} special

@@ -4,7 +4,7 @@
 //   const map = await companion.explain("a film of rare grace", { method: "lrp", bypass: [7, 8] });
 //   map.tokens, map.ids, map.special, map.scores, map.target, map.logits     // plain arrays and numbers
 //
-// `bookbuild/browser_engine.py` puts `ENGINE` in front of this text: the worker's own text, and the compiled
+// `page/browser_engine.py` puts `ENGINE` in front of this text: the worker's own text, and the compiled
 // kernels.
 
 import { CompanionError, refuse } from "./refusal.js";

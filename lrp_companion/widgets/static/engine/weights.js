@@ -1,4 +1,4 @@
-// A staged model from its manifest and parts, as `bookbuild/browser_engine.py` writes them: weights of 8 bits
+// A staged model from its manifest and parts, as `page/browser_engine.py` writes them: weights of 8 bits
 // with scales become 32-bit floats; word embeddings stay as they came and are read row by row.
 
 import { ACTIVATIONS } from "./activations.js";

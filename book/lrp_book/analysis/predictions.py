@@ -1,0 +1,79 @@
+"""What was predicted before a run was made, point by point, and what became of it. No torch.
+
+The predictions stand in `results/predictions/`; a point is judged in every training of its groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lrp_companion.checks import InputError
+from lrp_companion.paper.protocol_grid import needs_text
+from lrp_companion.runs.load import TextRun
+
+Row = dict[str, Any]
+MET, FAILED, MIXED = "met", "failed", "mixed"
+BOTH_RULES = ("attnlrp", "cp-lrp")
+
+
+@dataclass(frozen=True)
+class Point:
+    """A point of a prediction: its statement, its groups of trainings, and whether a training meets it.
+
+    `figures` takes a run and returns the numbers that `holds` judges; `methods` and `masks` are what a run
+    needs for it.
+    """
+
+    number: int
+    says: str
+    groups: tuple[str, ...]
+    figures: Callable[[TextRun], dict[str, float]]
+    holds: Callable[[Mapping[str, float]], bool]
+    methods: tuple[str, ...] = BOTH_RULES
+    masks: bool = False
+
+
+def judged(points: Sequence[Point], groups: Mapping[str, Sequence[TextRun]]) -> list[Row]:
+    """The outcome of each point in each of its groups: met in all trainings, failed in all, or mixed.
+
+    Returns
+    -------
+    list
+        Rows `point` (its number), `says`, `group`, `outcome`, `held` (trainings in which it holds), `of`,
+        `figures`: the numbers of each training, by name.
+
+    Raises
+    ------
+    InputError : a run lacks what a point needs.
+    """
+    rows = []
+    for point in points:
+        for name in point.groups:
+            if name in groups:
+                figures = [point.figures(_needed(run, point)) for run in groups[name]]
+                held = sum(point.holds(values) for values in figures)
+                outcome = MET if held == len(figures) else FAILED if held == 0 else MIXED
+                row = {"point": point.number, "says": point.says, "group": name, "outcome": outcome}
+                rows.append({**row, "held": held, "of": len(figures), "figures": tuple(figures)})
+    return rows
+
+
+def _needed(run: TextRun, point: Point) -> TextRun:
+    """The run, if it has what the point needs."""
+    needs_text("judged", run)
+    if not set(point.methods) <= set(run.methods) or (point.masks and not run.masks):
+        got = f"{run.name}, with {', '.join(run.methods)}"
+        expected = f"{', '.join(sorted(point.methods))}, and masks on paths for layers"
+        raise InputError("judged", got=got, expected=expected, hint=f"point {point.number} needs them")
+    return run
+
+
+def one_sign(values: Mapping[str, float]) -> bool:
+    """Whether all numbers lie on one side of 0.
+
+    >>> one_sign({"words": -0.1, "all tokens": -0.2})
+    True
+    """
+    return len({bool(value > 0) for value in values.values()}) == 1

@@ -1,0 +1,12 @@
+"""Coding exercises that check themselves: `check("softmax-rule", my_function)` names the likely slip.
+
+A function is run on random inputs with a fixed seed and compared with a slow form of the rule, written from
+the paper's equation. Nothing here imports the package's rules, and torch is imported only on request.
+"""
+
+from __future__ import annotations
+
+from lrp_book.exercises.catalogue import check, exercises, hint
+from lrp_book.exercises.checking import Case, Catalogue, Exercise, Result, Slip
+
+__all__ = ["Case", "Catalogue", "Exercise", "Result", "Slip", "check", "exercises", "hint"]

@@ -1,0 +1,100 @@
+"""The notebooks' parameters in a build, checked before the first cell runs."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import papermill
+
+from lrp_companion.checks import InputError, SourceError, choose, whole
+from lrp_companion.loading.compute import check_device
+from lrp_companion.loading.places import locate
+from lrp_companion.sources import SOURCES, folder, load_dataset
+
+PARAMETERS = ("source", "data_dir", "model", "limit", "seed", "device")
+MAKE_PREFIX = "LRP_COMPANION_BOOK_"
+READ = (("sst2", "validation"), ("imdb", "test"), ("mnist", "train"), ("mnist", "test"))
+
+
+def from_make() -> dict[str, str]:
+    """Notebook parameters that make passes in its environment, where no shell reads them."""
+    return {
+        name: os.environ[MAKE_PREFIX + name.upper()]
+        for name in PARAMETERS
+        if MAKE_PREFIX + name.upper() in os.environ
+    }
+
+
+def check_parameters(notebook: Path, given: Mapping[str, str]) -> dict[str, Any]:
+    """Return the given parameters as values of the notebook's types.
+
+    papermill itself only prints a message for a name that the notebook does not have.
+
+    Raises
+    ------
+    InputError
+        If the notebook's `parameters` cell has no such name, or a number is asked for and none is given.
+    """
+    cell = papermill.inspect_notebook(str(notebook))
+    declared = {name: ast.literal_eval(parameter["default"]) for name, parameter in cell.items()}
+    values: dict[str, Any] = {}
+    for name, text in given.items():
+        if name not in declared:
+            none = "none: the notebook has no cell tagged parameters"
+            expected = f"one of {', '.join(declared)}" if declared else none
+            got = f"parameter {name!r}"
+            raise InputError(f"run {notebook.name}", got=got, expected=expected, hint="check the name")
+        kind = type(declared[name])
+        try:
+            values[name] = kind(text)
+        except (ValueError, OverflowError):
+            expected, hint = f"a value like {declared[name]!r}", f"pass {name} as {kind.__name__}"
+            raise InputError(
+                f"run {notebook.name}", got=f"{name}={text!r}", expected=expected, hint=hint
+            ) from None
+    return values
+
+
+def check_values(given: Mapping[str, str]) -> None:
+    """Refuse values of the notebooks' common parameters that no notebook could use, before a cell runs.
+
+    Raises
+    ------
+    CompanionError
+        If there is no such source, folder, device or model, or a number is out of range.
+    """
+    for name, least in (("limit", 1), ("seed", 0)):
+        if name in given:
+            whole("make book", name.upper(), int(given[name]), least=least, hint=f"leave out {name.upper()}")
+    if "source" in given:
+        choose("make book", "SOURCE", given["source"], SOURCES)
+    if given.get("data_dir") or given.get("source") == "folder":
+        _check_folder(given)
+    if given.get("source") != "hub" and "limit" in given:
+        source, place = given.get("source", "auto"), given.get("data_dir") or None
+        load_dataset("sst2", limit=int(given["limit"]), source=source, data_dir=place)
+    if "device" in given:
+        check_device("make book", given["device"])
+    if "model" in given:
+        locate(given["model"])
+
+
+def _check_folder(given: Mapping[str, str]) -> None:
+    """Refuse a data folder that does not hold what the notebooks read, or that is not asked for."""
+    if given.get("source", "auto") not in ("auto", "folder"):
+        got = f"DATA_DIR with SOURCE={given['source']}"
+        raise InputError("make book", got=got, expected="one of the two", hint="leave out one")
+    place = folder.root(given.get("data_dir"))
+    if place is None:
+        got, hint = "SOURCE=folder and no folder", f"give DATA_DIR or set {folder.VARIABLE}"
+        raise SourceError("make book", got=got, expected="a data folder", hint=hint)
+    state = folder.contents(place) if place.is_dir() else {}
+    missing = [f"{name}/{split}.parquet" for name, split in READ if split not in state.get(name, ())]
+    if missing:
+        got = f"DATA_DIR {place} without {', '.join(missing)}"
+        hint = "name the folder that holds these, or leave out DATA_DIR and SOURCE"
+        raise SourceError("make book", got=got, expected="the data sets of the notebooks", hint=hint)

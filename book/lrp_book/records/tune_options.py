@@ -1,0 +1,278 @@
+"""Options of the mask gradient and the hybrid, and masks of the layers, compared on separate sentences.
+
+For each text the gradient is computed once at every mask that an option needs. Options are combinations of
+these and of LOO, so nodes, weights and groups are compared on the same texts, at the cost of the distinct
+passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from lrp_companion.checks import InputError, choose, whole
+from lrp_companion.loading.classifier import Classifier, EncodedText
+from lrp_companion.methods.common import watch
+from lrp_companion.methods.hybrid import CORRECTIONS, corrected
+from lrp_companion.methods.lrp import layer_lattice
+from lrp_companion.methods.mask_gradient import gradients_at, group_of, integrate, quadrature, quadrature_rows
+from lrp_companion.methods.perturbation import loo
+from lrp_companion.metrics.faithfulness import relative_error
+from lrp_companion.metrics.grid import cross_correlation
+from lrp_companion.provenance import surroundings
+from lrp_companion.schema import TOKEN_CHOICES, counted
+from lrp_companion.sources import Dataset
+
+GROUPINGS = ("place", "random", "gradient")
+WEIGHTS = ("interpolatory", "equal")
+LEAST = 8
+"""Fewest tokens of a text, counting special ones; with fewer, K = 8 groups are all tokens."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """One way to spend passes.
+
+    Attributes
+    ----------
+    groups, nodes : as for `mask-gradient`; nodes None for one group.
+    weights : "interpolatory", or "equal" for every node.
+    by : groups by "place" (token i in group i mod K), at "random" (a seed), or by |"gradient"| at w = 1 (rank
+        mod K, so that the largest are apart).
+    exact, correct : as for `hybrid`; with `exact` 0 it uses no LOO.
+    """
+
+    groups: int | str = 1
+    nodes: int | tuple[float, ...] | None = None
+    weights: str = "interpolatory"
+    by: str = "place"
+    exact: int = 0
+    correct: str = "none"
+
+    def __post_init__(self) -> None:
+        choose("compare_options", "by", self.by, GROUPINGS)
+        choose("compare_options", "weights", self.weights, WEIGHTS)
+        choose("compare_options", "correct", self.correct, CORRECTIONS)
+
+    @property
+    def name(self) -> str:
+        """As a run names it, where the methods have the option; else with what is tried here alone.
+
+        >>> Option(8, (0.2, 1)).name, Option(2, 2, by="random").name, Option(exact=4, correct="line").name
+        ('mask-gradient:groups=8:nodes=0.2+1',
+         'mask-gradient:groups=2:nodes=2:by=random',
+         'hybrid:exact=4:correct=line')
+        """
+        parts = ["hybrid" if self.exact else "mask-gradient"]
+        if self.exact:
+            parts += [f"exact={self.exact}", *([f"correct={self.correct}"] if self.correct != "none" else [])]
+        if self.groups != 1:
+            nodes: object = self.nodes
+            if isinstance(nodes, tuple):
+                nodes = "+".join(f"{node:g}" for node in nodes)
+            parts += [f"groups={self.groups}", *([f"nodes={nodes}"] if nodes is not None else [])]
+        parts += [f"weights={self.weights}"] if self.weights != "interpolatory" else []
+        parts += [f"by={self.by}"] if self.by != "place" else []
+        return ":".join(parts)
+
+
+def options_to_try() -> list[Option]:
+    """Nodes and weights for each K, groupings, and hybrids, as in the record `results/remedy-options`.
+
+    >>> len(options_to_try()), options_to_try()[0].name
+    (91, 'mask-gradient')
+    """
+    low: list[int | tuple[float, ...]] = [(0.2, 1), (0.1, 1), (0.05, 1)]
+    out = [Option()]
+    for groups in (2, 4, 8, "all"):
+        out += [Option(groups, nodes) for nodes in (2, (0.5, 1), *low, (0, 1), (0, 0.5, 1), 3)]
+        out += [Option(groups, nodes, weights="equal") for nodes in ((0.5, 1), *low)]
+        if groups != "all":
+            out += [Option(groups, nodes, by=by) for nodes in (2, (0.2, 1)) for by in ("random", "gradient")]
+    for exact in (2, 4, 8):
+        out += [Option(exact=exact, correct=correct) for correct in CORRECTIONS]
+        for groups in (2, 4, 8):
+            out += [Option(groups, (0.2, 1), exact=exact, correct=correct) for correct in ("none", "line")]
+    return out
+
+
+def compare_options(
+    clf: Classifier,
+    data: Dataset,
+    *,
+    options: Sequence[Option],
+    limit: int,
+    seed: int = 0,
+    progress: bool | None = None,
+) -> dict[str, Any]:
+    """Agreement with LOO of every option on a random sample of texts of at least `LEAST` tokens.
+
+    Parameters
+    ----------
+    limit, seed : how many texts, and the seed of their draw and of random groups.
+
+    Returns
+    -------
+    dict
+        `config` (model, data, texts, seed, their tokens), `made with` (versions, hardware), and `rows`, one
+        per option: `name`, its fields, `passes` (mean forwards and backwards of a text), and by tokens
+        ("no-special", "all") `error`, the mean of sum |R - LOO| / sum |LOO|, and `r`, Pearson's for each text
+        (None where undefined). `choices.option_rows` makes intervals.
+
+    Raises
+    ------
+    InputError : fewer texts of that length than `limit`, no option, or one twice.
+
+    >>> options = [Option(), Option(4)]
+    >>> compare_options(clf, data, options=options, limit=20)["rows"][1]["passes"]  # doctest: +SKIP
+    [5.0, 5.0]
+    """
+    if not options or len({option.name for option in options}) < len(options):
+        got, hint = f"{len(options)} options", "see options_to_try"
+        raise InputError("compare_options", got=got, expected="at least one, each once", hint=hint)
+    texts = _draw("compare_options", clf, data, limit, seed)
+    r, errors = (np.full((len(options), len(TOKEN_CHOICES), limit), np.nan) for _ in range(2))
+    passes = np.zeros((len(options), limit, 2))
+    for n, text in enumerate(watch(texts, progress=progress, label="options")):
+        (exact,) = loo(clf, [text], [None], progress=False)
+        maps, passes[:, n] = _maps(clf, text, exact.target, exact.scores, options, seed)
+        for t, kept in enumerate(_kept(text)):
+            r[:, t, n] = cross_correlation(maps[:, kept], exact.scores[None, kept], "pearson")[:, 0]
+            errors[:, t, n] = relative_error(maps[:, kept], exact.scores[kept])
+    rows = [
+        {
+            "name": option.name, **asdict(option), "passes": passes[k].mean(0).round(3).tolist(),
+            "error": {tokens: float(f"{errors[k, t].mean():.4g}") for t, tokens in enumerate(TOKEN_CHOICES)},
+            "r": {tokens: _rounded(r[k, t]) for t, tokens in enumerate(TOKEN_CHOICES)},
+        }
+        for k, option in enumerate(options)
+    ]  # fmt: skip
+    return {"config": _config(clf, data, texts, seed), "made with": surroundings(), "rows": rows}
+
+
+def _rounded(r: np.ndarray) -> list[float | None]:
+    """r to four decimals, None where it is undefined."""
+    return [round(float(value), 4) if np.isfinite(value) else None for value in r]
+
+
+def compare_masks(
+    clf: Classifier, data: Dataset, *, limit: int, seed: int = 0, progress: bool | None = None
+) -> dict[str, Any]:
+    """Agreement with LOO of LRP under every bypass mask, on texts as `compare_options` draws them.
+
+    Parameters
+    ----------
+    limit, seed : how many texts, and the seed of their draw.
+
+    Returns
+    -------
+    dict
+        `config` and `made with` as for `compare_options`, and by tokens ("no-special", "all") `r`, the mean
+        over texts of Pearson's r at the words for the logit, one number for each mask: bit l-1 of its place
+        is set where layer l is bypassed.
+
+    Raises
+    ------
+    InputError : fewer texts of that length than `limit`, or more than 16 layers.
+
+    >>> len(compare_masks(clf, data, limit=20)["r"]["all"])  # of 6 layers  # doctest: +SKIP
+    64
+    """
+    if clf.card.layers > 16:
+        got, hint = f"{clf.card.layers} layers", "compare single masks instead"
+        raise InputError("compare_masks", got=got, expected="at most 16", hint=hint)
+    texts = _draw("compare_masks", clf, data, limit, seed)
+    r = np.full((len(TOKEN_CHOICES), limit, 2**clf.card.layers), np.nan)
+    for n, text in enumerate(watch(texts, progress=progress, label="masks")):
+        (exact,) = loo(clf, [text], [None], progress=False)
+        maps = layer_lattice(clf, text.text, target=exact.target, truncate=True).scores
+        for t, kept in enumerate(_kept(text)):
+            r[t, n] = cross_correlation(maps[:, kept], exact.scores[None, kept], "pearson")[:, 0]
+    means = {
+        tokens: [round(float(mean), 5) for mean in np.nanmean(r[t], 0)]
+        for t, tokens in enumerate(TOKEN_CHOICES)
+    }
+    return {"config": _config(clf, data, texts, seed), "made with": surroundings(), "r": means}
+
+
+def _draw(where: str, clf: Classifier, data: Dataset, limit: int, seed: int) -> list[EncodedText]:
+    """The first `limit` texts of at least `LEAST` tokens in the random order of a seed."""
+    whole(where, "limit", limit, hint="try limit=20")
+    texts: list[EncodedText] = []
+    for place in data.order(None, seed=seed):
+        (text,) = clf.encode([data.texts[place]], truncate=True)
+        texts += [text] if len(text) >= LEAST else []
+        if len(texts) == limit:
+            break
+    if len(texts) != limit:
+        got = f"limit {limit!r} with {len(texts)} texts of at least {LEAST} tokens"
+        expected = "a whole number from 1 to how many there are"
+        raise InputError(where, got=got, expected=expected, hint="lower limit")
+    return texts
+
+
+def _config(clf: Classifier, data: Dataset, texts: Sequence[EncodedText], seed: int) -> dict[str, Any]:
+    return {**config_of(clf, data, texts, seed), "least tokens": LEAST}
+
+
+def config_of(clf: Classifier, data: Dataset, texts: Sequence[EncodedText], seed: int) -> dict[str, Any]:
+    """The configuration behind numbers on some texts: model, data, number of texts, draw and lengths."""
+    lengths = [len(text) for text in texts]
+    return {
+        "model": clf.card.name, "layers": clf.card.layers, "weights": clf.card.fingerprint,
+        "dtype": clf.card.dtype,
+        "data": f"{data.name}/{data.split} from {data.source}", "fingerprint": data.fingerprint,
+        "texts": len(texts),
+        "seed": seed, "tokens": {"mean": round(float(np.mean(lengths)), 2), "least": min(lengths),
+            "most": max(lengths)},
+    }  # fmt: skip
+
+
+def _kept(text: EncodedText) -> list[np.ndarray]:
+    """The tokens that count, (T,), by `TOKEN_CHOICES`."""
+    return [counted(text.special, tokens) for tokens in TOKEN_CHOICES]
+
+
+def _maps(
+    clf: Classifier, text: EncodedText, target: int, exact: np.ndarray, options: Sequence[Option], seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Scores (option, T) and passes (option, 2) of one text, each distinct mask run once."""
+    ones = np.ones(len(text))
+    first = gradients_at(clf, [text], [(0, ones)], [target], progress=False)[0][0]
+    known = {ones.tobytes(): first}
+    plans = []
+    for option in options:
+        nodes = (1 if option.groups == 1 else 2) if option.nodes is None else option.nodes
+        points, weights = quadrature(nodes)
+        if option.weights == "equal":
+            weights = np.full(len(points), 1 / len(points))
+        groups = _groups(option, first, seed)
+        plans.append((quadrature_rows(groups, points), groups, points, weights))
+    new = {row.tobytes(): row for rows, *_ in plans for row in rows if row.tobytes() not in known}
+    steps = gradients_at(clf, [text], [(0, row) for row in new.values()], [target], progress=False)
+    known.update(zip(new, (gradient for gradient, *_ in steps), strict=True))
+    maps, passes = [], []
+    for option, (rows, groups, points, weights) in zip(options, plans, strict=True):
+        scores = integrate(np.stack([known[row.tobytes()] for row in rows]), groups, points, weights)
+        removed = min(option.exact, len(text))
+        if removed:
+            places = np.argsort(-np.abs(scores), kind="stable")[:removed]
+            scores = corrected(scores, places, exact[places], option.correct)
+        maps.append(scores)
+        passes.append((len(rows) + removed, len(rows)))
+    return np.stack(maps), np.array(passes, dtype=np.float64)
+
+
+def _groups(option: Option, gradient: np.ndarray, seed: int) -> np.ndarray:
+    tokens = len(gradient)
+    if option.by == "random":
+        return group_of(tokens, option.groups, seed=seed)
+    by_place = group_of(tokens, option.groups)
+    if option.by == "place":
+        return by_place
+    out = np.empty(tokens, dtype=by_place.dtype)
+    out[np.argsort(-np.abs(gradient), kind="stable")] = by_place
+    return out

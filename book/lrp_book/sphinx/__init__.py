@@ -1,0 +1,1 @@
+"""Sphinx extensions of the book, one for each role or directive, and what stages its assets."""

@@ -1,0 +1,154 @@
+"""Sphinx extension: links to run the notebooks on Binder and Colab, and what only this book's pages load.
+
+`_config.yml` is the only place with the repository's address. While that is empty, no page has a launch link
+and no notebook has the cell for Colab; `python -m lrp_book.sphinx.launch` brings the notebooks in
+line with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import yaml
+from sphinx.application import Sphinx
+from sphinx.config import Config
+
+import lrp_companion
+from lrp_book.sphinx.appendix import SUFFIX
+from lrp_companion.checks import CompanionError, InputError
+
+ROOT = Path(__file__).resolve().parents[3]
+STATIC = Path(__file__).parent / "static"
+BINDER, COLAB = "https://mybinder.org", "https://colab.research.google.com"
+CELL = "colab-install"
+_ADDRESS = re.compile(r"https://github\.com/[A-Za-z0-9-]+/[A-Za-z0-9._-]+")
+
+
+def repository(root: Path) -> tuple[str, str]:
+    """Return the address and the branch that `_config.yml` names; the address is empty while there is none.
+
+    Raises
+    ------
+    InputError
+        If the address is not that of a repository on GitHub: Colab opens no other.
+    """
+    named = yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8")).get("repository", {})
+    address = str(named.get("url") or "").rstrip("/").removesuffix(".git")
+    branch = str(named.get("branch") or "main")
+    if address and not _ADDRESS.fullmatch(address):
+        got, expected = f"repository.url {address!r}", "https://github.com/OWNER/NAME"
+        raise InputError("launch", got=got, expected=expected, hint="correct _config.yml")
+    return address, branch
+
+
+def buttons(address: str) -> dict[str, str]:
+    """Return the theme's options for launch buttons; none without an address.
+
+    >>> buttons("")
+    {}
+    """
+    if not address:
+        return {}
+    return {"binderhub_url": BINDER, "colab_url": COLAB, "notebook_interface": "jupyterlab"}
+
+
+def point_to_notebook(pagename: str, buttons: list[dict[str, Any]]) -> None:
+    """Let the launch links of a page with a chapter's numbers open the chapter's notebook, which both are cut
+    from.
+
+    >>> link = {"url": "https://mybinder.org/v2/gh/o/n/main?urlpath=lab/tree/notebooks/05_x_numbers.ipynb"}
+    >>> point_to_notebook("notebooks/05_x_numbers", [{"buttons": [link]}])
+    >>> link["url"].rpartition("/")[2]
+    '05_x.ipynb'
+    """
+    if not pagename.endswith(SUFFIX):
+        return
+    wrong, right = f"{pagename}.ipynb", f"{pagename.removesuffix(SUFFIX)}.ipynb"
+    for link in (link for button in buttons for link in [button, *button.get("buttons", [])]):
+        if "url" in link:
+            link["url"] = str(link["url"]).replace(wrong, right)
+
+
+def install_cell(address: str, branch: str) -> str:
+    """Return the source of a notebook's first cell, which installs the project on Colab, and only there."""
+    return "\n".join(
+        [
+            "import sys",
+            'if "google.colab" in sys.modules:  # the package, and the records next to it',
+            f"    !git clone --quiet --depth 1 --branch {branch} {address} companion",
+            "    %pip install --quiet ./companion ./companion/book",
+            "    %cd -q companion",
+        ]
+    )
+
+
+def with_cell(notebook: nbformat.NotebookNode, source: str) -> nbformat.NotebookNode:
+    """Return the notebook with this first cell, hidden in the book, or without one if the source is empty.
+
+    Nothing else changes but the numbers of the cells, as if all had been run from the top.
+    """
+    out = nbformat.from_dict(notebook)
+    out.cells = [cell for cell in out.cells if cell.get("id") != CELL]
+    if source:
+        cell = nbformat.v4.new_code_cell(source, id=CELL, metadata={"tags": ["remove-cell"]})
+        out.cells.insert(0, cell)
+    for number, cell in enumerate((cell for cell in out.cells if cell.cell_type == "code"), start=1):
+        cell.execution_count = number
+        for output in cell.outputs:
+            if "execution_count" in output:
+                output.execution_count = number
+    return out
+
+
+def update(root: Path) -> list[Path]:
+    """Bring the first cell of every notebook in line with the address; return the files that were changed."""
+    address, branch = repository(root)
+    source, changed = install_cell(address, branch) if address else "", []
+    for path in sorted((root / "notebooks").rglob("*.ipynb")):
+        before = nbformat.read(path, as_version=4)
+        after = with_cell(before, source)
+        if [cell.source for cell in after.cells] != [cell.source for cell in before.cells]:
+            nbformat.write(after, path)
+            changed.append(path)
+    return changed
+
+
+def add_links(app: Sphinx, config: Config) -> None:
+    """Give the theme its launch buttons, and Sphinx the scripts and styles of quizzes, decks and sheets."""
+    options = config.html_theme_options
+    offered = buttons(options.get("repository_url", ""))
+    options["launch_buttons"] = {**options.get("launch_buttons", {}), **offered}
+    config.html_static_path.append(str(STATIC))
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Connect the extension (called by Sphinx)."""
+    app.connect("config-inited", add_links)
+    app.connect(
+        "html-page-context",
+        lambda app, page, template, context, tree: point_to_notebook(page, context.get("header_buttons", [])),
+        priority=900,
+    )
+    return {"version": lrp_companion.__version__, "parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Update the notebooks and say which; return 2 for a bad address."""
+    program, text = "python -m lrp_book.sphinx.launch", __doc__.splitlines()[0]
+    argparse.ArgumentParser(prog=program, description=text).parse_args(arguments)
+    try:
+        changed = update(ROOT)
+    except CompanionError as error:
+        print(error, file=sys.stderr)
+        return 2
+    print("\n".join(f"changed: {path.relative_to(ROOT)}" for path in changed) or "nothing to change")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,138 @@
+"""Sphinx extension: the directive `your-sentence` puts the text box that explains a reader's own sentence.
+
+`make book` stages the engine and the embedded model once, in `_static/live/`; only the page with the
+directive, and the text boxes of chapter 3, load them, when they are asked to. `make book
+LIVE=0` leaves them out, and the page says so.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+import lrp_companion
+from lrp_companion.checks import InputError
+from lrp_companion.loading.classifier import Classifier, load_classifier
+from lrp_companion.page.live_page import Live, prepare
+from lrp_companion.sources import load_dataset
+from lrp_companion.widgets.sentence_box import SentenceBox
+
+VARIABLE = "LRP_COMPANION_LIVE"
+MODEL, FOLDER = "companion", "live/companion/"
+RECORD = Path(__file__).resolve().parents[3] / "results" / "browser-engine" / "companion.json"
+_NO_KERNEL = re.compile(
+    r'<p class="lrp-no-kernel" data-feeds="(\w+)">.*?</p>', re.DOTALL
+)  # see `widgets/live.py`
+LEFT_OUT = (
+    "This build of the book leaves the model out, so nothing can be typed here; make book without LIVE=0 "
+    "brings it."
+)
+
+
+def wanted() -> bool:
+    """Return whether the book takes the live model along: unless LIVE=0.
+
+    Raises
+    ------
+    InputError : LIVE is neither 0 nor 1.
+    """
+    value = os.environ.get(VARIABLE, "1") or "1"
+    if value not in ("0", "1"):
+        hint = "leave it out to take the live model along"
+        raise InputError("make book", got=f"LIVE={value}", expected="0 or 1", hint=hint)
+    return value == "1"
+
+
+def examples_of_the_book(clf: Classifier, *, count: int = 6, longest: int = 14) -> list[str]:
+    """Return the first embedded reviews with at most `longest` tokens, as chapter 3 shows them."""
+    texts = load_dataset("sst2", split="validation", source="embedded").texts
+    return [text for text in texts if len(clf.encode([text])[0]) <= longest][:count]
+
+
+def stage_live(app: Sphinx) -> None:
+    """Stage the embedded model for the book, once per build, and hand the folder to Sphinx."""
+    app.companion_live = None  # type: ignore[attr-defined]
+    if app.builder.format != "html" or not wanted():
+        return
+    clf, folder = load_classifier(MODEL), Path(app.doctreedir, "companion_live")
+    shutil.rmtree(folder, ignore_errors=True)
+    live = prepare(clf, folder / FOLDER, examples_of_the_book(clf))
+    app.companion_live = live  # type: ignore[attr-defined]
+    app.config.html_static_path.append(str(folder))
+
+
+class YourSentencePlace(SphinxDirective):
+    """Put the text box in place of the directive, or a line if the model was left out."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return the widget as raw HTML."""
+        live: Live | None = self.env.app.companion_live  # type: ignore[attr-defined]
+        if live is None:
+            return [nodes.paragraph("", LEFT_OUT)]
+        up = "../" * self.env.docname.count("/")
+        markup = live.widget(f"{up}_static/{FOLDER}").page_html()
+        return [nodes.raw("", markup, format="html", classes=["output", "text_html"])]
+
+
+def cost_of_rounding(record: dict[str, Any]) -> str:
+    """Return the cost of 8 bits per weight, in a sentence, from a record of `tests/engine_agreement.py`.
+
+    >>> methods = {"loo": {"r": {"mean": 0.9998, "least": 0.9951}}}
+    >>> record = {"texts": 40, "predicted class equal": 0.975, "methods": methods}
+    >>> cost_of_rounding(record)  # doctest: +ELLIPSIS
+    'Over 40 texts, ... mean r of at least 0.9998 (lowest: 0.995), and the predicted class is the same in 39.'
+    """
+    methods = record["methods"].values()
+    mean, least = (min(rows["r"][key] for rows in methods) for key in ("mean", "least"))
+    same = round(record["texts"] * record["predicted class equal"])
+    floor = [math.floor(value * 10**digits) / 10**digits for value, digits in ((mean, 4), (least, 3))]
+    return (
+        f"Over {record['texts']} texts, the maps of each method agree with those of the unrounded model at a "
+        f"mean r of at least {floor[0]:.4f} (lowest: {floor[1]:.3f}), and the predicted class is the same in "
+        f"{same}."
+    )
+
+
+class CostOfRounding(SphinxDirective):
+    """State the cost of 8 bits per weight, from the committed record."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return a paragraph; the page is rebuilt when the record changes."""
+        self.env.note_dependency(str(RECORD))
+        content = json.loads(RECORD.read_text(encoding="utf-8"))
+        return [nodes.paragraph("", cost_of_rounding(content["the model's own weights"]))]
+
+
+def wake_text_boxes(app: Sphinx, doctree: nodes.document) -> None:
+    """Replace text boxes that need a kernel by ones that ask the staged model.
+
+    Slides do not change, because they have no room for it.
+    """
+    live: Live | None = app.companion_live  # type: ignore[attr-defined]
+    if live is None or app.env.docname.startswith("book/slides/"):
+        return
+    folder = f"{'../' * app.env.docname.count('/')}_static/{FOLDER}"
+    for node in list(doctree.findall(nodes.raw)):
+        text = node.astext()
+        if place := _NO_KERNEL.search(text):
+            markup = SentenceBox(live.model, folder=folder, feeds=place[1]).page_html()
+            shown = text[: place.start()] + markup + text[place.end() :]
+            node.replace_self(nodes.raw("", shown, format="html", classes=node["classes"]))
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register the directive (called by Sphinx)."""
+    app.connect("builder-inited", stage_live)
+    app.add_directive("cost-of-rounding", CostOfRounding)
+    app.connect("doctree-read", wake_text_boxes)
+    app.add_directive("your-sentence", YourSentencePlace)
+    return {"version": lrp_companion.__version__, "parallel_read_safe": True, "parallel_write_safe": True}

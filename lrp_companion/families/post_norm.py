@@ -1,0 +1,172 @@
+"""The wirings of families with norms after their sums (post-LN), as in BERT."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.nn.functional import gelu
+
+from lrp_companion.families.modules import refused
+from lrp_companion.families.tasks import Steps, after_first, head_steps, with_head
+from lrp_companion.families.wiring import LayerWiring, Linear, Wiring, family, norm_of
+
+
+def bert_like(
+    base: Any,
+    head: tuple,
+    *,
+    projection: Linear | None = None,
+    first_position: int = 0,
+    readout: str = "first",
+) -> Wiring:
+    """The wiring of a model whose encoder has the modules of `BertModel`, with its head."""
+    e = base.embeddings
+    if base.config.is_decoder:
+        got = f"a {type(base).__name__} with is_decoder, whose tokens see only what is before them"
+        raise refused(got, expected="an encoder", hint="set is_decoder to false if it was trained without it")
+    return Wiring(
+        e.word_embeddings, e.position_embeddings, e.token_type_embeddings, norm_of(e.LayerNorm), projection,
+        tuple(_bert_layer(layer) for layer in base.encoder.layer), head, base.config.num_attention_heads,
+        first_position, readout=readout,
+    )  # fmt: skip
+
+
+def _of_transformers(module: Any) -> bool:
+    """Whether a part of a head is the family's own, whose modules are known by name."""
+    return type(module).__module__.startswith("transformers.")
+
+
+def _bert_layer(layer: Any) -> LayerWiring:
+    projections = layer.attention.self
+    return LayerWiring(
+        projections.query, projections.key, projections.value,
+        layer.attention.output.dense, norm_of(layer.attention.output.LayerNorm),
+        layer.intermediate.dense, layer.intermediate.intermediate_act_fn,
+        layer.output.dense, norm_of(layer.output.LayerNorm), scale=getattr(projections, "scaling", None),
+    )  # fmt: skip
+
+
+@family("bert")
+def bert(model: Any) -> Wiring:
+    """BERT: a pooler with tanh on the first token or on the mean, then the classifier."""
+    base = model.bert
+    readout = getattr(model, "readout", "first")  # of `families.mean_pooled`
+
+    def masked() -> Steps:
+        end = model.cls.predictions
+        transform = end.transform
+        return head_steps(transform.dense, transform.transform_act_fn, transform.LayerNorm, end.decoder)
+
+    def classes() -> Steps:
+        pooler = base.pooler
+        pooled = (pooler.dense, pooler.activation) if _of_transformers(pooler) else (after_first(pooler),)
+        return head_steps(*pooled, model.classifier)
+
+    return with_head(
+        lambda head: bert_like(base, head, readout=readout),
+        model,
+        classes=classes,
+        masked=masked,
+    )
+
+
+def _read_by_head(end: Any, activation: Any) -> Steps:
+    """The steps of a head that takes the first token by itself."""
+    if _of_transformers(end):
+        return head_steps(end.dense, activation, end.out_proj)
+    return head_steps(after_first(end))
+
+
+@family("camembert")
+@family("xlm-roberta")
+@family("roberta")
+def roberta(model: Any) -> Wiring:
+    """RoBERTa: positions start behind the padding index."""
+
+    def masked() -> Steps:
+        end = model.lm_head
+        return head_steps(end.dense, gelu, end.layer_norm, end.decoder)
+
+    base = model.roberta
+    return with_head(
+        lambda head: bert_like(base, head, first_position=base.embeddings.padding_idx + 1),
+        model,
+        classes=lambda: _read_by_head(model.classifier, torch.tanh),
+        masked=masked,
+    )
+
+
+@family("electra")
+def electra(model: Any) -> Wiring:
+    """ELECTRA: small models project narrow embeddings to the hidden width."""
+
+    def masked() -> Steps:
+        end = model.generator_predictions
+        return head_steps(end.dense, end.activation, end.LayerNorm, model.generator_lm_head)
+
+    projection = getattr(model.electra, "embeddings_project", None)
+    return with_head(
+        lambda head: bert_like(model.electra, head, projection=projection),
+        model,
+        classes=lambda: _read_by_head(model.classifier, getattr(model.classifier, "activation", None)),
+        masked=masked,
+    )
+
+
+@family("distilbert")
+def distilbert(model: Any) -> Wiring:
+    """DistilBERT: no type embeddings, and different module names."""
+    e = model.distilbert.embeddings
+    layers = tuple(
+        LayerWiring(
+            x.attention.q_lin, x.attention.k_lin, x.attention.v_lin, x.attention.out_lin,
+            norm_of(x.sa_layer_norm), x.ffn.lin1, x.ffn.activation, x.ffn.lin2, norm_of(x.output_layer_norm),
+        )
+        for x in model.distilbert.transformer.layer
+    )  # fmt: skip
+    word, position, heads = e.word_embeddings, e.position_embeddings, model.config.n_heads
+
+    def masked() -> Steps:
+        norm, last = model.vocab_layer_norm, model.vocab_projector
+        return head_steps(model.vocab_transform, model.activation, norm, last)
+
+    return with_head(
+        lambda head: Wiring(word, position, None, norm_of(e.LayerNorm), None, layers, head, heads),
+        model,
+        classes=lambda: head_steps(model.pre_classifier, torch.relu, model.classifier),
+        masked=masked,
+    )
+
+
+@family("albert")
+def albert(model: Any) -> Wiring:
+    """ALBERT: layers of a group share their modules, and narrow embeddings are projected."""
+    base, config = model.albert, model.config
+    e, groups = base.embeddings, base.encoder.albert_layer_groups
+    each = [
+        (x, x.attention)
+        for k in range(config.num_hidden_layers)
+        for x in groups[int(k / (config.num_hidden_layers / config.num_hidden_groups))].albert_layers
+    ]
+    layers = tuple(
+        LayerWiring(
+            a.query, a.key, a.value, a.dense, norm_of(a.LayerNorm), x.ffn, x.activation, x.ffn_output,
+            norm_of(x.full_layer_layer_norm),
+        )
+        for x, a in each
+    )  # fmt: skip
+
+    def masked() -> Steps:
+        end = model.predictions
+        return head_steps(end.dense, end.activation, end.LayerNorm, end.decoder)
+
+    return with_head(
+        lambda head: Wiring(
+            e.word_embeddings, e.position_embeddings, e.token_type_embeddings, norm_of(e.LayerNorm),
+            base.encoder.embedding_hidden_mapping_in, layers, head, config.num_attention_heads,
+        ),
+        model,
+        classes=lambda: head_steps(base.pooler, base.pooler_activation, model.classifier),
+        masked=masked,
+    )  # fmt: skip

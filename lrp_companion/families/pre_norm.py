@@ -1,0 +1,256 @@
+"""The wirings of families with norms before their branches (pre-LN): ModernBERT, GPT-2, Llama's relatives."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import nn
+
+from lrp_companion.families.modules import refused
+from lrp_companion.families.tasks import (
+    ANSWER,
+    NEXT_TOKEN,
+    TOKEN_CLASSES,
+    Steps,
+    head_steps,
+    task_of_network,
+    with_head,
+)
+from lrp_companion.families.wiring import (
+    LayerWiring,
+    LinearPart,
+    Norm,
+    RootMeanSquare,
+    SoftCap,
+    Wiring,
+    family,
+    norm_of,
+)
+
+Three = tuple[LinearPart, LinearPart, LinearPart]
+
+
+def _thirds(module: Any, width: int, *, transposed: bool = False) -> Three:
+    """Queries, keys and values of a module that makes all three."""
+    first, second, third = (LinearPart(module, k * width, (k + 1) * width, transposed) for k in range(3))
+    return first, second, third
+
+
+def _head(model: Any, *, capped: bool = False) -> Steps:
+    """The classifier of a causal model, or its map to the vocabulary; only of this some bound the logits."""
+    task = task_of_network(model)
+    if task == ANSWER:
+        return head_steps(model.qa_outputs)
+    if task != NEXT_TOKEN:
+        return head_steps(model.score if hasattr(model, "score") else model.classifier)
+    cap = model.config.final_logit_softcapping if capped else None
+    return head_steps(model.lm_head, *([] if cap is None else [SoftCap(cap)]))
+
+
+@family("modernbert")
+def modernbert(model: Any) -> Wiring:
+    """ModernBERT: rotations, gated MLPs, windows in most layers; the first token or the mean is read."""
+    base, config = model.model, model.config
+    layers = tuple(_modernbert_layer(layer, config) for layer in base.layers)
+
+    def head_to(last: str) -> Steps:
+        end = model.head
+        return head_steps(end.dense, end.act, end.norm, getattr(model, last))
+
+    return with_head(
+        lambda head: Wiring(
+            base.embeddings.tok_embeddings, None, None, norm_of(base.embeddings.norm), None, layers, head,
+            config.num_attention_heads, positions=config.max_position_embeddings,
+            readout={"cls": "first", "mean": "mean"}[config.classifier_pooling],
+            rotary=base.rotary_emb, rotary_from=rotary_from(base.rotary_emb),
+            final_norm=norm_of(base.final_norm),
+        ),
+        model,
+        classes=lambda: head_to("classifier"),
+        masked=lambda: head_to("decoder"),
+        tokens=lambda: head_to("classifier"),
+        answer=lambda: head_to("classifier"),
+    )  # fmt: skip
+
+
+def _modernbert_layer(layer: Any, config: Any) -> LayerWiring:
+    inner = layer.mlp.Wo.in_features
+    is_local = layer.attention_type == "sliding_attention"
+    return LayerWiring(
+        *_thirds(layer.attn.Wqkv, config.hidden_size), layer.attn.Wo, None,
+        LinearPart(layer.mlp.Wi, inner), layer.mlp.act, layer.mlp.Wo, None,
+        gate=LinearPart(layer.mlp.Wi, None, inner),
+        attention_input_norm=norm_of(layer.attn_norm),
+        mlp_input_norm=norm_of(layer.mlp_norm), window=config.sliding_window if is_local else None,
+        kind=layer.attention_type,
+    )  # fmt: skip
+
+
+def _reading(model: Any) -> dict[str, Any]:
+    """What a causal model reads: the last token, or a given place for token classes."""
+    task = task_of_network(model)
+    if not getattr(model.config, "is_causal", True):
+        got = f"a {type(model).__name__} with is_causal false"  # both ways only where a text is padded
+        raise refused(got, expected="a causal model", hint="leave is_causal out of its configuration")
+    task = TOKEN_CLASSES if task == ANSWER else task
+    return {"task": task, "readout": "place" if task == TOKEN_CLASSES else "last"}
+
+
+@family("gpt2")
+def gpt2(model: Any) -> Wiring:
+    """GPT-2: causal, learned positions, plain MLPs; the last token is read."""
+    base, config = model.transformer, model.config
+    layers = tuple(_gpt2_layer(layer) for layer in base.h)
+    return Wiring(
+        base.wte, base.wpe, None, None, None, layers, _head(model), config.num_attention_heads,
+        causal=True, final_norm=norm_of(base.ln_f), base=base, **_reading(model),
+    )  # fmt: skip
+
+
+def _gpt2_layer(layer: Any) -> LayerWiring:
+    def whole(module: Any) -> LinearPart:
+        return LinearPart(module, transposed=True)
+
+    attention = layer.attn
+    return LayerWiring(
+        *_thirds(attention.c_attn, attention.embed_dim, transposed=True), whole(attention.c_proj), None,
+        whole(layer.mlp.c_fc), layer.mlp.act, whole(layer.mlp.c_proj), None,
+        attention_input_norm=norm_of(layer.ln_1), mlp_input_norm=norm_of(layer.ln_2), scale=attention.scaling,
+    )  # fmt: skip
+
+
+@family("llama")
+def llama(model: Any) -> Wiring:
+    """Llama: causal, RMSNorm, rotations, gated MLPs, shared keys and values."""
+    return _decoder(model, windows=lambda _: None)
+
+
+@family("mistral")
+def mistral(model: Any) -> Wiring:
+    """Mistral: as Llama, with one window for all layers, or none."""
+    return _decoder(model, windows=lambda _: model.config.sliding_window)
+
+
+@family("qwen3")
+@family("qwen2")
+def qwen(model: Any) -> Wiring:
+    """Qwen 2 and 3: as Llama, with a window in the layers that the configuration names."""
+    return _decoder(model, windows=_by_type(model.config))
+
+
+@family("gemma2")
+def gemma2(model: Any) -> Wiring:
+    """Gemma 2: as Llama, with norms at both ends of a branch, soft caps, and windows in some layers."""
+    return _decoder(model, offset=1.0, windows=_by_type(model.config), capped=True)
+
+
+@family("gemma3_text")
+def gemma3(model: Any) -> Wiring:
+    """Gemma 3 on text: norms of queries and keys instead of caps of scores, other rotations in layers with a
+    window; with `use_bidirectional_attention` tokens read what follows, too.
+    """
+    causal = not model.config.use_bidirectional_attention
+    return _decoder(model, offset=1.0, windows=_by_type(model.config), by_kind=True, causal=causal)
+
+
+def _by_type(config: Any) -> Callable[[int], int | None]:
+    """The window of a layer by its type; None where it has none."""
+
+    def window(number: int) -> int | None:
+        kind = config.layer_types[number]
+        if kind not in ("sliding_attention", "full_attention"):
+            got = f"a layer of type {kind!r}"
+            raise refused(got, expected="sliding_attention or full_attention", hint="correct layer_types")
+        return None if kind == "full_attention" else config.sliding_window or 0
+
+    return window
+
+
+def _decoder(
+    model: Any,
+    *,
+    windows: Callable[[int], int | None],
+    offset: float = 0.0,
+    by_kind: bool = False,
+    capped: bool = False,
+    causal: bool = True,
+) -> Wiring:
+    """A model whose modules have Llama's names.
+
+    Parameters
+    ----------
+    windows : the number of tokens that a layer's tokens read, themselves among them; None: all.
+    offset : what its norms add to their weights.
+    by_kind : whether layers with a window have separate rotations.
+    capped : whether scores have a soft cap.
+    causal : whether a token attends to none after it.
+    """
+    base = model.model if hasattr(model, "model") else model.transformer  # the latter in question answering
+    config = model.config
+    layers = tuple(
+        _decoder_layer(layer, config, offset, windows(k), config.layer_types[k] if by_kind else None, capped)
+        for k, layer in enumerate(base.layers[: config.num_hidden_layers])
+    )
+
+    def rotary(x: Any, positions: Any, kind: str | None) -> Any:
+        return base.rotary_emb(x, positions, kind) if by_kind else base.rotary_emb(x, positions)
+
+    return Wiring(
+        base.embed_tokens, None, None, None, None, layers, _head(model, capped=offset > 0),
+        config.num_attention_heads, positions=config.max_position_embeddings, causal=causal,
+        rotary=rotary, rotary_from=rotary_from(base.rotary_emb), final_norm=_rms(base.norm, offset),
+        base=base, **_reading(model),
+    )  # fmt: skip
+
+
+def rotary_from(module: Any) -> int | None:
+    """The length from which rotations depend on that of the text, of a rotary module of `transformers`."""
+    kinds: Any = getattr(module, "rope_type", "default")
+    by_layer = isinstance(kinds, Mapping)
+    settings = getattr(module.config, "rope_parameters", None) or {}
+    lengths = []
+    for layer, kind in kinds.items() if by_layer else [(None, kinds)]:
+        if kind == "longrope":
+            of_layer = settings[layer] if by_layer else settings
+            lengths.append(int(of_layer["original_max_position_embeddings"]))
+        elif "dynamic" in kind:
+            lengths.append(int(module.original_max_seq_len))
+    return min(lengths, default=None)
+
+
+def _decoder_layer(
+    layer: Any, config: Any, offset: float, window: int | None, kind: str | None, capped: bool
+) -> LayerWiring:
+    attention, mlp = layer.self_attn, layer.mlp
+    if window is not None and window < 1:
+        got = f"a layer with a window of {window or 'no'} tokens"
+        raise refused(got, expected="a window of 1 or more", hint="correct sliding_window or layer_types")
+    in_branch = hasattr(layer, "pre_feedforward_layernorm")  # Gemma's names: norms at both ends of a branch
+    after = _rms(layer.post_attention_layernorm, offset)
+
+    def norm_of_heads(name: str) -> Norm | None:
+        module = getattr(attention, name, None)
+        return None if module is None else _rms(module, offset)
+
+    return LayerWiring(
+        attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj, None,
+        mlp.up_proj, mlp.act_fn, mlp.down_proj, None, gate=mlp.gate_proj,
+        attention_input_norm=_rms(layer.input_layernorm, offset),
+        mlp_input_norm=_rms(layer.pre_feedforward_layernorm, offset) if in_branch else after,
+        attention_branch_norm=after if in_branch else None,
+        mlp_branch_norm=_rms(layer.post_feedforward_layernorm, offset) if in_branch else None,
+        query_norm=norm_of_heads("q_norm"), key_norm=norm_of_heads("k_norm"),
+        key_heads=config.num_key_value_heads, scale=attention.scaling,
+        cap=attention.attn_logit_softcapping if capped else None,
+        window=None if window is None else window - 1, kind=kind,
+    )  # fmt: skip
+
+
+def _rms(module: Any, offset: float) -> Norm | None:
+    """A norm of the family; one that somebody put in its place is read as what it is."""
+    norm = norm_of(module)
+    if not isinstance(norm, RootMeanSquare) or isinstance(module, nn.RMSNorm):
+        return norm
+    return dataclasses.replace(norm, offset=offset)

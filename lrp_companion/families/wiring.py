@@ -1,0 +1,448 @@
+"""Where a `transformers` model keeps the modules of an encoder and in which order its layers use them
+(`Wiring`), and the registry of families.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from lrp_companion.checks import InputError, is_name, shown
+from lrp_companion.families.patches import PatchEmbedding, PositionTable
+
+READOUTS = ("first", "last", "mean", "place", "two")
+"""What the head reads: the first token, the last one that is not padding, the mean of all, a given place, or
+the first two tokens, joined into one vector.
+"""
+
+
+@dataclass(frozen=True)
+class LinearPart:
+    """Outputs `first` to before `last` of a linear module as a separate map; None: from or to the end.
+    `transposed` where the module's weight is (in, out).
+
+    Reads the module's weight at every call, so that it follows a module whose weights change.
+    """
+
+    module: Any
+    first: int | None = None
+    last: int | None = None
+    transposed: bool = False
+
+    @property
+    def weight(self) -> Tensor:
+        """Shape (out, in)."""
+        weight = self.module.weight.mT if self.transposed else self.module.weight
+        return weight[self.first : self.last]
+
+    @property
+    def bias(self) -> Tensor | None:
+        return None if self.module.bias is None else self.module.bias[self.first : self.last]
+
+    @property
+    def in_features(self) -> int:
+        return self.weight.shape[1]
+
+    @property
+    def out_features(self) -> int:
+        return self.weight.shape[0]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return linear(x, self.weight, self.bias)
+
+
+@dataclass(frozen=True)
+class LinearRows:
+    """Some outputs of a linear map, in another order."""
+
+    map: Any
+    rows: tuple[int, ...]
+
+    @property
+    def weight(self) -> Tensor:
+        return self.map.weight[list(self.rows)]
+
+    @property
+    def in_features(self) -> int:
+        return self.weight.shape[1]
+
+    @property
+    def out_features(self) -> int:
+        return len(self.rows)
+
+    @property
+    def bias(self) -> Tensor | None:
+        return None if self.map.bias is None else self.map.bias[list(self.rows)]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return linear(x, self.weight, self.bias)
+
+
+@dataclass(frozen=True)
+class MeanOfTwo:
+    """The mean of two linear maps, each of its half of the input: `(W_1 x_1 + b_1 + W_2 x_2 + b_2) / 2`."""
+
+    first: Any
+    second: Any
+
+    @property
+    def weight(self) -> Tensor:
+        return torch.cat([self.first.weight, self.second.weight], dim=1) / 2
+
+    @property
+    def bias(self) -> Tensor:
+        return (self.first.bias + self.second.bias) / 2
+
+    @property
+    def in_features(self) -> int:
+        return self.weight.shape[1]
+
+    @property
+    def out_features(self) -> int:
+        return self.weight.shape[0]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return linear(x, self.weight, self.bias)
+
+
+@dataclass(frozen=True)
+class SoftCap:
+    """`cap tanh(z / cap)`: Gemma's bound of scores and logits."""
+
+    cap: float
+
+    def __call__(self, z: Tensor) -> Tensor:
+        return self.cap * (z / self.cap).tanh()
+
+
+def precise(x: Tensor) -> Tensor:
+    """The tensor in float32 where it has fewer digits."""
+    return x.float() if x.dtype.itemsize < torch.float32.itemsize else x
+
+
+@dataclass(frozen=True)
+class RootMeanSquare:
+    """RMSNorm `y = gamma x / rms(x)`, `rms = sqrt(mean x**2 + eps)`; `gamma` is `offset` plus the module's
+    weight.
+
+    Works in the precision of its input, and in float32 where that is less precise.
+    """
+
+    module: Any
+    eps: float
+    offset: float = 0.0
+
+    @property
+    def weight(self) -> Tensor:
+        return precise(self.module.weight) + self.offset if self.offset else self.module.weight
+
+    def rms(self, x: Tensor) -> Tensor:
+        """Shape (..., 1)."""
+        return (precise(x).square().mean(-1, keepdim=True) + self.eps).sqrt()
+
+    def scaled(self, x: Tensor, rms: Tensor) -> Tensor:
+        """As the families do: Llama's weights meet what is rounded already, those with an offset do not."""
+        normalised = x / rms
+        return ((normalised if self.offset else normalised.to(x.dtype)) * self.weight).to(x.dtype)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.scaled(x, self.rms(x))
+
+
+@dataclass(frozen=True)
+class Unchanged:
+    """The identity, in place of a linear map: before an activation function that follows none, in a head."""
+
+    bias = None
+
+    @property
+    def weight(self) -> Tensor:
+        raise AttributeError("the identity has no weight")
+
+    @property
+    def out_features(self) -> int:
+        raise AttributeError("the identity has any number of outputs")
+
+    in_features = out_features
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x
+
+
+def of_rows_and_columns(module: Any) -> bool:
+    """Whether a module's weight is a matrix of floating-point numbers."""
+    weight = getattr(module, "weight", None)
+    return isinstance(weight, Tensor) and weight.ndim == 2 and weight.is_floating_point()
+
+
+def norm_of(module: Any) -> Any:
+    """A network's norm as a wiring has it: None for the identity, and an RMSNorm by its weight and eps.
+
+    >>> norm_of(nn.Identity()), norm_of(nn.RMSNorm(4, eps=1e-6)).eps
+    (None, 1e-06)
+    """
+    if module is None or type(module) in (nn.Identity, nn.Dropout):
+        return None
+    weight: Any = getattr(module, "weight", None)
+    eps: Any = getattr(module, "variance_epsilon", getattr(module, "eps", "none"))
+    of_vectors = isinstance(weight, Tensor) and weight.ndim == 1 and weight.is_floating_point()
+    if not of_vectors or eps == "none" or getattr(module, "bias", None) is not None:
+        return module
+    if isinstance(module, nn.LayerNorm) or hasattr(module, "running_mean"):
+        return module
+    return RootMeanSquare(module, torch.finfo(weight.dtype).eps if eps is None else eps)
+
+
+Linear = nn.Linear | LinearPart | LinearRows | MeanOfTwo | Unchanged
+Norm = nn.LayerNorm | RootMeanSquare
+
+
+@dataclass(frozen=True)
+class LayerWiring:
+    """The modules of one Transformer layer, in an order that any family can have.
+
+    With every part, a layer is `s = N1(x + B1(attend(P1(x))))`, `y = N2(s + B2(mlp(P2(s))))`.
+
+    Attributes
+    ----------
+    query, key, value, attention_out : the maps of the attention.
+    attention_norm, output_norm : N1 and N2, after the sums (post-LN); None where the sums have none.
+    up, activation, down : `mlp(x) = down(activation(up(x)))`, or with a `gate`
+        `down(activation(gate(x)) * up(x))`.
+    attention_input_norm, mlp_input_norm : P1 and P2, before a branch (pre-LN); None where it has none.
+    attention_branch_norm, mlp_branch_norm : B1 and B2, at the end of a branch (Gemma); None likewise.
+    query_norm, key_norm : norms of each head's queries and keys.
+    key_heads : number of heads for keys and values; None: as many as for queries. Each serves neighbouring
+        query heads.
+    scale : factor of the scores; None is `1 / sqrt(d)` of a head.
+    cap : scores become `cap tanh(z / cap)`; None: they stay.
+    window : largest distance of a key from its query, 0 for itself; None: any distance.
+    kind : what `Wiring.rotary` needs to know of this layer.
+    """
+
+    query: Linear
+    key: Linear
+    value: Linear
+    attention_out: Linear
+    attention_norm: Norm | None
+    up: Linear
+    activation: Callable[[Tensor], Tensor]
+    down: Linear
+    output_norm: Norm | None
+    gate: Linear | None = None
+    attention_input_norm: Norm | None = None
+    mlp_input_norm: Norm | None = None
+    attention_branch_norm: Norm | None = None
+    mlp_branch_norm: Norm | None = None
+    query_norm: Norm | None = None
+    key_norm: Norm | None = None
+    key_heads: int | None = None
+    scale: float | None = None
+    cap: float | None = None
+    window: int | None = None
+    kind: str | None = None
+
+    @property
+    def device(self) -> torch.device:
+        """Where its weights lie; all of a layer's lie together."""
+        query: Any = self.query  # a family that a user adds may have a module without a weight of this name
+        return (query.weight if hasattr(query, "weight") else next(query.parameters())).device
+
+    def scale_of(self, head_width: int) -> float:
+        """The factor of the products of queries and keys of one head."""
+        return head_width**-0.5 if self.scale is None else self.scale
+
+
+def beside(module: Any, x: Tensor) -> Tensor:
+    """The tensor on the device of a module's weights."""
+    return x if isinstance(module, Unchanged) else x.to(module.weight.device)
+
+
+Rotary = Callable[[Tensor, Tensor, str | None], tuple[Tensor, Tensor]]
+"""From an input (its type and device), positions (1, T) and a layer's kind to cosines and sines (1, T, d)."""
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """Where a `transformers` model keeps the modules of an encoder.
+
+    Attributes
+    ----------
+    word, position, type : the embeddings that are summed; `position` is None where positions are rotations,
+        `type` where a family has no such table. Where images are read, `word` embeds patches.
+    embedding_norm : the LayerNorm of this sum; None where there is none.
+    projection : maps the embeddings to the hidden width; None where they have it already.
+    layers : the Transformer layers, from the first to the last.
+    head : what follows the readout: linear maps, each with its activation function or None, and norms.
+    heads : attention heads per layer.
+    first_position : index of the first token's position embedding.
+    positions : how many positions there are; None: as many as `position` has.
+    readout : what the head reads, one of `READOUTS`.
+    causal : whether a token attends to none after it.
+    rotary : the rotations of queries and keys; None where there are none.
+    final_norm : a norm of the last layer's output; None where there is none.
+    base : the network below the head, if the encoder chooses the readout; None if the whole network gives the
+        logits.
+    task : what the logits predict, one of `families.tasks.TASKS`.
+    rotary_from : length beyond which the rotations of a text depend on it; None where they never do.
+    """
+
+    word: nn.Embedding | PatchEmbedding
+    position: nn.Embedding | PositionTable | None
+    type: nn.Embedding | None
+    embedding_norm: Norm | None
+    projection: Linear | None
+    layers: tuple[LayerWiring, ...]
+    head: tuple[tuple[Linear | Norm, Callable[[Tensor], Tensor] | None], ...]
+    heads: int
+    first_position: int = 0
+    positions: int | None = None
+    readout: str = "first"
+    causal: bool = False
+    rotary: Rotary | None = None
+    final_norm: Norm | None = None
+    base: nn.Module | None = None
+    task: str = "classes"
+    rotary_from: int | None = None
+
+    def rotations(
+        self, x: Tensor, positions: Tensor, kind: str | None, *, length: int | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Cosines and sines (1, T, d) at positions (1, T) of a text of this length, for a kind of layer."""
+        assert self.rotary is not None
+        if length is None or self.rotary_from is None:
+            return self.rotary(x, positions, kind)
+        if self.base is not None:
+            fresh_rotations(self.base)
+        # `transformers` takes the length of a text from the largest position that it is given; what is beyond
+        # is padding, whose angles do not matter
+        last = positions.new_full((1, 1), length - 1)
+        cos, sin = self.rotary(x, torch.cat([positions.clamp(max=length - 1), last], 1), kind)
+        return cos[:, :-1], sin[:, :-1]
+
+    def logits_of(self, x: Tensor) -> Tensor:
+        """The head alone: from what is read (B, D) to the logits (B, C), each step where its weights lie."""
+        for module, activation in self.head:
+            z = module(beside(module, x))
+            x = z if activation is None else activation(z)
+        return x
+
+    @property
+    def of_vocabulary(self) -> bool:
+        """Whether the logits predict a token, with one logit for each of the vocabulary."""
+        return self.task in ("next token", "masked token")
+
+    @property
+    def patches(self) -> PatchEmbedding | None:
+        """How patches are embedded where images are read; None where texts are."""
+        return self.word if isinstance(self.word, PatchEmbedding) else None
+
+    @property
+    def types(self) -> int:
+        """How many token types there are; 1 where a family has no such table."""
+        return 1 if self.type is None else self.type.num_embeddings
+
+    @property
+    def longest(self) -> int:
+        """The number of tokens for which there are positions."""
+        if self.positions is not None:
+            return self.positions
+        assert self.position is not None
+        return self.position.num_embeddings - self.first_position
+
+    @property
+    def gated(self) -> bool:
+        """Whether a layer's MLP is a product of two activations."""
+        return any(layer.gate is not None for layer in self.layers)
+
+    @property
+    def single_precision(self) -> bool:
+        """Whether the `transformers` network works in float32 in places, whatever its weights are."""
+        norms = (layer.mlp_input_norm for layer in self.layers)
+        return (
+            self.rotary is not None
+            or self.patches is not None  # its softmax, with eager attention
+            or any(isinstance(norm, RootMeanSquare) for norm in norms)
+        )
+
+    @property
+    def is_bert(self) -> bool:
+        """Whether this has BERT's order: learned positions, norms after the sums, the first token read."""
+        return (
+            self.position is not None
+            and self.rotary is None
+            and not self.causal
+            and self.readout == "first"
+            and all(layer.attention_norm is not None and layer.gate is None for layer in self.layers)
+            and all(layer.attention_input_norm is None for layer in self.layers)
+        )
+
+
+def fresh_rotations(network: Any) -> None:
+    """Let rotations that grow with the texts that a network has read start again, as with its first text."""
+    for module in network.modules():
+        if hasattr(module, "original_max_seq_len") and hasattr(module, "max_seq_len_cached"):
+            for name in [name for name in vars(module) if name.endswith("max_seq_len_cached")]:
+                setattr(module, name, module.original_max_seq_len)
+            for name in [name for name in module._buffers if name.endswith("original_inv_freq")]:
+                first = module._buffers[name]
+                module._buffers[name.replace("original_", "")] = None if first is None else first.clone()
+
+
+FAMILIES: dict[str, Callable[[Any], Wiring]] = {}
+"""Wiring functions by family, the `model_type` of `config.json`; `family` adds to it."""
+Function = TypeVar("Function", bound=Callable[[Any], Wiring])
+
+
+def family(name: str) -> Callable[[Function], Function]:
+    """Register the decorated function as the wiring of a family: `Encoder` and `load_classifier` accept it.
+
+    The function takes the `transformers` classifier and returns its `Wiring`. A family with the layout of
+    another one needs no new function: CamemBERT is wired as RoBERTa is.
+
+    Parameters
+    ----------
+    name : the family's `model_type` in `config.json`.
+
+    Raises
+    ------
+    InputError : a name that no `model_type` can be, or that is registered already; something else than a
+        function.
+
+    >>> from lrp_companion.tape.encoder import Encoder
+    >>> from lrp_companion.families import bert
+    >>> from transformers import BertConfig, BertForSequenceClassification
+    >>> sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 10}
+    >>> model = BertForSequenceClassification(BertConfig(**sizes)).eval()
+    >>> model.config.model_type = "our-bert"
+    >>> wiring = family("our-bert")(bert)
+    >>> ids = torch.tensor([[0, 5, 6, 2]])
+    >>> torch.allclose(Encoder(model).forward(ids, torch.ones_like(ids)).logits, model(ids).logits, atol=1e-5)
+    True
+    >>> forget_family("our-bert")
+    """
+    if not is_name(name):
+        expected, hint = "a model_type such as 'bert'", "config.json of a model names it"
+        raise InputError("family", got=f"the name {shown(name)}", expected=expected, hint=hint)
+    if name in FAMILIES:
+        expected, hint = "one wiring per family", "remove the first one with forget_family"
+        raise InputError("family", got=f"{name!r} twice", expected=expected, hint=hint)
+
+    def register(wiring_of: Function) -> Function:
+        if not callable(wiring_of):
+            hint = "decorate a function that returns a Wiring"
+            raise InputError("family", got=shown(wiring_of), expected="a function of the network", hint=hint)
+        FAMILIES[name] = wiring_of
+        return wiring_of
+
+    return register
+
+
+def forget_family(name: str) -> None:
+    """Remove a family from the registry, if it is there."""
+    FAMILIES.pop(name, None)

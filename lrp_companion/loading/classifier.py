@@ -1,0 +1,460 @@
+"""`load_classifier`: the embedded model, a folder in the hub's format, or a hub id; and tokenisation."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from lrp_companion.checks import InputError, choose, is_whole, shown
+from lrp_companion.families.modules import check_modules, in_one_line, settle
+from lrp_companion.families.tasks import CLASSES, MASKED_TOKEN, NEXT_TOKEN, TOKEN_CLASSES, logits_of_output
+from lrp_companion.families.wiring import LinearRows, RootMeanSquare, Wiring, fresh_rotations
+from lrp_companion.loading.accepted import check_complete, check_config, check_finite, check_tokenizer
+from lrp_companion.loading.comparison import COMPARE, check_forward
+from lrp_companion.loading.comparison import compare as compare_logits
+from lrp_companion.loading.compute import as_recorded, check_device
+from lrp_companion.loading.config_entries import check_all_layers
+from lrp_companion.loading.device_map import check_device_map, check_placed
+from lrp_companion.loading.images import EncodedImage, ImageReader, PixelScale
+from lrp_companion.loading.model_card import card_of, fingerprint_of
+from lrp_companion.loading.offsets import offsets_of
+from lrp_companion.loading.places import EMBEDDED_FOLDER, embedded_models
+from lrp_companion.loading.reading import PREPROCESSOR, Readable, readable
+from lrp_companion.loading.texts import EncodedText, Reader, is_one, places_read, token_types, tokenised
+from lrp_companion.schema import MULTI_LABEL, REGRESSION, ModelCard
+from lrp_companion.tape.batching import pad
+from lrp_companion.tape.encoder import Encoder, Readout, Tape
+from lrp_companion.words import word_spans
+
+__all__ = ["EMBEDDED_FOLDER", "Classifier", "EncodedText", "embedded_models", "load_classifier"]
+DTYPES = {
+    "float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16, "float16": torch.float16,
+}  # fmt: skip
+
+
+class Classifier:
+    """A classifier with its tokenizer, ready to be explained. Made by `load_classifier`.
+
+    Of a model that reads images `tokenizer` is the scale of its pixels (`loading.images`).
+    """
+
+    def __init__(
+        self, network: nn.Module, tokenizer: Any, *, card: ModelCard, recompute: bool = False
+    ) -> None:
+        self.network, self.tokenizer, self.card = network, tokenizer, card
+        self.encoder = Encoder(network, recompute=recompute)
+        first = self.encoder.wiring.word.weight  # layers may lie on further devices
+        self.device, self.dtype = first.device, first.dtype
+        self.labels, self.max_tokens = card.labels, card.max_tokens
+        special = ("mask_token_id", "pad_token_id", "eos_token_id")
+        ids: list[Any] = [getattr(tokenizer, name, None) for name in special]
+        self.mask_id, *known = ids
+        # any token will do where none is attended to
+        self.pad_id = next(k for k in (*known, 0) if k is not None)
+        self.multi_label = card.problem_type == MULTI_LABEL
+        self.regression = card.problem_type == REGRESSION
+        self._classes: tuple[int, ...] | None = None
+        self.compare = COMPARE[0]
+        self.compared: dict[Any, int] = {}  # how long the compared texts of each kind were
+
+    def __repr__(self) -> str:
+        c = self.card
+        sizes = f"{c.layers} layers, {c.hidden} wide, {c.dtype}, {self.device.type}"
+        return f"Classifier({c.name!r} from {c.source}: {c.family}, {sizes})"
+
+    @property
+    def reads_images(self) -> bool:
+        """Whether the model reads images instead of texts."""
+        return self.encoder.wiring.patches is not None
+
+    @property
+    def inputs(self) -> str:
+        """What the model reads, in a word."""
+        return "images" if self.reads_images else "texts"
+
+    @property
+    def units(self) -> str:
+        """What its inputs are made of, in a word: the tokens that are not special."""
+        return "patches" if self.reads_images else "words"
+
+    def encode(self, texts: Any, *, truncate: bool = False, position: Any = None) -> list[EncodedText]:
+        """Tokenise texts and pairs of texts, or cut images into patches; refuse what cannot be explained,
+        before any work.
+
+        Parameters
+        ----------
+        texts : a string; a pair as a tuple of two strings; token ids as a list of whole numbers; a talk as a
+            list of messages, for the tokenizer's chat template; or a list of these. For a model of images,
+            an array or tensor of pixels (`ImageReader` says which).
+        truncate : cut what is beyond `max_tokens` as the tokenizer does.
+        position : the token whose classes are explained, from 0, counting special tokens, or a word of the
+            text, whose first token it is; one for all texts or one for each; only for a model of token
+            classes.
+
+        Raises
+        ------
+        InputError : no texts; a text that is not a string, is empty, has only special tokens, spells a
+            special token such as [SEP], or is beyond `max_tokens`; a position that is missing, beyond a text,
+            or not applicable.
+
+        >>> clf = load_classifier("companion")
+        >>> [text.tokens for text in clf.encode(("A fine film.", "Not bad."))]
+        [('[CLS]', 'a', 'fine', 'film', '.', '[SEP]', 'not', 'bad', '.', '[SEP]')]
+        """
+        w = self.encoder.wiring
+        encoded: list[EncodedText]
+        if w.patches is not None:
+            encoded = [*ImageReader(w.patches, self.tokenizer).encode(texts, truncate=truncate)]
+        else:
+            encoded = self.reader.encode(texts, truncate=truncate)
+        if w.task == TOKEN_CLASSES or position is not None:
+            encoded = self._at(encoded, position)
+        return encoded
+
+    @property
+    def reader(self) -> Reader:
+        """What makes token ids of texts for this model."""
+        w = self.encoder.wiring
+        skipped = None
+        if w.readout == "last" and w.task == CLASSES:  # `transformers` looks for it by the id of padding
+            config: Any = self.network.config
+            skipped = getattr(config.get_text_config(), "pad_token_id", None)
+        return Reader(
+            self.tokenizer, self.max_tokens, w.types, reads_mask=w.task == MASKED_TOKEN,
+            vocabulary=getattr(w.word, "num_embeddings", None), skipped=skipped, prompts=w.task == NEXT_TOKEN,
+            counts_padding=w.position is not None,
+        )  # fmt: skip
+
+    def encode_one(
+        self, operation: str, text: Any, *, truncate: bool = False, position: Any = None
+    ) -> EncodedText:
+        """One text, pair or image, as `encode` gives it; several are refused."""
+        if not self.reads_images and not is_one(text):
+            got, expected = f"a text of type {type(text).__name__}", "one string, or a pair of strings"
+            raise InputError(operation, got=got, expected=expected, hint="call it once per text")
+        encoded = self.encode(text, truncate=truncate, position=position)
+        if len(encoded) > 1:
+            one = "image" if self.reads_images else "text"
+            got, hint = f"{len(encoded)} {self.inputs}", f"call it once per {one}"
+            raise InputError(operation, got=got, expected=f"one {one}", hint=hint)
+        return encoded[0]
+
+    def batch(self, texts: Sequence[EncodedText]) -> tuple[Tensor, Tensor, dict[str, Any]]:
+        """As `padded`; the logits of texts unlike any before are first compared with the network's own.
+
+        Raises
+        ------
+        ModelError : logits that are not the network's own.
+        """
+        compare_logits(self, texts)
+        return self.padded(texts)
+
+    def comparing(self, which: str | None) -> Classifier:
+        """The same classifier that compares "new" or "all" texts; None: as it was loaded."""
+        out = copy.copy(self)
+        out.compare = self.compare if which is None else choose("attribute", "compare", which, COMPARE)
+        return out
+
+    def padded(self, texts: Sequence[EncodedText]) -> tuple[Tensor, Tensor, dict[str, Any]]:
+        """What `Encoder.forward` takes for texts, padded to one length, or for images: ids (B, T) or patches
+        (B, T, P), the mask (B, T), and by name token types and places that are read.
+        """
+        if self.reads_images:
+            rows = np.stack([text.patches for text in texts if isinstance(text, EncodedImage)])
+            ids = torch.as_tensor(rows, dtype=self.dtype, device=self.device)
+            return ids, torch.ones(ids.shape[:2], dtype=torch.long, device=self.device), {}
+        ids, mask = pad([text.input_ids for text in texts], self.pad_id, self.device)
+        types, place = token_types(texts, self.device), places_read(texts, self.device)
+        return ids, mask, {"types": types, "place": place}
+
+    @torch.no_grad()
+    def vocabulary(self, texts: Sequence[EncodedText]) -> tuple[list[EncodedText], Tensor | None]:
+        """The texts with ids of one vocabulary, and its embeddings (V, E) where it is no tokenizer's.
+
+        The patches of the images at hand are such a vocabulary: their ids count through all images.
+        """
+        if not self.reads_images:
+            return list(texts), None
+        distinct = {id(text): text for text in texts}
+        tables = [self.encoder.embed(self.padded([text])[0])[0] for text in distinct.values()]
+        starts = np.cumsum([0, *map(len, tables)]).tolist()
+        numbered = {
+            key: dataclasses.replace(text, input_ids=tuple(range(start, start + len(text))))
+            for (key, text), start in zip(distinct.items(), starts, strict=False)
+        }
+        return [numbered[id(text)] for text in texts], torch.cat(tables)
+
+    def _at(self, texts: list[EncodedText], position: Any) -> list[EncodedText]:
+        """The texts with the token that is explained: one for all, or one for each."""
+        if self.encoder.wiring.task != TOKEN_CLASSES:
+            got, expected = f"position {shown(position)}", "a position only for a model of token classes"
+            raise InputError("encode", got=got, expected=expected, hint="leave it out")
+        position = position.tolist() if hasattr(position, "tolist") else position
+        several = isinstance(position, (list, tuple))
+        if several and len(position) != len(texts):
+            got, expected = f"{len(position)} positions for {len(texts)} texts", "one, or one for each text"
+            hint = "attribute(clf, texts, position=[2, 4], ...)"
+            raise InputError("encode", got=got, expected=expected, hint=hint)
+        places = position if several else [position] * len(texts)
+        return [
+            dataclasses.replace(text, read=self._place(text, place))
+            for text, place in zip(texts, places, strict=True)
+        ]
+
+    def _place(self, text: EncodedText, position: Any) -> int:
+        """A place of a text by its number, or by the word that begins there."""
+        if is_whole(position) and 0 <= int(position) < len(text):
+            return int(position)
+        named = []
+        if isinstance(position, str):
+            joined, offsets = offsets_of(self, text)
+            starts = _starts(joined, position)
+            blank = [len(joined[start:end]) - len(joined[start:end].lstrip()) for start, end in offsets]
+            named = [
+                k for k, (start, end) in enumerate(offsets)
+                if start + blank[k] < end and start + blank[k] in starts
+            ]  # fmt: skip
+        if len(named) == 1:
+            return named[0]
+        got = f"position {shown(position)}" if position is not None else "no position"
+        got += f", a word at the places {', '.join(map(str, named))}" if named else ""
+        expected = (
+            f"the token whose classes are explained, from 0 to {len(text) - 1}, or one word of the text"
+        )
+        raise InputError("encode", got=got, expected=expected, hint="attribute(clf, text, position=2, ...)")
+
+    def class_of(self, target: Any) -> Any:
+        """A class by its text: for a language model the token that the tokenizer makes of it; else the target
+        itself.
+
+        Raises
+        ------
+        InputError : a text of several tokens, or of none.
+        """
+        if not (self.encoder.wiring.of_vocabulary and isinstance(target, str)):
+            return target
+        ids = tokenised(self.tokenizer, [target], add_special_tokens=False)["input_ids"][0]
+        if len(ids) == 1 and ids[0] != self.tokenizer.unk_token_id:
+            return int(ids[0])
+        tokens = ", ".join(self.tokenizer.convert_ids_to_tokens(ids)) or "none"
+        got, expected = f"target {shown(target)} of {len(ids)} tokens ({tokens})", "the text of one token"
+        hint = "name its first token"
+        if list(self.labels).count(target) == 1:
+            number = list(self.labels).index(target)
+            hint = f"for the token that the vocabulary calls {target!r} pass its number, {number}"
+        raise InputError("attribute", got=got, expected=expected, hint=hint)
+
+    def narrowed(self, classes: Sequence[int]) -> Classifier:
+        """The same classifier with only these classes, in this order."""
+        out, wiring = copy.copy(self), self.encoder.wiring
+        (last, activation), labels = wiring.head[-1], tuple(self.labels[k] for k in classes)
+        assert not isinstance(last, (nn.LayerNorm, RootMeanSquare))  # a head ends with its map to the classes
+        head = (*wiring.head[:-1], (LinearRows(last, tuple(classes)), activation))
+        out.encoder = copy.copy(self.encoder)
+        out.encoder.wiring = dataclasses.replace(wiring, head=head)
+        out.labels, out.card = labels, dataclasses.replace(self.card, labels=labels)
+        out._classes = tuple(classes)
+        return out
+
+    def tape(self, text: EncodedText, **inputs: Any) -> Tape:
+        """One forward pass of one text, kept; `inputs` as of `Encoder.forward`."""
+        ids, mask, further = self.batch([text])
+        return self.encoder.forward(ids, mask, **further, **inputs)
+
+    def types_of(self, text: EncodedText) -> Tensor | None:
+        """Token types (1, T) of one text; None where all are 0."""
+        return token_types([text], self.device)
+
+    def extra_inputs(self, shape: torch.Size | tuple[int, int], types: Tensor | None) -> dict[str, Tensor]:
+        """Further inputs of the `transformers` model besides ids and mask (B, T)."""
+        extra = {}
+        if self.encoder.wiring.first_position:
+            # Left to itself, RoBERTa skips a position where a token is replaced by padding.
+            extra["position_ids"] = self.encoder.position_ids(shape[1], self.device).expand(*shape)
+        if types is not None and self.encoder.wiring.types > 1:
+            extra["token_type_ids"] = types.expand(*shape)
+        return extra
+
+    @torch.no_grad()
+    def logits(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        types: Tensor | None = None,
+        place: Tensor | None = None,
+    ) -> Tensor:
+        """The logits (B, C) of the `transformers` model for ids, mask and token types (B, T), read at `place`
+        (B,) if the model reads a place; if it reads images, `input_ids` are patches (B, T, P).
+        """
+        patches = self.encoder.wiring.patches
+        if patches is not None:
+            return self.run_network(attention_mask, pixel_values=patches.joined(input_ids))
+        extra = self.extra_inputs(input_ids.shape, types)
+        return self.run_network(attention_mask, place=place, input_ids=input_ids, **extra)
+
+    def logits_of_words(
+        self, word: Tensor, mask: Tensor, *, types: Tensor | None = None, place: Tensor | None = None
+    ) -> Tensor:
+        """Logits (B, C) for word embeddings (B, T, E), with gradients: of the `transformers` model, or where
+        that takes no embeddings of patches, of the tape.
+        """
+        if self.reads_images:
+            return self.encoder.forward(word[..., 0], mask, word=word).logits
+        extra = {} if types is None else {"token_type_ids": types}
+        return self.run_network(mask, place=place, inputs_embeds=word, **extra)
+
+    def run_network(self, attention_mask: Tensor, *, place: Tensor | None = None, **inputs: Tensor) -> Tensor:
+        """The logits (B, C) of the `transformers` model for its inputs: ids or embeddings, positions, types.
+
+        A causal network finds the token to read by the id of padding; here it is the last token of the mask.
+        """
+        base = self.encoder.wiring.base
+        fresh_rotations(self.network)
+        if base is None:
+            logits = logits_of_output(self.network(attention_mask=attention_mask, **inputs))
+            if self.encoder.wiring.readout == "place":
+                logits = Readout.of("place", logits[..., 0], logits.dtype, place=place).read(logits)
+            return self.chosen_of(logits.to(self.device))
+        hidden = base(attention_mask=attention_mask, use_cache=False, **inputs).last_hidden_state
+        attended = attention_mask if attention_mask.ndim == 2 else hidden.new_ones(hidden.shape[:2])
+        x = Readout.of(self.encoder.wiring.readout, attended, hidden.dtype, place=place).read(hidden)
+        return self.encoder.wiring.logits_of(x).to(self.device)
+
+    def chosen_of(self, logits: Tensor) -> Tensor:
+        """Of the network's logits (..., C) those of the classes to which this is narrowed."""
+        return logits if self._classes is None else logits[..., list(self._classes)]
+
+
+@torch.inference_mode(False)  # weights that are made in it can have no gradient
+def load_classifier(
+    model: str | os.PathLike | nn.Module = "companion",
+    tokenizer: Any = None,
+    *,
+    device: str = "cpu",
+    device_map: str | int | Mapping[str, str | int] | None = None,
+    dtype: str | torch.dtype = "float32",
+    revision: str | None = None,
+    recompute: bool = False,
+    compare: str = "new",
+) -> Classifier:
+    """Load a model of a supported family (`families`) to explain: a classifier of texts, tokens or
+    images, or a model that predicts the next or a masked token.
+
+    Code from a folder or a hub repository is never run: a model that needs it is refused. The logits are
+    compared with those of the network itself, here on trial texts and later on every text that is unlike any
+    compared before, so a network that computes something other than its family is also refused.
+
+    Parameters
+    ----------
+    model : an embedded model ("companion"), a folder in the hub's on-disk format or of a PEFT adapter (which
+        is merged, with `peft`), a hub id, or a network of `transformers` in memory, which is copied (with
+        adapters of `peft`, the active ones are merged).
+    tokenizer : the tokenizer of a network in memory; if it reads images, its image processor or None. Images
+        of whole numbers are scaled as this processor specifies, or the preprocessor_config.json in the folder
+        of a saved model.
+    device : "cpu", "cuda", "cuda:1", ...
+    device_map : instead of a device, for a folder or a hub id whose model is larger than one device: "auto"
+        and the like, or devices by the names of modules, read by `transformers` with accelerate. The layers
+        may be on several devices, each layer whole on one. Weights that are loaded only for each call (from
+        disk, or from the processor to a GPU) are refused, because the backward pass of relevance needs them
+        again.
+    dtype : "float32", "float64", "bfloat16" or "float16", or PyTorch's dtypes; weights are converted.
+    revision : branch, tag or commit, only for a hub id.
+    recompute : keep the tape of one layer at a time, for long texts and large models; every layer that is
+        walked runs once more. Up to rounding, scores are the same.
+    compare : "all" compares the logits of every text, not only of texts of a new kind or length.
+
+    Raises
+    ------
+    InputError : a network of texts without a tokenizer, a tokenizer without a network, an unknown device or
+        dtype, or an impossible device map.
+    SourceError : the folder, the hub or the id cannot be reached or read; a device map without accelerate.
+    ModelError : the model is none of these, its wiring is not supported, or its logits are not finite.
+
+    >>> load_classifier("companion").card.layers
+    12
+    """
+    dtype = str(dtype).removeprefix("torch.") if isinstance(dtype, torch.dtype) else dtype
+    weights_dtype = DTYPES[choose("load_classifier", "dtype", dtype, tuple(DTYPES))]
+    if not isinstance(recompute, bool):
+        got, hint = f"recompute {recompute!r}", "True saves memory"
+        raise InputError("load_classifier", got=got, expected="True or False", hint=hint)
+    choose("load_classifier", "compare", compare, COMPARE)
+    place = check_device("load_classifier", device)
+    devices = check_device_map(device_map, device)
+    files = readable(model, tokenizer, revision, device_map=devices)
+    config = files.read("config")
+    check_config(files.name, config)
+    network, report = files.read("network")
+    check_complete(files.name, report["missing_keys"])
+    check_all_layers(files.name, config, report["unexpected_keys"])
+    settle(network)
+    fingerprint = fingerprint_of(network)  # before the weights are converted
+    network.eval().requires_grad_(False)
+    if devices is None:
+        network.to(device=place)
+    half = weights_dtype.itemsize < 4 and devices is None
+    _convert(network, torch.float32 if half else weights_dtype)
+    wiring = Encoder(network).wiring
+    with as_recorded(place):
+        check_modules(files.name, network, wiring)
+    tokenizer = _tokenizer_of(files, config, wiring)
+    check_placed(files.name, network, wiring)
+    check_finite(files.name, network)
+    if any(layer.cap is not None for layer in wiring.layers):
+        network.set_attn_implementation("eager")  # others leave the cap out, depending on the version
+    card = card_of(files, config, wiring, tokenizer, dtype=dtype, fingerprint=fingerprint)
+    tried = Classifier(network, tokenizer, card=card)
+    with in_one_line(files.name), as_recorded(tried.device):
+        check_forward(tried)
+    _convert(network, weights_dtype)
+    clf = Classifier(network, tokenizer, card=card, recompute=recompute)
+    clf.compare, clf.compared = compare, tried.compared
+    return clf
+
+
+def _convert(network: nn.Module, dtype: torch.dtype) -> None:
+    """Convert weights; in half precision keep in float32 what `transformers` keeps: modules that it names,
+    and buffers that are not weights, such as the frequencies of rotations.
+    """
+    kept: dict[tuple[nn.Module, str], Tensor] = {}
+    if dtype.itemsize < torch.float32.itemsize:
+        attributes = ["_keep_in_fp32_modules_strict"]
+        attributes += ["_keep_in_fp32_modules"] if dtype == torch.float16 else []
+        names = {part for name in attributes for part in getattr(network, name, None) or ()}
+        for path, module in network.named_modules():
+            inside = not names.isdisjoint(path.split("."))
+            entries = {**module._parameters, **module._buffers} if inside else module._buffers
+            for name, value in entries.items():
+                single = value is not None and value.dtype == torch.float32
+                if single and (inside or name in module._non_persistent_buffers_set):
+                    kept[module, name] = value.detach().clone()
+    network.to(dtype=dtype)
+    for (module, name), value in kept.items():
+        place = getattr(module, name)
+        if name in module._buffers:
+            module._buffers[name] = value.to(place.device)
+        else:
+            place.data = value.to(place.device)
+
+
+def _tokenizer_of(files: Readable, config: Any, wiring: Wiring) -> Any:
+    """The tokenizer, checked; of a model that reads images the scale of its pixels."""
+    if wiring.patches is not None:
+        origin = PREPROCESSOR if files.source != "memory" else "the image processor"
+        return PixelScale.of(files.read("processor"), origin, wiring.patches.channels)
+    tokenizer = files.read("tokenizer")
+    check_tokenizer(files.name, tokenizer, config.vocab_size, causal=wiring.causal or wiring.base is not None)
+    return tokenizer
+
+
+def _starts(text: str, word: str) -> set[int]:
+    """Where a word begins in a text."""
+    return {start for start, end in word_spans(text) if text[start:end] == word}

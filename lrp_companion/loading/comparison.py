@@ -1,0 +1,219 @@
+"""Is the explained logit the network's own? The package's logits against those of `network(**inputs)`.
+
+The network is called as its user would call it: it masks, positions and reads by itself. Compared are the
+logits of the tape, which LRP walks, and those of `packed_logits`, which removals use.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lrp_companion.checks import ModelError, shown
+from lrp_companion.families.tasks import NEXT_TOKEN, logits_of_output
+from lrp_companion.families.wiring import fresh_rotations
+from lrp_companion.loading.compute import as_recorded
+from lrp_companion.loading.images import EncodedImage, ImageReader, PixelScale
+from lrp_companion.loading.texts import EncodedText
+from lrp_companion.tape.packed import Row, packed_logits
+
+if TYPE_CHECKING:
+    from lrp_companion.loading.classifier import Classifier
+
+CLOSE = {torch.float32: 1e-4, torch.float64: 1e-8, torch.bfloat16: 1e-1, torch.float16: 5e-2}
+"""Largest allowed difference of logits, as a fraction of 1 + the largest logit; as in float32 where the
+network works in float32 in places.
+"""
+COMPARE = ("new", "all")
+"""Which texts are compared: those unlike any compared before, or every one."""
+TRIED = 8
+"""Tokens of the shorter text that is compared when a model is loaded."""
+TRIED_AT_MOST = 1_024
+"""Tokens of the longer one, which is to pass any window; what is longer is compared when it comes."""
+
+
+def tolerance(clf: Classifier) -> float:
+    """The largest allowed difference of logits as a fraction of 1 + the largest logit."""
+    single = clf.encoder.wiring.single_precision and clf.dtype == torch.float64
+    return CLOSE[torch.float32 if single else clf.dtype]
+
+
+def own_inputs(clf: Classifier, text: Any) -> dict[str, Tensor]:
+    """What a user passes to the network for a text or an image: ids, mask and token types, or pixels."""
+    ids, mask, _ = clf.padded([text])
+    patches = clf.encoder.wiring.patches
+    if patches is not None:
+        return {"pixel_values": patches.joined(ids)}
+    inputs = {"input_ids": ids, "attention_mask": mask}
+    if clf.encoder.wiring.types > 1:
+        inputs["token_type_ids"] = torch.tensor([text.types], device=ids.device)
+    return inputs
+
+
+@torch.no_grad()
+def own_logits(clf: Classifier, text: Any) -> Tensor:
+    """The logits (C,) that the network itself gives for a text or an image."""
+    network: Any = clf.network
+    options: dict[str, Any] = {}
+    takes = inspect.signature(network.forward).parameters
+    if clf.encoder.wiring.task == NEXT_TOKEN and "logits_to_keep" in takes:
+        options["logits_to_keep"] = 1  # as generation does: the others would be large
+    fresh_rotations(network)
+    with as_recorded(clf.device, clf.network):
+        logits = logits_of_output(network(**own_inputs(clf, text), **options))[0]
+    if logits.ndim == 2:  # one row for each token
+        logits = logits[-1 if text.read is None else text.read]
+    return clf.chosen_of(logits.to(clf.device))
+
+
+@torch.no_grad()
+def our_logits(clf: Classifier, text: Any) -> dict[str, Tensor]:
+    """The package's logits (C,) of a text or an image: those of the tape, and those of removals."""
+    wiring = clf.encoder.wiring
+    (numbered,), words = clf.vocabulary([text])
+    ids, places = np.asarray(numbered.input_ids), np.arange(len(text))
+    row = Row(ids, places, types=np.asarray(numbered.types), read=row_read(clf, text))
+    given, mask, further = clf.padded([text])
+    with as_recorded(clf.device, clf.network):
+        return {
+            "the tape": clf.encoder.forward(given, mask, **further).logits[0],
+            "removals": packed_logits(wiring, [row], words=words, device=clf.device)[0],
+        }
+
+
+def row_read(clf: Classifier, text: Any) -> int:
+    """The place that is read of a whole text; 0 where the readout needs none."""
+    if text.read is not None:
+        return int(text.read)
+    return len(text) - 1 if clf.encoder.wiring.readout == "last" else 0
+
+
+def compare(clf: Classifier, texts: Sequence[Any]) -> None:
+    """Compare the logits of texts with the network's, of all if the classifier says so, else of those that
+    are new: longer than any compared before, or of another kind (pair, cut, ids, other dtype).
+
+    Raises
+    ------
+    ModelError : logits further apart than `tolerance`, or not finite.
+    """
+    by_kind: dict[Any, Any] = {}
+    for text in texts if clf.compare in COMPARE else ():
+        kind = _kind(clf, text)
+        always = clf.compare == "all" or _skips(clf, text)
+        key = (*kind, text.key, text.read) if always else kind
+        if len(text) > max(clf.compared.get(key, 0), len(by_kind.get(key, ()))):
+            by_kind[key] = text
+    for key, text in by_kind.items():
+        named = f"an {'image' if clf.reads_images else 'input'} of {len(text)} tokens"
+        _check_same(clf, text, named if not text.text else f"{named}, {shown(text.text[:60])}")
+        clf.compared[key] = len(text)
+
+
+def _skips(clf: Classifier, text: Any) -> bool:
+    """Whether a network that counts positions by ids, as RoBERTa does, may leave out some of a text."""
+    config: Any = clf.network.config
+    return clf.encoder.wiring.first_position > 0 and config.pad_token_id in text.input_ids
+
+
+def _kind(clf: Classifier, text: Any) -> tuple[Any, ...]:
+    if isinstance(text, EncodedImage):
+        return "image", clf.dtype
+    return text.pair is not None, text.cut, text.bare, text.read is None, any(text.types), clf.dtype
+
+
+def _check_same(clf: Classifier, text: Any, named: str, *, operation: str = "attribute") -> None:
+    """Refuse a text whose logits are not the network's own."""
+    theirs = own_logits(clf, text).double().cpu()
+    for where, logits in our_logits(clf, text).items():
+        ours = logits.double().cpu()
+        if not (theirs.isfinite().all() and ours.isfinite().all()):
+            got = f"{named}, with logits of {clf.card.name!r} that are not finite"
+            hint = 'try dtype="float64", or another checkpoint'
+            raise ModelError(operation, got=got, expected="finite logits", hint=hint)
+        gaps, most = (ours - theirs).abs(), tolerance(clf) * (1 + float(theirs.abs().max()))
+        if float(gaps.max()) <= most:
+            continue
+        k = int(gaps.argmax())
+        there, here = f"{float(theirs[k]):.4g} by the network {clf.card.name!r}", f"{float(ours[k]):.4g}"
+        got = f"{named}, whose logit of {shown(clf.labels[k][:40])} is {there} and {here} by {where}"
+        hint = "check config.json (such as is_decoder), or register the wiring of your network with family()"
+        raise ModelError(operation, got=got, expected=f"logits at most {most:.1g} apart", hint=hint)
+
+
+@torch.no_grad()
+def check_forward(clf: Classifier) -> None:
+    """Compare the logits of a model that is being loaded, on texts that reach its branches: a short one, one
+    longer than any window, a pair, and a batch padded at both ends; or on two noisy images.
+
+    Raises
+    ------
+    ModelError : logits that are not finite, or not those of the wiring.
+    """
+    if clf.reads_images:
+        for image in _noisy_images(clf):
+            _check_same(clf, image, "a noisy image", operation="load_classifier")
+            clf.compared[_kind(clf, image)] = len(image)
+        return
+    short, long, pair = _trial_texts(clf)
+    for text in (short, long, pair):
+        if text is not None:
+            _check_same(clf, text, "a trial text", operation="load_classifier")
+            clf.compared[_kind(clf, text)] = len(text)
+    _check_padding(clf, short)
+
+
+def _trial_texts(clf: Classifier) -> tuple[EncodedText, EncodedText, EncodedText | None]:
+    """Texts of token ids that are not special, spread over the vocabulary to its last one."""
+    wiring, count = clf.encoder.wiring, min(TRIED, clf.max_tokens)
+    windows = [layer.window for layer in wiring.layers if layer.window is not None]
+    beyond = max([count, *(window + 2 for window in windows), (wiring.rotary_from or 0) + 1])
+    short = _trial_text(clf, count)
+    long = _trial_text(clf, min(beyond, clf.max_tokens, TRIED_AT_MOST))
+    if wiring.types < 2:
+        return short, long, None
+    types = tuple(int(k >= count // 2) for k in range(count))
+    return short, long, replace(short, pair="", types=types)
+
+
+def _trial_text(clf: Classifier, count: int) -> EncodedText:
+    special = set(clf.tokenizer.all_special_ids)
+    known = clf.reader.vocabulary or len(clf.tokenizer)
+    ids = sorted({k for k in clf.tokenizer.get_vocab().values() if k < known} - special)
+    chosen = tuple(ids[k * (len(ids) - 1) // max(1, count - 1)] for k in range(count))
+    read = 0 if clf.encoder.wiring.readout == "place" else None
+    return EncodedText("", chosen, ("",) * count, np.zeros(count, dtype=bool), read=read)
+
+
+def _check_padding(clf: Classifier, text: EncodedText) -> None:
+    """Compare two rows, one padded on the right, and two, one padded on the left, as batches may be."""
+    ids = torch.tensor([text.input_ids, text.input_ids[::-1]], device=clf.device)
+    wiring = clf.encoder.wiring
+    if wiring.rotary_from is not None and wiring.rotary_from < len(text):
+        return  # the network turns a text by the length of the batch
+    for padded in (slice(-1, None), slice(0, 1)):
+        mask = torch.ones_like(ids)
+        mask[1, padded] = 0
+        place = torch.full((2,), ids.shape[1] // 2, device=clf.device) if wiring.readout == "place" else None
+        theirs = clf.logits(ids, mask, None, place)
+        if not theirs.isfinite().all():  # some versions give NaN where a query may read no key
+            continue
+        ours = clf.encoder.forward(ids, mask, place=place).logits
+        apart = float((ours - theirs).abs().max())
+        if not apart <= tolerance(clf) * (1 + float(theirs.abs().max())):
+            got = f"{clf.card.name!r}, whose logits of padded texts are {apart:.2g} from those of its layers"
+            expected, hint = f"a network that computes what {clf.card.family} does", "check config.json"
+            raise ModelError("load_classifier", got=got, expected=expected, hint=hint)
+
+
+def _noisy_images(clf: Classifier) -> list[EncodedImage]:
+    patches = clf.encoder.wiring.patches
+    assert patches is not None
+    draw = torch.Generator().manual_seed(0)
+    pixels = torch.randn(2, patches.channels, *patches.size, generator=draw)
+    return ImageReader(patches, PixelScale()).encode(pixels)

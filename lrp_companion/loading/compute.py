@@ -1,0 +1,71 @@
+"""Where and how we compute: the devices of this machine, and arithmetic as a record states it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+
+from lrp_companion.checks import InputError, shown
+
+DEVICES = ("cpu", "cuda", "mps", "xpu")
+
+
+def check_device(operation: str, device: object) -> torch.device:
+    """Return the device if this machine has it.
+
+    Raises
+    ------
+    InputError : a name that PyTorch does not know, or a device that is missing or holds no numbers.
+
+    >>> check_device("load_classifier", "cpu")
+    device(type='cpu')
+    """
+    got = f"device {str(device)!r}" if isinstance(device, (str, torch.device)) else f"device {shown(device)}"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # some names are on their way out
+            place = torch.device(device) if isinstance(device, (str, torch.device)) else None
+    except RuntimeError:
+        place = None
+    if place is None or place.type not in DEVICES:
+        expected, hint = 'a device such as "cpu" or "cuda"', f"choose from {', '.join(DEVICES)}"
+        raise InputError(operation, got=got, expected=expected, hint=hint)
+    count = _count(place.type)
+    if not count or (place.index or 0) >= count:
+        here = f"{count} of this kind" if count else "no such device"
+        hint = f'PyTorch sees {here} here; use device="cpu"'
+        raise InputError(operation, got=got, expected="a device this machine has", hint=hint)
+    return place
+
+
+def _count(kind: str) -> int:
+    """How many devices of a kind PyTorch sees here."""
+    if kind == "cuda":
+        return torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if kind == "mps":
+        return int(torch.backends.mps.is_available())
+    if kind == "xpu":
+        return torch.xpu.device_count() if torch.xpu.is_available() else 0
+    return 1
+
+
+@contextmanager
+def as_recorded(device: torch.device, network: nn.Module | None = None) -> Iterator[None]:
+    """Compute in the numbers' type and without randomness, whatever the caller has switched on.
+
+    Autocast would change scores by several percent, inference mode forbids gradients, and a network in
+    training mode drops units at random. All three settings are restored afterwards.
+    """
+    training = [] if network is None else [module for module in network.modules() if module.training]
+    for module in training:
+        module.training = False
+    try:
+        with torch.inference_mode(False), torch.autocast(device.type, enabled=False):
+            yield
+    finally:
+        for module in training:
+            module.training = True

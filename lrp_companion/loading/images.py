@@ -1,0 +1,214 @@
+"""Images as a model reads them: pixels checked, scaled where they are whole numbers, and cut into patches."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from lrp_companion.arrays import NoNumbers, plain_array
+from lrp_companion.checks import InputError, ModelError, shown
+from lrp_companion.families.patches import PatchEmbedding
+from lrp_companion.loading.texts import EncodedText
+
+SPECIAL_NAMES = ("[CLS]", "[DIST]")
+LARGEST = 255
+HINT = "resize it as the model's image processor does, and put channels first"
+
+
+@dataclass(frozen=True)
+class PixelScale:
+    """How whole numbers from 0 to 255 become what a network reads: `(factor x - mean) / std` per channel.
+
+    Attributes
+    ----------
+    factor, mean, std : numbers, of a processor that normalises one for each channel; `factor` None where
+        nothing is known of the scaling.
+    origin : where this was read.
+    """
+
+    factor: float | None = None
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+    origin: str = "nowhere"
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any] | None, origin: str, channels: int) -> PixelScale:
+        """From the settings of an image processor of `transformers`; they may lack what this needs.
+
+        Raises
+        ------
+        ModelError : settings that are not numbers, or are for other channels than the model's.
+
+        >>> PixelScale.of({"do_normalize": False}, "preprocessor_config.json", 1).factor == 1 / 255
+        True
+        """
+        normalises = settings is not None and settings.get("do_normalize", True)
+        if settings is None or (normalises and not {"image_mean", "image_std"} <= set(settings)):
+            return cls()
+        factor = settings.get("rescale_factor", 1 / LARGEST) if settings.get("do_rescale", True) else 1.0
+        try:
+            mean = np.broadcast_to(settings["image_mean"] if normalises else 0.0, channels).astype(float)
+            std = np.broadcast_to(settings["image_std"] if normalises else 1.0, channels).astype(float)
+            known = bool(np.isfinite([float(factor), *mean, *std]).all() and (std > 0).all())
+        except (TypeError, ValueError):
+            known = False
+        if not known:
+            got = f"{origin} with factor {shown(factor)}, image_mean and image_std"
+            expected = f"one finite mean and one std above 0 for each of {channels} channels"
+            raise ModelError("load_classifier", got=got, expected=expected, hint="correct it")
+        return cls(float(factor), tuple(mean.tolist()), tuple(std.tolist()), origin)
+
+    def __call__(self, pixels: np.ndarray) -> np.ndarray:
+        """Images (..., C, H, W) of whole numbers as the network reads them."""
+        assert self.factor is not None
+        mean, std = (np.reshape(values, (-1, 1, 1)) for values in (self.mean, self.std))
+        return (pixels * self.factor - mean) / std
+
+    @property
+    def words(self) -> str:
+        """What a record says of images that were scaled."""
+        numbers = [", ".join(f"{value:g}" for value in values) for values in (self.mean, self.std)]
+        plain = set(self.mean) == {0.0} and set(self.std) == {1.0}
+        rest = "" if plain else f", less {numbers[0]}, divided by {numbers[1]}"
+        return f"scaled by {self.factor:.6g}{rest} ({self.origin})"
+
+
+@dataclass(frozen=True)
+class EncodedImage(EncodedText):
+    """An image as the model reads it; its tokens are special ones and patches, named "patch row,column".
+
+    Attributes
+    ----------
+    values : float64, shape (C, H, W): the image as the network reads it.
+    patches : float64, shape (T, P): the same, a row for each token; 0 of special ones.
+    pixels : what was done to the pixels.
+    """
+
+    values: np.ndarray = field(default_factory=lambda: np.zeros((0, 0, 0)))
+    patches: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    pixels: str = "as given"
+
+    @property
+    def source(self) -> Any:
+        """What the network reads; encoded again, it is the same image."""
+        return self.values
+
+    @property
+    def details(self) -> dict[str, str]:
+        """What a record says of its pixels."""
+        return {"pixels": self.pixels}
+
+    @property
+    def key(self) -> tuple[int, ...]:
+        """Numbers that differ where images do."""
+        return tuple(hashlib.sha256(self.patches.tobytes()).digest())
+
+
+@dataclass(frozen=True)
+class ImageReader:
+    """What a network's images must be, and how they are scaled."""
+
+    patches: PatchEmbedding
+    scale: PixelScale
+
+    def encode(self, images: Any, *, truncate: bool = False) -> list[EncodedImage]:
+        """Cut images into patches; whole numbers are scaled, floats are what the network reads already.
+
+        Parameters
+        ----------
+        images : an array or tensor of one image (H, W) of one channel or (C, H, W), or of several, (B, H, W)
+            of one channel or (B, C, H, W); or a list of single images.
+
+        Raises
+        ------
+        InputError : no images; another type or size; values that are not finite, beyond 0 to 255, or far
+            beyond what the processor gives; whole numbers where nothing is known of their scale.
+        """
+        if truncate:
+            raise _refused("truncate with images", "texts", "leave it out: an image is read whole")
+        given = [self._channels_first(image) for image in _listed(images, self.patches.channels)]
+        if not given:
+            raise _refused("no images", "at least one image", "pass an array, or a list of arrays")
+        read = [self._read(k, pixels) for k, pixels in enumerate(given)]
+        cut = self.patches.cut(torch.as_tensor(np.stack([pixels for pixels, _ in read]))).numpy()
+        return [self._encoded(rows, *image) for rows, image in zip(cut, read, strict=True)]
+
+    def _channels_first(self, pixels: np.ndarray) -> np.ndarray:
+        return pixels[None] if pixels.ndim == 2 else pixels
+
+    def _read(self, k: int, pixels: np.ndarray) -> tuple[np.ndarray, str]:
+        """Image k as the network reads it, and what was done to it."""
+        expected = (self.patches.channels, *self.patches.size)
+        if pixels.shape != expected:
+            sides = "channels, height, width"
+            raise _refused(f"image {k} of shape {pixels.shape}", f"shape {expected}: {sides}", HINT)
+        if pixels.dtype.kind == "f":
+            return self._as_given(k, pixels.astype(np.float64)), "as given"
+        low, high = int(pixels.min()), int(pixels.max())
+        if low < 0 or high > LARGEST:
+            got = f"image {k} of whole numbers from {low} to {high}"
+            raise _refused(got, f"whole numbers from 0 to {LARGEST}", "pass pixels, or floats")
+        if self.scale.factor is None:
+            got = f"image {k} of whole numbers, and no image processor that says how to scale them"
+            hint = "load_classifier(network, processor), or save preprocessor_config.json with the model"
+            raise _refused(got, "floats as the network reads them", hint)
+        return self.scale(pixels.astype(np.float64)), self.scale.words
+
+    def _as_given(self, k: int, pixels: np.ndarray) -> np.ndarray:
+        """Values that the network can be meant to read: finite, and near what its processor gives."""
+        if not np.isfinite(pixels).all():
+            hint = "correct the values before you explain them"
+            raise _refused(f"image {k} with values that are not finite", "finite numbers", hint)
+        if self.scale.factor is not None:
+            ends = np.concatenate([self.scale(np.full((1, 1, 1), end)) for end in (0.0, LARGEST)])
+            low, high = float(ends.min()), float(ends.max())
+            if pixels.min() < 2 * low - high or pixels.max() > 2 * high - low:
+                got = f"image {k} with values from {pixels.min():.4g} to {pixels.max():.4g}"
+                expected = f"values near {low:.4g} to {high:.4g}, which its image processor gives"
+                raise _refused(got, expected, "pass pixels as whole numbers, and they are scaled here")
+        return pixels
+
+    def _encoded(self, rows: np.ndarray, values: np.ndarray, done: str) -> EncodedImage:
+        first, (down, right) = len(self.patches.special), self.patches.grid
+        names = [f"patch {row},{column}" for row in range(down) for column in range(right)]
+        special = np.arange(len(rows)) < first
+        tokens = (*SPECIAL_NAMES[:first], *names)
+        places = tuple(range(len(rows)))
+        return EncodedImage("", places, tokens, special, values=values, patches=rows, pixels=done)
+
+
+def _refused(got: str, expected: str, hint: str) -> InputError:
+    return InputError("encode", got=got, expected=expected, hint=hint)
+
+
+def _listed(images: Any, channels: int) -> list[np.ndarray]:
+    """One array for each image, (H, W) or (C, H, W)."""
+    if isinstance(images, (list, tuple)):
+        return [_array(image, f"image {k}", (2, 3)) for k, image in enumerate(images)]
+    array = _array(images, "images", (2, 3, 4))
+    one = array.ndim == 2 or (array.ndim == 3 and channels > 1)
+    return [array] if one else list(array)
+
+
+def _array(value: Any, name: str, axes: tuple[int, ...]) -> np.ndarray:
+    """A NumPy array of numbers with this many axes."""
+    if getattr(value, "mode", "L") not in ("L", "RGB") and hasattr(value, "getbands"):  # an image of Pillow
+        got, hint = (
+            f"{name} of Pillow's mode {value.mode}",
+            "convert it: image.convert('RGB'), or 'L' for grey",
+        )
+        raise _refused(got, "an array of pixels", hint)
+    expected = "an image (H, W) or (C, H, W) of numbers, a batch (B, C, H, W), or a list of images"
+    try:
+        array = plain_array("encode", name, value)
+    except NoNumbers:
+        array = np.array(None)
+    if array.dtype.kind in "uif" and array.ndim in axes and array.size:
+        return array
+    kind = f"shape {array.shape}" if array.dtype.kind in "uif" else f"type {type(value).__name__}"
+    raise _refused(f"{name} of {kind}", expected, "this model reads images: pass pixels")

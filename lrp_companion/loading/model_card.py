@@ -1,0 +1,118 @@
+"""The record of a loaded model: its name, sizes and labels, and fingerprints of what it reads."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from torch import nn
+
+from lrp_companion.families.tasks import ANSWER, ENDS, task_of
+from lrp_companion.families.wiring import Wiring
+from lrp_companion.loading.config_entries import longest
+from lrp_companion.loading.images import PixelScale
+from lrp_companion.loading.reading import Readable
+from lrp_companion.schema import MULTI_LABEL, PROBLEM_TYPES, REGRESSION, ModelCard
+
+BOOKKEEPING = (
+    "_name_or_path", "_commit_hash", "transformers_version", "dtype", "torch_dtype", "id2label", "label2id",
+)  # fmt: skip
+"""Entries of `config.json` on which no score depends; labels are compared by name."""
+
+
+UNSET = 10**9
+"""From this length on, a tokenizer's `model_max_length` says that nobody has set it."""
+
+
+def card_of(
+    files: Readable, config: Any, wiring: Wiring, tokenizer: Any, *, dtype: str, fingerprint: str
+) -> ModelCard:
+    """The record of a loaded model; of one that reads images the scale of pixels is its tokenizer."""
+    images = isinstance(tokenizer, PixelScale)
+    settings = {key: value for key, value in files.read("settings").items() if key not in BOOKKEEPING}
+    return ModelCard(
+        name=files.name,
+        source=files.source,
+        family=config.model_type,
+        layers=len(wiring.layers),
+        heads=wiring.heads,
+        hidden=wiring.layers[0].query.in_features,
+        max_tokens=wiring.longest if images else _most_tokens(files.name, wiring, tokenizer),
+        labels=_labels(config, wiring, tokenizer),
+        dtype=dtype,
+        fingerprint=fingerprint,
+        tokenizer=_digest(asdict(tokenizer)) if images else _tokenizer_fingerprint(tokenizer),
+        config=_digest(settings),
+        problem_type=_problem_type(config, wiring),
+    )
+
+
+def _most_tokens(name: str, wiring: Wiring, tokenizer: Any) -> int:
+    """How many tokens a text may have: as many as the tokenizer leaves, where there are positions for them.
+    Rotations have no end, so there the tokenizer decides, if somebody has set its length.
+    """
+    most = longest(name, tokenizer)
+    endless = wiring.position is None and most < UNSET
+    return most if endless else min(wiring.longest, most)
+
+
+def _problem_type(config: Any, wiring: Wiring) -> str:
+    """The kind of outputs; a classifier with one output is a regression, as in `transformers`, unless it is a
+    sigmoid.
+    """
+    given = str(config.problem_type or PROBLEM_TYPES[0])
+    return (
+        REGRESSION if not wiring.of_vocabulary and config.num_labels == 1 and given != MULTI_LABEL else given
+    )
+
+
+def _labels(config: Any, wiring: Wiring, tokenizer: Any) -> tuple[str, ...]:
+    """Names of the classes; of a language model the tokens of its vocabulary; the two ends of an answer."""
+    if task_of(config.architectures) == ANSWER:
+        return ENDS
+    if not wiring.of_vocabulary:
+        return tuple(str(config.id2label[k]) for k in range(config.num_labels))
+    tokens = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+    unused = range(len(tokenizer), config.vocab_size)
+    return (*(token or f"<{k}>" for k, token in enumerate(tokens)), *(f"<unused {k}>" for k in unused))
+
+
+def _digest(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _tokenizer_fingerprint(tokenizer: Any) -> str:
+    """Fingerprint of the tokenizer: vocabulary, normaliser, splitting, special tokens, length."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)  # none where the family has no fast tokenizer
+    state = json.loads(backend.to_str()) if backend else tokenizer.get_vocab()
+    per_call = ("truncation", "padding")  # every call sets them
+    state = {key: value for key, value in state.items() if key not in per_call}
+    return _digest([state, sorted(tokenizer.all_special_ids), int(tokenizer.model_max_length)])
+
+
+def fingerprint_of(network: nn.Module) -> str:
+    """Fingerprint of the names and values of all weights; of those without values, of their shapes."""
+    digest = hashlib.sha256()
+    for key, value in sorted(network.state_dict().items()):
+        digest.update(key.encode())
+        digest.update(_content(value))
+    return digest.hexdigest()[:16]
+
+
+def _content(value: Any) -> bytes:
+    """A weight's values as bytes; quantised and sparse ones as the numbers that they stand for."""
+    if not isinstance(value, torch.Tensor):  # packed weights of a quantised map
+        return repr(value).encode()
+    if value.is_meta:
+        return f"{tuple(value.shape)} {value.dtype}".encode()
+    value = value.detach().cpu()
+    if value.is_quantized:
+        value = value.dequantize()
+    if value.layout != torch.strided:
+        value = value.to_dense()
+    if not value.ndim:  # a scalar cannot be viewed as bytes
+        return str(value.item()).encode()
+    return value.contiguous().view(torch.uint8).numpy().tobytes()

@@ -1,0 +1,125 @@
+"""Where a model is: embedded, a folder, or the hub. No torch, so that a mistyped name is refused at once."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from lrp_companion.checks import InputError, SourceError
+from lrp_companion.paths import as_path
+
+EMBEDDED_FOLDER = Path(__file__).parent.parent / "embedded"
+MODEL_PACKAGE, DEFAULT = "lrp_companion_model", "companion"
+CONFIG, ADAPTER = "config.json", "adapter_config.json"
+WEIGHTS = ("model*.safetensors", "pytorch_model*.bin")
+PATIENCE = 4.0
+"""Seconds to wait for the hub's first answer."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a model is read from: `path` is a folder or, for the source "hub", an id."""
+
+    name: str
+    path: str
+    source: str
+    revision: str | None = None
+
+    @property
+    def is_adapter(self) -> bool:
+        """Whether this is a folder of a PEFT adapter; a configuration next to it may name its labels."""
+        return self.source != "hub" and (Path(self.path) / ADAPTER).is_file()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether this is a folder with a whole model."""
+        folder = Path(self.path)
+        weights = (file for pattern in WEIGHTS for file in folder.glob(pattern))
+        return self.source != "hub" and (folder / CONFIG).is_file() and any(weights)
+
+
+def embedded_folders() -> dict[str, Path]:
+    """The embedded models by name: those in the package, and in `lrp_companion_model` if it is installed."""
+    spec = importlib.util.find_spec(MODEL_PACKAGE)
+    folders = [EMBEDDED_FOLDER]
+    if spec is not None and spec.origin is not None:
+        folders.insert(0, Path(spec.origin).parent)
+    return {path.parent.name: path.parent for folder in folders for path in folder.glob("*/config.json")}
+
+
+def embedded_models() -> list[str]:
+    """Names of the models that need neither a folder nor the hub."""
+    return sorted(embedded_folders())
+
+
+def locate(name: str | os.PathLike, revision: str | None = None) -> Place:
+    """Which of the three sources a name means, and where the model is.
+
+    A hub id is `owner/name`. If the local cache does not have it, the hub is asked once.
+
+    Raises
+    ------
+    InputError : a name of another type.
+    SourceError : no such folder; an id that the hub does not have, or a hub that does not answer.
+
+    >>> locate("companion").source
+    'embedded'
+    """
+    if not isinstance(name, (str, os.PathLike)):
+        got, expected = f"a name of type {type(name).__name__}", "an embedded model, a folder, or a hub id"
+        raise InputError("load_classifier", got=got, expected=expected, hint="pass a string or a path")
+    text = os.fspath(name)
+    folders = embedded_folders()
+    if text in folders:
+        return Place(text, str(folders[text]), "embedded", revision)
+    if text == DEFAULT and not Path(text).is_dir():
+        got, expected = f"{text!r}, whose weights are missing", "the embedded model, a separate package"
+        hint = "install it: pip install lrp-companion-model"
+        raise SourceError("load_classifier", got=got, expected=expected, hint=hint)
+    place = as_path("load_classifier", "name", text) if text.strip() else Path(text)
+    if text.strip() and place.is_dir():
+        return Place(place.resolve().name, str(place), "folder", revision)
+    is_path = isinstance(name, os.PathLike) or text.startswith((".", "/", "~"))
+    owner, slash, rest = text.partition("/")
+    is_path |= not text.strip() or "/" in rest or "\\" in text or (bool(slash) and Path(owner).is_dir())
+    if is_path:
+        raise _no_folder(text, f"embedded models: {', '.join(embedded_models()) or 'none'}")
+    if not _cached(text, revision):
+        if not slash:
+            raise _no_folder(text, "check the name; a hub id has an owner, as in owner/name")
+        _ask_hub(text, revision)
+    return Place(text, text, "hub", revision)
+
+
+def _no_folder(text: str, hint: str) -> SourceError:
+    got, expected = f"{text!r}, which is not a folder", "an embedded model, a folder, or a hub id"
+    return SourceError("load_classifier", got=got, expected=expected, hint=hint)
+
+
+def _cached(text: str, revision: str | None) -> bool:
+    """Whether the hub's local cache has this model's configuration."""
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        return isinstance(try_to_load_from_cache(text, CONFIG, revision=revision), str)
+    except HFValidationError:
+        raise _no_folder(text, "check the name; it is not a hub id either") from None
+
+
+def _ask_hub(text: str, revision: str | None) -> None:
+    """Refuse an id that the hub does not have, by one request, because loading repeats failed ones."""
+    from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url
+
+    try:
+        if constants.HF_HUB_OFFLINE:
+            raise OSError("HF_HUB_OFFLINE is set, and the local cache does not have it")
+        get_hf_file_metadata(hf_hub_url(text, CONFIG, revision=revision), timeout=PATIENCE)
+    except Exception as error:  # of httpx or huggingface_hub, with no common base
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+        got = f"{text!r}, which is not a folder and, as hub id {text!r}, cannot be loaded ({reason[:200]})"
+        expected = "a folder, or a hub id that can be reached"
+        hint = 'check name and connection, or use the embedded model: load_classifier("companion")'
+        raise SourceError("load_classifier", got=got, expected=expected, hint=hint) from None

@@ -1,0 +1,199 @@
+"""Is it right? Measurements of an explanation for any supported model on a user's own texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from lrp_companion.attribution import Attribution
+from lrp_companion.check_report import Figure, ModelCheck
+from lrp_companion.checks import InputError, ModelError
+from lrp_companion.families.tasks import TOKEN_CLASSES
+from lrp_companion.loading.classifier import Classifier, EncodedText
+from lrp_companion.loading.comparison import our_logits, own_logits, tolerance
+from lrp_companion.loading.texts import places_read
+from lrp_companion.methods import attribute, layer_relevance
+from lrp_companion.methods.common import check_classifier, to_numpy, watch
+from lrp_companion.methods.levels import LayerRelevance
+from lrp_companion.methods.perturbation import kept_logits
+from lrp_companion.metrics import agreement, bootstrap_mean
+
+METHODS = ("attnlrp", "cp-lrp", "mask-gradient")
+TOLERANCE = {"float32": 1e-3, "float64": 1e-5, "bfloat16": 1e-1, "float16": 5e-2}
+"""Largest allowed difference between two ways to compute a number, as a fraction of 1 + its size; a network
+may work in float32 in places, whatever its weights are.
+"""
+MANY_TEXTS = 3
+"""Number of texts on which the `transformers` network repeats LOO, token by token."""
+
+
+def check(
+    model: Classifier,
+    texts: Any,
+    *,
+    truncate: bool = False,
+    position: Any = None,
+    progress: bool | None = None,
+) -> ModelCheck:
+    """Check a model and its explanations on texts: figures, each with what it means and whether it is broken.
+
+    - The tape's logits against those of the `transformers` network.
+    - LOO by the package, which does not run removed tokens, against the network's with its attention mask.
+    - AttnLRP and CP-LRP, epsilon 0: how much of the logit arrives at the words, and how much every layer
+      loses to biases, norms and the softmax, Eq. (5). What none of these explains is an error.
+    - Pearson's r with LOO on the words, with a bootstrap interval over the texts.
+    - The share of |relevance| on the first token and on special tokens.
+
+    Parameters
+    ----------
+    model : a `Classifier` from `load_classifier`.
+    texts : texts or images as for `attribute`; the predicted class of each is explained. With one text
+        or image there is no interval.
+    truncate : cut texts beyond the model's length.
+    position : of a model of token classes the token or word that is explained, as in `attribute`; by default
+        the first one that is not special.
+
+    Raises
+    ------
+    ModelError : a model that `load_classifier` did not make.
+    InputError : texts that `attribute` refuses, or a text without a removable token.
+
+    >>> from lrp_companion import load_classifier
+    >>> done = check(load_classifier("companion"), ["a fine film", "a dull , slow film"])
+    >>> done.broken, [figure.name for figure in done.figures][:2]
+    (False, ['logits', 'leave-one-out'])
+    """
+    check_classifier("check", model)
+    model = model.comparing(None)
+    model.compare = "none"  # a difference is a figure here, and no error
+    tags = model.encoder.wiring.task == TOKEN_CLASSES
+    if tags and position is None:
+        first = model.encode(texts, truncate=truncate, position=0)
+        position = [int(np.flatnonzero(~text.special)[0]) for text in first]
+    encoded = model.encode(texts, truncate=truncate, position=position)
+    short = next((k for k, text in enumerate(encoded) if len(text) < 2), None)
+    if short is not None:
+        got, expected = f"text {short} of one token", "texts of two tokens or more"
+        raise InputError("check", got=got, expected=expected, hint="without it nothing is left to be read")
+    given = [text.source for text in encoded]
+    read = [text.read if tags else None for text in encoded]
+    figures = [_logits(model, encoded), _loo(model, encoded[:MANY_TEXTS])]
+    layers: dict[str, list[dict[str, Any]]] = {}
+    for name, bypass in (("attnlrp", ()), ("cp-lrp", range(1, model.card.layers + 1))):
+        flows = [
+            layer_relevance(model, text, bypass=list(bypass), truncate=truncate, position=place)
+            for text, place in watch(
+                list(zip(given, read, strict=True)), progress=progress, label=f"conservation of {name}"
+            )
+        ]
+        figure, layers[name] = _conservation(model, name, flows)
+        figures.append(figure)
+    options: dict[str, Any] = {"truncate": truncate, "progress": progress}
+    options |= {"position": read} if tags else {}
+    loo = attribute(model, given, method="loo", **options)
+    targets = [record.target for record in loo]
+    for name in METHODS:
+        records = attribute(model, given, method=name, target=targets, **options)
+        figures.append(_agreement(name, records, loo, units=model.units))
+        figures.append(_shares(name, records))
+    figures.append(_shares("loo", loo))
+    return ModelCheck(model.card, len(encoded), tuple(figures), layers, model.inputs)
+
+
+def _gap(ours: np.ndarray, theirs: np.ndarray) -> float:
+    """The largest difference, as a fraction of 1 + the largest size."""
+    return float(np.abs(ours - theirs).max() / (1 + np.abs(theirs).max()))
+
+
+def _logits(clf: Classifier, texts: Sequence[EncodedText]) -> Figure:
+    """The tape's logits against the network's, including its head."""
+    gaps = []
+    for text in texts:
+        theirs = to_numpy(own_logits(clf, text))
+        gaps += [_gap(to_numpy(ours), theirs) for ours in our_logits(clf, text).values()]
+    says = "largest difference between our logits and the network's own, as a part of 1 + the largest logit"
+    return _judged("logits", max(gaps), min(TOLERANCE[clf.card.dtype], tolerance(clf)), says)
+
+
+def _loo(clf: Classifier, texts: Sequence[EncodedText]) -> Figure:
+    """LOO by the package against the network with its attention mask."""
+    gaps = []
+    for text in texts:
+        first = 1 if clf.encoder.wiring.causal else 0  # its row may attend to nothing: transformers gives NaN
+        keep = ~np.eye(len(text), dtype=bool)[first:]
+        ours = to_numpy(kept_logits(clf, [(text, row) for row in keep], progress=False))
+        one = clf.batch([text])[0]
+        ids = one.expand(len(keep), *one.shape[1:])
+        mask = torch.as_tensor(keep.astype(int), device=clf.device)
+        gaps.append(_gap(ours, _masked_logits(clf, text, ids, mask)))
+    says = "largest difference between logits after removals, by the package and by the network with its "
+    says += f"attention mask ({len(texts)} {clf.inputs})"
+    return _judged("leave-one-out", max(gaps), TOLERANCE[clf.card.dtype], says)
+
+
+def _masked_logits(clf: Classifier, text: EncodedText, ids: torch.Tensor, mask: torch.Tensor) -> np.ndarray:
+    """The network's logits with tokens masked; a causal one still reads the last token, masked or not."""
+    wiring = clf.encoder.wiring
+    with torch.no_grad():
+        if wiring.base is None:
+            place = places_read([text] * len(ids), clf.device)
+            return to_numpy(clf.logits(ids, mask, clf.types_of(text), place))
+        read = -1 if text.read is None else text.read
+        hidden = wiring.base(input_ids=ids, attention_mask=mask, use_cache=False).last_hidden_state[:, read]
+        return to_numpy(wiring.logits_of(hidden))
+
+
+def _conservation(
+    clf: Classifier, name: str, flows: Sequence[LayerRelevance]
+) -> tuple[Figure, list[dict[str, Any]]]:
+    """The fraction of the logit that arrives at words or patches, and where the rest is; mean over inputs."""
+    size = float(np.mean([abs(flow.logit) for flow in flows])) or 1.0
+    above = np.stack([[flow.logit, *flow.sums[:-1]] for flow in flows])
+    below = np.stack([flow.sums for flow in flows])
+    lost = {cause: np.stack([flow.lost[cause] for flow in flows]) for cause in flows[0].lost}
+    unexplained = above - below - sum(lost.values())
+    rows = []
+    for k, level in enumerate(flows[0].levels):
+        row: dict[str, Any] = {cause: float(values[:, k].mean()) / size for cause, values in lost.items()}
+        rest = float(np.abs(unexplained[:, k]).mean()) / size
+        rows.append({"level": level, "sum": float(below[:, k].mean()) / size, **row, "rest": rest})
+    worst = float(np.max(np.abs(unexplained).mean(0) / (size + np.abs(below.mean(0)))))
+    says = "largest part of the relevance that vanishes between two levels and that neither biases nor norms "
+    says += f"nor the softmax explains; at the {flows[0].levels[-1]} arrive "
+    says += f"{rows[-1]['sum']:+.2f} of the mean |logit|"
+    return _judged(f"conservation of {name}", worst, TOLERANCE[clf.card.dtype], says), rows
+
+
+def _agreement(
+    name: str, records: Sequence[Attribution], loo: Sequence[Attribution], *, units: str
+) -> Figure:
+    """r with LOO on the words, or on the patches."""
+    r = np.array([agreement(ours, theirs) for ours, theirs in zip(records, loo, strict=True)], dtype=float)
+    if np.isnan(r).all():
+        return Figure(
+            f"r of {name} with LOO", float("nan"), f"undefined: in no input do two {units} differ", None
+        )
+    mean = bootstrap_mean(r)
+    text = str(mean) if len(r) > 1 else f"{mean.mean:.3f}, n = 1, no interval"
+    return Figure(f"r of {name} with LOO", float(mean.mean), f"Pearson, {units} only: {text}", None)
+
+
+def _shares(name: str, records: Sequence[Attribution]) -> Figure:
+    """The share of |relevance| on the first token and on special tokens; mean over texts."""
+    sizes = [np.abs(record.scores) for record in records]
+    first = float(np.mean([size[0] / size.sum() for size in sizes if size.sum()]))
+    special = [size[record.special].sum() / size.sum() for size, record in zip(sizes, records, strict=True)]
+    says = f"mean share of |score|; special tokens have {float(np.mean(special)):.2f}"
+    return Figure(f"first token's share in {name}", first, says, None)
+
+
+def _judged(name: str, value: float, most: float, says: str) -> Figure:
+    """A figure that is broken above `most` or if it is NaN."""
+    if not np.isfinite(value):
+        raise ModelError(
+            "check", got=f"{name} that are not finite", expected="numbers", hint='try dtype="float64"'
+        )
+    return Figure(name, value, says, value <= most, most)

@@ -1,1 +1,0 @@
-"""Models that can be explained: products, linear attention, BERT-family classifiers."""

@@ -1,0 +1,255 @@
+"""Stages a classifier for the browser: the engine as one script, the weights in parts of 8 bits.
+
+What is staged, in one folder:
+
+- `engine.js` defines `window.LRPCompanion`; it holds the worker's text (the modules of
+  `widgets/static/engine/`, joined) and the compiled kernel, and loads nothing.
+- `model.js`, the manifest: sizes, where each tensor lies, labels, the tokenizer with its vocabulary.
+- `part-00.js`, ...: bytes in base64. Each is a call of `LRPCompanion.receive`, so a page opened from disk
+  loads it as a script; on a web host the same file is fetched, its bytes are checked, and the browser keeps
+  them.
+
+A matrix is rounded row by row in blocks of 64 columns: steps of 8 bits with a 32-bit scale for each block.
+LayerNorms, biases and the classifier stay 32-bit floats.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+from torch import nn
+
+from lrp_companion.checks import ModelError, SourceError
+from lrp_companion.families.tasks import CLASSES
+from lrp_companion.families.wiring import Linear
+from lrp_companion.loading.classifier import Classifier
+from lrp_companion.page.browser_check import PHI, check_page
+from lrp_companion.page.browser_tokenizer import tokenizer_data
+from lrp_companion.page.browser_weights import BLOCK, modules, parts, tensors
+from lrp_companion.terminal import visible
+from lrp_companion.widgets.base import STATIC, embed
+
+ENGINE = STATIC / "engine"
+WORKER = (
+    "refusal", "kernel", "activations", "rules", "encoder", "forward", "embedding_relevance", "propagation",
+    "tokenizer", "explain", "masks", "weights", "worker",
+)  # fmt: skip
+"""The worker's modules, each after those that it imports."""
+FORMAT, MAX_TOKENS = 2, 128
+MOST_WEIGHTS = 120_000_000
+"""The most weights in layers for a browser, 4 bytes each."""
+_IMPORT = re.compile(r"^import [^;]*;\n", re.MULTILINE)
+_FUSED = re.compile(
+    r"\(f32x4\.add (\(local\.get \$\w+\)) \(f32x4\.mul (\(local\.get \$\w+\)) (\(local\.get \$\w+\))\)\)"
+)
+
+
+def joined(*modules: str) -> str:
+    """Return engine modules as one text: without imports and exports, in this order."""
+    texts = ((ENGINE / f"{name}.js").read_text(encoding="utf-8") for name in modules)
+    return "\n".join(re.sub(r"^export ", "", _IMPORT.sub("", text), flags=re.MULTILINE) for text in texts)
+
+
+def kernels() -> tuple[bytes, bytes]:
+    """Return the compiled kernel twice: with fused products (relaxed SIMD), then as it is written.
+
+    Raises
+    ------
+    SourceError : the package `wasmtime`, which compiles it, is not installed.
+    """
+    try:
+        from wasmtime import wat2wasm
+    except ImportError:
+        expected, hint = (
+            "its compiler, the package wasmtime",
+            "install the extra book: pip install -e .[book]",
+        )
+        raise SourceError("stage", got="the engine's kernel", expected=expected, hint=hint) from None
+    text = (ENGINE / "kernel.wat").read_text(encoding="utf-8")
+    fused = _FUSED.sub(r"(f32x4.relaxed_madd \2 \3 \1)", text)
+    return bytes(wat2wasm(fused)), bytes(wat2wasm(text))
+
+
+def engine_script() -> str:
+    """Return the engine as a classic script, which defines `window.LRPCompanion`."""
+    worker = f'"use strict";\n{joined(*WORKER)}\nlisten();\n'
+    compiled = [base64.b64encode(kernel).decode() for kernel in kernels()]
+    content = embed({"worker": worker, "kernels": compiled})
+    page = joined("refusal", "companion")
+    return (
+        f'"use strict";\nwindow.LRPCompanion ??= (() => {{\nconst ENGINE = {content};\n{page}\n'
+        "return LRPCompanion;\n})();\n"
+    )
+
+
+@dataclass(frozen=True)
+class Staged:
+    """What `stage` wrote: the folder, its files' bytes, those that the engine takes in, and what it makes of
+    them: 32-bit floats, but for word embeddings, which stay in 8 bits.
+    """
+
+    folder: Path
+    bytes_on_disk: int
+    bytes_loaded: int
+    bytes_in_memory: int
+    parts: int
+
+
+def stage(clf: Classifier, folder: Path, *, max_tokens: int = MAX_TOKENS) -> Staged:
+    """Write the engine and a classifier's weights into a folder, for `LRPCompanion.load`.
+
+    Parameters
+    ----------
+    clf : a classifier with a WordPiece tokenizer: BERT, DistilBERT, ELECTRA.
+    folder : where the files go; it is made, and parts of an earlier stage are removed.
+    max_tokens : longer texts are refused in the page.
+
+    Raises
+    ------
+    ModelError : the engine cannot run the model: another task, tokenizer or activation function, sizes that
+        the kernel cannot tile, too many weights; or it would give other tokens or logits than Python.
+    SourceError : the kernel's compiler is not installed.
+    """
+    manifest = _manifest(clf, min(max_tokens, clf.max_tokens))
+    script = engine_script()
+    check_page(clf, manifest, tensors(clf.encoder.wiring))
+    folder.mkdir(parents=True, exist_ok=True)
+    for stale in folder.glob("part-*.js"):
+        stale.unlink()
+    places = manifest["tokenizer"]["maxTokens"] + manifest["firstPosition"]
+    for number, part in enumerate(parts(clf, places, manifest["pieces"])):
+        manifest["parts"].append({"bytes": len(part), "sum": zlib.adler32(part)})
+        content = base64.b64encode(part).decode()
+        (folder / f"part-{number:02}.js").write_text(f'LRPCompanion.receive("{content}");\n')
+    (folder / "engine.js").write_text(script, encoding="utf-8")
+    (folder / "model.js").write_text(f"LRPCompanion.receive({embed(manifest)});\n", encoding="utf-8")
+    on_disk = sum(path.stat().st_size for path in folder.glob("*.js"))
+    sizes = [part["bytes"] for part in manifest["parts"]]
+    kept = sum(t.numel() * (1 if name == "word" else 4) for name, t in tensors(clf.encoder.wiring))
+    return Staged(folder, on_disk, sum(sizes), kept, len(sizes))
+
+
+def _refuse(clf: Classifier, got: str, expected: str, hint: str) -> NoReturn:
+    raise ModelError("stage", got=f"{clf.card.name!r} with {got}", expected=expected, hint=hint)
+
+
+def _activation(clf: Classifier, function: Any) -> str | None:
+    """The engine's name of an activation function, found by its values; None for none."""
+    points = torch.cat(
+        [torch.linspace(-8, 8, 321), torch.tensor([-1000.0, -100, -30, -11, 11, 30, 100, 1000])]
+    )
+    expected = f"one of {', '.join(filter(None, PHI))}"
+    try:
+        values = points if function is None else function(points.to(clf.dtype)).float().cpu()
+    except (RuntimeError, TypeError, ValueError, IndexError):  # it wants another shape, or has weights
+        values = None
+    for name, known in PHI.items():
+        if values is not None and values.shape == points.shape:
+            wanted = known(points.to(clf.dtype)).float()
+            if torch.allclose(values, wanted, atol=1e-6 if clf.dtype.itemsize >= 4 else 1e-2):
+                return name
+    _refuse(clf, "an activation function the engine does not have", expected, "choose another model")
+
+
+FURTHER = (
+    "gate", "attention_input_norm", "mlp_input_norm", "attention_branch_norm", "mlp_branch_norm",
+    "query_norm", "key_norm", "key_heads", "cap", "window",
+)  # fmt: skip
+"""Parts of a layer that the engine does not know."""
+
+
+def _check_task(clf: Classifier) -> None:
+    """Refuse what does not choose among classes by the first token, in BERT's order."""
+    w: Any = clf.encoder.wiring
+    expected, hint = "two or more classes of a text", "explain it with attribute()"
+    if clf.reads_images or w.task != CLASSES:
+        _refuse(clf, f"the task {w.task!r}", expected, hint)
+    if clf.regression or len(clf.labels) < 2:
+        _refuse(clf, "one output" + ", a regression" * clf.regression, expected, hint)
+    bert = w.is_bert and w.final_norm is None and w.base is None and w.embedding_norm is not None
+    for layer in w.layers:
+        bert = bert and all(getattr(layer, part) is None for part in FURTHER)
+        bert = bert and layer.output_norm is not None
+        width = layer.query.out_features // w.heads
+        bert = bert and abs(layer.scale_of(width) * width**0.5 - 1) < 1e-6
+    if not bert:
+        expected = "a network in BERT's order (norms after the sums, [CLS] read)"
+        _refuse(clf, f"family {clf.card.family!r}", expected, "choose a BERT, DistilBERT or ELECTRA")
+
+
+def _check_modules(clf: Classifier) -> float:
+    """Refuse modules other than linear maps and LayerNorms of one size; return the LayerNorms' epsilon."""
+    w: Any = clf.encoder.wiring
+    parts_by_name = [*modules(w)]
+    for name, module in parts_by_name:
+        norm, hint = name.endswith("_norm"), "choose another model, or explain it with attribute()"
+        if not isinstance(module, nn.LayerNorm if norm else Linear) or not hasattr(module.weight, "shape"):
+            expected = "a LayerNorm with weights" if norm else "a linear map"
+            _refuse(clf, f"a {type(module).__name__} as its {name.replace('_', ' ')}", expected, hint)
+    eps = {module.eps for name, module in parts_by_name if name.endswith("_norm")}
+    if len(eps) > 1:
+        _refuse(clf, f"LayerNorms of several eps, {sorted(eps)}", "one eps", "choose another model")
+    hidden, inner = w.layers[0].query.in_features, w.layers[0].up.out_features
+    for layer in w.layers:
+        maps = (layer.query, layer.key, layer.value, layer.attention_out)
+        sizes = [
+            *(tuple(m.weight.shape) for m in maps),
+            tuple(layer.up.weight.shape),
+            tuple(layer.down.weight.shape),
+        ]
+        if sizes != [(hidden, hidden)] * 4 + [(inner, hidden), (hidden, inner)]:
+            _refuse(clf, "layers or heads of several sizes", "layers of one size", "choose another model")
+    return float(eps.pop())
+
+
+def _manifest(clf: Classifier, max_tokens: int) -> dict[str, Any]:
+    """What the engine needs besides the weights; refuses what it cannot run."""
+    _check_task(clf)
+    w: Any = clf.encoder.wiring
+    eps = _check_modules(clf)
+    first = w.layers[0]
+    hidden, inner, heads = first.query.in_features, first.up.out_features, w.heads
+    sizes = {"head width": hidden // heads, "inner width": inner, "embedding width": w.word.embedding_dim}
+    for name, size in sizes.items():
+        if size % 8:
+            _refuse(clf, f"{name} {size}", "a multiple of 8", "choose another model")
+    weights = sum(t.numel() for name, t in tensors(w) if name != "word")
+    if weights > MOST_WEIGHTS:
+        expected = f"at most {MOST_WEIGHTS:,}, 4 bytes each in the browser's memory"
+        _refuse(clf, f"{weights:,} weights", expected, "choose a smaller model")
+    activations = {_activation(clf, layer.activation) for layer in w.layers}
+    if len(activations) > 1 or None in activations:
+        _refuse(clf, "several activation functions", "one in all layers", "choose another model")
+    outputs = w.head[-1][0].out_features
+    if outputs != len(clf.labels):
+        got = f"{outputs} outputs for {len(clf.labels)} labels"
+        _refuse(clf, got, "one output for each label", "check config.json, num_labels and id2label")
+    return {
+        "format": FORMAT,
+        "name": visible(clf.card.name),
+        "fingerprint": clf.card.fingerprint,
+        "labels": [visible(str(label)) for label in clf.labels],
+        "layers": len(w.layers),
+        "heads": heads,
+        "hidden": hidden,
+        "inner": inner,
+        "block": BLOCK,
+        "activation": activations.pop(),
+        "head": [
+            {"name": f"head{k}", "activation": _activation(clf, function)}
+            for k, (_, function) in enumerate(w.head)
+        ],
+        "normEps": eps,
+        "firstPosition": w.first_position,
+        "hasType": w.type is not None,
+        "hasProjection": w.projection is not None,
+        "tokenizer": tokenizer_data(clf, max_tokens),
+        "pieces": [],
+        "parts": [],
+    }

@@ -1,0 +1,377 @@
+"""The grid over all choices: every cell's effect with its interval, and what moves the effect. No torch."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from lrp_companion.attribution import SITES
+from lrp_companion.checks import InputError, choose
+from lrp_companion.metrics import Interval
+from lrp_companion.metrics.statistics import interval_of, limits, resampled, side_of_zero
+from lrp_companion.metrics.variance import variance_shares
+from lrp_companion.paper.published import DATA, paper_table
+from lrp_companion.paper.tables import dataset_of
+from lrp_companion.registry import label_of
+from lrp_companion.runs.load import TextRun
+from lrp_companion.schema import (
+    DEFAULT_PROTOCOL,
+    MAP_CHOICES,
+    REMOVALS,
+    STATISTICS,
+    TARGET_CHOICES,
+    TOKEN_CHOICES,
+    Protocol,
+)
+
+Row = dict[str, Any]
+PROTOCOL_AXES = ("site", "tokens", "map", "removal", "target", "statistic")
+"""The axes of a grid, in this order; they are the fields of `Protocol`."""
+AXIS_OPTIONS: dict[str, tuple[str, ...]] = {
+    "site": SITES, "tokens": TOKEN_CHOICES, "map": MAP_CHOICES, "removal": REMOVALS, "target": TARGET_CHOICES,
+    "statistic": STATISTICS,
+}  # fmt: skip
+AXIS_LABELS = {
+    "site": (
+        "relevance read at",
+        {"word": "words", "word+position": "words + positions", "embedding": "whole embedding"},
+    ),
+    "tokens": ("tokens that count", {"no-special": "without [CLS], [SEP]", "all": "all"}),
+    "map": ("map", {"raw": "raw", "sum-to-one": "sum to one", "absolute-sum": "absolute sum"}),
+    "removal": (
+        "LOO removes by",
+        {
+            "attention-mask": "attention mask",
+            "mask-token": "[MASK]",
+            "pad-token": "[PAD]",
+            "delete": "deleting",
+        },
+    ),
+    "target": ("output", {"logit": "logit", "margin": "margin", "probability": "probability"}),
+    "statistic": ("correlation", {"pearson": "Pearson", "spearman": "Spearman", "kendall": "Kendall"}),
+}
+"""Each choice and its options in words."""
+ESTIMATES = ("a", "b", "difference")
+DATA_NAMES = {"sst2": "SST-2", "imdb": "IMDB"}
+DISTINCT = MAP_CHOICES[:2]  # the third has the r of the first
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Mean r of two methods and their paired difference in every cell; made by `grid`.
+
+    Attributes
+    ----------
+    run, title, task, n : the run's name, its data and depth in words, its task, its number of examples.
+    a, b : the two methods.
+    axes : choice to its options in this run, in the order of `PROTOCOL_AXES`.
+    values : shape (*axes, 3, 3): for a, b and a - b the mean, the lower and the upper limit; NaN where
+        undefined.
+    defined : shape (*axes, 3): over how many examples each mean is.
+    draws : shape (10000, *axes without "absolute-sum"): the mean difference in each draw.
+    """
+
+    run: str
+    title: str
+    task: str
+    n: int
+    a: str
+    b: str
+    axes: Mapping[str, tuple[str, ...]]
+    values: np.ndarray = field(repr=False)
+    defined: np.ndarray = field(repr=False)
+    draws: np.ndarray = field(repr=False)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(len(options) for options in self.axes.values())
+
+    @property
+    def distinct(self) -> dict[str, tuple[str, ...]]:
+        """The axes without the map that repeats another."""
+        return {**self.axes, "map": tuple(option for option in self.axes["map"] if option in DISTINCT)}
+
+    @property
+    def effects(self) -> np.ndarray:
+        """Mean differences of the distinct cells, shape of `distinct`."""
+        return self.values[:, :, : len(self.distinct["map"]), ..., 2, 0]
+
+    def cell(self, protocol: Protocol = DEFAULT_PROTOCOL) -> dict[str, Interval]:
+        """The intervals "a", "b" and "difference" of one cell."""
+        return self._at(self.where(protocol))
+
+    def where(self, protocol: Protocol) -> tuple[int, ...]:
+        """The index of a protocol's cell in the table.
+
+        Raises
+        ------
+        InputError : the run was not made with this removal.
+        """
+        for name, options in self.axes.items():
+            choose("Grid", name, getattr(protocol, name), options)
+        return tuple(options.index(getattr(protocol, name)) for name, options in self.axes.items())
+
+    def protocol(self, where: Sequence[int]) -> Protocol:
+        """The protocol of the cell at an index."""
+        return Protocol(**self._options(where))
+
+    def _options(self, where: Sequence[int]) -> dict[str, str]:
+        """Choice to option, of the cell at a place."""
+        return {name: options[k] for (name, options), k in zip(self.axes.items(), where, strict=True)}
+
+    def _at(self, where: tuple[int, ...]) -> dict[str, Interval]:
+        estimates = zip(ESTIMATES, self.values[where], self.defined[where], strict=True)
+        return {
+            estimate: Interval(float(mean), float(low), float(high), int(n), self.n - int(n))
+            for estimate, (mean, low, high), n in estimates
+        }
+
+    def curve(self) -> list[Row]:
+        """The specification curve: one row per distinct cell that has an effect, sorted by it.
+
+        Returns
+        -------
+        list
+            Rows with `rank` (from 1, smallest effect first), every choice, `a`, `b`, `difference`, and `side`
+            ("above", "below", "across": where the whole interval lies from 0).
+        """
+        cells = [where for where in np.ndindex(*self.effects.shape) if not np.isnan(self.effects[where])]
+        cells.sort(key=lambda where: (self.effects[where], where))
+        out = []
+        for rank, where in enumerate(cells, 1):
+            cell = self._at(where)
+            side = side_of_zero(cell["difference"])
+            out.append({"rank": rank, **self._options(where), **cell, "side": side})
+        return out
+
+
+def grid(run: TextRun, *, a: str = "cp-lrp", b: str = "attnlrp") -> Grid:
+    """Mean r of two methods and their paired difference, with intervals, in every cell of the grid.
+
+    Parameters
+    ----------
+    run : a run on reviews. Removals and outputs that it was not made with are not in its grid.
+    a, b : methods of the run; the effect is `a - b`.
+
+    Raises
+    ------
+    InputError : no run on reviews, or it lacks a method.
+
+    >>> str(grid(load_run("results/sst2-companion")).cell()["difference"])  # doctest: +SKIP
+    """
+    needs_text("grid", run)
+    for method in (a, b):
+        choose("grid", "method", method, run.methods)
+    return run.once(("grid", a, b), lambda: _grid(run, a, b))
+
+
+def _grid(run: TextRun, a: str, b: str) -> Grid:
+    axes = axes_of(run)
+    distinct = {**axes, "map": DISTINCT}
+    shape = tuple(map(len, distinct.values()))
+    r = [np.stack([run.r(method, protocol) for protocol in protocols_of(distinct)], 1) for method in (a, b)]
+    values, defined, draws = [], [], np.empty(0)
+    for column in (*r, r[0] - r[1]):
+        mean, draws, count = resampled(column)
+        values.append(np.stack([mean, *limits(draws)], -1))
+        defined.append(count)
+    table = np.stack(values, -2).reshape(*shape, 3, 3)
+    counted = np.stack(defined, -1).reshape(*shape, 3)
+    maps = [DISTINCT.index("raw" if option == "absolute-sum" else option) for option in axes["map"]]
+    differences = draws.reshape(-1, *shape)
+    task = run.task if dataset_of(run) else ""
+    return Grid(
+        run.name, title(run), task, run.n, a, b, axes, table[:, :, maps], counted[:, :, maps], differences
+    )
+
+
+def title(run: TextRun) -> str:
+    """Data and depth of a run in words, as in "SST-2, 12 layers"."""
+    return f"{DATA_NAMES.get(run.task, run.data_name)}, {run.layers} layers"
+
+
+def axes_of(run: TextRun) -> dict[str, tuple[str, ...]]:
+    """Choice to the options that a run was made with."""
+    made = {
+        "removal": run.manifest["axes"]["removal"],
+        "target": run.manifest["config"].get("targets", AXIS_OPTIONS["target"]),
+    }
+    return {name: tuple(made.get(name, options)) for name, options in AXIS_OPTIONS.items()}
+
+
+def protocols_of(axes: Mapping[str, Sequence[str]]) -> Iterator[Protocol]:
+    """Every combination of the options, the last choice varying fastest."""
+    cells = itertools.product(*axes.values())
+    return (Protocol(**dict(zip(axes, options, strict=True))) for options in cells)
+
+
+def needs_text(operation: str, run: Any) -> None:
+    if not isinstance(run, TextRun):
+        got = f"{getattr(run, 'name', run)!r}, no run on reviews"
+        raise InputError(operation, got=got, expected="a run on texts", hint="read one with load_run")
+
+
+def counts(grid: Grid, **fixed: str) -> Row:
+    """How many distinct cells have their whole interval above 0, below 0, or across it.
+
+    Parameters
+    ----------
+    fixed : options to keep to, such as `tokens="all"`; all cells by default.
+
+    Returns
+    -------
+    dict
+        `cells`, `above`, `below`, `across`, `undefined`; `smallest` and `largest` effect as intervals.
+    """
+    for name, option in fixed.items():
+        choose("counts", "choice", name, PROTOCOL_AXES)
+        choose("counts", name, option, grid.distinct[name])
+    rows = [row for row in grid.curve() if fixed.items() <= row.items()]
+    cells = math.prod(len(options) for name, options in grid.distinct.items() if name not in fixed)
+    by_side = [row["side"] for row in rows]
+    out: Row = {"cells": cells, **{side: by_side.count(side) for side in ("above", "below", "across")}}
+    out["undefined"] = cells - out["above"] - out["below"] - out["across"]
+    out["smallest"] = rows[0]["difference"] if rows else None
+    out["largest"] = rows[-1]["difference"] if rows else None
+    return out
+
+
+STATED = {"map": "sum-to-one", "removal": "attention-mask", "target": "logit", "statistic": "pearson"}
+"""The paper's stated choices (sections 3 and 4.1); it leaves site and tokens open."""
+
+
+def nearer_of(difference: Interval, a: str, b: str) -> str:
+    """The method whose r is larger, with the whole interval of `a` minus `b` on its side; else "open".
+
+    >>> nearer_of(Interval(0.2, 0.1, 0.3, 50), "CP-LRP", "AttnLRP")
+    'CP-LRP'
+    """
+    return {"above": a, "below": b}.get(side_of_zero(difference), "open")
+
+
+def stated_cells(grid: Grid) -> list[Row]:
+    """The cells that the paper's statements leave open: three sites times two sets of tokens.
+
+    Returns
+    -------
+    list
+        Rows `site`, `tokens`, `a`, `b`, `difference` (intervals) and `nearer`: the label of the method whose
+        r is larger with the whole interval of the difference, or "open".
+    """
+    out = []
+    for site in grid.axes["site"]:
+        for tokens in grid.axes["tokens"]:
+            cell = grid.cell(Protocol(site=site, tokens=tokens, **STATED))
+            nearer = nearer_of(cell["difference"], label_of(grid.a), label_of(grid.b))
+            out.append({"site": site, "tokens": tokens, **cell, "nearer": nearer})
+    return out
+
+
+def anova(grid: Grid) -> list[Row]:
+    """Shares of the variance of the effect over the distinct cells, for each choice and each pair of choices.
+
+    The cells are means over the same examples. Single examples are not split in this way here.
+    """
+    return variance_shares(grid.effects, PROTOCOL_AXES)
+
+
+def matched_share(grid: Grid, choice: str, options: Sequence[str]) -> float:
+    """The share of the variance due to a choice if only some of its options count.
+
+    So runs with different options are compared on those that both have.
+
+    Raises
+    ------
+    InputError : fewer than two options, or one that the run was not made with.
+    """
+    choose("matched_share", "choice", choice, PROTOCOL_AXES)
+    if len(options) < 2:
+        hint = "with one option nothing varies"
+        raise InputError("matched_share", got=f"{len(options)} options", expected="two or more", hint=hint)
+    places = [
+        grid.distinct[choice].index(choose("matched_share", choice, option, grid.distinct[choice]))
+        for option in options
+    ]
+    effects = np.take(grid.effects, places, axis=PROTOCOL_AXES.index(choice))
+    return next(
+        row["share"] for row in variance_shares(effects, PROTOCOL_AXES) if row["choices"] == (choice,)
+    )
+
+
+def choice_effects(grid: Grid) -> list[Row]:
+    """The mean effect over all distinct cells with an option, and how far it is from the mean over all cells.
+
+    Returns
+    -------
+    list
+        Rows `choice`, `option`, `mean` and `moves by` (both intervals, over examples), `cells`.
+    """
+    mean, mean_draws = grid.effects.mean(), grid.draws.reshape(len(grid.draws), -1).mean(1)
+    out = []
+    for axis, (name, options) in enumerate(grid.distinct.items()):
+        for place, option in enumerate(options):
+            effects, draws = np.take(grid.effects, place, axis), np.take(grid.draws, place, axis + 1)
+            option_draws = draws.reshape(len(draws), -1).mean(1)
+            row: Row = {"choice": name, "option": option}
+            row["mean"] = interval_of(effects.mean(), option_draws, grid.n)
+            row["moves by"] = interval_of(effects.mean() - mean, option_draws - mean_draws, grid.n)
+            out.append({**row, "cells": effects.size})
+    return out
+
+
+def nearest_to_paper(grids: Sequence[Grid]) -> tuple[Grid, Protocol, float] | None:
+    """The cell on SST whose two means are closest to the paper's Table 2; None without a run on SST.
+
+    The third value is the distance, sqrt(da**2 + db**2).
+    """
+    best: tuple[Grid, Protocol, float] | None = None
+    for grid in grids:
+        printed = paper_values(grid.task, grid.a, grid.b)
+        if grid.task != "sst2" or printed is None:
+            continue
+        gap = np.hypot(grid.values[..., 0, 0] - printed["a"], grid.values[..., 1, 0] - printed["b"])
+        if np.isnan(gap).all():
+            continue
+        where = np.unravel_index(int(np.nanargmin(gap)), gap.shape)
+        if best is None or gap[where] < best[2]:
+            best = grid, grid.protocol([int(k) for k in where]), float(gap[where])
+    return best
+
+
+def largest_flip(grid: Grid, protocol: Protocol = DEFAULT_PROTOCOL) -> Protocol | None:
+    """The cell with the largest effect of the other sign than `protocol`'s, its whole interval on that side.
+
+    None if there is none.
+    """
+    negative = grid.cell(protocol)["difference"].mean < 0
+    mean, low, high = (grid.values[..., 2, k] for k in range(3))
+    flipped = low > 0 if negative else high < 0
+    size = np.where(flipped, np.abs(mean), -np.inf)
+    if not np.isfinite(size).any():
+        return None
+    return grid.protocol([int(k) for k in np.unravel_index(int(size.argmax()), size.shape)])
+
+
+def presets(grids: Sequence[Grid]) -> list[tuple[str, Grid, Protocol]]:
+    """Notable cells: the default on SST, the cell closest to the paper, the largest flip."""
+    first = next((grid for grid in grids if grid.task == "sst2"), grids[0])
+    out = [("words only (default)", first, DEFAULT_PROTOCOL)]
+    if near := nearest_to_paper(grids):
+        out.append(("nearest to the paper's SST numbers", *near[:2]))
+    if flip := largest_flip(first):
+        out.append(("largest flip", first, flip))
+    return out
+
+
+def paper_values(task: str, a: str, b: str) -> dict[str, float] | None:
+    """The paper's r of both methods in Table 2, whose choices are not known; None where it has none."""
+    dataset, names = DATA.get(task), (label_of(a), label_of(b))
+    printed = {row["method"]: row["loo_r"] for row in paper_table("table2") if row["dataset"] == dataset}
+    if not set(names) <= set(printed):
+        return None
+    return {"a": printed[names[0]], "b": printed[names[1]]}

@@ -1,0 +1,264 @@
+"""Linear-attention nets on MNIST: one function in two orders of multiplication, as in the paper's Table 1."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from lrp_companion.attribution import Attribution
+from lrp_companion.checks import InputError, choose
+from lrp_companion.methods import attribute
+from lrp_companion.metrics import Interval, agreement, bootstrap_mean, invariance_gap
+from lrp_companion.schema import Protocol
+from lrp_companion.sources.dataset import Dataset
+from lrp_companion.toys.linear_attention import LinearAttention
+
+EXPLAINERS: dict[str, dict[str, Any]] = {
+    "LOO": {"method": "loo"},
+    "IG": {"method": "ig", "n_steps": 8},
+    "AttnLRP": {"method": "attnlrp"},
+    "gradient x input": {"method": "gradient-x-input"},
+    "equal shares": {"method": "lrp", "shares": "flat"},
+    "values only": {"method": "cp-lrp"},
+}
+"""The rows of Table 1, and three more. For IG 8 nodes are as exact as 50: the integrand is quadratic."""
+
+NET_VARIANTS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "biases": {"bias": True},
+    "positions": {"position_embedding": True},
+    "positions, mean": {"position_embedding": True, "readout": "mean", "epochs": 15, "lr": 5e-3},
+}
+"""Ways to build the nets that the paper describes: options of `train_pair`. The mean learns slowly and is
+trained for longer.
+"""
+
+
+def train_pair(
+    train: Dataset, *, seed: int = 0, device: str = "cpu", epochs: int = 5, lr: float = 1e-3, **options: Any
+) -> tuple[LinearAttention, LinearAttention]:
+    """Train one net and return it as (left, right): the weights are shared, the graphs are not.
+
+    `options` are those of `LinearAttention`. Training is in float64, so that another machine gets the same
+    numbers.
+
+    >>> left, right = train_pair(load_dataset("mnist", split="train", limit=64), epochs=1)  # doctest: +SKIP
+    """
+    if train.images is None:
+        got = f"{train.name}, which has no images"
+        raise InputError("train_pair", got=got, expected="a data set of images", hint="load mnist")
+    left = LinearAttention(association="left", seed=seed, dtype=torch.float64, **options).to(device)
+    left.train_on(train.images, train.labels, epochs=epochs, lr=lr, seed=seed)
+    return left, left.sibling()
+
+
+@dataclass(frozen=True)
+class Invariance:
+    """Maps of both graphs and the measurements on them.
+
+    Attributes
+    ----------
+    rows : one per image and explainer: `r left-right`, `r left-LOO`, `r right-LOO` for raw maps, the same
+        followed by ` (sum-to-one)`, the sums of both maps, their relative distance, and whether either is
+        constant.
+    maps : (explainer, "left" or "right") to one `Attribution` per image.
+    logit_gap : the largest difference between the two graphs' logits, over all images and classes.
+    """
+
+    rows: list[dict[str, Any]]
+    maps: dict[tuple[str, str], list[Attribution]]
+    logit_gap: float
+
+    def values(self, column: str, explainer: str) -> np.ndarray:
+        """One column for one explainer, one value per image."""
+        return np.array([row[column] for row in self.rows if row["explainer"] == explainer], dtype=np.float64)
+
+    def table(self, map: str = "raw") -> list[dict[str, Any]]:
+        """Table 1's columns as means over images with 95 % bootstrap intervals; `map` is "raw" or
+        "sum-to-one".
+
+        Dividing a map by its sum changes Pearson's r only by the sign of the sum.
+        """
+        choose("Invariance.table", "map", map, ("raw", "sum-to-one"))
+        suffix = "" if map == "raw" else " (sum-to-one)"
+        out = []
+        for explainer in dict.fromkeys(row["explainer"] for row in self.rows):
+            means = {
+                name: bootstrap_mean(self.values(f"r {name}{suffix}", explainer))
+                for name in ("left-right", "left-LOO", "right-LOO")
+            }
+            out.append(
+                {
+                    "explainer": explainer, **means, "n": len(self.values("sum left", explainer)),
+                    "relative gap": bootstrap_mean(self.values("gap", explainer)),
+                    "negative left": float((self.values("sum left", explainer) < 0).mean()),
+                    "negative right": float((self.values("sum right", explainer) < 0).mean()),
+                    "constant": int(self.values("constant", explainer).sum()),
+                }
+            )  # fmt: skip
+        return out
+
+
+def invariance_table(
+    net: LinearAttention,
+    images: np.ndarray,
+    *,
+    explainers: Mapping[str, Mapping[str, Any]] = EXPLAINERS,
+    one_loo: bool = False,
+    progress: bool | None = None,
+) -> Invariance:
+    """Explain the predicted class of every image from the left and from the right, and compare both with LOO.
+
+    `explainers` names calls of `attribute` (their options); LOO is always among them. With `one_loo` the
+    right graph's LOO is used for both, at a fraction of the cost, because LOO depends only on the function.
+    """
+    sides = {side: net.with_association(side) for side in ("left", "right")}
+    with torch.no_grad():  # batches, as the left graph keeps T x T numbers per image
+        batches = [images[start : start + 256] for start in range(0, len(images), 256)]
+        logits = {side: torch.cat([graph(batch) for batch in batches]) for side, graph in sides.items()}
+    calls = {"LOO": EXPLAINERS["LOO"], **explainers}
+    target = logits["left"].argmax(-1).tolist()  # the same class from both, also where rounding could decide
+    maps: dict[tuple[str, str], list[Attribution]] = {}
+    for name, call in calls.items():
+        for side in ("right", "left"):
+            if name == "LOO" and one_loo and side == "left":
+                maps[name, side] = maps[name, "right"]
+            else:
+                quiet: dict[str, Any] = {"progress": progress} if call["method"] == "loo" else {}
+                maps[name, side] = attribute(sides[side], images, target=target, **call, **quiet)
+    rows = [
+        {"image": k, "explainer": name, "target": target[k]}
+        | _measured(
+            *(maps[key][k] for key in ((name, "left"), (name, "right"), ("LOO", "left"), ("LOO", "right")))
+        )
+        for name in calls
+        for k in range(len(images))
+    ]
+    return Invariance(rows, maps, float((logits["left"] - logits["right"]).abs().max()))
+
+
+def _measured(
+    left: Attribution, right: Attribution, loo_left: Attribution, loo_right: Attribution
+) -> dict[str, Any]:
+    """The columns of one image and explainer."""
+    row: dict[str, Any] = {
+        "sum left": float(left.scores.sum()),
+        "sum right": float(right.scores.sum()),
+        "gap": invariance_gap(left.scores, right.scores).relative,
+        "constant": bool(np.ptp(left.scores) == 0 or np.ptp(right.scores) == 0),
+    }
+    pairs = {"left-right": (left, right), "left-LOO": (left, loo_left), "right-LOO": (right, loo_right)}
+    for pair, (a, b) in pairs.items():
+        for label, protocol in (("", RAW), (" (sum-to-one)", SUM_TO_ONE)):
+            row[f"r {pair}{label}"] = agreement(a.scores, b.scores, left.special, protocol)
+    return row
+
+
+RAW, SUM_TO_ONE = Protocol(tokens="all"), Protocol(tokens="all", map="sum-to-one")
+
+
+def share_curve(
+    net: LinearAttention, images: np.ndarray, loo: Sequence[Attribution], *, steps: int = 21
+) -> dict[float, Interval]:
+    """Mean r with LOO along a line through the simplex of shares: Q receives a, K a quarter, V the rest.
+
+    a goes from 0 to 3/4. Both groupings lie on it: left is a = 1/4, right a = 1/2. The three maps are
+    computed once, and every point is a mixture.
+    """
+    with torch.no_grad():
+        shares = net.share_maps(images, [record.target for record in loo])
+    maps = {name: scores.cpu().numpy() for name, scores in shares.items()}
+    out = {}
+    for a in np.linspace(0, 0.75, steps):
+        mixed = a * maps["query"] + 0.25 * maps["key"] + (0.75 - a) * maps["value"]
+        out[float(a)] = bootstrap_mean(
+            [agreement(m, record.scores, record.special, RAW) for m, record in zip(mixed, loo, strict=True)]
+        )
+    return out
+
+
+def first_of_each_class(labels: Sequence[int] | np.ndarray) -> list[int]:
+    """Return the index of the first image of every class, by class, a choice that depends on no result.
+
+    >>> first_of_each_class([7, 2, 7, 0])
+    [3, 1, 0]
+    """
+    return np.unique(np.asarray(labels), return_index=True)[1].tolist()
+
+
+def share_digits(
+    net: LinearAttention, images: np.ndarray, labels: Sequence[int] | np.ndarray
+) -> list[dict[str, Any]]:
+    """Explain the predicted class of each image by the maps that any shares mix, for `SharesSimplex`.
+
+    Parameters
+    ----------
+    images : (n, side, side) or (n, side * side), values in [0, 1].
+    labels : n classes.
+
+    Returns
+    -------
+    list of dict
+        `image` (side, side), `label`, `predicted`, `logit` of the predicted class, `maps` ("query", "key" and
+        "value": arrays of side * side, see `LinearAttention.share_maps`) and `loo`, an array of the same
+        length.
+
+    >>> net = LinearAttention(tokens=4, dim=2, classes=2, dtype=torch.float64)
+    >>> digit = share_digits(net, np.array([[[0.5, 1.0], [0.0, 0.2]]]), [1])[0]
+    >>> sorted(digit), digit["image"].shape, digit["loo"].shape
+    (['image', 'label', 'logit', 'loo', 'maps', 'predicted'], (2, 2), (4,))
+    """
+    side, classes = round(net.tokens**0.5), np.asarray(labels)
+    if side * side != net.tokens:
+        got, expected = f"a net of {net.tokens} tokens", "a square number of tokens"
+        raise InputError("share_digits", got=got, expected=expected, hint="the paper has 196 tokens")
+    x = net.check_images(images, "share_digits")
+    if classes.shape != (len(x),) or classes.dtype.kind not in "iu":
+        got = f"labels of shape {classes.shape} and type {classes.dtype}"
+        expected, hint = f"{len(x)} whole numbers", "pass one label per image"
+        raise InputError("share_digits", got=got, expected=expected, hint=hint)
+    with torch.no_grad():
+        logits = net(x)
+        target = logits.argmax(-1).tolist()
+        maps = {name: scores.cpu().numpy() for name, scores in net.share_maps(x, target).items()}
+    loo = attribute(net, x, method="loo", target=target, progress=False)
+    return [
+        {
+            "image": x[k].reshape(side, side).cpu().numpy(), "label": int(classes[k]),
+            "predicted": target[k], "logit": float(logits[k, target[k]]),
+            "maps": {name: scores[k] for name, scores in maps.items()}, "loo": loo[k].scores,
+        }
+        for k in range(len(x))
+    ]  # fmt: skip
+
+
+def compare_variants(
+    train: Dataset,
+    test: Dataset,
+    *,
+    variants: Mapping[str, Mapping[str, Any]] = NET_VARIANTS,
+    seed: int = 0,
+    device: str = "cpu",
+    progress: bool | None = None,
+) -> list[dict[str, Any]]:
+    """AttnLRP in variants of the paper's nets: one row per variant and map, with accuracy and n."""
+    if test.images is None:
+        got = f"{test.name}, which has no images"
+        raise InputError("compare_variants", got=got, expected="a data set of images", hint="load mnist")
+    columns = ("left-right", "left-LOO", "right-LOO", "n", "negative left", "negative right")
+    explainers = {"AttnLRP": EXPLAINERS["AttnLRP"]}
+    rows = []
+    for name, options in variants.items():
+        left, _ = train_pair(train, seed=seed, device=device, **options)
+        accuracy = left.accuracy(test.images, test.labels)
+        result = invariance_table(left, test.images, explainers=explainers, one_loo=True, progress=progress)
+        for map in ("raw", "sum-to-one"):
+            loo, attnlrp = result.table(map)
+            row = {"variant": name, "accuracy": accuracy, "map": map}
+            row |= {column: attnlrp[column] for column in columns}
+            rows.append(row | {"negative LOO": loo["negative left"]})
+    return rows

@@ -1,0 +1,33 @@
+"""Records as token heat maps, tables and figures: drawings and plain tables.
+
+Names are loaded when they are used, so the terminal table needs no plotting library.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_NAMES = {
+    "canvas": ("Drawing", "drawing"),
+    "curves": ("layer_curves", "method_dots", "perturbation_figure"),
+    "export": ("save_record", "save_rows"),
+    "palette": ("diverging", "diverging_map", "styles"),
+    "plots": ("layer_plot",),
+    "tables": ("table",),
+    "tokens": ("terminal_table", "token_heatmap"),
+    "vision": ("patch_grid", "patch_maps"),
+}  # fmt: skip
+_HOME = {name: module for module, names in _NAMES.items() for name in names}
+
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(importlib.import_module(f"lrp_companion.show.{_HOME[name]}"), name)
+    raise AttributeError(f"module 'lrp_companion.show' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,268 @@
+"""A matplotlib figure that shows itself in a notebook, with a text alternative and without pyplot's state.
+
+Lines and points are named where they are: `label_ends` names lines beside the panel, `label_points` points in
+it, and `settle` moves the names apart once the figure has its layout.
+"""
+
+from __future__ import annotations
+
+import io
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
+from matplotlib.text import Annotation, Text
+from matplotlib.transforms import Bbox
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
+
+from lrp_companion.metrics import Interval
+from lrp_companion.show.palette import INK, RULE
+from lrp_companion.show.spacing import spread
+
+FIGURE_WIDTH = (
+    5.0  # inches; 10 points stay legible on a phone of 360 px, where a page shrinks the image to fit
+)
+NAME_SIZE = 9.0  # points of a name at its line
+SLIDE = 9.0, 4.3  # inches of a figure that fills a slide; 10 points are 18 px there
+DPI = 144
+LOOK: dict[Any, Any] = {
+    "font.size": 10.0, "axes.titlesize": 10.0, "axes.labelsize": 10.0, "figure.titlesize": 10.5,
+    "figure.labelsize": 10.0,
+    "legend.fontsize": 9.5, "xtick.labelsize": 9.5, "ytick.labelsize": 9.5, "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": INK, "xtick.color": INK, "ytick.color": INK,
+    "text.parse_math": False,
+    "axes.titlelocation": "left", "axes.spines.top": False, "axes.spines.right": False,
+    "legend.frameon": False,
+    "axes.grid": True, "axes.axisbelow": True, "grid.color": RULE, "grid.linewidth": 0.6,
+    "lines.linewidth": 1.6, "lines.markersize": 5.0,
+    "figure.facecolor": "white", "axes.facecolor": "white", "savefig.facecolor": "white",
+}  # fmt: skip
+
+
+class Drawing(Figure):
+    """A figure with a text alternative: `alt` says what is drawn, and is the figure's plain-text form."""
+
+    alt: str = "figure"
+
+    def __repr__(self) -> str:
+        return f"Figure: {self.alt}"
+
+    __str__ = __repr__
+
+    def _repr_png_(self) -> bytes:
+        drawn, out = io.BytesIO(), io.BytesIO()
+        with mpl.rc_context(LOOK):  # ticks are made while drawing
+            self.savefig(drawn, format="png")
+        # A palette of flat colours takes a third of the bytes.
+        image = Image.open(drawn).convert("RGB").quantize(256, dither=Image.Dither.NONE)
+        description = PngInfo()
+        description.add_itxt("Description", self.alt)
+        image.save(out, format="png", optimize=True, pnginfo=description)
+        return out.getvalue()
+
+
+def drawing(
+    alt: str,
+    *,
+    rows: int = 1,
+    columns: int = 1,
+    height: float = 3.2,
+    width: float = FIGURE_WIDTH,
+    **options: Any,
+) -> tuple[Drawing, list[Axes]]:
+    """Return an empty figure in the house's look and its axes, row by row.
+
+    What is added later (titles, legends) takes the look too if the drawing function runs under
+    `mpl.rc_context(LOOK)`.
+
+    Parameters
+    ----------
+    alt : one sentence on what is drawn, for readers who do not see it.
+    rows, columns, height, width : the grid of axes and the figure's size in inches.
+    options : further options of `Figure.subplots`, such as `sharey=True`.
+
+    >>> figure, (axes,) = drawing("Nothing yet.")
+    >>> figure
+    Figure: Nothing yet.
+    """
+    with mpl.rc_context(LOOK):
+        figure = Drawing(figsize=(width, height), dpi=DPI, layout="constrained")
+        figure.alt = alt
+        return figure, list(figure.subplots(rows, columns, squeeze=False, **options).ravel())
+
+
+def limits(intervals: Iterable[Interval]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the means, the lower and the upper limits of n intervals, shape (n,) each.
+
+    >>> [values.tolist() for values in limits([Interval(0.5, 0.4, 0.6, 9), Interval(0.7, 0.5, 0.8, 9)])]
+    [[0.5, 0.7], [0.4, 0.5], [0.6, 0.8]]
+    """
+    given = list(intervals)
+    mean, low, high = (
+        np.array([getattr(interval, name) for interval in given]) for name in ("mean", "low", "high")
+    )
+    return mean, low, high
+
+
+def headline(figure: Figure, title: str | None) -> None:
+    """Write the title over a figure, in as many lines as it needs."""
+    if title:
+        kept = title.replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
+        lines = textwrap.wrap(kept, int(11 * figure.get_figwidth()))
+        figure.suptitle(
+            "\n".join(lines), fontweight="bold", fontsize=LOOK["figure.titlesize"], x=0.01, ha="left"
+        )
+
+
+@dataclass(frozen=True)
+class Name:
+    """What a line or a point is called, where it is in the units of its panel, and its colour."""
+
+    text: str
+    x: float
+    y: float
+    colour: str
+
+
+def label_ends(axes: Axes, names: Sequence[Name]) -> None:
+    """Name lines on the right of a panel, at the height of their ends; `settle` moves the names apart."""
+    for name in names:
+        axes.annotate(
+            name.text,
+            (name.x, name.y),
+            xytext=(1.03, name.y),
+            textcoords=axes.get_yaxis_transform(),
+            color=name.colour,
+            fontsize=NAME_SIZE,
+            va="center",
+            annotation_clip=False,
+            arrowprops={
+                "arrowstyle": "-",
+                "color": name.colour,
+                "linewidth": 0.6,
+                "shrinkA": 0,
+                "shrinkB": 3,
+            },
+            gid="end",
+        )
+
+
+def label_points(axes: Axes, names: Sequence[Name]) -> None:
+    """Name points within a panel; `settle` finds places that cover no point, line or other name."""
+    for name in names:
+        axes.annotate(
+            name.text,
+            (name.x, name.y),
+            xytext=(6, 6),
+            textcoords="offset points",
+            color=name.colour,
+            fontsize=NAME_SIZE,
+            va="center",
+            ha="center",
+            arrowprops={
+                "arrowstyle": "-",
+                "color": name.colour,
+                "linewidth": 0.6,
+                "shrinkA": 0,
+                "shrinkB": 4,
+            },
+            gid="point",
+            path_effects=[withStroke(linewidth=2.5, foreground="white")],
+        ).set_in_layout(False)
+
+
+def settle(figure: Figure) -> None:
+    """Lay a figure out and give the names of `label_ends` and `label_points` their places."""
+    figure.draw_without_rendering()
+    for axes in figure.axes:
+        labels = [text for text in axes.texts if isinstance(text, Annotation)]
+        ends = [text for text in labels if text.get_gid() == "end"]
+        if ends:
+            _settle_ends(axes, ends)
+        _settle_points(axes, [text for text in labels if text.get_gid() == "point"])
+
+
+def _settle_ends(axes: Axes, labels: Sequence[Annotation]) -> None:
+    """Move names beside a panel apart, each as near to the end of its line as the others allow."""
+    panel = axes.get_window_extent()
+    heights = [axes.transData.transform(label.xy)[1] for label in labels]
+    gap = max(Text.get_window_extent(label).height for label in labels)
+    places = spread(heights, gap=gap, low=panel.y0 + gap / 2, high=panel.y1 - gap / 2)
+    for label, place in zip(labels, places, strict=True):
+        label.set_position((1.03, axes.transData.inverted().transform((panel.x1, place))[1]))
+
+
+def _settle_points(axes: Axes, labels: Sequence[Annotation]) -> None:
+    """Put each name at the nearest place around its point where it covers least."""
+    drawn, taken = _ink(axes), [text.get_window_extent() for text in axes.texts if text.get_gid() is None]
+    panel, scale = axes.get_window_extent(), axes.figure.dpi / 72
+    for label in labels:
+        box, anchor = Text.get_window_extent(label), axes.transData.transform(label.xy)
+        width, height = box.width, box.height  # of the name without its line
+        places = [_box(anchor + offset, width, height) for offset in _around(width, height, scale)]
+        best = min(places, key=lambda box: _cost(box, anchor, panel, drawn, taken))
+        taken.append(best)
+        middle = np.add(best.min, best.max) / 2
+        label.set_position(tuple((middle - anchor) / scale))
+        line = _line_to(best, anchor)
+        if label.arrow_patch is not None and np.hypot(*(line[-1] - anchor)) < 12 * scale:
+            label.arrow_patch.set_visible(False)  # near enough to need no line
+        else:
+            drawn = np.concatenate([drawn, line])
+
+
+def _around(width: float, height: float, scale: float) -> list[np.ndarray]:
+    """Offsets of a name's middle from its point: right, left, above and below, near ones first."""
+    places = []
+    for distance in (5, 10, 16, 24, 34, 46, 60, 76, 94, 114):
+        across, up = width / 2 + distance * scale, height / 2 + distance * scale
+        places += [np.array([side * across, shift * up]) for side in (1, -1) for shift in (0, 0.5, -0.5)]
+        shifts = (0, 0.25, -0.25, 0.45, -0.45, 0.9, -0.9, 1.4, -1.4)
+        places += [np.array([shift * width, side * up]) for side in (1, -1) for shift in shifts]
+    return places
+
+
+def _box(middle: np.ndarray, width: float, height: float) -> Bbox:
+    return Bbox.from_bounds(middle[0] - width / 2, middle[1] - height / 2, width, height)
+
+
+def _line_to(box: Bbox, anchor: np.ndarray) -> np.ndarray:
+    """Points on the line from a point to a name's nearest side, shape (n, 2)."""
+    return np.linspace(anchor, np.clip(anchor, box.min, box.max), 24)
+
+
+def _cost(box: Bbox, anchor: np.ndarray, panel: Bbox, drawn: np.ndarray, taken: Sequence[Bbox]) -> float:
+    """What a place costs: its distance, and much for what it covers or where it leaves the panel."""
+    line = _line_to(box, anchor)
+    covered = int(((drawn > box.min) & (drawn < box.max)).all(axis=1).sum())
+    crossed = sum(int(((line > other.min) & (line < other.max)).all(axis=1).sum()) for other in taken)
+    overlaps = sum(box.overlaps(other) for other in taken)
+    outside = box.x0 < panel.x0 or box.x1 > panel.x1 or box.y0 < panel.y0 or box.y1 > panel.y1
+    distance = float(np.hypot(*(line[-1] - anchor)))
+    return 3.0 * distance + 30 * covered + 90 * crossed + 3000 * overlaps + 6000 * outside
+
+
+def _ink(axes: Axes) -> np.ndarray:
+    """Points along the lines of a panel in pixels, shape (n, 2); those behind everything may be covered."""
+    before = [line for line in axes.get_lines() if line.get_zorder() > 0]
+    paths = [line.get_transform().transform(line.get_xydata()) for line in before]
+    for lines in axes.collections:
+        if isinstance(lines, LineCollection):
+            paths += [lines.get_transform().transform(segment) for segment in lines.get_segments()]
+    points = [np.empty((0, 2))]
+    for path in paths:
+        points.append(path[:1])
+        for start, end in zip(path, path[1:], strict=False):
+            if np.isfinite([start, end]).all():
+                count = int(np.hypot(*(end - start)) // 4) + 2
+                points.append(np.linspace(start, end, count))
+    return np.concatenate(points)

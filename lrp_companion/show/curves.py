@@ -1,0 +1,289 @@
+"""Figures of means with intervals: agreement along the layers, agreement by method, perturbation curves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from lrp_companion.checks import InputError
+from lrp_companion.metrics import Curve, Interval, bootstrap_mean
+from lrp_companion.registry import Style
+from lrp_companion.show.canvas import (
+    LOOK,
+    SLIDE,
+    Drawing,
+    Name,
+    drawing,
+    headline,
+    label_ends,
+    label_points,
+    limits,
+    settle,
+)  # fmt: skip
+from lrp_companion.show.palette import INK, QUIET, styles
+from lrp_companion.show.plots import (
+    PAPER_LABEL,
+    PAPER_NAME,
+    PATH_TITLES,
+    PROJECT_LABEL,
+    PROJECT_NAME,
+    layer_alt,
+)
+
+LEVEL_DASHES = {"AttnLRP": ":", "CP-LRP": "-."}
+FRACTIONS = np.linspace(0, 1, 21)  # of the removable tokens, where curves of many texts are averaged
+ORDER_TITLES = {
+    "morf": "MoRF, most relevant first: down is better",
+    "lerf": "LeRF, least relevant first: up is better",
+}
+
+
+@mpl.rc_context(LOOK)
+def layer_curves(
+    paths: Mapping[str, Sequence[Interval]],
+    *,
+    levels: Mapping[str, Interval] | None = None,
+    paper: Mapping[str, Sequence[float]] | None = None,
+    quantity: str = "mean r with LOO",
+    title: str | None = None,
+    wide: bool = False,
+) -> Drawing:
+    """Draw agreement with LOO as layers are bypassed (the paper's Figure 2): a panel per path, layer k along.
+
+    Parameters
+    ----------
+    paths : "front-to-back", "back-to-front", "single" (any of them) to one interval per step, in the order of
+        the path: back to front begins with the last layer. Bands are the intervals.
+    levels : named levels drawn across all panels, such as AttnLRP (no layer bypassed) and CP-LRP (all).
+    paper : the paper's values for the same paths and steps, drawn dashed and named as the paper's.
+    quantity : what the vertical axis shows.
+    wide : panels side by side, as on a slide.
+    """
+    last = _check_paths(paths, paper or {})
+    figure, panels = drawing(
+        layer_alt(paths, quantity, title),
+        **_grid(len(paths), wide=wide, height=0.9 + 1.75 * len(paths)),
+        sharex=True,
+        sharey=True,
+    )
+    for axes, (name, steps) in zip(panels, paths.items(), strict=True):
+        for label, level in (levels or {}).items():
+            dash = LEVEL_DASHES.get(label, "--")
+            axes.axhline(level.mean, color=INK, linewidth=1.1, linestyle=dash, label=label, zorder=1.5)
+        _path(axes, name, steps, (paper or {}).get(name))
+        if not wide or axes is panels[-1]:
+            label_ends(axes, _end_names(name, steps, levels or {}, (paper or {}).get(name)))
+        backward = " (read from right to left)" if name == "back-to-front" and not wide else ""
+        axes.set_title(PATH_TITLES[name].format(last=last) + backward)
+        axes.xaxis.set_major_locator(MaxNLocator(min(last, 12), integer=True))
+    for axes in panels if wide else panels[-1:]:
+        axes.set_xlabel("layer k")
+    figure.supylabel(quantity)
+    headline(figure, title)
+    settle(figure)
+    return figure
+
+
+def _end_names(
+    path: str,
+    steps: Sequence[Interval],
+    levels: Mapping[str, Interval],
+    paper: Sequence[float] | None,
+) -> list[Name]:
+    """What the lines of a panel are called, at their right ends."""
+    right = 0 if path == "back-to-front" else -1  # the step at the last layer
+    names = [Name(label, len(steps), level.mean, INK) for label, level in levels.items()]
+    names.append(Name(PROJECT_NAME, len(steps), steps[right].mean, styles([path])[path].colour))
+    return names + ([Name(PAPER_NAME, len(steps), paper[right], QUIET)] if paper else [])
+
+
+def _grid(count: int, *, wide: bool, height: float) -> dict[str, Any]:
+    """So many panels one beneath the other in this height, or side by side on a slide."""
+    if wide:
+        return {"columns": count, "height": SLIDE[1], "width": SLIDE[0]}
+    return {"rows": count, "height": height}
+
+
+def _check_paths(paths: Mapping[str, Sequence[Interval]], paper: Mapping[str, Sequence[float]]) -> int:
+    """Return the number of layers that all paths have; raise `InputError` where they differ."""
+    lengths = {name: len(steps) for name, steps in paths.items()}
+    if set(paths) - set(PATH_TITLES) or len(set(lengths.values())) != 1 or not all(lengths.values()):
+        raise InputError(
+            "layer_curves",
+            got=f"paths {lengths}",
+            expected=f"some of {', '.join(PATH_TITLES)}, one step per layer each",
+            hint="pass one interval per layer and path",
+        )
+    last = next(iter(lengths.values()))
+    for name, values in paper.items():
+        if name in paths and len(values) != last:
+            raise InputError(
+                "layer_curves",
+                got=f"{len(values)} values of the paper for {name}",
+                expected=f"{last}, one per step",
+                hint="leave the paper out for a model of other depth",
+            )
+    return last
+
+
+def _path(axes: Axes, name: str, steps: Sequence[Interval], paper: Sequence[float] | None) -> None:
+    """One path over layer k with its band, and the paper's values where there are any."""
+    style, last = styles([name])[name], len(steps)
+    layers = np.arange(last, 0, -1) if name == "back-to-front" else np.arange(1, last + 1)
+    if paper:
+        dots: dict[str, Any] = {"marker": "o", "markersize": 3.5, "markerfacecolor": "white"}
+        line: dict[str, Any] = {"color": QUIET, "linestyle": (0, (4, 2)), "linewidth": 1.2}
+        axes.plot(layers, paper, label=PAPER_LABEL, **line, **dots)
+    mean, low, high = limits(steps)
+    axes.fill_between(layers, low, high, color=style.colour, alpha=0.22, linewidth=0)
+    look: dict[str, Any] = {"color": style.colour, "marker": style.marker, "linestyle": style.dash}
+    axes.plot(layers, mean, label=PROJECT_LABEL, **look)
+
+
+@mpl.rc_context(LOOK)
+def method_dots(
+    groups: Mapping[str, Mapping[str, Interval]],
+    *,
+    paper: Mapping[str, float] | None = None,
+    quantity: str = "mean r with LOO",
+    title: str | None = None,
+    wide: bool = False,
+) -> Drawing:
+    """Draw one mean with its interval per method, a panel per group (protocol, data set), on one axis.
+
+    Parameters
+    ----------
+    groups : panel title to method to interval.
+    paper : the paper's value by method, drawn as open squares and named as the paper's, in every panel.
+    wide : panels side by side, as on a slide.
+    """
+    if not groups or not all(groups.values()):
+        raise InputError(
+            "method_dots",
+            got="no groups, or an empty one",
+            expected="panel to method to Interval",
+            hint="pass {'words only': {'loo': interval}}",
+        )
+    count = sum(map(len, groups.values()))
+    ratios: dict[str, Any] = (
+        {} if wide else {"height_ratios": [len(group) + 0.6 for group in groups.values()]}
+    )
+    figure, panels = drawing(
+        _dots_alt(groups, quantity, title),
+        **_grid(len(groups), wide=wide, height=0.8 + 0.35 * len(groups) + 0.3 * count),
+        sharex=True,
+        **ratios,
+    )
+    for axes, (panel, group) in zip(panels, groups.items(), strict=True):
+        looks = styles(group)
+        for row, (method, interval) in enumerate(group.items()):
+            _dot(axes, row, interval, looks[method])
+            if paper and method in paper:
+                look: dict[str, Any] = {"marker": "s", "markersize": 6.5, "linestyle": "none"}
+                empty: dict[str, Any] = {"markerfacecolor": "none", "markeredgecolor": QUIET}
+                axes.plot(paper[method], row, label=PAPER_LABEL, **look, **empty)
+        axes.set_yticks(range(len(group)), [looks[method].label for method in group])
+        axes.set_ylim(len(group) - 0.4, -0.6)
+        axes.grid(visible=False, axis="y")
+        axes.axvline(0, color=INK, linewidth=0.9)
+        axes.set_title(panel)
+    for axes in panels if wide else panels[-1:]:
+        axes.set_xlabel(quantity)
+    _name_paper(panels[0], next(iter(groups.values())), paper or {})
+    headline(figure, title)
+    settle(figure)
+    return figure
+
+
+def _name_paper(axes: Axes, group: Mapping[str, Interval], paper: Mapping[str, float]) -> None:
+    """Name the paper's square that is farthest from this project's mean, where there is room."""
+    away = {name: abs(paper[name] - group[name].mean) for name in group if name in paper}
+    if away:
+        name = max(away, key=lambda method: away[method])
+        label_points(axes, [Name(PAPER_NAME, paper[name], list(group).index(name), QUIET)])
+
+
+def _dots_alt(groups: Mapping[str, Mapping[str, Interval]], quantity: str, title: str | None) -> str:
+    sentences = [f"{title + '. ' if title else ''}{quantity} by method."]
+    for panel, group in groups.items():
+        looks = styles(group)
+        listed = ", ".join(f"{looks[name].label} {interval.text(2)}" for name, interval in group.items())
+        sentences.append(f"{panel}: {listed}.")
+    return " ".join(sentences)
+
+
+@mpl.rc_context(LOOK)
+def perturbation_figure(curves: Mapping[str, Sequence[Curve]], *, title: str | None = None) -> Drawing:
+    """Draw the output as tokens are removed, most relevant first (MoRF) and least relevant first (LeRF).
+
+    Parameters
+    ----------
+    curves : method to its curves of one text or of many, both orders. Texts differ in length, so the
+        horizontal axis is the fraction removed; over many texts the line is the mean of the linearly
+        interpolated curves, the band its 95 % bootstrap interval.
+    """
+    given = {curve.order for method in curves.values() for curve in method}
+    orders = [order for order in ORDER_TITLES if order in given]
+    if not orders:
+        raise InputError(
+            "perturbation_figure",
+            got="no curves",
+            expected="method to a list of Curve",
+            hint="make them with perturbation_curve",
+        )
+    looks = styles(curves)
+    labels = ", ".join(look.label for look in looks.values())
+    alt = f"{title + '. ' if title else ''}Logit as tokens are removed, for {labels}."
+    figure, panels = drawing(alt, rows=len(orders), height=0.9 + 2.1 * len(orders), sharex=True, sharey=True)
+    for axes, order in zip(panels, orders, strict=True):
+        for method, look in looks.items():
+            chosen = [curve for curve in curves[method] if curve.order == order]
+            if chosen:
+                _perturbation_line(axes, chosen, look)
+        axes.set_title(ORDER_TITLES[order])
+        axes.set_ylabel("logit")
+    panels[-1].set_xlabel("fraction of the removable tokens that is gone")
+    headline(figure, title)
+    _legend(figure, panels)
+    return figure
+
+
+def _perturbation_line(axes: Axes, curves: Sequence[Curve], style: Style) -> None:
+    """One text's curve, or the mean of several with its band."""
+    if len(curves) == 1:
+        x, y = curves[0].removed / curves[0].removed[-1], curves[0].logits
+    else:
+        lines = np.array(
+            [np.interp(FRACTIONS, curve.removed / curve.removed[-1], curve.logits) for curve in curves]
+        )
+        x, y = FRACTIONS, lines.mean(axis=0)
+        _, low, high = limits(bootstrap_mean(column, resamples=2000) for column in lines.T)
+        axes.fill_between(x, low, high, color=style.colour, alpha=0.15, linewidth=0)
+    look: dict[str, Any] = {"color": style.colour, "linestyle": style.dash, "marker": style.marker}
+    axes.plot(x, y, markevery=max(1, len(x) // 7), label=style.label, **look)
+
+
+def _dot(axes: Axes, row: int, interval: Interval, style: Style) -> None:
+    if not np.isnan(interval.low):
+        ends = [interval.low, interval.high]
+        axes.plot(ends, [row, row], color=style.colour, linewidth=2.2, solid_capstyle="butt")
+    axes.plot(interval.mean, row, marker=style.marker, color=style.colour, markersize=7, linestyle="none")
+
+
+def _legend(figure: Drawing, panels: Sequence[Axes]) -> None:
+    """One legend for all panels, below them: all curves end in one point, where names would collide."""
+    entries: dict[str, Any] = {}
+    for axes in panels:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            entries.setdefault(label, handle)
+    if not entries:
+        return
+    columns = 2 if max(map(len, entries)) > 16 else 3
+    figure.legend(
+        list(entries.values()), list(entries), loc="outside lower center", ncols=min(columns, len(entries))
+    )

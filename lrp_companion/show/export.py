@@ -1,0 +1,297 @@
+"""Heat maps as files: a page, a figure (SVG, PNG, PDF), LaTeX, or the records as JSON.
+
+Every form shows the sign by a line, solid below for the class and dotted above against it, so that a print in
+grey still reads.
+"""
+
+from __future__ import annotations
+
+import html
+import io
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lrp_companion.attribution import Attribution, as_json
+from lrp_companion.checks import InputError, SourceError, shown
+from lrp_companion.paths import as_path
+from lrp_companion.show.palette import INK, QUIET, hexes
+from lrp_companion.show.tokens import (
+    FAINT,
+    HEATMAP_CSS,
+    KEY,
+    TokenRows,
+    decimals,
+    row_scale,
+    token_heatmap,
+)
+from lrp_companion.terminal import visible
+
+WIDTH, MARGIN, SIZE, SMALL = 468.0, 8.0, 10.0, 7.0  # points: the text width of a page, and type sizes
+PAD, GAP, LINE, BELOW = 3.0, 3.0, 15.0, 10.0  # inside and between boxes; heights of a box and of its score
+_PAGE_CSS = "body{margin:1em auto;max-width:60em;padding:0 1em;background:#fff;font:16px/1.4 sans-serif}"
+_TEX_ESCAPES = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%",
+    "_": r"\_", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}",
+    ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}", "'": r"'{}", "`": r"`{}",
+    "-": r"-{}", "␣": r"\textvisiblespace{}", "…": r"\dots{}", "’": "'{}", "‘": "`{}",
+    "“": r"\textquotedblleft{}", "”": r"\textquotedblright{}", "–": "--{}", "—": "---{}",
+}  # fmt: skip
+_TEX_HEAD = r"""% Needs \usepackage{xcolor} and \usepackage[T1]{fontenc}.
+% Signs beyond Latin need LuaLaTeX or XeLaTeX with a font that has them; pdfLaTeX prints their code points.
+\providecommand{\lrpother}[2]{\ifdefined\directlua#2\else\ifdefined\XeTeXversion#2\else\texttt{#1}\fi\fi}
+\providecommand{\lrptoken}[2]{\leavevmode\hbox{\colorbox[HTML]{#1}{\strut#2}}}
+\providecommand{\lrpfor}[2]{\leavevmode\vtop{\hbox{\colorbox[HTML]{#1}{\strut#2}}\hrule height 1pt}}
+\providecommand{\lrpagainst}[2]{\leavevmode\setbox0=\hbox{\colorbox[HTML]{#1}{\strut#2}}%
+  \vbox{\hbox to\wd0{\leaders\hbox{\vrule height 1pt width 1pt\kern1.2pt}\hfil}\nointerlineskip\box0}}
+"""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One token as it is drawn: its text, score, colour (`#rrggbb`), sign ("for", "against", ""), special."""
+
+    text: str
+    score: str
+    colour: str
+    sign: str
+    special: bool
+
+
+def cells(record: Attribution) -> list[Cell]:
+    """A record's tokens as they are drawn, on the row's own scale.
+
+    >>> record = Attribution(("[CLS]", "fine"), [0.1, -0.25], 1, 2.5, [True, False], "loo")
+    >>> [(cell.text, cell.score, cell.sign) for cell in cells(record)]
+    [('[CLS]', '+0.100', 'for'), ('fine', '-0.250', 'against')]
+    """
+    scale, digits = row_scale(record), decimals(record.scores)
+    columns = record.pieces, record.scores, hexes(record.scores / scale), record.special
+    return [
+        Cell(visible(piece), f"{score:+.{digits}f}", colour, _sign(score, scale), bool(special))
+        for piece, score, colour, special in zip(*columns, strict=True)
+    ]
+
+
+def _sign(score: float, scale: float) -> str:
+    return "for" if score > FAINT * scale else "against" if score < -FAINT * scale else ""
+
+
+def save_record(record: Attribution, path: str | os.PathLike, *, title: str | None = None) -> None:
+    """Save one record, see `Attribution.save`."""
+    if ending("Attribution.save", path) == ".json":
+        write("Attribution.save", path, (record.to_json() + "\n").encode())
+        return
+    save_rows(token_heatmap(record, titles=None if title is None else [title]), path)
+
+
+def save_rows(rows: TokenRows, path: str | os.PathLike) -> None:
+    """Save a heat map of one or several rows, see `TokenRows.save`."""
+    make = FORMS[ending("TokenRows.save", path)]
+    write("TokenRows.save", path, make(rows))
+
+
+def ending(operation: str, path: str | os.PathLike, endings: tuple[str, ...] = ()) -> str:
+    """Return the ending of a path, if it is one of `endings` (by default those of `FORMS`)."""
+    allowed = endings or tuple(FORMS)
+    suffix = Path(path).suffix.lower() if isinstance(path, (str, os.PathLike)) else ""
+    if suffix not in allowed:
+        expected, hint = f"a path that ends in {', '.join(allowed)}", f"such as explanation{allowed[0]}"
+        raise InputError(operation, got=f"path {shown(path)}", expected=expected, hint=hint)
+    if not as_path(operation, "path", path).absolute().parent.is_dir():
+        expected, hint = "a folder that is there", "make the folder first"
+        raise InputError(operation, got=f"path {os.fspath(path)!r}", expected=expected, hint=hint)
+    return suffix
+
+
+def write(operation: str, path: str | os.PathLike, content: bytes) -> None:
+    """Write a file, or say why that is not possible."""
+    try:
+        as_path(operation, "path", path).write_bytes(content)
+    except OSError as error:
+        got, hint = f"{os.fspath(path)!r}, which cannot be written ({error.strerror})", "choose another place"
+        raise SourceError(operation, got=got, expected="a file that can be written", hint=hint) from None
+
+
+def page(title: str, body: str, *, style: str, script: str = "") -> str:
+    """One page without any other file; `body` is markup, everything else is escaped or ours.
+
+    >>> page("a < b", "<p>c</p>", style="").count("a &lt; b")
+    1
+    """
+    scripts = f"<script>{script}</script>" if script else ""
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width">'
+        f"<title>{html.escape(visible(title))}</title><style>{style}</style></head>"
+        f"<body><main>{body}</main>{scripts}</body></html>\n"
+    )
+
+
+def _as_page(rows: TokenRows) -> bytes:
+    body = f'<div class="lrp-heatmap">{rows.html()}</div>'
+    return page(rows.titles[0], body, style=_PAGE_CSS + HEATMAP_CSS).encode()
+
+
+def _as_json(rows: TokenRows) -> bytes:
+    pairs = zip(rows.titles, rows.rows, strict=True)
+    records = [{"title": title, **record.to_dict()} for title, record in pairs]
+    return (as_json("TokenRows.save", records, indent=1) + "\n").encode(errors="backslashreplace")
+
+
+def as_tex(rows: TokenRows) -> bytes:
+    r"""A heat map as LaTeX to be `\input`, with the packages xcolor and fontenc.
+
+    >>> record = Attribution(("50%", "off"), [0.1, -0.25], 1, 2.5, [False, False], "loo")
+    >>> lines = as_tex(token_heatmap(record, titles=["LOO"])).decode().splitlines()
+    >>> [line for line in lines if line.startswith(r"\lrpfor{")]
+    ['\\lrpfor{EEC3A7}{50\\%}']
+    """
+    lines = [_TEX_HEAD, r"\begingroup\setlength{\fboxsep}{1.5pt}\lineskiplimit=1pt\lineskip=3pt"]
+    for title, record in zip(rows.titles, rows.rows, strict=True):
+        lines.append(rf"\par\medskip\noindent {_tex(visible(title))}\par\nobreak\noindent\raggedright")
+        for cell in cells(record):
+            command = rf"\lrp{cell.sign or 'token'}{{{cell.colour[1:].upper()}}}"
+            text = rf"\textit{{{_tex(cell.text)}}}" if cell.special else _tex(cell.text)
+            lines.append(f"{command}{{{text}}}")
+    lines.append(rf"\par\smallskip\noindent{{\footnotesize {_tex(KEY_IN_PRINT)}}}")
+    return "\n".join([*lines, r"\par\endgroup", ""]).encode()
+
+
+def _tex(text: str) -> str:
+    return "".join(_TEX_ESCAPES.get(c) or (c if _in_t1(c) else _other(c)) for c in text)
+
+
+def _in_t1(character: str) -> bool:
+    """Whether a plain LaTeX with T1 fonts has the sign: ASCII, and the letters of Latin-1 and Extended-A."""
+    return " " <= character <= "~" or (character.isalpha() and "À" <= character <= "ž")
+
+
+def _other(character: str) -> str:
+    return rf"\lrpother{{U+{ord(character):04X}}}{{{character}}}"
+
+
+KEY_IN_PRINT = KEY.replace("in dashed boxes", "in italics")
+
+
+def as_figure(rows: TokenRows, kind: str) -> bytes:
+    """A heat map as a figure; `kind` is "svg", "png" or "pdf". Scores stand below the tokens."""
+    import matplotlib as mpl
+
+    from lrp_companion.show.canvas import LOOK, Drawing
+
+    look = {**LOOK, "svg.fonttype": "none", "svg.hashsalt": "lrp", "pdf.fonttype": 42}
+    if kind != "svg":  # whose text the reader's fonts draw
+        _warn_of_missing(rows)
+    with mpl.rc_context(look), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # said once, above
+        placed, height = _layout(rows)
+        figure = Drawing(figsize=(WIDTH / 72, height / 72), dpi=200)
+        axes = figure.add_axes((0, 0, 1, 1))
+        axes.set(xlim=(0, WIDTH), ylim=(height, 0))
+        axes.axis("off")
+        for draw in placed:
+            draw(axes)
+        figure.alt = repr(rows)
+        if kind == "png":
+            return figure._repr_png_()
+        out = io.BytesIO()
+        dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]
+        figure.savefig(out, format=kind, metadata={"Title": visible(rows.titles[0]), **dated})
+    return out.getvalue()
+
+
+def _warn_of_missing(rows: TokenRows) -> None:
+    """Say once which signs the figure's font does not have."""
+    from matplotlib.font_manager import fontManager, get_font
+
+    known = get_font(fontManager.findfont("DejaVu Sans")).get_charmap()
+    missing = sorted({c for c in repr(rows) if c != "\n" and ord(c) not in known})
+    if missing:
+        signs = f"{''.join(missing[:20])}, which the font of the figure does not have"
+        warnings.warn(f"boxes stand for {signs}; .html and .svg show them", stacklevel=2)
+
+
+def _layout(rows: TokenRows) -> tuple[list[Callable], float]:
+    """What is to be drawn, in points from the upper left corner, and the height."""
+    placed: list[Callable] = []
+    y = MARGIN
+    for title, record in zip(rows.titles, rows.rows, strict=True):
+        for line in _lines(visible(title), SIZE):
+            placed.append(_text(MARGIN, y + SIZE, line, color=INK, size=SIZE))
+            y += SIZE * 1.4
+        x, y = MARGIN, y + GAP
+        for cell in cells(record):
+            wide = max(_wide(cell.text, SIZE), _wide(cell.score, SMALL)) + 2 * PAD
+            if x > MARGIN and x + wide > WIDTH - MARGIN:
+                x, y = MARGIN, y + LINE + BELOW + GAP
+            placed.append(_box(x, y, wide, cell))
+            x += wide + GAP
+        y += LINE + BELOW + 3 * GAP
+    for line in _lines(KEY, SMALL):
+        placed.append(_text(MARGIN, y + SMALL, line, color=QUIET, size=SMALL))
+        y += SMALL * 1.4
+    return placed, y + MARGIN
+
+
+def _wide(text: str, size: float) -> float:
+    """The width of a text in points."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
+
+    font = FontProperties(family="DejaVu Sans", size=size)
+    return float(text_to_path.get_text_width_height_descent(text, font, False)[0])
+
+
+def _lines(text: str, size: float) -> Iterator[str]:
+    """A text in lines that fit."""
+    line = ""
+    for word in text.split(" "):
+        longer = f"{line} {word}".strip()
+        if line and _wide(longer, size) > WIDTH - 2 * MARGIN:
+            yield line
+            longer = word
+        line = longer
+    yield line
+
+
+def _text(x: float, y: float, text: str, **look: object) -> Callable:
+    return lambda axes: axes.text(x, y, text, va="baseline", **look)
+
+
+def _box(x: float, y: float, wide: float, cell: Cell) -> Callable:
+    """A token's box, the line of its sign, and its score below."""
+    edge = {"edgecolor": "#767676", "linestyle": (0, (3, 2)), "linewidth": 0.7}
+    style = "italic" if cell.special else "normal"
+    low, high = y + LINE, y
+
+    def draw(axes: Any) -> None:
+        from matplotlib.patches import Rectangle
+
+        look = edge if cell.special else {"edgecolor": "none"}
+        axes.add_patch(Rectangle((x, y), wide, LINE, facecolor=cell.colour, **look))
+        if cell.sign:
+            height, dash = (low, "-") if cell.sign == "for" else (high, (0, (1, 1.2)))
+            ends = np.array([x, x + wide])
+            axes.plot(ends, [height] * 2, color=INK, linewidth=1.8, linestyle=dash)
+        middle = x + wide / 2
+        _text(middle, y + 11, cell.text, size=SIZE, color=INK, ha="center", style=style)(axes)
+        _text(middle, low + 8, cell.score, size=SMALL, color=QUIET, ha="center")(axes)
+
+    return draw
+
+
+FORMS: dict[str, Callable[[TokenRows], bytes]] = {
+    ".html": _as_page,
+    ".svg": lambda rows: as_figure(rows, "svg"),
+    ".png": lambda rows: as_figure(rows, "png"),
+    ".pdf": lambda rows: as_figure(rows, "pdf"),
+    ".tex": as_tex,
+    ".json": _as_json,
+}
+"""How a heat map becomes each kind of file."""

@@ -1,0 +1,225 @@
+"""Rows of plain values as a table: HTML for pages, aligned text elsewhere."""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lrp_companion.checks import InputError
+from lrp_companion.metrics import Interval
+
+TABLE_CSS = """
+.lrp-table{background:#fff;color:#1b1b1b;margin:0;padding:.5em .75em;border-radius:4px}
+.lrp-table figcaption{margin:0 0 .4em;color:#1b1b1b;font-size:.95em;text-align:left}
+.lrp-table>div{overflow-x:auto}
+.lrp-table table{border-collapse:collapse;margin:0;font-size:.92em;color:#1b1b1b;background:#fff;
+font-variant-numeric:tabular-nums}
+.lrp-table th,.lrp-table td{padding:.25em .55em;border:0;border-bottom:1px solid #c9c9c9;color:#1b1b1b}
+.lrp-table th,.lrp-table td{background:#fff;text-align:left;vertical-align:top}
+.lrp-table .lrp-number{text-align:right}
+.lrp-table tbody .lrp-number,.lrp-table tbody .lrp-short{white-space:nowrap}
+.lrp-table thead td{border:0}
+.lrp-table thead th{vertical-align:bottom}
+.lrp-table th.lrp-group{text-align:center;border-bottom:2px solid #1b1b1b}
+.lrp-table thead tr:last-child th{border-bottom:2px solid #1b1b1b}
+.lrp-table small{display:block;white-space:nowrap;font-size:.84em}
+.lrp-table .lrp-sign{white-space:nowrap;padding:0 .4em;border-radius:3px}
+.lrp-table .lrp-good{background:#d9efe4}.lrp-table .lrp-part{background:#f6ecc8}
+.lrp-table .lrp-bad{background:#f8dccd}.lrp-table .lrp-open{background:#e6e6e6}
+.lrp-wide th:first-child{position:sticky;left:0;z-index:1}
+""".replace("\n", "")
+
+SHORT = 18  # a column whose cells have at most so many letters does not wrap
+WIDE = 84  # from so many letters on a table takes less room: its intervals stand under their means
+_INTERVAL = re.compile(r"(?P<mean>\S+) (?P<rest>\[[^\]]+\](?: \(.+\))?)")
+SIGNS = {
+    "reproduced": ("✓", "good"),
+    "partly": ("◐", "part"),
+    "contradicted": ("✗", "bad"),
+    "inconclusive": ("?", "open"),
+}
+"""Words that say how something came out, with a sign and a colour: neither stands alone."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table that shows itself: `header`, `cells` (text) and which columns hold numbers."""
+
+    header: tuple[str, ...]
+    cells: tuple[tuple[str, ...], ...]
+    numeric: tuple[bool, ...]
+    caption: str | None = None
+    groups: tuple[tuple[str, int], ...] = ()
+
+    def _repr_html_(self) -> str:
+        kinds = list(map(_cell_class, self.numeric, zip(*self.cells, strict=True)))
+        name = html.escape(self.caption or "Table", quote=True)
+        wide = _width(self.header, self.cells) > WIDE
+        kind = "lrp-table lrp-wide" if wide else "lrp-table"
+        parts = [f'<figure class="{kind}"><style>{TABLE_CSS}</style>']
+        if self.caption:  # outside the box that scrolls, so that a phone shows all of it
+            parts.append(f"<figcaption>{html.escape(self.caption)}</figcaption>")
+        parts.append(f'<div role="region" tabindex="0" aria-label="{name}"><table><thead>')
+        if self.groups:
+            parts.append(f"<tr>{''.join(_group_heading(title, span) for title, span in self.groups)}</tr>")
+        headings = zip(self.header, kinds, strict=True)
+        heads = "".join(f'<th scope="col"{kind}>{html.escape(text)}</th>' for text, kind in headings)
+        parts.append(f"<tr>{heads}</tr></thead><tbody>")
+        for row in self.cells:
+            first, *rest = (_markup(text, stacked=wide) for text in row)
+            body = "".join(f"<td{kind}>{text}</td>" for text, kind in zip(rest, kinds[1:], strict=True))
+            parts.append(f'<tr><th scope="row"{kinds[0]}>{first}</th>{body}</tr>')
+        parts.append("</tbody></table></div></figure>")
+        return "".join(parts)
+
+    def __repr__(self) -> str:
+        header = list(self.header)
+        if self.groups:
+            titles = [title for title, span in self.groups for _ in range(span)]
+            header = [
+                f"{title}: {name}" if title else name for title, name in zip(titles, header, strict=True)
+            ]
+        rows = [header, *map(list, self.cells)]
+        widths = [max(len(row[k]) for row in rows) for k in range(len(header))]
+        lines = [
+            "  ".join(
+                text.rjust(width) if numeric else text.ljust(width)
+                for text, width, numeric in zip(row, widths, self.numeric, strict=True)
+            ).rstrip()
+            for row in rows
+        ]
+        return "\n".join([*([self.caption] if self.caption else []), *lines])
+
+
+def _width(header: Sequence[str], cells: Sequence[Sequence[str]]) -> int:
+    """How many letters the longest cells of all columns have together, and the gaps between them."""
+    return sum(2 + max(map(len, column)) for column in zip(*cells, strict=True)) if cells else len(header)
+
+
+def _markup(text: str, *, stacked: bool) -> str:
+    """A cell as HTML: a verdict with its sign, and in a wide table the interval under its mean.
+
+    >>> _markup("0.62 [0.59, 0.66]", stacked=True), _markup("partly", stacked=False)
+    ('0.62 <small>[0.59, 0.66]</small>', '<span class="lrp-sign lrp-part">◐ partly</span>')
+    """
+    if text in SIGNS:
+        sign, kind = SIGNS[text]
+        return f'<span class="lrp-sign lrp-{kind}">{sign} {text}</span>'
+    value = _INTERVAL.fullmatch(text) if stacked else None
+    if value is None:
+        return html.escape(text)
+    return f"{html.escape(value['mean'])} <small>{html.escape(value['rest'])}</small>"
+
+
+def _cell_class(numeric: bool, column: Sequence[str]) -> str:
+    """How the cells of a column are set: numbers, text that does not wrap, or nothing special."""
+    if numeric:
+        return ' class="lrp-number"'
+    return ' class="lrp-short"' if max(map(len, column)) <= SHORT else ""
+
+
+def _group_heading(title: str, span: int) -> str:
+    if not title:
+        return f'<td colspan="{span}"></td>'
+    return f'<th class="lrp-group" colspan="{span}" scope="colgroup">{html.escape(title)}</th>'
+
+
+def table(
+    rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str] | Mapping[str, str] | None = None,
+    groups: Mapping[str, Sequence[str]] | None = None, caption: str | None = None, digits: int = 2,
+) -> Table:  # fmt: skip
+    """Show rows as a table. The first column names the row.
+
+    Parameters
+    ----------
+    rows : mappings from column to value: text, numbers, an `Interval` (shown as mean and limits, with the
+        number of undefined examples where there are any), True or False, None for an empty cell; NaN is shown
+        as "undefined".
+    columns : which columns, in order, or a mapping to their headings; all of the first row's by default.
+    groups : heading over neighbouring columns to these columns, such as
+        `{"this project": [...], "the paper": [...]}`.
+    caption : what is shown: the model, the data, n and the choices.
+    digits : decimals of floats and intervals.
+
+    >>> rows = [{"method": "LOO", "r": 1.0}, {"method": "IG", "r": Interval(0.41, 0.3, 0.5, 96)}]
+    >>> table(rows, caption="r with LOO")
+    r with LOO
+    method                  r
+    LOO                  1.00
+    IG      0.41 [0.30, 0.50]
+    """
+    records = list(rows)
+    if not records:
+        raise InputError("table", got="no rows", expected="at least one", hint="check what was computed")
+    if isinstance(columns, Mapping):
+        headings = dict(columns)
+    else:
+        headings = {name: name for name in (records[0] if columns is None else columns)}
+    known = {name for record in records for name in record}
+    if not headings or not set(headings) <= known:
+        raise InputError(
+            "table",
+            got=f"columns {', '.join(map(str, headings)) or 'none'}",
+            expected=f"some of {', '.join(sorted(map(str, known)))}",
+            hint="name columns of the rows",
+        )
+    values = [[record.get(name) for name in headings] for record in records]
+    numeric = tuple(
+        all(value is None or _is_number(value) for value in column)
+        and any(value is not None for value in column)
+        for column in zip(*values, strict=True)
+    )
+    cells = tuple(tuple(cell(value, digits) for value in row) for row in values)
+    return Table(tuple(map(str, headings.values())), cells, numeric, caption, _spans(list(headings), groups))
+
+
+def cell(value: Any, digits: int) -> str:
+    """One value as text.
+
+    >>> cell(Interval(0.624, 0.59, 0.657, 96, 2), 2), cell(float("nan"), 2), cell([1, 2], 2)
+    ('0.62 [0.59, 0.66] (2 undefined)', 'undefined', '1, 2')
+    """
+    if value is None:
+        return ""
+    if isinstance(value, Interval):
+        return value.text(digits) + (f" ({value.undefined} undefined)" if value.undefined and value.n else "")
+    if isinstance(value, (bool, np.bool_)):
+        return "yes" if value else "no"
+    if isinstance(value, (float, np.floating)):
+        return "undefined" if math.isnan(value) else f"{value:.{digits}f}"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(cell(item, digits) for item in value)
+    return " ".join(str(value).split())
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (Interval, int, float, np.integer, np.floating)) and not isinstance(value, bool)
+
+
+def _spans(names: list[str], groups: Mapping[str, Sequence[str]] | None) -> tuple[tuple[str, int], ...]:
+    """Headings over columns with how many columns each covers."""
+    if not groups:
+        return ()
+    home = {column: title for title, columns in groups.items() for column in columns}
+    spans: list[tuple[str, int]] = []
+    for name in names:
+        title = home.get(name, "")
+        if spans and spans[-1][0] == title:
+            spans[-1] = (title, spans[-1][1] + 1)
+        else:
+            spans.append((title, 1))
+    titles = [title for title, _ in spans if title]
+    if set(home) - set(names) or len(set(titles)) < len(titles):
+        raise InputError(
+            "table",
+            got=f"groups {dict(groups)!r}",
+            expected="neighbouring columns of this table",
+            hint="order the columns by group",
+        )
+    return tuple(spans)

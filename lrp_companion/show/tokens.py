@@ -1,0 +1,278 @@
+"""Scores on tokens: a heat map for pages (HTML) and a table for terminals.
+
+Tokens are only ever shown as text, never as markup.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+import os
+import shutil
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lrp_companion.attribution import Attribution
+from lrp_companion.checks import InputError, shown
+from lrp_companion.metrics import agreement
+from lrp_companion.schema import Protocol
+from lrp_companion.show.palette import hexes
+from lrp_companion.terminal import visible
+
+HEATMAP_CSS = """
+.lrp-heatmap{background:#fff;color:#1b1b1b;padding:.5em .75em;border-radius:4px;line-height:1.35;
+overflow-wrap:anywhere}
+.lrp-heatmap p{margin:.5em 0 .2em;font-size:.9em;color:#1b1b1b}
+.lrp-heatmap ol.lrp-tokens{list-style:none;margin:0;padding:0;display:flex;flex-wrap:wrap;gap:.35em .25em}
+.lrp-heatmap ol.lrp-tokens>li{position:relative;margin:0;padding:.05em .3em;color:#1b1b1b;
+border:3px none transparent;border-block-style:solid;max-width:100%;print-color-adjust:exact;
+-webkit-print-color-adjust:exact}
+.lrp-heatmap ol.lrp-tokens>li.lrp-for{border-bottom-color:#1b1b1b}
+.lrp-heatmap ol.lrp-tokens>li.lrp-against{border-top:3px dotted #1b1b1b}
+.lrp-heatmap li.lrp-special{font-style:italic;outline:1px dashed #767676}
+.lrp-heatmap .lrp-value{direction:ltr;unicode-bidi:isolate;position:absolute;left:0;
+bottom:calc(100% + 5px);padding:0 .3em;background:#1b1b1b;color:#fff;font-size:.85em;font-style:normal;
+white-space:nowrap;opacity:0;pointer-events:none;z-index:2}
+.lrp-heatmap li:hover>.lrp-value{opacity:1}
+@media print{.lrp-heatmap .lrp-value{position:static;display:block;background:none;color:#1b1b1b;
+font-size:.7em;opacity:1}}
+""".replace("\n", "")
+KEY = (
+    "Orange with a line below: for the class. Blue with a dotted line above: against it. Darker is larger, "
+    "on each row's own scale, set by its words; special tokens are in dashed boxes."
+)
+FAINT = 0.05  # below this fraction of the scale a token gets a colour but no line for its sign
+TOKEN_WIDTH, BAR_WIDTH = 24, 20
+RIGHT_TO_LEFT = (
+    ("\u0590", "\u08ff"), ("\ufb1d", "\ufdff"), ("\ufe70", "\ufefe"), ("\U00010800", "\U00010fff"),
+    ("\U0001e800", "\U0001efff"),
+)  # fmt: skip
+"""Where Unicode keeps the letters of scripts that run from right to left."""
+
+
+@dataclass(frozen=True)
+class TokenRows:
+    """Rows of coloured tokens, without a script; as plain text, every token with its score."""
+
+    rows: tuple[Attribution, ...]
+    titles: tuple[str, ...]
+
+    def _repr_html_(self) -> str:
+        return f'<div class="lrp-heatmap"><style>{HEATMAP_CSS}</style>{self.html()}</div>'
+
+    def html(self) -> str:
+        """The rows and their key as markup; a widget brings its own style."""
+        blocks = []
+        for record, title in zip(self.rows, self.titles, strict=True):
+            blocks.append(f"<p>{html.escape(visible(title))}</p>")
+            direction = ' dir="rtl"' if right_to_left(record) else ""
+            blocks.append(f'<ol class="lrp-tokens"{direction}>{"".join(_items(record))}</ol>')
+        return "".join([*blocks, f'<p class="lrp-quiet">{KEY}</p>'])
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Save the rows as `.html`, `.svg`, `.png`, `.pdf` or `.tex`, or the records as `.json`.
+
+        The page needs no other file; LaTeX is to be `\\input` and needs the packages xcolor and fontenc. In
+        SVG, PNG and PDF each score stands below its token.
+
+        Raises
+        ------
+        InputError : another ending, or a folder that is not there.
+        """
+        from lrp_companion.show.export import save_rows  # which reads this module
+
+        save_rows(self, path)
+
+    def __repr__(self) -> str:
+        lines: list[str] = []
+        for record, title in zip(self.rows, self.titles, strict=True):
+            lines.append(visible(title))
+            line, digits = "", decimals(record.scores)
+            for token, score in zip(record.pieces, record.scores, strict=True):
+                piece = f"  {visible(token)} {score:+.{digits}f}"
+                if line and _width(line) + _width(piece) > 100:
+                    lines.append(line)
+                    line = ""
+                line += piece
+            lines.append(line)
+        return "\n".join(lines)
+
+
+def token_heatmap(
+    attributions: Attribution | Sequence[Attribution],
+    *,
+    titles: Sequence[str] | None = None,
+    loo: Attribution | None = None,
+) -> TokenRows:
+    """Show one or more explanations as rows of coloured tokens.
+
+    The colour runs from blue (against the class) through white to orange (for it) and is scaled by the row's
+    largest |score| among its words; special tokens beyond that get the end's colour. Every token's score
+    shows on hover and in print, and screen readers read it; a line above or below the token shows the sign.
+
+    Parameters
+    ----------
+    attributions : the rows, of one text or of several.
+    titles : one per row; by default the method, target and logit.
+    loo : LOO of the same tokens: shown first; every further title ends with Pearson's r with it (no special
+        tokens).
+
+    >>> record = Attribution(("[CLS]", "fine"), [0.1, -0.25], 1, 2.5, [True, False], "loo")
+    >>> token_heatmap(record)
+    loo, target 1, logit 2.500
+      [CLS] +0.100  fine -0.250
+    """
+    for name, given in (("attributions", attributions), ("titles", () if titles is None else titles)):
+        alone = name == "attributions" and isinstance(given, Attribution)
+        if not alone and not isinstance(given, (list, tuple)):
+            got, expected = f"{name} {shown(given)}", "a list with one of each per row"
+            raise InputError("token_heatmap", got=got, expected=expected, hint=f"pass a list of {name}")
+    if loo is not None and not isinstance(loo, Attribution):
+        got, hint = f"loo {shown(loo)}", "leave it out, or take the record of attribute"
+        raise InputError("token_heatmap", got=got, expected="an Attribution", hint=hint)
+    rows = [attributions] if isinstance(attributions, Attribution) else list(attributions)
+    if not all(isinstance(row, Attribution) for row in rows):
+        got, hint = f"attributions {shown(attributions)}", "take the records of attribute"
+        raise InputError("token_heatmap", got=got, expected="Attributions", hint=hint)
+    if titles is None:
+        names = [f"{row.method}, target {row.target}, logit {row.logit:.3f}" for row in rows]
+    else:
+        names = list(map(str, titles))
+    if not rows or len(names) != len(rows) or not all(isinstance(row, Attribution) for row in rows):
+        raise InputError(
+            "token_heatmap",
+            got=f"{len(rows)} rows and {len(names)} titles",
+            expected="Attributions, at least one, with a title each",
+            hint="pass one title per row",
+        )
+    if loo is not None:
+        if any(row.tokens != loo.tokens for row in rows):
+            raise InputError(
+                "token_heatmap",
+                got="rows with other tokens than loo",
+                expected="one text",
+                hint="show each text with its own LOO",
+            )
+        names = [f"{name}; r with LOO {_r(row, loo)}" for row, name in zip(rows, names, strict=True)]
+        rows, names = [loo, *rows], [f"LOO, target {loo.target}, logit {loo.logit:.3f}", *names]
+    return TokenRows(tuple(rows), tuple(names))
+
+
+def terminal_table(attribution: Attribution, *, colour: bool = True, width: int | None = None) -> str:
+    """Return one line per token: the token, its score, and a bar: left is against the class, right for it.
+
+    The longest bar is the largest |score| among the words; a special token's bar beyond it ends in an arrow.
+
+    Parameters
+    ----------
+    colour : use ANSI colours: orange and blue bars, special tokens dim.
+    width : columns to fill; the terminal's by default, 80 where there is none.
+
+    >>> record = Attribution(("[CLS]", "fine"), [-0.1, 0.2], 1, 2.5, [True, False], "loo")
+    >>> print(terminal_table(record, colour=False, width=40))
+    [CLS]   -0.100        ▐█████│
+    fine    +0.200              │███████████
+    sum     +0.100   of logit 2.500
+    """
+    digits = decimals(attribution.scores)
+    tokens = [_cut(visible(token), TOKEN_WIDTH) for token in attribution.pieces]
+    scores = [f"{score:+.{digits}f}" for score in attribution.scores]
+    total = f"{attribution.scores.sum():+.{digits}f}"
+    first = max(_width(token) for token in [*tokens, "sum"])
+    second = max(len(score) for score in [*scores, total])
+    columns = width or shutil.get_terminal_size((80, 24)).columns
+    bar = max(4, min(BAR_WIDTH, (columns - first - second - 7) // 2))
+    scale, lines = row_scale(attribution), []
+    rows = zip(tokens, scores, attribution.scores / scale, attribution.special, strict=True)
+    for token, score, fraction, special in rows:
+        left, right = _bar(fraction, bar)
+        name = token + " " * (first - _width(token))
+        if colour:
+            name = f"\x1b[2m{name}\x1b[0m" if special else name
+            left, right = _coloured(left, 39), _coloured(right, 208)
+        lines.append(f"{name}   {score:>{second}}   {left}│{right}".rstrip())
+    against = attribution.choices.get("contrast")  # then the scores explain a difference of two logits
+    less = "" if against is None else f" less that of {visible(str(against))}"
+    lines.append(f"{'sum':<{first}}   {total:>{second}}   of logit {attribution.logit:.3f}{less}")
+    return "\n".join(lines)
+
+
+def _coloured(side: str, code: int) -> str:
+    """A side of a bar in a colour of the terminal; an empty one stays as it is."""
+    return f"\x1b[38;5;{code}m{side}\x1b[0m" if side.strip() else side
+
+
+def decimals(scores: np.ndarray) -> int:
+    """How many decimals show the largest score to three digits: from 3 to 9."""
+    largest = float(np.abs(scores).max()) if np.size(scores) else 0.0
+    if largest == 0 or not math.isfinite(largest):
+        return 3
+    return min(9, max(3, 2 - math.floor(math.log10(largest))))
+
+
+def _items(record: Attribution) -> list[str]:
+    scale, digits, out = row_scale(record), decimals(record.scores), []
+    for token, score, special, shade in zip(
+        record.pieces, record.scores, record.special, hexes(record.scores / scale), strict=True
+    ):
+        sign = "" if abs(score) < FAINT * scale else "lrp-for" if score > 0 else "lrp-against"
+        kinds = " ".join(filter(None, [sign, "lrp-special" if special else ""]))
+        value = f"{score:+.{digits}f}"
+        out.append(
+            f'<li class="{kinds}" style="background:{shade}"><bdi>{html.escape(visible(token))}</bdi>'
+            f'<span class="lrp-value"> {value}</span></li>'
+        )
+    return out
+
+
+def right_to_left(record: Attribution) -> bool:
+    """Whether a text is read from right to left, by the first letter of its words.
+
+    >>> right_to_left(Attribution(("[CLS]", "טוב"), [0.1, -0.25], 1, 2.5, [True, False], "loo"))
+    True
+    """
+    words = "".join(
+        piece for piece, special in zip(record.pieces, record.special, strict=True) if not special
+    )
+    first = next((c for c in words if unicodedata.category(c).startswith("L")), "")
+    return any(low <= first <= high for low, high in RIGHT_TO_LEFT)
+
+
+def row_scale(record: Attribution) -> float:
+    """The largest |score| among the words; special tokens often carry more and would leave the words pale."""
+    sizes = np.abs(record.scores)
+    return float(sizes[~record.special].max(initial=0.0)) or float(sizes.max(initial=0.0)) or 1.0
+
+
+def _bar(fraction: float, width: int) -> tuple[str, str]:
+    """The two sides of a bar of so many columns each, in half columns; an arrow where it is cut off."""
+    halves = min(round(2 * width * abs(fraction)), 2 * width)
+    whole, half = "█" * (halves // 2), halves % 2
+    if fraction < 0:
+        side = ("▐" if half else "") + whole
+        return ("◀" + side[1:] if fraction < -1 else side).rjust(width), ""
+    side = whole + ("▌" if half else "")
+    return " " * width, side[:-1] + "▶" if fraction > 1 else side
+
+
+def _r(row: Attribution, loo: Attribution) -> str:
+    r = agreement(row.scores, loo.scores, loo.special, Protocol())
+    return "undefined" if math.isnan(r) else f"{r:.2f}"
+
+
+def _width(text: str) -> int:
+    """Columns the text takes in a terminal: wide characters take two, combining marks none."""
+    marks = ("Mn", "Me", "Cf")
+    visible_characters = [c for c in text if unicodedata.category(c) not in marks]
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in visible_characters)
+
+
+def _cut(text: str, width: int) -> str:
+    if _width(text) <= width:
+        return text
+    while _width(text) > width - 1:
+        text = text[:-1]
+    return text + "…"

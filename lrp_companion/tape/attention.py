@@ -1,0 +1,312 @@
+"""The attention of one layer: forward with its tape, and both treatments in the backward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.utils.checkpoint import checkpoint
+
+from lrp_companion import rules
+from lrp_companion.families.wiring import LayerWiring, SoftCap
+from lrp_companion.tape.meter import at_places, keeps
+from lrp_companion.tape.steps import MapStep, NormStep, normed, through
+
+Pair = tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True)
+class Angles:
+    """Cosines and sines of the rotations of queries and keys, (1, 1, T, d).
+
+    In the backward pass they are constants, or with `factors` they get half of each product (PA-LRP).
+    """
+
+    cos: Tensor
+    sin: Tensor
+    factors: bool = False
+
+    def to(self, device: torch.device) -> Angles:
+        """The same on another device."""
+        return Angles(self.cos.to(device), self.sin.to(device), self.factors)
+
+    def rotate(self, x: Tensor) -> Tensor:
+        """Queries or keys (B, H, T, d), each rotated by its position's angles."""
+        return x * self.cos + rules.turn(x) * self.sin
+
+
+@dataclass(frozen=True)
+class Side:
+    """Queries or keys: their map, a norm of each head, and their rotation; `y` (B, H, T, d) is the result."""
+
+    map: MapStep
+    norm: NormStep | None
+    angles: Angles | None
+    x: Tensor
+    y: Tensor
+
+    @classmethod
+    def run(cls, step: MapStep, norm: Any, angles: Angles | None, heads: int) -> Side:
+        normalised, x = normed(norm, split(step.y, heads))
+        return cls(step, normalised, angles, x, x if angles is None else angles.rotate(x))
+
+    def backward(self, g: Tensor, *, eps: float) -> tuple[Tensor, Pair | None]:
+        """Carry g from (..., B, H, T, d) to the attention's input (..., B, T, D); return also what positions
+        get, if any.
+
+        That is relevance at the cosines and at the sines, (..., B, T).
+        """
+        at_positions = None
+        if self.angles is not None:
+            cos, sin = self.angles.cos, self.angles.sin
+            if self.angles.factors:
+                g, g_cos, g_sin = rules.rotation_factors(g, self.x, cos, sin, self.y, eps=eps)
+                at_positions = (cos * g_cos).sum((-1, -3)), (sin * g_sin).sum((-1, -3))
+            else:
+                g = rules.rotation(g, cos, sin, self.y, eps=eps)
+        return self.map.backward(merge(through(self.norm, g, eps)), eps=eps), at_positions
+
+
+@dataclass(frozen=True)
+class Heads:
+    """Some heads at work: queries, keys and values (B, h, T, d), those of shared heads repeated.
+
+    `attention` (B, h, T, T), `read` (B, h, T, d); `capped` is the input and output of a soft cap.
+    """
+
+    wiring: LayerWiring
+    queries: Tensor
+    keys: Tensor
+    values: Tensor
+    attention: Tensor
+    read: Tensor
+    capped: tuple[Tensor, Tensor] | None
+
+    @classmethod
+    def run(
+        cls, wiring: LayerWiring, queries: Tensor, keys: Tensor, values: Tensor, masked: Tensor | None,
+        keep: Tensor | None,
+    ) -> Heads:  # fmt: skip
+        scores = queries @ keys.mT * wiring.scale_of(queries.shape[-1])
+        capped = None
+        if wiring.cap is not None:
+            raw, scores = scores, SoftCap(wiring.cap)(scores)
+            capped = raw, scores
+        scores = scores if masked is None else scores.masked_fill(masked, torch.finfo(scores.dtype).min)
+        attention = scores.softmax(-1) if keep is None else KeptSoftmax.apply(scores, keep)
+        return cls(wiring, queries, keys, values, attention, attention @ values, capped)
+
+    @property
+    def held(self) -> int:
+        """Attention weights that are there at once."""
+        return self.attention.numel()
+
+    @cached_property
+    def _cap_slope(self) -> Tensor | None:
+        return None if self.capped is None else rules.slope(*self.capped, at_zero=1.0)
+
+    def _scores(self) -> Tensor:
+        """The input of the softmax, before keys are closed."""
+        if self.capped is not None:
+            return self.capped[1]
+        return self.queries @ self.keys.mT * self.wiring.scale_of(self.queries.shape[-1])
+
+    def values_only(self, g_read: Tensor, eps: float) -> Tensor:
+        """CP-LRP: g at the values, with the attention held constant."""
+        return rules.attention_values(g_read, self.attention, self.read, eps=eps)
+
+    def all_factors(self, g_read: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+        """AttnLRP: g at values, queries and keys."""
+        g_attention, g_value = rules.matmul(g_read, self.attention, self.values, self.read, eps=eps)
+        g_scores = rules.softmax(g_attention, self.attention)
+        keeps("softmax", lambda: self.attention * g_attention - self._scores() * g_scores)
+        if self._cap_slope is not None:
+            g_scores = rules.elementwise(g_scores, self._cap_slope)
+        scale = self.wiring.scale_of(self.queries.shape[-1])
+        queries, keys = scale * self.queries, self.keys
+        scores = queries @ keys.mT if eps else g_scores  # the scores themselves matter to the stabiliser only
+        # Each factor is given with the scale, because what arrives at one is multiplied by the other.
+        g_query, g_key = rules.matmul(g_scores, queries, scale * keys.mT, scores, eps=eps)
+        return g_value, g_query, g_key.mT
+
+
+AT_ONCE = 1 << 26
+"""Attention weights that `HeadsInTurn` makes at once, of one head at least."""
+
+
+@dataclass(frozen=True)
+class HeadsInTurn:
+    """All heads, a few at a time: only what they read is kept, and the way back runs each of them again.
+
+    The heads of a layer do not see each other, so the numbers are those of `Heads`. Autograd runs them again,
+    too.
+    """
+
+    wiring: LayerWiring
+    given: tuple[Tensor, Tensor, Tensor]
+    masked: Tensor | None
+    keep: Tensor | None
+    at_once: int
+    read: Tensor
+
+    @classmethod
+    def run(
+        cls, wiring: LayerWiring, queries: Tensor, keys: Tensor, values: Tensor, masked: Tensor | None,
+        keep: Tensor | None,
+    ) -> HeadsInTurn:  # fmt: skip
+        def read_of(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+            return Heads.run(wiring, queries, keys, values, masked, keep).read
+
+        batch, heads, tokens = queries.shape[:3]
+        at_once = min(heads, max(1, AT_ONCE // (batch * tokens**2)))
+        groups = zip(*(side.split(at_once, 1) for side in (queries, keys, values)), strict=True)
+        graded = torch.is_grad_enabled()
+        read = [checkpoint(read_of, *given, use_reentrant=False) if graded else read_of(*given)
+                for given in groups]  # fmt: skip
+        return cls(wiring, (queries, keys, values), masked, keep, at_once, torch.cat(read, 1))
+
+    @property
+    def held(self) -> int:
+        """Attention weights that are there at once."""
+        batch, _, tokens = self.read.shape[:3]
+        return batch * self.at_once * tokens**2
+
+    def _groups(self) -> Iterator[Heads]:
+        for q, k, v in zip(*(side.split(self.at_once, 1) for side in self.given), strict=True):
+            yield Heads.run(self.wiring, q, k, v, self.masked, self.keep)
+
+    @property
+    def attention(self) -> Tensor:
+        """All attention weights (B, H, T, T), recomputed."""
+        return torch.cat([heads.attention for heads in self._groups()], 1)
+
+    def values_only(self, g_read: Tensor, eps: float) -> Tensor:
+        """As `Heads.values_only`."""
+        pairs = zip(self._groups(), g_read.split(self.at_once, -3), strict=True)
+        return torch.cat([heads.values_only(g, eps) for heads, g in pairs], -3)
+
+    def all_factors(self, g_read: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+        """As `Heads.all_factors`."""
+        pairs = zip(self._groups(), g_read.split(self.at_once, -3), strict=True)
+        g_value, g_query, g_key = zip(*(heads.all_factors(g, eps) for heads, g in pairs), strict=True)
+        return torch.cat(g_value, -3), torch.cat(g_query, -3), torch.cat(g_key, -3)
+
+
+@dataclass(frozen=True)
+class AttentionStep:
+    """Attention on the tape, from its input to what the heads read."""
+
+    wiring: LayerWiring
+    heads: int
+    queries: Side
+    keys: Side
+    value: MapStep
+    at_work: Heads | HeadsInTurn
+
+    @classmethod
+    def run(
+        cls, wiring: LayerWiring, heads: int, x: Tensor, masked: Tensor | None, keep: Tensor | None,
+        angles: Angles | None, *, in_turn: bool = False,
+    ) -> AttentionStep:  # fmt: skip
+        query, key, value = (MapStep.run(m, None, x) for m in (wiring.query, wiring.key, wiring.value))
+        of_keys = wiring.key_heads or heads
+        queries = Side.run(query, wiring.query_norm, angles, heads)
+        keys = Side.run(key, wiring.key_norm, angles, of_keys)
+        shared = repeated(keys.y, heads), repeated(split(value.y, of_keys), heads)
+        work = HeadsInTurn if in_turn else Heads
+        at_work = work.run(wiring, queries.y, *shared, masked, keep)
+        return cls(wiring, heads, queries, keys, value, at_work)
+
+    @property
+    def query(self) -> MapStep:
+        return self.queries.map
+
+    @property
+    def key(self) -> MapStep:
+        return self.keys.map
+
+    @property
+    def attention(self) -> Tensor:
+        """Attention weights (B, H, T, T)."""
+        return self.at_work.attention
+
+    @property
+    def read(self) -> Tensor:
+        """What the heads read, (B, H, T, d)."""
+        return self.at_work.read
+
+    @property
+    def key_heads(self) -> int:
+        return self.wiring.key_heads or self.heads
+
+    def values_only(self, g_read: Tensor, eps: float) -> Tensor:
+        """CP-LRP: what the attention's input gets through the values, with the attention held constant."""
+        return self._through_values(self.at_work.values_only(g_read, eps), eps)
+
+    def all_factors(self, g_read: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+        """AttnLRP: what the attention's input gets through the values, and through queries and keys."""
+        g_value, g_query, g_key = self.at_work.all_factors(g_read, eps)
+        values = self._through_values(g_value, eps)
+        at_query, of_queries = self.queries.backward(g_query, eps=eps)
+        at_key, of_keys = self.keys.backward(gathered(g_key, self.key_heads), eps=eps)
+        if of_queries is not None and of_keys is not None:
+            at_places(of_queries[0] + of_keys[0], of_queries[1] + of_keys[1])
+        return values, at_query.add_(at_key)
+
+    def _through_values(self, g: Tensor, eps: float) -> Tensor:
+        return self.value.backward(merge(gathered(g, self.key_heads)), eps=eps)
+
+
+class KeptSoftmax(torch.autograd.Function):
+    """`A_ji = w_i u_ji`, `u_ji = exp(Z_ji) / sum_k w_k exp(Z_jk)`: attention under a soft mask.
+
+    Scores Z are (B, H, T, T), the mask w is (B, T).
+
+    Written out because separate operations keep and move several more arrays of T x T numbers. `u` keeps
+    `dA_ji/dw_i` finite where w_i is 0. With g at A and `h_ji = u_ji (g_ji - sum_k A_jk g_jk)` the gradient is
+    `w_i h_ji` at Z_ji and the sum of `h_ji` over heads and queries at w_i. A query that may attend only to
+    tokens of weight 0 reads nothing, such as the removed first token of a causal model.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, keep: Tensor) -> Tensor:
+        column = keep[:, None, :, None]
+        u = scores.softmax(-1)
+        total = u @ column
+        u = u.div_(total.masked_fill_(total == 0, torch.inf))
+        ctx.save_for_backward(u, column)
+        return u * column.mT
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        u, column = ctx.saved_tensors
+        h = g * u
+        h = torch.addcmul(h, h @ column, u, value=-1)
+        to_keep = h.sum((1, 2)) if ctx.needs_input_grad[1] else None
+        return h.mul_(column.mT) if ctx.needs_input_grad[0] else None, to_keep
+
+
+def split(x: Tensor, heads: int) -> Tensor:
+    """(..., T, D) to (..., H, T, D/H)."""
+    return x.unflatten(-1, (heads, -1)).transpose(-2, -3)
+
+
+def merge(x: Tensor) -> Tensor:
+    """(..., H, T, D/H) to (..., T, D)."""
+    return x.transpose(-2, -3).flatten(-2)
+
+
+def repeated(x: Tensor, heads: int) -> Tensor:
+    """Keys or values (B, H', T, d) for H query heads: each serves H / H' neighbours."""
+    return x if x.shape[-3] == heads else x.repeat_interleave(heads // x.shape[-3], dim=-3)
+
+
+def gathered(g: Tensor, heads: int) -> Tensor:
+    """The backward pass of `repeated`: the sum of g over the query heads that share a key or value."""
+    return g if g.shape[-3] == heads else g.unflatten(-3, (heads, -1)).sum(-3)

@@ -1,0 +1,339 @@
+"""Transformers as blocks: a forward that keeps the tape, and blocks that carry relevance back one layer.
+
+The weights stay in the `transformers` model. A family's `Wiring` says where they are and in which order a
+layer uses them (`families.wiring`, `families`). This file walks them once forward and once backward.
+
+Shapes: B texts, T tokens, H heads, D hidden, C classes. Backward tensors may have more axes in front, so that
+many masks of one text are carried back together (`propagation.all_masks`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+import torch
+from torch import Tensor, nn
+
+from lrp_companion import rules
+from lrp_companion.checks import CompanionError, ModelError
+from lrp_companion.families import FAMILIES
+from lrp_companion.families.wiring import LayerWiring, Wiring, beside
+from lrp_companion.tape.attention import Angles
+from lrp_companion.tape.layer import LayerBlock
+from lrp_companion.tape.recompute import RecomputedLayer
+from lrp_companion.tape.steps import MapStep, NormStep, head_step, normed, slope_at_zero, through
+
+__all__ = [
+    "EmbeddingBlock", "Encoder", "HeadBlock", "LayerBlock", "MapStep", "NormStep", "Readout", "Tape",
+    "slope_at_zero",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Readout:
+    """What the head reads of the last hidden states (B, T, D): a weighted sum over tokens, (B, D).
+
+    `place` (B,) is the token that is read, None if it is the first; `weights` (B, T) sum to 1 if the mean is
+    read, else None. With `two`, the first two tokens are read, joined into one vector, (B, 2 D).
+    """
+
+    tokens: int
+    place: Tensor | None = None
+    weights: Tensor | None = None
+    two: bool = False
+
+    @classmethod
+    def of(
+        cls, kind: str, attended: Tensor, dtype: torch.dtype, *, place: Tensor | None = None,
+        keep: Tensor | None = None,
+    ) -> Readout:  # fmt: skip
+        """For a mask (B, T) and what a wiring reads; a mean weighs tokens by the soft mask `keep` (B, T)."""
+        tokens = attended.shape[1]
+        if kind in ("first", "two"):
+            return cls(tokens, two=kind == "two")
+        if kind == "place":
+            first = torch.zeros(len(attended), dtype=torch.long, device=attended.device)
+            return cls(tokens, place=first if place is None else place)
+        if kind == "last":
+            last = (attended * torch.arange(tokens, device=attended.device)).argmax(-1)
+            return cls(tokens, place=last if place is None else place)
+        weights = attended.to(dtype) if keep is None else attended * keep
+        return cls(tokens, weights=weights / weights.sum(-1, keepdim=True))
+
+    def read(self, x: Tensor) -> Tensor:
+        """(B, T, D) to (B, D)."""
+        if self.weights is not None:
+            return torch.einsum("bt,btd->bd", self.weights.to(x), x)
+        if self.two:
+            return x[:, :2].flatten(1)
+        if self.place is None:
+            return x[:, 0]
+        return x[torch.arange(len(x), device=x.device), self.place.to(x.device)]
+
+    def rows(self, x: Tensor) -> Tensor:
+        """(B, T, T') to (B, T'): what is read of maps whose rows are tokens; of two tokens the mean."""
+        return x[:, :2].mean(1) if self.two else self.read(x)
+
+    def backward(self, g: Tensor) -> Tensor:
+        """(..., B, D) to (..., B, T, D)."""
+        if self.two:
+            return nn.functional.pad(g.unflatten(-1, (2, -1)), (0, 0, 0, self.tokens - 2))
+        if self.weights is not None:
+            return g.unsqueeze(-2) * self.weights.to(g).unsqueeze(-1)
+        if self.place is None:
+            return nn.functional.pad(g.unsqueeze(-2), (0, 0, 0, self.tokens - 1))
+        at = nn.functional.one_hot(self.place, self.tokens).to(g)
+        return g.unsqueeze(-2) * at.unsqueeze(-1)
+
+
+@dataclass(frozen=True)
+class HeadBlock:
+    """The blocks after the last layer: a norm (if the family has one), the readout, and the maps to the
+    logits.
+    """
+
+    final_norm: NormStep | None
+    readout: Readout
+    pooled: Tensor
+    steps: tuple[MapStep | NormStep, ...]
+
+    def backward(self, g: Tensor, *, eps: float = 0.0) -> Tensor:
+        """From g at the logits (..., B, C) to g at the last hidden states (..., B, T, D)."""
+        for step in reversed(self.steps):
+            g = step.backward(g.to(step.y.device), eps=eps)
+        g = g.to(self.pooled.device)
+        if self.readout.weights is not None:  # a mean is a sum; what one token gives is itself
+            g = rules.add(g, self.pooled, eps=eps)
+        return through(self.final_norm, self.readout.backward(g), eps)
+
+
+@dataclass(frozen=True)
+class EmbeddingBlock:
+    """The sum of word, position and type embeddings, its norm, and a projection to the hidden width."""
+
+    parts: dict[str, Tensor]
+    total: Tensor
+    norm: NormStep | None
+    projection: MapStep | None
+    output: Tensor
+
+    def backward(self, g: Tensor, *, eps: float = 0.0) -> Tensor:
+        """From g at the first layer's input to g at the sum of the embeddings (..., B, T, E)."""
+        if self.projection is not None:
+            g = self.projection.backward(g.to(self.projection.y.device), eps=eps)
+        g = through(self.norm, g, eps).to(self.total.device)
+        return rules.add(g, self.total, eps=eps) if len(self.parts) > 1 else g
+
+
+@dataclass(frozen=True)
+class Tape:
+    """One forward pass: the logits (B, C) and every block, ready to carry relevance back."""
+
+    embedding: EmbeddingBlock
+    layers: tuple[LayerBlock | RecomputedLayer, ...]
+    head: HeadBlock
+    logits: Tensor
+
+    @property
+    def attentions(self) -> list[Tensor]:
+        """Attention weights of every layer, each (B, H, T, T)."""
+        return [layer.attention for layer in self.layers]
+
+
+class Encoder:
+    """A `transformers` model of a wired family, as blocks that keep a tape; with `recompute` one layer's at a
+    time (`tape.recompute`).
+    """
+
+    def __init__(self, model: nn.Module, *, recompute: bool = False) -> None:
+        name = getattr(getattr(model, "config", None), "model_type", type(model).__name__)
+        if name not in FAMILIES:
+            got, expected = f"a model of family {name!r}", f"one of {', '.join(FAMILIES)}"
+            hint = "load a classifier of one of these families"
+            raise ModelError("Encoder", got=got, expected=expected, hint=hint)
+        self.family, self.recompute = name, recompute
+        self.wiring: Wiring = _wired(name, model)
+
+    def position_ids(self, tokens: int, device: torch.device) -> Tensor:
+        """Positions of T tokens, shape (1, T); RoBERTa's start behind its padding index."""
+        return torch.arange(tokens, device=device).unsqueeze(0) + self.wiring.first_position
+
+    def embed(self, input_ids: Tensor) -> Tensor:
+        """Word embeddings (B, T, E) of ids (B, T), or of patches (B, T, P) where images are read."""
+        return self.wiring.word(input_ids)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        *,
+        types: Tensor | None = None,
+        word: Tensor | None = None,
+        keep: Tensor | None = None,
+        place: Tensor | None = None,
+        gate: str = "uniform",
+        angles_as_factors: bool = False,
+    ) -> Tape:
+        """Run the model and keep the tape; the logits equal the `transformers` model's to rounding.
+
+        Parameters
+        ----------
+        input_ids, attention_mask : (B, T); no token attends to one whose mask is 0. Where images are read,
+            patches (B, T, P) stand for the ids.
+        types : (B, T), token types; None where all are 0. A family without such embeddings reads none.
+        word : (B, T, E), in place of the word embeddings (for gradients).
+        keep : (B, T), a soft mask: attention weights of every layer are proportional to `keep_i exp(Z_ji)`.
+        place : (B,), the token that is read, for a readout of a place or of the last token (None: the last
+            one of the mask).
+        gate : how the backward pass treats a gated MLP, one of `tape.steps.GATES`.
+        angles_as_factors : whether rotations of queries and keys get half of each product, as in PA-LRP.
+        """
+        w = self.wiring
+        embedding = self._embedding(self.embed(input_ids) if word is None else word, types)
+        x = embedding.output
+        places = self.position_ids(input_ids.shape[1], x.device)
+        turned = _Turned(w, x, places, attention_mask, angles_as_factors)
+        closed = _Closed(w, attention_mask)
+        layers: list[LayerBlock | RecomputedLayer] = []
+        for wiring in w.layers:
+            given = (wiring, w.heads, closed.to(wiring), keep, turned.of(wiring))
+            run = partial(_run_layer, *given, gate=gate, in_turn=self.recompute)
+            layers.append(RecomputedLayer.of(run, x) if self.recompute else run(x))
+            x = layers[-1].output
+        final_norm, x = normed(w.final_norm, x)
+        readout = Readout.of(w.readout, attention_mask, x.dtype, place=place, keep=keep)
+        x = pooled = readout.read(x)
+        steps: list[MapStep | NormStep] = []
+        for module, activation in w.head:
+            steps.append(head_step(module, activation, x))
+            x = steps[-1].y
+        head = HeadBlock(final_norm, readout, pooled, tuple(steps))
+        return Tape(embedding, tuple(layers), head, x.to(input_ids.device))
+
+    def _embedding(self, word: Tensor, types: Tensor | None) -> EmbeddingBlock:
+        """The embeddings from those of the words (B, T, E), and token types (B, T)."""
+        w = self.wiring
+        parts = {"word": word}
+        if w.position is not None:
+            position = w.position(beside(w.position, self.position_ids(word.shape[1], word.device)))
+            parts["position"] = position.to(word.device).expand(len(word), -1, -1)
+        if w.type is not None:
+            first = w.type.weight[0].to(word.device).expand_as(word)
+            many = None if types is None or w.types == 1 else w.type(beside(w.type, types))
+            parts["type"] = first if many is None else many.to(word.device).expand_as(first)
+        total = torch.stack(list(parts.values())).sum(0) if len(parts) > 1 else word
+        norm, y = normed(w.embedding_norm, total)
+        if w.projection is None:
+            return EmbeddingBlock(parts, total, norm, None, y)
+        projection = MapStep.run(w.projection, None, beside(w.projection, y))
+        return EmbeddingBlock(parts, total, norm, projection, projection.y)
+
+
+def _run_layer(
+    wiring: LayerWiring, heads: int, masked: Tensor | None, keep: Tensor | None, angles: Angles | None,
+    x: Tensor, *, gate: str, in_turn: bool,
+) -> LayerBlock:  # fmt: skip
+    """A layer on its input x (B, T, D), which is the last argument so that the others can be bound first.
+
+    All of them are moved to the layer's device, which may differ from that of the layer before.
+    """
+    place = wiring.device
+    x, angles = x.to(place), None if angles is None else angles.to(place)
+    masked, keep = (None if side is None else side.to(place) for side in (masked, keep))
+    return LayerBlock.run(wiring, heads, x, masked, keep, angles=angles, gate=gate, in_turn=in_turn)
+
+
+def _wired(family: str, model: nn.Module) -> Wiring:
+    """Where the modules of a model of this family are."""
+    try:
+        return FAMILIES[family](model)
+    except CompanionError:
+        raise
+    except Exception as error:  # a part that is missing, or of another make
+        got = f"a network of family {family!r} with other modules ({' '.join(str(error).split())[:160]})"
+        expected = f"a sequence classifier with the modules that {family} has in transformers"
+        hint = "load a sequence classifier, or install a version of transformers that pyproject.toml names"
+        raise ModelError("Encoder", got=got, expected=expected, hint=hint) from error
+
+
+@dataclass(frozen=True)
+class _Turned:
+    """The rotations of a forward pass, one for each kind of layer.
+
+    Where they depend on a text's length they are made for each length in the batch: a text is turned as it is
+    alone, whatever is in the batch with it.
+    """
+
+    wiring: Wiring
+    x: Tensor
+    positions: Tensor
+    attention_mask: Tensor
+    factors: bool
+
+    def of(self, layer: LayerWiring) -> Angles | None:
+        return None if self.wiring.rotary is None else self._angles[layer.kind]
+
+    @cached_property
+    def _angles(self) -> dict[str | None, Angles]:
+        sides = {kind: self._sides(kind) for kind in {layer.kind for layer in self.wiring.layers}}
+        return {
+            kind: Angles(cos.unsqueeze(-3), sin.unsqueeze(-3), self.factors)
+            for kind, (cos, sin) in sides.items()
+        }
+
+    def _sides(self, kind: str | None) -> tuple[Tensor, Tensor]:
+        """Cosines and sines, (1 or B, T, d)."""
+        if self.wiring.rotary_from is None:
+            return self.wiring.rotations(self.x, self.positions, kind)
+        by_length = {
+            length: self.wiring.rotations(self.x, self.positions, kind, length=length)
+            for length in set(self._lengths)
+        }
+        rows = [by_length[length] for length in self._lengths]
+        return torch.cat([cos for cos, _ in rows]), torch.cat([sin for _, sin in rows])
+
+    @cached_property
+    def _lengths(self) -> list[int]:
+        """Tokens of each text, up to the last one that is not padding."""
+        places = torch.arange(1, self.attention_mask.shape[1] + 1, device=self.attention_mask.device)
+        return (self.attention_mask * places).amax(-1).tolist()
+
+
+@dataclass(frozen=True)
+class _Closed:
+    """Which keys no query may attend to, (B or 1, 1, T or 1, T); None where all are open."""
+
+    wiring: Wiring
+    attention_mask: Tensor
+
+    def to(self, layer: LayerWiring) -> Tensor | None:
+        by_place = self._by_window.get(layer.window)
+        if by_place is None or self._padding is None:
+            return self._padding if by_place is None else by_place
+        return by_place | self._padding
+
+    @cached_property
+    def _padding(self) -> Tensor | None:
+        mask = self.attention_mask
+        return None if mask.all() else mask[:, None, None, :] == 0
+
+    @cached_property
+    def _by_window(self) -> dict[int | None, Tensor | None]:
+        tokens, device = self.attention_mask.shape[1], self.attention_mask.device
+        places = torch.arange(tokens, device=device)
+        windows = {layer.window for layer in self.wiring.layers}
+        return {window: closed_by_place(self.wiring, window, places, places) for window in windows}
+
+
+def closed_by_place(wiring: Wiring, window: int | None, queries: Tensor, keys: Tensor) -> Tensor | None:
+    """Where a query at one position may not attend to a key at another: (..., 1, T, T'), or None if it may
+    everywhere. A causal model's query reads nothing after it; with a window, nothing further away than this.
+    """
+    if not wiring.causal and window is None:
+        return None
+    ahead = keys.unsqueeze(-2) - queries.unsqueeze(-1)
+    closed = ahead > 0 if wiring.causal else torch.zeros_like(ahead, dtype=torch.bool)
+    if window is not None:
+        closed = closed | (ahead.abs() > window)
+    return closed.unsqueeze(-3)

@@ -1,0 +1,111 @@
+"""One Transformer layer: forward on the tape in the order of its wiring, and back with either treatment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from lrp_companion import rules
+from lrp_companion.families.wiring import LayerWiring
+from lrp_companion.tape.attention import Angles, AttentionStep, merge, split
+from lrp_companion.tape.steps import GatedStep, MapStep, NormStep, inner_step, normed, through
+
+
+@dataclass(frozen=True)
+class LayerBlock:
+    """One Transformer layer on the tape, in the order of its `LayerWiring`.
+
+    Memory of a post-LN layer: about 11 D + 5 D' (the inner width) + H T numbers per token.
+    """
+
+    attention_input_norm: NormStep | None
+    attend: AttentionStep
+    attention_out: MapStep
+    attention_branch_norm: NormStep | None
+    first_sum: Tensor
+    attention_norm: NormStep | None
+    mlp_input_norm: NormStep | None
+    inner: MapStep | GatedStep
+    down: MapStep
+    mlp_branch_norm: NormStep | None
+    second_sum: Tensor
+    output_norm: NormStep | None
+    output: Tensor
+
+    @classmethod
+    def run(
+        cls, wiring: LayerWiring, heads: int, x: Tensor, masked: Tensor | None, keep: Tensor | None = None,
+        *, angles: Angles | None = None, gate: str = "uniform", in_turn: bool = False,
+    ) -> LayerBlock:  # fmt: skip
+        w = wiring
+        attention_input_norm, into = normed(w.attention_input_norm, x)
+        attend = AttentionStep.run(w, heads, into, masked, keep, angles, in_turn=in_turn)
+        attention_out = MapStep.run(w.attention_out, None, merge(attend.read))
+        attention_branch_norm, branch = normed(w.attention_branch_norm, attention_out.y)
+        first_sum = x + branch
+        attention_norm, middle = normed(w.attention_norm, first_sum)
+        mlp_input_norm, into = normed(w.mlp_input_norm, middle)
+        inner = inner_step(w, into, gate=gate)
+        down = MapStep.run(w.down, None, inner.y)
+        mlp_branch_norm, branch = normed(w.mlp_branch_norm, down.y)
+        second_sum = middle + branch
+        output_norm, output = normed(w.output_norm, second_sum)
+        return cls(
+            attention_input_norm, attend, attention_out, attention_branch_norm, first_sum, attention_norm,
+            mlp_input_norm, inner, down, mlp_branch_norm, second_sum, output_norm, output,
+        )  # fmt: skip
+
+    @property
+    def attention(self) -> Tensor:
+        """Attention weights (B, H, T, T)."""
+        return self.attend.attention
+
+    def backward(self, g: Tensor, *, bypass: bool, eps: float = 0.0) -> Tensor:
+        """Carry g (..., B, T, D) from the layer's output to its input.
+
+        With `bypass` the attention is held constant, as in CP-LRP; else it is treated as in AttnLRP.
+        """
+        around, g_read = self._around_attention(g, eps)
+        if bypass:
+            return self._entering(self.attend.values_only(g_read, eps), eps).add_(around)
+        values, queries_and_keys = self.attend.all_factors(g_read, eps)
+        return self._entering(values.add_(queries_and_keys), eps).add_(around)
+
+    def children(self, g: Tensor, *, eps: float = 0.0) -> tuple[Tensor, Tensor]:
+        """Both treatments from one layer-backward: (AttnLRP's g, CP-LRP's g).
+
+        They differ only in the attention: AttnLRP gives `G + N(P/2 + S)` and CP-LRP `G + N(P)`, with G around
+        the attention, P through the values, S through queries and keys, and N through the norm before them
+        (none in a post-LN layer). With `eps > 0` the two stabilise the product differently, so P is run
+        twice.
+        """
+        around, g_read = self._around_attention(g, eps)
+        half, queries_and_keys = self.attend.all_factors(g_read, eps)
+        if eps or self.attention_input_norm is not None:
+            values = self.attend.values_only(g_read, eps) if eps else 2 * half
+            both = half.add_(queries_and_keys)
+            return self._entering(both, eps).add_(around), self._entering(values, eps).add_(around)
+        around.add_(half)
+        return queries_and_keys.add_(around), half.add_(around)
+
+    @property
+    def working(self) -> int:
+        """The most numbers `children` holds for each mask it carries, all texts of the batch together."""
+        hidden, weights = self.first_sum.numel(), self.attend.at_work.held
+        inner = self.inner.z.numel() * (2 if isinstance(self.inner, GatedStep) else 1)
+        return 6 * hidden + max(2 * inner, 3 * weights)
+
+    def _around_attention(self, g: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+        """What goes around the attention to the layer's input, and g at what the heads read."""
+        g = g.to(self.output.device)
+        g = rules.add(through(self.output_norm, g, eps), self.second_sum, eps=eps)
+        branch = self.down.backward(through(self.mlp_branch_norm, g, eps), eps=eps)
+        g = through(self.mlp_input_norm, self.inner.backward(branch, eps=eps), eps).add_(g)
+        g = rules.add(through(self.attention_norm, g, eps), self.first_sum, eps=eps)
+        branch = self.attention_out.backward(through(self.attention_branch_norm, g, eps), eps=eps)
+        return g, split(branch, self.attend.heads)
+
+    def _entering(self, g: Tensor, eps: float) -> Tensor:
+        """Through the norm before the attention, if there is one."""
+        return through(self.attention_input_norm, g, eps)

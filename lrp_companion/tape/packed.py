@@ -1,0 +1,261 @@
+"""Many variants of a text through an encoder, with no tape and no padding, for removals and curves.
+
+Rows of all lengths follow one another in one tensor of tokens. Maps that treat every token separately run on
+all of them at once. Attention runs on each stretch of rows of equal length. Two kinds of work are saved:
+
+- the first layer's queries, keys and values depend on a token, its position and its type only, so each such
+  triple is run once;
+- where the head reads one token, the last layer needs no other token's query.
+
+The logits equal the `transformers` model's, to rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import embedding, scaled_dot_product_attention
+
+from lrp_companion.families.wiring import LayerWiring, Norm, SoftCap, Wiring, beside
+from lrp_companion.tape.attention import Angles, repeated
+from lrp_companion.tape.encoder import closed_by_place
+
+
+@dataclass(frozen=True)
+class Row:
+    """One variant of a text: token ids, positions (from 0) and token types (None: all 0).
+
+    No token attends to those at the places `unread`. `read` is the place that a readout of a place or of the
+    last token reads. `length` is the number of positions in the text (None: up to the last one here), on
+    which some rotations depend.
+    """
+
+    ids: np.ndarray
+    positions: np.ndarray
+    unread: tuple[int, ...] = ()
+    types: np.ndarray | None = None
+    read: int = 0
+    length: int | None = None
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """Neighbouring rows of one length: which rows, and which tokens of all.
+
+    `open` (rows, 1, 1, T) is False at keys that are left out; None where none is. `positions` (rows, T).
+    `read` (rows, 1) is the place that the head reads.
+    """
+
+    rows: slice
+    tokens: slice
+    length: int
+    open: Tensor | None
+    positions: Tensor
+    read: Tensor
+
+    def to(self, device: torch.device) -> _Stretch:
+        """The same on another device."""
+        open_keys = None if self.open is None else self.open.to(device)
+        here = open_keys, self.positions.to(device), self.read.to(device)
+        return _Stretch(self.rows, self.tokens, self.length, *here)
+
+    def split(self, x: Tensor) -> Tensor:
+        """Its tokens' (or rows') part of x (N, H, d) as (rows, H, T or 1, d)."""
+        rows = self.rows.stop - self.rows.start
+        return x.view(rows, -1, *x.shape[1:]).transpose(1, 2)
+
+    def mask(self, wiring: Wiring, layer: LayerWiring, *, last: bool) -> Tensor | None:
+        """Which keys queries may read, (rows, 1, T or 1, T): in the `last` layer one of each; None: all."""
+        at = self.positions.gather(1, self.read) if last else self.positions
+        closed = closed_by_place(wiring, layer.window, at, self.positions)
+        if closed is None or self.open is None:
+            return self.open if closed is None else ~closed
+        return self.open & ~closed
+
+
+def packed_logits(
+    wiring: Wiring,
+    rows: Sequence[Row],
+    *,
+    words: Tensor | None = None,
+    device: torch.device | str = "cpu",
+) -> Tensor:
+    """Logits (R, C) of R variants; cheapest if rows of equal length are neighbours.
+
+    `words` (V, E) are the embeddings that ids stand for, where these are no vocabulary: those of patches.
+    """
+    length = None
+    if wiring.rotary_from is not None:
+        lengths = np.array([row.positions.max() + 1 if row.length is None else row.length for row in rows])
+        if len(distinct := np.unique(lengths)) > 1:  # texts of one length share their rotations
+            out = torch.empty(len(rows), 0)
+            for length in distinct:
+                chosen = np.flatnonzero(lengths == length).tolist()
+                some = packed_logits(wiring, [rows[k] for k in chosen], words=words, device=device)
+                out = out if out.shape[1] else some.new_empty(len(rows), some.shape[1])
+                out[chosen] = some
+            return out
+        length = int(lengths[0])
+    ids = torch.as_tensor(np.concatenate([row.ids for row in rows]), device=device)
+    positions = torch.as_tensor(np.concatenate([row.positions for row in rows]), device=device)
+    ends = np.cumsum([0, *(len(row) for row in rows)])
+    read = torch.as_tensor(_places_read(wiring, rows, ends), device=device)
+    stretches = _stretches(rows, positions, read, device)
+
+    count, embed = _vocabulary(wiring, words)
+    kinds = wiring.types
+    triples = positions
+    if kinds > 1:
+        types = [np.zeros_like(row.ids) if row.types is None else row.types for row in rows]
+        triples = positions * kinds + torch.as_tensor(np.concatenate(types), device=device)
+
+    distinct, place = torch.unique(triples * count + ids, return_inverse=True)
+    places = distinct // count
+    x = _embedded(wiring, embed(distinct % count), places // kinds, places % kinds)
+    for number, layer in enumerate(wiring.layers):
+        if x.device != layer.device:
+            x, positions, read, places, place = (
+                side.to(layer.device) for side in (x, positions, read, places, place)
+            )
+            stretches = [stretch.to(layer.device) for stretch in stretches]
+        last = number == len(wiring.layers) - 1 and wiring.readout not in ("mean", "two")
+        at = positions if number else places // kinds
+        key, value = (_heads(wiring, layer, side, x, at, length) for side in ("key", "value"))
+        if number:
+            x, at = (x[read], at[read]) if last else (x, at)
+            query = _heads(wiring, layer, "query", x, at, length)
+        else:
+            query = _heads(wiring, layer, "query", x, at, length)[place]
+            key, value, x = key[place], value[place], x[place]
+            if last:
+                query, x = query[read], x[read]
+        x = _rest(layer, x, _attended(wiring, layer, stretches, query, key, value, last=last))
+    x = _apply(wiring.final_norm, x)
+    if wiring.readout == "two":
+        x = torch.cat([x[read], x[read + 1]], dim=1)
+    if wiring.readout == "mean":
+        sizes = torch.as_tensor(np.diff(ends), device=x.device)
+        x = torch.segment_reduce(x, "mean", lengths=sizes)
+    return wiring.logits_of(x).to(device)
+
+
+def _vocabulary(wiring: Wiring, words: Tensor | None) -> tuple[int, Callable[[Tensor], Tensor]]:
+    """How many ids there are, and the embeddings (N, E) of some of them (N,)."""
+    if words is not None:
+        return len(words), lambda ids: embedding(ids, words)
+    assert isinstance(wiring.word, nn.Embedding)
+    return wiring.word.num_embeddings, wiring.word
+
+
+def _places_read(wiring: Wiring, rows: Sequence[Row], ends: np.ndarray) -> np.ndarray:
+    """Which of all tokens each row's head reads, (R,); not used where it is the mean."""
+    reads_one = wiring.readout in ("place", "last")
+    return ends[:-1] + [row.read for row in rows] if reads_one else ends[:-1]
+
+
+def _stretches(
+    rows: Sequence[Row], positions: Tensor, read: Tensor, device: torch.device | str
+) -> list[_Stretch]:
+    """Runs of neighbouring rows of equal length."""
+    stretches, row, token = [], 0, 0
+    for length, group in groupby(rows, len):
+        members = list(group)
+        unread = [(k, place) for k, member in enumerate(members) for place in member.unread]
+        open_keys = None
+        if unread:
+            open_keys = torch.ones(len(members), 1, 1, length, dtype=torch.bool, device=device)
+            for k, place in unread:
+                open_keys[k, ..., place] = False
+        next_row, next_token = row + len(members), token + len(members) * length
+        tokens = slice(token, next_token)
+        places = positions[tokens].view(-1, length)
+        places_read = (
+            read[row:next_row, None] - torch.arange(token, next_token, length, device=device)[:, None]
+        )
+        here = slice(row, next_row)
+        stretches.append(_Stretch(here, tokens, length, open_keys, places, places_read))
+        row, token = next_row, next_token
+    return stretches
+
+
+def _embedded(wiring: Wiring, words: Tensor, positions: Tensor, types: Tensor) -> Tensor:
+    """The first layer's input (N, D) for word embeddings (N, E), positions from 0 and types, (N,) each."""
+    x = words
+    if wiring.position is not None:
+        at = beside(wiring.position, positions + wiring.first_position)
+        x = x + wiring.position(at).to(x.device)
+    if wiring.type is not None:
+        x = x + wiring.type(beside(wiring.type, types)).to(x.device)
+    x = _apply(wiring.embedding_norm, x)
+    return x if wiring.projection is None else wiring.projection(beside(wiring.projection, x))
+
+
+def _heads(
+    wiring: Wiring, layer: LayerWiring, side: str, x: Tensor, positions: Tensor, length: int | None
+) -> Tensor:
+    """Queries, keys or values (N, H, d) of tokens x (N, D) at these positions of texts of this length."""
+    heads = wiring.heads if side == "query" or layer.key_heads is None else layer.key_heads
+    y = getattr(layer, side)(_apply(layer.attention_input_norm, x)).unflatten(-1, (heads, -1))
+    if side == "value":
+        return y
+    y = _apply(layer.query_norm if side == "query" else layer.key_norm, y)
+    if wiring.rotary is None:
+        return y
+    cos, sin = wiring.rotations(x, positions.unsqueeze(0), layer.kind, length=length)
+    return Angles(cos[0].unsqueeze(1), sin[0].unsqueeze(1)).to(y.device).rotate(y)
+
+
+def _attended(
+    wiring: Wiring, layer: LayerWiring, stretches: Sequence[_Stretch], query: Tensor, key: Tensor,
+    value: Tensor, *, last: bool,
+) -> Tensor:  # fmt: skip
+    """The output of attention, (N, H d): one row per token, or per variant in the `last` layer."""
+    read = torch.empty_like(query)
+    scale = layer.scale_of(query.shape[-1])
+    for stretch in stretches:
+        asking = stretch.rows if last else stretch.tokens
+        q, k, v = (
+            stretch.split(side) for side in (query[asking], key[stretch.tokens], value[stretch.tokens])
+        )
+        mask = stretch.mask(wiring, layer, last=last)
+        k, v = repeated(k, wiring.heads), repeated(v, wiring.heads)
+        values = _read(layer, q, k, v, mask, scale)
+        read[asking] = values.transpose(1, 2).reshape(-1, *query.shape[1:])
+    return read.flatten(1)
+
+
+def _read(layer: LayerWiring, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+    """Values that queries read, (rows, H, T', d); a query that may read no key reads nothing."""
+    if layer.cap is None:
+        values = scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
+    else:
+        scores = SoftCap(layer.cap)(q @ k.mT * scale)
+        scores = scores if mask is None else scores.masked_fill(~mask, -torch.inf)
+        values = scores.softmax(-1) @ v
+    if mask is None:
+        return values
+    return values.masked_fill(~mask.any(-1, keepdim=True), 0.0)
+
+
+def _rest(layer: LayerWiring, x: Tensor, read: Tensor) -> Tensor:
+    """What follows attention in a layer, token by token."""
+    x = _apply(layer.attention_norm, _apply(layer.attention_branch_norm, layer.attention_out(read)).add_(x))
+    into = _apply(layer.mlp_input_norm, x)
+    if layer.gate is None:
+        inner = layer.activation(layer.up(into))
+    else:
+        inner = layer.activation(layer.gate(into)) * layer.up(into)
+    return _apply(layer.output_norm, _apply(layer.mlp_branch_norm, layer.down(inner)).add_(x))
+
+
+def _apply(norm: Norm | None, x: Tensor) -> Tensor:
+    """A norm that a family may lack, where it lies."""
+    return x if norm is None else norm(beside(norm, x))

@@ -1,0 +1,146 @@
+"""Steps of a Transformer that treat every token separately: norms, linear maps, gated products.
+
+Each step runs forward once, keeps what the backward pass needs, and carries `g` (`rules`) from its output to
+its input. Backward tensors may have more axes in front than forward ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor, nn
+
+from lrp_companion import rules
+from lrp_companion.families.wiring import LayerWiring, Linear, Norm, RootMeanSquare, Unchanged, beside
+from lrp_companion.tape.meter import keeps
+
+Activation = Callable[[Tensor], Tensor]
+
+
+def slope_at_zero(activation: Activation) -> float:
+    """`phi'(0)`, the limit of `phi(z) / z` at 0: 1/2 for GELU, 1 for tanh, 0 for PyTorch's ReLU."""
+    with torch.enable_grad():
+        held = next(activation.parameters(), None) if isinstance(activation, nn.Module) else None
+        like = {"dtype": torch.float64} if held is None else {"dtype": held.dtype, "device": held.device}
+        zero = torch.zeros((), **like, requires_grad=True)
+        return torch.autograd.grad(activation(zero), zero)[0].item()
+
+
+@dataclass(frozen=True)
+class NormStep:
+    """One LayerNorm or RMSNorm on the tape; `scale` (..., 1) is what it divides by, held constant."""
+
+    norm: Norm
+    y: Tensor
+    scale: Tensor
+
+    @classmethod
+    def run(cls, norm: Norm, x: Tensor) -> NormStep:
+        if isinstance(norm, RootMeanSquare):
+            rms = norm.rms(x)
+            return cls(norm, norm.scaled(x, rms), rms.detach())
+        y, _, inverse = torch.native_layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
+        return cls(norm, y, inverse.detach().reciprocal().to(x.dtype))
+
+    def backward(self, g: Tensor, *, eps: float) -> Tensor:
+        if isinstance(self.norm, RootMeanSquare):
+            return rules.rms_norm(g, self.norm.weight, self.scale, self.y, eps=eps).to(g.dtype)
+        if (beta := self.norm.bias) is not None:
+            keeps("norms", lambda: g * beta)
+        return rules.layer_norm(g, self.norm.weight, self.scale, self.y, eps=eps)
+
+
+@dataclass(frozen=True)
+class MapStep:
+    """One linear map on the tape, with the activation function after it, or None."""
+
+    linear: Linear
+    activation: Activation | None
+    z: Tensor
+    y: Tensor
+
+    @classmethod
+    def run(cls, linear: Linear, activation: Activation | None, x: Tensor) -> MapStep:
+        z = linear(x)
+        return cls(linear, activation, z, z if activation is None else activation(z))
+
+    @cached_property
+    def slope(self) -> Tensor:
+        """`phi(z) / z` of the activation function: made once, however many masks are carried back."""
+        assert self.activation is not None
+        return rules.slope(self.z, self.y, at_zero=slope_at_zero(self.activation))
+
+    def backward(self, g: Tensor, *, eps: float) -> Tensor:
+        if self.activation is not None:
+            g = rules.elementwise(g, self.slope)
+        if isinstance(self.linear, Unchanged):
+            return g
+        if (bias := self.linear.bias) is not None:
+            keeps("biases", lambda: g * bias)
+        return rules.linear(g, self.linear.weight, self.z, eps=eps)
+
+
+GATES = ("uniform", "right", "flat", "constant")
+"""How the product `phi(z) u` of a gated MLP is treated. With `phi(z) = z sigma(z)` it has three factors:
+"uniform" groups them from the left and gives half to each side, so that `u` receives 1/2; "right" groups `z
+(sigma u)`, where `u` receives 1/4; "flat" takes the three at once, 1/3; "constant" holds `phi(z)` constant,
+so that `u` receives all.
+"""
+
+
+@dataclass(frozen=True)
+class GatedStep:
+    """`h = phi(G x) * (U x)`, the first half of a gated MLP, carried back as one of `GATES` says."""
+
+    gate: MapStep
+    up: MapStep
+    y: Tensor
+    treatment: str
+
+    @property
+    def z(self) -> Tensor:
+        return self.up.z
+
+    def backward(self, g: Tensor, *, eps: float) -> Tensor:
+        a, u, h = self.gate.y, self.up.y, self.y
+        if self.treatment == "constant":
+            return self.up.backward(rules.gated_values(g, a, h, eps=eps), eps=eps)
+        if self.treatment == "right":
+            g_gate, g_up = rules.gated_from_the_right(g, a, u, h, self.gate.slope * u, eps=eps)
+        elif self.treatment == "flat":
+            g_gate, g_up = rules.gated_flat(g, a, u, h, eps=eps)
+        else:
+            g_gate, g_up = rules.gated(g, a, u, h, eps=eps)
+        return self.up.backward(g_up, eps=eps).add_(self.gate.backward(g_gate, eps=eps))
+
+
+def inner_step(wiring: LayerWiring, x: Tensor, *, gate: str) -> MapStep | GatedStep:
+    """The first half of a layer's MLP, plain or gated."""
+    if wiring.gate is None:
+        return MapStep.run(wiring.up, wiring.activation, x)
+    a, u = MapStep.run(wiring.gate, wiring.activation, x), MapStep.run(wiring.up, None, x)
+    return GatedStep(a, u, a.y * u.y, gate)
+
+
+def through(step: NormStep | None, g: Tensor, eps: float) -> Tensor:
+    """Carry g back through a norm, if the family has it, on the norm's device."""
+    return g if step is None else step.backward(g.to(step.y.device), eps=eps)
+
+
+def normed(norm: Norm | None, x: Tensor) -> tuple[NormStep | None, Tensor]:
+    """A norm, if the family has it, and its output, on the device of its weights."""
+    if norm is None:
+        return None, x
+    step = NormStep.run(norm, beside(norm, x))
+    return step, step.y
+
+
+def head_step(module: Linear | Norm, activation: Activation | None, x: Tensor) -> MapStep | NormStep:
+    """A step of a head, where its weights lie: a norm, or a linear map with its activation function."""
+    x = beside(module, x)
+    if isinstance(module, (nn.LayerNorm, RootMeanSquare)):
+        return NormStep.run(module, x)
+    return MapStep.run(module, activation, x)

@@ -1,0 +1,259 @@
+"""One attention read-out, `o = sum_i A_i v_i` with `A = softmax(z)`: the rules, and the effect of removal.
+
+Values are numbers: with vectors `v_i` and an incoming gradient `g` only the products `g . v_i` matter,
+because everything here is linear in the values. The central quantity is the gradient of the token's
+keep-mask,
+
+    D_i = A_i (v_i - o),   sum_i D_i = 0.
+
+Multiplying the token's weight `exp(z_i)` by a factor t changes the output exactly by
+
+    o - o(t) = (1 - t) D_i / (1 - (1 - t) A_i).
+
+t = 0 removes the token (LOO by attention mask), t = exp(-z_i) sets its logit to zero, and `1 - t = z_i` to
+first order is what Eq. (5) of You et al. 2025 keeps. Epsilon is 0 throughout.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lrp_companion.checks import InputError
+
+LARGEST = 300.0
+"""The largest size of a logit: exp(2 * 300) is still a float64."""
+
+
+@dataclass(frozen=True)
+class SoftmaxStep:
+    """One query that reads n tokens, or many such queries at once.
+
+    Attributes
+    ----------
+    logits, values : float64, shape (..., n) with n >= 2: the scores z and the numbers v that are read. Every
+        result has this shape, except `output` and the sums, which lose the last axis.
+
+    Raises
+    ------
+    InputError : other shapes, fewer than two tokens, numbers that are not finite, logits beyond 300 in size.
+
+    >>> step = SoftmaxStep([0.0, 0.0, 0.0, 0.0], [8.0, 0.0, 0.0, 0.0])
+    >>> float(step.output), step.cp_lrp().tolist(), step.loo().round(6).tolist()
+    (2.0, [2.0, 0.0, 0.0, 0.0], [2.0, -0.666667, -0.666667, -0.666667])
+    """
+
+    logits: np.ndarray
+    values: np.ndarray
+
+    def __post_init__(self) -> None:
+        z, v = _numbers("logits", self.logits), _numbers("values", self.values)
+        if z.shape != v.shape or z.ndim < 1 or z.shape[-1] < 2:
+            got = f"logits of shape {z.shape} and values of shape {v.shape}"
+            expected = "the same shape (..., n) with n of 2 or more"
+            hint = "pass one logit and one value per token"
+            raise InputError("SoftmaxStep", got=got, expected=expected, hint=hint)
+        if z.size and np.abs(z).max() > LARGEST:
+            got, expected = f"a logit of size {np.abs(z).max():.3g}", f"logits of size {LARGEST:.0f} or less"
+            hint = "subtract the row's mean: the softmax does not see it"
+            raise InputError("SoftmaxStep", got=got, expected=expected, hint=hint)
+        object.__setattr__(self, "logits", z)
+        object.__setattr__(self, "values", v)
+
+    def __repr__(self) -> str:
+        return f"SoftmaxStep(tokens={self.logits.shape[-1]}, queries={self.logits[..., 0].size})"
+
+    @property
+    def attention(self) -> np.ndarray:
+        """`A_i = exp(z_i) / sum_j exp(z_j)`."""
+        weights = self._weights()
+        return weights / weights.sum(-1, keepdims=True)
+
+    @property
+    def output(self) -> np.ndarray:
+        """`o = sum_i A_i v_i`, shape (...)."""
+        return (self.attention * self.values).sum(-1)
+
+    def without(self) -> np.ndarray:
+        """The output when token i is masked: `o_i = sum_{j != i} exp(z_j) v_j / sum_{j != i} exp(z_j)`.
+
+        Sums over the others are made without subtracting token i, so that a token with nearly all of the
+        attention leaves no rounding error behind.
+
+        >>> SoftmaxStep([0.0, 0.0, 0.0], [4.0, 0.0, 2.0]).without().tolist()
+        [1.0, 3.0, 2.0]
+        """
+        others, weighted = _others(self._weights()), _others(self._weights() * self.values)
+        return weighted / others
+
+    # What the rules say
+
+    def cp_lrp(self) -> np.ndarray:
+        """CP-LRP (Ali et al. 2022): A is a constant, so the values get all relevance, `R_i = A_i v_i`.
+
+        The sum is o.
+        """
+        return self.attention * self.values
+
+    def value_relevance(self) -> np.ndarray:
+        """AttnLRP's half at the values, Eq. (3b): `R_{v_i} = 1/2 A_i v_i`, equal to that at the attention."""
+        return 0.5 * self.cp_lrp()
+
+    def logit_relevance(self) -> np.ndarray:
+        """AttnLRP's relevance at the logits, Eq. (3a) into Eq. (5):
+        `R_{z_i} = z_i (R_{A_i} - A_i sum_j R_{A_j}) = 1/2 z_i D_i`.
+
+        It equals `1/2 z_i (1 - A_i) LOO_i`: LOO times a factor that depends on the level of the logits.
+
+        >>> SoftmaxStep([1.0, 1.0], [2.0, 0.0]).logit_relevance().tolist()
+        [0.25, -0.25]
+        """
+        return 0.5 * self.logits * self.mask_gradient()
+
+    def attnlrp(self) -> np.ndarray:
+        """AttnLRP in all: `R_i = 1/2 A_i v_i + 1/2 z_i D_i`, each token's value and logit together."""
+        return self.value_relevance() + self.logit_relevance()
+
+    def conservation_gap(self) -> np.ndarray:
+        """AttnLRP's gain or loss of relevance: `sum_i R_i - o = 1/2 (Cov_A(z, v) - o)`, shape (...).
+
+        The half at the values arrives; the half that enters the softmax comes out as a covariance.
+
+        >>> float(SoftmaxStep([0.0, 0.0], [3.0, 5.0]).conservation_gap())
+        -2.0
+        """
+        return self.attnlrp().sum(-1) - self.output
+
+    # What the function does
+
+    def mask_gradient(self) -> np.ndarray:
+        """`D_i = A_i (v_i - o)`: the gradient of o with respect to the token's keep-mask, and to its logit.
+
+        The sum is 0.
+        """
+        share = self._weights()
+        rest = _others(share) / share.sum(-1, keepdims=True)  # 1 - A_i, without cancellation
+        return self.attention * rest * self._gain()
+
+    def loo(self) -> np.ndarray:
+        """The true change when token i is masked and A renormalised:
+        `LOO_i = o - o_i = A_i (v_i - o) / (1 - A_i)`.
+
+        With `v_i - o = (1 - A_i)(v_i - o_i)` this is `A_i (v_i - o_i)`: the token's value compared with what
+        is read in its place.
+
+        >>> SoftmaxStep([0.0, 2.0, 5.0], [3.0, 3.0, 3.0]).loo().tolist()
+        [0.0, 0.0, 0.0]
+        """
+        return self.attention * self._gain()
+
+    def weight_change(self, factor: Any) -> np.ndarray:
+        """The exact change `o - o(t)` when one token's weight `exp(z_i)` is multiplied by t >= 0.
+
+        `factor` is a number or an array that broadcasts to the logits: t for each token.
+
+        >>> SoftmaxStep([0.0, 0.0], [2.0, 0.0]).weight_change(0.0).tolist()
+        [1.0, -1.0]
+        """
+        t = _numbers("factor", factor)
+        if t.size and t.min() < 0:
+            got, hint = f"factor {t.min():.3g}", "0 removes the token"
+            raise InputError("weight_change", got=got, expected="0 or above", hint=hint)
+        return self._change(1 - t)
+
+    def logit_zeroed(self) -> np.ndarray:
+        """The exact change when the token's logit becomes 0 and its value stays: `t = exp(-z_i)`.
+
+        This, and not removal, is what Eq. (5) expands: a logit of 0 is a weight of 1, a token like any other.
+
+        >>> SoftmaxStep([0.0, 0.0], [2.0, 0.0]).logit_zeroed().any()
+        np.False_
+        """
+        return self._change(-np.expm1(-self.logits))
+
+    def logit_zeroed_first_order(self) -> np.ndarray:
+        """The same change to first order, `z_i do/dz_i = z_i D_i`: twice AttnLRP's relevance at the logit."""
+        return self.logits * self.mask_gradient()
+
+    def linearisation_error(self) -> np.ndarray:
+        """First order minus exact, `z_i D_i - (1 - t) D_i / (1 - (1 - t) A_i)` with `t = exp(-z_i)`."""
+        return self.logit_zeroed_first_order() - self.logit_zeroed()
+
+    # The same function in another form
+
+    def shifted(self, constant: Any) -> SoftmaxStep:
+        """The same step with a constant c added to all logits of a query.
+
+        A, o and LOO stay; `R_{z_i}` gains `1/2 c D_i`. `constant` is a number or has shape (...), one per
+        query.
+        """
+        return SoftmaxStep(self.logits + _numbers("constant", constant)[..., None], self.values)
+
+    def centred(self) -> SoftmaxStep:
+        """The same step with logits of mean 0 in each query."""
+        return self.shifted(-self.logits.mean(-1))
+
+    def scaled(self, factor: float) -> SoftmaxStep:
+        """Another step: all logits times a factor.
+
+        A factor of 0 makes attention uniform; a large one concentrates it on one token.
+        """
+        return SoftmaxStep(self.logits * _numbers("factor", factor), self.values)
+
+    # How flat attention is
+
+    def spread(self) -> np.ndarray:
+        """Standard deviation of a query's logits, shape (...); a constant shift does not change it."""
+        return self.logits.std(-1)
+
+    def entropy(self) -> np.ndarray:
+        """Entropy of A over its largest value, `-sum_i A_i log A_i / log n`, shape (...).
+
+        1 for uniform attention, 0 for one token.
+
+        >>> float(SoftmaxStep([3.0, 3.0], [1.0, 0.0]).entropy().round(12))
+        1.0
+        """
+        a = self.attention
+        return -(a * np.log(np.where(a > 0, a, 1.0))).sum(-1) / np.log(a.shape[-1])
+
+    def _weights(self) -> np.ndarray:
+        """`exp(z_i - max z)`: the same softmax, no overflow."""
+        return np.exp(self.logits - self.logits.max(-1, keepdims=True))
+
+    def _gain(self) -> np.ndarray:
+        """`v_i - o_i`.
+
+        Only differences of values matter. They are taken first, so that equal values give exactly 0.
+        """
+        weights, relative = self._weights(), self.values - self.values[..., :1]
+        return relative - _others(weights * relative) / _others(weights)
+
+    def _change(self, lost: np.ndarray) -> np.ndarray:
+        """`lost D_i / (1 - lost A_i)` with `lost = 1 - t`, without cancellation at t = 0, which is LOO."""
+        weights = self._weights()
+        rest = _others(weights) / weights.sum(-1, keepdims=True)
+        return lost * self.attention * rest * self._gain() / (rest + (1 - lost) * self.attention)
+
+
+def _others(x: np.ndarray) -> np.ndarray:
+    """`sum_{j != i} x_j` for every i: the sum before i plus the sum after it."""
+    before, behind = np.zeros_like(x), np.zeros_like(x)
+    before[..., 1:] = np.cumsum(x, axis=-1)[..., :-1]
+    behind[..., :-1] = np.cumsum(x[..., ::-1], axis=-1)[..., ::-1][..., 1:]
+    return before + behind
+
+
+def _numbers(name: str, given: Any) -> np.ndarray:
+    try:
+        out = np.array(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        got, hint = f"{name} {given!r}", "pass a list or an array"
+        raise InputError("SoftmaxStep", got=got, expected="numbers", hint=hint) from None
+    if not np.isfinite(out).all():
+        got, hint = f"{name} with NaN or infinity", "leave masked tokens out"
+        raise InputError("SoftmaxStep", got=got, expected="finite numbers", hint=hint)
+    out.setflags(write=False)
+    return out
