@@ -26,6 +26,7 @@ EXTRAS = {
     "sphinx": "book",
     "traitlets": "widgets",
     "wasmtime": "book",
+    "xarray": "experiments",
 }
 """Importable names and the extra of `pyproject.toml` that installs each."""
 

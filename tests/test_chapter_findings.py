@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from lrp_book.analysis.chapter_findings import chapter_catalogue, judged_claims
 from lrp_book.analysis.effect_causes import stated_with_whole_sums
-from lrp_book.analysis.finding_records import SHORT, TEXT_RUNS, records
 from lrp_book.analysis.findings import finding, value_of
+from lrp_book.committed import SHORT, TEXT_RUNS, records
 
 from lrp_companion.masks import path_masks
 from lrp_companion.paper.protocol_grid import grid, stated_cells

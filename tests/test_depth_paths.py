@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from lrp_book.analysis.depth_paths import KEYS, LABELS, depth_paths, ends_of
-from lrp_book.analysis.finding_records import records
 from lrp_book.analysis.findings import value_of
+from lrp_book.committed import records
 
 from lrp_companion.checks import InputError
 from lrp_companion.metrics import bootstrap_mean

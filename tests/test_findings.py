@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from browsing import complaints_of_axe, open_page
 from lrp_book.analysis import findings
-from lrp_book.analysis.finding_records import WORDS
+from lrp_book.committed import WORDS
 
 from lrp_companion import InputError, Protocol
 from lrp_companion.runs.load import load_run

@@ -14,10 +14,11 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from lrp_book.analysis import mean_pooling, training_worth
-from lrp_book.analysis.finding_records import POSITIONS, SHORT_RECIPE, WORDS, MissingRecord, Records, records
 from lrp_book.analysis.findings import finding, value_of
 from lrp_book.analysis.predictions import FAILED, MET, MIXED
 from lrp_book.analysis.training_findings import both_read_outs
+from lrp_book.committed import POSITIONS, SHORT_RECIPE, WORDS, Records, records
+from lrp_book.say import MissingRecord
 from lrp_book.views import both_data_sets_table
 from test_recomputed import plain_loo, plain_r
 

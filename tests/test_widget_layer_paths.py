@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from browsing import complaints_of_axe, open_page, put, state_of, widget_page
 from lrp_book.analysis.depth_paths import LABELS, depth_paths
-from lrp_book.analysis.finding_records import records
+from lrp_book.committed import records
 
 from lrp_companion.checks import InputError
 from lrp_companion.schema import PROTOCOLS

@@ -18,9 +18,10 @@ import pyarrow.parquet as pq
 import pytest
 from lrp_book import views
 from lrp_book.analysis import findings, wiring_steps, wirings
-from lrp_book.analysis.finding_records import MissingRecord, Records
 from lrp_book.analysis.wiring_frontier import METHODS as METHODS_OF_FRONTIER
 from lrp_book.analysis.wiring_frontier import wiring_frontier
+from lrp_book.committed import Records
+from lrp_book.say import MissingRecord
 
 import lrp_companion as lrp
 from lrp_companion.checks import InputError, SourceError

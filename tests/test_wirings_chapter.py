@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from lrp_book.analysis import findings, wiring_steps, wirings
-from lrp_book.analysis.finding_records import Records
+from lrp_book.committed import Records
 
 from lrp_companion.metrics.statistics import bootstrap_mean, side_of_zero
 

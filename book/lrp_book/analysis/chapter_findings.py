@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from lrp_book.analysis.effect_causes import gain_under, layer_gains, signs, stated_with_whole_sums
-from lrp_book.analysis.finding_records import SHORT, TEXT_RUNS, MissingRecord, Records, records
 from lrp_book.analysis.first_token import by_first_sign
 from lrp_book.analysis.layer_game import standing
 from lrp_book.analysis.r_scale import method_rows
 from lrp_book.analysis.wiring_findings import wiring_runs
 from lrp_book.analysis.wirings import wiring_claim
+from lrp_book.committed import SHORT, TEXT_RUNS, Records, records
+from lrp_book.say import MissingRecord
 from lrp_companion.metrics import Interval, bootstrap_mean, paired_difference
 from lrp_companion.metrics.paired import over_trainings
 from lrp_companion.paper.claims import VERDICTS, Claim, claims

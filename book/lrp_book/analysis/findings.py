@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from lrp_book.analysis.chapter_findings import chapter_catalogue
-from lrp_book.analysis.finding_records import SHORT, TEXT_RUNS, Records, records
 from lrp_book.analysis.first_token import interventions
 from lrp_book.analysis.r_scale import method_rows, training_rows
 from lrp_book.analysis.training_findings import training_catalogue
 from lrp_book.analysis.vision_findings import vision_catalogue
 from lrp_book.analysis.wiring_findings import wiring_catalogue
+from lrp_book.committed import SHORT, TEXT_RUNS, Records, records
 from lrp_companion.checks import InputError
 from lrp_companion.metrics import Interval
 from lrp_companion.metrics.paired import compare_paired

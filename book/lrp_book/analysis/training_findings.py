@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from lrp_book.analysis.finding_records import SHORT, SHORT_RECIPE, MissingRecord, Records, records
 from lrp_book.analysis.mean_pooling import pooling_outcomes, pooling_rows
 from lrp_book.analysis.predictions import FAILED, MET, MIXED
 from lrp_book.analysis.training_worth import METHODS, removal_leads, worth_over_trainings
+from lrp_book.committed import SHORT, SHORT_RECIPE, Records, records
+from lrp_book.say import MissingRecord
 from lrp_companion.metrics.paired import over_trainings, t_interval
 from lrp_companion.runs.load import TextRun
 from lrp_companion.schema import PROTOCOLS, REMOVALS

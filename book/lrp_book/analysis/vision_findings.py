@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from lrp_book.analysis.finding_records import Records
 from lrp_book.analysis.vision import FAILED, MET, OPEN, PLAIN, READINGS, difference, mean_r, vision_outcomes
+from lrp_book.committed import Records
 
 Value = Callable[[Records], Any]
 RECORDS, TRAININGS = "vit", "training/vit"

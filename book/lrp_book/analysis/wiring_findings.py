@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from lrp_book.analysis.finding_records import MissingRecord, Records
 from lrp_book.analysis.predictions import FAILED, MET, MIXED
 from lrp_book.analysis.wirings import (
     GATES,
@@ -23,6 +22,8 @@ from lrp_book.analysis.wirings import (
     over_runs,
     worth_rows,
 )
+from lrp_book.committed import Records
+from lrp_book.say import MissingRecord
 from lrp_companion.checks import SourceError
 from lrp_companion.runs.load import TextRun
 from lrp_companion.schema import Protocol

@@ -16,8 +16,8 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
 import lrp_companion
-from lrp_book.analysis.finding_records import records
 from lrp_book.analysis.findings import finding, protocol_differences
+from lrp_book.committed import records
 from lrp_book.sphinx.your_sentence import MODEL, examples_of_the_book
 from lrp_book.views.findings import protocol_figure
 from lrp_companion.loading.classifier import load_classifier

@@ -1,4 +1,4 @@
-"""The committed runs behind the findings, by short names. No torch."""
+"""The committed runs by short names. No torch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from lrp_book.analysis.tuned_options import load_sheets
-from lrp_companion.checks import InputError, SourceError
+from lrp_book.say import MissingRecord
+from lrp_companion.checks import SourceError
 from lrp_companion.paper.report import find_beside, find_runs, find_trainings
 from lrp_companion.runs.load import MnistRun, TextRun
 from lrp_companion.schema import PROTOCOLS
@@ -27,10 +28,6 @@ TEXT_RUNS = {
 SHORT_RECIPE = "companion-6-short"
 """The 6-layer model of the shorter recipe, of which there are five trainings."""
 Kept = TypeVar("Kept")
-
-
-class MissingRecord(InputError):
-    """The folder of records has no such run."""
 
 
 @dataclass(frozen=True)
