@@ -200,7 +200,8 @@ def build(root: Path, *, parameters: Mapping[str, str] | None = None, student: b
     (source / "notebooks").mkdir(parents=True)
     for name in ("_config.yml", "_toc.yml"):
         shutil.copy(root / name, source)
-    shutil.copytree(root / "book", source / "book")
+    code = shutil.ignore_patterns("lrp_book", "*.egg-info", "pyproject.toml")
+    shutil.copytree(root / "book", source / "book", ignore=code)
     for notebook in executed:
         appendix.write_pages(notebook, source / "notebooks")
     exercises = Path("notebooks", "exercises")
