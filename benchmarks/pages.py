@@ -134,11 +134,21 @@ def _goals(record: Record) -> str:
     return _table(["what", "against", "goal", "result", "reached", "measured on"], rows)
 
 
-def _short(record: Record) -> str:
+FIVE = (
+    ("LOO", "plain loop"),
+    ("LOO, bfloat16", "captum FeatureAblation"),
+    ("AttnLRP, batch of 32", "autograd, modified gradient"),
+    ("mask gradient, K = 8", "exact LOO"),
+    ("all 4,096 masks, 12 layers", "one run per mask, batched the same"),
+)
+"""What the README shows: the common calls, and the one that is slower than its peer."""
+
+
+def _five(record: Record) -> str:
     rows = [
         [row["what"], row["against"], f"{row['sense']} {row['goal']:g}", spread(row)]
         for row in record["rows"]
-        if row["goal"] is not None
+        if (row["what"], row["against"]) in FIVE
     ]
     return _table(["what", "against", "goal", "result"], rows)
 
@@ -195,6 +205,6 @@ def _missed(record: Record) -> str:
 
 
 PARTS: dict[str, Callable[[Record], str]] = {
-    "setting": _setting, "goals": _goals, "short": _short, "limits": _limits, "equal": _equal,
+    "setting": _setting, "goals": _goals, "five": _five, "limits": _limits, "equal": _equal,
     "growth": _growth, "missed": _missed,
 }  # fmt: skip

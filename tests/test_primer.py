@@ -266,7 +266,7 @@ def test_no_marked_table_goes_unchecked() -> None:
 def test_every_path_on_the_map_of_the_code_exists() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`((?:lrp_companion|tests|training|book|notebooks)/[\w./]*)`", text))
-    assert len(named) > 20
+    assert len(named) > 10
     assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
 
 
