@@ -104,7 +104,7 @@ def test_ranges_admit_the_oldest_promised_releases(name: str, oldest: str) -> No
 def test_environment_file_takes_its_versions_from_the_constraints() -> None:
     environment = yaml.safe_load((ROOT / "environment.yml").read_text())
     *others, last = environment["dependencies"]
-    assert last == {"pip": ["--constraint constraints.txt", "--editable .[dev]"]}
+    assert last == {"pip": ["--constraint constraints.txt", "--editable .[dev]", "--editable ./book"]}
     assert not [name for name in others if re.search(r"torch|transformers|numpy|jupyter", name)], (
         "pinned twice"
     )

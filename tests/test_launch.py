@@ -103,7 +103,7 @@ def test_the_cell_acts_on_colab_only(colab: bool, monkeypatch: pytest.MonkeyPatc
     shell.run_cell(launch.install_cell(ADDRESS, "main")).raise_error()
     wanted = [
         f"git clone --quiet --depth 1 --branch main {ADDRESS} companion",
-        "pip install --quiet ./companion",
+        "pip install --quiet ./companion ./companion/book",
         "cd -q companion",
     ]
     assert calls == (wanted if colab else [])
@@ -174,7 +174,7 @@ def test_binder_installs_what_make_installs() -> None:
     )
     *others, last = binder["dependencies"]
     assert (binder["name"], binder["channels"]) == (root["name"], root["channels"])
-    assert last == {"pip": ["--constraint ../constraints.txt", "--editable ..[book]"]}
+    assert last == {"pip": ["--constraint ../constraints.txt", "--editable ..[book]", "--editable ../book"]}
     pinned = dict(
         line.split("==")
         for line in (ROOT / "constraints.txt").read_text().splitlines()
