@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 import venv
+import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -121,6 +122,8 @@ def main() -> None:
         visit.step("wheels and sdist", sys.executable, ROOT / "packaging" / "build.py", "dist")
         code, model = sorted((folder / "dist").glob("*.whl"), key=lambda path: path.stat().st_size)
         assert code.stat().st_size < 2e6, "a release of the code stays under 2 MB"
+        held = {file.partition("/")[0] for file in zipfile.ZipFile(code).namelist()}
+        assert {part.partition("-")[0] for part in held} == {"lrp_companion"}, "nothing of the book is in it"
         venv.create(folder / "env", with_pip=True)
         visit.pip("twine", TWINE)
         visit.step(
