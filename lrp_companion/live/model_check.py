@@ -15,6 +15,7 @@ from lrp_companion.methods.levels import LayerRelevance
 from lrp_companion.methods.perturbation import kept_logits
 from lrp_companion.metrics import agreement, bootstrap_mean
 from lrp_companion.models.comparison import our_logits, own_logits, tolerance
+from lrp_companion.models.compute import as_recorded
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.models.tasks import TOKEN_CLASSES
 from lrp_companion.models.texts import places_read
@@ -136,7 +137,7 @@ def _loo(clf: Classifier, texts: Sequence[EncodedText]) -> Figure:
 def _masked_logits(clf: Classifier, text: EncodedText, ids: torch.Tensor, mask: torch.Tensor) -> np.ndarray:
     """The network's logits with tokens masked; a causal one still reads the last token, masked or not."""
     wiring = clf.encoder.wiring
-    with torch.no_grad():
+    with as_recorded(clf.device, clf.network), torch.no_grad():
         if wiring.base is None:
             place = places_read([text] * len(ids), clf.device)
             return to_numpy(clf.logits(ids, mask, clf.types_of(text), place))

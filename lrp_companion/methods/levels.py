@@ -17,6 +17,7 @@ from lrp_companion.methods.common import (
     to_numpy,
 )
 from lrp_companion.methods.lrp import check_epsilon, check_rules
+from lrp_companion.models.compute import as_recorded
 from lrp_companion.models.meter import CAUSES, keeps, metered
 from lrp_companion.models.pretrained import Classifier
 from lrp_companion.propagation import relevance_parts
@@ -88,11 +89,11 @@ def layer_relevance(
     mask, eps = check_layers("layer_relevance", bypass, clf.card.layers), check_epsilon(epsilon)
     check_rules("layer_relevance", clf, site="word", gate=gate)
     encoded = clf.encode_one("layer_relevance", text, truncate=truncate, position=position)
-    tape = clf.tape(encoded, gate=gate)
-    chosen = settle(targets_of(clf, target, 1), tape.logits)
-    start = output_gradient(tape.logits, chosen, "logit", multi_label=clf.multi_label)
     levels, scores, lost = [], [], []
-    with metered() as meter:
+    with as_recorded(clf.device, clf.network), metered() as meter:
+        tape = clf.tape(encoded, gate=gate)
+        chosen = settle(targets_of(clf, target, 1), tape.logits)
+        start = output_gradient(tape.logits, chosen, "logit", multi_label=clf.multi_label)
         g = tape.head.backward(start, eps=eps)
         for number in range(len(tape.layers), 0, -1):
             layer = tape.layers[number - 1]

@@ -32,7 +32,7 @@ from lrp_companion.methods.common import (
 from lrp_companion.methods.units import unit_choice, units_in
 from lrp_companion.models.batching import budget, token_batches
 from lrp_companion.models.comparison import compare, row_read
-from lrp_companion.models.compute import as_recorded
+from lrp_companion.models.compute import as_recorded, usual_device
 from lrp_companion.models.packed import Row, packed_logits
 from lrp_companion.models.pretrained import Classifier, EncodedText
 from lrp_companion.models.texts import Text
@@ -202,6 +202,7 @@ def removal_evaluator(
         raise InputError("removal", got=got, expected="a class", hint=hint)
     known: dict[bytes, float] = {}
 
+    @usual_device()
     def evaluate(keep: np.ndarray) -> np.ndarray:
         kept = _masks(keep)
         rows = {row.tobytes(): row for row in kept}

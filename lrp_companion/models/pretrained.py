@@ -16,7 +16,7 @@ from lrp_companion.models.accepted import check_complete, check_config, check_fi
 from lrp_companion.models.batching import pad
 from lrp_companion.models.comparison import COMPARE, check_forward
 from lrp_companion.models.comparison import compare as compare_logits
-from lrp_companion.models.compute import as_recorded, check_device
+from lrp_companion.models.compute import as_recorded, check_device, usual_device
 from lrp_companion.models.config_entries import check_all_layers
 from lrp_companion.models.device_map import check_device_map, check_placed
 from lrp_companion.models.encoder import Encoder, Readout, Tape
@@ -98,6 +98,7 @@ class Classifier:
         """What its inputs are made of, in a word: the tokens that are not special."""
         return "patches" if self.reads_images else "words"
 
+    @usual_device()
     def encode(self, texts: Any, *, truncate: bool = False, position: Any = None) -> list[EncodedText]:
         """Tokenise texts and pairs of texts, or cut images into patches; refuse what cannot be explained,
         before any work.
@@ -346,6 +347,7 @@ class Classifier:
         return logits if self._classes is None else logits[..., list(self._classes)]
 
 
+@usual_device()
 @torch.inference_mode(False)  # weights that are made in it can have no gradient
 def load_classifier(
     model: str | os.PathLike | nn.Module = "companion",
