@@ -2,7 +2,8 @@
 
 Four removals: `attention-mask` (no token attends to it; the paper's LOO), `mask-token` and `pad-token` (its
 word is replaced), `delete` (it is deleted and later tokens move up; without [CLS] the classifier reads the
-new first token).
+new first token). Replaced by padding, the token that a decoder reads is still the one that is read, where
+`transformers` would read the last token before it.
 """
 
 from __future__ import annotations

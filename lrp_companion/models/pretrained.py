@@ -142,7 +142,8 @@ class Classifier:
             config: Any = self.network.config
             skipped = getattr(config.get_text_config(), "pad_token_id", None)
         return Reader(
-            self.tokenizer, self.max_tokens, w.types, reads_mask=w.task == MASKED_TOKEN,
+            self.tokenizer, self.max_tokens, w.types if w.type is not None else 0,
+            reads_mask=w.task == MASKED_TOKEN,
             vocabulary=getattr(w.word, "num_embeddings", None), skipped=skipped, prompts=w.task == NEXT_TOKEN,
             counts_padding=w.position is not None,
         )  # fmt: skip
