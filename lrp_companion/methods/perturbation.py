@@ -2,8 +2,8 @@
 
 Four removals: `attention-mask` (no token attends to it; the paper's LOO), `mask-token` and `pad-token` (its
 word is replaced), `delete` (it is deleted and later tokens move up; without [CLS] the classifier reads the
-new first token). Replaced by padding, the token that a decoder reads is still the one that is read, where
-`transformers` would read the last token before it.
+new first token). Under `pad-token` a causal classifier is read where the whole text is read, also
+if the padding token now stands there; `transformers`, given such ids, would read the last one before it.
 """
 
 from __future__ import annotations
