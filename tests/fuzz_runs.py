@@ -38,6 +38,7 @@ from widget_cases import changed, page_of, places, widget_arguments
 import lrp_companion as lrp
 from lrp_companion.cli import main as command_line
 from lrp_companion.methods import TEXT_METHODS, options_of
+from lrp_companion.methods.common import targets_of
 from lrp_companion.schema import MAP_CHOICES, REMOVALS, SITES, STATISTICS, TARGET_CHOICES, TOKEN_CHOICES
 from lrp_companion.sources.image_file import read_image
 
@@ -105,7 +106,7 @@ def text_options() -> dict[str, st.SearchStrategy[Any]]:
 
 class Subject:
     """A callable with good values for its arguments: `needed` are always given, of `more` a few;
-    unless `odd`, none is replaced by an odd one. A slow one has one of `share` cases.
+    unless `odd`, none is replaced by an odd one. One with a larger `share` is tried more.
     """
 
     def __init__(
@@ -116,7 +117,7 @@ class Subject:
         more: Good | None = None,
         *,
         odd: bool = True,
-        share: int = 1,
+        share: float = 1,
     ) -> None:
         self.call, self.check, self.needed, self.more, self.odd = call, check, needed, more or {}, odd
         self.share = share
@@ -256,8 +257,9 @@ def subjects(model: Path) -> dict[str, Subject]:
     def removal(text: Any, keep: Any, target: Any, **given: Any) -> Any:
         values = lrp.removal_evaluator(clf, text, target=target, **given)(keep)
         logits = usual.without(text, list(map(bool, keep[0])), given.get("removal", "attention-mask"))
-        number = clf.labels.index(target) if isinstance(target, str) else int(target)
-        near(values[0], explained(logits, number, given.get("output", "logit")), f"removal from {text!r}")
+        (number,) = targets_of(clf, target, 1)
+        wanted = explained(logits, int(number or 0), given.get("output", "logit"))
+        near(values[0], wanted, f"removal from {text!r}")
         return values
 
     def adapter(entry: Any, pattern: Any) -> Any:
@@ -304,13 +306,14 @@ def subjects(model: Path) -> dict[str, Subject]:
         "attribute, other families": Subject(
             attributed, are_records,
             {"family": st.sampled_from(FAMILIES), "inputs": st.one_of(TEXTS, PAIRS),
-             "method": st.sampled_from(["loo", *sorted(TEXT_METHODS)])}, target | options, odd=False,
+             "method": st.sampled_from(["loo", *sorted(TEXT_METHODS)])}, target | options,
+            odd=False, share=8,
         ),
         "adapters": Subject(
             adapter, lambda loaded: loaded.card.layers == 2,
             {"entry": st.sampled_from(["target_modules", "exclude_modules", "rank_pattern"]),
              "pattern": st.sampled_from([*SLOW, r".*\.(query|value)", "(", "all-linear"])},
-            odd=False, share=20,
+            odd=False, share=0.05,
         ),
         "attribute on images": Subject(
             images, are_records,
@@ -410,7 +413,7 @@ def subjects(model: Path) -> dict[str, Subject]:
             tokenizer_of, are_records,
             {"pattern": st.sampled_from([*BACKTRACKING, r"\s+", "(", "", r"(?<=a)", r"[^a]", "a|b"]),
              "part": st.sampled_from(["pre_tokenizer", "normalizer"]),
-             "text": st.sampled_from(["a film", "dull", "a" * 30 + "!"])}, odd=False, share=5,
+             "text": st.sampled_from(["a film", "dull", "a" * 30 + "!"])}, odd=False, share=0.2,
         ),
         "Lattice.scores_for": Subject(
             lambda layers: lattice.scores_for(layers), finite, {"layers": st.sampled_from([(), [1], [2, 1]])}
@@ -524,13 +527,13 @@ def try_all(model: Path, folder: Path, cases: int, *, number: int = 0, only: str
     those with a name that holds `only`.
     """
     known = {name: subject for name, subject in subjects(model).items() if only in name}
-    each = max(1, cases * 7 // 8 // len(known))
+    each = cases * 7 / 8 / sum(subject.share for subject in known.values())
     common: dict[str, Any] = {"deadline": None, "database": None, "suppress_health_check": list(HealthCheck)}
     common |= {"phases": [Phase.generate], "report_multiple_bugs": False}
     problems = []
     for name, subject in known.items():
         tried = given(cases_of(subject))(_rule_for(subject))
-        tries = max(1, each // subject.share)
+        tries = max(1, round(each * subject.share))
         problems += _failure(name, seed(number)(settings(max_examples=tries, **common)(tried)))
 
     @seed(number)

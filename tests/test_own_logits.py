@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from fuzz_runs import BACKTRACKING
 from tiny_models import BERT_LIKE, PRE_NORM, TEXTS, build, pre_norm, randomise
-from tokenizers import processors
+from tokenizers import Regex, normalizers, pre_tokenizers, processors
 
 import lrp_companion as lrp
 from lrp_companion.methods import TEXT_METHODS, attribute, kept_logits, removal_evaluator
@@ -430,6 +431,20 @@ def test_a_tokenizer_that_fails_is_one_line() -> None:
     clf.tokenizer = tokenizer
     with pytest.raises(InputError, match="token id"):
         dataclasses.replace(clf.reader, vocabulary=5).encode("a film")
+
+
+@pytest.mark.parametrize("part", ["pre_tokenizer", "normalizer"])
+@pytest.mark.parametrize("pattern", BACKTRACKING)
+def test_a_search_that_gives_up_is_one_line(pattern: str, part: str) -> None:
+    """Its panic in Rust is no `Exception`; other texts are read."""
+    network, tokenizer = pre_norm("llama")
+    split = pre_tokenizers.Split(Regex(pattern), "isolated")
+    piece: Any = split if part == "pre_tokenizer" else normalizers.Replace(Regex(pattern), "")
+    setattr(tokenizer.backend_tokenizer, part, piece)
+    clf = load_classifier(network, tokenizer)
+    with pytest.raises(ModelError, match="on which the tokenizer fails .*retry-limit"):
+        clf.encode("a" * 40 + "!")
+    assert clf.encode("AB")
 
 
 # -- places -------------------------------------------------------------------------------------------------
