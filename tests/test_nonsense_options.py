@@ -10,7 +10,8 @@ import pytest
 import torch
 from tiny_models import TEXTS
 
-from lrp_companion.methods import attribute, method_call, options_of
+from lrp_companion.live.model_check import check
+from lrp_companion.methods import attribute, layer_lattice, layer_relevance, method_call, options_of
 from lrp_companion.methods.mask_gradient import quadrature
 from lrp_companion.models.linear_attention import LinearAttention
 from lrp_companion.models.pretrained import Classifier
@@ -58,6 +59,12 @@ def test_a_switch_takes_true_and_false_alone(clf: Classifier, value: object) -> 
     for method, option in calls if value is None else [*calls, ("loo", "progress"), ("ig", "progress")]:
         with pytest.raises(InputError, match=f"{option} .*True or False"):
             attribute(clf, TEXTS[0], method=method, **{option: value})
+    for call in (check, layer_lattice, layer_relevance):
+        with pytest.raises(InputError, match=r"truncate .*True or False"):
+            call(clf, TEXTS[0], truncate=value)
+    for odd in (value, np.array([1j, 2])) if value is not None else ():
+        with pytest.raises(InputError, match=r"progress .*True or False"):
+            check(clf, TEXTS[0], progress=odd)
     name, options = method_call("rollout:residual=no")
     with pytest.raises(InputError, match="residual 'no'"):
         attribute(clf, TEXTS[0], method=name, **options)

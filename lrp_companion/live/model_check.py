@@ -10,7 +10,7 @@ import torch
 
 from lrp_companion.live.check_report import Figure, ModelCheck
 from lrp_companion.methods import attribute, layer_relevance
-from lrp_companion.methods.common import check_classifier, to_numpy, watch
+from lrp_companion.methods.common import check_classifier, switch, to_numpy, watch
 from lrp_companion.methods.levels import LayerRelevance
 from lrp_companion.methods.perturbation import kept_logits
 from lrp_companion.metrics import agreement, bootstrap_mean
@@ -67,6 +67,7 @@ def check(
     (False, ['logits', 'leave-one-out'])
     """
     check_classifier("check", model)
+    truncate = switch("truncate", truncate)
     model = model.comparing(None)
     model.compare = "none"  # a difference is a figure here, and no error
     tags = model.encoder.wiring.task == TOKEN_CLASSES

@@ -13,6 +13,7 @@ from lrp_companion.methods.common import (
     check_classifier,
     output_gradient,
     settle,
+    switch,
     targets_of,
     to_numpy,
 )
@@ -88,6 +89,7 @@ def layer_relevance(
     check_classifier("layer_relevance", clf)
     mask, eps = check_layers("layer_relevance", bypass, clf.card.layers), check_epsilon(epsilon)
     check_rules("layer_relevance", clf, site="word", gate=gate)
+    truncate = switch("truncate", truncate)
     encoded = clf.encode_one("layer_relevance", text, truncate=truncate, position=position)
     levels, scores, lost = [], [], []
     with as_recorded(clf.device, clf.network), metered() as meter:
