@@ -14,9 +14,10 @@ from lrp_companion.checks import InputError, ModelError
 from lrp_companion.families.tasks import TOKEN_CLASSES
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.loading.comparison import our_logits, own_logits, tolerance
+from lrp_companion.loading.compute import as_recorded
 from lrp_companion.loading.texts import places_read
 from lrp_companion.methods import attribute, layer_relevance
-from lrp_companion.methods.common import check_classifier, to_numpy, watch
+from lrp_companion.methods.common import check_classifier, switch, to_numpy, watch
 from lrp_companion.methods.levels import LayerRelevance
 from lrp_companion.methods.perturbation import kept_logits
 from lrp_companion.metrics import agreement, bootstrap_mean
@@ -67,6 +68,7 @@ def check(
     (False, ['logits', 'leave-one-out'])
     """
     check_classifier("check", model)
+    truncate = switch("truncate", truncate)
     model = model.comparing(None)
     model.compare = "none"  # a difference is a figure here, and no error
     tags = model.encoder.wiring.task == TOKEN_CLASSES
@@ -137,7 +139,7 @@ def _loo(clf: Classifier, texts: Sequence[EncodedText]) -> Figure:
 def _masked_logits(clf: Classifier, text: EncodedText, ids: torch.Tensor, mask: torch.Tensor) -> np.ndarray:
     """The network's logits with tokens masked; a causal one still reads the last token, masked or not."""
     wiring = clf.encoder.wiring
-    with torch.no_grad():
+    with as_recorded(clf.device, clf.network), torch.no_grad():
         if wiring.base is None:
             place = places_read([text] * len(ids), clf.device)
             return to_numpy(clf.logits(ids, mask, clf.types_of(text), place))

@@ -1,13 +1,15 @@
 """Every public function and the command line with arguments good and odd, under one rule.
 
 The rule: a `CompanionError`, or a finite result of the documented shape (a correlation may be NaN where it is
-undefined); for the command line exit code 0, or 2 with one line. `test_fuzz.py` tries 500 cases;
-`python tests/fuzz_runs.py [CASES]` tries 10,000.
+undefined); for the command line exit code 0, or 2 with one line. Logits, LOO and gradients are those of a
+plain call of the network (`plain_values.py`). `test_fuzz.py` tries 500 cases;
+`python tests/fuzz_runs.py [CASES [SEED]]` tries 10,000.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import json
 import math
@@ -17,6 +19,7 @@ import signal
 import struct
 import sys
 import tempfile
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
@@ -28,16 +31,19 @@ import torch
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from PIL import Image
+from plain_values import COMPARED, FAMILIES, Plain, compare, explained, near
+from tiny_models import build
 from widget_cases import changed, page_of, places, widget_arguments
 
 import lrp_companion as lrp
 from lrp_companion.attribution import SITES
 from lrp_companion.cli import main as command_line
-from lrp_companion.methods import TEXT_METHODS
+from lrp_companion.methods import TEXT_METHODS, options_of
+from lrp_companion.methods.common import targets_of
 from lrp_companion.schema import MAP_CHOICES, REMOVALS, STATISTICS, TARGET_CHOICES, TOKEN_CHOICES
 from lrp_companion.sources.image_file import read_image
 
-PATIENCE = 30  # seconds after which a call counts as hanging
+PATIENCE = 30  # seconds of work, or ten times as many of waiting, after which a call counts as hanging
 CASES = 10_000
 Good = Mapping[str, st.SearchStrategy[Any]]
 Check = Callable[[Any], bool]
@@ -60,6 +66,7 @@ ODD: st.SearchStrategy[Any] = st.one_of(
 )  # fmt: skip
 NUMBERS = st.lists(st.floats(-5, 5), min_size=3, max_size=5)
 IMAGE_METHODS = ("loo", "ig", "lrp", "attnlrp", "mask-gradient")
+PAIRS = st.sampled_from([("a film", "dull"), [("the plot", "a film"), "slow"]])
 TEXTS = st.sampled_from(["a film", "the plot is slow", ["a film", "dull"], "zzz", "[SEP]", "a [MASK] film"])
 
 
@@ -100,7 +107,7 @@ def text_options() -> dict[str, st.SearchStrategy[Any]]:
 
 class Subject:
     """A callable with good values for its arguments: `needed` are always given, of `more` a few;
-    unless `odd`, none is replaced by an odd one.
+    unless `odd`, none is replaced by an odd one. One with a larger `share` is tried more.
     """
 
     def __init__(
@@ -111,8 +118,10 @@ class Subject:
         more: Good | None = None,
         *,
         odd: bool = True,
+        share: float = 1,
     ) -> None:
         self.call, self.check, self.needed, self.more, self.odd = call, check, needed, more or {}, odd
+        self.share = share
 
 
 @st.composite
@@ -172,16 +181,54 @@ def array_file(folder: Path, shape: str, kind: str, version: int, data: int) -> 
     return path
 
 
-def hostile_tokenizer(folder: Path, model: Path, pattern: str) -> Path:
-    """A copy of the model whose tokenizer splits at a pattern."""
+def hostile_tokenizer(folder: Path, model: Path, pattern: str, part: str = "pre_tokenizer") -> Path:
+    """A copy of the model whose tokenizer splits at a pattern, or first replaces it by nothing."""
     out = folder / "hostile"
     if not out.is_dir():
         shutil.copytree(model, out)
     described = json.loads((model / "tokenizer.json").read_text())
-    described["pre_tokenizer"] = {
-        "type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False,
-    }  # fmt: skip
+    described[part] = {
+        "pre_tokenizer": {"type": "Split", "behavior": "Isolated", "invert": False},
+        "normalizer": {"type": "Replace", "content": ""},
+    }[part] | {"pattern": {"Regex": pattern}}
     (out / "tokenizer.json").write_text(json.dumps(described))
+    told = json.loads((model / "tokenizer_config.json").read_text())
+    told["tokenizer_class"] = "TokenizersBackend"  # BERT's own would put its own splitting in its place
+    (out / "tokenizer_config.json").write_text(json.dumps(told))
+    return out
+
+
+SLOW = (r"(.*a)*(.*e)*(([a-z.]+)+)+!", r"(([a-z]+\.?)+)+[A-Z]", r"(.*.*)*\d\d!", r"(?:(\w+)+\.)*(\w+\.?)*#")
+"""Expressions that backtrack without end on the name of a module."""
+BACKTRACKING = (r"(a+a+)+[b-z]", r"((a+)(a+))+[b-z]", r"(?:a+|aa)+(?:a|aa)+[!?]{3}|(a*a*a*)*[b-z]")
+"""Those on which the search of a tokenizer gives up, with a panic."""
+
+
+def hostile_adapter(folder: Path, **entries: Any) -> Path:
+    """A LoRA adapter of a tiny BERT, some entries of its configuration replaced."""
+    peft, out = importlib.import_module("peft"), folder / "adapter"
+    if not out.is_dir():
+        network, tokenizer = build("bert")
+        network.save_pretrained(folder / "base")
+        tokenizer.save_pretrained(folder / "base")
+        network = type(network).from_pretrained(folder / "base")
+        config = peft.LoraConfig(task_type="SEQ_CLS", r=2, target_modules=["query", "value"])
+        peft.get_peft_model(network, config).save_pretrained(out)
+    given = json.loads((out / "adapter_config.json").read_text())
+    changed = folder / "changed"
+    shutil.copytree(out, changed, dirs_exist_ok=True)
+    (changed / "adapter_config.json").write_text(json.dumps({**given, **entries}))
+    return changed
+
+
+def others() -> dict[str, tuple[lrp.Classifier, Plain]]:
+    """Classifiers of several families in memory, three classes each, and as their user calls them."""
+    out = {}
+    for family in FAMILIES:
+        network, tokenizer = build(family, labels=3)
+        if family in ("distilbert", "modernbert"):  # which take no token types
+            tokenizer.model_input_names = ["input_ids", "attention_mask"]
+        out[family] = lrp.load_classifier(network, tokenizer, dtype="float64"), Plain(network, tokenizer)
     return out
 
 
@@ -189,6 +236,7 @@ def subjects(model: Path) -> dict[str, Subject]:
     """Public functions by name, on a tiny model."""
     folder = Path(tempfile.mkdtemp(dir=model.parent))
     clf = lrp.load_classifier(model, dtype="float64")
+    usual, several = Plain(clf.network, clf.tokenizer), others()
     net = lrp.LinearAttention(tokens=9, dim=4, classes=3, dtype=torch.float64)
     just, options = st.just, text_options()
     lattice = lrp.layer_lattice(clf, "a film")
@@ -198,8 +246,30 @@ def subjects(model: Path) -> dict[str, Subject]:
     bootstrap = {"resamples": st.integers(1, 50), "level": st.floats(0.5, 0.9), "seed": st.integers(0, 3)}
     target = {"target": st.sampled_from([None, 0, 1])}
 
-    def removal(keep: Any, **given: Any) -> Any:
-        return lrp.removal_evaluator(clf, **given)(keep)
+    def attributed(family: Any, inputs: Any, **given: Any) -> Any:
+        one, plain = several.get(family, (clf, usual))
+        if family in several:  # with options of its method only, so that most give scores
+            taken = {"method", *target, "contrast", "truncate", *options_of(given["method"])}
+            given = {name: value for name, value in given.items() if name in taken}
+        records = lrp.attribute(one, inputs, **given)
+        compare(one, plain, inputs, records)
+        return records
+
+    def removal(text: Any, keep: Any, target: Any, **given: Any) -> Any:
+        values = lrp.removal_evaluator(clf, text, target=target, **given)(keep)
+        logits = usual.without(text, list(map(bool, keep[0])), given.get("removal", "attention-mask"))
+        (number,) = targets_of(clf, target, 1)
+        wanted = explained(logits, int(number or 0), given.get("output", "logit"))
+        near(values[0], wanted, f"removal from {text!r}")
+        return values
+
+    def adapter(entry: Any, pattern: Any) -> Any:
+        entries = {entry: {pattern: 2} if entry == "rank_pattern" else pattern}
+        began = time.process_time()  # a pattern is matched by another process, for 5 s at most
+        try:
+            return lrp.load_classifier(hostile_adapter(folder, **entries))
+        finally:
+            assert time.process_time() - began < 15
 
     arguments = widget_arguments(clf)
 
@@ -222,8 +292,8 @@ def subjects(model: Path) -> dict[str, Subject]:
         ]
         return page_of(name)(**changed(arguments[name], paths[at % len(paths)], odd))
 
-    def tokenizer_of(pattern: Any, text: Any) -> Any:
-        loaded = lrp.load_classifier(hostile_tokenizer(folder, model, pattern))
+    def tokenizer_of(pattern: Any, part: Any, text: Any) -> Any:
+        loaded = lrp.load_classifier(hostile_tokenizer(folder, model, pattern, part))
         return lrp.attribute(loaded, text, method="attnlrp")
 
     def images(image_method: Any, **given: Any) -> Any:
@@ -231,8 +301,20 @@ def subjects(model: Path) -> dict[str, Subject]:
 
     return {
         "attribute": Subject(
-            lambda **given: lrp.attribute(clf, **given), are_records,
+            lambda **given: attributed("", **given), are_records,
             {"inputs": TEXTS, "method": st.sampled_from(sorted(TEXT_METHODS))}, target | options,
+        ),
+        "attribute, other families": Subject(
+            attributed, are_records,
+            {"family": st.sampled_from(FAMILIES), "inputs": st.one_of(TEXTS, PAIRS),
+             "method": st.sampled_from(["loo", *sorted(TEXT_METHODS)])}, target | options,
+            odd=False, share=8,
+        ),
+        "adapters": Subject(
+            adapter, lambda loaded: loaded.card.layers == 2,
+            {"entry": st.sampled_from(["target_modules", "exclude_modules", "rank_pattern"]),
+             "pattern": st.sampled_from([*SLOW, r".*\.(query|value)", "(", "all-linear"])},
+            odd=False, share=0.05,
         ),
         "attribute on images": Subject(
             images, are_records,
@@ -258,7 +340,8 @@ def subjects(model: Path) -> dict[str, Subject]:
         ),
         "removal_evaluator": Subject(
             removal, lambda values: values.shape == (1,) and finite(values),
-            {"text": just("a film"), "target": just(1), "keep": just(np.ones((1, length), dtype=bool))},
+            {"text": just("a film"), "target": just(1), "keep": st.lists(
+                st.lists(st.booleans(), min_size=length, max_size=length), min_size=1, max_size=1)},
             {name: options[name] for name in ("removal", "output", "batch_tokens")},
         ),
         "load_classifier": Subject(
@@ -329,8 +412,9 @@ def subjects(model: Path) -> dict[str, Subject]:
         ),
         "tokenizers": Subject(
             tokenizer_of, are_records,
-            {"pattern": st.sampled_from([r"\\s+", "(", "", r"(?<=a)", r"[^a]", "a|b"]),
-             "text": st.sampled_from(["a film", "dull"])}, odd=False,
+            {"pattern": st.sampled_from([*BACKTRACKING, r"\s+", "(", "", r"(?<=a)", r"[^a]", "a|b"]),
+             "part": st.sampled_from(["pre_tokenizer", "normalizer"]),
+             "text": st.sampled_from(["a film", "dull", "a" * 30 + "!"])}, odd=False, share=0.2,
         ),
         "Lattice.scores_for": Subject(
             lambda layers: lattice.scores_for(layers), finite, {"layers": st.sampled_from([(), [1], [2, 1]])}
@@ -352,13 +436,17 @@ def patience() -> Iterator[None]:
     if not hasattr(signal, "setitimer"):
         yield
         return
-    before = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, PATIENCE)
+    waiting = 10 * PATIENCE
+    clocks = (signal.SIGPROF, signal.ITIMER_PROF, PATIENCE), (signal.SIGALRM, signal.ITIMER_REAL, waiting)
+    before = [signal.signal(name, late) for name, _, _ in clocks]
+    for _, clock, seconds in clocks:
+        signal.setitimer(clock, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        for (name, clock, _), handler in zip(clocks, before, strict=True):
+            signal.setitimer(clock, 0)
+            signal.signal(name, handler)
 
 
 def obeys(subject: Subject, case: Mapping[str, Any]) -> None:
@@ -439,16 +527,19 @@ def obeys_on_the_command_line(words: list[str], folder: Path) -> None:
             assert len(lines) == 1 and said.getvalue() == "", (lines, said.getvalue())
 
 
-def try_all(model: Path, folder: Path, cases: int, *, number: int = 0) -> None:
-    """So many cases, an eighth of them on the command line, the rest over the public functions."""
-    known = subjects(model)
-    each = max(1, cases * 7 // 8 // len(known))
+def try_all(model: Path, folder: Path, cases: int, *, number: int = 0, only: str = "") -> None:
+    """So many cases, an eighth of them on the command line, the rest over the public functions; of these
+    those with a name that holds `only`.
+    """
+    known = {name: subject for name, subject in subjects(model).items() if only in name}
+    each = cases * 7 / 8 / sum(subject.share for subject in known.values())
     common: dict[str, Any] = {"deadline": None, "database": None, "suppress_health_check": list(HealthCheck)}
     common |= {"phases": [Phase.generate], "report_multiple_bugs": False}
     problems = []
     for name, subject in known.items():
         tried = given(cases_of(subject))(_rule_for(subject))
-        problems += _failure(name, seed(number)(settings(max_examples=each, **common)(tried)))
+        tries = max(1, round(each * subject.share))
+        problems += _failure(name, seed(number)(settings(max_examples=tries, **common)(tried)))
 
     @seed(number)
     @settings(max_examples=max(1, cases // 8), **common)
@@ -471,7 +562,9 @@ def _failure(name: str, test: Callable[[], None]) -> list[str]:
     try:
         with contextlib.redirect_stderr(io.StringIO()):
             test()
-    except Exception as error:
+    except BaseException as error:  # also a panic of Rust
+        if isinstance(error, (KeyboardInterrupt, SystemExit)):
+            raise
         last = error.__traceback__
         while last is not None and last.tb_next is not None:
             last = last.tb_next
@@ -481,21 +574,21 @@ def _failure(name: str, test: Callable[[], None]) -> list[str]:
     return []
 
 
-def main(cases: int = CASES) -> int:
-    """Try so many cases; print what broke the rule; return the exit code."""
+def main(cases: int = CASES, number: int = 0) -> int:
+    """Try so many cases, drawn by a seed; print what broke the rule; return the exit code."""
     from tiny_models import save
 
     os.environ["HF_HUB_OFFLINE"] = "1"
     os.environ.pop("LRP_COMPANION_DATA", None)
     with tempfile.TemporaryDirectory() as scratch:
         try:
-            try_all(save(Path(scratch) / "model"), Path(scratch), cases)
+            try_all(save(Path(scratch) / "model"), Path(scratch), cases, number=number)
         except AssertionError as error:
             print(error)
             return 1
-    print(f"{cases} cases, none broke the rule")
+    print(f"{cases} cases, none broke the rule; {COMPARED.total()} values are those of a plain call")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(*map(int, sys.argv[1:2])))
+    sys.exit(main(*map(int, sys.argv[1:3])))

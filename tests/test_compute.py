@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from tiny_models import build, vision
 
 from lrp_companion.checks import InputError
 from lrp_companion.loading.classifier import Classifier, load_classifier
 from lrp_companion.loading.compute import as_recorded, check_device
-from lrp_companion.methods import TEXT_METHODS, attribute, layer_lattice, removal_evaluator
+from lrp_companion.methods import TEXT_METHODS, attribute, layer_lattice, layer_relevance, removal_evaluator
+from lrp_companion.model_check import check
 from lrp_companion.toys.linear_attention import LinearAttention
 
 TEXT = "a film of rare grace"
@@ -71,16 +73,73 @@ def test_lattices_removals_and_digits_too(model_folder) -> None:
     keep = np.ones((1, len(clf.encode(TEXT)[0])), dtype=bool)
 
     def everything() -> list[np.ndarray]:
-        records = [attribute(net, images, method=method) for method in ("loo", "ig", "attnlrp")]
+        pairs = [attribute(net, images, method=method) for method in ("loo", "ig", "attnlrp")]
         evaluate = removal_evaluator(clf, TEXT, target=0)
-        lattice = layer_lattice(clf, TEXT).scores
-        return [lattice, evaluate(keep), *(record.scores for pair in records for record in pair)]
+        lattice, flow = layer_lattice(clf, TEXT).scores, layer_relevance(clf, TEXT)
+        figures = np.array([figure.value for figure in check(clf, [TEXT], progress=False).figures])
+        further = [lattice, flow.scores, *flow.lost.values(), figures, evaluate(keep)]
+        return [*further, *(record.scores for pair in pairs for record in pair)]
 
     wanted = everything()
     clf.network.train()
     with torch.inference_mode(), torch.autocast("cpu", dtype=torch.bfloat16):
         for values, before in zip(everything(), wanted, strict=True):
             assert np.array_equal(values, before)
+
+
+@pytest.mark.parametrize("default", ["meta", torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("family", ["bert", "llama", "gpt2"])
+def test_defaults_of_the_caller_change_no_score(model_folder, family: str, default: object) -> None:
+    """A default device without numbers, or default types of other precision, at load and later."""
+    network, tokenizer = build(family)
+    keep = np.ones((1, len(tokenizer(TEXT)["input_ids"])), dtype=bool)
+
+    def everything() -> list[np.ndarray]:
+        out = []
+        for given, dtype in (((model_folder(family),), "float32"), ((network, tokenizer), "float64")):
+            clf = load_classifier(*given, dtype=dtype)
+            for method in ("loo", "attnlrp", "mask-gradient", "ig"):
+                more = {"baseline": "zero", "n_steps": 2} if method == "ig" else {}
+                out.append(attribute(clf, [TEXT, "dull"], method=method, target=1, **more)[0].scores)
+            out += [layer_lattice(clf, TEXT).scores, layer_relevance(clf, TEXT).scores]
+            out.append(removal_evaluator(clf, TEXT, target=1)(keep))
+            out.append(np.array([figure.value for figure in check(clf, [TEXT], progress=False).figures]))
+        return out
+
+    wanted = everything()
+    device, dtype = torch.get_default_device(), torch.get_default_dtype()
+    try:
+        if isinstance(default, torch.dtype):
+            torch.set_default_dtype(default)
+        else:
+            torch.set_default_device(default)
+        values = everything()
+        assert torch.get_default_device().type == (default if default == "meta" else "cpu")
+    finally:
+        torch.set_default_device(device)
+        torch.set_default_dtype(dtype)
+    for ours, before in zip(values, wanted, strict=True):
+        np.testing.assert_array_equal(ours, before)
+
+
+@pytest.mark.parametrize("method", ["loo", "attnlrp", "ig"])
+def test_images_under_a_default_device(method: str) -> None:
+    """A ViT and a linear attention keep their scores; a network without numbers is one line."""
+    vit, net = load_classifier(vision("vit")), LinearAttention(tokens=9, dim=4, classes=3)
+    pixels = np.random.default_rng(0).random((2, 6, 9))
+    more = {"n_steps": 2} if method == "ig" else {}
+
+    def both() -> list[np.ndarray]:
+        one = attribute(vit, pixels, method=method, **more)
+        return [one[0].scores, attribute(net, pixels[0, 0][None], method=method, **more)[0].scores]
+
+    wanted = both()
+    with torch.device("meta"):
+        for ours, before in zip(both(), wanted, strict=True):
+            np.testing.assert_array_equal(ours, before)
+        empty = LinearAttention(tokens=9, dim=4, classes=3)
+        with pytest.raises(InputError, match="hold no numbers"):
+            attribute(empty, pixels[0, 0][None], method=method)
 
 
 def test_a_model_that_is_loaded_in_inference_mode_has_gradients(model_folder) -> None:

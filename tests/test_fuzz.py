@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from fuzz_runs import Subject, obeys, subjects, try_all
 from hypothesis import strategies as st
+from plain_values import Plain, compare
+from tiny_models import build
 
 import lrp_companion as lrp
 from lrp_companion.sources.folder import VARIABLE
@@ -49,3 +52,16 @@ def test_what_breaks_the_rule_is_told(result) -> None:
     subject = Subject(result, lambda value: bool(np.isfinite(value)), {"x": st.none()})
     with pytest.raises((AssertionError, ZeroDivisionError)):
         obeys(subject, {})
+
+
+@pytest.mark.parametrize("family", ["bert", "llama", "gpt2"])
+@pytest.mark.parametrize("method", ["loo", "gradient-x-input"])
+def test_a_value_that_is_not_that_of_a_plain_call_is_told(family: str, method: str) -> None:
+    network, tokenizer = build(family)
+    clf = lrp.load_classifier(network, tokenizer, dtype="float64")
+    (record,) = lrp.attribute(clf, "a film", method=method)
+    plain = Plain(network, tokenizer)
+    compare(clf, plain, "a film", [record])
+    for other in (replace(record, scores=record.scores + 1e-3), replace(record, logit=record.logit + 1e-3)):
+        with pytest.raises(AssertionError, match="apart"):
+            compare(clf, plain, "a film", [other])

@@ -12,8 +12,9 @@ from tiny_models import TEXTS
 
 from lrp_companion.checks import CompanionError, InputError
 from lrp_companion.loading.classifier import Classifier
-from lrp_companion.methods import attribute, method_call, options_of
+from lrp_companion.methods import attribute, layer_lattice, layer_relevance, method_call, options_of
 from lrp_companion.methods.mask_gradient import quadrature
+from lrp_companion.model_check import check
 from lrp_companion.registry import IMAGE_METHODS, TEXT_METHODS
 from lrp_companion.toys.linear_attention import LinearAttention
 
@@ -58,6 +59,12 @@ def test_a_switch_takes_true_and_false_alone(clf: Classifier, value: object) -> 
     for method, option in calls if value is None else [*calls, ("loo", "progress"), ("ig", "progress")]:
         with pytest.raises(InputError, match=f"{option} .*True or False"):
             attribute(clf, TEXTS[0], method=method, **{option: value})
+    for call in (check, layer_lattice, layer_relevance):
+        with pytest.raises(InputError, match=r"truncate .*True or False"):
+            call(clf, TEXTS[0], truncate=value)
+    for odd in (value, np.array([1j, 2])) if value is not None else ():
+        with pytest.raises(InputError, match=r"progress .*True or False"):
+            check(clf, TEXTS[0], progress=odd)
     name, options = method_call("rollout:residual=no")
     with pytest.raises(InputError, match="residual 'no'"):
         attribute(clf, TEXTS[0], method=name, **options)

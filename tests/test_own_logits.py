@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
+import json
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import transformers
+from fuzz_runs import BACKTRACKING
 from tiny_models import BERT_LIKE, PRE_NORM, TEXTS, build, pre_norm, randomise
-from tokenizers import processors
+from tokenizers import Regex, normalizers, pre_tokenizers, processors
 
 import lrp_companion as lrp
 from lrp_companion.checks import InputError, ModelError
@@ -429,6 +433,20 @@ def test_a_tokenizer_that_fails_is_one_line() -> None:
         dataclasses.replace(clf.reader, vocabulary=5).encode("a film")
 
 
+@pytest.mark.parametrize("part", ["pre_tokenizer", "normalizer"])
+@pytest.mark.parametrize("pattern", BACKTRACKING)
+def test_a_search_that_gives_up_is_one_line(pattern: str, part: str) -> None:
+    """Its panic in Rust is no `Exception`; other texts are read."""
+    network, tokenizer = pre_norm("llama")
+    split = pre_tokenizers.Split(Regex(pattern), "isolated")
+    piece: Any = split if part == "pre_tokenizer" else normalizers.Replace(Regex(pattern), "")
+    setattr(tokenizer.backend_tokenizer, part, piece)
+    clf = load_classifier(network, tokenizer)
+    with pytest.raises(ModelError, match="on which the tokenizer fails .*retry-limit"):
+        clf.encode("a" * 40 + "!")
+    assert clf.encode("AB")
+
+
 # -- places -------------------------------------------------------------------------------------------------
 
 
@@ -483,7 +501,7 @@ def test_own_logits_are_those_of_the_network_called_plainly() -> None:
         (text,) = clf.encode(TEXTS[3])
         with torch.no_grad():
             inputs = tokenizer(TEXTS[3], return_tensors="pt")
-            if family in ("distilbert", *PRE_NORM):
+            if family in ("distilbert", "modernbert"):
                 inputs.pop("token_type_ids", None)
             networks = network(**inputs).logits[0]
         np.testing.assert_allclose(own_logits(clf, text), networks, atol=1e-6)
@@ -600,3 +618,53 @@ def test_endless_texts_are_refused() -> None:
     for given in (range(10**12), itertools.count(), {"input_ids": range(10**12)}, itertools.repeat("a")):
         with pytest.raises(InputError):
             clf.encode(given)
+
+
+# -- token types where a network has no table of them --------------------------------------------------------
+
+
+def settings(file: Path, **changes: object) -> None:
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+
+
+@pytest.mark.parametrize("task", ["ForSequenceClassification", "LMHeadModel", "ForTokenClassification"])
+def test_token_types_that_gpt2_adds_as_words_are_refused(task: str, tmp_path: Any) -> None:
+    """`network(**tokenizer(text))` adds the vectors of words 0 and 1; a tokenizer without types adds none."""
+    network, tokenizer = pre_norm("gpt2", task=task)
+    more = {"position": 2} if task == "ForTokenClassification" else {}
+    names = tokenizer.model_input_names
+    tokenizer.model_input_names = ["input_ids", "token_type_ids", "attention_mask"]
+    network.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    edit = functools.partial(settings, tmp_path / "tokenizer_config.json")
+    edit(model_input_names=tokenizer.model_input_names)
+    typed = [tokenizer(TEXTS[0]), tokenizer(TEXTS[0], return_tensors="pt"), tokenizer([TEXTS[0], TEXTS[3]])]
+    for given in ((network, tokenizer), (tmp_path,)):
+        with pytest.raises(ModelError, match='by the network .*leave out token types: "model_input_names"'):
+            load_classifier(*given)
+    tokenizer.model_input_names = names
+    edit(model_input_names=names)
+    load_classifier(tmp_path)
+    clf = load_classifier(network, tokenizer, dtype="float64")
+    network = network.double()
+    for given in (TEXTS[0], tokenizer(TEXTS[0]), tokenizer(TEXTS[0], return_tensors="pt")):
+        (record,) = attribute(clf, given, method="loo", target=1, **more)
+        with torch.no_grad():
+            logits = network(**tokenizer(TEXTS[0], return_tensors="pt")).logits[0]
+        networks = logits if logits.ndim == 1 else logits[more.get("position", -1)]
+        assert record.logit == pytest.approx(float(networks[1]), abs=1e-8)
+    for given in typed:  # as its user would call the network with them
+        with pytest.raises(ModelError, match="leave out token types"):
+            attribute(clf, given, method="loo", target=1, **more)
+
+
+@pytest.mark.parametrize("family", ["roberta", "xlm-roberta", "camembert"])
+def test_token_types_without_a_vector_are_refused(family: str) -> None:
+    network, tokenizer = build(family)
+    clf = load_classifier(network, tokenizer, dtype="float64")
+    ids = tokenizer(TEXTS[0])["input_ids"]
+    (plain,) = attribute(clf, TEXTS[0], method="loo", target=1)
+    (record,) = attribute(clf, {"input_ids": ids, "token_type_ids": [0] * len(ids)}, method="loo", target=1)
+    np.testing.assert_allclose(record.scores, plain.scores, atol=1e-10)
+    with pytest.raises(InputError, match="token type 1; expected token types below 1"):
+        attribute(clf, {"input_ids": ids, "token_type_ids": [0, *[1] * (len(ids) - 1)]}, method="loo")

@@ -19,7 +19,7 @@ from lrp_companion.families.wiring import LinearRows, RootMeanSquare, Wiring, fr
 from lrp_companion.loading.accepted import check_complete, check_config, check_finite, check_tokenizer
 from lrp_companion.loading.comparison import COMPARE, check_forward
 from lrp_companion.loading.comparison import compare as compare_logits
-from lrp_companion.loading.compute import as_recorded, check_device
+from lrp_companion.loading.compute import as_recorded, check_device, usual_device
 from lrp_companion.loading.config_entries import check_all_layers
 from lrp_companion.loading.device_map import check_device_map, check_placed
 from lrp_companion.loading.images import EncodedImage, ImageReader, PixelScale
@@ -84,6 +84,7 @@ class Classifier:
         """What its inputs are made of, in a word: the tokens that are not special."""
         return "patches" if self.reads_images else "words"
 
+    @usual_device()
     def encode(self, texts: Any, *, truncate: bool = False, position: Any = None) -> list[EncodedText]:
         """Tokenise texts and pairs of texts, or cut images into patches; refuse what cannot be explained,
         before any work.
@@ -127,7 +128,8 @@ class Classifier:
             config: Any = self.network.config
             skipped = getattr(config.get_text_config(), "pad_token_id", None)
         return Reader(
-            self.tokenizer, self.max_tokens, w.types, reads_mask=w.task == MASKED_TOKEN,
+            self.tokenizer, self.max_tokens, w.types if w.type is not None else 0,
+            reads_mask=w.task == MASKED_TOKEN,
             vocabulary=getattr(w.word, "num_embeddings", None), skipped=skipped, prompts=w.task == NEXT_TOKEN,
             counts_padding=w.position is not None,
         )  # fmt: skip
@@ -332,6 +334,7 @@ class Classifier:
         return logits if self._classes is None else logits[..., list(self._classes)]
 
 
+@usual_device()
 @torch.inference_mode(False)  # weights that are made in it can have no gradient
 def load_classifier(
     model: str | os.PathLike | nn.Module = "companion",

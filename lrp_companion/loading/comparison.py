@@ -45,15 +45,21 @@ def tolerance(clf: Classifier) -> float:
 
 
 def own_inputs(clf: Classifier, text: Any) -> dict[str, Tensor]:
-    """What a user passes to the network for a text or an image: ids, mask and token types, or pixels."""
+    """What a user passes to the network for a text or an image: pixels, or what the tokenizer returns."""
     ids, mask, _ = clf.padded([text])
     patches = clf.encoder.wiring.patches
     if patches is not None:
         return {"pixel_values": patches.joined(ids)}
     inputs = {"input_ids": ids, "attention_mask": mask}
-    if clf.encoder.wiring.types > 1:
+    if clf.encoder.wiring.types > 1 or _adds_types(clf, text):
         inputs["token_type_ids"] = torch.tensor([text.types], device=ids.device)
     return inputs
+
+
+def _adds_types(clf: Classifier, text: Any) -> bool:
+    """Whether a network without a table of token types may add other vectors for those that it is given."""
+    takes = inspect.signature(clf.network.forward).parameters
+    return getattr(text, "typed", False) and clf.encoder.wiring.types == 1 and "token_type_ids" in takes
 
 
 @torch.no_grad()
@@ -124,7 +130,8 @@ def _skips(clf: Classifier, text: Any) -> bool:
 def _kind(clf: Classifier, text: Any) -> tuple[Any, ...]:
     if isinstance(text, EncodedImage):
         return "image", clf.dtype
-    return text.pair is not None, text.cut, text.bare, text.read is None, any(text.types), clf.dtype
+    kind = text.pair is not None, text.cut, text.bare, text.read is None
+    return *kind, text.typed, any(text.types), clf.dtype
 
 
 def _check_same(clf: Classifier, text: Any, named: str, *, operation: str = "attribute") -> None:
@@ -143,6 +150,9 @@ def _check_same(clf: Classifier, text: Any, named: str, *, operation: str = "att
         there, here = f"{float(theirs[k]):.4g} by the network {clf.card.name!r}", f"{float(ours[k]):.4g}"
         got = f"{named}, whose logit of {shown(clf.labels[k][:40])} is {there} and {here} by {where}"
         hint = "check config.json (such as is_decoder), or register the wiring of your network with family()"
+        if _adds_types(clf, text):
+            hint = 'leave out token types: "model_input_names": ["input_ids", "attention_mask"] in '
+            hint += "tokenizer_config.json, or tokenizer.model_input_names = [...]"
         raise ModelError(operation, got=got, expected=f"logits at most {most:.1g} apart", hint=hint)
 
 
@@ -187,7 +197,9 @@ def _trial_text(clf: Classifier, count: int) -> EncodedText:
     ids = sorted({k for k in clf.tokenizer.get_vocab().values() if k < known} - special)
     chosen = tuple(ids[k * (len(ids) - 1) // max(1, count - 1)] for k in range(count))
     read = 0 if clf.encoder.wiring.readout == "place" else None
-    return EncodedText("", chosen, ("",) * count, np.zeros(count, dtype=bool), read=read)
+    typed = "token_type_ids" in getattr(clf.tokenizer, "model_input_names", ())
+    marks = np.zeros(count, dtype=bool)
+    return EncodedText("", chosen, ("",) * count, marks, read=read, typed=typed)
 
 
 def _check_padding(clf: Classifier, text: EncodedText) -> None:

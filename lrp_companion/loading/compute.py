@@ -54,17 +54,29 @@ def _count(kind: str) -> int:
 
 
 @contextmanager
+def usual_device() -> Iterator[None]:
+    """Make tensors on the processor unless code says where, whatever default device the caller has set: new
+    tensors on "meta" hold no numbers, and generators do not follow them to a GPU.
+    """
+    if torch.get_default_device().type == "cpu":  # each call of PyTorch takes longer in a context
+        yield
+        return
+    with torch.device("cpu"):
+        yield
+
+
+@contextmanager
 def as_recorded(device: torch.device, network: nn.Module | None = None) -> Iterator[None]:
     """Compute in the numbers' type and without randomness, whatever the caller has switched on.
 
     Autocast would change scores by several percent, inference mode forbids gradients, and a network in
-    training mode drops units at random. All three settings are restored afterwards.
+    training mode drops units at random. These settings are restored afterwards, and the default device.
     """
     training = [] if network is None else [module for module in network.modules() if module.training]
     for module in training:
         module.training = False
     try:
-        with torch.inference_mode(False), torch.autocast(device.type, enabled=False):
+        with usual_device(), torch.inference_mode(False), torch.autocast(device.type, enabled=False):
             yield
     finally:
         for module in training:

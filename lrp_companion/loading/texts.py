@@ -34,6 +34,7 @@ class EncodedText:
     read : the place that is explained, if a model reads one: that of a masked token, of a token with classes,
         or of the last token where that is not the last of the text.
     bare : whether this is all that the model reads: no special tokens were added to `text`.
+    typed : whether the tokenizer's answer has token types, which some networks add where they have no table.
     """
 
     text: str
@@ -45,6 +46,7 @@ class EncodedText:
     whole: int = 0
     read: int | None = None
     bare: bool = False
+    typed: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "types", self.types or (0,) * len(self.input_ids))
@@ -72,7 +74,7 @@ class EncodedText:
     def source(self) -> Text:
         """What was encoded: the text, the pair, or the token ids."""
         if self.bare:
-            return Ids(self.input_ids, self.types)
+            return Ids(self.input_ids, self.types if self.typed else ())
         return self.text if self.pair is None else (self.text, self.pair)
 
 
@@ -160,8 +162,10 @@ def _rows_of(given: Any) -> Any:
 def _unpadded(ids: list[int], mask: Any, types: Any) -> Ids:
     """Ids where a mask is 1, with their types; padding stands at one end or both."""
     mask = [1] * len(ids) if mask is None else mask
-    types = [0] * len(ids) if types is None else types
-    if not (isinstance(mask, list) and isinstance(types, list) and len(mask) == len(types) == len(ids)):
+    types = [] if types is None else types
+    if not (isinstance(mask, list) and len(mask) == len(ids)) or not (
+        isinstance(types, list) and len(types) in (0, len(ids))
+    ):
         got, hint = "input_ids with a mask or types of another length", "pass what the tokenizer returned"
         raise InputError("encode", got=got, expected="a mask and types for each id", hint=hint)
     kept = [place for place, one in enumerate(mask) if one]
@@ -218,8 +222,8 @@ def _check_text(name: str, text: object) -> None:
 
 @dataclass(frozen=True)
 class Reader:
-    """A tokenizer with the model's limits: `max_tokens`, the number of token `types`, and the size of the
-    `vocabulary` (None: not known).
+    """A tokenizer with the model's limits: `max_tokens`, the number of token `types` (0: no table of them),
+    and the size of the `vocabulary` (None: not known).
 
     With `reads_mask` a text has one mask token, which is explained. A causal classifier reads the last token
     whose id is not `skipped`, wherever that is. `prompts` are talks that a model is to continue. Where a
@@ -228,7 +232,7 @@ class Reader:
 
     tokenizer: Any
     max_tokens: int
-    types: int = 1
+    types: int = 0
     reads_mask: bool = False
     vocabulary: int | None = None
     skipped: int | None = None
@@ -263,12 +267,12 @@ class Reader:
             )  # fmt: skip
             row = 0
         ids, special = list(rows["input_ids"][row]), list(rows["special_tokens_mask"][row])
-        types = list(rows["token_type_ids"][row]) if "token_type_ids" in rows else [0] * len(ids)
+        types = list(rows["token_type_ids"][row]) if "token_type_ids" in rows else []
         if all(special) or (isinstance(item, tuple) and not _both_sides(rows, row)):
             got, hint = f"text {k}, in which the tokenizer finds no token", "write a word"
             raise InputError("encode", got=got, expected="a text with at least one word", hint=hint)
         self._check_special(k, ids, special)
-        self._check_types(k, types)
+        self._check_types(k, types or (0,))
         text, pair = item if isinstance(item, tuple) else (str(item), None)
         return self._made(k, ids, special, text=text, pair=pair, types=tuple(types), whole=whole)
 
@@ -310,6 +314,7 @@ class Reader:
         named = zip(ids, self.tokenizer.convert_ids_to_tokens(ids), strict=True)
         tokens = tuple(f"<{i}>" if token is None else token for i, token in named)
         marks = np.array(special, dtype=bool)
+        further["typed"] = bool(further["types"])
         return EncodedText(input_ids=tuple(ids), tokens=tokens, special=marks, read=read, **further)
 
     def _templated(self, k: int, talk: Any) -> str:
@@ -374,9 +379,9 @@ class Reader:
             raise InputError("encode", got=got, expected=expected, hint=hint)
 
     def _check_types(self, k: int, types: Sequence[int]) -> None:
-        if self.types > 1 and max(types) >= self.types:
+        if self.types and max(types) >= self.types:
             got, expected = f"text {k} with token type {max(types)}", f"token types below {self.types}"
-            hint = "take the tokenizer that the model was trained with"
+            hint = "take the tokenizer that the model was trained with, or leave out token types"
             raise InputError("encode", got=got, expected=expected, hint=hint)
 
 

@@ -108,7 +108,8 @@ def attribute(
         there is no margin), `contrast` (a class whose logit is subtracted from the target's), `position` (for
         token classification only: the token, from 0, whose classes are explained, or a word; one for all
         texts or one for each), `removal`
-        ("attention-mask", "mask-token", "pad-token", "delete"; LOO; for patches only the first), `n_steps`
+        ("attention-mask", "mask-token", "pad-token" (a causal classifier is read where the whole text is),
+        "delete"; LOO; for patches only the first), `n_steps`
         and `baseline` (IG: "auto", "pad-token", "mask-token", "zero", for patches "zero-pixels"),
         `groups`, `nodes` and `seed` (mask-gradient, hybrid), `exact` and `correct` (hybrid), `budget`
         and `seed` (sampled-loo), `residual`, `head_fusion` and `row` (rollout), `batch_tokens`,

@@ -283,7 +283,7 @@ def batches(
 
 def watch(items: Iterable, *, progress: bool | None, label: str, total: int | None = None) -> Iterable:
     """A progress bar on standard error: always, never, or (None) on a terminal after three seconds."""
-    hidden = not sys.stderr.isatty() if progress is None else not progress
+    hidden = not sys.stderr.isatty() if progress is None else not switch("progress", progress)
     return tqdm(
         items, desc=label, total=total, disable=hidden, delay=3 if progress is None else 0, leave=False
     )

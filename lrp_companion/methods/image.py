@@ -48,7 +48,11 @@ def attribute_images(
     function = IMAGE_METHODS[method]
     allowed = [p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
     check_options(f"{method!r} on images", options, ["target", *allowed])
-    with as_recorded(next(net.parameters()).device, net):
+    device = next(net.parameters()).device
+    if device.type == "meta":
+        got, hint = 'a network whose weights hold no numbers (device "meta")', "make it on another device"
+        raise InputError("attribute", got=got, expected="weights in memory", hint=hint)
+    with as_recorded(device, net):
         x = net.check_images(images, "attribute")
         x = x.clone() if x.is_inference() else x
         targets = check_targets(target, len(x), tuple(map(str, range(net.classes))))

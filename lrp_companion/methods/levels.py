@@ -10,10 +10,12 @@ import numpy as np
 import torch
 
 from lrp_companion.loading.classifier import Classifier
+from lrp_companion.loading.compute import as_recorded
 from lrp_companion.methods.common import (
     check_classifier,
     output_gradient,
     settle,
+    switch,
     targets_of,
     to_numpy,
 )
@@ -87,12 +89,13 @@ def layer_relevance(
     check_classifier("layer_relevance", clf)
     mask, eps = check_layers("layer_relevance", bypass, clf.card.layers), check_epsilon(epsilon)
     check_rules("layer_relevance", clf, site="word", gate=gate)
+    truncate = switch("truncate", truncate)
     encoded = clf.encode_one("layer_relevance", text, truncate=truncate, position=position)
-    tape = clf.tape(encoded, gate=gate)
-    chosen = settle(targets_of(clf, target, 1), tape.logits)
-    start = output_gradient(tape.logits, chosen, "logit", multi_label=clf.multi_label)
     levels, scores, lost = [], [], []
-    with metered() as meter:
+    with as_recorded(clf.device, clf.network), metered() as meter:
+        tape = clf.tape(encoded, gate=gate)
+        chosen = settle(targets_of(clf, target, 1), tape.logits)
+        start = output_gradient(tape.logits, chosen, "logit", multi_label=clf.multi_label)
         g = tape.head.backward(start, eps=eps)
         for number in range(len(tape.layers), 0, -1):
             layer = tape.layers[number - 1]

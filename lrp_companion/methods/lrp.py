@@ -28,6 +28,7 @@ from lrp_companion.methods.common import (
     check_output,
     output_gradient,
     settle,
+    switch,
     targets_of,
     to_numpy,
 )
@@ -291,6 +292,7 @@ def layer_lattice(
     """
     check_classifier("layer_lattice", clf)
     whole("layer_lattice", "memory", memory, hint="2 * 2**30 bytes are 2 GiB")
+    truncate = switch("truncate", truncate)
     encoded = clf.encode_one("layer_lattice", text, truncate=truncate, position=position)
     eps = check_epsilon(epsilon)
     check_rules("layer_lattice", clf, site=site, gate=gate)

@@ -2,7 +2,8 @@
 
 Four removals: `attention-mask` (no token attends to it; the paper's LOO), `mask-token` and `pad-token` (its
 word is replaced), `delete` (it is deleted and later tokens move up; without [CLS] the classifier reads the
-new first token).
+new first token). Under `pad-token` a causal classifier is read where the whole text is read, also
+if the padding token now stands there; `transformers`, given such ids, would read the last one before it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from lrp_companion.attribution import Attribution
 from lrp_companion.checks import InputError, choose, shown
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.loading.comparison import compare, row_read
-from lrp_companion.loading.compute import as_recorded
+from lrp_companion.loading.compute import as_recorded, usual_device
 from lrp_companion.loading.texts import Text
 from lrp_companion.methods.common import (
     Targets,
@@ -204,6 +205,7 @@ def removal_evaluator(
         raise InputError("removal", got=got, expected="a class", hint=hint)
     known: dict[bytes, float] = {}
 
+    @usual_device()
     def evaluate(keep: np.ndarray) -> np.ndarray:
         kept = _masks(keep)
         rows = {row.tobytes(): row for row in kept}
