@@ -28,6 +28,10 @@ class _Map(Protocol):
 class _Layer(Protocol):
     def backward(self, g: Tensor, *, bypass: bool, eps: float = 0.0) -> Tensor: ...
 
+    def backward_and_angles(
+        self, g: Tensor, *, bypass: bool, eps: float = 0.0
+    ) -> tuple[Tensor, tuple[Tensor, ...]]: ...
+
     def children(self, g: Tensor, *, eps: float = 0.0) -> tuple[Tensor, Tensor]: ...
 
     @property
@@ -145,3 +149,16 @@ def some_masks(
         return walk(layer.backward(g, bypass=bool(bypassing), eps=epsilon), depth - 1, group)
 
     return walk(tape.head.backward(start, eps=epsilon), len(tape.layers), list(dict.fromkeys(masks)))
+
+
+def parts_and_angles(
+    tape: Walkable, start: Tensor, mask: Collection[int], *, epsilon: float = 0.0
+) -> tuple[dict[str, Tensor], list[Tensor]]:
+    """Relevance parts under one mask, each (B, T), and the relevance of rotations, from the last layer down:
+    (B, T) at the cosines and at the sines of each layer whose angles are factors.
+    """
+    g, at_angles = tape.head.backward(start, eps=epsilon), list[Tensor]()
+    for number in range(len(tape.layers), 0, -1):
+        g, of_layer = tape.layers[number - 1].backward_and_angles(g, bypass=number in mask, eps=epsilon)
+        at_angles += of_layer
+    return relevance_parts(tape, tape.embedding.backward(g, eps=epsilon)), at_angles

@@ -31,11 +31,10 @@ from lrp_companion.methods.common import (
     targets_of,
     to_numpy,
 )
-from lrp_companion.propagation import MEMORY, all_masks, some_masks
+from lrp_companion.propagation import MEMORY, all_masks, parts_and_angles, some_masks
 from lrp_companion.registry import PASSES, Style, method
 from lrp_companion.schema import Lattice, check_layers
 from lrp_companion.tape.encoder import Tape
-from lrp_companion.tape.meter import places
 from lrp_companion.tape.steps import GATES
 
 POSITIONS = ("absolute", "signed")
@@ -90,11 +89,9 @@ def _walked(
         return some_masks(tape, start, masks, epsilon=epsilon)
     out = {}
     for mask in masks:
-        with places() as layers:
-            parts = some_masks(tape, start, [mask], epsilon=epsilon)[mask]
-        tables = [table.to(parts["word"].device) for pair in layers for table in pair]
-        tables = tables or [torch.zeros_like(parts["word"])]
-        signed = torch.stack(tables)
+        parts, tables = parts_and_angles(tape, start, mask, epsilon=epsilon)
+        word = parts["word"]
+        signed = torch.stack([table.to(word.device) for table in tables] or [torch.zeros_like(word)])
         out[mask] = parts | {"position": (signed.abs() if positions == "absolute" else signed).sum(0)}
     return out
 

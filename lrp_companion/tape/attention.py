@@ -14,10 +14,13 @@ from torch.utils.checkpoint import checkpoint
 
 from lrp_companion import rules
 from lrp_companion.families.wiring import LayerWiring, SoftCap
-from lrp_companion.tape.meter import at_places, keeps
+from lrp_companion.tape.meter import keeps
 from lrp_companion.tape.steps import MapStep, NormStep, normed, through
 
-Pair = tuple[Tensor, Tensor]
+AtAngles = tuple[Tensor, ...]
+"""Relevance of positions at a layer's cosines and at its sines, (..., B, T) each; () where the angles of its
+rotations are constants, or there are none.
+"""
 
 
 @dataclass(frozen=True)
@@ -55,21 +58,19 @@ class Side:
         normalised, x = normed(norm, split(step.y, heads))
         return cls(step, normalised, angles, x, x if angles is None else angles.rotate(x))
 
-    def backward(self, g: Tensor, *, eps: float) -> tuple[Tensor, Pair | None]:
+    def backward(self, g: Tensor, *, eps: float) -> tuple[Tensor, AtAngles]:
         """Carry g from (..., B, H, T, d) to the attention's input (..., B, T, D); return also what positions
-        get, if any.
-
-        That is relevance at the cosines and at the sines, (..., B, T).
+        get.
         """
-        at_positions = None
+        at_angles: AtAngles = ()
         if self.angles is not None:
             cos, sin = self.angles.cos, self.angles.sin
             if self.angles.factors:
                 g, g_cos, g_sin = rules.rotation_factors(g, self.x, cos, sin, self.y, eps=eps)
-                at_positions = (cos * g_cos).sum((-1, -3)), (sin * g_sin).sum((-1, -3))
+                at_angles = (cos * g_cos).sum((-1, -3)), (sin * g_sin).sum((-1, -3))
             else:
                 g = rules.rotation(g, cos, sin, self.y, eps=eps)
-        return self.map.backward(merge(through(self.norm, g, eps)), eps=eps), at_positions
+        return self.map.backward(merge(through(self.norm, g, eps)), eps=eps), at_angles
 
 
 @dataclass(frozen=True)
@@ -248,15 +249,16 @@ class AttentionStep:
         """CP-LRP: what the attention's input gets through the values, with the attention held constant."""
         return self._through_values(self.at_work.values_only(g_read, eps), eps)
 
-    def all_factors(self, g_read: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-        """AttnLRP: what the attention's input gets through the values, and through queries and keys."""
+    def all_factors(self, g_read: Tensor, eps: float) -> tuple[Tensor, Tensor, AtAngles]:
+        """AttnLRP: what the attention's input gets through the values, and through queries and keys; and what
+        positions get.
+        """
         g_value, g_query, g_key = self.at_work.all_factors(g_read, eps)
         values = self._through_values(g_value, eps)
         at_query, of_queries = self.queries.backward(g_query, eps=eps)
         at_key, of_keys = self.keys.backward(gathered(g_key, self.key_heads), eps=eps)
-        if of_queries is not None and of_keys is not None:
-            at_places(of_queries[0] + of_keys[0], of_queries[1] + of_keys[1])
-        return values, at_query.add_(at_key)
+        at_angles = tuple(one + other for one, other in zip(of_queries, of_keys, strict=True))
+        return values, at_query.add_(at_key), at_angles
 
     def _through_values(self, g: Tensor, eps: float) -> Tensor:
         return self.value.backward(merge(gathered(g, self.key_heads)), eps=eps)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from lrp_companion import rules
 from lrp_companion.families.wiring import LayerWiring
-from lrp_companion.tape.attention import Angles, AttentionStep, merge, split
+from lrp_companion.tape.attention import Angles, AtAngles, AttentionStep, merge, split
 from lrp_companion.tape.steps import GatedStep, MapStep, NormStep, inner_step, normed, through
 
 
@@ -66,11 +66,15 @@ class LayerBlock:
 
         With `bypass` the attention is held constant, as in CP-LRP; else it is treated as in AttnLRP.
         """
+        return self.backward_and_angles(g, bypass=bypass, eps=eps)[0]
+
+    def backward_and_angles(self, g: Tensor, *, bypass: bool, eps: float = 0.0) -> tuple[Tensor, AtAngles]:
+        """As `backward`, and what positions get through their rotations (PA-LRP)."""
         around, g_read = self._around_attention(g, eps)
         if bypass:
-            return self._entering(self.attend.values_only(g_read, eps), eps).add_(around)
-        values, queries_and_keys = self.attend.all_factors(g_read, eps)
-        return self._entering(values.add_(queries_and_keys), eps).add_(around)
+            return self._entering(self.attend.values_only(g_read, eps), eps).add_(around), ()
+        values, queries_and_keys, at_angles = self.attend.all_factors(g_read, eps)
+        return self._entering(values.add_(queries_and_keys), eps).add_(around), at_angles
 
     def children(self, g: Tensor, *, eps: float = 0.0) -> tuple[Tensor, Tensor]:
         """Both treatments from one layer-backward: (AttnLRP's g, CP-LRP's g).
@@ -81,7 +85,7 @@ class LayerBlock:
         twice.
         """
         around, g_read = self._around_attention(g, eps)
-        half, queries_and_keys = self.attend.all_factors(g_read, eps)
+        half, queries_and_keys, _ = self.attend.all_factors(g_read, eps)
         if eps or self.attention_input_norm is not None:
             values = self.attend.values_only(g_read, eps) if eps else 2 * half
             both = half.add_(queries_and_keys)
