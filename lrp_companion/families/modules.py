@@ -79,10 +79,15 @@ def _hooked(module: nn.Module) -> bool:
     from torch.nn.modules import module as of_all
 
     hooks = (
-        module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks,
-        of_all._global_forward_hooks, of_all._global_forward_pre_hooks, of_all._global_backward_hooks,
+        module._forward_hooks,
+        module._forward_pre_hooks,
+        module._backward_hooks,
+        module._backward_pre_hooks,
+        of_all._global_forward_hooks,
+        of_all._global_forward_pre_hooks,
+        of_all._global_backward_hooks,
         of_all._global_backward_pre_hooks,
-    )  # fmt: skip
+    )
     return any(hooks) or "forward" in vars(module)
 
 
@@ -273,9 +278,15 @@ def check_modules(name: str, network: nn.Module, wiring: Wiring) -> None:
         for part in (*attention, layer.up, layer.down, layer.gate):
             check.map(part, alone=False)
         for norm in (
-            layer.attention_norm, layer.output_norm, layer.attention_input_norm, layer.mlp_input_norm,
-            layer.attention_branch_norm, layer.mlp_branch_norm, layer.query_norm, layer.key_norm,
-        ):  # fmt: skip
+            layer.attention_norm,
+            layer.output_norm,
+            layer.attention_input_norm,
+            layer.mlp_input_norm,
+            layer.attention_branch_norm,
+            layer.mlp_branch_norm,
+            layer.query_norm,
+            layer.key_norm,
+        ):
             check.norm(norm)
         check.activation(layer.activation)
     alone = wiring.readout != "place" and wiring.base is None
@@ -307,19 +318,8 @@ def copied(network: nn.Module) -> nn.Module:
 
     Raises
     ------
-    ModelError : weights of 4 or 8 bits, or a network that holds what cannot be copied.
+    ModelError : a network that holds what cannot be copied.
     """
-    for path, module in network.named_modules():
-        weight = getattr(module, "weight", None)
-        whole = isinstance(weight, Tensor) and not weight.is_floating_point()
-        if whole or (callable(weight) and not isinstance(weight, nn.Module)):
-            got = f"a network whose module {path} ({type(module).__name__}) has weights in whole numbers"
-            hint = "load it without quantization, or call its dequantize() first"
-            raise refused(got, expected="weights in floating point", hint=hint)
-    odd = [key for key, value in network.state_dict().items() if not isinstance(value, Tensor)]
-    if odd:
-        got = f"a network whose entry {odd[0]} is no tensor"
-        raise refused(got, expected="weights in floating point", hint="load it without quantization")
     made = {
         id(value): value.detach().clone()  # what a hook has computed; only leaves can be copied
         for module in network.modules()

@@ -30,18 +30,41 @@ IMAGE_CLASSES, ANSWER = "classes of an image", "an answer's start and end"
 ENDS = ("start", "end")
 """What a token of an answer can be, as labels."""
 TASKS = {
-    "ForSequenceClassification": CLASSES, "ForCausalLM": NEXT_TOKEN, "LMHeadModel": NEXT_TOKEN,
-    "ForMaskedLM": MASKED_TOKEN, "ForTokenClassification": TOKEN_CLASSES, "ForQuestionAnswering": ANSWER,
-    "ForImageClassification": IMAGE_CLASSES, "ForImageClassificationWithTeacher": IMAGE_CLASSES,
-}  # fmt: skip
+    "ForSequenceClassification": CLASSES,
+    "ForCausalLM": NEXT_TOKEN,
+    "LMHeadModel": NEXT_TOKEN,
+    "ForMaskedLM": MASKED_TOKEN,
+    "ForTokenClassification": TOKEN_CLASSES,
+    "ForQuestionAnswering": ANSWER,
+    "ForImageClassification": IMAGE_CLASSES,
+    "ForImageClassificationWithTeacher": IMAGE_CLASSES,
+}
 """Tasks by the endings of class names; people read these names, too."""
 Steps = tuple
 """Of a head: linear maps with their activation functions, and norms."""
 ACTIVATIONS = {
-    "relu", "relu6", "gelu", "silu", "tanh", "sigmoid", "elu", "selu", "celu", "leaky_relu", "mish",
-    "softplus", "softsign", "hardtanh", "hardsigmoid", "hardswish", "logsigmoid", "tanhshrink", "threshold",
-    "mul", "truediv",
-}  # fmt: skip
+    "relu",
+    "relu6",
+    "gelu",
+    "silu",
+    "tanh",
+    "sigmoid",
+    "elu",
+    "selu",
+    "celu",
+    "leaky_relu",
+    "mish",
+    "softplus",
+    "softsign",
+    "hardtanh",
+    "hardsigmoid",
+    "hardswish",
+    "logsigmoid",
+    "tanhshrink",
+    "threshold",
+    "mul",
+    "truediv",
+}
 """Functions and methods of tensors that treat every number separately."""
 NOTHING = {"contiguous", "clone"}
 """Methods that change no number."""

@@ -62,12 +62,6 @@ def check_config(name: str, config: Any) -> None:
             "learned absolute positions",
             "choose another model",
         ),
-        (
-            getattr(config, "quantization_config", None) is not None,
-            f"{name!r}, whose weights are quantised",
-            "weights in floating point: relevance needs the numbers of every map",
-            "call dequantize() of its network and save that, or choose the original model",
-        ),
     )
     for applies, got, expected, hint in refused:
         if applies:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from lrp_companion.checks import CompanionError, shown
 from lrp_companion.loading.adapter_entries import CHANGES_BASE, Entries, checked, refused
+from lrp_companion.loading.compute import NEAR
 from lrp_companion.loading.plain import of_peft
 
 SAFE, PICKLED = "adapter_model.safetensors", "adapter_model.bin"
@@ -21,8 +22,6 @@ PREFIX = "base_model.model."
 """What `peft` writes before the name of each weight."""
 HEADS = ("score", "classifier", "classifier.out_proj", "cls_classifier")
 """Last maps of the classifiers of `transformers`: a row per label."""
-CLOSE = 1e-3
-"""Largest difference of logits between merged and adapted network, as a fraction of 1 + the largest."""
 TRIED = 8
 """Tokens of the text that both read."""
 
@@ -180,7 +179,7 @@ def merged(name: str, network: Any) -> nn.Module:
         plain = _unwrapped(network.merge_and_unload())
         after = plain(**inputs).logits
     apart = float((after - before).abs().max())
-    if not apart <= CLOSE * (1 + float(before.abs().max())) and bool(before.isfinite().all()):
+    if not apart <= NEAR[torch.float32] * (1 + float(before.abs().max())) and bool(before.isfinite().all()):
         got = f"logits change by {apart:.2g} when it is merged"
         raise refused(name, got, "an adapter that can be merged", hint=hint)
     return plain

@@ -35,8 +35,11 @@ from lrp_companion.words import word_spans
 
 __all__ = ["EMBEDDED_FOLDER", "Classifier", "EncodedText", "embedded_models", "load_classifier"]
 DTYPES = {
-    "float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16, "float16": torch.float16,
-}  # fmt: skip
+    "float32": torch.float32,
+    "float64": torch.float64,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+}
 
 
 class Classifier:
@@ -127,10 +130,15 @@ class Classifier:
             config: Any = self.network.config
             skipped = getattr(config.get_text_config(), "pad_token_id", None)
         return Reader(
-            self.tokenizer, self.max_tokens, w.types, reads_mask=w.task == MASKED_TOKEN,
-            vocabulary=getattr(w.word, "num_embeddings", None), skipped=skipped, prompts=w.task == NEXT_TOKEN,
+            self.tokenizer,
+            self.max_tokens,
+            w.types,
+            reads_mask=w.task == MASKED_TOKEN,
+            vocabulary=getattr(w.word, "num_embeddings", None),
+            skipped=skipped,
+            prompts=w.task == NEXT_TOKEN,
             counts_padding=w.position is not None,
-        )  # fmt: skip
+        )
 
     def encode_one(
         self, operation: str, text: Any, *, truncate: bool = False, position: Any = None
@@ -218,9 +226,10 @@ class Classifier:
             starts = _starts(joined, position)
             blank = [len(joined[start:end]) - len(joined[start:end].lstrip()) for start, end in offsets]
             named = [
-                k for k, (start, end) in enumerate(offsets)
+                k
+                for k, (start, end) in enumerate(offsets)
                 if start + blank[k] < end and start + blank[k] in starts
-            ]  # fmt: skip
+            ]
         if len(named) == 1:
             return named[0]
         got = f"position {shown(position)}" if position is not None else "no position"

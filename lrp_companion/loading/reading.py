@@ -24,7 +24,7 @@ from lrp_companion.families.tasks import (
     NEXT_TOKEN,
     TOKEN_CLASSES,
     task_of,
-)  # fmt: skip
+)
 from lrp_companion.loading.adapter_entries import Entries, read_entries, refused
 from lrp_companion.loading.adapters import adapted, brought, inside, labels_of, merged, read_weights
 from lrp_companion.loading.config_entries import check_saved_as
@@ -34,10 +34,13 @@ from lrp_companion.loading.places import ADAPTER, CONFIG, Place, locate
 from lrp_companion.loading.plain import check_network, check_object, check_settings, of_peft
 
 AUTO = {
-    CLASSES: "AutoModelForSequenceClassification", NEXT_TOKEN: "AutoModelForCausalLM",
-    MASKED_TOKEN: "AutoModelForMaskedLM", TOKEN_CLASSES: "AutoModelForTokenClassification",
-    IMAGE_CLASSES: "AutoModelForImageClassification", ANSWER: "AutoModelForQuestionAnswering",
-}  # fmt: skip
+    CLASSES: "AutoModelForSequenceClassification",
+    NEXT_TOKEN: "AutoModelForCausalLM",
+    MASKED_TOKEN: "AutoModelForMaskedLM",
+    TOKEN_CLASSES: "AutoModelForTokenClassification",
+    IMAGE_CLASSES: "AutoModelForImageClassification",
+    ANSWER: "AutoModelForQuestionAnswering",
+}
 """The class of `transformers` that reads a model of a task."""
 TASK_TYPES = {"SEQ_CLS": CLASSES, "TOKEN_CLS": TOKEN_CLASSES, "CAUSAL_LM": NEXT_TOKEN}
 """Tasks by the words of PEFT, which has none for masked tokens and for images."""

@@ -258,9 +258,11 @@ class Reader:
         if whole > self.max_tokens:
             sides = item if isinstance(item, tuple) else (item,)
             rows = tokenised(
-                self.tokenizer, *([side] for side in sides), return_special_tokens_mask=True,
+                self.tokenizer,
+                *([side] for side in sides),
+                return_special_tokens_mask=True,
                 max_length=self.max_tokens,
-            )  # fmt: skip
+            )
             row = 0
         ids, special = list(rows["input_ids"][row]), list(rows["special_tokens_mask"][row])
         types = list(rows["token_type_ids"][row]) if "token_type_ids" in rows else [0] * len(ids)
