@@ -17,6 +17,8 @@ from lrp_companion.families.wiring import LayerWiring, SoftCap
 from lrp_companion.tape.meter import keeps
 from lrp_companion.tape.steps import MapStep, NormStep, normed, through
 
+Three = tuple[Tensor, ...]
+"""Queries, keys and values of some heads, (B, h, T, d) each."""
 AtAngles = tuple[Tensor, ...]
 """Relevance of positions at a layer's cosines and at its sines, (..., B, T) each; () where the angles of its
 rotations are constants, or there are none.
@@ -40,6 +42,7 @@ class Angles:
 
     def rotate(self, x: Tensor) -> Tensor:
         """Queries or keys (B, H, T, d), each rotated by its position's angles."""
+        # a rotation by an angle for each pair of the halves of d, as `rules.turn` pairs them
         return x * self.cos + rules.turn(x) * self.sin
 
 
@@ -55,6 +58,7 @@ class Side:
 
     @classmethod
     def run(cls, step: MapStep, norm: Any, angles: Angles | None, heads: int) -> Side:
+        # (B, T, H d) to (B, H, T, d), so that norm and rotation see one head at a time
         normalised, x = normed(norm, split(step.y, heads))
         return cls(step, normalised, angles, x, x if angles is None else angles.rotate(x))
 
@@ -65,11 +69,14 @@ class Side:
         at_angles: AtAngles = ()
         if self.angles is not None:
             cos, sin = self.angles.cos, self.angles.sin
+            # PA-LRP: half of each product to the angle, Eq. (3); else the angles are weights, Eq. (1)
             if self.angles.factors:
                 g, g_cos, g_sin = rules.rotation_factors(g, self.x, cos, sin, self.y, eps=eps)
+                # R = a g, summed over heads and width: (..., B, H, T, d) to (..., B, T)
                 at_angles = (cos * g_cos).sum((-1, -3)), (sin * g_sin).sum((-1, -3))
             else:
                 g = rules.rotation(g, cos, sin, self.y, eps=eps)
+        # back through the norm of each head, (..., B, H, T, d) to (..., B, T, H d), and the map of all heads
         return self.map.backward(merge(through(self.norm, g, eps)), eps=eps), at_angles
 
 
@@ -89,16 +96,17 @@ class Heads:
     capped: tuple[Tensor, Tensor] | None
 
     @classmethod
-    def run(
-        cls, wiring: LayerWiring, queries: Tensor, keys: Tensor, values: Tensor, masked: Tensor | None,
-        keep: Tensor | None,
-    ) -> Heads:  # fmt: skip
+    def run(cls, wiring: LayerWiring, qkv: Three, masked: Tensor | None, keep: Tensor | None) -> Heads:
+        queries, keys, values = qkv
+        # Z = s Q K^T, (B, h, T, T): rows are queries, columns keys; s is 1 / sqrt(d) in most families
         scores = queries @ keys.mT * wiring.scale_of(queries.shape[-1])
         capped = None
         if wiring.cap is not None:
             raw, scores = scores, SoftCap(wiring.cap)(scores)
             capped = raw, scores
+        # the least number and not -inf: R = a g at a closed score would be -inf * 0
         scores = scores if masked is None else scores.masked_fill(masked, torch.finfo(scores.dtype).min)
+        # A = softmax(Z), and O = A V is what the heads read
         attention = scores.softmax(-1) if keep is None else KeptSoftmax.apply(scores, keep)
         return cls(wiring, queries, keys, values, attention, attention @ values, capped)
 
@@ -119,15 +127,20 @@ class Heads:
 
     def values_only(self, g_read: Tensor, eps: float) -> Tensor:
         """CP-LRP: g at the values, with the attention held constant."""
+        # A is a constant: Eq. (1), all to V and nothing to Q and K
         return rules.attention_values(g_read, self.attention, self.read, eps=eps)
 
     def all_factors(self, g_read: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
         """AttnLRP: g at values, queries and keys."""
+        # O = A V, Eq. (3): half to A (..., T, T), half to V (..., T, d)
         g_attention, g_value = rules.matmul(g_read, self.attention, self.values, self.read, eps=eps)
+        # A = softmax(Z), Eq. (5), which does not conserve: the meter gets sum A g_A - sum Z g_Z
         g_scores = rules.softmax(g_attention, self.attention)
         keeps("softmax", lambda: self.attention * g_attention - self._scores() * g_scores)
+        # cap tanh(z / cap) is an activation function: R passes as it is
         if self._cap_slope is not None:
             g_scores = rules.elementwise(g_scores, self._cap_slope)
+        # Z = (s Q) K^T, Eq. (4): half to Q (..., T, d), half to K, which comes out as K^T (..., d, T)
         scale = self.wiring.scale_of(self.queries.shape[-1])
         queries, keys = scale * self.queries, self.keys
         scores = queries @ keys.mT if eps else g_scores  # the scores themselves matter to the stabiliser only
@@ -149,27 +162,27 @@ class HeadsInTurn:
     """
 
     wiring: LayerWiring
-    given: tuple[Tensor, Tensor, Tensor]
+    qkv: Three
     masked: Tensor | None
     keep: Tensor | None
     at_once: int
     read: Tensor
 
     @classmethod
-    def run(
-        cls, wiring: LayerWiring, queries: Tensor, keys: Tensor, values: Tensor, masked: Tensor | None,
-        keep: Tensor | None,
-    ) -> HeadsInTurn:  # fmt: skip
-        def read_of(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-            return Heads.run(wiring, queries, keys, values, masked, keep).read
+    def run(cls, wiring: LayerWiring, qkv: Three, masked: Tensor | None, keep: Tensor | None) -> HeadsInTurn:
+        def read_of(*group: Tensor) -> Tensor:
+            return Heads.run(wiring, group, masked, keep).read
 
-        batch, heads, tokens = queries.shape[:3]
+        batch, heads, tokens = qkv[0].shape[:3]
+        # (B, h, T, T) of as many heads as fit, of one at least
         at_once = min(heads, max(1, AT_ONCE // (batch * tokens**2)))
-        groups = zip(*(side.split(at_once, 1) for side in (queries, keys, values)), strict=True)
+        groups = zip(*(side.split(at_once, 1) for side in qkv), strict=True)
         graded = torch.is_grad_enabled()
-        read = [checkpoint(read_of, *given, use_reentrant=False) if graded else read_of(*given)
-                for given in groups]  # fmt: skip
-        return cls(wiring, (queries, keys, values), masked, keep, at_once, torch.cat(read, 1))
+        read = [
+            checkpoint(read_of, *group, use_reentrant=False) if graded else read_of(*group)
+            for group in groups
+        ]
+        return cls(wiring, qkv, masked, keep, at_once, torch.cat(read, 1))
 
     @property
     def held(self) -> int:
@@ -178,8 +191,8 @@ class HeadsInTurn:
         return batch * self.at_once * tokens**2
 
     def _groups(self) -> Iterator[Heads]:
-        for q, k, v in zip(*(side.split(self.at_once, 1) for side in self.given), strict=True):
-            yield Heads.run(self.wiring, q, k, v, self.masked, self.keep)
+        for group in zip(*(side.split(self.at_once, 1) for side in self.qkv), strict=True):
+            yield Heads.run(self.wiring, group, self.masked, self.keep)
 
     @property
     def attention(self) -> Tensor:
@@ -211,16 +224,24 @@ class AttentionStep:
 
     @classmethod
     def run(
-        cls, wiring: LayerWiring, heads: int, x: Tensor, masked: Tensor | None, keep: Tensor | None,
-        angles: Angles | None, *, in_turn: bool = False,
-    ) -> AttentionStep:  # fmt: skip
+        cls,
+        wiring: LayerWiring,
+        heads: int,
+        x: Tensor,
+        masked: Tensor | None,
+        keep: Tensor | None,
+        angles: Angles | None,
+        *,
+        in_turn: bool = False,
+    ) -> AttentionStep:
         query, key, value = (MapStep.run(m, None, x) for m in (wiring.query, wiring.key, wiring.value))
         of_keys = wiring.key_heads or heads
         queries = Side.run(query, wiring.query_norm, angles, heads)
         keys = Side.run(key, wiring.key_norm, angles, of_keys)
+        # heads that share keys and values read copies of them
         shared = repeated(keys.y, heads), repeated(split(value.y, of_keys), heads)
         work = HeadsInTurn if in_turn else Heads
-        at_work = work.run(wiring, queries.y, *shared, masked, keep)
+        at_work = work.run(wiring, (queries.y, *shared), masked, keep)
         return cls(wiring, heads, queries, keys, value, at_work)
 
     @property
@@ -255,6 +276,7 @@ class AttentionStep:
         """
         g_value, g_query, g_key = self.at_work.all_factors(g_read, eps)
         values = self._through_values(g_value, eps)
+        # S: through softmax, queries and keys; keys of several query heads get the sum of their g
         at_query, of_queries = self.queries.backward(g_query, eps=eps)
         at_key, of_keys = self.keys.backward(gathered(g_key, self.key_heads), eps=eps)
         at_angles = tuple(one + other for one, other in zip(of_queries, of_keys, strict=True))
@@ -280,6 +302,7 @@ class KeptSoftmax(torch.autograd.Function):
         column = keep[:, None, :, None]
         u = scores.softmax(-1)
         total = u @ column
+        # softmax(Z) / (softmax(Z) @ w): its own denominator cancels; 0 / inf where nothing is kept
         u = u.div_(total.masked_fill_(total == 0, torch.inf))
         ctx.save_for_backward(u, column)
         return u * column.mT
@@ -288,6 +311,7 @@ class KeptSoftmax(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None]:
         u, column = ctx.saved_tensors
+        # h_ji = u_ji (g_ji - sum_k A_jk g_jk); the sum is (g u) @ w, as A = u w
         h = g * u
         h = torch.addcmul(h, h @ column, u, value=-1)
         to_keep = h.sum((1, 2)) if ctx.needs_input_grad[1] else None
