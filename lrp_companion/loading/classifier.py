@@ -223,7 +223,7 @@ class Classifier:
         named = []
         if isinstance(position, str):
             joined, offsets = offsets_of(self, text)
-            starts = _starts(joined, position)
+            starts = {start for start, end in word_spans(joined) if joined[start:end] == position}
             blank = [len(joined[start:end]) - len(joined[start:end].lstrip()) for start, end in offsets]
             named = [
                 k
@@ -234,9 +234,8 @@ class Classifier:
             return named[0]
         got = f"position {shown(position)}" if position is not None else "no position"
         got += f", a word at the places {', '.join(map(str, named))}" if named else ""
-        expected = (
-            f"the token whose classes are explained, from 0 to {len(text) - 1}, or one word of the text"
-        )
+        among = f"from 0 to {len(text) - 1}, or one word of the text"
+        expected = f"the token whose classes are explained, {among}"
         raise InputError("encode", got=got, expected=expected, hint="attribute(clf, text, position=2, ...)")
 
     def class_of(self, target: Any) -> Any:
@@ -462,8 +461,3 @@ def _tokenizer_of(files: Readable, config: Any, wiring: Wiring) -> Any:
     tokenizer = files.read("tokenizer")
     check_tokenizer(files.name, tokenizer, config.vocab_size, causal=wiring.causal or wiring.base is not None)
     return tokenizer
-
-
-def _starts(text: str, word: str) -> set[int]:
-    """Where a word begins in a text."""
-    return {start for start, end in word_spans(text) if text[start:end] == word}

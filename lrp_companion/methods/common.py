@@ -319,10 +319,8 @@ def check_finite(clf: Classifier, values: np.ndarray, what: str) -> np.ndarray:
     """Return the values if none is NaN or infinite; else refuse them, because the model overflowed."""
     if np.isfinite(values).all():
         return values
-    got, hint = (
-        f"{what} of {clf.card.name!r} that are not finite",
-        'try dtype="float64", or another checkpoint',
-    )
+    got = f"{what} of {clf.card.name!r} that are not finite"
+    hint = 'try dtype="float64", or another checkpoint'
     raise ModelError("attribute", got=got, expected="finite numbers", hint=hint)
 
 

@@ -118,10 +118,8 @@ def check_baseline(clf: Classifier, baseline: str) -> str:
     if baseline == "pad-token":
         check_pad_token(clf, "baseline 'pad-token'")
     if baseline == "zero-pixels" and not clf.reads_images:
-        got, expected = (
-            f"baseline {baseline!r} with {clf.card.name!r}, which reads texts",
-            "a model of images",
-        )
+        got = f"baseline {baseline!r} with {clf.card.name!r}, which reads texts"
+        expected = "a model of images"
         hint = f"take {' or '.join(map(repr, ['zero', *replacements(clf)]))}"
         raise InputError("attribute", got=got, expected=expected, hint=hint)
     return baseline
