@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -44,6 +44,33 @@ class Angles:
         """Queries or keys (B, H, T, d), each rotated by its position's angles."""
         # a rotation by an angle for each pair of the halves of d, as `rules.turn` pairs them
         return x * self.cos + rules.turn(x) * self.sin
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a layer gets in a forward pass besides its input.
+
+    Attributes
+    ----------
+    heads : how many heads queries have.
+    masked : which keys are closed to which queries, (B or 1, 1, T or 1, T); None: none.
+    keep : a soft mask of keys (B, T); None: all ones.
+    angles : the rotations of queries and keys; None: none.
+    gate : how a gated MLP is treated on the way back, one of `steps.GATES`.
+    in_turn : whether a few heads at a time are held, as in `HeadsInTurn`.
+    """
+
+    heads: int
+    masked: Tensor | None
+    keep: Tensor | None
+    angles: Angles | None
+    gate: str
+    in_turn: bool
+
+    def to(self, device: torch.device) -> Context:
+        """The same on another device."""
+        moved = {name: getattr(self, name) for name in ("masked", "keep", "angles")}
+        return replace(self, **{name: None if one is None else one.to(device) for name, one in moved.items()})
 
 
 @dataclass(frozen=True)
@@ -96,7 +123,7 @@ class Heads:
     capped: tuple[Tensor, Tensor] | None
 
     @classmethod
-    def run(cls, wiring: LayerWiring, qkv: Three, masked: Tensor | None, keep: Tensor | None) -> Heads:
+    def run(cls, wiring: LayerWiring, qkv: Three, context: Context) -> Heads:
         queries, keys, values = qkv
         # Z = s Q K^T, (B, h, T, T): rows are queries, columns keys; s is 1 / sqrt(d) in most families
         scores = queries @ keys.mT * wiring.scale_of(queries.shape[-1])
@@ -105,7 +132,9 @@ class Heads:
             raw, scores = scores, SoftCap(wiring.cap)(scores)
             capped = raw, scores
         # the least number and not -inf: R = a g at a closed score would be -inf * 0
-        scores = scores if masked is None else scores.masked_fill(masked, torch.finfo(scores.dtype).min)
+        if context.masked is not None:
+            scores = scores.masked_fill(context.masked, torch.finfo(scores.dtype).min)
+        keep = context.keep
         # A = softmax(Z), and O = A V is what the heads read
         attention = scores.softmax(-1) if keep is None else KeptSoftmax.apply(scores, keep)
         return cls(wiring, queries, keys, values, attention, attention @ values, capped)
@@ -163,15 +192,14 @@ class HeadsInTurn:
 
     wiring: LayerWiring
     qkv: Three
-    masked: Tensor | None
-    keep: Tensor | None
+    context: Context
     at_once: int
     read: Tensor
 
     @classmethod
-    def run(cls, wiring: LayerWiring, qkv: Three, masked: Tensor | None, keep: Tensor | None) -> HeadsInTurn:
+    def run(cls, wiring: LayerWiring, qkv: Three, context: Context) -> HeadsInTurn:
         def read_of(*group: Tensor) -> Tensor:
-            return Heads.run(wiring, group, masked, keep).read
+            return Heads.run(wiring, group, context).read
 
         batch, heads, tokens = qkv[0].shape[:3]
         # (B, h, T, T) of as many heads as fit, of one at least
@@ -182,7 +210,7 @@ class HeadsInTurn:
             checkpoint(read_of, *group, use_reentrant=False) if graded else read_of(*group)
             for group in groups
         ]
-        return cls(wiring, qkv, masked, keep, at_once, torch.cat(read, 1))
+        return cls(wiring, qkv, context, at_once, torch.cat(read, 1))
 
     @property
     def held(self) -> int:
@@ -192,7 +220,7 @@ class HeadsInTurn:
 
     def _groups(self) -> Iterator[Heads]:
         for group in zip(*(side.split(self.at_once, 1) for side in self.qkv), strict=True):
-            yield Heads.run(self.wiring, group, self.masked, self.keep)
+            yield Heads.run(self.wiring, group, self.context)
 
     @property
     def attention(self) -> Tensor:
@@ -223,25 +251,16 @@ class AttentionStep:
     at_work: Heads | HeadsInTurn
 
     @classmethod
-    def run(
-        cls,
-        wiring: LayerWiring,
-        heads: int,
-        x: Tensor,
-        masked: Tensor | None,
-        keep: Tensor | None,
-        angles: Angles | None,
-        *,
-        in_turn: bool = False,
-    ) -> AttentionStep:
+    def run(cls, wiring: LayerWiring, x: Tensor, context: Context) -> AttentionStep:
+        heads, angles = context.heads, context.angles
         query, key, value = (MapStep.run(m, None, x) for m in (wiring.query, wiring.key, wiring.value))
         of_keys = wiring.key_heads or heads
         queries = Side.run(query, wiring.query_norm, angles, heads)
         keys = Side.run(key, wiring.key_norm, angles, of_keys)
         # heads that share keys and values read copies of them
         shared = repeated(keys.y, heads), repeated(split(value.y, of_keys), heads)
-        work = HeadsInTurn if in_turn else Heads
-        at_work = work.run(wiring, (queries.y, *shared), masked, keep)
+        work = HeadsInTurn if context.in_turn else Heads
+        at_work = work.run(wiring, (queries.y, *shared), context)
         return cls(wiring, heads, queries, keys, value, at_work)
 
     @property

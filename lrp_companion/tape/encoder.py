@@ -19,7 +19,7 @@ from lrp_companion import rules
 from lrp_companion.checks import CompanionError, ModelError
 from lrp_companion.families import FAMILIES
 from lrp_companion.families.wiring import LayerWiring, Wiring, beside
-from lrp_companion.tape.attention import Angles
+from lrp_companion.tape.attention import Angles, Context
 from lrp_companion.tape.layer import LayerBlock
 from lrp_companion.tape.recompute import RecomputedLayer
 from lrp_companion.tape.steps import MapStep, NormStep, head_step, normed, slope_at_zero, through
@@ -220,9 +220,10 @@ class Encoder:
         closed = _Closed(w, attention_mask)
         layers: list[LayerBlock | RecomputedLayer] = []
         for wiring in w.layers:
-            given = (wiring, w.heads, closed.to(wiring), keep, turned.of(wiring))
+            closed_here, turned_here = closed.to(wiring), turned.of(wiring)
+            context = Context(w.heads, closed_here, keep, turned_here, gate, in_turn=self.recompute)
             # a recomputed layer keeps `run` and its input instead of its inside
-            run = partial(_run_layer, *given, gate=gate, in_turn=self.recompute)
+            run = partial(_run_layer, wiring, context)
             layers.append(RecomputedLayer.of(run, x) if self.recompute else run(x))
             x = layers[-1].output
         final_norm, x = normed(w.final_norm, x)
@@ -257,25 +258,10 @@ class Encoder:
         return EmbeddingBlock(parts, total, norm, projection, projection.y)
 
 
-def _run_layer(
-    wiring: LayerWiring,
-    heads: int,
-    masked: Tensor | None,
-    keep: Tensor | None,
-    angles: Angles | None,
-    x: Tensor,
-    *,
-    gate: str,
-    in_turn: bool,
-) -> LayerBlock:
-    """A layer on its input x (B, T, D), which is the last argument so that the others can be bound first.
-
-    All of them are moved to the layer's device, which may differ from that of the layer before.
-    """
+def _run_layer(wiring: LayerWiring, context: Context, x: Tensor) -> LayerBlock:
+    """A layer on its input x (B, T, D), on its device, which may differ from that of the layer before."""
     place = wiring.device
-    x, angles = x.to(place), None if angles is None else angles.to(place)
-    masked, keep = (None if side is None else side.to(place) for side in (masked, keep))
-    return LayerBlock.run(wiring, heads, x, masked, keep, angles=angles, gate=gate, in_turn=in_turn)
+    return LayerBlock.run(wiring, x.to(place), context.to(place))
 
 
 def _wired(family: str, model: nn.Module) -> Wiring:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from lrp_companion import rules
 from lrp_companion.families.wiring import LayerWiring
-from lrp_companion.tape.attention import Angles, AtAngles, AttentionStep, merge, split
+from lrp_companion.tape.attention import AtAngles, AttentionStep, Context, merge, split
 from lrp_companion.tape.steps import GatedStep, MapStep, NormStep, inner_step, normed, through
 
 
@@ -34,29 +34,18 @@ class LayerBlock:
     output: Tensor
 
     @classmethod
-    def run(
-        cls,
-        wiring: LayerWiring,
-        heads: int,
-        x: Tensor,
-        masked: Tensor | None,
-        keep: Tensor | None = None,
-        *,
-        angles: Angles | None = None,
-        gate: str = "uniform",
-        in_turn: bool = False,
-    ) -> LayerBlock:
+    def run(cls, wiring: LayerWiring, x: Tensor, context: Context) -> LayerBlock:
         w = wiring
         # s = N1(x + B1(attend(P1(x)))): a post-LN layer has N1 alone, a pre-LN layer P1, Gemma P1 and B1
         attention_input_norm, into = normed(w.attention_input_norm, x)
-        attend = AttentionStep.run(w, heads, into, masked, keep, angles, in_turn=in_turn)
+        attend = AttentionStep.run(w, into, context)
         attention_out = MapStep.run(w.attention_out, None, merge(attend.read))
         attention_branch_norm, branch = normed(w.attention_branch_norm, attention_out.y)
         first_sum = x + branch
         attention_norm, middle = normed(w.attention_norm, first_sum)
         # y = N2(s + B2(mlp(P2(s)))), all (B, T, D) but for the inner width of the MLP
         mlp_input_norm, into = normed(w.mlp_input_norm, middle)
-        inner = inner_step(w, into, gate=gate)
+        inner = inner_step(w, into, gate=context.gate)
         down = MapStep.run(w.down, None, inner.y)
         mlp_branch_norm, branch = normed(w.mlp_branch_norm, down.y)
         second_sum = middle + branch
