@@ -85,10 +85,7 @@ def integrated_gradients(work: Work, *, n_steps: int = 50, baseline: str = "auto
         ends = work.read(logits, chosen.expand(2))
 
         def explained(
-            x: Tensor,
-            mask: Tensor = mask,
-            chosen: Tensor = chosen,
-            further: dict[str, Any] = further,
+            x: Tensor, mask: Tensor = mask, chosen: Tensor = chosen, further: dict[str, Any] = further
         ) -> Tensor:
             rows = {key: None if one is None else _repeated(one, len(x)) for key, one in further.items()}
             return work.read(clf.logits_of_words(x, _repeated(mask, len(x)), **rows), chosen.expand(len(x)))

@@ -33,12 +33,7 @@ Maps = tuple[Tensor, dict[str, Any], dict[str, Tensor], dict[str, Tensor]]
 
 
 def attribute_images(
-    net: LinearAttention,
-    images: Any,
-    *,
-    method: str,
-    target: Target = None,
-    **options: Any,
+    net: LinearAttention, images: Any, *, method: str, target: Target = None, **options: Any
 ) -> list[Attribution]:
     """Explain every image (B, 14, 14) or (B, 196): `lrp_companion.attribute` for images.
 

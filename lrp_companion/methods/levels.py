@@ -10,13 +10,7 @@ import numpy as np
 import torch
 
 from lrp_companion.loading.classifier import Classifier
-from lrp_companion.methods.common import (
-    check_classifier,
-    output_gradient,
-    settle,
-    targets_of,
-    to_numpy,
-)
+from lrp_companion.methods.common import check_classifier, output_gradient, settle, targets_of, to_numpy
 from lrp_companion.methods.lrp import check_epsilon, check_rules
 from lrp_companion.propagation import relevance_parts
 from lrp_companion.schema import check_layers

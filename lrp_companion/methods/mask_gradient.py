@@ -173,11 +173,7 @@ def plan(
 
 @text_method("mask-gradient", "output", "unit")
 def mask_gradient(
-    work: Work,
-    *,
-    groups: int | str = 1,
-    nodes: int | Sequence[float] | None = None,
-    seed: int | None = None,
+    work: Work, *, groups: int | str = 1, nodes: int | Sequence[float] | None = None, seed: int | None = None
 ) -> list[Attribution]:
     """Gradient of the attention mask: `df/dw_i` at w = 1, or its quadrature along w_i with K groups of
     tokens.

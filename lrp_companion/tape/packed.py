@@ -82,11 +82,7 @@ class _Stretch:
 
 
 def packed_logits(
-    wiring: Wiring,
-    rows: Sequence[Row],
-    *,
-    words: Tensor | None = None,
-    device: torch.device | str = "cpu",
+    wiring: Wiring, rows: Sequence[Row], *, words: Tensor | None = None, device: torch.device | str = "cpu"
 ) -> Tensor:
     """Logits (R, C) of R variants; cheapest if rows of equal length are neighbours.
 
