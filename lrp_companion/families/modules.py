@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import prune, remove_spectral_norm, remove_weight_norm
 
-from lrp_companion.checks import CompanionError, ModelError
+from lrp_companion.checks import CompanionError, ModelError, reason_of
 from lrp_companion.families.wiring import (
     LinearPart,
     LinearRows,
@@ -190,8 +190,7 @@ class _Checked:
             if y.shape == z.shape and near(y, z, terms + z.abs()) and near(there, here, backward):
                 return _without_hooks(module)
             raise self.refuse(module, expected)
-        reason = " ".join(str(error).split())[:80]
-        raise self.refuse(module, expected, does=f"cannot be run on vectors ({reason})")
+        raise self.refuse(module, expected, does=f"cannot be run on vectors ({reason_of(error, 80)})")
 
     def activation(self, activation: Any) -> None:
         if activation is None or not self.first_time(activation):
@@ -238,7 +237,7 @@ class _Checked:
                 there = words.projection(pixels).flatten(2).mT
                 here = words(words.cut(pixels))[:, len(words.special) :]
         except Exception as error:
-            reason = " ".join(str(error).split())[:80]
+            reason = reason_of(error, 80)
             raise self.refuse(words.projection, expected, does=f"cannot be run ({reason})") from error
         if there.shape != here.shape or not near(there, here, 1 + here.abs().amax()):
             raise self.refuse(words.projection, expected)
@@ -329,8 +328,7 @@ def copied(network: nn.Module) -> nn.Module:
     try:
         return copy.deepcopy(network, made)
     except Exception as error:  # a hook may hold anything
-        reason = " ".join(str(error).split())[:120]
-        got = f"a network of type {type(network).__name__} that cannot be copied ({reason})"
+        got = f"a network of type {type(network).__name__} that cannot be copied ({reason_of(error, 120)})"
         hint = "remove its hooks, or save it and name its folder"
         raise refused(got, expected="a network that copy.deepcopy copies", hint=hint) from error
 
@@ -369,7 +367,6 @@ def in_one_line(name: str) -> Iterator[None]:
     except CompanionError:
         raise
     except Exception as error:
-        reason = " ".join(str(error).split())[:160] or type(error).__name__
-        got = f"{name!r}, which cannot be run ({reason})"
+        got = f"{name!r}, which cannot be run ({reason_of(error, 160)})"
         hint = "run it on a text yourself; the modules in it may not fit together"
         raise refused(got, expected="a network that computes logits", hint=hint) from error

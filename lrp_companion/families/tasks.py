@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional
 
-from lrp_companion.checks import CompanionError
+from lrp_companion.checks import CompanionError, reason_of
 from lrp_companion.families.modules import WAY_OUT, is_elementwise, near, numbers, refused
 from lrp_companion.families.wiring import (
     LinearPart,
@@ -290,7 +290,7 @@ def _traced(module: nn.Module) -> list[Any]:
     except _NoChain as error:
         raise refused(f"a head ({kind}) with {error}", expected=expected) from None
     except Exception as error:  # of torch.fx, where a forward decides by its numbers; of the forward itself
-        reason = " ".join(str(error).split())[:120]
+        reason = reason_of(error, 120)
         raise refused(f"a head ({kind}) that cannot be followed ({reason})", expected=expected) from error
     finally:
         for part, mode in modes:

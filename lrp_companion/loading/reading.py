@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from torch import nn
 
-from lrp_companion.checks import CompanionError, InputError, ModelError, SourceError, shown
+from lrp_companion.checks import CompanionError, InputError, ModelError, SourceError, reason_of, shown
 from lrp_companion.families.tasks import (
     ANSWER,
     CLASSES,
@@ -88,14 +88,13 @@ class Files:
         except CompanionError:
             raise
         except Exception as error:  # transformers raises many kinds; each means that the model cannot be read
-            reason = " ".join(str(error).split())[:200] or type(error).__name__
             if self.source == "hub":
-                got = f"hub id {self.name!r}, which cannot be loaded ({reason})"
+                got = f"hub id {self.name!r}, which cannot be loaded ({reason_of(error, 200)})"
                 expected = "a hub id that can be reached"
                 embedded = 'the embedded model: load_classifier("companion")'
                 hint = f"check the id and the connection, or use {embedded}"
             else:
-                got = f"folder {self.name!r} whose {what} cannot be read ({reason})"
+                got = f"folder {self.name!r} whose {what} cannot be read ({reason_of(error, 200)})"
                 expected = "config.json, weights and tokenizer files in the hub's format"
                 hint = "save the model and its tokenizer there with save_pretrained"
             raise SourceError("load_classifier", got=got, expected=expected, hint=hint) from error

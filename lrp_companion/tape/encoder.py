@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from lrp_companion import rules
-from lrp_companion.checks import CompanionError, ModelError
+from lrp_companion.checks import CompanionError, ModelError, reason_of
 from lrp_companion.families import FAMILIES
 from lrp_companion.families.wiring import LayerWiring, Wiring, beside
 from lrp_companion.tape.attention import Angles, Context
@@ -271,7 +271,7 @@ def _wired(family: str, model: nn.Module) -> Wiring:
     except CompanionError:
         raise
     except Exception as error:  # a part that is missing, or of another make
-        got = f"a network of family {family!r} with other modules ({' '.join(str(error).split())[:160]})"
+        got = f"a network of family {family!r} with other modules ({reason_of(error, 160)})"
         expected = f"a sequence classifier with the modules that {family} has in transformers"
         hint = "load a sequence classifier, or install a version of transformers that pyproject.toml names"
         raise ModelError("Encoder", got=got, expected=expected, hint=hint) from error
