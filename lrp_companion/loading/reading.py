@@ -246,8 +246,8 @@ class AdapterFiles(Files):
         count = labels_of(self._weights) or config.num_labels
         settings = read_json(self._folder / CONFIG)
         names = settings.get("id2label") if isinstance(settings, dict) else None
-        named = isinstance(names, dict) and set(names) == {str(k) for k in range(count)}
-        if named and all(type(name) is str for name in names.values()):
+        names = names if isinstance(names, dict) and set(names) == {str(k) for k in range(count)} else {}
+        if names and all(type(name) is str for name in names.values()):
             config.id2label = {k: names[str(k)] for k in range(count)}
             config.label2id = {name: k for k, name in config.id2label.items()}
         elif count != config.num_labels:

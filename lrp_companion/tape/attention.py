@@ -61,16 +61,17 @@ class Context:
     """
 
     heads: int
-    masked: Tensor | None
-    keep: Tensor | None
-    angles: Angles | None
-    gate: str
-    in_turn: bool
+    masked: Tensor | None = None
+    keep: Tensor | None = None
+    angles: Angles | None = None
+    gate: str = "uniform"
+    in_turn: bool = False
 
     def to(self, device: torch.device) -> Context:
         """The same on another device."""
-        moved = {name: getattr(self, name) for name in ("masked", "keep", "angles")}
-        return replace(self, **{name: None if one is None else one.to(device) for name, one in moved.items()})
+        masked, keep = (None if one is None else one.to(device) for one in (self.masked, self.keep))
+        angles = None if self.angles is None else self.angles.to(device)
+        return replace(self, masked=masked, keep=keep, angles=angles)
 
 
 @dataclass(frozen=True)
