@@ -37,6 +37,15 @@ class CompanionError(Exception):
         return _rebuild_error, (type(self), self.operation, self.got, self.expected, self.hint)
 
 
+def reason_of(error: object, most: int) -> str:
+    """What an error of somebody else says, on one line and cut; its type if it says nothing.
+
+    >>> reason_of(ValueError("no  such file"), 100), reason_of(KeyError(), 100)
+    ('no such file', 'KeyError')
+    """
+    return " ".join(str(error).split())[:most] or type(error).__name__
+
+
 def _in_one_line(text: str) -> str:
     """The text without line ends; one that is far too long is cut before it is looked through."""
     return " ".join(_cut(text, 10 * LONGEST).splitlines())

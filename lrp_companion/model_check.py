@@ -14,7 +14,7 @@ from lrp_companion.checks import InputError, ModelError
 from lrp_companion.families.tasks import TOKEN_CLASSES
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.loading.comparison import our_logits, own_logits, tolerance
-from lrp_companion.loading.compute import as_recorded
+from lrp_companion.loading.compute import NEAR, as_recorded, gap
 from lrp_companion.loading.texts import places_read
 from lrp_companion.methods import attribute, layer_relevance
 from lrp_companion.methods.common import check_classifier, switch, to_numpy, watch
@@ -23,10 +23,6 @@ from lrp_companion.methods.perturbation import kept_logits
 from lrp_companion.metrics import agreement, bootstrap_mean
 
 METHODS = ("attnlrp", "cp-lrp", "mask-gradient")
-TOLERANCE = {"float32": 1e-3, "float64": 1e-5, "bfloat16": 1e-1, "float16": 5e-2}
-"""Largest allowed difference between two ways to compute a number, as a fraction of 1 + its size; a network
-may work in float32 in places, whatever its weights are.
-"""
 MANY_TEXTS = 3
 """Number of texts on which the `transformers` network repeats LOO, token by token."""
 
@@ -105,19 +101,14 @@ def check(
     return ModelCheck(model.card, len(encoded), tuple(figures), layers, model.inputs)
 
 
-def _gap(ours: np.ndarray, theirs: np.ndarray) -> float:
-    """The largest difference, as a fraction of 1 + the largest size."""
-    return float(np.abs(ours - theirs).max() / (1 + np.abs(theirs).max()))
-
-
 def _logits(clf: Classifier, texts: Sequence[EncodedText]) -> Figure:
     """The tape's logits against the network's, including its head."""
     gaps = []
     for text in texts:
         theirs = to_numpy(own_logits(clf, text))
-        gaps += [_gap(to_numpy(ours), theirs) for ours in our_logits(clf, text).values()]
+        gaps += [gap(to_numpy(ours), theirs) for ours in our_logits(clf, text).values()]
     says = "largest difference between our logits and the network's own, as a part of 1 + the largest logit"
-    return _judged("logits", max(gaps), min(TOLERANCE[clf.card.dtype], tolerance(clf)), says)
+    return _judged("logits", max(gaps), min(NEAR[clf.dtype], tolerance(clf)), says)
 
 
 def _loo(clf: Classifier, texts: Sequence[EncodedText]) -> Figure:
@@ -130,10 +121,10 @@ def _loo(clf: Classifier, texts: Sequence[EncodedText]) -> Figure:
         one = clf.batch([text])[0]
         ids = one.expand(len(keep), *one.shape[1:])
         mask = torch.as_tensor(keep.astype(int), device=clf.device)
-        gaps.append(_gap(ours, _masked_logits(clf, text, ids, mask)))
+        gaps.append(gap(ours, _masked_logits(clf, text, ids, mask)))
     says = "largest difference between logits after removals, by the package and by the network with its "
     says += f"attention mask ({len(texts)} {clf.inputs})"
-    return _judged("leave-one-out", max(gaps), TOLERANCE[clf.card.dtype], says)
+    return _judged("leave-one-out", max(gaps), NEAR[clf.dtype], says)
 
 
 def _masked_logits(clf: Classifier, text: EncodedText, ids: torch.Tensor, mask: torch.Tensor) -> np.ndarray:
@@ -166,7 +157,7 @@ def _conservation(
     says = "largest part of the relevance that vanishes between two levels and that neither biases nor norms "
     says += f"nor the softmax explains; at the {flows[0].levels[-1]} arrive "
     says += f"{rows[-1]['sum']:+.2f} of the mean |logit|"
-    return _judged(f"conservation of {name}", worst, TOLERANCE[clf.card.dtype], says), rows
+    return _judged(f"conservation of {name}", worst, NEAR[clf.dtype], says), rows
 
 
 def _agreement(

@@ -28,6 +28,10 @@ class _Map(Protocol):
 class _Layer(Protocol):
     def backward(self, g: Tensor, *, bypass: bool, eps: float = 0.0) -> Tensor: ...
 
+    def backward_and_angles(
+        self, g: Tensor, *, bypass: bool, eps: float = 0.0
+    ) -> tuple[Tensor, tuple[Tensor, ...]]: ...
+
     def children(self, g: Tensor, *, eps: float = 0.0) -> tuple[Tensor, Tensor]: ...
 
     @property
@@ -52,6 +56,7 @@ class Walkable(Protocol):
 
 def relevance_parts(tape: Walkable, g: Tensor) -> dict[str, Tensor]:
     """`R = a g` of every part of the embedding sum (word, position, type), each (..., B, T)."""
+    # a sum hands each of its parts the same g (`rules.add`): a part's relevance is its own value times g
     return {name: (value * g).sum(-1) for name, value in tape.embedding.parts.items()}
 
 
@@ -72,19 +77,25 @@ def all_masks(
     weights = _embedding_weights(tape, g, epsilon)
     out = {name: weight.new_empty(2 ** len(layers), *g.shape[:-1]) for name, weight in weights.items()}
     home = next(iter(weights.values())).device  # layers may lie on other devices than the embeddings
+    # g (M, B, T, D) of M masks, the layers that are still to be walked, and the numbers of the masks
     waiting = [(g.unsqueeze(0), len(layers), torch.zeros(1, dtype=torch.long, device=home))]
     while waiting:
         g, depth, numbers = waiting.pop()
         if depth == 0:
+            # R = w . g over the hidden axis, for all masks of the block at once
             for name, weight in weights.items():
                 out[name][numbers] = torch.einsum("nbtd,btd->nbt", g.to(home), weight)
             continue
         g, bypassed = layers[depth - 1].children(g, eps=epsilon)
+        # AttnLRP's child keeps the masks' numbers, CP-LRP's has the layer's bit set
         both = numbers, numbers + 2 ** (depth - 1)
         if 2 * len(g) <= at_once:
+            # breadth-first: both children go on as one block, 2 M masks wide
             waiting.append((torch.cat([g, bypassed]), depth - 1, torch.cat(both)))
         else:
+            # depth-first: AttnLRP's child is walked to the words before its sibling, which waits
             waiting += [(bypassed, depth - 1, both[1]), (g, depth - 1, both[0])]
+        # only `waiting` holds them now, or they would be in memory beside their children
         del g, bypassed
     return out
 
@@ -107,6 +118,7 @@ def masks_at_once(tape: Walkable, g: Tensor, memory: int) -> int:
             expected=f"at least {results + each:,}",
             hint="raise memory, or shorten the text",
         )
+    # a power of two, as children double a block; at least one mask is carried
     busy = budget(None, g.device, work="masks") // tokens
     return 1 << max(1, min(fitting, busy)).bit_length() - 1
 
@@ -119,6 +131,7 @@ def _embedding_weights(tape: Walkable, g: Tensor, epsilon: float) -> dict[str, T
     """
     home = next(iter(tape.embedding.parts.values())).device
     with torch.enable_grad():
+        # linear in g: the gradient of sum R is w wherever it is taken, at 0 too
         leaf = torch.zeros_like(g, device=home, requires_grad=True)
         parts = relevance_parts(tape, tape.embedding.backward(leaf, eps=epsilon))
         gradients = (torch.autograd.grad(part.sum(), leaf, retain_graph=True)[0] for part in parts.values())
@@ -138,10 +151,25 @@ def some_masks(
             parts = relevance_parts(tape, tape.embedding.backward(g, eps=epsilon))
             return dict.fromkeys(group, parts)
         layer = tape.layers[depth - 1]
+        # masks that agree from the last layer to this one have the same g here
         kept, bypassing = ([m for m in group if (depth in m) == bypass] for bypass in (False, True))
         if kept and bypassing:
             g, bypassed = layer.children(g, eps=epsilon)
             return walk(g, depth - 1, kept) | walk(bypassed, depth - 1, bypassing)
+        # all of the group treat this layer alike: one treatment is enough
         return walk(layer.backward(g, bypass=bool(bypassing), eps=epsilon), depth - 1, group)
 
     return walk(tape.head.backward(start, eps=epsilon), len(tape.layers), list(dict.fromkeys(masks)))
+
+
+def parts_and_angles(
+    tape: Walkable, start: Tensor, mask: Collection[int], *, epsilon: float = 0.0
+) -> tuple[dict[str, Tensor], list[Tensor]]:
+    """Relevance parts under one mask, each (B, T), and the relevance of rotations, from the last layer down:
+    (B, T) at the cosines and at the sines of each layer whose angles are factors.
+    """
+    g, at_angles = tape.head.backward(start, eps=epsilon), list[Tensor]()
+    for number in range(len(tape.layers), 0, -1):
+        g, of_layer = tape.layers[number - 1].backward_and_angles(g, bypass=number in mask, eps=epsilon)
+        at_angles += of_layer
+    return relevance_parts(tape, tape.embedding.backward(g, eps=epsilon)), at_angles

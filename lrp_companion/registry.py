@@ -1,8 +1,8 @@
 """The attribution methods on text by name, and the one place where a method is added. No torch.
 
-Labels, styles and costs of the package's methods are here, so that tables and figures of finished runs need
-no model. Their functions register with `method` when `lrp_companion.methods` is imported, and your own method
-registers in the same way:
+Each method of the package is one row here, so that tables and figures of finished runs need no model; its
+function is the one that `methods.text_method` binds to this name, in any file of that folder. Your own method
+needs no row:
 
 >>> @method("constant", label="the same for all", passes=1)
 ... def constant(clf, texts, targets, *, value=1.0, progress=None):
@@ -70,6 +70,10 @@ class Method:
         return tuple(sorted(p.name for p in parameters if p.kind is p.KEYWORD_ONLY))
 
 
+def _path_passes(options: Mapping[str, Any], _: int) -> float:
+    return 3.0 * options.get("n_steps", 50)
+
+
 def _gradient_passes(options: Mapping[str, Any], tokens: int) -> float:
     groups = options.get("groups", 1)
     return 3.0 * (tokens if groups == "all" else groups)
@@ -79,33 +83,32 @@ def _hybrid_passes(options: Mapping[str, Any], tokens: int) -> float:
     return _gradient_passes(options, tokens) + options.get("exact", 4)
 
 
-def _described() -> dict[str, Method]:
-    """The methods of this package: label, passes, colour, marker, dash, and what differs from the default."""
-    rows: tuple[tuple[str, str, Passes, str, str, Any, dict[str, Any]], ...] = (
-        ("loo", "LOO", lambda _, tokens: tokens + 1.0, "#1b1b1b", "o", "-", {}),
-        ("ig", "IG", lambda options, _: 3.0 * options.get("n_steps", 50), "#946500", "^", (0, (6, 2)),
-         {"outputs": "logit", "dial": "n_steps"}),
-        ("gradient-x-input", "gradient x input", PASSES, "#8a4b3d", "v", (0, (6, 2, 1, 2)), {}),
-        ("rollout", "rollout", PASSES, "#6a6a6a", "s", (0, (1, 1.5)), {"outputs": "none"}),
-        ("attnlrp", "AttnLRP", PASSES, "#0067a5", "D", "-", {}),
-        ("cp-lrp", "CP-LRP", PASSES, "#c44c00", "X", (0, (3, 1.5)), {}),
-        ("pa-lrp", "PA-LRP", PASSES, "#00755e", "P", (0, (4, 1.5, 1, 1.5)), {}),
-        ("lrp", "LRP", PASSES, "#6b4fa0", "p", (0, (2, 1)), {}),
-        ("mask-gradient", "mask gradient", _gradient_passes, "#a8216b", "*", (0, (8, 2)),
-         {"outputs": "logit", "dial": "groups"}),
-        ("hybrid", "hybrid", _hybrid_passes, "#3d6b1f", "h", (0, (5, 1, 1, 1, 1, 1)),
-         {"outputs": "logit", "dial": "exact"}),
-        ("sampled-loo", "sampled LOO", lambda options, _: float(options.get("budget", 8)), "#30616b", "d",
-         (0, (1, 3)), {"outputs": "logit", "dial": "budget"}),
-    )  # fmt: skip
-    return {
-        name: Method(name, label, passes, style=Style(label, colour, marker, dash), **more)
-        for name, label, passes, colour, marker, dash, more in rows
-    }
+def _sampled_passes(options: Mapping[str, Any], _: int) -> float:
+    return float(options.get("budget", 8))
 
 
-METHODS = _described()
-"""Every method by name, in the order in which they are listed."""
+def _row(name: str, label: str, passes: Passes, drawn: tuple[str, str, Any], **more: Any) -> Method:
+    """A method of this package; `drawn` is its colour, marker and dash. A dial means only the logit."""
+    outputs = "logit" if "dial" in more else "every"
+    return Method(name, label, passes, style=Style(label, *drawn), **{"outputs": outputs, **more})
+
+
+PACKAGE = (
+    _row("loo", "LOO", lambda _, tokens: tokens + 1.0, ("#1b1b1b", "o", "-")),
+    _row("ig", "IG", _path_passes, ("#946500", "^", (0, (6, 2))), dial="n_steps"),
+    _row("gradient-x-input", "gradient x input", PASSES, ("#8a4b3d", "v", (0, (6, 2, 1, 2)))),
+    _row("rollout", "rollout", PASSES, ("#6a6a6a", "s", (0, (1, 1.5))), outputs="none"),
+    _row("attnlrp", "AttnLRP", PASSES, ("#0067a5", "D", "-")),
+    _row("cp-lrp", "CP-LRP", PASSES, ("#c44c00", "X", (0, (3, 1.5)))),
+    _row("pa-lrp", "PA-LRP", PASSES, ("#00755e", "P", (0, (4, 1.5, 1, 1.5)))),
+    _row("lrp", "LRP", PASSES, ("#6b4fa0", "p", (0, (2, 1)))),
+    _row("mask-gradient", "mask gradient", _gradient_passes, ("#a8216b", "*", (0, (8, 2))), dial="groups"),
+    _row("hybrid", "hybrid", _hybrid_passes, ("#3d6b1f", "h", (0, (5, 1, 1, 1, 1, 1))), dial="exact"),
+    _row("sampled-loo", "sampled LOO", _sampled_passes, ("#30616b", "d", (0, (1, 3))), dial="budget"),
+)
+"""The methods of this package, one row each, in the order in which they are listed."""
+METHODS = {row.name: row for row in PACKAGE}
+"""Every method by name: those of the package, then those that `method` registered."""
 TEXT_METHODS: dict[str, Callable[..., Any]] = {}
 IMAGE_METHODS: dict[str, Callable[..., Any]] = {}
 """Functions by name, on text and on images; filled when `lrp_companion.methods` is imported."""
@@ -130,44 +133,37 @@ def method(
     ------
     InputError : a name that is taken or is not a plain word; no `passes`; an unknown choice of `outputs`.
     """
-    described = METHODS.get(name) if isinstance(name, str) else None
-    if described is None:
-        if not is_name(name):
-            expected, hint = (
-                "letters and digits, joined by -, _ or .",
-                "such as my-method",
-            )
-            raise InputError("method", got=f"the name {shown(name)}", expected=expected, hint=hint)
-        if passes is None:
-            hint = "pass a number, or a function of options and tokens"
-            raise InputError(
-                "method", got=f"{name!r} without passes", expected="what one text costs", hint=hint
-            )
-        described = Method(name, label or name, passes, outputs or "every", dial, style)
-        if described.outputs not in OUTPUTS:
-            hint = "see Method"
-            raise InputError(
-                "method", got=f"outputs {outputs!r}", expected=f"one of {', '.join(OUTPUTS)}", hint=hint
-            )
-    if name in TEXT_METHODS:
-        hint = "choose another name, or forget the first with lrp_companion.registry.forget"
-        raise InputError(
-            "method", got=f"{name!r} twice", expected="a different name for each method", hint=hint
-        )
+
+    def refuse(got: str, expected: str, hint: str) -> InputError:
+        return InputError("method", got=got, expected=expected, hint=hint)
+
+    if not is_name(name):
+        expected = "letters and digits, joined by -, _ or ."
+        raise refuse(f"the name {shown(name)}", expected, "such as my-method")
+    if name in METHODS:
+        hint = "choose another name, or forget one of yours with lrp_companion.registry.forget"
+        raise refuse(f"{name!r} twice", "a different name for each method", hint)
+    if passes is None:
+        hint = "pass a number, or a function of options and tokens"
+        raise refuse(f"{name!r} without passes", "what one text costs", hint)
+    if outputs not in (None, *OUTPUTS):
+        raise refuse(f"outputs {outputs!r}", f"one of {', '.join(OUTPUTS)}", "see Method")
+    described = Method(name, label or name, passes, outputs or OUTPUTS[0], dial, style)
 
     def register(function: Function) -> Function:
-        if name in _described() and not function.__module__.startswith("lrp_companion."):
-            hint = "take another name"
-            taken = f"{name!r}, a method of the package"
-            raise InputError("method", got=taken, expected="a new name", hint=hint)
-        METHODS[name] = replace(described, function=function)
-        TEXT_METHODS[name] = function
-        in_order = {listed: TEXT_METHODS[listed] for listed in METHODS if listed in TEXT_METHODS}
-        TEXT_METHODS.clear()
-        TEXT_METHODS.update(in_order)
+        METHODS[name] = described
+        bind(name, function)
         return function
 
     return register
+
+
+def bind(name: str, function: Callable[..., Any]) -> None:
+    """Give a row its function; `TEXT_METHODS` keeps the order of the rows."""
+    METHODS[name] = replace(METHODS[name], function=function)
+    functions = {row.name: row.function for row in METHODS.values() if row.function is not None}
+    TEXT_METHODS.clear()
+    TEXT_METHODS.update(functions)
 
 
 def image_method(name: str) -> Callable[[Function], Function]:
@@ -181,12 +177,17 @@ def image_method(name: str) -> Callable[[Function], Function]:
 
 
 def forget(name: str) -> None:
-    """Remove a method from the registry, but keep the package's own labels and styles."""
+    """Remove a method of your own from the registry.
+
+    Raises
+    ------
+    InputError : a method of the package.
+    """
+    if name in {row.name for row in PACKAGE}:
+        hint = "register yours under another name"
+        raise InputError("forget", got=f"{name!r}, a method of the package", expected="yours", hint=hint)
     TEXT_METHODS.pop(name, None)
-    if name in (described := _described()):
-        METHODS[name] = described[name]
-    else:
-        METHODS.pop(name, None)
+    METHODS.pop(name, None)
 
 
 def method_named(name: str) -> Method:

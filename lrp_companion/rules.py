@@ -91,6 +91,7 @@ def stabiliser(z: Tensor, eps: float) -> Tensor | float:
     """
     if eps == 0:
         return 1.0
+    # z / (z + eps sign z) = |z| / (|z| + eps): the sign falls out, and no sum near 0 is divided by
     size = z.abs()
     return size / (size + eps)
 
@@ -105,6 +106,7 @@ def _transposed_product(a: Tensor, g: Tensor) -> Tensor:
 
     Leading axes that only a narrow `g` has (many masks of one text) become columns of one product.
     """
+    # a (..., k, i), g (M, ..., k, j) with M masks: to (M, ..., i, j)
     if g.ndim > a.ndim and g.shape[-1] <= NARROW:
         return torch.einsum("...ki,...kj->...ij", a, g)
     return a.mT @ g
@@ -126,6 +128,8 @@ def linear(g_z: Tensor, weight: Tensor, z: Tensor, *, eps: float = 0.0) -> Tenso
     >>> linear(torch.ones(1, 1), torch.tensor([[2.0, 3.0]]), torch.tensor([[5.0]])).tolist()
     [[2.0, 3.0]]
     """
+    # R_i = sum_j x_i W_ji / (z_j + eps sign z_j) R_j. Put R_j = z_j g_j and R_i = x_i g_i: x_i cancels, and
+    # z_j / (z_j + eps sign z_j) is the stabiliser. (..., out) @ (out, in); b is in z only and keeps b_j g_j.
     return _stabilised(g_z, z, eps) @ weight
 
 
@@ -143,6 +147,7 @@ def add(g_z: Tensor, z: Tensor, *, eps: float = 0.0) -> Tensor:
     >>> add(torch.ones(2), torch.tensor([1.0, -3.0]), eps=1.0).tolist()
     [0.5, 0.75]
     """
+    # R_x = x / (z + eps sign z) R_z, and the same for y: as if by two maps with weight 1
     return _stabilised(g_z, z, eps)
 
 
@@ -180,7 +185,9 @@ def matmul(
     >>> [g.item() for g in matmul(one, 2 * one, 3 * one, 6 * one)]
     [1.5, 1.0]
     """
+    # R_ji = sum_m a_ji b_im / (2 o_jm + eps sign o_jm) R_jm: the 2 is the half, and leaves eps / 2 beside o
     g = _stabilised(g_o, o, eps / 2)
+    # g_a: (..., n, m) @ (..., m, k); g_b: (..., k, n) @ (..., n, m)
     return g @ (shares[0] * b.mT), _transposed_product(shares[1] * a, g)
 
 
@@ -201,6 +208,8 @@ def softmax(g_a: Tensor, a: Tensor) -> Tensor:
     >>> softmax(torch.tensor([1.0, 0.0]), torch.tensor([0.5, 0.5])).tolist()
     [0.25, -0.25]
     """
+    # Eq. (5): R_z_i = z_i (R_a_i - a_i sum_k R_a_k). With R_a = a g_a and R_z = z g_z, z_i cancels; what
+    # remains is the Jacobian a_i (1[i = k] - a_k), with no division by a score near 0.
     return a * (g_a - (a * g_a).sum(-1, keepdim=True))
 
 
@@ -221,6 +230,8 @@ def attention_values(g_o: Tensor, a: Tensor, o: Tensor, *, eps: float = 0.0) -> 
     >>> attention_values(torch.ones(1, 1), torch.tensor([[0.25, 0.75]]), torch.ones(1, 1)).tolist()
     [[0.25], [0.75]]
     """
+    # `a` in place of weights, so there is one factor and no half: with a half here, half of the relevance
+    # would be lost in every layer
     return _transposed_product(a, _stabilised(g_o, o, eps))
 
 
@@ -241,7 +252,9 @@ def layer_norm(g_y: Tensor, gamma: Tensor, sd: Tensor, y: Tensor, *, eps: float 
     >>> layer_norm(torch.tensor([1.0, 0.0]), torch.ones(2), torch.ones(1), torch.ones(2)).tolist()
     [0.5, -0.5]
     """
+    # y - beta = gamma P x / sd with P = I - 11^T/n, which is symmetric: the transpose is P (gamma / sd)
     h = _stabilised(g_y, y, eps) * (gamma / sd)
+    # P h, in place: `h` is new
     return h.sub_(h.mean(-1, keepdim=True))
 
 
@@ -263,6 +276,7 @@ def rms_norm(g_y: Tensor, gamma: Tensor, rms: Tensor, y: Tensor, *, eps: float =
     >>> rms_norm(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 1.0]), two, torch.ones(2)).tolist()
     [1.5, 1.0]
     """
+    # no mean to subtract: a diagonal map, which is its own transpose
     return _stabilised(g_y, y, eps) * (gamma / rms)
 
 
@@ -287,6 +301,7 @@ def rotation(g_y: Tensor, cos: Tensor, sin: Tensor, y: Tensor, *, eps: float = 0
     >>> rotation(torch.tensor([1.0, 3.0]), zero, one, one).tolist()  # a quarter turn, back
     [3.0, -1.0]
     """
+    # the transpose of `turn` is `-turn`
     g = _stabilised(g_y, y, eps)
     return g * cos - turn(g * sin)
 
@@ -315,9 +330,11 @@ def rotation_factors(
     >>> g.tolist(), g_cos.tolist(), g_sin.tolist()
     ([0.5, 0.5], [1.0, 2.0], [-2.0, 1.0])
     """
+    # the sum first, Eq. (1); then both products, Eq. (3): half to x, half to the angle
     g, turned = add(g_y, y, eps=eps), turn(x)
     straight, g_cos = gated(g, x, cos, x * cos, eps=eps)
     across, g_sin = gated(g, turned, sin, turned * sin, eps=eps)
+    # x is a factor of both: as it is, and turned
     return straight - turn(across), g_cos, g_sin
 
 
@@ -327,6 +344,7 @@ def turn(x: Tensor) -> Tensor:
     >>> turn(torch.tensor([1.0, 2.0])).tolist()
     [-2.0, 1.0]
     """
+    # (..., d) as two (..., d/2)
     first, second = x.chunk(2, dim=-1)
     return torch.cat([-second, first], dim=-1)
 
@@ -359,6 +377,7 @@ def gated(
     >>> [g.item() for g in gated(one, 2 * one, 3 * one, 6 * one)]
     [1.5, 1.0]
     """
+    # `matmul` without a sum: R_a = 1/2 a u g, of which g_a is the rest without a
     g = _stabilised(g_h, h, eps / 2)
     return shares[0] * u * g, shares[1] * a * g
 
@@ -387,7 +406,9 @@ def gated_from_the_right(
     [2.25, 0.5]
     """
     g = _stabilised(g_h, h, eps / 2)
+    # h = z p hands p the half g z / 2, which p = sigma u halves again: a quarter each
     inner = _stabilised(g, p, eps / 2)
+    # relevance of z: its 1/2 a u g, and sigma's 1/4 a u inner; divided by a = sigma z this is g_a
     return 0.5 * u * (g + 0.5 * inner), 0.25 * a * inner
 
 
@@ -412,6 +433,7 @@ def gated_flat(g_h: Tensor, a: Tensor, u: Tensor, h: Tensor, *, eps: float = 0.0
     [2.0, 0.6667]
     """
     g = _stabilised(g_h, h, eps / 3)
+    # the thirds of z and of sigma, which passes its own to z, are both at the gate
     return 2 / 3 * u * g, a * g / 3
 
 
@@ -432,6 +454,7 @@ def gated_values(g_h: Tensor, a: Tensor, h: Tensor, *, eps: float = 0.0) -> Tens
     >>> gated_values(torch.ones(1), torch.tensor([2.0]), torch.tensor([6.0])).tolist()
     [2.0]
     """
+    # `a` in place of weights: Eq. (1), no half
     return a * _stabilised(g_h, h, eps)
 
 
@@ -453,6 +476,7 @@ def elementwise(g_y: Tensor, slope: Tensor) -> Tensor:
     >>> elementwise(torch.ones(2), slope(z, z, at_zero=0.5)).tolist()
     [1.0, 0.5]
     """
+    # R_z = R_y: z g_z = y g_y
     return g_y * slope
 
 
@@ -464,4 +488,5 @@ def slope(z: Tensor, y: Tensor, *, at_zero: float) -> Tensor:
     >>> slope(torch.tensor([2.0, 0.0]), torch.tensor([3.0, 0.0]), at_zero=0.5).tolist()
     [1.5, 0.5]
     """
+    # undefined at 0 alone; the quotient is new, so in place
     return (y / z).masked_fill_(z == 0, at_zero)

@@ -10,12 +10,7 @@ import numpy as np
 
 from lrp_companion.arrays import real_array
 from lrp_companion.attribution import SITES, Record, check_finite, scores_at, settle
-from lrp_companion.checks import (
-    InputError,
-    choose,
-    is_whole,
-    shown,
-)
+from lrp_companion.checks import InputError, choose, is_whole, shown
 from lrp_companion.masks import mask_number
 from lrp_companion.words import Span, readable
 

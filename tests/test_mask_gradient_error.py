@@ -17,6 +17,7 @@ from lrp_book.records.mask_gradient_error import (
 
 import lrp_companion as lrp
 from lrp_companion.checks import InputError
+from lrp_companion.tape.attention import Context
 from lrp_companion.tape.encoder import LayerBlock
 
 TEXT = "a film of rare grace"
@@ -122,7 +123,7 @@ def run_with(clf, tape, masked_layer, place, heads):
             masked = torch.zeros(1, wiring.heads, 1, x.shape[1], dtype=torch.bool)
             for head in range(wiring.heads) if heads is None else heads:
                 masked[0, head, 0, place] = True
-        x = LayerBlock.run(layer, wiring.heads, x, masked).output
+        x = LayerBlock.run(layer, x, Context(wiring.heads, masked)).output
     x = x[:, 0]
     for linear, activation in wiring.head:
         x = linear(x) if activation is None else activation(linear(x))

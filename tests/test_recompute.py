@@ -71,9 +71,9 @@ def test_heads_in_turn_are_all_heads_at_once(family: str, monkeypatch: pytest.Mo
     made: list[int] = []
     whole = attention.Heads.run.__func__
 
-    def watched(cls: type, wiring: object, queries: torch.Tensor, *given: object) -> attention.Heads:
-        made.append(queries.shape[1])
-        return whole(cls, wiring, queries, *given)
+    def watched(cls: type, wiring: object, qkv: tuple, *given: object) -> attention.Heads:
+        made.append(qkv[0].shape[1])
+        return whole(cls, wiring, qkv, *given)
 
     plain = load_classifier(network, tokenizer, dtype="float64")
     calls = [(name, {}) for name in METHODS] + [(name, {"epsilon": 0.01}) for name in ("attnlrp", "cp-lrp")]

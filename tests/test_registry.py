@@ -12,9 +12,10 @@ from tiny_models import TEXTS
 
 import lrp_companion as lrp
 from lrp_companion.checks import InputError
-from lrp_companion.methods import options_of
+from lrp_companion.methods import Options, options_of
 from lrp_companion.methods.common import attribution
 from lrp_companion.registry import (
+    IMAGE_METHODS,
     METHODS,
     TEXT_METHODS,
     Style,
@@ -119,13 +120,17 @@ def test_what_cannot_be_registered(name: object, options: dict, words: str) -> N
 
 def test_a_name_of_the_package_cannot_be_taken() -> None:
     function = TEXT_METHODS["ig"]
-    forget("ig")
-    try:
-        with pytest.raises(InputError, match="'ig', a method of the package"):
-            method("ig", passes=1)(lambda clf, texts, targets: [])
-    finally:
-        method("ig")(function)
+    with pytest.raises(InputError, match="'ig' twice"):
+        method("ig", label="mine", passes=1)
+    with pytest.raises(InputError, match="'ig', a method of the package"):
+        forget("ig")
     assert TEXT_METHODS["ig"] is function and list(METHODS)[:2] == ["loo", "ig"]
+
+
+def test_editors_know_every_option() -> None:
+    taken = {option for name in TEXT_METHODS for option in options_of(name)}
+    taken |= {option for name in IMAGE_METHODS for option in options_of(name, images=True)}
+    assert set(Options.__annotations__) == taken | {"contrast", "position", "truncate", "compare"}
 
 
 def test_what_contributing_says_of_methods_and_families_runs() -> None:

@@ -9,7 +9,24 @@ from lrp_companion.families.vision import deit, vit
 from lrp_companion.families.wiring import FAMILIES, LayerWiring, Wiring, family, forget_family
 
 __all__ = [
-    "FAMILIES", "LayerWiring", "Wiring", "albert", "bert", "bert_like", "deit", "distilbert", "electra",
+    "FAMILIES",
+    "LayerWiring",
+    "Wiring",
+    "albert",
+    "bert",
+    "bert_like",
+    "deit",
+    "distilbert",
+    "electra",
     "family",
-    "forget_family", "gemma2", "gemma3", "gpt2", "llama", "mistral", "modernbert", "qwen", "roberta", "vit",
-]  # fmt: skip
+    "forget_family",
+    "gemma2",
+    "gemma3",
+    "gpt2",
+    "llama",
+    "mistral",
+    "modernbert",
+    "qwen",
+    "roberta",
+    "vit",
+]

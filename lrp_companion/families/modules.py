@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import prune, remove_spectral_norm, remove_weight_norm
 
-from lrp_companion.checks import CompanionError, ModelError
+from lrp_companion.checks import CompanionError, ModelError, reason_of
 from lrp_companion.families.wiring import (
     LinearPart,
     LinearRows,
@@ -79,10 +79,15 @@ def _hooked(module: nn.Module) -> bool:
     from torch.nn.modules import module as of_all
 
     hooks = (
-        module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks,
-        of_all._global_forward_hooks, of_all._global_forward_pre_hooks, of_all._global_backward_hooks,
+        module._forward_hooks,
+        module._forward_pre_hooks,
+        module._backward_hooks,
+        module._backward_pre_hooks,
+        of_all._global_forward_hooks,
+        of_all._global_forward_pre_hooks,
+        of_all._global_backward_hooks,
         of_all._global_backward_pre_hooks,
-    )  # fmt: skip
+    )
     return any(hooks) or "forward" in vars(module)
 
 
@@ -185,8 +190,7 @@ class _Checked:
             if y.shape == z.shape and near(y, z, terms + z.abs()) and near(there, here, backward):
                 return _without_hooks(module)
             raise self.refuse(module, expected)
-        reason = " ".join(str(error).split())[:80]
-        raise self.refuse(module, expected, does=f"cannot be run on vectors ({reason})")
+        raise self.refuse(module, expected, does=f"cannot be run on vectors ({reason_of(error, 80)})")
 
     def activation(self, activation: Any) -> None:
         if activation is None or not self.first_time(activation):
@@ -233,7 +237,7 @@ class _Checked:
                 there = words.projection(pixels).flatten(2).mT
                 here = words(words.cut(pixels))[:, len(words.special) :]
         except Exception as error:
-            reason = " ".join(str(error).split())[:80]
+            reason = reason_of(error, 80)
             raise self.refuse(words.projection, expected, does=f"cannot be run ({reason})") from error
         if there.shape != here.shape or not near(there, here, 1 + here.abs().amax()):
             raise self.refuse(words.projection, expected)
@@ -273,9 +277,15 @@ def check_modules(name: str, network: nn.Module, wiring: Wiring) -> None:
         for part in (*attention, layer.up, layer.down, layer.gate):
             check.map(part, alone=False)
         for norm in (
-            layer.attention_norm, layer.output_norm, layer.attention_input_norm, layer.mlp_input_norm,
-            layer.attention_branch_norm, layer.mlp_branch_norm, layer.query_norm, layer.key_norm,
-        ):  # fmt: skip
+            layer.attention_norm,
+            layer.output_norm,
+            layer.attention_input_norm,
+            layer.mlp_input_norm,
+            layer.attention_branch_norm,
+            layer.mlp_branch_norm,
+            layer.query_norm,
+            layer.key_norm,
+        ):
             check.norm(norm)
         check.activation(layer.activation)
     alone = wiring.readout != "place" and wiring.base is None
@@ -307,19 +317,8 @@ def copied(network: nn.Module) -> nn.Module:
 
     Raises
     ------
-    ModelError : weights of 4 or 8 bits, or a network that holds what cannot be copied.
+    ModelError : a network that holds what cannot be copied.
     """
-    for path, module in network.named_modules():
-        weight = getattr(module, "weight", None)
-        whole = isinstance(weight, Tensor) and not weight.is_floating_point()
-        if whole or (callable(weight) and not isinstance(weight, nn.Module)):
-            got = f"a network whose module {path} ({type(module).__name__}) has weights in whole numbers"
-            hint = "load it without quantization, or call its dequantize() first"
-            raise refused(got, expected="weights in floating point", hint=hint)
-    odd = [key for key, value in network.state_dict().items() if not isinstance(value, Tensor)]
-    if odd:
-        got = f"a network whose entry {odd[0]} is no tensor"
-        raise refused(got, expected="weights in floating point", hint="load it without quantization")
     made = {
         id(value): value.detach().clone()  # what a hook has computed; only leaves can be copied
         for module in network.modules()
@@ -329,8 +328,7 @@ def copied(network: nn.Module) -> nn.Module:
     try:
         return copy.deepcopy(network, made)
     except Exception as error:  # a hook may hold anything
-        reason = " ".join(str(error).split())[:120]
-        got = f"a network of type {type(network).__name__} that cannot be copied ({reason})"
+        got = f"a network of type {type(network).__name__} that cannot be copied ({reason_of(error, 120)})"
         hint = "remove its hooks, or save it and name its folder"
         raise refused(got, expected="a network that copy.deepcopy copies", hint=hint) from error
 
@@ -369,7 +367,6 @@ def in_one_line(name: str) -> Iterator[None]:
     except CompanionError:
         raise
     except Exception as error:
-        reason = " ".join(str(error).split())[:160] or type(error).__name__
-        got = f"{name!r}, which cannot be run ({reason})"
+        got = f"{name!r}, which cannot be run ({reason_of(error, 160)})"
         hint = "run it on a text yourself; the modules in it may not fit together"
         raise refused(got, expected="a network that computes logits", hint=hint) from error

@@ -26,10 +26,17 @@ def bert_like(
         got = f"a {type(base).__name__} with is_decoder, whose tokens see only what is before them"
         raise refused(got, expected="an encoder", hint="set is_decoder to false if it was trained without it")
     return Wiring(
-        e.word_embeddings, e.position_embeddings, e.token_type_embeddings, norm_of(e.LayerNorm), projection,
-        tuple(_bert_layer(layer) for layer in base.encoder.layer), head, base.config.num_attention_heads,
-        first_position, readout=readout,
-    )  # fmt: skip
+        word=e.word_embeddings,
+        position=e.position_embeddings,
+        type=e.token_type_embeddings,
+        embedding_norm=norm_of(e.LayerNorm),
+        projection=projection,
+        layers=tuple(_bert_layer(layer) for layer in base.encoder.layer),
+        head=head,
+        heads=base.config.num_attention_heads,
+        first_position=first_position,
+        readout=readout,
+    )
 
 
 def _of_transformers(module: Any) -> bool:
@@ -38,13 +45,19 @@ def _of_transformers(module: Any) -> bool:
 
 
 def _bert_layer(layer: Any) -> LayerWiring:
-    projections = layer.attention.self
+    projections, after = layer.attention.self, layer.attention.output
     return LayerWiring(
-        projections.query, projections.key, projections.value,
-        layer.attention.output.dense, norm_of(layer.attention.output.LayerNorm),
-        layer.intermediate.dense, layer.intermediate.intermediate_act_fn,
-        layer.output.dense, norm_of(layer.output.LayerNorm), scale=getattr(projections, "scaling", None),
-    )  # fmt: skip
+        query=projections.query,
+        key=projections.key,
+        value=projections.value,
+        attention_out=after.dense,
+        attention_norm=norm_of(after.LayerNorm),
+        up=layer.intermediate.dense,
+        activation=layer.intermediate.intermediate_act_fn,
+        down=layer.output.dense,
+        output_norm=norm_of(layer.output.LayerNorm),
+        scale=getattr(projections, "scaling", None),
+    )
 
 
 @family("bert")
@@ -120,19 +133,32 @@ def distilbert(model: Any) -> Wiring:
     e = model.distilbert.embeddings
     layers = tuple(
         LayerWiring(
-            x.attention.q_lin, x.attention.k_lin, x.attention.v_lin, x.attention.out_lin,
-            norm_of(x.sa_layer_norm), x.ffn.lin1, x.ffn.activation, x.ffn.lin2, norm_of(x.output_layer_norm),
+            query=x.attention.q_lin,
+            key=x.attention.k_lin,
+            value=x.attention.v_lin,
+            attention_out=x.attention.out_lin,
+            attention_norm=norm_of(x.sa_layer_norm),
+            up=x.ffn.lin1,
+            activation=x.ffn.activation,
+            down=x.ffn.lin2,
+            output_norm=norm_of(x.output_layer_norm),
         )
         for x in model.distilbert.transformer.layer
-    )  # fmt: skip
-    word, position, heads = e.word_embeddings, e.position_embeddings, model.config.n_heads
+    )
 
     def masked() -> Steps:
         norm, last = model.vocab_layer_norm, model.vocab_projector
         return head_steps(model.vocab_transform, model.activation, norm, last)
 
     return with_head(
-        lambda head: Wiring(word, position, None, norm_of(e.LayerNorm), None, layers, head, heads),
+        lambda head: Wiring(
+            word=e.word_embeddings,
+            position=e.position_embeddings,
+            embedding_norm=norm_of(e.LayerNorm),
+            layers=layers,
+            head=head,
+            heads=model.config.n_heads,
+        ),
         model,
         classes=lambda: head_steps(model.pre_classifier, torch.relu, model.classifier),
         masked=masked,
@@ -151,11 +177,18 @@ def albert(model: Any) -> Wiring:
     ]
     layers = tuple(
         LayerWiring(
-            a.query, a.key, a.value, a.dense, norm_of(a.LayerNorm), x.ffn, x.activation, x.ffn_output,
-            norm_of(x.full_layer_layer_norm),
+            query=a.query,
+            key=a.key,
+            value=a.value,
+            attention_out=a.dense,
+            attention_norm=norm_of(a.LayerNorm),
+            up=x.ffn,
+            activation=x.activation,
+            down=x.ffn_output,
+            output_norm=norm_of(x.full_layer_layer_norm),
         )
         for x, a in each
-    )  # fmt: skip
+    )
 
     def masked() -> Steps:
         end = model.predictions
@@ -163,10 +196,16 @@ def albert(model: Any) -> Wiring:
 
     return with_head(
         lambda head: Wiring(
-            e.word_embeddings, e.position_embeddings, e.token_type_embeddings, norm_of(e.LayerNorm),
-            base.encoder.embedding_hidden_mapping_in, layers, head, config.num_attention_heads,
+            word=e.word_embeddings,
+            position=e.position_embeddings,
+            type=e.token_type_embeddings,
+            embedding_norm=norm_of(e.LayerNorm),
+            projection=base.encoder.embedding_hidden_mapping_in,
+            layers=layers,
+            head=head,
+            heads=config.num_attention_heads,
         ),
         model,
         classes=lambda: head_steps(base.pooler, base.pooler_activation, model.classifier),
         masked=masked,
-    )  # fmt: skip
+    )

@@ -29,13 +29,11 @@ from lrp_companion.families.wiring import (
     norm_of,
 )
 
-Three = tuple[LinearPart, LinearPart, LinearPart]
 
-
-def _thirds(module: Any, width: int, *, transposed: bool = False) -> Three:
-    """Queries, keys and values of a module that makes all three."""
-    first, second, third = (LinearPart(module, k * width, (k + 1) * width, transposed) for k in range(3))
-    return first, second, third
+def _thirds(module: Any, width: int, *, transposed: bool = False) -> dict[str, Any]:
+    """Queries, keys and values of a module that makes all three, in this order."""
+    parts = (LinearPart(module, k * width, (k + 1) * width, transposed) for k in range(3))
+    return dict(zip(("query", "key", "value"), parts, strict=True))
 
 
 def _head(model: Any, *, capped: bool = False) -> Steps:
@@ -61,10 +59,15 @@ def modernbert(model: Any) -> Wiring:
 
     return with_head(
         lambda head: Wiring(
-            base.embeddings.tok_embeddings, None, None, norm_of(base.embeddings.norm), None, layers, head,
-            config.num_attention_heads, positions=config.max_position_embeddings,
+            word=base.embeddings.tok_embeddings,
+            embedding_norm=norm_of(base.embeddings.norm),
+            layers=layers,
+            head=head,
+            heads=config.num_attention_heads,
+            positions=config.max_position_embeddings,
             readout={"cls": "first", "mean": "mean"}[config.classifier_pooling],
-            rotary=base.rotary_emb, rotary_from=rotary_from(base.rotary_emb),
+            rotary=base.rotary_emb,
+            rotary_from=rotary_from(base.rotary_emb),
             final_norm=norm_of(base.final_norm),
         ),
         model,
@@ -72,20 +75,24 @@ def modernbert(model: Any) -> Wiring:
         masked=lambda: head_to("decoder"),
         tokens=lambda: head_to("classifier"),
         answer=lambda: head_to("classifier"),
-    )  # fmt: skip
+    )
 
 
 def _modernbert_layer(layer: Any, config: Any) -> LayerWiring:
     inner = layer.mlp.Wo.in_features
     is_local = layer.attention_type == "sliding_attention"
     return LayerWiring(
-        *_thirds(layer.attn.Wqkv, config.hidden_size), layer.attn.Wo, None,
-        LinearPart(layer.mlp.Wi, inner), layer.mlp.act, layer.mlp.Wo, None,
+        **_thirds(layer.attn.Wqkv, config.hidden_size),
+        attention_out=layer.attn.Wo,
+        up=LinearPart(layer.mlp.Wi, inner),
+        activation=layer.mlp.act,
+        down=layer.mlp.Wo,
         gate=LinearPart(layer.mlp.Wi, None, inner),
         attention_input_norm=norm_of(layer.attn_norm),
-        mlp_input_norm=norm_of(layer.mlp_norm), window=config.sliding_window if is_local else None,
+        mlp_input_norm=norm_of(layer.mlp_norm),
+        window=config.sliding_window if is_local else None,
         kind=layer.attention_type,
-    )  # fmt: skip
+    )
 
 
 def _reading(model: Any) -> dict[str, Any]:
@@ -104,9 +111,16 @@ def gpt2(model: Any) -> Wiring:
     base, config = model.transformer, model.config
     layers = tuple(_gpt2_layer(layer) for layer in base.h)
     return Wiring(
-        base.wte, base.wpe, None, None, None, layers, _head(model), config.num_attention_heads,
-        causal=True, final_norm=norm_of(base.ln_f), base=base, **_reading(model),
-    )  # fmt: skip
+        word=base.wte,
+        position=base.wpe,
+        layers=layers,
+        head=_head(model),
+        heads=config.num_attention_heads,
+        causal=True,
+        final_norm=norm_of(base.ln_f),
+        base=base,
+        **_reading(model),
+    )
 
 
 def _gpt2_layer(layer: Any) -> LayerWiring:
@@ -115,10 +129,15 @@ def _gpt2_layer(layer: Any) -> LayerWiring:
 
     attention = layer.attn
     return LayerWiring(
-        *_thirds(attention.c_attn, attention.embed_dim, transposed=True), whole(attention.c_proj), None,
-        whole(layer.mlp.c_fc), layer.mlp.act, whole(layer.mlp.c_proj), None,
-        attention_input_norm=norm_of(layer.ln_1), mlp_input_norm=norm_of(layer.ln_2), scale=attention.scaling,
-    )  # fmt: skip
+        **_thirds(attention.c_attn, attention.embed_dim, transposed=True),
+        attention_out=whole(attention.c_proj),
+        up=whole(layer.mlp.c_fc),
+        activation=layer.mlp.act,
+        down=whole(layer.mlp.c_proj),
+        attention_input_norm=norm_of(layer.ln_1),
+        mlp_input_norm=norm_of(layer.ln_2),
+        scale=attention.scaling,
+    )
 
 
 @family("llama")
@@ -198,11 +217,18 @@ def _decoder(
         return base.rotary_emb(x, positions, kind) if by_kind else base.rotary_emb(x, positions)
 
     return Wiring(
-        base.embed_tokens, None, None, None, None, layers, _head(model, capped=offset > 0),
-        config.num_attention_heads, positions=config.max_position_embeddings, causal=causal,
-        rotary=rotary, rotary_from=rotary_from(base.rotary_emb), final_norm=_rms(base.norm, offset),
-        base=base, **_reading(model),
-    )  # fmt: skip
+        word=base.embed_tokens,
+        layers=layers,
+        head=_head(model, capped=offset > 0),
+        heads=config.num_attention_heads,
+        positions=config.max_position_embeddings,
+        causal=causal,
+        rotary=rotary,
+        rotary_from=rotary_from(base.rotary_emb),
+        final_norm=_rms(base.norm, offset),
+        base=base,
+        **_reading(model),
+    )
 
 
 def rotary_from(module: Any) -> int | None:
@@ -235,17 +261,26 @@ def _decoder_layer(
         return None if module is None else _rms(module, offset)
 
     return LayerWiring(
-        attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj, None,
-        mlp.up_proj, mlp.act_fn, mlp.down_proj, None, gate=mlp.gate_proj,
+        query=attention.q_proj,
+        key=attention.k_proj,
+        value=attention.v_proj,
+        attention_out=attention.o_proj,
+        up=mlp.up_proj,
+        activation=mlp.act_fn,
+        down=mlp.down_proj,
+        gate=mlp.gate_proj,
         attention_input_norm=_rms(layer.input_layernorm, offset),
         mlp_input_norm=_rms(layer.pre_feedforward_layernorm, offset) if in_branch else after,
         attention_branch_norm=after if in_branch else None,
         mlp_branch_norm=_rms(layer.post_feedforward_layernorm, offset) if in_branch else None,
-        query_norm=norm_of_heads("q_norm"), key_norm=norm_of_heads("k_norm"),
-        key_heads=config.num_key_value_heads, scale=attention.scaling,
+        query_norm=norm_of_heads("q_norm"),
+        key_norm=norm_of_heads("k_norm"),
+        key_heads=config.num_key_value_heads,
+        scale=attention.scaling,
         cap=attention.attn_logit_softcapping if capped else None,
-        window=None if window is None else window - 1, kind=kind,
-    )  # fmt: skip
+        window=None if window is None else window - 1,
+        kind=kind,
+    )
 
 
 def _rms(module: Any, offset: float) -> Norm | None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional
 
-from lrp_companion.checks import CompanionError
+from lrp_companion.checks import CompanionError, reason_of
 from lrp_companion.families.modules import WAY_OUT, is_elementwise, near, numbers, refused
 from lrp_companion.families.wiring import (
     LinearPart,
@@ -30,18 +30,41 @@ IMAGE_CLASSES, ANSWER = "classes of an image", "an answer's start and end"
 ENDS = ("start", "end")
 """What a token of an answer can be, as labels."""
 TASKS = {
-    "ForSequenceClassification": CLASSES, "ForCausalLM": NEXT_TOKEN, "LMHeadModel": NEXT_TOKEN,
-    "ForMaskedLM": MASKED_TOKEN, "ForTokenClassification": TOKEN_CLASSES, "ForQuestionAnswering": ANSWER,
-    "ForImageClassification": IMAGE_CLASSES, "ForImageClassificationWithTeacher": IMAGE_CLASSES,
-}  # fmt: skip
+    "ForSequenceClassification": CLASSES,
+    "ForCausalLM": NEXT_TOKEN,
+    "LMHeadModel": NEXT_TOKEN,
+    "ForMaskedLM": MASKED_TOKEN,
+    "ForTokenClassification": TOKEN_CLASSES,
+    "ForQuestionAnswering": ANSWER,
+    "ForImageClassification": IMAGE_CLASSES,
+    "ForImageClassificationWithTeacher": IMAGE_CLASSES,
+}
 """Tasks by the endings of class names; people read these names, too."""
 Steps = tuple
 """Of a head: linear maps with their activation functions, and norms."""
 ACTIVATIONS = {
-    "relu", "relu6", "gelu", "silu", "tanh", "sigmoid", "elu", "selu", "celu", "leaky_relu", "mish",
-    "softplus", "softsign", "hardtanh", "hardsigmoid", "hardswish", "logsigmoid", "tanhshrink", "threshold",
-    "mul", "truediv",
-}  # fmt: skip
+    "relu",
+    "relu6",
+    "gelu",
+    "silu",
+    "tanh",
+    "sigmoid",
+    "elu",
+    "selu",
+    "celu",
+    "leaky_relu",
+    "mish",
+    "softplus",
+    "softsign",
+    "hardtanh",
+    "hardsigmoid",
+    "hardswish",
+    "logsigmoid",
+    "tanhshrink",
+    "threshold",
+    "mul",
+    "truediv",
+}
 """Functions and methods of tensors that treat every number separately."""
 NOTHING = {"contiguous", "clone"}
 """Methods that change no number."""
@@ -267,7 +290,7 @@ def _traced(module: nn.Module) -> list[Any]:
     except _NoChain as error:
         raise refused(f"a head ({kind}) with {error}", expected=expected) from None
     except Exception as error:  # of torch.fx, where a forward decides by its numbers; of the forward itself
-        reason = " ".join(str(error).split())[:120]
+        reason = reason_of(error, 120)
         raise refused(f"a head ({kind}) that cannot be followed ({reason})", expected=expected) from error
     finally:
         for part, mode in modes:

@@ -38,18 +38,28 @@ def _vision(
     height, width = e.patch_embeddings.image_size
     words = PatchEmbedding(e.patch_embeddings.projection, before, (height, width))
     return Wiring(
-        words, PositionTable(e.position_embeddings), None, None, None,
-        tuple(_vision_layer(layer) for layer in base.layers), head_steps(head or model.classifier),
-        model.config.num_attention_heads, final_norm=norm_of(base.layernorm), task=IMAGE_CLASSES,
+        word=words,
+        position=PositionTable(e.position_embeddings),
+        layers=tuple(_vision_layer(layer) for layer in base.layers),
+        head=head_steps(head or model.classifier),
+        heads=model.config.num_attention_heads,
+        final_norm=norm_of(base.layernorm),
+        task=IMAGE_CLASSES,
         readout=readout,
-    )  # fmt: skip
+    )
 
 
 def _vision_layer(layer: Any) -> LayerWiring:
     attention, mlp = layer.attention, layer.mlp
     return LayerWiring(
-        attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj, None,
-        mlp.fc1, mlp.activation_fn, mlp.fc2, None,
-        attention_input_norm=norm_of(layer.layernorm_before), mlp_input_norm=norm_of(layer.layernorm_after),
+        query=attention.q_proj,
+        key=attention.k_proj,
+        value=attention.v_proj,
+        attention_out=attention.o_proj,
+        up=mlp.fc1,
+        activation=mlp.activation_fn,
+        down=mlp.fc2,
+        attention_input_norm=norm_of(layer.layernorm_before),
+        mlp_input_norm=norm_of(layer.layernorm_after),
         scale=attention.scaling,
-    )  # fmt: skip
+    )

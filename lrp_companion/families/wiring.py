@@ -202,7 +202,7 @@ Linear = nn.Linear | LinearPart | LinearRows | MeanOfTwo | Unchanged
 Norm = nn.LayerNorm | RootMeanSquare
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LayerWiring:
     """The modules of one Transformer layer, in an order that any family can have.
 
@@ -229,12 +229,12 @@ class LayerWiring:
     key: Linear
     value: Linear
     attention_out: Linear
-    attention_norm: Norm | None
     up: Linear
     activation: Callable[[Tensor], Tensor]
     down: Linear
-    output_norm: Norm | None
     gate: Linear | None = None
+    attention_norm: Norm | None = None
+    output_norm: Norm | None = None
     attention_input_norm: Norm | None = None
     mlp_input_norm: Norm | None = None
     attention_branch_norm: Norm | None = None
@@ -267,7 +267,7 @@ Rotary = Callable[[Tensor, Tensor, str | None], tuple[Tensor, Tensor]]
 """From an input (its type and device), positions (1, T) and a layer's kind to cosines and sines (1, T, d)."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Wiring:
     """Where a `transformers` model keeps the modules of an encoder.
 
@@ -293,13 +293,13 @@ class Wiring:
     """
 
     word: nn.Embedding | PatchEmbedding
-    position: nn.Embedding | PositionTable | None
-    type: nn.Embedding | None
-    embedding_norm: Norm | None
-    projection: Linear | None
     layers: tuple[LayerWiring, ...]
     head: tuple[tuple[Linear | Norm, Callable[[Tensor], Tensor] | None], ...]
     heads: int
+    position: nn.Embedding | PositionTable | None = None
+    type: nn.Embedding | None = None
+    embedding_norm: Norm | None = None
+    projection: Linear | None = None
     first_position: int = 0
     positions: int | None = None
     readout: str = "first"

@@ -14,6 +14,9 @@ from lrp_companion.families.tasks import CLASSES, IMAGE_CLASSES, TASKS, TOKEN_CL
 from lrp_companion.loading.config_entries import check_entries
 from lrp_companion.schema import MULTI_LABEL, PROBLEM_TYPES, REGRESSION
 
+OF_ONE_OUTPUT = (None, REGRESSION, MULTI_LABEL)
+"""Values of problem_type with which a classifier may have one output."""
+
 
 def check_config(name: str, config: Any) -> None:
     """Refuse what is not a classifier, or a kind of model that `Encoder` does not know."""
@@ -22,56 +25,31 @@ def check_config(name: str, config: Any) -> None:
     task = task_of(architectures)
     of_classes = task in (CLASSES, TOKEN_CLASSES, IMAGE_CLASSES)
     of_whole = task in (CLASSES, IMAGE_CLASSES)
-    may_be_one = of_whole and config.problem_type in (None, REGRESSION, MULTI_LABEL)
-    may_regress = of_whole and config.problem_type in (None, REGRESSION)
+    one_output = config.num_labels == 1 and of_whole
     positions = getattr(config, "position_embedding_type", "absolute")
-    refused = (
-        (
-            config.model_type not in FAMILIES,
-            f"{name!r} of family {config.model_type!r}",
-            f"one of {', '.join(FAMILIES)}",
-            "choose a sequence classifier of these families",
-        ),
-        (
-            task is None,
-            f"{name!r}, saved as {', '.join(architectures) or 'no known architecture'}",
-            f"a sequence classifier, or a model whose class ends in {', '.join(list(TASKS)[1:])}",
-            "choose a model that was fine-tuned for one of these tasks",
-        ),
-        (
-            (config.problem_type or PROBLEM_TYPES[0]) not in PROBLEM_TYPES,
-            f"{name!r} with problem_type {config.problem_type!r}",
-            f"one of {', '.join(PROBLEM_TYPES)}",
-            "choose a classifier, or a regression with one output",
-        ),
-        (
-            config.num_labels < 2 and not (config.num_labels == 1 and may_be_one) and of_classes,
-            f"{name!r} with {config.num_labels} label",
-            "a classifier with at least 2 labels",
-            "one output of a text or an image is a regression, or a sigmoid if problem_type is multi-label",
-        ),
-        (
-            config.problem_type == REGRESSION and of_classes and not (config.num_labels == 1 and may_regress),
-            f"{name!r}, a regression with {config.num_labels} outputs",
-            "a regression of a text or an image with one output",
-            "several outputs are not supported",
-        ),
-        (
-            positions not in (None, "absolute"),
-            f"{name!r} with position embeddings of type {positions!r}",
-            "learned absolute positions",
-            "choose another model",
-        ),
-        (
-            getattr(config, "quantization_config", None) is not None,
-            f"{name!r}, whose weights are quantised",
-            "weights in floating point: relevance needs the numbers of every map",
-            "call dequantize() of its network and save that, or choose the original model",
-        ),
-    )
-    for applies, got, expected, hint in refused:
-        if applies:
-            raise ModelError("load_classifier", got=got, expected=expected, hint=hint)
+    if config.model_type not in FAMILIES:
+        got, expected = f" of family {config.model_type!r}", f"one of {', '.join(FAMILIES)}"
+        hint = "choose a sequence classifier of these families"
+    elif task is None:
+        got = f", saved as {', '.join(architectures) or 'no known architecture'}"
+        expected = f"a sequence classifier, or a model whose class ends in {', '.join(list(TASKS)[1:])}"
+        hint = "choose a model that was fine-tuned for one of these tasks"
+    elif (config.problem_type or PROBLEM_TYPES[0]) not in PROBLEM_TYPES:
+        got, expected = f" with problem_type {config.problem_type!r}", f"one of {', '.join(PROBLEM_TYPES)}"
+        hint = "choose a classifier, or a regression with one output"
+    elif config.num_labels < 2 and of_classes and not (one_output and config.problem_type in OF_ONE_OUTPUT):
+        got, expected = f" with {config.num_labels} label", "a classifier with at least 2 labels"
+        hint = "one output of a text or an image is a regression, or a sigmoid if problem_type is multi-label"
+    elif config.problem_type == REGRESSION and of_classes and not one_output:
+        got = f", a regression with {config.num_labels} outputs"
+        expected = "a regression of a text or an image with one output"
+        hint = "several outputs are not supported"
+    elif positions not in (None, "absolute"):
+        got = f" with position embeddings of type {positions!r}"
+        expected, hint = "learned absolute positions", "choose another model"
+    else:
+        return
+    raise ModelError("load_classifier", got=f"{name!r}{got}", expected=expected, hint=hint)
 
 
 def check_complete(name: str, missing_keys: Iterable[str]) -> None:

@@ -17,13 +17,30 @@ from lrp_companion.loading.places import ADAPTER
 
 Entries = dict[str, Any]
 MERGEABLE = (
-    "LORA", "IA3", "LOHA", "LOKR", "OFT", "HRA", "LN_TUNING", "VERA", "FOURIERFT", "MISS", "TRAINABLE_TOKENS",
-)  # fmt: skip
+    "LORA",
+    "IA3",
+    "LOHA",
+    "LOKR",
+    "OFT",
+    "HRA",
+    "LN_TUNING",
+    "VERA",
+    "FOURIERFT",
+    "MISS",
+    "TRAINABLE_TOKENS",
+)
 """Kinds of adapters that become plain weights."""
 OF_FILES = (
-    "peft_type", "task_type", "auto_mapping", "peft_version", "base_model_name_or_path", "revision",
-    "inference_mode", "runtime_config", "megatron_core",
-)  # fmt: skip
+    "peft_type",
+    "task_type",
+    "auto_mapping",
+    "peft_version",
+    "base_model_name_or_path",
+    "revision",
+    "inference_mode",
+    "runtime_config",
+    "megatron_core",
+)
 """Entries on which no weight depends; the reader of a base looks at some of them."""
 OF_TRAINING = ("loftq_config", "eva_config", "corda_config", "lora_ga_config")
 """Entries for the start of a training; its end is in the file of weights."""

@@ -12,8 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lrp_companion.checks import CompanionError, shown
+from lrp_companion.checks import CompanionError, reason_of, shown
 from lrp_companion.loading.adapter_entries import CHANGES_BASE, Entries, checked, refused
+from lrp_companion.loading.compute import NEAR
 from lrp_companion.loading.plain import of_peft
 
 SAFE, PICKLED = "adapter_model.safetensors", "adapter_model.bin"
@@ -21,8 +22,6 @@ PREFIX = "base_model.model."
 """What `peft` writes before the name of each weight."""
 HEADS = ("score", "classifier", "classifier.out_proj", "cls_classifier")
 """Last maps of the classifiers of `transformers`: a row per label."""
-CLOSE = 1e-3
-"""Largest difference of logits between merged and adapted network, as a fraction of 1 + the largest."""
 TRIED = 8
 """Tokens of the text that both read."""
 
@@ -46,8 +45,7 @@ def read_weights(name: str, folder: Path) -> dict[str, Tensor]:
         else:
             weights = torch.load(files[0], map_location="cpu", weights_only=True)
     except Exception as error:  # of safetensors, of pickle, of the file system
-        reason = " ".join(str(error).split())[:120] or type(error).__name__
-        got = f"{files[0].name} cannot be read ({reason})"
+        got = f"{files[0].name} cannot be read ({reason_of(error, 120)})"
         raise refused(name, got, "a file of tensors", hint=hint) from None
     if not isinstance(weights, dict) or not all(
         isinstance(key, str) and isinstance(value, Tensor) for key, value in weights.items()
@@ -180,7 +178,7 @@ def merged(name: str, network: Any) -> nn.Module:
         plain = _unwrapped(network.merge_and_unload())
         after = plain(**inputs).logits
     apart = float((after - before).abs().max())
-    if not apart <= CLOSE * (1 + float(before.abs().max())) and bool(before.isfinite().all()):
+    if not apart <= NEAR[torch.float32] * (1 + float(before.abs().max())) and bool(before.isfinite().all()):
         got = f"logits change by {apart:.2g} when it is merged"
         raise refused(name, got, "an adapter that can be merged", hint=hint)
     return plain
@@ -230,10 +228,9 @@ def _in_one_line(name: str, what: str) -> Iterator[None]:
     except CompanionError:
         raise
     except Exception as error:  # peft raises many kinds
-        reason = " ".join(str(error).split())[:150] or type(error).__name__
         hint = "check adapter_config.json, and that this is the base model of its training"
         expected = "an adapter of this base model"
-        raise refused(name, f"{what} ({reason})", expected, hint=hint) from error
+        raise refused(name, f"{what} ({reason_of(error, 150)})", expected, hint=hint) from error
 
 
 @contextmanager

@@ -35,8 +35,11 @@ from lrp_companion.words import word_spans
 
 __all__ = ["EMBEDDED_FOLDER", "Classifier", "EncodedText", "embedded_models", "load_classifier"]
 DTYPES = {
-    "float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16, "float16": torch.float16,
-}  # fmt: skip
+    "float32": torch.float32,
+    "float64": torch.float64,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+}
 
 
 class Classifier:
@@ -128,11 +131,15 @@ class Classifier:
             config: Any = self.network.config
             skipped = getattr(config.get_text_config(), "pad_token_id", None)
         return Reader(
-            self.tokenizer, self.max_tokens, w.types if w.type is not None else 0,
+            self.tokenizer,
+            self.max_tokens,
+            w.types if w.type is not None else 0,
             reads_mask=w.task == MASKED_TOKEN,
-            vocabulary=getattr(w.word, "num_embeddings", None), skipped=skipped, prompts=w.task == NEXT_TOKEN,
+            vocabulary=getattr(w.word, "num_embeddings", None),
+            skipped=skipped,
+            prompts=w.task == NEXT_TOKEN,
             counts_padding=w.position is not None,
-        )  # fmt: skip
+        )
 
     def encode_one(
         self, operation: str, text: Any, *, truncate: bool = False, position: Any = None
@@ -217,19 +224,19 @@ class Classifier:
         named = []
         if isinstance(position, str):
             joined, offsets = offsets_of(self, text)
-            starts = _starts(joined, position)
+            starts = {start for start, end in word_spans(joined) if joined[start:end] == position}
             blank = [len(joined[start:end]) - len(joined[start:end].lstrip()) for start, end in offsets]
             named = [
-                k for k, (start, end) in enumerate(offsets)
+                k
+                for k, (start, end) in enumerate(offsets)
                 if start + blank[k] < end and start + blank[k] in starts
-            ]  # fmt: skip
+            ]
         if len(named) == 1:
             return named[0]
         got = f"position {shown(position)}" if position is not None else "no position"
         got += f", a word at the places {', '.join(map(str, named))}" if named else ""
-        expected = (
-            f"the token whose classes are explained, from 0 to {len(text) - 1}, or one word of the text"
-        )
+        among = f"from 0 to {len(text) - 1}, or one word of the text"
+        expected = f"the token whose classes are explained, {among}"
         raise InputError("encode", got=got, expected=expected, hint="attribute(clf, text, position=2, ...)")
 
     def class_of(self, target: Any) -> Any:
@@ -456,8 +463,3 @@ def _tokenizer_of(files: Readable, config: Any, wiring: Wiring) -> Any:
     tokenizer = files.read("tokenizer")
     check_tokenizer(files.name, tokenizer, config.vocab_size, causal=wiring.causal or wiring.base is not None)
     return tokenizer
-
-
-def _starts(text: str, word: str) -> set[int]:
-    """Where a word begins in a text."""
-    return {start for start, end in word_spans(text) if text[start:end] == word}

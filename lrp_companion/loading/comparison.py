@@ -18,7 +18,7 @@ from torch import Tensor
 from lrp_companion.checks import ModelError, shown
 from lrp_companion.families.tasks import NEXT_TOKEN, logits_of_output
 from lrp_companion.families.wiring import fresh_rotations
-from lrp_companion.loading.compute import as_recorded
+from lrp_companion.loading.compute import CLOSE, as_recorded
 from lrp_companion.loading.images import EncodedImage, ImageReader, PixelScale
 from lrp_companion.loading.texts import EncodedText
 from lrp_companion.tape.packed import Row, packed_logits
@@ -26,10 +26,6 @@ from lrp_companion.tape.packed import Row, packed_logits
 if TYPE_CHECKING:
     from lrp_companion.loading.classifier import Classifier
 
-CLOSE = {torch.float32: 1e-4, torch.float64: 1e-8, torch.bfloat16: 1e-1, torch.float16: 5e-2}
-"""Largest allowed difference of logits, as a fraction of 1 + the largest logit; as in float32 where the
-network works in float32 in places.
-"""
 COMPARE = ("new", "all")
 """Which texts are compared: those unlike any compared before, or every one."""
 TRIED = 8
@@ -39,7 +35,9 @@ TRIED_AT_MOST = 1_024
 
 
 def tolerance(clf: Classifier) -> float:
-    """The largest allowed difference of logits as a fraction of 1 + the largest logit."""
+    """The largest allowed difference of logits as a fraction of 1 + the largest logit; as in float32 where
+    the network works in float32 in places.
+    """
     single = clf.encoder.wiring.single_precision and clf.dtype == torch.float64
     return CLOSE[torch.float32 if single else clf.dtype]
 

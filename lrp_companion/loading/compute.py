@@ -1,4 +1,6 @@
-"""Where and how we compute: the devices of this machine, and arithmetic as a record states it."""
+"""Where and how we compute: the devices of this machine, arithmetic as a record states it, and how far apart
+two ways to compute a number may come.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,28 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import numpy as np
 import torch
 from torch import nn
 
 from lrp_companion.checks import InputError, shown
 
 DEVICES = ("cpu", "cuda", "mps", "xpu")
+CLOSE = {torch.float32: 1e-4, torch.float64: 1e-8, torch.bfloat16: 1e-1, torch.float16: 5e-2}
+"""Largest `gap` of logits that are to be the same."""
+NEAR = {torch.float32: 1e-3, torch.float64: 1e-5, torch.bfloat16: 1e-1, torch.float16: 5e-2}
+"""Largest `gap` where more is computed twice: an adapter's weights, texts without some tokens, the relevance
+of a level. A network may work in float32 in places, whatever its weights are.
+"""
+
+
+def gap(ours: np.ndarray, theirs: np.ndarray) -> float:
+    """The largest difference of two arrays, as a fraction of 1 + the largest size in the second one.
+
+    >>> gap(np.array([1.0, 2.0]), np.array([1.0, 3.0]))
+    0.25
+    """
+    return float(np.abs(ours - theirs).max() / (1 + np.abs(theirs).max()))
 
 
 def check_device(operation: str, device: object) -> torch.device:

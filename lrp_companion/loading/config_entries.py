@@ -41,10 +41,20 @@ def check_entries(name: str, config: Any) -> None:
 
 
 SIZES = (
-    "hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size", "n_inner",
-    "hidden_dim", "embedding_size", "num_hidden_groups", "vocab_size", "max_position_embeddings",
-    "type_vocab_size", "num_channels",
-)  # fmt: skip
+    "hidden_size",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "intermediate_size",
+    "n_inner",
+    "hidden_dim",
+    "embedding_size",
+    "num_hidden_groups",
+    "vocab_size",
+    "max_position_embeddings",
+    "type_vocab_size",
+    "num_channels",
+)
 EPSILONS = ("layer_norm_eps", "layer_norm_epsilon", "rms_norm_eps", "norm_eps")
 FUNCTIONS = ("hidden_act", "hidden_activation", "activation", "activation_function", "classifier_activation")
 

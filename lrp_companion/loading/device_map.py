@@ -49,11 +49,9 @@ def _places(device_map: object) -> str | dict[str, str]:
         return device_map
     given: Mapping[Any, Any] = device_map if isinstance(device_map, Mapping) else {"": device_map}
     if not given or not all(isinstance(name, str) for name in given):
-        got, expected = (
-            f"device_map {shown(device_map)}",
-            f"one of {', '.join(POLICIES)}, or devices by module",
-        )
-        raise InputError("load_classifier", got=got, expected=expected, hint='such as {"": "cuda:0"}')
+        got, hint = f"device_map {shown(device_map)}", 'such as {"": "cuda:0"}'
+        expected = f"one of {', '.join(POLICIES)}, or devices by module"
+        raise InputError("load_classifier", got=got, expected=expected, hint=hint)
     places = {name: _device(name, place) for name, place in given.items()}
     on_cpu = [name for name, place in places.items() if place.type == "cpu"]
     if on_cpu and len(on_cpu) < len(places):

@@ -131,15 +131,13 @@ class ImageReader:
         """
         if truncate:
             raise _refused("truncate with images", "texts", "leave it out: an image is read whole")
-        given = [self._channels_first(image) for image in _listed(images, self.patches.channels)]
+        listed = _listed(images, self.patches.channels)
+        given = [pixels[None] if pixels.ndim == 2 else pixels for pixels in listed]
         if not given:
             raise _refused("no images", "at least one image", "pass an array, or a list of arrays")
         read = [self._read(k, pixels) for k, pixels in enumerate(given)]
         cut = self.patches.cut(torch.as_tensor(np.stack([pixels for pixels, _ in read]))).numpy()
         return [self._encoded(rows, *image) for rows, image in zip(cut, read, strict=True)]
-
-    def _channels_first(self, pixels: np.ndarray) -> np.ndarray:
-        return pixels[None] if pixels.ndim == 2 else pixels
 
     def _read(self, k: int, pixels: np.ndarray) -> tuple[np.ndarray, str]:
         """Image k as the network reads it, and what was done to it."""
@@ -198,11 +196,8 @@ def _listed(images: Any, channels: int) -> list[np.ndarray]:
 def _array(value: Any, name: str, axes: tuple[int, ...]) -> np.ndarray:
     """A NumPy array of numbers with this many axes."""
     if getattr(value, "mode", "L") not in ("L", "RGB") and hasattr(value, "getbands"):  # an image of Pillow
-        got, hint = (
-            f"{name} of Pillow's mode {value.mode}",
-            "convert it: image.convert('RGB'), or 'L' for grey",
-        )
-        raise _refused(got, "an array of pixels", hint)
+        hint = "convert it: image.convert('RGB'), or 'L' for grey"
+        raise _refused(f"{name} of Pillow's mode {value.mode}", "an array of pixels", hint)
     expected = "an image (H, W) or (C, H, W) of numbers, a batch (B, C, H, W), or a list of images"
     try:
         array = plain_array("encode", name, value)

@@ -18,8 +18,14 @@ from lrp_companion.loading.reading import Readable
 from lrp_companion.schema import MULTI_LABEL, PROBLEM_TYPES, REGRESSION, ModelCard
 
 BOOKKEEPING = (
-    "_name_or_path", "_commit_hash", "transformers_version", "dtype", "torch_dtype", "id2label", "label2id",
-)  # fmt: skip
+    "_name_or_path",
+    "_commit_hash",
+    "transformers_version",
+    "dtype",
+    "torch_dtype",
+    "id2label",
+    "label2id",
+)
 """Entries of `config.json` on which no score depends; labels are compared by name."""
 
 

@@ -17,9 +17,19 @@ BESIDE = ("tokenizer", "processing_class", "image_processor")
 SHARDED = ("FullyShardedDataParallel", "FSDPModule", "DTensor")
 ENCODERS = ("SentenceTransformer",)
 QUANTISERS = (
-    "bitsandbytes", "torchao", "torch.ao.nn", "auto_gptq", "gptqmodel", "awq", "hqq", "quanto", "optimum",
-    "eetq", "compressed_tensors", "transformers.integrations",
-)  # fmt: skip
+    "bitsandbytes",
+    "torchao",
+    "torch.ao.nn",
+    "auto_gptq",
+    "gptqmodel",
+    "awq",
+    "hqq",
+    "quanto",
+    "optimum",
+    "eetq",
+    "compressed_tensors",
+    "transformers.integrations",
+)
 """Packages whose linear maps keep their weights in another form."""
 _WHOLE = "the network of the model, and its tokenizer"
 

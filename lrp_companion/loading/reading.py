@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from torch import nn
 
-from lrp_companion.checks import CompanionError, InputError, ModelError, SourceError, shown
+from lrp_companion.checks import CompanionError, InputError, ModelError, SourceError, reason_of, shown
 from lrp_companion.families.tasks import (
     ANSWER,
     CLASSES,
@@ -24,7 +24,7 @@ from lrp_companion.families.tasks import (
     NEXT_TOKEN,
     TOKEN_CLASSES,
     task_of,
-)  # fmt: skip
+)
 from lrp_companion.loading.adapter_entries import Entries, read_entries, refused
 from lrp_companion.loading.adapters import adapted, brought, inside, labels_of, merged, read_weights
 from lrp_companion.loading.config_entries import check_saved_as
@@ -34,10 +34,13 @@ from lrp_companion.loading.places import ADAPTER, CONFIG, Place, locate
 from lrp_companion.loading.plain import check_network, check_object, check_settings, of_peft
 
 AUTO = {
-    CLASSES: "AutoModelForSequenceClassification", NEXT_TOKEN: "AutoModelForCausalLM",
-    MASKED_TOKEN: "AutoModelForMaskedLM", TOKEN_CLASSES: "AutoModelForTokenClassification",
-    IMAGE_CLASSES: "AutoModelForImageClassification", ANSWER: "AutoModelForQuestionAnswering",
-}  # fmt: skip
+    CLASSES: "AutoModelForSequenceClassification",
+    NEXT_TOKEN: "AutoModelForCausalLM",
+    MASKED_TOKEN: "AutoModelForMaskedLM",
+    TOKEN_CLASSES: "AutoModelForTokenClassification",
+    IMAGE_CLASSES: "AutoModelForImageClassification",
+    ANSWER: "AutoModelForQuestionAnswering",
+}
 """The class of `transformers` that reads a model of a task."""
 TASK_TYPES = {"SEQ_CLS": CLASSES, "TOKEN_CLS": TOKEN_CLASSES, "CAUSAL_LM": NEXT_TOKEN}
 """Tasks by the words of PEFT, which has none for masked tokens and for images."""
@@ -85,43 +88,42 @@ class Files:
         except CompanionError:
             raise
         except Exception as error:  # transformers raises many kinds; each means that the model cannot be read
-            reason = " ".join(str(error).split())[:200] or type(error).__name__
             if self.source == "hub":
-                got = f"hub id {self.name!r}, which cannot be loaded ({reason})"
+                got = f"hub id {self.name!r}, which cannot be loaded ({reason_of(error, 200)})"
                 expected = "a hub id that can be reached"
                 embedded = 'the embedded model: load_classifier("companion")'
                 hint = f"check the id and the connection, or use {embedded}"
             else:
-                got = f"folder {self.name!r} whose {what} cannot be read ({reason})"
+                got = f"folder {self.name!r} whose {what} cannot be read ({reason_of(error, 200)})"
                 expected = "config.json, weights and tokenizer files in the hub's format"
                 hint = "save the model and its tokenizer there with save_pretrained"
             raise SourceError("load_classifier", got=got, expected=expected, hint=hint) from error
 
     def _from_pretrained(self, what: str) -> Any:
         from transformers import AutoConfig, AutoTokenizer, PretrainedConfig
+        from transformers.image_processing_base import ImageProcessingMixin
 
-        options: dict[str, Any] = self._revision
-        if what == "settings":
-            return PretrainedConfig.get_config_dict(self.place.path, **options)[0]
-        if what == "config":  # before transformers reads it: some versions refuse in words of their own
-            settings = PretrainedConfig.get_config_dict(self.place.path, **options)[0]
+        path, options = self.place.path, self._options
+        if what == "processor":
+            missing = self.source != "hub" and not (Path(path) / PREPROCESSOR).is_file()
+            return None if missing else ImageProcessingMixin.get_image_processor_dict(path, **options)[0]
+        if what == "tokenizer":
+            return AutoTokenizer.from_pretrained(path, use_fast=True, **options)
+        if what in ("settings", "config"):
+            settings = PretrainedConfig.get_config_dict(path, **options)[0]
+            if what == "settings":
+                return settings
+            # before transformers reads it: some versions refuse in words of their own
             check_saved_as(self.name, settings.get("architectures"))
             check_settings(self.name, settings)
-        # Unset, transformers asks on standard input whether to run code that comes with the model.
-        options["trust_remote_code"] = False
-        if what == "config":
-            return AutoConfig.from_pretrained(self.place.path, **options)
-        if what == "tokenizer":
-            return AutoTokenizer.from_pretrained(self.place.path, use_fast=True, **options)
-        if what == "processor":
-            return self._processor()
-        return self.network(AutoConfig.from_pretrained(self.place.path, **options))
+        config = AutoConfig.from_pretrained(path, **options)
+        return config if what == "config" else self.network(config)
 
     def network(self, config: Any, **more: Any) -> tuple[nn.Module, Mapping[str, Any]]:
         """The network of this configuration, and the report on its keys."""
         import transformers
 
-        options: dict[str, Any] = {**self._revision, "trust_remote_code": False, **more}
+        options: dict[str, Any] = {**self._options, **more}
         if MEAN_POOLED in (config.architectures or []):
             del options["trust_remote_code"]
             kind: Any = importlib.import_module("lrp_companion.families.mean_pooled").__dict__[MEAN_POOLED]
@@ -136,17 +138,11 @@ class Files:
         return network, report
 
     @property
-    def _revision(self) -> dict[str, Any]:
+    def _options(self) -> dict[str, Any]:
+        # Unset, transformers asks on standard input whether to run code that comes with the model.
+        options: dict[str, Any] = {"trust_remote_code": False}
         asked = self.source == "hub" and self.place.revision
-        return {"revision": self.place.revision} if asked else {}
-
-    def _processor(self) -> Any:
-        """Settings of the image processor; None where the model has none."""
-        from transformers.image_processing_base import ImageProcessingMixin
-
-        if self.source != "hub" and not (Path(self.place.path) / PREPROCESSOR).is_file():
-            return None
-        return ImageProcessingMixin.get_image_processor_dict(self.place.path, **self._revision)[0]
+        return options | ({"revision": self.place.revision} if asked else {})
 
 
 @dataclass(frozen=True)
@@ -202,12 +198,9 @@ class AdapterFiles(Files):
         config = base.read("config")
         kinds, named = self._kinds(config), kinds_named(self._entries)
         if task_of(named) and named[0] not in kinds:
-            got, expected = (
-                f"auto_mapping names {shown(named[0])}",
-                f"{' or '.join(kinds) or 'a known class'}",
-            )
             hint = "merge the adapter into its own network, and pass that"
-            raise refused(self.name, got, expected, hint=hint)
+            expected = " or ".join(kinds) or "a known class"
+            raise refused(self.name, f"auto_mapping names {shown(named[0])}", expected, hint=hint)
         saved_as = [*named, *(config.architectures or [])]
         config.architectures = [name for name in saved_as if name in kinds][:1] or kinds[:1]
         if (task_of(config.architectures) or CLASSES) in (CLASSES, TOKEN_CLASSES, IMAGE_CLASSES):
@@ -253,12 +246,8 @@ class AdapterFiles(Files):
         count = labels_of(self._weights) or config.num_labels
         settings = read_json(self._folder / CONFIG)
         names = settings.get("id2label") if isinstance(settings, dict) else None
-        numbers = {str(k) for k in range(count)}
-        if (
-            isinstance(names, dict)
-            and set(names) == numbers
-            and {type(name) for name in names.values()} == {str}
-        ):
+        names = names if isinstance(names, dict) and set(names) == {str(k) for k in range(count)} else {}
+        if names and all(type(name) is str for name in names.values()):
             config.id2label = {k: names[str(k)] for k in range(count)}
             config.label2id = {name: k for k, name in config.id2label.items()}
         elif count != config.num_labels:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lrp_companion.checks import InputError, ModelError, is_whole
+from lrp_companion.checks import InputError, ModelError, is_whole, reason_of
 from lrp_companion.schema import Texts
 
 Message = Mapping[str, Any]
@@ -262,9 +262,11 @@ class Reader:
         if whole > self.max_tokens:
             sides = item if isinstance(item, tuple) else (item,)
             rows = tokenised(
-                self.tokenizer, *([side] for side in sides), return_special_tokens_mask=True,
+                self.tokenizer,
+                *([side] for side in sides),
+                return_special_tokens_mask=True,
                 max_length=self.max_tokens,
-            )  # fmt: skip
+            )
             row = 0
         ids, special = list(rows["input_ids"][row]), list(rows["special_tokens_mask"][row])
         types = list(rows["token_type_ids"][row]) if "token_type_ids" in rows else []
@@ -333,8 +335,7 @@ class Reader:
         try:
             return str(self.tokenizer.apply_chat_template(talk, add_generation_prompt=asked, tokenize=False))
         except Exception as error:  # templates are programs, which raise what they like
-            reason = " ".join(str(error).split())[:150] or type(error).__name__
-            got = f"text {k} of messages that the chat template refuses ({reason})"
+            got = f"text {k} of messages that the chat template refuses ({reason_of(error, 150)})"
             expected = "messages such as {'role': 'user', 'content': 'a text'}"
             raise InputError("encode", got=got, expected=expected, hint=hint) from None
 
@@ -414,7 +415,7 @@ def tokenised(tokenizer: Any, *columns: list, max_length: int | None = None, **o
         # Of Rust: an expression of its own that backtracks without end makes it panic, which no Exception is.
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        reason = " ".join(str(error).split())[:150] or type(error).__name__
+        reason = reason_of(error, 150)
         got, hint = f"a text on which the tokenizer fails ({reason})", "check tokenizer.json, or the text"
         raise ModelError("encode", got=got, expected="token ids", hint=hint) from None
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import pkgutil
 import textwrap
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, TypedDict, Unpack, overload
 
 from lrp_companion.attribution import Attribution
 from lrp_companion.checks import InputError, choose
 from lrp_companion.families.tasks import TOKEN_CLASSES
 from lrp_companion.loading.compute import as_recorded
-
-# Imported so that they register their methods.
-from lrp_companion.methods import gradient, hybrid, image, mask_gradient, rollout  # noqa: F401
+from lrp_companion.methods import image
 from lrp_companion.methods.common import (
     Target,
     check_classifier,
@@ -25,6 +26,7 @@ from lrp_companion.methods.contrast import contrasted
 from lrp_companion.methods.levels import layer_relevance
 from lrp_companion.methods.lrp import layer_lattice
 from lrp_companion.methods.perturbation import kept_logits, removal_evaluator
+from lrp_companion.methods.text_method import SHARED
 from lrp_companion.registry import IMAGE_METHODS, TEXT_METHODS
 from lrp_companion.toys.linear_attention import LinearAttention
 
@@ -39,6 +41,40 @@ __all__ = [
     "option_table",
     "removal_evaluator",
 ]
+for _file in pkgutil.iter_modules(__path__):  # so that their methods are bound to their rows
+    importlib.import_module(f"{__name__}.{_file.name}")
+
+
+class Options(TypedDict, total=False):
+    """The options of all methods, for editors; `attribute` says which method takes which."""
+
+    site: str
+    epsilon: float
+    gate: str
+    positions: str
+    bypass: Iterable[int]
+    output: str
+    contrast: int | str
+    position: Any
+    removal: str
+    n_steps: int
+    baseline: Any
+    groups: int | str
+    nodes: Any
+    seed: int | None
+    exact: int
+    correct: str
+    budget: int
+    unit: Any
+    residual: bool
+    head_fusion: str
+    row: str
+    batch_tokens: int | None
+    progress: bool | None
+    truncate: bool
+    compare: str | None
+    shares: Any
+    batch_images: int
 
 
 def options_of(name: str, *, images: bool = False) -> list[str]:
@@ -82,6 +118,14 @@ def _value(text: str) -> bool | int | float | str:
     return text
 
 
+@overload
+def attribute(
+    model: Any, inputs: Any, *, method: str, target: Target = None, **options: Unpack[Options]
+) -> list[Attribution]: ...
+@overload  # of a method of yours
+def attribute(
+    model: Any, inputs: Any, *, method: str, target: Target = None, **options: Any
+) -> list[Attribution]: ...
 def attribute(
     model: Any, inputs: Any, *, method: str, target: Target = None, **options: Any
 ) -> list[Attribution]:
@@ -158,9 +202,6 @@ def attribute(
     targets = targets_of(model, target, len(texts))
     with as_recorded(model.device, model.network):
         return TEXT_METHODS[method](model, texts, targets, **options)
-
-
-SHARED = ("batch_tokens", "progress")
 
 
 def option_table() -> str:

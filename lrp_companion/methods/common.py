@@ -6,7 +6,7 @@ import itertools
 import math
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any, NoReturn
 
 import numpy as np
@@ -20,7 +20,6 @@ from lrp_companion.extras import extra
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.loading.offsets import offsets_of
 from lrp_companion.schema import TARGET_CHOICES
-from lrp_companion.tape.batching import budget, token_batches
 from lrp_companion.words import Units
 
 Targets = Sequence[int | None]
@@ -265,22 +264,6 @@ def output_gradient(logits: Tensor, targets: Tensor, output: str, *, multi_label
         return torch.autograd.grad(values.sum(), leaf)[0]
 
 
-def batches(
-    clf: Classifier,
-    texts: Sequence[EncodedText],
-    *,
-    batch_tokens: int | None,
-    progress: bool | None,
-    label: str,
-) -> Iterator[tuple[list[int], Tensor, Tensor, dict[str, Any]]]:
-    """Padded batches of texts: their indices, ids, mask (B, T), and the other inputs of `Encoder.forward`
-    (token types, and the positions that are read).
-    """
-    plan = token_batches([len(t) for t in texts], budget(batch_tokens, clf.device))
-    for rows in watch(plan, progress=progress, label=label):
-        yield rows, *clf.batch([texts[i] for i in rows])
-
-
 def watch(items: Iterable, *, progress: bool | None, label: str, total: int | None = None) -> Iterable:
     """A progress bar on standard error: always, never, or (None) on a terminal after three seconds."""
     hidden = not sys.stderr.isatty() if progress is None else not switch("progress", progress)
@@ -336,10 +319,8 @@ def check_finite(clf: Classifier, values: np.ndarray, what: str) -> np.ndarray:
     """Return the values if none is NaN or infinite; else refuse them, because the model overflowed."""
     if np.isfinite(values).all():
         return values
-    got, hint = (
-        f"{what} of {clf.card.name!r} that are not finite",
-        'try dtype="float64", or another checkpoint',
-    )
+    got = f"{what} of {clf.card.name!r} that are not finite"
+    hint = 'try dtype="float64", or another checkpoint'
     raise ModelError("attribute", got=got, expected="finite numbers", hint=hint)
 
 

@@ -28,10 +28,8 @@ def contrasted(
     hint = "name two classes, such as target=1, contrast=0"
     target, contrast = plain_target(target, 1), plain_target(contrast, 1)
     if target is None or isinstance(target, list) or isinstance(contrast, list):
-        got, expected = (
-            f"contrast {shown(contrast)} with target {shown(target)}",
-            "one target and one contrast",
-        )
+        got = f"contrast {shown(contrast)} with target {shown(target)}"
+        expected = "one target and one contrast"
         raise InputError("attribute", got=got, expected=expected, hint=hint)
     if options.get("output", "logit") != "logit":
         got, expected = f"contrast with output {options['output']!r}", "a contrast of two logits"

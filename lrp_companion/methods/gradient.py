@@ -4,7 +4,6 @@ captum.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -14,82 +13,51 @@ from lrp_companion.attribution import Attribution, scores_at
 from lrp_companion.checks import InputError, choose
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.methods.common import (
-    Targets,
-    attribution,
-    batches,
     check_mask_token,
     check_output,
     check_pad_token,
     check_steps,
     path_integral,
-    read_output,
     replacements,
     settle,
     to_numpy,
     watch,
 )
 from lrp_companion.methods.lrp import check_rules
+from lrp_companion.methods.text_method import Work, text_method
 from lrp_companion.propagation import relevance_parts
-from lrp_companion.registry import method
 from lrp_companion.tape.batching import budget
 
 BASELINES = ("auto", "pad-token", "mask-token", "zero", "zero-pixels")
 
 
-@method("gradient-x-input")
-def gradient_x_input(
-    clf: Classifier,
-    texts: Sequence[EncodedText],
-    targets: Targets,
-    *,
-    site: str = "word",
-    output: str = "logit",
-    batch_tokens: int | None = None,
-    progress: bool | None = None,
-) -> list[Attribution]:
+@text_method("gradient-x-input", "output")
+def gradient_x_input(work: Work, *, site: str = "word") -> list[Attribution]:
     """Input x gradient: `sum over the hidden axis of a df/da` at the embeddings, read at a site as for
     LRP.
     """
-    check_rules("attribute", clf, site=site, gate="uniform")
-    check_output(output, clf)
-    out: list[Attribution | None] = [None] * len(texts)
-    for rows, ids, mask, further in batches(
-        clf, texts, batch_tokens=batch_tokens, progress=progress, label="gradient-x-input"
-    ):
+    encoder = work.clf.encoder
+    check_rules("attribute", work.clf, site=site, gate="uniform")
+    check_output(work.output, work.clf)
+    choices = {"site": site, "output": work.output}
+    out: list[Attribution | None] = [None] * len(work.texts)
+    for rows, ids, mask, further in work.batches():
         with torch.enable_grad():
-            word = clf.encoder.embed(ids).requires_grad_(True)
-            tape = clf.encoder.forward(ids, mask, word=word, **further)
-            chosen = settle([targets[i] for i in rows], tape.logits)
-            values = read_output(tape.logits, chosen, output, multi_label=clf.multi_label)
-            (g,) = torch.autograd.grad(values.sum(), word)
+            word = encoder.embed(ids).requires_grad_(True)
+            tape = encoder.forward(ids, mask, word=word, **further)
+            chosen = work.settled(rows, tape.logits)
+            (g,) = torch.autograd.grad(work.read(tape.logits, chosen).sum(), word)
         parts = {key: to_numpy(value) for key, value in relevance_parts(tape, g).items()}
         for k, i in enumerate(rows):
-            text_parts = {key: value[k, : len(texts[i])] for key, value in parts.items()}
-            out[i] = attribution(
-                clf,
-                texts[i],
-                scores_at(text_parts, site),
-                method="gradient-x-input",
-                target=chosen[k],
-                logit=tape.logits[k, chosen[k]],
-                choices={"site": site, "output": output},
-                parts=text_parts,
-            )
+            text = work.texts[i]
+            of_text = {key: value[k, : len(text)] for key, value in parts.items()}
+            known: dict[str, Any] = {"target": chosen[k], "logit": tape.logits[k, chosen[k]]}
+            out[i] = work.record(text, scores_at(of_text, site), parts=of_text, choices=choices, **known)
     return out  # type: ignore[return-value]
 
 
-@method("ig")
-def integrated_gradients(
-    clf: Classifier,
-    texts: Sequence[EncodedText],
-    targets: Targets,
-    *,
-    n_steps: int = 50,
-    baseline: str = "auto",
-    output: str = "logit",
-    batch_tokens: int | None = None,
-    progress: bool | None = None,
-) -> list[Attribution]:
+@text_method("ig", "output")
+def integrated_gradients(work: Work, *, n_steps: int = 50, baseline: str = "auto") -> list[Attribution]:
     """Integrated gradients (Sundararajan et al. 2017) at the word embeddings, by captum, from a stated
     baseline.
 
@@ -99,50 +67,36 @@ def integrated_gradients(
     tokens and positions stay, so special tokens score 0. The convergence delta `sum IG - (f(x) - f(x'))` is
     returned in `details`.
     """
+    clf = work.clf
     baseline = check_baseline(clf, baseline)
-    check_output(output, clf)
+    check_output(work.output, clf)
     check_steps(n_steps)
-    tokens_at_once = budget(batch_tokens, clf.device, work="path")
+    tokens_at_once = budget(work.batch_tokens, clf.device, work="path")
+    choices = {"site": "word", "baseline": baseline, "n_steps": n_steps, "output": work.output}
     out = []
-    for text, target in watch(list(zip(texts, targets, strict=True)), progress=progress, label="ig"):
+    pairs = list(zip(work.texts, work.targets, strict=True))
+    for text, target in watch(pairs, progress=work.progress, label=work.name):
         ids, mask, further = clf.batch([text, text])
         word = clf.encoder.embed(ids[:1])
         start = _start(clf, text, ids[:1], baseline)
         with torch.no_grad():  # both ends of the path
             logits = clf.encoder.forward(ids, mask, word=torch.cat([word, start]), **further).logits
         chosen = settle([target], logits[:1])
-        ends = read_output(logits, chosen.expand(2), output, multi_label=clf.multi_label)
+        ends = work.read(logits, chosen.expand(2))
 
         def explained(
-            x: Tensor,
-            mask: Tensor = mask,
-            chosen: Tensor = chosen,
-            further: dict[str, Any] = further,
+            x: Tensor, mask: Tensor = mask, chosen: Tensor = chosen, further: dict[str, Any] = further
         ) -> Tensor:
             rows = {key: None if one is None else _repeated(one, len(x)) for key, one in further.items()}
-            logits = clf.logits_of_words(x, _repeated(mask, len(x)), **rows)
-            return read_output(logits, chosen.expand(len(x)), output, multi_label=clf.multi_label)
+            return work.read(clf.logits_of_words(x, _repeated(mask, len(x)), **rows), chosen.expand(len(x)))
 
         scores = path_integral(explained).attribute(
             word, start, n_steps=n_steps, internal_batch_size=max(1, tokens_at_once // len(text))
         )
-        choices = {"site": "word", "baseline": baseline, "n_steps": n_steps, "output": output}
-        details = {
-            "convergence_delta": float(scores.sum() - (ends[0] - ends[1])),
-            "passes": (n_steps + 2, n_steps),
-        }
-        out.append(
-            attribution(
-                clf,
-                text,
-                scores[0].sum(-1),
-                method="ig",
-                target=chosen,
-                logit=logits[0, chosen],
-                choices=choices,
-                details=details,
-            )
-        )
+        delta = float(scores.sum() - (ends[0] - ends[1]))
+        known: dict[str, Any] = {"target": chosen, "logit": logits[0, chosen], "choices": choices}
+        known["details"] = {"convergence_delta": delta, "passes": (n_steps + 2, n_steps)}
+        out.append(work.record(text, scores[0].sum(-1), **known))
     return out
 
 
@@ -161,10 +115,8 @@ def check_baseline(clf: Classifier, baseline: str) -> str:
     if baseline == "pad-token":
         check_pad_token(clf, "baseline 'pad-token'")
     if baseline == "zero-pixels" and not clf.reads_images:
-        got, expected = (
-            f"baseline {baseline!r} with {clf.card.name!r}, which reads texts",
-            "a model of images",
-        )
+        got = f"baseline {baseline!r} with {clf.card.name!r}, which reads texts"
+        expected = "a model of images"
         hint = f"take {' or '.join(map(repr, ['zero', *replacements(clf)]))}"
         raise InputError("attribute", got=got, expected=expected, hint=hint)
     return baseline

@@ -16,38 +16,24 @@ import torch
 
 from lrp_companion.attribution import Attribution
 from lrp_companion.checks import choose, whole
-from lrp_companion.loading.classifier import Classifier, EncodedText
-from lrp_companion.methods.common import (
-    Targets,
-    attribution,
-    check_output,
-    read_output,
-    settle,
-    to_numpy,
-)
+from lrp_companion.methods.common import check_output, settle, to_numpy
 from lrp_companion.methods.mask_gradient import check_seed, mask_gradient
 from lrp_companion.methods.perturbation import kept_logits
+from lrp_companion.methods.text_method import Work, text_method
 from lrp_companion.methods.units import units_in
-from lrp_companion.registry import method
 
 CORRECTIONS = ("none", "scale", "shift", "line")
 
 
-@method("hybrid")
+@text_method("hybrid", "output", "unit")
 def hybrid(
-    clf: Classifier,
-    texts: Sequence[EncodedText],
-    targets: Targets,
+    work: Work,
     *,
     exact: int = 4,
     correct: str = "none",
     groups: int | str = 1,
     nodes: int | Sequence[float] | None = None,
     seed: int | None = None,
-    output: str = "logit",
-    unit: Any = "token",
-    batch_tokens: int | None = None,
-    progress: bool | None = None,
 ) -> list[Attribution]:
     """LOO by the attention mask for the `exact` tokens with the largest |mask gradient|, and the gradient for
     the others.
@@ -57,43 +43,36 @@ def hybrid(
     tokens it is LOO. With `unit` ("word", "sentence", or spans) both scores are of whole units.
     """
     choose("attribute", "correct", correct, CORRECTIONS)
-    check_output(output, clf)
+    check_output(work.output, work.clf)
     whole("attribute", "exact", exact, hint="one forward pass for each")
-    options: dict[str, Any] = {"output": output, "batch_tokens": batch_tokens, "progress": progress}
-    units = units_in(clf, texts, unit)
-    chain: dict[str, Any] = {"groups": groups, "nodes": nodes, "seed": seed, "unit": unit}
-    gradients = mask_gradient(clf, texts, targets, **chain, **options)
+    units = units_in(work.clf, work.texts, work.unit)
+    gradients = mask_gradient.of(work, groups=groups, nodes=nodes, seed=seed)
     chosen = [np.sort(np.argsort(-np.abs(record.scores), kind="stable")[:exact]) for record in gradients]
     jobs = [
         (text, of_text.kept_without(i, len(text)))
-        for text, of_text, places in zip(texts, units, chosen, strict=True)
+        for text, of_text, places in zip(work.texts, units, chosen, strict=True)
         for i in places
     ]
-    logits = kept_logits(clf, jobs, batch_tokens=batch_tokens, progress=progress, label="hybrid")
+    logits = _logits(work, jobs)
     out, at = [], 0
-    for text, of_text, gradient, places in zip(texts, units, gradients, chosen, strict=True):
+    for text, of_text, gradient, places in zip(work.texts, units, gradients, chosen, strict=True):
         classes = torch.full((len(places),), gradient.target)
-        after = logits[at : at + len(places)]
-        left = to_numpy(read_output(after, classes, output, multi_label=clf.multi_label))
+        left = to_numpy(work.read(logits[at : at + len(places)], classes))
         at += len(places)
         scores = corrected(gradient.scores, places, gradient.details["value"] - left, correct)
-        choices = {"exact": exact, "correct": correct, **gradient.choices}
+        known: dict[str, Any] = {"target": gradient.target, "logit": gradient.logit}
+        known["choices"] = {"exact": exact, "correct": correct, **gradient.choices}
         forwards, backwards = gradient.details["passes"]
-        details = {"passes": (forwards + len(places), backwards), "exact tokens": tuple(places.tolist())}
-        out.append(
-            attribution(
-                clf,
-                text,
-                scores,
-                method="hybrid",
-                target=gradient.target,
-                logit=gradient.logit,
-                choices=choices,
-                details=details,
-                units=None if unit == "token" else of_text,
-            )
-        )
+        passes = (forwards + len(places), backwards)
+        known["details"] = {"passes": passes, "exact tokens": tuple(places.tolist())}
+        out.append(work.record(text, scores, units=of_text, **known))
     return out
+
+
+def _logits(work: Work, jobs: Any) -> torch.Tensor:
+    """Logits (N, C) of texts with only their kept tokens, as `kept_logits` gives them."""
+    batching: dict[str, Any] = {"batch_tokens": work.batch_tokens, "progress": work.progress}
+    return kept_logits(work.clf, jobs, label=work.name, **batching)
 
 
 def corrected(gradient: np.ndarray, places: np.ndarray, exact: np.ndarray, correct: str) -> np.ndarray:
@@ -119,59 +98,38 @@ def corrected(gradient: np.ndarray, places: np.ndarray, exact: np.ndarray, corre
     return scores
 
 
-@method("sampled-loo")
-def sampled_loo(
-    clf: Classifier,
-    texts: Sequence[EncodedText],
-    targets: Targets,
-    *,
-    budget: int = 8,
-    seed: int = 0,
-    output: str = "logit",
-    batch_tokens: int | None = None,
-    progress: bool | None = None,
-) -> list[Attribution]:
+@text_method("sampled-loo", "output")
+def sampled_loo(work: Work, *, budget: int = 8, seed: int = 0) -> list[Attribution]:
     """LOO by the attention mask for `budget` random tokens, and their mean for the others.
 
     A baseline of random removals, at the cost of `budget + 1` forward passes. The draw depends only on the
     seed and the text.
     """
-    check_output(output, clf)
+    check_output(work.output, work.clf)
     whole("attribute", "budget", budget, hint="one forward pass for each")
     check_seed(seed)
     chosen = [
-        np.sort(np.random.default_rng([seed, *text.key]).permutation(len(text))[:budget]) for text in texts
+        np.sort(np.random.default_rng([seed, *text.key]).permutation(len(text))[:budget])
+        for text in work.texts
     ]
     jobs = [
         (text, without(len(text), i))
-        for text, places in zip(texts, chosen, strict=True)
+        for text, places in zip(work.texts, chosen, strict=True)
         for i in (-1, *places)
     ]
-    logits = kept_logits(clf, jobs, batch_tokens=batch_tokens, progress=progress, label="sampled-loo")
+    logits = _logits(work, jobs)
+    choices = {"budget": budget, "seed": seed, "output": work.output}
     out, at = [], 0
-    for text, target, places in zip(texts, targets, chosen, strict=True):
+    for text, target, places in zip(work.texts, work.targets, chosen, strict=True):
         after = logits[at : at + len(places) + 1]
         at += len(after)
         explained = settle([target], after[:1])
-        classes = explained.expand(len(after))
-        values = to_numpy(read_output(after, classes, output, multi_label=clf.multi_label))
+        values = to_numpy(work.read(after, explained.expand(len(after))))
         scores = np.full(len(text), (values[0] - values[1:]).mean())
         scores[places] = values[0] - values[1:]
-        choices = {"budget": budget, "seed": seed, "output": output}
-        details = {"passes": (len(after), 0), "exact tokens": tuple(places.tolist())}
-        logit = after[0, explained]
-        out.append(
-            attribution(
-                clf,
-                text,
-                scores,
-                method="sampled-loo",
-                target=explained,
-                logit=logit,
-                choices=choices,
-                details=details,
-            )
-        )
+        known: dict[str, Any] = {"target": explained, "logit": after[0, explained], "choices": choices}
+        known["details"] = {"passes": (len(after), 0), "exact tokens": tuple(places.tolist())}
+        out.append(work.record(text, scores, **known))
     return out
 
 

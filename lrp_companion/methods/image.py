@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -28,18 +28,12 @@ from lrp_companion.methods.mask_gradient import integrate, plan, quadrature_rows
 from lrp_companion.registry import IMAGE_METHODS, image_method
 from lrp_companion.toys.linear_attention import SHARES, LinearAttention, check_shares
 
-Maps = tuple[
-    Tensor, dict[str, Any], dict[str, Tensor], dict[str, Tensor]
-]  # scores, choices, parts, details per image
+Maps = tuple[Tensor, dict[str, Any], dict[str, Tensor], dict[str, Tensor]]
+"""Of several images: scores, choices, and parts and details by name."""
 
 
 def attribute_images(
-    net: LinearAttention,
-    images: Any,
-    *,
-    method: str,
-    target: Target = None,
-    **options: Any,
+    net: LinearAttention, images: Any, *, method: str, target: Target = None, **options: Any
 ) -> list[Attribution]:
     """Explain every image (B, 14, 14) or (B, 196): `lrp_companion.attribute` for images.
 
@@ -59,8 +53,8 @@ def attribute_images(
         with torch.no_grad():
             logits = torch.cat([net(part) for part in x.split(256)])
         chosen = settle(targets, logits)
-        scores, choices, parts, details = function(net, x, chosen, **options)
-    return _records(net, method, logits, chosen, scores, choices, parts, details)
+        maps = function(net, x, chosen, **options)
+    return _records(net, method, logits, chosen, maps)
 
 
 def check_images_at_once(batch_images: object, most: int) -> int:
@@ -232,24 +226,15 @@ def mask_gradient(
 
 
 def _records(
-    net: LinearAttention,
-    method: str,
-    logits: Tensor,
-    targets: Tensor,
-    scores: Tensor,
-    choices: Mapping[str, Any],
-    parts: Mapping[str, Tensor],
-    details: Mapping[str, Tensor],
+    net: LinearAttention, method: str, logits: Tensor, targets: Tensor, maps: Maps
 ) -> list[Attribution]:
+    scores, choices, parts, details = maps
     side = round(net.tokens**0.5)
     square = side * side == net.tokens
     names = tuple(f"{i // side},{i % side}" if square else f"0,{i}" for i in range(net.tokens))
     everywhere = {"association": net.association, **choices}
-    values, extra, floats = (
-        to_numpy(scores),
-        {k: to_numpy(v) for k, v in parts.items()},
-        {k: to_numpy(v) for k, v in details.items()},
-    )
+    values = to_numpy(scores)
+    extra, floats = ({k: to_numpy(v) for k, v in some.items()} for some in (parts, details))
     return [
         Attribution(
             tokens=names,

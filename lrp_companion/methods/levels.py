@@ -117,6 +117,11 @@ def layer_relevance(
         lost.append(dict(meter))
     by_cause = {cause: np.diff([row[cause] for row in lost], prepend=0.0) for cause in CAUSES}
     return LayerRelevance(
-        tuple(levels), np.stack([to_numpy(level)[0] for level in scores]), tuple(encoded.tokens),
-        np.asarray(encoded.special), int(chosen[0]), float(tape.logits[0, chosen[0]]), by_cause,
-    )  # fmt: skip
+        tuple(levels),
+        np.stack([to_numpy(level)[0] for level in scores]),
+        tuple(encoded.tokens),
+        np.asarray(encoded.special),
+        int(chosen[0]),
+        float(tape.logits[0, chosen[0]]),
+        by_cause,
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -21,8 +21,6 @@ from lrp_companion.loading.compute import as_recorded
 from lrp_companion.loading.offsets import offsets_of
 from lrp_companion.methods.common import (
     Targets,
-    attribution,
-    batches,
     check_classifier,
     check_finite,
     check_output,
@@ -32,11 +30,11 @@ from lrp_companion.methods.common import (
     targets_of,
     to_numpy,
 )
-from lrp_companion.propagation import MEMORY, all_masks, some_masks
-from lrp_companion.registry import PASSES, Style, method
+from lrp_companion.methods.text_method import TextMethod, Work, text_method
+from lrp_companion.propagation import MEMORY, all_masks, parts_and_angles, some_masks
+from lrp_companion.registry import PASSES, Style, bind, method
 from lrp_companion.schema import Lattice, check_layers
 from lrp_companion.tape.encoder import Tape
-from lrp_companion.tape.meter import places
 from lrp_companion.tape.steps import GATES
 
 POSITIONS = ("absolute", "signed")
@@ -91,11 +89,9 @@ def _walked(
         return some_masks(tape, start, masks, epsilon=epsilon)
     out = {}
     for mask in masks:
-        with places() as layers:
-            parts = some_masks(tape, start, [mask], epsilon=epsilon)[mask]
-        tables = [table.to(parts["word"].device) for pair in layers for table in pair]
-        tables = tables or [torch.zeros_like(parts["word"])]
-        signed = torch.stack(tables)
+        parts, tables = parts_and_angles(tape, start, mask, epsilon=epsilon)
+        word = parts["word"]
+        signed = torch.stack([table.to(word.device) for table in tables] or [torch.zeros_like(word)])
         out[mask] = parts | {"position": (signed.abs() if positions == "absolute" else signed).sum(0)}
     return out
 
@@ -106,71 +102,53 @@ def _layers(mask: Any, count: int) -> frozenset[int]:
 
 
 @torch.no_grad()
-def lrp_masks(
-    clf: Classifier,
-    texts: Sequence[EncodedText],
-    targets: Targets,
+def _masks(
+    work: Work,
     *,
     masks: Sequence[Iterable[int]],
-    name: str = "lrp",
     site: str = "word",
     epsilon: float = 0.0,
     gate: str = "uniform",
     positions: str = "absolute",
-    output: str = "logit",
-    batch_tokens: int | None = None,
-    progress: bool | None = None,
 ) -> list[list[Attribution]]:
-    """LRP under several masks from one forward: one list of attributions per mask, in the order of the
-    masks.
-    """
+    clf, texts = work.clf, work.texts
     layers = [_layers(mask, clf.card.layers) for mask in masks]
     eps = check_epsilon(epsilon)
     check_rules("attribute", clf, site=site, gate=gate, positions=positions)
     rotated = site == "word+position" and clf.encoder.wiring.position is None
     read = positions if rotated else None
-    check_output(output, clf)
+    check_output(work.output, clf)
     out: list[list[Attribution]] = [[None] * len(texts) for _ in layers]  # type: ignore[list-item]
-    for rows, ids, attended, further in batches(
-        clf, texts, batch_tokens=batch_tokens, progress=progress, label=name
-    ):
+    for rows, ids, attended, further in work.batches():
         tape = clf.encoder.forward(ids, attended, gate=gate, angles_as_factors=rotated, **further)
-        chosen = settle([targets[i] for i in rows], tape.logits)
-        start = output_gradient(tape.logits, chosen, output, multi_label=clf.multi_label)
+        chosen = work.settled(rows, tape.logits)
+        start = output_gradient(tape.logits, chosen, work.output, multi_label=clf.multi_label)
         by_mask = _walked(tape, start, layers, epsilon=eps, positions=read)
         for place, mask in enumerate(layers):
             parts = {key: to_numpy(value) for key, value in by_mask[mask].items()}
-            choices = {"site": site, "epsilon": eps, "output": output, "bypass": tuple(sorted(mask))}
+            choices = {"site": site, "epsilon": eps, "output": work.output, "bypass": tuple(sorted(mask))}
             choices |= _further_choices(clf, gate, read)
             for k, i in enumerate(rows):
-                text_parts = {key: value[k, : len(texts[i])] for key, value in parts.items()}
-                out[place][i] = attribution(
-                    clf,
-                    texts[i],
-                    scores_at(text_parts, site),
-                    method=name,
-                    target=chosen[k],
-                    logit=tape.logits[k, chosen[k]],
-                    choices=choices,
-                    parts=text_parts,
-                )
+                of_text = {key: value[k, : len(texts[i])] for key, value in parts.items()}
+                known: dict[str, Any] = {"target": chosen[k], "logit": tape.logits[k, chosen[k]]}
+                known |= {"choices": choices, "parts": of_text}
+                out[place][i] = work.record(texts[i], scores_at(of_text, site), **known)
     return out
 
 
-@method("lrp")
+lrp_masks = TextMethod("lrp", _masks, ("output",))
+"""LRP under several masks from one forward: one list of attributions per mask, in the order of the masks."""
+
+
+@text_method("lrp", "output")
 def lrp(
-    clf: Classifier,
-    texts: Sequence[EncodedText],
-    targets: Targets,
+    work: Work,
     *,
     bypass: Iterable[int] = (),
     site: str = "word",
     epsilon: float = 0.0,
     gate: str = "uniform",
     positions: str = "absolute",
-    output: str = "logit",
-    batch_tokens: int | None = None,
-    progress: bool | None = None,
 ) -> list[Attribution]:
     """LRP with the attention of the layers in `bypass` (from 1) held constant; Eq. (1) to (5).
 
@@ -179,9 +157,7 @@ def lrp(
     positions that are rotations: it takes the absolute value of their relevance in every layer, or keeps the
     sign (`positions="signed"`).
     """
-    shared: dict[str, Any] = {"epsilon": epsilon, "gate": gate, "positions": positions, "output": output}
-    shared |= {"batch_tokens": batch_tokens, "progress": progress}
-    return lrp_masks(clf, texts, targets, masks=[bypass], name="lrp", site=site, **shared)[0]
+    return _masks(work, masks=[bypass], site=site, epsilon=epsilon, gate=gate, positions=positions)[0]
 
 
 @dataclass(frozen=True)
@@ -219,8 +195,8 @@ class RuleSet:
     ) -> list[Attribution]:
         """Explain texts as a method that `attribute` calls, with the options of `lrp` that are left open."""
         fixed: dict[str, Any] = {} if self.site is None else {"site": self.site}
-        masks = [self.mask(clf.card.layers)]
-        return lrp_masks(clf, texts, targets, masks=masks, name=self.name, **fixed, **options)[0]
+        mask = self.mask(clf.card.layers)
+        return replace(lrp, name=self.name)(clf, texts, targets, bypass=mask, **fixed, **options)
 
 
 def rule_set(
@@ -254,14 +230,16 @@ def rule_set(
     return method(name, label=label, passes=PASSES, style=style)(RuleSet(name, bypass, site))
 
 
-attnlrp = rule_set("attnlrp")
+attnlrp = RuleSet("attnlrp")
 """AttnLRP (Achtibat et al. 2024): relevance through values, softmax, queries and keys in every layer."""
-cp_lrp = rule_set("cp-lrp", bypass=lambda layers: range(1, layers + 1))
+cp_lrp = RuleSet("cp-lrp", bypass=lambda layers: range(1, layers + 1))
 """CP-LRP (Ali et al. 2022): the attention weights of every layer are constants."""
-pa_lrp = rule_set("pa-lrp", site="word+position")
+pa_lrp = RuleSet("pa-lrp", site="word+position")
 """PA-LRP (Bakish et al. 2025): AttnLRP with the relevance of each position, learned or a rotation, added to
 its token.
 """
+for _rules in (attnlrp, cp_lrp, pa_lrp):
+    bind(_rules.name, _rules)
 
 
 @torch.no_grad()

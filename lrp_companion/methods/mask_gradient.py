@@ -14,6 +14,7 @@ its group.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,17 +25,9 @@ from lrp_companion.arrays import real_array
 from lrp_companion.attribution import Attribution
 from lrp_companion.checks import InputError, shown, whole
 from lrp_companion.loading.classifier import Classifier, EncodedText
-from lrp_companion.methods.common import (
-    Targets,
-    attribution,
-    check_output,
-    read_output,
-    settle,
-    to_numpy,
-    watch,
-)
+from lrp_companion.methods.common import Targets, check_output, to_numpy, watch
+from lrp_companion.methods.text_method import Work, text_method
 from lrp_companion.methods.units import unit_choice, units_in
-from lrp_companion.registry import method
 from lrp_companion.tape.batching import budget, token_batches
 from lrp_companion.words import Units
 
@@ -178,19 +171,9 @@ def plan(
     return group, points, weights
 
 
-@method("mask-gradient")
+@text_method("mask-gradient", "output", "unit")
 def mask_gradient(
-    clf: Classifier,
-    texts: Sequence[EncodedText],
-    targets: Targets,
-    *,
-    groups: int | str = 1,
-    nodes: int | Sequence[float] | None = None,
-    seed: int | None = None,
-    output: str = "logit",
-    unit: Any = "token",
-    batch_tokens: int | None = None,
-    progress: bool | None = None,
+    work: Work, *, groups: int | str = 1, nodes: int | Sequence[float] | None = None, seed: int | None = None
 ) -> list[Attribution]:
     """Gradient of the attention mask: `df/dw_i` at w = 1, or its quadrature along w_i with K groups of
     tokens.
@@ -201,41 +184,30 @@ def mask_gradient(
     groups on 0.2 and 1. With `groups="all"` and many nodes the scores become LOO by the attention mask. The
     tokens of a `unit` ("word", "sentence", or spans) move together, as LOO of that unit removes them.
     """
-    check_output(output, clf)
+    texts = work.texts
+    check_output(work.output, work.clf)
     nodes = default_nodes(groups) if nodes is None else nodes
     plan(1, groups, nodes, seed)  # refuses bad options also where there is no text
-    units = units_in(clf, texts, unit)
+    units = units_in(work.clf, texts, work.unit)
     plans = [
         _plan_of_tokens(len(text), group, plan(len(group), groups, nodes, seed))
         for text, group in zip(texts, units, strict=True)
     ]
     rows = [quadrature_rows(group, points) for group, points, _ in plans]
-    options: dict[str, Any] = {"output": output, "batch_tokens": batch_tokens, "progress": progress}
-    first = gradients_at(clf, texts, [(k, masks[0]) for k, masks in enumerate(rows)], targets, **options)
-    chosen = [target for _, target, *_ in first]
+    first = _gradients(work, [(k, masks[0]) for k, masks in enumerate(rows)])
     jobs = [(k, mask) for k, masks in enumerate(rows) for mask in masks[1:]]
-    others = iter(gradients_at(clf, texts, jobs, chosen, **options) if jobs else [])
+    chosen = [target for _, target, *_ in first]
+    others = iter(_gradients(replace(work, targets=chosen), jobs) if jobs else [])
     out = []
     for k, (group, points, weights) in enumerate(plans):
         gradient, target, logit, value = first[k]
         gradients = np.stack([gradient, *(next(others)[0] for _ in rows[k][1:])])
         scores = units[k].sums(integrate(gradients, group, points, weights))
-        choices = {"groups": groups, "nodes": tuple(points.tolist()), "seed": seed, "output": output}
-        choices |= unit_choice(unit)
-        details = {"passes": (len(gradients), len(gradients)), "value": value}
-        out.append(
-            attribution(
-                clf,
-                texts[k],
-                scores,
-                method="mask-gradient",
-                target=target,
-                logit=logit,
-                choices=choices,
-                details=details,
-                units=None if unit == "token" else units[k],
-            )
-        )
+        choices = {"groups": groups, "nodes": tuple(points.tolist()), "seed": seed, "output": work.output}
+        known: dict[str, Any] = {"target": target, "logit": logit}
+        known["choices"] = choices | unit_choice(work.unit)
+        known["details"] = {"passes": (len(gradients), len(gradients)), "value": value}
+        out.append(work.record(texts[k], scores, units=units[k], **known))
     return out
 
 
@@ -254,30 +226,33 @@ def gradients_at(
     jobs: Sequence[tuple[int, np.ndarray]],
     targets: Targets,
     *,
-    output: str = "logit",
-    batch_tokens: int | None = None,
     progress: bool | None = None,
 ) -> list[tuple[np.ndarray, int, float, float]]:
     """For each job (a text's index in `texts` and its mask (T,)): `df/dw` (T,), the explained class, its
-    logit, and f itself.
+    logit, and f itself, which is that logit.
     """
-    out: list[Any] = [None] * len(jobs)
-    batched = token_batches([len(row) for _, row in jobs], budget(batch_tokens, clf.device))
-    for batch in watch(batched, progress=progress, label="mask-gradient"):
-        chosen_texts = [texts[jobs[b][0]] for b in batch]
-        ids, real, further = clf.batch(chosen_texts)
+    return _gradients(Work("mask-gradient", clf, texts, targets, progress=progress), jobs)
+
+
+def _gradients(
+    work: Work, jobs: Sequence[tuple[int, np.ndarray]]
+) -> list[tuple[np.ndarray, int, float, float]]:
+    """As `gradients_at`, with f the output of the work."""
+    clf, out = work.clf, list[Any]([None] * len(jobs))
+    batched = token_batches([len(row) for _, row in jobs], budget(work.batch_tokens, clf.device))
+    for batch in watch(batched, progress=work.progress, label=work.name):
+        ids, real, further = clf.batch([work.texts[jobs[b][0]] for b in batch])
         keep = torch.zeros(real.shape, dtype=clf.dtype)
         for place, b in enumerate(batch):
             keep[place, : len(jobs[b][1])] = torch.as_tensor(jobs[b][1])
         keep = keep.to(clf.device).requires_grad_(True)
         with torch.enable_grad():
             logits = clf.encoder.forward(ids, real, keep=keep, **further).logits
-            chosen = settle([targets[jobs[b][0]] for b in batch], logits)
-            values = read_output(logits, chosen, output, multi_label=clf.multi_label)
+            chosen = work.settled([jobs[b][0] for b in batch], logits)
+            values = work.read(logits, chosen)
             (g,) = torch.autograd.grad(values.sum(), keep)
         for place, b in enumerate(batch):
-            target = int(chosen[place])
-            value = float(values[place].detach())
+            target, value = int(chosen[place]), float(values[place].detach())
             gradient = to_numpy(g[place, : len(jobs[b][1])])
             out[b] = gradient, target, float(logits[place, target].detach()), value
     return out

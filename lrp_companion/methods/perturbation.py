@@ -23,8 +23,6 @@ from lrp_companion.loading.comparison import compare, row_read
 from lrp_companion.loading.compute import as_recorded, usual_device
 from lrp_companion.loading.texts import Text
 from lrp_companion.methods.common import (
-    Targets,
-    attribution,
     check_classifier,
     check_finite,
     check_mask_token,
@@ -36,8 +34,8 @@ from lrp_companion.methods.common import (
     to_numpy,
     watch,
 )
+from lrp_companion.methods.text_method import Work, text_method
 from lrp_companion.methods.units import unit_choice, units_in
-from lrp_companion.registry import method
 from lrp_companion.schema import REMOVALS
 from lrp_companion.tape.batching import budget, token_batches
 from lrp_companion.tape.packed import Row, packed_logits
@@ -131,50 +129,31 @@ def _row(clf: Classifier, text: EncodedText, keep: Any, removal: str) -> Row:
     return Row(np.where(keep, ids, filler), places, types=types, read=read)
 
 
-@method("loo")
-def loo(
-    clf: Classifier,
-    texts: Sequence[EncodedText],
-    targets: Targets,
-    *,
-    removal: str = "attention-mask",
-    output: str = "logit",
-    unit: Any = "token",
-    batch_tokens: int | None = None,
-    progress: bool | None = None,
-) -> list[Attribution]:
+@text_method("loo", "output", "unit")
+def loo(work: Work, *, removal: str = "attention-mask") -> list[Attribution]:
     """Leave-One-Out: `LOO_i = f(x) - f(x without i)`, one forward pass per token (section 2.1 of the
     paper), or per `unit`, whose tokens are removed at once: "word", "sentence", or spans as in
     `Attribution.spans`.
     """
-    check_removal(clf, removal)  # also where there is no text
-    check_output(output, clf)
-    groups = units_in(clf, texts, unit)
+    check_removal(work.clf, removal)  # also where there is no text
+    check_output(work.output, work.clf)
+    groups = units_in(work.clf, work.texts, work.unit)
     jobs = [
         (text, units.kept_without(i, len(text)))
-        for text, units in zip(texts, groups, strict=True)
+        for text, units in zip(work.texts, groups, strict=True)
         for i in range(-1, len(units))
     ]
-    logits = kept_logits(clf, jobs, removal=removal, batch_tokens=batch_tokens, progress=progress)
+    batching: dict[str, Any] = {"batch_tokens": work.batch_tokens, "progress": work.progress}
+    logits = kept_logits(work.clf, jobs, removal=removal, **batching)
+    choices = {"removal": removal, "output": work.output, **unit_choice(work.unit)}
     out, at = [], 0
-    for text, units, target in zip(texts, groups, targets, strict=True):
+    for text, units, target in zip(work.texts, groups, work.targets, strict=True):
         of_text = logits[at : at + len(units) + 1]
         at += len(units) + 1
         chosen = settle([target], of_text[:1])
-        values = read_output(of_text, chosen.expand(len(of_text)), output, multi_label=clf.multi_label)
-        choices = {"removal": removal, "output": output, **unit_choice(unit)}
-        out.append(
-            attribution(
-                clf,
-                text,
-                values[0] - values[1:],
-                method="loo",
-                target=chosen,
-                logit=of_text[0, chosen],
-                choices=choices,
-                units=None if unit == "token" else units,
-            )
-        )
+        values = work.read(of_text, chosen.expand(len(of_text)))
+        known: dict[str, Any] = {"target": chosen, "logit": of_text[0, chosen], "choices": choices}
+        out.append(work.record(text, values[0] - values[1:], units=units, **known))
     return out
 
 

@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 
 from lrp_companion.attribution import Attribution
 from lrp_companion.checks import choose
-from lrp_companion.loading.classifier import Classifier, EncodedText
-from lrp_companion.methods.common import Targets, attribution, batches, settle, switch
-from lrp_companion.registry import method
+from lrp_companion.methods.common import switch
+from lrp_companion.methods.text_method import Work, text_method
 
 HEAD_FUSIONS = ("mean", "max", "min")
 ROWS = ("cls", "mean")
 
 
-@method("rollout")
+@text_method("rollout")
 @torch.no_grad()
 def rollout(
-    clf: Classifier,
-    texts: Sequence[EncodedText],
-    targets: Targets,
-    *,
-    residual: bool = False,
-    head_fusion: str = "mean",
-    row: str = "cls",
-    batch_tokens: int | None = None,
-    progress: bool | None = None,
+    work: Work, *, residual: bool = False, head_fusion: str = "mean", row: str = "cls"
 ) -> list[Attribution]:
     """Rollout `A~(l) = A(l) A~(l-1)` with `A~(0) = I`, heads fused; Eq. (Rollout) of the paper is the plain
     product.
@@ -39,12 +28,10 @@ def rollout(
     choose("attribute", "head_fusion", head_fusion, HEAD_FUSIONS)
     choose("attribute", "row", row, ROWS)
     choices = {"residual": switch("residual", residual), "head_fusion": head_fusion, "row": row}
-    out: list[Attribution | None] = [None] * len(texts)
-    for rows, ids, mask, further in batches(
-        clf, texts, batch_tokens=batch_tokens, progress=progress, label="rollout"
-    ):
-        tape = clf.encoder.forward(ids, mask, **further)
-        chosen = settle([targets[i] for i in rows], tape.logits)
+    out: list[Attribution | None] = [None] * len(work.texts)
+    for rows, ids, mask, further in work.batches():
+        tape = work.clf.encoder.forward(ids, mask, **further)
+        chosen = work.settled(rows, tape.logits)
         real = mask[:, :, None].to(tape.logits.dtype)
         state = torch.eye(ids.shape[1], device=ids.device, dtype=tape.logits.dtype).expand(len(rows), -1, -1)
         for attention in (layer.to(ids.device) for layer in tape.attentions):
@@ -56,13 +43,6 @@ def rollout(
             state = fused @ state
         scores = tape.head.readout.rows(state) if row == "cls" else (real * state).sum(1) / real.sum(1)
         for k, i in enumerate(rows):
-            out[i] = attribution(
-                clf,
-                texts[i],
-                scores[k],
-                method="rollout",
-                target=chosen[k],
-                logit=tape.logits[k, chosen[k]],
-                choices=choices,
-            )
+            logit = tape.logits[k, chosen[k]]
+            out[i] = work.record(work.texts[i], scores[k], target=chosen[k], logit=logit, choices=choices)
     return out  # type: ignore[return-value]

@@ -14,7 +14,7 @@ import torch
 
 from lrp_companion.checks import CompanionError, ModelError
 from lrp_companion.loading.classifier import Classifier
-from lrp_companion.loading.comparison import CLOSE
+from lrp_companion.loading.compute import CLOSE
 from lrp_companion.loading.texts import EncodedText
 from lrp_companion.page import browser_tokenizer as kinds
 

@@ -22,6 +22,7 @@ import torch
 from lrp_companion.attribution import SITES, Attribution, scores_at
 from lrp_companion.checks import InputError, choose, whole
 from lrp_companion.loading.classifier import Classifier, EncodedText
+from lrp_companion.loading.compute import CLOSE, gap
 from lrp_companion.masks import mask_number, masks_on_paths
 from lrp_companion.methods import TEXT_METHODS, kept_logits
 from lrp_companion.methods.common import output_gradient, to_numpy
@@ -55,8 +56,6 @@ from lrp_companion.sources import Dataset
 MASK_CHOICES = ("none", "paths", "all")
 COMPARED = 4
 """Number of another run's examples whose logits are recomputed before its LOO is used."""
-CLOSE = {"float64": 1e-9, "float32": 1e-3, "bfloat16": 0.25, "float16": 0.05}
-"""Largest allowed difference of one model's logits between machines and batches."""
 
 
 class TextJobs:
@@ -167,7 +166,7 @@ class TextJobs:
             everything = np.ones(len(text), dtype=bool)
             logits = to_numpy(kept_logits(self.clf, [(text, everything)], progress=False))[0]
             there = known[job]["after"][: len(logits)]
-            close = np.allclose(logits, there, rtol=0, atol=CLOSE[self.clf.card.dtype])
+            close = logits.shape == there.shape and gap(logits, there) <= CLOSE[self.clf.dtype]
             if known[job]["tokens"] != len(text) or not close:
                 got = f"LOO from {folder}, whose logits or tokens of example {job} are not this model's"
                 expected = "a run of the same model, tokenizer and configuration"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,10 +14,15 @@ from torch.utils.checkpoint import checkpoint
 
 from lrp_companion import rules
 from lrp_companion.families.wiring import LayerWiring, SoftCap
-from lrp_companion.tape.meter import at_places, keeps
+from lrp_companion.tape.meter import keeps
 from lrp_companion.tape.steps import MapStep, NormStep, normed, through
 
-Pair = tuple[Tensor, Tensor]
+Three = tuple[Tensor, ...]
+"""Queries, keys and values of some heads, (B, h, T, d) each."""
+AtAngles = tuple[Tensor, ...]
+"""Relevance of positions at a layer's cosines and at its sines, (..., B, T) each; () where the angles of its
+rotations are constants, or there are none.
+"""
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,36 @@ class Angles:
 
     def rotate(self, x: Tensor) -> Tensor:
         """Queries or keys (B, H, T, d), each rotated by its position's angles."""
+        # a rotation by an angle for each pair of the halves of d, as `rules.turn` pairs them
         return x * self.cos + rules.turn(x) * self.sin
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a layer gets in a forward pass besides its input.
+
+    Attributes
+    ----------
+    heads : how many heads queries have.
+    masked : which keys are closed to which queries, (B or 1, 1, T or 1, T); None: none.
+    keep : a soft mask of keys (B, T); None: all ones.
+    angles : the rotations of queries and keys; None: none.
+    gate : how a gated MLP is treated on the way back, one of `steps.GATES`.
+    in_turn : whether a few heads at a time are held, as in `HeadsInTurn`.
+    """
+
+    heads: int
+    masked: Tensor | None = None
+    keep: Tensor | None = None
+    angles: Angles | None = None
+    gate: str = "uniform"
+    in_turn: bool = False
+
+    def to(self, device: torch.device) -> Context:
+        """The same on another device."""
+        masked, keep = (None if one is None else one.to(device) for one in (self.masked, self.keep))
+        angles = None if self.angles is None else self.angles.to(device)
+        return replace(self, masked=masked, keep=keep, angles=angles)
 
 
 @dataclass(frozen=True)
@@ -52,24 +86,26 @@ class Side:
 
     @classmethod
     def run(cls, step: MapStep, norm: Any, angles: Angles | None, heads: int) -> Side:
+        # (B, T, H d) to (B, H, T, d), so that norm and rotation see one head at a time
         normalised, x = normed(norm, split(step.y, heads))
         return cls(step, normalised, angles, x, x if angles is None else angles.rotate(x))
 
-    def backward(self, g: Tensor, *, eps: float) -> tuple[Tensor, Pair | None]:
+    def backward(self, g: Tensor, *, eps: float) -> tuple[Tensor, AtAngles]:
         """Carry g from (..., B, H, T, d) to the attention's input (..., B, T, D); return also what positions
-        get, if any.
-
-        That is relevance at the cosines and at the sines, (..., B, T).
+        get.
         """
-        at_positions = None
+        at_angles: AtAngles = ()
         if self.angles is not None:
             cos, sin = self.angles.cos, self.angles.sin
+            # PA-LRP: half of each product to the angle, Eq. (3); else the angles are weights, Eq. (1)
             if self.angles.factors:
                 g, g_cos, g_sin = rules.rotation_factors(g, self.x, cos, sin, self.y, eps=eps)
-                at_positions = (cos * g_cos).sum((-1, -3)), (sin * g_sin).sum((-1, -3))
+                # R = a g, summed over heads and width: (..., B, H, T, d) to (..., B, T)
+                at_angles = (cos * g_cos).sum((-1, -3)), (sin * g_sin).sum((-1, -3))
             else:
                 g = rules.rotation(g, cos, sin, self.y, eps=eps)
-        return self.map.backward(merge(through(self.norm, g, eps)), eps=eps), at_positions
+        # back through the norm of each head, (..., B, H, T, d) to (..., B, T, H d), and the map of all heads
+        return self.map.backward(merge(through(self.norm, g, eps)), eps=eps), at_angles
 
 
 @dataclass(frozen=True)
@@ -88,16 +124,19 @@ class Heads:
     capped: tuple[Tensor, Tensor] | None
 
     @classmethod
-    def run(
-        cls, wiring: LayerWiring, queries: Tensor, keys: Tensor, values: Tensor, masked: Tensor | None,
-        keep: Tensor | None,
-    ) -> Heads:  # fmt: skip
+    def run(cls, wiring: LayerWiring, qkv: Three, context: Context) -> Heads:
+        queries, keys, values = qkv
+        # Z = s Q K^T, (B, h, T, T): rows are queries, columns keys; s is 1 / sqrt(d) in most families
         scores = queries @ keys.mT * wiring.scale_of(queries.shape[-1])
         capped = None
         if wiring.cap is not None:
             raw, scores = scores, SoftCap(wiring.cap)(scores)
             capped = raw, scores
-        scores = scores if masked is None else scores.masked_fill(masked, torch.finfo(scores.dtype).min)
+        # the least number and not -inf: R = a g at a closed score would be -inf * 0
+        if context.masked is not None:
+            scores = scores.masked_fill(context.masked, torch.finfo(scores.dtype).min)
+        keep = context.keep
+        # A = softmax(Z), and O = A V is what the heads read
         attention = scores.softmax(-1) if keep is None else KeptSoftmax.apply(scores, keep)
         return cls(wiring, queries, keys, values, attention, attention @ values, capped)
 
@@ -118,15 +157,20 @@ class Heads:
 
     def values_only(self, g_read: Tensor, eps: float) -> Tensor:
         """CP-LRP: g at the values, with the attention held constant."""
+        # A is a constant: Eq. (1), all to V and nothing to Q and K
         return rules.attention_values(g_read, self.attention, self.read, eps=eps)
 
     def all_factors(self, g_read: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
         """AttnLRP: g at values, queries and keys."""
+        # O = A V, Eq. (3): half to A (..., T, T), half to V (..., T, d)
         g_attention, g_value = rules.matmul(g_read, self.attention, self.values, self.read, eps=eps)
+        # A = softmax(Z), Eq. (5), which does not conserve: the meter gets sum A g_A - sum Z g_Z
         g_scores = rules.softmax(g_attention, self.attention)
         keeps("softmax", lambda: self.attention * g_attention - self._scores() * g_scores)
+        # cap tanh(z / cap) is an activation function: R passes as it is
         if self._cap_slope is not None:
             g_scores = rules.elementwise(g_scores, self._cap_slope)
+        # Z = (s Q) K^T, Eq. (4): half to Q (..., T, d), half to K, which comes out as K^T (..., d, T)
         scale = self.wiring.scale_of(self.queries.shape[-1])
         queries, keys = scale * self.queries, self.keys
         scores = queries @ keys.mT if eps else g_scores  # the scores themselves matter to the stabiliser only
@@ -148,27 +192,26 @@ class HeadsInTurn:
     """
 
     wiring: LayerWiring
-    given: tuple[Tensor, Tensor, Tensor]
-    masked: Tensor | None
-    keep: Tensor | None
+    qkv: Three
+    context: Context
     at_once: int
     read: Tensor
 
     @classmethod
-    def run(
-        cls, wiring: LayerWiring, queries: Tensor, keys: Tensor, values: Tensor, masked: Tensor | None,
-        keep: Tensor | None,
-    ) -> HeadsInTurn:  # fmt: skip
-        def read_of(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-            return Heads.run(wiring, queries, keys, values, masked, keep).read
+    def run(cls, wiring: LayerWiring, qkv: Three, context: Context) -> HeadsInTurn:
+        def read_of(*group: Tensor) -> Tensor:
+            return Heads.run(wiring, group, context).read
 
-        batch, heads, tokens = queries.shape[:3]
+        batch, heads, tokens = qkv[0].shape[:3]
+        # (B, h, T, T) of as many heads as fit, of one at least
         at_once = min(heads, max(1, AT_ONCE // (batch * tokens**2)))
-        groups = zip(*(side.split(at_once, 1) for side in (queries, keys, values)), strict=True)
+        groups = zip(*(side.split(at_once, 1) for side in qkv), strict=True)
         graded = torch.is_grad_enabled()
-        read = [checkpoint(read_of, *given, use_reentrant=False) if graded else read_of(*given)
-                for given in groups]  # fmt: skip
-        return cls(wiring, (queries, keys, values), masked, keep, at_once, torch.cat(read, 1))
+        read = [
+            checkpoint(read_of, *group, use_reentrant=False) if graded else read_of(*group)
+            for group in groups
+        ]
+        return cls(wiring, qkv, context, at_once, torch.cat(read, 1))
 
     @property
     def held(self) -> int:
@@ -177,8 +220,8 @@ class HeadsInTurn:
         return batch * self.at_once * tokens**2
 
     def _groups(self) -> Iterator[Heads]:
-        for q, k, v in zip(*(side.split(self.at_once, 1) for side in self.given), strict=True):
-            yield Heads.run(self.wiring, q, k, v, self.masked, self.keep)
+        for group in zip(*(side.split(self.at_once, 1) for side in self.qkv), strict=True):
+            yield Heads.run(self.wiring, group, self.context)
 
     @property
     def attention(self) -> Tensor:
@@ -209,17 +252,16 @@ class AttentionStep:
     at_work: Heads | HeadsInTurn
 
     @classmethod
-    def run(
-        cls, wiring: LayerWiring, heads: int, x: Tensor, masked: Tensor | None, keep: Tensor | None,
-        angles: Angles | None, *, in_turn: bool = False,
-    ) -> AttentionStep:  # fmt: skip
+    def run(cls, wiring: LayerWiring, x: Tensor, context: Context) -> AttentionStep:
+        heads, angles = context.heads, context.angles
         query, key, value = (MapStep.run(m, None, x) for m in (wiring.query, wiring.key, wiring.value))
         of_keys = wiring.key_heads or heads
         queries = Side.run(query, wiring.query_norm, angles, heads)
         keys = Side.run(key, wiring.key_norm, angles, of_keys)
+        # heads that share keys and values read copies of them
         shared = repeated(keys.y, heads), repeated(split(value.y, of_keys), heads)
-        work = HeadsInTurn if in_turn else Heads
-        at_work = work.run(wiring, queries.y, *shared, masked, keep)
+        work = HeadsInTurn if context.in_turn else Heads
+        at_work = work.run(wiring, (queries.y, *shared), context)
         return cls(wiring, heads, queries, keys, value, at_work)
 
     @property
@@ -248,15 +290,17 @@ class AttentionStep:
         """CP-LRP: what the attention's input gets through the values, with the attention held constant."""
         return self._through_values(self.at_work.values_only(g_read, eps), eps)
 
-    def all_factors(self, g_read: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-        """AttnLRP: what the attention's input gets through the values, and through queries and keys."""
+    def all_factors(self, g_read: Tensor, eps: float) -> tuple[Tensor, Tensor, AtAngles]:
+        """AttnLRP: what the attention's input gets through the values, and through queries and keys; and what
+        positions get.
+        """
         g_value, g_query, g_key = self.at_work.all_factors(g_read, eps)
         values = self._through_values(g_value, eps)
+        # S: through softmax, queries and keys; keys of several query heads get the sum of their g
         at_query, of_queries = self.queries.backward(g_query, eps=eps)
         at_key, of_keys = self.keys.backward(gathered(g_key, self.key_heads), eps=eps)
-        if of_queries is not None and of_keys is not None:
-            at_places(of_queries[0] + of_keys[0], of_queries[1] + of_keys[1])
-        return values, at_query.add_(at_key)
+        at_angles = tuple(one + other for one, other in zip(of_queries, of_keys, strict=True))
+        return values, at_query.add_(at_key), at_angles
 
     def _through_values(self, g: Tensor, eps: float) -> Tensor:
         return self.value.backward(merge(gathered(g, self.key_heads)), eps=eps)
@@ -278,6 +322,7 @@ class KeptSoftmax(torch.autograd.Function):
         column = keep[:, None, :, None]
         u = scores.softmax(-1)
         total = u @ column
+        # softmax(Z) / (softmax(Z) @ w): its own denominator cancels; 0 / inf where nothing is kept
         u = u.div_(total.masked_fill_(total == 0, torch.inf))
         ctx.save_for_backward(u, column)
         return u * column.mT
@@ -286,6 +331,7 @@ class KeptSoftmax(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None]:
         u, column = ctx.saved_tensors
+        # h_ji = u_ji (g_ji - sum_k A_jk g_jk); the sum is (g u) @ w, as A = u w
         h = g * u
         h = torch.addcmul(h, h @ column, u, value=-1)
         to_keep = h.sum((1, 2)) if ctx.needs_input_grad[1] else None

@@ -16,18 +16,25 @@ import torch
 from torch import Tensor, nn
 
 from lrp_companion import rules
-from lrp_companion.checks import CompanionError, ModelError
+from lrp_companion.checks import CompanionError, ModelError, reason_of
 from lrp_companion.families import FAMILIES
 from lrp_companion.families.wiring import LayerWiring, Wiring, beside
-from lrp_companion.tape.attention import Angles
+from lrp_companion.tape.attention import Angles, Context
 from lrp_companion.tape.layer import LayerBlock
 from lrp_companion.tape.recompute import RecomputedLayer
 from lrp_companion.tape.steps import MapStep, NormStep, head_step, normed, slope_at_zero, through
 
 __all__ = [
-    "EmbeddingBlock", "Encoder", "HeadBlock", "LayerBlock", "MapStep", "NormStep", "Readout", "Tape",
+    "EmbeddingBlock",
+    "Encoder",
+    "HeadBlock",
+    "LayerBlock",
+    "MapStep",
+    "NormStep",
+    "Readout",
+    "Tape",
     "slope_at_zero",
-]  # fmt: skip
+]
 
 
 @dataclass(frozen=True)
@@ -45,9 +52,14 @@ class Readout:
 
     @classmethod
     def of(
-        cls, kind: str, attended: Tensor, dtype: torch.dtype, *, place: Tensor | None = None,
+        cls,
+        kind: str,
+        attended: Tensor,
+        dtype: torch.dtype,
+        *,
+        place: Tensor | None = None,
         keep: Tensor | None = None,
-    ) -> Readout:  # fmt: skip
+    ) -> Readout:
         """For a mask (B, T) and what a wiring reads; a mean weighs tokens by the soft mask `keep` (B, T)."""
         tokens = attended.shape[1]
         if kind in ("first", "two"):
@@ -56,6 +68,7 @@ class Readout:
             first = torch.zeros(len(attended), dtype=torch.long, device=attended.device)
             return cls(tokens, place=first if place is None else place)
         if kind == "last":
+            # the largest position that is attended to
             last = (attended * torch.arange(tokens, device=attended.device)).argmax(-1)
             return cls(tokens, place=last if place is None else place)
         weights = attended.to(dtype) if keep is None else attended * keep
@@ -64,8 +77,10 @@ class Readout:
     def read(self, x: Tensor) -> Tensor:
         """(B, T, D) to (B, D)."""
         if self.weights is not None:
+            # the mean as a weighted sum: rows of weights sum to 1, padding has 0
             return torch.einsum("bt,btd->bd", self.weights.to(x), x)
         if self.two:
+            # (B, 2, D) to (B, 2 D): DeiT's two special tokens
             return x[:, :2].flatten(1)
         if self.place is None:
             return x[:, 0]
@@ -78,11 +93,14 @@ class Readout:
     def backward(self, g: Tensor) -> Tensor:
         """(..., B, D) to (..., B, T, D)."""
         if self.two:
+            # the transpose of `read`: g at the tokens that are read, 0 at all others
             return nn.functional.pad(g.unflatten(-1, (2, -1)), (0, 0, 0, self.tokens - 2))
         if self.weights is not None:
+            # each token with its weight, as by Eq. (1)
             return g.unsqueeze(-2) * self.weights.to(g).unsqueeze(-1)
         if self.place is None:
             return nn.functional.pad(g.unsqueeze(-2), (0, 0, 0, self.tokens - 1))
+        # (B, T), 1 at the place
         at = nn.functional.one_hot(self.place, self.tokens).to(g)
         return g.unsqueeze(-2) * at.unsqueeze(-1)
 
@@ -100,8 +118,10 @@ class HeadBlock:
 
     def backward(self, g: Tensor, *, eps: float = 0.0) -> Tensor:
         """From g at the logits (..., B, C) to g at the last hidden states (..., B, T, D)."""
+        # (..., B, C) down the maps of the head to what is read, (..., B, D)
         for step in reversed(self.steps):
             g = step.backward(g.to(step.y.device), eps=eps)
+        # layers and head may lie on several devices
         g = g.to(self.pooled.device)
         if self.readout.weights is not None:  # a mean is a sum; what one token gives is itself
             g = rules.add(g, self.pooled, eps=eps)
@@ -120,9 +140,11 @@ class EmbeddingBlock:
 
     def backward(self, g: Tensor, *, eps: float = 0.0) -> Tensor:
         """From g at the first layer's input to g at the sum of the embeddings (..., B, T, E)."""
+        # y = P N(word + position + type): back in the other order, (..., B, T, D) to (..., B, T, E)
         if self.projection is not None:
             g = self.projection.backward(g.to(self.projection.y.device), eps=eps)
         g = through(self.norm, g, eps).to(self.total.device)
+        # a sum of one part is no sum: no epsilon
         return rules.add(g, self.total, eps=eps) if len(self.parts) > 1 else g
 
 
@@ -192,17 +214,21 @@ class Encoder:
         w = self.wiring
         embedding = self._embedding(self.embed(input_ids) if word is None else word, types)
         x = embedding.output
+        # made once for all layers of a kind: rotations, and which keys are closed to which queries
         places = self.position_ids(input_ids.shape[1], x.device)
         turned = _Turned(w, x, places, attention_mask, angles_as_factors)
         closed = _Closed(w, attention_mask)
         layers: list[LayerBlock | RecomputedLayer] = []
         for wiring in w.layers:
-            given = (wiring, w.heads, closed.to(wiring), keep, turned.of(wiring))
-            run = partial(_run_layer, *given, gate=gate, in_turn=self.recompute)
+            closed_here, turned_here = closed.to(wiring), turned.of(wiring)
+            context = Context(w.heads, closed_here, keep, turned_here, gate, in_turn=self.recompute)
+            # a recomputed layer keeps `run` and its input instead of its inside
+            run = partial(_run_layer, wiring, context)
             layers.append(RecomputedLayer.of(run, x) if self.recompute else run(x))
             x = layers[-1].output
         final_norm, x = normed(w.final_norm, x)
         readout = Readout.of(w.readout, attention_mask, x.dtype, place=place, keep=keep)
+        # (B, T, D) to (B, D), or (B, 2 D)
         x = pooled = readout.read(x)
         steps: list[MapStep | NormStep] = []
         for module, activation in w.head:
@@ -219,9 +245,11 @@ class Encoder:
             position = w.position(beside(w.position, self.position_ids(word.shape[1], word.device)))
             parts["position"] = position.to(word.device).expand(len(word), -1, -1)
         if w.type is not None:
+            # type 0 for all tokens where no types are given
             first = w.type.weight[0].to(word.device).expand_as(word)
             many = None if types is None or w.types == 1 else w.type(beside(w.type, types))
             parts["type"] = first if many is None else many.to(word.device).expand_as(first)
+        # each part (B, T, E) is kept: relevance at a part is its own value times the g of the sum
         total = torch.stack(list(parts.values())).sum(0) if len(parts) > 1 else word
         norm, y = normed(w.embedding_norm, total)
         if w.projection is None:
@@ -230,18 +258,10 @@ class Encoder:
         return EmbeddingBlock(parts, total, norm, projection, projection.y)
 
 
-def _run_layer(
-    wiring: LayerWiring, heads: int, masked: Tensor | None, keep: Tensor | None, angles: Angles | None,
-    x: Tensor, *, gate: str, in_turn: bool,
-) -> LayerBlock:  # fmt: skip
-    """A layer on its input x (B, T, D), which is the last argument so that the others can be bound first.
-
-    All of them are moved to the layer's device, which may differ from that of the layer before.
-    """
+def _run_layer(wiring: LayerWiring, context: Context, x: Tensor) -> LayerBlock:
+    """A layer on its input x (B, T, D), on its device, which may differ from that of the layer before."""
     place = wiring.device
-    x, angles = x.to(place), None if angles is None else angles.to(place)
-    masked, keep = (None if side is None else side.to(place) for side in (masked, keep))
-    return LayerBlock.run(wiring, heads, x, masked, keep, angles=angles, gate=gate, in_turn=in_turn)
+    return LayerBlock.run(wiring, x.to(place), context.to(place))
 
 
 def _wired(family: str, model: nn.Module) -> Wiring:
@@ -251,7 +271,7 @@ def _wired(family: str, model: nn.Module) -> Wiring:
     except CompanionError:
         raise
     except Exception as error:  # a part that is missing, or of another make
-        got = f"a network of family {family!r} with other modules ({' '.join(str(error).split())[:160]})"
+        got = f"a network of family {family!r} with other modules ({reason_of(error, 160)})"
         expected = f"a sequence classifier with the modules that {family} has in transformers"
         hint = "load a sequence classifier, or install a version of transformers that pyproject.toml names"
         raise ModelError("Encoder", got=got, expected=expected, hint=hint) from error
@@ -278,6 +298,7 @@ class _Turned:
     def _angles(self) -> dict[str | None, Angles]:
         sides = {kind: self._sides(kind) for kind in {layer.kind for layer in self.wiring.layers}}
         return {
+            # (1, 1, T, d): the same for all heads
             kind: Angles(cos.unsqueeze(-3), sin.unsqueeze(-3), self.factors)
             for kind, (cos, sin) in sides.items()
         }
@@ -290,6 +311,7 @@ class _Turned:
             length: self.wiring.rotations(self.x, self.positions, kind, length=length)
             for length in set(self._lengths)
         }
+        # (B, T, d): a row for each text, by its own length
         rows = [by_length[length] for length in self._lengths]
         return torch.cat([cos for cos, _ in rows]), torch.cat([sin for _, sin in rows])
 
@@ -315,6 +337,7 @@ class _Closed:
 
     @cached_property
     def _padding(self) -> Tensor | None:
+        # (B, 1, 1, T): the same for all heads and queries
         mask = self.attention_mask
         return None if mask.all() else mask[:, None, None, :] == 0
 
@@ -332,6 +355,7 @@ def closed_by_place(wiring: Wiring, window: int | None, queries: Tensor, keys: T
     """
     if not wiring.causal and window is None:
         return None
+    # (..., T, T'): how far the key is ahead of the query
     ahead = keys.unsqueeze(-2) - queries.unsqueeze(-1)
     closed = ahead > 0 if wiring.causal else torch.zeros_like(ahead, dtype=torch.bool)
     if window is not None:

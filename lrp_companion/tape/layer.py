@@ -8,7 +8,7 @@ from torch import Tensor
 
 from lrp_companion import rules
 from lrp_companion.families.wiring import LayerWiring
-from lrp_companion.tape.attention import Angles, AttentionStep, merge, split
+from lrp_companion.tape.attention import AtAngles, AttentionStep, Context, merge, split
 from lrp_companion.tape.steps import GatedStep, MapStep, NormStep, inner_step, normed, through
 
 
@@ -34,27 +34,37 @@ class LayerBlock:
     output: Tensor
 
     @classmethod
-    def run(
-        cls, wiring: LayerWiring, heads: int, x: Tensor, masked: Tensor | None, keep: Tensor | None = None,
-        *, angles: Angles | None = None, gate: str = "uniform", in_turn: bool = False,
-    ) -> LayerBlock:  # fmt: skip
+    def run(cls, wiring: LayerWiring, x: Tensor, context: Context) -> LayerBlock:
         w = wiring
+        # s = N1(x + B1(attend(P1(x)))): a post-LN layer has N1 alone, a pre-LN layer P1, Gemma P1 and B1
         attention_input_norm, into = normed(w.attention_input_norm, x)
-        attend = AttentionStep.run(w, heads, into, masked, keep, angles, in_turn=in_turn)
+        attend = AttentionStep.run(w, into, context)
         attention_out = MapStep.run(w.attention_out, None, merge(attend.read))
         attention_branch_norm, branch = normed(w.attention_branch_norm, attention_out.y)
         first_sum = x + branch
         attention_norm, middle = normed(w.attention_norm, first_sum)
+        # y = N2(s + B2(mlp(P2(s)))), all (B, T, D) but for the inner width of the MLP
         mlp_input_norm, into = normed(w.mlp_input_norm, middle)
-        inner = inner_step(w, into, gate=gate)
+        inner = inner_step(w, into, gate=context.gate)
         down = MapStep.run(w.down, None, inner.y)
         mlp_branch_norm, branch = normed(w.mlp_branch_norm, down.y)
         second_sum = middle + branch
         output_norm, output = normed(w.output_norm, second_sum)
         return cls(
-            attention_input_norm, attend, attention_out, attention_branch_norm, first_sum, attention_norm,
-            mlp_input_norm, inner, down, mlp_branch_norm, second_sum, output_norm, output,
-        )  # fmt: skip
+            attention_input_norm,
+            attend,
+            attention_out,
+            attention_branch_norm,
+            first_sum,
+            attention_norm,
+            mlp_input_norm,
+            inner,
+            down,
+            mlp_branch_norm,
+            second_sum,
+            output_norm,
+            output,
+        )
 
     @property
     def attention(self) -> Tensor:
@@ -66,11 +76,17 @@ class LayerBlock:
 
         With `bypass` the attention is held constant, as in CP-LRP; else it is treated as in AttnLRP.
         """
+        return self.backward_and_angles(g, bypass=bypass, eps=eps)[0]
+
+    def backward_and_angles(self, g: Tensor, *, bypass: bool, eps: float = 0.0) -> tuple[Tensor, AtAngles]:
+        """As `backward`, and what positions get through their rotations (PA-LRP)."""
         around, g_read = self._around_attention(g, eps)
+        # CP-LRP: G + N(P), with the values' share whole
         if bypass:
-            return self._entering(self.attend.values_only(g_read, eps), eps).add_(around)
-        values, queries_and_keys = self.attend.all_factors(g_read, eps)
-        return self._entering(values.add_(queries_and_keys), eps).add_(around)
+            return self._entering(self.attend.values_only(g_read, eps), eps).add_(around), ()
+        # AttnLRP: G + N(P/2 + S)
+        values, queries_and_keys, at_angles = self.attend.all_factors(g_read, eps)
+        return self._entering(values.add_(queries_and_keys), eps).add_(around), at_angles
 
     def children(self, g: Tensor, *, eps: float = 0.0) -> tuple[Tensor, Tensor]:
         """Both treatments from one layer-backward: (AttnLRP's g, CP-LRP's g).
@@ -81,11 +97,14 @@ class LayerBlock:
         twice.
         """
         around, g_read = self._around_attention(g, eps)
-        half, queries_and_keys = self.attend.all_factors(g_read, eps)
+        # half = P/2, by Eq. (3)
+        half, queries_and_keys, _ = self.attend.all_factors(g_read, eps)
         if eps or self.attention_input_norm is not None:
+            # with eps O is damped by |O| / (|O| + eps/2) in `half` and by |O| / (|O| + eps) here
             values = self.attend.values_only(g_read, eps) if eps else 2 * half
             both = half.add_(queries_and_keys)
             return self._entering(both, eps).add_(around), self._entering(values, eps).add_(around)
+        # N is the identity: G + P/2 is in both children; S makes it AttnLRP's, another P/2 CP-LRP's
         around.add_(half)
         return queries_and_keys.add_(around), half.add_(around)
 
@@ -99,10 +118,12 @@ class LayerBlock:
     def _around_attention(self, g: Tensor, eps: float) -> tuple[Tensor, Tensor]:
         """What goes around the attention to the layer's input, and g at what the heads read."""
         g = g.to(self.output.device)
+        # back through N2, then to both summands of s + B2(mlp(P2(s)))
         g = rules.add(through(self.output_norm, g, eps), self.second_sum, eps=eps)
         branch = self.down.backward(through(self.mlp_branch_norm, g, eps), eps=eps)
         g = through(self.mlp_input_norm, self.inner.backward(branch, eps=eps), eps).add_(g)
         g = rules.add(through(self.attention_norm, g, eps), self.first_sum, eps=eps)
+        # around the attention goes G; through W_O to what the heads read, (..., B, T, H d)
         branch = self.attention_out.backward(through(self.attention_branch_norm, g, eps), eps=eps)
         return g, split(branch, self.attend.heads)
 

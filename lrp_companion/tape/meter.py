@@ -14,7 +14,6 @@ from contextvars import ContextVar
 from torch import Tensor
 
 CAUSES = ("biases", "norms", "softmax", "positions")
-_PLACES: ContextVar[list[tuple[Tensor, Tensor]] | None] = ContextVar("places", default=None)
 _METER: ContextVar[dict[str, float] | None] = ContextVar("meter", default=None)
 
 
@@ -41,23 +40,3 @@ def keeps(cause: str, amount: Callable[[], Tensor]) -> None:
     lost = _METER.get()
     if lost is not None:
         lost[cause] += float(amount().detach().double().sum())
-
-
-@contextmanager
-def places() -> Iterator[list[tuple[Tensor, Tensor]]]:
-    """Relevance of positions while the block runs, an entry for each layer that is walked: at its cosines and
-    at its sines, (..., B, T).
-    """
-    kept: list[tuple[Tensor, Tensor]] = []
-    token = _PLACES.set(kept)
-    try:
-        yield kept
-    finally:
-        _PLACES.reset(token)
-
-
-def at_places(cos: Tensor, sin: Tensor) -> None:
-    """Record the relevance of a layer's positions."""
-    kept = _PLACES.get()
-    if kept is not None:
-        kept.append((cos, sin))

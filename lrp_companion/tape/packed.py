@@ -82,11 +82,7 @@ class _Stretch:
 
 
 def packed_logits(
-    wiring: Wiring,
-    rows: Sequence[Row],
-    *,
-    words: Tensor | None = None,
-    device: torch.device | str = "cpu",
+    wiring: Wiring, rows: Sequence[Row], *, words: Tensor | None = None, device: torch.device | str = "cpu"
 ) -> Tensor:
     """Logits (R, C) of R variants; cheapest if rows of equal length are neighbours.
 
@@ -214,9 +210,15 @@ def _heads(
 
 
 def _attended(
-    wiring: Wiring, layer: LayerWiring, stretches: Sequence[_Stretch], query: Tensor, key: Tensor,
-    value: Tensor, *, last: bool,
-) -> Tensor:  # fmt: skip
+    wiring: Wiring,
+    layer: LayerWiring,
+    stretches: Sequence[_Stretch],
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    last: bool,
+) -> Tensor:
     """The output of attention, (N, H d): one row per token, or per variant in the `last` layer."""
     read = torch.empty_like(query)
     scale = layer.scale_of(query.shape[-1])

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from lrp_companion.tape.attention import AttentionStep
+from lrp_companion.tape.attention import AtAngles, AttentionStep
 from lrp_companion.tape.layer import LayerBlock
 
 Run = Callable[[Tensor], LayerBlock]
@@ -62,6 +62,10 @@ class RecomputedLayer:
     def backward(self, g: Tensor, *, bypass: bool, eps: float = 0.0) -> Tensor:
         """As `LayerBlock.backward`."""
         return self.block.backward(g, bypass=bypass, eps=eps)
+
+    def backward_and_angles(self, g: Tensor, *, bypass: bool, eps: float = 0.0) -> tuple[Tensor, AtAngles]:
+        """As `LayerBlock.backward_and_angles`."""
+        return self.block.backward_and_angles(g, bypass=bypass, eps=eps)
 
     def children(self, g: Tensor, *, eps: float = 0.0) -> tuple[Tensor, Tensor]:
         """As `LayerBlock.children`."""

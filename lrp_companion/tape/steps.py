@@ -40,14 +40,17 @@ class NormStep:
     @classmethod
     def run(cls, norm: Norm, x: Tensor) -> NormStep:
         if isinstance(norm, RootMeanSquare):
+            # detached: what a norm divides by is a constant on the way back (Ali et al. 2022)
             rms = norm.rms(x)
             return cls(norm, norm.scaled(x, rms), rms.detach())
         y, _, inverse = torch.native_layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
+        # native_layer_norm gives 1 / sd
         return cls(norm, y, inverse.detach().reciprocal().to(x.dtype))
 
     def backward(self, g: Tensor, *, eps: float) -> Tensor:
         if isinstance(self.norm, RootMeanSquare):
             return rules.rms_norm(g, self.norm.weight, self.scale, self.y, eps=eps).to(g.dtype)
+        # beta is a summand of y: its share g beta goes nowhere
         if (beta := self.norm.bias) is not None:
             keeps("norms", lambda: g * beta)
         return rules.layer_norm(g, self.norm.weight, self.scale, self.y, eps=eps)
@@ -75,9 +78,11 @@ class MapStep:
 
     def backward(self, g: Tensor, *, eps: float) -> Tensor:
         if self.activation is not None:
+            # y = phi(z): R passes, so g is multiplied by phi(z) / z
             g = rules.elementwise(g, self.slope)
         if isinstance(self.linear, Unchanged):
             return g
+        # z = W x + b, Eq. (1): b keeps g b, its share of relevance
         if (bias := self.linear.bias) is not None:
             keeps("biases", lambda: g * bias)
         return rules.linear(g, self.linear.weight, self.z, eps=eps)
@@ -105,15 +110,18 @@ class GatedStep:
         return self.up.z
 
     def backward(self, g: Tensor, *, eps: float) -> Tensor:
+        # h = a u, a = phi(G x), u = U x, each (B, T, D'); g arrives at h
         a, u, h = self.gate.y, self.up.y, self.y
         if self.treatment == "constant":
             return self.up.backward(rules.gated_values(g, a, h, eps=eps), eps=eps)
         if self.treatment == "right":
+            # sigma = phi(z) / z is the slope of the gate, so sigma u is the product on the right
             g_gate, g_up = rules.gated_from_the_right(g, a, u, h, self.gate.slope * u, eps=eps)
         elif self.treatment == "flat":
             g_gate, g_up = rules.gated_flat(g, a, u, h, eps=eps)
         else:
             g_gate, g_up = rules.gated(g, a, u, h, eps=eps)
+        # x is read by both maps, so their g add up
         return self.up.backward(g_up, eps=eps).add_(self.gate.backward(g_gate, eps=eps))
 
 

@@ -120,9 +120,17 @@ class LinearAttention(torch.nn.Module):
         output = inner @ value if association == "left" else query @ inner
         pooled = output.flatten(1) if self.readout == "all" else output.mean(1)
         return {
-            "embedded": embedded, "token": token, "query": query, "key": key, "scaled": scaled,
-            "value": value, "inner": inner, "output": output, "pooled": pooled, "logits": self.read(pooled),
-        }  # fmt: skip
+            "embedded": embedded,
+            "token": token,
+            "query": query,
+            "key": key,
+            "scaled": scaled,
+            "value": value,
+            "inner": inner,
+            "output": output,
+            "pooled": pooled,
+            "logits": self.read(pooled),
+        }
 
     def factored(self, images: Tensor | np.ndarray) -> Tensor:
         """Logits (B, classes) to rounding, without an array of T x d or d x d per image: what training uses.

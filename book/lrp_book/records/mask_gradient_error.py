@@ -40,6 +40,7 @@ from lrp_companion.methods.mask_gradient import gradients_at
 from lrp_companion.metrics.faithfulness import pearson
 from lrp_companion.provenance import surroundings
 from lrp_companion.sources import Dataset
+from lrp_companion.tape.attention import Context
 from lrp_companion.tape.batching import budget
 from lrp_companion.tape.encoder import LayerBlock
 
@@ -152,7 +153,7 @@ class _Masked:
             masked[row, slice(None) if head is None else head, 0, place] = True
         for depth in range(layer, len(wiring.layers)):
             here = masked if everywhere or depth == layer else None
-            x = LayerBlock.run(wiring.layers[depth], wiring.heads, x, here).output
+            x = LayerBlock.run(wiring.layers[depth], x, Context(wiring.heads, here)).output
         x = x[:, 0]
         for linear, activation in wiring.head:
             x = linear(x) if activation is None else activation(linear(x))
