@@ -226,8 +226,8 @@ def test_what_r_is_worth_needs_maps_and_another_training(groups):
             out.append(float(np.mean(r)) if r else np.nan)
         return out
 
-    own, other = by_hand(first, "cp-lrp"), with_others(first.maps("cp-lrp"))
-    expected = {"own": own, "other": other, "beyond": own - other, "ceiling": with_others(first.loo())}
+    mine, other = by_hand(first, "cp-lrp"), with_others(first.maps("cp-lrp"))
+    expected = {"own": mine, "other": other, "beyond": mine - other, "ceiling": with_others(first.loo())}
     for what, values in expected.items():
         assert worth["llama", "cp-lrp"][what].mean == pytest.approx(np.nanmean(values), abs=1e-5)
 
@@ -250,6 +250,8 @@ def test_the_start_token_splits_the_sentences(chapter):
 
 
 def test_gates_order_the_groupings(groups):
+    for share, method in ch.GATES.items():
+        assert method in (f"attnlrp:gate={share.split()[-1]}", "attnlrp" if "uniform" in share else "")
     for run in (*groups["modernbert"], *groups["llama"]):
         r, row = {share: by_hand(run, method) for share, method in ch.GATES.items()}, ch.gates(run)
         for share, values in r.items():

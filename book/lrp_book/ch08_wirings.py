@@ -154,17 +154,10 @@ def readings_of(run: TextRun) -> list[str]:
 
 
 def effects(groups: Groups, *, statistic: str = "pearson") -> Recorded:
-    """CP-LRP minus AttnLRP over trainings, by wiring and reading.
+    """CP-LRP minus AttnLRP by wiring and reading, with r by "pearson", "spearman" or "kendall".
 
-    Parameters
-    ----------
-    statistic : the correlation with LOO: "pearson", "spearman" or "kendall".
-
-    Returns
-    -------
-    dict
-        Rows `trainings`: d of each; `d`: their mean with its interval over trainings and examples (over
-        examples, with one training); `median`, `wins` over the examples of all trainings; mean r by method.
+    Rows have `trainings`: d of each; `d`: their mean, its interval over trainings and examples; `median`,
+    `wins` over the examples of all trainings; mean r by method.
     """
     out = Recorded()
     for name, runs in groups.items():
@@ -285,14 +278,10 @@ def paths_figure(groups: Groups, *, title: str) -> Drawing:
 
 
 def frontiers(groups: Groups) -> list[Row]:
-    """Cost and r with LOO at the words of `ON_FRONTIER` in every wiring, on its first training.
+    """Passes (`cost`) and `r` with LOO at the words of `ON_FRONTIER`, on the first training of every wiring.
 
-    Returns
-    -------
-    list
-        A row per method, the cheapest first: `method`; `cost`: forward and backward passes, the mean over
-        examples and wirings; `r`: an interval by wiring; `dominated by`, by wiring: the methods that cost no
-        more and whose r is higher, the whole interval of the difference on one side of 0.
+    The cheapest comes first. `dominated by`: the methods that cost no more and whose r is higher, the whole
+    interval of the difference on one side of 0; it and `r` are by wiring, `cost` is the mean over them.
 
     Raises
     ------
@@ -396,21 +385,14 @@ def outcomes_table(rows: Sequence[Row], *, caption: str) -> Table:
 def steps_rows(
     after: Recorded, trained: Mapping[str, Sequence[Row]], *files: str | os.PathLike[str]
 ) -> list[Row]:
-    """CP-LRP minus AttnLRP after fewer steps and after more, in the wirings and readings of the records.
+    """CP-LRP minus AttnLRP after fewer steps, from `files`, then after more, in the wirings of the files.
 
-    Parameters
-    ----------
-    after, trained : of `effects` and `training_records`.
-    files : records of runs after fewer steps, of which only means were kept; here or in a folder above.
-
-    Returns
-    -------
-    list
-        Rows `wiring`, `reading`, `made`: (steps, numbers), and those of `effects`; the records first.
+    Of runs after fewer steps only means were kept. Rows have `wiring`, `reading`, `made`: (steps, numbers);
+    `trainings`, `d` and mean r as in `effects`.
 
     Raises
     ------
-    SourceError : there is no such file.
+    SourceError : there is no such file here or in a folder above.
     """
     records = []
     for file in map(Path, files):
@@ -447,13 +429,9 @@ def audit(run: TextRun) -> Row:
 
 
 def worth(groups: Groups) -> Recorded:
-    """r with the model's own LOO at the words, and with another training's, by wiring and method.
+    """r at the words with the `own` LOO, with that of `other` trainings, and `ceiling`: r of LOO with LOO.
 
-    Returns
-    -------
-    dict
-        Rows `own`, `other`, `beyond` (own minus other), `ceiling` (r of LOO with the other trainings'
-        LOO) as intervals. Of the first training of each wiring that has several, if it keeps its maps.
+    `beyond` is own minus other. Of the first training of each wiring that has several, if it keeps its maps.
     """
     out = Recorded()
     for name, (first, *others) in groups.items():
