@@ -197,11 +197,6 @@ def seen(name: str, file: str, old: str, new: str) -> Mutation:
     return Mutation(f"images: {name}", file, old, new, ("test_vision.py",))
 
 
-def drawn(name: str, file: str, old: str, new: str) -> Mutation:
-    """A mutation of the record of a model of images, and of what is read from it."""
-    return Mutation(f"images: {name}", file, old, new, ("test_vision_record.py",))
-
-
 def loaded(name: str, old: str, new: str, *, file: str = "loading/classifier.py") -> Mutation:
     """A mutation of what is read and compared at load."""
     return of(file, "test_reading.py")(name, old, new)
@@ -552,7 +547,7 @@ MUTATIONS: list[Mutation] = [
              "_smaller_gain(len(out) + 1, [*known, *trained_again])", "_smaller_gain(len(out) + 1, known)",
              ("test_report.py",)),
     Mutation("predictions: mixed is met", "book/lrp_book/analysis/predictions.py",
-             "MET if held == len(figures) else FAILED", "MET if held else FAILED", ("test_wirings.py",)),
+             "MET if held == len(figures) else FAILED", "MET if held else FAILED", ("test_ch08.py",)),
     loaded("the caller's network is changed", "out = copied(network)", "out = network",
            file="loading/device_map.py"),
     Mutation("places: any word is a hub id", "loading/places.py", "if not slash:", "if not text:",

@@ -17,10 +17,10 @@ from lrp_book.analysis.effect_causes import gain_under, layer_gains, signs, stat
 from lrp_book.analysis.first_token import by_first_sign
 from lrp_book.analysis.layer_game import standing
 from lrp_book.analysis.r_scale import method_rows
-from lrp_book.analysis.wiring_findings import wiring_runs
-from lrp_book.analysis.wirings import wiring_claim
+from lrp_book.ch08_wirings import load_wirings, wiring_claim
 from lrp_book.committed import SHORT, TEXT_RUNS, Records, records
 from lrp_book.say import MissingRecord
+from lrp_companion.checks import SourceError
 from lrp_companion.metrics import Interval, bootstrap_mean, paired_difference
 from lrp_companion.metrics.paired import over_trainings
 from lrp_companion.paper.claims import VERDICTS, Claim, claims
@@ -88,8 +88,8 @@ def judged_claims(results: str | Path = "results") -> list[Claim]:
     kept = records(results)
     tested = claims(list(kept.runs.values()), trained_again=kept.beside)
     try:
-        groups = wiring_runs(str(results))
-    except MissingRecord:
+        groups = load_wirings(f"{results}/wirings")
+    except SourceError:
         groups = {}
     return [*tested, wiring_claim(len(tested) + 1, groups)]
 

@@ -15,8 +15,6 @@ from lrp_book.analysis.chapter_findings import chapter_catalogue
 from lrp_book.analysis.first_token import interventions
 from lrp_book.analysis.r_scale import method_rows, training_rows
 from lrp_book.analysis.training_findings import training_catalogue
-from lrp_book.analysis.vision_findings import vision_catalogue
-from lrp_book.analysis.wiring_findings import wiring_catalogue
 from lrp_book.committed import SHORT, TEXT_RUNS, Records, records
 from lrp_companion.checks import InputError
 from lrp_companion.metrics import Interval
@@ -140,9 +138,7 @@ def _of_paper(short: str, method: str) -> Callable[[Records], float]:
     return lambda kept: _papers(kept.text(short), method)
 
 
-CATALOGUE = {
-    **_catalogue(), **chapter_catalogue(), **training_catalogue(), **vision_catalogue(), **wiring_catalogue(),
-}  # fmt: skip
+CATALOGUE = {**_catalogue(), **chapter_catalogue(), **training_catalogue()}
 """What can be asked for, by name: on the front page, and in the chapters' first sentences."""
 
 

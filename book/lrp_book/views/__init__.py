@@ -36,11 +36,6 @@ _NAMES = {
         "both_data_sets_table", "pooling_table", "training_counts_table", "training_curve",
         "training_gains_table", "training_shares_table", "training_turns_table", "trainings_table",
     ),
-    "wirings": (
-        "audit_table", "gates_table", "outcomes_table", "wiring_effects_table", "wiring_frontier_table",
-        "wiring_paths_figure", "wiring_steps_table", "wirings_figure", "wirings_table", "worth_table",
-    ),
-    "vision": ("vision_outcomes_table", "vision_path_table", "vision_table"),
 }  # fmt: skip
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
 
