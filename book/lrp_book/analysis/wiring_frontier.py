@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from lrp_book.analysis.cost_frontier import frontier
 from lrp_book.analysis.wirings import Group, Row
+from lrp_book.ch07_remedy import dominated, frontier
 from lrp_companion.checks import InputError
+from lrp_companion.runs.labelled import mean
 
 METHODS = (
     "attnlrp", "cp-lrp", "mask-gradient", "mask-gradient:groups=4", "mask-gradient:groups=8",
@@ -44,12 +45,16 @@ def wiring_frontier(groups: Mapping[str, Group]) -> list[Row]:
         if missing:
             got, expected = f"{first.name} without {', '.join(missing)}", f"a run with {', '.join(METHODS)}"
             raise InputError("wiring_frontier", got=got, expected=expected, hint="run it with --methods")
-        by_wiring[name] = {row["method"]: row for row in frontier(first, methods=METHODS)}
-    rows = []
+        by_wiring[name] = frontier(first, methods=METHODS)
+    at = {"tokens": "no-special", "statistic": "pearson"}
+    r = {name: mean(data.r.sel(at)) for name, data in by_wiring.items()}
+    beaten = {name: dominated(data).sel(tokens="no-special") for name, data in by_wiring.items()}
+    rows: list[Row] = []
     for method in METHODS:
-        of_method = {name: rows_of[method] for name, rows_of in by_wiring.items()}
-        row: Row = {"method": method, "cost": float(np.mean([one["cost"] for one in of_method.values()]))}
-        row["r"] = {name: one["r"]["pearson"]["no-special"] for name, one in of_method.items()}
-        row["dominated by"] = {name: one["dominated by"]["no-special"] for name, one in of_method.items()}
+        costs = [float(data.cost.sel(explainer=method)) for data in by_wiring.values()]
+        row: Row = {"method": method, "cost": float(np.mean(costs))}
+        row["r"] = {name: means.sel(explainer=method).item() for name, means in r.items()}
+        by = {name: wins.sel(explainer=method) for name, wins in beaten.items()}
+        row["dominated by"] = {name: tuple(wins.rival.values[wins.values]) for name, wins in by.items()}
         rows.append(row)
     return sorted(rows, key=lambda row: row["cost"])

@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from lrp_book.analysis.wiring_steps import METHODS
 from lrp_book.analysis.wirings import GATES, WIRINGS, Group, path_means
-from lrp_book.views.cost_frontier import method_label
+from lrp_book.labels import method_label
 from lrp_companion.registry import label_of
 from lrp_companion.show.canvas import LOOK, Drawing, Name, drawing, headline, label_points, settle
 from lrp_companion.show.palette import INK, QUIET
