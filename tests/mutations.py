@@ -160,7 +160,6 @@ def same_logit(name: str, old: str, new: str, test: str, *, file: str = "loading
 soft = of("methods/mask_gradient.py", "test_mask_gradient.py")
 kept = of("tape/attention.py", "test_mask_gradient.py")
 hybrid = of("methods/hybrid.py", "test_hybrid.py")
-options = of("book/lrp_book/records/tune_options.py", "test_records.py")
 counts = of("schema.py", "test_grid.py")
 taken = of("runs/review_jobs.py", "test_run_execute.py::TestTelling")
 names = of("methods/__init__.py", "test_method_options.py::TestNames")

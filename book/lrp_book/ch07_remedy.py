@@ -1,4 +1,4 @@
-"""Chapter 7: how close each method comes to LOO for how many passes, and how options were chosen. No torch."""
+"""Chapter 7: how close each method comes to LOO and for how many passes, and how options were chosen."""
 
 from __future__ import annotations
 
