@@ -160,7 +160,6 @@ def same_logit(name: str, old: str, new: str, test: str, *, file: str = "loading
 soft = of("methods/mask_gradient.py", "test_mask_gradient.py")
 kept = of("tape/attention.py", "test_mask_gradient.py")
 hybrid = of("methods/hybrid.py", "test_hybrid.py")
-options = of("book/lrp_book/records/tune_options.py", "test_tuned_options.py")
 counts = of("schema.py", "test_grid.py")
 taken = of("runs/review_jobs.py", "test_run_execute.py::TestTelling")
 names = of("methods/__init__.py", "test_method_options.py::TestNames")
@@ -625,7 +624,7 @@ MUTATIONS: list[Mutation] = [
     resampled("columns with gaps share draws with others", "np.isnan(values).tobytes(), []", "bytes(1), []",
               "test_method_options.py::TestFrontier"),
     soft("low nodes for few groups", "isinstance(groups, int) and groups >= MANY", "isinstance(groups, int)",
-         "test_budget_steps.py", "test_mask_gradient.py"),
+         "test_ch07_errors.py", "test_mask_gradient.py"),
     faith("error relative to the map", ".sum(-1) / np.abs(loo).sum()", ".sum(-1) / np.abs(maps).sum(-1)",
           "test_method_options.py::TestColumns"),
     names("an option twice", "or not value or key in options", "or not value"),

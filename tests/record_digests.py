@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from lrp_book.analysis import cost_frontier, effect_causes, layer_game, subgroups, trainings, tuned_options
+from lrp_book import ch07_errors, ch07_remedy
+from lrp_book.analysis import effect_causes, layer_game, subgroups, trainings
+from lrp_book.committed import load_sheets
 from lrp_book.views import boards
 
 from lrp_companion.attribution import SITES
@@ -93,14 +95,15 @@ def columns(name: str, run: TextRun) -> None:
 
 def frontier_run(name: str, run: TextRun) -> None:
     """Agreement against cost."""
-    rows = cost_frontier.frontier(run)
-    say(f"{name}: frontier", [{k: v for k, v in row.items() if k != "dominated"} for row in rows])
-    say(f"{name}: budgets", cost_frontier.best_within(rows))
-    say(f"{name}: findings", cost_frontier.remedy_statements(run, rows))
+    data = ch07_remedy.frontier(run)
+    say(f"{name}: frontier", [data[column].values for column in data])
+    say(f"{name}: dominated", ch07_remedy.dominated(data).values)
+    say(f"{name}: budgets", ch07_remedy.best_within(data))
+    say(f"{name}: findings", ch07_remedy.remedy_statements(run, data))
     made_from = {"weights": run.manifest["config"]["weights"], "fingerprint": run.manifest["config"]["data"]}
-    for sheet in tuned_options.load_sheets("results/concentration"):
+    for sheet in load_sheets("results/concentration"):
         if made_from.items() <= sheet["config"].items():
-            errs = cost_frontier.where_it_errs(run, sheet, methods=["attnlrp", "mask-gradient"])
+            errs = ch07_errors.where_it_errs(run, sheet, ["attnlrp", "mask-gradient"])
             say(f"{name}: where it errs", errs)
 
 
@@ -141,7 +144,7 @@ def text_run(name: str, run: TextRun) -> None:
 def digit_run(name: str, run: MnistRun) -> None:
     say(f"{name}: accuracy", run.accuracy())
     if "frontier" in name:
-        say(f"{name}: frontier", cost_frontier.digit_frontier(run))
+        say(f"{name}: frontier", ch07_remedy.digit_frontier(run))
     else:
         say(f"{name}: table 1", [paper_tables.table1(run, map=m) for m in ("raw", "sum-to-one")])
 
@@ -180,10 +183,8 @@ def main(results: str = "results") -> None:
     say("not run", paper_tables.not_run(runs))
     for group in report.find_trainings(root):
         compared_trainings(group)
-    sheets = tuned_options.load_sheets("results/remedy-options")
-    say("options", [tuned_options.option_rows(sheet) for sheet in sheets])
-    say("choices of options", tuned_options.option_choices(sheets))
-    say("best masks", tuned_options.best_masks(tuned_options.load_sheets("results/best-mask")))
+    say("choices of options", ch07_remedy.option_choices(load_sheets("results/remedy-options")))
+    say("best masks", ch07_remedy.best_masks(load_sheets("results/best-mask")))
     switchboard = boards.switchboard(runs)["boards"]
     packed = repr([[(run["cells"], run["undefined"]) for run in board["runs"]] for board in switchboard])
     print(f"{'boards':60} {hashlib.sha256(packed.encode()).hexdigest()[:16]}")

@@ -13,7 +13,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from lrp_book.analysis.cost_frontier import frontier
+import xarray as xr
+from lrp_book.ch07_remedy import (
+    difference_table,
+    dominated,
+    frontier,
+    of_each,
+    perturbation_table,
+    speedup,
+)
 from tiny_models import TEXTS, build, pre_norm
 
 from lrp_companion.attribution import SITES, Attribution, scores_at
@@ -21,10 +29,11 @@ from lrp_companion.checks import CompanionError, InputError
 from lrp_companion.loading.classifier import Classifier, load_classifier
 from lrp_companion.methods import attribute, method_call
 from lrp_companion.methods.gradient import BASELINES
-from lrp_companion.metrics import bootstrap_mean, paired_difference, pearson, spearman
+from lrp_companion.metrics import bootstrap_mean, pearson, spearman
 from lrp_companion.runs.axes import TOP
 from lrp_companion.runs.cost import DEFAULT_METHODS
 from lrp_companion.runs.execute import execute
+from lrp_companion.runs.labelled import mean
 from lrp_companion.runs.load import TextRun, load_run
 from lrp_companion.runs.review_jobs import TextJobs
 from lrp_companion.runs.review_options import FIXED
@@ -98,7 +107,7 @@ def records(clf: Classifier) -> dict[str, list[Attribution]]:
 
 
 @pytest.fixture(scope="module")
-def rows(whole: TextRun) -> list[dict[str, Any]]:
+def data(whole: TextRun) -> xr.Dataset:
     return frontier(whole)
 
 
@@ -248,34 +257,30 @@ class TestColumns:
 
 
 class TestFrontier:
-    def test_every_interval_is_that_of_its_column(self, whole, rows):
-        assert sorted(row["method"] for row in rows) == sorted(CALLS)
-        for row in rows:
-            name = row["method"]
-            assert row["n"] == len(WORDS) and row["seconds"] == same(
-                bootstrap_mean(whole.column(name, "seconds"))
-            )
+    def test_every_interval_is_that_of_its_column(self, whole, data):
+        assert sorted(data.explainer.values) == sorted(CALLS) and data.sizes["example"] == len(WORDS)
+        r, error, top = mean(data.r), mean(data.error), mean(data.top3)
+        curves, seconds = mean(data.logit), of_each(data.seconds.mean("example"))
+        for name in CALLS:
             for statistic, tokens in itertools.product(("pearson", "spearman"), TOKEN_CHOICES):
-                assert row["r"][statistic][tokens] == same(
-                    whole.agreement(name, Protocol(tokens=tokens, statistic=statistic))
-                )
+                at = {"tokens": tokens, "statistic": statistic}
+                assert r.sel(at | {"explainer": name}).item() == same(whole.agreement(name, Protocol(**at)))
             for tokens in TOKEN_CHOICES:
-                assert row["error"][tokens] == same(bootstrap_mean(whole.error(name, tokens=tokens)))
-                for k in TOP:
-                    assert row["overlap"][tokens][k] == same(
-                        bootstrap_mean(whole.overlap(name, k=k, tokens=tokens))
-                    )
-            for column in ("morf", "lerf", "delta"):
-                assert row[column] == same(bootstrap_mean(whole.column(name, column)))
-            forwards, backwards = whole.passes(name).mean(0)
-            assert (row["forwards"], row["backwards"]) == (forwards, backwards) and row[
-                "cost"
-            ] == forwards + backwards
-            assert row["speedup"] == pytest.approx(
-                whole.column("loo", "seconds").mean() / whole.column(name, "seconds").mean()
-            )
-        assert [row["cost"] for row in rows] == sorted(row["cost"] for row in rows)
-        assert rows[0]["r"]["pearson"]["no-special"].undefined == 1  # the text of one word
+                at = {"explainer": name, "tokens": tokens}
+                assert error.sel(at).item() == same(bootstrap_mean(whole.error(name, tokens=tokens)))
+                assert top.sel(at).item() == same(bootstrap_mean(whole.overlap(name, k=3, tokens=tokens)))
+            for curve in ("morf", "lerf", "delta"):
+                wanted = bootstrap_mean(whole.column(name, curve))
+                assert curves.sel(explainer=name, curve=curve).item() == same(wanted)
+            one = data.sel(explainer=name)
+            assert (one.forwards, one.backwards) == tuple(whole.passes(name).mean(0))
+            assert one.cost == one.forwards + one.backwards
+            assert seconds[name] == pytest.approx(whole.column(name, "seconds").mean())
+            loo = whole.column("loo", "seconds").mean()
+            assert speedup(data)[name] == pytest.approx(loo / seconds[name])
+        assert (np.diff(data.cost) >= 0).all()
+        cheapest = r.isel(explainer=0).sel(tokens="no-special", statistic="pearson").item()
+        assert cheapest.undefined == 1  # the text of one word
 
     def test_speedup_is_over_the_texts_whose_loo_was_timed(self, whole):
         table = whole.tables["methods"]
@@ -284,54 +289,30 @@ class TestFrontier:
         for timed, known in ((few, 2), (np.zeros_like(few), 0)):
             seconds = np.where(loo, np.where(timed, 8.0, np.nan), np.where(few, 2.0, 1.0))
             k = table.column_names.index("seconds")
-            drawn = replace(
-                whole,
-                tables={
-                    **whole.tables,
-                    "methods": table.set_column(k, "seconds", pa.array(seconds, pa.float32())),
-                },
-            )
-            for row in frontier(drawn):
-                wanted = (4.0 if row["method"] != "loo" else 1.0) if known else None
-                assert row["speedup"] == wanted
+            methods = table.set_column(k, "seconds", pa.array(seconds, pa.float32()))
+            drawn = replace(whole, tables={**whole.tables, "methods": methods})
+            wanted = {name: (1.0 if name == "loo" else 4.0) if known else None for name in CALLS}
+            assert speedup(frontier(drawn)) == wanted
 
-    def test_differences_are_paired(self, whole, rows):
-        for row in rows:
-            name = row["method"]
-            assert set(row["minus"]) == {"attnlrp", "cp-lrp", "loo"} - {name}
-            for other, minus in row["minus"].items():
-                assert set(minus) == {"morf", "lerf", "delta"} | ({"r"} if other != "loo" else set())
-                for column in ("morf", "lerf", "delta"):
-                    assert minus[column] == same(
-                        paired_difference(whole.column(name, column), whole.column(other, column))
-                    )
-                if other != "loo":
-                    for tokens in TOKEN_CHOICES:
-                        assert minus["r"]["pearson"][tokens] == same(
-                            whole.difference(name, other, Protocol(tokens=tokens))
-                        )
-
-    def test_dominated_by_what_costs_no_more_and_leads_by_the_whole_interval(self, whole, rows):
-        cost = {row["method"]: row["cost"] for row in rows}
-        for row, tokens in itertools.product(rows, TOKEN_CHOICES):
-            rivals = {
-                rival
-                for rival in cost
-                if rival != row["method"]
-                and cost[rival] <= row["cost"]
-                and whole.difference(rival, row["method"], Protocol(tokens=tokens)).low > 0
-            }
-            assert set(row["dominated by"][tokens]) == rivals, (row["method"], tokens)
-        dominated = [bool(row["dominated by"]["no-special"]) for row in rows]
-        assert any(dominated) and not all(dominated)
+    def test_dominated_by_what_costs_no_more_and_leads_by_the_whole_interval(self, whole, data):
+        beaten, cost = dominated(data), of_each(data.cost)
+        for name, tokens in itertools.product(CALLS, TOKEN_CHOICES):
+            at = Protocol(tokens=tokens)
+            cheap = [rival for rival in cost if cost[rival] <= cost[name]]
+            rivals = {rival for rival in cheap if whole.difference(rival, name, at).low > 0}
+            by = beaten.sel(explainer=name, tokens=tokens)
+            assert set(by.rival.values[by.values]) == rivals, (name, tokens)
+        by_words = beaten.sel(tokens="no-special").any("rival")
+        assert by_words.any() and not by_words.all()
 
     def test_without_references(self, clf, tmp_path):
-        rows = frontier(run(clf, tmp_path, methods=["mask-gradient", "sampled-loo:budget=1"], limit=3))
-        assert [row["minus"] for row in rows] == [{}, {}] and rows[0]["speedup"] is None
-        assert (
-            rows[1]["method"] == "sampled-loo:budget=1" and rows[1]["r"]["pearson"]["all"].n == 0
-        )  # a constant map has no r
-        assert rows[1]["dominated by"]["all"] == ()
+        few = run(clf, tmp_path, methods=["mask-gradient", "sampled-loo:budget=1"], limit=3)
+        data = frontier(few)
+        constant = mean(data.r.sel(explainer="sampled-loo:budget=1", tokens="all", statistic="pearson"))
+        assert constant.n == 0  # a constant map has no r
+        assert not dominated(data).any() and set(speedup(data).values()) == {None}
+        assert difference_table(data, title="t").header == ("method",)
+        assert perturbation_table(data, title="t").header[1:] == ("MoRF", "LeRF", "LeRF − MoRF")
 
     def test_equal_cost_and_equal_r_dominate_nobody(self, whole):
         table = whole.tables["methods"]
@@ -341,8 +322,8 @@ class TestFrontier:
         )
         both = pa.concat_tables([table.filter(keep), twin])
         manifest = {**whole.manifest, "config": {**whole.manifest["config"], "methods": ["attnlrp", "twin"]}}
-        rows = frontier(replace(whole, manifest=manifest, tables={**whole.tables, "methods": both}))
-        assert [row["dominated by"]["all"] for row in rows] == [(), ()]
+        data = frontier(replace(whole, manifest=manifest, tables={**whole.tables, "methods": both}))
+        assert not dominated(data).any()
 
 
 def same(interval: Any) -> Any:

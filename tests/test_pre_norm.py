@@ -394,7 +394,7 @@ def test_other_modules_are_refused_in_one_line() -> None:
 
 
 def test_experiments_on_berts_order_refuse_other_orders() -> None:
-    from lrp_book.analysis.softmax_steps import head_steps
+    from lrp_book.ch04_softmax import head_steps
     from lrp_book.records.embedding_shift import natural_shifts
 
     clf = load_classifier(*tiny("llama"))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from browsing import complaints_of_axe, open_page, put, state_of, widget_page
-from lrp_book.analysis.budget_steps import anytime_maps
+from lrp_book.ch07_errors import anytime_maps
 
 from lrp_companion import FrontierPlayer, InputError
 from lrp_companion.show.palette import hexes

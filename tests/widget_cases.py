@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from lrp_book.analysis.budget_steps import anytime_maps
+from lrp_book.ch07_errors import anytime_maps
 
 import lrp_companion as lrp
 from lrp_companion.runs.compare_methods import perturbation_paths

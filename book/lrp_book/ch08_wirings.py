@@ -21,10 +21,10 @@ import numpy as np
 import xarray as xr
 from matplotlib.ticker import MaxNLocator
 
-from lrp_book.analysis.cost_frontier import frontier
 from lrp_book.analysis.first_token import first_loo
 from lrp_book.analysis.predictions import BOTH_RULES, Point, one_sign
 from lrp_book.analysis.r_scale import worth_columns
+from lrp_book.ch07_remedy import dominated, frontier
 from lrp_book.say import MissingRecord
 from lrp_companion.checks import InputError, SourceError
 from lrp_companion.masks import path_masks
@@ -296,10 +296,13 @@ def frontiers(groups: Groups) -> list[Row]:
                 f"a run with {', '.join(ON_FRONTIER)}",
             )
             raise InputError("frontiers", got=got, expected=expected, hint="run it with --methods")
-        for one in frontier(first, methods=ON_FRONTIER):
-            cost[one["method"]].append(one["cost"])
-            rows[one["method"]]["r"][name] = one["r"]["pearson"]["no-special"]
-            rows[one["method"]]["dominated by"][name] = one["dominated by"]["no-special"]
+        data = frontier(first, methods=ON_FRONTIER)
+        r = mean(data.r.sel(tokens="no-special", statistic="pearson"))
+        beaten = dominated(data).sel(tokens="no-special")
+        for method in ON_FRONTIER:
+            cost[method].append(float(data.cost.sel(explainer=method)))
+            rows[method]["r"][name] = r.sel(explainer=method).item()
+            rows[method]["dominated by"][name] = tuple(data.explainer.values[beaten.sel(explainer=method)])
     out = [{**row, "cost": float(np.mean(cost[method]))} for method, row in rows.items()]
     return sorted(out, key=lambda row: row["cost"])
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from lrp_book.analysis.tuned_options import load_sheets
 from lrp_book.say import MissingRecord
 from lrp_companion.checks import SourceError
 from lrp_companion.paper.report import find_beside, find_runs, find_trainings
-from lrp_companion.runs.load import MnistRun, TextRun
+from lrp_companion.runs.load import MnistRun, TextRun, nearby
 from lrp_companion.schema import PROTOCOLS
 
 WORDS, POSITIONS, SUMS = PROTOCOLS
@@ -28,6 +29,23 @@ TEXT_RUNS = {
 SHORT_RECIPE = "companion-6-short"
 """The 6-layer model of the shorter recipe, of which there are five trainings."""
 Kept = TypeVar("Kept")
+
+
+def load_sheets(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """The records in a folder, one JSON file each, by name, made as `results/README.md` says.
+
+    The folder may be here or in a folder above.
+
+    Raises
+    ------
+    SourceError : no such folder, or no record in it.
+    """
+    place = nearby(folder)
+    files = sorted(place.glob("*.json"), key=lambda file: file.stem)
+    if not files:
+        got, expected = f"{place}, without records", "one file for each model"
+        raise SourceError("load_sheets", got=got, expected=expected, hint="see results/README.md")
+    return [json.loads(file.read_text(encoding="utf-8")) for file in files]
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from lrp_companion.checks import InputError, choose, whole
+from lrp_book.records import config_of, rounded
+from lrp_companion.checks import InputError
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.methods.common import watch
 from lrp_companion.methods.hybrid import CORRECTIONS, corrected
@@ -26,8 +27,6 @@ from lrp_companion.provenance import surroundings
 from lrp_companion.schema import TOKEN_CHOICES, counted
 from lrp_companion.sources import Dataset
 
-GROUPINGS = ("place", "random", "gradient")
-WEIGHTS = ("interpolatory", "equal")
 LEAST = 8
 """Fewest tokens of a text, counting special ones; with fewer, K = 8 groups are all tokens."""
 
@@ -52,11 +51,6 @@ class Option:
     exact: int = 0
     correct: str = "none"
 
-    def __post_init__(self) -> None:
-        choose("compare_options", "by", self.by, GROUPINGS)
-        choose("compare_options", "weights", self.weights, WEIGHTS)
-        choose("compare_options", "correct", self.correct, CORRECTIONS)
-
     @property
     def name(self) -> str:
         """As a run names it, where the methods have the option; else with what is tried here alone.
@@ -66,17 +60,12 @@ class Option:
          'mask-gradient:groups=2:nodes=2:by=random',
          'hybrid:exact=4:correct=line')
         """
-        parts = ["hybrid" if self.exact else "mask-gradient"]
-        if self.exact:
-            parts += [f"exact={self.exact}", *([f"correct={self.correct}"] if self.correct != "none" else [])]
-        if self.groups != 1:
-            nodes: object = self.nodes
-            if isinstance(nodes, tuple):
-                nodes = "+".join(f"{node:g}" for node in nodes)
-            parts += [f"groups={self.groups}", *([f"nodes={nodes}"] if nodes is not None else [])]
-        parts += [f"weights={self.weights}"] if self.weights != "interpolatory" else []
-        parts += [f"by={self.by}"] if self.by != "place" else []
-        return ":".join(parts)
+        nodes = "+".join(f"{node:g}" for node in self.nodes) if isinstance(self.nodes, tuple) else self.nodes
+        options = {"exact": self.exact, "correct": self.correct, "groups": self.groups, "nodes": nodes}
+        options |= {"weights": self.weights, "by": self.by}
+        plain = {"exact": 0, "correct": "none", "groups": 1, "nodes": None, "weights": "interpolatory"}
+        parts = [f"{key}={value}" for key, value in options.items() if value != plain.get(key, "place")]
+        return ":".join(["hybrid" if self.exact else "mask-gradient", *parts])
 
 
 def options_to_try() -> list[Option]:
@@ -120,52 +109,42 @@ def compare_options(
         `config` (model, data, texts, seed, their tokens), `made with` (versions, hardware), and `rows`, one
         per option: `name`, its fields, `passes` (mean forwards and backwards of a text), and by tokens
         ("no-special", "all") `error`, the mean of sum |R - LOO| / sum |LOO|, and `r`, Pearson's for each text
-        (None where undefined). `choices.option_rows` makes intervals.
+        (None where undefined).
 
     Raises
     ------
-    InputError : fewer texts of that length than `limit`, no option, or one twice.
+    InputError : fewer texts of that length than `limit`.
 
     >>> options = [Option(), Option(4)]
     >>> compare_options(clf, data, options=options, limit=20)["rows"][1]["passes"]  # doctest: +SKIP
     [5.0, 5.0]
     """
-    if not options or len({option.name for option in options}) < len(options):
-        got, hint = f"{len(options)} options", "see options_to_try"
-        raise InputError("compare_options", got=got, expected="at least one, each once", hint=hint)
-    texts = _draw("compare_options", clf, data, limit, seed)
+    texts = _draw(clf, data, limit, seed)
     r, errors = (np.full((len(options), len(TOKEN_CHOICES), limit), np.nan) for _ in range(2))
     passes = np.zeros((len(options), limit, 2))
     for n, text in enumerate(watch(texts, progress=progress, label="options")):
         (exact,) = loo(clf, [text], [None], progress=False)
         maps, passes[:, n] = _maps(clf, text, exact.target, exact.scores, options, seed)
-        for t, kept in enumerate(_kept(text)):
+        for t, tokens in enumerate(TOKEN_CHOICES):
+            kept = counted(text.special, tokens)
             r[:, t, n] = cross_correlation(maps[:, kept], exact.scores[None, kept], "pearson")[:, 0]
             errors[:, t, n] = relative_error(maps[:, kept], exact.scores[kept])
     rows = [
         {
             "name": option.name, **asdict(option), "passes": passes[k].mean(0).round(3).tolist(),
             "error": {tokens: float(f"{errors[k, t].mean():.4g}") for t, tokens in enumerate(TOKEN_CHOICES)},
-            "r": {tokens: _rounded(r[k, t]) for t, tokens in enumerate(TOKEN_CHOICES)},
+            "r": {tokens: rounded(r[k, t], 4) for t, tokens in enumerate(TOKEN_CHOICES)},
         }
         for k, option in enumerate(options)
     ]  # fmt: skip
-    return {"config": _config(clf, data, texts, seed), "made with": surroundings(), "rows": rows}
-
-
-def _rounded(r: np.ndarray) -> list[float | None]:
-    """r to four decimals, None where it is undefined."""
-    return [round(float(value), 4) if np.isfinite(value) else None for value in r]
+    config = {**config_of(clf, data, texts, seed), "least tokens": LEAST}
+    return {"config": config, "made with": surroundings(), "rows": rows}
 
 
 def compare_masks(
     clf: Classifier, data: Dataset, *, limit: int, seed: int = 0, progress: bool | None = None
 ) -> dict[str, Any]:
     """Agreement with LOO of LRP under every bypass mask, on texts as `compare_options` draws them.
-
-    Parameters
-    ----------
-    limit, seed : how many texts, and the seed of their draw.
 
     Returns
     -------
@@ -176,64 +155,34 @@ def compare_masks(
 
     Raises
     ------
-    InputError : fewer texts of that length than `limit`, or more than 16 layers.
+    InputError : fewer texts of that length than `limit`.
 
     >>> len(compare_masks(clf, data, limit=20)["r"]["all"])  # of 6 layers  # doctest: +SKIP
     64
     """
-    if clf.card.layers > 16:
-        got, hint = f"{clf.card.layers} layers", "compare single masks instead"
-        raise InputError("compare_masks", got=got, expected="at most 16", hint=hint)
-    texts = _draw("compare_masks", clf, data, limit, seed)
+    texts = _draw(clf, data, limit, seed)
     r = np.full((len(TOKEN_CHOICES), limit, 2**clf.card.layers), np.nan)
     for n, text in enumerate(watch(texts, progress=progress, label="masks")):
         (exact,) = loo(clf, [text], [None], progress=False)
         maps = layer_lattice(clf, text.text, target=exact.target, truncate=True).scores
-        for t, kept in enumerate(_kept(text)):
+        for t, tokens in enumerate(TOKEN_CHOICES):
+            kept = counted(text.special, tokens)
             r[t, n] = cross_correlation(maps[:, kept], exact.scores[None, kept], "pearson")[:, 0]
-    means = {
-        tokens: [round(float(mean), 5) for mean in np.nanmean(r[t], 0)]
-        for t, tokens in enumerate(TOKEN_CHOICES)
-    }
-    return {"config": _config(clf, data, texts, seed), "made with": surroundings(), "r": means}
+    means = {tokens: rounded(np.nanmean(r[t], 0)) for t, tokens in enumerate(TOKEN_CHOICES)}
+    config = {**config_of(clf, data, texts, seed), "least tokens": LEAST}
+    return {"config": config, "made with": surroundings(), "r": means}
 
 
-def _draw(where: str, clf: Classifier, data: Dataset, limit: int, seed: int) -> list[EncodedText]:
+def _draw(clf: Classifier, data: Dataset, limit: int, seed: int) -> list[EncodedText]:
     """The first `limit` texts of at least `LEAST` tokens in the random order of a seed."""
-    whole(where, "limit", limit, hint="try limit=20")
     texts: list[EncodedText] = []
     for place in data.order(None, seed=seed):
         (text,) = clf.encode([data.texts[place]], truncate=True)
         texts += [text] if len(text) >= LEAST else []
         if len(texts) == limit:
-            break
-    if len(texts) != limit:
-        got = f"limit {limit!r} with {len(texts)} texts of at least {LEAST} tokens"
-        expected = "a whole number from 1 to how many there are"
-        raise InputError(where, got=got, expected=expected, hint="lower limit")
-    return texts
-
-
-def _config(clf: Classifier, data: Dataset, texts: Sequence[EncodedText], seed: int) -> dict[str, Any]:
-    return {**config_of(clf, data, texts, seed), "least tokens": LEAST}
-
-
-def config_of(clf: Classifier, data: Dataset, texts: Sequence[EncodedText], seed: int) -> dict[str, Any]:
-    """The configuration behind numbers on some texts: model, data, number of texts, draw and lengths."""
-    lengths = [len(text) for text in texts]
-    return {
-        "model": clf.card.name, "layers": clf.card.layers, "weights": clf.card.fingerprint,
-        "dtype": clf.card.dtype,
-        "data": f"{data.name}/{data.split} from {data.source}", "fingerprint": data.fingerprint,
-        "texts": len(texts),
-        "seed": seed, "tokens": {"mean": round(float(np.mean(lengths)), 2), "least": min(lengths),
-            "most": max(lengths)},
-    }  # fmt: skip
-
-
-def _kept(text: EncodedText) -> list[np.ndarray]:
-    """The tokens that count, (T,), by `TOKEN_CHOICES`."""
-    return [counted(text.special, tokens) for tokens in TOKEN_CHOICES]
+            return texts
+    got = f"limit {limit!r} with {len(texts)} texts of at least {LEAST} tokens"
+    raise InputError("tune_options", got=got, expected="as many texts as limit", hint="lower limit")
 
 
 def _maps(
@@ -249,7 +198,10 @@ def _maps(
         points, weights = quadrature(nodes)
         if option.weights == "equal":
             weights = np.full(len(points), 1 / len(points))
-        groups = _groups(option, first, seed)
+        groups = group_of(len(text), option.groups, seed=seed if option.by == "random" else None)
+        if option.by == "gradient":
+            largest = np.argsort(-np.abs(first), kind="stable")
+            groups = groups[np.argsort(largest)]
         plans.append((quadrature_rows(groups, points), groups, points, weights))
     new = {row.tobytes(): row for rows, *_ in plans for row in rows if row.tobytes() not in known}
     steps = gradients_at(clf, [text], [(0, row) for row in new.values()], [target], progress=False)
@@ -264,15 +216,3 @@ def _maps(
         maps.append(scores)
         passes.append((len(rows) + removed, len(rows)))
     return np.stack(maps), np.array(passes, dtype=np.float64)
-
-
-def _groups(option: Option, gradient: np.ndarray, seed: int) -> np.ndarray:
-    tokens = len(gradient)
-    if option.by == "random":
-        return group_of(tokens, option.groups, seed=seed)
-    by_place = group_of(tokens, option.groups)
-    if option.by == "place":
-        return by_place
-    out = np.empty(tokens, dtype=by_place.dtype)
-    out[np.argsort(-np.abs(gradient), kind="stable")] = by_place
-    return out

@@ -6,25 +6,17 @@ import importlib
 from typing import Any
 
 _NAMES = {
-    "binned": ("binned_lines",),
-    "cost_frontier": ("frontier_figure", "mask_path_figure", "method_label"),
     "digit_variants": (
         "ig_steps", "nearest_table", "variant_choices_table", "variant_curve", "variant_label",
         "variant_ranges_table", "variant_signs_table", "variant_table",
     ),
-    "frontier_tables": (
-        "backing_table", "budget_table", "difference_table", "digit_frontier_table", "errs_table",
-        "first_look_table", "frontier_table", "nearness_table", "option_table", "perturbation_table",
-    ),
-    "digits": ("digit_maps", "share_line"),
     "layer_game": ("layer_game_figure", "mask_choices"),
     "paired": ("first_token_table", "interventions_table", "paired_table", "stated_table"),
-    "products": ("product_figure", "share_dots"),
     "r_scale": (
         "beyond_table", "references_table", "removal_leads_table", "removals_table", "scale_dots",
         "scale_strip", "worth_over_table",
     ),
-    "shifts": ("error_shares_table", "shift_band", "shift_table", "stages_table", "zero_node_table"),
+    "shifts": ("shift_band", "shift_table"),
     "protocol_grid": ("gain_map", "option_dots", "share_lines", "specification_curve"),
     "protocol_tables": (
         "anova_table", "counts_table", "findings_table", "gains_table", "late_table", "presets_table",

@@ -9,7 +9,7 @@ import matplotlib as mpl
 import numpy as np
 
 from lrp_book.analysis.r_scale import KINDS
-from lrp_book.views.cost_frontier import method_label
+from lrp_book.labels import method_label
 from lrp_companion.show.canvas import LOOK, Drawing, Name, drawing, headline, label_points, settle
 from lrp_companion.show.palette import QUIET
 from lrp_companion.show.tables import Table, table

@@ -7,8 +7,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from lrp_book.analysis import softmax_steps
-from lrp_book.views.binned import binned_lines
+from lrp_book import ch04_softmax
+from lrp_book.ch04_softmax import binned_lines
 from tiny_models import TEXTS
 
 import lrp_companion as lrp
@@ -60,7 +60,7 @@ def slow_steps(clf, text: str, target: int | None = None):
 
 
 def test_steps_equal_a_slow_loop_with_vectors(clf):
-    steps = softmax_steps.head_steps(clf, LONG[0])
+    steps = ch04_softmax.head_steps(clf, LONG[0])
     seen = 0
     for layer, head, j, z, v, g in slow_steps(clf, LONG[0]):
         step = SoftmaxStep(steps[layer - 1].logits[head - 1, j], steps[layer - 1].values[head - 1, j])
@@ -79,7 +79,7 @@ def test_steps_equal_a_slow_loop_with_vectors(clf):
 
 def test_target_and_value_bias(clf):
     plain, other, bare = (
-        softmax_steps.head_steps(clf, LONG[0], **options)
+        ch04_softmax.head_steps(clf, LONG[0], **options)
         for options in ({}, {"target": 0}, {"value_bias": False})
     )
     for layer, head, j, _, v, g in slow_steps(clf, LONG[0], target=0):
@@ -95,12 +95,12 @@ def test_attention_is_the_models(clf):
     (encoded,) = clf.encode(LONG[1])
     ids = torch.tensor([encoded.input_ids])
     tape = clf.encoder.forward(ids, torch.ones_like(ids))
-    for step, a in zip(softmax_steps.head_steps(clf, encoded), tape.attentions, strict=True):
+    for step, a in zip(ch04_softmax.head_steps(clf, encoded), tape.attentions, strict=True):
         assert np.allclose(step.attention, a[0], atol=1e-12)
 
 
 def test_rows_hold_what_each_step_says(clf):
-    rows = softmax_steps.softmax_rows(clf, LONG)
+    rows = ch04_softmax.softmax_rows(clf, LONG)
     lengths = [len(text) for text in clf.encode(LONG)]
     heads, layers = clf.card.heads, clf.card.layers
     assert len(rows) == sum(heads * (t * (layers - 1) + 1) for t in lengths) and rows.texts == len(LONG)
@@ -109,7 +109,7 @@ def test_rows_hold_what_each_step_says(clf):
     )
     c = rows.columns
     for k in np.random.default_rng(0).choice(len(rows), size=20, replace=False):
-        whole = softmax_steps.head_steps(clf, LONG[c["text"][k]])[c["layer"][k] - 1]
+        whole = ch04_softmax.head_steps(clf, LONG[c["text"][k]])[c["layer"][k] - 1]
         place = c["head"][k] - 1, c["query"][k]
         step = SoftmaxStep(whole.logits[place], whole.values[place])
         assert c["tokens"][k] == len(step.logits) and c["level"][k] == pytest.approx(step.logits.mean())
@@ -127,7 +127,7 @@ def test_rows_hold_what_each_step_says(clf):
 
 
 def test_intervals_draw_texts(clf):
-    rows = softmax_steps.softmax_rows(clf, LONG)
+    rows = ch04_softmax.softmax_rows(clf, LONG)
     c = rows.columns
     for row in rows.table("r"):
         of_layer = c["layer"] == row["layer"]
@@ -143,9 +143,9 @@ def test_intervals_draw_texts(clf):
     )
 
 
-@pytest.mark.parametrize("feature", softmax_steps.ROW_FEATURES)
+@pytest.mark.parametrize("feature", ch04_softmax.ROW_FEATURES)
 def test_bins_hold_equally_many_steps_in_order(clf, feature):
-    rows = softmax_steps.softmax_rows(clf, LONG)
+    rows = ch04_softmax.softmax_rows(clf, LONG)
     x, error, text = rows.columns[feature], rows.columns["error cp-lrp"], rows.columns["text"]
     points = rows.binned(feature, "error", bins=4)["cp-lrp"]
     ordered, edges = np.sort(x), []
@@ -174,7 +174,7 @@ def test_bin_edges_exactly():
         "error a": 10 * x,
         "r a": np.where(x > 4, np.nan, 1.0),
     }
-    rows = softmax_steps.SoftmaxRows(columns, ("a",), texts=2, skipped=0)
+    rows = ch04_softmax.SoftmaxRows(columns, ("a",), texts=2, skipped=0)
     points = rows.binned("spread", bins=2)["a"]
     assert list(points) == [2.0, 7.0]
     assert (points[2.0].mean, points[2.0].n, points[2.0].undefined) == (20.0, 1, 1), (
@@ -183,38 +183,34 @@ def test_bin_edges_exactly():
     assert (points[7.0].mean, points[7.0].n, points[7.0].undefined) == (70.0, 1, 1)
     r = rows.binned("spread", "r", bins=2)["a"]
     assert r[2.0].mean == 1 and r[7.0].n == 0, "where r is undefined a bin is empty"
-    same = softmax_steps.SoftmaxRows({**columns, "spread": np.ones(10)}, ("a",), texts=2, skipped=0)
+    same = ch04_softmax.SoftmaxRows({**columns, "spread": np.ones(10)}, ("a",), texts=2, skipped=0)
     assert list(same.binned("spread", bins=3)["a"]) == [1.0]
 
 
-def test_queries_can_be_drawn_and_special_ones_left_out(clf):
-    few = [softmax_steps.softmax_rows(clf, LONG, max_queries=3, seed=seed) for seed in (0, 0, 1)]
+def test_queries_can_be_drawn(clf):
+    few = [ch04_softmax.softmax_rows(clf, LONG, max_queries=3, seed=seed) for seed in (0, 0, 1)]
     assert np.array_equal(few[0].columns["query"], few[1].columns["query"])
     assert not np.array_equal(few[0].columns["query"], few[2].columns["query"])
     for k in range(len(LONG)):
         queries = few[0].columns["query"][few[0].columns["text"] == k]
         assert 0 in queries and len(set(queries)) == 3
-    words = softmax_steps.softmax_rows(clf, LONG, special_queries=False)
-    special = [text.special for text in clf.encode(LONG)]
-    assert not any(special[k][j] for k, j in zip(words.columns["text"], words.columns["query"], strict=True))
-    assert set(words.columns["layer"]) == {1, 2}
 
 
 def test_sweeps(clf):
-    steps = softmax_steps.head_steps(clf, LONG[0])
-    layer, head, query, step = softmax_steps.strongest_query(steps)
+    steps = ch04_softmax.head_steps(clf, LONG[0])
+    layer, head, query, step = ch04_softmax.strongest_query(steps)
     assert np.array_equal(step.logits, steps[layer - 1].logits[head - 1, query])
     assert np.linalg.norm(step.loo()) == pytest.approx(
         max(np.linalg.norm(s.loo(), axis=-1).max() for s in steps)
     )
-    scaled = softmax_steps.scale_sweep(step, [0, 1, 2])
+    scaled = ch04_softmax.sweep(step.scaled, [0, 1, 2])
     assert scaled["attnlrp, logits"][0.0] == pytest.approx(1), (
         "uniform attention at logits of 0: no relevance at the logits"
     )
     assert scaled["mask-gradient"][0.0] == pytest.approx(1 / len(step.logits)), "(n - 1)/n of LOO"
-    here = softmax_steps.compare_step(step)
-    shifted = softmax_steps.shift_sweep(step, [-3, 0, 3], measure="r")
-    for rule in softmax_steps.RULES:
+    here = ch04_softmax.compare_step(step)
+    shifted = ch04_softmax.sweep(step.shifted, [-3, 0, 3], measure="r")
+    for rule in ch04_softmax.RULES:
         assert scaled[rule][1.0] == pytest.approx(float(here[f"error {rule}"])) and shifted[rule][
             0.0
         ] == pytest.approx(float(here[f"r {rule}"]))
@@ -225,7 +221,7 @@ def test_sweeps(clf):
 
 def test_a_key_bias_is_seen_at_the_scores_and_not_at_the_tokens(clf):
     before = [layer.key.bias.clone() for layer in clf.encoder.wiring.layers]
-    for row in softmax_steps.key_bias_shift(clf, LONG):
+    for row in ch04_softmax.key_bias_shift(clf, LONG):
         assert row["logits"] < 1e-9 and row["at the tokens"] < 1e-9 and row["at the scores"] > 0.05
     assert all(
         torch.equal(a, layer.key.bias) for a, layer in zip(before, clf.encoder.wiring.layers, strict=True)
@@ -234,15 +230,15 @@ def test_a_key_bias_is_seen_at_the_scores_and_not_at_the_tokens(clf):
 
 def test_a_step_without_differences_is_undefined():
     step = SoftmaxStep([[0.0, 1.0, 2.0], [0.0, 1.0, 2.0]], [[1.0, 1.0, 1.0], [1.0, 2.0, 4.0]])
-    for name, values in softmax_steps.compare_step(step).items():
+    for name, values in ch04_softmax.compare_step(step).items():
         assert np.isnan(values[0]) and not np.isnan(values[1]), name
 
 
 def test_views_name_their_lines(clf):
-    rows = softmax_steps.softmax_rows(clf, LONG)
+    rows = ch04_softmax.softmax_rows(clf, LONG)
     figure = binned_lines(
-        {name: rows.binned(name, bins=3) for name in softmax_steps.ROW_FEATURES},
-        along={n: n for n in softmax_steps.ROW_FEATURES},
+        {name: rows.binned(name, bins=3) for name in ch04_softmax.ROW_FEATURES},
+        along={n: n for n in ch04_softmax.ROW_FEATURES},
         quantity="error",
         mark=1.0,
     )
@@ -255,21 +251,15 @@ def test_views_name_their_lines(clf):
 
 
 def test_bad_input_is_refused(clf):
-    rows = softmax_steps.softmax_rows(clf, LONG[:1])
+    rows = ch04_softmax.softmax_rows(clf, LONG[:1])
     for call, message in (
-        (lambda: softmax_steps.softmax_rows(clf, LONG, max_queries=0), "max_queries 0"),
-        (lambda: softmax_steps.softmax_rows(clf, []), "no texts"),
+        (lambda: ch04_softmax.softmax_rows(clf, LONG, max_queries=0), "max_queries 0"),
+        (lambda: ch04_softmax.softmax_rows(clf, []), "no texts"),
         (lambda: rows.binned("width"), "feature 'width'; expected one of spread, level, entropy"),
         (lambda: rows.binned("level", bins=0), "bins 0"),
-        (lambda: rows.table("tau"), "measure 'tau'"),
+        (lambda: rows.table("tau"), "column 'tau attnlrp'"),
         (lambda: rows.typical("r loo"), "column 'r loo'"),
-        (lambda: softmax_steps.shift_sweep(SoftmaxStep([0, 1], [0, 1]), [0], measure="tau"), "measure 'tau'"),
+        (lambda: ch04_softmax.sweep(SoftmaxStep([0, 1], [0, 1]).shifted, [0], measure="tau"), "'tau'"),
     ):
         with pytest.raises(lrp.InputError, match=message):
             call()
-
-
-def test_only_special_queries_left_in_one_layer(model_folder):
-    one_layer = lrp.load_classifier(model_folder("bert", layers=1), dtype="float64")
-    with pytest.raises(lrp.InputError, match="no query that a gradient reaches"):
-        softmax_steps.softmax_rows(one_layer, LONG, special_queries=False)

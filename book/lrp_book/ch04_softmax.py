@@ -1,5 +1,4 @@
-"""The softmax rule inside a model: each head's read-out as one softmax step, with its rules against exact
-LOO.
+"""Chapter 4, the softmax rule inside a model: each head's read-out as one softmax step, against exact LOO.
 
 A step is one (text, layer, head, query). Its logits are the model's scores `Z_ji = q_j . k_i / sqrt(d)`. Its
 values are numbers, `v_i = V_i . df/dO_j`: a token's value vector in the direction of the true gradient of the
@@ -15,24 +14,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 import torch
+from matplotlib.axes import Axes
 
 from lrp_companion.checks import InputError, choose, whole
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.methods import attribute
-from lrp_companion.methods.common import (
-    check_bert_order,
-    check_targets,
-    read_output,
-    settle,
-    to_numpy,
-    watch,
-)
+from lrp_companion.methods.common import check_bert_order, check_targets, read_output, settle, to_numpy, watch
 from lrp_companion.metrics import Interval, bootstrap_mean, invariance_gap
+from lrp_companion.registry import Style
+from lrp_companion.show import canvas
+from lrp_companion.show.palette import INK, styles
 from lrp_companion.toys.softmax_step import SoftmaxStep
 
-RULES: dict[str, Callable[[SoftmaxStep], np.ndarray]] = {
+Rules = Mapping[str, Callable[[SoftmaxStep], np.ndarray]]
+RULES: Rules = {
     "attnlrp": SoftmaxStep.attnlrp,
     "attnlrp, logits": SoftmaxStep.logit_relevance,
     "attnlrp, centred": lambda step: step.centred().attnlrp(),
@@ -43,9 +41,8 @@ RULES: dict[str, Callable[[SoftmaxStep], np.ndarray]] = {
 """What is compared with a step's LOO: two rules, AttnLRP at the logits alone and with centred logits, and
 LOO's relatives.
 """
-
 ROW_FEATURES = ("spread", "level", "entropy")
-MEASURES = ("r", "error")
+MEASURES = ("error", "r")
 
 
 def head_steps(
@@ -71,11 +68,13 @@ def head_steps(
     steps = []
     for block, g in zip(tape.layers, gradients, strict=True):
         layer: Any = block.attend
-        query, key, value = (
-            _heads(to_numpy(x.y)[0], layer.heads) for x in (layer.query, layer.key, layer.value)
-        )
+
+        def by_head(x: torch.Tensor, heads: int = layer.heads) -> np.ndarray:
+            return to_numpy(x).reshape(len(x), heads, -1).swapaxes(0, 1)  # (T, D) to (H, T, D/H)
+
+        query, key, value = (by_head(x.y[0]) for x in (layer.query, layer.key, layer.value))
         if not value_bias:
-            value = value - _heads(to_numpy(layer.value.linear.bias)[None], layer.heads)
+            value = value - by_head(layer.value.linear.bias[None])
         logits = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1])
         steps.append(SoftmaxStep(logits, to_numpy(g)[0] @ value.swapaxes(-1, -2)))
     return steps
@@ -90,9 +89,7 @@ def strongest_query(steps: Sequence[SoftmaxStep]) -> tuple[int, int, int, Softma
     return layer + 1, head + 1, query, step
 
 
-def compare_step(
-    step: SoftmaxStep, *, rules: Mapping[str, Callable[[SoftmaxStep], np.ndarray]] = RULES
-) -> dict[str, np.ndarray]:
+def compare_step(step: SoftmaxStep, *, rules: Rules = RULES) -> dict[str, np.ndarray]:
     """Per rule, `error = |R - LOO| / |LOO|` (norms over tokens) and Pearson's `r` with LOO; shape (...) each.
 
     Both are NaN where LOO is zero for all tokens; r also where R or LOO is constant.
@@ -109,8 +106,21 @@ def compare_step(
         scores = rule(step)
         error = np.full(size.shape, np.nan)
         np.divide(np.linalg.norm(scores - loo, axis=-1), size, out=error, where=size > 0)
-        out[f"error {name}"], out[f"r {name}"] = error, _pearson(scores, loo)
+        out[f"error {name}"] = error
+        constant = (np.ptp(scores, axis=-1) == 0) | (np.ptp(loo, axis=-1) == 0)
+        r = (_unit(scores) * _unit(loo)).sum(-1).clip(-1, 1)
+        out[f"r {name}"] = np.where(constant, np.nan, r)
     return out
+
+
+def _unit(a: np.ndarray) -> np.ndarray:
+    """Centred, norm 1, and scaled by the largest entry first, as values may be tiny; zeros where constant."""
+    for centre in (False, True):
+        a = a - a.mean(-1, keepdims=True) if centre else a
+        size = np.abs(a).max(-1, keepdims=True)
+        a = a / np.where(size > 0, size, 1)
+    norm = np.linalg.norm(a, axis=-1, keepdims=True)
+    return a / np.where(norm > 0, norm, 1)
 
 
 @dataclass(frozen=True)
@@ -142,9 +152,7 @@ class SoftmaxRows:
         The median is used because `error` divides by LOO and has a long tail. `where` (one truth value per
         step) selects steps; a text without any counts as undefined.
         """
-        if column not in self.columns:
-            expected, hint = f"one of {', '.join(self.columns)}", "check the name"
-            raise InputError("SoftmaxRows", got=f"column {column!r}", expected=expected, hint=hint)
+        choose("SoftmaxRows", "column", column, tuple(self.columns))
         keep = ~np.isnan(self.columns[column]) & (True if where is None else where)
         values, text = self.columns[column][keep], self.columns["text"][keep]
         by_text = [values[text == k] for k in range(self.texts)]
@@ -154,7 +162,6 @@ class SoftmaxRows:
         """One row per layer: entropy of attention, spread and level of the logits, and each rule's `measure`,
         "error" or "r".
         """
-        choose("SoftmaxRows.table", "measure", measure, MEASURES)
         names = (*ROW_FEATURES, *(f"{measure} {rule}" for rule in self.rules))
         out = []
         for layer in np.unique(self.columns["layer"]):
@@ -180,16 +187,14 @@ class SoftmaxRows:
         that coincide (many equal values of the feature) are merged.
         """
         choose("SoftmaxRows.binned", "feature", feature, ROW_FEATURES)
-        choose("SoftmaxRows.binned", "measure", measure, MEASURES)
         whole("SoftmaxRows.binned", "bins", bins, hint="6 is the default")
         x = self.columns[feature]
         edges = np.unique(np.quantile(x, np.linspace(0, 1, bins + 1)[1:-1]))
         place = np.searchsorted(edges, x, side="right")
         groups = {float(np.median(x[place == k])): place == k for k in np.unique(place)}
-        chosen = self.rules if rules is None else rules
         return {
             rule: {centre: self.typical(f"{measure} {rule}", where=steps) for centre, steps in groups.items()}
-            for rule in chosen
+            for rule in (rules or self.rules)
         }
 
 
@@ -197,20 +202,15 @@ def softmax_rows(
     clf: Classifier,
     texts: Sequence[str],
     *,
-    rules: Mapping[str, Callable[[SoftmaxStep], np.ndarray]] = RULES,
-    special_queries: bool = True,
     max_queries: int = 64,
     value_bias: bool = True,
     seed: int = 0,
-    truncate: bool = False,
     progress: bool | None = None,
 ) -> SoftmaxRows:
-    """Measure every softmax step of every text, for its predicted class.
+    """Measure every softmax step of every text, for its predicted class; special tokens count as queries.
 
     Parameters
     ----------
-    special_queries : whether special tokens count as queries. In the last layer the first token is the only
-        query that matters. As tokens that are read, special tokens always count: the softmax runs over them.
     max_queries : the most queries per text, drawn with `seed` (the first token stays), the same for all
         layers and heads.
     value_bias : as in `head_steps`.
@@ -219,9 +219,9 @@ def softmax_rows(
     generator = np.random.default_rng(seed)
     parts: list[dict[str, np.ndarray]] = []
     skipped = 0
-    encoded = clf.encode(list(texts), truncate=truncate)
+    encoded = clf.encode(list(texts), truncate=True)
     for k, text in enumerate(watch(encoded, progress=progress, label="softmax steps")):
-        queries = np.arange(len(text)) if special_queries else np.flatnonzero(~text.special)
+        queries = np.arange(len(text))
         if len(queries) > max_queries:
             rest = generator.choice(queries[1:], size=max_queries - 1, replace=False)
             queries = np.sort(np.concatenate([queries[:1], rest]))
@@ -238,46 +238,36 @@ def softmax_rows(
                 {name: np.full(len(head), value) for name, value in fixed.items()}
                 | {"head": head + 1, "query": queries[query]}
                 | {"spread": step.spread(), "level": step.logits.mean(-1), "entropy": step.entropy()}
-                | compare_step(step, rules=rules)
+                | compare_step(step)
             )
-    if not parts:
-        hint = "let special tokens be queries: the classifier reads the first token"
-        got = "no query that a gradient reaches"
-        raise InputError("softmax_rows", got=got, expected="at least one", hint=hint)
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    return SoftmaxRows(columns, tuple(rules), len(encoded), skipped)
+    return SoftmaxRows(columns, tuple(RULES), len(encoded), skipped)
 
 
-def scale_sweep(
-    step: SoftmaxStep,
-    scales: Sequence[float],
+def sweep(
+    change: Callable[[float], SoftmaxStep],
+    points: Sequence[float],
     *,
-    rules: Mapping[str, Callable[[SoftmaxStep], np.ndarray]] = RULES,
+    rules: Rules = RULES,
     measure: str = "error",
 ) -> dict[str, dict[float, float]]:
-    """A rule's error (or r) in one query as its logits are multiplied by s, as {rule: {s: number}}.
+    """A rule's error (or r) in one query as its logits change, as {rule: {point: number}}; values are kept.
 
-    The values are kept.
+    Parameters
+    ----------
+    change : `step.scaled` multiplies the logits by a point; `step.shifted` adds it to all, so that the
+        function stays the same.
     """
-    return _sweep(step.scaled, scales, rules, measure)
-
-
-def shift_sweep(
-    step: SoftmaxStep,
-    shifts: Sequence[float],
-    *,
-    rules: Mapping[str, Callable[[SoftmaxStep], np.ndarray]] = RULES,
-    measure: str = "error",
-) -> dict[str, dict[float, float]]:
-    """A rule's error (or r) in one query as c is added to all its logits, as {rule: {c: number}}.
-
-    The function stays the same.
-    """
-    return _sweep(step.shifted, shifts, rules, measure)
+    choose("sweep", "measure", measure, MEASURES)
+    columns = {float(point): compare_step(change(float(point)), rules=rules) for point in points}
+    return {
+        rule: {point: float(column[f"{measure} {rule}"]) for point, column in columns.items()}
+        for rule in rules
+    }
 
 
 def key_bias_shift(
-    clf: Classifier, texts: Sequence[str], *, size: float = 2.0, seed: int = 0, truncate: bool = False
+    clf: Classifier, texts: Sequence[str], *, size: float = 2.0, seed: int = 0
 ) -> list[dict[str, Any]]:
     """Shift the logits of every query by a constant, through the key biases: what changes, one row per text.
 
@@ -292,57 +282,98 @@ def key_bias_shift(
     for layer in wired.layers:
         noise = torch.randn(layer.key.bias.shape, generator=draw, dtype=torch.float64)
         layer.key.bias.data += (size * noise).to(layer.key.bias)
-    pair, encoded = (clf, shifted), clf.encode(list(texts), truncate=truncate)
-    before, after = (attribute(model, list(texts), method="attnlrp", truncate=truncate) for model in pair)
+    pair = (clf, shifted)
+    before, after = (attribute(model, list(texts), method="attnlrp", truncate=True) for model in pair)
     rows = []
-    for k, text in enumerate(encoded):
+    for k, text in enumerate(clf.encode(list(texts), truncate=True)):
         ids = torch.tensor([text.input_ids], device=clf.device)
         logits = [to_numpy(model.logits(ids, torch.ones_like(ids)))[0] for model in pair]
         steps = [head_steps(model, text, target=before[k].target) for model in pair]
         scores = [np.concatenate([s.logit_relevance()[:, 0].ravel() for s in layers]) for layers in steps]
-        rows.append(
-            {
-                "text": k,
-                "logits": invariance_gap(*logits).relative,
-                "at the scores": invariance_gap(*scores).relative,
-                "at the tokens": invariance_gap(before[k].scores, after[k].scores).relative,
-            }
-        )
+        compared = {"logits": logits, "at the scores": scores}
+        compared["at the tokens"] = [before[k].scores, after[k].scores]
+        rows.append({name: invariance_gap(*both).relative for name, both in compared.items()})
     return rows
 
 
-def _sweep(
-    change: Callable[[float], SoftmaxStep],
-    points: Sequence[float],
-    rules: Mapping[str, Callable[[SoftmaxStep], np.ndarray]],
-    measure: str,
-) -> dict[str, dict[float, float]]:
-    choose("sweep", "measure", measure, MEASURES)
-    columns = {float(point): compare_step(change(float(point)), rules=rules) for point in points}
-    return {
-        rule: {point: float(column[f"{measure} {rule}"]) for point, column in columns.items()}
-        for rule in rules
-    }
+# -- the figure ------------------------------------------------------------------------------------------
+
+Lines = Mapping[str, Mapping[float, Any]]
 
 
-def _heads(x: np.ndarray, heads: int) -> np.ndarray:
-    """(T, D) to (H, T, D/H)."""
-    return x.reshape(len(x), heads, -1).swapaxes(0, 1)
+@mpl.rc_context(canvas.LOOK)
+def binned_lines(
+    panels: Mapping[str, Lines],
+    *,
+    along: str | Mapping[str, str],
+    quantity: str,
+    mark: float | None = None,
+    level: float | None = None,
+    title: str | None = None,
+) -> canvas.Drawing:
+    """Draw one line per rule, panel by panel, with markers at the bins; bands are the intervals.
+
+    Parameters
+    ----------
+    panels : panel title to rule to {place on the horizontal axis: `Interval` or number}. An undefined mean
+        leaves a gap.
+    along : what the horizontal axis shows, one text for all panels or one per panel.
+    quantity : what the vertical axis shows, the same in all panels.
+    mark : where a vertical line is drawn, such as the model's place in a sweep.
+    level : where a horizontal line is drawn.
+    """
+    if not panels or not all(lines and all(lines.values()) for lines in panels.values()):
+        got, hint = "no panel, or one without points", "bin at least one rule"
+        raise InputError("binned_lines", got=got, expected="panel to rule to points", hint=hint)
+    looks = styles(dict.fromkeys(rule for lines in panels.values() for rule in lines))
+    names = {panel: along if isinstance(along, str) else along[panel] for panel in panels}
+    shared = len(set(names.values())) == 1
+    sentences = [f"{title}."] if title else []
+    for panel, lines in panels.items():
+        walks = "; ".join(_walk(rule_label(rule), points) for rule, points in lines.items())
+        sentences.append(f"{panel + ': ' if panel else ''}{quantity} along {names[panel]}: {walks}.")
+    size: dict[str, Any] = {"rows": len(panels), "height": 1.0 + 2.15 * len(panels)}
+    figure, axes_of = canvas.drawing(" ".join(sentences), **size, sharey=True, sharex=shared)
+    for axes, (panel, lines) in zip(axes_of, panels.items(), strict=True):
+        ends = [_line(axes, points, looks[rule], rule_label(rule)) for rule, points in lines.items()]
+        canvas.label_ends(axes, ends)
+        if mark is not None:
+            axes.axvline(mark, color=INK, linewidth=0.9, linestyle=(0, (1, 1.5)))
+        if level is not None:
+            axes.axhline(level, color=INK, linewidth=0.9)
+        if panel:
+            axes.set_title(panel)
+        axes.set_ylabel(quantity)
+        if axes is axes_of[-1] or not shared:
+            axes.set_xlabel(names[panel])
+    canvas.headline(figure, title)
+    canvas.settle(figure)
+    return figure
 
 
-def _pearson(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Pearson's r over the last axis, as `metrics.pearson` for each row: NaN where a or b is constant."""
-    constant = (np.ptp(a, axis=-1) == 0) | (np.ptp(b, axis=-1) == 0)
-    out = (_unit(a) * _unit(b)).sum(-1).clip(-1, 1)
-    return np.where(constant, np.nan, out)
+def _line(axes: Axes, points: Mapping[float, Any], look: Style, label: str) -> canvas.Name:
+    """One rule's means over the bins, with its band and about eight markers; its name at its last mean."""
+    x = np.array(list(points))
+    mean, low, high = canvas.limits(map(_interval, points.values()))
+    axes.fill_between(x, low, high, color=look.colour, alpha=0.18, linewidth=0)
+    line: dict[str, Any] = {"color": look.colour, "linestyle": look.dash, "marker": look.marker}
+    axes.plot(x, mean, markevery=max(1, len(x) // 8), label=label, **line)
+    last, height = max(zip(x[np.isfinite(mean)], mean[np.isfinite(mean)], strict=True), default=(0.0, 0.0))
+    return canvas.Name(label, float(last), float(height), look.colour)
 
 
-def _unit(a: np.ndarray) -> np.ndarray:
-    """Centred, norm 1, and scaled by the largest entry first, as values may be tiny; zeros where constant."""
-    for centre in (False, True):
-        if centre:
-            a = a - a.mean(-1, keepdims=True)
-        size = np.abs(a).max(-1, keepdims=True)
-        a = a / np.where(size > 0, size, 1)
-    norm = np.linalg.norm(a, axis=-1, keepdims=True)
-    return a / np.where(norm > 0, norm, 1)
+def rule_label(rule: str) -> str:
+    """The method's label; "attnlrp, logits" is a variant of "attnlrp" and is named like it."""
+    method, *variant = rule.split(", ")
+    return ", ".join([styles([method])[method].label, *variant])
+
+
+def _interval(point: Any) -> Interval:
+    """A point as an interval; a number is one without width."""
+    return point if isinstance(point, Interval) else Interval(float(point), float(point), float(point), 1)
+
+
+def _walk(label: str, points: Mapping[float, Any]) -> str:
+    (first, start), *_, (last, end) = [*points.items(), *points.items()]
+    start, end = _interval(start).mean, _interval(end).mean
+    return f"{label} from {start:.2f} at {first:.2f} to {end:.2f} at {last:.2f}"

@@ -1,0 +1,483 @@
+"""Makers of single records against slow plain runs: steps from the mask gradient to LOO, options and masks
+compared, shifts between embeddings, concentration of attention.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from lrp_book.ch04_softmax import head_steps
+from lrp_book.records.concentration import concentrations
+from lrp_book.records.embedding_shift import (
+    METHODS,
+    adversarial_shift,
+    embedding_g,
+    explain_all,
+    logit_gaps,
+    natural_shifts,
+    r_after,
+    shift_record,
+    shifted,
+)
+from lrp_book.records.mask_gradient_error import (
+    PARTS,
+    error_parts,
+    error_record,
+    error_stages,
+    slopes_at_zero,
+)
+from lrp_book.records.tune_options import LEAST, Option, compare_masks, compare_options
+from tiny_models import TEXTS
+
+import lrp_companion as lrp
+from lrp_companion.checks import InputError
+from lrp_companion.loading.classifier import Classifier
+from lrp_companion.methods import attribute, method_call
+from lrp_companion.methods.hybrid import corrected
+from lrp_companion.methods.mask_gradient import group_of
+from lrp_companion.metrics import pearson
+from lrp_companion.schema import TOKEN_CHOICES
+from lrp_companion.sources.dataset import Dataset
+from lrp_companion.tape.attention import Context
+from lrp_companion.tape.encoder import LayerBlock
+from lrp_companion.toys.softmax_step import SoftmaxStep
+
+WORDS = (
+    *TEXTS,
+    "a dull plot and a slow actor",
+    "no laugh , never one warm scene",
+    "the rare film was quick and the plot a dull one",
+)
+ODD = (
+    Option(2, (0.2, 1), weights="equal"),
+    Option(3, (0, 0.5, 1), weights="equal"),
+    Option(3, 2, by="random"),
+    Option(3, 3, by="gradient"),
+    Option(3, 2, by="gradient", exact=2, correct="line"),
+)
+ROOT = 6**0.5
+RADAU = {  # with a node at 1, from a table
+    2: ([1 / 3, 1], [3 / 4, 1 / 4]),
+    3: ([(4 - ROOT) / 10, (4 + ROOT) / 10, 1], [(16 - ROOT) / 36, (16 + ROOT) / 36, 1 / 9]),
+}
+
+
+def sentences() -> Dataset:
+    return Dataset(
+        "sst2",
+        "train",
+        "embedded",
+        tuple(map(str, range(len(WORDS)))),
+        np.arange(len(WORDS)) % 2,
+        texts=WORDS,
+    )
+
+
+def long_enough(clf: Classifier, seed: int) -> list[str]:
+    return [WORDS[k] for k in sentences().order(None, seed=seed) if len(clf.encode(WORDS[k])[0]) >= LEAST]
+
+
+@pytest.fixture(scope="module")
+def sheet(clf: Classifier) -> dict[str, Any]:
+    named = [
+        Option(),
+        Option(2, 2),
+        Option(4, (0.2, 1)),
+        Option("all", 3),
+        Option(exact=2),
+        Option(2, (0, 1), exact=4, correct="scale"),
+    ]
+    return compare_options(clf, sentences(), options=[*named, *ODD], limit=4, seed=3)
+
+
+def plainly(clf: Classifier, text: str, row: dict[str, Any], seed: int) -> tuple[np.ndarray, tuple[int, int]]:
+    """Scores and passes of an option that no method has, one mask at a time."""
+    (encoded,) = clf.encode(text)
+    (record,) = attribute(clf, text, method="mask-gradient")
+    t, k = len(encoded), row["groups"]
+    ranked = {
+        int(token): rank for rank, token in enumerate(np.argsort(-np.abs(record.scores), kind="stable"))
+    }
+    groups = {
+        "place": lambda: [i % k for i in range(t)],
+        "random": lambda: group_of(t, k, seed=seed).tolist(),
+        "gradient": lambda: [ranked[i] % k for i in range(t)],
+    }[row["by"]]()
+
+    def gradient(keep: list[float]) -> np.ndarray:
+        w = torch.tensor([keep], dtype=torch.float64, requires_grad=True)
+        ids = torch.tensor([encoded.input_ids])
+        logit = clf.encoder.forward(ids, torch.ones_like(ids), keep=w).logits[0, record.target]
+        return torch.autograd.grad(logit, w)[0][0].numpy()
+
+    nodes, weights = RADAU[row["nodes"]] if isinstance(row["nodes"], int) else (row["nodes"], None)
+    weights = [1 / len(nodes)] * len(nodes) if row["weights"] == "equal" else weights
+    scores = np.zeros(t)
+    for node, weight in zip(nodes, weights, strict=True):
+        for group in range(k):
+            g = gradient([node if groups[i] == group else 1.0 for i in range(t)])
+            scores += [weight * g[i] if groups[i] == group else 0.0 for i in range(t)]
+    places = np.argsort(-np.abs(scores), kind="stable")[: row["exact"]]
+    if row["exact"]:
+        (loo,) = attribute(clf, text, method="loo")
+        scores = corrected(scores, places, loo.scores[places], row["correct"])
+    rows = 1 + min(k, t) * (len(nodes) - 1)
+    return scores, (rows + row["exact"], rows)
+
+
+def test_a_row_is_what_plain_calls_give(clf, sheet):
+    texts = long_enough(clf, 3)[:4]
+    assert len(texts) == 4 == sheet["config"]["texts"]
+    for row in sheet["rows"]:
+        passes, errors = [], {tokens: [] for tokens in TOKEN_CHOICES}
+        for n, text in enumerate(texts):
+            (loo,) = attribute(clf, text, method="loo")
+            if row["weights"] == "equal" or row["by"] != "place":
+                scores, cost = plainly(clf, text, row, 3)
+            else:
+                method, options = method_call(row["name"])
+                (record,) = attribute(clf, text, method=method, **options)
+                scores, cost = record.scores, record.details["passes"]
+            passes.append(cost)
+            for tokens in TOKEN_CHOICES:
+                kept = ~loo.special if tokens == "no-special" else np.ones(len(scores), dtype=bool)
+                assert row["r"][tokens][n] == pytest.approx(
+                    pearson(scores[kept], loo.scores[kept]), abs=6e-5
+                ), row["name"]
+                errors[tokens].append(
+                    np.abs(scores - loo.scores)[kept].sum() / np.abs(loo.scores[kept]).sum()
+                )
+        assert row["passes"] == pytest.approx(np.mean(passes, axis=0), abs=1e-3)
+        assert row["error"] == pytest.approx(
+            {tokens: np.mean(values) for tokens, values in errors.items()}, rel=6e-4
+        ), row["name"]
+
+
+def test_a_record_says_what_it_was_made_with_and_holds_no_text(clf, sheet):
+    config, lengths = sheet["config"], [len(clf.encode(text)[0]) for text in long_enough(clf, 3)[:4]]
+    assert (config["model"], config["weights"], config["layers"]) == (clf.card.name, clf.card.fingerprint, 3)
+    assert (
+        config["data"] == "sst2/train from embedded"
+        and config["fingerprint"] == sentences().fingerprint
+        and config["seed"] == 3
+    )
+    assert config["tokens"] == {
+        "mean": round(float(np.mean(lengths)), 2),
+        "least": min(lengths),
+        "most": max(lengths),
+    }
+    assert min(lengths) >= LEAST
+    written = json.dumps(sheet)
+    assert not any(word in written for word in ("grace", "actor", "laugh", "plot"))
+
+
+@pytest.mark.parametrize("compare", [compare_masks, compare_options])
+def test_more_sentences_than_there_are_is_refused(clf, compare):
+    options = {"options": [Option()]} if compare is compare_options else {}
+    with pytest.raises(InputError, match="limit 99 with [4-7] texts"):
+        compare(clf, sentences(), limit=99, **options)
+
+
+def test_each_mask_is_the_mean_of_plain_calls(clf):
+    sheet = compare_masks(clf, sentences(), limit=4, seed=3)
+    kept = long_enough(clf, 3)[:4]
+    exact = attribute(clf, kept, method="loo")
+    for number in range(2**clf.card.layers):
+        layers = [bit + 1 for bit in range(clf.card.layers) if number >> bit & 1]
+        maps = attribute(clf, kept, method="lrp", bypass=layers)
+        for tokens in TOKEN_CHOICES:
+            r = [
+                pearson(record.scores[places], loo.scores[places])
+                for record, loo in zip(maps, exact, strict=True)
+                for places in [~np.array(record.special) if tokens == "no-special" else slice(None)]
+            ]
+            assert sheet["r"][tokens][number] == pytest.approx(np.nanmean(r), abs=2e-5)
+    assert sheet["config"]["texts"] == 4 and sheet["config"]["weights"] == clf.card.fingerprint
+
+
+def test_concentration_is_the_mean_of_squares_of_attention(clf):
+    record = concentrations(clf, sentences(), progress=False)
+    rows = record["rows"]
+    assert rows["example"] == sentences().order(None, seed=0)
+    for k, place in enumerate(rows["example"]):
+        (encoded,) = clf.encode([WORDS[place]])
+        ids = torch.tensor([encoded.input_ids])
+        layers = clf.encoder.forward(ids, torch.ones_like(ids)).attentions
+        queries = [row for layer in layers for head in layer[0].tolist() for row in head]
+        squares = [sum(a * a for a in row) for row in queries]
+        special = [
+            sum(a for a, is_special in zip(row, encoded.special, strict=True) if is_special)
+            for row in queries
+        ]
+        assert rows["concentration"][k] == pytest.approx(np.mean(squares), abs=1e-5)
+        assert rows["special"][k] == pytest.approx(np.mean(special), abs=1e-5)
+    assert record["config"]["weights"] == clf.card.fingerprint and record["config"]["texts"] == len(WORDS)
+
+
+TEXT = "a film of rare grace"
+
+
+@pytest.fixture(scope="module")
+def stages(three_layers):
+    (text,) = three_layers.encode(TEXT)
+    return three_layers, text, error_stages(three_layers, text, range(len(text)))
+
+
+@pytest.fixture(scope="module")
+def three_layers(model_folder):
+    return lrp.load_classifier(model_folder("bert", layers=3, labels=3), dtype="float64")
+
+
+def test_the_ends_are_the_methods(stages):
+    clf, text, made = stages
+    (gradient,) = lrp.attribute(clf, TEXT, method="mask-gradient")
+    (loo,) = lrp.attribute(clf, TEXT, method="loo")
+    assert made["M"] == pytest.approx(gradient.scores, abs=1e-12)
+    assert made["LOO"] == pytest.approx(loo.scores, abs=1e-12)
+
+
+def test_the_mask_gradient_is_attention_times_its_gradient_centred(stages):
+    clf, text, made = stages
+    ids = torch.tensor([text.input_ids])
+    word = clf.encoder.embed(ids).detach().requires_grad_(True)
+    tape = clf.encoder.forward(ids, torch.ones_like(ids), word=word)
+    gradients = torch.autograd.grad(tape.logits[0].max(), tape.attentions)
+    for centred, near in ((True, True), (False, False)):
+        columns = torch.zeros(len(text), dtype=torch.float64)
+        for a, slope in zip(tape.attentions, gradients, strict=True):
+            columns += (a * (slope - centred * (a * slope).sum(-1, keepdim=True))).sum((0, 1, 2))
+        assert (np.abs(columns.detach().numpy() - made["M"]).max() < 1e-12) == near
+
+
+def test_the_mask_gradient_is_a_column_sum_of_the_gradient_of_the_scores(stages):
+    """Through a mask added to the scores of every layer by hand, not through `keep`."""
+    clf, text, made = stages
+    ids = torch.tensor([text.input_ids])
+    tape = clf.encoder.forward(ids, torch.ones_like(ids))
+    target = int(tape.logits.argmax())
+    wiring = clf.encoder.wiring
+    x, added = tape.embedding.output.detach(), []
+    for layer in wiring.layers:
+        x, extra = plain_layer(layer, wiring.heads, x)
+        added.append(extra)
+    x = x[:, 0]
+    for linear, activation in wiring.head:
+        x = linear(x) if activation is None else activation(linear(x))
+    gradients = torch.autograd.grad(x[0, target], added)
+    columns = sum(gradient.sum((0, 1, 2)) for gradient in gradients)
+    assert columns.numpy() == pytest.approx(made["M"], abs=1e-12)
+
+
+def plain_layer(layer, heads, x):
+    """One layer from its modules, with zeros added to the scores: (output, the zeros)."""
+    batch, tokens, width = x.shape
+
+    def split(values):
+        return values.view(batch, tokens, heads, width // heads).transpose(1, 2)
+
+    query, key, value = (split(module(x)) for module in (layer.query, layer.key, layer.value))
+    extra = torch.zeros(batch, heads, tokens, tokens, dtype=x.dtype, requires_grad=True)
+    attention = (query @ key.mT / (width // heads) ** 0.5 + extra).softmax(-1)
+    read = (attention @ value).transpose(1, 2).reshape(batch, tokens, width)
+    x = layer.attention_norm(x + layer.attention_out(read))
+    return layer.output_norm(x + layer.down(layer.activation(layer.up(x)))), extra
+
+
+def test_s1_is_the_loo_of_every_softmax(stages):
+    clf, text, made = stages
+    steps = head_steps(clf, text, target=int(lrp.attribute(clf, TEXT, method="loo")[0].target))
+    slow = np.zeros(len(text))
+    for step in steps:
+        for head, query in np.ndindex(*step.logits.shape[:2]):
+            z, v = step.logits[head, query], step.values[head, query]
+            a = np.exp(z) / np.exp(z).sum()
+            for i in range(len(text)):
+                others = np.delete(a, i) / np.delete(a, i).sum()
+                slow[i] += a @ v - others @ np.delete(v, i)
+    assert made["S1"] == pytest.approx(slow, abs=1e-10)
+
+
+def test_s3_is_runs_one_by_one(stages):
+    clf, text, made = stages
+    wiring = clf.encoder.wiring
+    ids = torch.tensor([text.input_ids])
+    slow = np.zeros(len(text))
+    with torch.no_grad():
+        tape = clf.encoder.forward(ids, torch.ones_like(ids))
+        target = int(tape.logits.argmax())
+        for masked_layer, place in np.ndindex(3, len(text)):
+            x = tape.embedding.output
+            for depth, layer in enumerate(wiring.layers):
+                masked = torch.zeros(1, wiring.heads, 1, x.shape[1], dtype=torch.bool)
+                masked[0, :, 0, place] = depth == masked_layer
+                x = LayerBlock.run(layer, x, Context(wiring.heads, masked)).output
+            x = x[:, 0]
+            for linear, activation in wiring.head:
+                x = linear(x) if activation is None else activation(linear(x))
+            slow[place] += float(tape.logits[0, target] - x[0, target])
+    assert made["S3"] == pytest.approx(slow, abs=1e-10)
+
+
+def test_shares_add_up_to_one_and_errors_end_at_zero(stages):
+    _, text, made = stages
+    draw = np.random.default_rng(0)
+    made = {name: values[~text.special] for name, values in made.items()}
+    without = error_parts(made)
+    assert np.isnan(without["share"]["across heads"]) and np.isnan(without["error"]["S2"])
+    parts = error_parts({**made, "S2": draw.normal(size=len(made["M"]))})
+    assert sum(parts["share"].values()) == pytest.approx(1.0) and tuple(parts["share"]) == PARTS
+    assert parts["share"]["across layers"] == without["share"]["across layers"]
+    gap = np.abs(made["M"] - made["LOO"]).sum()
+    assert parts["error"]["M"] == pytest.approx(gap / np.abs(made["LOO"]).sum())
+    assert parts["r"]["S3"] == pytest.approx(np.corrcoef(made["S3"], made["LOO"])[0, 1])
+
+
+def test_some_places_are_those_of_all(stages):
+    clf, text, made = stages
+    for name, values in error_stages(clf, text, [3, 1]).items():
+        assert values == pytest.approx(made[name][[3, 1]], abs=1e-10, nan_ok=True)
+
+
+def test_slopes_at_zero_are_finite_differences(stages):
+    clf, text, _ = stages
+    made = slopes_at_zero(clf, text)
+    (loo,) = lrp.attribute(clf, TEXT, method="loo")
+    assert made["loo"] == pytest.approx(loo.scores, abs=1e-12)
+    ids = torch.tensor([text.input_ids])
+    target, step = loo.target, 1e-6
+    for place in range(len(text)):
+        values = []
+        for w in (0.0, step, 2 * step):
+            keep = torch.ones(1, len(text), dtype=torch.float64)
+            keep[0, place] = w
+            with torch.no_grad():
+                logits = clf.encoder.forward(ids, torch.ones_like(ids), keep=keep).logits
+            values.append(float(logits[0, target]))
+        slope = (-3 * values[0] + 4 * values[1] - values[2]) / (2 * step)
+        assert made["slope"][place] == pytest.approx(slope, rel=1e-4, abs=1e-7)
+
+
+def test_one_softmax_has_no_bound():
+    """M = (1 - A) LOO and slope at 0 = LOO / (1 - A): the two counterexamples of the module's text."""
+    for logit in (0.0, 5.0, 15.0):
+        step = SoftmaxStep([logit, 0.0], [1.0, 0.0])
+        a, loo = step.attention[0], step.loo()[0]
+        assert step.mask_gradient()[0] == pytest.approx((1 - a) * loo)
+        eps = 1e-7
+        scaled = SoftmaxStep([logit + np.log(eps), 0.0], [1.0, 0.0]).output - step.without()[0]
+        assert scaled / eps == pytest.approx(loo / (1 - a), rel=1e-2 * max(1, np.exp(logit) * eps * 200))
+
+
+def test_the_record_of_errors_is_of_numbers(stages):
+    clf = stages[0]
+    data = lrp.load_dataset("sst2", source="embedded")
+    record = error_record(clf, data, limit=2, tokens=3, progress=False)
+    assert len(record["rows"]) == 2 and set(record["slopes"]) == {"loo", "slope", "attention"}
+    assert record["config"]["words"] == 3 and "slopes" not in error_record(clf, data, limit=1, zero=False)
+
+
+FILMS = ["a fine film", "a dull film that never ends", "warm , wise and funny"]
+
+
+@pytest.fixture(scope="module")
+def companion():
+    return lrp.load_classifier("companion", dtype="float64")
+
+
+@pytest.fixture
+def c(companion):
+    width = companion.encoder.wiring.word.weight.shape[1]
+    return np.random.default_rng(0).normal(size=width) * 0.05
+
+
+@pytest.mark.parametrize("source", ["position", "type"])
+def test_the_function_is_the_same_for_every_removal(companion, c, source):
+    copied = shifted(companion, c, source=source)
+    for removal in ("attention-mask", "mask-token", "pad-token", "delete"):
+        before, after = (
+            lrp.attribute(one, FILMS, method="loo", removal=removal) for one in (companion, copied)
+        )
+        for one, other in zip(before, after, strict=True):
+            assert other.logit == pytest.approx(one.logit, abs=1e-10)
+            assert other.scores == pytest.approx(one.scores, abs=1e-10)
+
+
+def test_the_original_is_left_alone(companion, c):
+    before = companion.encoder.wiring.word.weight.detach().clone()
+    shifted(companion, c)
+    assert torch.equal(companion.encoder.wiring.word.weight, before)
+
+
+@pytest.mark.parametrize("method", ["attnlrp", "cp-lrp"])
+def test_words_move_by_c_g_and_sums_do_not(companion, c, method):
+    (text,) = companion.encode(FILMS[1])
+    (record,) = lrp.attribute(companion, FILMS[1], method=method)
+    (moved,) = lrp.attribute(shifted(companion, c), FILMS[1], method=method)
+    g = embedding_g(companion, text, method, target=record.target, loo_map=np.zeros(len(text))).g
+    assert moved.scores - record.scores == pytest.approx(g @ c, abs=1e-10)
+    assert np.abs(g @ c).max() > 1e-3
+    for site in ("word+position", "embedding"):
+        assert moved.scores_at(site) == pytest.approx(record.scores_at(site), abs=1e-10)
+
+
+def test_a_type_shift_moves_words_and_positions_and_not_the_whole(companion, c):
+    (record,) = lrp.attribute(companion, FILMS[1], method="attnlrp")
+    (moved,) = lrp.attribute(shifted(companion, c, source="type"), FILMS[1], method="attnlrp")
+    assert np.abs(moved.scores_at("word+position") - record.scores_at("word+position")).max() > 1e-3
+    assert moved.scores_at("embedding") == pytest.approx(record.scores_at("embedding"), abs=1e-10)
+
+
+@pytest.mark.parametrize("method", ["mask-gradient", "loo", "rollout"])
+def test_methods_that_read_no_embedding_do_not_move(companion, c, method):
+    before, after = (lrp.attribute(one, FILMS, method=method) for one in (companion, shifted(companion, c)))
+    for one, other in zip(before, after, strict=True):
+        assert other.scores == pytest.approx(one.scores, abs=1e-10)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_parts_and_g_are_those_of_the_methods(companion, method):
+    (text,) = companion.encode(FILMS[0])
+    (record,) = lrp.attribute(companion, FILMS[0], method=method)
+    one = embedding_g(companion, text, method, target=record.target, loo_map=record.scores)
+    assert set(one.parts) == set(record.parts)
+    for part, values in record.parts.items():
+        assert one.parts[part] == pytest.approx(values, abs=1e-10)
+
+
+def test_an_adversarial_shift_lowers_and_raises_r(companion):
+    texts = companion.encode(FILMS)
+    explained = explain_all(companion, texts, "attnlrp", progress=False)
+    low, high = (adversarial_shift(explained, size=1.0, sign=sign) for sign in (-1, 1))
+    assert np.linalg.norm(low) == pytest.approx(1.0, rel=1e-5)
+    plain = np.nanmean(r_after(explained))
+    assert np.nanmean(r_after(explained, low)) < plain < np.nanmean(r_after(explained, high)) + 1e-9
+    (again,) = lrp.attribute(shifted(companion, low), FILMS[1], method="attnlrp")
+    assert again.scores == pytest.approx(explained[1].relevance(low), abs=1e-5)
+
+
+def test_logits_differ_by_rounding_only(companion):
+    gaps = logit_gaps(companion, companion.encode(FILMS))
+    assert set(gaps) == set(natural_shifts(companion)) and max(gaps.values()) < 1e-12
+
+
+def test_the_record_of_shifts_holds_every_shift_and_the_sites_that_none_moves(companion):
+    data = lrp.load_dataset("sst2", source="embedded")
+    record = shift_record(companion, data, data, limit=2, fit=2, checked=1, progress=False)
+    assert record["config"]["model"] == "companion" and len(record["example"]) == 2
+    assert [(row["method"], row["shift"]) for row in record["rows"]] == [
+        (method, shift)
+        for method in METHODS
+        for shift in (
+            "none", *natural_shifts(companion), *["lowest r found", "highest r found"] * 3, "any", "any",
+        )
+    ]  # fmt: skip
+    assert all(len(row["r"]) == 2 for row in record["rows"])
+
+
+def test_a_model_without_types_has_no_shift_of_types(model_folder):
+    clf = lrp.load_classifier(model_folder("distilbert"), dtype="float64")
+    assert "type embedding" not in natural_shifts(clf)
