@@ -630,7 +630,8 @@ MUTATIONS: list[Mutation] = [
     names("one bypassed layer is a number", 'if len(values) > 1 or key == "bypass" else values[0]',
           "if len(values) > 1 else values[0]"),
     # beside means, and what is said of the paper's claims
-    worth("models that predict different classes are compared", "here, there = here[same], there[same]", "pass"),
+    worth("models that predict different classes are compared",
+          "here, there = here[same], there[same]", "pass"),
     worth("all tokens count", "keep[special] = False", "pass"),
     worth("the other's LOO is not given", "(ab - ac * bc)", "ab", WEIGHED),
     worth("a model is its own reference", "[one for one in runs if one is not run]", "list(runs)", WEIGHED),

@@ -241,7 +241,7 @@ def test_methods_against_every_removal(name):
                 if len(kept) > 1 and len({scores[k] for k in kept}) > 1 and len({loo[k] for k in kept}) > 1:
                     values.append(plain_r([scores[k] for k in kept], [loo[k] for k in kept]))
             made = here.agreement(method, Protocol(tokens=TOKENS[tokens], removal=removal))
-            assert made.mean == pytest.approx(sum(values) / len(values), abs=1e-6)
+            assert made.mean == pytest.approx(sum(values) / len(values), abs=5e-6)
 
 
 @pytest.mark.parametrize("name", MAPS)

@@ -1,4 +1,4 @@
-"""Chapter 5 and the front page: the paper's claims and numbers beside this project's. No torch."""
+"""Chapter 5 and the front page: the paper's claims and numbers next to this project's. No torch."""
 
 from __future__ import annotations
 
