@@ -1,9 +1,10 @@
 """Write down what a change of the house must not change: `python tests/freeze.py FILE`.
 
 Run it before and after, on the same machine, and compare the two files. One line is one thing: the public
-names with their signatures, the options of every command, each number that a page or a notebook asks for by
-name, the cells of every table of chapters 5 to 8, the report, the addresses of pages and of widgets' states,
-and, with `--records`, a digest of every kind of number in the records (a quarter of an hour).
+names with their signatures, the options of every command, each number that a page asks for by its name, each
+sentence with numbers and the cells of every table of the chapters, as stored, the report, the addresses of
+pages and of widgets' states, and, with `--records`, a digest of every kind of number in the records (a
+quarter of an hour).
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from typing import Any
 import printed_tables
 import record_digests
 import yaml
-from lrp_book.analysis.findings import finding
+from lrp_book.say import kept_in
 
 import lrp_companion as lrp
 from lrp_companion.cli_options import parser
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results"
+CHAPTERS = sorted(ROOT.glob("notebooks/*.ipynb"))
 ASKED = re.compile(r"\{finding\}`([^`]+)`")
-IN_SENTENCE = re.compile(r"\{([^{}\n]+)\}")
 ADDRESS = re.compile(r'data-address=\\?"([^"\\]*)\\?"|address=\\?"([\w-]+)\\?"')
 
 
@@ -65,18 +66,21 @@ def sources() -> Iterator[tuple[str, str]]:
         yield file.relative_to(ROOT).as_posix(), file.read_text(encoding="utf-8")
 
 
+def kept_numbers() -> dict[str, str]:
+    """The numbers that stored notebooks keep for other pages, by name."""
+    return {name: text for file in CHAPTERS for name, text in kept_in(file).items()}
+
+
 def asked_findings() -> Iterator[str]:
-    """Every number that a page asks for by its name, and every one in a chapter's sentences."""
-    names: set[str] = set()
-    for path, text in sources():
-        names |= set(ASKED.findall(text))
-        if path.endswith(".ipynb"):
-            cells = json.loads(text)["cells"]
-            code = "".join("".join(cell["source"]) + "\n" for cell in cells if cell["cell_type"] == "code")
-            names |= set(IN_SENTENCE.findall(code.replace('"\n', "").replace('\\"', '"')))
-    for name in sorted(names):
-        with contextlib.suppress(lrp.InputError):  # braces of another kind
-            yield f"finding {name} = {finding(name, RESULTS)}"
+    """Every number that a page asks for by its name, and every sentence with numbers of a chapter."""
+    known = kept_numbers()
+    for name in sorted({name for _, text in sources() for name in ASKED.findall(text)}):
+        yield f"finding {name} = {known[name]}"
+    for file in CHAPTERS:
+        for cell in json.loads(file.read_text(encoding="utf-8"))["cells"]:
+            for output in cell.get("outputs", []):
+                for line in "".join(output.get("data", {}).get("text/markdown", "")).splitlines():
+                    yield f"sentence {file.stem} {line}"
 
 
 def tables() -> Iterator[str]:

@@ -110,10 +110,10 @@ subgroups = of("book/lrp_book/analysis/subgroups.py", "test_protocol_grid.py")
 boards = of("book/lrp_book/views/boards.py", "test_protocol_grid.py::test_switchboard_of_several_runs")
 levels = of("methods/levels.py", "test_levels.py")
 head = of("widgets/static/head_stepper.js", "test_front_ends.py::test_deno_tests_pass")
-depth = of("book/lrp_book/analysis/depth_paths.py", "test_depth_paths.py")
+chapter5 = of("book/lrp_book/ch05_worth.py", "test_ch05.py")
 spacing = of("show/spacing.py", "test_canvas.py")
 canvas = of("show/canvas.py", "test_canvas.py")
-said = of("book/lrp_book/views/sentences.py", "test_sentences.py")
+say = of("book/lrp_book/say.py", "test_say.py")
 ENGINE_MAPS = "test_browser_engine.py::test_every_map_is_pythons_on_the_same_weights"
 ENGINE_MASKS = "test_browser_engine.py::test_masks_and_half_open_layers_are_the_lattices"
 page_rule, page_walk, page_layer, page_method, page_slope = (
@@ -144,7 +144,8 @@ run_sheet = of("book/lrp_book/sphinx/run_sheet.py", "test_run_sheet.py")
 mask_hunt = of("book/lrp_book/sphinx/mask_hunt.py", "test_mask_hunt.py")
 launch = of("book/lrp_book/sphinx/launch.py", "test_launch.py")
 paired = of("metrics/paired.py", "test_paired.py")
-scale = of("book/lrp_book/analysis/r_scale.py", "test_recomputed.py::test_loo_of_another_training")
+WEIGHED = "test_ch05.py::test_what_r_is_worth_over_trainings[attnlrp-no-special]"
+worth = of("book/lrp_book/worth.py", "test_ch05.py::test_loo_of_another_training_and_of_another_depth")
 split = of(
     "book/lrp_book/analysis/first_token.py",
     "test_recomputed.py::test_the_split_by_the_sign_at_cls[imdb-companion]",
@@ -631,6 +632,20 @@ MUTATIONS: list[Mutation] = [
     names("one bypassed layer is a number", 'if len(values) > 1 or key == "bypass" else values[0]',
           "if len(values) > 1 else values[0]"),
     # beside means, and what is said of the paper's claims
+    worth("models that predict different classes are compared",
+          "here, there = here[same], there[same]", "pass"),
+    worth("all tokens count", "keep[special] = False", "pass"),
+    worth("the other's LOO is not given", "(ab - ac * bc)", "ab", WEIGHED),
+    worth("a model is its own reference", "[one for one in runs if one is not run]", "list(runs)", WEIGHED),
+    chapter5("the halves in one order on both paths", "gain if path == \"back-to-front\" else -gain", "gain",
+             "test_ch05.py::test_halves_of_the_layers"),
+    chapter5("models of two depths are trainings", "if run.layers == other.layers else another_depth",
+             "if True else another_depth",
+             "test_ch05.py::test_loo_of_another_training_and_of_another_depth"),
+    chapter5("paths from the back by their own steps", "steps[::-1] if path", "steps if path",
+             "test_ch05.py::test_every_number_is_that_of_the_record"),
+    say("a sentence without records stops the cell", "with contextlib.suppress(MissingRecord): kept.append(",
+        "with contextlib.suppress(): kept.append("),
     paired("a tie is a win", "(np.sign(difference) + 1) / 2", "(np.sign(difference) >= 0) * 1.0"),
     paired("z is r itself", "return np.arctanh(np.clip(", "return np.asarray(np.clip("),
     paired("the same trainings in every draw",

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
-from lrp_book.analysis.r_scale import partial_r
 from lrp_book.exercises import check, exercises, hint
 from lrp_book.exercises.catalogue import EXERCISES
 from lrp_book.exercises.checking import SEED, THEMES, _all_same, variant
 from lrp_book.records.embedding_shift import EmbeddingG
+from lrp_book.worth import partial_r
 
 import lrp_companion as lrp
 from lrp_companion import rules

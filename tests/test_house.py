@@ -102,7 +102,7 @@ ELSEWHERE = (
     "notebooks/08_wirings.ipynb",
     "lrp_companion/show/",
     "lrp_book/views/",
-    "book/lrp_book/analysis/r_scale.py",
+    "book/lrp_book/worth.py",
 )
 PROSE = {
     "book": ("*.md", "*.toml", "*.py"), "notebooks": ("*.ipynb",), "lrp_companion": ("*.py", "*.js"),

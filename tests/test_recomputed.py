@@ -6,6 +6,7 @@ hand, and every statistic is written out. Which numbers are taken is drawn with 
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import random
@@ -17,7 +18,6 @@ import pyarrow.parquet as pq
 import pytest
 from lrp_book.analysis.first_token import by_first_sign, interventions, site_change
 from lrp_book.analysis.layer_game import standing
-from lrp_book.analysis.r_scale import method_rows, removal_rows, training_rows
 
 from lrp_companion.attribution import SITES
 from lrp_companion.metrics.paired import compare_paired, over_trainings
@@ -170,43 +170,6 @@ def test_counts_of_the_six_cells_are_those_that_the_chapter_says():
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", list(RUNS)[:4])
-def test_loo_by_another_removal(name):
-    for tokens in range(2):
-        for place, made in enumerate(removal_rows(run(name), tokens=TOKENS[tokens]), start=1):
-            values = []
-            for row in rows(name, "examples"):
-                kept = [k for k in range(row["tokens"]) if tokens or k not in row["special"]]
-                pair = [plain_loo(row, RUNS[name], removal) for removal in (0, place)]
-                a, b = ([loo[k] for k in kept] for loo in pair)
-                values.append(
-                    plain_r(a, b) if len(kept) > 1 and len(set(a)) > 1 and len(set(b)) > 1 else math.nan
-                )
-            plain = defined(values)
-            assert made["r"].mean == pytest.approx(sum(plain) / len(plain), abs=1e-6)
-            assert made["r"].n == len(plain)
-
-
-def test_loo_of_another_training():
-    names = ["sst2-companion-6", *(name for name in RUNS if name.startswith("trainings"))]
-    made = training_rows([run(name) for name in names], tokens="no-special")
-    assert len(made) == 3
-    folders = {run(name).name: name for name in names}
-    for row in made:
-        (first,) = [name for name in names if run(name).model == row["model"]]
-        second = folders[row["other"]]
-        values = []
-        for a, b in zip(rows(first, "examples"), rows(second, "examples"), strict=True):
-            if a["target"] != b["target"]:
-                continue
-            kept = [k for k in range(a["tokens"]) if k not in a["special"]]
-            x, y = plain_loo(a, RUNS[first]), plain_loo(b, RUNS[second])
-            if len(kept) > 1:
-                values.append(plain_r([x[k] for k in kept], [y[k] for k in kept]))
-        assert row["r"].mean == pytest.approx(sum(values) / len(values), abs=1e-6)
-        assert row["r"].n == len(values)
-
-
 def test_over_trainings_has_the_mean_of_the_means():
     names = ["sst2-companion-6", *(name for name in RUNS if name.startswith("trainings"))]
     for site, tokens, map in ((0, 0, "raw"), (1, 1, "raw"), (1, 1, "sum-to-one")):
@@ -255,7 +218,7 @@ MAPS = sorted(path.name for path in (RESULTS / "maps").glob("*") if path.is_dir(
 
 
 @pytest.mark.parametrize("name", MAPS)
-def test_methods_against_every_removal_and_another_model(name):
+def test_methods_against_every_removal(name):
     here, folder = load_run(RESULTS / "maps" / name), RESULTS / "maps" / name
     manifest = json.loads((folder / "manifest.json").read_text())
     removals = len(manifest["config"]["removals"])
@@ -265,17 +228,20 @@ def test_methods_against_every_removal_and_another_model(name):
         for row in pq.read_table(folder / "methods.parquet").to_pylist()
     }
     for tokens in range(2):
-        for row in method_rows(here, tokens=TOKENS[tokens]):
-            place = manifest["config"]["removals"].index(row["reference"])
+        numbered = enumerate(manifest["config"]["removals"])
+        for (place, removal), method in itertools.product(numbered, here.methods):
+            if method == "loo":
+                continue
             values = []
             for job in sorted(examples):
                 example = examples[job]
                 kept = [k for k in range(example["tokens"]) if tokens or k not in example["special"]]
                 loo = plain_loo(example, removals, place)
-                scores = maps[row["what"], job][: example["tokens"]]
+                scores = maps[method, job][: example["tokens"]]
                 if len(kept) > 1 and len({scores[k] for k in kept}) > 1 and len({loo[k] for k in kept}) > 1:
                     values.append(plain_r([scores[k] for k in kept], [loo[k] for k in kept]))
-            assert row["r"].mean == pytest.approx(sum(values) / len(values), abs=1e-6)
+            made = here.agreement(method, Protocol(tokens=TOKENS[tokens], removal=removal))
+            assert made.mean == pytest.approx(sum(values) / len(values), abs=5e-6)
 
 
 @pytest.mark.parametrize("name", MAPS)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from lrp_book.analysis.chapter_findings import judged_claims
+from lrp_book.ch05_worth import judged_claims
 
 from lrp_companion.attribution import SITES
 from lrp_companion.checks import CompanionError, SourceError

@@ -479,23 +479,3 @@ def test_figures_leave_no_state_behind():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-
-
-def test_every_kind_of_what_an_r_is_worth_is_named_at_a_row():
-    from lrp_book.analysis.r_scale import KINDS
-    from lrp_book.views import scale_dots
-
-    r = Interval(0.5, 0.4, 0.6, 9)
-    rows = [
-        {"what": f"LOO {k}", "kind": kind, "r": r, "model": "companion", "removal": "delete"}
-        for k, kind in enumerate(KINDS[:3])
-    ]
-    figure = scale_dots([*rows, {"what": "attnlrp", "kind": KINDS[3], "r": r, "model": "m"}], title="words")
-    figure.draw_without_rendering()
-    (axes,) = figure.axes
-    assert not figure.legends and {text.get_text() for text in axes.texts} == set(KINDS)
-    names = [Text.get_window_extent(text) for text in axes.texts]
-    others = [axes.xaxis.label, *axes.get_yticklabels()]
-    for box in names:
-        assert not any(box.overlaps(other.get_window_extent()) for other in others)
-    assert not any(one.overlaps(other) for one, other in itertools.combinations(names, 2))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from browsing import complaints_of_axe, open_page, put, state_of, widget_page
-from lrp_book.analysis.depth_paths import LABELS, depth_paths
+from lrp_book.ch05_worth import PATHS, depth_paths
 from lrp_book.committed import records
 
 from lrp_companion.checks import InputError
@@ -80,7 +80,7 @@ def test_every_run_protocol_and_path(opened: tuple[Any, Any], data: dict[str, An
         run.select_option(index=place)
         for k in range(len(PROTOCOLS)):
             protocol.select_option(index=k)
-            for label in LABELS.values():
+            for label in PATHS.values():
                 page.get_by_label(label).check()
                 check(page, data)
     assert watch.nothing(), watch

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +13,8 @@ from lrp_companion.checks import InputError
 from lrp_companion.metrics import Interval
 
 DIGITS = 2
-NUMBERS = Path("_build", "numbers")
-"""Where `keep` writes, under the folder that notebooks run in: one file for each chapter."""
+MIME = "application/vnd.lrp-companion.numbers+json"
+"""What `keep` gives a notebook besides text: the numbers by name."""
 
 
 class MissingRecord(InputError):
@@ -70,11 +69,29 @@ def say(*sentences: Callable[[], str]) -> Sentences:
     return Sentences(tuple(kept), len(sentences) - len(kept))
 
 
-def keep(chapter: str, numbers: dict[str, Callable[[], Any]]) -> None:
-    """Write a chapter's numbers for the role `finding` of other pages, those whose records are here.
+@dataclass(frozen=True)
+class Numbers:
+    """Numbers by name, as text; a notebook keeps them in the output of the cell that shows them."""
 
-    An interval keeps its mean and limits, as text, under its name, its mean under "NAME, mean", and its
-    number of examples under "NAME, n".
+    by_name: dict[str, str]
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        return {MIME: self.by_name, "text/plain": repr(self)}
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{name}: {text}" for name, text in self.by_name.items())
+
+
+def keep(numbers: dict[str, Callable[[], Any]]) -> Numbers:
+    """Return a chapter's numbers for the role `finding` of other pages, those whose records are here.
+
+    An interval keeps its mean and limits, as text, under its name, and its number of examples under "NAME,
+    n". The cell is the last of a notebook, with the tag `remove-cell`.
+
+    >>> keep({"r": lambda: Interval(0.5, 0.4, 0.6, 1200), "texts": lambda: 3})
+    r: 0.50 [0.40, 0.60]
+    r, n: 1,200
+    texts: 3
     """
     out: dict[str, str] = {}
     for name, value_of in numbers.items():
@@ -82,8 +99,14 @@ def keep(chapter: str, numbers: dict[str, Callable[[], Any]]) -> None:
             value = value_of()
             out[name] = number(value)
             if isinstance(value, Interval):
-                out |= {f"{name}, mean": number(value.mean), f"{name}, n": f"{value.n:,}"}
-    NUMBERS.mkdir(parents=True, exist_ok=True)
-    part = NUMBERS / f".{chapter}.{os.getpid()}"
-    part.write_text(json.dumps(out, ensure_ascii=False, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    part.replace(NUMBERS / f"{chapter}.json")
+                out[f"{name}, n"] = f"{value.n:,}"
+    return Numbers(out)
+
+
+def kept_in(notebook: Path) -> dict[str, str]:
+    """Return the numbers that a notebook keeps in its outputs, none if it keeps none."""
+    out: dict[str, str] = {}
+    for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
+        for output in cell.get("outputs", []):
+            out |= output.get("data", {}).get(MIME, {})
+    return out

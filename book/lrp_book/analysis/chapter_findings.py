@@ -1,4 +1,4 @@
-"""The numbers in the first sentences of chapters 5, 6 and 7: names that `findings.finding` knows. No torch.
+"""The numbers in the first sentences of chapters 6 and 7: names that `findings.finding` knows. No torch.
 
 Each is computed by the function that makes the chapter's tables, so a sentence and its table agree.
 """
@@ -7,39 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lrp_book.analysis.effect_causes import gain_under, layer_gains, signs, stated_with_whole_sums
+from lrp_book.analysis.effect_causes import signs, stated_with_whole_sums
 from lrp_book.analysis.first_token import by_first_sign
 from lrp_book.analysis.layer_game import standing
-from lrp_book.analysis.r_scale import method_rows
-from lrp_book.ch08_wirings import load_wirings, wiring_claim
-from lrp_book.committed import SHORT, TEXT_RUNS, Records, records
-from lrp_book.say import MissingRecord
-from lrp_companion.checks import SourceError
+from lrp_book.committed import SHORT, TEXT_RUNS, Records
 from lrp_companion.metrics import Interval, bootstrap_mean, paired_difference
-from lrp_companion.metrics.paired import over_trainings
-from lrp_companion.paper.claims import VERDICTS, Claim, claims
 from lrp_companion.paper.protocol_grid import counts, grid
-from lrp_companion.registry import label_of
 from lrp_companion.schema import PROTOCOLS, Protocol
 
 Value = Callable[[Records], Any]
-PATHS = ("back-to-front", "front-to-back", "single")
 EMBEDDING = Protocol(site="embedding")
 """The one site that depends on the function alone, without special tokens."""
 PARTS = ("across layers", "within one softmax")
-REMOVALS = {"mask-token": "[MASK]", "delete": "deletion"}
 
 
 def chapter_catalogue() -> dict[str, Value]:
     """What the chapters can ask for besides `findings.CATALOGUE`, by name."""
-    out: dict[str, Value] = {"claims": lambda kept: len(_claims(kept))}
-    out |= {f"claims, {verdict}": _verdicts(verdict) for verdict in VERDICTS}
+    out: dict[str, Value] = {}
     for short in TEXT_RUNS:
         out[f"{short}, n"] = _size(short)
         out[f"{short}, CP-LRP minus AttnLRP, embedding"] = _at_embedding(short)
@@ -48,15 +36,10 @@ def chapter_catalogue() -> dict[str, Value]:
         for nearer in ("CP-LRP", "AttnLRP"):
             out[f"{short}, stated protocols with sums over all tokens, {nearer}"] = _whole_sums(short, nearer)
         out[f"{short}, sign turned, AttnLRP"] = _turned(short)
-        for method in ("ig", "rollout"):
-            out[f"{short}, {label_of(method)}, words"] = _agreement(short, method)
         for side in ("below", "above"):
             out[f"{short}, cells {side}"] = _cells(short, side)
             out[f"{short}, CP-LRP minus AttnLRP, LOO at [CLS] {side} 0"] = _by_sign(short, side)
         out[f"{short}, cells"] = _cells(short, "cells")
-        for path in PATHS:
-            for name in SHORT:
-                out[f"{short}, later minus first half, {path}, {name}"] = _halves(short, path, name)
         for tokens in ("no-special", "all"):
             for method in ("mask-gradient", "mask-gradient:groups=8", "attnlrp", "cp-lrp"):
                 out[f"{short}, frontier, {method}, {tokens}"] = _frontier(short, method, tokens)
@@ -68,40 +51,13 @@ def chapter_catalogue() -> dict[str, Value]:
         for name in ("words", "positions"):
             for what in ("later", "attnlrp", "cp-lrp", "masks"):
                 out[f"{short}, all masks, {what}, {name}"] = _standing(short, name, what)
-    for name in SHORT:
-        out[f"sst2-6, over trainings, {name}"] = _over_trainings(name)
     for method in ("attnlrp", "cp-lrp"):
         for end in ("lowest", "highest"):
             out[f"shift, {method}, {end}"] = _shifted(method, end)
     for short in ("sst2-12", "imdb-12"):
-        for method in ("attnlrp", "mask-gradient"):
-            for removal in REMOVALS if short == "sst2-12" else ("mask-token",):
-                out[f"{short}, {method} by {REMOVALS[removal]}"] = _by_removal(short, method, removal)
         for part in PARTS:
             out[f"{short}, error {part}"] = _error_share(short, part)
     return out
-
-
-@lru_cache(maxsize=2)
-def judged_claims(results: str | Path = "results") -> list[Claim]:
-    """The paper's claims, tested on the runs of a folder, once; the last on classifiers of other wirings."""
-    kept = records(results)
-    tested = claims(list(kept.runs.values()), trained_again=kept.beside)
-    try:
-        groups = load_wirings(f"{results}/wirings")
-    except SourceError:
-        groups = {}
-    return [*tested, wiring_claim(len(tested) + 1, groups)]
-
-
-def _claims(kept: Records) -> list[Claim]:
-    if not kept.runs:
-        raise MissingRecord("finding", got="no runs", expected="runs", hint="name the folder of the runs")
-    return judged_claims(kept.folder)
-
-
-def _verdicts(verdict: str) -> Value:
-    return lambda kept: [claim.verdict for claim in _claims(kept)].count(verdict)
 
 
 def _size(short: str) -> Value:
@@ -134,10 +90,6 @@ def _turned(short: str) -> Value:
     return lambda kept: signs(kept.text(short), "attnlrp", protocol=positions)["turned"]
 
 
-def _agreement(short: str, method: str) -> Value:
-    return lambda kept: kept.text(short).agreement(method, PROTOCOLS[SHORT["words"]])
-
-
 def _cells(short: str, side: str) -> Value:
     """In how many cells of the grid the whole interval of CP-LRP minus AttnLRP lies on a side of 0."""
     return lambda kept: counts(grid(kept.text(short)))[side]
@@ -147,16 +99,6 @@ def _by_sign(short: str, side: str) -> Value:
     def difference(kept: Records) -> Interval:
         comparison = by_first_sign(kept.text(short))[side]
         return comparison.mean if comparison else bootstrap_mean([np.nan])
-
-    return difference
-
-
-def _halves(short: str, path: str, name: str) -> Value:
-    """The gain of the later half of the layers minus that of the first half, along a path."""
-
-    def difference(kept: Records) -> Interval:
-        rows = layer_gains(kept.text(short), path=path)
-        return gain_under(rows, PROTOCOLS[SHORT[name]])["later - first"]
 
     return difference
 
@@ -185,19 +127,6 @@ def _standing(short: str, name: str, what: str) -> Value:
     return lambda kept: standing(kept.text(short), site=protocol.site, tokens=protocol.tokens)[what]
 
 
-def _over_trainings(name: str) -> Value:
-    """CP-LRP minus AttnLRP over trainings and examples: hierarchical bootstrap."""
-    protocol = PROTOCOLS[SHORT[name]]
-
-    def difference(kept: Records) -> Interval:
-        runs = kept.trainings("sst2-6")
-        return over_trainings(
-            {run.model: run.r("cp-lrp", protocol) - run.r("attnlrp", protocol) for run in runs}
-        )
-
-    return difference
-
-
 def _shifted(method: str, end: str) -> Value:
     """Mean r at the words for the worst or best shift in a search, with the norm of one word embedding."""
 
@@ -209,15 +138,6 @@ def _shifted(method: str, end: str) -> Value:
             if row["method"] == method and row["size"] == 1 and row["shift"].startswith(f"{end} r found")
         )
         return _column(row["r"])
-
-    return mean
-
-
-def _by_removal(short: str, method: str, removal: str) -> Value:
-    def mean(kept: Records) -> Interval:
-        rows = method_rows(kept.with_maps(short), methods=[method])
-        (row,) = (row for row in rows if row.get("reference") == removal)
-        return row["r"]
 
     return mean
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from lrp_book.analysis.mean_pooling import pooling_outcomes, pooling_rows
 from lrp_book.analysis.predictions import FAILED, MET, MIXED
-from lrp_book.analysis.training_worth import METHODS, removal_leads, worth_over_trainings
+from lrp_book.analysis.training_worth import removal_leads
 from lrp_book.committed import SHORT, SHORT_RECIPE, Records, records
 from lrp_book.say import MissingRecord
 from lrp_companion.metrics.paired import over_trainings, t_interval
@@ -18,14 +18,12 @@ from lrp_companion.runs.load import TextRun
 from lrp_companion.schema import PROTOCOLS, REMOVALS
 
 Value = Callable[[Records], Any]
-WORTH = ("own", "other", "beyond", "partial", "ceiling", "lead")
 TOKENS = {"words": "no-special", "all tokens": "all"}
 
 
 def training_catalogue() -> dict[str, Value]:
     """What a sentence can ask of the five trainings, and of those that read the mean, by name."""
     out: dict[str, Value] = {
-        "trainings": lambda kept: len(_five(kept)),
         "trainings, n": lambda kept: _five(kept)[0].n,
     }
     for name in SHORT:
@@ -33,10 +31,6 @@ def training_catalogue() -> dict[str, Value]:
         out[f"trainings, CP-LRP minus AttnLRP, {name}, Student's"] = _students(name)
         for end in ("lowest", "highest"):
             out[f"trainings, CP-LRP minus AttnLRP, {name}, {end}"] = _end(name, end)
-    for method in METHODS:
-        for tokens in TOKENS:
-            for what in WORTH:
-                out[f"trainings, worth of {method}, {what}, {tokens}"] = _worth(method, what, tokens)
     for removal in REMOVALS:
         for tokens in TOKENS:
             out[f"trainings, mask gradient minus AttnLRP by {removal}, {tokens}"] = _lead(removal, tokens)
@@ -74,12 +68,6 @@ def _end(name: str, end: str) -> Value:
 
 
 @lru_cache(maxsize=4)
-def worths(results: str, tokens: str) -> list[dict[str, Any]]:
-    """`worth_over_trainings` of the five trainings in a folder of records, once."""
-    return worth_over_trainings(_five(records(results)), tokens=tokens)
-
-
-@lru_cache(maxsize=4)
 def leads(results: str, tokens: str) -> list[dict[str, Any]]:
     """`removal_leads` of the five trainings in a folder of records, once."""
     return removal_leads(_five(records(results)), tokens=tokens)
@@ -97,14 +85,6 @@ def both_read_outs(kept: Records) -> tuple[Sequence[TextRun], Sequence[TextRun]]
         expected, hint = "runs of models that read the mean", "name the folder of the runs"
         raise MissingRecord("finding", got="no folder mean-pooling", expected=expected, hint=hint)
     return _five(kept), kept.reading_mean
-
-
-def _worth(method: str, what: str, tokens: str) -> Value:
-    def value(kept: Records) -> Any:
-        (row,) = (row for row in worths(kept.folder, TOKENS[tokens]) if row["method"] == method)
-        return row[what]
-
-    return value
 
 
 def _lead(removal: str, tokens: str) -> Value:

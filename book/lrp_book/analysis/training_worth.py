@@ -1,4 +1,4 @@
-"""What r is worth and who leads, over several trainings of one model. No torch.
+"""Who leads by each removal, over several trainings of one model. No torch.
 
 Every training explains the same examples, so intervals are over trainings and examples together
 (`metrics.paired.over_trainings`).
@@ -11,56 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from lrp_book.analysis.r_scale import worth_columns
-from lrp_companion.checks import InputError
 from lrp_companion.metrics.paired import compare_paired, over_trainings
 from lrp_companion.runs.load import TextRun
 from lrp_companion.schema import Protocol
 
 Row = dict[str, Any]
-METHODS = ("mask-gradient:groups=8", "mask-gradient", "attnlrp", "cp-lrp")
-
-
-def worth_over_trainings(
-    runs: Sequence[TextRun], *, tokens: str = "no-special", methods: Sequence[str] = METHODS
-) -> list[Row]:
-    """r of each method with its model's LOO, beside what the LOO of another training reaches.
-
-    Parameters
-    ----------
-    runs : trainings of one model that kept their maps; each in turn is the model that is explained, and the
-        others are its references.
-
-    Returns
-    -------
-    list
-        A row per method, all numbers with intervals over trainings and examples: `own` (r with this model's
-        LOO), `other` (with another training's), `beyond` (own minus other), `partial` (partial r with this
-        model's LOO, the other's given), `ceiling` (r of LOO with another training's LOO), `lead` (own minus
-        ceiling: above 0, the method is closer to this model's LOO than another training's LOO is).
-
-    Raises
-    ------
-    InputError : fewer than two trainings, or a run that kept no maps.
-    """
-    if len(runs) < 2:
-        hint = "train the model again with another --seed"
-        raise InputError("worth_over_trainings", got=f"{len(runs)} runs", expected="two or more", hint=hint)
-    rows = []
-    for method in methods:
-        r = {
-            run.model: worth_columns(run, [one for one in runs if one is not run], method, tokens=tokens)
-            for run in runs
-        }
-        for columns in r.values():
-            columns["beyond"] = columns["own"] - columns["other"]
-            columns["lead"] = columns["own"] - columns["ceiling"]
-        means = {
-            name: over_trainings({model: columns[name] for model, columns in r.items()})
-            for name in ("own", "other", "beyond", "partial", "ceiling", "lead")
-        }
-        rows.append({"method": method, "tokens": tokens, "trainings": len(runs), **means})
-    return rows
 
 
 def removal_leads(

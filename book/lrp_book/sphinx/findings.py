@@ -1,13 +1,16 @@
 """Sphinx extension: the book's main findings on any page, from the committed records.
 
-The role `finding` prints one number (`analysis/findings.py` lists them), the directive `findings-figure`
-draws the headline, and `first-toggles` puts one sentence with its twelve switches: a first look at the widget
-of chapter 3.
+The role `finding` prints one number that an executed notebook keeps (`say.keep`), the directive
+`findings-figure` draws the headline, and `first-toggles` puts one sentence with its twelve switches: a first
+look at the widget of chapter 3.
 """
 
 from __future__ import annotations
 
+import difflib
 import html
+from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +19,11 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
 import lrp_companion
-from lrp_book.analysis.findings import finding, protocol_differences
+from lrp_book.ch05_worth import protocol_figure
 from lrp_book.committed import records
+from lrp_book.say import kept_in
 from lrp_book.sphinx.your_sentence import MODEL, examples_of_the_book
-from lrp_book.views.findings import protocol_figure
+from lrp_companion.checks import SourceError
 from lrp_companion.loading.classifier import load_classifier
 from lrp_companion.methods import attribute
 from lrp_companion.methods.lrp import layer_lattice
@@ -29,12 +33,39 @@ RESULTS = Path(__file__).resolve().parents[3] / "results"
 PICTURE = "findings.png"
 
 
+@cache
+def kept_numbers(notebook: Path, changed: float) -> dict[str, str]:
+    """The numbers that a notebook keeps, read again if it was `changed`."""
+    return kept_in(notebook)
+
+
+def finding(name: str, notebooks: Iterable[Path]) -> str:
+    """Return a number that one of the executed notebooks keeps, by its name.
+
+    Raises
+    ------
+    SourceError : none keeps a number of this name.
+    """
+    known: dict[str, str] = {}
+    for notebook in notebooks:
+        known |= kept_numbers(notebook, notebook.stat().st_mtime)
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=4, cutoff=0)
+        expected = f"a number that a notebook keeps: {'; '.join(near) or 'none does'}"
+        hint = "run make book, which executes the notebooks"
+        raise SourceError("finding", got=f"finding {name!r}", expected=expected, hint=hint)
+    return known[name]
+
+
 class FindingRole(SphinxRole):
-    """The role `finding`: a number by its name; the page is rebuilt when a record changes."""
+    """The role `finding`: a number by its name; the page is rebuilt when a notebook changes."""
 
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
         """Return the number as text."""
-        return [nodes.inline(self.rawtext, finding(self.text, RESULTS), classes=["lrp-number"])], []
+        notebooks = sorted(Path(self.env.srcdir, "notebooks").glob("*.ipynb"))
+        for notebook in notebooks:
+            self.env.note_dependency(str(notebook))
+        return [nodes.inline(self.rawtext, finding(self.text, notebooks), classes=["lrp-number"])], []
 
 
 class FindingsFigure(SphinxDirective):
@@ -42,7 +73,7 @@ class FindingsFigure(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Return the picture; its file lies among the static ones."""
-        figure = protocol_figure(protocol_differences(records(RESULTS)))
+        figure = protocol_figure(records(RESULTS))
         folder = Path(self.env.app.doctreedir, "companion_findings")
         folder.mkdir(parents=True, exist_ok=True)
         (folder / PICTURE).write_bytes(figure._repr_png_())

@@ -12,10 +12,7 @@ _NAMES = {
     ),
     "layer_game": ("layer_game_figure", "mask_choices"),
     "paired": ("first_token_table", "interventions_table", "paired_table", "stated_table"),
-    "r_scale": (
-        "beyond_table", "references_table", "removal_leads_table", "removals_table", "scale_dots",
-        "scale_strip", "worth_over_table",
-    ),
+    "r_scale": ("removal_leads_table",),
     "shifts": ("shift_band", "shift_table"),
     "protocol_grid": ("gain_map", "option_dots", "share_lines", "specification_curve"),
     "protocol_tables": (
@@ -23,7 +20,7 @@ _NAMES = {
         "protocols_table", "signs_table", "subgroup_table", "tag_table",
     ),
     "sentences": ("answers",),
-    "short_tables": ("cells_table", "stated_matrix", "table1_short", "won_table"),
+    "short_tables": ("cells_table", "stated_matrix", "won_table"),
     "trainings": (
         "both_data_sets_table", "pooling_table", "training_counts_table", "training_curve",
         "training_gains_table", "training_shares_table", "training_turns_table", "trainings_table",

@@ -6,31 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lrp_companion.paper.protocol_grid import AXIS_LABELS, Grid, counts, stated_cells
-from lrp_companion.paper.tables import PAIRS, table1
 from lrp_companion.registry import label_of
-from lrp_companion.runs.load import MnistRun
 from lrp_companion.show.tables import Table, table
-
-PAIR_NAMES = {"left-right": "left with right", "left-LOO": "left with LOO", "right-LOO": "right with LOO"}
-
-
-def table1_short(run: MnistRun, *, digits: int = 2) -> Table:
-    """Table 1 with raw maps: the explainers that the paper has, each pair of maps next to the paper's."""
-    explainers = [row for row in table1(run) if row["left-right, paper"] is not None]
-    rows = []
-    for row in explainers or table1(run):
-        line = {"explainer": row["explainer"]}
-        for pair in PAIRS:
-            line |= {pair: row[pair], f"{pair}, paper": row[f"{pair}, paper"]}
-        rows.append(line)
-    columns = {"explainer": "explainer"}
-    for pair in PAIRS:
-        columns |= {pair: "here", f"{pair}, paper": "paper"}
-    groups = {name: [pair, f"{pair}, paper"] for pair, name in PAIR_NAMES.items()}
-    caption = (
-        f"Mean r between maps, {run.n:,} images, {len(run.seeds)} nets, raw maps; paper: from another net"
-    )
-    return table(rows, columns=columns, groups=groups, caption=caption, digits=digits)
 
 
 def stated_matrix(grids: Sequence[Grid], *, digits: int = 2) -> Table:

@@ -1,0 +1,392 @@
+"""Chapter 5 and the numbers on the front page: each computed again from rows and files by slow means."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from browsing import complaints_of_axe, open_page
+from lrp_book.ch05_worth import (
+    PATHS,
+    depth_paths,
+    ends_of,
+    judged_claims,
+    later_minus_first,
+    lead,
+    scale,
+    verdicts,
+)
+from lrp_book.committed import SHORT, SHORT_RECIPE, TEXT_RUNS, Records, records
+from lrp_book.say import MissingRecord, kept_in, number
+from lrp_book.sphinx.findings import finding
+from lrp_book.worth import REMOVALS, WHAT, worth, worth_over_trainings
+from test_recomputed import plain_loo, plain_r
+
+from lrp_companion.checks import InputError, SourceError
+from lrp_companion.masks import path_masks
+from lrp_companion.metrics import bootstrap_mean
+from lrp_companion.paper.published import paper_table
+from lrp_companion.runs.labelled import mean
+from lrp_companion.runs.load import TextRun, load_run
+from lrp_companion.schema import PROTOCOLS, Protocol
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "results"
+CHAPTER = ROOT / "notebooks" / "05_reproduction.ipynb"
+INDEX = (ROOT / "book" / "index.md").read_text(encoding="utf-8")
+ASKED = set(re.findall(r"\{finding\}`([^`]+)`", INDEX))
+NUMBER = re.compile(r"(?<![\w.])[\u2212-]?\d+\.\d+")
+WORDS, POSITIONS = Protocol(), Protocol(site="word+position", tokens="all")
+FIVE = [f"trainings/sst2-{SHORT_RECIPE}-seed-{seed}" for seed in range(5)]
+
+
+@cache
+def run(name: str) -> Any:
+    return load_run(RESULTS / name)
+
+
+@cache
+def rows(name: str, table: str) -> list[dict[str, Any]]:
+    return sorted(pq.read_table(RESULTS / name / f"{table}.parquet").to_pylist(), key=lambda row: row["job"])
+
+
+@cache
+def loo_of(name: str, removal: int = 0) -> list[list[float]]:
+    """LOO of each example, from the logits of a run."""
+    removals = len(json.loads((RESULTS / name / "manifest.json").read_text())["axes"]["removal"])
+    return [plain_loo(row, removals, removal) for row in rows(name, "examples")]
+
+
+def counted(example: dict[str, Any], tokens: str) -> list[int]:
+    return [k for k in range(example["tokens"]) if tokens == "all" or k not in example["special"]]
+
+
+def r_of(x: list[float], y: list[float], kept: list[int]) -> float:
+    """r over the tokens that count; NaN where it is undefined."""
+    a, b = [x[k] for k in kept], [y[k] for k in kept]
+    return plain_r(a, b) if len(kept) > 1 and len(set(a)) > 1 and len(set(b)) > 1 else math.nan
+
+
+def two_loo(first: str, second: str, tokens: str = "no-special") -> list[float]:
+    """r of LOO with LOO of another model, where both predict the same class."""
+    pairs = zip(rows(first, "examples"), rows(second, "examples"), strict=True)
+    return [
+        r_of(x, y, counted(a, tokens)) if a["target"] == b["target"] else math.nan
+        for (a, b), x, y in zip(pairs, loo_of(first), loo_of(second), strict=True)
+    ]
+
+
+# -- the front page ----------------------------------------------------------------------------------------
+
+
+def without_first_position(name: str, method: str) -> list[float]:
+    """r at words + positions and all tokens, with the position of the first token left out."""
+    out = []
+    of_method = [row for row in rows(name, "methods") if row["method"] == method]
+    for row, example, loo in zip(of_method, rows(name, "examples"), loo_of(name), strict=True):
+        n = example["tokens"]
+        position = [0.0, *row["map"][n + 1 : 2 * n]]
+        out.append(plain_r([a + b for a, b in zip(row["map"][:n], position, strict=True)], loo))
+    return out
+
+
+def expected() -> dict[str, Any]:
+    """What the front page asks for: columns over examples, and plain numbers."""
+    images = pq.read_table(RESULTS / "mnist-plain" / "images.parquet").to_pylist()
+    of_image: dict[int, list[float]] = {}
+    for row in images:
+        if row["explainer"] == "AttnLRP":
+            of_image.setdefault(row["image"], []).append(row["r left-right"])
+    (digits,) = [row for row in paper_table("table1") if row["explainer"] == "AttnLRP"]
+    out: dict[str, Any] = {
+        "digits, AttnLRP left with right": np.array([np.mean(of) for of in of_image.values()]),
+        "digits, AttnLRP left with right, paper": digits["left_vs_right"],
+        "sst2-6, attnlrp, words": run("sst2-companion-6").r("attnlrp", WORDS),
+        "sst2-6, LOO with LOO of another training": np.array(
+            two_loo("sst2-companion-6", "trainings/sst2-companion-6-seed-1")
+        ),
+        "sst2-12, difference without [CLS]'s position": np.subtract(
+            *(without_first_position("maps/sst2-companion", name) for name in ("cp-lrp", "attnlrp"))
+        ),
+    }
+    for short, dataset in (("sst2-12", "SST"), ("imdb-12", "IMDB")):
+        name = TEXT_RUNS[short]
+        r = {method: run(name).r(method, WORDS) for method in ("attnlrp", "cp-lrp")}
+        gap = run(name).r("cp-lrp", POSITIONS) - run(name).r("attnlrp", POSITIONS)
+        stem = f"{short}, CP-LRP minus AttnLRP"
+        out |= {f"{stem}, words": r["cp-lrp"] - r["attnlrp"], f"{stem}, positions": gap}
+        if short == "sst2-12":
+            out[f"{stem}, positions, median"] = float(np.nanmedian(gap))
+            out[f"{stem}, positions, wins"] = (gap > 0) + (gap == 0) / 2
+        out |= {f"{short}, {method}, words": column for method, column in r.items()}
+        for row in paper_table("table2"):
+            if row["dataset"] == dataset and row["method"] in ("AttnLRP", "CP-LRP"):
+                out[f"{short}, {row['method'].lower()}, paper"] = row["loo_r"]
+        frontier = run(f"frontier/{name}")
+        assert set(frontier.examples) <= set(run(name).examples)
+        out[f"{short}, mask-gradient, words"] = frontier.r("mask-gradient", WORDS)
+        groups = "mask-gradient:groups=8"
+        out[f"{short}, frontier, {groups}, no-special"] = frontier.r(groups, WORDS)
+        mask_token, maps = Protocol(removal="mask-token"), run(f"maps/{name}")
+        out[f"{short}, mask gradient minus AttnLRP by [MASK]"] = maps.r("mask-gradient", mask_token) - maps.r(
+            "attnlrp", mask_token
+        )
+        sides = []
+        for site, tokens in itertools.product(("word", "word+position", "embedding"), ("no-special", "all")):
+            at = Protocol(site=site, tokens=tokens, map="sum-to-one")
+            value = bootstrap_mean(run(name).r("cp-lrp", at) - run(name).r("attnlrp", at))
+            sides.append("CP-LRP" if value.low > 0 else "AttnLRP" if value.high < 0 else "open")
+        out |= {f"{short}, stated protocols, {side}": sides.count(side) for side in ("AttnLRP", "CP-LRP")}
+        if short == "imdb-12":
+            out[f"{short}, stated protocols, open"] = sides.count("open")
+    return out
+
+
+def test_every_number_that_the_front_page_asks_for() -> None:
+    kept, columns = kept_in(CHAPTER), expected()
+    assert {name for name in kept if not (name.endswith(", n") and name[:-3] in kept)} == set(columns)
+    assert {name.removesuffix(", n") for name in ASKED} == set(columns)
+    for name, value in columns.items():
+        if isinstance(value, np.ndarray):
+            assert kept[name] == number(bootstrap_mean(value)), name
+            assert kept[f"{name}, n"] == f"{np.isfinite(value).sum():,}", name
+        else:  # of a median the interval is drawn; its value is the middle one
+            assert kept[name].split(" ")[0] == number(value), name
+
+
+def test_a_number_that_no_notebook_keeps_is_refused() -> None:
+    assert finding("sst2-12, cp-lrp, paper", [CHAPTER]) == "0.52"
+    with pytest.raises(SourceError, match="sst2-12, cp-lrp, paper") as refused:
+        finding("sst2-12, cp-lrp, papers", [CHAPTER])
+    assert "run make book" in str(refused.value) and "\n" not in str(refused.value)
+    with pytest.raises(SourceError, match="none does"):
+        finding("sst2-12, cp-lrp, paper", [])
+
+
+def test_no_number_among_the_findings_was_typed_in() -> None:
+    section = INDEX[INDEX.index("## What was found") : INDEX.index("## Where to begin")]
+    section = re.sub(r"\{finding\}`[^`]+`|arXiv [\d.]+|arxiv.org/abs/[\d.]+", "", section)
+    assert len(ASKED) > 20 and not NUMBER.findall(section)
+
+
+def test_times_agree_wherever_they_stand() -> None:
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        (minutes,) = re.findall(r"\*\*Time:\*\* about (\d+) minutes", path.read_text(encoding="utf-8"))
+        (row,) = [line for line in INDEX.splitlines() if line.startswith(f"| [](../notebooks/{path.name})")]
+        assert row.split("|")[-2].strip() == minutes, path.name
+
+
+def test_the_front_page_tells_and_can_be_touched(html: Path, browser: Any) -> None:
+    context = browser.new_context(viewport={"width": 1360, "height": 900})
+    page, watch = open_page(context, (html / "book" / "index.html").as_uri())
+    page.wait_for_selector("[data-ready]")
+    first = page.locator('[data-companion-widget="layer_toggles"]')
+    box = first.locator(".lrp-switches").bounding_box()
+    assert box["y"] + box["height"] < 900, "the switches are on the first screen"
+    before = first.locator("[data-r]").get_attribute("data-r")
+    first.locator("button.lrp-switch").nth(6).click()
+    assert first.locator("[data-r]").get_attribute("data-r") != before
+    ends = first.locator(".lrp-first-title").all_inner_texts()
+    first.get_by_role("button", name="CP-LRP", exact=True).click()
+    r = float(first.locator("[data-r]").get_attribute("data-r"))
+    assert f"r with LOO {r:.2f}" in next(text for text in ends if text.startswith("CP-LRP"))
+    page.wait_for_function("location.hash === '#first.bypassed=1,2,3,4,5,6,7,8,9,10,11,12'")
+    article = page.locator("article").inner_text()
+    assert "0.78 [0.76, 0.79]" in article and "{finding}" not in article
+    assert not complaints_of_axe(page, ".bd-article") and watch.nothing()
+    context.close()
+
+
+# -- the sentences -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("short", TEXT_RUNS)
+def test_leads_are_those_of_the_rows(short: str) -> None:
+    for key, name in SHORT.items():
+        r = [run(TEXT_RUNS[short]).r(method, PROTOCOLS[name]) for method in ("cp-lrp", "attnlrp")]
+        both = np.isfinite(r[0]) & np.isfinite(r[1])
+        made = lead(records(RESULTS), short, key)
+        assert made.mean == pytest.approx((r[0] - r[1])[both].mean(), abs=1e-12) and made.n == both.sum()
+
+
+@pytest.mark.parametrize("path", ["back-to-front", "front-to-back"])
+def test_halves_of_the_layers(path: str) -> None:
+    here = run(TEXT_RUNS["sst2-12"])
+    means = [np.mean(here.r(mask, POSITIONS)) for mask in (frozenset(), *path_masks(12)[path])]
+    gains = np.diff(means)
+    walked_first, walked_last = gains[:6].sum(), gains[6:].sum()
+    later = walked_first - walked_last if path == "back-to-front" else walked_last - walked_first
+    assert later_minus_first(here, path, "positions").mean == pytest.approx(later, abs=1e-9)
+
+
+def test_claims_without_runs(tmp_path: Path) -> None:
+    with pytest.raises(MissingRecord, match="no runs"):
+        verdicts(Records({}, {}, {}, [], [], str(tmp_path)))
+    (tmp_path / "mnist-plain").symlink_to(RESULTS / "mnist-plain")
+    judged = judged_claims(str(tmp_path))
+    assert judged[-1].verdict == "not testable here" and [claim.number for claim in judged][-1] == len(judged)
+    assert verdicts(records(str(tmp_path))).total() == len(judged)
+
+
+# -- what an r is worth ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tokens", ["no-special", "all"])
+@pytest.mark.parametrize("method", ["attnlrp", "mask-gradient"])
+def test_what_r_is_worth_over_trainings(method: str, tokens: str) -> None:
+    made = mean(worth_over_trainings([run(name) for name in FIVE], [method], tokens=tokens))
+    plain: dict[str, list[np.ndarray]] = {what: [] for what in WHAT}
+    for name in FIVE:
+        maps = [row["map"] for row in rows(name, "methods") if row["method"] == method]
+        table = []
+        for k, (example, loo) in enumerate(zip(rows(name, "examples"), loo_of(name), strict=True)):
+            kept = counted(example, tokens)
+            mine, pairs = r_of(maps[k], loo, kept), []
+            for other in FIVE:
+                if other != name and rows(other, "examples")[k]["target"] == example["target"]:
+                    theirs = loo_of(other)[k]
+                    ac, bc = r_of(maps[k], theirs, kept), r_of(loo, theirs, kept)
+                    spare = (1 - ac**2) * (1 - bc**2)
+                    partial = (mine - ac * bc) / math.sqrt(spare) if spare > 1e-12 else math.nan
+                    pairs.append((ac, partial, bc))
+            known = [[x for x in column if not math.isnan(x)] for column in zip(*pairs, strict=True)]
+            ac, partial, bc = (np.mean(x) if x else math.nan for x in known or [[]] * 3)
+            table.append((mine, ac, mine - ac, partial, bc, mine - bc))
+        for what, column in zip(WHAT, np.array(table).T, strict=True):
+            plain[what].append(column)
+    for what, columns in plain.items():
+        value = made.sel(explainer=method, what=what).item()
+        assert value.mean == pytest.approx(np.mean([np.nanmean(x) for x in columns]), abs=3e-5), what
+        assert value.low < value.mean < value.high
+        assert value.n == np.isfinite(columns).all(0).sum() == 872 - value.undefined
+
+
+def test_what_cannot_be_weighed_is_refused() -> None:
+    one, other_data = run(FIVE[0]), run(TEXT_RUNS["imdb-6"])
+    for call, says in (
+        (lambda: worth_over_trainings([one]), "1 runs; expected two or more"),
+        (lambda: worth_over_trainings([one, other_data]), "the same examples"),
+        (lambda: worth(one, []), "no other run"),
+        (lambda: worth(one, [other_data]), "one fingerprint"),
+        (lambda: worth(run(TEXT_RUNS["sst2-6"]), [one], ["attnlrp"]), "keeps no maps"),
+    ):
+        with pytest.raises(InputError, match=says) as refused:
+            call()
+        assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("tokens", ["no-special", "all"])
+@pytest.mark.parametrize("name", TEXT_RUNS.values())
+def test_loo_by_another_removal(name: str, tokens: str) -> None:
+    made = {row["what"]: row for row in scale([run(name)], tokens=tokens)}
+    for place, removal in enumerate(run(name).manifest["axes"]["removal"][1:], start=1):
+        pairs = zip(loo_of(name), loo_of(name, place), rows(name, "examples"), strict=True)
+        plain = [r_of(a, b, counted(example, tokens)) for a, b, example in pairs]
+        row = made[f"LOO by {REMOVALS[removal]}"]
+        assert row["kind"] == "LOO by another removal" and row["n"] == np.isfinite(plain).sum()
+        assert row["r"].mean == pytest.approx(np.nanmean(plain), abs=1e-6)
+
+
+def test_loo_of_another_training_and_of_another_depth() -> None:
+    names = ["sst2-companion", "sst2-companion-6", *(f"trainings/sst2-companion-6-seed-{k}" for k in (1, 2))]
+    made = scale([run(name) for name in (*names, "frontier/sst2-companion", TEXT_RUNS["imdb-6"])])
+    folders = {run(name).model: name for name in names}
+    pairs = [row for row in made if row["kind"].startswith("LOO of another")]
+    kinds = [row["kind"] for row in pairs]
+    assert kinds.count("LOO of another training") == kinds.count("LOO of another depth") == 3
+    for row in pairs:
+        first, second = folders[row["model"]], folders[row["what"].removeprefix("LOO of ")]
+        assert (run(first).layers == run(second).layers) == (row["kind"] == "LOO of another training")
+        plain = two_loo(first, second)
+        assert row["r"].mean == pytest.approx(np.nanmean(plain), abs=1e-6)
+        assert row["n"] == np.isfinite(plain).sum()
+    methods = [(row["what"], row["model"]) for row in made if row["kind"] == "method"]
+    assert len(set(methods)) == len(methods) and ("mask gradient, K = 8", "companion") in methods
+    assert [row["r"].mean for row in made] == sorted((row["r"].mean for row in made), reverse=True)
+
+
+# -- layer by layer ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def runs() -> list[Any]:
+    return list(records(RESULTS).runs.values())
+
+
+@pytest.fixture(scope="module")
+def data(runs: list[Any]) -> dict[str, Any]:
+    return depth_paths(runs)
+
+
+def slow_masks(path: str, layers: int) -> list[set[int]]:
+    """The layers that are bypassed at layer k of a path, k = 1..L."""
+    every = range(1, layers + 1)
+    if path == "single":
+        return [{k} for k in every]
+    return [{m for m in every if (m <= k if path == "front-to-back" else m >= k)} for k in every]
+
+
+def test_every_number_is_that_of_the_record(runs: list[Any], data: dict[str, Any]) -> None:
+    texts = {run.name: run for run in runs if isinstance(run, TextRun)}
+    assert [row["key"] for row in data["runs"]] == list(texts) and len(texts) == 4
+    for row in data["runs"]:
+        here = texts[row["key"]]
+        assert row["n"] == here.n and row["layers"] == here.layers
+        for (key, name), path in itertools.product(SHORT.items(), PATHS):
+            masks = slow_masks(path, here.layers)
+            values = [here.r(frozenset(mask), PROTOCOLS[name]) for mask in masks]
+            cells, ends = row["cells"][key][path], row["ends"][key][path]
+            np.testing.assert_allclose(cells["mean"], [np.nanmean(r) for r in values], rtol=1e-6)
+            first = bootstrap_mean(values[0])
+            assert (cells["low"][0], cells["high"][0]) == pytest.approx((first.low, first.high), abs=2e-3)
+            whole, none = (
+                here.r(frozenset(mask), PROTOCOLS[name]) for mask in (range(1, here.layers + 1), ())
+            )
+            last, none = (values[-1], values[0]) if path == "single" else (whole, none)
+            assert ends["mean"] == pytest.approx(np.nanmean(last - none), rel=1e-6)
+            above, below = ends["low"] > 0, ends["high"] < 0
+            assert ends["side"] == ("above" if above else "below" if below else "across")
+
+
+def test_the_ends_are_what_the_chapter_says(data: dict[str, Any]) -> None:
+    (row,) = [row for row in data["runs"] if row["key"] == "sst2-companion"]
+    for key in ("words", "positions"):
+        said, value = lead(records(RESULTS), "sst2-12", key), row["ends"][key]["back-to-front"]
+        assert [value[side] for side in ("mean", "low", "high")] == pytest.approx(
+            [said.mean, said.low, said.high], abs=1e-6
+        )
+
+
+def test_the_papers_values_are_by_layer_and_for_its_depth_only(data: dict[str, Any]) -> None:
+    printed = paper_table("tableA3")
+    for row in data["runs"]:
+        name = "SST" if row["label"].startswith("SST") else "IMDB"
+        r = {line["method"]: line["loo_r"] for line in paper_table("table2") if line["dataset"] == name}
+        assert row["paper ends"]["back-to-front"] == pytest.approx(r["CP-LRP"] - r["AttnLRP"])
+        if row["layers"] != 12:
+            assert row["paper"] is None and row["paper ends"]["single"] is None
+            continue
+        for path, values in row["paper"].items():
+            for mask, value in zip(slow_masks(path, 12), values, strict=True):
+                (cell,) = [
+                    line["loo_r"]
+                    for line in printed
+                    if (line["dataset"], line["path"]) == (name, path.replace("-", "_"))
+                    and set(line["bypass"]) == mask
+                ]
+                assert value == cell
+
+
+def test_ends_and_what_is_refused(runs: list[Any]) -> None:
+    assert ends_of("back-to-front", 4) == (frozenset({1, 2, 3, 4}), frozenset())
+    assert ends_of("single", 4) == (frozenset({4}), frozenset({1}))
+    with pytest.raises(InputError, match="no run with masks"):
+        depth_paths([run for run in runs if not isinstance(run, TextRun)])
