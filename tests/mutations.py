@@ -104,10 +104,8 @@ attribution = of("attribution.py", "test_attribution.py")
 export = of("show/export.py", "test_export.py")
 shares = of("metrics/variance.py", "test_variance.py::test_sums_of_squares_are_those_of_least_squares")
 resampled = of("metrics/statistics.py", "test_protocol_grid.py")
-significance = of("book/lrp_book/analysis/significance.py", "test_protocol_grid.py")
+significance = of("book/lrp_book/analysis/significance.py", "test_ch06.py")
 masks = of("masks.py", "test_masks.py")
-subgroups = of("book/lrp_book/analysis/subgroups.py", "test_protocol_grid.py")
-boards = of("book/lrp_book/views/boards.py", "test_protocol_grid.py::test_switchboard_of_several_runs")
 levels = of("methods/levels.py", "test_levels.py")
 head = of("widgets/static/head_stepper.js", "test_front_ends.py::test_deno_tests_pass")
 depth = of("book/lrp_book/analysis/depth_paths.py", "test_depth_paths.py")
@@ -145,10 +143,6 @@ mask_hunt = of("book/lrp_book/sphinx/mask_hunt.py", "test_mask_hunt.py")
 launch = of("book/lrp_book/sphinx/launch.py", "test_launch.py")
 paired = of("metrics/paired.py", "test_paired.py")
 scale = of("book/lrp_book/analysis/r_scale.py", "test_recomputed.py::test_loo_of_another_training")
-split = of(
-    "book/lrp_book/analysis/first_token.py",
-    "test_recomputed.py::test_the_split_by_the_sign_at_cls[imdb-companion]",
-)
 judged = of("paper/claims.py", "test_report.py::test_the_verdict_is_made_by_its_rule")
 
 
@@ -418,7 +412,7 @@ MUTATIONS: list[Mutation] = [
            "table.mean(axis=others, keepdims=True) - sum(effects[each] for each in subsets)",
            "table.mean(axis=others, keepdims=True) - table.mean()"),
     significance("Holm without its steps", "(len(p) - rank) * p[k]", "len(p) * p[k]",
-               "test_protocol_grid.py::test_holm_by_hand_and_against_its_definition"),
+               "test_ch06.py::test_holm_by_hand_and_against_its_definition"),
     # methods on text
     output("a word counts as yes", "isinstance(value, (bool, np.bool_))", "value is not None", NONSENSE),
     output("any number of steps", "n_steps, most=MOST_STEPS,", "n_steps,",

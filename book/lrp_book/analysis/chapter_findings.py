@@ -6,32 +6,26 @@ Each is computed by the function that makes the chapter's tables, so a sentence 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lrp_book.analysis.effect_causes import gain_under, layer_gains, signs, stated_with_whole_sums
-from lrp_book.analysis.first_token import by_first_sign
-from lrp_book.analysis.layer_game import standing
 from lrp_book.analysis.r_scale import method_rows
 from lrp_book.analysis.wiring_findings import wiring_runs
 from lrp_book.analysis.wirings import wiring_claim
 from lrp_book.committed import SHORT, TEXT_RUNS, Records, records
+from lrp_book.layers import gain_under, layer_gains
 from lrp_book.say import MissingRecord
 from lrp_companion.metrics import Interval, bootstrap_mean, paired_difference
 from lrp_companion.metrics.paired import over_trainings
 from lrp_companion.paper.claims import VERDICTS, Claim, claims
-from lrp_companion.paper.protocol_grid import counts, grid
 from lrp_companion.registry import label_of
 from lrp_companion.schema import PROTOCOLS, Protocol
 
 Value = Callable[[Records], Any]
 PATHS = ("back-to-front", "front-to-back", "single")
-EMBEDDING = Protocol(site="embedding")
-"""The one site that depends on the function alone, without special tokens."""
 PARTS = ("across layers", "within one softmax")
 REMOVALS = {"mask-token": "[MASK]", "delete": "deletion"}
 
@@ -42,18 +36,9 @@ def chapter_catalogue() -> dict[str, Value]:
     out |= {f"claims, {verdict}": _verdicts(verdict) for verdict in VERDICTS}
     for short in TEXT_RUNS:
         out[f"{short}, n"] = _size(short)
-        out[f"{short}, CP-LRP minus AttnLRP, embedding"] = _at_embedding(short)
-        out[f"{short}, CP-LRP minus AttnLRP, embedding, all tokens"] = _at_embedding(short, tokens="all")
         out[f"{short}, mask-gradient minus AttnLRP at words and positions, all"] = _lead_at_positions(short)
-        for nearer in ("CP-LRP", "AttnLRP"):
-            out[f"{short}, stated protocols with sums over all tokens, {nearer}"] = _whole_sums(short, nearer)
-        out[f"{short}, sign turned, AttnLRP"] = _turned(short)
         for method in ("ig", "rollout"):
             out[f"{short}, {label_of(method)}, words"] = _agreement(short, method)
-        for side in ("below", "above"):
-            out[f"{short}, cells {side}"] = _cells(short, side)
-            out[f"{short}, CP-LRP minus AttnLRP, LOO at [CLS] {side} 0"] = _by_sign(short, side)
-        out[f"{short}, cells"] = _cells(short, "cells")
         for path in PATHS:
             for name in SHORT:
                 out[f"{short}, later minus first half, {path}, {name}"] = _halves(short, path, name)
@@ -64,15 +49,8 @@ def chapter_catalogue() -> dict[str, Value]:
                 out[f"{short}, {method} minus AttnLRP, {tokens}"] = _lead(short, method, tokens)
         for method in ("attnlrp", "mask-gradient:groups=8"):
             out[f"{short}, delta of {method} minus LOO's"] = _delta(short, method)
-    for short in ("sst2-12", "sst2-6"):
-        for name in ("words", "positions"):
-            for what in ("later", "attnlrp", "cp-lrp", "masks"):
-                out[f"{short}, all masks, {what}, {name}"] = _standing(short, name, what)
     for name in SHORT:
         out[f"sst2-6, over trainings, {name}"] = _over_trainings(name)
-    for method in ("attnlrp", "cp-lrp"):
-        for end in ("lowest", "highest"):
-            out[f"shift, {method}, {end}"] = _shifted(method, end)
     for short in ("sst2-12", "imdb-12"):
         for method in ("attnlrp", "mask-gradient"):
             for removal in REMOVALS if short == "sst2-12" else ("mask-token",):
@@ -108,11 +86,6 @@ def _size(short: str) -> Value:
     return lambda kept: kept.text(short).n
 
 
-def _at_embedding(short: str, *, tokens: str = "no-special") -> Value:
-    protocol = replace(EMBEDDING, tokens=tokens)
-    return lambda kept: kept.text(short).difference("cp-lrp", "attnlrp", protocol)
-
-
 def _lead_at_positions(short: str) -> Value:
     """r of the mask gradient, which has no site, minus r of AttnLRP at words and positions; all tokens."""
 
@@ -124,31 +97,8 @@ def _lead_at_positions(short: str) -> Value:
     return lead
 
 
-def _whole_sums(short: str, nearer: str) -> Value:
-    return lambda kept: [row["nearer"] for row in stated_with_whole_sums(kept.text(short))].count(nearer)
-
-
-def _turned(short: str) -> Value:
-    """The share of examples in which dividing AttnLRP's map and LOO by their sums reverses the sign of r."""
-    positions = PROTOCOLS[SHORT["positions"]]
-    return lambda kept: signs(kept.text(short), "attnlrp", protocol=positions)["turned"]
-
-
 def _agreement(short: str, method: str) -> Value:
     return lambda kept: kept.text(short).agreement(method, PROTOCOLS[SHORT["words"]])
-
-
-def _cells(short: str, side: str) -> Value:
-    """In how many cells of the grid the whole interval of CP-LRP minus AttnLRP lies on a side of 0."""
-    return lambda kept: counts(grid(kept.text(short)))[side]
-
-
-def _by_sign(short: str, side: str) -> Value:
-    def difference(kept: Records) -> Interval:
-        comparison = by_first_sign(kept.text(short))[side]
-        return comparison.mean if comparison else bootstrap_mean([np.nan])
-
-    return difference
 
 
 def _halves(short: str, path: str, name: str) -> Value:
@@ -179,12 +129,6 @@ def _delta(short: str, method: str) -> Value:
     return difference
 
 
-def _standing(short: str, name: str, what: str) -> Value:
-    """The later half's fraction of the gain by Shapley values, or a rank among all masks."""
-    protocol = PROTOCOLS[SHORT[name]]
-    return lambda kept: standing(kept.text(short), site=protocol.site, tokens=protocol.tokens)[what]
-
-
 def _over_trainings(name: str) -> Value:
     """CP-LRP minus AttnLRP over trainings and examples: hierarchical bootstrap."""
     protocol = PROTOCOLS[SHORT[name]]
@@ -196,21 +140,6 @@ def _over_trainings(name: str) -> Value:
         )
 
     return difference
-
-
-def _shifted(method: str, end: str) -> Value:
-    """Mean r at the words for the worst or best shift in a search, with the norm of one word embedding."""
-
-    def mean(kept: Records) -> Interval:
-        (record,) = kept.sheets("embedding-shift")
-        (row,) = (
-            row
-            for row in record["rows"]
-            if row["method"] == method and row["size"] == 1 and row["shift"].startswith(f"{end} r found")
-        )
-        return _column(row["r"])
-
-    return mean
 
 
 def _by_removal(short: str, method: str, removal: str) -> Value:

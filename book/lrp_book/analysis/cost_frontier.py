@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lrp_book.analysis.significance import holm, rank_correlations
-from lrp_book.analysis.subgroups import features
+from lrp_book.analysis.significance import features, holm, rank_correlations
 from lrp_companion.checks import InputError
 from lrp_companion.metrics import Interval
 from lrp_companion.metrics.statistics import intervals, side_of_zero

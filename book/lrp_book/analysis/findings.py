@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from lrp_book.analysis.chapter_findings import chapter_catalogue
-from lrp_book.analysis.first_token import interventions
 from lrp_book.analysis.r_scale import method_rows, training_rows
 from lrp_book.analysis.training_findings import training_catalogue
 from lrp_book.analysis.vision_findings import vision_catalogue
 from lrp_book.analysis.wiring_findings import wiring_catalogue
+from lrp_book.ch06_causes import interventions
 from lrp_book.committed import SHORT, TEXT_RUNS, Records, records
 from lrp_companion.checks import InputError
-from lrp_companion.metrics import Interval
+from lrp_companion.metrics import Interval, paired_difference
 from lrp_companion.metrics.paired import compare_paired
 from lrp_companion.paper.protocol_grid import DATA_NAMES, grid, stated_cells
 from lrp_companion.paper.tables import table1, table2
@@ -64,8 +64,8 @@ def _digit_r(kept: Records, explainer: str, pair: str) -> Any:
 
 
 def _without_cls(kept: Records) -> Interval:
-    rows = {row["kept"]: row["difference"].mean for row in interventions(kept.with_maps("sst2-12"))}
-    return rows["without [CLS]'s position"]
+    r = interventions(kept.with_maps("sst2-12"))["without [CLS]'s position"]
+    return paired_difference(r["cp-lrp"], r["attnlrp"])
 
 
 def _by_removal(short: str, removal: str) -> Callable[[Records], Interval]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from lrp_book.analysis.layer_game import best_mask
+from lrp_book.layers import best_mask
 from lrp_companion.checks import SourceError
 from lrp_companion.masks import bypassed
 from lrp_companion.metrics import Interval

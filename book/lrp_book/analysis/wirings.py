@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from lrp_book.analysis.first_token import first_loo
 from lrp_book.analysis.predictions import BOTH_RULES, Point, judged, one_sign
 from lrp_book.analysis.r_scale import worth_columns
+from lrp_book.ch06_causes import first_loo
 from lrp_companion.masks import path_masks
 from lrp_companion.metrics import bootstrap_mean
 from lrp_companion.metrics.paired import compare_paired, mean_over

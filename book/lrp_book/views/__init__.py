@@ -8,34 +8,20 @@ from typing import Any
 _NAMES = {
     "binned": ("binned_lines",),
     "cost_frontier": ("frontier_figure", "mask_path_figure", "method_label"),
-    "digit_variants": (
-        "ig_steps", "nearest_table", "variant_choices_table", "variant_curve", "variant_label",
-        "variant_ranges_table", "variant_signs_table", "variant_table",
-    ),
     "frontier_tables": (
         "backing_table", "budget_table", "difference_table", "digit_frontier_table", "errs_table",
         "first_look_table", "frontier_table", "nearness_table", "option_table", "perturbation_table",
     ),
     "digits": ("digit_maps", "share_line"),
-    "layer_game": ("layer_game_figure", "mask_choices"),
-    "paired": ("first_token_table", "interventions_table", "paired_table", "stated_table"),
+    "paired": ("paired_table",),
     "products": ("product_figure", "share_dots"),
     "r_scale": (
         "beyond_table", "references_table", "removal_leads_table", "removals_table", "scale_dots",
         "scale_strip", "worth_over_table",
     ),
-    "shifts": ("error_shares_table", "shift_band", "shift_table", "stages_table", "zero_node_table"),
-    "protocol_grid": ("gain_map", "option_dots", "share_lines", "specification_curve"),
-    "protocol_tables": (
-        "anova_table", "counts_table", "findings_table", "gains_table", "late_table", "presets_table",
-        "protocols_table", "signs_table", "subgroup_table", "tag_table",
-    ),
+    "shifts": ("error_shares_table", "stages_table", "zero_node_table"),
     "sentences": ("answers",),
-    "short_tables": ("cells_table", "stated_matrix", "table1_short", "won_table"),
-    "trainings": (
-        "both_data_sets_table", "pooling_table", "training_counts_table", "training_curve",
-        "training_gains_table", "training_shares_table", "training_turns_table", "trainings_table",
-    ),
+    "short_tables": ("table1_short", "won_table"),
     "wirings": (
         "audit_table", "gates_table", "outcomes_table", "wiring_effects_table", "wiring_frontier_table",
         "wiring_paths_figure", "wiring_steps_table", "wirings_figure", "wirings_table", "worth_table",
