@@ -104,10 +104,8 @@ attribution = of("attribution.py", "test_attribution.py")
 export = of("show/export.py", "test_export.py")
 shares = of("metrics/variance.py", "test_variance.py::test_sums_of_squares_are_those_of_least_squares")
 resampled = of("metrics/statistics.py", "test_protocol_grid.py")
-significance = of("book/lrp_book/analysis/significance.py", "test_protocol_grid.py")
+significance = of("book/lrp_book/significance.py", "test_ch06.py")
 masks = of("masks.py", "test_masks.py")
-subgroups = of("book/lrp_book/analysis/subgroups.py", "test_protocol_grid.py")
-boards = of("book/lrp_book/views/boards.py", "test_protocol_grid.py::test_switchboard_of_several_runs")
 levels = of("methods/levels.py", "test_levels.py")
 head = of("widgets/static/head_stepper.js", "test_front_ends.py::test_deno_tests_pass")
 chapter5 = of("book/lrp_book/ch05_worth.py", "test_ch05.py")
@@ -413,7 +411,7 @@ MUTATIONS: list[Mutation] = [
            "table.mean(axis=others, keepdims=True) - sum(effects[each] for each in subsets)",
            "table.mean(axis=others, keepdims=True) - table.mean()"),
     significance("Holm without its steps", "(len(p) - rank) * p[k]", "len(p) * p[k]",
-               "test_protocol_grid.py::test_holm_by_hand_and_against_its_definition"),
+               "test_ch06.py::test_holm_by_hand_and_against_its_definition"),
     # methods on text
     output("a word counts as yes", "isinstance(value, (bool, np.bool_))", "value is not None", NONSENSE),
     output("any number of steps", "n_steps, most=MOST_STEPS,", "n_steps,",
@@ -546,7 +544,7 @@ MUTATIONS: list[Mutation] = [
     Mutation("two data sets: trainings are left out", "paper/claims.py",
              "_smaller_gain(len(out) + 1, [*known, *trained_again])", "_smaller_gain(len(out) + 1, known)",
              ("test_report.py",)),
-    Mutation("predictions: mixed is met", "book/lrp_book/analysis/predictions.py",
+    Mutation("predictions: mixed is met", "book/lrp_book/predictions.py",
              "MET if held == len(figures) else FAILED", "MET if held else FAILED", ("test_ch08.py",)),
     loaded("the caller's network is changed", "out = copied(network)", "out = network",
            file="loading/device_map.py"),

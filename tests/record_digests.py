@@ -16,10 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from lrp_book import ch07_errors, ch07_remedy
-from lrp_book.analysis import effect_causes, layer_game, subgroups, trainings
+from lrp_book import ch06_causes, ch06_protocol, ch06_trainings, ch07_errors, ch07_remedy, layers
 from lrp_book.committed import load_sheets
-from lrp_book.views import boards
 
 from lrp_companion.attribution import SITES
 from lrp_companion.paper import (
@@ -93,6 +91,12 @@ def columns(name: str, run: TextRun) -> None:
     say(f"{name}: logits", run.logits())
 
 
+def gains_of(gains: Any) -> list[Any]:
+    """Every cell of `layers.layer_gains`."""
+    options = {str(name): gains[name].values.tolist() for name in gains.dims}
+    return [layers.gain_under(gains, cell) for cell in protocol_grid.protocols_of(options)]
+
+
 def frontier_run(name: str, run: TextRun) -> None:
     """Agreement against cost."""
     data = ch07_remedy.frontier(run)
@@ -116,22 +120,21 @@ def paper_run(name: str, run: TextRun) -> None:
             (paper_tables.tableA3(run, protocol=p), paper_tables.figure2(run, protocol=p)) for p in protocols
         ]
         say(f"{name}: table A3, figure 2", along)
-        paths = ("back-to-front", "single")
-        say(f"{name}: special shares", [effect_causes.special_shares(run, path=p) for p in paths])
+        say(f"{name}: special shares", ch06_causes.special_shares(run))
         paths = ("back-to-front", "front-to-back", "single")
-        say(f"{name}: gains of layers", [effect_causes.layer_gains(run, path=p) for p in paths])
+        say(f"{name}: gains of layers", [gains_of(layers.layer_gains(run, path=p)) for p in paths])
     grid = protocol_grid.grid(run)
     say(f"{name}: grid", [grid.values, grid.defined, grid.draws[::100]])
     counted = [grid.curve(), protocol_grid.counts(grid), protocol_grid.choice_effects(grid)]
     say(f"{name}: curve, counts, variances", counted)
     if not np.isnan(grid.effects).any():
         say(f"{name}: analysis of variance", protocol_grid.anova(grid))
-    say(f"{name}: signs", [effect_causes.signs(run, m) for m in ("attnlrp", "cp-lrp")])
-    say(f"{name}: findings", effect_causes.audit_statements(run))
-    say(f"{name}: subgroups", subgroups.subgroups([run]))
+    say(f"{name}: signs", [ch06_causes.signs(run, m, protocol=Protocol()) for m in ("attnlrp", "cp-lrp")])
+    say(f"{name}: findings", list(ch06_causes.statements(run)))
+    say(f"{name}: subgroups", ch06_causes.subgroups([run]))
     if "lattice_means" in run.tables:
         for site, tokens in itertools.product(SITES, TOKEN_CHOICES):
-            game = layer_game.layer_game(run, site=site, tokens=tokens)
+            game = layers.layer_game(run, site=site, tokens=tokens)
             values = [game.shapley(), game.interactions(), game.paths(), game.choices()]
             say(f"{name}: layer game {site} {tokens}", values)
 
@@ -168,10 +171,10 @@ def say_run(name: str, run: AnyRun) -> None:
 
 
 def compared_trainings(runs: list[TextRun]) -> None:
-    compared = trainings.trainings(runs)
-    functions = ("effects", "counts", "turns", "shares", "likeness", "gains")
-    rows = [getattr(trainings, f"training_{function}")(compared) for function in functions]
-    say("trainings", [compared.effects, compared.low, compared.high, *rows])
+    compared = ch06_trainings.trainings(runs)
+    functions = ("counts", "turns", "shares", "likeness")
+    rows = [getattr(ch06_trainings, f"training_{function}")(compared) for function in functions]
+    say("trainings", [compared.values, *rows])
 
 
 def main(results: str = "results") -> None:
@@ -185,7 +188,7 @@ def main(results: str = "results") -> None:
         compared_trainings(group)
     say("choices of options", ch07_remedy.option_choices(load_sheets("results/remedy-options")))
     say("best masks", ch07_remedy.best_masks(load_sheets("results/best-mask")))
-    switchboard = boards.switchboard(runs)["boards"]
+    switchboard = ch06_protocol.switchboard(runs)["boards"]
     packed = repr([[(run["cells"], run["undefined"]) for run in board["runs"]] for board in switchboard])
     print(f"{'boards':60} {hashlib.sha256(packed.encode()).hexdigest()[:16]}")
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from lrp_book.analysis.significance import holm, rank_correlations
+from lrp_book.significance import holm, rank_correlations
 
 import lrp_companion as lrp
 from lrp_companion.arrays import bool_array, real_array

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray as xr
-from lrp_book.analysis.significance import holm
 from lrp_book.ch07_errors import (
     FEATURES,
     errs_table,
@@ -37,6 +36,7 @@ from lrp_book.committed import load_sheets
 from lrp_book.labels import method_label
 from lrp_book.records.concentration import concentrations
 from lrp_book.records.tune_options import options_to_try
+from lrp_book.significance import holm
 from tiny_models import TEXTS
 
 from lrp_companion import Classifier, InputError

@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 from lrp_book import ch08_images as images
 from lrp_book import ch08_wirings as ch
-from lrp_book.analysis.predictions import judged
-from lrp_book.analysis.tuned_options import load_sheets
+from lrp_book.committed import load_sheets
+from lrp_book.predictions import judged
 from lrp_book.say import MissingRecord, say
 
 import lrp_companion as lrp

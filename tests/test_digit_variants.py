@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import itertools
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from lrp_book.views.boards import digit_board, switchboard
-from test_protocol_grid import is_kept_as
-from test_report import level, text_run
 
 from lrp_companion.checks import InputError
 from lrp_companion.cli import main
@@ -26,7 +22,6 @@ from lrp_companion.paper.digit_variants import (
     digit_grid,
     digit_ig,
     digit_nearest,
-    digit_ranges,
     digit_signs,
     paper_values,
 )
@@ -194,110 +189,6 @@ def test_ig_by_hand(run, digits) -> None:
         row["r"] == pytest.approx(np.corrcoef((maps[0] + maps[1]) / 2, loo.scores)[0, 1], abs=1e-5)
         and row["delta"] < 1e-5
     )
-
-
-def test_the_board_holds_the_grid(run) -> None:
-    board = digit_board(run)
-    shape = [len(axis["options"]) for axis in board["axes"]]
-    cells = np.frombuffer(base64.b64decode(board["runs"][0]["cells"]), "<i2").reshape(*shape, 9) / 10_000
-    assert shape == [2, 2, 2, 2] and all(
-        set(preset["state"]) == {"run", *(a["key"] for a in board["axes"])} for preset in board["presets"]
-    )
-    for place, row in zip(np.ndindex(*shape), digit_grid(run), strict=True):
-        for k, name in enumerate(("AttnLRP, right with LOO", "AttnLRP, left with LOO", "difference")):
-            wanted = [row[name].mean, row[name].low, row[name].high]
-            is_kept_as(cells[place][3 * k : 3 * k + 3], wanted)
-
-
-def test_what_is_shown_is_the_grid(run) -> None:
-    from lrp_book import views
-
-    grid = digit_grid(run)
-    assert (
-        views.variant_label(run.variants[0]) == "the plainest"
-        and views.variant_label(run.variants[7]) == "biases, positions, embedding"
-    )
-    assert len({views.variant_label(variant) for variant in variants()}) == 32
-    for map in ("raw", "sum-to-one"):
-        shown = views.variant_table(run, map=map)
-        for row, cells in zip([row for row in grid if row["map"] == map], shown.cells, strict=True):
-            assert (
-                cells[0] == views.variant_label(run.variants[row["variant"]])
-                and f"{100 * row['accuracy'][0]:.1f} %" in cells[1]
-            )
-            assert (
-                list(cells[2:6]) == [row[name].text(2) for name in MEASURES]
-                and cells[6] == f"{100 * row['negative']:.1f} %"
-            )
-    nearest = views.nearest_table(run).cells
-    assert [cells[0].split(";")[0].split(":")[0] for cells in nearest] == [
-        "the paper, choices unknown", "nearest to it", "the plainest net", "the plainest net",
-    ]  # fmt: skip
-    assert nearest[0][2:] == tuple(f"{value:.2f}" for value in paper_values().values())
-    assert list(nearest[1][2:]) == [digit_nearest(run)["nearest"][name].text(2) for name in MEASURES]
-    for row, cells in zip(digit_ranges(run), views.variant_ranges_table(run).cells[1:], strict=True):
-        name, floor = "AttnLRP, left with LOO", 0.85 if row["which"] == "reach" else 0.0
-        accurate = [entry for entry in grid if entry["map"] == row["map"] and entry["accuracy"][0] >= floor]
-        means = [entry[name].mean for entry in accurate]
-        assert cells[1] == str(len(means))
-        assert cells[4] == (f"{min(means):.2f} to {max(means):.2f}" if means else "")
-    shares = views.variant_choices_table(run).cells
-    assert [cells[0] for cells in shares[:4]] == ["biases", "position embedding", "pixel to Q, K, V", "map"]
-    for column in range(1, len(MEASURES) + 2):
-        assert sum(float(cells[column].removesuffix(" %")) for cells in shares) == pytest.approx(100, abs=0.6)
-    for row, cells in zip(
-        digit_signs(run), views.variant_signs_table(digit_signs(run), title="signs").cells, strict=True
-    ):
-        assert cells[1:3] == (row["raw"].text(2), row["sum to one"].text(2))
-        assert int(cells[4]) + int(cells[6]) == 6
-        assert cells[3] == ("" if row["both positive"] is None else f"{row['both positive'][0]:.2f}")
-
-
-def test_figures_of_variants_say_what_they_draw(run) -> None:
-    from lrp_book import views
-
-    means = [row["AttnLRP, left with LOO"].mean for row in digit_grid(run)]
-    curve, steps = views.variant_curve(run), views.ig_steps(digit_ig(run), title="IG")
-    assert f"from {min(means):.2f} to {max(means):.2f} over 16 combinations" in curve.alt
-    top = curve.axes[0].get_lines()[2].get_ydata()
-    assert (
-        np.allclose(top, sorted(means))
-        and [line.get_ydata()[0] for line in curve.axes[0].get_lines()[1:6:2]]
-        == list(paper_values().values())[:3]
-    )
-    last = next(
-        row["r"].mean
-        for row in digit_ig(run)
-        if (row["variant"], row["baseline"], row["n_steps"]) == (7, "zero", 4)
-    )
-    assert f"biases, positions, embedding: zero {last:.2f}" in steps.alt
-    for figure in (curve, steps):
-        assert figure._repr_png_().startswith(b"\x89PNG")
-    for view in (views.ig_steps, views.variant_signs_table):
-        with pytest.raises(InputError, match="expected at least one"):
-            view([], title="nothing")
-    with pytest.raises(InputError, match="map 'half'"):
-        views.variant_table(run, map="half")
-
-
-def test_the_switchboard_has_a_board_of_digits_behind_the_reviews(run, tmp_path) -> None:
-    from lrp_companion import ProtocolSwitchboard
-    from lrp_companion.paper import printed
-
-    reviews = load_run(
-        text_run(tmp_path / "reviews", {"attnlrp": level(0.3, 0.4), "cp-lrp": level(0.5, 0.5)}, n=2, layers=2)
-    )
-    data = switchboard([run, reviews, run])
-    assert [board["key"] for board in data["boards"]] == ["text", "digits"] and data["boards"][
-        1
-    ] == digit_board(run)
-    assert "AttnLRP (right)" in ProtocolSwitchboard(data).fallback()
-    with pytest.raises(InputError, match="no runs on reviews"):
-        switchboard([run])
-    assert [cells[:2] for cells in printed.runs_table([run, reviews]).cells] == [
-        ("grid", "8 variants"),
-        ("reviews", "made-up"),
-    ]
 
 
 def test_the_command(tmp_path, capsys) -> None:

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from lrp_book.analysis.first_token import by_first_sign, interventions, site_change
-from lrp_book.analysis.layer_game import standing
+from lrp_book.ch06_causes import by_first_sign, interventions, site_change
+from lrp_book.layers import standing
 
 from lrp_companion.attribution import SITES
 from lrp_companion.metrics.paired import compare_paired, over_trainings
@@ -137,7 +137,7 @@ def test_the_split_by_the_sign_at_cls(name):
     assert made["share"].mean == pytest.approx(sum(x > 0 for x in first) / len(first))
     for side, keep in (("below", lambda x: x < 0), ("above", lambda x: x > 0)):
         kept = defined([d for d, x in zip(differences, first, strict=True) if keep(x)])
-        assert made[side].mean.mean == pytest.approx(sum(kept) / len(kept), abs=2e-6)
+        assert made[side].mean == pytest.approx(sum(kept) / len(kept), abs=2e-6)
         assert made[side].n == len(kept)
     for method in ("attnlrp", "cp-lrp"):
         steps = zip(stored_r(name, method, 1, 1), stored_r(name, method, 0, 1), strict=True)
@@ -249,7 +249,7 @@ def test_interventions_at_cls_and_sep(name):
     here, folder = load_run(RESULTS / "maps" / name), RESULTS / "maps" / name
     removals = len(json.loads((folder / "manifest.json").read_text())["config"]["removals"])
     examples = {row["job"]: row for row in pq.read_table(folder / "examples.parquet").to_pylist()}
-    made = {row["kept"]: row for row in interventions(here)}
+    made = interventions(here)
     table = pq.read_table(folder / "methods.parquet").to_pylist()
     for label, gone in (
         ("words + positions", ()),
@@ -268,4 +268,4 @@ def test_interventions_at_cls_and_sep(name):
                     position[k] = 0.0
                 loo = plain_loo(example, removals)
                 values.append(plain_r([a + b for a, b in zip(word, position, strict=True)], loo))
-            assert made[label][method].mean == pytest.approx(sum(values) / len(values), abs=1e-5)
+            assert made[label][method].mean() == pytest.approx(sum(values) / len(values), abs=1e-5)

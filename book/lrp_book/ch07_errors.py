@@ -11,9 +11,8 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 
-from lrp_book.analysis.significance import holm, rank_correlations
-from lrp_book.analysis.subgroups import features
 from lrp_book.labels import method_label
+from lrp_book.significance import features, holm, rank_correlations
 from lrp_companion.checks import InputError, whole
 from lrp_companion.loading.classifier import Classifier
 from lrp_companion.methods.common import check_targets, settle, to_numpy

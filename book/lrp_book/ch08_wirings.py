@@ -21,11 +21,11 @@ import numpy as np
 import xarray as xr
 from matplotlib.ticker import MaxNLocator
 
-from lrp_book.analysis.first_token import first_loo
-from lrp_book.analysis.predictions import BOTH_RULES, Point, one_sign
-from lrp_book.analysis.r_scale import worth_columns
+from lrp_book.ch06_causes import first_loo
 from lrp_book.ch07_remedy import dominated, frontier
+from lrp_book.predictions import BOTH_RULES, Point, one_sign
 from lrp_book.say import MissingRecord
+from lrp_book.worth import worth_columns
 from lrp_companion.checks import InputError, SourceError
 from lrp_companion.masks import path_masks
 from lrp_companion.metrics import Interval, bootstrap_mean

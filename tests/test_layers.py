@@ -1,5 +1,5 @@
-"""The game of the layers: against permutations, against additive games, by its axioms; and the tree's chunks
-and memory.
+"""The game of the layers: against permutations, additive games and axioms; gains of layers on runs made by
+hand; and the tree's chunks and memory.
 """
 
 from __future__ import annotations
@@ -9,25 +9,36 @@ import math
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lrp_book.analysis.layer_game import (
+from lrp_book import layers
+from lrp_book.layers import (
     LayerGame,
     best_mask,
-    bypassed,
+    gain_under,
     greedy_path,
+    layer_gains,
     layer_game,
+    layer_game_figure,
+    mask_choices,
     shapley_interactions,
     shapley_values,
 )
+from test_protocol_grid import text
+from test_report import level
 
-from lrp_companion.checks import InputError
+from lrp_companion.checks import CompanionError, InputError
+from lrp_companion.masks import bypassed, path_masks
 from lrp_companion.metrics import bootstrap_mean
-from lrp_companion.runs.load import load_run
+from lrp_companion.runs.axes import EXAMPLES_OF
+from lrp_companion.runs.labelled import side
+from lrp_companion.runs.load import TextRun, load_run
+from lrp_companion.schema import Protocol
 
 ROOT = Path(__file__).resolve().parent.parent
 SPARE = 12 << 20
@@ -164,7 +175,8 @@ def test_a_recorded_run_is_read(folder, site, tokens):
     )
     for part in ("all", "first half", "second half"):  # means of the rows are the means that were kept
         if game.rows is not None:
-            np.testing.assert_allclose(np.nanmean(game.part(part), 0), game.means[part], atol=1e-5)
+            means = np.nanmean(game.rows[EXAMPLES_OF[part]], 0)
+            np.testing.assert_allclose(means, game.means[part], atol=1e-5)
         on_paths = {mask for path in game.paths() if path != "greedy" for mask in game.paths()[path]}
         for mask in on_paths:
             interval = game.interval(mask, part)
@@ -205,8 +217,6 @@ def test_bad_games_are_refused(call, words):
 
 
 def test_the_figure_and_the_table_hold_the_numbers():
-    from lrp_book.views import layer_game_figure, mask_choices
-
     rows = np.random.default_rng(2).normal(0.5, 0.1, size=(40, 16))
     game = game_of(rows)
     figure = layer_game_figure(game, title="four layers")
@@ -220,6 +230,87 @@ def test_the_figure_and_the_table_hold_the_numbers():
     assert "all 16 masks" in repr(figure) and figure._repr_png_()
     shown = mask_choices(game)
     assert len(shown.cells) == 8 and "first half" in str(shown.caption)
+
+
+# -- gains along a path --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def stepped(tmp_path_factory: pytest.TempPathFactory) -> TextRun:
+    """Four layers. From the back r goes 0.1, 0.2 (layer 4), 0.5 (3), 0.6 (2), 0.5 (1); alone layer 2 adds
+    most.
+    """
+    along = {"attnlrp": 0.1, "cp-lrp": 0.5, (4,): 0.2, (3, 4): 0.5, (2, 3, 4): 0.6}
+    along |= {(1,): 0.1, (2,): 0.4, (3,): 0.1}
+    r = {
+        name if isinstance(name, str) else frozenset(name): level(
+            *(value + noise for noise in (0.0, 0.01, -0.01, 0.02))
+        )
+        for name, value in along.items()
+    }
+    return text(tmp_path_factory.mktemp("runs") / "stepped", r, layers=4)
+
+
+@pytest.mark.parametrize(
+    ("path", "gains", "later"),
+    [
+        ("back-to-front", [-0.1, 0.1, 0.3, 0.1], 0.4),
+        ("single", [0.0, 0.3, 0.0, 0.1], -0.2),
+        ("front-to-back", None, None),
+    ],
+)
+def test_gains_of_layers_are_steps_of_the_path(stepped, path, gains, later):
+    made = layer_gains(stepped, path=path)
+    first = gain_under(made, Protocol())
+    assert made["total"].size == 3 * 2 * 2 * 4 * 3
+    if gains is None:
+        assert first["gains"][0].mean == pytest.approx(0, abs=1e-6)
+        assert first["total"].mean == pytest.approx(0.4, abs=1e-6)
+        return
+    assert [gain.mean for gain in first["gains"]] == pytest.approx(gains, abs=1e-6)
+    assert first["largest"] == 1 + int(np.argmax(gains)) and first["largest in draws"] == 1.0
+    assert first["later - first"].mean == pytest.approx(later, abs=1e-6)
+    assert first["total"].mean == pytest.approx(sum(gains), abs=1e-6)
+
+
+def test_a_share_needs_a_total_and_halves_are_counted(stepped):
+    made = layer_gains(stepped)
+    assert gain_under(made, Protocol())["share"].mean == pytest.approx(1.0, abs=1e-5)
+    flat = gain_under(made, Protocol(site="embedding"))
+    assert flat["share"] is None and flat["total"].mean == 0, "without a total there is no part of it"
+    shown = layers.late_table(
+        {"back-to-front": made, "single": layer_gains(stepped, path="single")}, title="t"
+    )
+    later, total = (side(made[name].sel(tokens="all")).values.ravel() for name in ("later - first", "total"))
+    row = next(cells for cells in shown.cells if cells[0] == "back to front; all")
+    sides = [np.sum(later == "above"), np.sum(later == "across"), np.sum(later == "below")]
+    sides += [np.sum(total == "above"), np.sum(total == "below")]
+    sides.append(sum(a == b == "above" for a, b in zip(later, total, strict=True)))
+    assert row[1:] == (str(later.size), *map(str, sides)) and len(shown.cells) == 4
+    figure = layers.gain_map(made, title="gains")
+    assert "words, no special, raw: layer 3" in figure.alt
+    assert figure._repr_png_().startswith(b"\x89PNG")
+    bare = replace(stepped, tables={name: rows for name, rows in stepped.tables.items() if name != "masks"})
+    for call, words in (
+        (lambda: layers.gain_map(made, title="gains", removal="none"), "removal 'none'"),
+        (lambda: layer_gains(bare), "a run without masks"),
+        (lambda: layer_gains(stepped, path="sideways"), "path 'sideways'"),
+    ):
+        with pytest.raises(CompanionError, match=words):
+            call()
+
+
+@pytest.mark.parametrize("path", ["back-to-front", "front-to-back"])
+def test_halves_of_the_layers_of_a_record(path):
+    run, protocol = (
+        load_run(ROOT / "results" / "sst2-companion"),
+        Protocol(site="word+position", tokens="all"),
+    )
+    means = [np.mean(run.r(mask, protocol)) for mask in [frozenset(), *path_masks(12)[path]]]
+    walked_first, walked_last = np.diff(means)[:6].sum(), np.diff(means)[6:].sum()
+    expected = walked_first - walked_last if path == "back-to-front" else walked_last - walked_first
+    made = gain_under(layer_gains(run, path=path), protocol)["later - first"]
+    assert made.mean == pytest.approx(expected, abs=1e-9)
 
 
 # -- the engine: chunks, and memory --------------------------------------------------------------------------

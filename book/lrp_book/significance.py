@@ -1,4 +1,6 @@
-"""p-values by permutation, bootstrap intervals of the effects, and the correction for many tests."""
+"""On which examples: their features, p-values by permutation with bootstrap intervals of the effects, and the
+correction for many tests. Chapters 6 and 7 read it.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,24 @@ import numpy as np
 from lrp_companion.arrays import real_array
 from lrp_companion.metrics.faithfulness import ranks
 from lrp_companion.metrics.statistics import BLOCK, RESAMPLES, Interval, limits, resampled
+from lrp_companion.runs.load import TextRun
 
 Tested = list[tuple[Interval, float]]
+
+
+def features(run: TextRun) -> dict[str, np.ndarray]:
+    """Features of each example.
+
+    `length` in tokens, `confidence` (probability of the predicted class), `label`, and whether the prediction
+    is `correct` (1 or 0).
+    """
+    logits, label = run.logits(), run.example_column("label")
+    return {
+        "length": run.example_column("tokens").astype(np.float64),
+        "confidence": 1 / np.exp(logits - logits.max(1, keepdims=True)).sum(1),
+        "label": label.astype(np.float64),
+        "correct": (label == run.example_column("target")).astype(np.float64),
+    }
 
 
 def rank_correlations(x: np.ndarray, y: np.ndarray) -> Tested:

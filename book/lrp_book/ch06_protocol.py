@@ -1,0 +1,338 @@
+"""Chapter 6: every combination of choices, in tables, two figures and a switchboard. No torch.
+
+Why the effect moves is in `ch06_causes`; other trainings and the digits are in `ch06_trainings`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from lrp_companion.checks import InputError
+from lrp_companion.paper.digit_variants import MAPS_COMPARED, VARIANT_LABELS, digit_grid, digit_nearest
+from lrp_companion.paper.digit_variants import paper_values as digit_paper_values
+from lrp_companion.paper.protocol_grid import (
+    AXIS_LABELS,
+    AXIS_OPTIONS,
+    PROTOCOL_AXES,
+    Grid,
+    Row,
+    choice_effects,
+    counts,
+    grid,
+    paper_values,
+    presets,
+)
+from lrp_companion.registry import label_of
+from lrp_companion.runs.load import MnistGridRun, TextRun
+from lrp_companion.schema import PROTOCOLS
+from lrp_companion.show.canvas import (
+    LOOK,
+    SLIDE,
+    Drawing,
+    Name,
+    drawing,
+    headline,
+    label_points,
+    limits,
+    settle,
+)  # fmt: skip
+from lrp_companion.show.palette import INK
+from lrp_companion.show.tables import Table, table
+from lrp_companion.widgets.base import packed
+from lrp_companion.widgets.protocol_switchboard import SCALE, UNDEFINED
+
+BOTH = {"attnlrp": "AttnLRP", "cp-lrp": "CP-LRP"}
+EFFECT = "CP-LRP − AttnLRP"
+MARKERS = ("o", "s", "^", "D", "v", "P")
+COLOURS = ("#0067a5", "#c44c00", "#00755e", "#a8216b", "#946500", "#6b4fa0")
+SIDE_LOOKS = {
+    "below": ("#0067a5", "whole interval below 0"),
+    "across": ("#8a8a8a", "interval across 0"),
+    "above": ("#c44c00", "whole interval above 0"),
+}
+
+
+def needs(operation: str, rows: Sequence[Any], what: str) -> None:
+    """Refuse an empty list of what a view is made from."""
+    if not rows:
+        hint = "check which runs were read"
+        raise InputError(operation, got=f"no {what}", expected="at least one", hint=hint)
+
+
+# -- the cells of the grid ----------------------------------------------------------------------------
+
+
+def subsets(axes: Mapping[str, Sequence[str]]) -> dict[str, dict[str, str]]:
+    """Subsets of a grid by name: all combinations, then those with each choice of tokens and map."""
+    words = {name: AXIS_LABELS[name][1] for name in ("tokens", "map")}
+    return {"all combinations": {}} | {
+        f"{words['tokens'][tokens]}; {words['map'][map]}": {"tokens": tokens, "map": map}
+        for tokens in axes["tokens"]
+        for map in axes["map"]
+    }
+
+
+def percent(share: float | None) -> str:
+    """A fraction as a percentage; empty where there is none."""
+    return "" if share is None or np.isnan(share) else f"{100 * share:.1f} %"
+
+
+def variance_table(
+    shares: Mapping[str, Sequence[Row]],
+    *,
+    columns: Mapping[str, str],
+    words: Mapping[str, Sequence[Any]],
+    pairs: int,
+    caption: str,
+) -> Table:
+    """Rows of `variance_shares`, a column each: every single choice, the pairs that are strongest in any
+    column, and the rest.
+    """
+    of = {what: {row["choices"]: row["share"] for row in rows} for what, rows in shares.items()}
+    known = dict.fromkeys(choices for column in of.values() for choices in column)
+    ranked = [choices for choices in known if len(choices) == 2]
+    ranked.sort(key=lambda pair: -max(column.get(pair, 0) for column in of.values()))
+    shown = [*((name,) for name in words if (name,) in known), *ranked[:pairs]]
+    rows: list[Row] = [
+        {
+            "choice": " × ".join(words[name][0] for name in choices),
+            **{what: percent(column.get(choices)) for what, column in of.items()},
+        }
+        for choices in shown
+    ]
+    rest = {
+        what: percent(1 - sum(column.get(choices, 0) for choices in shown)) for what, column in of.items()
+    }
+    rows.append({"choice": "all else together", **rest})
+    return table(rows, columns={"choice": "choice", **columns}, caption=caption)
+
+
+@mpl.rc_context(LOOK)
+def specification_curve(cells: Grid, *, wide: bool = False) -> Drawing:
+    """Draw all distinct cells of a run sorted by effect, with intervals above and the options of each cell
+    below; the three `PROTOCOLS` are pointed out. `wide`: flat, as on a slide.
+    """
+    rows = cells.curve()
+    needs("specification_curve", rows, "cell with an effect")
+    effect, low, high = limits(row["difference"] for row in rows)
+    tally, name = counts(cells), f"{label_of(cells.a)} − {label_of(cells.b)}"
+    alt = (
+        f"{cells.title}, n = {cells.n:,}: mean difference of r, {name}, "
+        f"in {len(rows)} combinations, from {effect[0]:.2f} to {effect[-1]:.2f}. "
+        f"Interval below 0: {tally['below']}, across: {tally['across']}, above: {tally['above']}."
+    )
+    size: dict[str, Any] = {"height": SLIDE[1] + 0.4, "width": SLIDE[0]} if wide else {"height": 7.0}
+    ratios = [1.0, 2.2] if wide else [1.0, 1.45]
+    figure, (top, bottom) = drawing(alt, rows=2, sharex=True, height_ratios=ratios, **size)
+    _point_out(top, rows)
+    x, sides = np.arange(1, len(rows) + 1), np.array([row["side"] for row in rows])
+    for side, (colour, label) in SIDE_LOOKS.items():
+        mask = sides == side
+        if mask.any():
+            middle = int(x[mask][mask.sum() // 2])
+            label_points(top, [Name(f"{label}: {mask.sum()}", middle, effect[middle - 1], colour)])
+            top.vlines(x[mask], low[mask], high[mask], color=colour, linewidth=0.8, alpha=0.45)
+            look: dict[str, Any] = {"linestyle": "none", "marker": "o", "markersize": 1.6, "color": colour}
+            top.plot(x[mask], effect[mask], label=label, **look)
+    top.axhline(0, color=INK, linewidth=0.9)
+    top.set_ylabel(name)
+    headline(figure, f"Which is nearer to LOO? Every combination of choices: {cells.title}, n = {cells.n:,}")
+    options = [(choice, option) for choice, options in cells.distinct.items() for option in options]
+    option_matrix(bottom, rows, options, AXIS_LABELS, inline=wide)
+    bottom.set_xlabel("combinations of choices, by effect")
+    settle(figure)
+    return figure
+
+
+def _point_out(axes: Axes, rows: Sequence[Row]) -> None:
+    """Mark the cells of the three protocols on the curve, each with its name and effect."""
+    places = {tuple(row[name] for name in PROTOCOL_AXES): k for k, row in enumerate(rows)}
+    look: dict[str, Any] = {"linestyle": "none", "zorder": 4, "color": INK, "mfc": "white"}
+    for symbol, (label, protocol) in zip(MARKERS, PROTOCOLS.items(), strict=False):
+        k = places.get(tuple(getattr(protocol, name) for name in PROTOCOL_AXES))
+        if k is not None:
+            effect = rows[k]["difference"].mean
+            axes.plot(k + 1, effect, marker=symbol, label=label, mew=1.4, ms=7.0, **look)
+            label_points(axes, [Name(f"{label}: {effect:+.2f}", k + 1, effect, INK)])
+
+
+def option_matrix(
+    axes: Axes,
+    rows: Sequence[Row],
+    options: Sequence[tuple[str, Any]],
+    labels: Mapping[str, tuple[str, Mapping[Any, str]]],
+    *,
+    inline: bool = False,
+) -> None:
+    """Draw a line of ticks per option and a gap between choices; a choice's name is above its options, or
+    before the first of them (`inline`).
+    """
+    y, ticks, names, last = 0.0, [], [], None
+    for name, option in options:
+        before = ""
+        if name != last and inline:
+            y += 0.35
+            before = f"{labels[name][0]}: "
+        elif name != last:
+            _heading(axes, 0.0, y + 0.7, labels[name][0])
+            y += 1.7
+        chosen = [k + 1 for k, row in enumerate(rows) if row[name] == option]
+        axes.vlines(chosen, y - 0.38, y + 0.38, color=INK, linewidth=0.7)
+        ticks.append(y)
+        names.append(before + labels[name][1][option])
+        last, y = name, y + 1.0
+    _options_down(axes, ticks, names)
+    axes.grid(visible=False)
+    axes.spines["left"].set_visible(False)
+
+
+def _options_down(axes: Axes, ticks: Sequence[float], names: Sequence[str]) -> None:
+    """Options as the marks of the vertical axis, the first on top."""
+    axes.set_yticks(ticks, names)
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(ticks[-1] + 1.0 - 0.3, 0)
+
+
+def _heading(axes: Axes, x: float, y: float, text: str) -> None:
+    """The name of a choice, at a fraction `x` of the panel's width."""
+    look: dict[str, Any] = {"fontsize": 9.5, "fontweight": "bold", "va": "center"}
+    axes.text(x, y, text, transform=axes.get_yaxis_transform(), **look)
+
+
+@mpl.rc_context(LOOK)
+def option_dots(grids: Sequence[Grid]) -> Drawing:
+    """Draw the mean effect over all cells with an option, option by option, one marker per run."""
+    needs("option_dots", grids, "grids")
+    effects = [{(row["choice"], row["option"]): row["mean"] for row in choice_effects(one)} for one in grids]
+    named = {(name, option): AXIS_LABELS[name][1][option]
+             for name in PROTOCOL_AXES for one in grids for option in one.distinct[name]}  # fmt: skip
+    said = [f"Mean of {EFFECT} over all combinations with an option."]
+    for one, means in zip(grids, effects, strict=True):
+        listed = ", ".join(f"{text} {means[key].mean:+.2f}" for key, text in named.items() if key in means)
+        said.append(f"{one.title}: {listed}.")
+    height = (0.2 + 0.06 * len(grids)) * (len(named) + len(PROTOCOL_AXES)) + 0.25 * len(grids)
+    figure, (axes,) = drawing(" ".join(said), height=0.9 + height)
+    y, ticks, last = 0.0, [], None
+    for key in named:
+        if key[0] != last:
+            _heading(axes, 0.01, y + 0.4, AXIS_LABELS[key[0]][0])
+            y += 1.4
+        for k, (one, means) in enumerate(zip(grids, effects, strict=True)):
+            if key in means:
+                label = f"{one.title}, n = {one.n:,}" if last is None else None
+                look: dict[str, Any] = {"color": COLOURS[k % len(COLOURS)]}
+                at, value = y + 0.56 * ((k + 0.5) / len(grids) - 0.5), means[key]
+                axes.plot([value.low, value.high], [at, at], linewidth=1.8, **look)
+                look |= {"marker": MARKERS[k % len(MARKERS)], "linestyle": "none", "label": label}
+                axes.plot(value.mean, at, **look)
+        ticks.append(y)
+        last, y = key[0], y + 1.0
+    axes.axvline(0, color=INK, linewidth=0.9)
+    _options_down(axes, ticks, list(named.values()))
+    axes.grid(visible=False, axis="y")
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.set_xlabel(f"mean {EFFECT} with this option")
+    headline(figure, "Which option moves the effect? Mean over all combinations with it")
+    figure.legend(loc="outside lower center", ncols=1 if len(grids) < 3 else 2)
+    return figure
+
+
+# -- the switchboard ----------------------------------------------------------------------------------
+
+
+def switchboard(runs: Iterable[Any], *, a: str = "cp-lrp", b: str = "attnlrp") -> dict[str, Any]:
+    """Every cell of every run for the widget `ProtocolSwitchboard`: a board of reviews, then one of digits.
+
+    Numbers are 16-bit integers, the value times 10,000, packed as base64; -32768 where there is none. With
+    two decimals they print like the value, so the widget shows the same numbers as a table.
+
+    Parameters
+    ----------
+    runs : those on reviews with both methods are used, and the first one over variants of the digit nets.
+
+    Raises
+    ------
+    InputError : no run on reviews is left.
+    """
+    runs = list(runs)
+    grids = [grid(run, a=a, b=b) for run in runs if isinstance(run, TextRun) and {a, b} <= set(run.methods)]
+    if not grids:
+        hint = "make one with lrp-companion run sst2"
+        raise InputError("switchboard", got="no runs on reviews", expected=f"one with {a} and {b}", hint=hint)
+    marked = [
+        {"label": f"{label} ({cells.title})", "state": _state(cells.run, vars(protocol), AXIS_OPTIONS)}
+        for label, cells, protocol in presets(grids)
+    ]
+    board = {
+        "key": "text", "label": "Reviews", "a": label_of(a), "b": label_of(b),
+        "axes": _axes(AXIS_OPTIONS, AXIS_LABELS), "runs": [_packed_run(cells) for cells in grids],
+        "start": marked[0]["state"], "presets": marked,
+    }  # fmt: skip
+    return {"boards": [board, *[digit_board(run) for run in runs if isinstance(run, MnistGridRun)][:1]]}
+
+
+def digit_board(run: MnistGridRun) -> Row:
+    """The variants of the digit nets as a board: AttnLRP's agreement with LOO from the left and the right."""
+    choices: Mapping[str, Sequence[Any]] = {**run.manifest["config"]["choices"], "map": MAPS_COMPARED}
+    rows, printed = digit_grid(run), digit_paper_values()
+    left, right = "AttnLRP, left with LOO", "AttnLRP, right with LOO"
+    cells = [np.stack(limits(row[name] for row in rows), 1) for name in (right, left, "difference")]
+    packed_run = {
+        "key": run.name, "label": f"{len(run.seeds)} nets a variant", "n": run.n,
+        "paper": {"a": printed[left], "b": printed[right]},
+        "cells": packed(_steps(np.hstack(cells)), "int16"),
+        "undefined": packed([row["difference"].undefined for row in rows], "uint16"),
+    }  # fmt: skip
+    start = _state(run.name, {name: options[0] for name, options in choices.items()}, choices)
+    nearest = _state(run.name, digit_nearest(run)["nearest"], choices)
+    marked = {"the plainest net": start, "nearest to the paper's Table 1": nearest}
+    return {
+        "key": "digits", "label": "Digits", "a": "AttnLRP (left)", "b": "AttnLRP (right)",
+        "axes": _axes(choices, VARIANT_LABELS), "runs": [packed_run], "start": start,
+        "presets": [{"label": label, "state": state} for label, state in marked.items()],
+    }  # fmt: skip
+
+
+def _axes(choices: Mapping[str, Sequence[Any]], labels: Mapping[str, Any]) -> list[Row]:
+    return [
+        {"key": name, "label": labels[name][0],
+         "options": [{"key": _key(option), "label": labels[name][1][option]} for option in options]}
+        for name, options in choices.items()
+    ]  # fmt: skip
+
+
+def _state(run: str, options: Mapping[str, Any], choices: Iterable[str]) -> dict[str, str]:
+    return {"run": run, **{name: _key(options[name]) for name in choices}}
+
+
+def _key(option: Any) -> str:
+    return {True: "yes", False: "no"}[option] if isinstance(option, bool) else str(option)
+
+
+def _packed_run(cells: Grid) -> Row:
+    """One run's cells over all options of every axis, undefined where the run lacks an option."""
+    shape = tuple(map(len, AXIS_OPTIONS.values()))
+    values, missing = np.full((*shape, 9), UNDEFINED), np.full(shape, cells.n)
+    block = np.ix_(*([AXIS_OPTIONS[name].index(o) for o in cells.axes[name]] for name in PROTOCOL_AXES))
+    values[block] = _steps(cells.values[..., [1, 0, 2], :].reshape(*cells.shape, 9))  # b, a, a - b
+    missing[block] = cells.n - cells.defined[..., 2]
+    return {
+        "key": cells.run, "label": cells.title, "n": cells.n,
+        "paper": paper_values(cells.task, cells.a, cells.b),
+        "cells": packed(values, "int16"), "undefined": packed(missing, "uint16"),
+    }  # fmt: skip
+
+
+def _steps(values: np.ndarray) -> np.ndarray:
+    """Values in steps of 1 / SCALE: the closest step with the same two decimals as the value."""
+    steps = np.where(np.isnan(values), UNDEFINED, np.round(values * SCALE))
+    for place in zip(*np.nonzero(steps % 100 == 50), strict=True):
+        near = (steps[place], steps[place] - 1, steps[place] + 1)
+        steps[place] = next(step for step in near if f"{step / SCALE:.2f}" == f"{values[place]:.2f}")
+    return steps
