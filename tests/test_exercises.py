@@ -341,8 +341,19 @@ def test_a_card_and_a_reference_are_all_that_an_exercise_needs() -> None:
     assert examine(made, lambda x: 2 * x * x).message == "Squared: x enters once."
     assert examine(made, lambda x: x - x).message == "A sign, and nothing is left."
     assert "as the right formula would if a sum stood" in examine(made, lambda x: x + 2).message
-    with pytest.raises(InputError, match="an edit of '2 / x'; expected a text of the solution"):
-        exercise(CARD.replace("2 * x ->", "2 / x ->"), theme="tests")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("2 * x ->", "2 / x ->", "got '2 / x'; expected a text of the solution"),
+        ("  # A sign, and nothing is left.", "", "got 'return x - x'; expected what its slip is told"),
+        ("## slips\n", "", "got 'double: Twice -> twice x'; expected a head and inputs, solution, slips"),
+    ],
+)
+def test_a_card_with_a_mistake_is_refused(old: str, new: str, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        exercise(CARD.replace(old, new), theme="tests")
 
 
 CARD = """double: Twice -> twice x

@@ -94,21 +94,27 @@ def exercise(
 
     Raises
     ------
-    InputError : an edit whose old text is not in the solution.
+    InputError : a card without one of its parts, an edit whose old text is not in the solution.
     """
-    head, inputs, solution, slips, hints = re.split(r"^## \w+\n", card, flags=re.MULTILINE)
+    if len(sections := re.split(r"^## \w+\n", card, flags=re.MULTILINE)) != 5:
+        raise _bad(card.partition("\n")[0], "a head and inputs, solution, slips and hints")
+    head, inputs, solution, slips, hints = sections
     first, *task = head.splitlines()
     name, title, parts = re.split(": | -> ", first)
     drawn = tuple((label, text) for label, _, text in (item.partition(": ") for item in _items(inputs)))
-    variants = [
-        Slip(
-            edited(solution, edits.strip().split("\n")),
-            " ".join(re.sub(r"^# ?", "", says, flags=re.M).split()),
-        )
-        for edits, says in re.findall(r"([^#]+)((?:#.*\n)+)", slips)
-    ]
-    told = (" ".join(task), tuple(parts.split(", ")), drawn, solution, tuple(variants), _items(hints))
+    *pairs, rest = re.split(r"((?:#.*\n)+)", slips)
+    if rest:
+        raise _bad(rest.strip(), "what its slip is told, after a #")
+    variants = tuple(
+        Slip(edited(solution, code.strip().split("\n")), " ".join(says.replace("# ", "").split()))
+        for code, says in zip(pairs[::2], pairs[1::2], strict=True)
+    )
+    told = (" ".join(task), tuple(parts.split(", ")), drawn, solution, variants, _items(hints))
     return lambda answer: Exercise(name, title, theme, *told, answer, whole, autograd)
+
+
+def _bad(got: str, expected: str) -> InputError:
+    return InputError("exercise", got=repr(got), expected=expected, hint="correct the card")
 
 
 def _items(text: str) -> tuple[str, ...]:
@@ -126,10 +132,8 @@ def edited(solution: str, edits: Sequence[str]) -> str:
     for edit in edits:
         old, arrow, new = map(str.strip, edit.partition("->"))
         if arrow and old not in body:
-            got, expected = f"an edit of {old!r}", f"a text of the solution:\n{body}"
-            raise InputError("exercise", got=got, expected=expected, hint="correct the card")
-        lines = body.split("\n")
-        body = body.replace(old, new) if arrow else "\n".join([*lines[:-1], f"    {old}"])
+            raise _bad(old, f"a text of the solution:\n{body}")
+        body = body.replace(old, new) if arrow else "\n".join([*body.split("\n")[:-1], f"    {old}"])
     return f"{head}\n{body}"
 
 
