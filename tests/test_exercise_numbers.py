@@ -4,10 +4,11 @@ link holds a real state.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote
@@ -16,7 +17,7 @@ import nbformat
 import numpy as np
 import pytest
 from browsing import ROOT, open_page
-from lrp_book import exercises
+from lrp_book.exercises.catalogue import EXERCISES
 from lrp_book.sphinx.mask_hunt import hunt
 
 import lrp_companion as lrp
@@ -47,6 +48,12 @@ LINKS = [
     (page, *match)
     for page, text in TEXT.items()
     for match in re.findall(r"\{state\}`([^`]*?) <([^`>]*)>`", text)
+]
+
+
+NOTEBOOKS = [
+    [cell.source for cell in nbformat.read(path, as_version=4).cells]
+    for path in sorted((ROOT / "notebooks/exercises").glob("*.ipynb"))
 ]
 
 
@@ -95,7 +102,7 @@ def products_sum() -> list[str]:
     out = []
     for eps in (0.0, 0.1):
         z = np.array([6.0, -5.9])
-        from_sum = exercises.catalogue.EXERCISES["residual-rule"].answer(np.array([0.1]), z[:1], z[1:], eps)
+        from_sum = EXERCISES["residual-rule"].answer(np.array([0.1]), z[:1], z[1:], eps)
         product, x3 = from_sum[0][0], from_sum[1][0]
         out.append(vector([product / 2, product / 2, x3]))
         last = product + x3
@@ -113,7 +120,7 @@ def products_extreme() -> list[str]:
 
 
 def rules_linear() -> list[str]:
-    rule = exercises.catalogue.EXERCISES["epsilon-rule"].answer
+    rule = EXERCISES["epsilon-rule"].answer
     x, weight, bias, z = np.array([2.0, -1.0]), np.array([[3.0, 4.0]]), np.array([1.0]), np.array([3.0])
     plain, damped = (rule(z, x, weight, bias, eps) for eps in (0.0, 1.0))
     kept = 1 * 3 / (3 + 1)
@@ -126,9 +133,7 @@ def rules_linear() -> list[str]:
 
 
 def rules_sign() -> list[str]:
-    parts = exercises.catalogue.EXERCISES["residual-rule"].answer(
-        np.array([2.0]), np.array([1.0]), np.array([-1.5]), 0.5
-    )
+    parts = EXERCISES["residual-rule"].answer(np.array([2.0]), np.array([1.0]), np.array([-1.5]), 0.5)
     x, y = (part[0] for part in parts)
     return [
         f"R_x = {number(x)}$",
@@ -144,7 +149,7 @@ def rules_norm() -> list[str]:
     import torch
 
     x, g_y = np.array([[1.0, 3.0, 5.0]]), np.array([[1.0, 0.0, 0.0]])
-    g = exercises.catalogue.EXERCISES["layer-norm-rule"].answer(g_y, x, np.ones(3), 0.0)[0]
+    g = EXERCISES["layer-norm-rule"].answer(g_y, x, np.ones(3), 0.0)[0]
     leaf = torch.tensor(x[0], requires_grad=True)
     y = (leaf - leaf.mean()) / leaf.var(correction=0).sqrt()
     full = torch.autograd.grad(y[0], leaf)[0].numpy()
@@ -394,31 +399,26 @@ def test_the_middle_factor_gets_a_quarter_at_most() -> None:
 # -- code ----------------------------------------------------------------------------------------------------
 
 
-def code_solutions() -> Iterator[tuple[str, str]]:
-    for label, text in SOLVED.items():
-        for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
-            yield label, code
+@pytest.mark.parametrize("name", EXERCISES)
+def test_page_and_notebook_print_an_exercise_as_its_card_has_it(name: str) -> None:
+    exercise, call = EXERCISES[name], f'check("{name}", '
+    (label,) = (label for label, text in SOLVED.items() if call in text)
+    assert exercise.solution.rstrip() in SOLVED[label] and call in ASKED[label]
+    ((asked, solved),) = (
+        pair
+        for cells in NOTEBOOKS
+        for pair in itertools.pairwise(cells)
+        if pair[1].startswith("def") and call in pair[1]
+    )
+    assert asked == f"## {exercise.title}\n\n{exercise.task}"
+    gap, count = re.subn(r"^    # (?:BEGIN|END) SOLUTION\n", "", solved, flags=re.MULTILINE)
+    assert gap.partition("\n\n\ncheck(")[0] == exercise.solution.rstrip() and count == 2
 
 
-@pytest.mark.parametrize(
-    ("label", "code"), list(code_solutions()), ids=lambda value: value if value.startswith("ex-") else ""
-)
-def test_a_code_solution_passes_its_own_check(label: str, code: str) -> None:
-    results = []
-    scope: dict[str, Any] = {
-        "np": np,
-        "check": lambda name, function: results.append(exercises.check(name, function)),
-    }
-    exec(compile(code, label, "exec"), scope)
-    (result,) = results
-    assert result and f'check("{result.name}"' in ASKED[label], result
-
-
-def test_every_code_exercise_of_the_package_stands_in_the_book() -> None:
-    asked = [
-        name for text in ASKED.values() for name in re.findall(r'^check\("([\w-]+)"', text, re.MULTILINE)
-    ]
-    assert sorted(asked) == sorted(exercises.exercises().names)
+def test_page_and_notebook_have_no_exercise_without_a_card() -> None:
+    cells = "\n".join(cell for cells in NOTEBOOKS for cell in cells)
+    for printed in ("\n".join(ASKED.values()), cells):
+        assert sorted(re.findall(r'^check\("([\w-]+)"', printed, re.MULTILINE)) == sorted(EXERCISES)
 
 
 # -- links to widgets ----------------------------------------------------------------------------------------

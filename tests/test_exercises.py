@@ -12,8 +12,9 @@ import pytest
 import scipy.stats
 import torch
 from lrp_book.exercises import check, exercises, hint
-from lrp_book.exercises.catalogue import EXERCISES
-from lrp_book.exercises.checking import SEED, THEMES, _all_same, variant
+from lrp_book.exercises.cards import compiled, exercise
+from lrp_book.exercises.catalogue import EXERCISES, THEMES
+from lrp_book.exercises.checking import SEED, examine
 from lrp_book.records.embedding_shift import EmbeddingG
 from lrp_book.worth import partial_r
 
@@ -134,26 +135,10 @@ def test_the_packages_own_rule_passes(name: str) -> None:
 # -- typical wrong answers, as a student writes them ---------------------------------------------------------
 
 
-def halved_everywhere(grouping: Any, share: float = 1.0, out: dict | None = None) -> np.ndarray:
-    out = {} if out is None else out
+def halves(grouping: Any, share: float = 1.0) -> dict[int, float]:
     if isinstance(grouping, int):
-        out[grouping] = share
-    else:
-        for part in grouping:
-            halved_everywhere(part, share / 2, out)
-    return np.array([out[k] for k in sorted(out)])
-
-
-def flattened(grouping: Any) -> list[int]:
-    return [grouping] if isinstance(grouping, int) else [k for part in grouping for k in flattened(part)]
-
-
-def in_reading_order(grouping: Any, share: float = 1.0) -> list[float]:
-    return (
-        [share]
-        if isinstance(grouping, int)
-        else [s for part in grouping for s in in_reading_order(part, share / len(grouping))]
-    )
+        return {grouping: share}
+    return {k: s for part in grouping for k, s in halves(part, share / 2).items()}
 
 
 def full_layer_norm(g_y: np.ndarray, x: np.ndarray, gamma: np.ndarray, small: float) -> np.ndarray:
@@ -162,271 +147,255 @@ def full_layer_norm(g_y: np.ndarray, x: np.ndarray, gamma: np.ndarray, small: fl
     return torch.autograd.grad((t(g_y) * y).sum(), leaf)[0].numpy()
 
 
-def norm_with(h: Function, back: Function) -> Function:
-    def rule(g_y: np.ndarray, x: np.ndarray, gamma: np.ndarray, small: float) -> np.ndarray:
-        return back(h(g_y, x, gamma, small))
-
-    return rule
+def centred(h: np.ndarray, axis: int = -1) -> np.ndarray:
+    return h - h.mean(axis, keepdims=True)
 
 
-def centred(h: np.ndarray) -> np.ndarray:
-    return h - h.mean(-1, keepdims=True)
+def damped(g_o: np.ndarray, o: np.ndarray, eps: float) -> np.ndarray:
+    return np.abs(o) / (np.abs(o) + eps / 2) * g_o
 
 
-def gradient_only(g: np.ndarray, a: np.ndarray, v: np.ndarray, eps: float) -> tuple[np.ndarray, np.ndarray]:
-    return g @ v.T, a.T @ g
+def pearson_by(s: np.ndarray, g: np.ndarray) -> float:
+    return s @ g / np.linalg.norm(s) / np.linalg.norm(g)
 
 
-def damped(o: np.ndarray, eps: float) -> np.ndarray:
-    return np.abs(o) / (np.abs(o) + eps / 2)
+def with_p_value(s: np.ndarray, g: np.ndarray) -> Any:
+    return scipy.stats.pearsonr(s, g)
 
 
-def jacobian_wrong_axis(g: np.ndarray, z: np.ndarray) -> np.ndarray:
-    a = soft(z)
-    return a * (g - (a * g).sum(0, keepdims=True))
-
-
-def exp_over_sum(g: np.ndarray, z: np.ndarray) -> np.ndarray:
-    a = np.exp(z) / np.exp(z).sum(-1, keepdims=True)
-    return a * (g - (a * g).sum(-1, keepdims=True))
-
-
-def masked_by_zero(z: np.ndarray, v: np.ndarray) -> np.ndarray:
-    out = []
-    for i in range(len(z)):
-        other = z.copy()
-        other[i] = 0
-        out.append(soft(z) @ v - soft(other) @ v)
-    return np.array(out)
-
-
-WRONG: list[tuple[str, Function, str]] = [
-    ("product-rule", lambda a, b, r: (r, r), r"half of Eq. \(3\) is missing"),
-    ("product-rule", lambda a, b, r: (a / (a + b) * r, b / (a + b) * r), "epsilon rule for the sum"),
-    (
-        "product-rule",
-        lambda a, b, r: (abs(a) / (abs(a) + abs(b)) * r, abs(b) / (abs(a) + abs(b)) * r),
-        "sizes do not matter",
-    ),
-    ("product-rule", lambda a, b, r: (b * r, a * r), "gradient times R"),
-    ("product-rule", lambda a, b, r: (-r / 2, -r / 2), "sign was dropped"),
-    ("grouped-product", halved_everywhere, "One of three parts gives thirds"),
-    ("grouped-product", lambda g: [1 / len(flattened(g))] * len(flattened(g)), "flat product"),
-    ("grouped-product", in_reading_order, "reading order"),
-    ("grouped-product", lambda g: product.shares(g)[::-1], "reverse order"),
-    ("product-loo", lambda x: x.prod() - x.prod() / x, "as if it were 1|NaN in 1 of 3 .*division by zero"),
-    ("product-loo", lambda x: [x.prod() - np.delete(x, i).prod() for i in range(len(x))], "as if it were 1"),
-    ("product-loo", lambda x: [-x.prod()] * len(x), "sign is reversed"),
-    ("product-loo", lambda x: [x.prod() / len(x)] * len(x), "equal shares"),
-    ("product-loo", lambda x: [np.delete(x, i).prod() for i in range(len(x))], "gradient"),
-    ("epsilon-rule", lambda r, x, w, b, e: x * (r / (w @ x + b + e) @ w), "stabiliser has no sign"),
-    ("epsilon-rule", lambda r, x, w, b, e: x * (r / (w @ x + e * np.sign(w @ x)) @ w), "bias is missing"),
-    ("epsilon-rule", lambda r, x, w, b, e: x * (r / (w @ x + b) @ w), "Epsilon is not used"),
-    (
-        "epsilon-rule",
-        lambda r, x, w, b, e: r / (w @ x + b + e * np.sign(w @ x + b)) @ w,
-        "factor x_i is missing",
-    ),
-    ("epsilon-rule", lambda r, x, w, b, e: x * (r / (np.abs(w @ x + b) + e) @ w), "sign of z is lost"),
-    ("epsilon-rule", lambda r, x, w, b, e: x * (w @ (r / (w @ x + b))), "ValueError at `.*transpose missing"),
-    (
-        "residual-rule",
-        lambda r, x, y, e: (x / (x + y + e) * r, y / (x + y + e) * r),
-        "stabiliser has no sign",
-    ),
-    ("residual-rule", lambda r, x, y, e: (r / 2, r / 2), "Halves are for products"),
-    ("residual-rule", lambda r, x, y, e: (np.zeros_like(r), r), "forgot the residual path"),
-    ("residual-rule", lambda r, x, y, e: (r, r), "right for g, not for relevance"),
-    (
-        "residual-rule",
-        lambda r, x, y, e: package_residual(r, x, y, e)[::-1],
-        "two results are swapped: return R_x first",
-    ),
-    ("layer-norm-rule", full_layer_norm, "full derivative.*detach"),
-    ("layer-norm-rule", lambda g, x, w, s: w * g / norm_sd(x, s), "mean is not taken back"),
-    ("layer-norm-rule", lambda g, x, w, s: centred(g / norm_sd(x, s)), "gamma is missing"),
-    ("layer-norm-rule", lambda g, x, w, s: w * centred(g / norm_sd(x, s)), "Gamma comes too late"),
-    (
-        "layer-norm-rule",
-        lambda g, x, w, s: centred(w * g / (x.var(-1, keepdims=True) + s)),
-        "divide by the variance",
-    ),
-    (
-        "layer-norm-rule",
-        norm_with(lambda g, x, w, s: w * g / norm_sd(x, s), lambda h: h - h.mean(0)),
-        "wrong axis",
-    ),
-    ("matmul-rule", gradient_only, "plain gradient"),
-    (
-        "matmul-rule",
-        lambda g, a, v, e: ((damped(a @ v, e) * g) @ v.T, a.T @ (damped(a @ v, e) * g)),
-        "half is missing: each",
-    ),
-    (
-        "matmul-rule",
-        lambda g, a, v, e: (0.5 * (damped(a @ v, 2 * e) * g) @ v.T, 0.5 * a.T @ (damped(a @ v, 2 * e) * g)),
-        "too strong",
-    ),
-    (
-        "matmul-rule",
-        lambda g, a, v, e: ((damped(a @ v, e) * g) @ v.T / 2, a.T @ (damped(a @ v, e) * g)),
-        "missing at v",
-    ),
-    ("matmul-rule", lambda g, a, v, e: package_matmul(g, a, v, e)[::-1], "two results are swapped|Got shape"),
-    (
-        "matmul-rule",
-        lambda g, a, v, e: package_matmul(g, a, v, e)[0].T,
-        "returned one Tensor; expected 2: g_a, g_v",
-    ),
-    ("matmul-rule", lambda g, a, v, e: tuple(x.T for x in package_matmul(g, a, v, e)), "transposed"),
-    ("matmul-rule", lambda g, a, v, e: (g @ v / 2, a @ g / 2), "ValueError at `.*transpose missing"),
-    ("softmax-rule", lambda g, z: soft(z) * g, "second term of Eq"),
-    ("softmax-rule", lambda g, z: soft(z) * (g + (soft(z) * g).sum(-1, keepdims=True)), "sign was dropped"),
-    ("softmax-rule", lambda g, z: soft(z) * (g - g.mean(-1, keepdims=True)), "plain mean"),
-    ("softmax-rule", jacobian_wrong_axis, "wrong axis: over the keys"),
-    ("softmax-rule", exp_over_sum, "overflows"),
-    ("softmax-rule", lambda g, z: g - soft(z) * g.sum(-1, keepdims=True), "as printed, which is for R_A"),
-    ("softmax-rule", lambda g, z: soft(z) * (g - (soft(z) * g).sum(-1)), "raised ValueError|keepdims"),
-    ("softmax-rule", lambda g, z: 2 * soft(z) * g, "Two things at once.*second term.*twice"),
-    ("softmax-rule", lambda g, z: 3 * rules.softmax(t(g), t(z).softmax(-1)), "3 times"),
-    ("attention-values", lambda g, z, v: soft(z).T @ g / 2, "Halved.*v receives everything"),
-    ("attention-values", lambda g, z, v: soft(z, 0).T @ g, "wrong axis"),
-    ("attention-values", lambda g, z, v: soft(z) @ g, "transpose missing"),
-    ("attention-values", lambda g, z, v: v * (soft(z).T @ g), "This is relevance"),
-    ("attention-values", lambda g, z, v: (soft(z).T @ g).T, "transposed: the numbers are right"),
-    ("attention-loo", lambda z, v: soft(z) * v, "do not share the attention again"),
-    ("attention-loo", lambda z, v: soft(z) * (v - soft(z) @ v), "denominator 1 - A_i"),
-    ("attention-loo", masked_by_zero, "not an absent token"),
-    ("attention-loo", lambda z, v: -SoftmaxStep(z - z.mean(), v).loo(), "sign is reversed"),
-    ("detached-attention", lambda z, v: z.softmax(-1) @ v, "No detach"),
-    ("detached-attention", lambda z, v: z.softmax(-1) @ v.detach(), "wrong factor"),
-    ("detached-attention", lambda z, v: (z.softmax(-1) @ v).detach(), "all of the output is detached"),
-    ("detached-attention", lambda z, v: z.detach().softmax(0) @ v, "wrong axis"),
-    (
-        "detached-attention",
-        lambda z, v: (z.softmax(-1) @ v).detach().numpy(),
-        "returned ndarray; expected a torch tensor",
-    ),
-    ("agreement", lambda s, g, m: np.corrcoef(s, g)[0, 1], "Special tokens are counted"),
-    ("agreement", lambda s, g, m: np.corrcoef(s[m], g[m])[0, 1], "mask is reversed"),
-    (
-        "agreement",
-        lambda s, g, m: s[~m] @ g[~m] / np.linalg.norm(s[~m]) / np.linalg.norm(g[~m]),
-        "means are not subtracted",
-    ),
-    ("agreement", lambda s, g, m: lrp.spearman(s[~m], g[~m]), "Spearman"),
-    ("agreement", lambda s, g, m: np.corrcoef(s * ~m, g * ~m)[0, 1], "set to 0 and still counted"),
-    ("agreement", lambda s, g, m: np.corrcoef(s[~m], g[~m]), "whole matrix of np.corrcoef"),
-    ("agreement", lambda s, g, m: scipy.stats.pearsonr(s[~m], g[~m]), "r and a p-value"),
-    ("agreement", lambda s, g, m: [lrp.pearson(s[~m], g[~m])], "list of one number"),
-    ("morf-order", lambda s, m: np.flatnonzero(~m)[np.argsort(-s[~m])], "not stable"),
-    ("mean-logit", lambda f: f[1:-1].mean(), "Both ends are left out"),
-    ("mean-logit", lambda f: f[2:].mean(), "Off by one"),
-    ("matmul-rule", lambda g, a, v, e: rules.matmul(t(g), t(a), t(v), t(a @ v), eps=e)[::-1], "are swapped"),
-    ("product-loo", lambda x: np.prod(x), "one for each of the 3 entries"),
-    ("softmax-rule", lambda g, z: z * (g - soft(z) * g.sum(-1, keepdims=True)), "with g written for R"),
-    ("softmax-rule", lambda g, z: z * (g - (z * g).sum(-1, keepdims=True)), "softmax.z. is missing"),
-    ("softmax-rule", lambda g, z: soft(z) * (g - (soft(z) * g).sum()), "One sum over everything"),
-    ("morf-order", lambda s, m: np.flatnonzero(~m)[np.argsort(s[~m], kind="stable")], "LeRF"),
-    ("morf-order", lambda s, m: np.argsort(-s, kind="stable"), "Special tokens are removed"),
-    ("morf-order", lambda s, m: np.argsort(-s[~m], kind="stable"), "count within the words"),
-    ("morf-order", lambda s, m: np.flatnonzero(~m)[np.argsort(s[~m], kind="stable")[::-1]], "kind='stable'"),
-    (
-        "morf-order",
-        lambda s, m: np.flatnonzero(~m)[np.argsort(-np.abs(s[~m]), kind="stable")],
-        "absolute value",
-    ),
-    ("morf-order", lambda s, m: np.sort(s[~m])[::-1], "indices, not scores"),
-    ("mean-logit", np.mean, "f_0, is in your mean"),
-    ("mean-logit", lambda f: (f[0] - f).mean(), "AOPC"),
-    ("mean-logit", lambda f: f[1:].sum(), "sum: divide by K"),
-    ("mean-logit", lambda f: f[:-1].mean(), "last entry is left out"),
-    ("mean-logit", lambda f: f[1:], "Got shape .* axis is summed"),
-    ("sum-to-one", lambda x: x / np.abs(x).sum(1, keepdims=True), "sum of absolute values"),
-    ("sum-to-one", lambda x: x / x.sum(0), "wrong axis"),
-    ("sum-to-one", lambda x: x / x.sum(), "each row by its own"),
-    ("sum-to-one", lambda x: x / abs(x.sum(1, keepdims=True)), "sign of the sum is dropped"),
-    ("sum-to-one", lambda x: x / x.sum(1), "transpose missing, or an axis wrong"),
-    ("rms-norm-rule", lambda g, x, w, s: centred(w * g / root(x, s)), "subtracts no mean"),
-    ("rms-norm-rule", lambda g, x, w, s: w * g / norm_sd(x, s), "standard deviation"),
-    (
-        "rms-norm-rule",
-        lambda g, x, w, s: w * g / np.linalg.norm(x, axis=-1, keepdims=True),
-        "divide by the norm of x",
-    ),
-    ("rms-norm-rule", lambda g, x, w, s: w * g * root(x, s), "multiply by the root"),
-    ("rms-norm-rule", lambda g, x, w, s: w * g / np.sqrt((x**2).mean(-1) + s), "transpose missing|keepdims"),
-    ("gated-rule", lambda g, z, u: (u * g / 2, z / (1 + np.exp(-z)) * g / 2), "g_z is that of silu"),
-    ("gated-rule", lambda g, z, u: package_gated(2 * g, z, u), "half is missing"),
-    ("gated-rule", lambda g, z, u: package_gated(g, z, u)[::-1], "two results are swapped"),
-    ("gated-rule", lambda g, z, u: (0 * g, z / (1 + np.exp(-z)) * g), "held constant and u receives all"),
-    ("shifted-words", lambda w, g, c: (w * g).sum(1), "before the shift"),
-    ("shifted-words", lambda w, g, c: ((w - c) * g).sum(1), "wrong sign"),
-    ("shifted-words", lambda w, g, c: (w + c) @ g, "transpose missing, or an axis wrong"),
-    ("shifted-words", lambda w, g, c: (w * g).sum(1) + g.mean(0) @ c, "mean change"),
-    ("least-shift", lambda r, g: r * g / (g @ g), "doubles the relevance"),
-    ("least-shift", lambda r, g: -r * g / np.linalg.norm(g), "by its square"),
-    ("least-shift", lambda r, g: -r / g / len(g), "not the smallest"),
-    ("least-shift", lambda r, g: np.zeros_like(g), "the largest difference"),
-    ("partial-agreement", lambda s, g, o: np.corrcoef(s, g)[0, 1], "still in it"),
-    ("partial-agreement", lambda s, g, o: np.corrcoef(s - o, g - o)[0, 1], "the largest difference"),
-    (
-        "partial-agreement",
-        lambda s, g, o: np.corrcoef(s - np.polyval(np.polyfit(o, s, 1), o), g)[0, 1],
-        "out of the scores alone",
-    ),
-    ("mean-pair-r", lambda x: np.corrcoef(x).mean(), "with itself"),
-    ("mean-pair-r", lambda x: np.corrcoef(x.T)[np.triu_indices(len(x.T), 1)].mean(), "those of tokens"),
-    ("mean-pair-r", lambda x: pair_r(x).sum(), "sum over the pairs"),
-    ("mean-pair-r", pair_r, "look|Look|Got shape"),
-]
-
-
-@pytest.mark.parametrize(
-    ("name", "function", "told"), WRONG, ids=[f"{name}-{k}" for k, (name, _, _) in enumerate(WRONG)]
+WRONG = re.findall(
+    r"^([\w-]+): (.*?)  # (.*)$",
+    r"""
+product-rule: (a * relevance / a, b * relevance / b)  # half of Eq. \(3\) is missing
+product-rule: [relevance / (1 + b / a), relevance / (1 + a / b)]  # epsilon rule for the sum
+product-rule: [abs(x) * relevance / (abs(a) + abs(b)) for x in (a, b)]  # sizes do not matter
+product-rule: [x * relevance for x in (b, a)]  # gradient times R
+product-rule: (relevance,) * 3  # returned 3 things; expected 2: R_a, R_b
+grouped-product: list(dict(sorted(halves(grouping).items())).values())  # parts gives thirds
+grouped-product: [1 / len(halves(grouping))] * len(halves(grouping))  # flat product
+grouped-product: [float(product.shares(grouping)[k]) for k in halves(grouping)]  # reading order
+grouped-product: product.shares(grouping)[::-1]  # reverse order
+product-loo: values.prod() - values.prod() / values  # as if it were 1|NaN in 1 of 3 .*division by zero
+product-loo: [values.prod() * (1 - 1 / x) if x else -12.0 for x in values]  # as if it were 1
+product-loo: np.full(len(values), -np.prod(values))  # sign is reversed
+product-loo: np.full(len(values), values.prod() / len(values))  # equal shares
+product-loo: [np.prod([*values[:i], *values[i + 1 :]]) for i in range(len(values))]  # gradient
+product-loo: np.append(np.full(len(values) - 1, values.prod()), np.nan)  # NaN in 1 of 3 places of the LOO
+product-loo: np.prod(values)  # one for each of the 3 entries
+epsilon-rule: x * (relevance / (weight @ x + bias + eps) @ weight)  # stabiliser has no sign
+epsilon-rule: package_epsilon(relevance, x, weight, 0 * bias, eps)  # bias is missing
+epsilon-rule: package_epsilon(relevance, x, weight, bias, 0.0)  # Epsilon is not used
+epsilon-rule: package_epsilon(relevance, x, weight, bias, eps) / x  # factor x_i is missing
+epsilon-rule: x * (relevance / (np.abs(weight @ x + bias) + eps) @ weight)  # sign of z is lost
+epsilon-rule: x * (weight @ (relevance / (weight @ x + bias)))  # ValueError.*transpose missing
+residual-rule: [part * relevance / (x + branch + eps) for part in (x, branch)]  # stabiliser has no sign
+residual-rule: (0.5 * relevance, 0.5 * relevance)  # Halves are for products
+residual-rule: (np.zeros_like(relevance), relevance)  # forgot the residual path
+residual-rule: (relevance, relevance)  # right for g, not for relevance
+residual-rule: package_residual(relevance, x, branch, eps)[::-1]  # two results are swapped: return R_x first
+layer-norm-rule: full_layer_norm(g_y, x, gamma, small)  # full derivative.*detach
+layer-norm-rule: g_y / norm_sd(x, small) * gamma  # mean is not taken back
+layer-norm-rule: package_norm(g_y, x, np.ones_like(gamma), small)  # gamma is missing
+layer-norm-rule: gamma * package_norm(g_y, x, np.ones_like(gamma), small)  # Gamma comes too late
+layer-norm-rule: centred(gamma * g_y / norm_sd(x, small) ** 2)  # divide by the variance
+layer-norm-rule: centred(gamma * g_y / norm_sd(x, small), 0)  # wrong axis
+matmul-rule: (g_o @ v.T, a.T @ g_o)  # plain gradient
+matmul-rule: (damped(g_o, a @ v, eps) @ v.T, a.T @ damped(g_o, a @ v, eps))  # half is missing: each
+matmul-rule: package_matmul(g_o, a, v, 2 * eps)  # too strong
+matmul-rule: (damped(g_o, a @ v, eps) @ v.T / 2, a.T @ damped(g_o, a @ v, eps))  # missing at v
+matmul-rule: package_matmul(g_o, a, v, eps)[::-1]  # two results are swapped
+matmul-rule: package_matmul(g_o, a, v, eps)[0].T  # returned one Tensor; expected 2: g_a, g_v
+matmul-rule: [x.T for x in package_matmul(g_o, a, v, eps)]  # transposed
+matmul-rule: (g_o @ v / 2, a @ g_o / 2)  # ValueError.*transpose missing
+softmax-rule: soft(z) * g_a  # second term of Eq
+softmax-rule: soft(z) * (g_a + (soft(z) * g_a).sum(-1, keepdims=True))  # sign was dropped
+softmax-rule: soft(z) * centred(g_a)  # plain mean
+softmax-rule: soft(z) * (g_a - (soft(z) * g_a).sum(0))  # wrong axis: over the keys
+softmax-rule: rules.softmax(t(g_a), t(np.exp(z) / np.exp(z).sum(-1, keepdims=True)))  # overflows
+softmax-rule: g_a - soft(z) * g_a.sum(-1, keepdims=True)  # as printed, which is for R_A
+softmax-rule: z * (g_a - soft(z) * g_a.sum(-1, keepdims=True))  # with g written for R
+softmax-rule: z * (g_a - (z * g_a).sum(-1, keepdims=True))  # softmax.z. is missing
+softmax-rule: soft(z) * (g_a - (soft(z) * g_a).sum())  # One sum over everything
+softmax-rule: soft(z) * (g_a - (soft(z) * g_a).sum(-1))  # raised ValueError|keepdims
+softmax-rule: 2 * soft(z) * g_a  # Two things at once.*second term.*twice
+softmax-rule: 3 * rules.softmax(t(g_a), t(soft(z)))  # 3 times
+softmax-rule: rules.softmax(t(g_a), t(soft(z))).ravel()  # Got shape \(6,\) for g_z; expected \(2, 3\)
+softmax-rule: rules.softmax(t(g_a), t(soft(z))).float()  # keep that precision
+attention-values: soft(z).T @ g_o / 2  # Halved.*v receives everything
+attention-values: soft(z, 0).T @ g_o  # wrong axis
+attention-values: soft(z) @ g_o  # transpose missing
+attention-values: v * (soft(z).T @ g_o)  # This is relevance
+attention-values: g_o.T @ soft(z)  # transposed: the numbers are right
+attention-loo: soft(z) * v  # do not share the attention again
+attention-loo: soft(z) * v - soft(z) * (soft(z) @ v)  # denominator 1 - A_i
+attention-loo: [(soft(z) - soft(z * (np.arange(len(z)) != i))) @ v for i in range(len(z))]  # absent token
+attention-loo: -SoftmaxStep(z - z.mean(), v).loo()  # sign is reversed
+detached-attention: z.softmax(-1) @ v  # No detach
+detached-attention: z.softmax(-1) @ v.detach()  # wrong factor
+detached-attention: (z.softmax(-1) @ v).detach()  # all of the output is detached
+detached-attention: z.detach().softmax(0) @ v  # wrong axis
+detached-attention: (z.softmax(-1) @ v).detach().numpy()  # returned ndarray; expected a torch tensor
+agreement: lrp.pearson(scores, loo)  # Special tokens are counted
+agreement: lrp.pearson(scores[special], loo[special])  # mask is reversed
+agreement: pearson_by(scores[~special], loo[~special])  # means are not subtracted
+agreement: pearson_by(*(centred(x)[~special] for x in (scores, loo)))  # mean is taken before
+agreement: lrp.spearman(scores[~special], loo[~special])  # Spearman
+agreement: lrp.pearson(np.where(special, 0, scores), np.where(special, 0, loo))  # set to 0 and still counted
+agreement: np.corrcoef([scores[~special], loo[~special]])  # whole matrix of np.corrcoef
+agreement: with_p_value(scores[~special], loo[~special])  # r and a p-value
+agreement: [lrp.pearson(scores[~special], loo[~special])]  # list of one number
+morf-order: np.flatnonzero(~special)[np.argsort(-scores[~special])]  # not stable
+morf-order: sorted(np.flatnonzero(~special), key=lambda k: scores[k])  # LeRF
+morf-order: sorted(range(len(scores)), key=lambda k: -scores[k])  # Special tokens are removed
+morf-order: sorted(range((~special).sum()), key=lambda k: -scores[~special][k])  # count within the words
+morf-order: sorted(np.flatnonzero(~special), key=lambda k: (-scores[k], -k))  # kind='stable'
+morf-order: sorted(np.flatnonzero(~special), key=lambda k: -abs(scores[k]))  # absolute value
+morf-order: np.sort(scores[~special])[::-1]  # indices, not scores
+morf-order: package_order(scores, special).astype(float)  # Got dtype float64 .*expected whole numbers
+mean-logit: sum(logits) / len(logits)  # f_0, is in your mean
+mean-logit: logits[0] - np.mean(logits)  # AOPC
+mean-logit: sum(logits) - logits[0]  # sum: divide by K
+mean-logit: np.mean(logits[:-1])  # last entry is left out
+mean-logit: np.mean(logits[1:-1])  # Both ends are left out
+mean-logit: np.mean(logits[2:])  # Off by one
+mean-logit: sum(logits[1:]) / (len(logits) - 2)  # You divide by K - 1
+mean-logit: logits[1:]  # Got shape .* axis is summed
+mean-logit: np.inf  # infinity
+mean-logit: True  # Got dtype bool for the mean logit; expected float64
+mean-logit: 1j  # dtype complex128
+sum-to-one: [row / np.abs(row).sum() for row in maps]  # sum of absolute values
+sum-to-one: maps / maps.sum(0)  # wrong axis
+sum-to-one: maps / np.sum(maps)  # each row by its own
+sum-to-one: [row / abs(row.sum()) for row in maps]  # sign of the sum is dropped
+sum-to-one: soft(maps)  # This is a softmax
+sum-to-one: maps / maps.sum(1)  # transpose missing, or an axis wrong
+rms-norm-rule: centred(gamma * g_y / root(x, small))  # subtracts no mean
+rms-norm-rule: gamma * g_y / norm_sd(x, small)  # standard deviation
+rms-norm-rule: gamma * g_y / np.linalg.norm(x, axis=-1, keepdims=True)  # divide by the norm of x
+rms-norm-rule: gamma * g_y * root(x, small)  # multiply by the root
+rms-norm-rule: gamma * g_y / root(x, small)[:, 0]  # transpose missing|keepdims
+gated-rule: (u * g_y / 2, package_gated(g_y, z, u)[1])  # g_z is that of silu
+gated-rule: package_gated(2 * g_y, z, u)  # half is missing
+gated-rule: package_gated(g_y, z, u)[::-1]  # two results are swapped
+gated-rule: (0 * g_y, 2 * package_gated(g_y, z, u)[1])  # held constant and u receives all
+shifted-words: np.einsum("te,te->t", word, g)  # before the shift
+shifted-words: package_shifted(word, g, -c)  # wrong sign
+shifted-words: (word + c) @ g  # transpose missing, or an axis wrong
+shifted-words: (word * g).sum(1) + g.mean(0) @ c  # mean change
+least-shift: relevance / (g @ g) * g  # doubles the relevance
+least-shift: -relevance * g / np.linalg.norm(g)  # by its square
+least-shift: -relevance / g / len(g)  # not the smallest
+least-shift: np.zeros_like(g)  # the largest difference
+partial-agreement: lrp.pearson(scores, loo)  # still in it
+partial-agreement: lrp.pearson(scores - other, loo - other)  # the largest difference
+partial-agreement: lrp.pearson(scores - np.polyval(np.polyfit(other, scores, 1), other), loo)  # scores alone
+mean-pair-r: np.corrcoef(maps).mean()  # with itself
+mean-pair-r: pair_r(maps.T).mean()  # those of tokens
+mean-pair-r: pair_r(maps).sum()  # sum over the pairs
+mean-pair-r: pair_r(maps)  # Look at which axis
+""",
+    re.MULTILINE,
 )
-def test_a_typical_slip_is_named(name: str, function: Function, told: str) -> None:
-    result = check(name, function)
+
+
+def written(name: str, answer: str) -> Function:
+    """A student's answer, from what it returns."""
+    return eval(f"lambda {', '.join(EXERCISES[name].arguments)}: {answer}", globals())
+
+
+@pytest.mark.parametrize(("name", "answer", "told"), WRONG)
+def test_a_typical_slip_is_named(name: str, answer: str, told: str) -> None:
+    result = check(name, written(name, answer))
     assert not result and re.search(told, result.message, re.DOTALL), result
 
 
+# -- the cards -----------------------------------------------------------------------------------------------
+
+
 @every_exercise
-def test_three_typical_slips_or_more_are_tried(name: str) -> None:
-    assert len([1 for exercise, _, _ in WRONG if exercise == name]) >= 3
+def test_the_printed_solution_is_what_the_slow_reference_gives(name: str) -> None:
+    one = EXERCISES[name]
+    assert one.answer.__code__.co_varnames[: len(one.arguments)] == one.arguments
+    assert all(examine(one, compiled(one.solution), seed=seed) for seed in range(5))
 
 
 @every_exercise
 def test_every_known_slip_differs_from_the_answer_and_is_told_in_its_own_words(name: str) -> None:
-    exercise = EXERCISES[name]
-    answer = variant(exercise, exercise.answer)
-    for slip in exercise.slips:
-        assert not _all_same(variant(exercise, slip.function), answer), slip.says
-        assert check(name, slip.function).message == slip.says
-    assert len({slip.says for slip in exercise.slips}) == len(exercise.slips) >= 3
+    slips = EXERCISES[name].slips
+    for slip in slips:
+        assert check(name, compiled(slip.code)).message == slip.says
+    assert len({slip.says for slip in slips}) == len({slip.code for slip in slips}) == len(slips) >= 3
+
+
+def test_as_many_slips_are_named_as_ever() -> None:
+    assert sum(len(exercise.slips) for exercise in EXERCISES.values()) >= 194
+
+
+def test_a_card_and_a_reference_are_all_that_an_exercise_needs() -> None:
+    def double(x: np.ndarray) -> np.ndarray:
+        return np.array([2 * value for value in x])
+
+    made = exercise(CARD, theme="tests")(double)
+    assert repr(made).splitlines() == ["double (tests): Twice", "    double(x)", "    Return twice x."]
+    assert examine(made, lambda x: x + x) and made.hints == ("How much?", "More than once.", "x + x")
+    assert examine(made, lambda x: 2 * x * x).message == "Squared: x enters once."
+    assert examine(made, lambda x: x - x).message == "A sign, and nothing is left."
+    assert "as the right formula would if a sum stood" in examine(made, lambda x: x + 2).message
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("2 * x ->", "2 / x ->", "got '2 / x'; expected a text of the solution"),
+        ("  # A sign, and nothing is left.", "", "got 'return x - x'; expected what its slip is told"),
+        ("## slips\n", "", "got 'double: Twice -> twice x'; expected a head and inputs, solution, slips"),
+    ],
+)
+def test_a_card_with_a_mistake_is_refused(old: str, new: str, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        exercise(CARD.replace(old, new), theme="tests")
+
+
+CARD = """double: Twice -> twice x
+Return
+twice x.
+## inputs
+of two numbers: n(2)
+of one: np.ones(1)
+## solution
+def double(x):
+    return 2 * x
+## slips
+2 * x -> y
+y -> 2 * x**2
+# Squared:
+# x enters once.
+return x - x  # A sign, and nothing is left.
+## hints
+How much?
+More than
+ once.
+x + x
+"""
 
 
 @every_exercise
 def test_what_no_slip_explains_is_located_and_hinted_at(name: str) -> None:
-    """Noise on the right answer, in every case or in the last alone: never a bare "wrong"."""
-    exercise = EXERCISES[name]
-    if exercise.autograd:
-        answers: list[Function] = [lambda z, v: (z.softmax(-1).detach() @ v) * 1.1 + 0.3]
-    else:
-        noise = np.random.default_rng(1)
+    """Noise on the right answer: never a bare "wrong"."""
+    exercise, noise = EXERCISES[name], np.random.default_rng(1)
 
-        def strange(*inputs: Any) -> Any:
-            parts = exercise.answer(*inputs)
-            parts = parts if isinstance(parts, tuple) else (parts,)
-            wrong = tuple(
-                np.roll(p, 1) if exercise.whole else p + noise.normal(size=np.shape(p)) for p in parts
-            )
-            return wrong if len(wrong) > 1 else wrong[0]
+    def noisy(part: Any) -> Any:
+        return np.roll(part, 1) if exercise.whole else part + noise.normal(size=np.shape(part))
 
-        answers = [strange]
-    for function in answers:
-        message = check(name, function).message
-        assert exercise.hints[0] in message and "the largest difference" in message, message
-        assert not re.search(r"\bwrong\b\.?$", message)
+    def strange(*inputs: Any) -> Any:
+        out = exercise.answer(*inputs)
+        if exercise.autograd:
+            return 1.1 * out + 0.3
+        return tuple(map(noisy, out)) if isinstance(out, tuple) else noisy(out)
+
+    message = check(name, strange).message
+    assert exercise.hints[0] in message and "the largest difference" in message, message
+    assert not re.search(r"\bwrong\b\.?$", message)
 
 
 @every_exercise
@@ -450,34 +419,6 @@ def test_failures_of_the_students_code_are_told(name: str) -> None:
             r"Got (str .half.|dtype <U4) for|returned one str; expected \d",
             check(name, lambda *inputs: "half").message,
         )
-
-
-def test_nan_is_told_with_its_place() -> None:
-    assert (
-        "NaN in 1 of 3 places of the LOO scores on inputs of three numbers"
-        in check("product-loo", lambda x: np.append(PACKAGE["product-loo"](x)[1:], np.nan)).message
-    )
-    assert "infinity" in check("mean-logit", lambda f: np.inf).message
-
-
-def test_shapes_types_and_precision_are_told() -> None:
-    rule = PACKAGE["softmax-rule"]
-    assert (
-        "Got shape (6,) for g_z; expected (2, 3)"
-        in check("softmax-rule", lambda g, z: rule(g, z).ravel()).message
-    )
-    assert "keep that precision" in check("softmax-rule", lambda g, z: rule(g, z).float()).message
-    assert (
-        "Got dtype bool for the mean logit; expected float64" in check("mean-logit", lambda f: True).message
-    )
-    assert "dtype complex128" in check("mean-logit", lambda f: 1j).message
-    assert (
-        "Got dtype float64 for the order; expected whole numbers"
-        in check("morf-order", lambda s, m: PACKAGE["morf-order"](s, m).astype(float)).message
-    )
-    assert (
-        "returned 3 things; expected 2: R_a, R_b" in check("product-rule", lambda a, b, r: (r, r, r)).message
-    )
 
 
 def test_inputs_that_are_changed_in_place_are_told() -> None:
@@ -583,8 +524,3 @@ def test_hints_are_a_question_a_pointer_and_a_line(name: str) -> None:
     for text in (question, pointer):  # code comes last; a formula is none
         assert not re.search(r"return|lambda|np\.|\.sum\(|\.mean\(|\.T\b|\[.*\]", text), text
     assert re.search(r"[=@/()]", line) and not line.endswith(".")
-
-
-def test_a_mean_over_one_entry_too_few_is_named() -> None:
-    said = check("mean-logit", lambda logits: sum(logits[1:]) / (len(logits) - 2)).message
-    assert "You divide by K - 1" in said

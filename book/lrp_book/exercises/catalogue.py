@@ -3,16 +3,44 @@
 from __future__ import annotations
 
 import difflib
+import html
 from collections.abc import Callable
 from typing import Any
 
-from lrp_book.exercises import agreement, newer_blocks, products, references, rules, softmax
-from lrp_book.exercises.checking import THEMES, Catalogue, Exercise, Result, examine
+from lrp_book.exercises import agreement, products, rules, softmax
+from lrp_book.exercises.cards import Exercise
+from lrp_book.exercises.checking import Result, examine
 from lrp_companion.checks import InputError, choose, whole
 
-_MODULES = (products, rules, newer_blocks, softmax, agreement, references)
-EXERCISES: dict[str, Exercise] = {one.name: one for module in _MODULES for one in module.EXERCISES}
+_ALL = [one for module in (products, rules, softmax, agreement) for one in vars(module).values()]
+EXERCISES = {one.name: one for one in _ALL if isinstance(one, Exercise)}
+THEMES = tuple(dict.fromkeys(one.theme for one in EXERCISES.values()))
 FRAMEWORKS = ("numpy", "torch")
+
+
+class Catalogue(tuple[Exercise, ...]):
+    """Exercises in the order of the book."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Their names."""
+        return tuple(exercise.name for exercise in self)
+
+    def __repr__(self) -> str:
+        return "\n".join(map(repr, self))
+
+    def _repr_html_(self) -> str:
+        left = 'style="text-align: left"'
+        head = "".join(
+            f'<th scope="col" {left}>{title}</th>' for title in ("name", "theme", "function", "task")
+        )
+        rows = ""
+        for one in self:
+            name, theme, signature, task = map(html.escape, (one.name, one.theme, one.signature, one.task))
+            cells = "".join(f"<td {left}>{cell}</td>" for cell in (theme, f"<code>{signature}</code>", task))
+            rows += f'<tr><th scope="row" {left}>{name}</th>{cells}</tr>'
+        caption = "<caption>Exercises in code</caption>"
+        return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
 
 
 def check(name: str, function: Callable[..., Any], *, framework: str = "numpy") -> Result:
@@ -59,7 +87,7 @@ def exercises(theme: str | None = None) -> Catalogue:
     """
     if theme is not None:
         choose("exercises", "theme", theme, THEMES)
-    return Catalogue(tuple(e for e in EXERCISES.values() if theme in (None, e.theme)))
+    return Catalogue(one for one in EXERCISES.values() if theme in (None, one.theme))
 
 
 def hint(name: str, number: int = 1) -> str:

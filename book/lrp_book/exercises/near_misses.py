@@ -8,18 +8,14 @@ change but not the place.
 from __future__ import annotations
 
 import ast
-import copy
-import re
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import cache
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
-from lrp_book.exercises.solutions import SOLUTIONS
-
-Function = Callable[..., Any]
-Changed = tuple[str, ast.AST]
+Text = Callable[[ast.AST], str]
 
 PLUS_MINUS = "if a plus were a minus, or a minus a plus"
 TIMES_OVER = "if something were multiplied where it is divided by, or divided by where it is multiplied"
@@ -32,12 +28,12 @@ TERM = "if a term or a factor were left out"
 FUNCTION = "with another function in one place, such as a mean for a sum"
 CALL = "without one of its functions"
 INDEX = "with another index"
-_OPERATORS: dict[type[ast.operator], tuple[tuple[type[ast.operator], str], ...]] = {
-    ast.Add: ((ast.Sub, PLUS_MINUS), (ast.Mult, SUM_PRODUCT)),
-    ast.Sub: ((ast.Add, PLUS_MINUS), (ast.Mult, SUM_PRODUCT)),
-    ast.Mult: ((ast.Div, TIMES_OVER), (ast.Add, SUM_PRODUCT)),
-    ast.Div: ((ast.Mult, TIMES_OVER), (ast.Add, SUM_PRODUCT)),
-    ast.Pow: ((ast.Mult, NUMBER),),
+_OPERATORS: dict[type[ast.operator], dict[str, str]] = {
+    ast.Add: {"-": PLUS_MINUS, "*": SUM_PRODUCT},
+    ast.Sub: {"+": PLUS_MINUS, "*": SUM_PRODUCT},
+    ast.Mult: {"/": TIMES_OVER, "+": SUM_PRODUCT},
+    ast.Div: {"*": TIMES_OVER, "+": SUM_PRODUCT},
+    ast.Pow: {"*": NUMBER},
 }
 _FUNCTIONS = {
     "sum": ("mean", "max", "prod"), "mean": ("sum", "max"), "sqrt": ("abs", "square"),
@@ -45,7 +41,7 @@ _FUNCTIONS = {
     "max": ("min",), "softmax": ("log_softmax",), "var": ("std",), "argsort": ("sort",), "delete": ("take",),
     "triu_indices": ("tril_indices",), "corrcoef": ("cov",),
 }  # fmt: skip
-_WHOLE: tuple[tuple[str, Callable[[np.ndarray], np.ndarray]], ...] = (
+WHOLE: tuple[tuple[str, Callable[[np.ndarray], np.ndarray]], ...] = (
     ("without its sign: absolute values were taken", np.abs),
     ("squared", np.square),
     ("with a 1 added", lambda x: x + 1),
@@ -54,94 +50,69 @@ _WHOLE: tuple[tuple[str, Callable[[np.ndarray], np.ndarray]], ...] = (
     ("with its columns in reverse order", lambda x: x[:, ::-1] if x.ndim > 1 else x),
     ("transposed", lambda x: x.T if x.ndim == 2 and x.shape[0] == x.shape[1] else x),
 )
+"""Changes of a whole result, with words that end "This is the right answer, ..."."""
 
 
-def whole_changes() -> tuple[tuple[str, Callable[[np.ndarray], np.ndarray]], ...]:
-    """Changes of a whole result, with words that end "This is the right answer, ..."."""
-    return _WHOLE
-
-
-@lru_cache
-def near_misses(name: str) -> tuple[tuple[str, Function], ...]:
+@cache
+def near_misses(code: str) -> tuple[tuple[str, str], ...]:
     """Every change of a solution, with words that end "behaves as the right formula would ..."."""
-    return tuple(_changed_solutions(SOLUTIONS[name]))
+    return tuple(_named(says, changed) for says, changed in edits(code, _changes))
 
 
-def _changed_solutions(code: str) -> Iterator[tuple[str, Function]]:
-    (function,) = (node for node in ast.parse(code).body if isinstance(node, ast.FunctionDef))
-    arguments = [argument.arg for argument in function.args.args]
-    seen = {ast.unparse(function)}
-    for place, node in enumerate(ast.walk(function)):
-        for number, _ in enumerate(_changes(node)):
-            other = copy.deepcopy(function)
-            target = list(ast.walk(other))[place]
-            says, new = list(_changes(target))[number]
-            if not _put(other, target, new):
-                continue
-            text = ast.unparse(ast.fix_missing_locations(other))
-            if text not in seen:
-                seen.add(text)
-                unused = [argument for argument in arguments if not _used(other, argument)]
-                yield f"if {' and '.join(unused)} did not enter" if unused else says, _compiled(text)
+def _named(says: str, code: str) -> tuple[str, str]:
+    tree: Any = ast.parse(code)
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    unused = [argument.arg for argument in tree.body[0].args.args if argument.arg not in used]
+    return f"if {' and '.join(unused)} did not enter" if unused else says, code
 
 
-def _used(function: ast.FunctionDef, name: str) -> bool:
-    return any(isinstance(node, ast.Name) and node.id == name for node in ast.walk(function))
+def edits(code: str, changes: Callable[[Any, Text], Iterator[tuple[str, str]]]) -> Iterator[tuple[str, str]]:
+    """Each code that differs in one part, with what `changes(part, text of a part)` calls the change."""
+    tree = ast.parse(code)
+    lines = [0, *accumulate(len(line) for line in code.splitlines(keepends=True))]
+
+    def span(at: Any) -> slice:
+        return slice(lines[at.lineno - 1] + at.col_offset, lines[at.end_lineno - 1] + at.end_col_offset)
+
+    seen = {ast.unparse(tree)}
+    for node in ast.walk(tree):
+        for says, new in changes(node, lambda part: code[span(part)]):
+            place = span(node)
+            changed = ast.unparse(ast.parse(code[: place.start] + new + code[place.stop :]))
+            if changed not in seen:
+                seen.add(changed)
+                yield says, changed
 
 
-def _changes(node: ast.AST) -> Iterator[Changed]:
+def _changes(node: Any, text: Text) -> Iterator[tuple[str, str]]:
+    """What a part of the code is changed to, with the kind of change."""
     if isinstance(node, ast.BinOp):
-        for operator, others in _OPERATORS.items():
-            for other, says in others if isinstance(node.op, operator) else ():
-                yield says, ast.BinOp(node.left, other(), node.right)
-        yield TERM, node.left
-        yield TERM, node.right
+        left, right = f"({text(node.left)})", f"({text(node.right)})"
+        for symbol, says in _OPERATORS.get(type(node.op), {}).items():
+            yield says, f"({left} {symbol} {right})"
+        yield TERM, left
+        yield TERM, right
         if isinstance(node.op, ast.Sub | ast.Div):
-            yield SWAPPED, ast.BinOp(node.right, node.op, node.left)
+            yield SWAPPED, f"({right} {'-' if isinstance(node.op, ast.Sub) else '/'} {left})"
     elif isinstance(node, ast.UnaryOp):
-        yield SIGN, node.operand
-    elif isinstance(node, ast.Constant) and type(node.value) in (int, float):
-        number: Any = node.value
-        for value in (number + 1, number - 1, -number):
-            yield NUMBER, ast.Constant(value)
+        yield SIGN, f"({text(node.operand)})"
+    elif isinstance(node, ast.Constant) and type(number := node.value) in (int, float):
+        for value in (number + 1, number - 1, -number):  # type: ignore[operator]
+            yield NUMBER, f"({value})"
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        yield from _calls(node, node.func)
+        yield from _calls(node, node.func, text)
     elif isinstance(node, ast.Subscript):
-        yield INDEX, node.value
+        yield INDEX, f"({text(node.value)})"
     elif isinstance(node, ast.keyword) and node.arg == "axis":
-        yield AXIS, ast.keyword("axis", ast.Constant(0))
+        yield AXIS, "axis=0"
 
 
-def _calls(node: ast.Call, function: ast.Attribute) -> Iterator[Changed]:
+def _calls(node: ast.Call, function: ast.Attribute, text: Text) -> Iterator[tuple[str, str]]:
+    of, first, *rest = [f"({text(function.value)})", *map(text, [*node.args, *node.keywords]), ""]
+    on_array = of != "(np)"
     for other in _FUNCTIONS.get(function.attr, ()):
-        renamed = ast.Attribute(function.value, other, ast.Load())
-        yield FUNCTION, ast.Call(renamed, node.args, node.keywords)
-    on_array = not (isinstance(function.value, ast.Name) and function.value.id == "np")
-    if on_array and function.attr in ("sum", "mean", "max", "var", "softmax"):
+        yield FUNCTION, f"{of}.{other}({', '.join([first, *rest])})"
+    if on_array and node.args and function.attr in ("sum", "mean", "max", "var", "softmax"):
         for axis in (0, -2):
-            if node.args:
-                yield AXIS, ast.Call(function, [ast.Constant(axis), *node.args[1:]], node.keywords)
-    yield CALL, function.value if on_array else node.args[0]
-
-
-def _put(root: ast.AST, target: ast.AST, new: ast.AST) -> bool:
-    """Put a node in another's place."""
-    for parent in ast.walk(root):
-        for field, value in ast.iter_fields(parent):
-            if value is target:
-                setattr(parent, field, new)
-                return True
-            if isinstance(value, list) and any(item is target for item in value):
-                setattr(parent, field, [new if item is target else item for item in value])
-                return True
-    return False
-
-
-def _compiled(text: str) -> Function:
-    """The function of this package's own code."""
-    scope: dict[str, Any] = {"np": np}
-    exec(compile(text, "a changed solution", "exec"), scope)
-    named = re.search(r"def (\w+)", text)
-    assert named
-    function: Function = scope[named[1]]
-    return function
+            yield AXIS, f"{of}.{function.attr}({', '.join([str(axis), *rest])})"
+    yield CALL, of if on_array else f"({first})"
