@@ -8,7 +8,9 @@ fails.
 
 from __future__ import annotations
 
+import compileall
 import contextlib
+import gc
 import io
 import multiprocessing
 import os
@@ -17,18 +19,26 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 WORKERS = min(4, os.cpu_count() or 1)
+FAMILIES = (
+    "albert", "bert", "camembert", "deit", "distilbert", "electra", "gemma", "gemma2", "gemma3", "gpt2",
+    "llama", "mistral", "modernbert", "qwen2", "qwen3", "roberta", "vit", "xlm_roberta",
+)  # fmt: skip
 WARM = [  # imported once, before anything of the package; each mutant then runs in a fork
-    "anywidget", "captum.attr", "hypothesis.strategies", "pytest", "torch.nn.functional",
-    "transformers.models.auto.modeling_auto",
-    *(f"transformers.models.{name}.modeling_{name}" for name in ("bert", "roberta", "electra", "distilbert")),
+    "_hypothesis_pytestplugin", "anywidget", "captum.attr", "hypothesis.strategies", "http.server", "pytest",
+    "scipy.stats", "torch.nn.functional", "torch.nn.utils.prune", "transformers.models.auto.modeling_auto",
+    *(f"transformers.models.{name}.modeling_{name}" for name in FAMILIES),
     "transformers.models.bert.tokenization_bert", "transformers.models.roberta.tokenization_roberta",
 ]  # fmt: skip
+PLAIN = [  # pytest without what a mutant does not need: one search for garbage costs more than most tests
+    *("-x", "-q", "--tb=line", "--assert=plain", "-c", os.devnull, "--hypothesis-profile=mutations"),
+    *("-p", "no:cacheprovider", "-p", "no:unraisableexception", "-p", "_hypothesis_pytestplugin"),
+]
 
 
 @dataclass(frozen=True)
@@ -705,23 +715,33 @@ MUTATIONS: list[Mutation] = [
 # fmt: on
 
 
-def try_tests(job: tuple[str, str | None, str, str, tuple[str, ...]]) -> tuple[str, int, str, float]:
-    """In a process of its own: change a copy of the package and run the tests on it.
+def prepare(base: Path) -> None:
+    """Copy the packages, and compile them and the tests: a mutant then compiles its one changed file."""
+    for package in ("lrp_companion", "book/lrp_book"):
+        ignored = shutil.ignore_patterns("__pycache__", "embedded")
+        shutil.copytree(ROOT / package, base / package, ignore=ignored)
+    (base / "lrp_companion" / "embedded").symlink_to(ROOT / "lrp_companion" / "embedded")
+    for folder in (base, ROOT / "tests"):
+        compileall.compile_dir(folder, quiet=2)
+
+
+def try_tests(job: tuple[str, Mutation | None, tuple[str, ...], str]) -> tuple[str, int, str, float]:
+    """In a fork: change one file of a hard-linked copy of the packages and run the tests on it.
 
     Returns the name, pytest's exit code, the first failure, and CPU seconds.
     """
-    name, file, old, new, tests = job
+    name, mutation, tests, base = job
     start = time.process_time()
-    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
-        for package in ("lrp_companion", "book/lrp_book"):
-            ignored = shutil.ignore_patterns("__pycache__", "embedded")
-            shutil.copytree(ROOT / package, Path(folder, package), ignore=ignored)
-        Path(folder, "lrp_companion", "embedded").symlink_to(ROOT / "lrp_companion" / "embedded")
-        if file is not None:
-            path = Path(folder, home(file))
-            path.write_text(changed(path.read_text(encoding="utf-8"), old, new), encoding="utf-8")
+    gc.freeze()  # what the fork shares with its parent is never searched for garbage
+    with tempfile.TemporaryDirectory(prefix="mutant-", dir=Path(base).parent) as folder:
+        shutil.copytree(base, folder, symlinks=True, copy_function=os.link, dirs_exist_ok=True)
+        if mutation is not None:
+            path = Path(folder, home(mutation.file))
+            text = changed(path.read_text(encoding="utf-8"), mutation.old, mutation.new)
+            for stale in (path, *path.parent.glob(f"__pycache__/{path.stem}.*.pyc")):
+                stale.unlink()
+            path.write_text(text, encoding="utf-8")
         os.chdir(folder)
-        sys.dont_write_bytecode = True
         sys.path[:] = [
             folder,
             str(Path(folder, "book")),
@@ -733,63 +753,53 @@ def try_tests(job: tuple[str, str | None, str, str, tuple[str, ...]]) -> tuple[s
         said = io.StringIO()
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
             where = [str(ROOT / "tests" / test) for test in tests]
-            plain = [
-                "-x",
-                "-q",
-                "--tb=line",
-                "-p",
-                "no:cacheprovider",
-                "-p",
-                "no:nbval",
-                "-c",
-                os.devnull,
-                f"--rootdir={ROOT / 'tests'}",
-            ]
-            code = int(pytest.main([*plain, "--hypothesis-profile=mutations", *where]))
+            code = int(pytest.main([*PLAIN, f"--rootdir={ROOT / 'tests'}", *where]))
         imported = getattr(sys.modules.get("lrp_companion"), "__file__", None) or "nothing"
         failed = re.search(r"^(?:FAILED|ERROR) \S*?([\w]+\.py\S*)", said.getvalue(), re.MULTILINE)
-        what = (
-            failed.group(1)
-            if failed
-            else said.getvalue().strip().splitlines()[-1]
-            if said.getvalue().strip()
-            else ""
-        )
+        what = failed.group(1) if failed else (said.getvalue().strip().splitlines() or [""])[-1]
         if not imported.startswith(folder):
             code, what = 4, f"tests imported {imported}"
         return name, code, what, time.process_time() - start
+
+
+def controls(chosen: list[Mutation]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The tests of the chosen mutations, file by file, for the unchanged package."""
+    named: dict[str, set[str]] = {}
+    for test in {test for mutation in chosen for test in mutation.tests}:
+        named.setdefault(test.split("::")[0], set()).add(test)
+    for file, tests in sorted(named.items()):
+        yield f"no change: {file}", (file,) if file in tests else tuple(sorted(tests))
 
 
 def main(only: str = "") -> int:
     """Try every mutation whose name contains `only`; print a table; return the exit code."""
     chosen = [m for m in MUTATIONS if only in m.name]
     lost = [m for m in chosen if len(places((ROOT / home(m.file)).read_text(encoding="utf-8"), m.old)) != 1]
-    tests = tuple(sorted({test for m in chosen for test in m.tests}))
-    jobs = [(f"no change: {test}", None, "", "", (test,)) for test in tests]
-    jobs += [(m.name, m.file, m.old, m.new, m.tests) for m in chosen if m not in lost]
+    bad = [f"{m.name}: the text to change is not in {m.file} exactly once" for m in lost]
+    jobs: list[tuple[str, Mutation | None, tuple[str, ...]]] = [
+        (name, None, tests) for name, tests in controls(chosen)
+    ]
+    jobs += [(m.name, m, m.tests) for m in chosen if m not in lost]
     context = multiprocessing.get_context(
         "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
     )
     if context.get_start_method() == "forkserver":
         context.set_forkserver_preload(WARM)
-    bad = [f"{m.name}: the text to change is not in {m.file} exactly once" for m in lost]
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     start = time.perf_counter()
-    with context.Pool(WORKERS, maxtasksperchild=1) as pool:
-        for name, code, what, seconds in pool.imap(try_tests, jobs, chunksize=1):
-            control = name.startswith("no change: ")
-            fine = code == (0 if control else 1)
-            verdict = (
-                ("passes" if control else "caught")
-                if fine
-                else "FAILS"
-                if control
-                else "SURVIVES"
-                if code == 0
-                else f"BROKEN (exit {code})"
-            )
-            print(f"{verdict:16} {seconds:5.1f} s  {name:62} {what if code else ''}", flush=True)
-            if not fine:
-                bad.append(f"{name}: {verdict.lower()} {what}")
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        base = Path(folder, "unchanged")
+        prepare(base)
+        with context.Pool(WORKERS, maxtasksperchild=1) as pool:
+            tried = pool.imap(try_tests, [(*job, str(base)) for job in jobs], chunksize=1)
+            for (_, mutation, _), (name, code, what, seconds) in zip(jobs, tried, strict=True):
+                if mutation is None:
+                    verdict = "FAILS" if code else "passes"
+                else:
+                    verdict = {0: "SURVIVES", 1: "caught"}.get(code, f"BROKEN (exit {code})")
+                print(f"{verdict:16} {seconds:5.1f} s  {name:62} {what if code else ''}", flush=True)
+                if verdict not in ("passes", "caught"):
+                    bad.append(f"{name}: {verdict.lower()} {what}")
     caught = len(chosen) - sum(not problem.startswith("no change") for problem in bad)
     print(f"\n{len(chosen)} mutations, {caught} caught, in {time.perf_counter() - start:.0f} s")
     for line in bad:
