@@ -328,9 +328,10 @@ def test_playing_advances_and_stops_at_the_end(
 ) -> None:
     context = browser.new_context(reduced_motion=motion)
     page = context.new_page()
-    page.clock.install()
+    page.clock.install(time="2030-01-01T00:00:00")
     page.goto(widget_page(FrontierPlayer(maps), tmp_path))
     page.wait_for_selector("[data-ready]", state="attached")
+    page.clock.pause_at("2030-01-01T01:00:00")  # else a slow machine moves it, too
     play, last = page.get_by_role("button"), len(maps[0]["tokens"])
     play.focus()
     page.keyboard.press("Space")

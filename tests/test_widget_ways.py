@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import complaints_of_axe, open_page, widget_page
+from browsing import complaints_of_axe, open_page, state_of, widget_page
 from widget_cases import widget_arguments
 
 import lrp_companion.widgets as widgets
@@ -38,12 +38,6 @@ WRONG = {  # by the widget's name in an address: what a link may hold that names
     "SoftmaxLab": "softmax: logits=9,0,0 logits=1,2 values=1,x,2 values= logits=1e999,0,0 logits=<img>,0,0",
 }
 every_widget = pytest.mark.parametrize("name", [*WRONG, "TokenHeatmap"])
-STATE = """() => {
-  const {model} = document.querySelector('[data-companion-widget]').companion;
-  const {data, ...state} = JSON.parse(
-    document.querySelector('[data-companion-widget] script[type="application/json"]').textContent).state;
-  return Object.fromEntries(Object.keys(state).map((key) => [key, model.get(key)]));
-}"""
 
 
 @pytest.fixture(scope="module")
@@ -81,14 +75,14 @@ def test_a_phone_axe_and_the_tab_key(name: str, theme: str, made: Any, browser: 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_nonsense_in_the_address_is_ignored(name: str, made: Any, browser: Any, tmp_path: Path) -> None:
-    context, url = browser.new_context(), widget_page(made(name), tmp_path)
-    address, wrong = WRONG[name].split(": ")
-    start = None
+    context, widget, (address, wrong) = browser.new_context(), made(name), WRONG[name].split(": ")
+    url, keys, start = widget_page(widget, tmp_path), [key for key in widget.state() if key != "data"], None
     for part in ("", *wrong.split(" ")):
         page, watch = open_page(context, f"{url}#{address}.{part}" if part else url)
         page.wait_for_selector("[data-ready]")
-        start = start or page.evaluate(STATE)
-        assert page.evaluate(STATE) == start, part
+        state = [state_of(page, key) for key in keys]
+        start = start or state
+        assert state == start, part
         assert page.locator("img").count() == 0 and watch.nothing(), watch
         page.close()
     context.close()
