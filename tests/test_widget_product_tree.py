@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from itertools import combinations
@@ -165,13 +163,6 @@ class TestPython:
         for text in ("(x1 x2) x3 = -24", "x2 = -3", "1/4", "<td>-12</td>", "<td>-8</td>", "<td>-72</td>"):
             assert text in page
         assert len(ProductTree().page_html()) < 5000
-
-    def test_no_torch(self) -> None:
-        code = (
-            "import sys, lrp_companion.widgets as w; w.ProductTree(); "
-            "assert not {'torch', 'matplotlib'} & set(sys.modules)"
-        )
-        subprocess.run([sys.executable, "-c", code], check=True)
 
 
 class TestGroupings:
