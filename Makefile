@@ -50,11 +50,12 @@ book: $(VENV)/book.stamp
 student: $(VENV)/book.stamp
 	@$(BIN)/python -m lrp_book student
 
-# nbval compares with outputs made on the embedded default, so it is never shown a data folder.
+# tests/test_executed.py compares what `make book` executed with the stored outputs. nbval itself executes what is short, on the
+# embedded default: it is never shown a data folder.
 test: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --doctest-modules lrp_companion book/lrp_book tests
 	env -u LRP_COMPANION_DATA OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile \
-	  --nbval --nbval-current-env --nbval-sanitize-with tests/sanitize.cfg notebooks
+	  --nbval --nbval-current-env --nbval-sanitize-with tests/sanitize.cfg notebooks/01_product_counterexample.ipynb notebooks/exercises
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
@@ -62,6 +63,7 @@ lint: $(VENV)/dev.stamp
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tests/front/check.py
+	$(BIN)/python tests/prose.py
 
 serve: _build/html/index.html
 	@echo "The book is on http://127.0.0.1:$(PORT)/ (stop with Ctrl-C)"

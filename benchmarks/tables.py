@@ -162,7 +162,7 @@ def _quiet(record: Record) -> bool:
 
 def _long_table(record: Record) -> str:
     """Memory and time of each kind, beside a plain forward pass."""
-    time, title = ("seconds", "time by the clock") if _quiet(record) else ("processor", "processor time")
+    time, title = ("seconds", "wall time") if _quiet(record) else ("processor", "processor time")
     plain = {row["tokens"]: row for row in record["rows"] if row["kind"] == "forward"}
     cells = [
         [

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from browsing import FLAGS, HTML, missing, serve
+from browsing import FLAGS, HTML, complaints_of_axe, missing, open_page, serve, widget_page
 from hypothesis import Phase, settings
 from tiny_models import BERT_LIKE, save
 
@@ -79,6 +79,27 @@ def browser() -> Iterator[Any]:
         running = playwright.chromium.launch(executable_path=programs[0], args=FLAGS)
         yield running
         running.close()
+
+
+@pytest.fixture
+def show(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """`show(widget)`: its page in Chromium; nothing went wrong in it, and axe has no complaint."""
+    opened = []
+
+    def open_widget(
+        widget: Any, hash: str = "", *, theme: str = "light", axe: bool = False, **options: Any
+    ) -> Any:
+        context = browser.new_context(**options)
+        page, watch = open_page(context, widget_page(widget, tmp_path, theme=theme) + hash)
+        opened.append((page, watch, axe))
+        page.wait_for_selector("[data-ready]")
+        return page
+
+    yield open_widget
+    for page, watch, axe in opened:
+        assert not axe or not complaints_of_axe(page, ".lrp-widget")
+        assert watch.nothing(), watch
+        page.context.close()
 
 
 @pytest.fixture(scope="session")

@@ -234,7 +234,7 @@ def test_a_long_context_is_measured(monkeypatch):
 def test_the_clock_is_told_where_the_processor_agrees():
     record = json.loads(long_context.RECORD.read_text())
     for factor, title, words in (
-        (1.01, "time by the clock", "agree to 5 %"),
+        (1.01, "wall time", "agree to 5 %"),
         (3, "processor time", "shared"),
     ):
         rows = [{**row, "seconds": factor * row["processor"]} for row in record["rows"]]

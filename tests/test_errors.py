@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -117,83 +118,52 @@ def test_unknown_names(clf: Classifier) -> None:
     )
 
 
-@pytest.mark.parametrize("layer", [0, 4, -1, 1.5, "1", True, None])
-def test_layers_the_model_does_not_have(clf: Classifier, layer: object) -> None:
-    assert f"layer {layer!r}; expected integers from 1 to 3" in message(
-        InputError, attribute, clf, "film", method="lrp", bypass=[1, layer]
-    )
+EPSILONS = [-1e-9, float("nan"), float("inf"), "0.1", None, True]
+TARGETS = [3, -1, 1.0, "Positive", True]
+REFUSED: list[tuple[dict[str, Any], str]] = [  # options of attribute, and what is said of them
+    *(({"method": "lrp", "bypass": [1, layer]}, f"layer {layer!r}; expected integers from 1 to 3")
+      for layer in (0, 4, -1, 1.5, "1", True, None)),
+    *(({"method": "lrp", "bypass": layers}, f"layers {layers!r}; expected integers from 1 to 3")
+      for layers in (2, "12", None)),
+    *(({"method": "lrp", "bypass": endless}, "layer 4")
+      for endless in (range(1, 10**12), itertools.count(1))),
+    *(({"method": "cp-lrp", "target": target}, f"target {target!r}; expected a class from 0 to 2")
+      for target in TARGETS),
+    *(({"method": "attnlrp", "epsilon": value}, f"epsilon {value!r}; expected a finite number, at least 0")
+      for value in EPSILONS),
+    *(({"method": "ig", "n_steps": steps}, f"n_steps {shown(steps)}")
+      for steps in (0, -5, 2.5, "10", True, 10_001, 10**7, 10**30, 10**5000)),
+    *(({"method": "mask-gradient", "groups": 2, "nodes": nodes}, "1e-06 apart")  # weights nearly infinite
+      for nodes in ([1e-300, 2e-300, 1], [0.5, 0.5 + 1e-9, 1], [1 - 1e-15, 1])),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("bypass", [2, "12", None])
-def test_bypass_that_is_no_list(clf: Classifier, bypass: object) -> None:
-    assert f"layers {bypass!r}; expected integers from 1 to 3" in message(
-        InputError, attribute, clf, "film", method="lrp", bypass=bypass
-    )
+@pytest.mark.parametrize("case", range(len(REFUSED)))
+def test_options_out_of_their_range(clf: Classifier, case: int) -> None:
+    options, words = REFUSED[case]
+    text = message(InputError, attribute, clf, "a film", **options)
+    assert words in text and len(text) < 250
 
 
-@pytest.mark.parametrize("target", [3, -1, 1.0, "Positive", True])
-def test_classes_the_model_does_not_have(clf: Classifier, target: object) -> None:
-    assert f"target {target!r}; expected a class from 0 to 2" in message(
-        InputError, attribute, clf, "film", method="cp-lrp", target=target
-    )
-    assert f"target {target!r}" in message(
-        InputError, attribute, clf, ["film", "plot"], method="loo", target=[0, target]
-    )
-    assert f"target {target!r}" in message(InputError, layer_lattice, clf, "film", target=target)
-
-
-def test_one_target_too_few(clf: Classifier) -> None:
+def test_other_functions_check_the_same(clf: Classifier) -> None:
+    for target in TARGETS:
+        words = f"target {target!r}"
+        assert words in message(
+            InputError, attribute, clf, ["film", "plot"], method="loo", target=[0, target]
+        )
+        for call in (layer_lattice, removal_evaluator):
+            assert words in message(InputError, call, clf, "film", target=target)
+    for epsilon in EPSILONS:
+        assert f"epsilon {epsilon!r}" in message(InputError, layer_lattice, clf, "film", epsilon=epsilon)
     assert "1 targets for 2 inputs" in message(
         InputError, attribute, clf, ["film", "plot"], method="cp-lrp", target=[0]
     )
-
-
-@pytest.mark.parametrize("target", [7, -1, True])
-def test_a_removal_evaluator_checks_its_target(clf: Classifier, target: object) -> None:
-    assert f"target {target!r}" in message(InputError, removal_evaluator, clf, "film", target=target)
-
-
-@pytest.mark.parametrize("epsilon", [-1e-9, float("nan"), float("inf"), "0.1", None, True])
-def test_epsilon_that_is_no_stabiliser(clf: Classifier, epsilon: object) -> None:
-    assert f"epsilon {epsilon!r}; expected a finite number, at least 0" in message(
-        InputError, attribute, clf, "film", method="attnlrp", epsilon=epsilon
-    )
-    assert f"epsilon {epsilon!r}" in message(InputError, layer_lattice, clf, "film", epsilon=epsilon)
-
-
-STEPS = [0, -5, 2.5, "10", True, 10_001, 10**7, 10**30, 10**5000]
-
-
-@pytest.mark.parametrize("n_steps", STEPS, ids=shown)
-def test_steps_of_integrated_gradients(clf: Classifier, n_steps: object) -> None:
-    text = message(InputError, attribute, clf, "film", method="ig", n_steps=n_steps)
-    assert f"n_steps {shown(n_steps)}" in text and len(text) < 250
-
-
-@pytest.mark.parametrize("nodes", [[1e-300, 2e-300, 1], [0.5, 0.5 + 1e-9, 1], [1 - 1e-15, 1]])
-def test_nodes_that_are_nearly_equal(clf: Classifier, nodes: list[float]) -> None:
-    """Their weights would be nearly infinite, and so would the scores."""
-    options = {"method": "mask-gradient", "groups": 2, "nodes": nodes}
-    assert "1e-06 apart" in message(InputError, attribute, clf, "a film", **options)
-
-
-def test_an_endless_bypass_is_refused_at_its_first_layer(clf: Classifier) -> None:
-    for bypass in (range(1, 10**12), itertools.count(1)):
-        assert "layer 4" in message(InputError, attribute, clf, "film", method="lrp", bypass=bypass)
+    assert "a text of type list" in message(InputError, layer_lattice, clf, ["film"])
 
 
 def test_a_target_in_an_array_without_axes(clf: Classifier) -> None:
     (record,) = attribute(clf, "film", method="cp-lrp", target=np.array(1))
     assert record.target == 1
-
-
-def test_functions_of_one_text_need_a_classifier() -> None:
-    assert "a model of type str" in message(ModelError, layer_lattice, "x", "film")
-    assert "a model of type str" in message(ModelError, removal_evaluator, "x", "film", target=0)
-
-
-def test_the_lattice_takes_one_text(clf: Classifier) -> None:
-    assert "a text of type list" in message(InputError, layer_lattice, clf, ["film"])
 
 
 def test_a_model_that_is_none_of_ours(clf: Classifier) -> None:
@@ -204,19 +174,16 @@ def test_a_model_that_is_none_of_ours(clf: Classifier) -> None:
     ):
         text = message(ModelError, attribute, thing, "film", method="cp-lrp")
         assert f"a model of type {name}" in text and "load_classifier" in text
+    assert "a model of type str" in message(ModelError, layer_lattice, "x", "film")
+    assert "a model of type str" in message(ModelError, removal_evaluator, "x", "film", target=0)
 
 
-def test_removing_every_token(clf: Classifier) -> None:
-    (text,) = clf.encode("film")
-    for removal in ("attention-mask", "delete"):
-        assert "every token removed" in message(
-            InputError, removal_evaluator(clf, "film", target=0, removal=removal), [[False] * len(text)]
-        )
-
-
-def test_a_mask_of_another_length(clf: Classifier) -> None:
-    for removal in ("attention-mask", "delete", "mask-token"):
-        message(InputError, removal_evaluator(clf, "film", target=0, removal=removal), [[True, False]])
+@pytest.mark.parametrize("removal", ["attention-mask", "delete", "mask-token"])
+def test_masks_that_keep_nothing_or_have_another_length(clf: Classifier, removal: str) -> None:
+    evaluate, (text,) = removal_evaluator(clf, "film", target=0, removal=removal), clf.encode("film")
+    message(InputError, evaluate, [[True, False]])
+    if removal != "mask-token":
+        assert "every token removed" in message(InputError, evaluate, [[False] * len(text)])
 
 
 # ------------------------------------------------------------------------------------------------ loading

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from browsing import complaints_of_axe, open_page, put, state_of, widget_page
+from browsing import open_page, put, state_of, widget_page
 
 from lrp_companion import HeadStepper, InputError, rules
 
@@ -21,13 +20,9 @@ STATES = [
 ]
 
 
-@pytest.fixture(params=["light", "dark"])
-def opened(request: pytest.FixtureRequest, browser: Any, tmp_path: Path) -> Iterator[tuple[Any, Any]]:
-    context = browser.new_context(viewport={"width": 900, "height": 900})
-    page, watch = open_page(context, widget_page(HeadStepper(), tmp_path, theme=request.param))
-    page.wait_for_selector("[data-ready]")
-    yield page, watch
-    context.close()
+@pytest.fixture
+def page(show: Any) -> Any:
+    return show(HeadStepper(), viewport={"width": 900, "height": 900}, axe=True)
 
 
 @pytest.mark.parametrize(("query", "keys", "values"), STATES)
@@ -72,8 +67,7 @@ def check(page: Any) -> None:
     assert dashed == [amount < 0 for amount in amounts]
 
 
-def test_every_step_of_both_rules(opened: tuple[Any, Any]) -> None:
-    page, watch = opened
+def test_every_step_of_both_rules(page: Any) -> None:
     for rules_name, label in (("attnlrp", "AttnLRP"), ("cp-lrp", "CP-LRP")):
         page.get_by_role("radio", name=label).check()
         for k, name in enumerate(("Forward", "Split the product", "The softmax", "Keys and query")):
@@ -86,11 +80,9 @@ def test_every_step_of_both_rules(opened: tuple[Any, Any]) -> None:
         check(page)
     shown = page.locator(".lrp-head-maps tbody").inner_text()
     assert "0.6399" in shown and "2.8664" in shown and "\u22120.3333" in shown
-    assert not complaints_of_axe(page, ".lrp-widget") and watch.nothing(), watch
 
 
-def test_typed_numbers_are_taken_or_refused_in_words(opened: tuple[Any, Any]) -> None:
-    page, watch = opened
+def test_typed_numbers_are_taken_or_refused_in_words(page: Any) -> None:
     page.locator("summary").click()
     field = page.get_by_label("value of slow")
     field.fill("3")
@@ -107,7 +99,6 @@ def test_typed_numbers_are_taken_or_refused_in_words(opened: tuple[Any, Any]) ->
     assert state_of(page, "q") == -1 and page.locator(".lrp-head-refusal").text_content() == ""
     put(page, step=3)
     check(page)
-    assert not complaints_of_axe(page, ".lrp-widget") and watch.nothing(), watch
 
 
 def test_keys_the_address_and_a_phone(browser: Any, tmp_path: Path) -> None:
@@ -121,11 +112,7 @@ def test_keys_the_address_and_a_phone(browser: Any, tmp_path: Path) -> None:
     page.keyboard.press("Enter")
     assert state_of(page, "step") == 3
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
-    for wrong in ("step=9", "k=1,2", "v=1,2,99", "rules=constructor", "q=<b>"):
-        other, _ = open_page(context, f"{address}#head.{wrong}")
-        other.wait_for_selector("[data-ready]")
-        assert [state_of(other, key) for key in ("rules", "step", "k")] == ["attnlrp", 0, [1, 1, 2]]
-    assert not complaints_of_axe(page, ".lrp-widget") and watch.nothing(), watch
+    assert watch.nothing(), watch
     context.close()
 
 

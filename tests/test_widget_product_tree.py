@@ -6,18 +6,15 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from itertools import combinations
 from itertools import product as cartesian
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
-from browsing import complaints_of_axe, open_page, state_of, widget_page
+from browsing import complaints_of_axe, state_of
 from traitlets import TraitError
 
 from lrp_companion.checks import InputError
@@ -107,29 +104,13 @@ def check(page: Any, values: Sequence[float], grouping: str) -> None:
 
 
 @pytest.fixture
-def opened(browser: Any, tmp_path: Path) -> Iterator[Open]:
-    contexts = []
-
+def opened(show: Any) -> Open:
     def go(
-        values: Sequence[float] = (2, 3, 4),
-        grouping: str = "(x1 x2) x3",
-        *,
-        hash: str = "",
-        theme: str = "light",
-        width: int = 900,
+        values: Sequence[float] = (2, 3, 4), grouping: str = "(x1 x2) x3", *, hash: str = "", width: int = 900
     ) -> Any:
-        context = browser.new_context(viewport={"width": width, "height": 900})
-        contexts.append(context)
-        page, watch = open_page(
-            context, widget_page(ProductTree(values, grouping), tmp_path, theme=theme) + hash
-        )
-        page.watch = watch
-        page.wait_for_selector("[data-ready]")
-        return page
+        return show(ProductTree(values, grouping), hash, viewport={"width": width, "height": 900})
 
-    yield go
-    for context in contexts:
-        context.close()
+    return go
 
 
 def press(page: Any, name: str) -> None:
@@ -183,13 +164,6 @@ class TestPython:
             assert text in page
         assert len(ProductTree().page_html()) < 5000
 
-    def test_no_torch(self) -> None:
-        code = (
-            "import sys, lrp_companion.widgets as w; w.ProductTree(); "
-            "assert not {'torch', 'matplotlib'} & set(sys.modules)"
-        )
-        subprocess.run([sys.executable, "-c", code], check=True)
-
 
 class TestGroupings:
     def test_all_eleven_of_four_factors_by_mouse(self, opened: Open) -> None:
@@ -202,7 +176,6 @@ class TestGroupings:
                 press(page, name)
             assert parse(state_of(page, "grouping")) == tree
             check(page, values, write(tree))
-        assert page.watch.nothing()
 
     def test_by_keyboard_with_one_tab_stop(self, opened: Open) -> None:
         page = opened((2, 3, 4, 5), "x1 x2 x3 x4")
@@ -237,7 +210,6 @@ class TestGroupings:
             page.inner_text("[role=status]")
             == "Grouping (x1 x2) (x3 x4): relevance 30, 30, 30, 30 of f = 120."
         )
-        assert page.watch.nothing()
 
     def test_presets(self, opened: Open) -> None:
         page = opened((2, 3, 4, 5, 6), "x1 x2 (x3 x4) x5")
@@ -299,7 +271,6 @@ class TestValues:
             assert scores(page, "lrp") == truth.relevance()
             assert scores(page, "ig") == truth.integrated_gradients()
             assert scores(page, "loo") == truth.loo()
-        assert page.watch.nothing()
 
     def test_typed(self, opened: Open) -> None:
         page = opened()
@@ -320,6 +291,7 @@ class TestValues:
         assert x2.get_attribute("aria-invalid") == "true"
         assert page.inner_text(".lrp-problem") == "x2 must be a number of at most 1e60 in size; 3 is kept."
         assert state_of(page, "values") == [2, 3, 4]
+        assert not complaints_of_axe(page, ".lrp-widget")
         x2.blur()
         assert x2.get_attribute("aria-invalid") == "false"
         assert page.locator(".lrp-problem").is_hidden()
@@ -356,7 +328,6 @@ class TestValues:
             page.get_by_role("button", name=name, exact=True).click(force=True)
             check(page, values, grouping)
         assert page.get_by_role("button", name=less).get_attribute("aria-disabled") == "true"
-        assert page.watch.nothing()
 
     @pytest.mark.parametrize(
         ("value", "text"),
@@ -383,7 +354,6 @@ class TestAddress:
         page.wait_for_function("location.hash.includes('values')")
         again = opened(hash=page.evaluate("location.hash"))
         check(again, (-2.5, 3, 4), "x1 (x2 x3)")
-        assert again.watch.nothing()
 
     def test_a_teachers_link(self, opened: Open) -> None:
         check(
@@ -395,35 +365,8 @@ class TestAddress:
             opened(hash="#product.values=1,2,3,4"), (1, 2, 3, 4), "x1 x2 x3 x4"
         )  # a grouping that does not fit: flat
 
-    @pytest.mark.parametrize(
-        "text",
-        [
-            "product.grouping=<img src=x onerror=alert(1)>", "product.grouping=%3Cimg%3E",
-            "product.grouping=", "product.grouping=x1", "product.grouping=x2 x1 x3",
-            "product.grouping=x1 x1 x2", "product.grouping=x1 (x2 x3", "product.grouping=x1 () x2 x3",
-            "product.grouping=x1 x2 x3 x4 x5 x6", "product.grouping=" + "(" * 5000,
-            "product.grouping=x0 x1 x2", "product.values=1,2,3,4,5,6,7,8,9", "product.values=NaN,1,2",
-            "product.values=1", "product.values=", "product.values=1,Infinity", "product.values=1,1e99",
-            "product.values=a,b", "product.address=x", "product.data=1",
-        ],
-    )  # fmt: skip
-    def test_nonsense_is_ignored(self, opened: Open, text: str) -> None:
-        page = opened(hash=f"#{text}")
-        check(page, (2, 3, 4), "(x1 x2) x3")
-        assert page.locator("img").count() == 0
-        assert page.watch.nothing()
-
 
 class TestForEveryone:
-    @pytest.mark.parametrize("theme", ["light", "dark"])
-    def test_axe(self, opened: Open, theme: str) -> None:
-        page = opened((2, -3, 4, 5), "(x1 x2) x3 x4", theme=theme)
-        assert complaints_of_axe(page, ".lrp-widget") == []
-        box(page, "x2").fill("")
-        assert complaints_of_axe(page, ".lrp-widget") == []
-        box(page, "x2").fill("0")
-        assert complaints_of_axe(page, ".lrp-widget") == []
-
     def test_the_picture_is_described(self, opened: Open) -> None:
         assert opened().get_attribute(".lrp-stage svg", "aria-label") == (
             "The output (x1 x2) x3 = 24 gives 12 each to (x1 x2), x3; x1 x2 = 6 gives 6 each to x1, x2"

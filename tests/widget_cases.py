@@ -33,10 +33,13 @@ def paths() -> dict[str, Any]:
     """One run of two layers, as `depth_paths` makes them."""
     cell = {"mean": [0.1, 0.2], "low": [0.0, 0.1], "high": [0.2, 0.3]}
     keys = ("front-to-back", "back-to-front", "single")
-    run = {"key": "one", "label": "run one", "n": 9, "layers": 2, "paper": None, "ends": {}}
-    run["cells"] = {"positions": dict.fromkeys(keys, cell)}
+    ends = dict.fromkeys(keys, {"mean": 0.1, "low": 0.0, "high": 0.2, "side": "across"})
+    run = {"key": "one", "label": "run one", "n": 9, "layers": 2, "paper": None, "paper ends": {}}
+    run["cells"], run["ends"] = {"positions": dict.fromkeys(keys, cell)}, {"positions": ends}
+    run["levels"] = {"positions": [0.1, 0.2]}
     return {
         "runs": [run],
+        "levels": ["AttnLRP", "CP-LRP"],
         "protocols": [{"key": "positions", "label": "words + positions"}],
         "paths": [{"key": key, "label": key} for key in keys],
     }
