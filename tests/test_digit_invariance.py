@@ -1,4 +1,4 @@
-"""The MNIST loops against the methods called by hand, and the figures that show them."""
+"""The MNIST loops against the methods called by hand."""
 
 from __future__ import annotations
 

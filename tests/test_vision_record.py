@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from lrp_book.records.vision_record import OTHERS, vision_record
+from lrp_book.records.vision_record import vision_record
 from tiny_models import build, vision
 
 import lrp_companion as lrp
 from lrp_companion.attribution import Attribution
 from lrp_companion.checks import InputError
 from lrp_companion.loading.classifier import Classifier, load_classifier
+from lrp_companion.methods import method_call
 from lrp_companion.show import patch_grid, patch_maps
 from lrp_companion.sources import Dataset
 
@@ -52,7 +53,8 @@ def test_every_r_is_that_of_the_maps_by_hand(
         (loo,) = lrp.attribute(clf, image, method="loo")
         assert record["target"][k] == loo.target
         for row in record["rows"]:
-            method, options = OTHERS.get(row["method"], ("lrp", {"bypass": row["bypass"]}))
+            method, options = method_call(row["method"])
+            options |= {"bypass": row["bypass"]} if method == "lrp" else {}
             if method in ("lrp", "gradient-x-input"):
                 options = {**options, "site": row["site"]}
             (explained,) = lrp.attribute(clf, image, method=method, target=loo.target, **options)
