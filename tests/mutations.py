@@ -1,6 +1,6 @@
 """Break the package on purpose, one small change at a time, and see that a test fails.
 
-`python tests/mutations.py [part of a name]` makes each mutation in a temporary copy of the package, never in
+`[WORKERS=4] python tests/mutations.py [part of a name]` makes each mutation in a temporary copy of the package, never in
 the tree, and runs only the named tests on it. The table says which test caught which mutant. The exit code is
 1 if a mutant survives, if a text to change is no longer in its file exactly once, or if a test that caught a
 mutant fails on the unchanged package too.
@@ -404,7 +404,8 @@ MUTATIONS: list[Mutation] = [
     families("window of Mistral one wider", "window=None if window is None else window - 1", "window=window",
          f"{LOGITS}[mistral-left]"),
     packed_order("removed last token is read",
-                 "values.masked_fill(~mask.any(-1, keepdim=True), 0.0)", "values"),
+                 "values.masked_fill(~mask.any(-1, keepdim=True), 0.0)", "values",
+                 f"{PRE_NORM}a_last_token_whose_window_is_removed_reads_nothing"),
     packed_order("first token of a causal network read", 'reads_one = wiring.readout in ("place", "last")',
                  'reads_one = wiring.readout == "place"'),
     meter("positions taken for words", 'scores.append(parts.pop("word"))',
