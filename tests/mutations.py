@@ -1,9 +1,9 @@
 """Break the package on purpose, one small change at a time, and see that a test fails.
 
-`[WORKERS=4] python tests/mutations.py [part of a name]` makes each mutation in a temporary copy of the package, never in
-the tree, and runs only the named tests on it. The table says which test caught which mutant. The exit code is
-1 if a mutant survives, if a text to change is no longer in its file exactly once, or if a test that caught a
-mutant fails on the unchanged package too.
+`[WORKERS=4] python tests/mutations.py [part of a name]` makes each mutation in a temporary copy of the
+package, never in the tree, and runs only the named tests on it. The table says which test caught which
+mutant. The exit code is 1 if a mutant survives, if a text to change is no longer in its file exactly once, or
+if a test that caught a mutant fails on the unchanged package too.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from lrp_book import ch06_causes, ch06_protocol, ch06_trainings, ch07_errors, ch07_remedy, layers
+from lrp_book import ch06_causes, ch06_trainings, ch07_errors, ch07_remedy, layers
 from lrp_book.committed import load_sheets
 
 from lrp_companion.attribution import SITES
@@ -33,6 +33,7 @@ from lrp_companion.paper import (
 )
 from lrp_companion.runs.load import AnyRun, MnistGridRun, MnistRun, TextRun, load_run
 from lrp_companion.schema import MAP_CHOICES, PROTOCOLS, STATISTICS, TOKEN_CHOICES, Protocol
+from lrp_companion.widgets import boards
 
 
 def numbers(value: Any) -> Iterator[bytes]:
@@ -188,7 +189,7 @@ def main(results: str = "results") -> None:
         compared_trainings(group)
     say("choices of options", ch07_remedy.option_choices(load_sheets("results/remedy-options")))
     say("best masks", ch07_remedy.best_masks(load_sheets("results/best-mask")))
-    switchboard = ch06_protocol.switchboard(runs)["boards"]
+    switchboard = boards.switchboard(runs)["boards"]
     packed = repr([[(run["cells"], run["undefined"]) for run in board["runs"]] for board in switchboard])
     print(f"{'boards':60} {hashlib.sha256(packed.encode()).hexdigest()[:16]}")
 

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from lrp_book import ch06_causes, ch06_protocol, ch06_trainings
-from lrp_book.ch06_protocol import digit_board, switchboard
 from lrp_book.significance import features, group_differences, holm, rank_correlations
 from test_digit_variants import digits, run  # noqa: F401 - fixtures
 from test_protocol_grid import RECORD, WITH_POSITIONS, Plain, recorded, text, turned  # noqa: F401
@@ -29,6 +28,7 @@ from lrp_companion.paper.report import find_trainings
 from lrp_companion.runs.digit_variant_jobs import variants
 from lrp_companion.runs.load import MnistGridRun, TextRun, load_run
 from lrp_companion.schema import Protocol
+from lrp_companion.widgets.boards import _steps, digit_board, switchboard
 
 RESULTS = RECORD.parent
 
@@ -65,7 +65,7 @@ def test_the_switchboard_shows_the_cells_of_the_grid():
 
 def test_a_cell_of_the_switchboard_prints_as_its_value():
     values = np.array([[-0.01503, -0.01497, 0.01497], [0.01503, -0.0049999, 0.33333], [np.nan, -1.0, 1.0]])
-    steps = ch06_protocol._steps(values)
+    steps = _steps(values)
     assert steps.tolist() == [[-151, -150, 150], [151, -49, 3333], [-32768, -10_000, 10_000]]
 
 
