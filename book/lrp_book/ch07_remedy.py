@@ -181,8 +181,8 @@ def best_within(
     list
         Rows `at most`, `method`, `r`, `passes`, `error of the value`, `times faster than LOO`; with two
         methods or more within the budget also `next`, the one of the second highest mean r, and
-        `ahead of it by`, the paired difference of r to it. The best of several means is slightly too high for new texts:
-        it was chosen on the texts that the row reports.
+        `ahead of it by`, the paired difference of r to it. The best of several means is slightly too high for
+        new texts: it was chosen on the texts that the row reports.
     """
     r, faster, cost = data.r.sel(statistic="pearson", tokens=tokens), speedup(data), of_each(data.cost)
     means = {name: value for name, value in of_each(mean(r)).items() if name != "loo"}
