@@ -47,8 +47,11 @@ def test_committed_outputs_hold_no_error_stderr_path_or_widget(path: Path) -> No
 
 @every_notebook
 def test_committed_cells_tell_a_story_and_leave_algorithms_to_the_package(path: Path) -> None:
+    """A cell that a reader can open is short; one whose source no page shows holds a chapter's sentences."""
     for cell in code_cells(path):
-        assert len([line for line in cell.source.splitlines() if line.strip()]) <= 40, cell.source[:200]
+        unseen = {"remove-input", "remove-cell"} & set(cell.metadata.get("tags", []))
+        lines = [line for line in cell.source.splitlines() if line.strip()]
+        assert len(lines) <= (90 if unseen else 40), cell.source[:200]
 
 
 @every_notebook
