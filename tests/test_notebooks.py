@@ -162,15 +162,15 @@ def test_key_changes_with_every_input(project: Path) -> None:
     package.mkdir()
     (package / "rules.py").write_text("half = 0.5\n")
     keys = [
-        build.source_key(notebook, {}, package=package),
-        build.source_key(notebook, {"limit": 3}, package=package),
+        build.source_key(notebook, {}, packages=[package]),
+        build.source_key(notebook, {"limit": 3}, packages=[package]),
     ]
     (package / "rules.py").write_text("half = 1.0\n")
-    keys.append(build.source_key(notebook, {}, package=package))
+    keys.append(build.source_key(notebook, {}, packages=[package]))
     change(notebook, "print(1)")
-    keys.append(build.source_key(notebook, {}, package=package))
+    keys.append(build.source_key(notebook, {}, packages=[package]))
     assert len(set(keys)) == 4
-    assert build.source_key(notebook, {}, package=package) == keys[-1]
+    assert build.source_key(notebook, {}, packages=[package]) == keys[-1]
 
 
 def test_a_notebook_is_run_again_when_a_record_is_new(project: Path) -> None:

@@ -727,8 +727,8 @@ def test_other_bad_input_is_one_line_and_exit_code_2(folders, tmp_path, capsys):
         (["report", str(folders["sst2"]), "--figures", str(tmp_path / "file")], "cannot be written"),
     ):  # fmt: skip
         assert main(arguments) == 2
-        printed = capsys.readouterr()
-        assert printed.out == "" and len(printed.err.strip().splitlines()) == 1 and words in printed.err
+        said = capsys.readouterr()
+        assert said.out == "" and len(said.err.strip().splitlines()) == 1 and words in said.err
     with pytest.raises(CompanionError, match="no runs"):
         printed.report([])
     with pytest.raises(SourceError, match="no runs"):
