@@ -25,7 +25,7 @@ from lrp_book.ch06_causes import first_loo
 from lrp_book.ch07_remedy import dominated, frontier
 from lrp_book.predictions import BOTH_RULES, Point, one_sign
 from lrp_book.say import MissingRecord
-from lrp_book.worth import worth_columns
+from lrp_book.worth import worth as worth_of
 from lrp_companion.checks import InputError, SourceError
 from lrp_companion.masks import path_masks
 from lrp_companion.metrics import Interval, bootstrap_mean
@@ -439,7 +439,8 @@ def worth(groups: Groups) -> Recorded:
     out = Recorded()
     for name, (first, *others) in groups.items():
         for method in METHODS[:3] if others and "map" in first.tables["methods"].column_names else ():
-            r = worth_columns(first, others, method)
+            (columns,) = worth_of(first, others, [method], tokens="no-special")
+            r = dict(zip(columns.what.values, columns.values, strict=True))
             r["beyond"] = r["own"] - r["other"]
             out[name, method] = {what: bootstrap_mean(r[what]) for what in WORTH}
     return out

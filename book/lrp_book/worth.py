@@ -163,11 +163,3 @@ def worth_over_trainings(
         raise InputError("worth_over_trainings", got=got, expected="the same examples", hint=hint)
     each = [worth(run, [one for one in runs if one is not run], methods, tokens=tokens) for run in runs]
     return xr.concat(each, "training").assign_coords(training=[run.name for run in runs])
-
-
-def worth_columns(
-    run: TextRun, others: Sequence[TextRun], method: str, *, tokens: str = "no-special"
-) -> dict[str, np.ndarray]:
-    """`worth` of one method, by what it gives (chapter 8)."""
-    r = worth(run, others, [method], tokens=tokens)[0]
-    return dict(zip(r.what.values.tolist(), r.values, strict=True))
