@@ -165,6 +165,13 @@ def add(g_z: Tensor, z: Tensor, *, eps: float = 0.0) -> Tensor:
         "Eq. (4) {cite}`achtibat2024attnlrp`",
         "as for $O = AV$",
     ),
+    Row(
+        r"the same with a bias by distance, $Z = QK^\top/\sqrt d + B$",
+        "each factor half; the bias keeps its share",
+        "Eq. (4) {cite}`achtibat2024attnlrp`",
+        "as for $O = AV$, with $Z$ as the output",
+        beyond=True,
+    ),
 )
 def matmul(
     g_o: Tensor,

@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
 WORKERS = int(os.environ.get("WORKERS", min(4, os.cpu_count() or 1)))
 FAMILIES = (
     "albert", "bert", "camembert", "deit", "distilbert", "electra", "gemma", "gemma2", "gemma3", "gpt2",
-    "llama", "mistral", "modernbert", "qwen2", "qwen3", "roberta", "vit", "xlm_roberta",
+    "llama", "mistral", "modernbert", "mpnet", "qwen2", "qwen3", "roberta", "vit", "xlm_roberta",
 )  # fmt: skip
 WARM = [  # imported once, before anything of the package; each mutant then runs in a fork
     "_hypothesis_pytestplugin", "anywidget", "captum.attr", "hypothesis.strategies", "http.server", "pytest",
@@ -95,6 +95,7 @@ heads = of("tape/attention.py", "test_pre_norm.py")
 gates = of("tape/steps.py", "test_pre_norm.py")
 pa_lrp = of("methods/lrp.py", "test_pre_norm.py")
 parts = of("families/wiring.py", "test_pre_norm.py")
+wired = of("families/wiring.py", "test_encoder.py")
 families = of("families/pre_norm.py", "test_pre_norm.py")
 packed_order = of("tape/packed.py", "test_pre_norm.py")
 mean_read = of("families/mean_pooled.py", "test_pre_norm.py")
@@ -318,6 +319,12 @@ MUTATIONS: list[Mutation] = [
           "test_encoder.py"),
     block("RoBERTa's positions from 0", "unsqueeze(0) + self.wiring.first_position", "unsqueeze(0)",
           "test_encoder.py"),
+    attention("bias on scores not in the stabiliser", "sum(self.bias, queries @ keys.mT)",
+              "queries @ keys.mT"),
+    attention("bias on scores forgotten", "scores = sum(bias, queries", "scores = sum([], queries",
+              "test_encoder.py"),
+    wired("keys and queries of a bias exchanged", "keys.unsqueeze(-2) - queries.unsqueeze(-1)",
+          "queries.unsqueeze(-1) - keys.unsqueeze(-2)"),
     tokenwise("activations pass everything", "g = rules.elementwise(g, self.slope)", "g = g * 1"),
     tokenwise("slope at zero of every activation 1", "torch.autograd.grad(activation(zero), zero)[0].item()",
           "1.0"),

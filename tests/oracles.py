@@ -58,14 +58,15 @@ def r_add(relevance: np.ndarray, summands: Sequence[np.ndarray], eps: float) -> 
 
 
 def r_matmul(
-    relevance: np.ndarray, a: np.ndarray, b: np.ndarray, eps: float
+    relevance: np.ndarray, a: np.ndarray, b: np.ndarray, eps: float, bias: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Eq. (3a), (3b) for O = A V; Eq. (4a), (4b) for Z = Q K^T with b = K^T / sqrt(d)."""
+    """Eq. (3a), (3b) for O = A V; Eq. (4a), (4b) for Z = Q K^T with b = K^T / sqrt(d), and a bias of Z."""
+    bias = np.zeros((len(a), b.shape[1])) if bias is None else bias
     n, k = a.shape
     m = b.shape[1]
     r_a, r_b = np.zeros_like(a), np.zeros_like(b)
     for j, p in itertools.product(range(n), range(m)):
-        total = math.fsum(a[j, i] * b[i, p] for i in range(k))
+        total = math.fsum([bias[j, p], *(a[j, i] * b[i, p] for i in range(k))])
         for i in range(k):
             share = a[j, i] * b[i, p] / (2 * total + eps * sign(total)) * relevance[j, p]
             r_a[j, i] += share
@@ -321,6 +322,23 @@ class Weights:
     activation: str
     pooled_activation: str
     first_position: int
+    by_distance: Tensor | None
+
+    def bias(self, length: int) -> Tensor:
+        """What is added to the scores, (H, T, T): by how far a key is before or after its query."""
+        if self.by_distance is None:
+            return torch.zeros(self.heads, length, length, dtype=torch.float64)
+        rows = [[_distance_class(i - j) for j in range(length)] for i in range(length)]
+        return self.by_distance[torch.tensor(rows)].permute(2, 0, 1)
+
+
+def _distance_class(before: int) -> int:
+    """MPNet's class of a key this far before its query: 16 for each side, of one distance each up to 7, then
+    of ranges that grow to 128 in equal steps of the logarithm.
+    """
+    far = abs(before)
+    late = far if far < 8 else min(15, 8 + int(8 * math.log(far / 8) / math.log(16)))
+    return late + 16 * (before < 0)
 
 
 def weights_of(model: torch.nn.Module) -> Weights:
@@ -358,6 +376,7 @@ def weights_of(model: torch.nn.Module) -> Weights:
         activation=_name_of(wiring.layers[0].activation),
         pooled_activation=_name_of(pooled_activation),
         first_position=wiring.first_position,
+        by_distance=None if wiring.score_bias is None else table(wiring.score_bias.table),
     )
 
 
@@ -432,7 +451,7 @@ def relevance_r_form(
     normed = norm(embedded, weights.norm)
     x = normed if weights.project is None else linear(normed, weights.project)
 
-    memory = []
+    memory, bias = [], array(weights.bias(length))
     for block in weights.blocks:
         q, k, v = (linear(x, pair) for pair in (block.query, block.key, block.value))
         width = q.shape[1] // weights.heads
@@ -440,7 +459,7 @@ def relevance_r_form(
         for h in range(weights.heads):
             s = slice(h * width, (h + 1) * width)
             kt = k[:, s].T / math.sqrt(width)
-            z = q[:, s] @ kt
+            z = q[:, s] @ kt + bias[h]
             a = np.exp(z - z.max(1, keepdims=True))
             a /= a.sum(1, keepdims=True)
             heads.append((s, q[:, s], kt, z, a, v[:, s]))
@@ -476,7 +495,7 @@ def relevance_r_form(
                 r_v[:, s] = r_attention_values(r_o[:, s], a, v_h, eps)
             else:
                 r_a, r_v[:, s] = r_matmul(r_o[:, s], a, v_h, eps)
-                r_q[:, s], r_kt = r_matmul(r_softmax(r_a, z), q_h, kt, eps)
+                r_q[:, s], r_kt = r_matmul(r_softmax(r_a, z), q_h, kt, eps, z - q_h @ kt)
                 r_k[:, s] = r_kt.T
         r_x = r_x + back_linear(r_v, x, block.value)
         if number not in bypass:
@@ -558,7 +577,7 @@ def forward(
             linear(x, pair).unflatten(-1, (weights.heads, -1)).transpose(0, 1)
             for pair in (block.query, block.key, block.value)
         )
-        a = torch.softmax(half(q) @ half(k).mT / q.shape[-1] ** 0.5, -1)
+        a = torch.softmax(half(q) @ half(k).mT / q.shape[-1] ** 0.5 + weights.bias(len(x)), -1)
         maps.append(a.detach())
         both = half(a) @ half(v)  # AttnLRP
         values = a.detach() @ v  # CP-LRP

@@ -125,6 +125,7 @@ def test_what_cannot_be_explained_is_refused_in_one_line(engine: Engine) -> None
 def test_only_models_that_the_engine_runs_are_staged(model_folder: Any, tmp_path: Path) -> None:
     for family, shape, part in (
         ("roberta", {}, "another tokenizer"),
+        ("mpnet", {}, "no bias on scores"),
         ("bert", {"heads": 4}, "head width 4"),
         ("bert", {"activation": "silu"}, "activation function"),
     ):

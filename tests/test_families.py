@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_models import FAMILIES, TEXTS, build
+from tiny_models import FAMILIES, TEXTS, build, randomise
 
 from lrp_companion import families
 from lrp_companion.checks import InputError, ModelError
@@ -39,6 +39,21 @@ def test_a_family_of_ones_own_is_registered_once_and_can_be_taken_out() -> None:
     with pytest.raises(InputError, match="expected a function of the network"):
         families.family("mine")(3)  # type: ignore[type-var]
     assert tuple(families.FAMILIES) == FAMILIES
+
+
+def test_a_relative_may_call_its_network_by_another_name() -> None:
+    from transformers import Data2VecTextConfig, Data2VecTextForSequenceClassification
+
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
+    network = Data2VecTextForSequenceClassification(Data2VecTextConfig(**sizes, vocab_size=30)).eval()
+    randomise(network, 0)
+    ids = torch.tensor([[0, 5, 9, 6, 2]])
+    families.family("data2vec-text")(families.roberta)
+    try:
+        logits = Encoder(network).forward(ids, torch.ones_like(ids)).logits
+        assert torch.allclose(logits, network(ids).logits, atol=1e-4)
+    finally:
+        families.forget_family("data2vec-text")
 
 
 def test_the_page_names_every_family() -> None:

@@ -83,6 +83,8 @@ def test_equals_the_modified_gradient(family: str, bypass: tuple[int, ...]) -> N
         ("xlm-roberta", (2,), "gelu"),
         ("camembert", (1, 2), "gelu"),
         ("albert", (1,), "gelu"),
+        ("mpnet", (), "gelu"),
+        ("mpnet", (2,), "gelu"),
     ],
     ids=str,
 )

@@ -234,7 +234,7 @@ def test_an_adapter_is_merged(tmp_path: Path, family: str) -> None:
     network.base_model.save_pretrained(tmp_path / "base")
     tokenizer.save_pretrained(tmp_path / "base")
     fresh = AutoModelForSequenceClassification.from_pretrained(tmp_path / "base", num_labels=3)
-    targets = ["q_lin", "v_lin"] if family == "distilbert" else ["query", "value"]
+    targets = {"distilbert": ["q_lin", "v_lin"], "mpnet": ["q", "v"]}.get(family, ["query", "value"])
     adapted = peft.get_peft_model(
         fresh, peft.LoraConfig(task_type="SEQ_CLS", r=2, target_modules=targets)
     ).eval()

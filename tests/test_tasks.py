@@ -18,7 +18,7 @@ from lrp_companion.loading.classifier import load_classifier
 FAMILIES = (*BERT_LIKE, "modernbert")
 NAMES = {
     "bert": "Bert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta", "camembert": "Camembert",
-    "electra": "Electra", "distilbert": "DistilBert", "albert": "Albert",
+    "mpnet": "MPNet", "electra": "Electra", "distilbert": "DistilBert", "albert": "Albert",
 }  # fmt: skip
 TEXT = "the film is {mask} and never dull"
 

@@ -12,6 +12,11 @@ from lrp_companion.families.tasks import Steps, after_first, head_steps, with_he
 from lrp_companion.families.wiring import LayerWiring, Linear, ScoreBias, Wiring, family, norm_of
 
 
+def _below_head(model: Any, name: str) -> Any:
+    """The network below the head: by its family's name for it, or by what a relative's class calls it."""
+    return getattr(model, name) if hasattr(model, name) else model.base_model
+
+
 def bert_like(
     base: Any,
     head: tuple,
@@ -63,7 +68,7 @@ def _bert_layer(layer: Any) -> LayerWiring:
 @family("bert")
 def bert(model: Any) -> Wiring:
     """BERT: a pooler with tanh on the first token or on the mean, then the classifier."""
-    base = model.bert
+    base = _below_head(model, "bert")
     readout = getattr(model, "readout", "first")  # of `families.mean_pooled`
 
     def masked() -> Steps:
@@ -101,7 +106,7 @@ def roberta(model: Any) -> Wiring:
         end = model.lm_head
         return head_steps(end.dense, gelu, end.layer_norm, end.decoder)
 
-    base = model.roberta
+    base = _below_head(model, "roberta")
     return with_head(
         lambda head: bert_like(base, head, first_position=base.embeddings.padding_idx + 1),
         model,
@@ -113,7 +118,8 @@ def roberta(model: Any) -> Wiring:
 @family("mpnet")
 def mpnet(model: Any) -> Wiring:
     """MPNet: as RoBERTa, and a bias by distance on the scores, which all layers share."""
-    base, e = model.mpnet, model.mpnet.embeddings
+    base = _below_head(model, "mpnet")
+    e = base.embeddings
     layers = tuple(
         LayerWiring(
             query=x.attention.attn.q,
@@ -158,9 +164,10 @@ def electra(model: Any) -> Wiring:
         end = model.generator_predictions
         return head_steps(end.dense, end.activation, end.LayerNorm, model.generator_lm_head)
 
-    projection = getattr(model.electra, "embeddings_project", None)
+    base = _below_head(model, "electra")
+    projection = getattr(base, "embeddings_project", None)
     return with_head(
-        lambda head: bert_like(model.electra, head, projection=projection),
+        lambda head: bert_like(base, head, projection=projection),
         model,
         classes=lambda: _read_by_head(model.classifier, getattr(model.classifier, "activation", None)),
         masked=masked,
@@ -170,7 +177,8 @@ def electra(model: Any) -> Wiring:
 @family("distilbert")
 def distilbert(model: Any) -> Wiring:
     """DistilBERT: no type embeddings, and different module names."""
-    e = model.distilbert.embeddings
+    base = _below_head(model, "distilbert")
+    e = base.embeddings
     layers = tuple(
         LayerWiring(
             query=x.attention.q_lin,
@@ -183,7 +191,7 @@ def distilbert(model: Any) -> Wiring:
             down=x.ffn.lin2,
             output_norm=norm_of(x.output_layer_norm),
         )
-        for x in model.distilbert.transformer.layer
+        for x in base.transformer.layer
     )
 
     def masked() -> Steps:
@@ -208,7 +216,7 @@ def distilbert(model: Any) -> Wiring:
 @family("albert")
 def albert(model: Any) -> Wiring:
     """ALBERT: layers of a group share their modules, and narrow embeddings are projected."""
-    base, config = model.albert, model.config
+    base, config = _below_head(model, "albert"), model.config
     e, groups = base.embeddings, base.encoder.albert_layer_groups
     each = [
         (x, x.attention)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -131,14 +131,12 @@ class Heads:
     @classmethod
     def run(cls, wiring: LayerWiring, sides: Sides, context: Context) -> Heads:
         queries, keys, values, *bias = sides
-        # Z = s Q K^T, (B, h, T, T): rows are queries, columns keys; s is 1 / sqrt(d) in most families
-        scores = queries @ keys.mT * wiring.scale_of(queries.shape[-1])
+        # Z = s Q K^T + B, (B, h, T, T): rows are queries, columns keys; s is 1 / sqrt(d) in most families
+        scores = sum(bias, queries @ keys.mT * wiring.scale_of(queries.shape[-1]))
         capped = None
         if wiring.cap is not None:
             raw, scores = scores, SoftCap(wiring.cap)(scores)
             capped = raw, scores
-        # the same for all texts, whatever they say: a bias, though it depends on positions
-        scores = sum(bias, scores)
         # the least number and not -inf: R = a g at a closed score would be -inf * 0
         if context.masked is not None:
             scores = scores.masked_fill(context.masked, torch.finfo(scores.dtype).min)
@@ -159,7 +157,7 @@ class Heads:
     def _scores(self) -> Tensor:
         """The input of the softmax, before keys are closed."""
         if self.capped is not None:
-            return sum(self.bias, self.capped[1])
+            return self.capped[1]
         return sum(self.bias, self.queries @ self.keys.mT * self.wiring.scale_of(self.queries.shape[-1]))
 
     def values_only(self, g_read: Tensor, eps: float) -> Tensor:
@@ -174,18 +172,16 @@ class Heads:
         # A = softmax(Z), Eq. (5), which does not conserve: the meter gets sum A g_A - sum Z g_Z
         g_scores = rules.softmax(g_attention, self.attention)
         keeps("softmax", lambda: self.attention * g_attention - self._scores() * g_scores)
-        # Z = Z' + B, Eq. (1): the bias keeps B g_Z, and g passes as it is
-        if self.bias:
-            arrived = g_scores if not eps else rules.add(g_scores, self._scores(), eps=eps)
-            keeps("biases", lambda: self.bias[0] * arrived)
-            g_scores = arrived
         # cap tanh(z / cap) is an activation function: R passes as it is
         if self._cap_slope is not None:
             g_scores = rules.elementwise(g_scores, self._cap_slope)
-        # Z = (s Q) K^T, Eq. (4): half to Q (..., T, d), half to K, which comes out as K^T (..., d, T)
+        # Z = (s Q) K^T + B, Eq. (4): half to Q (..., T, d), half to K, which comes out as K^T (..., d, T)
         scale = self.wiring.scale_of(self.queries.shape[-1])
         queries, keys = scale * self.queries, self.keys
-        scores = queries @ keys.mT if eps else g_scores  # the scores themselves matter to the stabiliser only
+        for bias in self.bias:
+            keeps("biases", partial(torch.mul, bias, g_scores))
+        # the scores themselves matter to the stabiliser only
+        scores = sum(self.bias, queries @ keys.mT) if eps else g_scores
         # Each factor is given with the scale, because what arrives at one is multiplied by the other.
         g_query, g_key = rules.matmul(g_scores, queries, scale * keys.mT, scores, eps=eps)
         return g_value, g_query, g_key.mT

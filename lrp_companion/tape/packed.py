@@ -258,7 +258,8 @@ def _read(
             added = bias if mask is None else bias.masked_fill(~mask, -torch.inf)
         values = scaled_dot_product_attention(q, k, v, attn_mask=added, scale=scale)
     else:
-        scores = SoftCap(layer.cap)(q @ k.mT * scale)
+        scores = q @ k.mT * scale
+        scores = SoftCap(layer.cap)(scores if bias is None else scores + bias)
         scores = scores if mask is None else scores.masked_fill(~mask, -torch.inf)
         values = scores.softmax(-1) @ v
     if mask is None:
