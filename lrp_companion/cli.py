@@ -153,9 +153,11 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def _sources(args: argparse.Namespace) -> None:
-    from lrp_companion.sources import reachable
+    from lrp_companion.sources import base_model, reachable
 
     check_output()
+    if args.fetch_base:
+        base_model.fetch()
     rows = reachable(data_dir=args.data_dir, check_hub=args.hub)
     if args.json:
         say(json.dumps(rows))

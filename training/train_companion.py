@@ -86,7 +86,7 @@ def tokenise(tokenizer: Any, texts: list[str]) -> list[list[int]]:
     return tokenizer(cleaned, add_special_tokens=False, truncation=False, verbose=False)["input_ids"]
 
 
-def window(ids: list[int], recipe: Recipe, rng: random.Random) -> list[int]:
+def window(ids: list[int], recipe: Any, rng: random.Random) -> list[int]:
     """A window of a long review: half of them are its end, three in ten its start, two in ten anywhere."""
     length = recipe.imdb_long_window if rng.random() < recipe.imdb_long_share else recipe.imdb_short_window
     length -= 2
@@ -108,7 +108,7 @@ def epochs_of(indices: list[int], epochs: float, rng: random.Random) -> list[int
     return out
 
 
-def plan_batches(recipe: Recipe, sst2: list[list[int]], imdb: list[list[int]]) -> list[Batch]:
+def plan_batches(recipe: Any, sst2: list[list[int]], imdb: list[list[int]]) -> list[Batch]:
     """All batches in order: a function of the recipe and the data alone, so that a resumed run repeats it."""
     rng = random.Random(recipe.seed)
     batches: list[Batch] = []
@@ -225,7 +225,7 @@ def classified_right(
 
 
 def adamw(
-    model: torch.nn.Module, recipe: Recipe, steps: int
+    model: torch.nn.Module, recipe: Any, steps: int
 ) -> tuple[torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler]:
     """AdamW, and a rate that warms up and falls to almost zero; no weight decay on vectors."""
     trained = [p for p in model.parameters() if p.requires_grad]

