@@ -18,6 +18,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 WEIGHTS = ROOT / "lrp_companion" / "embedded" / "companion"
+ADAPTER = ROOT / "training" / "base" / "sst2-imdb-seed-0"
+"""That of `load_classifier("base")`, which is looked for in `adapters/base`."""
 APACHE = ROOT / "packaging" / "LICENSE-APACHE-2.0"
 INIT = '"""The weights of the classifier `companion`, which lrp_companion finds here."""\n'
 PROJECT = """[build-system]
@@ -42,7 +44,7 @@ Paper = "https://arxiv.org/abs/2510.18810"
 packages = ["lrp_companion_model"]
 
 [tool.setuptools.package-data]
-lrp_companion_model = ["companion/*"]
+lrp_companion_model = ["companion/*", "adapters/base/*"]
 """
 
 
@@ -67,6 +69,7 @@ def model_project(folder: Path) -> Path:
     """Lay out the distribution of the weights in a folder."""
     package = folder / "lrp_companion_model"
     shutil.copytree(WEIGHTS, package / "companion")
+    shutil.copytree(ADAPTER, package / "adapters" / "base")
     (package / "__init__.py").write_text(INIT, encoding="utf-8")
     card = (WEIGHTS / "README.md").read_text(encoding="utf-8")
     (folder / "README.md").write_text(

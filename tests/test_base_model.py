@@ -161,6 +161,18 @@ def test_a_kept_adapter_is_small_and_is_the_recorded_one(folder: Path) -> None:
     assert not record["recipe"]["imdb"] or record["accuracy"]["imdb"]["accuracy"] >= 0.95
 
 
+def test_the_pages_have_the_recorded_accuracies() -> None:
+    page = (ADAPTERS.parents[1] / "book" / "data_and_models.md").read_text(encoding="utf-8")
+    table = page.partition("<!-- accuracy-base -->")[2].partition("<!-- end -->")[0]
+    read_me = (ADAPTERS.parent / "README.md").read_text(encoding="utf-8")
+    for folder in ADAPTERS.glob("*"):
+        record = json.loads((folder / "training.json").read_text())["accuracy"]
+        (row,) = (line for line in table.splitlines() if f"`{folder.name}`" in line)
+        numbers = [f"{record[name]['accuracy']:.4f}" for name in record]
+        assert [cell for cell in row.replace("|", " ").split() if cell.startswith("0.")] == numbers
+        assert all(number in read_me for number in numbers)
+
+
 @pytest.mark.skipif(
     not (base_model.is_here() and places.CHECKOUT.is_dir()), reason="all-mpnet-base-v2 is not on this machine"
 )
