@@ -365,8 +365,8 @@ def load_classifier(
     ----------
     model : an embedded model ("companion"), the base-size classifier ("base", whose base model
         `lrp-companion sources --fetch-base` fetches once), a folder in the hub's on-disk format or of a PEFT
-        adapter (which is merged, with `peft`), a hub id, or a network of `transformers` in memory, which is copied (with
-        adapters of `peft`, the active ones are merged).
+        adapter (which is merged, with `peft`), a hub id, or a network of `transformers` in memory, which is
+        copied (with adapters of `peft`, the active ones are merged).
     tokenizer : the tokenizer of a network in memory; if it reads images, its image processor or None. Images
         of whole numbers are scaled as this processor specifies, or the preprocessor_config.json in the folder
         of a saved model.
