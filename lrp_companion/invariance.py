@@ -122,7 +122,7 @@ def symmetries(
     wanted = list(SYMMETRIES) if names is None else list(names)
     for name in wanted:
         choose("symmetries", "name", name, tuple(SYMMETRIES))
-    calls = [method_call(name) for name in (_methods(clf) if methods is None else methods)]
+    calls = [method_call(name) for name in (default_methods(clf) if methods is None else methods)]
     here = exact_copy(clf)
     maps = maps_by(here, texts, calls)
     moves, logits, left_out = {}, {}, {}
@@ -147,7 +147,7 @@ def symmetries(
     return Symmetries(clf.card.name, len(here.encode(texts)), moves, logits, left_out)
 
 
-def _methods(clf: Classifier) -> list[str]:
+def default_methods(clf: Classifier) -> list[str]:
     """The methods of the package as far as a model and the installation have what they need."""
     names = ["gradient-x-input", "attnlrp", "cp-lrp", "pa-lrp", "rollout"]
     names += ["ig:n_steps=8:baseline=zero"] * (find_spec("captum") is not None)
