@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from lrp_book.first_token import pair
+from lrp_book.records.symmetries import page_table, read
 from tiny_models import BERT_LIKE, IMAGE_FAMILIES, PRE_NORM, build, vision, wordpiece
 
 import lrp_companion as lrp
@@ -160,3 +162,25 @@ def test_bad_input_is_refused() -> None:
         symmetries(clf, [])
     with pytest.raises(ModelError, match="a Classifier"):
         symmetries(clf.network)  # type: ignore[arg-type]
+
+
+def test_the_page_prints_the_record_and_its_table_is_the_stated_one() -> None:
+    root = Path(__file__).resolve().parents[1]
+    page, tables = (root / "book/symmetries.md").read_text(), read(root / "results/symmetries.json")
+    assert "<!-- symmetries: table -->\n" + "\n".join(page_table(tables)) + "\n<!-- end -->" in page
+    assert all(f"| {name} | {symmetry.why} |" in page for name, symmetry in SYMMETRIES.items())
+    moving = {name for table in tables.values() for name in table.moves if table.moved(name)}
+    assert len(SYMMETRIES) == 13 and len(moving & set(SYMMETRIES)) == 4 and len(moving) == 5
+    for model, table in tables.items():
+        for name in set(table.moves) & set(SYMMETRIES):
+            stated = STATED.get(name, set()) | (NO_START.get(name, set()) if model == "gpt2" else set())
+            assert set(table.moved(name)) == stated & set(table.moves[name])
+
+
+def test_a_model_of_the_record_again() -> None:
+    table = read(Path(__file__).resolve().parents[1] / "results/symmetries.json")["llama"]
+    clf = load_classifier(str(Path(__file__).resolve().parents[1] / "training/wirings/llama"))
+    texts = ["not a film of rare grace", "the plot is dull , but the actors are warm"]
+    again = symmetries(clf, texts, methods=["attnlrp", "pa-lrp"], names=["grouping of gates"])
+    for column, by in again.moves["grouping of gates"].items():
+        assert by == pytest.approx(table.moves["grouping of gates"][column], rel=0.01)

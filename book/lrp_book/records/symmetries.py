@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from lrp_book.first_token import pair
-from lrp_companion.families.symmetries import SYMMETRIES
 from lrp_companion.invariance import SAME, Symmetries, default_methods, maps_by, moves_between, symmetries
 from lrp_companion.loading.classifier import load_classifier
 from lrp_companion.methods import method_call
@@ -26,7 +25,7 @@ DIGITS = 3
 
 
 def record() -> dict[str, Any]:
-    """`models`: each model's `Symmetries` as a mapping, moves to three digits; `pair`: moves between the two."""
+    """`models`: each model's `Symmetries` as a mapping, moves to three digits; `pair`: moves between two."""
     tables: dict[str, Any] = {}
     for model in MODELS:
         clf = load_classifier(str(ROOT / model) if "/" in model else model)
@@ -34,10 +33,8 @@ def record() -> dict[str, Any]:
     head, bias = pair(load_classifier("companion").tokenizer)
     calls = [method_call(name) for name in default_methods(head)]
     between = moves_between(maps_by(head, TEXTS, calls), maps_by(bias, TEXTS, calls))
-    return {
-        "texts": TEXTS, "made with": surroundings(), "why": {name: one.why for name, one in SYMMETRIES.items()},
-        "models": _rounded(tables), "pair": _rounded(between),
-    }  # fmt: skip
+    made = {"texts": TEXTS, "made with": surroundings()}
+    return made | {"models": _rounded(tables), "pair": _rounded(between)}
 
 
 def _rounded(value: Any) -> Any:
@@ -62,8 +59,9 @@ SHOWN = (
 
 
 def page_table(tables: Mapping[str, Symmetries]) -> list[str]:
-    """The page's table: a row for each method and site, a column for each of `SHOWN`; `-` where a score stays,
-    nothing where the model has no such site.
+    """The page's table: a row for each method and site, a column for each of `SHOWN`.
+
+    `-` where a score stays; nothing where the model has no such site.
     """
     lines = [" | ".join(["", *(f"{name} (`{model}`)" for name, model in SHOWN)]), " | ".join(["---"] * 6)]
     rows = list(dict.fromkeys(row for name, model in SHOWN for row in tables[model].moves[name]))
