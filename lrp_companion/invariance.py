@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from typing import Any
@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from lrp_companion.attribution import SITES, Attribution
-from lrp_companion.checks import choose, whole
+from lrp_companion.checks import InputError, choose, shown, whole
 from lrp_companion.families.symmetries import SYMMETRIES, DoesNotFit, Draw
 from lrp_companion.loading.classifier import Classifier
 from lrp_companion.methods import attribute, method_call, options_of
@@ -87,7 +87,7 @@ def symmetries(
     texts: Any = "not a film of rare grace",
     *,
     methods: Sequence[str] | None = None,
-    names: Iterable[str] | None = None,
+    names: Sequence[str] | None = None,
     seed: int = 0,
 ) -> Symmetries:
     """Apply every exact symmetry that a model has to copies of it, in float64, and tell which scores move.
@@ -119,10 +119,12 @@ def symmetries(
     """
     check_classifier("symmetries", clf)
     whole("symmetries", "seed", seed, least=0, hint="try seed=0")
-    wanted = list(SYMMETRIES) if names is None else list(names)
+    wanted = _names("names", SYMMETRIES if names is None else names)
     for name in wanted:
         choose("symmetries", "name", name, tuple(SYMMETRIES))
-    calls = [method_call(name) for name in (default_methods(clf) if methods is None else methods)]
+    calls = [
+        method_call(name) for name in _names("methods", default_methods(clf) if methods is None else methods)
+    ]
     here = exact_copy(clf)
     maps = maps_by(here, texts, calls)
     moves, logits, left_out = {}, {}, {}
@@ -145,6 +147,19 @@ def symmetries(
             left_out[name] = f"a logit moves by {logits.pop(name):.1g}"
             del moves[name]
     return Symmetries(clf.card.name, len(here.encode(texts)), moves, logits, left_out)
+
+
+def _names(option: str, given: Any) -> list[str]:
+    """Some names, each once."""
+    names = list(dict.fromkeys(given)) if isinstance(given, (list, tuple, dict)) and _all_text(given) else []
+    if not names:
+        expected, hint = "a list of names, at least one", "leave it out for all"
+        raise InputError("symmetries", got=f"{option} {shown(given)}", expected=expected, hint=hint)
+    return names
+
+
+def _all_text(given: Any) -> bool:
+    return all(isinstance(name, str) for name in given)
 
 
 def default_methods(clf: Classifier) -> list[str]:

@@ -156,6 +156,9 @@ def test_bad_input_is_refused() -> None:
         symmetries(clf, texts, names=["keys"])
     with pytest.raises(InputError, match="method 'magic'"):
         symmetries(clf, texts, methods=["magic"])
+    for odd in ([], "attnlrp", 3, [1]):
+        with pytest.raises(InputError, match="expected a list of names"):
+            symmetries(clf, texts, methods=odd)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="seed -1"):
         symmetries(clf, texts, seed=-1)
     with pytest.raises(InputError, match="text"):
