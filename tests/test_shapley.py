@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from lrp_book.records.shapley import MAPS, WITH_POSITION, make, r_with, read
+from lrp_book.yardsticks import interaction_size, means, noise, points
 from tiny_models import BERT_LIKE, IMAGE_FAMILIES, PRE_NORM, TEXTS, build, vision
 
 import lrp_companion as lrp
@@ -305,3 +306,35 @@ def test_the_record_goes_on_where_it_stopped_and_is_what_the_methods_give(tmp_pa
     assert set(r_with(texts)) == {"shapley", *MAPS, *(f"{n}+position" for n in WITH_POSITION)}
     with pytest.raises(SystemExit, match="another configuration"):
         make(tmp_path / "part.npz", **{**asked, "seed": 1})
+
+
+def test_the_prediction_is_judged_by_its_rule() -> None:
+    """Maps with more and more noise, LOO's with the interactions of the text."""
+    draw, noises = np.random.default_rng(0), {"attnlrp": 0.1, "cp-lrp": 0.4, "ig": 0.4, "mask-gradient": 3.0}
+    texts: list[dict[str, Any]] = []
+    for k in range(120):
+        phi, size = draw.normal(size=10), 0.5 + k % 7 / 4
+        text: dict[str, Any] = {"special": np.zeros(10, bool), "shapley": phi, "standard error": np.zeros(10)}
+        text |= {name: phi + by * draw.normal(size=10) for name, by in noises.items()}
+        text["loo"] = phi + size * draw.normal(size=10) * (1.0 + (k >= 60))
+        if k < 60:
+            text["interactions"] = size * (np.ones((10, 10)) - np.eye(10))
+        else:
+            text["standard error"] = np.full(10, 0.1)
+        texts.append(text)
+    ratios = [0.1 / text["shapley"].std() for text in texts[60:]]
+    np.testing.assert_allclose(noise(texts), ratios)
+    assert interaction_size(texts[0]) == pytest.approx(0.5 * 45 / np.abs(texts[0]["shapley"]).sum())
+    names = ("companion", "post-ln-first", "llama", "imdb-companion")
+    rows = points(dict.fromkeys(names, texts))
+    outcomes = {(row["point"], row["what"]): row["outcome"] for row in rows}
+    assert {k for k, outcome in outcomes.items() if outcome == "failed"} == {
+        (5, "llama: attnlrp minus loo"),  # ahead, where it was to be not
+        (6, "post-ln-first: cp-lrp minus attnlrp"),
+        (7, "sentences of reviews: loo minus attnlrp"),
+    }
+    assert (
+        outcomes[1, "attnlrp minus ig, pearson"] == outcomes[2, "loo minus mask-gradient, spearman"] == "met"
+    )
+    assert [v for (point, _), v in outcomes.items() if point in (3, 4)] == ["met", "met", "met"]
+    assert means(texts)[0]["shapley, pearson"].mean == 1 and len(rows) == 10 + 3 + 4 + 1 + 2
