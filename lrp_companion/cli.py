@@ -37,7 +37,8 @@ TEXT_OPTIONS = (
 )  # fmt: skip
 OPTIONS = (
     "target", "contrast", "position", "site", "output", "epsilon", "bypass", "gate", "positions", "removal",
-    "baseline", "n_steps", "groups", "nodes", "exact", "correct", "budget", "seed",
+    "baseline", "n_steps", "groups", "nodes", "exact", "correct", "budget", "permutations",
+    "seed",
 )  # fmt: skip
 
 

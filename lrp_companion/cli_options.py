@@ -70,7 +70,7 @@ def _explain_options(add: Callable[..., Any]) -> None:
     text = 'the text, or "-" to read it from standard input; an image file if the model reads images'
     add("text", help=text)
     text = "attnlrp (default), cp-lrp, pa-lrp, lrp, loo, ig, gradient-x-input, rollout, mask-gradient, hybrid"
-    add("--method", default="attnlrp", help=f"{text}, sampled-loo")
+    add("--method", default="attnlrp", help=f"{text}, sampled-loo, shapley")
     add("--model", default="companion", help=MODEL)
     add("--device", default="cpu")
     add("--dtype", default="float32", help="float32, float64, bfloat16 or float16")
@@ -97,11 +97,13 @@ def _explain_options(add: Callable[..., Any]) -> None:
     add("--groups", type=_count_or_all, help=text)
     text = "number of quadrature nodes on each token's path, or the nodes themselves, such as 0.2,1"
     add("--nodes", type=_nodes, help=f"{text} (methods mask-gradient, hybrid)")
-    add("--exact", type=int, help="tokens with exact LOO (method hybrid)")
+    text = "tokens with exact LOO (method hybrid); the most tokens of which all subsets are run (shapley)"
+    add("--exact", type=int, help=text)
     text = "how exact scores correct the others: none, scale, shift or line (method hybrid)"
     add("--correct", help=text)
     add("--budget", type=int, help="tokens drawn at random (method sampled-loo)")
-    text = "seed for random groups or tokens (methods mask-gradient, hybrid, sampled-loo)"
+    add("--permutations", type=int, help="random orders of the tokens of longer texts (method shapley)")
+    text = "seed for random groups, tokens or orders (methods mask-gradient, hybrid, sampled-loo, shapley)"
     add("--seed", type=int, help=text)
     add("--truncate", action="store_true", help="cut a text beyond the model's length")
     add("--json", action="store_true", help="print the record as JSON")

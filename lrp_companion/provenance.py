@@ -21,7 +21,7 @@ def surroundings() -> dict[str, Any]:
     versions = {
         "python": platform.python_version(),
         "lrp_companion": __version__,
-        **{name: metadata.version(name) for name in PACKAGES},
+        **{name: _version(name) for name in PACKAGES},
     }
     cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
@@ -32,6 +32,14 @@ def surroundings() -> dict[str, Any]:
     if torch.cuda.is_available():
         hardware["gpus"] = [torch.cuda.get_device_name(k) for k in range(torch.cuda.device_count())]
     return {"versions": versions, "commit": _commit(), "hardware": hardware}
+
+
+def _version(name: str) -> str | None:
+    """The version of a package; None where it is not installed, as extras may be."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def _commit() -> str | None:

@@ -87,6 +87,13 @@ def _sampled_passes(options: Mapping[str, Any], _: int) -> float:
     return float(options.get("budget", 8))
 
 
+def _subset_passes(options: Mapping[str, Any], tokens: int) -> float:
+    players = max(tokens - 2, 1)  # [CLS] and [SEP] always stay
+    if players <= options.get("exact", 12):
+        return 2.0**players
+    return options.get("permutations", 128) * (players - 1.0) + 2.0
+
+
 def _row(name: str, label: str, passes: Passes, drawn: tuple[str, str, Any], **more: Any) -> Method:
     """A method of this package; `drawn` is its colour, marker and dash. A dial means only the logit."""
     outputs = "logit" if "dial" in more else "every"
@@ -105,6 +112,7 @@ PACKAGE = (
     _row("mask-gradient", "mask gradient", _gradient_passes, ("#a8216b", "*", (0, (8, 2))), dial="groups"),
     _row("hybrid", "hybrid", _hybrid_passes, ("#3d6b1f", "h", (0, (5, 1, 1, 1, 1, 1))), dial="exact"),
     _row("sampled-loo", "sampled LOO", _sampled_passes, ("#30616b", "d", (0, (1, 3))), dial="budget"),
+    _row("shapley", "Shapley", _subset_passes, ("#5c5200", "<", (0, (7, 1, 1, 1))), dial="permutations"),
 )
 """The methods of this package, one row each, in the order in which they are listed."""
 METHODS = {row.name: row for row in PACKAGE}

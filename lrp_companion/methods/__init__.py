@@ -65,6 +65,7 @@ class Options(TypedDict, total=False):
     exact: int
     correct: str
     budget: int
+    permutations: int
     unit: Any
     residual: bool
     head_fusion: str
@@ -140,7 +141,7 @@ def attribute(
         as its image processor specifies; for `LinearAttention`, images (B, 14, 14) or (B, 196).
     method : "loo", "ig", "gradient-x-input", "rollout", "attnlrp", "cp-lrp", "pa-lrp",
         "lrp" with `bypass`, "mask-gradient" with `groups`, "hybrid" (LOO for the `exact` tokens with the
-        largest mask gradient), or "sampled-loo" (LOO for a random `budget` of tokens).
+        largest mask gradient), "sampled-loo" (LOO for a random `budget` of tokens), or "shapley".
     target : the class to explain, by its number from 0 or its label (text): one for all, or a list, column or
         tensor with one per input; None for the class with the largest logit. For a language model the class
         is the next or the masked token, by its text, such as " Paris".
@@ -153,14 +154,15 @@ def attribute(
         token classification only: the token, from 0, whose classes are explained, or a word; one for all
         texts or one for each), `removal`
         ("attention-mask", "mask-token", "pad-token" (a causal classifier is read where the whole text is),
-        "delete"; LOO; for patches only the first), `n_steps`
+        "delete"; LOO, shapley; for patches only the first), `n_steps`
         and `baseline` (IG: "auto", "pad-token", "mask-token", "zero", for patches "zero-pixels"),
         `groups`, `nodes` and `seed` (mask-gradient, hybrid), `exact` and `correct` (hybrid), `budget`
-        and `seed` (sampled-loo), `residual`, `head_fusion` and `row` (rollout), `batch_tokens`,
-        `progress`, `truncate` (cut texts beyond the model's length as the tokenizer does), `compare` ("new":
+        and `seed` (sampled-loo), `exact`, `permutations` and `seed` (shapley), `residual`, `head_fusion`
+        and `row` (rollout), `batch_tokens`, `progress`, `truncate` (cut texts beyond the model's length as
+        the tokenizer does), `compare` ("new":
         the logits of a text that is unlike any before are compared with the network's own; "all": those of
         every text). `unit` (LOO, mask-gradient,
-        hybrid) is what is removed at once: "token", "word", "sentence", or spans as in
+        hybrid, shapley) is what is removed at once: "token", "word", "sentence", or spans as in
         `Attribution.spans` (for several texts, a list of spans for each). The defaults of every method are
         listed at the end.
 
