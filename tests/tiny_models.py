@@ -23,6 +23,8 @@ from transformers import (
     DistilBertForSequenceClassification,
     ElectraConfig,
     ElectraForSequenceClassification,
+    MPNetConfig,
+    MPNetForSequenceClassification,
     PreTrainedModel,
     PreTrainedTokenizerBase,
     PreTrainedTokenizerFast,
@@ -40,9 +42,9 @@ FAMILIES = tuple(families.FAMILIES)
 """Every family that the package registers: tests that run over them meet a new one at once."""
 IMAGE_FAMILIES = ("vit", "deit")
 """Those that read images: `test_vision.py` tries them."""
-BERT_LIKE = ("bert", "roberta", "xlm-roberta", "camembert", "electra", "distilbert", "albert")
+BERT_LIKE = ("bert", "roberta", "xlm-roberta", "camembert", "mpnet", "electra", "distilbert", "albert")
 """Those in BERT's own order: `test_pre_norm.py` tries the others."""
-ROBERTA_LIKE = ("roberta", "xlm-roberta", "camembert")
+ROBERTA_LIKE = ("roberta", "xlm-roberta", "camembert", "mpnet")
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 WORDS = (
     "a", "an", "the", "film", "plot", "of", "rare", "grace", "is", "was", "not", "never", "but", "very",
@@ -143,6 +145,7 @@ def build(
             "roberta": (RobertaConfig, RobertaForSequenceClassification),
             "xlm-roberta": (XLMRobertaConfig, XLMRobertaForSequenceClassification),
             "camembert": (CamembertConfig, CamembertForSequenceClassification),
+            "mpnet": (MPNetConfig, MPNetForSequenceClassification),
         }[family]
         model = kind(
             config(

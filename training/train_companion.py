@@ -228,8 +228,8 @@ def adamw(
     model: torch.nn.Module, recipe: Recipe, steps: int
 ) -> tuple[torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler]:
     """AdamW, and a rate that warms up and falls to almost zero; no weight decay on vectors."""
-    matrices = [p for p in model.parameters() if p.ndim > 1]
-    vectors = [p for p in model.parameters() if p.ndim <= 1]
+    trained = [p for p in model.parameters() if p.requires_grad]
+    matrices, vectors = [p for p in trained if p.ndim > 1], [p for p in trained if p.ndim <= 1]
     groups = [
         {"params": matrices, "weight_decay": recipe.weight_decay},
         {"params": vectors, "weight_decay": 0.0},
@@ -246,25 +246,32 @@ def adamw(
 class Training:
     """A model in training: what a step changes, what a checkpoint keeps, and what is recorded."""
 
+    validated = 1000
+    """Steps between two measurements of accuracy on validation."""
+
     def __init__(self, args: argparse.Namespace, recipe: Recipe) -> None:
-        self.args, self.recipe, self.out = args, recipe, Path(args.out)
-        self.data = Path(args.data_dir)
+        self.start(args, recipe)
         self.tokenizer = AutoTokenizer.from_pretrained(args.teacher or args.base, trust_remote_code=False)
         sst2_texts, sst2_labels = read_split(self.data, "sst2", "train")
         imdb_texts, imdb_labels = read_split(self.data, "imdb", "train")
-        self.labels = {"sst2": sst2_labels, "imdb": imdb_labels}
+        self.labels |= {"sst2": sst2_labels, "imdb": imdb_labels}
         sst2, imdb = tokenise(self.tokenizer, sst2_texts), tokenise(self.tokenizer, imdb_texts)
         self.batches = plan_batches(recipe, sst2, imdb)
         if args.max_steps:
             self.batches = self.batches[: args.max_steps]
         self.validation = read_split(self.data, "sst2", "validation")
-        self.teacher = None
         if args.teacher:
             teacher = BertForSequenceClassification.from_pretrained(args.teacher, dtype=torch.float32)
             self.teacher = teacher.eval().to(args.device)
         self.model: Any = start_model(recipe, args.base, self.teacher).to(args.device)
         self.optimizer, self.schedule = adamw(self.model, recipe, len(self.batches))
+
+    def start(self, args: argparse.Namespace, recipe: Any) -> None:
+        """What every training begins with."""
+        self.args, self.recipe, self.out = args, recipe, Path(args.out)
+        self.data, self.teacher = Path(args.data_dir), None
         self.done, self.before, self.began = 0, 0.0, time.time()  # steps, seconds of earlier sessions, start
+        self.labels: dict[str, list[int]] = {}
         self.curve: list[dict[str, Any]] = []
         self.running: dict[str, float] = {}
 
@@ -273,17 +280,26 @@ class Training:
         return self.out / "checkpoint.pt"
 
     @property
+    def trained(self) -> dict[str, torch.Tensor]:
+        """What a step changes; the rest is read again."""
+        return {name: value for name, value in self.model.named_parameters() if value.requires_grad}
+
+    @property
     def seconds(self) -> float:
         return self.before + time.time() - self.began
 
     def resume(self) -> None:
         """Go on from the last checkpoint, if there is one."""
         if self.checkpoint.exists():
-            saved = torch.load(self.checkpoint, weights_only=False)
-            self.model.load_state_dict(saved["model"])
+            saved = torch.load(self.checkpoint, weights_only=False, map_location="cpu")
+            with torch.no_grad():
+                for name, value in self.trained.items():
+                    value.copy_(saved["model"][name])
             self.optimizer.load_state_dict(saved["optimizer"])
             self.schedule.load_state_dict(saved["schedule"])
             torch.set_rng_state(saved["rng"])
+            if saved["card_rng"]:
+                torch.cuda.set_rng_state_all(saved["card_rng"])
             self.done, self.before, self.curve = saved["step"], saved["seconds"], saved["curve"]
         print(f"{len(self.batches)} steps, from {self.done}", flush=True)
         self.began = time.time()
@@ -292,10 +308,11 @@ class Training:
         """Write a checkpoint, whole or not at all."""
         part = self.checkpoint.with_suffix(".part")
         state = {
-            "model": self.model.state_dict(),
+            "model": self.trained,
             "optimizer": self.optimizer.state_dict(),
             "schedule": self.schedule.state_dict(),
             "rng": torch.get_rng_state(),
+            "card_rng": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
             "step": self.done,
             "seconds": self.seconds,
             "curve": self.curve,
@@ -337,7 +354,7 @@ class Training:
             return
         row: dict[str, Any] = {"step": self.done, "seconds": round(self.seconds)}
         row |= {key: round(value, 4) for key, value in self.running.items()}
-        if self.done % 1000 == 0 or last:
+        if self.done % self.validated == 0 or last:
             right = classified_right(self.model, self.tokenizer, *self.validation)
             row["sst2_validation"] = round(sum(right) / len(right), 4)
         self.curve.append(row)
@@ -367,7 +384,7 @@ class Training:
         self.checkpoint.unlink(missing_ok=True)
 
 
-def train(args: argparse.Namespace, recipe: Recipe) -> None:
+def train(args: argparse.Namespace, recipe: Any, kind: type[Training] = Training) -> None:
     """Train from the start or from the last checkpoint; a checkpoint is written every five minutes."""
     torch.manual_seed(recipe.seed)
     random.seed(recipe.seed)
@@ -375,7 +392,7 @@ def train(args: argparse.Namespace, recipe: Recipe) -> None:
     if args.threads:
         torch.set_num_threads(args.threads)
     Path(args.out).mkdir(parents=True, exist_ok=True)
-    training = Training(args, recipe)
+    training = kind(args, recipe)
     training.resume()
     last_saved = time.time()
     while training.done < len(training.batches):

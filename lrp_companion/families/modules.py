@@ -269,6 +269,7 @@ def check_modules(name: str, network: nn.Module, wiring: Wiring) -> None:
         check.table(wiring.word, "word")
         check.table(wiring.position, "position")
         check.table(wiring.type, "type")
+        check.table(wiring.score_bias and wiring.score_bias.table, "score")
     for norm in (wiring.embedding_norm, wiring.final_norm):
         check.norm(norm)
     check.map(wiring.projection, alone=False)

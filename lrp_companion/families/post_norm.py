@@ -9,7 +9,7 @@ from torch.nn.functional import gelu
 
 from lrp_companion.families.modules import refused
 from lrp_companion.families.tasks import Steps, after_first, head_steps, with_head
-from lrp_companion.families.wiring import LayerWiring, Linear, Wiring, family, norm_of
+from lrp_companion.families.wiring import LayerWiring, Linear, ScoreBias, Wiring, family, norm_of
 
 
 def bert_like(
@@ -104,6 +104,46 @@ def roberta(model: Any) -> Wiring:
     base = model.roberta
     return with_head(
         lambda head: bert_like(base, head, first_position=base.embeddings.padding_idx + 1),
+        model,
+        classes=lambda: _read_by_head(model.classifier, torch.tanh),
+        masked=masked,
+    )
+
+
+@family("mpnet")
+def mpnet(model: Any) -> Wiring:
+    """MPNet: as RoBERTa, and a bias by distance on the scores, which all layers share."""
+    base, e = model.mpnet, model.mpnet.embeddings
+    layers = tuple(
+        LayerWiring(
+            query=x.attention.attn.q,
+            key=x.attention.attn.k,
+            value=x.attention.attn.v,
+            attention_out=x.attention.attn.o,
+            attention_norm=norm_of(x.attention.LayerNorm),
+            up=x.intermediate.dense,
+            activation=x.intermediate.intermediate_act_fn,
+            down=x.output.dense,
+            output_norm=norm_of(x.output.LayerNorm),
+        )
+        for x in base.encoder.layer
+    )
+
+    def masked() -> Steps:
+        end = model.lm_head
+        return head_steps(end.dense, gelu, end.layer_norm, end.decoder)
+
+    return with_head(
+        lambda head: Wiring(
+            word=e.word_embeddings,
+            position=e.position_embeddings,
+            embedding_norm=norm_of(e.LayerNorm),
+            layers=layers,
+            head=head,
+            heads=base.config.num_attention_heads,
+            first_position=e.padding_idx + 1,
+            score_bias=ScoreBias(base.encoder.relative_attention_bias, base.encoder.relative_position_bucket),
+        ),
         model,
         classes=lambda: _read_by_head(model.classifier, torch.tanh),
         masked=masked,

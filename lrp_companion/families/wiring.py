@@ -155,6 +155,21 @@ class RootMeanSquare:
 
 
 @dataclass(frozen=True)
+class ScoreBias:
+    """What a network adds to the scores of all its layers: a number for each head and each class of the
+    distance of key and query, from a table (classes, H). `bucket` gives the class of each distance.
+    """
+
+    table: nn.Embedding
+    bucket: Callable[[Tensor], Tensor]
+
+    def __call__(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """Shape (..., H, T, T') for positions of queries (..., T) and of keys (..., T')."""
+        ahead = keys.unsqueeze(-2) - queries.unsqueeze(-1)
+        return self.table(beside(self.table, self.bucket(ahead))).movedim(-1, -3)
+
+
+@dataclass(frozen=True)
 class Unchanged:
     """The identity, in place of a linear map: before an activation function that follows none, in a head."""
 
@@ -285,6 +300,7 @@ class Wiring:
     readout : what the head reads, one of `READOUTS`.
     causal : whether a token attends to none after it.
     rotary : the rotations of queries and keys; None where there are none.
+    score_bias : what is added to the scores of all layers; None where there is nothing.
     final_norm : a norm of the last layer's output; None where there is none.
     base : the network below the head, if the encoder chooses the readout; None if the whole network gives the
         logits.
@@ -305,6 +321,7 @@ class Wiring:
     readout: str = "first"
     causal: bool = False
     rotary: Rotary | None = None
+    score_bias: ScoreBias | None = None
     final_norm: Norm | None = None
     base: nn.Module | None = None
     task: str = "classes"

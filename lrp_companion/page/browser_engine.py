@@ -173,13 +173,14 @@ def _check_task(clf: Classifier) -> None:
     if clf.regression or len(clf.labels) < 2:
         _refuse(clf, "one output" + ", a regression" * clf.regression, expected, hint)
     bert = w.is_bert and w.final_norm is None and w.base is None and w.embedding_norm is not None
+    bert = bert and w.score_bias is None
     for layer in w.layers:
         bert = bert and all(getattr(layer, part) is None for part in FURTHER)
         bert = bert and layer.output_norm is not None
         width = layer.query.out_features // w.heads
         bert = bert and abs(layer.scale_of(width) * width**0.5 - 1) < 1e-6
     if not bert:
-        expected = "a network in BERT's order (norms after the sums, [CLS] read)"
+        expected = "a network in BERT's order (norms after the sums, [CLS] read, no bias on scores)"
         _refuse(clf, f"family {clf.card.family!r}", expected, "choose a BERT, DistilBERT or ELECTRA")
 
 

@@ -17,8 +17,8 @@ from lrp_companion.families.wiring import LayerWiring, SoftCap
 from lrp_companion.tape.meter import keeps
 from lrp_companion.tape.steps import MapStep, NormStep, normed, through
 
-Three = tuple[Tensor, ...]
-"""Queries, keys and values of some heads, (B, h, T, d) each."""
+Sides = tuple[Tensor, ...]
+"""Queries, keys and values of some heads, (B, h, T, d) each; where scores have a bias, this, (1, h, T, T)."""
 AtAngles = tuple[Tensor, ...]
 """Relevance of positions at a layer's cosines and at its sines, (..., B, T) each; () where the angles of its
 rotations are constants, or there are none.
@@ -56,6 +56,7 @@ class Context:
     masked : which keys are closed to which queries, (B or 1, 1, T or 1, T); None: none.
     keep : a soft mask of keys (B, T); None: all ones.
     angles : the rotations of queries and keys; None: none.
+    bias : what is added to the scores, one tensor (1, H, T, T), or none.
     gate : how a gated MLP is treated on the way back, one of `steps.GATES`.
     in_turn : whether a few heads at a time are held, as in `HeadsInTurn`.
     """
@@ -64,6 +65,7 @@ class Context:
     masked: Tensor | None = None
     keep: Tensor | None = None
     angles: Angles | None = None
+    bias: tuple[Tensor, ...] = ()
     gate: str = "uniform"
     in_turn: bool = False
 
@@ -71,7 +73,8 @@ class Context:
         """The same on another device."""
         masked, keep = (None if one is None else one.to(device) for one in (self.masked, self.keep))
         angles = None if self.angles is None else self.angles.to(device)
-        return replace(self, masked=masked, keep=keep, angles=angles)
+        bias = tuple(one.to(device) for one in self.bias)
+        return replace(self, masked=masked, keep=keep, angles=angles, bias=bias)
 
 
 @dataclass(frozen=True)
@@ -112,7 +115,8 @@ class Side:
 class Heads:
     """Some heads at work: queries, keys and values (B, h, T, d), those of shared heads repeated.
 
-    `attention` (B, h, T, T), `read` (B, h, T, d); `capped` is the input and output of a soft cap.
+    `attention` (B, h, T, T), `read` (B, h, T, d); `capped` is the input and output of a soft cap, `bias` what
+    is added to the scores, if anything.
     """
 
     wiring: LayerWiring
@@ -122,23 +126,26 @@ class Heads:
     attention: Tensor
     read: Tensor
     capped: tuple[Tensor, Tensor] | None
+    bias: tuple[Tensor, ...]
 
     @classmethod
-    def run(cls, wiring: LayerWiring, qkv: Three, context: Context) -> Heads:
-        queries, keys, values = qkv
+    def run(cls, wiring: LayerWiring, sides: Sides, context: Context) -> Heads:
+        queries, keys, values, *bias = sides
         # Z = s Q K^T, (B, h, T, T): rows are queries, columns keys; s is 1 / sqrt(d) in most families
         scores = queries @ keys.mT * wiring.scale_of(queries.shape[-1])
         capped = None
         if wiring.cap is not None:
             raw, scores = scores, SoftCap(wiring.cap)(scores)
             capped = raw, scores
+        # the same for all texts, whatever they say: a bias, though it depends on positions
+        scores = sum(bias, scores)
         # the least number and not -inf: R = a g at a closed score would be -inf * 0
         if context.masked is not None:
             scores = scores.masked_fill(context.masked, torch.finfo(scores.dtype).min)
         keep = context.keep
         # A = softmax(Z), and O = A V is what the heads read
         attention = scores.softmax(-1) if keep is None else KeptSoftmax.apply(scores, keep)
-        return cls(wiring, queries, keys, values, attention, attention @ values, capped)
+        return cls(wiring, queries, keys, values, attention, attention @ values, capped, tuple(bias))
 
     @property
     def held(self) -> int:
@@ -152,8 +159,8 @@ class Heads:
     def _scores(self) -> Tensor:
         """The input of the softmax, before keys are closed."""
         if self.capped is not None:
-            return self.capped[1]
-        return self.queries @ self.keys.mT * self.wiring.scale_of(self.queries.shape[-1])
+            return sum(self.bias, self.capped[1])
+        return sum(self.bias, self.queries @ self.keys.mT * self.wiring.scale_of(self.queries.shape[-1]))
 
     def values_only(self, g_read: Tensor, eps: float) -> Tensor:
         """CP-LRP: g at the values, with the attention held constant."""
@@ -167,6 +174,11 @@ class Heads:
         # A = softmax(Z), Eq. (5), which does not conserve: the meter gets sum A g_A - sum Z g_Z
         g_scores = rules.softmax(g_attention, self.attention)
         keeps("softmax", lambda: self.attention * g_attention - self._scores() * g_scores)
+        # Z = Z' + B, Eq. (1): the bias keeps B g_Z, and g passes as it is
+        if self.bias:
+            arrived = g_scores if not eps else rules.add(g_scores, self._scores(), eps=eps)
+            keeps("biases", lambda: self.bias[0] * arrived)
+            g_scores = arrived
         # cap tanh(z / cap) is an activation function: R passes as it is
         if self._cap_slope is not None:
             g_scores = rules.elementwise(g_scores, self._cap_slope)
@@ -192,26 +204,26 @@ class HeadsInTurn:
     """
 
     wiring: LayerWiring
-    qkv: Three
+    sides: Sides
     context: Context
     at_once: int
     read: Tensor
 
     @classmethod
-    def run(cls, wiring: LayerWiring, qkv: Three, context: Context) -> HeadsInTurn:
+    def run(cls, wiring: LayerWiring, sides: Sides, context: Context) -> HeadsInTurn:
         def read_of(*group: Tensor) -> Tensor:
             return Heads.run(wiring, group, context).read
 
-        batch, heads, tokens = qkv[0].shape[:3]
+        batch, heads, tokens = sides[0].shape[:3]
         # (B, h, T, T) of as many heads as fit, of one at least
         at_once = min(heads, max(1, AT_ONCE // (batch * tokens**2)))
-        groups = zip(*(side.split(at_once, 1) for side in qkv), strict=True)
+        groups = zip(*(side.split(at_once, 1) for side in sides), strict=True)
         graded = torch.is_grad_enabled()
         read = [
             checkpoint(read_of, *group, use_reentrant=False) if graded else read_of(*group)
             for group in groups
         ]
-        return cls(wiring, qkv, context, at_once, torch.cat(read, 1))
+        return cls(wiring, sides, context, at_once, torch.cat(read, 1))
 
     @property
     def held(self) -> int:
@@ -220,7 +232,7 @@ class HeadsInTurn:
         return batch * self.at_once * tokens**2
 
     def _groups(self) -> Iterator[Heads]:
-        for group in zip(*(side.split(self.at_once, 1) for side in self.qkv), strict=True):
+        for group in zip(*(side.split(self.at_once, 1) for side in self.sides), strict=True):
             yield Heads.run(self.wiring, group, self.context)
 
     @property
@@ -261,7 +273,7 @@ class AttentionStep:
         # heads that share keys and values read copies of them
         shared = repeated(keys.y, heads), repeated(split(value.y, of_keys), heads)
         work = HeadsInTurn if context.in_turn else Heads
-        at_work = work.run(wiring, (queries.y, *shared), context)
+        at_work = work.run(wiring, (queries.y, *shared, *context.bias), context)
         return cls(wiring, heads, queries, keys, value, at_work)
 
     @property

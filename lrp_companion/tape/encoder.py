@@ -214,14 +214,15 @@ class Encoder:
         w = self.wiring
         embedding = self._embedding(self.embed(input_ids) if word is None else word, types)
         x = embedding.output
-        # made once for all layers of a kind: rotations, and which keys are closed to which queries
+        # made once for all layers of a kind: rotations, which keys are closed to which queries, and a bias
         places = self.position_ids(input_ids.shape[1], x.device)
         turned = _Turned(w, x, places, attention_mask, angles_as_factors)
         closed = _Closed(w, attention_mask)
+        bias = () if w.score_bias is None else (w.score_bias(places, places),)
         layers: list[LayerBlock | RecomputedLayer] = []
         for wiring in w.layers:
             closed_here, turned_here = closed.to(wiring), turned.of(wiring)
-            context = Context(w.heads, closed_here, keep, turned_here, gate, in_turn=self.recompute)
+            context = Context(w.heads, closed_here, keep, turned_here, bias, gate, in_turn=self.recompute)
             # a recomputed layer keeps `run` and its input instead of its inside
             run = partial(_run_layer, wiring, context)
             layers.append(RecomputedLayer.of(run, x) if self.recompute else run(x))

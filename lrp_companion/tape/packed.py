@@ -72,6 +72,13 @@ class _Stretch:
         rows = self.rows.stop - self.rows.start
         return x.view(rows, -1, *x.shape[1:]).transpose(1, 2)
 
+    def bias(self, wiring: Wiring, *, last: bool) -> Tensor | None:
+        """What is added to scores, (rows, H, T or 1, T): in the `last` layer of one query; None: nothing."""
+        if wiring.score_bias is None:
+            return None
+        at = self.positions.gather(1, self.read) if last else self.positions
+        return wiring.score_bias(at, self.positions).to(at.device)
+
     def mask(self, wiring: Wiring, layer: LayerWiring, *, last: bool) -> Tensor | None:
         """Which keys queries may read, (rows, 1, T or 1, T): in the `last` layer one of each; None: all."""
         at = self.positions.gather(1, self.read) if last else self.positions
@@ -229,15 +236,27 @@ def _attended(
         )
         mask = stretch.mask(wiring, layer, last=last)
         k, v = repeated(k, wiring.heads), repeated(v, wiring.heads)
-        values = _read(layer, q, k, v, mask, scale)
+        bias = stretch.bias(wiring, last=last)
+        values = _read(layer, q, k, v, mask, bias, scale)
         read[asking] = values.transpose(1, 2).reshape(-1, *query.shape[1:])
     return read.flatten(1)
 
 
-def _read(layer: LayerWiring, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+def _read(
+    layer: LayerWiring,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    bias: Tensor | None,
+    scale: float,
+) -> Tensor:
     """Values that queries read, (rows, H, T', d); a query that may read no key reads nothing."""
     if layer.cap is None:
-        values = scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
+        added = mask
+        if bias is not None:
+            added = bias if mask is None else bias.masked_fill(~mask, -torch.inf)
+        values = scaled_dot_product_attention(q, k, v, attn_mask=added, scale=scale)
     else:
         scores = SoftCap(layer.cap)(q @ k.mT * scale)
         scores = scores if mask is None else scores.masked_fill(~mask, -torch.inf)
