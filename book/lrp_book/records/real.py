@@ -409,5 +409,16 @@ def table_of(arrays: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
     return rows
 
 
+def summarise(out: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Add the means of a part to its manifest: of maps r by reading, of curves their means."""
+    manifest = out.with_suffix(".json")
+    made = json.loads(manifest.read_text())
+    if "loo attention-mask" in arrays:
+        made["r"] = table_of(arrays)
+    curves = [name for name in arrays if name.split(" ")[0] in ORDERS]
+    made["curves"] = {name: _number(arrays[name].mean()) for name in curves}
+    manifest.write_text(json.dumps(made, indent=1) + "\n")
+
+
 def _number(value: float) -> float | None:
     return None if np.isnan(value) else round(float(value), 4)
