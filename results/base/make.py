@@ -25,7 +25,8 @@ from lrp_companion.methods.common import to_numpy
 from lrp_companion.schema import REMOVALS
 from lrp_companion.sources import load_dataset
 
-METHODS = ("attnlrp", "cp-lrp", "ig", "gradient-x-input", "rollout", "mask-gradient", "mask-gradient-4", "mask-gradient-8")  # fmt: skip
+GRADIENTS = ("mask-gradient", "mask-gradient-4", "mask-gradient-8")
+METHODS = ("attnlrp", "cp-lrp", "ig", "gradient-x-input", "rollout", *GRADIENTS)
 """PA-LRP is AttnLRP read at word + position."""
 PARTS: dict[str, dict[str, Any]] = {
     "maps": {"data": "sst2", "limit": None, "chunk": 128},
@@ -51,7 +52,9 @@ def load(adapter: Path, base: Path, device: str) -> Classifier:
         return load_classifier(here, device=device)
 
 
-def make(clf: Classifier, part: str, out: Path, *, limit: int | None, data_dir: str | None, seed: int) -> None:
+def make(
+    clf: Classifier, part: str, out: Path, *, limit: int | None, data_dir: str | None, seed: int
+) -> None:
     """One part of the record of one classifier."""
     plan = PARTS[part]
     data = load_dataset(plan["data"], data_dir=data_dir)
@@ -63,7 +66,11 @@ def make(clf: Classifier, part: str, out: Path, *, limit: int | None, data_dir: 
     words = [~text.special for text in encoded]
     correct = [bool(predicted[k] == data.labels[example]) for k, example in enumerate(sample)]
     texts = real.Texts(encoded, predicted, words, sample, correct)
-    config = config_of(clf, data, encoded, seed) | {"part": part, "target": "predicted class", "output": "logit"}
+    config = config_of(clf, data, encoded, seed) | {
+        "part": part,
+        "target": "predicted class",
+        "output": "logit",
+    }
     config["readings"] = real.readings_of(clf)
 
     def of_texts(some: real.Texts) -> real.Arrays:

@@ -3,8 +3,8 @@
     python results/smollm2/make.py --model FOLDER_OR_GGUF --data-dir DATA --out results/smollm2
 
 writes `SET-PART.npz` and its manifest for each set and each part; a part goes on where it stopped. The sets:
-SST-2 validation as "Review: {sentence}\\nSentiment:", facts.json and sentences.json. Explained is the logit of
-the answer minus that of the foil, as the next token.
+SST-2 validation as "Review: {sentence}\\nSentiment:", facts.json and sentences.json. Explained is the logit
+of the answer minus that of the foil, as the next token.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ BEFORE, AFTER = "Review: ", "\nSentiment:"
 FEELINGS = (" positive", " negative")
 SETS = ("sst2", "facts", "sentences")
 REMOVALS = ("attention-mask", "delete")
-METHODS = ("attnlrp", "cp-lrp", "pa-lrp", "ig", "gradient-x-input", "mask-gradient", "mask-gradient-4", "mask-gradient-8")  # fmt: skip
+GRADIENTS = ("mask-gradient", "mask-gradient-4", "mask-gradient-8")
+METHODS = ("attnlrp", "cp-lrp", "pa-lrp", "ig", "gradient-x-input", *GRADIENTS)
 PARTS: dict[str, dict[str, Any]] = {
     "maps": {"limit": None, "chunk": 218},
     "paths": {"limit": None, "chunk": 218},
@@ -71,7 +72,14 @@ def words_of(clf: Classifier, text: EncodedText, name: str) -> np.ndarray:
 
 
 def make(
-    clf: Classifier, name: str, parts: Sequence[str], out: Path, *, limit: int | None, data_dir: str | None, seed: int
+    clf: Classifier,
+    name: str,
+    parts: Sequence[str],
+    out: Path,
+    *,
+    limit: int | None,
+    data_dir: str | None,
+    seed: int,
 ) -> None:
     """The parts of one set."""
     data, prompts, cases, right = cases_of(name, data_dir)
@@ -95,7 +103,9 @@ def make(
         some = texts.at(range(min(len(sample), plan["limit"] or len(sample))))
         config = config_of(clf, data, some.encoded, seed)
         config |= {"part": part, "output": "logit of the answer - logit of the foil", "named first": first}
-        config |= {"readings": real.readings_of(clf)} | ({"template": BEFORE + "{}" + AFTER} if name == "sst2" else {})
+        config |= {"readings": real.readings_of(clf)} | (
+            {"template": BEFORE + "{}" + AFTER} if name == "sst2" else {}
+        )
 
         def of_texts(some: real.Texts, part: str = part) -> real.Arrays:
             if part == "maps":

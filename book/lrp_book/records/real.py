@@ -28,11 +28,10 @@ from lrp_companion.masks import masks_on_paths
 from lrp_companion.methods import TEXT_METHODS, kept_logits
 from lrp_companion.methods.common import output_gradient, settle, to_numpy
 from lrp_companion.methods.text_method import Work
-from lrp_companion.metrics import bootstrap_mean
-from lrp_companion.metrics.faithfulness import ORDERS, directions, perturbation_curve
+from lrp_companion.metrics.faithfulness import ORDERS, perturbation_curve, ranks
 from lrp_companion.propagation import all_masks, some_masks
 from lrp_companion.provenance import surroundings
-from lrp_companion.tape.batching import budget, token_batches
+from lrp_companion.tape.batching import token_batches
 
 TOKENS = ("all", "no-first", "words")
 STATISTICS = ("pearson", "spearman")
@@ -52,7 +51,8 @@ at word and position. AttnLRP's there is PA-LRP, which is then left out.
 LATTICE_KEPT = (("word", "words", "pearson"), ("word+position", "all", "pearson"))
 """Readings of which a lattice keeps the r of every text."""
 IG_STEPS = 50
-LATTICE_MEMORY = 12 << 30
+BATCH, LATTICE_MEMORY = {"cpu": 512, "cuda": 4_096}, 12 << 30
+"""Tokens of a batch that keeps a tape, by device, and bytes for all masks: several parts share a card."""
 
 Arrays = dict[str, np.ndarray]
 
@@ -96,7 +96,9 @@ class Contrasts(Classifier):
         out.answers, out.foils = (list(ids) for ids in zip(*pairs, strict=True))
         (last, activation), head = clf.encoder.wiring.head[-1], clf.encoder.wiring.head[:-1]
         weight = last.weight[out.answers] - last.weight[out.foils]
-        difference = nn.Linear(weight.shape[1], len(pairs), bias=False, device=weight.device, dtype=weight.dtype)
+        difference = nn.Linear(
+            weight.shape[1], len(pairs), bias=False, device=weight.device, dtype=weight.dtype
+        )
         difference.weight = nn.Parameter(weight, requires_grad=False)
         out.encoder = copy.copy(clf.encoder)
         wiring = dataclasses.replace(clf.encoder.wiring, head=(*head, (difference, activation)))
@@ -115,7 +117,12 @@ def sites_of(clf: Classifier) -> tuple[str, ...]:
 
 
 def maps_of(
-    clf: Classifier, texts: Texts, *, removals: Sequence[str], methods: Sequence[str], ig_steps: int = IG_STEPS
+    clf: Classifier,
+    texts: Texts,
+    *,
+    removals: Sequence[str],
+    methods: Sequence[str],
+    ig_steps: int = IG_STEPS,
 ) -> tuple[dict[str, list[np.ndarray]], dict[str, float]]:
     """The maps of every method, by name and text, and the seconds that each method took."""
     out: dict[str, list[np.ndarray]] = {}
@@ -124,6 +131,8 @@ def maps_of(
     asked |= {name: METHODS[name] for name in methods if name != "ig"}
     for name, (method, options) in asked.items():
         started = time.perf_counter()
+        if method != "loo":
+            options = options | {"batch_tokens": BATCH[clf.device.type]}
         with as_recorded(clf.device, clf.network):
             records: list[Attribution] = TEXT_METHODS[method](
                 clf, texts.encoded, texts.targets, progress=False, **options
@@ -149,7 +158,7 @@ def integrated_gradients(clf: Classifier, texts: Texts, *, steps: int) -> list[n
     scores = [np.zeros(len(text)) for text in texts.encoded]
     lengths = [len(texts.encoded[k]) for k, _ in jobs]
     with as_recorded(clf.device, clf.network):
-        for batch in token_batches(lengths, budget(None, clf.device)):
+        for batch in token_batches(lengths, BATCH[clf.device.type]):
             some = [texts.encoded[jobs[b][0]] for b in batch]
             ids, mask, further = clf.batch(some)
             special = torch.ones(ids.shape, dtype=torch.bool)
@@ -210,7 +219,9 @@ def curves_of(
 
 def readings_of(clf: Classifier) -> list[tuple[str, str, str]]:
     """Site, tokens that count, and statistic."""
-    return [(site, tokens, statistic) for site in sites_of(clf) for tokens in TOKENS for statistic in STATISTICS]
+    return [
+        (site, tokens, statistic) for site in sites_of(clf) for tokens in TOKENS for statistic in STATISTICS
+    ]
 
 
 def kept(words: np.ndarray, tokens: str) -> np.ndarray:
@@ -224,11 +235,17 @@ def correlations(maps: np.ndarray, loo: np.ndarray, statistic: str) -> np.ndarra
     if maps.shape[1] < 2 or np.ptp(loo) == 0:
         return out
     some = np.ptp(maps, axis=1) > 0
-    out[some] = directions(maps[some], statistic) @ directions(loo[None], statistic)[0]
+    values = np.concatenate([loo[None], maps[some]])
+    values = ranks(values) if statistic == "spearman" else values / np.abs(values).max(1, keepdims=True)
+    values = values - values.mean(1, keepdims=True)
+    values /= np.linalg.norm(values, axis=1, keepdims=True)
+    out[some] = values[1:] @ values[0]
     return np.clip(out, -1, 1)
 
 
-def agreements(parts: Mapping[str, np.ndarray], loo: np.ndarray, words: np.ndarray, readings: Any) -> np.ndarray:
+def agreements(
+    parts: Mapping[str, np.ndarray], loo: np.ndarray, words: np.ndarray, readings: Any
+) -> np.ndarray:
     """r of maps given by their parts, each (N, T), with LOO under each reading: (readings, N)."""
     rows = []
     for site, tokens, statistic in readings:
@@ -242,14 +259,16 @@ def paths_of(clf: Classifier, texts: Texts) -> Arrays:
     masks, readings = masks_on_paths(clf.card.layers), readings_of(clf)
     maps, _ = maps_of(clf, texts, removals=("attention-mask",), methods=())
     r = np.full((len(texts.encoded), len(readings), len(masks)), np.nan, dtype=np.float32)
-    work = Work("lrp", clf, texts.encoded, texts.targets, progress=False)
+    at_once = {"batch_tokens": BATCH[clf.device.type], "progress": False}
+    work = Work("lrp", clf, texts.encoded, texts.targets, **at_once)
     with as_recorded(clf.device, clf.network), torch.no_grad():
         for rows, ids, attended, further in work.batches():
             tape = clf.encoder.forward(ids, attended, **further)
             start = output_gradient(tape.logits, work.settled(rows, tape.logits), "logit", multi_label=False)
             by_mask = some_masks(tape, start, masks)
             parts = {
-                name: to_numpy(torch.stack([by_mask[mask][name] for mask in masks])) for name in by_mask[masks[0]]
+                name: to_numpy(torch.stack([by_mask[mask][name] for mask in masks]))
+                for name in by_mask[masks[0]]
             }
             del tape, by_mask
             for place, k in enumerate(rows):
@@ -298,7 +317,9 @@ def shapley_of(clf: Classifier, texts: Texts, *, permutations: int, seed: int) -
     }
 
 
-def explained(clf: Classifier, texts: Texts, *, removals: Any, methods: Any, curve_chunk: int | None) -> Arrays:
+def explained(
+    clf: Classifier, texts: Texts, *, removals: Any, methods: Any, curve_chunk: int | None
+) -> Arrays:
     """All maps of some texts, token by token, and with `curve_chunk` the curves of every map."""
     maps, seconds = maps_of(clf, texts, removals=removals, methods=methods)
     out = {name: np.concatenate(values) for name, values in maps.items()}
@@ -364,7 +385,8 @@ def part_of(
         np.savez_compressed(part, **done)  # type: ignore[arg-type]
         os.replace(part, out)
         manifest.write_text(json.dumps(made, indent=1) + "\n")
-        say(f"{out.name}: {start + len(some.encoded)} of {len(left)} after {time.perf_counter() - started:.1f} s")
+        after = time.perf_counter() - started
+        say(f"{out.name}: {start + len(some.encoded)} of {len(left)} after {after:.1f} s")
     return done
 
 
@@ -402,7 +424,12 @@ def table_of(arrays: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
                     ]
                 )
                 r = r[np.isfinite(r)]
-                row: dict[str, Any] = {"method": method, "site": site, "tokens": tokens, "statistic": statistic}
+                row: dict[str, Any] = {
+                    "method": method,
+                    "site": site,
+                    "tokens": tokens,
+                    "statistic": statistic,
+                }
                 error = r.std(ddof=1) / len(r) ** 0.5 if len(r) > 1 else np.nan
                 row |= {"mean": _number(r.mean() if len(r) else np.nan), "se": _number(error), "n": len(r)}
                 rows.append(row)
