@@ -132,7 +132,9 @@ def load(model: Path, device: str) -> Classifier:
 
     place: dict[str, Any] = {"pretrained_model_name_or_path": files[0].parent, "gguf_file": files[0].name}
     network = AutoModelForCausalLM.from_pretrained(**place, dtype=torch.float32)
-    vars(network.config).pop("quantization_config", None)
+    network.hf_quantizer, network.is_quantized = None, False  # all weights are plain now
+    if hasattr(network.config, "quantization_config"):
+        del network.config.quantization_config
     return load_classifier(network, AutoTokenizer.from_pretrained(**place), device=device)
 
 

@@ -127,6 +127,7 @@ def maps_of(
     """The maps of every method, by name and text, and the seconds that each method took."""
     out: dict[str, list[np.ndarray]] = {}
     seconds = {}
+    asked: dict[str, tuple[str, dict[str, Any]]]
     asked = {f"loo {removal}": ("loo", {"removal": removal}) for removal in removals}
     asked |= {name: METHODS[name] for name in methods if name != "ig"}
     for name, (method, options) in asked.items():
@@ -259,7 +260,7 @@ def paths_of(clf: Classifier, texts: Texts) -> Arrays:
     masks, readings = masks_on_paths(clf.card.layers), readings_of(clf)
     maps, _ = maps_of(clf, texts, removals=("attention-mask",), methods=())
     r = np.full((len(texts.encoded), len(readings), len(masks)), np.nan, dtype=np.float32)
-    at_once = {"batch_tokens": BATCH[clf.device.type], "progress": False}
+    at_once: dict[str, Any] = {"batch_tokens": BATCH[clf.device.type], "progress": False}
     work = Work("lrp", clf, texts.encoded, texts.targets, **at_once)
     with as_recorded(clf.device, clf.network), torch.no_grad():
         for rows, ids, attended, further in work.batches():
