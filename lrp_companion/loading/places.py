@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lrp_companion.checks import InputError, SourceError
@@ -12,7 +12,7 @@ from lrp_companion.paths import as_path
 
 EMBEDDED_FOLDER = Path(__file__).parent.parent / "embedded"
 MODEL_PACKAGE, DEFAULT = "lrp_companion_model", "companion"
-CONFIG, ADAPTER = "config.json", "adapter_config.json"
+CONFIG, ADAPTER, PACKED = "config.json", "adapter_config.json", ".gguf"
 WEIGHTS = ("model*.safetensors", "pytorch_model*.bin")
 PATIENCE = 4.0
 """Seconds to wait for the hub's first answer."""
@@ -20,12 +20,15 @@ PATIENCE = 4.0
 
 @dataclass(frozen=True)
 class Place:
-    """Where a model is read from: `path` is a folder or, for the source "hub", an id."""
+    """Where a model is read from: `path` is a folder or, for the source "hub", an id; `packed` is the name of
+    the .gguf file in the folder that holds all of it.
+    """
 
     name: str
     path: str
     source: str
     revision: str | None = None
+    packed: str | None = None
 
     @property
     def is_adapter(self) -> bool:
@@ -62,7 +65,8 @@ def locate(name: str | os.PathLike, revision: str | None = None) -> Place:
     Raises
     ------
     InputError : a name of another type.
-    SourceError : no such folder; an id that the hub does not have, or a hub that does not answer.
+    SourceError : no such folder; one with several .gguf files and no other model; an id that the hub does not
+        have, or a hub that does not answer.
 
     >>> locate("companion").source
     'embedded'
@@ -79,8 +83,10 @@ def locate(name: str | os.PathLike, revision: str | None = None) -> Place:
         hint = "install it: pip install lrp-companion-model"
         raise SourceError("load_classifier", got=got, expected=expected, hint=hint)
     place = as_path("load_classifier", "name", text) if text.strip() else Path(text)
+    if text.strip() and place.suffix == PACKED and place.is_file():
+        return Place(place.stem, str(place.parent), "folder", revision, place.name)
     if text.strip() and place.is_dir():
-        return Place(place.resolve().name, str(place), "folder", revision)
+        return _in_folder(Place(place.resolve().name, str(place), "folder", revision))
     is_path = isinstance(name, os.PathLike) or text.startswith((".", "/", "~"))
     owner, slash, rest = text.partition("/")
     is_path |= not text.strip() or "/" in rest or "\\" in text or (bool(slash) and Path(owner).is_dir())
@@ -91,6 +97,20 @@ def locate(name: str | os.PathLike, revision: str | None = None) -> Place:
             raise _no_folder(text, "check the name; a hub id has an owner, as in owner/name")
         _ask_hub(text, revision)
     return Place(text, text, "hub", revision)
+
+
+def _in_folder(place: Place) -> Place:
+    """The model of a folder; that of its one .gguf file where it holds no other weights."""
+    files = sorted(file.name for file in Path(place.path).glob(f"*{PACKED}"))
+    if not files or place.is_adapter or place.is_whole:
+        return place
+    if len(files) > 1:
+        got, hint = (
+            f"folder {place.name!r} with {len(files)} {PACKED} files",
+            f"name one, such as {files[0]!r}",
+        )
+        raise SourceError("load_classifier", got=got, expected="one model", hint=hint)
+    return replace(place, packed=files[0])
 
 
 def _no_folder(text: str, hint: str) -> SourceError:
