@@ -265,7 +265,7 @@ class Classifier:
         hint = "name its first token"
         if list(self.labels).count(target) == 1:
             number = list(self.labels).index(target)
-            hint = f"for the token that the vocabulary calls {target!r} pass its number, {number}"
+            hint = f"for the token that is {target!r} pass its number, {number}"
         raise InputError("attribute", got=got, expected=expected, hint=hint)
 
     def narrowed(self, classes: Sequence[int]) -> Classifier:
