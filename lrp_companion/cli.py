@@ -25,6 +25,7 @@ from lrp_companion.terminal import (
     ended,
     harmless_json,
     printable,
+    quoted,
     say,
     standard_input,
     visible,
@@ -84,9 +85,9 @@ def _explain(args: argparse.Namespace) -> None:
         return
     plain = args.no_colour or os.environ.get("NO_COLOR")
     colour = not plain and (sys.stdout.isatty() or bool(os.environ.get("FORCE_COLOR")))
-    choices = ", ".join(f"{k} {v}" for k, v in record.choices.items())
+    choices = ", ".join(f"{k} {quoted(v)}" for k, v in record.choices.items())
     model = f"{clf.card.name} ({clf.card.source}, {clf.card.layers} layers)"
-    say(visible(f"{model}: {record.details['label']}, logit {record.logit:.3f}"))
+    say(visible(f"{model}: {quoted(record.details['label'])}, logit {record.logit:.3f}"))
     say(visible(f"{record.method} ({choices})"))
     say(terminal_table(record, colour=colour))
 

@@ -13,6 +13,7 @@ EXTRAS = {
     "captum": "ig",
     "datasets": "data",
     "docutils": "book",
+    "gguf": "gguf",
     "ipywidgets": "widgets",
     "jupyter_book": "book",
     "matplotlib": "experiments",

@@ -205,6 +205,7 @@ class ModelCard:
     tokenizer, config : fingerprints of the tokenizer, and of `config.json` without labels and bookkeeping; ""
         in older records.
     problem_type : one of `PROBLEM_TYPES`.
+    stored : the type of most weights in a .gguf file, such as "Q4_1", from which they were unpacked; else "".
     """
 
     name: str
@@ -220,14 +221,27 @@ class ModelCard:
     tokenizer: str = ""
     config: str = ""
     problem_type: str = PROBLEM_TYPES[0]
+    stored: str = ""
 
-    def __repr__(self) -> str:
+    @property
+    def _few_labels(self) -> str:
+        """The first labels as a tuple: a vocabulary would fill screens."""
         count, first = len(self.labels), [shown(label) for label in self.labels[:LABELS_SHOWN]]
         more = f", ... {count:,} in all" if count > LABELS_SHOWN else "," if count == 1 else ""
-        labels = f"({', '.join(first)}{more})"  # a vocabulary would fill screens
+        return f"({', '.join(first)}{more})"
+
+    def __repr__(self) -> str:
         names = [entry.name for entry in fields(self)]
-        values = [labels if name == "labels" else repr(getattr(self, name)) for name in names]
+        values = [self._few_labels if name == "labels" else repr(getattr(self, name)) for name in names]
         return f"ModelCard({', '.join(map('='.join, zip(names, values, strict=True)))})"
+
+    def __str__(self) -> str:
+        precision = f"{self.dtype}, unpacked from {self.stored}" if self.stored else self.dtype
+        sizes = f"{self.layers} layers, {self.heads} heads, {self.hidden} wide, {precision}"
+        prints = f"{self.fingerprint}, tokenizer {self.tokenizer or '?'}, configuration {self.config or '?'}"
+        lines = [f"{self.name} from {self.source}, family {self.family}", f"network: {sizes}"]
+        lines += [f"texts: at most {self.max_tokens:,} tokens", f"classes: {self._few_labels}"]
+        return "\n".join([*lines, f"fingerprints: weights {prints}"])
 
 
 @dataclass(frozen=True)

@@ -94,6 +94,16 @@ def visible(text: str) -> str:
     )
 
 
+def quoted(label: Any) -> str:
+    """A label or another choice in a line; in quotes where it begins or ends with a space, as tokens do.
+
+    >>> quoted("positive"), quoted(" Paris")
+    ('positive', "' Paris'")
+    """
+    text = str(label)
+    return text if text and text == text.strip() else repr(text)
+
+
 def printable(text: str) -> str:
     r"""Return lines of text in which all control characters but the line ends are spelled out.
 

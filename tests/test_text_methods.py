@@ -222,8 +222,9 @@ def test_loo_of_a_probability(clf: Classifier) -> None:
 
 def test_gradient_x_input_equals_autograd_of_an_independent_forward(family_clf: Classifier) -> None:
     weights = oracles.weights_of(family_clf.network)
-    for record in attribute(family_clf, list(TEXTS), method="gradient-x-input", target=1):
-        ids = family_clf.tokenizer.convert_tokens_to_ids(list(record.tokens))
+    records = attribute(family_clf, list(TEXTS), method="gradient-x-input", target=1)
+    for text, record in zip(family_clf.encode(list(TEXTS)), records, strict=True):
+        ids = list(text.input_ids)
         _, parts = oracles.modified_gradient(weights, ids, [0.0, 1.0], plain=True)
         for name, value in record.parts.items():
             np.testing.assert_allclose(value, parts[name].numpy(), rtol=0, atol=1e-9)

@@ -27,7 +27,15 @@ from lrp_companion.loading.model_card import card_of, fingerprint_of
 from lrp_companion.loading.offsets import offsets_of
 from lrp_companion.loading.places import EMBEDDED_FOLDER, embedded_models
 from lrp_companion.loading.reading import PREPROCESSOR, Readable, readable
-from lrp_companion.loading.texts import EncodedText, Reader, is_one, places_read, token_types, tokenised
+from lrp_companion.loading.texts import (
+    EncodedText,
+    Reader,
+    is_one,
+    places_read,
+    token_texts,
+    token_types,
+    tokenised,
+)
 from lrp_companion.schema import MULTI_LABEL, REGRESSION, ModelCard
 from lrp_companion.tape.batching import pad
 from lrp_companion.tape.encoder import Encoder, Readout, Tape
@@ -252,12 +260,12 @@ class Classifier:
         ids = tokenised(self.tokenizer, [target], add_special_tokens=False)["input_ids"][0]
         if len(ids) == 1 and ids[0] != self.tokenizer.unk_token_id:
             return int(ids[0])
-        tokens = ", ".join(self.tokenizer.convert_ids_to_tokens(ids)) or "none"
+        tokens = ", ".join(map(repr, token_texts(self.tokenizer, ids))) or "none"
         got, expected = f"target {shown(target)} of {len(ids)} tokens ({tokens})", "the text of one token"
         hint = "name its first token"
         if list(self.labels).count(target) == 1:
             number = list(self.labels).index(target)
-            hint = f"for the token that the vocabulary calls {target!r} pass its number, {number}"
+            hint = f"for the token that is {target!r} pass its number, {number}"
         raise InputError("attribute", got=got, expected=expected, hint=hint)
 
     def narrowed(self, classes: Sequence[int]) -> Classifier:

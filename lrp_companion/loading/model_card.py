@@ -15,6 +15,7 @@ from lrp_companion.families.wiring import Wiring
 from lrp_companion.loading.config_entries import longest
 from lrp_companion.loading.images import PixelScale
 from lrp_companion.loading.reading import Readable
+from lrp_companion.loading.texts import token_texts
 from lrp_companion.schema import MULTI_LABEL, PROBLEM_TYPES, REGRESSION, ModelCard
 
 BOOKKEEPING = (
@@ -53,6 +54,7 @@ def card_of(
         tokenizer=_digest(asdict(tokenizer)) if images else _tokenizer_fingerprint(tokenizer),
         config=_digest(settings),
         problem_type=_problem_type(config, wiring),
+        stored=getattr(files, "stored", ""),
     )
 
 
@@ -81,9 +83,8 @@ def _labels(config: Any, wiring: Wiring, tokenizer: Any) -> tuple[str, ...]:
         return ENDS
     if not wiring.of_vocabulary:
         return tuple(str(config.id2label[k]) for k in range(config.num_labels))
-    tokens = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
     unused = range(len(tokenizer), config.vocab_size)
-    return (*(token or f"<{k}>" for k, token in enumerate(tokens)), *(f"<unused {k}>" for k in unused))
+    return (*token_texts(tokenizer, range(len(tokenizer))), *(f"<unused {k}>" for k in unused))
 
 
 def _digest(content: Any) -> str:

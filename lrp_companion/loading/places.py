@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lrp_companion.checks import InputError, SourceError
@@ -16,7 +16,7 @@ MODEL_PACKAGE, DEFAULT = "lrp_companion_model", "companion"
 BASE = "base"
 """The name of the classifier that is an adapter of `sources.base_model`."""
 CHECKOUT = Path(__file__).parents[2] / "training" / "base" / "sst2-imdb-seed-0"
-CONFIG, ADAPTER = "config.json", "adapter_config.json"
+CONFIG, ADAPTER, PACKED = "config.json", "adapter_config.json", ".gguf"
 WEIGHTS = ("model*.safetensors", "pytorch_model*.bin")
 PATIENCE = 4.0
 """Seconds to wait for the hub's first answer."""
@@ -24,12 +24,15 @@ PATIENCE = 4.0
 
 @dataclass(frozen=True)
 class Place:
-    """Where a model is read from: `path` is a folder or, for the source "hub", an id."""
+    """Where a model is read from: `path` is a folder or, for the source "hub", an id; `packed` is the name of
+    the .gguf file in the folder that holds all of it.
+    """
 
     name: str
     path: str
     source: str
     revision: str | None = None
+    packed: str | None = None
 
     @property
     def is_adapter(self) -> bool:
@@ -70,7 +73,8 @@ def locate(name: str | os.PathLike, revision: str | None = None) -> Place:
     Raises
     ------
     InputError : a name of another type.
-    SourceError : no such folder; an id that the hub does not have, or a hub that does not answer.
+    SourceError : no such folder; one with several .gguf files and no other model; an id that the hub does not
+        have, or a hub that does not answer.
 
     >>> locate("companion").source
     'embedded'
@@ -91,8 +95,10 @@ def locate(name: str | os.PathLike, revision: str | None = None) -> Place:
     if text == base_model.ID and revision is None and base_model.is_here():
         return Place(text, str(base_model.folder()), "folder")
     place = as_path("load_classifier", "name", text) if text.strip() else Path(text)
+    if text.strip() and place.suffix == PACKED and place.is_file():
+        return Place(place.stem, str(place.parent), "folder", revision, place.name)
     if text.strip() and place.is_dir():
-        return Place(place.resolve().name, str(place), "folder", revision)
+        return _in_folder(Place(place.resolve().name, str(place), "folder", revision))
     is_path = isinstance(name, os.PathLike) or text.startswith((".", "/", "~"))
     owner, slash, rest = text.partition("/")
     is_path |= not text.strip() or "/" in rest or "\\" in text or (bool(slash) and Path(owner).is_dir())
@@ -118,6 +124,20 @@ def _base_place(revision: str | None) -> Place:
         hint = f"fetch it once (405 MB): {base_model.COMMAND}"
         raise SourceError("load_classifier", got=got, expected=expected, hint=hint)
     return Place(BASE, str(here[0]), "embedded", revision)
+
+
+def _in_folder(place: Place) -> Place:
+    """The model of a folder; that of its one .gguf file where it holds no other weights."""
+    files = sorted(file.name for file in Path(place.path).glob(f"*{PACKED}"))
+    if not files or place.is_adapter or place.is_whole:
+        return place
+    if len(files) > 1:
+        got, hint = (
+            f"folder {place.name!r} with {len(files)} {PACKED} files",
+            f"name one, such as {files[0]!r}",
+        )
+        raise SourceError("load_classifier", got=got, expected="one model", hint=hint)
+    return replace(place, packed=files[0])
 
 
 def _no_folder(text: str, hint: str) -> SourceError:

@@ -6,6 +6,7 @@ import copy
 import importlib
 import importlib.util
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from typing import Any, Protocol
 from torch import nn
 
 from lrp_companion.checks import CompanionError, InputError, ModelError, SourceError, reason_of, shown
+from lrp_companion.extras import extra
 from lrp_companion.families.tasks import (
     ANSWER,
     CLASSES,
@@ -30,7 +32,7 @@ from lrp_companion.loading.adapters import adapted, brought, inside, labels_of, 
 from lrp_companion.loading.config_entries import check_saved_as
 from lrp_companion.loading.device_map import undivided
 from lrp_companion.loading.folder_files import check_files, read_json
-from lrp_companion.loading.places import ADAPTER, CONFIG, Place, locate
+from lrp_companion.loading.places import ADAPTER, CONFIG, PACKED, Place, locate
 from lrp_companion.loading.plain import check_network, check_object, check_settings, of_peft
 from lrp_companion.sources import base_model
 
@@ -89,16 +91,19 @@ class Files:
         except CompanionError:
             raise
         except Exception as error:  # transformers raises many kinds; each means that the model cannot be read
-            if self.source == "hub":
-                got = f"hub id {self.name!r}, which cannot be loaded ({reason_of(error, 200)})"
-                expected = "a hub id that can be reached"
-                embedded = 'the embedded model: load_classifier("companion")'
-                hint = f"check the id and the connection, or use {embedded}"
-            else:
-                got = f"folder {self.name!r} whose {what} cannot be read ({reason_of(error, 200)})"
-                expected = "config.json, weights and tokenizer files in the hub's format"
-                hint = "save the model and its tokenizer there with save_pretrained"
-            raise SourceError("load_classifier", got=got, expected=expected, hint=hint) from error
+            raise self._unreadable(what, reason_of(error, 200)) from error
+
+    def _unreadable(self, what: str, reason: str) -> SourceError:
+        if self.source == "hub":
+            got = f"hub id {self.name!r}, which cannot be loaded ({reason})"
+            expected = "a hub id that can be reached"
+            embedded = 'the embedded model: load_classifier("companion")'
+            hint = f"check the id and the connection, or use {embedded}"
+        else:
+            got = f"folder {self.name!r} whose {what} cannot be read ({reason})"
+            expected = "config.json, weights and tokenizer files in the hub's format"
+            hint = "save the model and its tokenizer there with save_pretrained"
+        return SourceError("load_classifier", got=got, expected=expected, hint=hint)
 
     def _from_pretrained(self, what: str) -> Any:
         from transformers import AutoConfig, AutoTokenizer, PretrainedConfig
@@ -133,10 +138,16 @@ class Files:
         if self.device_map is not None:
             options["device_map"] = self.device_map
         network, report = kind.from_pretrained(
-            self.place.path, config=config, dtype="auto", output_loading_info=True, **options
+            self.place.path, config=config, dtype=self._dtype, output_loading_info=True, **options
         )
+        self._plain(network)
         check_network(network)
         return network, report
+
+    _dtype = "auto"
+
+    def _plain(self, network: Any) -> None:
+        """Take back what a network says of the form in which its weights were saved."""
 
     @property
     def _options(self) -> dict[str, Any]:
@@ -144,6 +155,80 @@ class Files:
         options: dict[str, Any] = {"trust_remote_code": False}
         asked = self.source == "hub" and self.place.revision
         return options | ({"revision": self.place.revision} if asked else {})
+
+
+@dataclass(frozen=True)
+class PackedFile(Files):
+    """A causal language model in one .gguf file, whose weights are unpacked to float32."""
+
+    _dtype = "float32"
+
+    @cached_property
+    def stored(self) -> str:
+        """The type of most of its weights in the file, such as "Q4_1"."""
+        from gguf import GGUFReader
+
+        counts: Counter[str] = Counter()
+        for tensor in GGUFReader(self._path).tensors:
+            counts[tensor.tensor_type.name] += int(tensor.n_elements)
+        return counts.most_common(1)[0][0]
+
+    @property
+    def _path(self) -> Path:
+        return Path(self.place.path) / str(self.place.packed)
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        return {**super()._options, "gguf_file": self.place.packed}
+
+    @cached_property
+    def _settings(self) -> dict[str, Any]:
+        """What a config.json would have; reading it takes a second."""
+        from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig
+
+        settings = PretrainedConfig.get_config_dict(self.place.path, **self._options)[0]
+        kinds: Any = AutoModelForCausalLM._model_mapping
+        kind = type(AutoConfig.for_model(settings["model_type"]))
+        if kind not in kinds:
+            got = f"{self._path.name!r} of a model of type {settings['model_type'][:40]!r}"
+            hint = "load that model from a folder in the hub's format"
+            expected = f"a {PACKED} file of a causal language model"
+            raise ModelError("load_classifier", got=got, expected=expected, hint=hint)
+        return settings | {"architectures": [kinds[kind].__name__]}
+
+    def _from_pretrained(self, what: str) -> Any:
+        from transformers import AutoConfig
+
+        with extra("load_classifier"):
+            for package in ("gguf", "accelerate"):
+                importlib.import_module(package)
+        if what == "settings":
+            return self._settings
+        if what in ("config", "network"):
+            config = AutoConfig.for_model(**self._settings)
+            return config if what == "config" else self.network(config)
+        return super()._from_pretrained(what)
+
+    def network(self, config: Any, **more: Any) -> tuple[nn.Module, Mapping[str, Any]]:
+        from transformers import modeling_gguf_pytorch_utils as unpacking
+
+        bar = vars(unpacking).pop("tqdm", None)
+        unpacking.tqdm = lambda items, **_: items  # this bar has no switch
+        try:
+            return super().network(config, **more)
+        finally:
+            unpacking.tqdm = bar
+
+    def _plain(self, network: Any) -> None:
+        network.hf_quantizer, network.is_quantized = None, False  # it says so of the file
+        if hasattr(network.config, "quantization_config"):
+            del network.config.quantization_config
+
+    def _unreadable(self, what: str, reason: str) -> SourceError:
+        got = f"{self._path.name!r} whose {what} cannot be read ({reason})"
+        expected = f"a {PACKED} file of a causal language model that transformers can unpack"
+        hint = "check that the file is whole, or name a folder in the hub's format"
+        return SourceError("load_classifier", got=got, expected=expected, hint=hint)
 
 
 @dataclass(frozen=True)
@@ -350,8 +435,10 @@ def readable(
     place = locate(model, revision)
     if place.source != "hub":
         check_files(Path(place.path))
+    if place.packed and device_map is not None:
+        raise _needs_files(f"the {PACKED} file {place.packed!r}")
     if not place.is_adapter:
-        return Files(place, device_map)
+        return PackedFile(place) if place.packed else Files(place, device_map)
     if place.is_whole:
         got = f"folder {place.name!r}, which holds a whole model and an adapter"
         hint = f"move {ADAPTER} and the adapter's weights, or the model, to another folder"

@@ -19,6 +19,8 @@ Message = Mapping[str, Any]
 Text = str | tuple[str, str] | Sequence[int] | Sequence[Message]
 """A text; a pair of texts that the classifier reads together; token ids; or the messages of a talk."""
 MOST_TEXTS = 1_000_000
+SPACE_SIGN, BROKEN = "▁", "\ufffd"
+"""How vocabularies of SentencePiece spell a space, and what stands for bytes that are no character."""
 TEXT_OR_PAIR = "a string, a pair (first, second) of strings, token ids, messages, or a list of these"
 
 
@@ -313,8 +315,7 @@ class Reader:
         if self.skipped is not None and ids[-1] == self.skipped:
             others = [place for place, i in enumerate(ids) if i != self.skipped]
             read = others[-1] if others else 0
-        named = zip(ids, self.tokenizer.convert_ids_to_tokens(ids), strict=True)
-        tokens = tuple(f"<{i}>" if token is None else token for i, token in named)
+        tokens = tuple(token_texts(self.tokenizer, ids))
         marks = np.array(special, dtype=bool)
         further["typed"] = bool(further["types"])
         return EncodedText(input_ids=tuple(ids), tokens=tokens, special=marks, read=read, **further)
@@ -374,7 +375,7 @@ class Reader:
         reserved = reserved_ids(self.tokenizer, masked=self.reads_mask)
         spelled = [i for i, mark in zip(ids, special, strict=True) if i in reserved and not mark]
         if spelled:
-            (name,) = self.tokenizer.convert_ids_to_tokens(spelled[:1])
+            (name,) = token_texts(self.tokenizer, spelled[:1])
             got, expected = f"text {k} with the special token {name} in it", "text without special tokens"
             hint = "pass a pair as a tuple (first, second), a prompt as messages or as token ids"
             raise InputError("encode", got=got, expected=expected, hint=hint)
@@ -384,6 +385,29 @@ class Reader:
             got, expected = f"text {k} with token type {max(types)}", f"token types below {self.types}"
             hint = "take the tokenizer that the model was trained with, or leave out token types"
             raise InputError("encode", got=got, expected=expected, hint=hint)
+
+
+def token_texts(tokenizer: Any, ids: Sequence[int]) -> list[str]:
+    """Tokens as text: " Paris" for `ĠParis`, where a vocabulary spells bytes, and for `▁Paris`. A token that
+    was added, a part of a character, and the `##` of a further piece stay as the vocabulary has them; `<k>`
+    is an id without a token.
+    """
+    names = [
+        name or f"<{i}>" for i, name in zip(ids, tokenizer.convert_ids_to_tokens(list(ids)), strict=True)
+    ]
+    decoder = repr(getattr(getattr(tokenizer, "backend_tokenizer", None), "decoder", None))
+    added = set(getattr(tokenizer, "added_tokens_decoder", ()))
+    if "ByteLevel(" in decoder:
+        from tokenizers.decoders import ByteLevel
+
+        read = [ByteLevel().decode([name]) for name in names]
+    elif SPACE_SIGN in decoder:
+        read = [name.replace(SPACE_SIGN, " ") for name in names]
+    else:
+        return names
+    return [
+        name if i in added or BROKEN in text else text for i, name, text in zip(ids, names, read, strict=True)
+    ]
 
 
 def reserved_ids(tokenizer: Any, *, masked: bool = False) -> set[int]:

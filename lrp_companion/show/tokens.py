@@ -20,7 +20,7 @@ from lrp_companion.checks import InputError, shown
 from lrp_companion.metrics import agreement
 from lrp_companion.schema import Protocol
 from lrp_companion.show.palette import hexes
-from lrp_companion.terminal import visible
+from lrp_companion.terminal import quoted, visible
 
 HEATMAP_CSS = """
 .lrp-heatmap{background:#fff;color:#1b1b1b;padding:.5em .75em;border-radius:4px;line-height:1.35;
@@ -195,7 +195,7 @@ def terminal_table(attribution: Attribution, *, colour: bool = True, width: int 
             left, right = _coloured(left, 39), _coloured(right, 208)
         lines.append(f"{name}   {score:>{second}}   {left}│{right}".rstrip())
     against = attribution.choices.get("contrast")  # then the scores explain a difference of two logits
-    less = "" if against is None else f" less that of {visible(str(against))}"
+    less = "" if against is None else f" less that of {visible(quoted(against))}"
     lines.append(f"{'sum':<{first}}   {total:>{second}}   of logit {attribution.logit:.3f}{less}")
     return "\n".join(lines)
 

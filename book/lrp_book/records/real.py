@@ -1,0 +1,452 @@
+"""Records of pre-trained models: maps of all methods, curves, layer paths, all masks, Shapley values.
+
+What `results/base/make.py` and `results/smollm2/make.py` share. Each part of a record is one file, `.npz`,
+with numbers only: one entry for each text, or for each token, text after text. It is written after every
+chunk of texts, and the same command again goes on where it stopped. Beside it stands a manifest, `.json`.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from lrp_companion.attribution import Attribution, scores_at
+from lrp_companion.loading.classifier import Classifier, EncodedText
+from lrp_companion.loading.compute import as_recorded
+from lrp_companion.masks import masks_on_paths
+from lrp_companion.methods import TEXT_METHODS, kept_logits
+from lrp_companion.methods.common import output_gradient, settle, to_numpy
+from lrp_companion.methods.text_method import Work
+from lrp_companion.metrics.faithfulness import ORDERS, perturbation_curve, ranks
+from lrp_companion.propagation import all_masks, some_masks
+from lrp_companion.provenance import surroundings
+from lrp_companion.tape.batching import token_batches
+
+TOKENS = ("all", "no-first", "words")
+STATISTICS = ("pearson", "spearman")
+METHODS: dict[str, tuple[str, dict[str, Any]]] = {
+    "attnlrp": ("attnlrp", {}),
+    "cp-lrp": ("cp-lrp", {}),
+    "pa-lrp": ("pa-lrp", {}),
+    "gradient-x-input": ("gradient-x-input", {}),
+    "rollout": ("rollout", {}),
+    "mask-gradient": ("mask-gradient", {}),
+    "mask-gradient-4": ("mask-gradient", {"groups": 4}),
+    "mask-gradient-8": ("mask-gradient", {"groups": 8}),
+}
+"""The methods besides LOO and IG. A map is that at the word; with learned positions `NAME+position` is that
+at word and position. AttnLRP's there is PA-LRP, which is then left out.
+"""
+LATTICE_KEPT = (("word", "words", "pearson"), ("word+position", "all", "pearson"))
+"""Readings of which a lattice keeps the r of every text."""
+IG_STEPS = 50
+BATCH, LATTICE_MEMORY = {"cpu": 512, "cuda": 4_096}, 12 << 30
+"""Tokens of a batch that keeps a tape, by device, and bytes for all masks: several parts share a card."""
+
+Arrays = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Texts to explain, encoded: what is explained of each, and which tokens are its words.
+
+    Attributes
+    ----------
+    encoded, targets : one for each text.
+    words : bool (T,) for each text, the tokens that count where only words do.
+    examples : the number of each text in its data set.
+    correct : whether the model's answer is the label, for each text.
+    """
+
+    encoded: Sequence[EncodedText]
+    targets: Sequence[int]
+    words: Sequence[np.ndarray]
+    examples: Sequence[int]
+    correct: Sequence[bool]
+
+    def at(self, places: Sequence[int]) -> Texts:
+        """Some of the texts."""
+        fields = (getattr(self, field.name) for field in dataclasses.fields(self))
+        return Texts(*([values[k] for k in places] for values in fields))
+
+
+class Contrasts(Classifier):
+    """A language model whose classes are pairs of tokens: `logit of the answer - logit of the foil`."""
+
+    answers: list[int]
+    foils: list[int]
+
+    @classmethod
+    def of(cls, clf: Classifier, pairs: Sequence[tuple[int, int]]) -> Contrasts:
+        """The classifier of these pairs of token ids."""
+        out = copy.copy(clf)
+        out.__class__ = cls
+        assert isinstance(out, cls)
+        out.answers, out.foils = (list(ids) for ids in zip(*pairs, strict=True))
+        (last, activation), head = clf.encoder.wiring.head[-1], clf.encoder.wiring.head[:-1]
+        weight = last.weight[out.answers] - last.weight[out.foils]
+        difference = nn.Linear(
+            weight.shape[1], len(pairs), bias=False, device=weight.device, dtype=weight.dtype
+        )
+        difference.weight = nn.Parameter(weight, requires_grad=False)
+        out.encoder = copy.copy(clf.encoder)
+        wiring = dataclasses.replace(clf.encoder.wiring, head=(*head, (difference, activation)))
+        out.encoder.wiring = wiring
+        out.labels = tuple(f"{clf.labels[a]}/{clf.labels[b]}" for a, b in pairs)
+        out.card = dataclasses.replace(clf.card, labels=out.labels)
+        return out
+
+    def chosen_of(self, logits: Tensor) -> Tensor:
+        return logits[..., self.answers] - logits[..., self.foils]
+
+
+def sites_of(clf: Classifier) -> tuple[str, ...]:
+    """Where relevance can be read: positions that are rotations have no embedding."""
+    return ("word",) if clf.encoder.wiring.position is None else ("word", "word+position")
+
+
+def maps_of(
+    clf: Classifier,
+    texts: Texts,
+    *,
+    removals: Sequence[str],
+    methods: Sequence[str],
+    ig_steps: int = IG_STEPS,
+) -> tuple[dict[str, list[np.ndarray]], dict[str, float]]:
+    """The maps of every method, by name and text, and the seconds that each method took."""
+    out: dict[str, list[np.ndarray]] = {}
+    seconds = {}
+    asked: dict[str, tuple[str, dict[str, Any]]]
+    asked = {f"loo {removal}": ("loo", {"removal": removal}) for removal in removals}
+    asked |= {name: METHODS[name] for name in methods if name != "ig"}
+    for name, (method, options) in asked.items():
+        started = time.perf_counter()
+        if method != "loo":
+            options = options | {"batch_tokens": BATCH[clf.device.type]}
+        with as_recorded(clf.device, clf.network):
+            records: list[Attribution] = TEXT_METHODS[method](
+                clf, texts.encoded, texts.targets, progress=False, **options
+            )
+        out[name] = [record.scores for record in records]
+        if "position" in records[0].parts and method != "pa-lrp":
+            out[f"{name}+position"] = [record.scores_at("word+position") for record in records]
+        seconds[name] = time.perf_counter() - started
+    if "ig" in methods:
+        started = time.perf_counter()
+        out["ig"] = integrated_gradients(clf, texts, steps=ig_steps)
+        seconds["ig"] = time.perf_counter() - started
+    return out, seconds
+
+
+def integrated_gradients(clf: Classifier, texts: Texts, *, steps: int) -> list[np.ndarray]:
+    """IG at the word embeddings as `method="ig"` has it, over several texts at once: Gauss-Legendre nodes,
+    every token that is not special replaced by padding in the baseline.
+    """
+    at, weights = np.polynomial.legendre.leggauss(steps)
+    at, weights = (at + 1) / 2, weights / 2
+    jobs = [(k, n) for k in range(len(texts.encoded)) for n in range(steps)]
+    scores = [np.zeros(len(text)) for text in texts.encoded]
+    lengths = [len(texts.encoded[k]) for k, _ in jobs]
+    with as_recorded(clf.device, clf.network):
+        for batch in token_batches(lengths, BATCH[clf.device.type]):
+            some = [texts.encoded[jobs[b][0]] for b in batch]
+            ids, mask, further = clf.batch(some)
+            special = torch.ones(ids.shape, dtype=torch.bool)
+            for row, text in enumerate(some):
+                special[row, : len(text)] = torch.as_tensor(text.special)
+            with torch.no_grad():
+                word, filler = clf.encoder.embed(ids), clf.encoder.embed(torch.full_like(ids, clf.pad_id))
+                start = torch.where(special.to(ids.device)[..., None], word, filler)
+                share = torch.tensor([at[jobs[b][1]] for b in batch], dtype=word.dtype, device=ids.device)
+                point = start + share[:, None, None] * (word - start)
+            with torch.enable_grad():
+                point.requires_grad_(True)
+                logits = clf.encoder.forward(ids, mask, word=point, **further).logits
+                chosen = settle([texts.targets[jobs[b][0]] for b in batch], logits)
+                (g,) = torch.autograd.grad(logits.gather(-1, chosen[:, None]).sum(), point)
+            steps_taken = to_numpy(((word - start) * g).sum(-1))
+            for row, b in enumerate(batch):
+                k, n = jobs[b]
+                scores[k] += weights[n] * steps_taken[row, : len(scores[k])]
+    return scores
+
+
+def curves_of(
+    clf: Classifier, texts: Texts, rankings: Mapping[str, Sequence[np.ndarray]], *, chunk: int
+) -> Arrays:
+    """The mean logit along MoRF and LeRF of every ranking by the attention mask, special tokens kept, each
+    (texts,): `morf NAME`, `lerf NAME`. The sets of all texts are run together, each once.
+    """
+    known: list[dict[bytes, float]] = [{} for _ in texts.encoded]
+
+    def walk(k: int, evaluate: Callable[[np.ndarray], np.ndarray]) -> dict[str, float]:
+        options: dict[str, Any] = {"chunk": chunk, "removable": ~texts.encoded[k].special}
+        return {
+            f"{order} {name}": perturbation_curve(evaluate, maps[k], order=order, **options).mean_logit
+            for name, maps in rankings.items()
+            for order in ORDERS
+        }
+
+    def note(keep: np.ndarray) -> np.ndarray:
+        wanted.update((row.tobytes(), row) for row in keep)
+        return np.zeros(len(keep))
+
+    jobs, keys = [], []
+    for k, text in enumerate(texts.encoded):
+        wanted: dict[bytes, np.ndarray] = {}
+        walk(k, note)
+        jobs += [(text, row) for row in wanted.values()]
+        keys += [(k, key) for key in wanted]
+    values = to_numpy(kept_logits(clf, jobs, progress=False))
+    for (k, key), logits in zip(keys, values, strict=True):
+        known[k][key] = float(logits[texts.targets[k]])
+    walked = [
+        walk(k, lambda keep, k=k: np.array([known[k][row.tobytes()] for row in keep]))  # type: ignore[misc]
+        for k in range(len(texts.encoded))
+    ]
+    return {name: np.array([row[name] for row in walked]) for name in walked[0]}
+
+
+def readings_of(clf: Classifier) -> list[tuple[str, str, str]]:
+    """Site, tokens that count, and statistic."""
+    return [
+        (site, tokens, statistic) for site in sites_of(clf) for tokens in TOKENS for statistic in STATISTICS
+    ]
+
+
+def kept(words: np.ndarray, tokens: str) -> np.ndarray:
+    """The tokens that count, bool (T,): all, all but the first, or the words."""
+    return words if tokens == "words" else np.arange(len(words)) >= (tokens == "no-first")
+
+
+def correlations(maps: np.ndarray, loo: np.ndarray, statistic: str) -> np.ndarray:
+    """r of maps (N, T) with LOO (T,), each (N,); NaN where a map is constant or there are not two tokens."""
+    out = np.full(len(maps), np.nan)
+    if maps.shape[1] < 2 or np.ptp(loo) == 0:
+        return out
+    some = np.ptp(maps, axis=1) > 0
+    values = np.concatenate([loo[None], maps[some]])
+    values = ranks(values) if statistic == "spearman" else values / np.abs(values).max(1, keepdims=True)
+    values = values - values.mean(1, keepdims=True)
+    values /= np.linalg.norm(values, axis=1, keepdims=True)
+    out[some] = values[1:] @ values[0]
+    return np.clip(out, -1, 1)
+
+
+def agreements(
+    parts: Mapping[str, np.ndarray], loo: np.ndarray, words: np.ndarray, readings: Any
+) -> np.ndarray:
+    """r of maps given by their parts, each (N, T), with LOO under each reading: (readings, N)."""
+    rows = []
+    for site, tokens, statistic in readings:
+        here = kept(words, tokens)
+        rows.append(correlations(scores_at(dict(parts), site)[:, here], loo[here], statistic))
+    return np.stack(rows)
+
+
+def paths_of(clf: Classifier, texts: Texts) -> Arrays:
+    """`r` (texts, readings, masks) of every mask on the three paths (`masks_on_paths`) with LOO."""
+    masks, readings = masks_on_paths(clf.card.layers), readings_of(clf)
+    maps, _ = maps_of(clf, texts, removals=("attention-mask",), methods=())
+    r = np.full((len(texts.encoded), len(readings), len(masks)), np.nan, dtype=np.float32)
+    at_once: dict[str, Any] = {"batch_tokens": BATCH[clf.device.type], "progress": False}
+    work = Work("lrp", clf, texts.encoded, texts.targets, **at_once)
+    with as_recorded(clf.device, clf.network), torch.no_grad():
+        for rows, ids, attended, further in work.batches():
+            tape = clf.encoder.forward(ids, attended, **further)
+            start = output_gradient(tape.logits, work.settled(rows, tape.logits), "logit", multi_label=False)
+            by_mask = some_masks(tape, start, masks)
+            parts = {
+                name: to_numpy(torch.stack([by_mask[mask][name] for mask in masks]))
+                for name in by_mask[masks[0]]
+            }
+            del tape, by_mask
+            for place, k in enumerate(rows):
+                of_text = {name: part[:, place, : len(texts.encoded[k])] for name, part in parts.items()}
+                r[k] = agreements(of_text, maps["loo attention-mask"][k], texts.words[k], readings)
+    return {"r": r.round(4)}
+
+
+def lattice_of(clf: Classifier, texts: Texts) -> Arrays:
+    """r of all 2**L masks with LOO: the sum over the texts (1, readings, masks), of how many it is, and
+    `r SITE TOKENS STATISTIC` (texts, masks) in float16 of `LATTICE_KEPT`.
+    """
+    readings = readings_of(clf)
+    maps, _ = maps_of(clf, texts, removals=("attention-mask",), methods=())
+    all_r = []
+    with as_recorded(clf.device, clf.network), torch.no_grad():
+        for text, target, loo, words in zip(
+            texts.encoded, texts.targets, maps["loo attention-mask"], texts.words, strict=True
+        ):
+            tape = clf.tape(text)
+            chosen = settle([target], tape.logits)
+            start = output_gradient(tape.logits, chosen, "logit", multi_label=False)
+            parts = all_masks(tape, start, memory=LATTICE_MEMORY)
+            of_text = {name: to_numpy(part)[:, 0] for name, part in parts.items()}
+            all_r.append(agreements(of_text, loo, words, readings))
+    r = np.stack(all_r)
+    out = {"sum": np.nansum(r, 0)[None], "count": np.isfinite(r).sum(0, dtype=np.int32)[None]}
+    for reading in LATTICE_KEPT:
+        if reading in readings:
+            out[" ".join(("r", *reading))] = r[:, readings.index(reading)].astype(np.float16)
+    return out
+
+
+def shapley_of(clf: Classifier, texts: Texts, *, permutations: int, seed: int) -> Arrays:
+    """Shapley values by the attention mask and their standard errors, token by token; passes per text."""
+    with as_recorded(clf.device, clf.network):
+        records = TEXT_METHODS["shapley"](
+            clf, texts.encoded, texts.targets, permutations=permutations, seed=seed, progress=False
+        )
+    errors = [np.array(record.details["standard error"]) for record in records]
+    return {
+        "shapley": np.concatenate([record.scores for record in records]),
+        "standard error": np.concatenate(errors),
+        "empty": np.array([record.details["empty"] for record in records]),
+        "passes": np.array([record.details["passes"][0] for record in records]),
+    }
+
+
+def explained(
+    clf: Classifier, texts: Texts, *, removals: Any, methods: Any, curve_chunk: int | None
+) -> Arrays:
+    """All maps of some texts, token by token, and with `curve_chunk` the curves of every map."""
+    maps, seconds = maps_of(clf, texts, removals=removals, methods=methods)
+    out = {name: np.concatenate(values) for name, values in maps.items()}
+    if curve_chunk:
+        started = time.perf_counter()
+        out |= curves_of(clf, texts, maps, chunk=curve_chunk)
+        seconds["curves"] = time.perf_counter() - started
+    return out | {f"seconds {name}": np.array([taken]) for name, taken in seconds.items()}
+
+
+def described(clf: Classifier, texts: Texts) -> Arrays:
+    """What every part has of its texts."""
+    everything = [(text, np.ones(len(text), dtype=bool)) for text in texts.encoded]
+    logits = to_numpy(kept_logits(clf, everything, progress=False))
+    return {
+        "example": np.array(texts.examples),
+        "target": np.array(texts.targets),
+        "correct": np.array(texts.correct),
+        "tokens": np.array([len(text) for text in texts.encoded]),
+        "word": np.concatenate(list(texts.words)),
+        "logit": logits[np.arange(len(logits)), list(texts.targets)],
+    }
+
+
+def part_of(
+    out: Path,
+    texts: Texts,
+    make: Callable[[Texts], Arrays],
+    *,
+    clf: Classifier,
+    config: Mapping[str, Any],
+    chunk: int,
+    say: Callable[[str], None],
+) -> Arrays:
+    """Make one part of a record, `out` (.npz), chunk by chunk, the longest texts first; go on with one that
+    was begun.
+    """
+    manifest, done = out.with_suffix(".json"), Arrays()
+    if out.exists():
+        before = json.loads(manifest.read_text())["config"]
+        if before != json.loads(json.dumps(dict(config))):
+            raise SystemExit(f"{manifest} is of another configuration; choose another --out")
+        done = dict(np.load(out))
+    known = set(done["example"].tolist()) if done else set()
+    left = [k for k, example in enumerate(texts.examples) if example not in known]
+    left.sort(key=lambda k: (-len(texts.encoded[k]), k))
+    say(f"{out.name}: {len(known)} texts are there, {len(left)} to go")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    started = time.perf_counter()
+    made: dict[str, Any] = {"config": dict(config), "made with": surroundings()}
+    made["device"] = torch.cuda.get_device_name(clf.device) if clf.device.type == "cuda" else "cpu"
+    made["rounding"] = "float32 and int32; r by mask to 4 places, of all masks float16"
+    for start in range(0, len(left), chunk):
+        some = texts.at(left[start : start + chunk])
+        taken = time.perf_counter()
+        new = {**described(clf, some), **make(some)}
+        new |= {"seconds": np.array([time.perf_counter() - taken])}
+        new = {name: _narrow(values) for name, values in new.items()}
+        done = {name: np.concatenate([done[name], new[name]]) if done else new[name] for name in new}
+        made["texts"], made["accuracy"] = len(done["example"]), round(float(done["correct"].mean()), 4)
+        made["seconds"] = {k: round(float(v.sum()), 1) for k, v in done.items() if k.startswith("seconds")}
+        part = out.with_suffix(".part.npz")
+        np.savez_compressed(part, **done)  # type: ignore[arg-type]
+        os.replace(part, out)
+        manifest.write_text(json.dumps(made, indent=1) + "\n")
+        after = time.perf_counter() - started
+        say(f"{out.name}: {start + len(some.encoded)} of {len(left)} after {after:.1f} s")
+    return done
+
+
+def _narrow(values: np.ndarray) -> np.ndarray:
+    """Float32 and int32, except what is already narrower."""
+    kinds = {np.dtype(np.float64): np.float32, np.dtype(np.int64): np.int32}
+    return values.astype(kinds.get(values.dtype, values.dtype))
+
+
+def by_text(arrays: Mapping[str, np.ndarray], name: str) -> list[np.ndarray]:
+    """An array of tokens as one array for each text."""
+    return np.split(arrays[name], np.cumsum(arrays["tokens"])[:-1])
+
+
+def each_map(arrays: Mapping[str, np.ndarray]) -> Iterator[tuple[str, str]]:
+    """The maps of a part by method and site, without LOO by the attention mask."""
+    count = int(arrays["tokens"].sum())
+    for name, values in arrays.items():
+        if name not in ("word", "loo attention-mask") and values.shape == (count,):
+            method, _, position = name.partition("+")
+            yield method, "word+position" if position else "word"
+
+
+def table_of(arrays: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
+    """Mean r with LOO by the attention mask of every map under every reading, with its standard error."""
+    loo, words, rows = by_text(arrays, "loo attention-mask"), by_text(arrays, "word"), []
+    for method, site in each_map(arrays):
+        maps = by_text(arrays, method if site == "word" else f"{method}+position")
+        for tokens in TOKENS:
+            for statistic in STATISTICS:
+                r = np.array(
+                    [
+                        correlations(a[kept(w, tokens)][None], b[kept(w, tokens)], statistic)[0]
+                        for a, b, w in zip(maps, loo, words, strict=True)
+                    ]
+                )
+                r = r[np.isfinite(r)]
+                row: dict[str, Any] = {
+                    "method": method,
+                    "site": site,
+                    "tokens": tokens,
+                    "statistic": statistic,
+                }
+                error = r.std(ddof=1) / len(r) ** 0.5 if len(r) > 1 else np.nan
+                row |= {"mean": _number(r.mean() if len(r) else np.nan), "se": _number(error), "n": len(r)}
+                rows.append(row)
+    return rows
+
+
+def summarise(out: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Add the means of a part to its manifest: of maps r by reading, of curves their means."""
+    manifest = out.with_suffix(".json")
+    made = json.loads(manifest.read_text())
+    if "loo attention-mask" in arrays:
+        made["r"] = table_of(arrays)
+    curves = [name for name in arrays if name.split(" ")[0] in ORDERS]
+    made["curves"] = {name: _number(arrays[name].mean()) for name in curves}
+    manifest.write_text(json.dumps(made, indent=1) + "\n")
+
+
+def _number(value: float) -> float | None:
+    return None if np.isnan(value) else round(float(value), 4)

@@ -1,0 +1,124 @@
+"""The records of the base-size classifier: maps, curves, paths, all masks, Shapley values.
+
+    python results/base/make.py --base FOLDER_OF_ALL_MPNET_BASE_V2 --data-dir DATA --out results/base
+
+writes `SEED-PART.npz` and its manifest for each adapter of `training/base` and each part. A part goes on
+where it stopped. `--limit 10` explains the first ten texts of each part's sample.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from lrp_book.records import config_of, real
+
+from lrp_companion.loading.classifier import Classifier, load_classifier
+from lrp_companion.methods import kept_logits
+from lrp_companion.methods.common import to_numpy
+from lrp_companion.schema import REMOVALS
+from lrp_companion.sources import load_dataset
+
+GRADIENTS = ("mask-gradient", "mask-gradient-4", "mask-gradient-8")
+METHODS = ("attnlrp", "cp-lrp", "ig", "gradient-x-input", "rollout", *GRADIENTS)
+"""PA-LRP is AttnLRP read at word + position."""
+PARTS: dict[str, dict[str, Any]] = {
+    "maps": {"data": "sst2", "limit": None, "chunk": 128},
+    "paths": {"data": "sst2", "limit": None, "chunk": 436},
+    "lattice": {"data": "sst2", "limit": 200, "chunk": 20},
+    "shapley": {"data": "sst2", "limit": 200, "chunk": 50},
+    "imdb": {"data": "imdb", "limit": 200, "chunk": 25},
+    "imdb-paths": {"data": "imdb", "limit": 200, "chunk": 100},
+}
+REVIEW_REMOVALS, REVIEW_CHUNK = ("attention-mask", "mask-token"), 16
+"""Removals of whole reviews, and how many tokens a step of their curves removes."""
+SEEDS = ("sst2-seed-0", "sst2-seed-1", "sst2-seed-2", "sst2-imdb-seed-0")
+
+
+def load(adapter: Path, base: Path, device: str) -> Classifier:
+    """The base model with an adapter, whose configuration names the base by its id."""
+    with tempfile.TemporaryDirectory() as folder:
+        here = Path(folder) / adapter.name
+        shutil.copytree(adapter, here)
+        config = json.loads((here / "adapter_config.json").read_text())
+        config["base_model_name_or_path"] = str(base.resolve())
+        (here / "adapter_config.json").write_text(json.dumps(config))
+        return load_classifier(here, device=device)
+
+
+def make(
+    clf: Classifier, part: str, out: Path, *, limit: int | None, data_dir: str | None, seed: int
+) -> None:
+    """One part of the record of one classifier."""
+    plan = PARTS[part]
+    data = load_dataset(plan["data"], data_dir=data_dir)
+    most = min(len(data), plan["limit"] or len(data), limit or len(data))
+    sample = data.order(most, seed=seed)
+    encoded = clf.encode([data.texts[k] for k in sample], truncate=True)
+    everything = [(text, np.ones(len(text), dtype=bool)) for text in encoded]
+    predicted = to_numpy(kept_logits(clf, everything, progress=False)).argmax(1).tolist()
+    words = [~text.special for text in encoded]
+    correct = [bool(predicted[k] == data.labels[example]) for k, example in enumerate(sample)]
+    texts = real.Texts(encoded, predicted, words, sample, correct)
+    config = config_of(clf, data, encoded, seed) | {
+        "part": part,
+        "target": "predicted class",
+        "output": "logit",
+    }
+    config["readings"] = real.readings_of(clf)
+
+    def of_texts(some: real.Texts) -> real.Arrays:
+        if part in ("maps", "imdb"):
+            long = part == "imdb"
+            chosen = REVIEW_REMOVALS if long else REMOVALS
+            return real.explained(
+                clf, some, removals=chosen, methods=METHODS, curve_chunk=REVIEW_CHUNK if long else 1
+            )
+        if part == "lattice":
+            return real.lattice_of(clf, some)
+        if part == "shapley":
+            return real.shapley_of(clf, some, permutations=128, seed=seed)
+        return real.paths_of(clf, some)
+
+    def say(line: str) -> None:
+        print(line, flush=True)
+
+    done = real.part_of(out, texts, of_texts, clf=clf, config=config, chunk=plan["chunk"], say=say)
+    real.summarise(out, done)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Read the options, make the parts."""
+    parser = argparse.ArgumentParser(allow_abbrev=False, description=__doc__)
+    parser.add_argument("--base", type=Path, help="folder of all-mpnet-base-v2")
+    parser.add_argument("--adapters", type=Path, default=Path("training/base"))
+    parser.add_argument("--seed-names", default=",".join(SEEDS[:3]), help="adapters, joined by commas")
+    parser.add_argument("--model", help="explain this model, for a trial, and no adapter")
+    parser.add_argument("--parts", default="maps,paths,lattice,shapley", help=", ".join(PARTS))
+    parser.add_argument("--limit", type=int, help="texts of each part (default: as planned)")
+    parser.add_argument("--seed", type=int, default=0, help="of the samples and of the orders")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--data-dir", help="folder of the data (default: the variable LRP_COMPANION_DATA)")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the record")
+    asked = parser.parse_args(arguments)
+    if not asked.model and not asked.base:
+        parser.error("--base FOLDER, where all-mpnet-base-v2 is, or --model")
+    for name in [asked.model] if asked.model else asked.seed_names.split(","):
+        if asked.model:
+            clf = load_classifier(asked.model, device=asked.device)
+        else:
+            clf = load(asked.adapters / name, asked.base, asked.device)
+        for part in asked.parts.split(","):
+            out = asked.out / f"{Path(name).name}-{part}.npz"
+            make(clf, part, out, limit=asked.limit, data_dir=asked.data_dir, seed=asked.seed)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
