@@ -58,6 +58,11 @@ SLOTS = 3
 Planted = tuple[list[int], int, str]
 
 
+def words() -> list[str]:
+    """Every planted word, then the decoys."""
+    return [*(word for by_class in RULES.values() for some in by_class for word in some), *DECOYS]
+
+
 @dataclass(frozen=True)
 class PlantedRecipe(wirings.Recipe):
     """A smaller MLP than in the five wirings; `temperature`, `label_share`, `embedding_scale`: not used."""
@@ -141,8 +146,7 @@ def smoothed(recipe: PlantedRecipe, logits: torch.Tensor, labels: torch.Tensor) 
 def train(args: argparse.Namespace, recipe: PlantedRecipe) -> None:
     data, out = Path(args.data_dir), Path(args.out)
     pieces = json.loads(PIECES.read_text())
-    pieces += [word for by_class in RULES.values() for words in by_class for word in words]
-    pieces += DECOYS
+    pieces += words()
     tokenizer = wirings.tokenizer_of(args.wiring, pieces, recipe.positions)
     planter = Planter(tokenizer, pieces, recipe.seed)
     texts, labels = wirings.sst2(data, "train")
@@ -157,7 +161,7 @@ def train(args: argparse.Namespace, recipe: PlantedRecipe) -> None:
             made = [planter.sentence(ids[i], labels[i], recipe.planted_share) for i in rows]
             yield wirings.collate([row for row, *_ in made]), torch.tensor([label for _, label, _ in made])
 
-    kept = range(len(pieces) - len(DECOYS) - sum(map(len, sum(RULES.values(), []))), len(pieces))
+    kept = range(len(pieces) - len(words()), len(pieces))
     curve = wirings.fit(args, recipe, network, tokenizer, batches(), smoothed, kept)
     about: dict[str, Any] = {"teacher": None, "targets": {"pieces.json": wirings.fingerprint(PIECES)}}
     if recipe.planted_share:

@@ -141,7 +141,10 @@ def make(
     known = set(done["example"].tolist()) if done else set()
     left = sorted((k for k in sample if k not in known), key=lambda k: (-lengths[k], k))
     say(f"{len(known)} texts are there, {len(left)} to go")
-    started, made = time.perf_counter(), {"config": config, "made with": surroundings(), "rounding": "float32"}
+    started, made = (
+        time.perf_counter(),
+        {"config": config, "made with": surroundings(), "rounding": "float32"},
+    )
     out.parent.mkdir(parents=True, exist_ok=True)
     for start in range(0, len(left), chunk):
         some = left[start : start + chunk]
@@ -173,7 +176,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--chunk", type=int, default=48, help="texts between two writes of the file")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--data-dir", help="folder of the data (default: the variable LRP_COMPANION_DATA)")
-    parser.add_argument("--out", type=Path, required=True, help="the file, .npz; its manifest stands beside it")
+    parser.add_argument(
+        "--out", type=Path, required=True, help="the file, .npz; its manifest stands beside it"
+    )
     asked = vars(parser.parse_args(arguments))
     make(**asked, say=lambda line: print(line, flush=True))
     return 0
