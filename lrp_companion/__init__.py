@@ -14,7 +14,7 @@ _HOME = {
     "rule_set": "methods.lrp",
     "attribute": "methods", "layer_lattice": "methods", "layer_relevance": "methods",
     "removal_evaluator": "methods",
-    "check": "model_check",
+    "check": "model_check", "symmetries": "invariance",
     "load_classifier": "loading.classifier", "Classifier": "loading.classifier",
     "LinearAttention": "toys.linear_attention",
     "load_dataset": "sources",

@@ -102,6 +102,7 @@ def text_options() -> dict[str, st.SearchStrategy[Any]]:
         "residual": st.booleans(), "batch_tokens": st.integers(1, 64), "progress": st.just(False),
         "truncate": st.booleans(), "temperature": st.just(1), "contrast": st.sampled_from([0, 1]),
         "gate": st.just("uniform"), "positions": st.just("absolute"),
+        "permutations": st.sampled_from([4, 6]),
     }  # fmt: skip
 
 
@@ -326,6 +327,12 @@ def subjects(model: Path) -> dict[str, Subject]:
             lambda **given: lrp.check(clf, **given), lambda done: not done.broken,
             {"texts": just(["a film", "the plot is dull"])},
             {"truncate": options["truncate"], "progress": just(False)},
+        ),
+        "symmetries": Subject(
+            lambda **given: lrp.symmetries(clf, **given),
+            lambda done: max(done.logits.values(), default=0) < 1e-9,
+            {"texts": just("a film"), "methods": just(["attnlrp"])},
+            {"seed": options["seed"], "names": st.sampled_from([None, ["key bias"], ["gain of norms"]])},
         ),
         "layer_lattice": Subject(
             lambda **given: lrp.layer_lattice(clf, **given).scores,

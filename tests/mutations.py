@@ -177,6 +177,9 @@ def same_logit(name: str, old: str, new: str, test: str, *, file: str = "loading
 soft = of("methods/mask_gradient.py", "test_mask_gradient.py")
 kept = of("tape/attention.py", "test_mask_gradient.py")
 hybrid = of("methods/hybrid.py", "test_hybrid.py")
+shapley = of("methods/shapley.py", "test_shapley.py")
+symmetry = of("families/symmetries.py", "test_symmetries.py")
+moves = of("invariance.py", "test_symmetries.py")
 counts = of("schema.py", "test_grid.py")
 taken = of("runs/review_jobs.py", "test_run_execute.py::TestTelling")
 names = of("methods/__init__.py", "test_method_options.py::TestNames")
@@ -651,6 +654,15 @@ MUTATIONS: list[Mutation] = [
            "passes = (forwards, backwards)"),
     hybrid("one draw for all texts", "default_rng([seed, *text.key])",
            "default_rng([*text.key])"),
+    shapley("one weight for all sizes", "comb(m, size))", "comb(m, 0))"),
+    shapley("special tokens are players", "np.flatnonzero(~units.special)", "np.arange(len(units))"),
+    shapley("orders count as independent of their reverses", "/ len(pairs) ** 0.5", "/ len(gains) ** 0.5"),
+    shapley("an interaction adds one part", "both - left - right + neither", "both - left + right - neither"),
+    symmetry("a bias of values counts twice", "out.bias.sub_(", "out.bias.add_("),
+    symmetry("the words alone are shifted", "other.weight.sub_(shift)", "pass"),
+    symmetry("keys are turned as queries are", "torch.linalg.inv(turns).mT)", "turns)"),
+    moves("every site is the word's", "record.scores_at(site) for", "record.scores for"),
+    moves("the model itself is changed", "exact_copy(first)", "first"),
     resampled("undefined examples are forgotten", "int((~known).sum())", "0",
               "test_method_options.py::TestFrontier"),
     resampled("columns with gaps share draws with others", "np.isnan(values).tobytes(), []", "bytes(1), []",

@@ -86,3 +86,9 @@ def test_another_missing_module_is_no_extra() -> None:
         import nowhere  # noqa: F401
     with pytest.raises(SourceError, match=r"lrp-companion\[ig\]"), extra("x"):
         raise ModuleNotFoundError("no", name="captum.attr")
+
+
+def test_a_package_that_is_not_installed_has_no_version() -> None:
+    from lrp_companion.provenance import _version
+
+    assert _version("numpy") and _version("no-such-package-here") is None

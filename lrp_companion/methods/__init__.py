@@ -157,8 +157,9 @@ def attribute(
         "delete"; LOO, shapley; for patches only the first), `n_steps`
         and `baseline` (IG: "auto", "pad-token", "mask-token", "zero", for patches "zero-pixels"),
         `groups`, `nodes` and `seed` (mask-gradient, hybrid), `exact` and `correct` (hybrid), `budget`
-        and `seed` (sampled-loo), `exact`, `permutations` and `seed` (shapley), `residual`, `head_fusion` and `row` (rollout), `batch_tokens`,
-        `progress`, `truncate` (cut texts beyond the model's length as the tokenizer does), `compare` ("new":
+        and `seed` (sampled-loo), `exact`, `permutations` and `seed` (shapley), `residual`, `head_fusion`
+        and `row` (rollout), `batch_tokens`, `progress`, `truncate` (cut texts beyond the model's length as
+        the tokenizer does), `compare` ("new":
         the logits of a text that is unlike any before are compared with the network's own; "all": those of
         every text). `unit` (LOO, mask-gradient,
         hybrid, shapley) is what is removed at once: "token", "word", "sentence", or spans as in

@@ -182,8 +182,7 @@ def _values(
     """
 
     def logits(jobs: Any) -> torch.Tensor:
-        at_once = {"batch_tokens": work.batch_tokens, "progress": False}
-        return kept_logits(work.clf, jobs, removal=removal, **at_once)
+        return kept_logits(work.clf, jobs, removal=removal, batch_tokens=work.batch_tokens, progress=False)
 
     if not keeps:
         return

@@ -11,7 +11,7 @@ import argparse
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from lrp_companion.attribution import Attribution
 from lrp_companion.checks import SourceError
 from lrp_companion.loading.classifier import Classifier, load_classifier
 from lrp_companion.methods import attribute
+from lrp_companion.metrics.faithfulness import pearson, spearman
 from lrp_companion.provenance import surroundings
 from lrp_companion.sources import load_dataset
 
@@ -39,6 +40,7 @@ MAPS: dict[str, tuple[str, dict[str, Any]]] = {
 scores of a unit's tokens are added up, at the word and, as `NAME+position`, at word and position.
 """
 BY_REMOVAL = ("loo", "mask-gradient", "mask-gradient-8")
+WITH_POSITION = ("gradient-x-input", "attnlrp", "cp-lrp")
 TABLES = ("example", "target", "units", "passes", "value", "empty", "logit")
 """One number for each text; the other arrays have one for each unit, text after text, and `interactions` one
 for each pair of units i < j of the texts that are exact, row by row.
@@ -61,7 +63,7 @@ def maps_of(clf: Classifier, texts: Sequence[str], method: str, *, unit: str) ->
 
     records = [over(record) for record in records]
     out = {method: [record.scores for record in records]}
-    if name in ("attnlrp", "cp-lrp", "gradient-x-input") and "position" in records[0].parts:
+    if name in WITH_POSITION and "position" in records[0].parts:
         out[f"{method}+position"] = [record.scores_at("word+position") for record in records]
     return out
 
@@ -121,11 +123,12 @@ def make(
     chunk: int = 48,
     device: str = "cpu",
     data_dir: str | None = None,
+    source: str = "auto",
     say: Callable[[str], None] = print,
 ) -> dict[str, Any]:
     """Write the record of a model on a random sample of a data set, and return its manifest."""
     clf = load_classifier(model, device=device)
-    data = load_dataset(dataset, data_dir=data_dir)
+    data = load_dataset(dataset, source=source, data_dir=data_dir)
     sample = data.order(limit, seed=seed)
     encoded = clf.encode([data.texts[k] for k in sample], truncate=True)
     lengths = dict(zip(sample, map(len, encoded), strict=True))
@@ -141,10 +144,8 @@ def make(
     known = set(done["example"].tolist()) if done else set()
     left = sorted((k for k in sample if k not in known), key=lambda k: (-lengths[k], k))
     say(f"{len(known)} texts are there, {len(left)} to go")
-    started, made = (
-        time.perf_counter(),
-        {"config": config, "made with": surroundings(), "rounding": "float32"},
-    )
+    made: dict[str, Any] = {"config": config, "made with": surroundings(), "rounding": "float32"}
+    started = time.perf_counter()
     out.parent.mkdir(parents=True, exist_ok=True)
     for start in range(0, len(left), chunk):
         some = left[start : start + chunk]
@@ -163,6 +164,46 @@ def make(
     return made
 
 
+def read(path: Path) -> list[dict[str, Any]]:
+    """The texts of a record: each table's number, each map (units,), and if all subsets were run the
+    `interactions` (units, units).
+    """
+    arrays = dict(np.load(path))
+    ends = np.cumsum(arrays["units"])
+    maps = [
+        name for name in arrays if len(arrays[name]) == ends[-1] and name not in (*TABLES, "interactions")
+    ]
+    exact = json.loads(path.with_suffix(".json").read_text())["config"]["exact"]
+    out, at = [], 0
+    for k, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
+        text: dict[str, Any] = {name: arrays[name][k].item() for name in TABLES}
+        text |= {name: arrays[name][start:end] for name in maps}
+        if (~text["special"]).sum() <= exact:
+            count = int(end - start)
+            between = np.zeros((count, count))
+            upper = np.triu_indices(count, 1)
+            between[upper] = arrays["interactions"][at : at + len(upper[0])]
+            text["interactions"], at = between + between.T, at + len(upper[0])
+        out.append(text)
+    return out
+
+
+def r_with(
+    texts: Sequence[Mapping[str, Any]], judge: str = "shapley", *, statistic: str = "pearson"
+) -> dict[str, np.ndarray]:
+    """r of every map with a judge ("shapley", "loo") over the units that are not special, (texts,) each; NaN
+    where it is undefined.
+    """
+    correlate = {"pearson": pearson, "spearman": spearman}[statistic]
+    names = [name for name in texts[0] if name.removesuffix("+position") in MAPS or name == "shapley"]
+
+    def r(text: Mapping[str, Any], name: str) -> float:
+        a, b = (text[which][~text["special"]] for which in (name, judge))
+        return correlate(a, b) if len(a) > 1 else np.nan
+
+    return {name: np.array([r(text, name) for text in texts]) for name in names}
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Read the options, make the record."""
     parser = argparse.ArgumentParser(prog="python -m lrp_book.records.shapley", allow_abbrev=False)
@@ -176,9 +217,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--chunk", type=int, default=48, help="texts between two writes of the file")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--data-dir", help="folder of the data (default: the variable LRP_COMPANION_DATA)")
-    parser.add_argument(
-        "--out", type=Path, required=True, help="the file, .npz; its manifest stands beside it"
-    )
+    parser.add_argument("--out", type=Path, required=True, help="the file, .npz; a manifest stands beside it")
     asked = vars(parser.parse_args(arguments))
     make(**asked, say=lambda line: print(line, flush=True))
     return 0
