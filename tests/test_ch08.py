@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -128,13 +129,15 @@ def test_the_script_takes_lots_in_order(script, tmp_path: Path, monkeypatch: pyt
     """Sentences of reviews: as long as asked, the same in every run, the first lot first."""
     (tmp_path / "imdb").mkdir()
     reviews = [f"Good film number {k} , really. Bad. Another sentence of film {k} here!" for k in range(9)]
-    pq.write_table(pa.table({"text": reviews}), tmp_path / "imdb" / "train.parquet")
+    labels = [k % 2 for k in range(9)]
+    pq.write_table(pa.table({"text": reviews, "label": labels}), tmp_path / "imdb" / "train.parquet")
     monkeypatch.setattr(script, "LOTS", (5, 6))
-    sentences = script.imdb_sentences(tmp_path)
+    sentences, of_reviews = script.imdb_sentences(tmp_path)
     assert len(sentences) == 11 == len(set(sentences)) and "Bad." not in sentences
-    assert sentences == script.imdb_sentences(tmp_path)
+    assert of_reviews == [int(re.search(r"\d", text)[0]) % 2 for text in sentences]
+    assert (sentences, of_reviews) == script.imdb_sentences(tmp_path)
     monkeypatch.setattr(script, "LOTS", (5, 0))
-    assert script.imdb_sentences(tmp_path) == sentences[:5]
+    assert script.imdb_sentences(tmp_path)[0] == sentences[:5]
 
 
 def test_batches_keep_the_shares(script):

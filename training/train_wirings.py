@@ -22,6 +22,7 @@ import random
 import re
 import time
 from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -83,17 +84,18 @@ def sst2(folder: Path, split: str) -> tuple[list[str], list[int]]:
     return [clean(text) for text in table["sentence"].to_pylist()], table["label"].to_pylist()
 
 
-def imdb_sentences(folder: Path) -> list[str]:
-    """A seeded sample of the sentences of IMDB train, as long as those of SST-2."""
-    reviews = pq.read_table(folder / "imdb" / "train.parquet")["text"].to_pylist()
+def imdb_sentences(folder: Path) -> tuple[list[str], list[int]]:
+    """A seeded sample of the sentences of IMDB train, as long as those of SST-2; their reviews' labels."""
+    table = pq.read_table(folder / "imdb" / "train.parquet")
     sentences = []
-    for review in reviews:
+    for review, label in zip(table["text"].to_pylist(), table["label"].to_pylist(), strict=True):
         for part in re.split(r"(?<=[.!?])\s+|(?:<br />)+", review):
             words = part.split()
             if SHORTEST <= len(words) <= LONGEST:
-                sentences.append(clean(part))
+                sentences.append((clean(part), label))
     random.Random(0).shuffle(sentences)
-    return sentences[: sum(LOTS)]
+    texts, labels = zip(*sentences[: sum(LOTS)], strict=True)
+    return list(texts), list(labels)
 
 
 def pieces_of(teacher: Any, texts: list[str]) -> list[str]:
@@ -160,7 +162,7 @@ def make_targets(args: argparse.Namespace) -> None:
     data, out = Path(args.data_dir), Path(args.out)
     out.mkdir(parents=True, exist_ok=True)
     teacher = lrp.load_classifier("companion")
-    texts = [*sst2(data, "train")[0], *imdb_sentences(data)]
+    texts = [*sst2(data, "train")[0], *imdb_sentences(data)[0]]
     (out / "pieces.json").write_text(json.dumps(pieces_of(teacher.tokenizer, texts)) + "\n")
     logits = [asked(teacher, lot) for lot in (texts[: -LOTS[1]], texts[-LOTS[1] :])]
     np.savez_compressed(out / "targets.npz", logits=np.concatenate(logits).astype(np.float16))
@@ -232,6 +234,10 @@ def collate(rows: list[list[int]]) -> dict[str, torch.Tensor]:
     return {"input_ids": ids, "attention_mask": mask}
 
 
+def on(device: Any, batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name: values.to(device) for name, values in batch.items()}
+
+
 # Training.
 
 
@@ -265,7 +271,8 @@ def accuracy(network: Any, tokenizer: Any, texts: list[str], labels: list[int]) 
     order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
     for start in range(0, len(order), 109):
         rows = order[start : start + 109]
-        logits = network(**collate(tokenizer([texts[i] for i in rows])["input_ids"])).logits
+        batch = collate(tokenizer([texts[i] for i in rows])["input_ids"])
+        logits = network(**on(network.device, batch)).logits
         right += sum(p == labels[i] for i, p in zip(rows, logits.argmax(-1).tolist(), strict=True))
     network.train()
     return right / len(texts)
@@ -282,22 +289,51 @@ def loss_of(recipe: Recipe, logits: torch.Tensor, soft: torch.Tensor, labels: to
 
 
 def train(args: argparse.Namespace, recipe: Recipe) -> None:
-    torch.set_num_threads(args.threads)
-    torch.manual_seed(recipe.seed)
     data, targets = Path(args.data_dir), Path(args.targets)
     pieces = json.loads((targets / "pieces.json").read_text())
     tokenizer = tokenizer_of(args.wiring, pieces, recipe.positions)
     texts, labels = sst2(data, "train")
     of_sst2 = len(texts)
-    texts += imdb_sentences(data)
+    texts += imdb_sentences(data)[0]
     labels += [-1] * (len(texts) - of_sst2)
     soft = torch.from_numpy(np.load(targets / "targets.npz")["logits"]).float()
     ids = tokenizer(texts, truncation=True)["input_ids"]
-    special = set(tokenizer.all_special_ids)
-    network = network_of(args.wiring, recipe, len(pieces))
-    network.set_attn_implementation(ATTENTION)
+    network = begin(args, recipe, len(pieces))
     with torch.no_grad():
         network.get_input_embeddings().weight.copy_(components(pieces, recipe.width, recipe.embedding_scale))
+    batches = (
+        (collate([ids[i] for i in rows]), soft[rows], torch.tensor([labels[i] for i in rows]))
+        for rows in plan(recipe, [len(x) for x in ids], of_sst2)
+    )
+    curve = fit(args, recipe, network, tokenizer, batches, loss_of)
+    files = {name: fingerprint(targets / name) for name in ("pieces.json", "targets.npz")}
+    save(args, recipe, network, tokenizer, curve, teacher="companion", targets=files)
+
+
+def begin(args: argparse.Namespace, recipe: Recipe, pieces: int) -> Any:
+    """A network with random weights by the recipe's seed."""
+    torch.set_num_threads(args.threads)
+    torch.manual_seed(recipe.seed)
+    network = network_of(args.wiring, recipe, pieces)
+    network.set_attn_implementation(ATTENTION)
+    return network
+
+
+def fit(
+    args: argparse.Namespace,
+    recipe: Recipe,
+    network: Any,
+    tokenizer: Any,
+    batches: Iterable[tuple[Any, ...]],
+    loss_of: Callable[..., torch.Tensor],
+    kept: Iterable[int] = (),
+) -> list[dict[str, Any]]:
+    """Train in place and return the learning curve.
+
+    A batch is its ids and mask, then what `loss_of(recipe, logits, ...)` takes; `kept` are pieces that word
+    dropout leaves, besides the special ones.
+    """
+    network.to(args.device).train()
     matrices = [p for p in network.parameters() if p.ndim > 1]
     vectors = [p for p in network.parameters() if p.ndim <= 1]
     optimizer = torch.optim.AdamW(
@@ -309,46 +345,45 @@ def train(args: argparse.Namespace, recipe: Recipe) -> None:
         optimizer,
         lambda k: min((k + 1) / warmup, 0.5 * (1 + math.cos(math.pi * min(1.0, k / recipe.steps)))),
     )
-    validation = sst2(data, "validation")
-    curve, running, began = [], None, time.time()
-    network.train()
-    unknown = tokenizer.unk_token_id
-    for step, rows in enumerate(plan(recipe, [len(x) for x in ids], of_sst2), 1):
-        batch = collate([ids[i] for i in rows])
+    validation = sst2(Path(args.data_dir), "validation")
+    curve, running, began = [], torch.zeros(()), time.time()
+    stays = torch.tensor([*tokenizer.all_special_ids, *kept])
+    for step, (batch, *wanted) in enumerate(batches, 1):
         if recipe.word_dropout:
             drop = torch.rand(batch["input_ids"].shape) < recipe.word_dropout
-            ordinary = torch.tensor([[k not in special for k in row] for row in batch["input_ids"].tolist()])
-            batch["input_ids"][drop & ordinary] = unknown
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=args.bf16):
-            logits = network(**batch).logits
-        loss = loss_of(recipe, logits.float(), soft[rows], torch.tensor([labels[i] for i in rows]))
+            batch["input_ids"][drop & ~torch.isin(batch["input_ids"], stays)] = tokenizer.unk_token_id
+        with torch.autocast(torch.device(args.device).type, dtype=torch.bfloat16, enabled=args.bf16):
+            logits = network(**on(args.device, batch)).logits
+        loss = loss_of(recipe, logits.float(), *(values.to(args.device) for values in wanted))
         loss.backward()
         torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
         optimizer.step()
         schedule.step()
         optimizer.zero_grad()
-        running = loss.item() if running is None else 0.98 * running + 0.02 * loss.item()
+        running = loss.detach() if step == 1 else 0.98 * running + 0.02 * loss.detach()
         if step % 250 == 0 or step == recipe.steps:
             row: dict[str, Any] = {"step": step, "seconds": round(time.time() - began)}
-            row["loss"] = round(running, 4)
+            row["loss"] = round(running.item(), 4)
             row["sst2_validation"] = round(accuracy(network, tokenizer, *validation), 4)
             curve.append(row)
             print(args.wiring, recipe.seed, json.dumps(row), flush=True)
-    save(args, recipe, network.eval(), tokenizer, curve)
+    network.cpu().eval()
+    return curve
 
 
-def save(args: argparse.Namespace, recipe: Recipe, network: Any, tokenizer: Any, curve: list[dict]) -> None:
-    """Write the model in float16, its tokenizer and the record of the training."""
+def save(
+    args: argparse.Namespace, recipe: Recipe, network: Any, tokenizer: Any, curve: list[dict], **about: Any
+) -> None:
+    """Write the model in float16, its tokenizer and the record of the training, with what it is `about`."""
     out, data = Path(args.out), Path(args.data_dir)
     network.half().save_pretrained(out)
     tokenizer.save_pretrained(out)
     right = accuracy(network.float(), tokenizer, *sst2(data, "validation"))
     record = {
         "wiring": args.wiring,
-        "recipe": {**asdict(recipe), "bfloat16": args.bf16, "attention": ATTENTION},
-        "teacher": "companion",
+        "recipe": {**asdict(recipe), "bfloat16": args.bf16, "attention": ATTENTION, "device": args.device},
         "data": {name: fingerprint(data / f"{name}.parquet") for name in ("sst2/train", "imdb/train")},
-        "targets": {name: fingerprint(Path(args.targets) / name) for name in ("pieces.json", "targets.npz")},
+        **about,
         "parameters": sum(p.numel() for p in network.parameters()),
         "versions": {
             "python": platform.python_version(), "torch": torch.__version__,
@@ -361,20 +396,28 @@ def save(args: argparse.Namespace, recipe: Recipe, network: Any, tokenizer: Any,
     (out / "training.json").write_text(json.dumps(record, indent=1) + "\n")
 
 
+def options(command: argparse.ArgumentParser, recipe: Recipe) -> None:
+    """What every training takes, and an option for each entry of the recipe."""
+    command.add_argument("--data-dir", required=True, help="folder with sst2/ and imdb/ parquet files")
+    command.add_argument("--out", required=True)
+    command.add_argument("--wiring", required=True, choices=WIRINGS)
+    command.add_argument("--threads", type=int, default=1, help="bits depend on it")
+    command.add_argument("--bf16", action="store_true", help="bfloat16 in the matrix products")
+    command.add_argument("--device", default="cpu", help="such as cuda")
+    for name, value in asdict(recipe).items():
+        command.add_argument("--" + name.replace("_", "-"), type=type(value), default=value)
+
+
 def main() -> None:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("targets", "train"):
-        command = commands.add_parser(name)
-        command.add_argument("--data-dir", required=True, help="folder with sst2/ and imdb/ parquet files")
-        command.add_argument("--out", required=True)
-    command.add_argument("--wiring", required=True, choices=WIRINGS)
+    command = commands.add_parser("targets")
+    command.add_argument("--data-dir", required=True, help="folder with sst2/ and imdb/ parquet files")
+    command.add_argument("--out", required=True)
+    command = commands.add_parser("train")
     command.add_argument("--targets", required=True, help="folder that `targets` wrote")
-    command.add_argument("--threads", type=int, default=1, help="bits depend on it")
-    command.add_argument("--bf16", action="store_true", help="bfloat16 in the matrix products")
-    for name, value in asdict(Recipe()).items():
-        command.add_argument("--" + name.replace("_", "-"), type=type(value), default=value)
+    options(command, Recipe())
     args = parser.parse_args()
     if args.command == "targets":
         make_targets(args)
