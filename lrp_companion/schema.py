@@ -16,6 +16,7 @@ from lrp_companion.words import Span, readable
 
 __all__ = [
     "DEFAULT_PROTOCOL",
+    "AXIS_OPTIONS",
     "MAP_CHOICES",
     "MULTI_LABEL",
     "PROBLEM_TYPES",
@@ -37,6 +38,9 @@ TOKEN_CHOICES = ("no-special", "all")
 MAP_CHOICES = ("raw", "sum-to-one", "absolute-sum")
 TARGET_CHOICES = ("logit", "margin", "probability")
 STATISTICS = ("pearson", "spearman", "kendall")
+AXIS_OPTIONS: dict[str, tuple[str, ...]] = {"site": SITES, "tokens": TOKEN_CHOICES, "map": MAP_CHOICES}
+AXIS_OPTIONS |= {"removal": REMOVALS, "target": TARGET_CHOICES, "statistic": STATISTICS}
+"""Each choice of a `Protocol` and its options."""
 MULTI_LABEL = "multi_label_classification"
 REGRESSION = "regression"
 LABELS_SHOWN = 6
@@ -276,14 +280,7 @@ class Protocol:
     statistic: str = "pearson"
 
     def __post_init__(self) -> None:
-        for name, options in (
-            ("site", SITES),
-            ("tokens", TOKEN_CHOICES),
-            ("map", MAP_CHOICES),
-            ("removal", REMOVALS),
-            ("target", TARGET_CHOICES),
-            ("statistic", STATISTICS),
-        ):
+        for name, options in AXIS_OPTIONS.items():
             choose("Protocol", name, getattr(self, name), options)
 
     def __str__(self) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from lrp_book import ch06_causes, ch06_trainings, ch07_errors, ch07_remedy, layers
+from lrp_book import ch06_causes, ch06_protocol, ch06_trainings, ch07_errors, ch07_remedy, layers
 from lrp_book.committed import load_sheets
 
 from lrp_companion.attribution import SITES
@@ -126,10 +126,10 @@ def paper_run(name: str, run: TextRun) -> None:
         say(f"{name}: gains of layers", [gains_of(layers.layer_gains(run, path=p)) for p in paths])
     grid = protocol_grid.grid(run)
     say(f"{name}: grid", [grid.values, grid.defined, grid.draws[::100]])
-    counted = [grid.curve(), protocol_grid.counts(grid), protocol_grid.choice_effects(grid)]
+    counted = [grid.curve(), protocol_grid.counts(grid), ch06_protocol.choice_effects(grid)]
     say(f"{name}: curve, counts, variances", counted)
     if not np.isnan(grid.effects).any():
-        say(f"{name}: analysis of variance", protocol_grid.anova(grid))
+        say(f"{name}: analysis of variance", ch06_protocol.anova(grid))
     say(f"{name}: signs", [ch06_causes.signs(run, m, protocol=Protocol()) for m in ("attnlrp", "cp-lrp")])
     say(f"{name}: findings", list(ch06_causes.statements(run)))
     say(f"{name}: subgroups", ch06_causes.subgroups([run]))
@@ -156,9 +156,10 @@ def digit_run(name: str, run: MnistRun) -> None:
 def digit_grid(name: str, run: MnistGridRun) -> None:
     say(f"{name}: grid", digit_variants.digit_grid(run))
     measures = (*digit_variants.MEASURES, "difference")
-    say(f"{name}: choices", [digit_variants.digit_choices(run, measure) for measure in measures])
+    say(f"{name}: choices", [ch06_trainings.digit_choices(run, measure) for measure in measures])
     functions = ("digit_signs", "digit_ranges", "digit_nearest", "digit_ig")
-    values = [getattr(digit_variants, function)(run) for function in functions]
+    of = (ch06_trainings, ch06_trainings, digit_variants, digit_variants)
+    values = [getattr(module, function)(run) for module, function in zip(of, functions, strict=True)]
     say(f"{name}: signs, ranges, nearest, IG", values)
 
 

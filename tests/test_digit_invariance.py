@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from lrp_book.ch02_digits import compare_variants, share_curve
 
 import lrp_companion as lrp
 from lrp_companion.checks import InputError
 from lrp_companion.runs.digit_invariance import (
     Invariance,
-    compare_variants,
     invariance_table,
-    share_curve,
     train_pair,
 )
 from lrp_companion.sources.dataset import Dataset

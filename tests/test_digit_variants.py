@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+from lrp_book.ch06_trainings import digit_choices, digit_signs
 
 from lrp_companion.checks import InputError
 from lrp_companion.cli import main
@@ -18,11 +19,9 @@ from lrp_companion.methods import attribute
 from lrp_companion.paper.digit_variants import (
     ACCURACY,
     MEASURES,
-    digit_choices,
     digit_grid,
     digit_ig,
     digit_nearest,
-    digit_signs,
     paper_values,
 )
 from lrp_companion.runs.digit_invariance import EXPLAINERS, invariance_table, train_pair

@@ -11,7 +11,7 @@ import pytest
 from lrp_companion import InputError
 from lrp_companion.metrics.paired import over_trainings
 from lrp_companion.paper.protocol_grid import DISTINCT, grid, protocols_of
-from lrp_companion.runs.labelled import mean, options_of, r_with_loo, side
+from lrp_companion.runs.labelled import mean, r_with_loo, side
 from lrp_companion.runs.load import load_run
 from lrp_companion.schema import Protocol
 
@@ -28,7 +28,7 @@ def test_every_cell_is_the_runs_and_the_grids(run: Any) -> None:
     r = r_with_loo(run, PAIR, map=DISTINCT)
     lead = r.sel(explainer="cp-lrp") - r.sel(explainer="attnlrp")
     means, cells = mean(lead), grid(run)
-    for protocol in protocols_of({**options_of(run), "map": DISTINCT}):
+    for protocol in protocols_of({**run.options, "map": DISTINCT}):
         at = vars(protocol)
         assert np.array_equal(r.sel(explainer="attnlrp", **at), run.r("attnlrp", protocol), equal_nan=True)
         assert means.sel(**at).item().mean == pytest.approx(

@@ -136,6 +136,16 @@ def test_refresh_keeps_the_outputs_in_the_notebook(project: Path, monkeypatch: p
     assert "papermill" not in notebook.read_text()
 
 
+def test_refresh_of_one_notebook_leaves_the_others(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LRP_COMPANION_DATA", raising=False)
+    other = Path(shutil.copy(project / "notebooks" / "tiny.ipynb", project / "notebooks" / "other.ipynb"))
+    before = other.read_bytes()
+    build.refresh(project, "tiny")
+    assert printed(project / "notebooks" / "tiny.ipynb") == "20 a None\n" and other.read_bytes() == before
+    with pytest.raises(InputError, match=r"refresh: got notebook 'none'; expected one of other, tiny"):
+        build.refresh(project, "none.ipynb")
+
+
 def test_notebooks_run_side_by_side_and_a_failure_stops_what_has_not_begun(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

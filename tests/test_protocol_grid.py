@@ -12,15 +12,16 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from lrp_book import ch06_protocol
 from test_report import level, mnist_run, text_run
 
 from lrp_companion.checks import CompanionError, InputError
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.metrics.statistics import resampled, side_of_zero
 from lrp_companion.paper import protocol_grid
-from lrp_companion.paper.protocol_grid import AXIS_OPTIONS, PROTOCOL_AXES, grid
+from lrp_companion.paper.protocol_grid import PROTOCOL_AXES, grid
 from lrp_companion.runs.load import TextRun, load_run
-from lrp_companion.schema import PROTOCOLS, Protocol
+from lrp_companion.schema import AXIS_OPTIONS, PROTOCOLS, Protocol
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORD = ROOT / "results" / "sst2-companion"
@@ -209,7 +210,7 @@ def test_the_curve_is_sorted_and_counted(turned):
 
 def test_main_effects_are_means_over_cells(turned):
     run_grid = grid(turned)
-    rows = {(row["choice"], row["option"]): row for row in protocol_grid.choice_effects(run_grid)}
+    rows = {(row["choice"], row["option"]): row for row in ch06_protocol.choice_effects(run_grid)}
     assert {row["cells"] for (name, _), row in rows.items() if name == "site"} == {144}
     by_site = run_grid.effects.reshape(3, -1).mean(1)
     assert [rows["site", site]["mean"].mean for site in AXIS_OPTIONS["site"]] == pytest.approx(by_site)
@@ -237,7 +238,7 @@ def test_undefined_maps_are_counted(tmp_path):
         and protocol_grid.counts(whole)["undefined"] == 432
     )
     with pytest.raises(InputError, match="every cell defined"):
-        protocol_grid.anova(whole)
+        ch06_protocol.anova(whole)
 
 
 def test_presets_that_there_are_not(tmp_path):

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from lrp_book import report_tables
 from lrp_book.ch05_worth import judged_claims
 
 from lrp_companion.attribution import SITES
@@ -35,7 +36,6 @@ from lrp_companion.paper import (
 from lrp_companion.paper import (
     printed,
     report,
-    verdicts,
 )
 from lrp_companion.paper import (
     tables as paper_tables,
@@ -599,8 +599,8 @@ def test_what_was_not_run_is_estimated_from_its_arithmetic(folders):
         sst["operations"] * 872 / 3.6e16
     )
     assert imdb["command"].startswith("lrp-companion run imdb --model fabriceyhc/") and imdb["hours"] is None
-    assert "assumed" in printed.not_run_table([run]).caption and "hours" not in repr(
-        printed.not_run_table([])
+    assert "assumed" in report_tables.not_run_table([run]).caption and "hours" not in repr(
+        report_tables.not_run_table([])
     )
 
 
@@ -753,10 +753,10 @@ def fresh(folder: Path) -> set[str]:
     """Plain text of everything that the page may show of a folder's runs."""
     runs, judged = load_runs([folder]), judged_claims(str(folder))
     shown: list[Any] = [
-        printed.runs_table(runs),
-        printed.not_run_table(runs),
-        verdicts.claims_table(judged),
-        verdicts.effects_table(judged),
+        report_tables.runs_table(runs),
+        report_tables.not_run_table(runs),
+        report_tables.claims_table(judged),
+        report_tables.effects_table(judged),
     ]
     for run in runs:
         if isinstance(run, MnistRun):

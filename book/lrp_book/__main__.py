@@ -1,4 +1,4 @@
-"""`python -m lrp_book build | student | refresh`."""
+"""`python -m lrp_book build | student | refresh [NOTEBOOK]`."""
 
 from __future__ import annotations
 

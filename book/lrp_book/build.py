@@ -32,7 +32,7 @@ from lrp_book import nbgrader
 from lrp_book import student as editions
 from lrp_book.parameters import check_parameters, check_values, from_make
 from lrp_book.sphinx import appendix, your_sentence
-from lrp_companion.checks import CompanionError
+from lrp_companion.checks import CompanionError, InputError, choose
 from lrp_companion.terminal import BAD_INPUT, STOPPED, complain
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -235,8 +235,20 @@ def page_weights(html: Path) -> dict[str, tuple[int, int]]:
     return weights
 
 
-def refresh(root: Path) -> None:
-    """Execute the notebooks on their defaults and keep the outputs in the committed files."""
+def refresh(root: Path, only: str = "") -> None:
+    """Execute the notebooks on their defaults and keep the outputs in the committed files; `only` names one.
+
+    Raises
+    ------
+    InputError : no notebook of that name.
+    """
+    if only:
+        folder = root / "notebooks"
+        known = {path.stem: path for path in (*folder.glob("*.ipynb"), *folder.glob("exercises/*.ipynb"))}
+        notebook = known[choose("refresh", "notebook", Path(only).stem, sorted(known))]
+        execute(notebook, output := root / "_build" / "executed" / notebook.relative_to(folder), cwd=root)
+        nbformat.write(without_widget_data(nbformat.read(output, as_version=4)), notebook)
+        return
     for executed in _execute_all(root, {}):
         notebook_to_keep = without_widget_data(nbformat.read(executed, as_version=4))
         nbformat.write(notebook_to_keep, root / "notebooks" / executed.name)
@@ -272,6 +284,7 @@ def _command(arguments: Sequence[str] | None) -> int:
     text = "Execute the notebooks and build the book."
     parser = argparse.ArgumentParser(prog="python -m lrp_book", description=text)
     parser.add_argument("command", choices=["build", "student", "refresh"])
+    parser.add_argument("notebook", nargs="?", default="", help="the one to refresh, such as 03_bert_layers")
     form: dict[str, Any] = {"nargs": 2, "action": "append", "metavar": ("NAME", "VALUE"), "default": []}
     parser.add_argument("--parameter", **form, help="a notebook parameter, not for refresh")
     chosen = parser.parse_args(arguments)
@@ -279,8 +292,11 @@ def _command(arguments: Sequence[str] | None) -> int:
     your_sentence.wanted()  # a wrong LIVE is told before a notebook runs
     if not parameters.keys() & {"source", "data_dir"}:
         os.environ.pop("LRP_COMPANION_DATA", None)  # without a source asked for: the embedded default
+    if chosen.notebook and chosen.command != "refresh":
+        got, hint = f"{chosen.command} {chosen.notebook}", "leave it out: the book is built whole"
+        raise InputError("lrp_book", got=got, expected="a notebook for refresh only", hint=hint)
     if chosen.command == "refresh":
-        refresh(ROOT)
+        refresh(ROOT, chosen.notebook)
         return 0
     student = chosen.command == "student"
     page = build(ROOT, parameters=parameters, student=student)

@@ -13,17 +13,19 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from lrp_companion.checks import InputError
+from lrp_companion.checks import InputError, choose
+from lrp_companion.metrics import Interval
+from lrp_companion.metrics.statistics import interval_of, side_of_zero
+from lrp_companion.metrics.variance import variance_shares
 from lrp_companion.paper.protocol_grid import (
     AXIS_LABELS,
     PROTOCOL_AXES,
     Grid,
     Row,
-    choice_effects,
     counts,
 )
 from lrp_companion.registry import label_of
-from lrp_companion.schema import PROTOCOLS
+from lrp_companion.schema import PROTOCOLS, Protocol
 from lrp_companion.show.canvas import (
     LOOK,
     SLIDE,
@@ -232,3 +234,86 @@ def option_dots(grids: Sequence[Grid]) -> Drawing:
     headline(figure, "Which option moves the effect? Mean over all combinations with it")
     figure.legend(loc="outside lower center", ncols=1 if len(grids) < 3 else 2)
     return figure
+
+
+STATED = {"map": "sum-to-one", "removal": "attention-mask", "target": "logit", "statistic": "pearson"}
+"""The paper's stated choices (sections 3 and 4.1); it leaves site and tokens open."""
+
+
+def nearer_of(difference: Interval, a: str, b: str) -> str:
+    """The method whose r is larger, with the whole interval of `a` minus `b` on its side; else "open".
+
+    >>> nearer_of(Interval(0.2, 0.1, 0.3, 50), "CP-LRP", "AttnLRP")
+    'CP-LRP'
+    """
+    return {"above": a, "below": b}.get(side_of_zero(difference), "open")
+
+
+def stated_cells(grid: Grid) -> list[Row]:
+    """The cells that the paper's statements leave open: three sites times two sets of tokens.
+
+    Returns
+    -------
+    list
+        Rows `site`, `tokens`, `a`, `b`, `difference` (intervals) and `nearer`: the label of the method whose
+        r is larger with the whole interval of the difference, or "open".
+    """
+    out = []
+    for site in grid.axes["site"]:
+        for tokens in grid.axes["tokens"]:
+            cell = grid.cell(Protocol(site=site, tokens=tokens, **STATED))
+            nearer = nearer_of(cell["difference"], label_of(grid.a), label_of(grid.b))
+            out.append({"site": site, "tokens": tokens, **cell, "nearer": nearer})
+    return out
+
+
+def anova(grid: Grid) -> list[Row]:
+    """Shares of the variance of the effect over the distinct cells, for each choice and each pair of choices.
+
+    The cells are means over the same examples. Single examples are not split in this way here.
+    """
+    return variance_shares(grid.effects, PROTOCOL_AXES)
+
+
+def matched_share(grid: Grid, choice: str, options: Sequence[str]) -> float:
+    """The share of the variance due to a choice if only some of its options count.
+
+    So runs with different options are compared on those that both have.
+
+    Raises
+    ------
+    InputError : fewer than two options, or one that the run was not made with.
+    """
+    choose("matched_share", "choice", choice, PROTOCOL_AXES)
+    if len(options) < 2:
+        hint = "with one option nothing varies"
+        raise InputError("matched_share", got=f"{len(options)} options", expected="two or more", hint=hint)
+    places = [
+        grid.distinct[choice].index(choose("matched_share", choice, option, grid.distinct[choice]))
+        for option in options
+    ]
+    effects = np.take(grid.effects, places, axis=PROTOCOL_AXES.index(choice))
+    return next(
+        row["share"] for row in variance_shares(effects, PROTOCOL_AXES) if row["choices"] == (choice,)
+    )
+
+
+def choice_effects(grid: Grid) -> list[Row]:
+    """The mean effect over all distinct cells with an option, and how far it is from the mean over all cells.
+
+    Returns
+    -------
+    list
+        Rows `choice`, `option`, `mean` and `moves by` (both intervals, over examples), `cells`.
+    """
+    mean, mean_draws = grid.effects.mean(), grid.draws.reshape(len(grid.draws), -1).mean(1)
+    out = []
+    for axis, (name, options) in enumerate(grid.distinct.items()):
+        for place, option in enumerate(options):
+            effects, draws = np.take(grid.effects, place, axis), np.take(grid.draws, place, axis + 1)
+            option_draws = draws.reshape(len(draws), -1).mean(1)
+            row: Row = {"choice": name, "option": option}
+            row["mean"] = interval_of(effects.mean(), option_draws, grid.n)
+            row["moves by"] = interval_of(effects.mean() - mean, option_draws - mean_draws, grid.n)
+            out.append({**row, "cells": effects.size})
+    return out

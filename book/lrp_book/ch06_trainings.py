@@ -31,13 +31,17 @@ from lrp_book.committed import SHORT_RECIPE, Records
 from lrp_book.predictions import Point, judged, one_sign
 from lrp_book.say import MissingRecord
 from lrp_companion.checks import InputError, choose
-from lrp_companion.metrics import pearson
+from lrp_companion.metrics import bootstrap_mean, pearson
 from lrp_companion.metrics.paired import over_trainings
 from lrp_companion.metrics.variance import variance_shares
 from lrp_companion.paper.digit_variants import (
     ACCURACY,
+    MAPS_COMPARED,
+    MEASURES,
     VARIANT_LABELS,
     digit_grid,
+    mean_of_nets,
+    needs_grid,
     paper_values,
 )
 from lrp_companion.paper.protocol_grid import (
@@ -493,3 +497,76 @@ def ig_steps(rows: Sequence[Row], *, title: str) -> Drawing:
     headline(figure, title)
     settle(figure)
     return figure
+
+
+def digit_choices(run: MnistGridRun, what: str = "AttnLRP, left with LOO") -> list[Row]:
+    """The choices that move a mean r most: shares of its variance over all variants and maps
+    (`variance_shares`).
+
+    Returns
+    -------
+    list
+        Rows `choices`, `squares`, `share`, largest first within an order; a row of a single choice has
+        `levels`, each option and the mean over all cells with it.
+    """
+    choose("digit_choices", "what", what, (*MEASURES, "difference"))
+    choices = {**run.manifest["config"]["choices"], "map": MAPS_COMPARED}
+    options = {name: chosen for name, chosen in choices.items() if len(chosen) > 1}
+    means = np.array([row[what].mean for row in digit_grid(run)]).reshape(*map(len, options.values()))
+    rows = variance_shares(means, list(options))
+    for row in rows:
+        name = row["choices"][0]
+        if len(row["choices"]) == 1 and name in options:
+            axis = list(options).index(name)
+            levels = np.moveaxis(means, axis, 0).reshape(len(options[name]), -1).mean(1)
+            row["levels"] = dict(zip(options[name], levels.tolist(), strict=True))
+    return rows
+
+
+def digit_signs(run: MnistGridRun) -> list[Row]:
+    """Whether a negative sum explains the effect of sum-to-one on r from the left with LOO.
+
+    Returns
+    -------
+    list
+        A row per variant: `raw`, `sum to one` (means over all images), `both positive` and
+        `not both positive` (means of the sum-to-one r over images where both sums are positive, and over the
+        others, with their number, all nets together; None where there is none).
+    """
+    needs_grid("digit_signs", run)
+    out = []
+    for k, variant in enumerate(run.variants):
+        raw, divided = (run.values(k, "AttnLRP", "left-LOO", map=map) for map in MAPS_COMPARED)
+        positive = ~run.negative(k, "AttnLRP", "left") & ~run.negative(k, "LOO", "right")
+        row: Row = {"variant": k, **variant}
+        row |= {"raw": bootstrap_mean(mean_of_nets(raw)), "sum to one": bootstrap_mean(mean_of_nets(divided))}
+        for name, where in (("both positive", positive), ("not both positive", ~positive)):
+            row[name] = (float(np.nanmean(divided[where])), int(where.sum())) if where.any() else None
+        out.append(row)
+    return out
+
+
+def digit_ranges(run: MnistGridRun) -> list[Row]:
+    """The lowest and the highest mean r, by map: over all variants, and over those with the paper's accuracy.
+
+    Returns
+    -------
+    list
+        Rows `map`, `which` ("all" or "reach", the variants whose nets reach the paper's accuracy), `variants`
+        (how many), each of `MEASURES` and `accuracy` as (lowest, highest), None where there is no variant.
+    """
+    out = []
+    for map in MAPS_COMPARED:
+        rows = [row for row in digit_grid(run) if row["map"] == map]
+        reaching = [row for row in rows if row["accuracy"][0] >= ACCURACY]
+        for which, chosen in (("all", rows), ("reach", reaching)):
+            row: Row = {"map": map, "which": which, "variants": len(chosen)}
+            for name in MEASURES:
+                row[name] = _range([cells[name].mean for cells in chosen])
+            row["accuracy"] = _range([cells["accuracy"][0] for cells in chosen])
+            out.append(row)
+    return out
+
+
+def _range(values: Sequence[float]) -> tuple[float, float] | None:
+    return (min(values), max(values)) if values else None

@@ -22,6 +22,7 @@ import xarray as xr
 from matplotlib.ticker import MaxNLocator
 
 from lrp_book.ch06_causes import first_loo
+from lrp_book.ch06_protocol import STATED, nearer_of
 from lrp_book.ch07_remedy import dominated, frontier
 from lrp_book.predictions import BOTH_RULES, Point, one_sign
 from lrp_book.say import MissingRecord
@@ -31,7 +32,7 @@ from lrp_companion.masks import path_masks
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.metrics.paired import compare_paired
 from lrp_companion.paper.claims import Claim, Effect, side
-from lrp_companion.paper.protocol_grid import STATED, counts, grid, nearer_of
+from lrp_companion.paper.protocol_grid import counts, grid
 from lrp_companion.registry import label_of
 from lrp_companion.runs.labelled import mean, r_with_loo
 from lrp_companion.runs.load import TextRun, load_runs, nearby

@@ -9,15 +9,13 @@ draws for every variant.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from lrp_companion.checks import InputError, choose
-from lrp_companion.metrics import Interval, bootstrap_mean
-from lrp_companion.metrics.statistics import limits, resampled
-from lrp_companion.metrics.variance import variance_shares
+from lrp_companion.checks import InputError
+from lrp_companion.metrics import bootstrap_mean
+from lrp_companion.metrics.statistics import bootstrap_columns
 from lrp_companion.paper.protocol_grid import Row
 from lrp_companion.paper.published import paper_table
 from lrp_companion.runs.load import MnistGridRun
@@ -63,7 +61,7 @@ def digit_grid(run: MnistGridRun) -> list[Row]:
     ------
     InputError : no run over variants, or no seed is finished for all of them.
     """
-    _needs_grid("digit_grid", run)
+    needs_grid("digit_grid", run)
     return list(run.once("digit grid", lambda: _digit_grid(run)))
 
 
@@ -71,7 +69,7 @@ def _digit_grid(run: MnistGridRun) -> list[Row]:
     cases = [(k, map) for k in range(len(run.variants)) for map in MAPS_COMPARED]
     columns = np.stack([_values(run, k, name, map) for k, map in cases for name in MEASURES], 1)
     paired = columns[:, 1 :: len(MEASURES)] - columns[:, 2 :: len(MEASURES)]
-    cells, differences = _intervals(columns), _intervals(paired)
+    cells, differences = bootstrap_columns(list(columns.T)), bootstrap_columns(list(paired.T))
     rows = []
     for at, (k, map) in enumerate(cases):
         accuracy, negative = run.accuracy(k), run.negative(k, "AttnLRP", "left")
@@ -81,53 +79,6 @@ def _digit_grid(run: MnistGridRun) -> list[Row]:
         row |= {"difference": differences[at], "negative": float(negative.mean())}
         rows.append({**row, "nets": len(run.seeds), "n": run.n})
     return rows
-
-
-def digit_choices(run: MnistGridRun, what: str = "AttnLRP, left with LOO") -> list[Row]:
-    """The choices that move a mean r most: shares of its variance over all variants and maps
-    (`variance_shares`).
-
-    Returns
-    -------
-    list
-        Rows `choices`, `squares`, `share`, largest first within an order; a row of a single choice has
-        `levels`, each option and the mean over all cells with it.
-    """
-    choose("digit_choices", "what", what, (*MEASURES, "difference"))
-    choices = {**run.manifest["config"]["choices"], "map": MAPS_COMPARED}
-    options = {name: chosen for name, chosen in choices.items() if len(chosen) > 1}
-    means = np.array([row[what].mean for row in digit_grid(run)]).reshape(*map(len, options.values()))
-    rows = variance_shares(means, list(options))
-    for row in rows:
-        name = row["choices"][0]
-        if len(row["choices"]) == 1 and name in options:
-            axis = list(options).index(name)
-            levels = np.moveaxis(means, axis, 0).reshape(len(options[name]), -1).mean(1)
-            row["levels"] = dict(zip(options[name], levels.tolist(), strict=True))
-    return rows
-
-
-def digit_signs(run: MnistGridRun) -> list[Row]:
-    """Whether a negative sum explains the effect of sum-to-one on r from the left with LOO.
-
-    Returns
-    -------
-    list
-        A row per variant: `raw`, `sum to one` (means over all images), `both positive` and
-        `not both positive` (means of the sum-to-one r over images where both sums are positive, and over the
-        others, with their number, all nets together; None where there is none).
-    """
-    _needs_grid("digit_signs", run)
-    out = []
-    for k, variant in enumerate(run.variants):
-        raw, divided = (run.values(k, "AttnLRP", "left-LOO", map=map) for map in MAPS_COMPARED)
-        positive = ~run.negative(k, "AttnLRP", "left") & ~run.negative(k, "LOO", "right")
-        row: Row = {"variant": k, **variant}
-        row |= {"raw": bootstrap_mean(_mean(raw)), "sum to one": bootstrap_mean(_mean(divided))}
-        for name, where in (("both positive", positive), ("not both positive", ~positive)):
-            row[name] = (float(np.nanmean(divided[where])), int(where.sum())) if where.any() else None
-        out.append(row)
-    return out
 
 
 def digit_nearest(run: MnistGridRun) -> Row:
@@ -155,32 +106,6 @@ def digit_nearest(run: MnistGridRun) -> Row:
     }
 
 
-def digit_ranges(run: MnistGridRun) -> list[Row]:
-    """The lowest and the highest mean r, by map: over all variants, and over those with the paper's accuracy.
-
-    Returns
-    -------
-    list
-        Rows `map`, `which` ("all" or "reach", the variants whose nets reach the paper's accuracy), `variants`
-        (how many), each of `MEASURES` and `accuracy` as (lowest, highest), None where there is no variant.
-    """
-    out = []
-    for map in MAPS_COMPARED:
-        rows = [row for row in digit_grid(run) if row["map"] == map]
-        reaching = [row for row in rows if row["accuracy"][0] >= ACCURACY]
-        for which, chosen in (("all", rows), ("reach", reaching)):
-            row: Row = {"map": map, "which": which, "variants": len(chosen)}
-            for name in MEASURES:
-                row[name] = _range([cells[name].mean for cells in chosen])
-            row["accuracy"] = _range([cells["accuracy"][0] for cells in chosen])
-            out.append(row)
-    return out
-
-
-def _range(values: Sequence[float]) -> tuple[float, float] | None:
-    return (min(values), max(values)) if values else None
-
-
 def digit_ig(run: MnistGridRun) -> list[Row]:
     """IG by variant, baseline and number of steps.
 
@@ -190,7 +115,7 @@ def digit_ig(run: MnistGridRun) -> list[Row]:
         Rows `variant`, the choices, `baseline`, `n_steps`, `r` with LOO (an interval over images), `delta`
         (the largest convergence delta), `nets`.
     """
-    _needs_grid("digit_ig", run)
+    needs_grid("digit_ig", run)
     by_case: dict[tuple, list[Row]] = {}
     for row in run.ig():
         by_case.setdefault((row["variant"], row["baseline"], row["n_steps"]), []).append(row)
@@ -207,26 +132,17 @@ def digit_ig(run: MnistGridRun) -> list[Row]:
 def _values(run: MnistGridRun, variant: int, name: str, map: str) -> np.ndarray:
     """A number per image: the mean over nets."""
     explainer, pair = MEASURES[name]
-    return _mean(run.values(variant, explainer, pair, map=map))
+    return mean_of_nets(run.values(variant, explainer, pair, map=map))
 
 
-def _mean(values: np.ndarray) -> np.ndarray:
+def mean_of_nets(values: np.ndarray) -> np.ndarray:
     """The mean over the nets with a value; NaN if none has one."""
     known = ~np.isnan(values)
     with np.errstate(invalid="ignore"):
         return np.where(known, values, 0.0).sum(0) / known.sum(0)
 
 
-def _intervals(columns: np.ndarray) -> list[Interval]:
-    mean, draws, defined = resampled(columns)
-    low, high = limits(draws)
-    return [
-        Interval(float(m), float(a), float(b), int(n), len(columns) - int(n))
-        for m, a, b, n in zip(mean, low, high, defined, strict=True)
-    ]
-
-
-def _needs_grid(operation: str, run: Any) -> None:
+def needs_grid(operation: str, run: Any) -> None:
     if not isinstance(run, MnistGridRun):
         got = f"{getattr(run, 'name', run)!r}, no run over variants"
         hint = "make one with lrp-companion run mnist-grid"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from lrp_companion.metrics import Interval
 from lrp_companion.paper.claims import Claim, claims
 from lrp_companion.paper.tables import (
     MAP_SUFFIXES,
-    RATE,
     dataset_of,
     named,
     not_run,
@@ -23,11 +21,16 @@ from lrp_companion.paper.tables import (
     table2,
     tableA3,
 )
-from lrp_companion.paper.verdicts import INTERVALS, VERDICTS
 from lrp_companion.runs.load import OWN_TASK, AnyRun, MnistRun, TextRun
 from lrp_companion.schema import DEFAULT_PROTOCOL, PROTOCOLS
 from lrp_companion.show.tables import Table, cell, table
 
+INTERVALS = "mean and 95 % interval"
+VERDICTS = (
+    "reproduced: the 95 % interval of every effect lies wholly on the paper's side, under every protocol; "
+    "partly: some do; contradicted: none does, and one or more lie wholly on the other side; inconclusive: "
+    "no interval lies wholly on one side; not testable here: no run for it"
+)
 REPORT_WIDTH = 140  # characters in a terminal
 PAIR_NAMES = {"left-right": "left with right", "left-LOO": "left with LOO", "right-LOO": "right with LOO"}
 CURVE_NAMES = {"lerf": "LeRF", "morf": "MoRF", "delta": "Δ"}
@@ -115,46 +118,6 @@ def tableA3_curves(run: TextRun, *, digits: int = 2) -> Table:
     title = f"{_numbered(run, 'Table A3')}layers bypassed: perturbation curves, mean logit ({INTERVALS})"
     caption = _sentences(title, _run_caption(run), _curve_protocol(run), _depth_note(run))
     return _curves_table(tableA3(run), ["path", "bypassed"], caption, digits)
-
-
-def runs_table(runs: Sequence[AnyRun]) -> Table:
-    """What was run, from the manifests."""
-    rows = [
-        {**row, "examples": f"{row['n']:,} of {row['of']:,}" + ("" if row["finished"] else ", not finished")}
-        for row in ran(runs)
-    ]
-    columns = {
-        "run": "run", "model": "model", "layers": "layers", "examples": "n", "cut": "texts cut",
-        "key": "key", "minutes": "minutes", "hardware": "hardware", "commit": "commit",
-    }  # fmt: skip
-    return table(rows, columns=columns, caption="What was run", digits=1)
-
-
-def not_run_table(runs: Sequence[AnyRun]) -> Table | None:
-    """The paper's classifiers that were not run, with the command and an estimate of the time, or None."""
-    rows, caption = not_run(runs), "Not run: the paper's own two classifiers"
-    if not rows:
-        return None
-    columns = {"model": "not run", "command": "command", "texts": "texts"}
-    if any(row["operations"] for row in rows):
-        rate = f"10{str(round(math.log10(RATE))).translate(str.maketrans('0123456789', '⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
-        columns |= {
-            "from run": "as long as those of",
-            "peta": "10¹⁵ operations, all texts",
-            "hours": f"hours at {rate} a second",
-        }
-        rows = [{**row, "peta": _peta(row)} for row in rows]
-        caption += (
-            f". The time is an estimate from arithmetic for one GPU that does {rate} operations a second, "
-            "which is assumed and was not measured; short texts do not fill a GPU and take longer. "
-            "A sample (--limit) takes its fraction of it"
-        )
-    return table(rows, columns=columns, caption=caption, digits=1)
-
-
-def _peta(row: Mapping[str, Any]) -> float | None:
-    """Operations for all texts, in 10**15."""
-    return None if row["operations"] is None else row["operations"] * row["texts"] / 1e15
 
 
 def report(runs: Sequence[AnyRun], *, out: str | Path | None = None) -> str:

@@ -12,7 +12,7 @@ import torch
 from lrp_companion.attribution import Attribution
 from lrp_companion.checks import InputError, choose
 from lrp_companion.methods import attribute
-from lrp_companion.metrics import Interval, agreement, bootstrap_mean, invariance_gap
+from lrp_companion.metrics import agreement, bootstrap_mean, invariance_gap
 from lrp_companion.schema import Protocol
 from lrp_companion.sources.dataset import Dataset
 from lrp_companion.toys.linear_attention import LinearAttention
@@ -161,35 +161,6 @@ def _measured(
 RAW, SUM_TO_ONE = Protocol(tokens="all"), Protocol(tokens="all", map="sum-to-one")
 
 
-def share_curve(
-    net: LinearAttention, images: np.ndarray, loo: Sequence[Attribution], *, steps: int = 21
-) -> dict[float, Interval]:
-    """Mean r with LOO along a line through the simplex of shares: Q receives a, K a quarter, V the rest.
-
-    a goes from 0 to 3/4. Both groupings lie on it: left is a = 1/4, right a = 1/2. The three maps are
-    computed once, and every point is a mixture.
-    """
-    with torch.no_grad():
-        shares = net.share_maps(images, [record.target for record in loo])
-    maps = {name: scores.cpu().numpy() for name, scores in shares.items()}
-    out = {}
-    for a in np.linspace(0, 0.75, steps):
-        mixed = a * maps["query"] + 0.25 * maps["key"] + (0.75 - a) * maps["value"]
-        out[float(a)] = bootstrap_mean(
-            [agreement(m, record.scores, record.special, RAW) for m, record in zip(mixed, loo, strict=True)]
-        )
-    return out
-
-
-def first_of_each_class(labels: Sequence[int] | np.ndarray) -> list[int]:
-    """Return the index of the first image of every class, by class, a choice that depends on no result.
-
-    >>> first_of_each_class([7, 2, 7, 0])
-    [3, 1, 0]
-    """
-    return np.unique(np.asarray(labels), return_index=True)[1].tolist()
-
-
 def share_digits(
     net: LinearAttention, images: np.ndarray, labels: Sequence[int] | np.ndarray
 ) -> list[dict[str, Any]]:
@@ -234,31 +205,3 @@ def share_digits(
         }
         for k in range(len(x))
     ]  # fmt: skip
-
-
-def compare_variants(
-    train: Dataset,
-    test: Dataset,
-    *,
-    variants: Mapping[str, Mapping[str, Any]] = NET_VARIANTS,
-    seed: int = 0,
-    device: str = "cpu",
-    progress: bool | None = None,
-) -> list[dict[str, Any]]:
-    """AttnLRP in variants of the paper's nets: one row per variant and map, with accuracy and n."""
-    if test.images is None:
-        got = f"{test.name}, which has no images"
-        raise InputError("compare_variants", got=got, expected="a data set of images", hint="load mnist")
-    columns = ("left-right", "left-LOO", "right-LOO", "n", "negative left", "negative right")
-    explainers = {"AttnLRP": EXPLAINERS["AttnLRP"]}
-    rows = []
-    for name, options in variants.items():
-        left, _ = train_pair(train, seed=seed, device=device, **options)
-        accuracy = left.accuracy(test.images, test.labels)
-        result = invariance_table(left, test.images, explainers=explainers, one_loo=True, progress=progress)
-        for map in ("raw", "sum-to-one"):
-            loo, attnlrp = result.table(map)
-            row = {"variant": name, "accuracy": accuracy, "map": map}
-            row |= {column: attnlrp[column] for column in columns}
-            rows.append(row | {"negative LOO": loo["negative left"]})
-    return rows

@@ -19,14 +19,13 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from lrp_companion.attribution import SITES
 from lrp_companion.checks import InputError, choose
 from lrp_companion.metrics import Interval
 from lrp_companion.metrics.paired import mean_over
 from lrp_companion.metrics.statistics import bootstrap_columns, side_of_zero
 from lrp_companion.runs.base_run import Explanation
 from lrp_companion.runs.text_run import TextRun
-from lrp_companion.schema import MAP_CHOICES, STATISTICS, TARGET_CHOICES, TOKEN_CHOICES, Protocol
+from lrp_companion.schema import Protocol
 
 SAMPLES = ("training", "example")
 """The axes that are samples: what a mean is taken over, and what its interval is about."""
@@ -55,7 +54,7 @@ def r_with_loo(
     """
     if not isinstance(run, TextRun):
         return _of_trainings(list(run), explainers, at)
-    axes = options_of(run)
+    axes = run.options
     for name, option in at.items():
         choose("r_with_loo", "choice", name, tuple(axes))
         several = [option] if isinstance(option, str) else list(option)
@@ -87,18 +86,6 @@ def _of_trainings(runs: list[Any], explainers: Any, at: Mapping[str, Any]) -> xr
     return xr.concat(
         [r_with_loo(run, explainers, **at) for run in runs], "training", join="exact"
     ).assign_coords(training=[run.name for run in runs])
-
-
-def options_of(run: TextRun) -> dict[str, tuple[str, ...]]:
-    """Every choice of a protocol, and the options that a run was made with."""
-    made = {
-        "removal": run.manifest["axes"]["removal"],
-        "target": run.manifest["config"].get("targets", TARGET_CHOICES),
-    }
-    every = {"site": SITES, "tokens": TOKEN_CHOICES, "map": MAP_CHOICES, "removal": (), "target": ()}
-    return {
-        name: tuple(made.get(name, options)) for name, options in {**every, "statistic": STATISTICS}.items()
-    }
 
 
 def mean(r: xr.DataArray) -> Any:

@@ -27,7 +27,14 @@ from lrp_companion.runs.axes import (
 )
 from lrp_companion.runs.base_run import Explanation, Run
 from lrp_companion.runs.folder import JOB
-from lrp_companion.schema import DEFAULT_PROTOCOL, MULTI_LABEL, TOKEN_CHOICES, Protocol, check_layers
+from lrp_companion.schema import (
+    AXIS_OPTIONS,
+    DEFAULT_PROTOCOL,
+    MULTI_LABEL,
+    TOKEN_CHOICES,
+    Protocol,
+    check_layers,
+)
 
 
 @dataclass(frozen=True)
@@ -55,6 +62,13 @@ class TextRun(Run):
     @property
     def methods(self) -> tuple[str, ...]:
         return tuple(self.manifest["config"]["methods"])
+
+    @property
+    def options(self) -> dict[str, tuple[str, ...]]:
+        """Every choice of a protocol, and the options that the run was made with."""
+        config, axes = self.manifest["config"], self.manifest["axes"]
+        made = {"removal": axes["removal"], "target": config.get("targets", AXIS_OPTIONS["target"])}
+        return {name: tuple(made.get(name, options)) for name, options in AXIS_OPTIONS.items()}
 
     @cached_property
     def masks(self) -> tuple[frozenset[int], ...]:

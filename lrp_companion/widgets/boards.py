@@ -12,7 +12,6 @@ from lrp_companion.paper.digit_variants import MAPS_COMPARED, VARIANT_LABELS, di
 from lrp_companion.paper.digit_variants import paper_values as digit_paper_values
 from lrp_companion.paper.protocol_grid import (
     AXIS_LABELS,
-    AXIS_OPTIONS,
     PROTOCOL_AXES,
     Grid,
     Row,
@@ -22,6 +21,7 @@ from lrp_companion.paper.protocol_grid import (
 )
 from lrp_companion.registry import label_of
 from lrp_companion.runs.load import MnistGridRun, TextRun
+from lrp_companion.schema import AXIS_OPTIONS
 from lrp_companion.widgets.base import packed
 from lrp_companion.widgets.protocol_switchboard import SCALE, UNDEFINED
 

@@ -1,19 +1,17 @@
-"""The paper's claims with their verdicts: in one line each, in full, and what each rests on."""
+"""Chapters 5 to 7: the claims with their verdicts, what each rests on, what was run and what was not."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from lrp_companion.paper.claims import EFFECT_SIDES, Claim
+from lrp_companion.paper.printed import INTERVALS, VERDICTS
+from lrp_companion.paper.tables import RATE, not_run, ran
+from lrp_companion.runs.load import AnyRun
 from lrp_companion.show.tables import Table, table
-
-INTERVALS = "mean and 95 % interval"
-VERDICTS = (
-    "reproduced: the 95 % interval of every effect lies wholly on the paper's side, under every protocol; "
-    "partly: some do; contradicted: none does, and one or more lie wholly on the other side; inconclusive: "
-    "no interval lies wholly on one side; not testable here: no run for it"
-)
 
 
 def claims_table(checked: Sequence[Claim]) -> Table:
@@ -84,3 +82,43 @@ def effects_table(checked: Sequence[Claim], *, digits: int = 3) -> Table:
         columns["note"] = "note"
     caption = f"Effects behind the verdicts: {INTERVALS}; paper: from its tables"
     return table(rows, columns=columns, caption=caption, digits=digits)
+
+
+def runs_table(runs: Sequence[AnyRun]) -> Table:
+    """What was run, from the manifests."""
+    rows = [
+        {**row, "examples": f"{row['n']:,} of {row['of']:,}" + ("" if row["finished"] else ", not finished")}
+        for row in ran(runs)
+    ]
+    columns = {
+        "run": "run", "model": "model", "layers": "layers", "examples": "n", "cut": "texts cut",
+        "key": "key", "minutes": "minutes", "hardware": "hardware", "commit": "commit",
+    }  # fmt: skip
+    return table(rows, columns=columns, caption="What was run", digits=1)
+
+
+def not_run_table(runs: Sequence[AnyRun]) -> Table | None:
+    """The paper's classifiers that were not run, with the command and an estimate of the time, or None."""
+    rows, caption = not_run(runs), "Not run: the paper's own two classifiers"
+    if not rows:
+        return None
+    columns = {"model": "not run", "command": "command", "texts": "texts"}
+    if any(row["operations"] for row in rows):
+        rate = f"10{str(round(math.log10(RATE))).translate(str.maketrans('0123456789', '⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
+        columns |= {
+            "from run": "as long as those of",
+            "peta": "10¹⁵ operations, all texts",
+            "hours": f"hours at {rate} a second",
+        }
+        rows = [{**row, "peta": _peta(row)} for row in rows]
+        caption += (
+            f". The time is an estimate from arithmetic for one GPU that does {rate} operations a second, "
+            "which is assumed and was not measured; short texts do not fill a GPU and take longer. "
+            "A sample (--limit) takes its fraction of it"
+        )
+    return table(rows, columns=columns, caption=caption, digits=1)
+
+
+def _peta(row: Mapping[str, Any]) -> float | None:
+    """Operations for all texts, in 10**15."""
+    return None if row["operations"] is None else row["operations"] * row["texts"] / 1e15
