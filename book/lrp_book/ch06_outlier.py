@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import sys
+from collections.abc import Sequence
 
 import matplotlib as mpl
 import numpy as np
@@ -10,10 +12,11 @@ import xarray as xr
 
 from lrp_book.worth import kept_tokens
 from lrp_companion.metrics import leverage
-from lrp_companion.metrics.faithfulness import directions
+from lrp_companion.metrics.faithfulness import CORRELATIONS, directions
 from lrp_companion.paper.protocol_grid import title
-from lrp_companion.runs.labelled import mean
-from lrp_companion.runs.load import TextRun
+from lrp_companion.runs.labelled import mean, r_with_loo, side
+from lrp_companion.runs.load import TextRun, load_run
+from lrp_companion.schema import STATISTICS
 from lrp_companion.show.canvas import LOOK, Drawing, drawing, headline, settle
 from lrp_companion.show.palette import INK, styles
 from lrp_companion.show.tables import Table, table
@@ -52,6 +55,22 @@ def with_and_without(run: TextRun, methods: tuple[str, ...] = RULES) -> xr.DataA
 def lead(r: xr.DataArray, one: str = "cp-lrp", other: str = "attnlrp") -> xr.DataArray:
     """r of one explainer minus r of another."""
     return r.sel(explainer=one) - r.sel(explainer=other)
+
+
+def cells(runs: Sequence[TextRun]) -> xr.DataArray:
+    """How many cells of all runs lie on which side, by statistic: raw maps; site x tokens x removal x output.
+
+    Returns
+    -------
+    DataArray with the axes statistic and side ("above": CP-LRP is closer to LOO; "below"; "across").
+    """
+    sides = ("above", "below", "across")
+    out = xr.DataArray(0, {"statistic": list(STATISTICS), "side": list(sides)}, ["statistic", "side"])
+    for run in runs:
+        where = side(mean(lead(r_with_loo(run, RULES, map="raw"))))
+        for name in sides:
+            out.loc[{"side": name}] += (where == name).sum([dim for dim in where.dims if dim != "statistic"])
+    return out
 
 
 def outlier_table(run: TextRun) -> Table:
@@ -104,3 +123,51 @@ def outlier_figure(run: TextRun) -> Drawing:
     headline(figure, f"One token decides: where [CLS] stands, {run.n:,} sentences")
     settle(figure)
     return figure
+
+
+LEFT_OUT = {
+    "as it is": (), "position of [CLS] 0": ("position",), "word of [CLS] 0": ("word",),
+    "[CLS] not counted": None,
+}  # fmt: skip
+"""What is taken out of the map at `[CLS]`, at words + positions with all tokens counted."""
+
+
+def taken_out(run: TextRun, *, statistic: str = "pearson") -> xr.DataArray:
+    """r with LOO at words + positions, all tokens, when part of the relevance of `[CLS]` is set to 0.
+
+    Returns
+    -------
+    DataArray with the axes explainer, out (`LEFT_OUT`) and example.
+    """
+    f, loo = CORRELATIONS[statistic], run.loo()
+    coords = {"explainer": list(RULES), "out": list(LEFT_OUT), "example": run.examples}
+    r = np.full([len(axis) for axis in coords.values()], np.nan)
+    for m, method in enumerate(RULES):
+        for k, parts in enumerate(run.map_parts(method)):
+            for o, zeroed in enumerate(LEFT_OUT.values()):
+                kept = {
+                    name: np.array(parts.get(name, np.zeros_like(parts["word"])))
+                    for name in ("word", "position")
+                }
+                for name in zeroed or ():
+                    kept[name][0] = 0
+                seen = slice(1 if zeroed is None else 0, None)
+                r[m, o, k] = f((kept["word"] + kept["position"])[seen], loo[k][seen])
+    return xr.DataArray(r, coords, list(coords))
+
+
+def mechanism_table(runs: Sequence[TextRun], *, caption: str) -> Table:
+    """CP-LRP minus AttnLRP by what is taken out, and by the sign of LOO at `[CLS]`: a row for each run."""
+    rows = []
+    for run in runs:
+        gap = lead(taken_out(run))
+        below = xr.DataArray([loo[0] < 0 for loo in run.loo()], dims="example")
+        row = {"run": run.name} | {name: mean(gap.sel(out=name)) for name in LEFT_OUT}
+        for sign, keep in (("LOO at [CLS] below 0", below), ("above 0", ~below)):
+            row[sign] = mean(gap.sel(out="as it is")[keep])
+        rows.append(row)
+    return table(rows, caption=caption)
+
+
+if __name__ == "__main__":  # the same of any run with --keep-maps, the paper's own models among them
+    print(outlier_table(load_run(sys.argv[1])))
