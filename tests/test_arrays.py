@@ -54,7 +54,6 @@ DOORS: dict[str, Callable[[Any], Any]] = {
     "win_rate": lambda values: paired.win_rate(values, FINE),
     "compare_paired": lambda values: paired.compare_paired(FINE, values),
     "over_trainings": lambda values: paired.over_trainings({1: values, 2: FINE}),
-    "t_interval": paired.t_interval,
     "variance_shares": lambda values: variance_shares([values, FINE], ["x", "y"]),
     "cross_correlation": lambda values: cross_correlation([values], [FINE], "pearson"),
     "resampled": lambda values: resampled([values, values]),

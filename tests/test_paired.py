@@ -16,7 +16,6 @@ from lrp_companion.metrics.paired import (
     fisher_z,
     mean_over,
     over_trainings,
-    t_interval,
     win_rate,
 )
 from lrp_companion.metrics.statistics import Interval, bootstrap_mean, paired_difference
@@ -86,9 +85,41 @@ def test_over_trainings_is_wider_than_over_examples_and_has_the_mean_of_means():
     assert result.low < alone.low and result.high > alone.high
 
 
-def test_over_trainings_of_equal_columns_is_the_interval_over_examples():
-    alone, result = bootstrap_mean(A), over_trainings({1: A, 2: A})
-    assert (result.low, result.high) == pytest.approx((alone.low, alone.high), abs=1e-12)
+def test_over_trainings_of_equal_columns_is_student_s_interval_over_examples():
+    result = over_trainings({1: A, 2: A})
+    assert (result.low, result.high) == pytest.approx(stats.t.interval(0.95, 59, A.mean(), stats.sem(A)))
+
+
+def test_over_trainings_without_examples_that_differ_is_student_s_over_the_trainings():
+    means = [0.1, 0.4, 0.2, 0.25]
+    result = over_trainings({k: np.full(50, mean) for k, mean in enumerate(means)})
+    expected = stats.t.interval(0.95, 3, np.mean(means), stats.sem(means))
+    assert (result.low, result.high) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("trainings", [2, 3, 5])
+@pytest.mark.parametrize("spread", [(0.0, 0.3, 0.1), (0.02, 0.3, 0.1), (0.1, 0.3, 0.1), (0.1, 0.02, 0.05)])
+def test_intervals_over_trainings_cover_what_they_say(trainings: int, spread: tuple[float, float, float]):
+    """Of 1,500 made-up studies with trainings, examples and their interplay that vary by `spread`."""
+    generator = np.random.default_rng(trainings)
+    between, examples, both = spread
+    covered = 0
+    for _ in range(1_500):
+        columns = generator.normal(0, between, (trainings, 1)) + generator.normal(0, examples, 100)
+        columns = columns + generator.normal(0, both, (trainings, 100))
+        made = over_trainings(dict(enumerate(columns)))
+        covered += made.low <= 0 <= made.high
+    assert covered / 1_500 > 0.93
+
+
+def test_bootstrap_intervals_of_skewed_r_cover_what_they_say():
+    """1 - r is gamma distributed, as skewed as r over sentences; 50 examples, the fewest in a record."""
+    generator = np.random.default_rng(0)
+    covered = 0
+    for _ in range(600):
+        made = bootstrap_mean(1 - generator.gamma(0.8, 0.3, 50), resamples=1_000)
+        covered += made.low <= 1 - 0.8 * 0.3 <= made.high
+    assert covered / 600 > 0.91  # 0.93 but for the chance of 600 studies
 
 
 def test_undefined_examples_are_counted():
@@ -97,20 +128,11 @@ def test_undefined_examples_are_counted():
     assert over_trainings({1: a, 2: A}).undefined == 1
 
 
-def test_the_t_interval_is_scipy_s():
-    values = [0.1, 0.4, 0.2, 0.25]
-    low, high = stats.t.interval(0.95, 3, np.mean(values), stats.sem(values))
-    result = t_interval(values)
-    assert (result.low, result.high) == pytest.approx((low, high))
-
-
 @pytest.mark.parametrize(
     "call",
     [
         lambda: over_trainings({1: [0.1, 0.2]}),
         lambda: over_trainings({1: [0.1, 0.2], 2: [0.1]}),
-        lambda: t_interval([0.1]),
-        lambda: t_interval([0.1, float("nan")]),
         lambda: compare_paired([0.1], [0.1, 0.2]),
         lambda: bootstrap_median([]),
     ],

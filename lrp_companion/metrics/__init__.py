@@ -5,9 +5,11 @@ from __future__ import annotations
 from lrp_companion.metrics.axioms import ConservationGap, InvarianceGap, conservation_gap, invariance_gap
 from lrp_companion.metrics.faithfulness import (
     Curve,
+    Leverage,
     agreement,
     faithfulness_gap,
     kendall,
+    leverage,
     normalise,
     pearson,
     perturbation_curve,
@@ -17,7 +19,7 @@ from lrp_companion.metrics.faithfulness import (
 from lrp_companion.metrics.statistics import Interval, bootstrap_mean, paired_difference
 
 __all__ = [
-    "ConservationGap", "Curve", "Interval", "InvarianceGap", "agreement", "bootstrap_mean",
-    "conservation_gap", "faithfulness_gap", "invariance_gap", "kendall", "normalise", "paired_difference",
-    "pearson", "perturbation_curve", "removal_order", "spearman",
+    "ConservationGap", "Curve", "Interval", "InvarianceGap", "Leverage", "agreement", "bootstrap_mean",
+    "conservation_gap", "faithfulness_gap", "invariance_gap", "kendall", "leverage", "normalise",
+    "paired_difference", "pearson", "perturbation_curve", "removal_order", "spearman",
 ]  # fmt: skip

@@ -89,10 +89,9 @@ def _of_trainings(runs: list[Any], explainers: Any, at: Mapping[str, Any]) -> xr
 
 
 def mean(r: xr.DataArray) -> Any:
-    """Mean over examples, and over trainings where there are several, with its 95 % bootstrap interval.
+    """Mean over examples with its 95 % bootstrap interval; over trainings, too, as `over_trainings` has it.
 
-    The draws are those of `bootstrap_mean` and, over trainings, of `over_trainings`; NaN is left out and
-    counted.
+    NaN is left out and counted.
 
     Returns
     -------

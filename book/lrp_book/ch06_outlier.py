@@ -1,0 +1,173 @@
+"""Chapter 6: one token decides. r with and without `[CLS]`, by Pearson and by rank. No torch."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Sequence
+
+import matplotlib as mpl
+import numpy as np
+import xarray as xr
+
+from lrp_book.worth import kept_tokens
+from lrp_companion.metrics import leverage
+from lrp_companion.metrics.faithfulness import CORRELATIONS, directions
+from lrp_companion.paper.protocol_grid import title
+from lrp_companion.runs.labelled import mean, r_with_loo, side
+from lrp_companion.runs.load import TextRun, load_run
+from lrp_companion.schema import STATISTICS
+from lrp_companion.show.canvas import LOOK, Drawing, drawing, headline, settle
+from lrp_companion.show.palette import INK, styles
+from lrp_companion.show.tables import Table, table
+
+COUNTED = {"words": "words", "no [CLS]": "all but [CLS]", "all": "all tokens"}
+READ = {"word": "words", "word+position": "words + positions"}
+STATISTIC = {"pearson": "Pearson", "spearman": "rank (Spearman)"}
+RULES = ("attnlrp", "cp-lrp")
+
+
+def with_and_without(run: TextRun, methods: tuple[str, ...] = RULES) -> xr.DataArray:
+    """r with LOO of a run that keeps its maps, by what counts: the words, all tokens but `[CLS]`, or all.
+
+    Returns
+    -------
+    DataArray with the axes explainer, site, counted, statistic, example.
+    """
+    axes = {"explainer": methods, "site": READ, "counted": COUNTED, "statistic": STATISTIC}
+    coords = {**{name: list(options) for name, options in axes.items()}, "example": run.examples}
+    r = np.full([len(options) for options in coords.values()], np.nan)
+    maps = [run.maps(method, site=site) for method in methods for site in READ]
+    for k, (loo, words, *rows) in enumerate(
+        zip(run.loo(), kept_tokens(run, "no-special"), *maps, strict=True)
+    ):
+        all_maps, rest = np.stack([*rows, loo]), np.arange(len(loo)) > 0
+        for (c, keep), (s, name) in itertools.product(
+            enumerate((words, rest, rest | True)), enumerate(STATISTIC)
+        ):
+            seen = all_maps[:, keep]
+            if keep.sum() > 1 and np.ptp(seen, axis=1).all():
+                unit = directions(seen, name)
+                r[:, :, c, s, k] = (unit[:-1] @ unit[-1]).reshape(len(methods), len(READ))
+    return xr.DataArray(r, coords, list(coords))
+
+
+def lead(r: xr.DataArray, one: str = "cp-lrp", other: str = "attnlrp") -> xr.DataArray:
+    """r of one explainer minus r of another."""
+    return r.sel(explainer=one) - r.sel(explainer=other)
+
+
+def cells(runs: Sequence[TextRun]) -> xr.DataArray:
+    """How many cells of all runs lie on which side, by statistic: raw maps; site x tokens x removal x output.
+
+    Returns
+    -------
+    DataArray with the axes statistic and side ("above": CP-LRP is closer to LOO; "below"; "across").
+    """
+    sides = ("above", "below", "across")
+    out = xr.DataArray(0, {"statistic": list(STATISTICS), "side": list(sides)}, ["statistic", "side"])
+    for run in runs:
+        where = side(mean(lead(r_with_loo(run, RULES, map="raw"))))
+        for name in sides:
+            out.loc[{"side": name}] += (where == name).sum([dim for dim in where.dims if dim != "statistic"])
+    return out
+
+
+def outlier_table(run: TextRun) -> Table:
+    """CP-LRP minus AttnLRP by statistic, site and what counts."""
+    means = mean(lead(with_and_without(run)))
+    rows = [
+        {"relevance read at": READ[site], "r": STATISTIC[statistic]}
+        | {
+            label: means.sel(site=site, counted=name, statistic=statistic).item()
+            for name, label in COUNTED.items()
+        }
+        for site, statistic in itertools.product(READ, STATISTIC)
+    ]
+    return table(rows, caption=f"CP-LRP − AttnLRP, mean difference of r; {title(run)}, n = {run.n:,}")
+
+
+def standing(run: TextRun, method: str) -> xr.DataArray:
+    """Where `[CLS]` stands at words + positions: u (relevance), v (LOO) and r of the others, per example."""
+    found = [
+        leverage(one, other, 0)
+        for one, other in zip(run.maps(method, site="word+position"), run.loo(), strict=True)
+    ]
+    return xr.DataArray(
+        np.array(found), {"of": ["u", "v", "rest"], "example": run.examples}, ["example", "of"]
+    )
+
+
+@mpl.rc_context(LOOK)
+def outlier_figure(run: TextRun) -> Drawing:
+    """Draw `[CLS]` of every sentence, relevance across and LOO up, over the r that it would give."""
+    rest = {method: float(standing(run, method).sel(of="rest").mean()) for method in RULES}
+    far = {method: float((abs(standing(run, method).sel(of="u")) > 1).mean()) for method in RULES}
+    alt = (
+        f"Where [CLS] stands: in AttnLRP's maps it is further out than all others together in "
+        f"{far['attnlrp']:.0%} of the sentences, in CP-LRP's in {far['cp-lrp']:.0%}."
+    )
+    figure, panels = drawing(alt, columns=2, height=3.6, width=7.2, sharex=True, sharey=True)
+    (left, right), (low, high) = (-3.3, 1.2), (-1.6, 2.6)
+    u, v = np.meshgrid(np.linspace(left, right, 160), np.linspace(low, high, 120))
+    for axes, method in zip(panels, RULES, strict=True):
+        r = (rest[method] + u * v) / np.sqrt((1 + u**2) * (1 + v**2))
+        lines = axes.contour(u, v, r, levels=[-0.5, 0, 0.5], colors=INK, linewidths=0.8, alpha=0.6)
+        axes.clabel(lines, fmt="r = %g", fontsize=8, manual=[(-1.9, 2.1), (-1.9, 0.55), (-1.2, -0.25)])
+        look, at = styles([method])[method], standing(run, method)
+        axes.plot(at.sel(of="u"), at.sel(of="v"), ".", markersize=3, alpha=0.5, color=look.colour)
+        beyond = int((at.sel(of="v") > high).sum())
+        axes.set_title(f"{look.label} ({beyond} sentences lie above)")
+        axes.set(xlim=(left, right), ylim=(low, high), xlabel="[CLS] in the map: u")
+    panels[0].set_ylabel("[CLS] in LOO: v")
+    headline(figure, f"One token decides: where [CLS] stands, {run.n:,} sentences")
+    settle(figure)
+    return figure
+
+
+LEFT_OUT = {
+    "as it is": (), "position of [CLS] 0": ("position",), "word of [CLS] 0": ("word",),
+    "[CLS] not counted": None,
+}  # fmt: skip
+"""What is taken out of the map at `[CLS]`, at words + positions with all tokens counted."""
+
+
+def taken_out(run: TextRun, *, statistic: str = "pearson") -> xr.DataArray:
+    """r with LOO at words + positions, all tokens, when part of the relevance of `[CLS]` is set to 0.
+
+    Returns
+    -------
+    DataArray with the axes explainer, out (`LEFT_OUT`) and example.
+    """
+    f, loo = CORRELATIONS[statistic], run.loo()
+    coords = {"explainer": list(RULES), "out": list(LEFT_OUT), "example": run.examples}
+    r = np.full([len(axis) for axis in coords.values()], np.nan)
+    for m, method in enumerate(RULES):
+        for k, parts in enumerate(run.map_parts(method)):
+            for o, zeroed in enumerate(LEFT_OUT.values()):
+                kept = {
+                    name: np.array(parts.get(name, np.zeros_like(parts["word"])))
+                    for name in ("word", "position")
+                }
+                for name in zeroed or ():
+                    kept[name][0] = 0
+                seen = slice(1 if zeroed is None else 0, None)
+                r[m, o, k] = f((kept["word"] + kept["position"])[seen], loo[k][seen])
+    return xr.DataArray(r, coords, list(coords))
+
+
+def mechanism_table(runs: Sequence[TextRun], *, caption: str) -> Table:
+    """CP-LRP minus AttnLRP by what is taken out, and by the sign of LOO at `[CLS]`: a row for each run."""
+    rows = []
+    for run in runs:
+        gap = lead(taken_out(run))
+        below = xr.DataArray([loo[0] < 0 for loo in run.loo()], dims="example")
+        row = {"run": run.name} | {name: mean(gap.sel(out=name)) for name in LEFT_OUT}
+        for sign, keep in (("LOO at [CLS] below 0", below), ("above 0", ~below)):
+            row[sign] = mean(gap.sel(out="as it is")[keep])
+        rows.append(row)
+    return table(rows, caption=caption)
+
+
+if __name__ == "__main__":  # the same of any run with --keep-maps, the paper's own models among them
+    print(outlier_table(load_run(sys.argv[1])))
