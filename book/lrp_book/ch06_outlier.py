@@ -35,7 +35,10 @@ def with_and_without(run: TextRun, methods: tuple[str, ...] = RULES) -> xr.DataA
     DataArray with the axes explainer, site, counted, statistic, example.
     """
     axes = {"explainer": methods, "site": READ, "counted": COUNTED, "statistic": STATISTIC}
-    coords = {**{name: list(options) for name, options in axes.items()}, "example": run.examples}
+    coords: dict[str, list] = {
+        **{name: list(options) for name, options in axes.items()},
+        "example": list(run.examples),
+    }
     r = np.full([len(options) for options in coords.values()], np.nan)
     maps = [run.maps(method, site=site) for method in methods for site in READ]
     for k, (loo, words, *rows) in enumerate(
@@ -140,7 +143,7 @@ def taken_out(run: TextRun, *, statistic: str = "pearson") -> xr.DataArray:
     DataArray with the axes explainer, out (`LEFT_OUT`) and example.
     """
     f, loo = CORRELATIONS[statistic], run.loo()
-    coords = {"explainer": list(RULES), "out": list(LEFT_OUT), "example": run.examples}
+    coords = {"explainer": list(RULES), "out": list(LEFT_OUT), "example": list(run.examples)}
     r = np.full([len(axis) for axis in coords.values()], np.nan)
     for m, method in enumerate(RULES):
         for k, parts in enumerate(run.map_parts(method)):
@@ -170,4 +173,6 @@ def mechanism_table(runs: Sequence[TextRun], *, caption: str) -> Table:
 
 
 if __name__ == "__main__":  # the same of any run with --keep-maps, the paper's own models among them
-    print(outlier_table(load_run(sys.argv[1])))
+    asked = load_run(sys.argv[1])
+    assert isinstance(asked, TextRun), "a run on texts"
+    print(outlier_table(asked))
