@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from lrp_book.ch06_outlier import COUNTED, lead, outlier_figure, outlier_table, standing, with_and_without
+from lrp_book.ch06_outlier import COUNTED, lead, outlier_figure, outlier_table, places, with_and_without
 
 from lrp_companion.checks import InputError
 from lrp_companion.metrics import leverage, pearson
@@ -59,7 +59,7 @@ def test_r_is_that_of_the_record_where_it_has_it(run) -> None:
 def test_without_cls_is_the_rest_of_the_leverage(run) -> None:
     at = {"site": "word+position", "counted": "no [CLS]", "statistic": "pearson"}
     r = with_and_without(run).sel(explainer="cp-lrp", **at)
-    assert r.values == pytest.approx(standing(run, "cp-lrp").sel(of="rest").values, abs=1e-9)
+    assert r.values == pytest.approx(places(run, "cp-lrp").sel(of="rest").values, abs=1e-9)
     assert lead(with_and_without(run)).sel(**at).shape == (run.n,)
 
 

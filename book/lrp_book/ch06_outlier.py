@@ -60,7 +60,7 @@ def lead(r: xr.DataArray, one: str = "cp-lrp", other: str = "attnlrp") -> xr.Dat
     return r.sel(explainer=one) - r.sel(explainer=other)
 
 
-def cells(runs: Sequence[TextRun]) -> xr.DataArray:
+def counted_cells(runs: Sequence[TextRun]) -> xr.DataArray:
     """How many cells of all runs lie on which side, by statistic: raw maps; site x tokens x removal x output.
 
     Returns
@@ -90,7 +90,7 @@ def outlier_table(run: TextRun) -> Table:
     return table(rows, caption=f"CP-LRP − AttnLRP, mean difference of r; {title(run)}, n = {run.n:,}")
 
 
-def standing(run: TextRun, method: str) -> xr.DataArray:
+def places(run: TextRun, method: str) -> xr.DataArray:
     """Where `[CLS]` stands at words + positions: u (relevance), v (LOO) and r of the others, per example."""
     found = [
         leverage(one, other, 0)
@@ -104,8 +104,8 @@ def standing(run: TextRun, method: str) -> xr.DataArray:
 @mpl.rc_context(LOOK)
 def outlier_figure(run: TextRun) -> Drawing:
     """Draw `[CLS]` of every sentence, relevance across and LOO up, over the r that it would give."""
-    rest = {method: float(standing(run, method).sel(of="rest").mean()) for method in RULES}
-    far = {method: float((abs(standing(run, method).sel(of="u")) > 1).mean()) for method in RULES}
+    rest = {method: float(places(run, method).sel(of="rest").mean()) for method in RULES}
+    far = {method: float((abs(places(run, method).sel(of="u")) > 1).mean()) for method in RULES}
     alt = (
         f"Where [CLS] stands: in AttnLRP's maps it is further out than all others together in "
         f"{far['attnlrp']:.0%} of the sentences, in CP-LRP's in {far['cp-lrp']:.0%}."
@@ -117,7 +117,7 @@ def outlier_figure(run: TextRun) -> Drawing:
         r = (rest[method] + u * v) / np.sqrt((1 + u**2) * (1 + v**2))
         lines = axes.contour(u, v, r, levels=[-0.5, 0, 0.5], colors=INK, linewidths=0.8, alpha=0.6)
         axes.clabel(lines, fmt="r = %g", fontsize=8, manual=[(-1.9, 2.1), (-1.9, 0.55), (-1.2, -0.25)])
-        look, at = styles([method])[method], standing(run, method)
+        look, at = styles([method])[method], places(run, method)
         axes.plot(at.sel(of="u"), at.sel(of="v"), ".", markersize=3, alpha=0.5, color=look.colour)
         beyond = int((at.sel(of="v") > high).sum())
         axes.set_title(f"{look.label} ({beyond} sentences lie above)")
