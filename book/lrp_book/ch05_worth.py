@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import combinations
 from pathlib import Path
@@ -121,6 +122,25 @@ def table1_short(run: MnistRun) -> Table:
         groups[pair.replace("-", " with ")] = [pair, f"{pair}, paper"]
     caption = f"Mean r between maps, {run.n:,} images, {len(run.seeds)} nets, raw maps"
     return table(rows, columns=columns, groups=groups, caption=f"{caption}; paper: from another net")
+
+
+def both_statistics(run: TextRun) -> Table:
+    """Table 2's r with LOO of every method by Pearson and by rank, for two ways of counting; the paper's."""
+    papers = {row["method"]: row["loo_r"] for row in paper_table("table2") if row["dataset"] == dataset_of(run)}
+    columns, groups = {"method": "method"}, {}
+    for key in ("words", "positions"):
+        columns |= {f"{key}, pearson": "Pearson", f"{key}, spearman": "rank"}
+        groups[SHORT[key]] = [f"{key}, pearson", f"{key}, spearman"]
+    rows = []
+    for method in (name for name in run.methods if name in PAPER_METHODS and name != "loo"):
+        row: Row = {"method": method_label(method), "paper": papers.get(PAPER_METHODS[method])}
+        for column in list(columns)[1:]:
+            key, statistic = column.split(", ")
+            read = replace(PROTOCOLS[SHORT[key]], statistic=statistic)
+            row[column] = bootstrap_mean(run.r(method, read))
+        rows.append(row)
+    caption = f"Mean r with LOO, {title(run)}, n = {run.n:,}; paper: from another model, by Pearson"
+    return table(rows, columns=columns | {"paper": "paper"}, groups=groups, caption=caption)
 
 
 def rows_of(means: xr.DataArray) -> list[Row]:

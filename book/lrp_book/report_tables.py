@@ -37,19 +37,16 @@ def claims_table(checked: Sequence[Claim]) -> Table:
 
 def verdicts_table(checked: Sequence[Claim]) -> Table:
     """Each claim in one line: the verdict over all runs, and how many effects are on which side."""
-    rows = [
-        {
-            "claim": f"{claim.number}",
-            "says": claim.says,
-            "verdict": claim.verdict,
-            **{side: [effect.side for effect in claim.effects].count(side) for side in EFFECT_SIDES},
-        }
-        for claim in checked
-    ]
-    papers, undecided, other = EFFECT_SIDES
+    rows = []
+    for claim in checked:
+        sides = [effect.side for effect in claim.effects]
+        ranks = [effect.rank_side for effect in claim.effects if effect.rank_side]
+        counts, by_rank = (" · ".join(f"{of.count(name)}" for name in EFFECT_SIDES) for of in (sides, ranks))
+        says = {"claim": f"{claim.number}", "says": claim.says, "verdict": claim.verdict}
+        rows.append({**says, "Pearson": counts if sides else None, "rank": by_rank if ranks else None})
     columns = {
         "claim": "no.", "says": "the paper's claim, in our words", "verdict": "verdict",
-        papers: "on the paper's side", undecided: "open", other: "on the other side",
+        "Pearson": "effects: paper's side · open · other", "rank": "by rank",
     }  # fmt: skip
     return table(rows, columns=columns, caption=f"Verdicts, and how many effects lie where. {VERDICTS}")
 
@@ -70,6 +67,7 @@ def effects_table(checked: Sequence[Claim], *, digits: int = 3) -> Table:
             "claim": f"{claim.number}", "run": effect.run, "protocol": effect.protocol, "effect": effect.what,
             "value": replace(effect.value, undefined=0), "n": effect.value.n, "paper": effect.paper,
             "detectable": effect.detectable, "side": effect.side, "note": effect.note or None,
+            "rank": effect.rank and replace(effect.rank, undefined=0), "rank side": effect.rank_side or None,
         }
         for claim in checked
         for effect in claim.effects
@@ -77,6 +75,7 @@ def effects_table(checked: Sequence[Claim], *, digits: int = 3) -> Table:
     columns = {
         "claim": "no.", "run": "run", "protocol": "protocol", "effect": "effect",
         "value": "here", "n": "n", "detectable": "n can show", "paper": "paper", "side": "interval on side",
+        "rank": "by rank", "rank side": "rank on side",
     }  # fmt: skip
     if any(row["note"] for row in rows):
         columns["note"] = "note"

@@ -209,4 +209,12 @@ SPECS = (
         "on IMDB, the same for Δ: single layers of the later half gain more",
         "imdb", "delta", _singles,
     ),
+    Spec(
+        "Figure 2, Table A3",
+        "on IMDB, bypassing either half of the layers raises r above AttnLRP's",
+        "imdb", "r",
+        lambda v, n: {
+            "later half - AttnLRP": v(_last(n)) - v(NONE), "first half - AttnLRP": v(_first(n)) - v(NONE),
+        },
+    ),
 )  # fmt: skip

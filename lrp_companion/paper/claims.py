@@ -2,8 +2,8 @@
 
 An effect is the mean over examples of a paired difference, with its 95 % bootstrap interval. A claim names
 the side on which the paper's effect lies. An effect is on that side if its whole interval is, on the other
-side if its whole interval is there, and open if the interval includes zero. `verdict` sums up all effects in
-one word.
+side if its whole interval is there, and open if the interval includes zero. Agreement of methods on texts is
+taken by Pearson's r and by Spearman's. `verdict` sums up all effects.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -38,7 +38,10 @@ from lrp_companion.registry import label_of
 from lrp_companion.runs.load import AnyRun, Explanation, MnistGridRun, MnistRun, TextRun
 from lrp_companion.schema import PROTOCOLS, Protocol
 
-VERDICTS = ("reproduced", "partly", "contradicted", "inconclusive", "not testable here")
+VERDICTS = (
+    "reproduced", "partly", "mixed", "contradicted", "inconclusive", "depends on the statistic",
+    "not testable here",
+)  # fmt: skip
 EFFECT_SIDES = ("the paper's", "open", "the other")
 
 
@@ -53,6 +56,7 @@ class Effect:
     side : "the paper's", "open" or "the other".
     paper : the same effect in the paper's tables, None where it has none.
     note : a remark, such as "nets: 4 of 5": the means of four of five networks alone are on the paper's side.
+    rank, rank_side : value and side by Spearman's r; None and "" where records have Pearson's alone.
     """
 
     run: str
@@ -62,6 +66,8 @@ class Effect:
     side: str
     paper: float | None = None
     note: str = ""
+    rank: Interval | None = None
+    rank_side: str = ""
 
     @property
     def detectable(self) -> float:
@@ -107,8 +113,10 @@ def side(value: Interval, low: float, high: float) -> str:
 
 
 def verdict(effects: Iterable[Effect]) -> str:
-    """A verdict: "reproduced" if all effects are on the paper's side, "partly" if some are; without any on it
-    "contradicted" if one is on the other side, "inconclusive" if all are open.
+    """A verdict: "reproduced" if all effects are on the paper's side, "partly" if some are and the others are
+    open, "mixed" if some are on either side; without any on the paper's side "contradicted" if one is on the
+    other, "inconclusive" if all are open. "depends on the statistic" if Pearson's r and Spearman's would give
+    two verdicts.
 
     An effect of fewer than two examples has no interval and does not count; without any effect the claim is
     "not testable here".
@@ -117,17 +125,24 @@ def verdict(effects: Iterable[Effect]) -> str:
     >>> gain = Interval(0.2, 0.1, 0.3, 50)
     >>> held = Effect("a run", "words only (default)", "CP-LRP - AttnLRP", gain, "the paper's")
     >>> left_open, other = replace(held, side="open"), replace(held, side="the other")
-    >>> [verdict(effects) for effects in ([held], [held, other], [left_open, other], [left_open], [])]
-    ['reproduced', 'partly', 'contradicted', 'inconclusive', 'not testable here']
+    >>> [verdict(effects) for effects in ([held], [held, left_open], [held, other], [left_open, other], [])]
+    ['reproduced', 'partly', 'mixed', 'contradicted', 'not testable here']
+    >>> verdict([replace(held, rank=gain, rank_side="the other")])
+    'depends on the statistic'
     """
-    reproduced, partly, contradicted, inconclusive, untested = VERDICTS
+    counted = [effect for effect in effects if not math.isnan(effect.value.low)]
+    by_pearson = _verdict({effect.side for effect in counted})
+    by_rank = _verdict({effect.rank_side or effect.side for effect in counted})
+    return by_pearson if by_pearson == by_rank else "depends on the statistic"
+
+
+def _verdict(sides: set[str]) -> str:
     papers, _, other = EFFECT_SIDES
-    sides = [effect.side for effect in effects if not math.isnan(effect.value.low)]
-    if not sides:
-        return untested
     if papers in sides:
-        return reproduced if set(sides) == {papers} else partly
-    return contradicted if other in sides else inconclusive
+        return "reproduced" if sides == {papers} else "mixed" if other in sides else "partly"
+    if not sides:
+        return "not testable here"
+    return "contradicted" if other in sides else "inconclusive"
 
 
 class _Missing(Exception):
@@ -137,8 +152,8 @@ class _Missing(Exception):
 def claims(runs: Sequence[AnyRun], *, trained_again: Sequence[AnyRun] = ()) -> list[Claim]:
     """Test the paper's claims on runs: the effects of each claim, and from them the verdict.
 
-    On texts every effect in r is measured under the three `PROTOCOLS`, on digits for raw maps and for maps
-    that sum to one; a claim that holds only under some of them is partly reproduced. See `verdict`. Runs of
+    On texts every effect in r is measured under the three `PROTOCOLS`, by Pearson and by rank where the records
+    have both, on digits for raw maps and for maps that sum to one. See `verdict`. Runs of
     models that were trained again count only where a claim compares two data sets, which needs runs of one
     model on both.
 
@@ -175,13 +190,37 @@ def _tested(spec: Spec, run: TextRun | MnistRun) -> tuple[list[Effect], str]:
     try:
         for protocol, value, notes in _columns(spec, run):
             made = spec.effects(value, run.layers if isinstance(run, TextRun) else 0)
+            by_rank = _by_rank(spec, run, protocol)
             for what, values in made.items():
                 interval, note = bootstrap_mean(values), _joined(notes(spec, what), _stand_in(run))
                 lies = side(interval, spec.low, spec.high)
-                effects.append(Effect(run.name, protocol, what, interval, lies, paper.get(what), note))
+                rank = by_rank.get(what)
+                ranked = (rank, side(rank, spec.low, spec.high)) if rank else (None, "")
+                effects.append(
+                    Effect(run.name, protocol, what, interval, lies, paper.get(what), note, *ranked)
+                )
     except _Missing as error:
         return [], f"{run.name} has no {error}"
     return effects, ""
+
+
+def _by_rank(spec: Spec, run: TextRun | MnistRun, protocol: str) -> dict[str, Interval]:
+    """The effects by Spearman's r, where the run has them: of methods, not of masks."""
+    if not isinstance(run, TextRun) or spec.column != "r" or "spearman" not in run.options["statistic"]:
+        return {}
+    ranked = replace(PROTOCOLS[protocol], statistic="spearman")
+    column = _text_column(run, "r", ranked)
+
+    def value(explanation: Explanation) -> np.ndarray:
+        if not isinstance(explanation, str):
+            raise _Missing("ranks of masks")
+        return column(explanation)
+
+    try:
+        made = spec.effects(value, run.layers)
+    except _Missing:
+        return {}
+    return {what: bootstrap_mean(values) for what, values in made.items()}
 
 
 def _stand_in(run: AnyRun) -> str:

@@ -28,8 +28,9 @@ from lrp_companion.show.tables import Table, cell, table
 INTERVALS = "mean and 95 % interval"
 VERDICTS = (
     "reproduced: the 95 % interval of every effect lies wholly on the paper's side, under every protocol; "
-    "partly: some do; contradicted: none does, and one or more lie wholly on the other side; inconclusive: "
-    "no interval lies wholly on one side; not testable here: no run for it"
+    "partly: some do, the others include 0; mixed: some lie on either side; contradicted: none lies on the "
+    "paper's, and one or more on the other; inconclusive: every interval includes 0; depends on the "
+    "statistic: Pearson's r and rank (Spearman) give two of these; not testable here: no run for it"
 )
 REPORT_WIDTH = 140  # characters in a terminal
 PAIR_NAMES = {"left-right": "left with right", "left-LOO": "left with LOO", "right-LOO": "right with LOO"}
@@ -289,7 +290,8 @@ def _claim_text(claim: Claim) -> str:
         for effect in (effect for effect in claim.effects if effect.run == run):
             paper = "" if effect.paper is None else f"; the paper {effect.paper:.2f}"
             note = f"; {effect.note}" if effect.note else ""
-            value = f"{effect.value.text(2)}, n = {effect.value.n:,}: {_side_words(effect.side)}{paper}{note}"
+            rank = f"; by rank {effect.rank.text(2)}" if effect.rank else ""
+            value = f"{effect.value.text(2)}, n = {effect.value.n:,}: {_side_words(effect.side)}{rank}{paper}{note}"
             lines.append(_wrap(f"      {effect.protocol}: {effect.what} {value}", "        "))
     return "\n".join([*lines, *([_wrap(f"    {claim.why}", "    ")] if claim.why else [])])
 

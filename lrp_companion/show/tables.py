@@ -41,6 +41,8 @@ _INTERVAL = re.compile(r"(?P<mean>\S+) (?P<rest>\[[^\]]+\](?: \(.+\))?)")
 SIGNS = {
     "reproduced": ("✓", "good"),
     "partly": ("◐", "part"),
+    "mixed": ("±", "part"),
+    "depends on the statistic": ("±", "part"),
     "contradicted": ("✗", "bad"),
     "inconclusive": ("?", "open"),
 }
