@@ -17,7 +17,7 @@ from bs4 import BeautifulSoup
 ROOT = Path(__file__).resolve().parents[1]
 LIST = ROOT / "tests" / "printed_tables.json"
 CHAPTERS = ("05_reproduction", "06_protocol_audit", "07_remedy", "08_wirings")
-SIGNS = "✓◐✗?"
+SIGNS = "✓◐✗?±"
 
 
 def tables(notebook: Path) -> Iterator[tuple[str, list[str]]]:

@@ -72,15 +72,17 @@ def explained(
     removals: int,
     statistics: int,
     curves: Sequence[tuple[float, float]],
+    ranked: bool = False,
 ) -> dict:
     """Columns of explanations whose r under the three protocols is given; the third by the sign of its map's
-    sum.
+    sum. If `ranked`, it is Spearman's r, too.
     """
     n = len(r)
     grid = np.full((n, len(SITES), len(TOKEN_CHOICES), removals, len(TARGET_CHOICES), statistics), 0.125)
     sums = np.ones((n, len(SITES), len(TOKEN_CHOICES), len(TARGET_CHOICES)))
     for k, (ours, positions, sum_to_one) in enumerate(r):
-        grid[k, 0, 0, 0, 0, :2], grid[k, 1, 1, 0, 0, :2] = ours, positions
+        given = slice(2 if ranked else 1)
+        grid[k, 0, 0, 0, 0, given], grid[k, 1, 1, 0, 0, given] = ours, positions
         assert abs(positions) == abs(sum_to_one) or math.isnan(positions)
         sums[k, 1, 1, 0] = -1.0 if positions == -sum_to_one else 1.0
     lerf, morf = zip(*curves, strict=True)
@@ -123,6 +125,7 @@ def text_run(
     path: Path, r: Mapping[Any, Sequence[Any]], *, task: str = "sst2", layers: int = 12,
     model: str = "made-up", curves: Mapping[Any, Sequence[Any]] | None = None, n: int = 4,
     methods: Sequence[str] = METHODS, weights: str = "1" * 16, removals: Sequence[str] | None = None,
+    ranked: bool = False,
 ) -> Path:  # fmt: skip
     """Write a run on n texts. `r` and `curves` map a method or a set of layers to one entry per text; all
     else has r = 0.5.
@@ -177,7 +180,9 @@ def text_run(
                 for key, mine in zip(keys, row, strict=True)
             ]
             walks = [(curves or {}).get(key, [(1.0, 0.25)] * n)[k] for key in keys]
-            columns = explained(values, removals=len(removals), statistics=statistics, curves=walks)
+            columns = explained(
+                values, removals=len(removals), statistics=statistics, curves=walks, ranked=ranked
+            )
             names = (
                 [sum(1 << (layer - 1) for layer in key) for key in keys] if which == "mask" else list(keys)
             )
@@ -281,10 +286,14 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         ("AttnLRP", "left-right"): np.array([[0.7, 0.8, 0.9], [0.75, 0.85, 0.8]]),
     }
     return {
-        "sst2": text_run(top / "sst2-made-up", {**r, **walk}, curves=curves),
-        "six": text_run(top / "sst2-six", six, layers=6, n=3, model="six"),
+        "sst2": text_run(top / "sst2-made-up", {**r, **walk}, curves=curves, ranked=True),
+        "six": text_run(top / "sst2-six", six, layers=6, n=3, model="six", ranked=True),
         "imdb": text_run(
-            top / "imdb-made-up", {"attnlrp": level(0.3, 0.35), "cp-lrp": level(0.4, 0.55)}, task="imdb", n=2
+            top / "imdb-made-up",
+            {"attnlrp": level(0.3, 0.35), "cp-lrp": level(0.4, 0.55)},
+            task="imdb",
+            n=2,
+            ranked=True,
         ),
         "mnist": mnist_run(top / "mnist-made-up", digits),
         "top": top,
@@ -488,8 +497,8 @@ HEADLINE = "on SST, CP-LRP agrees better with LOO"
     ],
 )
 def test_each_verdict_follows_from_records(tmp_path, attnlrp, cp_lrp, expected):
-    run = load_run(text_run(tmp_path / "run", {"attnlrp": attnlrp, "cp-lrp": cp_lrp}, n=3))
-    claim = find(claims([run]), HEADLINE)
+    path = text_run(tmp_path / "run", {"attnlrp": attnlrp, "cp-lrp": cp_lrp}, n=3, ranked=True)
+    claim = find(claims([load_run(path)]), HEADLINE)
     assert claim.verdict == expected and claim.by_run() == {"run": expected}
     assert [e.protocol for e in claim.effects] == list(PROTOCOLS)
     for k, effect in enumerate(claim.effects):

@@ -126,7 +126,8 @@ def table1_short(run: MnistRun) -> Table:
 
 def both_statistics(run: TextRun) -> Table:
     """Table 2's r with LOO of every method by Pearson and by rank, for two ways of counting; the paper's."""
-    papers = {row["method"]: row["loo_r"] for row in paper_table("table2") if row["dataset"] == dataset_of(run)}
+    printed = [row for row in paper_table("table2") if row["dataset"] == dataset_of(run)]
+    papers = {row["method"]: row["loo_r"] for row in printed}
     columns, groups = {"method": "method"}, {}
     for key in ("words", "positions"):
         columns |= {f"{key}, pearson": "Pearson", f"{key}, spearman": "rank"}

@@ -152,10 +152,9 @@ class _Missing(Exception):
 def claims(runs: Sequence[AnyRun], *, trained_again: Sequence[AnyRun] = ()) -> list[Claim]:
     """Test the paper's claims on runs: the effects of each claim, and from them the verdict.
 
-    On texts every effect in r is measured under the three `PROTOCOLS`, by Pearson and by rank where the records
-    have both, on digits for raw maps and for maps that sum to one. See `verdict`. Runs of
-    models that were trained again count only where a claim compares two data sets, which needs runs of one
-    model on both.
+    On texts every effect in r is measured under the three `PROTOCOLS`, by Pearson and, where the records have
+    it, by rank; on digits for raw maps and for maps that sum to one. See `verdict`. Runs of models that were
+    trained again count only where a claim compares two data sets, which needs runs of one model on both.
 
     >>> [claim.verdict for claim in claims([])][:2]
     ['not testable here', 'not testable here']

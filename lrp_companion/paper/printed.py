@@ -291,7 +291,8 @@ def _claim_text(claim: Claim) -> str:
             paper = "" if effect.paper is None else f"; the paper {effect.paper:.2f}"
             note = f"; {effect.note}" if effect.note else ""
             rank = f"; by rank {effect.rank.text(2)}" if effect.rank else ""
-            value = f"{effect.value.text(2)}, n = {effect.value.n:,}: {_side_words(effect.side)}{rank}{paper}{note}"
+            value = f"{effect.value.text(2)}, n = {effect.value.n:,}: {_side_words(effect.side)}"
+            value += f"{rank}{paper}{note}"
             lines.append(_wrap(f"      {effect.protocol}: {effect.what} {value}", "        "))
     return "\n".join([*lines, *([_wrap(f"    {claim.why}", "    ")] if claim.why else [])])
 

@@ -1,4 +1,4 @@
-"""Sphinx extension: a number in a sentence stands alone; its interval shows on hover, on focus and in print."""
+"""Sphinx extension: the interval of a number in a sentence shows on hover, on focus and in print."""
 
 from __future__ import annotations
 
