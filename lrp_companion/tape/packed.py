@@ -30,16 +30,16 @@ from lrp_companion.tape.encoder import closed_by_place
 class Row:
     """One variant of a text: token ids, positions (from 0) and token types (None: all 0).
 
-    No token attends to those at the places `unread`. `read` is the place that a readout of a place or of the
-    last token reads. `length` is the number of positions in the text (None: up to the last one here), on
-    which some rotations depend.
+    No token attends to those at the places `unread`. `read` are the places that a readout of a place or of
+    the last token reads, each for logits of its own. `length` is the number of positions in the text (None:
+    up to the last one here), on which some rotations depend.
     """
 
     ids: np.ndarray
     positions: np.ndarray
     unread: tuple[int, ...] = ()
     types: np.ndarray | None = None
-    read: int = 0
+    read: tuple[int, ...] = (0,)
     length: int | None = None
 
     def __len__(self) -> int:
@@ -51,10 +51,12 @@ class _Stretch:
     """Neighbouring rows of one length: which rows, and which tokens of all.
 
     `open` (rows, 1, 1, T) is False at keys that are left out; None where none is. `positions` (rows, T).
-    `read` (rows, 1) is the place that the head reads.
+    `read` (rows, k) are the places that the head reads, `asking` these queries of all that ask in the last
+    layer.
     """
 
-    rows: slice
+    rows: int
+    asking: slice
     tokens: slice
     length: int
     open: Tensor | None
@@ -65,22 +67,21 @@ class _Stretch:
         """The same on another device."""
         open_keys = None if self.open is None else self.open.to(device)
         here = open_keys, self.positions.to(device), self.read.to(device)
-        return _Stretch(self.rows, self.tokens, self.length, *here)
+        return _Stretch(self.rows, self.asking, self.tokens, self.length, *here)
 
     def split(self, x: Tensor) -> Tensor:
-        """Its tokens' (or rows') part of x (N, H, d) as (rows, H, T or 1, d)."""
-        rows = self.rows.stop - self.rows.start
-        return x.view(rows, -1, *x.shape[1:]).transpose(1, 2)
+        """Its tokens' (or readings') part of x (N, H, d) as (rows, H, T or k, d)."""
+        return x.view(self.rows, -1, *x.shape[1:]).transpose(1, 2)
 
     def bias(self, wiring: Wiring, *, last: bool) -> Tensor | None:
-        """What is added to scores, (rows, H, T or 1, T): in the `last` layer of one query; None: nothing."""
+        """What is added to scores, (rows, H, T or k, T): in the `last` layer of k queries; None: nothing."""
         if wiring.score_bias is None:
             return None
         at = self.positions.gather(1, self.read) if last else self.positions
         return wiring.score_bias(at, self.positions).to(at.device)
 
     def mask(self, wiring: Wiring, layer: LayerWiring, *, last: bool) -> Tensor | None:
-        """Which keys queries may read, (rows, 1, T or 1, T): in the `last` layer one of each; None: all."""
+        """Which keys queries may read, (rows, 1, T or k, T): in the `last` layer k of each; None: all."""
         at = self.positions.gather(1, self.read) if last else self.positions
         closed = closed_by_place(wiring, layer.window, at, self.positions)
         if closed is None or self.open is None:
@@ -91,7 +92,8 @@ class _Stretch:
 def packed_logits(
     wiring: Wiring, rows: Sequence[Row], *, words: Tensor | None = None, device: torch.device | str = "cpu"
 ) -> Tensor:
-    """Logits (R, C) of R variants; cheapest if rows of equal length are neighbours.
+    """Logits (R, C) of R variants, of one with k readings k rows; cheapest if rows of equal length are
+    neighbours.
 
     `words` (V, E) are the embeddings that ids stand for, where these are no vocabulary: those of patches.
     """
@@ -99,12 +101,13 @@ def packed_logits(
     if wiring.rotary_from is not None:
         lengths = np.array([row.positions.max() + 1 if row.length is None else row.length for row in rows])
         if len(distinct := np.unique(lengths)) > 1:  # texts of one length share their rotations
-            out = torch.empty(len(rows), 0)
+            of_reading = np.repeat(lengths, [len(row.read) for row in rows])
+            out = torch.empty(len(of_reading), 0)
             for length in distinct:
-                chosen = np.flatnonzero(lengths == length).tolist()
-                some = packed_logits(wiring, [rows[k] for k in chosen], words=words, device=device)
-                out = out if out.shape[1] else some.new_empty(len(rows), some.shape[1])
-                out[chosen] = some
+                chosen = [row for row, its in zip(rows, lengths, strict=True) if its == length]
+                some = packed_logits(wiring, chosen, words=words, device=device)
+                out = out if out.shape[1] else some.new_empty(len(out), some.shape[1])
+                out[np.flatnonzero(of_reading == length).tolist()] = some
             return out
         length = int(lengths[0])
     ids = torch.as_tensor(np.concatenate([row.ids for row in rows]), device=device)
@@ -159,17 +162,19 @@ def _vocabulary(wiring: Wiring, words: Tensor | None) -> tuple[int, Callable[[Te
 
 
 def _places_read(wiring: Wiring, rows: Sequence[Row], ends: np.ndarray) -> np.ndarray:
-    """Which of all tokens each row's head reads, (R,); not used where it is the mean."""
+    """Which of all tokens the heads read, (R,), row by row; not used where it is the mean."""
     reads_one = wiring.readout in ("place", "last")
-    return ends[:-1] + [row.read for row in rows] if reads_one else ends[:-1]
+    if not reads_one:
+        return ends[:-1]
+    return np.concatenate([start + np.asarray(row.read) for start, row in zip(ends, rows, strict=False)])
 
 
 def _stretches(
     rows: Sequence[Row], positions: Tensor, read: Tensor, device: torch.device | str
 ) -> list[_Stretch]:
-    """Runs of neighbouring rows of equal length."""
-    stretches, row, token = [], 0, 0
-    for length, group in groupby(rows, len):
+    """Runs of neighbouring rows of equal length and as many readings."""
+    stretches, asked, token = [], 0, 0
+    for (length, readings), group in groupby(rows, lambda row: (len(row), len(row.read))):
         members = list(group)
         unread = [(k, place) for k, member in enumerate(members) for place in member.unread]
         open_keys = None
@@ -177,15 +182,13 @@ def _stretches(
             open_keys = torch.ones(len(members), 1, 1, length, dtype=torch.bool, device=device)
             for k, place in unread:
                 open_keys[k, ..., place] = False
-        next_row, next_token = row + len(members), token + len(members) * length
-        tokens = slice(token, next_token)
+        next_asked, next_token = asked + len(members) * readings, token + len(members) * length
+        tokens, asking = slice(token, next_token), slice(asked, next_asked)
         places = positions[tokens].view(-1, length)
-        places_read = (
-            read[row:next_row, None] - torch.arange(token, next_token, length, device=device)[:, None]
-        )
-        here = slice(row, next_row)
-        stretches.append(_Stretch(here, tokens, length, open_keys, places, places_read))
-        row, token = next_row, next_token
+        starts = torch.arange(token, next_token, length, device=device)
+        places_read = read[asking].view(-1, readings) - starts[:, None]
+        stretches.append(_Stretch(len(members), asking, tokens, length, open_keys, places, places_read))
+        asked, token = next_asked, next_token
     return stretches
 
 
@@ -226,11 +229,11 @@ def _attended(
     *,
     last: bool,
 ) -> Tensor:
-    """The output of attention, (N, H d): one row per token, or per variant in the `last` layer."""
+    """The output of attention, (N, H d): one row per token, or per reading in the `last` layer."""
     read = torch.empty_like(query)
     scale = layer.scale_of(query.shape[-1])
     for stretch in stretches:
-        asking = stretch.rows if last else stretch.tokens
+        asking = stretch.asking if last else stretch.tokens
         q, k, v = (
             stretch.split(side) for side in (query[asking], key[stretch.tokens], value[stretch.tokens])
         )
