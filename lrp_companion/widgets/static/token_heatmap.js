@@ -23,7 +23,12 @@ function render({ model, el }) {
   const { key, answer } = model.get("data"), rows = h("div"), line = liveLine();
   const names = Object.fromEntries(answer.map((name, place) => [String(place), name]));
   const pick = choice("Token of the answer", names, (value) => put(model, { chosen: Number(value) }));
-  el.replaceChildren(...(answer.length ? [pick.node] : []), rows, h("p", { class: "lrp-quiet" }, key), line.node);
+  el.replaceChildren(
+    ...(answer.length ? [pick.node] : []),
+    rows,
+    h("p", { class: "lrp-quiet" }, key),
+    line.node,
+  );
   return follow(model, ["rows", "chosen"], () => {
     const all = model.get("rows"), chosen = model.get("chosen");
     const drawn = (answer.length ? [all[chosen]] : all).flatMap(({ title, tokens, special, scores }) => {
