@@ -218,7 +218,7 @@ def test_bad_completions_are_refused(options: dict, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
         lrp.attribute(clf, PROMPT, **{"method": "attnlrp", **options})
     assert "\n" not in str(caught.value)
-    with pytest.raises(InputError, match="2 texts|list"):
+    with pytest.raises(InputError, match="2 prompts with a completion"):
         lrp.attribute(clf, [PROMPT, PROMPT], method="loo", completion=" warm")
 
 

@@ -73,7 +73,10 @@ def completed(
         raise InputError("attribute", got=got, expected="one of them", hint="leave the others out")
     clf = clf.comparing(compare)
     output = check_output(options.get("output", "logit"), clf)
-    text = clf.encode_one("attribute", prompt, truncate=truncate)
+    text, *further = clf.encode(prompt, truncate=truncate)
+    if further:
+        got, hint = f"{1 + len(further)} prompts with a completion", "call it once per prompt"
+        raise InputError("attribute", got=got, expected="one prompt", hint=hint)
     ids = (
         _greedy(clf, text, completion) if is_whole(completion) else _ids(clf, text, completion, "completion")
     )

@@ -8,7 +8,8 @@ if the padding token now stands there; `transformers`, given such ids, would rea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ from lrp_companion.methods.text_method import Work, groups_of, places_of, text_m
 from lrp_companion.methods.units import unit_choice, units_in
 from lrp_companion.schema import REMOVALS
 from lrp_companion.tape.batching import budget, token_batches
-from lrp_companion.tape.packed import Row, packed_logits
+from lrp_companion.tape.packed import Row, Whole, packed_logits
 from lrp_companion.words import Units
 
 
@@ -60,7 +61,9 @@ def kept_logits(
     tokens are not run at all, the others keep their positions, and only the token that the classifier reads
     (the first; in a causal model the last) always stays in the batch. Up to rounding, this equals running the
     whole text under the mask. A batch has at most `batch_tokens` tokens; the default keeps a CPU (1,024) or a
-    GPU (65,536) busy.
+    GPU (65,536) busy. In a causal model nothing changes before the first removed token, so what comes before
+    is run once per text (not under `delete`, which moves positions); its keys and values are kept for as many
+    texts as fit into a batch.
     """
     check_removal(clf, removal)
     at_once = budget(batch_tokens, clf.device, work="removals")
@@ -69,16 +72,67 @@ def kept_logits(
     rows = [
         _row(clf, text, keep, removal, at) for text, (_, keep), at in zip(numbered, jobs, read, strict=True)
     ]
-    planned = token_batches([len(row) for row in rows], at_once)
+    wiring = clf.encoder.wiring
+    run = partial(packed_logits, wiring, words=words, device=clf.device)
     with as_recorded(clf.device, clf.network), torch.no_grad():
         compare(clf, list({id(text): text for text, _ in jobs}.values()))
         out = torch.empty(len(jobs), 1 if places is None else len(places), len(clf.labels), dtype=clf.dtype)
-        for batch in watch(planned, progress=progress, label=label):
-            some = [rows[k] for k in batch]
-            logits = packed_logits(clf.encoder.wiring, some, words=words, device=clf.device).cpu()
-            out[batch] = logits.unflatten(0, (len(batch), -1))
+        shared = wiring.causal and wiring.readout in ("place", "last") and removal != "delete"
+        groups = list(_few_texts(jobs, at_once)) if shared else [list(range(len(jobs)))]
+        several = len(groups) > 1  # one bar
+        for some in watch(groups, progress=progress if several else False, label=label):
+            here = _shortened(jobs, rows, some, run) if shared else {k: rows[k] for k in some}
+            planned = token_batches([len(here[k]) for k in some], at_once)
+            for batch in watch(planned, progress=False if several else progress, label=label):
+                of_batch = [some[k] for k in batch]
+                logits = run([here[k] for k in of_batch]).cpu()
+                out[of_batch] = logits.unflatten(0, (len(batch), -1))
     check_finite(clf, to_numpy(out), "logits")
     return out[:, 0] if places is None else out
+
+
+SHORT = 16
+"""Texts of fewer tokens are run whole: a pass for what they share costs more than it saves."""
+
+
+def _few_texts(jobs: Sequence[tuple[EncodedText, np.ndarray]], tokens: int) -> Iterator[list[int]]:
+    """The jobs, some texts at a time: as many as have so many tokens together, of one at least."""
+    by_text: dict[int, list[int]] = {}
+    for k, (text, _) in enumerate(jobs):
+        by_text.setdefault(id(text), []).append(k)
+    some, left = list[int](), tokens
+    for of_text in by_text.values():
+        length = len(jobs[of_text[0]][0])
+        if some and length > left:
+            yield some
+            some, left = [], tokens
+        some, left = some + of_text, left - length
+    if some:
+        yield some
+
+
+def _shortened(
+    jobs: Sequence[tuple[EncodedText, np.ndarray]],
+    rows: Sequence[Row],
+    some: Sequence[int],
+    run: Callable[..., Tensor],
+) -> dict[int, Row]:
+    """The rows of these jobs, each without what comes before its first change, where that saves work."""
+    out, by_text = dict[int, Row](), dict[int, list[int]]()
+    for k in some:
+        by_text.setdefault(id(jobs[k][0]), []).append(k)
+    for of_text in by_text.values():
+        text = jobs[of_text[0]][0]
+        # nothing before it is removed, and what is read stays
+        first = {k: min(int(np.append(jobs[k][1], False).argmin()), *rows[k].read) for k in of_text}
+        out |= {k: rows[k] for k in of_text}
+        if len(text) >= SHORT and sum(first.values()) > len(text):
+            whole = Whole([], [])
+            places = np.arange(len(text))
+            types = np.asarray(text.types)
+            run([Row(np.asarray(text.input_ids), places, types=types, read=(len(text) - 1,))], whole=whole)
+            out |= {k: rows[k].after(first[k], whole) for k in of_text if first[k]}
+    return out
 
 
 def check_removal(clf: Classifier, removal: str) -> None:
