@@ -24,7 +24,8 @@ _HOME = {
     "invariance_gap": "metrics",
     "token_heatmap": "show",
     **dict.fromkeys(importlib.import_module("lrp_companion.widgets").__all__, "widgets"),
-    "Attribution": "attribution", "Lattice": "schema", "ModelCard": "schema", "Protocol": "schema",
+    "Attribution": "attribution", "Completion": "completion",
+    "Lattice": "schema", "ModelCard": "schema", "Protocol": "schema",
     "CompanionError": "checks", "InputError": "checks", "SourceError": "checks", "ModelError": "checks",
 }  # fmt: skip
 

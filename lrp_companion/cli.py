@@ -37,9 +37,9 @@ TEXT_OPTIONS = (
     "dtype",
 )  # fmt: skip
 OPTIONS = (
-    "target", "contrast", "position", "site", "output", "epsilon", "bypass", "gate", "positions", "removal",
-    "baseline", "n_steps", "groups", "nodes", "exact", "correct", "budget", "permutations",
-    "seed",
+    "target", "contrast", "completion", "position", "site", "output", "epsilon", "bypass", "gate",
+    "positions", "removal", "baseline", "n_steps", "groups", "nodes", "exact", "correct", "budget",
+    "permutations", "seed",
 )  # fmt: skip
 
 
@@ -50,7 +50,7 @@ def _explain(args: argparse.Namespace) -> None:
     from lrp_companion.loading.classifier import load_classifier
     from lrp_companion.methods import attribute
     from lrp_companion.show.export import ending
-    from lrp_companion.show.tokens import terminal_table
+    from lrp_companion.show.tokens import completion_table, terminal_table
 
     check_output()
     text = standard_input("explain") if args.text == "-" else args.text
@@ -68,11 +68,13 @@ def _explain(args: argparse.Namespace) -> None:
     if clf.reads_images and args.pair is not None:
         got, hint = "--pair with a model that reads images", "leave --pair out"
         raise InputError("explain", got=got, expected="one image file", hint=hint)
-    options |= {name: _class(clf, options[name]) for name in ("target", "contrast") if name in options}
+    if args.completion is None:
+        options |= {name: _class(clf, options[name]) for name in ("target", "contrast") if name in options}
     (given,) = _as_read(clf, [text], operation="explain")
-    (record,) = attribute(
+    records = attribute(
         clf, given if args.pair is None else (given, args.pair), method=args.method, **options
     )
+    record: Any = records[0] if args.completion is None else records
     if args.out is not None:
         if clf.reads_images:
             from lrp_companion.show.vision import save_map  # the one path that draws
@@ -85,11 +87,15 @@ def _explain(args: argparse.Namespace) -> None:
         return
     plain = args.no_colour or os.environ.get("NO_COLOR")
     colour = not plain and (sys.stdout.isatty() or bool(os.environ.get("FORCE_COLOR")))
-    choices = ", ".join(f"{k} {quoted(v)}" for k, v in record.choices.items())
+    shown = record if args.completion is None else record.sum()
+    left_out = ("summed over", "contrast") if args.completion is not None else ()
+    choices = ", ".join(f"{k} {quoted(v)}" for k, v in shown.choices.items() if k not in left_out)
     model = f"{clf.card.name} ({clf.card.source}, {clf.card.layers} layers)"
-    say(visible(f"{model}: {quoted(record.details['label'])}, logit {record.logit:.3f}"))
-    say(visible(f"{record.method} ({choices})"))
-    say(terminal_table(record, colour=colour))
+    kind = "logit" if args.completion is None else "sum of logits"
+    say(visible(f"{model}: {quoted(shown.details['label'])}, {kind} {shown.logit:.3f}"))
+    say(visible(f"{shown.method} ({choices})"))
+    table = terminal_table if args.completion is None else completion_table
+    say(table(record, colour=colour))
 
 
 def _class(clf: Any, text: str) -> int | str:

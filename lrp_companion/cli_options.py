@@ -13,7 +13,8 @@ from lrp_companion.schema import REMOVALS, TARGET_CHOICES
 from lrp_companion.terminal import EXIT_CODES
 
 MODEL = "an embedded model, a folder (also of a PEFT adapter), or a hub id (default: companion)"
-POSITION = "token whose classes are explained, by its position from 0 or as a word (token classification)"
+POSITION = "token whose classes are explained, by its position from 0 or as a word (token classification); "
+POSITION += "of a language model the token after which the next is explained"
 DATA_DIR = "folder with sst2/, imdb/ and mnist/ (default: LRP_COMPANION_DATA)"
 
 
@@ -78,6 +79,8 @@ def _explain_options(add: Callable[..., Any]) -> None:
     add("--target", metavar="CLASS", help=text)
     text = "class whose logit is subtracted from the target's (both: label, language model's token or number)"
     add("--contrast", metavar="CLASS", help=text)
+    text = "what a language model writes after the text, or how many tokens it is to add: each is explained"
+    add("--completion", type=_place, metavar="TEXT", help=f"{text}; --contrast is then such a text, too")
     add("--position", type=_place, help=POSITION)
     text = "a second text, if the model reads pairs"
     add("--pair", metavar="TEXT", help=text)

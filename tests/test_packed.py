@@ -4,13 +4,16 @@ row.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import tiny_models
 import torch
+from test_own_logits import ROTATIONS
 
 from lrp_companion.checks import InputError
-from lrp_companion.loading.classifier import Classifier
+from lrp_companion.loading.classifier import Classifier, load_classifier
 from lrp_companion.methods import kept_logits
 from lrp_companion.tape.encoder import Encoder
 from lrp_companion.tape.packed import Row, packed_logits
@@ -107,3 +110,64 @@ def test_a_bad_set_of_tokens_is_refused(clf: Classifier, keep: np.ndarray) -> No
     text = clf.encode("a film of rare grace")[0]
     with pytest.raises(InputError, match="removal"):
         kept_logits(clf, [(text, keep)], progress=False)
+
+
+CAUSAL = [name for name in tiny_models.PRE_NORM if name != "modernbert"]
+
+
+def long_text(clf: Classifier, tokens: int) -> list[int]:
+    draw = np.random.default_rng(tokens)
+    return draw.integers(10, clf.reader.vocabulary, tokens).tolist()
+
+
+@pytest.mark.parametrize("removal", ["attention-mask", "pad-token", "delete"])
+@pytest.mark.parametrize("family", [*CAUSAL, "longrope", "dynamic"])
+def test_what_comes_before_a_change_is_run_once(
+    family: str, removal: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LOO, spans, the subsets of Shapley values and of curves, and several places, as when run whole."""
+    from lrp_companion.methods import perturbation
+
+    more: dict[str, Any] = {"n_positions" if family == "gpt2" else "max_position_embeddings": 96}
+    if family not in CAUSAL:
+        more = {"rope_parameters": {"rope_theta": 100.0, **ROTATIONS[family]}, "max_position_embeddings": 35}
+    network, tokenizer = tiny_models.pre_norm(family if family in CAUSAL else "llama", layers=3, **more)
+    tokenizer.model_max_length = 96
+    clf = load_classifier(network, tokenizer, dtype="float64")
+    if removal == "pad-token" and tokenizer.pad_token_id is None:
+        pytest.skip("no padding")
+    texts, draw = clf.encode([long_text(clf, tokens) for tokens in (40, 33, 8)]), np.random.default_rng(0)
+    jobs = [
+        (text, keep) for text in texts for keep in (*~np.eye(len(text), dtype=bool), np.ones(len(text)) > 0)
+    ]
+    jobs += [(texts[0], np.arange(40) // 4 != span) for span in range(10)]
+    jobs += [(text, draw.random(len(text)) < share) for text in texts for share in (0.3, 0.8, 0.95)]
+    jobs += [(texts[1], np.arange(33) < left) for left in range(1, 33, 4)]
+    ways = {"jobs": jobs, "removal": removal, "progress": False}
+    shared = [kept_logits(clf, **ways), kept_logits(clf, **ways, batch_tokens=60)]
+    jobs_of_one = {
+        **ways,
+        "jobs": [(text, keep) for text, keep in jobs if text is texts[0] and keep[:12].any()],
+    }
+    places = {"places": [10, 11, 25, 39]}
+    shared.append(kept_logits(clf, **jobs_of_one, **places).flatten(0, 1))
+    monkeypatch.setattr(perturbation, "SHORT", 10**6)
+    plain = [kept_logits(clf, **ways)] * 2 + [kept_logits(clf, **jobs_of_one, **places).flatten(0, 1)]
+    for ours, whole in zip(shared, plain, strict=True):
+        torch.testing.assert_close(ours, whole, rtol=1e-10, atol=1e-11)
+
+
+def test_loo_of_a_causal_model_runs_half_of_the_tokens() -> None:
+    network, tokenizer = tiny_models.pre_norm("llama", layers=3, max_position_embeddings=256)
+    tokenizer.model_max_length = 256
+    clf = load_classifier(network, tokenizer)
+    (text,), seen = clf.encode([long_text(clf, 200)]), []
+    kept_logits(clf, [(text, np.ones(200, dtype=bool))], progress=False)  # compared with the network, once
+    hook = clf.encoder.wiring.layers[1].up.register_forward_hook(
+        lambda module, inputs, output: seen.append(len(inputs[0]))
+    )
+    try:
+        kept_logits(clf, [(text, keep) for keep in ~np.eye(200, dtype=bool)], progress=False)
+    finally:
+        hook.remove()
+    assert sum(seen) == 200 + 199 * 200 // 2 + 1  # the whole once; what follows each token; the last itself

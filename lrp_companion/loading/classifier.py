@@ -107,8 +107,8 @@ class Classifier:
             an array or tensor of pixels (`ImageReader` says which).
         truncate : cut what is beyond `max_tokens` as the tokenizer does.
         position : the token whose classes are explained, from 0, counting special tokens, or a word of the
-            text, whose first token it is; one for all texts or one for each; only for a model of token
-            classes.
+            text, whose first token it is; one for all texts or one for each. For a language model it is the
+            token after which the next is explained (None: the last).
 
         Raises
         ------
@@ -210,8 +210,9 @@ class Classifier:
 
     def _at(self, texts: list[EncodedText], position: Any) -> list[EncodedText]:
         """The texts with the token that is explained: one for all, or one for each."""
-        if self.encoder.wiring.task != TOKEN_CLASSES:
-            got, expected = f"position {shown(position)}", "a position only for a model of token classes"
+        if self.encoder.wiring.task not in (TOKEN_CLASSES, NEXT_TOKEN):
+            got = f"position {shown(position)}"
+            expected = "a position only for a model of token classes or of the next token"
             raise InputError("encode", got=got, expected=expected, hint="leave it out")
         position = position.tolist() if hasattr(position, "tolist") else position
         several = isinstance(position, (list, tuple))
@@ -244,7 +245,8 @@ class Classifier:
         got = f"position {shown(position)}" if position is not None else "no position"
         got += f", a word at the places {', '.join(map(str, named))}" if named else ""
         among = f"from 0 to {len(text) - 1}, or one word of the text"
-        expected = f"the token whose classes are explained, {among}"
+        kind = "after which the next is" if self.encoder.wiring.task == NEXT_TOKEN else "whose classes are"
+        expected = f"the token {kind} explained, {among}"
         raise InputError("encode", got=got, expected=expected, hint="attribute(clf, text, position=2, ...)")
 
     def class_of(self, target: Any) -> Any:

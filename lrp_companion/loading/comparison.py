@@ -66,7 +66,7 @@ def own_logits(clf: Classifier, text: Any) -> Tensor:
     network: Any = clf.network
     options: dict[str, Any] = {}
     takes = inspect.signature(network.forward).parameters
-    if clf.encoder.wiring.task == NEXT_TOKEN and "logits_to_keep" in takes:
+    if clf.encoder.wiring.task == NEXT_TOKEN and "logits_to_keep" in takes and text.read is None:
         options["logits_to_keep"] = 1  # as generation does: the others would be large
     fresh_rotations(network)
     with as_recorded(clf.device, clf.network):
@@ -82,7 +82,7 @@ def our_logits(clf: Classifier, text: Any) -> dict[str, Tensor]:
     wiring = clf.encoder.wiring
     (numbered,), words = clf.vocabulary([text])
     ids, places = np.asarray(numbered.input_ids), np.arange(len(text))
-    row = Row(ids, places, types=np.asarray(numbered.types), read=row_read(clf, text))
+    row = Row(ids, places, types=np.asarray(numbered.types), read=(row_read(clf, text),))
     given, mask, further = clf.padded([text])
     with as_recorded(clf.device, clf.network):
         return {

@@ -37,6 +37,7 @@ class EncodedText:
         or of the last token where that is not the last of the text.
     bare : whether this is all that the model reads: no special tokens were added to `text`.
     typed : whether the tokenizer's answer has token types, which some networks add where they have no table.
+    along : what texts share that one forward pass serves: beginnings of one text, or its places.
     """
 
     text: str
@@ -49,6 +50,7 @@ class EncodedText:
     read: int | None = None
     bare: bool = False
     typed: bool = False
+    along: object = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "types", self.types or (0,) * len(self.input_ids))
@@ -286,7 +288,7 @@ class Reader:
         types = tuple(getattr(item, "types", ()))
         if text is None:
             ids = [int(i) for i in item]
-            self._check_ids(k, ids)
+            self.check_ids(k, ids)
             self._check_types(k, types or (0,))
             if self.counts_padding and isinstance(item, Ids) and item.before:
                 got, hint = f"text {k} with padding before it", "pass the text alone, or pad it at its end"
@@ -310,7 +312,7 @@ class Reader:
 
     def _made(self, k: int, ids: Sequence[int], special: Sequence[int], **further: Any) -> EncodedText:
         """The record of text k, with the place that is read."""
-        self._check_ids(k, ids)
+        self.check_ids(k, ids)
         read = self._mask_place(k, ids) if self.reads_mask else None
         if self.skipped is not None and ids[-1] == self.skipped:
             others = [place for place, i in enumerate(ids) if i != self.skipped]
@@ -348,8 +350,8 @@ class Reader:
         hint = "shorten it, or pass truncate=True to cut it as its tokenizer does"
         raise InputError("encode", got=got, expected=expected, hint=hint)
 
-    def _check_ids(self, k: int, ids: Sequence[int]) -> None:
-        """Refuse ids that the model has no embedding for."""
+    def check_ids(self, k: int, ids: Sequence[int]) -> None:
+        """Refuse ids of text k that the model has no embedding for."""
         if self.vocabulary is None or (min(ids) >= 0 and max(ids) < self.vocabulary):
             return
         wrong = next(i for i in ids if not 0 <= i < self.vocabulary)

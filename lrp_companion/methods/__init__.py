@@ -11,7 +11,7 @@ from typing import Any, TypedDict, Unpack, overload
 
 from lrp_companion.attribution import Attribution
 from lrp_companion.checks import InputError, choose
-from lrp_companion.families.tasks import TOKEN_CLASSES
+from lrp_companion.families.tasks import NEXT_TOKEN, TOKEN_CLASSES
 from lrp_companion.loading.compute import as_recorded
 from lrp_companion.methods import image
 from lrp_companion.methods.common import (
@@ -22,6 +22,7 @@ from lrp_companion.methods.common import (
     switch,
     targets_of,
 )
+from lrp_companion.methods.completion import all_of, completed
 from lrp_companion.methods.contrast import contrasted
 from lrp_companion.methods.levels import layer_relevance
 from lrp_companion.methods.lrp import layer_lattice
@@ -55,6 +56,7 @@ class Options(TypedDict, total=False):
     bypass: Iterable[int]
     output: str
     contrast: int | str
+    completion: int | str | list[int]
     position: Any
     removal: str
     n_steps: int
@@ -151,8 +153,10 @@ def attribute(
         "signed"), `bypass` (layers from 1, for "lrp"), `output` ("logit", "margin" for a contrastive start
         against the best other class, "probability": for a multi-label classifier the label's sigmoid, and
         there is no margin), `contrast` (a class whose logit is subtracted from the target's), `position` (for
-        token classification only: the token, from 0, whose classes are explained, or a word; one for all
-        texts or one for each), `removal`
+        token classification: the token, from 0, whose classes are explained, or a word; one for all texts or
+        one for each; for language models the token after which the next is explained), `completion` (for
+        language models: what follows one prompt, as text or token ids, or how many tokens it is to add, each
+        the most likely; `contrast` is then another text of as many tokens), `removal`
         ("attention-mask", "mask-token", "pad-token" (a causal classifier is read where the whole text is),
         "delete"; LOO, shapley; for patches only the first), `n_steps`
         and `baseline` (IG: "auto", "pad-token", "mask-token", "zero", for patches "zero-pixels"),
@@ -168,7 +172,8 @@ def attribute(
 
     Returns
     -------
-    A list of `Attribution`, in the order of the inputs. Autocast, inference mode and dropout that the caller
+    A list of `Attribution`, in the order of the inputs; with `completion` a `Completion`, which is a list
+    of one record per token of it. Autocast, inference mode and dropout that the caller
     has switched on have no effect on the scores.
 
     Raises
@@ -186,22 +191,33 @@ def attribute(
         return image.attribute_images(model, inputs, method=method, target=target, **options)
     check_classifier("attribute", model, expected="a Classifier or a LinearAttention")
     choose("attribute", "method", method, tuple(TEXT_METHODS))
-    truncate = options.pop("truncate", False)
-    contrast, position = options.pop("contrast", None), options.pop("position", None)
-    compare = options.pop("compare", None)
-    known = options_of(method)
+    asked = {name: options.pop(name, None) for name in ("contrast", "position", "compare", "completion")}
+    truncate = switch("truncate", options.pop("truncate", False))
+    contrast, position, completion = (asked[name] for name in ("contrast", "position", "completion"))
+    wiring, known = model.encoder.wiring, options_of(method)
     known += ["target", "truncate", "compare", *(["contrast"] if "output" in known else [])]
-    known += ["position"] if model.encoder.wiring.task == TOKEN_CLASSES else []
+    known += ["position"] if wiring.task in (TOKEN_CLASSES, NEXT_TOKEN) else []
+    known += ["completion"] if wiring.task == NEXT_TOKEN else []
     check_options(repr(method), options, known)
+    if method == "rollout" and contrast is not None:
+        got, expected = "contrast for method 'rollout'", "a method whose scores depend on the class"
+        hint = "rollout multiplies attention maps, which are the same for every class"
+        raise InputError("attribute", got=got, expected=expected, hint=hint)
+    check_options(repr(method), [name for name, value in asked.items() if value is not None], known)
+    if completion is not None:
+        asked |= {"target": target, "truncate": truncate}
+        return completed(attribute, model, inputs, method=method, **asked, **options)
     if contrast is not None:
-        check_options(repr(method), ["contrast"], known)
         both: dict[str, Any] = {"target": target, "contrast": contrast, "truncate": truncate}
-        both |= {"position": position, "compare": compare}
+        both |= {"position": position, "compare": asked["compare"]}
         return contrasted(attribute, model, inputs, method=method, **both, **options)
-    model = model.comparing(compare)
+    model = model.comparing(asked["compare"])
     check_output(options.get("output", "logit"), model)
-    texts = model.encode(inputs, truncate=switch("truncate", truncate), position=position)
-    targets = targets_of(model, target, len(texts))
+    if isinstance(target, str) and target == "all" and not wiring.of_vocabulary and "all" not in model.labels:
+        texts, targets = all_of(model, inputs, truncate=truncate, position=position)
+    else:
+        texts = model.encode(inputs, truncate=truncate, position=position)
+        targets = targets_of(model, target, len(texts))
     with as_recorded(model.device, model.network):
         return TEXT_METHODS[method](model, texts, targets, **options)
 

@@ -24,7 +24,7 @@ from lrp_companion.methods.common import (
     watch,
 )
 from lrp_companion.methods.lrp import check_rules
-from lrp_companion.methods.text_method import Work, text_method
+from lrp_companion.methods.text_method import Work, gradients, text_method
 from lrp_companion.propagation import relevance_parts
 from lrp_companion.tape.batching import budget
 
@@ -45,13 +45,14 @@ def gradient_x_input(work: Work, *, site: str = "word") -> list[Attribution]:
         with torch.enable_grad():
             word = encoder.embed(ids).requires_grad_(True)
             tape = encoder.forward(ids, mask, word=word, **further)
-            chosen = work.settled(rows, tape.logits)
-            (g,) = torch.autograd.grad(work.read(tape.logits, chosen).sum(), word)
-        parts = {key: to_numpy(value) for key, value in relevance_parts(tape, g).items()}
+            logits = work.logits_of(rows, tape)
+            chosen = work.settled(rows, logits)
+            g = gradients(work.read(logits, chosen), word)
+        parts = {key: to_numpy(value.flatten(0, -2)) for key, value in relevance_parts(tape, g).items()}
         for k, i in enumerate(rows):
             text = work.texts[i]
             of_text = {key: value[k, : len(text)] for key, value in parts.items()}
-            known: dict[str, Any] = {"target": chosen[k], "logit": tape.logits[k, chosen[k]]}
+            known: dict[str, Any] = {"target": chosen[k], "logit": logits[k, chosen[k]]}
             out[i] = work.record(text, scores_at(of_text, site), parts=of_text, choices=choices, **known)
     return out  # type: ignore[return-value]
 

@@ -121,16 +121,18 @@ def _masks(
     out: list[list[Attribution]] = [[None] * len(texts) for _ in layers]  # type: ignore[list-item]
     for rows, ids, attended, further in work.batches():
         tape = clf.encoder.forward(ids, attended, gate=gate, angles_as_factors=rotated, **further)
-        chosen = work.settled(rows, tape.logits)
-        start = output_gradient(tape.logits, chosen, work.output, multi_label=clf.multi_label)
+        logits = work.logits_of(rows, tape)
+        chosen = work.settled(rows, logits)
+        start = output_gradient(logits, chosen, work.output, multi_label=clf.multi_label)
+        start = start if len(rows) == len(ids) else start.unsqueeze(1)  # (R, 1, C) back to one text
         by_mask = _walked(tape, start, layers, epsilon=eps, positions=read)
         for place, mask in enumerate(layers):
-            parts = {key: to_numpy(value) for key, value in by_mask[mask].items()}
+            parts = {key: to_numpy(value.flatten(0, -2)) for key, value in by_mask[mask].items()}
             choices = {"site": site, "epsilon": eps, "output": work.output, "bypass": tuple(sorted(mask))}
             choices |= _further_choices(clf, gate, read)
             for k, i in enumerate(rows):
                 of_text = {key: value[k, : len(texts[i])] for key, value in parts.items()}
-                known: dict[str, Any] = {"target": chosen[k], "logit": tape.logits[k, chosen[k]]}
+                known: dict[str, Any] = {"target": chosen[k], "logit": logits[k, chosen[k]]}
                 known |= {"choices": choices, "parts": of_text}
                 out[place][i] = work.record(texts[i], scores_at(of_text, site), **known)
     return out

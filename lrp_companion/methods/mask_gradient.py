@@ -26,7 +26,7 @@ from lrp_companion.attribution import Attribution
 from lrp_companion.checks import InputError, shown, whole
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.methods.common import Targets, check_output, to_numpy, watch
-from lrp_companion.methods.text_method import Work, text_method
+from lrp_companion.methods.text_method import Work, gradients, text_method
 from lrp_companion.methods.units import unit_choice, units_in
 from lrp_companion.tape.batching import budget, token_batches
 from lrp_companion.words import Units
@@ -194,7 +194,7 @@ def mask_gradient(
         for text, group in zip(texts, units, strict=True)
     ]
     rows = [quadrature_rows(group, points) for group, points, _ in plans]
-    first = _gradients(work, [(k, masks[0]) for k, masks in enumerate(rows)])
+    first = _at_ones(work)
     jobs = [(k, mask) for k, masks in enumerate(rows) for mask in masks[1:]]
     chosen = [target for _, target, *_ in first]
     others = iter(_gradients(replace(work, targets=chosen), jobs) if jobs else [])
@@ -234,6 +234,14 @@ def gradients_at(
     return _gradients(Work("mask-gradient", clf, texts, targets, progress=progress), jobs)
 
 
+def _at_ones(work: Work) -> list[tuple[np.ndarray, int, float, float]]:
+    """As `gradients_at` with nothing removed from any text."""
+    out = list[Any]([None] * len(work.texts))
+    for rows, ids, real, further in work.batches():
+        _put(out, work, rows, rows, (ids, real, further), real.to(work.clf.dtype))
+    return out
+
+
 def _gradients(
     work: Work, jobs: Sequence[tuple[int, np.ndarray]]
 ) -> list[tuple[np.ndarray, int, float, float]]:
@@ -241,18 +249,30 @@ def _gradients(
     clf, out = work.clf, list[Any]([None] * len(jobs))
     batched = token_batches([len(row) for _, row in jobs], budget(work.batch_tokens, clf.device))
     for batch in watch(batched, progress=work.progress, label=work.name):
-        ids, real, further = clf.batch([work.texts[jobs[b][0]] for b in batch])
-        keep = torch.zeros(real.shape, dtype=clf.dtype)
+        rows = [jobs[b][0] for b in batch]
+        inputs = clf.batch([work.texts[i] for i in rows])
+        keep = torch.zeros(inputs[1].shape, dtype=clf.dtype)
         for place, b in enumerate(batch):
             keep[place, : len(jobs[b][1])] = torch.as_tensor(jobs[b][1])
-        keep = keep.to(clf.device).requires_grad_(True)
-        with torch.enable_grad():
-            logits = clf.encoder.forward(ids, real, keep=keep, **further).logits
-            chosen = work.settled([jobs[b][0] for b in batch], logits)
-            values = work.read(logits, chosen)
-            (g,) = torch.autograd.grad(values.sum(), keep)
-        for place, b in enumerate(batch):
-            target, value = int(chosen[place]), float(values[place].detach())
-            gradient = to_numpy(g[place, : len(jobs[b][1])])
-            out[b] = gradient, target, float(logits[place, target].detach()), value
+        _put(out, work, batch, rows, inputs, keep.to(clf.device))
     return out
+
+
+def _put(
+    out: list, work: Work, places: Sequence[int], rows: Sequence[int], inputs: Any, keep: torch.Tensor
+) -> None:
+    """Put what `gradients_at` returns of these texts to their places; the mask `keep` is (B, T), or (1, T)
+    where one pass serves all.
+    """
+    ids, real, further = inputs
+    keep = keep.requires_grad_(True)
+    with torch.enable_grad():
+        tape = work.clf.encoder.forward(ids, real, keep=keep, **further)
+        logits = work.logits_of(rows, tape)
+        chosen = work.settled(rows, logits)
+        values = work.read(logits, chosen)
+        g = gradients(values, keep).flatten(0, -2)
+    for k, (place, row) in enumerate(zip(places, rows, strict=True)):
+        target, value = int(chosen[k]), float(values[k].detach())
+        gradient = to_numpy(g[k, : len(work.texts[row])])
+        out[place] = gradient, target, float(logits[k, target].detach()), value

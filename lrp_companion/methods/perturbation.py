@@ -8,7 +8,8 @@ if the padding token now stands there; `transformers`, given such ids, would rea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,11 +35,12 @@ from lrp_companion.methods.common import (
     to_numpy,
     watch,
 )
-from lrp_companion.methods.text_method import Work, text_method
+from lrp_companion.methods.text_method import Work, groups_of, places_of, text_method
 from lrp_companion.methods.units import unit_choice, units_in
 from lrp_companion.schema import REMOVALS
 from lrp_companion.tape.batching import budget, token_batches
-from lrp_companion.tape.packed import Row, packed_logits
+from lrp_companion.tape.packed import Row, Whole, packed_logits
+from lrp_companion.words import Units
 
 
 @torch.no_grad()
@@ -50,27 +52,86 @@ def kept_logits(
     batch_tokens: int | None = None,
     progress: bool | None = None,
     label: str = "loo",
+    places: Sequence[int] | None = None,
 ) -> Tensor:
-    """Logits (N, C) of texts with only their kept tokens; `keep` is bool, shape (T,), for each job.
+    """Logits (N, C) of texts with only their kept tokens; `keep` is bool, shape (T,), for each job. Those at
+    several `places` of every text are (N, k, C).
 
     A token to which no token attends changes only its own hidden state. So under `attention-mask` removed
     tokens are not run at all, the others keep their positions, and only the token that the classifier reads
     (the first; in a causal model the last) always stays in the batch. Up to rounding, this equals running the
     whole text under the mask. A batch has at most `batch_tokens` tokens; the default keeps a CPU (1,024) or a
-    GPU (65,536) busy.
+    GPU (65,536) busy. In a causal model nothing changes before the first removed token, so what comes before
+    is run once per text (not under `delete`, which moves positions); its keys and values are kept for as many
+    texts as fit into a batch.
     """
     check_removal(clf, removal)
     at_once = budget(batch_tokens, clf.device, work="removals")
     numbered, words = clf.vocabulary([text for text, _ in jobs])
-    rows = [_row(clf, text, keep, removal) for text, (_, keep) in zip(numbered, jobs, strict=True)]
-    planned = token_batches([len(row) for row in rows], at_once)
+    read = [[row_read(clf, text)] if places is None else places for text in numbered]
+    rows = [
+        _row(clf, text, keep, removal, at) for text, (_, keep), at in zip(numbered, jobs, read, strict=True)
+    ]
+    wiring = clf.encoder.wiring
+    run = partial(packed_logits, wiring, words=words, device=clf.device)
     with as_recorded(clf.device, clf.network), torch.no_grad():
         compare(clf, list({id(text): text for text, _ in jobs}.values()))
-        out = torch.empty(len(jobs), len(clf.labels), dtype=clf.dtype)
-        for batch in watch(planned, progress=progress, label=label):
-            some = [rows[k] for k in batch]
-            out[batch] = packed_logits(clf.encoder.wiring, some, words=words, device=clf.device).cpu()
+        out = torch.empty(len(jobs), 1 if places is None else len(places), len(clf.labels), dtype=clf.dtype)
+        shared = wiring.causal and wiring.readout in ("place", "last") and removal != "delete"
+        groups = list(_few_texts(jobs, at_once)) if shared else [list(range(len(jobs)))]
+        several = len(groups) > 1  # one bar
+        for some in watch(groups, progress=progress if several else False, label=label):
+            here = _shortened(jobs, rows, some, run) if shared else {k: rows[k] for k in some}
+            planned = token_batches([len(here[k]) for k in some], at_once)
+            for batch in watch(planned, progress=False if several else progress, label=label):
+                of_batch = [some[k] for k in batch]
+                logits = run([here[k] for k in of_batch]).cpu()
+                out[of_batch] = logits.unflatten(0, (len(batch), -1))
     check_finite(clf, to_numpy(out), "logits")
+    return out[:, 0] if places is None else out
+
+
+SHORT = 16
+"""Texts of fewer tokens are run whole: a pass for what they share costs more than it saves."""
+
+
+def _few_texts(jobs: Sequence[tuple[EncodedText, np.ndarray]], tokens: int) -> Iterator[list[int]]:
+    """The jobs, some texts at a time: as many as have so many tokens together, of one at least."""
+    by_text: dict[int, list[int]] = {}
+    for k, (text, _) in enumerate(jobs):
+        by_text.setdefault(id(text), []).append(k)
+    some, left = list[int](), tokens
+    for of_text in by_text.values():
+        length = len(jobs[of_text[0]][0])
+        if some and length > left:
+            yield some
+            some, left = [], tokens
+        some, left = some + of_text, left - length
+    if some:
+        yield some
+
+
+def _shortened(
+    jobs: Sequence[tuple[EncodedText, np.ndarray]],
+    rows: Sequence[Row],
+    some: Sequence[int],
+    run: Callable[..., Tensor],
+) -> dict[int, Row]:
+    """The rows of these jobs, each without what comes before its first change, where that saves work."""
+    out, by_text = dict[int, Row](), dict[int, list[int]]()
+    for k in some:
+        by_text.setdefault(id(jobs[k][0]), []).append(k)
+    for of_text in by_text.values():
+        text = jobs[of_text[0]][0]
+        # nothing before it is removed, and what is read stays
+        first = {k: min(int(np.append(jobs[k][1], False).argmin()), *rows[k].read) for k in of_text}
+        out |= {k: rows[k] for k in of_text}
+        if len(text) >= SHORT and sum(first.values()) > len(text):
+            whole = Whole([], [])
+            places = np.arange(len(text))
+            types = np.asarray(text.types)
+            run([Row(np.asarray(text.input_ids), places, types=types, read=(len(text) - 1,))], whole=whole)
+            out |= {k: rows[k].after(first[k], whole) for k in of_text if first[k]}
     return out
 
 
@@ -86,8 +147,8 @@ def check_removal(clf: Classifier, removal: str) -> None:
         check_pad_token(clf, "removal 'pad-token'")
 
 
-def _row(clf: Classifier, text: EncodedText, keep: Any, removal: str) -> Row:
-    """The rest of a text, as the encoder runs it."""
+def _row(clf: Classifier, text: EncodedText, keep: Any, removal: str, read: Sequence[int]) -> Row:
+    """The rest of a text that is read at these places, as the encoder runs it."""
     keep = bool_array("removal", "keep", keep)
     if keep.shape != (len(text),):
         raise InputError(
@@ -105,28 +166,29 @@ def _row(clf: Classifier, text: EncodedText, keep: Any, removal: str) -> Row:
             hint="keep the special tokens",
         )
     ids, places, types = np.asarray(text.input_ids), np.arange(len(text)), np.asarray(text.types)
-    readout, read = clf.encoder.wiring.readout, row_read(clf, text)
+    readout, read = clf.encoder.wiring.readout, list(read)
     if removal == "delete":
-        if readout == "place" and not keep[read]:
+        if readout == "place" and not keep[read].all():
             got = "the token that is read removed by 'delete'"
             hint = "choose another removal, such as 'attention-mask'"
             raise InputError("removal", got=got, expected="a text with the token to be read", hint=hint)
         # without its last token a text is read at the one before that the network does not skip
         skipped = clf.reader.skipped
         counted = keep if skipped is None else keep & (ids != skipped)
-        candidates = np.flatnonzero(counted[: read + 1])
-        left = int(keep[: candidates[-1]].sum()) if readout in ("place", "last") and len(candidates) else 0
+        last = [np.flatnonzero(counted[: place + 1])[-1:] for place in read]
+        reads_one = readout in ("place", "last")
+        left = tuple(int(keep[: place[0]].sum()) if reads_one and len(place) else 0 for place in last)
         return Row(ids[keep], places[: keep.sum()], types=types[keep], read=left)
     if removal == "attention-mask":
         stay = keep.copy()
         if readout == "mean":  # of the tokens that are left
             return Row(ids[stay], places[stay], types=types[stay], length=len(text))
-        stay[[read, read + 1] if readout == "two" else read] = True
+        stay[[0, 1] if readout == "two" else read] = True
         unread = tuple(np.flatnonzero(~keep[stay]).tolist())
-        at = int(stay[:read].sum())
+        at = tuple(int(stay[:place].sum()) for place in read)
         return Row(ids[stay], places[stay], unread, types=types[stay], read=at, length=len(text))
     filler = clf.mask_id if removal == "mask-token" else clf.pad_id
-    return Row(np.where(keep, ids, filler), places, types=types, read=read)
+    return Row(np.where(keep, ids, filler), places, types=types, read=tuple(read))
 
 
 @text_method("loo", "output", "unit")
@@ -137,24 +199,46 @@ def loo(work: Work, *, removal: str = "attention-mask") -> list[Attribution]:
     """
     check_removal(work.clf, removal)  # also where there is no text
     check_output(work.output, work.clf)
-    groups = units_in(work.clf, work.texts, work.unit)
-    jobs = [
-        (text, units.kept_without(i, len(text)))
-        for text, units in zip(work.texts, groups, strict=True)
-        for i in range(-1, len(units))
-    ]
-    batching: dict[str, Any] = {"batch_tokens": work.batch_tokens, "progress": work.progress}
-    logits = kept_logits(work.clf, jobs, removal=removal, **batching)
+    units = units_in(work.clf, work.texts, work.unit)
     choices = {"removal": removal, "output": work.output, **unit_choice(work.unit)}
-    out, at = [], 0
-    for text, units, target in zip(work.texts, groups, work.targets, strict=True):
-        of_text = logits[at : at + len(units) + 1]
-        at += len(units) + 1
-        chosen = settle([target], of_text[:1])
+    out = []
+    for k, of_text in enumerate(_without_each(work, units, removal)):
+        chosen = settle([work.targets[k]], of_text[:1])
         values = work.read(of_text, chosen.expand(len(of_text)))
         known: dict[str, Any] = {"target": chosen, "logit": of_text[0, chosen], "choices": choices}
-        out.append(work.record(text, values[0] - values[1:], units=units, **known))
+        out.append(work.record(work.texts[k], values[0] - values[1:], units=units[k], **known))
     return out
+
+
+def _without_each(work: Work, units: Sequence[Units], removal: str) -> list[Tensor]:
+    """The logits (1 + U, C) of each text: whole, and without each of its units. What several texts of one
+    pass are without is removed once for all of them.
+    """
+    options: dict[str, Any] = {"batch_tokens": work.batch_tokens, "progress": work.progress}
+    options |= {"removal": removal, "label": work.name}
+    kept = [
+        [of.kept_without(i, len(text)) for i in range(-1, len(of))]
+        for text, of in zip(work.texts, units, strict=True)
+    ]
+    groups, out = groups_of(work.texts), dict[int, Tensor]()
+    if alone := [group[0] for group in groups if len(group) == 1]:
+        logits = kept_logits(work.clf, [(work.texts[k], keep) for k in alone for keep in kept[k]], **options)
+        out = dict(zip(alone, logits.split([len(kept[k]) for k in alone]), strict=True))
+    for group in groups:
+        if len(group) == 1:
+            continue
+        texts = [work.texts[k] for k in group]
+        run = max(texts, key=len)
+        whole = [
+            [np.append(keep, np.ones(len(run) - len(keep), dtype=bool)) for keep in kept[k]] for k in group
+        ]
+        distinct = {keep.tobytes(): keep for of_text in whole for keep in of_text}
+        row = {key: n for n, key in enumerate(distinct)}
+        places = places_of(work.clf, texts) or [0]
+        logits = kept_logits(work.clf, [(run, keep) for keep in distinct.values()], places=places, **options)
+        for n, (k, of_text) in enumerate(zip(group, whole, strict=True)):
+            out[k] = logits[[row[keep.tobytes()] for keep in of_text], n % len(places)]
+    return [out[k] for k in range(len(work.texts))]
 
 
 def removal_evaluator(

@@ -29,7 +29,7 @@ def rollout(
     choose("attribute", "row", row, ROWS)
     choices = {"residual": switch("residual", residual), "head_fusion": head_fusion, "row": row}
     out: list[Attribution | None] = [None] * len(work.texts)
-    for rows, ids, mask, further in work.batches():
+    for rows, ids, mask, further in work.batches(shared=False):
         tape = work.clf.encoder.forward(ids, mask, **further)
         chosen = work.settled(rows, tape.logits)
         real = mask[:, :, None].to(tape.logits.dtype)

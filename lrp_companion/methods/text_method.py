@@ -8,13 +8,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from lrp_companion.attribution import Attribution
 from lrp_companion.loading.classifier import Classifier, EncodedText
+from lrp_companion.loading.comparison import row_read
 from lrp_companion.methods.common import Targets, attribution, read_output, settle, watch
 from lrp_companion.registry import bind
 from lrp_companion.tape.batching import budget, token_batches
+from lrp_companion.tape.encoder import Tape
 from lrp_companion.words import Units
 
 
@@ -40,13 +43,34 @@ class Work:
     batch_tokens: int | None = None
     progress: bool | None = None
 
-    def batches(self) -> Iterator[tuple[list[int], Tensor, Tensor, dict[str, Any]]]:
+    def batches(self, *, shared: bool = True) -> Iterator[tuple[list[int], Tensor, Tensor, dict[str, Any]]]:
         """Padded batches of texts: their indices, ids, mask (B, T), and the other inputs of `Encoder.forward`
         (token types, and the positions that are read).
+
+        Where several texts are `shared`, one is run for all: the ids are (1, T), and the positions (R, 1).
         """
-        plan = token_batches([len(t) for t in self.texts], budget(self.batch_tokens, self.clf.device))
-        for rows in watch(plan, progress=self.progress, label=self.name):
-            yield rows, *self.clf.batch([self.texts[i] for i in rows])
+        texts, device = self.texts, self.clf.device
+        groups = groups_of(texts) if shared else [[i] for i in range(len(texts))]
+        alone = [group[0] for group in groups if len(group) == 1]
+        planned = token_batches([len(texts[i]) for i in alone], budget(self.batch_tokens, device))
+        plan = [(False, [alone[k] for k in batch]) for batch in planned]
+        at_once = budget(self.batch_tokens, device, work="places")
+        for group in groups:
+            few = max(1, at_once // max(len(texts[i]) for i in group))
+            plan += [(True, group[k : k + few]) for k in range(0, len(group), few) if len(group) > 1]
+        for together, rows in watch(plan, progress=self.progress, label=self.name):
+            some = [texts[i] for i in rows]
+            if together:
+                ids, mask, further = self.clf.batch([max(some, key=len)])
+                place = places_of(self.clf, some)
+                further["place"] = None if place is None else torch.tensor(place, device=device)[:, None]
+                yield rows, ids, mask, further
+            else:
+                yield rows, *self.clf.batch(some)
+
+    def logits_of(self, rows: Sequence[int], tape: Tape) -> Tensor:
+        """The logits of these texts, (R, C)."""
+        return tape.logits.flatten(0, -2).expand(len(rows), -1)
 
     def settled(self, rows: Sequence[int], logits: Tensor) -> Tensor:
         """The classes of these texts, (B,): for None the one with the largest of the logits (B, C)."""
@@ -62,6 +86,29 @@ class Work:
         """As `common.attribution`; `units` matter where these are no tokens."""
         of_units = None if self.unit == "token" else units
         return attribution(self.clf, text, scores, method=self.name, units=of_units, **known)
+
+
+def groups_of(texts: Sequence[EncodedText]) -> list[list[int]]:
+    """The indices of texts, together where one forward pass serves them."""
+    groups: dict[int, list[int]] = {}
+    for i, text in enumerate(texts):
+        groups.setdefault(id(text if text.along is None else text.along), []).append(i)
+    return list(groups.values())
+
+
+def places_of(clf: Classifier, texts: Sequence[EncodedText]) -> list[int] | None:
+    """The place at which each text is read; None where the readout needs none."""
+    reads_one = clf.encoder.wiring.readout in ("place", "last")
+    return [row_read(clf, text) for text in texts] if reads_one else None
+
+
+def gradients(values: Tensor, leaf: Tensor) -> Tensor:
+    """The gradient of each value (R,) at its row of the leaf (R, ...); where the leaf has one row for all
+    values, (R, 1, ...).
+    """
+    if len(leaf) == len(values):
+        return torch.autograd.grad(values.sum(), leaf)[0]
+    return torch.stack([torch.autograd.grad(one, leaf, retain_graph=True)[0] for one in values])
 
 
 SHARED = ("batch_tokens", "progress")

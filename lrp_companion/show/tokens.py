@@ -17,6 +17,7 @@ import numpy as np
 
 from lrp_companion.attribution import Attribution
 from lrp_companion.checks import InputError, shown
+from lrp_companion.completion import Completion
 from lrp_companion.metrics import agreement
 from lrp_companion.schema import Protocol
 from lrp_companion.show.palette import hexes
@@ -44,6 +45,7 @@ KEY = (
     "Orange with a line below: for the class. Blue with a dotted line above: against it. Darker is larger, "
     "on each row's own scale, set by its words; special tokens are in dashed boxes."
 )
+STRONG = 1 / 3  # from this fraction of a column's scale on a number of a table has a colour
 FAINT = 0.05  # below this fraction of the scale a token gets a colour but no line for its sign
 TOKEN_WIDTH, BAR_WIDTH = 24, 20
 RIGHT_TO_LEFT = (
@@ -115,7 +117,7 @@ def token_heatmap(
 
     Parameters
     ----------
-    attributions : the rows, of one text or of several.
+    attributions : the rows, of one text or of several; of a `Completion` the sum and each token.
     titles : one per row; by default the method, target and logit.
     loo : LOO of the same tokens: shown first; every further title ends with Pearson's r with it (no special
         tokens).
@@ -137,7 +139,11 @@ def token_heatmap(
     if not all(isinstance(row, Attribution) for row in rows):
         got, hint = f"attributions {shown(attributions)}", "take the records of attribute"
         raise InputError("token_heatmap", got=got, expected="Attributions", hint=hint)
-    if titles is None:
+    if isinstance(attributions, Completion) and loo is None:
+        rows = [attributions.sum(), *rows]
+    if titles is None and isinstance(attributions, Completion):
+        names = [f"{row.method}, {quoted(row.details['label'])}, logit {row.logit:.3f}" for row in rows]
+    elif titles is None:
         names = [f"{row.method}, target {row.target}, logit {row.logit:.3f}" for row in rows]
     else:
         names = list(map(str, titles))
@@ -198,6 +204,53 @@ def terminal_table(attribution: Attribution, *, colour: bool = True, width: int 
     less = "" if against is None else f" less that of {visible(quoted(against))}"
     lines.append(f"{'sum':<{first}}   {total:>{second}}   of logit {attribution.logit:.3f}{less}")
     return "\n".join(lines)
+
+
+def completion_table(completion: Completion, *, colour: bool = True, width: int | None = None) -> str:
+    """Return one line per token and a column for each token of a completion, the last their sum; several
+    tables below each other where they are wider than the terminal.
+
+    >>> first = Attribution(("a", "fine"), [0.5, 1.0], 7, 2.0, [False] * 2, "loo", details={"label": " film"})
+    >>> print("\\n" + completion_table(Completion([first]), colour=False, width=40))
+    <BLANKLINE>
+            film    sum
+    a      +0.50  +0.50
+    fine   +1.00  +1.00
+    sum    +1.50  +1.50
+    logit  +2.00  +2.00
+    """
+    total = completion.sum()
+    records = [*completion, total]
+    digits = decimals(total.scores) - 1
+    names = [_cut(visible(token), TOKEN_WIDTH) for token in total.pieces] + ["sum", "logit"]
+    first = max(map(_width, names))
+    columns = []
+    for record, title in zip(records, [*completion.tokens, "sum"], strict=True):
+        ends = (record.scores.sum(), record.logit)
+        cells = [f"{score:+.{digits}f}" for score in (*record.scores, *ends)]
+        gap = [""] * (len(names) - len(cells))
+        cells = [*cells[:-2], *gap, *cells[-2:]]
+        heading = _cut(visible(title.strip() or quoted(title)), 12)
+        wide = max(_width(cell) for cell in (heading, *cells))
+        padded = [" " * (wide - _width(cell)) + cell for cell in (heading, *cells)]
+        if colour:
+            sizes = record.scores / row_scale(record)
+            for row, size in enumerate(sizes, start=1):
+                if abs(size) >= STRONG:
+                    padded[row] = _coloured(padded[row], 208 if size > 0 else 39)
+        columns.append((wide, padded))
+    lines, space = [], (width or shutil.get_terminal_size((80, 24)).columns) - first
+    while columns:
+        fitting, left = 0, space
+        while fitting < len(columns) and (not fitting or columns[fitting][0] + 2 <= left):
+            left -= columns[fitting][0] + 2
+            fitting += 1
+        block, columns = columns[:fitting], columns[fitting:]
+        heads = ["", *(name + " " * (first - _width(name)) for name in names)]
+        for k, head in enumerate(heads):
+            lines.append((head or " " * first) + "".join("  " + cells[k] for _, cells in block))
+        lines += [""] if columns else []
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def _coloured(side: str, code: int) -> str:

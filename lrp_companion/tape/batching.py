@@ -11,6 +11,7 @@ from lrp_companion.checks import whole
 
 BUSY = {
     "tape": {"cpu": 512, "cuda": 8_192},
+    "places": {"cpu": 4_096, "cuda": 65_536},
     "path": {"cpu": 1_024, "cuda": 16_384},
     "removals": {"cpu": 1_024, "cuda": 65_536},
     "masks": {"cpu": 1_536, "cuda": 65_536},
@@ -19,6 +20,7 @@ BUSY = {
 
 "tape": work that keeps a tape. On a CPU more tokens only add padding (measured from 128 to 4,096); the
 number for a GPU is a guess, about 10 GiB of tape at BERT-base width and 512 tokens.
+"places": backward passes from several places of one tape.
 "path": steps on a path of one text, where nothing is padded.
 "removals": texts without some of their tokens, forward only.
 "masks": masks of one text carried back together (measured on a CPU from 16 to 128 masks).

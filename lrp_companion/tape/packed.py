@@ -1,11 +1,13 @@
 """Many variants of a text through an encoder, with no tape and no padding, for removals and curves.
 
 Rows of all lengths follow one another in one tensor of tokens. Maps that treat every token separately run on
-all of them at once. Attention runs on each stretch of rows of equal length. Two kinds of work are saved:
+all of them at once. Attention runs on each stretch of rows of equal length. Three kinds of work are saved:
 
 - the first layer's queries, keys and values depend on a token, its position and its type only, so each such
   triple is run once;
-- where the head reads one token, the last layer needs no other token's query.
+- where the head reads one token, the last layer needs no other token's query;
+- in a causal model a variant needs only what comes after the first change: the keys and values before are
+  those of the whole text.
 
 The logits equal the `transformers` model's, to rounding.
 """
@@ -27,84 +29,128 @@ from lrp_companion.tape.encoder import closed_by_place
 
 
 @dataclass(frozen=True)
+class Whole:
+    """The keys and values of a text, (T, H, d) in each layer."""
+
+    keys: list[Tensor]
+    values: list[Tensor]
+
+
+@dataclass(frozen=True)
 class Row:
     """One variant of a text: token ids, positions (from 0) and token types (None: all 0).
 
-    No token attends to those at the places `unread`. `read` is the place that a readout of a place or of the
-    last token reads. `length` is the number of positions in the text (None: up to the last one here), on
-    which some rotations depend.
+    No token attends to those at the places `unread`. `read` are the places that a readout of a place or of
+    the last token reads, each for logits of its own. `length` is the number of positions in the text (None:
+    up to the last one here), on which some rotations depend. In a causal model the first `before` tokens may
+    be left out of all this, if their keys and values are in `whole`.
     """
 
     ids: np.ndarray
     positions: np.ndarray
     unread: tuple[int, ...] = ()
     types: np.ndarray | None = None
-    read: int = 0
+    read: tuple[int, ...] = (0,)
     length: int | None = None
+    before: int = 0
+    whole: Whole | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def after(self, before: int, whole: Whole) -> Row:
+        """The same row without its first tokens, none of which is closed."""
+        types = None if self.types is None else self.types[before:]
+        unread, read = (tuple(place - before for place in side) for side in (self.unread, self.read))
+        ids, positions, length = self.ids[before:], self.positions[before:], self.length
+        length = int(self.positions[-1]) + 1 if length is None else length
+        return Row(ids, positions, unread, types, read, length, before, whole)
 
 
 @dataclass(frozen=True)
 class _Stretch:
     """Neighbouring rows of one length: which rows, and which tokens of all.
 
-    `open` (rows, 1, 1, T) is False at keys that are left out; None where none is. `positions` (rows, T).
-    `read` (rows, 1) is the place that the head reads.
+    `open` (rows, 1, 1, K) is False at keys that are left out; None where none is. `positions` are (rows, T),
+    those of the keys (rows, K), of which the first `before` are in `whole`. `read` (rows, k) are the places
+    that the head reads, `asking` these queries of all that ask in the last layer.
     """
 
-    rows: slice
+    rows: int
+    asking: slice
     tokens: slice
     length: int
     open: Tensor | None
     positions: Tensor
     read: Tensor
+    before: int = 0
+    whole: Whole | None = None
+
+    @property
+    def keyed(self) -> Tensor:
+        """The positions of the keys."""
+        first = torch.arange(self.before, device=self.positions.device)
+        return torch.cat([first.expand(self.rows, -1), self.positions], 1) if self.before else self.positions
+
+    def joined(self, x: Tensor, before: Sequence[Tensor] | None, layer: int) -> Tensor:
+        """Its keys or values in a layer, (rows, H, K, d), with those before."""
+        own = self.split(x)
+        if not self.before or before is None:
+            return own
+        first = before[layer][: self.before].transpose(0, 1)
+        return torch.cat([first.expand(self.rows, -1, -1, -1), own], 2)
 
     def to(self, device: torch.device) -> _Stretch:
         """The same on another device."""
         open_keys = None if self.open is None else self.open.to(device)
         here = open_keys, self.positions.to(device), self.read.to(device)
-        return _Stretch(self.rows, self.tokens, self.length, *here)
+        return _Stretch(self.rows, self.asking, self.tokens, self.length, *here, self.before, self.whole)
 
     def split(self, x: Tensor) -> Tensor:
-        """Its tokens' (or rows') part of x (N, H, d) as (rows, H, T or 1, d)."""
-        rows = self.rows.stop - self.rows.start
-        return x.view(rows, -1, *x.shape[1:]).transpose(1, 2)
+        """Its tokens' (or readings') part of x (N, H, d) as (rows, H, T or k, d)."""
+        return x.view(self.rows, -1, *x.shape[1:]).transpose(1, 2)
 
     def bias(self, wiring: Wiring, *, last: bool) -> Tensor | None:
-        """What is added to scores, (rows, H, T or 1, T): in the `last` layer of one query; None: nothing."""
+        """What is added to scores, (rows, H, T or k, K): in the `last` layer of k queries; None: nothing."""
         if wiring.score_bias is None:
             return None
         at = self.positions.gather(1, self.read) if last else self.positions
-        return wiring.score_bias(at, self.positions).to(at.device)
+        return wiring.score_bias(at, self.keyed).to(at.device)
 
     def mask(self, wiring: Wiring, layer: LayerWiring, *, last: bool) -> Tensor | None:
-        """Which keys queries may read, (rows, 1, T or 1, T): in the `last` layer one of each; None: all."""
+        """Which keys queries may read, (rows, 1, T or k, K): in the `last` layer k of each; None: all."""
         at = self.positions.gather(1, self.read) if last else self.positions
-        closed = closed_by_place(wiring, layer.window, at, self.positions)
+        closed = closed_by_place(wiring, layer.window, at, self.keyed)
         if closed is None or self.open is None:
             return self.open if closed is None else ~closed
         return self.open & ~closed
 
 
 def packed_logits(
-    wiring: Wiring, rows: Sequence[Row], *, words: Tensor | None = None, device: torch.device | str = "cpu"
+    wiring: Wiring,
+    rows: Sequence[Row],
+    *,
+    words: Tensor | None = None,
+    device: torch.device | str = "cpu",
+    whole: Whole | None = None,
 ) -> Tensor:
-    """Logits (R, C) of R variants; cheapest if rows of equal length are neighbours.
+    """Logits (R, C) of R variants, of one with k readings k rows; cheapest if rows of equal length are
+    neighbours.
 
     `words` (V, E) are the embeddings that ids stand for, where these are no vocabulary: those of patches.
+    `whole` gets the keys and values of one row.
     """
     length = None
     if wiring.rotary_from is not None:
         lengths = np.array([row.positions.max() + 1 if row.length is None else row.length for row in rows])
         if len(distinct := np.unique(lengths)) > 1:  # texts of one length share their rotations
-            out = torch.empty(len(rows), 0)
+            of_reading = np.repeat(lengths, [len(row.read) for row in rows])
+            out = torch.empty(len(of_reading), 0)
             for length in distinct:
-                chosen = np.flatnonzero(lengths == length).tolist()
-                some = packed_logits(wiring, [rows[k] for k in chosen], words=words, device=device)
-                out = out if out.shape[1] else some.new_empty(len(rows), some.shape[1])
-                out[chosen] = some
+                chosen = [row for row, its in zip(rows, lengths, strict=True) if its == length]
+                some = packed_logits(wiring, chosen, words=words, device=device)
+                out = out if out.shape[1] else some.new_empty(len(out), some.shape[1])
+                out[np.flatnonzero(of_reading == length).tolist()] = some
             return out
         length = int(lengths[0])
     ids = torch.as_tensor(np.concatenate([row.ids for row in rows]), device=device)
@@ -140,7 +186,10 @@ def packed_logits(
             key, value, x = key[place], value[place], x[place]
             if last:
                 query, x = query[read], x[read]
-        x = _rest(layer, x, _attended(wiring, layer, stretches, query, key, value, last=last))
+        if whole is not None:
+            whole.keys.append(key)
+            whole.values.append(value)
+        x = _rest(layer, x, _attended(wiring, number, stretches, query, key, value, last=last))
     x = _apply(wiring.final_norm, x)
     if wiring.readout == "two":
         x = torch.cat([x[read], x[read + 1]], dim=1)
@@ -159,34 +208,40 @@ def _vocabulary(wiring: Wiring, words: Tensor | None) -> tuple[int, Callable[[Te
 
 
 def _places_read(wiring: Wiring, rows: Sequence[Row], ends: np.ndarray) -> np.ndarray:
-    """Which of all tokens each row's head reads, (R,); not used where it is the mean."""
+    """Which of all tokens the heads read, (R,), row by row; not used where it is the mean."""
     reads_one = wiring.readout in ("place", "last")
-    return ends[:-1] + [row.read for row in rows] if reads_one else ends[:-1]
+    if not reads_one:
+        return ends[:-1]
+    return np.concatenate([start + np.asarray(row.read) for start, row in zip(ends, rows, strict=False)])
 
 
 def _stretches(
     rows: Sequence[Row], positions: Tensor, read: Tensor, device: torch.device | str
 ) -> list[_Stretch]:
-    """Runs of neighbouring rows of equal length."""
-    stretches, row, token = [], 0, 0
-    for length, group in groupby(rows, len):
+    """Runs of neighbouring rows of equal length, as many readings and the same beginning."""
+    stretches, asked, token = [], 0, 0
+    for (length, readings, before, _), group in groupby(rows, _alike):
         members = list(group)
         unread = [(k, place) for k, member in enumerate(members) for place in member.unread]
         open_keys = None
         if unread:
-            open_keys = torch.ones(len(members), 1, 1, length, dtype=torch.bool, device=device)
+            open_keys = torch.ones(len(members), 1, 1, before + length, dtype=torch.bool, device=device)
             for k, place in unread:
-                open_keys[k, ..., place] = False
-        next_row, next_token = row + len(members), token + len(members) * length
-        tokens = slice(token, next_token)
+                open_keys[k, ..., before + place] = False
+        next_asked, next_token = asked + len(members) * readings, token + len(members) * length
+        tokens, asking = slice(token, next_token), slice(asked, next_asked)
         places = positions[tokens].view(-1, length)
-        places_read = (
-            read[row:next_row, None] - torch.arange(token, next_token, length, device=device)[:, None]
-        )
-        here = slice(row, next_row)
-        stretches.append(_Stretch(here, tokens, length, open_keys, places, places_read))
-        row, token = next_row, next_token
+        starts = torch.arange(token, next_token, length, device=device)
+        places_read = read[asking].view(-1, readings) - starts[:, None]
+        here = open_keys, places, places_read, before, members[0].whole
+        stretches.append(_Stretch(len(members), asking, tokens, length, *here))
+        asked, token = next_asked, next_token
     return stretches
+
+
+def _alike(row: Row) -> tuple[int, int, int, int]:
+    """What rows of one stretch have in common."""
+    return len(row), len(row.read), row.before, id(row.whole)
 
 
 def _embedded(wiring: Wiring, words: Tensor, positions: Tensor, types: Tensor) -> Tensor:
@@ -218,7 +273,7 @@ def _heads(
 
 def _attended(
     wiring: Wiring,
-    layer: LayerWiring,
+    number: int,
     stretches: Sequence[_Stretch],
     query: Tensor,
     key: Tensor,
@@ -226,14 +281,15 @@ def _attended(
     *,
     last: bool,
 ) -> Tensor:
-    """The output of attention, (N, H d): one row per token, or per variant in the `last` layer."""
+    """The output of attention, (N, H d): one row per token, or per reading in the `last` layer."""
+    layer = wiring.layers[number]
     read = torch.empty_like(query)
     scale = layer.scale_of(query.shape[-1])
     for stretch in stretches:
-        asking = stretch.rows if last else stretch.tokens
-        q, k, v = (
-            stretch.split(side) for side in (query[asking], key[stretch.tokens], value[stretch.tokens])
-        )
+        asking = stretch.asking if last else stretch.tokens
+        q, whole = stretch.split(query[asking]), stretch.whole
+        k = stretch.joined(key[stretch.tokens], whole and whole.keys, number)
+        v = stretch.joined(value[stretch.tokens], whole and whole.values, number)
         mask = stretch.mask(wiring, layer, last=last)
         k, v = repeated(k, wiring.heads), repeated(v, wiring.heads)
         bias = stretch.bias(wiring, last=last)

@@ -8,8 +8,10 @@ from typing import Any
 import traitlets
 
 from lrp_companion.attribution import Attribution
+from lrp_companion.checks import InputError, shown
+from lrp_companion.completion import Completion
 from lrp_companion.show.tokens import KEY, token_heatmap
-from lrp_companion.terminal import visible
+from lrp_companion.terminal import quoted, visible
 from lrp_companion.widgets.base import Widget, check_address
 
 
@@ -18,18 +20,21 @@ class TokenHeatmap(Widget, front="token_heatmap"):
 
     Parameters
     ----------
-    attributions, titles, loo : as for `token_heatmap`, which shows the same without a script.
+    attributions, titles, loo : as for `token_heatmap`, which shows the same without a script. Of a
+        `Completion` one row is shown: of the token that is chosen, or of all.
     address : the widget's name in the page.
 
     Attributes
     ----------
     rows : one dict per row: `title`, `tokens`, `special`, `scores`. Set it from Python and the rows repaint.
+    chosen : of a completion the row that is shown: 0 is the sum.
 
     >>> TokenHeatmap(Attribution(("[CLS]", "fine"), [0.1, -0.25], 1, 2.5, [True, False], "loo"))
     TokenHeatmap(loo, target 1, logit 2.500)
     """
 
     rows: traitlets.List[Any] = traitlets.List().tag(sync=True)
+    chosen = traitlets.Int(0).tag(sync=True)
 
     def __init__(
         self,
@@ -41,7 +46,22 @@ class TokenHeatmap(Widget, front="token_heatmap"):
     ) -> None:
         self._shown = token_heatmap(attributions, titles=titles, loo=loo)
         rows = list(map(row_of, self._shown.rows, self._shown.titles))
-        super().__init__(rows=rows, data={"key": KEY}, address=check_address("TokenHeatmap", address))
+        names = []
+        if isinstance(attributions, Completion):
+            names = ["all", *(visible(quoted(token)) for token in attributions.tokens)]
+        data = {"key": KEY, "answer": names}
+        super().__init__(rows=rows, data=data, address=check_address("TokenHeatmap", address))
+
+    @traitlets.validate("chosen")
+    def _is_row(self, proposal: Any) -> int:
+        if not 0 <= proposal["value"] < max(1, len(self.data["answer"])):
+            got, expected = f"chosen {shown(proposal['value'])}", "0, or a token of a completion, from 1"
+            raise InputError("TokenHeatmap", got=got, expected=expected, hint="chosen=0 shows their sum")
+        return int(proposal["value"])
+
+    def linked(self) -> tuple[str, ...]:
+        """Return the choice of a token, where there is one."""
+        return ("chosen",) if self.data["answer"] else ()
 
     def fallback(self) -> str:
         """Return the same rows without a script."""
