@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import traitlets
@@ -21,7 +20,7 @@ STATISTICS = ("pearson", "spearman")
 
 
 class OutlierScene(Widget, front="outlier_scene"):
-    """The tokens of one sentence as dots, LOO across and relevance up, for two methods; one dot can be left out.
+    """The tokens of a sentence as dots, LOO across, relevance up, by two methods; one can be left out.
 
     Parameters
     ----------
@@ -74,7 +73,9 @@ class OutlierScene(Widget, front="outlier_scene"):
             "methods": [visible(label_of(record.method)) for record in maps],
             "scores": [record.scores.tolist() for record in maps],
             "loo": loo.scores.tolist(),
-            "means": {name: [_plain(value) for value in means[name]] for name in STATISTICS} if means else None,
+            "means": {name: [_plain(value) for value in means[name]] for name in STATISTICS}
+            if means
+            else None,
             "n": means[STATISTICS[0]][0].n if means else 0,
             "note": visible(note),
         }
