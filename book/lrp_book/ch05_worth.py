@@ -16,7 +16,7 @@ import numpy as np
 import xarray as xr
 
 from lrp_book.ch08_wirings import load_wirings, wiring_claim
-from lrp_book.committed import SHORT, TEXT_RUNS, Records, records
+from lrp_book.committed import SHORT, Records, records
 from lrp_book.labels import method_label
 from lrp_book.say import MissingRecord
 from lrp_book.worth import METHODS, REMOVALS, correlations, kept_tokens, other_loo
@@ -25,14 +25,14 @@ from lrp_companion.masks import NONE, path_masks
 from lrp_companion.metrics import Interval, bootstrap_mean, paired_difference
 from lrp_companion.metrics.statistics import side_of_zero
 from lrp_companion.paper.claims import Claim, claims
-from lrp_companion.paper.protocol_grid import DATA_NAMES, title
+from lrp_companion.paper.protocol_grid import title
 from lrp_companion.paper.published import paper_table
 from lrp_companion.paper.tables import PAIRS, PAPER_METHODS, dataset_of, figure2, table1
 from lrp_companion.registry import label_of
 from lrp_companion.runs.load import MnistRun, TextRun
 from lrp_companion.schema import PROTOCOLS, Protocol
 from lrp_companion.show.canvas import LOOK, Drawing, drawing
-from lrp_companion.show.palette import INK, QUIET
+from lrp_companion.show.palette import QUIET
 from lrp_companion.show.tables import Table, table
 
 Row = dict[str, Any]
@@ -245,45 +245,6 @@ def scale_strip(rows: Sequence[Row], *, title: str) -> Drawing:
     marks = f"; filled: {max(depths)} layers, open: {min(depths)}" if min(depths) < max(depths) else ""
     axes.set_xlabel("mean r with this model's LOO" + marks)
     figure.suptitle(title, fontweight="bold")
-    return figure
-
-
-# -- the headline ------------------------------------------------------------------------------------------
-
-
-@mpl.rc_context(LOOK)
-def protocol_figure(kept: Records) -> Drawing:
-    """Draw CP-LRP minus AttnLRP in mean r with LOO: a line per run, a mark per protocol, and the paper's."""
-    runs = [kept.text(short) for short in TEXT_RUNS]
-    names = [f"{DATA_NAMES[run.task]}, {run.layers} layers" for run in runs]
-    effects = [{key: lead(kept, short, key) for key in SHORT} for short in TEXT_RUNS]
-    said = [
-        f"{name}, {SHORT[key]} {effect.text(2)}"
-        for name, of_run in zip(names, effects, strict=True)
-        for key, effect in of_run.items()
-    ]
-    alt = f"CP-LRP minus AttnLRP in mean r with LOO, by protocol. {'; '.join(said)}."
-    figure, (axes,) = drawing(alt, height=0.9 + 0.78 * len(runs), width=6.4)
-    for place, (run, of_run) in enumerate(zip(reversed(runs), reversed(effects), strict=True)):
-        for k, (key, effect) in enumerate(of_run.items()):
-            colour, marker = LOOKS[key]
-            y = place + 0.24 * (1 - k)
-            axes.plot([effect.low, effect.high], [y, y], color=colour, linewidth=1.8)
-            label = SHORT[key] if place == len(runs) - 1 else None
-            axes.plot(effect.mean, y, marker=marker, color=colour, linestyle="none", label=label)
-        papers = paper_r(run, "cp-lrp") - paper_r(run, "attnlrp")
-        label = "the paper's (another model)" if place == 0 else None
-        axes.plot([papers] * 2, [place - 0.38, place + 0.38], color=QUIET, linestyle=":", label=label)
-    axes.axvline(0, color=INK, linewidth=0.9)
-    axes.set_yticks(range(len(runs)), names[::-1])
-    axes.tick_params(axis="y", length=0)
-    axes.grid(visible=False, axis="y")
-    axes.set_ylim(-0.6, len(runs) - 0.4)
-    axes.set_xlabel("mean r of CP-LRP − mean r of AttnLRP, both with LOO")
-    for x, text, side in ((0.0, "← AttnLRP agrees better", "left"), (1.0, "CP-LRP agrees better →", "right")):
-        axes.text(x, 1.01, text, transform=axes.transAxes, ha=side, va="bottom", color=QUIET)
-    figure.suptitle("Which method agrees better with LOO depends on the protocol", fontweight="bold")
-    figure.legend(loc="outside lower center", ncols=2)
     return figure
 
 

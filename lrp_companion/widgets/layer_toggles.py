@@ -30,7 +30,7 @@ class LayerToggles(Widget, front="layer_toggles"):
     lattice : one `Lattice` (from `layer_lattice`) or several, one per sentence.
     loo : LOO of the same sentences, from `attribute(..., method="loo")`.
     address : the widget's name in the page.
-    reduced : only switches and rows, for the words of one sentence, as a first look.
+    reduced : only switches and rows, for the words, as a first look.
 
     Attributes
     ----------
@@ -74,8 +74,8 @@ class LayerToggles(Widget, front="layer_toggles"):
         )
 
     def linked(self) -> tuple[str, ...]:
-        """Return the traits that the address keeps: of a reduced widget, which layers are bypassed."""
-        return ("bypassed",) if self.reduced else self.links
+        """Return the traits that the address keeps: of a reduced widget, the sentence and its layers."""
+        return ("sentence", "bypassed") if self.reduced else self.links
 
     def show(self, lattice: Lattice | Sequence[Lattice], loo: Attribution | Sequence[Attribution]) -> None:
         """Replace the sentences, as the live text box does; layers keep their state if their number stays."""

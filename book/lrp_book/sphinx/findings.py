@@ -1,14 +1,13 @@
 """Sphinx extension: the book's main findings on any page, from the committed records.
 
-The role `finding` prints one number that an executed notebook keeps (`say.keep`), the directive
-`findings-figure` draws the headline, and `first-toggles` puts one sentence with its twelve switches: a first
-look at the widget of chapter 3.
+The role `finding` prints one number, which an executed notebook keeps (`say.keep`) or `front_numbers` reads
+from the records. The directive `outlier-scene` puts the scene with one token, `first-toggles` two sentences
+with their twelve switches: a first look at the widget of chapter 3.
 """
 
 from __future__ import annotations
 
 import difflib
-import html
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -19,24 +18,29 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
 import lrp_companion
-from lrp_book.ch05_worth import protocol_figure
+from lrp_book import front
 from lrp_book.committed import records
 from lrp_book.say import kept_in
-from lrp_book.sphinx.your_sentence import MODEL, examples_of_the_book
 from lrp_companion.checks import SourceError
 from lrp_companion.loading.classifier import load_classifier
 from lrp_companion.methods import attribute
 from lrp_companion.methods.lrp import layer_lattice
+from lrp_companion.widgets.base import Widget
 from lrp_companion.widgets.layer_toggles import LayerToggles
 
 RESULTS = Path(__file__).resolve().parents[3] / "results"
-PICTURE = "findings.png"
 
 
 @cache
 def kept_numbers(notebook: Path, changed: float) -> dict[str, str]:
     """The numbers that a notebook keeps, read again if it was `changed`."""
     return kept_in(notebook)
+
+
+@cache
+def answer() -> dict[str, str]:
+    """The numbers of the front page's answer."""
+    return dict(front.front_numbers(records(RESULTS)))
 
 
 def finding(name: str, notebooks: Iterable[Path]) -> str:
@@ -46,9 +50,9 @@ def finding(name: str, notebooks: Iterable[Path]) -> str:
     ------
     SourceError : none keeps a number of this name.
     """
-    known: dict[str, str] = {}
+    known: dict[str, str] = answer() if name.startswith("front, ") else {}
     for notebook in notebooks:
-        known |= kept_numbers(notebook, notebook.stat().st_mtime)
+        known = known | kept_numbers(notebook, notebook.stat().st_mtime)
     if name not in known:
         near = difflib.get_close_matches(name, known, n=4, cutoff=0)
         expected = f"a number that a notebook keeps: {'; '.join(near) or 'none does'}"
@@ -68,43 +72,32 @@ class FindingRole(SphinxRole):
         return [nodes.inline(self.rawtext, finding(self.text, notebooks), classes=["lrp-number"])], []
 
 
-class FindingsFigure(SphinxDirective):
-    """The headline as a figure, with its numbers as the text alternative."""
-
-    def run(self) -> list[nodes.Node]:
-        """Return the picture; its file lies among the static ones."""
-        figure = protocol_figure(records(RESULTS))
-        folder = Path(self.env.app.doctreedir, "companion_findings")
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / PICTURE).write_bytes(figure._repr_png_())
-        up, alt = "../" * self.env.docname.count("/"), html.escape(figure.alt)
-        picture = f'<p class="companion-figure"><img src="{up}_static/{PICTURE}" alt="{alt}" width="690"></p>'
-        return [nodes.raw("", picture, format="html")]
-
-
-class FirstToggles(SphinxDirective):
-    """One sentence, LOO, AttnLRP and CP-LRP, and the switches: the first embedded review that is short."""
+class OutlierPlace(SphinxDirective):
+    """The scene of chapter 6: one sentence with and without `[CLS]`, above the means over SST-2."""
 
     def run(self) -> list[nodes.Node]:
         """Return the widget as raw HTML."""
-        clf = load_classifier(MODEL)
-        (text,) = examples_of_the_book(clf, count=1)
-        lattice, (loo,) = layer_lattice(clf, text), attribute(clf, text, method="loo")
-        widget = LayerToggles(lattice, loo, address="first", reduced=True)
-        return [nodes.raw("", widget.page_html(), format="html", classes=["output", "text_html"])]
+        return [_raw(front.outlier_scene(records(RESULTS).with_maps("sst2-12")))]
 
 
-def hand_over(app: Sphinx) -> None:
-    """Name the folder of the figure among the static ones."""
-    folder = Path(app.doctreedir, "companion_findings")
-    folder.mkdir(parents=True, exist_ok=True)
-    app.config.html_static_path.append(str(folder))
+class FirstToggles(SphinxDirective):
+    """Two picked sentences, LOO, AttnLRP and CP-LRP, and the switches."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return the widget as raw HTML, and how far the other reviews go."""
+        clf, texts = load_classifier(front.MODEL), list(front.EXAMPLES[:2])
+        lattices = [layer_lattice(clf, text) for text in texts]
+        widget = LayerToggles(lattices, attribute(clf, texts, method="loo"), address="first", reduced=True)
+        return [_raw(widget), nodes.paragraph("", front.picked_note())]
+
+
+def _raw(widget: Widget) -> nodes.Node:
+    return nodes.raw("", widget.page_html(), format="html", classes=["output", "text_html"])
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register role and directives (called by Sphinx)."""
     app.add_role("finding", FindingRole())
-    app.add_directive("findings-figure", FindingsFigure)
+    app.add_directive("outlier-scene", OutlierPlace)
     app.add_directive("first-toggles", FirstToggles)
-    app.connect("builder-inited", hand_over)
     return {"version": lrp_companion.__version__, "parallel_read_safe": True, "parallel_write_safe": True}

@@ -20,14 +20,14 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 import lrp_companion
+from lrp_book.front import EXAMPLES, MODEL
 from lrp_companion.checks import InputError
-from lrp_companion.loading.classifier import Classifier, load_classifier
+from lrp_companion.loading.classifier import load_classifier
 from lrp_companion.page.live_page import Live, prepare
-from lrp_companion.sources import load_dataset
 from lrp_companion.widgets.sentence_box import SentenceBox
 
 VARIABLE = "LRP_COMPANION_LIVE"
-MODEL, FOLDER = "companion", "live/companion/"
+FOLDER = "live/companion/"
 RECORD = Path(__file__).resolve().parents[3] / "results" / "browser-engine" / "companion.json"
 _NO_KERNEL = re.compile(
     r'<p class="lrp-no-kernel" data-feeds="(\w+)">.*?</p>', re.DOTALL
@@ -52,12 +52,6 @@ def wanted() -> bool:
     return value == "1"
 
 
-def examples_of_the_book(clf: Classifier, *, count: int = 6, longest: int = 14) -> list[str]:
-    """Return the first embedded reviews with at most `longest` tokens, as chapter 3 shows them."""
-    texts = load_dataset("sst2", split="validation", source="embedded").texts
-    return [text for text in texts if len(clf.encode([text])[0]) <= longest][:count]
-
-
 def stage_live(app: Sphinx) -> None:
     """Stage the embedded model for the book, once per build, and hand the folder to Sphinx."""
     app.companion_live = None  # type: ignore[attr-defined]
@@ -65,7 +59,7 @@ def stage_live(app: Sphinx) -> None:
         return
     clf, folder = load_classifier(MODEL), Path(app.doctreedir, "companion_live")
     shutil.rmtree(folder, ignore_errors=True)
-    live = prepare(clf, folder / FOLDER, examples_of_the_book(clf))
+    live = prepare(clf, folder / FOLDER, list(EXAMPLES))
     app.companion_live = live  # type: ignore[attr-defined]
     app.config.html_static_path.append(str(folder))
 

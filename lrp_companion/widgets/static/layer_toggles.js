@@ -220,48 +220,70 @@ function build(model, el, live) {
 }
 
 /**
- * A first look at one sentence: two buttons, the switches, LOO, both methods, and the layers as switched.
+ * A first look: a choice of sentences, the switches, LOO, both methods, and the layers as switched.
  * @param {Model<State>} model
  * @param {HTMLElement} el
  * @param {ReturnType<typeof liveLine>} live
  * @returns {() => void} paints the state in force
  */
 function buildReduced(model, el, live) {
-  const { layers, sentences: [sentence], sites: [site] } = model.get("data");
+  const { layers, sentences } = model.get("data"), ends = endButtons(model), bank = switchBank(model);
+  const choose = dropdown("Sentence", sentences.map(beginning), (sentence) => put(model, { sentence }));
+  const said = h("span", { class: "lrp-quiet" }), rows = h("div", {}), here = h("div", {});
+  const whole = h("div", { class: "lrp-controls" }, "Bypass the softmax: none is", ends.buttons[0], "all is");
+  whole.append(ends.buttons[1]);
+  el.replaceChildren(
+    h("div", { class: "lrp-controls" }, sentences.length > 1 ? choose.node : [], said),
+    rows,
+    whole,
+    bank.node,
+    here,
+    live.node,
+  );
+  let shown = -1, paint = () => NaN;
+  return () => {
+    const place = model.get("sentence");
+    if (shown !== place) {
+      shown = place;
+      paint = firstRows(model, rows, here);
+      said.textContent = `predicted: ${sentences[place].label}`;
+    }
+    for (const part of [ends, bank]) part.show();
+    choose.show(place);
+    const r = paint();
+    el.dataset.r = String(r);
+    live.say(`${inWords(model.get("bypassed"), layers)}: r ${say(r)}`);
+  };
+}
+
+/**
+ * The rows of the first look for the sentence in force: LOO and both methods, and the layers as switched.
+ * @param {Model<State>} model
+ * @param {HTMLElement} fixed holds what no switch changes
+ * @param {HTMLElement} moving
+ * @returns {() => number} paints the layers as switched and returns their r
+ */
+function firstRows(model, fixed, moving) {
+  const { layers, sentences, sites: [site] } = model.get("data"), sentence = sentences[model.get("sentence")];
   const table = unpack(sentence, site), { all } = table.r["no-special"], width = sentence.tokens.length;
-  const ends = endButtons(model), bank = switchBank(model), masks = { AttnLRP: 0, "CP-LRP": 2 ** layers - 1 };
+  const masks = { AttnLRP: 0, "CP-LRP": 2 ** layers - 1 };
   const titled = (/** @type {string} */ name, /** @type {number[]} */ scores, /** @type {string} */ says) => {
     const row = tokenRow(sentence.tokens, sentence.special, name), r = h("span", {}, says);
     row.paint(scores);
     return { row, r, nodes: [h("p", { class: "lrp-first-title" }, name, r), row.node] };
   };
   const loo = titled("Leave-One-Out", sentence.loo, ": what the logit loses without the token");
-  const fixed = Object.entries(masks).map(([name, mask]) =>
+  const both = Object.entries(masks).map(([name, mask]) =>
     titled(name, corner(table, mask, width), `: r with LOO ${say(all[mask])}`)
   );
   const switched = titled("The layers as switched", corner(table, 0, width), "");
-  el.replaceChildren(
-    h("p", { class: "lrp-quiet" }, `“${beginning(sentence)}”, predicted: ${sentence.label}`),
-    ...[loo, ...fixed].flatMap(({ nodes }) => nodes),
-    h(
-      "div",
-      { class: "lrp-controls" },
-      "Bypass the softmax: none is",
-      ends.buttons[0],
-      "all is",
-      ends.buttons[1],
-    ),
-    bank.node,
-    ...switched.nodes,
-    live.node,
-  );
+  fixed.replaceChildren(...[loo, ...both].flatMap(({ nodes }) => nodes));
+  moving.replaceChildren(...switched.nodes);
   return () => {
-    const mask = maskOf(model.get("bypassed")), r = all[mask];
-    for (const part of [ends, bank]) part.show();
+    const mask = maskOf(model.get("bypassed"));
     switched.row.paint(corner(table, mask, width));
-    switched.r.textContent = `: r with LOO ${say(r)}`;
-    el.dataset.r = String(r);
-    live.say(`${inWords(model.get("bypassed"), layers)}: r ${say(r)}`);
+    switched.r.textContent = `: r with LOO ${say(all[mask])}`;
+    return all[mask];
   };
 }
 

@@ -1,0 +1,131 @@
+"""The front page: the scene with one token, picked sentences, and the numbers of its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+import numpy as np
+
+from lrp_book.ch06_outlier import RULES, STATISTIC, lead, with_and_without
+from lrp_book.committed import Records
+from lrp_book.say import number
+from lrp_companion.attribution import Attribution
+from lrp_companion.loading.classifier import load_classifier
+from lrp_companion.methods import attribute
+from lrp_companion.metrics import pearson
+from lrp_companion.metrics.faithfulness import CORRELATIONS
+from lrp_companion.runs.labelled import mean
+from lrp_companion.runs.load import TextRun, nearby
+from lrp_companion.sources import load_dataset
+from lrp_companion.widgets.outlier_scene import OutlierScene
+
+MODEL = "companion"
+ONE_TOKEN = "Quiet, patient and luminous, it stays with you for days."
+EXAMPLES = (
+    "There is not a dull minute in the whole voyage.",
+    "I would not watch this puppet opera again.",
+    "I hated every second that I was not looking at the screen.",
+    "The jokes are not funny and the chases are not exciting.",
+    "The plot is a tedious string of coincidences.",
+)
+"""Embedded reviews that were picked: the first is for CP-LRP, the second for AttnLRP."""
+
+
+@lru_cache
+def explained(site: str) -> tuple[list[Attribution], ...]:
+    """AttnLRP, CP-LRP and LOO of all embedded reviews by the embedded model."""
+    clf, texts = load_classifier(MODEL), embedded()
+    maps = [attribute(clf, texts, method=method, site=site, progress=False) for method in RULES]
+    return *maps, attribute(clf, texts, method="loo", progress=False)
+
+
+def embedded() -> list[str]:
+    """The embedded reviews, which this project wrote."""
+    return list(load_dataset("sst2", split="validation", source="embedded").texts)
+
+
+def outlier_scene(run: TextRun, *, address: str = "outlier") -> OutlierScene:
+    """The picked sentence with and without `[CLS]`, above the means of a run that keeps its maps."""
+    gap = lead(with_and_without(run)).sel(site="word+position")
+    means = {
+        name: [mean(gap.sel(counted=counted, statistic=name)) for counted in ("all", "no [CLS]")]
+        for name in STATISTIC
+    }
+    *maps, loo = explained("word+position")
+    moved = [
+        abs(pearson(one.scores[1:], other.scores[1:]) - pearson(one.scores, other.scores))
+        for one, other in zip(maps[0], loo, strict=True)
+    ]
+    here = embedded().index(ONE_TOKEN)
+    note = (
+        f"A picked sentence: without [CLS] AttnLRP's r moves by {number(moved[here])} here, in the median of "
+        f"our {len(moved)} reviews by {number(float(np.median(moved)))}. Relevance is read at words + "
+        "positions, in the 12-layer model."
+    )
+    label = load_classifier(MODEL).labels[loo[here].target]
+    pair = [one[here] for one in maps]
+    return OutlierScene(pair, loo[here], means=means, label=label, note=note, address=address)
+
+
+def picked_note() -> str:
+    """How far the two methods go apart over all embedded reviews, beside the two picked ones."""
+    attnlrp, cp, loo = explained("word")
+    gaps = np.array(
+        [
+            pearson(mine.scores[~judge.special], judge.scores[~judge.special])
+            - pearson(other.scores[~judge.special], judge.scores[~judge.special])
+            for mine, other, judge in zip(cp, attnlrp, loo, strict=True)
+        ]
+    )
+    return (
+        f"Both sentences were picked, one for each rule. Of our {len(gaps)} reviews AttnLRP's r is higher "
+        f"in {int((gaps < 0).sum())}; in {int((abs(gaps) < 0.2).sum())} the two differ by less than 0.2."
+    )
+
+
+READINGS = {
+    "words": ("word", "words"),
+    "positions": ("word+position", "all"),
+    "no [CLS]": ("word+position", "no [CLS]"),
+}
+"""Where relevance is read and which tokens count, by the name that the numbers have."""
+BASE = ("sst2-seed-0", "sst2-seed-1", "sst2-seed-2")
+
+
+def base_gaps(folder: str, site: str, counted: str, statistic: str) -> np.ndarray:
+    """Mean of CP-LRP's r minus AttnLRP's of the base-size classifier, one for each of its trainings."""
+    out = []
+    for name in BASE:
+        kept = np.load(nearby(folder) / f"base/{name}-maps.npz")
+        ends, last = np.cumsum(kept["tokens"])[:-1], "" if site == "word" else "+position"
+        first = np.isin(np.arange(kept["word"].size), [0, *ends])
+        seen = {"words": kept["word"], "all": first | True, "no [CLS]": ~first}[counted]
+        columns = [
+            np.split(kept[column], ends)
+            for column in ("loo attention-mask", f"cp-lrp{last}", f"attnlrp{last}")
+        ]
+        f = CORRELATIONS[statistic]
+        rows = [
+            f(cp[keep], loo[keep]) - f(attn[keep], loo[keep])
+            for loo, cp, attn, keep in zip(*columns, np.split(seen, ends), strict=True)
+            if keep.sum() > 1
+        ]
+        out.append(np.nanmean(rows))
+    return np.array(out)
+
+
+def front_numbers(kept: Records) -> Iterator[tuple[str, str]]:
+    """The numbers of the front page's answer by their names, CP-LRP minus AttnLRP."""
+    gap = lead(with_and_without(kept.with_maps("sst2-12")))
+    for name, (site, counted) in READINGS.items():
+        for statistic in STATISTIC:
+            ours = mean(gap.sel(site=site, counted=counted, statistic=statistic))
+            yield f"front, sst2-12, {name}, {statistic}", number(ours.mean)
+            yield (
+                f"front, base, {name}, {statistic}",
+                number(base_gaps(kept.folder, site, counted, statistic).mean()),
+            )
+    run = kept.text("sst2-12", frontier=True)
+    for method in ("mask-gradient", *RULES):
+        yield f"front, sst2-12, {method}", number(run.agreement(method).mean)
