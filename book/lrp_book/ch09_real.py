@@ -24,8 +24,9 @@ from lrp_book.predictions import FAILED, MET, MIXED
 from lrp_book.records import real
 from lrp_book.say import MissingRecord, number
 from lrp_book.worth import REMOVALS
+from lrp_companion.attribution import Attribution
 from lrp_companion.masks import NONE, PATHS, bypassed, mask_label, masks_on_paths, path_masks
-from lrp_companion.metrics import Interval, bootstrap_mean
+from lrp_companion.metrics import Interval, bootstrap_mean, leverage
 from lrp_companion.metrics.statistics import side_of_zero
 from lrp_companion.paper.claim_specs import SPECS, Spec
 from lrp_companion.paper.claims import EFFECT_SIDES, Effect, claims, side, verdict
@@ -532,9 +533,7 @@ def paths_figure(panels: Mapping[str, Mapping[str, Sequence[np.ndarray]]], *, ti
         told.append(f"{name}: {number(line[0])} (AttnLRP) to {number(line[-1])} (CP-LRP)")
         axes.set_title(name, fontsize=9)
     for axes in every[-columns:]:
-        axes.set_xlabel(
-            "layers, or which one" if columns == 3 else "layers bypassed, or which single one"
-        )
+        axes.set_xlabel("layers, or which one" if columns == 3 else "layers bypassed, or which single one")
     figure.supylabel("mean r with LOO", fontsize=9)
     figure.legend(*every[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     figure.alt = f"{title}. {'; '.join(told)}."
@@ -607,6 +606,48 @@ def judges_table(folder: str) -> Table:
         rows.append(row)
     caption = f"words; {shapley.sizes['example']} sentences, {len(SEEDS)} trainings, base size"
     return table(rows, caption=caption)
+
+
+def standing(folder: str, name: str, method: str) -> np.ndarray:
+    """Where the first token stands in a map and in LOO, with positions if there are: u and v, (texts, 2)."""
+    kept = part(folder, name)
+    maps = real.by_text(kept, f"{method}+position" if f"{method}+position" in kept else method)
+    found = [
+        leverage(one.astype(float), loo.astype(float), 0)
+        for one, loo in zip(maps, real.by_text(kept, "loo attention-mask"), strict=True)
+    ]
+    return np.array([(one.u, one.v) for one in found])
+
+
+def first_table(folder: str) -> Table:
+    """Where the first token stands: the median of u by method and of v, and in which share it is far out."""
+    named = {f"base size, training {seed[-1]}": ("base", f"{seed}-maps") for seed in SEEDS}
+    named |= {f"SmolLM2, {words}": ("smollm2", f"{name}-maps") for name, words in SETS.items()}
+    rows = []
+    for title, (kind, name) in named.items():
+        of = {method: standing(f"{folder}/{kind}", name, method) for method in PAIR}
+        far = {key: (np.abs(values) > 1).mean(0) for key, values in of.items()}
+        row: Row = {"model, texts": title, "n": f"{len(of['attnlrp']):,}"}
+        for method in PAIR[::-1]:
+            row[f"u, {label_of(method)}"] = number(np.median(of[method][:, 0]))
+        row["v, LOO"] = number(np.median(of["attnlrp"][:, 1]))
+        for method in PAIR[::-1]:
+            row[f"|u| > 1, {label_of(method)}"] = f"{far[method][0]:.0%}"
+        rows.append({**row, "|v| > 1": f"{far['attnlrp'][1]:.0%}"})
+    return table(
+        rows, caption="the first token, all tokens counted: medians, and in which share it is far out"
+    )
+
+
+def prompts(folder: str) -> list[tuple[str, list[Attribution]]]:
+    """Maps of SmolLM2 on three prompts of our own, each with a title; made by `make.py --touch`."""
+    path = nearby(f"{folder}/smollm2") / "touch.json"
+    out = []
+    for made in json.loads(path.read_text(encoding="utf-8"))["prompts"]:
+        words = {key: made[key].strip() for key in ("answer", "foil", "next")}
+        title = "{answer} against {foil}; next token: {next}".format(**words)
+        out.append((title, [Attribution.from_dict(row) for row in made["rows"]]))
+    return out
 
 
 def curves_table(folder: str) -> Table:

@@ -462,19 +462,20 @@ def touch_layers(clf: Classifier, texts: Sequence[str], out: Path) -> None:
         lattice = layer_lattice(clf, text)
         arrays |= {f"{name} {k}": part.astype(np.float16) for name, part in lattice.parts.items()}
     np.savez_compressed(out, **arrays)  # type: ignore[arg-type]
-    made = {"model": clf.card.name, "made with": surroundings(), "loo": [one.to_dict() for one in loo]}
+    made = {"model": clf.card.name, "labels": clf.labels, "made with": surroundings()}
+    made["loo"] = [one.to_dict() for one in loo]
     out.with_suffix(".json").write_text(json.dumps(made, indent=1) + "\n")
 
 
 def touched_layers(path: Path) -> tuple[list[Lattice], list[Attribution]]:
     """Read `touch_layers` back."""
     parts = dict(np.load(path))
-    rows = json.loads(path.with_suffix(".json").read_text())["loo"]
-    loo = [Attribution.from_dict(row) for row in rows]
+    made = json.loads(path.with_suffix(".json").read_text())
+    loo = [Attribution.from_dict(row) for row in made["loo"]]
     lattices = []
     for k, one in enumerate(loo):
         of_text = {name: parts[f"{name} {k}"].astype(float) for name in ("word", "position")}
         at: dict[str, Any] = {name: getattr(one, name) for name in ("tokens", "target", "logit", "special")}
-        at |= {"label": one.label, "text": one.text, "offsets": one.offsets}
+        at |= {"label": made["labels"][one.target], "text": one.text, "offsets": one.offsets}
         lattices.append(Lattice(scores=of_text["word"], parts=of_text, **at))
     return lattices, loo
