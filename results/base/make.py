@@ -3,7 +3,9 @@
     python results/base/make.py --base FOLDER_OF_ALL_MPNET_BASE_V2 --data-dir DATA --out results/base
 
 writes `SEED-PART.npz` and its manifest for each adapter of `training/base` and each part. A part goes on
-where it stopped. `--limit 10` explains the first ten texts of each part's sample.
+where it stopped. `--limit 10` explains the first ten texts of each part's sample. `--touch` writes all masks
+of six sentences of our own, `touch.npz`, for the page. `--compare results/base` says how far the texts of a
+record lie from those of another one.
 """
 
 from __future__ import annotations
@@ -38,6 +40,12 @@ PARTS: dict[str, dict[str, Any]] = {
 }
 REVIEW_REMOVALS, REVIEW_CHUNK = ("attention-mask", "mask-token"), 16
 """Removals of whole reviews, and how many tokens a step of their curves removes."""
+TOUCH = (
+    "a warm and honest film", "the jokes are old and the plot never moves",
+    "not a good film , but a short one", "she saves every scene that she is in",
+    "I wanted to like it more than I did", "dull at first , then quietly moving",
+)  # fmt: skip
+"""Sentences of our own, whose layers a reader switches in the page."""
 SEEDS = ("sst2-seed-0", "sst2-seed-1", "sst2-seed-2", "sst2-imdb-seed-0")
 
 
@@ -103,6 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--parts", default="maps,paths,lattice,shapley", help=", ".join(PARTS))
     parser.add_argument("--limit", type=int, help="texts of each part (default: as planned)")
     parser.add_argument("--seed", type=int, default=0, help="of the samples and of the orders")
+    parser.add_argument("--touch", action="store_true", help="only all masks of six sentences of our own")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--data-dir", help="folder of the data (default: the variable LRP_COMPANION_DATA)")
     parser.add_argument("--out", type=Path, required=True, help="folder of the record")
@@ -114,6 +123,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             clf = load_classifier(asked.model, device=asked.device)
         else:
             clf = load(asked.adapters / name, asked.base, asked.device)
+        if asked.touch:
+            asked.out.mkdir(parents=True, exist_ok=True)
+            real.touch_layers(clf, TOUCH, asked.out / "touch.npz")
+            return 0
         for part in asked.parts.split(","):
             out = asked.out / f"{Path(name).name}-{part}.npz"
             make(clf, part, out, limit=asked.limit, data_dir=asked.data_dir, seed=asked.seed)

@@ -4,7 +4,8 @@
 
 writes `SET-PART.npz` and its manifest for each set and each part; a part goes on where it stopped. The sets:
 SST-2 validation as "Review: {sentence}\\nSentiment:", facts.json and sentences.json. Explained is the logit
-of the answer minus that of the foil, as the next token.
+of the answer minus that of the foil, as the next token. `--touch` writes maps of three prompts of our own,
+`touch.json`, for the page.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from lrp_book.records import config_of, real
 
 from lrp_companion.loading.classifier import Classifier, EncodedText, load_classifier
 from lrp_companion.loading.offsets import offsets_of
-from lrp_companion.methods import kept_logits
+from lrp_companion.methods import attribute, kept_logits
 from lrp_companion.methods.common import to_numpy
 from lrp_companion.sources import Dataset, load_dataset
 from lrp_companion.tape.batching import token_batches
@@ -32,6 +33,13 @@ SETS = ("sst2", "facts", "sentences")
 REMOVALS = ("attention-mask", "delete")
 GRADIENTS = ("mask-gradient", "mask-gradient-4", "mask-gradient-8")
 METHODS = ("attnlrp", "cp-lrp", "pa-lrp", "ig", "gradient-x-input", *GRADIENTS)
+TOUCH = (
+    ("The capital of France is", " Paris", " Rome"),
+    ("The keys to the cabinet", " are", " is"),
+    (f"{BEFORE}a warm and honest film{AFTER}", *FEELINGS),
+)
+TOUCHED = ("loo", "attnlrp", "cp-lrp", "mask-gradient")
+"""Prompts of our own, with answer and foil, and what the page shows of them."""
 PARTS: dict[str, dict[str, Any]] = {
     "maps": {"limit": None, "chunk": 218},
     "paths": {"limit": None, "chunk": 218},
@@ -123,19 +131,18 @@ def say(line: str) -> None:
     print(line, flush=True)
 
 
-def load(model: Path, device: str) -> Classifier:
-    """SmolLM2 from a folder of the hub's format, or from a .gguf file or a folder with one."""
-    files = [model] if model.suffix == ".gguf" else sorted(model.glob("*.gguf"))
-    if not files:
-        return load_classifier(model, device=device)
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    place: dict[str, Any] = {"pretrained_model_name_or_path": files[0].parent, "gguf_file": files[0].name}
-    network = AutoModelForCausalLM.from_pretrained(**place, dtype=torch.float32)
-    network.hf_quantizer, network.is_quantized = None, False  # all weights are plain now
-    if hasattr(network.config, "quantization_config"):
-        del network.config.quantization_config
-    return load_classifier(network, AutoTokenizer.from_pretrained(**place), device=device)
+def touch(clf: Classifier, out: Path) -> None:
+    """Write what the page shows of a few prompts: maps of the answer against the foil, and the next token."""
+    made: list[dict[str, Any]] = []
+    for text, answer, foil in TOUCH:
+        encoded = clf.encode([text])
+        rows = [
+            attribute(clf, text, method=method, target=answer, contrast=foil, progress=False)[0]
+            for method in TOUCHED
+        ]
+        made.append({"answer": answer, "foil": foil, "next": clf.labels[best_tokens(clf, encoded)[0]]})
+        made[-1]["rows"] = [row.to_dict() for row in rows]
+    out.write_text(json.dumps({"model": clf.card.name, "prompts": made}, indent=1, ensure_ascii=False) + "\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -146,11 +153,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--parts", default=",".join(PARTS))
     parser.add_argument("--limit", type=int, help="texts of each set (default: all)")
     parser.add_argument("--seed", type=int, default=0, help="of the samples and of the orders")
+    parser.add_argument("--touch", action="store_true", help="only maps of three prompts of our own")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--data-dir", help="folder of the data (default: the variable LRP_COMPANION_DATA)")
     parser.add_argument("--out", type=Path, required=True, help="folder of the record")
     asked = parser.parse_args(arguments)
-    clf = load(asked.model, asked.device)
+    clf = load_classifier(str(asked.model), device=asked.device)
+    if asked.touch:
+        touch(clf, asked.out / "touch.json")
+        return 0
     for name in asked.sets.split(","):
         parts = asked.parts.split(",")
         make(clf, name, parts, asked.out, limit=asked.limit, data_dir=asked.data_dir, seed=asked.seed)
