@@ -215,10 +215,11 @@ class TestFrontier:
     def test_the_figure_says_in_words_what_it_draws(self, run, data):
         figure = frontier_figure(data, title="a run")
         top, beneath = figure.axes
-        for name, (tokens, axes) in itertools.product(
-            OTHERS, zip(TOKEN_CHOICES, (top, beneath), strict=True)
+        for name, (statistic, axes) in itertools.product(
+            OTHERS, zip(("pearson", "spearman"), (top, beneath), strict=True)
         ):
-            cost, r = run.passes(name).mean(0).sum(), run.agreement(name, Protocol(tokens=tokens)).mean
+            protocol = Protocol(tokens="no-special", statistic=statistic)
+            cost, r = run.passes(name).mean(0).sum(), run.agreement(name, protocol).mean
             assert f"{method_label(name)} ({cost:.0f} passes) {r:.2f}" in figure.alt
             drawn = [line.get_xydata() for line in axes.lines if line.get_marker() not in ("", "None")]
             near = [x for x, y in np.concatenate(drawn) if abs(y - r) < 1e-9]

@@ -28,6 +28,7 @@ from lrp_companion.show.tables import Table, table
 Row = dict[str, Any]
 TICKS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)  # of the axis of passes
 WORDS = {"site": "word", "map": "raw", "removal": "attention-mask", "target": "logit"}
+STATISTIC = {"pearson": "Pearson", "spearman": "rank (Spearman)"}
 """How maps are read on this page: at the words, for the logit, against LOO by the attention mask."""
 
 
@@ -309,7 +310,7 @@ def _digit_passes(call: Mapping[str, Any]) -> tuple[int, int]:
 
 @mpl.rc_context(LOOK)
 def frontier_figure(data: xr.Dataset, *, title: str) -> Drawing:
-    """Draw agreement with LOO against cost for every method: words above, all tokens below.
+    """Draw agreement with LOO at the words against cost, for every method: Pearson above, rank below.
 
     A method with an option that buys more passes is a line whose points are named by that option. Bars are
     95 % intervals. The thin staircase is the largest mean r at this cost or less. Methods of equal cost are
@@ -320,23 +321,23 @@ def frontier_figure(data: xr.Dataset, *, title: str) -> Drawing:
     if not cost:
         expected, hint = "results of frontier", "run more methods"
         raise InputError("frontier_figure", got="no method besides LOO", expected=expected, hint=hint)
-    means, backwards = mean(data.r.sel(statistic="pearson")), of_each(data.backwards)
-    r = {tokens: of_each(means.sel(tokens=tokens)) for tokens in TOKEN_CHOICES}
-    alt = [f"{title}. Mean r with LOO against forward and backward passes."]
-    for tokens, label in TOKENS.items():
-        points = (f"{method_label(m)} ({cost[m]:.0f} passes) {r[tokens][m].mean:.2f}" for m in cost)
+    means, backwards = mean(data.r.sel(tokens="no-special")), of_each(data.backwards)
+    r = {statistic: of_each(means.sel(statistic=statistic)) for statistic in STATISTIC}
+    alt = [f"{title}. Mean r with LOO at the words against forward and backward passes."]
+    for statistic, label in STATISTIC.items():
+        points = (f"{method_label(m)} ({cost[m]:.0f} passes) {r[statistic][m].mean:.2f}" for m in cost)
         alt.append(f"{label}: {', '.join(points)}.")
     marks = {name: _mark(name, backwards[name]) for name in cost}
     ring: dict[str, Any] = {"marker": "o", "markerfacecolor": "white", "markeredgecolor": INK}
     figure, panels = drawing(" ".join(alt), rows=2, height=7.8, sharex=True)
-    for axes, tokens in zip(panels, TOKEN_CHOICES, strict=True):
+    for axes, (statistic, label) in zip(panels, STATISTIC.items(), strict=True):
         if loo_cost is not None:
             axes.axvline(loo_cost, color=INK, linewidth=0.9, linestyle=":", zorder=1)
             axes.plot(loo_cost, 1.0, linestyle="none", markersize=6.5, label="LOO itself", **ring)
             label_points(axes, [Name("LOO itself", loo_cost, 1.0, INK)])
-        _frontier_panel(axes, cost, r[tokens], marks)
+        _frontier_panel(axes, cost, r[statistic], marks)
         axes.margins(y=0.1)  # room for names
-        axes.set_title(f"r with LOO, {TOKENS[tokens]}")
+        axes.set_title(f"r with LOO, {label}")
         axes.set_xscale("log")
     ticks = [tick for tick in TICKS if tick <= 1.3 * max(*cost.values(), loo_cost or 0)]
     panels[-1].xaxis.set_major_locator(FixedLocator(ticks))

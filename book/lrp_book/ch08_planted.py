@@ -16,11 +16,12 @@ import matplotlib as mpl
 import numpy as np
 import xarray as xr
 
-from lrp_book.ch08_wirings import MARKS, WIRINGS, load_wirings
+from lrp_book.ch08_wirings import MARKS, STATISTIC, WIRINGS, gap, load_wirings, r_at
 from lrp_book.predictions import FAILED, MET, MIXED
 from lrp_companion.checks import InputError, SourceError, choose
+from lrp_companion.metrics import Interval
 from lrp_companion.registry import label_of
-from lrp_companion.runs.labelled import mean, r_with_loo
+from lrp_companion.runs.labelled import mean
 from lrp_companion.runs.load import TextRun, load_runs, nearby
 from lrp_companion.show.canvas import LOOK, Drawing, drawing, headline
 from lrp_companion.show.palette import INK
@@ -330,33 +331,40 @@ def outcomes(groups: Mapping[str, Sequence[Judged]]) -> list[dict[str, Any]]:
     return rows
 
 
-def gaps(run: TextRun) -> dict[str, float]:
-    """Of a run, Pearson at the words: the lead of AttnLRP over CP-LRP, of the mask gradient over AttnLRP."""
-    at = {
-        "site": "word",
-        "tokens": "no-special",
-        "map": "raw",
-        "removal": "attention-mask",
-        "target": "logit",
-    }
-    r = r_with_loo(run, ["attnlrp", "cp-lrp", "mask-gradient"], statistic="pearson", **at).mean("example")
-    attnlrp, cp, gradient = r.values.tolist()
-    return {"AttnLRP − CP-LRP": attnlrp - cp, "mask gradient − AttnLRP": gradient - attnlrp}
+TEACHER = {
+    "CP-LRP − AttnLRP": ("cp-lrp", "attnlrp"),
+    "mask gradient − AttnLRP": ("mask-gradient", "attnlrp"),
+}  # fmt: skip
+
+
+def gaps(run: TextRun, *, statistic: str = "pearson") -> dict[str, Interval]:
+    """Of a run, r with LOO at the words: the differences `TEACHER`, intervals over examples."""
+    r = r_at(run, explainers=["attnlrp", "cp-lrp", "mask-gradient"], statistic=statistic)
+    return {name: mean(gap(r, *pair)) for name, pair in TEACHER.items()}
 
 
 def without_teacher(
     folder: str | os.PathLike[str] = "results/labels-only",
     distilled: str | os.PathLike[str] = "results/wirings",
 ) -> list[dict[str, Any]]:
-    """`gaps` of the trainings from labels alone, each beside the range of its wiring's distilled ones."""
+    """`gaps` of the trainings from labels alone, each with the range over its wiring's distilled ones.
+
+    Rows have `run`, `wiring`, `difference`, and by statistic `STATISTIC, labels` and `STATISTIC, distilled`.
+    """
     rows = []
     groups = load_wirings(distilled)
     for run in load_runs([nearby(folder)]):
-        if isinstance(run, TextRun):
-            wiring = run.name.removeprefix("labels-").rpartition("-seed-")[0]
-            others = [gaps(other) for other in groups[wiring]]
-            for name, value in gaps(run).items():
-                of_others = [other[name] for other in others]
-                row = {"run": run.name, "wiring": wiring, "difference": name, "labels": value}
-                rows.append({**row, "distilled": (min(of_others), max(of_others))})
+        if not isinstance(run, TextRun):
+            continue
+        wiring = run.name.removeprefix("labels-").rpartition("-seed-")[0]
+        of_run: list[dict[str, Any]] = [
+            {"run": run.name, "wiring": wiring, "difference": name} for name in TEACHER
+        ]
+        for statistic in STATISTIC:
+            labels, *others = (gaps(one, statistic=statistic) for one in (run, *groups[wiring]))
+            for row in of_run:
+                means = [other[row["difference"]].mean for other in others]
+                row[f"{statistic}, labels"] = labels[row["difference"]]
+                row[f"{statistic}, distilled"] = (min(means), max(means))
+        rows += of_run
     return rows

@@ -38,7 +38,7 @@ from lrp_companion.runs.labelled import mean, r_with_loo
 from lrp_companion.runs.load import TextRun, load_runs, nearby
 from lrp_companion.schema import PROTOCOLS, Protocol
 from lrp_companion.show.canvas import LOOK, Drawing, Name, drawing, headline, label_points, settle
-from lrp_companion.show.palette import INK, QUIET
+from lrp_companion.show.palette import INK
 from lrp_companion.show.tables import Table, table
 
 Row = dict[str, Any]
@@ -63,6 +63,7 @@ READINGS: Mapping[str, Mapping[str, str]] = {
     "all tokens + positions": {"site": "word+position", "tokens": "all"},
 }
 """Ways to read a map: which tokens count, and whether relevance at position embeddings is added."""
+STATISTIC = {"pearson": "Pearson", "spearman": "rank (Spearman)"}
 MARKS = (("#0067a5", "o"), ("#00755e", "^"), ("#c44c00", "s"), ("#6b4fa0", "D"))
 """Colour and marker of each reading."""
 METHODS = ("attnlrp", "cp-lrp", "mask-gradient", "gradient-x-input")
@@ -173,6 +174,12 @@ def effects(groups: Groups, *, statistic: str = "pearson") -> Recorded:
     return out
 
 
+def decided(values: Mapping[str, Interval], sign: int) -> str:
+    """The wirings in words whose whole interval lies on one side of 0."""
+    names = [title_of(name) for name, value in values.items() if min(sign * value.low, sign * value.high) > 0]
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1]))) if names else "none"
+
+
 def effects_table(rows: Recorded, *, caption: str) -> Table:
     """Mean r of the methods, and CP-LRP minus AttnLRP, by wiring and reading."""
     methods = [name for name in METHODS if name in next(iter(rows.values()))]
@@ -203,34 +210,35 @@ def wiring_claim(number: int, groups: Groups) -> Claim:
 
 
 @mpl.rc_context(LOOK)
-def wirings_figure(rows: Recorded, *, title: str) -> Drawing:
-    """Draw the `effects`: a line is the interval of d, a small mark a training."""
-    named = {f"{title_of(wiring)}{{}} {reading}": row["d"].text(2) for (wiring, reading), row in rows.items()}
-    listed = "; ".join(f"{name.format(',')}: {text}" for name, text in named.items())
-    figure, (axes,) = drawing(f"{title}. {listed}.", height=1.0 + 0.3 * len(rows), width=6.4)
-    y, last = 0.0, None
-    places = []
-    for (wiring, reading), row in reversed(list(rows.items())):
+def wirings_figure(effects_by: Mapping[str, Recorded], *, title: str) -> Drawing:
+    """Draw `effects`, a panel for each statistic; a line is the interval of d, a small mark a training."""
+    told = "; ".join(
+        f"{title_of(wiring)}, {reading}, {statistic}: {row['d'].text(2)}"
+        for statistic, rows in effects_by.items()
+        for (wiring, reading), row in rows.items()
+    )
+    places, y, last = {}, 0.0, None
+    for wiring, reading in reversed(list(next(iter(effects_by.values())))):
         y += 0.6 if last not in (None, wiring) else 0
-        colour, marker = MARKS[list(READINGS).index(reading)]
-        axes.plot([row["d"].low, row["d"].high], [y, y], color=colour, linewidth=2.0)
-        axes.plot(row["d"].mean, y, marker=marker, color=colour, linestyle="none", markersize=6)
-        small: dict[str, Any] = {"marker": "|", "color": INK, "linestyle": "none", "markersize": 6}
-        axes.plot(row["trainings"], [y + 0.28] * len(row["trainings"]), **small)
-        places.append(y)
-        last, y = wiring, y + 1
-    axes.axvline(0, color=INK, linewidth=0.9)
-    axes.set_yticks(places, [name.format(":") for name in reversed(list(named))])
-    axes.tick_params(axis="y", length=0)
-    axes.grid(visible=False, axis="y")
-    axes.set_ylim(-0.8, y + 0.3)
-    edge: dict[str, Any] = {"transform": axes.get_xaxis_transform(), "color": QUIET, "va": "top"}
-    axes.text(-0.004, 0.995, "AttnLRP nearer to LOO", ha="right", **edge)
-    axes.text(0.004, 0.995, "CP-LRP nearer", ha="left", **edge)
-    left, right = axes.get_xlim()
-    axes.set_xlim(min(left, -0.55 * right), right)  # room for the words on both sides
-    axes.set_xlabel("r of CP-LRP − r of AttnLRP")
-    axes.xaxis.set_major_locator(MaxNLocator(5))
+        places[wiring, reading], last, y = y, wiring, y + 1
+    shape: dict[str, Any] = {"columns": len(effects_by), "sharex": True, "sharey": True}
+    figure, panels = drawing(f"{title}. {told}.", height=1.3 + 0.28 * len(places), width=7.6, **shape)
+    for axes, (statistic, rows) in zip(panels, effects_by.items(), strict=True):
+        for (wiring, reading), row in rows.items():
+            at = places[wiring, reading]
+            colour, marker = MARKS[list(READINGS).index(reading)]
+            axes.plot([row["d"].low, row["d"].high], [at, at], color=colour, linewidth=2.0)
+            axes.plot(row["d"].mean, at, marker=marker, color=colour, linestyle="none", markersize=6)
+            small: dict[str, Any] = {"marker": "|", "color": INK, "linestyle": "none", "markersize": 5}
+            axes.plot(row["trainings"], [at + 0.3] * len(row["trainings"]), **small)
+        axes.axvline(0, color=INK, linewidth=0.9)
+        axes.set_yticks(list(places.values()), [f"{title_of(name)}: {reading}" for name, reading in places])
+        axes.tick_params(axis="y", length=0)
+        axes.grid(visible=False, axis="y")
+        axes.set_ylim(-0.8, y + 0.1)
+        axes.set_title(STATISTIC[statistic])
+        axes.xaxis.set_major_locator(MaxNLocator(5))
+    panels[0].set_xlabel("r of CP-LRP − r of AttnLRP")
     headline(figure, title)
     return figure
 

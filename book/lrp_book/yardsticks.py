@@ -1,4 +1,4 @@
-"""Two yardsticks, LOO and Shapley values: the means of r with each, and what was predicted of them.
+"""Chapter 7: two yardsticks, LOO and Shapley values. Mean r with each, and what was predicted.
 
 `python -m lrp_book.yardsticks results/shapley` prints both. The prediction is
 `results/predictions/2026-11-26-shapley.md`; a point is judged as is laid down there.
@@ -11,11 +11,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 
-from lrp_book.records.shapley import r_with, read
+from lrp_book.records.shapley import MAPS, r_with, read
+from lrp_companion.loading.classifier import Classifier
+from lrp_companion.methods import attribute
 from lrp_companion.metrics import Interval, bootstrap_mean, paired_difference, spearman
 from lrp_companion.metrics.statistics import RESAMPLES, side_of_zero
+from lrp_companion.registry import label_of
+from lrp_companion.runs.load import nearby
+from lrp_companion.show.canvas import LOOK, Drawing, drawing, headline
+from lrp_companion.show.tables import Table, table
 
 Texts = Sequence[Mapping[str, Any]]
 ORDER = (
@@ -23,12 +30,17 @@ ORDER = (
 )  # fmt: skip
 BY_RANK = ("post-ln-first", "post-ln-mean", "gpt2")
 WIRINGS = ("post-ln-first", "post-ln-mean", "modernbert", "gpt2", "llama")
+SHOWN = ("loo", "mask-gradient-8", "mask-gradient", "attnlrp", "cp-lrp", "ig", "gradient-x-input")
+JUDGES = {"loo": ("r with LOO", "#0067a5", "o"), "shapley": ("r with Shapley values", "#c44c00", "s")}
+STATISTIC = {"pearson": "Pearson", "spearman": "rank (Spearman)"}
+PAIRS = (("attnlrp", "loo"), ("cp-lrp", "attnlrp"), ("mask-gradient", "attnlrp"))
+IN_WORDS = ("loo", "shapley", "mask-gradient", "attnlrp")
 
 
-def means(texts: Texts) -> list[dict[str, Any]]:
+def means(texts: Texts, *, maps: Sequence[str] | None = None) -> list[dict[str, Any]]:
     """A row for each map: mean r with Shapley and with LOO, by both statistics, with intervals."""
     columns = {
-        f"{judge}, {statistic}": r_with(texts, judge, statistic=statistic)
+        f"{judge}, {statistic}": r_with(texts, judge, statistic=statistic, maps=maps)
         for judge in ("shapley", "loo")
         for statistic in ("pearson", "spearman")
     }
@@ -48,9 +60,9 @@ def interaction_size(text: Mapping[str, Any]) -> float:
     return float(np.abs(text["interactions"]).sum() / 2 / np.abs(text["shapley"]).sum())
 
 
-def difference(texts: Texts, ahead: str, behind: str, statistic: str) -> Interval:
-    """The mean difference of two maps' r with Shapley."""
-    r = r_with(texts, statistic=statistic)
+def difference(texts: Texts, ahead: str, behind: str, statistic: str, *, judge: str = "shapley") -> Interval:
+    """The mean difference of two maps' r with a judge."""
+    r = r_with(texts, judge, statistic=statistic, maps=(ahead, behind))
     return paired_difference(r[ahead], r[behind])
 
 
@@ -82,7 +94,7 @@ def points(records: Mapping[str, Texts]) -> list[dict[str, Any]]:
                 judge(point, what, difference(main, ahead, behind, statistic))
     exact = np.array(["interactions" in text for text in main])
     if min(exact.sum(), (~exact).sum()) > 9:
-        r = r_with(main)
+        r = r_with(main, maps=("attnlrp", "loo"))
         lead = r["attnlrp"] - r["loo"]
         value = over_texts(np.stack([lead, exact], 1), _fall)
         judge(3, "AttnLRP's lead over LOO, long minus short", value)
@@ -116,14 +128,106 @@ def _fall(rows: np.ndarray) -> float:
     return float(first - second)
 
 
-def load(folder: Path) -> dict[str, Texts]:
-    """The records of a folder by name."""
-    return {path.stem: read(path) for path in sorted(folder.glob("*.npz")) if ".part" not in path.name}
+def load(folder: str | Path = "results/shapley", *names: str) -> dict[str, Texts]:
+    """The records of a folder by name, all or some."""
+    paths = [path for path in sorted(nearby(folder).glob("*.npz")) if ".part" not in path.name]
+    return {path.stem: read(path) for path in paths if not names or path.stem in names}
+
+
+def name_of(method: str) -> str:
+    """A map of the record as figures and tables print it."""
+    return "mask gradient, 8 groups" if method == "mask-gradient-8" else label_of(method)
+
+
+def passes(texts: Texts) -> dict[str, float]:
+    """Forward and backward passes a text, mean; a pass with one token hidden counts as one."""
+    tokens = float(np.mean([len(text["special"]) for text in texts]))
+    steps = MAPS["ig"][1]["n_steps"]
+    return {**dict.fromkeys(SHOWN, 2.0), "loo": tokens + 1, "mask-gradient-8": 18.0, "ig": 2.0 * (steps + 1)}
+
+
+@mpl.rc_context(LOOK)
+def yardsticks_figure(texts: Texts, *, title: str) -> Drawing:
+    """Draw mean r of each method with both judges, Pearson and rank side by side; lines are intervals."""
+    rows = {row["map"]: row for row in means(texts, maps=SHOWN)}
+    cost = passes(texts)
+    labels = [f"{name_of(name)} ({cost[name]:.0f})" for name in SHOWN]
+    told = "; ".join(
+        f"{label}: "
+        + ", ".join(
+            f"{judge} {rows[name][f'{judge}, {by}'].mean:.2f} by {by}" for by in STATISTIC for judge in JUDGES
+        )
+        for name, label in zip(SHOWN, labels, strict=True)
+    )
+    height = 1.4 + 0.32 * len(SHOWN)
+    figure, panels = drawing(
+        f"{title}. {told}.", columns=2, height=height, width=7.6, sharex=True, sharey=True
+    )
+    for axes, (by, heading) in zip(panels, STATISTIC.items(), strict=True):
+        for row, name in enumerate(SHOWN):
+            ends = [rows[name][f"{judge}, {by}"].mean for judge in JUDGES]
+            axes.plot(ends, [row, row], color="#b8b8b8", linewidth=1.0, zorder=1)
+            for judge, (label, colour, marker) in JUDGES.items():
+                value = rows[name][f"{judge}, {by}"]
+                axes.plot([value.low, value.high], [row, row], color=colour, linewidth=2.4)
+                look: dict[str, Any] = {
+                    "linestyle": "none",
+                    "color": colour,
+                    "marker": marker,
+                    "markersize": 6,
+                }
+                axes.plot(value.mean, row, label=label if row == 0 else None, **look)
+        axes.set_title(heading)
+        axes.set_xlim(-0.15, 1.03)
+        axes.grid(visible=False, axis="y")
+        axes.tick_params(axis="y", length=0)
+        axes.set_yticks(range(len(SHOWN)), labels)
+        axes.set_ylim(len(SHOWN) - 0.5, -0.5)
+    panels[0].set_xlabel("mean r; in brackets: passes for one text")
+    handles, names = panels[0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside lower right", ncols=2, frameon=False)
+    headline(figure, title)
+    return figure
+
+
+def judged_by_shapley(records: Mapping[str, Texts]) -> list[dict[str, Any]]:
+    """A row for each record, what is closer to Shapley values: differences of `PAIRS` by both statistics."""
+    rows = []
+    for name, texts in records.items():
+        cells = {f"{a} - {b}, {by}": difference(texts, a, b, by) for a, b in PAIRS for by in STATISTIC}
+        rows.append({"record": name, **cells})
+    return rows
+
+
+def yardsticks_table(texts: Texts, *, caption: str, judges: Sequence[str] = tuple(JUDGES)) -> Table:
+    """Mean r of each map with the judges by both statistics, as rows of `means`."""
+    rows = [{**row, "map": name_of(row["map"])} for row in means(texts, maps=SHOWN)]
+    columns = {"map": "method"} | {f"{judge}, {by}": STATISTIC[by] for judge in judges for by in STATISTIC}
+    spans = {JUDGES[judge][0]: [f"{judge}, {by}" for by in STATISTIC] for judge in judges}
+    return table(rows, columns=columns, groups=spans, caption=caption)
+
+
+def words_of(clf: Classifier, text: str) -> dict[str, Any]:
+    """A short text word by word, all subsets run: the maps `IN_WORDS`, and the pair that interacts most.
+
+    Returns
+    -------
+    `tokens`; a list of scores by method; `pair`, two tokens, and `interaction`, what they give together
+    beyond what each gives alone, averaged over orders; `logit`, and `label`, the class.
+    """
+    records = {name: attribute(clf, text, method=name, progress=False)[0] for name in IN_WORDS}
+    record = records["shapley"]
+    places = np.flatnonzero(~np.array(record.special))
+    between = np.triu(np.array(record.details["interactions"]), 1)
+    first, second = np.unravel_index(np.abs(between).argmax(), between.shape)
+    out: dict[str, Any] = {"tokens": [record.tokens[k] for k in places], "label": clf.labels[record.target]}
+    out["logit"] = float(record.logit)
+    out |= {name: [float(records[name].scores[k]) for k in places] for name in IN_WORDS}
+    pair = record.tokens[int(first)], record.tokens[int(second)]
+    return {**out, "pair": pair, "interaction": float(between[first, second])}
 
 
 if __name__ == "__main__":
-    from lrp_companion.show import table
-
     kept = load(Path(sys.argv[1]))
     for name, texts in kept.items():
         ratio = noise(texts)

@@ -189,19 +189,24 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def r_with(
-    texts: Sequence[Mapping[str, Any]], judge: str = "shapley", *, statistic: str = "pearson"
+    texts: Sequence[Mapping[str, Any]],
+    judge: str = "shapley",
+    *,
+    statistic: str = "pearson",
+    maps: Sequence[str] | None = None,
 ) -> dict[str, np.ndarray]:
-    """r of every map with a judge ("shapley", "loo") over the units that are not special, (texts,) each; NaN
-    where it is undefined.
+    """r of every map, or of some, with a judge ("shapley", "loo") over the units that are not special.
+
+    Each has the shape (texts,), NaN where r is undefined.
     """
     correlate = {"pearson": pearson, "spearman": spearman}[statistic]
-    names = [name for name in texts[0] if name.removesuffix("+position") in MAPS or name == "shapley"]
+    every = [name for name in texts[0] if name.removesuffix("+position") in MAPS or name == "shapley"]
 
     def r(text: Mapping[str, Any], name: str) -> float:
         a, b = (text[which][~text["special"]] for which in (name, judge))
         return correlate(a, b) if len(a) > 1 else np.nan
 
-    return {name: np.array([r(text, name) for text in texts]) for name in names}
+    return {name: np.array([r(text, name) for text in texts]) for name in maps or every}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
