@@ -121,7 +121,9 @@ class Completion(list[Attribution]):
             elif kind == ".html":
                 from lrp_companion.widgets import saved_page, token_heatmap
 
-                saved_page.save_widget(token_heatmap.TokenHeatmap(self), path)
+                widget = token_heatmap.TokenHeatmap(self)
+                saved_page.save_widget(widget, path)
+                widget.close()  # or it would when Python ends, without its modules
             else:
                 export.save_rows(tokens.token_heatmap(self), path)
 

@@ -185,6 +185,10 @@ counts = of("schema.py", "test_grid.py")
 taken = of("runs/review_jobs.py", "test_run_execute.py::TestTelling")
 names = of("methods/__init__.py", "test_method_options.py::TestNames")
 packed = of("tape/packed.py", "test_packed.py")
+beginning = of("methods/perturbation.py", "test_packed.py")
+answer = of("methods/completion.py", "test_completion.py")
+answers = of("methods/perturbation.py", "test_completion.py")
+together = of("methods/text_method.py", "test_completion.py")
 step = of("toys/softmax_step.py", "test_softmax_step.py")
 lattice = of("schema.py", "test_propagation.py", "test_text_methods.py")
 text = of("methods/lrp.py", "test_text_methods.py")
@@ -422,8 +426,8 @@ MUTATIONS: list[Mutation] = [
           'scores.append(sum(parts.values())); parts.pop("word")'),
     read_place("the first token read for all", "cls(tokens, place=first if place is None else place)",
                "cls(tokens, place=first)"),
-    removed_place("a place read without the tokens taken out",
-                  "int(keep[: place[0]].sum())", "int(place[0])"),
+    removed_place("a place read without the tokens taken out", "int(keep[: place[0]].sum())",
+                  "int(place[0])"),
     read_mask("two masked tokens read as one", "list(ids).count(mask) == 1", "list(ids).count(mask) >= 1"),
     model_check("nothing is broken", "Figure(name, value, says, value <= most, most)",
                 "Figure(name, value, says, True, most)"),
@@ -489,8 +493,17 @@ MUTATIONS: list[Mutation] = [
     packed("tokens of one position share their queries", "triples * count + ids", "triples * 0 + ids"),
     packed("the last layer reads another token", "x, at = (x[read], at[read]) if last else (x, at)",
            "x, at = (x[read + 1], at[read]) if last else (x, at)"),
-    packed("rows of one length only", "tokens, asking = slice(token, next_token), slice(asked, next_asked)",
-           "tokens, asking = slice(0, len(members) * length), slice(asked, next_asked)"),
+    packed("rows of one length only", "slice(token, next_token), slice(asked",
+           "slice(0, len(members) * length), slice(asked"),
+    packed("a closed key of the beginning", "open_keys[k, ..., before + place]", "open_keys[k, ..., place]"),
+    packed("later tokens forget the beginning", "[: self.before].transpose", "[-self.before :].transpose"),
+    beginning("a beginning beyond the first change", "*rows[k].read) for k", "*rows[k].read) + 1 for k"),
+    together("one place for all tokens", "torch.tensor(place, device=device)",
+             "torch.tensor(place[:1] * len(place), device=device)"),
+    answers("LOO reads one place for all tokens", "n % len(places)", "0"),
+    answer("a contrast is added", "record.scores - other.scores", "record.scores + other.scores"),
+    answer("a completion without its first token", "joined[len(prompt) :]", "joined[len(prompt) + 1 :]"),
+    answer("all places have one class", "read=place, along=text", "read=1, along=text"),
     packed("LayerNorm without its residual", "_apply(layer.mlp_branch_norm, layer.down(inner)).add_(x)",
            "_apply(layer.mlp_branch_norm, layer.down(inner))"),
     rollout("product in the other order", "state = fused @ state", "state = state @ fused"),

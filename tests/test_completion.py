@@ -224,7 +224,7 @@ def test_bad_completions_are_refused(options: dict, message: str) -> None:
 
 def test_a_classifier_writes_nothing() -> None:
     clf = lrp.load_classifier(*build("bert"))
-    with pytest.raises(InputError, match="option 'completion' for method 'loo'"):
+    with pytest.raises(InputError, match="expected a model of the next token"):
         lrp.attribute(clf, PROMPT, method="loo", completion=" warm")
 
 

@@ -130,7 +130,13 @@ def test_a_name_of_the_package_cannot_be_taken() -> None:
 def test_editors_know_every_option() -> None:
     taken = {option for name in TEXT_METHODS for option in options_of(name)}
     taken |= {option for name in IMAGE_METHODS for option in options_of(name, images=True)}
-    assert set(Options.__annotations__) == taken | {"contrast", "position", "truncate", "compare"}
+    assert set(Options.__annotations__) == taken | {
+        "contrast",
+        "completion",
+        "position",
+        "truncate",
+        "compare",
+    }
 
 
 def test_what_contributing_says_of_methods_and_families_runs() -> None:

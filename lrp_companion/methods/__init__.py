@@ -203,8 +203,13 @@ def attribute(
         got, expected = "contrast for method 'rollout'", "a method whose scores depend on the class"
         hint = "rollout multiplies attention maps, which are the same for every class"
         raise InputError("attribute", got=got, expected=expected, hint=hint)
-    check_options(repr(method), [name for name, value in asked.items() if value is not None], known)
+    if contrast is not None:
+        check_options(repr(method), ["contrast"], known)
     if completion is not None:
+        if wiring.task != NEXT_TOKEN:
+            got = f"a completion with {model.card.name!r}, which predicts {wiring.task}"
+            hint = "leave completion out, or load a language model"
+            raise InputError("attribute", got=got, expected="a model of the next token", hint=hint)
         asked |= {"target": target, "truncate": truncate}
         return completed(attribute, model, inputs, method=method, **asked, **options)
     if contrast is not None:

@@ -92,12 +92,12 @@ class _Stretch:
         first = torch.arange(self.before, device=self.positions.device)
         return torch.cat([first.expand(self.rows, -1), self.positions], 1) if self.before else self.positions
 
-    def joined(self, x: Tensor, before: Sequence[Tensor] | None, layer: int) -> Tensor:
-        """Its keys or values in a layer, (rows, H, K, d), with those before."""
-        own = self.split(x)
-        if not self.before or before is None:
+    def joined(self, side: str, x: Tensor, layer: int) -> Tensor:
+        """Its "keys" or "values" in a layer, (rows, H, K, d), with those before."""
+        own = self.split(x[self.tokens])
+        if not self.before:
             return own
-        first = before[layer][: self.before].transpose(0, 1)
+        first = getattr(self.whole, side)[layer][: self.before].transpose(0, 1)
         return torch.cat([first.expand(self.rows, -1, -1, -1), own], 2)
 
     def to(self, device: torch.device) -> _Stretch:
@@ -287,9 +287,8 @@ def _attended(
     scale = layer.scale_of(query.shape[-1])
     for stretch in stretches:
         asking = stretch.asking if last else stretch.tokens
-        q, whole = stretch.split(query[asking]), stretch.whole
-        k = stretch.joined(key[stretch.tokens], whole and whole.keys, number)
-        v = stretch.joined(value[stretch.tokens], whole and whole.values, number)
+        q = stretch.split(query[asking])
+        k, v = stretch.joined("keys", key, number), stretch.joined("values", value, number)
         mask = stretch.mask(wiring, layer, last=last)
         k, v = repeated(k, wiring.heads), repeated(v, wiring.heads)
         bias = stretch.bias(wiring, last=last)
