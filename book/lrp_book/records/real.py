@@ -486,7 +486,7 @@ def touch_layers(clf: Classifier, texts: Sequence[str], out: Path) -> None:
         lattice = layer_lattice(clf, text)
         arrays |= {f"{name} {k}": part.astype(np.float16) for name, part in lattice.parts.items()}
     np.savez_compressed(out, **arrays)  # type: ignore[arg-type]
-    made = {"model": clf.card.name, "labels": clf.labels, "made with": surroundings()}
+    made: dict[str, Any] = {"model": clf.card.name, "labels": clf.labels, "made with": surroundings()}
     made["loo"] = [one.to_dict() for one in loo]
     out.with_suffix(".json").write_text(json.dumps(made, indent=1) + "\n")
 
