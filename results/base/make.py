@@ -107,9 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--limit", type=int, help="texts of each part (default: as planned)")
     parser.add_argument("--seed", type=int, default=0, help="of the samples and of the orders")
     parser.add_argument("--touch", action="store_true", help="only all masks of six sentences of our own")
-    parser.add_argument(
-        "--quick", action="store_true", help="maps without IG and curves: 2 minutes for ten texts"
-    )
+    parser.add_argument("--quick", action="store_true", help="maps without IG and curves")
     parser.add_argument("--compare", type=Path, help="say how far a record in this folder lies from this one")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--data-dir", help="folder of the data (default: the variable LRP_COMPANION_DATA)")
