@@ -283,19 +283,20 @@ def base_outcomes(folder: str) -> list[Row]:
     """
     rows = []
     for point, says, judge in _base(folder):
-        items = [judge(seed) for seed in SEEDS]
-        held = sum(all(item.holds for item in of_seed) for of_seed in items)
+        by_seed = [judge(seed) for seed in SEEDS]
+        held = sum(all(item.holds for item in of_seed) for of_seed in by_seed)
+        items = [item for of_seed in by_seed for item in of_seed]
         outcome = MET if held == len(SEEDS) else FAILED if not held else MIXED
-        rows.append({"point": point, "says": says, "outcome": outcome, "items": sum(items, [])})
+        rows.append({"point": point, "says": says, "outcome": outcome, "items": items})
     reviews = r_of(f"{folder}/base", REVIEWS)
     both = [below("d", gap(reviews, WORDS, statistic)) for statistic in STATISTIC]
     of_reviews = (
         (14, "reviews, words: d < 0 by Pearson and rank", both),
         (15, "reviews, all with positions: d > 0 by Pearson", [above("d", gap(reviews, ALL))]),
     )
-    for point, says, items in of_reviews:
-        outcome = MET if all(item.holds for item in items) else FAILED
-        rows.append({"point": point, "says": says, "outcome": outcome, "items": items})
+    for point, says, given in of_reviews:
+        outcome = MET if all(item.holds for item in given) else FAILED
+        rows.append({"point": point, "says": says, "outcome": outcome, "items": given})
     return rows
 
 

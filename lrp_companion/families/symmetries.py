@@ -155,6 +155,8 @@ def _tie(wiring: Wiring) -> None:
 )
 def _tied_heads(wiring: Wiring, draw: Draw) -> None:
     """Of a copy with tied heads."""
+    if wiring.score_bias is not None:
+        raise DoesNotFit("each of its heads has a bias of scores")
     for layer in wiring.layers:
         width = layer.value.out_features // wiring.heads
         turn = torch.eye(layer.value.out_features, dtype=torch.float64, device=layer.device)
@@ -182,6 +184,9 @@ def _order_of_heads(wiring: Wiring, draw: Draw) -> None:
         if keys == 1:
             raise DoesNotFit("it has one head of keys")
         _reorder(maps, keys, inputs=layer.attention_out)
+    if wiring.score_bias is not None:  # (buckets, heads), shared by the layers
+        table = wiring.score_bias.table.weight
+        table.copy_(table.roll(1, 1))
 
 
 @_symmetry("order of hidden units", "The output of an MLP is a sum over its hidden units.")

@@ -1,6 +1,7 @@
 """The records of the base-size classifier: maps, curves, paths, all masks, Shapley values.
 
-    python results/base/make.py --base FOLDER_OF_ALL_MPNET_BASE_V2 --data-dir DATA --out results/base
+    lrp-companion sources --fetch-base
+    python results/base/make.py --data-dir DATA --out results/base
 
 writes `SEED-PART.npz` and its manifest for each adapter of `training/base` and each part. A part goes on
 where it stopped. `--limit 10` explains the first ten texts of each part's sample. `--touch` writes all masks
@@ -11,9 +12,7 @@ record lie from those of another one.
 from __future__ import annotations
 
 import argparse
-import json
-import shutil
-import tempfile
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from lrp_companion.loading.classifier import Classifier, load_classifier
 from lrp_companion.methods import kept_logits
 from lrp_companion.methods.common import to_numpy
 from lrp_companion.schema import REMOVALS
-from lrp_companion.sources import load_dataset
+from lrp_companion.sources import base_model, load_dataset
 
 GRADIENTS = ("mask-gradient", "mask-gradient-4", "mask-gradient-8")
 METHODS = ("attnlrp", "cp-lrp", "ig", "gradient-x-input", "rollout", *GRADIENTS)
@@ -49,19 +48,8 @@ TOUCH = (
 SEEDS = ("sst2-seed-0", "sst2-seed-1", "sst2-seed-2", "sst2-imdb-seed-0")
 
 
-def load(adapter: Path, base: Path, device: str) -> Classifier:
-    """The base model with an adapter, whose configuration names the base by its id."""
-    with tempfile.TemporaryDirectory() as folder:
-        here = Path(folder) / adapter.name
-        shutil.copytree(adapter, here)
-        config = json.loads((here / "adapter_config.json").read_text())
-        config["base_model_name_or_path"] = str(base.resolve())
-        (here / "adapter_config.json").write_text(json.dumps(config))
-        return load_classifier(here, device=device)
-
-
 def make(
-    clf: Classifier, part: str, out: Path, *, limit: int | None, data_dir: str | None, seed: int
+    clf: Classifier, part: str, out: Path, *, limit: int | None, data_dir: str | None, seed: int, quick: bool
 ) -> None:
     """One part of the record of one classifier."""
     plan = PARTS[part]
@@ -80,31 +68,38 @@ def make(
         "output": "logit",
     }
     config["readings"] = real.readings_of(clf)
+    config |= {"quick": True} if quick else {}
 
     def of_texts(some: real.Texts) -> real.Arrays:
         if part in ("maps", "imdb"):
             long = part == "imdb"
             chosen = REVIEW_REMOVALS if long else REMOVALS
-            return real.explained(
-                clf, some, removals=chosen, methods=METHODS, curve_chunk=REVIEW_CHUNK if long else 1
-            )
+            chunk = REVIEW_CHUNK if long else 1
+            methods = [name for name in METHODS if not (quick and name == "ig")]
+            curve_chunk = None if quick else chunk
+            return real.explained(clf, some, removals=chosen, methods=methods, curve_chunk=curve_chunk)
         if part == "lattice":
             return real.lattice_of(clf, some)
         if part == "shapley":
             return real.shapley_of(clf, some, permutations=128, seed=seed)
         return real.paths_of(clf, some)
 
-    def say(line: str) -> None:
-        print(line, flush=True)
-
     done = real.part_of(out, texts, of_texts, clf=clf, config=config, chunk=plan["chunk"], say=say)
     real.summarise(out, done)
+
+
+def say(line: str) -> None:
+    print(line, flush=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Read the options, make the parts."""
     parser = argparse.ArgumentParser(allow_abbrev=False, description=__doc__)
-    parser.add_argument("--base", type=Path, help="folder of all-mpnet-base-v2")
+    parser.add_argument(
+        "--base",
+        type=Path,
+        help="folder of all-mpnet-base-v2, if it is not where sources --fetch-base puts it",
+    )
     parser.add_argument("--adapters", type=Path, default=Path("training/base"))
     parser.add_argument("--seed-names", default=",".join(SEEDS[:3]), help="adapters, joined by commas")
     parser.add_argument("--model", help="explain this model, for a trial, and no adapter")
@@ -112,24 +107,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--limit", type=int, help="texts of each part (default: as planned)")
     parser.add_argument("--seed", type=int, default=0, help="of the samples and of the orders")
     parser.add_argument("--touch", action="store_true", help="only all masks of six sentences of our own")
+    parser.add_argument("--quick", action="store_true", help="maps without IG and curves")
+    parser.add_argument("--compare", type=Path, help="say how far a record in this folder lies from this one")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--data-dir", help="folder of the data (default: the variable LRP_COMPANION_DATA)")
     parser.add_argument("--out", type=Path, required=True, help="folder of the record")
     asked = parser.parse_args(arguments)
-    if not asked.model and not asked.base:
-        parser.error("--base FOLDER, where all-mpnet-base-v2 is, or --model")
+    if asked.base:
+        os.environ[base_model.VARIABLE] = str(asked.base.resolve())
     for name in [asked.model] if asked.model else asked.seed_names.split(","):
-        if asked.model:
-            clf = load_classifier(asked.model, device=asked.device)
-        else:
-            clf = load(asked.adapters / name, asked.base, asked.device)
+        clf = load_classifier(asked.model or str(asked.adapters / name), device=asked.device)
         if asked.touch:
             asked.out.mkdir(parents=True, exist_ok=True)
             real.touch_layers(clf, TOUCH, asked.out / "touch.npz")
             return 0
         for part in asked.parts.split(","):
             out = asked.out / f"{Path(name).name}-{part}.npz"
-            make(clf, part, out, limit=asked.limit, data_dir=asked.data_dir, seed=asked.seed)
+            options: dict[str, Any] = {"limit": asked.limit, "data_dir": asked.data_dir, "seed": asked.seed}
+            make(clf, part, out, quick=asked.quick, **options)
+            if asked.compare:
+                say(real.compared(out, asked.compare / out.name))
     return 0
 
 

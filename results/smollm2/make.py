@@ -5,7 +5,7 @@
 writes `SET-PART.npz` and its manifest for each set and each part; a part goes on where it stopped. The sets:
 SST-2 validation as "Review: {sentence}\\nSentiment:", facts.json and sentences.json. Explained is the logit
 of the answer minus that of the foil, as the next token. `--touch` writes maps of three prompts of our own,
-`touch.json`, for the page.
+`touch.json`, for the page. `--compare results/smollm2` says how far a record lies from that one.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ SETS = ("sst2", "facts", "sentences")
 REMOVALS = ("attention-mask", "delete")
 GRADIENTS = ("mask-gradient", "mask-gradient-4", "mask-gradient-8")
 METHODS = ("attnlrp", "cp-lrp", "pa-lrp", "ig", "gradient-x-input", *GRADIENTS)
+BASELINE = 1
+"""The token of IG's baseline, `<|im_start|>`: what the record was made with. The file's own padding is 2."""
 TOUCH = (
     ("The capital of France is", " Paris", " Rome"),
     ("The keys to the cabinet", " are", " is"),
@@ -88,6 +90,7 @@ def make(
     limit: int | None,
     data_dir: str | None,
     seed: int,
+    compare: Path | None,
 ) -> None:
     """The parts of one set."""
     data, prompts, cases, right = cases_of(name, data_dir)
@@ -95,6 +98,7 @@ def make(
     ids = {word: clf.class_of(word) for case in cases for word in case}
     pairs = list(dict.fromkeys(cases))
     contrasts = real.Contrasts.of(clf, [(ids[a], ids[b]) for a, b in pairs])
+    contrasts.pad_id = BASELINE
     encoded = clf.encode([prompts[k] for k in sample])
     targets = [pairs.index(cases[k]) for k in sample]
     everything = [(text, np.ones(len(text), dtype=bool)) for text in encoded]
@@ -125,6 +129,8 @@ def make(
         path = out / f"{name}-{part}.npz"
         done = real.part_of(path, some, of_texts, clf=contrasts, config=config, chunk=plan["chunk"], say=say)
         real.summarise(path, done)
+        if compare:
+            say(real.compared(path, compare / path.name))
 
 
 def say(line: str) -> None:
@@ -154,6 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--limit", type=int, help="texts of each set (default: all)")
     parser.add_argument("--seed", type=int, default=0, help="of the samples and of the orders")
     parser.add_argument("--touch", action="store_true", help="only maps of three prompts of our own")
+    parser.add_argument("--compare", type=Path, help="say how far a record in this folder lies from this one")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--data-dir", help="folder of the data (default: the variable LRP_COMPANION_DATA)")
     parser.add_argument("--out", type=Path, required=True, help="folder of the record")
@@ -164,7 +171,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     for name in asked.sets.split(","):
         parts = asked.parts.split(",")
-        make(clf, name, parts, asked.out, limit=asked.limit, data_dir=asked.data_dir, seed=asked.seed)
+        options: dict[str, Any] = {"limit": asked.limit, "data_dir": asked.data_dir, "seed": asked.seed}
+        make(clf, name, parts, asked.out, compare=asked.compare, **options)
     return 0
 
 

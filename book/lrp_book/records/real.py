@@ -454,6 +454,30 @@ def _number(value: float) -> float | None:
     return None if np.isnan(value) else round(float(value), 4)
 
 
+def compared(made: Path, kept: Path) -> str:
+    """Two records of one part in one line: over the texts that both have, the largest difference of a map,
+    divided by its largest score, and of an r by mask.
+    """
+    a, b = (dict(np.load(path)) for path in (made, kept))
+    rows = {example: k for k, example in enumerate(b["example"].tolist())}
+    shared = [(k, rows[e]) for k, e in enumerate(a["example"].tolist()) if e in rows]
+    worst = {"map": 0.0, "r": 0.0}
+    for name in a:
+        if a[name].shape == a["word"].shape and name not in ("word", "standard error"):
+            here, there = by_text(a, name), by_text(b, name)
+            far = [np.abs(here[k] - there[m]).max() / np.abs(there[m]).max() for k, m in shared]
+            worst["map"] = max(worst["map"], *far)
+        elif name == "r" or name.startswith("r "):
+            far = [np.nanmax(np.abs(a[name][k].astype(float) - b[name][m])) for k, m in shared]
+            worst["r"] = max(worst["r"], *far)
+    weights = {
+        json.loads(path.with_suffix(".json").read_text())["config"]["weights"] for path in (made, kept)
+    }
+    told = f"{made.name}: {len(shared)} texts in both, {'the same' if len(weights) == 1 else 'OTHER'} weights"
+    far_off = f"of a map {worst['map']:.1e} of its largest score, of an r {worst['r']:.1e}"
+    return f"{told}; largest difference {far_off}"
+
+
 def touch_layers(clf: Classifier, texts: Sequence[str], out: Path) -> None:
     """Write what the widget `LayerToggles` needs of a few texts of our own: all masks in float16, LOO."""
     loo = attribute(clf, list(texts), method="loo", progress=False)
@@ -462,7 +486,7 @@ def touch_layers(clf: Classifier, texts: Sequence[str], out: Path) -> None:
         lattice = layer_lattice(clf, text)
         arrays |= {f"{name} {k}": part.astype(np.float16) for name, part in lattice.parts.items()}
     np.savez_compressed(out, **arrays)  # type: ignore[arg-type]
-    made = {"model": clf.card.name, "labels": clf.labels, "made with": surroundings()}
+    made: dict[str, Any] = {"model": clf.card.name, "labels": clf.labels, "made with": surroundings()}
     made["loo"] = [one.to_dict() for one in loo]
     out.with_suffix(".json").write_text(json.dumps(made, indent=1) + "\n")
 

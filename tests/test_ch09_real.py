@@ -1,0 +1,192 @@
+"""Chapter 9 and the records of pre-trained models: makers on tiny models, readings of what is committed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from lrp_book import ch09_real as ch
+from lrp_book.committed import records
+from lrp_book.predictions import FAILED, MET, MIXED
+from lrp_book.records import real
+from lrp_book.say import MissingRecord
+from tiny_models import TEXTS, build, pre_norm
+
+import lrp_companion as lrp
+from lrp_companion.metrics import pearson, spearman
+from lrp_companion.metrics.faithfulness import perturbation_curve
+
+RESULTS = str(Path(__file__).parents[1] / "results")
+LM = f"{RESULTS}/smollm2"
+
+
+@pytest.fixture(scope="module")
+def clf():
+    return lrp.load_classifier(*build("mpnet"))
+
+
+@pytest.fixture(scope="module")
+def texts(clf):
+    encoded = clf.encode(list(TEXTS))
+    words = [~text.special for text in encoded]
+    return real.Texts(encoded, [0, 1, 0, 1], words, [3, 1, 2, 0], [True] * len(encoded))
+
+
+# The makers.
+
+
+def test_integrated_gradients_over_several_texts_are_those_of_the_method(clf, texts):
+    made = real.integrated_gradients(clf, texts, steps=5)
+    for text, target, scores in zip(TEXTS, texts.targets, made, strict=True):
+        (record,) = lrp.attribute(clf, text, method="ig", n_steps=5, target=target)
+        assert scores == pytest.approx(record.scores, abs=1e-6)
+
+
+def test_maps_and_curves_are_those_of_the_package(clf, texts):
+    made = real.explained(clf, texts, removals=("attention-mask",), methods=("attnlrp",), curve_chunk=1)
+    maps = np.split(made["attnlrp"], np.cumsum([len(t) for t in texts.encoded])[:-1])
+    for k, text in enumerate(TEXTS):
+        (record,) = lrp.attribute(clf, text, method="attnlrp", target=texts.targets[k])
+        assert maps[k] == pytest.approx(record.scores, abs=1e-6)
+    everything, removable = texts.encoded[1], ~texts.encoded[1].special
+
+    def one_by_one(keep):
+        return np.array([real.kept_logits(clf, [(everything, row)], progress=False)[0, 1] for row in keep])
+
+    for order in ("morf", "lerf"):
+        slow = perturbation_curve(one_by_one, maps[1], order=order, chunk=1, removable=removable).mean_logit
+        assert made[f"{order} attnlrp"][1] == pytest.approx(slow, abs=1e-5)
+
+
+def test_a_contrast_is_the_difference_of_two_logits():
+    lm = lrp.load_classifier(*pre_norm("llama", task="ForCausalLM"))
+    contrasts = real.Contrasts.of(lm, [(5, 7), (3, 9)])
+    (text,) = lm.encode(["a film of rare grace"])
+    one = [(text, np.ones(len(text), dtype=bool))]
+    made, logits = (real.kept_logits(model, one, progress=False)[0].tolist() for model in (contrasts, lm))
+    assert made == pytest.approx([logits[5] - logits[7], logits[3] - logits[9]], abs=1e-5)
+
+
+def test_paths_are_rows_of_all_masks(clf, texts):
+    paths, all_masks = real.paths_of(clf, texts)["r"], real.lattice_of(clf, texts)
+    on_paths = [real_number(mask) for mask in ch.masks_on_paths(clf.card.layers)]
+    kept = all_masks["r word words pearson"][:, on_paths].astype(float)
+    place = real.readings_of(clf).index(("word", "words", "pearson"))
+    assert paths[:, place] == pytest.approx(kept, abs=1e-3, nan_ok=True)
+
+
+def real_number(mask: frozenset[int]) -> int:
+    return sum(1 << (layer - 1) for layer in mask)
+
+
+def test_a_part_goes_on_and_is_compared(clf, texts, tmp_path):
+    def make(some):
+        return real.explained(clf, some, removals=("attention-mask",), methods=("cp-lrp",), curve_chunk=None)
+
+    said: list[str] = []
+    options = {"clf": clf, "config": {"weights": "w"}, "chunk": 1, "say": said.append}
+    whole, begun = tmp_path / "whole.npz", tmp_path / "begun.npz"
+    real.summarise(whole, real.part_of(whole, texts, make, **options))
+    real.part_of(begun, texts.at([1, 2]), make, **options)
+    real.part_of(begun, texts, make, **options)
+    assert said[-3] == "begun.npz: 2 texts are there, 2 to go"
+    assert "4 texts in both, the same weights; largest difference of a map" in real.compared(begun, whole)
+    rows = json.loads(whole.with_suffix(".json").read_text())["r"]
+    assert {row["method"] for row in rows} == {"cp-lrp"}
+    with pytest.raises(SystemExit, match="another configuration"):
+        real.part_of(whole, texts, make, **{**options, "config": {"weights": "v"}})
+
+
+def test_another_record_is_told_apart(clf, texts, tmp_path):
+    for name, scale in (("a", 1.0), ("b", 1.5)):
+        arrays = {"example": np.arange(2), "tokens": np.array([2, 1]), "word": np.ones(3, bool)}
+        np.savez(tmp_path / f"{name}.npz", x=scale * np.array([1.0, -2.0, 4.0]), **arrays)
+        (tmp_path / f"{name}.json").write_text(json.dumps({"config": {"weights": name}}))
+    told = real.compared(tmp_path / "b.npz", tmp_path / "a.npz")
+    assert "OTHER weights" in told and "of a map 5.0e-01" in told
+
+
+def test_layers_to_touch_come_back(clf, tmp_path):
+    real.touch_layers(clf, TEXTS[:1], tmp_path / "touch.npz")
+    (lattice,), (loo,) = real.touched_layers(tmp_path / "touch.npz")
+    made = lrp.layer_lattice(clf, TEXTS[0])
+    assert lattice.at("word+position").scores == pytest.approx(made.at("word+position").scores, rel=2e-3)
+    assert (lattice.label, loo.tokens) == (made.label, made.tokens)
+
+
+@pytest.mark.parametrize(("statistic", "slow"), [("pearson", pearson), ("spearman", spearman)])
+def test_correlations_are_the_package_s(statistic, slow):
+    draw = np.random.default_rng(0)
+    maps, loo = draw.normal(size=(3, 7)).round(1), draw.normal(size=7)
+    maps[1] = 2.0
+    r = real.correlations(maps, loo, statistic)
+    assert np.isnan(r[1]) and r[[0, 2]] == pytest.approx([slow(row, loo) for row in maps[[0, 2]]])
+    assert np.isnan(real.correlations(maps, np.ones(7), statistic)).all()
+
+
+# The chapter.
+
+
+def test_r_of_is_r_text_by_text():
+    kept, r = ch.part(LM, "facts-maps"), ch.r_of(LM, "facts-maps")
+    one, loo = (real.by_text(kept, name) for name in ("cp-lrp", "loo attention-mask"))
+    for k in (0, 40):
+        at = {"explainer": "cp-lrp", "site": "word", "example": kept["example"][k]}
+        made = r.sel(counted="no [CLS]", statistic="spearman", **at).item()
+        assert made == pytest.approx(spearman(one[k][1:], loo[k][1:]), abs=1e-6)
+    means = {
+        (row["method"], row["tokens"], row["statistic"]): row["mean"]
+        for row in ch.manifest(LM, "facts-maps")["r"]
+    }
+    assert float(
+        r.sel(explainer="ig", site="word", counted="all", statistic="pearson").mean()
+    ) == pytest.approx(means["ig", "all", "pearson"], abs=1e-4)
+
+
+def test_shapley_is_read_over_the_texts_that_have_it():
+    r = ch.r_of(LM, "facts-maps", "shapley")
+    assert "loo attention-mask" in r.explainer and r.sizes["example"] == 72
+    assert not np.isnan(r.sel(explainer="attnlrp", counted="all", statistic="pearson")).any()
+
+
+def test_a_path_runs_from_attnlrp_to_cp_lrp():
+    r = ch.r_of(LM, "facts-maps").sel(site="word", counted="all", statistic="pearson").mean("example")
+    line = ch.path_means(LM, "facts", "back-to-front", "all")
+    ends = r.sel(explainer=["attnlrp", "cp-lrp"]).values
+    assert len(line) == 31 and line[[0, -1]] == pytest.approx(ends, abs=1e-4)
+
+
+def test_outcomes_are_those_written_below_the_predictions():
+    def points(rows):
+        return {
+            word: [row["point"] for row in rows if row["outcome"] == word] for word in (MET, MIXED, FAILED)
+        }
+
+    base = {MET: [*range(1, 7), 8, 9, 12, 13, 14], MIXED: [7], FAILED: [10, 11, 15]}
+    assert points(ch.base_outcomes(RESULTS)) == base
+    assert points(ch.smollm2_outcomes(RESULTS)) == {MET: [*range(1, 13)], MIXED: [13, 14, 15, 16], FAILED: []}
+
+
+def test_claims_at_the_paper_s_size():
+    made = ch.claims_at_size(RESULTS)
+    assert set(made) == set(range(6, 21))
+    assert made[6][1] == "partly" and made[12][1] == "reproduced" and made[16][1] == "contradicted"
+    assert "of 6" in made[8][0] and made[6][0].startswith("−")
+    assert "base size" in str(ch.claims_table(records(RESULTS)))
+
+
+def test_pictures_and_tables_say_what_they_show():
+    assert "SmolLM2, words, Pearson: AttnLRP" in repr(
+        ch.models_figure(ch.models(records(RESULTS)), title="x")
+    )
+    assert "facts: Pearson" in repr(ch.paths_figure(ch.smollm2_paths(RESULTS), title="x"))
+    assert "SmolLM2, facts" in str(ch.first_table(RESULTS)) and "IG" in str(ch.judges_table(RESULTS))
+    assert [len(rows) for _, rows in ch.prompts(RESULTS)] == [4, 4, 4]
+
+
+def test_a_missing_record_is_one_line(tmp_path):
+    (tmp_path / "base").mkdir()
+    with pytest.raises(MissingRecord, match="chapter 9: got no"):
+        ch.part(f"{tmp_path}/base", "sst2-seed-0-maps")
