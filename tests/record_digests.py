@@ -104,7 +104,6 @@ def frontier_run(name: str, run: TextRun) -> None:
     say(f"{name}: frontier", [data[column].values for column in data])
     say(f"{name}: dominated", ch07_remedy.dominated(data).values)
     say(f"{name}: budgets", ch07_remedy.best_within(data))
-    say(f"{name}: findings", ch07_remedy.remedy_statements(run, data))
     made_from = {"weights": run.manifest["config"]["weights"], "fingerprint": run.manifest["config"]["data"]}
     for sheet in load_sheets("results/concentration"):
         if made_from.items() <= sheet["config"].items():

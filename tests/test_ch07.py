@@ -17,11 +17,9 @@ from lrp_book.ch07_errors import (
 )
 from lrp_book.ch07_remedy import (
     QUESTIONS,
-    REMEDIES,
     _dodged,
     best_masks,
     best_within,
-    compared_in_words,
     difference_table,
     frontier,
     frontier_figure,
@@ -30,7 +28,6 @@ from lrp_book.ch07_remedy import (
     option_choices,
     option_table,
     perturbation_table,
-    remedy_statements,
 )
 from lrp_book.committed import load_sheets
 from lrp_book.labels import method_label
@@ -197,20 +194,6 @@ class TestFrontier:
                 )
                 seconds = [run.column(name, "seconds").mean() for name in ("loo", first)]
                 assert row["times faster than LOO"] == pytest.approx(seconds[0] / seconds[1])
-
-    def test_statements_name_the_side_of_an_interval(self, run, data):
-        statements = remedy_statements(run, data)
-        assert len(statements) == 4 * len(REMEDIES) + len(REMEDIES) + 1
-        assert {row["n"] for row in statements} == {len(LONG)}
-        assert statements[1]["what"] == "r, all tokens: difference"
-        assert statements[1]["effect"] == run.difference("mask-gradient", "attnlrp", Protocol(tokens="all"))
-        for ends, says in (
-            ((0.1, 0.3), "A is nearer than B"),
-            ((-0.3, -0.1), "B is nearer than A"),
-            ((-0.1, 0.1), "A and B cannot be told apart"),
-        ):
-            assert compared_in_words(Interval(sum(ends) / 2, *ends, 9), "A", "B", "nearer") == says
-        assert all(row["says"].startswith(("LOO", "Attn", "CP", *REMEDIES.values())) for row in statements)
 
     def test_the_figure_says_in_words_what_it_draws(self, run, data):
         figure = frontier_figure(data, title="a run")

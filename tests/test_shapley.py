@@ -14,8 +14,22 @@ from captum.attr import ShapleyValues, ShapleyValueSampling
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from lrp_book.ch08_wirings import decided
 from lrp_book.records.shapley import MAPS, WITH_POSITION, make, r_with, read
-from lrp_book.yardsticks import interaction_size, means, noise, points
+from lrp_book.yardsticks import (
+    SHOWN,
+    difference,
+    interaction_size,
+    judged_by_shapley,
+    load,
+    means,
+    noise,
+    passes,
+    points,
+    words_of,
+    yardsticks_figure,
+    yardsticks_table,
+)  # fmt: skip
 from tiny_models import BERT_LIKE, IMAGE_FAMILIES, PRE_NORM, TEXTS, build, vision
 
 import lrp_companion as lrp
@@ -338,3 +352,50 @@ def test_the_prediction_is_judged_by_its_rule() -> None:
     )
     assert [v for (point, _), v in outcomes.items() if point in (3, 4)] == ["met", "met", "met"]
     assert means(texts)[0]["shapley, pearson"].mean == 1 and len(rows) == 10 + 3 + 4 + 1 + 2
+
+
+def test_the_figure_of_two_yardsticks_and_the_differences_by_wiring() -> None:
+    draw = np.random.default_rng(0)
+    texts: list[dict[str, Any]] = []
+    for _ in range(30):
+        phi = draw.normal(size=8)
+        text: dict[str, Any] = {"special": np.zeros(8, bool), "shapley": phi}
+        for name, by in zip(SHOWN, (3.0, 3.0, 2.0, 0.2, 0.4, 0.5, 5.0), strict=True):
+            text[name] = phi + by * draw.normal(size=8)
+        texts.append(text)
+    figure = yardsticks_figure(texts, title="Two")
+    r = np.mean([np.corrcoef(text["attnlrp"], text["shapley"])[0, 1] for text in texts])
+    assert f"AttnLRP (2): loo {means(texts, maps=SHOWN)[3]['loo, pearson'].mean:.2f} by pearson" in figure.alt
+    assert f"shapley {r:.2f} by pearson" in figure.alt and len(figure.axes) == 2
+    assert passes(texts)["loo"] == 9 and passes(texts)["ig"] == 42
+    (row,) = judged_by_shapley({"llama": texts})
+    assert row["record"] == "llama" and row["attnlrp - loo, spearman"].low > 0
+    assert decided({"llama": row["attnlrp - loo, pearson"]}, 1) == "Llama"
+    assert decided({"llama": row["attnlrp - loo, pearson"]}, -1) == "none"
+    shown = yardsticks_table(texts, caption="c")
+    assert [cells[0] for cells in shown.cells][1] == "mask gradient, 8 groups"
+
+
+def test_a_sentence_word_by_word(clf: Classifier) -> None:
+    text = TEXTS[0]
+    out = words_of(clf, text)
+    (record,) = lrp.attribute(clf, text, method="shapley")
+    keep = ~np.array(record.special)
+    np.testing.assert_allclose(out["shapley"], record.scores[keep])
+    assert out["tokens"] == [token for token, kept in zip(record.tokens, keep, strict=True) if kept]
+    assert abs(out["interaction"]) == pytest.approx(np.abs(record.details["interactions"]).max())
+
+
+def test_what_chapter_7_says_of_the_records_holds() -> None:
+    """The sides that stand in its prose, of the 12-layer model."""
+    kept = load(Path(__file__).resolve().parent.parent / "results" / "shapley", "companion", "imdb-companion")
+
+    def ahead(a: str, b: str, judge: str, name: str = "companion") -> list[float]:
+        return [difference(kept[name], a, b, by, judge=judge).low for by in ("pearson", "spearman")]
+
+    assert len(kept["companion"]) == 872
+    assert min(ahead("mask-gradient", "attnlrp", "loo")) > 0
+    for method in ("attnlrp", "cp-lrp"):
+        assert min(*ahead(method, "loo", "shapley"), *ahead(method, "mask-gradient", "shapley")) > 0
+    assert max(ahead("mask-gradient-8", "mask-gradient", "shapley")) < 0
+    assert ahead("mask-gradient", "attnlrp", "shapley", "imdb-companion")[0] > 0

@@ -16,7 +16,6 @@ from lrp_companion.checks import InputError
 from lrp_companion.masks import bypassed
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.metrics.statistics import intervals, side_of_zero
-from lrp_companion.paper.protocol_grid import title as title_of
 from lrp_companion.registry import Style, label_of, method_named
 from lrp_companion.runs.labelled import mean, r_with_loo, side
 from lrp_companion.runs.load import MnistRun, TextRun
@@ -201,67 +200,6 @@ def best_within(
         row |= {"passes": f"{cost[best]:.0f}", "error of the value": error}
         rows.append(row | {"times faster than LOO": faster[best]})
     return rows
-
-
-REMEDIES = {
-    "mask-gradient": "one pass of the mask gradient",
-    "mask-gradient:groups=8": "the mask gradient with K = 8",
-    "hybrid:exact=8": "the hybrid with 8 exact",
-}
-
-
-def remedy_statements(run: TextRun, data: xr.Dataset) -> list[Row]:
-    """Sentences, derived from the numbers, that compare the remedies with AttnLRP, CP-LRP and LOO.
-
-    Returns
-    -------
-    list
-        Rows `run`, `says` (the sentence), `what` (was compared), `effect` (interval), `n`.
-    """
-    r, delta = data.r.sel(statistic="pearson"), data.logit.sel(curve="delta")
-    compared = [
-        (f"r, {TOKENS[tokens]}", r.sel(tokens=tokens), method, rival, "nearer to LOO")
-        for method in REMEDIES
-        for rival in ("attnlrp", "cp-lrp")
-        for tokens in TOKEN_CHOICES
-    ]
-    compared += [
-        ("LeRF - MoRF", delta, name, "attnlrp", "better by perturbation") for name in ("loo", *REMEDIES)
-    ]
-    rows = []
-    for what, values, method, rival, better in compared:
-        if {method, rival} <= set(data.explainer.values):
-            effect = mean(values.sel(explainer=method) - values.sel(explainer=rival))
-            first = REMEDIES.get(method) or label_of(method)
-            says = compared_in_words(effect, first, label_of(rival), better)
-            row = {"run": title_of(run), "says": says, "what": f"{what}: difference"}
-            rows.append({**row, "effect": effect, "n": effect.n})
-    return rows
-
-
-def compared_in_words(effect: Interval, first: str, second: str, better: str) -> str:
-    """Which of two methods an interval names, first minus second.
-
-    >>> compared_in_words(Interval(0.2, 0.1, 0.3, 9), "IG", "LOO", "nearer")
-    'IG is nearer than LOO'
-    """
-    said = {"above": f"{first} is {better} than {second}", "below": f"{second} is {better} than {first}"}
-    return said.get(side_of_zero(effect), f"{first} and {second} cannot be told apart")
-
-
-def first_look_table(
-    noted: Mapping[str, Any], by_depth: Mapping[int, xr.Dataset], *, title: str, digits: int = 2
-) -> Table:
-    """Numbers noted before there were records next to those of `frontier`, by number of layers."""
-    means = {layers: mean(data.r.sel(statistic="pearson")) for layers, data in by_depth.items()}
-    rows = []
-    for note in noted["rows"]:
-        row = {"method": method_label(note["method"]), "tokens": TOKENS[note["tokens"]], "n then": note["n"]}
-        for layers, r in means.items():
-            row[f"{layers} layers, then"] = note["r"].get(str(layers))
-            row[f"{layers} layers, now"] = of_each(r.sel(tokens=note["tokens"])).get(note["method"])
-        rows.append(row)
-    return table(rows, caption=title, digits=digits)
 
 
 def digit_frontier(run: MnistRun) -> list[Row]:

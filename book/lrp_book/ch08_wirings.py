@@ -176,7 +176,8 @@ def effects(groups: Groups, *, statistic: str = "pearson") -> Recorded:
 
 def decided(values: Mapping[str, Interval], sign: int) -> str:
     """The wirings in words whose whole interval lies on one side of 0."""
-    names = [title_of(name) for name, value in values.items() if min(sign * value.low, sign * value.high) > 0]
+    kept = [name for name, value in values.items() if min(sign * value.low, sign * value.high) > 0]
+    names = [title_of(name).replace(", mean", " with the mean") for name in kept]
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1]))) if names else "none"
 
 

@@ -47,20 +47,6 @@ def paired_table(rows: Sequence[Row], *, what: str, heads: Mapping[str, str], di
     return table(shown, columns=columns, caption=f"{what}, by example. {NOTE}", digits=digits)
 
 
-def won_table(
-    rows: Sequence[Mapping[str, Any]], *, what: str, heads: Mapping[str, str], digits: int = 2
-) -> Table:
-    """Comparisons in rows, as `paired_table` has them: mean and median difference and examples won."""
-    shown = [
-        {**row, "mean": row["comparison"].mean, "median": row["comparison"].median,
-         "wins": row["comparison"].wins, "n": row["comparison"].n}
-        for row in rows
-    ]  # fmt: skip
-    columns = {**heads, "mean": "mean", "median": "median", "wins": "examples won", "n": "n"}
-    caption = f"{what}: mean and median difference, and the share of examples in which it is above 0"
-    return table(shown, columns=columns, caption=caption, digits=digits)
-
-
 def removal_leads(
     runs: Sequence[TextRun],
     *,

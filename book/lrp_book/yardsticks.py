@@ -129,9 +129,9 @@ def _fall(rows: np.ndarray) -> float:
 
 
 def load(folder: str | Path = "results/shapley", *names: str) -> dict[str, Texts]:
-    """The records of a folder by name, all or some."""
-    paths = [path for path in sorted(nearby(folder).glob("*.npz")) if ".part" not in path.name]
-    return {path.stem: read(path) for path in paths if not names or path.stem in names}
+    """The records of a folder by name: all, or those that are named, in this order."""
+    paths = {path.stem: path for path in sorted(nearby(folder).glob("*.npz")) if ".part" not in path.name}
+    return {name: read(paths[name]) for name in names or paths if name in paths}
 
 
 def name_of(method: str) -> str:
