@@ -25,9 +25,11 @@ from lrp_book.ch05_worth import (
     verdicts,
 )
 from lrp_book.committed import SHORT, SHORT_RECIPE, TEXT_RUNS, Records, records
+from lrp_book.front import EXAMPLES, embedded, explained
 from lrp_book.say import MissingRecord, kept_in, number
-from lrp_book.sphinx.findings import finding
+from lrp_book.sphinx.findings import answer, finding
 from lrp_book.worth import REMOVALS, WHAT, worth, worth_over_trainings
+from scipy.stats import pearsonr, spearmanr
 from test_recomputed import plain_loo, plain_r
 
 from lrp_companion.checks import InputError, SourceError
@@ -44,6 +46,7 @@ CHAPTER = ROOT / "notebooks" / "05_reproduction.ipynb"
 INDEX = (ROOT / "book" / "index.md").read_text(encoding="utf-8")
 ASKED = set(re.findall(r"\{finding\}`([^`]+)`", INDEX))
 NUMBER = re.compile(r"(?<![\w.])[\u2212-]?\d+\.\d+")
+RULES = ("CP-LRP", "AttnLRP")
 WORDS, POSITIONS = Protocol(), Protocol(site="word+position", tokens="all")
 FIVE = [f"trainings/sst2-{SHORT_RECIPE}-seed-{seed}" for seed in range(5)]
 
@@ -153,7 +156,7 @@ def expected() -> dict[str, Any]:
 def test_every_number_that_the_front_page_asks_for() -> None:
     kept, columns = kept_in(CHAPTER), expected()
     assert {name for name in kept if not (name.endswith(", n") and name[:-3] in kept)} == set(columns)
-    assert {name.removesuffix(", n") for name in ASKED} == set(columns)
+    assert {name for name in ASKED if not name.startswith("front, ")} <= set(columns)
     for name, value in columns.items():
         if isinstance(value, np.ndarray):
             assert kept[name] == number(bootstrap_mean(value)), name
@@ -171,38 +174,79 @@ def test_a_number_that_no_notebook_keeps_is_refused() -> None:
         finding("sst2-12, cp-lrp, paper", [])
 
 
-def test_no_number_among_the_findings_was_typed_in() -> None:
-    section = INDEX[INDEX.index("## What was found") : INDEX.index("## Where to begin")]
-    section = re.sub(r"\{finding\}`[^`]+`|arXiv [\d.]+|arxiv.org/abs/[\d.]+", "", section)
-    assert len(ASKED) > 20 and not NUMBER.findall(section)
+def test_the_front_pages_own_numbers_are_those_of_the_records() -> None:
+    known, readings = answer(), {"positions": slice(None), "no [CLS]": slice(1, None)}
+    assert {name for name in ASKED if name.startswith("front, ")} <= set(known)
+    maps = run("maps/sst2-companion")
+    base = [np.load(RESULTS / f"base/sst2-seed-{seed}-maps.npz") for seed in range(3)]
+    for (reading, seen), (name, f) in itertools.product(
+        readings.items(), {"pearson": pearsonr, "spearman": spearmanr}.items()
+    ):
+        pair = [maps.maps(method, site="word+position") for method in ("cp-lrp", "attnlrp")]
+        gaps = [
+            f(c[seen], judge[seen])[0] - f(a[seen], judge[seen])[0]
+            for c, a, judge in zip(*pair, maps.loo(), strict=True)
+        ]
+        assert known[f"front, sst2-12, {reading}, {name}"] == number(float(np.mean(gaps)))
+        means = []
+        for kept in base:
+            starts = [0, *np.cumsum(kept["tokens"])]
+            cut = [
+                [kept[key][i:j][seen] for i, j in itertools.pairwise(starts)]
+                for key in ("cp-lrp+position", "attnlrp+position", "loo attention-mask")
+            ]
+            means.append(np.mean([f(c, judge)[0] - f(a, judge)[0] for c, a, judge in zip(*cut, strict=True)]))
+        assert known[f"front, base, {reading}, {name}"] == number(float(np.mean(means)))
+
+
+def test_no_number_of_the_front_page_was_typed_in() -> None:
+    assert len(ASKED) > 10 and not NUMBER.findall(re.sub(r"\{finding\}`[^`]+`", "", INDEX))
+    assert len(re.sub(r"\{finding\}`[^`]+`", "0", INDEX).split()) <= 350
 
 
 def test_times_agree_wherever_they_stand() -> None:
+    lines = (ROOT / "book" / "contents.md").read_text(encoding="utf-8").splitlines()
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         (minutes,) = re.findall(r"\*\*Time:\*\* about (\d+) minutes", path.read_text(encoding="utf-8"))
-        (row,) = [line for line in INDEX.splitlines() if line.startswith(f"| [](../notebooks/{path.name})")]
+        (row,) = [line for line in lines if line.startswith(f"| [](../notebooks/{path.name})")]
         assert row.split("|")[-2].strip() == minutes, path.name
 
 
 def test_the_front_page_tells_and_can_be_touched(html: Path, browser: Any) -> None:
-    context = browser.new_context(viewport={"width": 1360, "height": 900})
+    context = browser.new_context(viewport={"width": 1366, "height": 660})
     page, watch = open_page(context, (html / "book" / "index.html").as_uri())
     page.wait_for_selector("[data-ready]")
+    scene = page.locator('[data-companion-widget="outlier_scene"]')
+    box = scene.locator(".lrp-controls").bounding_box()
+    assert box["y"] + box["height"] < 660, "the first control is on the first screen"
+    before = scene.locator(".lrp-scene-0").get_attribute("data-r")
+    scene.get_by_role("button", name="Leave out [CLS]").click()
+    assert float(scene.locator(".lrp-scene-0").get_attribute("data-r")) > float(before) + 0.5
     first = page.locator('[data-companion-widget="layer_toggles"]')
-    box = first.locator(".lrp-switches").bounding_box()
-    assert box["y"] + box["height"] < 900, "the switches are on the first screen"
-    before = first.locator("[data-r]").get_attribute("data-r")
-    first.locator("button.lrp-switch").nth(6).click()
-    assert first.locator("[data-r]").get_attribute("data-r") != before
-    ends = first.locator(".lrp-first-title").all_inner_texts()
+    first.scroll_into_view_if_needed()
     first.get_by_role("button", name="CP-LRP", exact=True).click()
-    r = float(first.locator("[data-r]").get_attribute("data-r"))
-    assert f"r with LOO {r:.2f}" in next(text for text in ends if text.startswith("CP-LRP"))
-    page.wait_for_function("location.hash === '#first.bypassed=1,2,3,4,5,6,7,8,9,10,11,12'")
-    article = page.locator("article").inner_text()
-    assert "0.78 [0.76, 0.79]" in article and "{finding}" not in article
+    for sentence, ahead in enumerate(("CP-LRP", "AttnLRP")):  # one for each rule
+        first.get_by_label("Sentence").select_option(index=sentence)
+        said = first.locator(".lrp-first-title").all_inner_texts()
+        r = {name: float(text.split()[-1]) for text in said for name in RULES if text.startswith(f"{name}:")}
+        assert max(r, key=r.__getitem__) == ahead and abs(r["CP-LRP"] - r["AttnLRP"]) > 0.3
+        assert float(first.locator("[data-r]").get_attribute("data-r")) == pytest.approx(
+            r["CP-LRP"], abs=0.005
+        )
+    assert "{finding}" not in page.locator("article").inner_text()
     assert not complaints_of_axe(page, ".bd-article") and watch.nothing()
     context.close()
+
+
+def test_what_the_front_page_says_of_two_words() -> None:
+    attnlrp, cp, loo = explained("word")
+    for text, word in zip(EXAMPLES, ("dull", "not"), strict=False):
+        k = embedded().index(text)
+        i = loo[k].tokens.index(word)
+        if word == "dull":
+            assert abs(attnlrp[k].scores[i]) < 0.05 * loo[k].scores[i] < 0.5 * cp[k].scores[i]
+        else:
+            assert cp[k].scores[i] < 0 < loo[k].scores[i]
 
 
 # -- the sentences -----------------------------------------------------------------------------------------

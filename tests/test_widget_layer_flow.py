@@ -23,6 +23,7 @@ def flows(clf: Any) -> list[dict[str, Any]]:
         {
             "attnlrp": lrp.layer_relevance(clf, text),
             "cp-lrp": lrp.layer_relevance(clf, text, bypass=everything),
+            "loo": lrp.attribute(clf, text, method="loo")[0],
         }
         for text in TEXTS
     ]
@@ -35,7 +36,8 @@ def page(flows: Any, clf: Any, show: Any) -> Any:
 
 def check(page: Any, flows: list[dict[str, Any]]) -> None:
     """What stands in the page is what the package computed for this text and level."""
-    pair, step = list(flows[state_of(page, "text")].values()), state_of(page, "step")
+    *pair, loo = flows[state_of(page, "text")].values()
+    step = state_of(page, "step")
     scale = max(abs(flow.scores[step]).max() for flow in pair)
     for k, flow in enumerate(pair):
         panel = page.locator(".lrp-flow-panel").nth(k)
@@ -48,13 +50,14 @@ def check(page: Any, flows: list[dict[str, Any]]) -> None:
         )
         np.testing.assert_allclose(shares, 100 * abs(flow.scores[step]) / scale, atol=0.06)
         filled = panel.locator(".lrp-flow-level > i[data-heat]").count()
-        assert filled == (step + 1) * len(flow.tokens)
+        assert filled == (step + 2) * len(flow.tokens), "LOO is below"
+        r = panel.locator(".lrp-title strong").text_content().replace("\u2212", "-").split(" ")[-1]
+        assert float(r) == pytest.approx(lrp.pearson(flow.scores[step], loo.scores), abs=0.0051)
 
 
 def test_every_text_and_level(page: Any, flows: Any) -> None:
     for text, flow in enumerate(flows):
         page.locator("select").select_option(index=text)
-        assert state_of(page, "step") == 0
         for step in range(len(flow["attnlrp"].levels)):
             put(page, step=step)
             check(page, flows)
@@ -62,13 +65,15 @@ def test_every_text_and_level(page: Any, flows: Any) -> None:
 
 
 def test_buttons_slider_keys_and_a_click_on_a_level(page: Any, flows: Any) -> None:
+    last = len(flows[0]["attnlrp"].levels) - 1
+    assert state_of(page, "step") == last, "it opens at its end"
+    put(page, step=0)
     for name, expected in (("Down", 1), ("Down", 2), ("Up", 1)):
         page.get_by_role("button", name=name).click()
         assert state_of(page, "step") == expected
     slider = page.get_by_role("slider")
     slider.focus()
     page.keyboard.press("End")
-    last = len(flows[0]["attnlrp"].levels) - 1
     assert state_of(page, "step") == last and slider.get_attribute("aria-valuetext") == "words"
     page.keyboard.press("ArrowLeft")
     assert state_of(page, "step") == last - 1
@@ -80,6 +85,17 @@ def test_buttons_slider_keys_and_a_click_on_a_level(page: Any, flows: Any) -> No
     gaps = abs(flows[0]["attnlrp"].scores[last] - flows[0]["cp-lrp"].scores[last])
     assert flows[0]["attnlrp"].tokens[gaps.argmax()] in said
     check(page, flows)
+
+
+def test_the_first_token_can_be_left_out(page: Any, flows: Any) -> None:
+    *pair, loo = flows[0].values()
+    page.get_by_role("button", name="Leave out [CLS]").click()
+    assert state_of(page, "without") is True
+    for k, flow in enumerate(pair):
+        panel = page.locator(".lrp-flow-panel").nth(k)
+        r = float(panel.locator(".lrp-title strong").text_content().replace("\u2212", "-").split(" ")[-1])
+        assert r == pytest.approx(lrp.pearson(flow.scores[-1][1:], loo.scores[1:]), abs=0.0051)
+        assert not panel.locator(".lrp-flow-level > i:nth-child(2)[data-heat]").count()
 
 
 def test_playing_goes_down_and_stops(flows: Any, browser: Any, tmp_path: Path) -> None:
@@ -112,7 +128,9 @@ def test_the_state_survives_in_the_address_and_nonsense_does_not(
 def test_hostile_tokens_are_text_and_a_phone_has_room(flows: Any, show: Any) -> None:
     flow = flows[0]["attnlrp"]
     tokens = ("<img src=x onerror=alert(1)>", "</script>", "\u202egpj", *flow.tokens[3:])
-    hostile = [{"a": replace(flow, tokens=tokens), "b": replace(flows[0]["cp-lrp"], tokens=tokens)}]
+    hostile: list[dict[str, Any]] = [
+        {"a": replace(flow, tokens=tokens), "b": replace(flows[0]["cp-lrp"], tokens=tokens)}
+    ]
     page = show(LayerFlow(hostile, labels=["<b>"] * 3), viewport={"width": 360, "height": 740}, axe=True)
     shown = page.locator(".lrp-flow-panel").nth(0).locator("li bdi").all_text_contents()
     assert shown[:2] == list(tokens[:2]) and "\u202e" not in shown[2]

@@ -19,10 +19,11 @@ WRONG = {  # by the widget's name in an address: what a link may hold that names
     "FrontierPlayer": "passes: text=2 text=-1 text=0.5 step=99 step=-1 step=1.5 way=nobody way=toString"
     " tokens=constructor way=<b>",
     "HeadStepper": "head: step=9 k=1,2 v=1,2,99 rules=constructor q=<b>",
-    "LayerFlow": "flow: text=2 step=99 step=-1 step=0.5 text=<b>",
+    "LayerFlow": "flow: text=2 step=99 step=-1 step=0.5 text=<b> without=2",
     "LayerPaths": "paths: run=<b> protocol= path=sideways layer=0 layer=13 layer=1.5",
     "LayerToggles": "layers: bypassed=9 bypassed=1,1 bypassed=<img%20onerror=alert(1)> sentence=7 sentence=x"
     " site=nowhere amounts=2,2,2 amounts=0.5 mode= tokens=%00 unknown=1",
+    "OutlierScene": "outlier: without=2 without=<b> ranked=x ranked=",
     "PerturbationPlayer": "player: text=9 text=-1 step=99 step=1.5 left=nobody right=toString"
     " order=constructor step=<b>",
     "ProductTree": "product: grouping=<img%20src=x%20onerror=alert(1)> grouping=%3Cimg%3E grouping="

@@ -60,6 +60,7 @@ def widget_arguments(clf: Any) -> dict[str, dict[str, Any]]:
     return {
         "TokenHeatmap": {"attributions": [loo], "titles": ["one"], "loo": loo},
         "LayerToggles": {"lattice": [lattice], "loo": [loo]},
+        "OutlierScene": {"maps": [records["attnlrp"][0], records["attnlrp"][0]], "loo": loo},
         "LayerFlow": {"flows": [flow], "labels": ["no", "yes"]},
         "PerturbationPlayer": {"paths": perturbation_paths(clf, [text], records)},
         "FrontierPlayer": {"texts": anytime_maps(clf, [text])},

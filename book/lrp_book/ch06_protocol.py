@@ -45,9 +45,9 @@ EFFECT = "CP-LRP − AttnLRP"
 MARKERS = ("o", "s", "^", "D", "v", "P")
 COLOURS = ("#0067a5", "#c44c00", "#00755e", "#a8216b", "#946500", "#6b4fa0")
 SIDE_LOOKS = {
-    "below": ("#0067a5", "whole interval below 0"),
+    "below": ("#6b3fb0", "whole interval below 0"),
     "across": ("#8a8a8a", "interval across 0"),
-    "above": ("#c44c00", "whole interval above 0"),
+    "above": ("#00755e", "whole interval above 0"),
 }
 
 

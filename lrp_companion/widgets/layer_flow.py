@@ -8,6 +8,7 @@ from typing import Any
 import traitlets
 
 from lrp_companion.arrays import bool_array, real_array
+from lrp_companion.attribution import Attribution
 from lrp_companion.checks import InputError, whole
 from lrp_companion.show.palette import styles
 from lrp_companion.show.tables import table
@@ -21,29 +22,32 @@ class LayerFlow(Widget, front="layer_flow"):
     Parameters
     ----------
     flows : one mapping per text, method to `methods.levels.LayerRelevance`; every text with the same
-        two methods, of one model.
+        two methods, of one model. Under "loo" it may hold LOO of the text, an `Attribution`.
     labels : names of the classes, to say which one is explained.
     address : the widget's name in the page.
 
     Attributes
     ----------
     text : which text, from 0.
-    step : how far down: 0 is the output of the last layer, the last step the words.
+    step : how far down: 0 is the output of the last layer, the last step the words, where it begins.
+    without : whether the first special token is left out of colours and r.
 
     >>> LayerFlow([{"attnlrp": layer_relevance(clf, text), "cp-lrp": ...}])  # doctest: +SKIP
     LayerFlow(6 texts; attnlrp, cp-lrp; 14 levels)
     """
 
-    links = ("text", "step")
+    links = ("text", "step", "without")
     text = traitlets.Int(0).tag(sync=True)
     step = traitlets.Int(0).tag(sync=True)
+    without = traitlets.Bool(False).tag(sync=True)
 
     def __init__(
         self, flows: Sequence[Mapping[str, Any]], *, labels: Sequence[str] = (), address: str = "flow"
     ) -> None:
         self._labels = tuple(labels)
         self._names, data = self._take(flows)
-        super().__init__(data=data, address=check_address("LayerFlow", address))
+        step = len(data["levels"]) - 1
+        super().__init__(data=data, step=step, address=check_address("LayerFlow", address))
 
     def show(self, flow: Mapping[str, Any]) -> None:
         """Replace the texts by one, as the live text box does; the level stays if the number of levels does.
@@ -54,12 +58,15 @@ class LayerFlow(Widget, front="layer_flow"):
         """
         names, data = self._take([flow])
         with self.hold_sync():
-            if data["levels"] != self.data["levels"]:
-                self.step = 0
+            same = data["levels"] == self.data["levels"]
+            self.step = self.step if same else 0
             self._names, self.text, self.data = names, 0, data
+            self.step = self.step if same else len(data["levels"]) - 1
 
     def _take(self, flows: Sequence[Mapping[str, Any]]) -> tuple[list[str], dict[str, Any]]:
         """The methods' names, and what the front end shows."""
+        judges = [of_text.get("loo") for of_text in flows]
+        flows = [{name: flow for name, flow in of_text.items() if name != "loo"} for of_text in flows]
         methods = list(flows[0]) if flows else []
         shapes = {tuple(flow.levels) for of_text in flows for flow in of_text.values()}
         if len(methods) != 2 or len(shapes) != 1 or any(list(flow) != methods for flow in flows):
@@ -70,7 +77,10 @@ class LayerFlow(Widget, front="layer_flow"):
         data = {
             "methods": [styles(methods)[name].label for name in methods],
             "levels": list(levels),
-            "texts": [_plain(list(of_text.values()), self._labels) for of_text in flows],
+            "texts": [
+                _plain(list(of_text.values()), judge, self._labels)
+                for of_text, judge in zip(flows, judges, strict=True)
+            ],
         }
         return methods, data
 
@@ -98,9 +108,12 @@ class LayerFlow(Widget, front="layer_flow"):
         return f"{texts} texts; {', '.join(self._names)}; {levels} levels"
 
 
-def _plain(flows: Sequence[Any], labels: Sequence[str]) -> dict[str, Any]:
+def _plain(flows: Sequence[Any], loo: Attribution | None, labels: Sequence[str]) -> dict[str, Any]:
     """A text as the front end takes it; numbers to six digits, which is more than a cell shows."""
     first = flows[0]
+    if loo is not None and (loo.tokens, loo.target) != (tuple(first.tokens), first.target):
+        got, hint = f"LOO of class {loo.target}", "explain the same text"
+        raise InputError("LayerFlow", got=got, expected="LOO of the same tokens and class", hint=hint)
     name = labels[first.target] if labels else f"class {first.target}"
     return {
         "tokens": [visible(token) for token in first.tokens],
@@ -108,6 +121,7 @@ def _plain(flows: Sequence[Any], labels: Sequence[str]) -> dict[str, Any]:
         "label": visible(name),
         "logit": float(f"{first.logit:.6g}"),
         "scores": [_digits(flow.scores) for flow in flows],
+        **({} if loo is None else {"loo": _digits([loo.scores])[0]}),
     }
 
 

@@ -2,42 +2,66 @@
 
 /**
  * Relevance is by method, level and token.
- * @typedef {Tokens & { label: string, logit: number, scores: number[][][] }} Text
+ * @typedef {Tokens & { label: string, logit: number, scores: number[][][], loo?: number[] }} Text
  * @typedef {{ methods: string[], levels: string[], texts: Text[] }} Data
- * @typedef {{ data: Data, text: number, step: number }} State
+ * @typedef {{ data: Data, text: number, step: number, without: boolean }} State
  */
 
 const MARKED = 0.5; // tokens that differ by at least this share of the largest difference are marked
 
 /**
- * @param {"text" | "step"} key
- * @param {number} value
+ * @param {"text" | "step" | "without"} key
+ * @param {number | boolean} value
  * @param {Model<State>} model
  * @returns {boolean}
  */
 function accept(key, value, model) {
   const { texts, levels } = model.get("data");
-  return isPlace(value, key === "text" ? texts.length : levels.length);
+  return key === "without" || isPlace(value, key === "text" ? texts.length : levels.length);
+}
+
+/**
+ * The first special token, which can be left out; -1 where there is none.
+ * @param {Text} text
+ * @returns {number}
+ */
+function firstToken({ special }) {
+  return special?.indexOf(true) ?? -1;
 }
 
 /**
  * The largest relevance of both methods at a level: what its colours are measured by.
  * @param {Text} text
  * @param {number} level
+ * @param {number} [left] a token that does not count
  * @returns {number}
  */
-function scaleAt({ scores }, level) {
-  return Math.max(...scores.flatMap((method) => method[level].map(Math.abs))) || 1;
+function scaleAt({ scores }, level, left = -1) {
+  const sizes = scores.flatMap((method) => method[level].map((x, i) => i === left ? 0 : Math.abs(x)));
+  return Math.max(...sizes) || 1;
+}
+
+/**
+ * r of a method's relevance at a level with LOO, over all tokens but one that is left out.
+ * @param {Text} text
+ * @param {number} method
+ * @param {number} level
+ * @param {number} left
+ * @returns {number}
+ */
+function rAt({ scores, loo }, method, level, left) {
+  return loo ? pearson(scores[method][level], loo, loo.map((_, i) => i !== left)) : NaN;
 }
 
 /**
  * The tokens in which two methods differ most at a level, the largest difference first.
  * @param {Text} text
  * @param {number} level
+ * @param {number} [left]
  * @returns {number[]}
  */
-function differing({ scores, tokens }, level) {
-  const gaps = tokens.map((_, i) => Math.abs(scores[0][level][i] - scores[1][level][i]));
+function differing({ scores, tokens }, level, left = -1) {
+  const gaps = tokens.map((_, i) => i === left ? 0 : Math.abs(scores[0][level][i] - scores[1][level][i]));
   const largest = Math.max(...gaps);
   if (!(largest > 1e-9)) return [];
   return gaps.map((_, i) => i).filter((i) => gaps[i] >= MARKED * largest)
@@ -54,40 +78,48 @@ function shortName(level) {
 }
 
 /**
- * One method's grid: a row per level from the top down, a column per token. Levels still ahead are empty.
+ * One method's grid: a row per level from the top down and LOO, a column per token, r with LOO at the end.
+ * Levels still ahead are empty.
  * @param {Text} text
  * @param {string[]} levels
  * @param {number} method
  * @param {(step: number) => void} go
- * @returns {{ node: HTMLElement, paint: (step: number, marked: number[]) => void }}
+ * @returns {{ node: HTMLElement, paint: (step: number, marked: number[], left: number) => void }}
  */
 function grid(text, levels, method, go) {
-  const rows = levels.map((level, k) => {
-    const cells = text.tokens.map(() => h("i", {}));
-    const row = h("div", { class: "lrp-flow-level", title: level, onclick: () => go(k) }, [
-      h("span", { class: "lrp-flow-name" }, shortName(level)),
-      ...cells,
-    ]);
-    return { row, cells };
-  });
+  const line = (/** @type {string} */ name, /** @type {Attributes} */ more) => {
+    const cells = text.tokens.map(() => h("i", {})), r = h("span", { class: "lrp-flow-r" });
+    const row = h("div", { class: "lrp-flow-level", ...more }, h("span", { class: "lrp-flow-name" }, name));
+    row.append(...cells, r);
+    return { row, cells, r };
+  };
+  const rows = levels.map((level, k) => line(shortName(level), { title: level, onclick: () => go(k) }));
+  const { loo } = text, last = loo ? [line("LOO", { class: "lrp-flow-level lrp-flow-loo" })] : [];
   const style = `--lrp-columns:${text.tokens.length}`;
   const node = h(
     "div",
     { class: "lrp-flow-grid", style, dir: direction(text), "aria-hidden": "true" },
-    rows.map(({ row }) => row),
+    [...rows, ...last].map(({ row }) => row),
   );
-  /** @param {number} step @param {number[]} marked */
-  const paint = (step, marked) => {
-    rows.forEach(({ row, cells }, k) => {
+  const fill = (/** @type {HTMLElement} */ cell, /** @type {number | null} */ share) => {
+    heat(cell, share);
+    cell.className = share !== null && share <= -0.05 ? "lrp-flow-minus" : "";
+  };
+  /** @param {number} step @param {number[]} marked @param {number} left */
+  const paint = (step, marked, left) => {
+    rows.forEach(({ row, cells, r }, k) => {
       row.classList.toggle("lrp-here", k === step);
-      const scale = scaleAt(text, k);
+      const scale = scaleAt(text, k, left), agreement = rAt(text, method, k, left);
+      r.textContent = k <= step && Number.isFinite(agreement) ? say(agreement) : "";
       cells.forEach((cell, i) => {
-        const share = text.scores[method][k][i] / scale;
-        heat(cell, k <= step ? share : null);
-        cell.className = k <= step && share <= -0.05 ? "lrp-flow-minus" : "";
+        fill(cell, k <= step && i !== left ? text.scores[method][k][i] / scale : null);
         cell.classList.toggle("lrp-differs", k === step && marked.includes(i));
       });
     });
+    const of = Math.max(...(loo ?? []).map((x, i) => i === left ? 0 : Math.abs(x))) || 1;
+    for (const { cells } of last) {
+      cells.forEach((cell, i) => fill(cell, i === left ? null : (loo ?? [])[i] / of));
+    }
   };
   return { node, paint };
 }
@@ -97,31 +129,35 @@ function grid(text, levels, method, go) {
  * @param {Data} data
  * @param {number} method
  * @param {(step: number) => void} go
- * @returns {{ node: HTMLElement, paint: (place: number, step: number) => string }}
+ * @returns {{ node: HTMLElement, paint: (place: number, step: number, without: boolean) => string }}
  */
 function panel({ methods, levels, texts }, method, go) {
   const holder = h("div", {}), line = h("p", { class: "lrp-readout" });
-  const frame = { class: "lrp-flow-panel", "aria-label": methods[method] };
-  const node = h("div", frame, h("p", { class: "lrp-title" }, methods[method]), holder, line);
+  const frame = { class: `lrp-flow-panel lrp-flow-${method}` }, r = h("strong", {});
+  const title = h("p", { class: "lrp-title" }, h("b", {}, methods[method]), " ", r);
+  const node = h("div", frame, title, holder, line);
   let shown = -1, drawn = grid(texts[0], levels, method, go), row = tokenRow([], [], "");
-  /** @param {number} place @param {number} step */
-  const paint = (place, step) => {
-    const text = texts[place], scores = text.scores[method][step], marked = differing(text, step);
+  /** @param {number} place @param {number} step @param {boolean} without */
+  const paint = (place, step, without) => {
+    const text = texts[place], scores = text.scores[method][step], left = without ? firstToken(text) : -1;
+    const marked = differing(text, step, left), agreement = rAt(text, method, step, left);
     if (shown !== place) {
       shown = place;
       drawn = grid(text, levels, method, go);
       row = tokenRow(text.tokens, text.special, `Relevance by ${methods[method]}`);
+      row.node.style.setProperty("--lrp-columns", String(text.tokens.length));
       holder.replaceChildren(drawn.node, row.node);
     }
-    drawn.paint(step, marked);
-    row.paint(scores, [scaleAt(text, step)]);
+    drawn.paint(step, marked, left);
+    row.paint(scores, [scaleAt(text, step, left)]);
     [...row.node.children].forEach((item, i) => {
       item.classList.toggle("lrp-special", text.special[i]);
       item.classList.toggle("lrp-differs", marked.includes(i));
     });
     const total = `${sayTidy(sum(scores), 2)} in all, of a logit of ${say(text.logit)}`;
     line.textContent = total;
-    return `${methods[method]}: ${total}`;
+    r.textContent = text.loo ? `r with LOO ${say(agreement)}` : "";
+    return `${methods[method]}: ${total} ${r.textContent}`;
   };
   return { node, paint };
 }
@@ -131,10 +167,11 @@ function panel({ methods, levels, texts }, method, go) {
  * @param {Data} data
  * @param {Text} text
  * @param {number} level
+ * @param {number} left
  * @returns {(string | Node)[]}
  */
-function inWords({ methods }, text, level) {
-  const marked = differing(text, level).slice(0, 3);
+function inWords({ methods }, text, level, left) {
+  const marked = differing(text, level, left).slice(0, 3);
   if (!marked.length) return ["Here the two methods are the same."];
   const digits = decimalsFor(text.scores.flatMap((method) => method[level]));
   const parts = marked.flatMap((i, k) => {
@@ -164,7 +201,7 @@ function build(model, el, live) {
   };
   const choose = dropdown("Text", texts.map(beginning), (text) => {
     stop();
-    put(model, { text, step: 0 });
+    put(model, { text });
   });
   const slide = () => jump(Number(slider.value));
   const slider = h("input", {
@@ -179,25 +216,34 @@ function build(model, el, live) {
   const level = h("span", { class: "lrp-readout" }), said = h("p", {});
   const sides = [0, 1].map((method) => panel(data, method, jump));
   const buttons = [button("Up", -1), play, button("Down", 1)];
-  const key = "Rows from the top: the outputs of the layers, the embeddings, the words. " +
-    "Orange supports the class, blue with a dot opposes it; each row has one scale for both methods. " +
-    "Framed tokens are those in which the methods differ most at this level.";
+  const leave = h("button", {
+    type: "button",
+    onclick: () => put(model, { without: !model.get("without") }),
+  });
+  const key =
+    "Rows from the top: the outputs of the layers, the embeddings, the words, then LOO; at the end " +
+    "of a row its r with LOO. Orange supports the class, blue with a dot opposes it; each row has one " +
+    "scale for both methods. Framed tokens are those in which the methods differ most at this level.";
   el.replaceChildren(
     h("div", { class: "lrp-controls" }, choose.node),
-    h("div", { class: "lrp-controls" }, buttons, slider, level),
+    h("div", { class: "lrp-controls" }, buttons, slider, leave, level),
     h("div", { class: "lrp-flows" }, sides.map(({ node }) => node)),
     said,
     h("p", { class: "lrp-quiet" }, key),
     live.node,
   );
   const paint = () => {
-    const place = model.get("text"), step = here(), text = texts[place];
+    const place = model.get("text"), step = here(), text = texts[place], first = firstToken(text);
+    const without = model.get("without") && first >= 0;
+    leave.hidden = first < 0;
+    leave.textContent = `Leave out ${text.tokens[first] ?? ""}`;
+    leave.setAttribute("aria-pressed", String(without));
     choose.show(place);
     slider.value = String(step);
     slider.setAttribute("aria-valuetext", levels[step]);
     level.textContent = `${levels[step]}, for ${text.label}`;
-    const totals = sides.map(({ paint }) => paint(place, step));
-    said.replaceChildren(...inWords(data, text, step));
+    const totals = sides.map(({ paint }) => paint(place, step, without));
+    said.replaceChildren(...inWords(data, text, step, without ? first : -1));
     live.say(`${levels[step]}. ${totals.join("; ")}. ${said.textContent}`);
   };
   return { paint, stop };
@@ -216,7 +262,7 @@ function render({ model, el }) {
     shown.paint();
   };
   model.on("change:data", renew);
-  const end = follow(model, ["text", "step"], () => shown.paint());
+  const end = follow(model, ["text", "step", "without"], () => shown.paint());
   return () => {
     shown.stop();
     end();

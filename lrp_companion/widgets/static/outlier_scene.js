@@ -174,9 +174,9 @@ function render({ model, el }) {
     ranked: button("ranked", "Rank both axes"),
   };
   const sides = [0, 1].map((method) => panel(data, method)), over = means(data, token);
-  const counted = h("span", { class: "lrp-readout" });
+  const text = beginning(data).replace(/ ([.,!?])/g, "$1"), counted = h("span", { class: "lrp-readout" });
   el.replaceChildren(
-    h("p", {}, `“${beginning(data)}”, predicted: ${data.label}. Each dot is a token.`),
+    h("p", {}, `“${text}”, predicted: ${data.label}`),
     h("div", { class: "lrp-controls" }, buttons.without, buttons.ranked),
     h("div", { class: "lrp-scene" }, sides.map(({ node }) => node)),
     h("p", { class: "lrp-quiet" }, counted),
@@ -189,7 +189,7 @@ function render({ model, el }) {
     buttons.without.setAttribute("aria-pressed", String(without));
     buttons.ranked.setAttribute("aria-pressed", String(ranked));
     const kind = ranked ? "r by rank (Spearman)" : "Pearson's r", but = without ? ` but ${token}` : "";
-    counted.textContent = `${kind}, all tokens${but}.`;
+    counted.textContent = `${kind}, all tokens${but}. Each dot is a token.`;
     const each = sides.map(({ paint }) => paint(without, ranked));
     live.say(`${counted.textContent} r: ${each.join(", ")}${over.paint(without, ranked)}`);
   });

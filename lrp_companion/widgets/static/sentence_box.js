@@ -92,8 +92,9 @@ async function everyLevel(companion, text, { levels }, labels, { signal }) {
   if (flow.levels.join() !== levels.join()) {
     throw new Error(`The widget above shows a model other than “${companion.card.name}”.`);
   }
-  const { tokens, special, target, logits, scores } = flow;
-  return { tokens: tokens.map(visible), special, label: labels[target], logit: logits[target], scores };
+  const { tokens, special, target, logits, scores } = flow, label = labels[target];
+  const { scores: loo } = await companion.explain(text, { method: "loo", target, signal });
+  return { tokens: tokens.map(visible), special, label, logit: logits[target], scores, loo };
 }
 
 /** @type {{ [front: string]: Fed }} */
