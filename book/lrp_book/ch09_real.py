@@ -396,7 +396,7 @@ def claims_at_size(folder: str) -> dict[int, tuple[str, str]]:
     -------
     dict
         Number to (value, verdict): the means as text, by protocol, or how many of several effects lie on the
-        paper's side; "reproduced", "partly", "contradicted" or "inconclusive".
+        paper's side; and a verdict of `lrp_companion.paper.claims`, by both statistics.
 
     Raises
     ------
@@ -418,28 +418,37 @@ def _effects(folder: str, spec: Spec) -> list[Effect]:
         {"curves": WORDS} if spec.column == "delta" else dict(zip(PROTOCOLS, (WORDS, ALL), strict=False))
     )
     for protocol, reading in readings.items():
-        try:
-            made = [spec.effects(partial(_column, folder, name, spec.column, reading), 12) for name in names]
-        except KeyError:
-            return []
-        for what in made[0]:
-            columns = xr.DataArray([one[what] for one in made], dims=["training", "example"])
-            value = mean(columns if len(made) > 1 else columns[0])
-            effects.append(Effect("base", protocol, what, value, side(value, spec.low, spec.high)))
+        by: dict[str, dict[str, Interval]] = {}
+        for statistic in ("pearson", "spearman")[: 1 if spec.column == "delta" else 2]:
+            column = partial(_column, folder, column=spec.column, reading=reading, statistic=statistic)
+            try:
+                made = [spec.effects(partial(column, name), 12) for name in names]
+            except KeyError:
+                return []
+            for what in made[0]:
+                columns = xr.DataArray([one[what] for one in made], dims=["training", "example"])
+                by.setdefault(what, {})[statistic] = mean(columns if len(made) > 1 else columns[0])
+        for what, values in by.items():
+            (value, lies), *ranked = ((one, side(one, spec.low, spec.high)) for one in values.values())
+            rank, rank_side = ranked[0] if ranked else (None, "")
+            one = Effect("base", protocol, what, value, lies, rank=rank, rank_side=rank_side)
+            effects.append(one)
     return effects
 
 
-def _column(folder: str, name: str, column: str, reading: tuple[str, str], explanation: Any) -> np.ndarray:
+def _column(
+    folder: str, name: str, explanation: Any, *, column: str, reading: tuple[str, str], statistic: str
+) -> np.ndarray:
     """A number per text of a method or a set of bypassed layers; `KeyError` if there is none."""
     base, record = f"{folder}/base", name if name == REVIEWS else f"{name}-maps"
     if column == "delta":
         return deltas(base, record)[explanation]
     if isinstance(explanation, str):
-        return at(r_of(base, record), reading).sel(explainer=explanation).values
+        return at(r_of(base, record), reading, statistic).sel(explainer=explanation).values
     if name == REVIEWS:
         raise KeyError(name)
     kept = part(base, f"{name}-paths")
-    r = kept["r"][np.argsort(kept["example"]), _reading(base, name, reading[1], "pearson")]
+    r = kept["r"][np.argsort(kept["example"]), _reading(base, name, reading[1], statistic)]
     return r[:, masks_on_paths(12).index(frozenset(explanation))].astype(float)
 
 

@@ -35,18 +35,25 @@ def claims_table(checked: Sequence[Claim]) -> Table:
     return table(rows, columns=columns, caption=f"Claims and verdicts. {VERDICTS}")
 
 
-def verdicts_table(checked: Sequence[Claim]) -> Table:
-    """Each claim in one line: the verdict over all runs, and how many effects are on which side."""
+def verdicts_table(checked: Sequence[Claim], *, beside: Mapping[int, tuple[str, str]] | None = None) -> Table:
+    """Each claim in one line: the verdict over all runs, and how many effects are on which side.
+
+    Parameters
+    ----------
+    beside : verdicts on another model by the number of the claim, the second of each pair.
+    """
     rows = []
     for claim in checked:
         sides = [effect.side for effect in claim.effects]
         ranks = [effect.rank_side for effect in claim.effects if effect.rank_side]
         counts, by_rank = (" · ".join(f"{of.count(name)}" for name in EFFECT_SIDES) for of in (sides, ranks))
         says = {"claim": f"{claim.number}", "says": claim.says, "verdict": claim.verdict}
-        rows.append({**says, "Pearson": counts if sides else None, "rank": by_rank if ranks else None})
+        row = {**says, "Pearson": counts if sides else None, "rank": by_rank if ranks else None}
+        rows.append(row | {"beside": (beside or {}).get(claim.number, (None, None))[1]})
     columns = {
         "claim": "no.", "says": "the paper's claim, in our words", "verdict": "verdict",
         "Pearson": "effects: paper's side · open · other", "rank": "by rank",
+        **({"beside": "at BERT-base's size"} if beside else {}),
     }  # fmt: skip
     return table(rows, columns=columns, caption=f"Verdicts, and how many effects lie where. {VERDICTS}")
 
