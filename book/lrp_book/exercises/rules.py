@@ -27,7 +27,7 @@ without bias, epsilon 0: *linear(n, 4, 3, 0.0), 0.0
 with a bias, epsilon 0: *linear(n, 3, 5), 0.0
 with a bias, epsilon 0.3: *linear(n, 6, 4), 0.3
 with as many outputs as inputs, epsilon 0.1: *linear(n, 4, 4), 0.1
-with an output of 0, epsilon 0.5: n(2), np.array([1.0, 2]), np.eye(2), np.array([-1.0, 1]), 0.5
+with an output of 0, epsilon 0.5: n(2), np.array([1.0, 2]), np.eye(2), np.array([-1.0, 2]), 0.5
 of drawn sizes, epsilon 0.2: *linear(n, p, q), 0.2
 ## solution
 def epsilon_rule(relevance, x, weight, bias, eps):
