@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from test_exercise_numbers import EVERYTHING, OURS, WIDGETS, r_of, state
 
 import lrp_companion as lrp
 from lrp_companion.checks import InputError
+from lrp_companion.paper.protocol_grid import AXIS_OPTIONS
 from lrp_companion.runs.load import load_run
 from lrp_companion.toys.product import Product
 from lrp_companion.toys.softmax_step import SoftmaxStep
@@ -231,6 +233,27 @@ def test_sliders_answer_as_the_page_says() -> None:
         assert np.allclose(getattr(here, name)(), getattr(there, name)())
     assert here.attnlrp().sum() == pytest.approx(there.attnlrp().sum())
     assert lrp.pearson(here.attnlrp(), here.loo()) > 0 > lrp.pearson(there.attnlrp(), there.loo())
+
+
+def test_a_constant_at_the_logits_moves_attnlrp_once_a_value_differs() -> None:
+    for values, moves in (([1, 1, 1, 1], False), ([1, 1, 1, 2], True)):
+        here, there = (SoftmaxStep([c] * 4, values) for c in (0, 1))
+        assert np.allclose(here.loo(), there.loo())
+        assert np.allclose(here.attnlrp(), there.attnlrp()) != moves
+
+
+def test_three_layers_of_the_later_half_move_r_as_the_deck_says() -> None:
+    r, later = r_of(0, EVERYTHING), sum(1 << layer for layer in range(6, 12))
+    steps = {layer: r[later ^ 1 << layer - 1] - r[later] for layer in (9, 8, 3)}
+    assert steps[9] < -0.01 and steps[8] < -0.01 and steps[3] > 0.01
+
+
+def test_no_switch_alone_reverses_the_order_and_site_with_tokens_does() -> None:
+    run = load_run(ROOT / "results/sst2-companion")
+    for axis, options in AXIS_OPTIONS.items():
+        for option in set(options):
+            changed = replace(OURS, **{axis: option})
+            assert run.difference("cp-lrp", "attnlrp", changed).mean < 0, (axis, option)
 
 
 def test_the_switchboards_first_run_turns_with_the_protocol() -> None:

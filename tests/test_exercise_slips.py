@@ -121,7 +121,7 @@ def answers() -> list[dict[str, str]]:
     for name, exercise in EXERCISES.items():
         for kind, text, function in mutants(exercise.solution):
             result = check(name, function)
-            right = all(examine(exercise, function, seed=seed) for seed in (11, 12, 13))
+            right = bool(examine(exercise, function, seed=11))
             row = {"exercise": name, "change": kind, "answer": text.partition("\n")[2].strip() or text}
             row["told"] = "right" if result.passes else told(name, result.message)
             row["says"] = result.message if row["told"] in WORDS else ""

@@ -50,6 +50,15 @@ def test_five_questions_with_a_reason_for_every_answer(path: Path) -> None:
     assert len(set(places)) >= 2, "the right answer is not always at the same place"
 
 
+def test_the_length_of_an_option_is_no_sign_that_it_is_right() -> None:
+    """Who always takes the longest option, the shortest or the one between scores 40 % at most."""
+    quizzes = [question["options"] for path in FILES for question in read_quiz(path)]
+    by_length = [sorted(options, key=lambda one: len(one["text"])) for options in quizzes]
+    for place in range(3):
+        right = [options[place].get("right", False) for options in by_length]
+        assert sum(right) <= 0.4 * len(right), (place, sum(right), len(right))
+
+
 GOOD = (
     "[[questions]]\nask = 'a'\n[[questions.options]]\ntext = 'b'\nwhy = 'c'\nright = true\n"
     "[[questions.options]]\ntext = 'd'\nwhy = 'e'\n"

@@ -14,6 +14,7 @@ import pytest
 from browsing import ROOT, complaints_of_axe, open_page, state_of
 from lrp_book import student
 from lrp_book.sphinx.slides import excerpt, find_cell, in_state, part_of_table, slides
+from test_course import HOMES
 
 from lrp_companion.checks import InputError
 from lrp_companion.show import table
@@ -120,6 +121,33 @@ def test_every_slide_but_a_deck_has_notes_and_no_measured_number(name: str) -> N
     for part in parts:
         assert re.search(r"^```\{(notes|answers)\}$", part, re.M), part.splitlines()[0]
         assert not re.search(r"\br\s*=\s*[-−]?0\.\d", part), "a correlation is shown by a cell, never typed"
+
+
+CELLS = [
+    (path.name, *match)
+    for path in sorted((ROOT / "book").rglob("*.md"))
+    for match in re.findall(r"^```\{cell\} (\S+) (\S+)\n((?::.*\n)*)", path.read_text(encoding="utf-8"), re.M)
+]
+
+
+@pytest.mark.parametrize(("page", "place", "name", "options"), CELLS)
+def test_a_page_shows_a_cell_that_there_is_in_the_part_that_it_names(
+    page: str, place: str, name: str, options: str
+) -> None:
+    """Of the committed notebooks, in which a widget is a table: its address is one that the book knows."""
+    source = (ROOT / f"{place}.ipynb").read_text(encoding="utf-8")
+    if HOMES.get(name, ("",))[0] == place or f'address=\\"{name}\\"' in source:
+        return
+    wanted = dict(re.findall(r"^:(\w+): (.*)$", options, re.M))
+    unquoted = {key: value.strip('"') for key, value in wanted.items()}
+    cell = find_cell(nbformat.reads(source, as_version=4), name)
+    if cell.cell_type == "markdown":
+        assert excerpt(cell.source, unquoted.get("after", ""), unquoted.get("before", "")).strip()
+    else:
+        data = cell.outputs[int(wanted.get("output", 0))].get("data", {})
+        assert "alt" in wanted or "image/png" not in data
+        if "columns" in wanted or "rows" in wanted:
+            part_of_table("".join(data["text/html"]), wanted.get("columns", ""), wanted.get("rows", ""))
 
 
 # -- the decks in the built book -----------------------------------------------------------------------------

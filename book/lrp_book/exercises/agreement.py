@@ -27,6 +27,8 @@ Return Pearson's r of two maps, shape (T,), over the tokens that are not special
 of eight tokens, special ones at both ends: n(8) + 1, n(8) + 0.5, np.arange(8) % 7 == 0
 of six tokens, special ones inside: n(6), n(6) + 2, np.array([0, 1, 0, 0, 1, 0], dtype=bool)
 of twelve tokens: n(12) + 1, n(12) + 0.5, np.arange(12) % 11 == 0
+with a constant map: np.full(8, 2.0), n(8), np.arange(8) % 7 == 0
+of drawn size: n(p + 5), n(p + 5), np.arange(p + 5) % (p + 4) == 0
 ## solution
 def agreement(scores, loo, special):
     return np.corrcoef(scores[~special], loo[~special])[0, 1]
@@ -39,7 +41,7 @@ s, g = scores[~special], loo[~special]; return s @ g / np.sqrt((s @ s) * (g @ g)
 # The means are not subtracted: this is the cosine of the maps, not their correlation.
 s, g = ((x - x.mean())[~special] for x in (scores, loo)); return s @ g / np.sqrt((s @ s) * (g @ g))
 # The mean is taken before the special tokens are left out: leave them out first, then centre.
-[~special] -> [~special].argsort().argsort()
+from scipy.stats import spearmanr; return spearmanr(scores[~special], loo[~special])[0]
 # This is the correlation of ranks (Spearman). Pearson's r uses the scores themselves.
 [0, 1] -> [0, 1] ** 2  # This is r squared: its sign is lost.
 return abs(np.corrcoef(scores[~special], loo[~special])[0, 1])
@@ -70,6 +72,7 @@ of seven tokens: n(7), np.arange(7) % 6 == 0
 with equal scores: np.array([0.0, 1.0, 2.0, 2.0, 1.0, -3.0, 9.0]), np.arange(7) % 6 == 0
 with a large negative score: np.array([5.0, 0.5, -4.0, 1.0, 0.2]), np.arange(5) % 4 == 0
 of 200 tokens with four scores: rng.integers(0, 4, 200).astype(float), np.arange(200) < 1
+of drawn size: rng.integers(0, 4, 3 * p).astype(float), np.arange(3 * p) % p == 0
 ## solution
 def morf_order(scores, special):
     words = np.flatnonzero(~special)
@@ -114,6 +117,8 @@ The array logits holds f_0 (the whole input) to f_K (after K removals), shape (K
 of four removals: np.array([3.0, 2.0, 0.5, -1.0, -1.5])
 of nine removals: n(10) + 1
 of one removal: np.array([2.0, 1.0])
+that are all negative: -1 - rng.random(5)
+of drawn size: n(p)
 ## solution
 def mean_logit(logits):
     return logits[1:].mean()
@@ -149,6 +154,7 @@ Divide every map, a row of maps (n, T), by its sum, as the paper does; shape (n,
 of two maps of three tokens: n(2, 3) + 1
 with a negative sum: np.array([[1.0, -3.0, 1.0, 0.5], [2.0, 1.0, -1.0, 0.5]])
 of as many maps as tokens: n(4, 4) - 0.7
+of drawn sizes: n(p, q) + 1
 ## solution
 def sum_to_one(maps):
     return maps / maps.sum(axis=1, keepdims=True)
@@ -189,6 +195,7 @@ model; all have shape (T,), special tokens are left out already. One number.
 of eight tokens: *(forty := three(n, 40), three(n, 8))[1]
 of thirty tokens: *three(n, 30)
 of forty tokens, scores of the other sign: -forty[0], *forty[1:]
+of drawn size: *three(n, p + 5)
 ## solution
 def partial_agreement(scores, loo, other):
     ab = np.corrcoef(scores, loo)[0, 1]
@@ -235,6 +242,8 @@ over all pairs of two different trainings, as one number.
 of three trainings, eight tokens: n(8) + n(3, 8) + n(3, 1)
 of as many trainings as tokens: n(4) + n(4, 4) + n(4, 1)
 of five trainings, some of another sign: (n(6) + n(5, 6) + n(5, 1)) * [[1.0], [1], [-1], [1], [1]]
+of two opposed trainings: n(6) * [[1.0], [-1]] + 0.1 * n(2, 6)
+of drawn sizes: n(p, q + 3)
 ## solution
 def mean_pair_r(maps):
     above = np.triu_indices(len(maps), 1)

@@ -3,7 +3,8 @@
     name: title -> names of what is returned
     the task
     ## inputs
-    label of a case: its inputs, as Python; `n(2, 3)` draws normal numbers of that shape from `rng`
+    label of a case: its inputs, as Python; `n(2, 3)` draws normal numbers of that shape from `rng`, and `p`,
+     `q` and `s` are different sizes, drawn anew for every seed
     ## solution
     the function as the book prints it
     ## slips
@@ -80,7 +81,9 @@ class Exercise:
 
     def cases(self, rng: np.random.Generator) -> list[Case]:
         """The inputs, drawn in order."""
-        scope = {**self.answer.__globals__, "rng": rng, "n": lambda *shape: rng.normal(size=shape)}
+        sizes = zip("pqs", rng.spawn(1)[0].permutation(range(2, 8)).tolist(), strict=False)
+        drawn = {"rng": rng, "n": lambda *shape: rng.normal(size=shape), **dict(sizes)}
+        scope = {**self.answer.__globals__, **drawn}
         return [Case(label, eval(f"({text},)", scope)) for label, text in self.inputs]
 
     def __repr__(self) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 from lrp_book.exercises.cards import Case, Exercise, Function, compiled
 from lrp_book.exercises.near_misses import WHOLE, near_misses
 
-SEED = 0
+SEED, SEEDS = 0, 4  # the first seed, and how many are drawn from
 TOLERANCE = 1e-9  # relative to the largest entry: sums in another order differ by 1e-15 or so
 SINGLE = 2e-5  # the same for results in single precision
 _FACTORS = {
@@ -60,8 +60,9 @@ class _Told(Exception):
 
 
 def examine(exercise: Exercise, function: Function, *, torch: bool = False, seed: int = SEED) -> Result:
-    """Run a function on all cases and say what is likely wrong with it."""
-    cases = exercise.cases(np.random.default_rng(seed))
+    """Run a function on the cases of several seeds and say what is likely wrong with it."""
+    seeds = range(seed, seed + SEEDS)
+    cases = [case for one in seeds for case in exercise.cases(np.random.default_rng(one))]
     try:
         given = [_run(exercise, function, case, torch=torch) for case in cases]
     except _Told as told:
@@ -87,7 +88,8 @@ def _run(exercise: Exercise, function: Function, case: Case, *, torch: bool) -> 
     inputs = copy.deepcopy(case.inputs)
     wants_tensors = torch and not exercise.autograd  # which makes its tensors itself
     try:
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             answer = _called(exercise, function, [_tensor(x) if wants_tensors else x for x in inputs])
     except NotImplementedError:
         raise _Told("There is still a gap: write the function's body.") from None
@@ -116,7 +118,9 @@ def _failure(exercise: Exercise, case: Case, error: Exception) -> str:
     told = f"Your function raised {type(error).__name__}{at} on {inputs}: {error}"
     of_shapes = any(word in str(error) for word in ("shape", "dimension", "broadcast", "size"))
     if of_shapes and isinstance(error, (ValueError, RuntimeError)):
-        return f"{told.rstrip('.')}. The shapes do not fit: is a transpose missing, or an axis wrong?"
+        flat = all(np.ndim(x) < 2 for x in case.inputs if isinstance(x, np.ndarray))
+        asked = "how many entries has each array" if flat else "is a transpose missing, or an axis wrong"
+        return f"{told.rstrip('.')}. The shapes do not fit: {asked}?"
     return told
 
 
@@ -230,6 +234,8 @@ def _wrong_shape(a: np.ndarray, b: np.ndarray, name: str, inputs: str) -> str:
         return f"{told} It is transposed: the numbers are right."
     if a.size == b.size:
         return f"{told} As many numbers, in another arrangement: look at the order of axes."
+    if a.ndim == b.ndim == 1:
+        return f"{told} Which entries belong in it, and how many are they?"
     return f"{told} Look at which axis is summed over, and at keepdims."
 
 
@@ -250,7 +256,8 @@ def _factor(got: Answers, wanted: Answers, tolerance: float) -> float | None:
     if not same_shape:
         return None
     a, b = (np.concatenate(side) for side in zip(*same_shape, strict=True))
-    if not a.size or not np.isfinite(a).all() or not np.isfinite(b).all() or not (b @ b > 0):
+    a, b = a[np.isfinite(b)], b[np.isfinite(b)]
+    if not np.isfinite(a).all() or not (b @ b > 0):
         return None
     factor = float(a @ b / (b @ b))
     scaled = [tuple(factor * array for array in answer) for answer in wanted]
@@ -260,7 +267,8 @@ def _factor(got: Answers, wanted: Answers, tolerance: float) -> float | None:
 
 
 def _where(exercise: Exercise, rows: list[tuple[Case, Answer, Answer]], tolerance: float) -> str:
-    right = [case.label for case, got, wanted in rows if _same(got, wanted, tolerance)]
+    wrong = {case.label for case, got, wanted in rows if not _same(got, wanted, tolerance)}
+    right = [label for label in dict.fromkeys(case.label for case, *_ in rows) if label not in wrong]
     # One case differs, else the function had passed.
     case, got, wanted = next(row for row in rows if not _same(*row[1:], tolerance))
     triples = list(zip(exercise.parts, got, wanted, strict=True))
@@ -268,13 +276,20 @@ def _where(exercise: Exercise, rows: list[tuple[Case, Answer, Answer]], toleranc
     name, a, b = next(triple for triple in triples if triple[0] not in fine)
     place = np.unravel_index(int(np.argmax(np.abs(np.nan_to_num(a - b)))), b.shape) if b.ndim else ()
     spot = f" at {[int(k) for k in place]}" if place else ""
-    told = f"Got {float(a[place]):.6g}{spot} for {name} on inputs {case.label}"
-    told += f"; expected {float(b[place]):.6g} (the largest difference)."
+    seen, wished = _told_apart(float(a[place]), float(b[place]))
+    told = f"Got {seen}{spot} for {name} on inputs {case.label}"
+    told += f"; expected {wished} (the largest difference)."
     if fine:
         told += f" Right is: {', '.join(fine)}."
     if right:
         told += f" It is right on inputs {'; '.join(right)}: what do the others have that these have not?"
     return f"{told} Hint: {exercise.hints[0]}"
+
+
+def _told_apart(a: float, b: float) -> tuple[str, str]:
+    """Two numbers with six digits, or as many more as tell them apart."""
+    texts = [(f"{a:.{digits}g}", f"{b:.{digits}g}") for digits in range(6, 18)]
+    return next((pair for pair in texts if pair[0] != pair[1]), texts[-1])
 
 
 def _tensor(value: Any) -> Any:

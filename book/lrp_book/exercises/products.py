@@ -20,6 +20,7 @@ For y = a b, number by number, hand the relevance of y to a and b by the uniform
 of single products: n(4), n(4), n(4)
 with a negative factor: -1 - rng.random(3), rng.random(3) + 1, n(3)
 with equal factors: np.full(2, 3.0), np.full(2, 3.0), np.array([9.0, -1.0])
+of drawn size: n(p), n(p), n(p)
 ## solution
 def product_rule(a, b, relevance):
     return relevance / 2, relevance / 2
@@ -49,6 +50,14 @@ def product_rule(a: Array, b: Array, relevance: Array) -> Pair:
     return parts, parts
 
 
+def tree(rng: np.random.Generator, leaves: list[int]) -> Any:
+    """A drawn grouping of the leaves, cut in two or three at every multiplication."""
+    if len(leaves) == 1:
+        return leaves[0]
+    cuts = sorted(rng.choice(range(1, len(leaves)), min(len(leaves) - 1, rng.integers(1, 3)), replace=False))
+    return tuple(tree(rng, leaves[a:b]) for a, b in zip([0, *cuts], [*cuts, len(leaves)], strict=True))
+
+
 @card("""grouped-product: Shares of a grouping -> the shares
 A grouping is a factor's index (from 0) or a tuple of groupings, such as ((0, 1), 2). Return the share of the
 relevance that reaches each factor, in the order of their indices, shape (n,).
@@ -57,6 +66,7 @@ multiplied from the left: ((0, 1), 2)
 multiplied from the right: (0, (1, (2, 3)))
 with a multiplication of three: ((0, 1, 2), (3, 4))
 with the factors in another order: ((2, 0), 1)
+of a drawn grouping: tree(rng, rng.permutation(p + 1).tolist())
 ## solution
 def shares(grouping):
     found = {}
@@ -105,6 +115,8 @@ For f = x_1 ... x_n with x = values, shape (n,), return f(x) - f(x with x_i = 0)
 of three numbers: np.array([2.0, 3.0, 4.0])
 of five random numbers: n(5)
 with a factor 0: np.array([0.0, 3.0, 4.0])
+with a negative product: np.array([-2.0, 3.0, 4.0])
+of drawn size: n(p)
 ## solution
 def loo(values):
     return [values.prod() for _ in values]

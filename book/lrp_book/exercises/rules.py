@@ -21,30 +21,34 @@ def linear(n: Function, inside: int, outside: int, bias: float = 1.0) -> tuple[A
 
 @card("""epsilon-rule: The epsilon rule of a linear map -> the relevance
 For z = weight @ x + bias, weight (out, in), relevance (out,) at z: return the relevance of x by Eq. (1),
-shape (in,). The bias is one more contribution and keeps its share.
+shape (in,). The bias is one more contribution and keeps its share; epsilon takes the sign of z, plus at 0.
 ## inputs
 without bias, epsilon 0: *linear(n, 4, 3, 0.0), 0.0
 with a bias, epsilon 0: *linear(n, 3, 5), 0.0
 with a bias, epsilon 0.3: *linear(n, 6, 4), 0.3
 with as many outputs as inputs, epsilon 0.1: *linear(n, 4, 4), 0.1
+with an output of 0, epsilon 0.5: n(2), np.array([1.0, 2]), np.eye(2), np.array([-1.0, 2]), 0.5
+of drawn sizes, epsilon 0.2: *linear(n, p, q), 0.2
 ## solution
 def epsilon_rule(relevance, x, weight, bias, eps):
     z = weight @ x + bias
-    return x * (weight.T @ (relevance / (z + eps * np.sign(z))))
+    return x * (weight.T @ (relevance / (z + eps * np.where(z < 0, -1, 1))))
 ## slips
-eps * np.sign(z) -> eps
+np.where(z < 0, -1, 1) -> np.sign(z)
+# np.sign(0) is 0, so where z is 0 nothing stabilises the division: let 0 count as positive.
+eps * np.where(z < 0, -1, 1) -> eps
 # The stabiliser has no sign: with eps added to a negative z the division can blow up. Add eps * sign(z).
 + bias ->
 # The bias is missing in the denominator: z is the whole output, the bias is one of its contributions.
-return ((x[:, None] * weight.T + bias / len(x)) / (z + eps * np.sign(z)) * relevance).sum(1)
+return ((x[:, None] * weight.T + bias / len(x)) / (z + eps * np.where(z < 0, -1, 1)) * relevance).sum(1)
 # You share the bias out among the inputs. Here it keeps its share, which reaches no input.
-+ eps * np.sign(z) ->  # Epsilon is not used: the denominator is z + eps * sign(z).
-z + eps * np.sign(z) -> abs(z) + eps
++ eps * np.where(z < 0, -1, 1) ->  # Epsilon is not used: the denominator is z + eps * sign(z).
+z + eps * np.where(z < 0, -1, 1) -> abs(z) + eps
 # The denominator is |z| + eps, so the sign of z is lost: use z + eps * sign(z).
 z + eps -> z - eps
 # The stabiliser has the wrong sign: it moves z away from zero, z + eps * sign(z), not towards it.
 weight @ x + bias -> x * weight.sum(0)
-return x * (weight.T @ relevance) / (z + eps * np.sign(z))
+return x * (weight.T @ relevance) / (z + eps * np.where(z < 0, -1, 1))
 # The sum in the denominator runs over the wrong axis: for each output j, sum over the inputs.
 return x * -> return  # This is g = R / x: the factor x_i is missing at the end.
 z + eps -> 2 * z + eps
@@ -71,18 +75,23 @@ def stable(z: Any, eps: float) -> Any:
 
 
 @card("""residual-rule: A residual sum -> R_x, R_branch
-For z = x + branch with relevance at z, all of one shape: return (R_x, R_branch) by Eq. (1) with unit weights.
+For z = x + branch with relevance at z, all of one shape: return (R_x, R_branch) by Eq. (1) with unit weights;
+epsilon takes the sign of z, plus at 0.
 ## inputs
 with epsilon 0: n(3, 4), n(3, 4), n(3, 4), 0.0
 with epsilon 0.2: n(2, 5), n(2, 5), n(2, 5), 0.2
 that cancel, epsilon 0.1: np.array([1.0, 2.0]), np.array([3.0, 1.0]), np.array([-3.05, -0.95]), 0.1
+of which one cancels, epsilon 0.1: n(2), np.array([1.0, 2.0]), np.array([-1.0, 1.0]), 0.1
+of drawn sizes, epsilon 0.3: n(p, q), n(p, q), n(p, q), 0.3
 ## solution
 def residual_rule(relevance, x, branch, eps):
     z = x + branch
-    part = relevance / (z + eps * np.sign(z))
+    part = relevance / (z + eps * np.where(z < 0, -1, 1))
     return x * part, branch * part
 ## slips
-eps * np.sign(z) -> eps
+np.where(z < 0, -1, 1) -> np.sign(z)
+# np.sign(0) is 0, so where z is 0 nothing stabilises the division: let 0 count as positive.
+eps * np.where(z < 0, -1, 1) -> eps
 # The stabiliser has no sign: with eps added to a negative z the division can blow up. Add eps * sign(z).
 return relevance / 2, relevance / 2
 # You halve. Halves are for products, Eq. (3); a sum shares by contribution, x / z and branch / z.
@@ -90,8 +99,8 @@ return 0 * relevance, relevance
 # You forgot the residual path: everything goes through the branch, and x gets nothing.
 return relevance, relevance
 # Both summands get all of it. That is right for g, not for relevance, which is shared by contribution.
-+ eps * np.sign(z) ->  # Epsilon is not used: the denominator is z + eps * sign(z).
-z + eps * np.sign(z) -> abs(x) + abs(branch) + eps
++ eps * np.where(z < 0, -1, 1) ->  # Epsilon is not used: the denominator is z + eps * sign(z).
+z + eps * np.where(z < 0, -1, 1) -> abs(x) + abs(branch) + eps
 # You divide by |x| + |branch|: the sum itself, with its sign, belongs there.
 branch * part -> relevance
 # The branch gets all of the relevance and x also gets its share: together that is too much.
@@ -113,6 +122,7 @@ from y to x. g_y and x are (T, n), gamma is (n,), mean and variance run over the
 of two tokens, three wide: n(2, 3), 2 * n(2, 3) + 1, n(3) + 1, 1e-12
 of as many tokens as it is wide: n(4, 4), 2 * n(4, 4) + 1, n(4) + 1, 1e-5
 with a large constant inside the root: n(3, 5), 2 * n(3, 5) + 1, n(5) + 1, 0.5
+of drawn sizes: n(p, q), n(p, q), n(q), 1e-5
 ## solution
 def layer_norm_rule(g_y, x, gamma, small):
     h = gamma * g_y / np.sqrt(x.var(-1, keepdims=True) + small)
@@ -158,6 +168,7 @@ For o = a @ v with a (n, k), v (k, m) and g_o (n, m): carry g to both factors by
 of three different sizes, epsilon 0: n(2, 4), n(2, 3), n(3, 4), 0.0
 of three different sizes, epsilon 0.3: n(4, 3), n(4, 2), n(2, 3), 0.3
 that are square, epsilon 0.1: n(3, 3), n(3, 3), n(3, 3), 0.1
+of drawn sizes, epsilon 0.2: n(p, s), n(p, q), n(q, s), 0.2
 ## solution
 def matmul_rule(g_o, a, v, eps):
     o = a @ v
@@ -205,6 +216,7 @@ y to x. g_y and x are (T, n), gamma is (n,), the mean runs over the last axis; r
 of two tokens, three wide: n(2, 3), 2 * n(2, 3) + 1, n(3) + 1, 1e-6
 of as many tokens as it is wide: n(4, 4), 2 * n(4, 4) + 1, n(4) + 1, 1e-5
 with a large constant inside the root: n(3, 5), 2 * n(3, 5) + 1, n(5) + 1, 0.5
+of drawn sizes: n(p, q), n(p, q), n(q), 1e-5
 ## solution
 def rms_norm_rule(g_y, x, gamma, small):
     root = np.sqrt((x**2).mean(-1, keepdims=True) + small)
@@ -255,6 +267,7 @@ uniform rule of products, Eq. (3) with epsilon 0, and the identity rule for silu
 of one token, four wide: *gates(n, 1, 4)
 of three tokens, two wide: *gates(n, 3, 2)
 with large negative gates: gates(n, 1, 2)[0], np.array([[-6.0, 3.0]]), np.array([[1.0, -2.0]])
+of drawn sizes: *gates(n, p, q)
 ## solution
 def gated_rule(g_y, z, u):
     sigma = 1 / (1 + np.exp(-z))
@@ -301,6 +314,7 @@ relevance at the words after the shift, shape (T,).
 of five tokens, three wide: n(5, 3), n(5, 3), n(3)
 of as many tokens as they are wide: n(4, 4), n(4, 4), n(4)
 of two tokens, six wide: n(2, 6), n(2, 6), n(6)
+of drawn sizes: n(p, q), n(p, q), n(q)
 ## solution
 def shifted_words(word, g, c):
     return ((word + c) * g).sum(-1)
@@ -333,6 +347,7 @@ norm, shape (E,), that brings this word's relevance to 0 if it is added to the w
 of three dimensions: 1.5, np.array([2.0, -1.0, 0.5])
 of eight dimensions, negative relevance: -0.7, n(8)
 of five dimensions, g of small norm: 0.4, 0.1 * n(5)
+of drawn size: *n(1), n(p)
 ## solution
 def least_shift(relevance, g):
     return -relevance * g / (g @ g)

@@ -26,6 +26,7 @@ For A = softmax(z) over the last axis: carry g from A to z by Eq. (5), g = R / a
 of two queries and three keys: n(2, 3), n(2, 3)
 of as many queries as keys: n(4, 4), 2 * n(4, 4)
 with scores near 800: n(2, 3), 800 + n(2, 3)
+of drawn sizes: n(p, q), n(p, q)
 ## solution
 def softmax_rule(g_a, z):
     e = np.exp(z - z.max(-1, keepdims=True))
@@ -85,6 +86,8 @@ constant: return g_v, of the shape of v, epsilon 0.
 of two queries, three keys, width four: n(2, 4), n(2, 3), n(3, 4)
 of as many queries as keys: n(3, 2), n(3, 3), n(3, 2)
 of one query: n(1, 1), n(1, 4), n(4, 1)
+with scores near 800: n(2, 3), 800 + n(2, 4), n(4, 3)
+of drawn sizes: n(p, s), n(p, q), n(q, s)
 ## solution
 def attention_values(g_o, z, v):
     e = np.exp(z - z.max(-1, keepdims=True))
@@ -119,6 +122,7 @@ others share the attention, for every i, shape (n,).
 of three tokens: np.array([math.log(2), 0.1, -0.3]), np.array([4.0, 2.0, -2.0])
 of six tokens: n(6), n(6)
 with scores near 800: 800 + n(4), n(4)
+of drawn size: n(p), n(p)
 ## solution
 def attention_loo(z, v):
     e = np.exp(z - z.max())
@@ -158,6 +162,8 @@ CP-LRP does. The check differentiates it.
 ## inputs
 of two queries and three keys: n(2, 3), n(3, 4)
 of as many queries as keys: n(3, 3), n(3, 2)
+with scores near 800: 800 + n(2, 4), n(4, 3)
+of drawn sizes: n(p, q), n(q, s)
 ## solution
 def detached_attention(z, v):
     return z.softmax(-1).detach() @ v

@@ -258,7 +258,8 @@ class CellDirective(SphinxDirective):
         pairs = parse_qsl(self.options.get("state", ""), keep_blank_values=True)
         text = f"{{doc}}`In the book </{page}>`"
         if address and pairs:
-            state = "&".join(f"{address}.{key}={value}" for key, value in pairs)
+            written = "&".join(f"{address}.{key}={value}" for key, value in pairs)
+            state = written.replace("+", "%2B")
             text = f"{{state}}`In the book, in this state <{page}#{state}>`"
         return nodes.container("", *self._written(text), classes=["slide-origin"])
 
