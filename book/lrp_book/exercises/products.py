@@ -54,7 +54,8 @@ def tree(rng: np.random.Generator, leaves: list[int]) -> Any:
     """A drawn grouping of the leaves, cut in two or three at every multiplication."""
     if len(leaves) == 1:
         return leaves[0]
-    cuts = sorted(rng.choice(range(1, len(leaves)), min(len(leaves) - 1, rng.integers(1, 3)), replace=False))
+    count = min(len(leaves) - 1, int(rng.integers(1, 3)))
+    cuts = sorted(rng.choice(np.arange(1, len(leaves)), count, replace=False))
     return tuple(tree(rng, leaves[a:b]) for a, b in zip([0, *cuts], [*cuts, len(leaves)], strict=True))
 
 
