@@ -101,15 +101,13 @@ def test_sections_lie_side_by_side() -> None:
 
 
 @pytest.mark.parametrize("name", DECKS)
-def test_the_student_edition_keeps_the_slides_and_drops_notes_with_answers(name: str) -> None:
+def test_the_student_edition_keeps_the_slides_and_drops_all_notes(name: str) -> None:
     before = (ROOT / f"book/slides/{name}.md").read_text(encoding="utf-8")
     after = student.without_solution_blocks(before)
-    assert "```{answers}" in before and "{answers}" not in after
+    assert "```{answers}" in before and not re.search(r"\{(answers|notes)\}", after)
     assert re.findall("^#.*", before, re.M) == re.findall("^#.*", after, re.M)
-    assert before.count("```{notes}") == after.count("```{notes}") and before.count(
-        "```{cell}"
-    ) == after.count("```{cell}")
-    dropped = re.findall(r"```\{answers\}\n(.*?)\n```", before, re.S)
+    assert before.count("```{cell}") == after.count("```{cell}")
+    dropped = re.findall(r"```\{(?:answers|notes)\}\n(.*?)\n```", before, re.S)
     assert not [text for text in dropped if text in after]
 
 
@@ -148,6 +146,29 @@ def test_a_page_shows_a_cell_that_there_is_in_the_part_that_it_names(
         assert "alt" in wanted or "image/png" not in data
         if "columns" in wanted or "rows" in wanted:
             part_of_table("".join(data["text/html"]), wanted.get("columns", ""), wanted.get("rows", ""))
+
+
+@pytest.mark.parametrize("name", DECKS)
+def test_what_a_room_is_asked_is_hidden_until_the_speaker_shows_it(name: str) -> None:
+    """What a note tells the speaker to show is hidden until then, and nothing else is."""
+    parts = re.split(r"^## ", (ROOT / f"book/slides/{name}.md").read_text(encoding="utf-8"), flags=re.M)
+    for part in parts:
+        assert (":hide: results" in part) == ("*Show the results*" in part), part.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "cell"),
+    [
+        ("session1", "product-09"),
+        ("session1", "product-18"),
+        ("session1", "shares"),
+        ("session3", "player"),
+        ("session3", "product-09"),
+    ],
+)
+def test_no_answer_is_on_the_screen_before_its_vote(name: str, cell: str) -> None:  # fmt: skip
+    text = (ROOT / f"book/slides/{name}.md").read_text(encoding="utf-8")
+    assert re.search(rf" {cell}\n(:.*\n)*:hide: results\n", text)
 
 
 # -- the decks in the built book -----------------------------------------------------------------------------

@@ -17,8 +17,8 @@ import nbformat
 from lrp_companion.checks import InputError
 
 BEGIN, END = "# BEGIN SOLUTION", "# END SOLUTION"
-# Blocks of a page that are left out; answers are a speaker's notes.
-HIDDEN = ("{solution}", "{answers}", "{admonition} For instructors")
+# Blocks of a page that are left out; notes and answers are the speaker's.
+HIDDEN = ("{solution}", "{notes}", "{answers}", "{admonition} For instructors")
 GAP = 'raise NotImplementedError("Your code here.")'
 INSTRUCTOR = "instructor"  # a folder whose pages students do not get
 _FENCE = re.compile(r"^(?P<indent> {0,3})(?P<fence>`{3,}|:{3,})\s*(?P<rest>.*)$")

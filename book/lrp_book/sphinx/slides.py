@@ -271,7 +271,7 @@ class CellDirective(SphinxDirective):
 
 
 class NotesDirective(SphinxDirective):
-    """`{notes}`: a speaker's notes from a `minute` on. `{answers}`: notes that the student edition omits."""
+    """`{notes}`: a speaker's notes from a `minute` on. `{answers}`: typical answers; no student gets them."""
 
     has_content = True
     option_spec = {"minute": directives.nonnegative_int}
