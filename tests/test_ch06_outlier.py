@@ -53,7 +53,7 @@ def test_r_is_that_of_the_record_where_it_has_it(run) -> None:
             for statistic in ("pearson", "spearman"):
                 protocol = Protocol(site=site, tokens=tokens, statistic=statistic)
                 made = r.sel(explainer="attnlrp", site=site, counted=counted, statistic=statistic)
-                assert made.values == pytest.approx(run.r("attnlrp", protocol), abs=2e-4), (
+                assert made.values == pytest.approx(run.r("attnlrp", protocol), abs=1e-3), (
                     "maps are kept rounded"
                 )
 

@@ -64,7 +64,7 @@ def test_a_file_is_written_beside_the_figure(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["light", "dark"])
-@pytest.mark.parametrize("name", ["book/index", "notebooks/06_protocol_audit"])
+@pytest.mark.parametrize("name", ["notebooks/03_bert_layers", "notebooks/06_protocol_audit"])
 def test_a_page_shows_the_figure_of_its_mode(name: str, mode: str, html: Path, browser: Any) -> None:
     context = browser.new_context(color_scheme=mode)
     page, watch = open_page(context, (html / f"{name}.html").as_uri())

@@ -17,6 +17,7 @@ from lrp_companion.sources.folder import VARIABLE
 
 RECORDS = {
     "Attribution",
+    "Completion",
     "Lattice",
     "ModelCard",
     "Classifier",

@@ -408,7 +408,7 @@ def test_a_widget_on_a_slide_reacts_and_leaves_the_address_to_the_slides(html: P
         page.evaluate("location.hash").startswith("#/") and page.evaluate("Reveal.getIndices().h") == number
     )
     link = slide.locator(".slide-origin a").get_attribute("href")
-    assert link.endswith("03_bert_layers.html#layers.bypassed=7,8,9,10,11,12")
+    assert "03_bert_layers.html#layers.bypassed=7,8,9,10,11,12&" in link
     assert watch.nothing(), watch
     context.close()
 
@@ -444,6 +444,6 @@ def test_the_cheat_sheet_prints_on_two_pages(site: str, browser: Any) -> None:
     context = browser.new_context()
     page, watch = open_page(context, f"{site}/book/cheatsheet.html")
     assert pages_of(page.pdf(prefer_css_page_size=True)) == 2
-    assert page.locator("#how-to-report-a-comparison li").count() == 8
+    assert page.locator("#how-to-report-a-comparison li").count() == 7
     assert watch.nothing(), watch
     context.close()

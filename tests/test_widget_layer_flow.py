@@ -51,7 +51,7 @@ def check(page: Any, flows: list[dict[str, Any]]) -> None:
         np.testing.assert_allclose(shares, 100 * abs(flow.scores[step]) / scale, atol=0.06)
         filled = panel.locator(".lrp-flow-level > i[data-heat]").count()
         assert filled == (step + 2) * len(flow.tokens), "LOO is below"
-        r = panel.locator(".lrp-title strong").text_content().replace("\u2212", "-").split(" ")[-1]
+        r = panel.locator(".lrp-flow-title strong").text_content().replace("\u2212", "-").split(" ")[-1]
         assert float(r) == pytest.approx(lrp.pearson(flow.scores[step], loo.scores), abs=0.0051)
 
 
@@ -93,7 +93,8 @@ def test_the_first_token_can_be_left_out(page: Any, flows: Any) -> None:
     assert state_of(page, "without") is True
     for k, flow in enumerate(pair):
         panel = page.locator(".lrp-flow-panel").nth(k)
-        r = float(panel.locator(".lrp-title strong").text_content().replace("\u2212", "-").split(" ")[-1])
+        title = panel.locator(".lrp-flow-title strong").text_content().replace("\u2212", "-")
+        r = float(title.split(" ")[-1])
         assert r == pytest.approx(lrp.pearson(flow.scores[-1][1:], loo.scores[1:]), abs=0.0051)
         assert not panel.locator(".lrp-flow-level > i:nth-child(2)[data-heat]").count()
 

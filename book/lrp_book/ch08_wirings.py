@@ -205,7 +205,7 @@ def wiring_claim(number: int, groups: Groups) -> Claim:
                 at = f"wirings/{name}", label, f"{title_of(name)}: CP-LRP - AttnLRP"
                 note = f"{len(runs)} trainings"
                 tested.append(Effect(*at, value, side(value, 0, math.inf), None, note))
-    says = "CP-LRP agrees better with LOO than AttnLRP in Transformers, here in other wirings than BERT's"
+    says = "CP-LRP agrees better with LOO than AttnLRP in Transformers, here distilled ones not wired as BERT"
     why = "" if tested else "no classifier of another wiring was run here"
     return Claim(number, "title, abstract", says, "above 0", tuple(tested), why)
 

@@ -13,6 +13,8 @@ from lrp_companion.paper.tables import RATE, not_run, ran
 from lrp_companion.runs.load import AnyRun
 from lrp_companion.show.tables import Table, table
 
+WHERE = "on the paper's side · open · on the other side, by Pearson and by rank"
+
 
 def claims_table(checked: Sequence[Claim]) -> Table:
     """The claims with their verdicts, over all runs and for each run alone."""
@@ -52,10 +54,10 @@ def verdicts_table(checked: Sequence[Claim], *, beside: Mapping[int, tuple[str, 
         rows.append(row | {"beside": (beside or {}).get(claim.number, (None, None))[1]})
     columns = {
         "claim": "no.", "says": "the paper's claim, in our words", "verdict": "verdict",
-        "Pearson": "effects: paper's side · open · other", "rank": "by rank",
-        **({"beside": "at BERT-base's size"} if beside else {}),
+        "Pearson": "Pearson", "rank": "rank",
+        **({"beside": "base size"} if beside else {}),
     }  # fmt: skip
-    return table(rows, columns=columns, caption=f"Verdicts, and how many effects lie where. {VERDICTS}")
+    return table(rows, columns=columns, caption=f"Verdicts, and how many effects lie {WHERE}. {VERDICTS}")
 
 
 def _of_run(claim: Claim, run: str, verdict: str) -> str:

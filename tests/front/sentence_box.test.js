@@ -36,9 +36,13 @@ Deno.test("levels of another model are refused, and those of this one are a text
     logits: [0.5, 2],
     scores: [[[2], [1]], [[2], [3]]],
   };
-  const companion = { card: { name: "small" }, levels: () => Promise.resolve(flow) };
+  const companion = {
+    card: { name: "small" },
+    levels: () => Promise.resolve(flow),
+    explain: () => Promise.resolve({ scores: [4] }),
+  };
   const ask = (/** @type {string[]} */ levels) => everyLevel(companion, "a", { levels }, ["no", "yes"], {});
-  const { label, logit, scores } = await ask(["top", "words"]);
-  assert.deepEqual({ label, logit, scores }, { label: "yes", logit: 2, scores: flow.scores });
+  const { label, logit, scores, loo } = await ask(["top", "words"]);
+  assert.deepEqual({ label, logit, scores, loo }, { label: "yes", logit: 2, scores: flow.scores, loo: [4] });
   await assert.rejects(ask(["top", "middle", "words"]), /a model other than “small”/);
 });

@@ -134,7 +134,7 @@ function grid(text, levels, method, go) {
 function panel({ methods, levels, texts }, method, go) {
   const holder = h("div", {}), line = h("p", { class: "lrp-readout" });
   const frame = { class: `lrp-flow-panel lrp-flow-${method}` }, r = h("strong", {});
-  const title = h("p", { class: "lrp-title" }, h("b", {}, methods[method]), " ", r);
+  const title = h("p", { class: "lrp-flow-title" }, h("b", {}, methods[method]), " ", r);
   const node = h("div", frame, title, holder, line);
   let shown = -1, drawn = grid(texts[0], levels, method, go), row = tokenRow([], [], "");
   /** @param {number} place @param {number} step @param {boolean} without */
