@@ -112,7 +112,8 @@ def _markup(text: str, *, stacked: bool) -> str:
     """
     if text in SIGNS:
         sign, kind = SIGNS[text]
-        return f'<span class="lrp-sign lrp-{kind}">{sign} {text}</span>'
+        wraps = ' style="white-space:normal"' if len(text) > SHORT else ""
+        return f'<span class="lrp-sign lrp-{kind}"{wraps}>{sign} {text}</span>'
     value = _INTERVAL.fullmatch(text) if stacked else None
     if value is None:
         return html.escape(text)
