@@ -1,0 +1,305 @@
+"""Sphinx extension: the paper's tables, number by number, beside what the committed runs gave.
+
+The directive `look-up` puts Table 1, Table 2 for SST and IMDB, and Table A3, with what is counted as tabs.
+Each of our numbers has its interval and n as a tooltip, and leads to its run at the end of the page.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import xarray as xr
+from docutils import nodes
+from docutils.statemachine import StringList
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+import lrp_companion
+from lrp_book import ch09_real as real
+from lrp_book.ch06_outlier import STATISTIC, with_and_without
+from lrp_book.committed import Records, records
+from lrp_book.say import number
+from lrp_companion.masks import path_masks
+from lrp_companion.metrics import Interval
+from lrp_companion.paper.published import paper_table
+from lrp_companion.paper.tables import MAP_SUFFIXES, PAIRS, PAPER_METHODS, table1, table2, tableA3
+from lrp_companion.registry import label_of
+from lrp_companion.runs.labelled import mean, r_with_loo
+from lrp_companion.runs.load import MnistRun
+from lrp_companion.schema import Protocol
+from lrp_companion.show.tables import TABLE_CSS
+
+RESULTS = Path(__file__).resolve().parents[2] / "results"
+METHODS = ("ig", "rollout", "gradient-x-input", "attnlrp", "cp-lrp", "mask-gradient")
+READINGS: Mapping[str, tuple[str, str, str]] = {
+    "Words only": ("word", "no-special", "words"),
+    "All tokens, positions": ("word+position", "all", "all"),
+    "The same without [CLS]": ("word+position", "", "no [CLS]"),
+}
+"""What is counted, by the title of its tab: the site, the tokens in a run (none: from maps), in chapter 6."""
+PATHS = {"front-to-back": "Front to back", "back-to-front": "Back to front", "single": "One layer alone"}
+DATA = {"SST": ("sst2-12", "sst2"), "IMDB": ("imdb-12", "imdb")}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A number of ours with the name of its run, or a number of the paper's without one."""
+
+    value: Interval | float | None
+    run: str = ""
+
+    def html(self) -> str:
+        """As a cell of a table; a dash where there is none.
+
+        >>> Cell(0.52).html(), Cell(Interval(0.5, 0.4, 0.6, 9), "a/b").html()[:54]
+        ('0.52', '<a href="#run-a-b" title="0.40 to 0.60, n = 9">0.50</a>')
+        """
+        if self.value is None:
+            return "–"
+        text = number(self.value.mean if isinstance(self.value, Interval) else self.value)
+        if not self.run:
+            return text
+        told = ""
+        if isinstance(self.value, Interval):
+            low, high = number(self.value.low), number(self.value.high)
+            told = f' title="{low} to {high}, n = {self.value.n}"'
+        return f'<a href="#{anchor(self.run)}"{told}>{text}</a>'
+
+
+NOTHING = Cell(None)
+Row = tuple[str, Sequence[Cell]]
+
+
+def anchor(run: str) -> str:
+    """The address of a run on the page."""
+    return "run-" + run.replace("/", "-")
+
+
+def markup(groups: Mapping[str, Sequence[str]], rows: Sequence[Row], *, first: str, caption: str) -> str:
+    """A table as HTML, headings in two rows."""
+    spans = "".join(
+        f'<th class="lrp-group" colspan="{len(names)}" scope="colgroup">{title}</th>'
+        for title, names in groups.items()
+    )
+    heads = "".join(
+        f'<th scope="col" class="lrp-number">{name}</th>' for of in groups.values() for name in of
+    )
+    body = "".join(
+        f'<tr><th scope="row">{html.escape(name)}</th>'
+        + "".join(f'<td class="lrp-number">{cell.html()}</td>' for cell in cells)
+        + "</tr>"
+        for name, cells in rows
+    )
+    told = html.escape(caption, quote=True)
+    return (
+        f'<figure class="lrp-table"><figcaption>{caption}</figcaption>'
+        f'<div role="region" tabindex="0" aria-label="{told}"><table><thead><tr><td></td>{spans}</tr>'
+        f'<tr><th scope="col">{first}</th>{heads}</tr></thead><tbody>{body}</tbody></table></div></figure>'
+    )
+
+
+BOTH = ("Pearson", "rank")
+
+
+@lru_cache
+def without_first(folder: str, short: str) -> xr.DataArray:
+    """r of a run that keeps its maps, by what is counted."""
+    run = records(folder).with_maps(short)
+    return with_and_without(run, tuple(name for name in run.methods if name in METHODS))
+
+
+def ours(kept: Records, short: str, method: str, reading: str, statistic: str) -> Cell:
+    """Mean r with LOO of a method of one of our runs; from its maps where the run itself has none."""
+    site, tokens, counted = READINGS[reading]
+    run = kept.text(short)
+    if tokens and method in run.methods:
+        cell = {"site": site, "tokens": tokens, "statistic": statistic}
+        at = {"map": "raw", "removal": "attention-mask", "target": "logit", **cell}
+        return Cell(mean(r_with_loo(run, [method], **at).isel(explainer=0)), run.name)
+    r = without_first(kept.folder, short)
+    if method not in r.explainer:
+        return NOTHING
+    at = {"explainer": method, "site": site, "counted": counted, "statistic": statistic}
+    return Cell(mean(r.sel(at)), f"maps/{run.name}")
+
+
+def of_base(folder: str, task: str, method: str, reading: str, statistic: str) -> Cell:
+    """The same of MPNet: three trainings on SST-2, one on IMDB."""
+    site, _, counted = READINGS[reading]
+    name = "sst2-seed-*-maps" if task == "sst2" else real.REVIEWS
+    r = real.trainings(folder) if task == "sst2" else real.r_of(f"{folder}/base", real.REVIEWS)
+    if method not in r.explainer:
+        return NOTHING
+    return Cell(mean(real.at(r.sel(explainer=method), (site, counted), statistic)), f"base/{name}")
+
+
+def agreement_rows(kept: Records, data: str, reading: str) -> list[Row]:
+    """Table 2's r: the paper's, ours and MPNet's by both statistics."""
+    short, task = DATA[data]
+    printed = {row["method"]: row["loo_r"] for row in paper_table("table2") if row["dataset"] == data}
+    return [
+        (
+            label_of(method),
+            [
+                Cell(printed.get(PAPER_METHODS.get(method, ""))),
+                *(ours(kept, short, method, reading, statistic) for statistic in STATISTIC),
+                *(of_base(kept.folder, task, method, reading, statistic) for statistic in STATISTIC),
+            ],
+        )
+        for method in METHODS
+    ]
+
+
+def curve_rows(kept: Records, data: str) -> list[Row]:
+    """Table 2's perturbation curves."""
+    run = kept.text(DATA[data][0])
+    return [
+        (
+            label_of(row["method"]),
+            [
+                cell
+                for curve in ("lerf", "morf", "delta")
+                for cell in (Cell(row[f"{curve}, paper"]), Cell(row[curve], run.name))
+            ],
+        )
+        for row in table2(run)
+    ]
+
+
+def path_rows(kept: Records, data: str, path: str) -> list[Row]:
+    """Table A3's r along one path: the paper's, ours and MPNet's, at the words and with all tokens."""
+    out: list[Row] = []
+    run = kept.text(DATA[data][0])
+    readings = [Protocol(site=site, tokens=tokens) for site, tokens, _ in READINGS.values() if tokens]
+    of_run = [
+        {frozenset(row["layers"]): row for row in tableA3(run, protocol=one) if row["path"] == path}
+        for one in readings
+    ]
+    folder, seeds = f"{kept.folder}/base", real.SEEDS
+    base = [
+        [real.path_means(folder, seed, path, tokens, statistic=by)[1:] for seed in seeds]
+        for tokens, by in ((t, s) for t in ("words", "all") for s in STATISTIC)
+    ]
+    for step, mask in enumerate(path_masks(run.layers)[path]):
+        rows = [of[frozenset(mask)] for of in of_run]
+        cells = [Cell(rows[0]["r, paper"]), *(Cell(row["r"], run.name) for row in rows)]
+        if data == "SST":
+            cells += [
+                Cell(float(sum(one[step] for one in of) / len(of)), "base/sst2-seed-*-paths") for of in base
+            ]
+        out.append((rows[0]["bypassed"], cells))
+    return out
+
+
+def digit_rows(kept: Records, digits: MnistRun, form: str) -> list[Row]:
+    """Table 1: each pair, the paper's r and ours."""
+    return [
+        (
+            row["explainer"],
+            [cell for pair in PAIRS for cell in (Cell(row[f"{pair}, paper"]), Cell(row[pair], digits.name))],
+        )
+        for row in table1(digits, map=form)
+    ]
+
+
+def tabs(pages: Mapping[str, str]) -> list[str]:
+    """Tables as tabs, in MyST."""
+    out = ["::::{tab-set}"]
+    for title, page in pages.items():
+        out += [f":::{{tab-item}} {title}", "```{raw} html", page, "```", ":::"]
+    return [*out, "::::", ""]
+
+
+def page(kept: Records) -> list[str]:
+    """The page below its introduction, in MyST."""
+    digits, out = kept.digits(), ["```{raw} html", f"<style>{TABLE_CSS}</style>", "```", ""]
+    out += ["(look-up-1)=", "## Table 1: two graphs of one function", ""]
+    both = ["paper", "ours"]
+    pairs = dict.fromkeys(("left, right graph", "left graph, LOO", "right graph, LOO"), both)
+    forms = {"raw": "Raw maps", "sum-to-one": "Maps divided by their sum"}
+    assert tuple(forms) == tuple(MAP_SUFFIXES)
+    chapter = "[chapter 2](../notebooks/02_mnist_invariance.ipynb)"
+    out += [f"MNIST, attention without softmax ({chapter}); five nets; Pearson only.", ""]
+    out += tabs({
+        title: markup(pairs, digit_rows(kept, digits, form), first="method",
+            caption=f"r of two maps; {title.lower()}")
+        for form, title in forms.items()
+    })  # fmt: skip
+    groups = {"paper": ["r"], "ours": BOTH, "MPNet": BOTH}
+    for data in DATA:
+        named = "SST-2" if data == "SST" else "IMDB"
+        out += [f"(look-up-2-{data.lower()})=", f"## Table 2: {named}", ""]
+        out += ["The paper does not say what it counts: its number is the same in each tab."]
+        if data == "IMDB":
+            n = len(real.part(f"{kept.folder}/base", real.REVIEWS)["example"])
+            out += [f"MPNet here is one training, on {n} reviews: a processor needs hours for each."]
+        out += [""]
+        pages = {
+            title: markup(groups, agreement_rows(kept, data, title), first="method",
+                caption=f"Mean r with LOO, {named}; {title[0].lower() + title[1:]}")
+            for title in READINGS
+        }  # fmt: skip
+        curves = dict.fromkeys(("LeRF (higher is better)", "MoRF (lower)", "Δ (higher)"), both)
+        pages["Perturbation curves"] = markup(curves, curve_rows(kept, data), first="method",
+            caption=f"Mean logit while tokens are taken away, {named}")  # fmt: skip
+        out += tabs(pages)
+    for data in DATA:
+        named = "SST-2" if data == "SST" else "IMDB"
+        out += [f"(look-up-a3-{data.lower()})=", f"## Table A3: layers bypassed, {named}", ""]
+        out += ["From AttnLRP, layer by layer, to CP-LRP. Our run of masks has Pearson only.", ""]
+        groups = {"paper": ["r"], "ours, Pearson": ["words", "all"]}
+        if data == "SST":
+            groups |= {"MPNet, words": BOTH, "MPNet, all": BOTH}
+        out += tabs({
+            title: markup(groups, path_rows(kept, data, path), first="layers bypassed",
+                caption=f"Mean r with LOO, {named}; {title.lower()}")
+            for path, title in PATHS.items()
+        })  # fmt: skip
+    return [*out, "(look-up-runs)=", "## The runs", "", "```{raw} html", runs(kept), "```"]
+
+
+def runs(kept: Records) -> str:
+    """What the numbers rest on: model, data with their fingerprint, n, and the folder in `results/`."""
+    rows: list[tuple[str, str, str, int]] = []
+    for name, run in [*kept.runs.items(), *((f"maps/{name}", run) for name, run in kept.maps.items())]:
+        if run.name in (*(kept.text(short).name for short, _ in DATA.values()), kept.digits().name):
+            rows.append((name, run.model, str(run.manifest["data"]), run.n))
+    for name in ("sst2-seed-*-maps", "sst2-seed-*-paths", real.REVIEWS):
+        first = name.replace("*", "0")
+        config = real.manifest(f"{kept.folder}/base", first)["config"]
+        data = f"{config['data']}, fingerprint {config['fingerprint']}"
+        n = len(real.part(f"{kept.folder}/base", first)["example"])
+        rows.append((f"base/{name}", "MPNet", data, n))
+    body = "".join(
+        f'<tr id="{anchor(name)}"><th scope="row"><code>{name}</code></th><td>{html.escape(model)}</td>'
+        f'<td>{html.escape(data)}</td><td class="lrp-number">{n}</td></tr>'
+        for name, model, data, n in rows
+    )
+    heads = "".join(f'<th scope="col">{name}</th>' for name in ("in results/", "model", "data", "n"))
+    return (
+        '<figure class="lrp-table"><div role="region" tabindex="0" aria-label="The runs"><table><thead>'
+        f"<tr>{heads}</tr></thead><tbody>{body}</tbody></table></div></figure>"
+    )
+
+
+class LookUp(SphinxDirective):
+    """The tables of the page."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return the tables as sections with tabs."""
+        node = nodes.section()
+        node.document = self.state.document
+        lines = StringList(page(records(RESULTS)), source=self.env.docname)
+        self.state.nested_parse(lines, self.content_offset, node, match_titles=True)
+        return node.children
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register the directive (called by Sphinx)."""
+    app.add_directive("look-up", LookUp)
+    return {"version": lrp_companion.__version__, "parallel_read_safe": True, "parallel_write_safe": True}
