@@ -402,7 +402,7 @@ def test_instructors_pages_say_that_they_are(stripped: Path) -> None:
     for text in TEACHER.values():
         assert text.startswith("# For instructors: ") and "This page is not in the student edition." in text
     sheets = [f"sheet{number}" for number in (1, 2, 3)]
-    assert sorted(TEACHER) == sorted(["oral", *SESSIONS, *sheets])
+    assert sorted(TEACHER) == sorted(["inventory", "oral", *SESSIONS, *sheets])
 
 
 def test_no_file_of_the_built_student_edition_has_an_answer() -> None:
