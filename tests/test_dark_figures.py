@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -76,3 +77,11 @@ def test_a_page_shows_the_figure_of_its_mode(name: str, mode: str, html: Path, b
     assert figures and all(("-dark.png" in source) == (mode == "dark") for source in figures)
     context.close()
     assert watch.nothing(), watch
+
+
+def test_every_figure_says_what_it_shows(html: Path) -> None:
+    """No text alternative is a file's name; one sentence or more."""
+    for page in sorted((html / "notebooks").glob("*.html")):
+        for tag in re.findall(r"<img\b[^>]*_images/[^>]*>", page.read_text(encoding="utf-8")):
+            (alt,) = re.findall(r'\balt="([^"]*)"', tag)
+            assert len(alt) > 40 and ".png" not in alt and " " in alt, (page.name, alt)

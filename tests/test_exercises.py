@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable
 from fractions import Fraction
@@ -16,6 +17,7 @@ from lrp_book.exercises.cards import compiled, exercise
 from lrp_book.exercises.catalogue import EXERCISES, THEMES
 from lrp_book.exercises.checking import SEED, SEEDS, examine
 from lrp_book.records.embedding_shift import EmbeddingG
+from lrp_book.records.planted import measured
 from lrp_book.worth import partial_r
 
 import lrp_companion as lrp
@@ -105,6 +107,22 @@ def pair_r(maps: np.ndarray) -> np.ndarray:
     return np.corrcoef(maps)[np.triu_indices(len(maps), 1)]
 
 
+def package_shapley(game: np.ndarray) -> np.ndarray:
+    """By what each set gives that none of its parts does, shared out (chapter 7)."""
+    sets = list(itertools.product((0, 1), repeat=game.ndim))
+    extra: dict[tuple[int, ...], float] = {}
+    for one in sorted(sets, key=sum):
+        parts = (part for part in extra if all(a <= b for a, b in zip(part, one, strict=True)))
+        extra[one] = game[one] - sum(extra[part] for part in parts)
+    return sum(np.array(one) * extra[one] / max(sum(one), 1) for one in sets)
+
+
+def package_on_top(scores: np.ndarray, planted: np.ndarray) -> float:
+    rows = zip(scores, planted, strict=True)
+    ranks = [measured(row, np.zeros(len(row), bool), np.flatnonzero(mark))["signed"] for row, mark in rows]
+    return float(np.mean([max(of) <= len(of) for of in ranks]))
+
+
 PACKAGE: dict[str, Function] = {
     "product-rule": lambda a, b, r: tuple(zip(*[(Fraction(x) / 2, Fraction(x) / 2) for x in r], strict=True)),
     "grouped-product": lambda grouping: product.shares(grouping),
@@ -126,6 +144,12 @@ PACKAGE: dict[str, Function] = {
     "least-shift": lambda r, g: np.linalg.pinv(g[None]) @ np.array([-r]),
     "partial-agreement": package_partial,
     "mean-pair-r": lambda maps: pair_r(maps).mean(),
+    "without-each": lambda a, b: [lrp.pearson(np.delete(a, k), np.delete(b, k)) for k in range(len(a))],
+    "rank-agreement": faithfulness.CORRELATIONS["spearman"],
+    "shapley-values": package_shapley,
+    "planted-on-top": package_on_top,
+    "answer-map": lambda maps: np.nansum(maps, 0)[: maps.shape[1] - len(maps)],
+    "shifted-logits": lambda z, v, c: c / 2 * SoftmaxStep(z, v).attention * (v - soft(z) @ v),
     "sum-to-one": lambda maps: [faithfulness.normalise(row, "sum-to-one") for row in maps],
 }
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from lrp_book.ch06_outlier import RULES, STATISTIC, lead, with_and_without
 from lrp_book.committed import Records
-from lrp_book.say import number
+from lrp_book.say import DIGITS, number
 from lrp_companion.attribution import Attribution
 from lrp_companion.loading.classifier import load_classifier
 from lrp_companion.methods import attribute
@@ -45,6 +45,11 @@ def embedded() -> list[str]:
     return list(load_dataset("sst2", split="validation", source="embedded").texts)
 
 
+def shown(one: np.ndarray, other: np.ndarray) -> float:
+    """r as it is printed, so that a difference is that of the numbers on the page."""
+    return round(float(pearson(one, other)), DIGITS)
+
+
 def outlier_scene(run: TextRun, *, address: str = "outlier") -> OutlierScene:
     """The picked sentence with and without `[CLS]`, above the means of a run that keeps its maps."""
     gap = lead(with_and_without(run)).sel(site="word+position")
@@ -54,7 +59,7 @@ def outlier_scene(run: TextRun, *, address: str = "outlier") -> OutlierScene:
     }
     *maps, loo = explained("word+position")
     moved = [
-        abs(pearson(one.scores[1:], other.scores[1:]) - pearson(one.scores, other.scores))
+        abs(shown(one.scores[1:], other.scores[1:]) - shown(one.scores, other.scores))
         for one, other in zip(maps[0], loo, strict=True)
     ]
     here = embedded().index(ONE_TOKEN)

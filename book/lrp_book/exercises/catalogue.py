@@ -7,12 +7,12 @@ import html
 from collections.abc import Callable
 from typing import Any
 
-from lrp_book.exercises import agreement, products, rules, softmax
+from lrp_book.exercises import agreement, judges, products, rules, softmax
 from lrp_book.exercises.cards import Exercise
 from lrp_book.exercises.checking import Result, examine
 from lrp_companion.checks import InputError, choose, whole
 
-_ALL = [one for module in (products, rules, softmax, agreement) for one in vars(module).values()]
+_ALL = [one for module in (products, rules, softmax, agreement, judges) for one in vars(module).values()]
 EXERCISES = {one.name: one for one in _ALL if isinstance(one, Exercise)}
 THEMES = tuple(dict.fromkeys(one.theme for one in EXERCISES.values()))
 FRAMEWORKS = ("numpy", "torch")

@@ -2,11 +2,12 @@
 
 A figure is drawn once, on white. Its dark form keeps every hue and reverses the order of lightness, in OKLab
 (Ottosson 2020), so that white becomes the page, ink becomes text, and two colours that are far apart stay so.
-A page loads the one that it shows.
+A page loads the one that it shows. The text alternative that a figure carries in its file is put beside it.
 """
 
 from __future__ import annotations
 
+import html
 import re
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -25,6 +26,7 @@ FIGURE = re.compile(
     r'<img\b(?P<before>[^>]*?)\bsrc="(?P<folder>(?:\.\./)*_(?:images|static)/)(?P<name>[\w.-]+)\.png"'
     r"(?P<after>[^>]*)>"
 )
+ALT = re.compile(r'\balt="[^"]*"')
 SUFFIX = "-dark"
 
 
@@ -66,17 +68,28 @@ def write_dark(picture: Path) -> Path:
     return target
 
 
+def described(picture: Path) -> str:
+    """What a figure says of itself (`show.canvas`), or "" if it says nothing."""
+    with Image.open(picture) as image:
+        return str(getattr(image, "text", {}).get("Description", ""))
+
+
 def show_both(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
 ) -> None:
     """Put a figure's dark form after it in a page, each shown on its own kind of page."""
     pictures: set[str] = app.env.__dict__.setdefault("companion_figures", set())
+    sources = {name: Path(app.srcdir, source) for source, name in app.builder.images.items()}
 
     def both(match: re.Match[str]) -> str:
         folder = PurePosixPath(match["folder"]).name
         pictures.add(f"{folder}/{match['name']}.png")
         name = f"{match['folder']}{match['name']}"
         before, after = match["before"], match["after"]
+        source = sources.get(f"{match['name']}.png")
+        if source is not None and (told := described(source)):
+            alt = f'alt="{html.escape(told, quote=True)}"'
+            before, after = (ALT.sub(lambda _: alt, part) for part in (before, after))
         light = f'<img class="only-light"{before}src="{name}.png"{after}>'
         return f'{light}<img class="only-dark" loading="lazy"{before}src="{name}{SUFFIX}.png"{after}>'
 
