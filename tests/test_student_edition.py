@@ -317,5 +317,5 @@ def test_make_has_the_student_edition() -> None:
 
 def test_the_command_writes_notebooks_without_solutions(tmp_path: Path) -> None:
     written = student.write_notebooks(ROOT / "notebooks/exercises", tmp_path / "out")
-    assert [path.name for path in written] == [path.name for path in EXERCISES] and len(written) == 4
+    assert [path.name for path in written] == [path.name for path in EXERCISES] and len(written) == 5
     assert not any(BEGIN in path.read_text() or "passes" in path.read_text() for path in written)
