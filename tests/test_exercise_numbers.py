@@ -527,3 +527,15 @@ def test_links_of_the_built_book_lead_to_the_state_that_they_name(
             context.close()
             followed += 1
     assert followed == len(LINKS)
+
+
+def test_every_exercise_names_its_goal() -> None:
+    """On the exercise pages, in the primer and at the end of chapters."""
+    texts = list(TEXT.values()) + [(ROOT / "book/primer.md").read_text(encoding="utf-8")]
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        cells = nbformat.read(path, as_version=4).cells
+        texts.append("\n".join(cell.source for cell in cells if cell.cell_type == "markdown"))
+    asked = [body for text in texts for kind, _, body in BLOCK.findall(text) if kind == "exercise"]
+    goals = [re.findall(r"\*Goal: ([^*]+)\.\*", body) for body in asked]
+    assert len(asked) >= 70 and all(len(found) == 1 for found in goals)
+    assert len({found[0] for found in goals}) == len(goals)
