@@ -332,11 +332,14 @@ def test_the_contents_mark_the_section_that_is_read(name: str, html: Path, brows
         page.mouse.wheel(0, 600)
         page.wait_for_timeout(120)
         wanted, marked = page.evaluate("""() => {
-            const links = [...document.querySelectorAll('#pst-page-toc-nav a')].filter(a => a.hash.length > 1);
-            const above = links.filter(a => document.getElementById(decodeURIComponent(a.hash.slice(1)))
-                .getBoundingClientRect().top <= innerHeight / 4);
+            const links = [...document.querySelectorAll('#pst-page-toc-nav a[href*="#"]')]
+                .filter(a => a.hash.length > 1);
+            const top = a => document.getElementById(decodeURIComponent(a.hash.slice(1)))
+                .getBoundingClientRect().top;
+            const above = links.filter(a => top(a) <= innerHeight / 4);
             const end = innerHeight + scrollY >= document.documentElement.scrollHeight - 4;
-            return [end ? null : above.at(-1)?.hash ?? '', links.filter(a => a.matches('.active')).map(a => a.hash)];
+            const marked = links.filter(a => a.matches('.active')).map(a => a.hash);
+            return [end ? null : above.at(-1)?.hash ?? '', marked];
         }""")
         if wanted is not None:
             assert marked == ([wanted] if wanted else [])
