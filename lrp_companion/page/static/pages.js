@@ -50,8 +50,8 @@ for (const host of document.querySelectorAll("[data-companion-plot]")) {
 }
 
 /**
- * Keeps the mark of a page's contents at the section that is read. The theme's own observer asks how much of
- * a heading is in a band of the window, and loses the place in long sections; here the last heading above counts.
+ * Keeps the mark of a page's contents at the section that is read: the last heading above a line of the window. The
+ * theme's own observer asks how much of a heading is in a band, and loses the place in long sections.
  * @param {HTMLElement} contents
  * @returns {void}
  */
