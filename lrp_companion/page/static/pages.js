@@ -1,5 +1,5 @@
-// Draws every plotly figure that the book's Sphinx extension left in the page as JSON, in the page's colours; and keeps
-// the mark of the contents.
+// Draws every plotly figure that the book's Sphinx extension left in the page as JSON, in the page's colours.
+// Keeps the mark of the page's contents.
 const DARK = new Map([
   ["#1b1b1b", "#e6e6e6"],
   ["#595959", "#b4bac2"],
@@ -50,8 +50,8 @@ for (const host of document.querySelectorAll("[data-companion-plot]")) {
 }
 
 /**
- * Keeps the mark of a page's contents at the section that is read: the last heading above a line of the window. The
- * theme's own observer asks how much of a heading is in a band, and loses the place in long sections.
+ * Keeps the mark of a page's contents at the section that is read: the last heading above a line.
+ * The theme's own observer asks how much of a heading is in a band, and loses the place in long sections.
  * @param {HTMLElement} contents
  * @returns {void}
  */
