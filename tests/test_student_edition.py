@@ -8,6 +8,9 @@ import copy
 import json
 import re
 import shutil
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ pytest.importorskip("papermill", reason="papermill comes with the extra book")
 
 from browsing import ROOT, complaints_of_axe, open_page, serve
 from lrp_book import build, student
+from lrp_book.exercises import exercises
 from lrp_book.student import (
     BEGIN,
     END,
@@ -317,5 +321,38 @@ def test_make_has_the_student_edition() -> None:
 
 def test_the_command_writes_notebooks_without_solutions(tmp_path: Path) -> None:
     written = student.write_notebooks(ROOT / "notebooks/exercises", tmp_path / "out")
-    assert [path.name for path in written] == [path.name for path in EXERCISES] and len(written) == 4
+    assert [path.name for path in written] == [path.name for path in EXERCISES] and len(written) == 5
     assert not any(BEGIN in path.read_text() or "passes" in path.read_text() for path in written)
+
+
+def test_the_bundle_needs_numpy_alone(tmp_path: Path) -> None:
+    """Every solution that is not about torch passes, in a process that finds nothing else to import."""
+    notebooks = student.write_notebooks(ROOT / "notebooks/exercises", tmp_path / "out")
+    with zipfile.ZipFile(student.write_bundle(ROOT, notebooks, tmp_path / "x.zip")) as bundle:
+        bundle.extractall(tmp_path)
+    here = tmp_path / "lrp-exercises"
+    assert len(list(here.glob("*.ipynb"))) == 5 and (here / "README.txt").is_file()
+    code = """
+import sys
+class NumpyAlone:
+    def find_spec(self, name, path=None, target=None):
+        top = name.partition(".")[0]
+        if top not in sys.stdlib_module_names and top not in ("numpy", "lrp_book", "lrp_companion"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, NumpyAlone())
+sys.path[:] = [folder for folder in sys.path if not folder.endswith(("book", "tests", CHECKOUT))]
+sys.path.insert(0, HERE)
+import numpy as np
+from lrp_book.exercises import check, exercises
+import lrp_book
+assert lrp_book.__file__.startswith(HERE)
+for one in exercises():
+    if not one.autograd:
+        scope = {"np": np}
+        exec(one.solution, scope)
+        print(check(one.name, scope[one.signature.partition("(")[0]]).passes)
+"""
+    code = code.replace("HERE", repr(str(here))).replace("CHECKOUT", repr(str(ROOT)))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["True"] * (len(exercises()) - 1)

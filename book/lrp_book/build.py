@@ -303,8 +303,11 @@ def _command(arguments: Sequence[str] | None) -> int:
     if student:
         exercises = Path("notebooks", "exercises")
         target = ROOT / "_build" / "student" / "notebooks"
-        for path in editions.write_notebooks(ROOT / exercises, target):
+        written = editions.write_notebooks(ROOT / exercises, target)
+        for path in written:
             print(f"without solutions: {path}")
+        bundle = editions.write_bundle(ROOT, written, target.with_name("lrp-exercises.zip"))
+        print(f"the same with what they need but NumPy: {bundle}")
         for path in nbgrader.write_course(ROOT / exercises, ROOT / "_build" / "nbgrader"):
             print(f"for nbgrader, with solutions: {path}")
     for name, (weight, loaded) in page_weights(page.parent).items():

@@ -10,6 +10,8 @@ from __future__ import annotations
 import copy
 import re
 import shutil
+import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import nbformat
@@ -178,3 +180,29 @@ def write_notebooks(source: Path, target: Path) -> list[Path]:
         nbformat.write(notebook, target / path.name)
         written.append(target / path.name)
     return written
+
+
+BUNDLED = ("book/lrp_book/__init__.py", "book/lrp_book/exercises/*.py", "lrp_companion/__init__.py",
+    "lrp_companion/checks.py", "lrp_companion/widgets/__init__.py", "lrp_companion/widgets/base.py",
+    "lrp_companion/widgets/static/base.js", "LICENSE")  # fmt: skip
+"""What `check` needs: NumPy and these files; torch for the one exercise that differentiates."""
+HOW = """Exercises of the LRP Companion, without an installation of it.
+
+    python -m pip install numpy jupyterlab
+    jupyter lab .
+
+Keep the two folders beside the notebooks: they hold what `check` needs. One exercise (detached-attention) is
+about torch and needs it; all others need NumPy alone.
+"""
+
+
+def write_bundle(root: Path, notebooks: Sequence[Path], target: Path) -> Path:
+    """Write a zip file of notebooks and of the few files that `check` needs; return its path."""
+    files = {path.name: path for path in notebooks}
+    for pattern in BUNDLED:
+        files |= {str(path.relative_to(root)).removeprefix("book/"): path for path in root.glob(pattern)}
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as bundle:
+        bundle.writestr("lrp-exercises/README.txt", HOW)
+        for name, path in sorted(files.items()):
+            bundle.write(path, f"lrp-exercises/{name}")
+    return target

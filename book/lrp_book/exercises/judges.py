@@ -64,8 +64,8 @@ with equal scores in both: rng.integers(0, 3, 12) + 0.0, rng.integers(0, 3, 12) 
 of drawn size: n(p + 4), n(p + 4)
 ## solution
 def rank_agreement(scores, loo):
-    below = [(x[:, None] > x).sum(1) for x in (scores, loo)]
-    equal = [(x[:, None] == x).sum(1) for x in (scores, loo)]
+    below = [np.greater.outer(x, x).sum(1) for x in (scores, loo)]
+    equal = [np.equal.outer(x, x).sum(1) for x in (scores, loo)]
     ranks = [b + (e + 1) / 2 for b, e in zip(below, equal)]
     return np.corrcoef(ranks)[0, 1]
 ## slips
@@ -87,7 +87,7 @@ return np.corrcoef(ranks)[0, 1] ** 2  # This is r squared: its sign is lost.
 ## hints
 Which rank do three equal scores get, if they take up the places 2, 3 and 4?
 Each 3, the mean. A rank is the number of smaller scores, and half of one more than the number of equal ones.
-ranks = [(x[:, None] > x).sum(1) + ((x[:, None] == x).sum(1) + 1) / 2 for x in (scores, loo)]
+[np.greater.outer(x, x).sum(1) + (np.equal.outer(x, x).sum(1) + 1) / 2 for x in (scores, loo)]
 """)
 def rank_agreement(scores: Array, loo: Array) -> float:
     """r of ranks: each token's mean place over the sorted list."""
@@ -211,18 +211,19 @@ of drawn sizes: answer(n, p, q)
 ## solution
 def answer_map(maps):
     prompt = maps.shape[1] - len(maps)
-    return maps[:, :prompt].sum(axis=0)
+    return maps.T[:prompt].sum(axis=1)
 ## slips
 return np.nansum(maps, axis=0)
 # The answer's own tokens are in the map: only the prompt is asked for.
 sum -> mean  # This is the mean over the answer: take the sum.
 return maps.sum(axis=0)
 # Where later tokens are NaN the sum is NaN: take the prompt's columns first.
-return maps[0, :prompt]  # This explains the first token of the answer alone: sum over the rows.
-return maps[-1, :prompt]  # This explains the last token of the answer alone: sum over the rows.
-[:, :prompt] -> [:, len(maps):]  # K columns are left out at the start: the prompt comes first.
-axis=0 -> axis=1  # You sum over the prompt: one number for each token of the answer. Sum over the rows.
-maps[:, :prompt] -> abs(maps[:, :prompt])  # The signs are lost: no absolute values here.
+.sum(axis=1) -> [:, 0]  # This explains the first token of the answer alone: sum over its tokens.
+.sum(axis=1) -> [:, -1]  # This explains the last token of the answer alone: sum over its tokens.
+[:prompt] -> [-prompt:]
+# The columns at the end are taken: the prompt comes first.
+axis=1 -> axis=0  # You sum over the prompt: one number for each token of the answer. Sum over the answer.
+maps.T -> abs(maps.T)  # The signs are lost: no absolute values here.
 ## hints
 Which columns are the prompt's, and how many are they?
 The first P = (number of columns) - K; there no row has NaN.
