@@ -85,9 +85,12 @@ def forged(notebook: Notebook) -> None:
 
 
 def bare(notebook: Notebook) -> None:
-    """Saved by a tool that drops what it does not know."""
-    for one in notebook.cells:
-        one.metadata.pop("nbgrader", None)
+    """Saved by tools that drop what they do not know, or write it in another version."""
+    for number, one in enumerate(notebook.cells):
+        if number % 2:
+            one.metadata.pop("nbgrader", None)
+        else:
+            one.metadata.nbgrader["schema_version"] = 1
 
 
 NOTHING = "def product_rule(a, b, relevance):\n    return None\n"

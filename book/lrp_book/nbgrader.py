@@ -23,7 +23,25 @@ from lrp_companion.checks import InputError, choose
 
 SCHEMA = 3
 CONFIG = f"""\
+from nbgrader.preprocessors import CheckCellMetadata, ClearOutput, DeduplicateIds
+from nbgrader.preprocessors import OverwriteCells, OverwriteKernelspec
+
+
+class OwnCells(DeduplicateIds):
+    # A cell that a student copied, or whose metadata are of no version known here, is the student's own;
+    # nbgrader alone would end there, and grade nobody whose name comes later.
+    def preprocess_cell(self, cell, resources, cell_index):
+        if cell.metadata.get("nbgrader", {{}}).get("schema_version") == {SCHEMA}:
+            cell, resources = super().preprocess_cell(cell, resources, cell_index)
+        if cell.metadata.get("nbgrader", {{}}).get("schema_version") != {SCHEMA}:
+            cell.metadata.pop("nbgrader", None)
+        return cell, resources
+
+
 c = get_config()
+c.Autograde.sanitize_preprocessors = [
+    ClearOutput, OwnCells, OverwriteKernelspec, OverwriteCells, CheckCellMetadata
+]
 c.ClearSolutions.code_stub = {{"python": {GAP!r}}}
 c.ExecutePreprocessor.timeout = 60  # seconds for a cell
 c.ExecutePreprocessor.interrupt_on_timeout = True
