@@ -38,10 +38,10 @@ ifeq ($(origin LIVE),command line)
   export LRP_COMPANION_LIVE := $(LIVE)
 endif
 
-.PHONY: help book student test serve lint notebooks bench clean
+.PHONY: help book student test rehearse serve lint notebooks bench clean
 
 help:
-	@echo "make book | student | test | serve | lint | notebooks | bench | clean"
+	@echo "make book | student | test | rehearse | serve | lint | notebooks | bench | clean"
 
 book: $(VENV)/book.stamp
 	@$(BIN)/python -m lrp_book build
@@ -56,6 +56,10 @@ test: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --doctest-modules lrp_companion book/lrp_book tests
 	env -u LRP_COMPANION_DATA OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile \
 	  --nbval --nbval-current-env --nbval-sanitize-with tests/sanitize.cfg notebooks/01_product_counterexample.ipynb notebooks/exercises
+
+# The three sessions, played in a browser from the built decks as their notes say.
+rehearse: $(VENV)/dev.stamp
+	$(BIN)/python -m lrp_book.rehearse
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

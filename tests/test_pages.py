@@ -319,3 +319,30 @@ def test_layers_in_the_book_show_the_packages_numbers(site: str, browser: Any) -
         )
     assert watch.nothing(), watch
     context.close()
+
+
+@pytest.mark.parametrize("name", ["book/primer", "notebooks/06_protocol_audit"])
+def test_the_contents_mark_the_section_that_is_read(name: str, html: Path, browser: Any) -> None:
+    """Scrolled by the wheel: the last heading in the upper quarter of the window, or above it."""
+    context = browser.new_context(viewport={"width": 1360, "height": 900})
+    page, _ = open_page(context, (html / f"{name}.html").as_uri())
+    page.mouse.move(600, 500)
+    seen = set()
+    for _ in range(25):
+        page.mouse.wheel(0, 600)
+        page.wait_for_timeout(120)
+        wanted, marked = page.evaluate("""() => {
+            const links = [...document.querySelectorAll('#pst-page-toc-nav a[href*="#"]')]
+                .filter(a => a.hash.length > 1);
+            const top = a => document.getElementById(decodeURIComponent(a.hash.slice(1)))
+                .getBoundingClientRect().top;
+            const above = links.filter(a => top(a) <= innerHeight / 4);
+            const end = innerHeight + scrollY >= document.documentElement.scrollHeight - 4;
+            const marked = links.filter(a => a.matches('.active')).map(a => a.hash);
+            return [end ? null : above.at(-1)?.hash ?? '', marked];
+        }""")
+        if wanted is not None:
+            assert marked == ([wanted] if wanted else [])
+            seen.add(wanted)
+    assert len(seen) > 3
+    context.close()

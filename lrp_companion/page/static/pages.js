@@ -1,4 +1,5 @@
 // Draws every plotly figure that the book's Sphinx extension left in the page as JSON, in the page's colours.
+// Keeps the mark of the page's contents.
 const DARK = new Map([
   ["#1b1b1b", "#e6e6e6"],
   ["#595959", "#b4bac2"],
@@ -47,3 +48,39 @@ for (const host of document.querySelectorAll("[data-companion-plot]")) {
     attributeFilter: ["data-theme"],
   });
 }
+
+/**
+ * Keeps the mark of a page's contents at the section that is read: the last heading above a line.
+ * The theme's own observer asks how much of a heading is in a band, and loses the place in long sections.
+ * @param {HTMLElement} contents
+ * @returns {void}
+ */
+function followReading(contents) {
+  const links = [...contents.querySelectorAll("a")].filter((link) => link.hash.length > 1);
+  const headings = links.map((link) => document.getElementById(decodeURIComponent(link.hash.slice(1))));
+  const mark = () => {
+    const line = innerHeight / 4;
+    const end = innerHeight + scrollY >= document.documentElement.scrollHeight - 4;
+    const above = headings.map((node) =>
+      node !== null && node.getBoundingClientRect().top <= (end ? innerHeight : line)
+    );
+    const here = links[above.lastIndexOf(true)];
+    for (const link of links) {
+      const marked = link === here;
+      if (link.classList.contains("active") !== marked) link.classList.toggle("active", marked);
+      if (marked) link.setAttribute("aria-current", "true");
+      else link.removeAttribute("aria-current");
+    }
+    for (const entry of contents.querySelectorAll(".toc-entry")) {
+      const around = here !== undefined && entry.contains(here);
+      if (entry.classList.contains("active") !== around) entry.classList.toggle("active", around);
+    }
+  };
+  addEventListener("scroll", mark, { passive: true });
+  addEventListener("resize", mark);
+  new MutationObserver(mark).observe(contents, { attributeFilter: ["class"], subtree: true });
+  mark();
+}
+
+const contentsOfPage = document.getElementById("pst-page-toc-nav");
+if (contentsOfPage) followReading(contentsOfPage);

@@ -1,0 +1,207 @@
+"""`python -m lrp_book.rehearse`: play all sessions from their decks, as their notes say, in Chromium.
+
+A slide's notes may have a line **Do.** of steps, which the deck shows to the speaker and this module plays
+in order: `{click}` a control of the slide by its name; `{set}` a slider, "name = value"; `{expect}` a text on
+the slide in quotes, or "NAME changes" or "NAME stays": what stands on the lines that begin with NAME, against
+the moment before the last step. A session fails if a control does not exist, an expectation does not hold,
+what a room is asked is on the screen before it is shown, or more is to be said than `WORDS` a minute.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxRole
+
+import lrp_companion
+from lrp_book.sphinx.run_sheet import Slide, read_deck
+
+ROOT = Path(__file__).resolve().parents[2]
+SESSIONS = ("session1", "session2", "session3")
+LENGTH, WORDS = 90, 100
+"""Minutes of a session, and the most words that a speaker says in one."""
+STEP = re.compile(r"\{(click|set|expect)\}`([^`]+)`")
+_LINES = """() => {
+  const walk = node => [...node.childNodes].flatMap(child => child.nodeType === 3
+    ? [child.textContent] : child.nodeType === 1 && getComputedStyle(child).visibility === 'visible'
+      && getComputedStyle(child).display !== 'none' && !child.matches('.notes, style, script')
+    ? child.matches('li, tr, p, div, figcaption, text, h2')
+      ? ['\\n', ...walk(child), '\\n'] : [...walk(child), ' '] : []);
+  return walk(document.querySelector('section.present')).join('').replace(/[ \\u00a0]+/g, ' ')
+    .split('\\n').map(line => line.trim()).filter(Boolean);
+}"""
+_SHOWN = """() => [...document.querySelectorAll(
+  'section.present .slide-hide-results :is(.lrp-outcome *, .lrp-words, .lrp-readout, .lrp-tokens, td)')]
+  .some(node => node.getClientRects().length && getComputedStyle(node).visibility === 'visible')"""
+
+
+@dataclass
+class Played:
+    """A slide that was played: the words to say, how many steps, and what went wrong."""
+
+    slide: Slide
+    minutes: int
+    steps: int = 0
+    faults: list[str] = field(default_factory=list)
+
+    @property
+    def words(self) -> int:
+        """How many words the speaker says on the slide."""
+        return len((self.slide.notes["Say"] + " " + self.slide.notes["Ask"]).split())
+
+
+def steps_of(slide: Slide) -> list[tuple[str, str]]:
+    """What is done on a slide, in order.
+
+    >>> steps_of(Slide(1, "A", 0, {"Do": "{click}`flat` {expect}`LOO stays`"}))
+    [('click', 'flat'), ('expect', 'LOO stays')]
+    """
+    return STEP.findall(slide.notes.get("Do", ""))
+
+
+def minutes_of(slides: list[Slide]) -> list[int]:
+    """How long each slide is shown."""
+    ends = [slide.minute for slide in slides[1:]] + [LENGTH]
+    return [end - slide.minute for slide, end in zip(slides, ends, strict=True)]
+
+
+def play(page: Any, slides: list[Slide]) -> Iterator[Played]:
+    """Play a deck that is open in a page, slide by slide."""
+    for slide, minutes in zip(slides, minutes_of(slides), strict=True):
+        played = Played(slide, minutes)
+        if minutes < 0 or slide.minute > LENGTH:
+            played.faults.append(f"the clock: minute {slide.minute}")
+        if played.words > WORDS * max(minutes, 1):
+            played.faults.append(f"{played.words} words to say in {minutes} minutes")
+        page.evaluate("n => Reveal.slide(n)", slide.number - 1)
+        page.wait_for_function(
+            "() => [...document.querySelectorAll('section.present [data-companion-widget]')]"
+            ".every(host => host.dataset.ready === '')"
+        )
+        before = lines = page.evaluate(_LINES)
+        if page.locator("section.present button", has_text="Show the results").count():
+            shown = page.evaluate(_SHOWN)
+            if shown:
+                played.faults.append("what the room is asked is on the screen before it is shown")
+        for kind, text in steps_of(slide):
+            played.steps += 1
+            if kind == "expect":
+                if not holds(text, before, lines):
+                    played.faults.append(f"expected {text}: {after(text, lines)}")
+                continue
+            before = lines
+            if not _act(page, kind, text):
+                played.faults.append(f"there is no control {text}")
+            page.wait_for_timeout(350)  # a widget paints and writes its address
+            lines = page.evaluate(_LINES)
+        yield played
+
+
+def _act(page: Any, kind: str, text: str) -> bool:
+    slide = page.locator("section.present")
+    if kind == "set":
+        name, _, value = text.partition(" = ")
+        slider = slide.get_by_role("slider", name=name, exact=True)
+        if slider.count():
+            slider.first.evaluate(
+                "(node, v) => { node.value = v; for (const e of ['input', 'change'])"
+                " node.dispatchEvent(new Event(e, { bubbles: true })); }",
+                value,
+            )
+        return bool(slider.count())
+    for role in ("button", "radio", "checkbox"):
+        control = slide.get_by_role(role, name=text, exact=True)
+        if control.count():
+            control.first.click(force=True)
+            return True
+    return False
+
+
+def holds(expected: str, before: list[str], after_it: list[str]) -> bool:
+    """Whether an expectation holds between two moments of a slide.
+
+    >>> holds("LOO stays", ["LOO 1", "LRP 2"], ["LOO 1", "LRP 3"]), holds("LRP stays", ["LRP 2"], ["LRP 3"])
+    (True, False)
+    >>> holds('"r 0.9"', [], ["now r 0.9 here"]), holds("LRP changes", ["LRP 2"], [])
+    (True, False)
+    """
+    if expected.startswith('"'):
+        return any(expected.strip('"') in line for line in after_it)
+    name, _, how = expected.rpartition(" ")
+    one, other = ([line for line in lines if line.startswith(name)] for lines in (before, after_it))
+    if how not in ("stays", "changes") or not one or not other:
+        return False
+    return (one == other) == (how == "stays")
+
+
+def after(expected: str, lines: list[str]) -> str:
+    """What stands there instead, for a message."""
+    name = expected.rpartition(" ")[0]
+    found = [line for line in lines if line.startswith(name)]
+    return " | ".join(found)[:160] or "no such line"
+
+
+def rehearse(browser: Any, decks: Path, sources: Path, session: str) -> list[Played]:
+    """Play one session of a built book."""
+    slides = read_deck((sources / f"{session}.md").read_text(encoding="utf-8"))
+    page = browser.new_page(viewport={"width": 1280, "height": 720})
+    page.route(
+        "**/*", lambda route: route.abort() if route.request.url.startswith("http") else route.continue_()
+    )
+    page.goto((decks / f"{session}.html").as_uri())
+    page.wait_for_function("window.Reveal && Reveal.isReady()")
+    try:
+        return list(play(page, slides))
+    finally:
+        page.close()
+
+
+class StepRole(SphinxRole):
+    """The roles `click`, `set` and `expect`: a step as the speaker reads it in the notes."""
+
+    def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
+        """Return the step in words."""
+        words = {"click": "press ", "set": "set ", "expect": "see: "}[self.name]
+        return [nodes.inline(self.rawtext, words), nodes.emphasis("", self.text), nodes.inline("", ". ")], []
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register the roles (called by Sphinx)."""
+    for name in ("click", "set", "expect"):
+        app.add_role(name, StepRole())
+    return {"version": lrp_companion.__version__, "parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def main() -> int:
+    """Play the sessions of the built book; return 1 if one fails."""
+    from playwright.sync_api import sync_playwright
+
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("sessions", nargs="*", default=SESSIONS, help="session1, session2, session3")
+    parser.add_argument("--browser", help="the browser's program, if it is not playwright's own")
+    args = parser.parse_args()
+    failed = False
+    with sync_playwright() as play_with:
+        browser = play_with.chromium.launch(executable_path=args.browser, args=["--no-sandbox"])
+        for session in args.sessions:
+            print(session)
+            decks, sources = ROOT / "_build/html/book/slides", ROOT / "book/slides"
+            for one in rehearse(browser, decks, sources, session):
+                head = f"{one.slide.minute:3d} {one.slide.title[:44]:44s}"
+                print(f"{head} {one.words:4d} words in {one.minutes:2d} min, {one.steps} steps")
+                for fault in one.faults:
+                    failed = True
+                    print(f"      FAILS: {fault}")
+        browser.close()
+    return int(failed)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

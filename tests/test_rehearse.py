@@ -1,0 +1,80 @@
+"""The three sessions, played in Chromium as their notes say; and faults of an earlier deck, put back."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browsing import ROOT
+
+pytest.importorskip("sphinx", reason="sphinx comes with the extra book")
+
+from lrp_book import rehearse
+from lrp_book.sphinx.run_sheet import Slide, read_deck
+
+SOURCES = ROOT / "book/slides"
+
+
+@pytest.mark.parametrize("session", rehearse.SESSIONS)
+def test_a_session_plays_as_its_notes_say(session: str, html: Path, browser: Any) -> None:
+    played = rehearse.rehearse(browser, html / "book/slides", SOURCES, session)
+    assert not {one.slide.title: one.faults for one in played if one.faults}
+    assert sum(one.minutes for one in played) == rehearse.LENGTH
+    assert sum(one.steps for one in played) >= 10
+
+
+def faults(html: Path, browser: Any, session: str, title: str, do: str, *, shown: bool = False) -> list[str]:
+    """What is said of one slide with other steps, or with its results on the screen from the start."""
+    slides = read_deck((SOURCES / f"{session}.md").read_text(encoding="utf-8"))
+    (slide,) = (one for one in slides if one.title == title)
+    page = browser.new_page(viewport={"width": 1280, "height": 720})
+    page.goto((html / "book/slides" / f"{session}.html").as_uri())
+    page.wait_for_function("window.Reveal && Reveal.isReady()")
+    if shown:
+        page.add_style_tag(content=".slide-cell * { visibility: visible !important }")
+    changed = dataclasses.replace(slide, notes={**slide.notes, "Do": do})
+    (played,) = rehearse.play(page, [changed])
+    page.close()
+    return played.faults
+
+
+def test_a_demonstration_that_shows_nothing_is_red(html: Path, browser: Any) -> None:
+    """With equal values nothing moves when all logits rise by one."""
+    do = "{click}`Show the results` {click}`all logits + 1` {expect}`AttnLRP changes`"
+    (told,) = faults(html, browser, "session3", "One step to vary", do)
+    assert told.startswith("expected AttnLRP changes: AttnLRP 0.125 0.125 0.125 0.125")
+
+
+def test_a_switch_that_does_not_reverse_the_order_is_red(html: Path, browser: Any) -> None:
+    do = "{click}`Show the results` {click}`words only (default) (SST-2, 12 layers)` "
+    do += '{expect}`"CP-LRP is nearer to LOO"`'
+    (told,) = faults(html, browser, "session3", "What it depends on", do)
+    assert told.startswith('expected "CP-LRP is nearer to LOO"')
+
+
+def test_an_answer_on_the_screen_before_its_vote_is_red(html: Path, browser: Any) -> None:
+    title = "What it depends on"
+    assert not faults(html, browser, "session3", title, "")
+    (told,) = faults(html, browser, "session3", title, "", shown=True)
+    assert "before it is shown" in told
+
+
+def test_a_control_that_is_not_there_is_red(html: Path, browser: Any) -> None:
+    (told,) = faults(html, browser, "session1", "Group it yourself", "{click}`flatten`")
+    assert told == "there is no control flatten"
+
+
+def test_more_words_than_minutes_are_red() -> None:
+    slide = Slide(1, "A", 0, {"Say": "word " * 301, "Ask": "", "Next": ""})
+    assert rehearse.Played(slide, 3).words == 301 > 3 * rehearse.WORDS
+    assert rehearse.minutes_of([slide, dataclasses.replace(slide, minute=3)]) == [3, 87]
+
+
+def test_every_demonstration_of_a_widget_has_steps() -> None:
+    """A slide whose notes tell the speaker to press something says what, and what is seen."""
+    for session in rehearse.SESSIONS:
+        for slide in read_deck((SOURCES / f"{session}.md").read_text(encoding="utf-8")):
+            if "Show the results" in slide.notes["Next"]:
+                assert rehearse.steps_of(slide), (session, slide.title)
