@@ -120,9 +120,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     marks = read(course)
     begun = {mark.assignment for mark in marks if mark.score is not None}
-    for mark in (one for one in marks if one.assignment in begun):
-        if mark.why or mark.late:
-            print(f"{mark.assignment}, {mark.student}: {mark.why or 'late'}")
+    told = [(mark, mark.why or "late") for mark in marks if mark.why or mark.late]
+    for assignment, why in dict.fromkeys((mark.assignment, why) for mark, why in told):
+        who = [mark.student for mark, one in told if (mark.assignment, one) == (assignment, why)]
+        if assignment in begun:
+            print(f"{assignment}, {why}: {', '.join(who)}")
     print(*written, sep="\n")
     return 0
 
