@@ -369,6 +369,8 @@ def test_the_student_edition_has_no_instructors_page_no_link_to_one_and_no_answe
         for path in stripped.rglob("*")
         if path.suffix in (".md", ".yml")
     }
+    quizzes = {path.stem for path in (stripped / "book/quizzes").iterdir()}
+    assert {path.stem for path in (COURSE.parent / "quizzes").iterdir()} - quizzes == {"inventory"}
     assert not list(stripped.rglob("*instructor*")) and {
         f"book/course/{name}.md" for name in SESSIONS
     } <= set(kept)

@@ -1,16 +1,19 @@
-"""The exercise notebooks for nbgrader: its tags, one point per exercise, and solutions that earn it."""
+"""The exercise notebooks for nbgrader: tags, a point and a hidden test per exercise, solutions that pass."""
 
 from __future__ import annotations
 
 import contextlib
 import io
+import re
 from pathlib import Path
 from typing import Any
 
 import nbformat
+import numpy as np
 import pytest
-from lrp_book.exercises import exercises
-from lrp_book.nbgrader import course_notebook, write_course
+from lrp_book.exercises import check, exercises
+from lrp_book.exercises.catalogue import EXERCISES as CARDS
+from lrp_book.nbgrader import course_notebook, grade, write_course
 from lrp_book.student import without_code_solutions
 
 from lrp_companion.checks import InputError
@@ -41,8 +44,10 @@ def run(notebook: Any, *, gaps: bool) -> dict[str, bool]:
 
 def test_every_exercise_is_one_point_and_its_solution_earns_it(tmp_path: Path) -> None:
     points: dict[str, bool] = {}
-    for path in write_course(EXERCISES, tmp_path):
-        assert path.parent.name == path.stem
+    config, *notebooks = write_course(EXERCISES, tmp_path, seed=5)
+    assert config == tmp_path / "nbgrader_config.py" and compile(config.read_text(), "config", "exec")
+    for path in notebooks:
+        assert path.parent == tmp_path / "source" / path.stem
         notebook = nbformat.read(path, as_version=4)
         nbformat.validate(notebook)
         all_tags = [cell.metadata.nbgrader for cell in notebook.cells]
@@ -54,6 +59,46 @@ def test_every_exercise_is_one_point_and_its_solution_earns_it(tmp_path: Path) -
         points |= run(notebook, gaps=False)
         assert not any(run(notebook, gaps=True).values())
     assert points == dict.fromkeys(exercises().names, True)
+
+
+def test_the_hidden_test_has_other_numbers_and_sizes_than_check() -> None:
+    exercise = CARDS["product-loo"]
+    seen = [case.inputs[0] for seed in range(4) for case in exercise.cases(np.random.default_rng(seed))]
+
+    def knows_check(values: np.ndarray) -> list[float]:
+        right = any(np.array_equal(one, values) for one in seen)
+        return [values.prod() if right else 0.0 for _ in values]
+
+    assert check("product-loo", knows_check)
+    with pytest.raises(AssertionError, match=r"\(Seed 90\.\)"):
+        grade("product-loo", knows_check, seed=90)
+    sizes = {
+        case.inputs[0].shape for seed in range(90, 94) for case in exercise.cases(np.random.default_rng(seed))
+    }
+    assert len(sizes) > 1
+
+
+def test_a_hidden_test_is_between_nbgraders_marks_and_asks_no_name_that_a_student_has(tmp_path: Path) -> None:
+    (_, *notebooks) = write_course(EXERCISES, tmp_path, seed=5)
+    cells = [cell for path in notebooks for cell in nbformat.read(path, as_version=4).cells]
+    graded = [cell.source for cell in cells if cell.metadata.nbgrader.grade]
+    assert len(graded) == len(exercises())
+    for source in graded:
+        visible, hidden = source.split("### BEGIN HIDDEN TESTS\n")
+        assert "seed" not in visible and hidden.startswith("from lrp_book.nbgrader import grade\ngrade(")
+        assert hidden.endswith(", seed=5)\n### END HIDDEN TESTS\n")
+
+
+def test_the_seed_is_drawn_once_for_a_course(tmp_path: Path) -> None:
+    first = [path.read_text() for path in write_course(EXERCISES, tmp_path / "a")]
+    assert [path.read_text() for path in write_course(EXERCISES, tmp_path / "a")] == first
+    assert [path.read_text() for path in write_course(EXERCISES, tmp_path / "b")][1:] != first[1:]
+
+
+def test_the_page_names_every_assignment() -> None:
+    page = (EXERCISES.parents[1] / "book/course/grading.md").read_text()
+    (named,) = re.findall(r"^Each theme is one assignment: (.*?)\. ", page, re.MULTILINE)
+    assert re.findall(r"`(\w+)`", named) == [path.stem for path in sorted(EXERCISES.glob("*.ipynb"))]
 
 
 def test_a_solution_without_a_check_is_refused() -> None:

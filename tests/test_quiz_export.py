@@ -102,7 +102,10 @@ def test_qti_is_a_package_of_items(quiz: list) -> None:
 
 def test_files_are_the_same_at_every_call(tmp_path: Path) -> None:
     first, second = (export.write(ROOT / FOLDER, tmp_path / name) for name in ("a", "b"))
-    assert len(first) == 3 * len(FILES)
+    assert len(first) == 3 * (len(FILES) + 1)
+    together = read_gift((tmp_path / "a" / f"{export.TOGETHER}.gift").read_text(encoding="utf-8"))
+    chapters = [path for path in FILES if path.stem != "inventory"]
+    assert together == [question for path in chapters for question in expected(read_quiz(path))]
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
     for path in first:
         if path.suffix == ".zip":
@@ -114,7 +117,7 @@ def test_the_built_book_has_them() -> None:
     place = ROOT / "_build" / "html" / export.OUT
     if not place.parent.is_dir():
         pytest.skip("the book is not built: make book")
-    assert len(list(place.iterdir())) == 3 * len(FILES)
+    assert len(list(place.iterdir())) == 3 * (len(FILES) + 1)
     page = (ROOT / "_build" / "html" / "book" / "course" / "index.html").read_text(encoding="utf-8")
     links = re.findall(r'href="\.\./\.\./quizzes/([^"]+)"', page)
     assert len(links) >= 30 and all((place / name).is_file() for name in links)

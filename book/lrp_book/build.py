@@ -308,7 +308,7 @@ def _command(arguments: Sequence[str] | None) -> int:
             print(f"without solutions: {path}")
         bundle = editions.write_bundle(ROOT, written, target.with_name("lrp-exercises.zip"))
         print(f"the same with what they need but NumPy: {bundle}")
-        for path in nbgrader.write_course(ROOT / exercises, ROOT / "_build" / "nbgrader" / "source"):
+        for path in nbgrader.write_course(ROOT / exercises, ROOT / "_build" / "nbgrader"):
             print(f"for nbgrader, with solutions: {path}")
     for name, (weight, loaded) in page_weights(page.parent).items():
         print(f"{weight / 1e3:8.0f} kB, and {loaded / 1e3:6.0f} kB of scripts and styles: {name}")

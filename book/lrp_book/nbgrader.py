@@ -1,23 +1,60 @@
-"""The exercise notebooks as a course that runs nbgrader imports them: its tags, one graded cell per exercise.
+"""The exercise notebooks as nbgrader's source: its tags, and for each exercise one point and a hidden test.
 
 A cell that defines a function and checks it becomes two: the function, which nbgrader empties between the
-lines of a solution, and a locked cell worth one point that fails unless `check` passes.
+lines of a solution, and a locked cell worth one point. Students get `check` there; the hidden test, which
+nbgrader adds when it grades, runs the code of `check` on numbers and sizes drawn from a seed of the course.
 """
 
 from __future__ import annotations
 
 import copy
 import re
+import secrets
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import nbformat
 
-from lrp_book.student import BEGIN
-from lrp_companion.checks import InputError
+from lrp_book.exercises.catalogue import EXERCISES
+from lrp_book.exercises.checking import examine
+from lrp_book.student import BEGIN, GAP
+from lrp_companion.checks import InputError, choose
 
 SCHEMA = 3
-_CHECK = re.compile(r'^check\("(?P<name>[\w-]+)", (?P<function>\w+)(?P<options>[^)]*)\)$', re.MULTILINE)
+CONFIG = f"""\
+from nbgrader.preprocessors import CheckCellMetadata, ClearOutput, DeduplicateIds
+from nbgrader.preprocessors import OverwriteCells, OverwriteKernelspec
+
+
+class OwnCells(DeduplicateIds):
+    # A cell that a student copied, or whose metadata are of no version known here, is the student's own;
+    # nbgrader alone would end there, and grade nobody whose name comes later.
+    def preprocess_cell(self, cell, resources, cell_index):
+        if cell.metadata.get("nbgrader", {{}}).get("schema_version") == {SCHEMA}:
+            cell, resources = super().preprocess_cell(cell, resources, cell_index)
+        if cell.metadata.get("nbgrader", {{}}).get("schema_version") != {SCHEMA}:
+            cell.metadata.pop("nbgrader", None)
+        return cell, resources
+
+
+c = get_config()
+c.Autograde.sanitize_preprocessors = [
+    ClearOutput, OwnCells, OverwriteKernelspec, OverwriteCells, CheckCellMetadata
+]
+c.ClearSolutions.code_stub = {{"python": {GAP!r}}}
+c.ExecutePreprocessor.timeout = 60  # seconds for a cell
+c.ExecutePreprocessor.interrupt_on_timeout = True
+"""
+_GRADED = """\
+result = check("{name}", {function})
+assert result, result.message
+### BEGIN HIDDEN TESTS
+from lrp_book.nbgrader import grade
+grade("{name}", {function}, seed={seed})
+### END HIDDEN TESTS
+"""
+_CHECK = re.compile(r'^check\("(?P<name>[\w-]+)", (?P<function>\w+)\)$', re.MULTILINE)
 
 
 def tags(grade_id: str, *, grade: bool = False, solution: bool = False, points: int | None = None) -> Any:
@@ -33,8 +70,25 @@ def tags(grade_id: str, *, grade: bool = False, solution: bool = False, points: 
     return {"nbgrader": settings if points is None else settings | {"points": points}}
 
 
-def course_notebook(notebook: nbformat.NotebookNode, *, name: str = "notebook") -> nbformat.NotebookNode:
-    """Return a copy for nbgrader's folder `source`: solutions stay, outputs go.
+def grade(name: str, function: Callable[..., Any], *, seed: int) -> None:
+    """Pass a function that is right on numbers and sizes drawn from a seed: `check`, on other inputs.
+
+    Raises
+    ------
+    AssertionError : what `check` would say of a function that is not right.
+    InputError : an unknown exercise.
+
+    >>> grade("product-rule", lambda a, b, relevance: (relevance / 2, relevance / 2), seed=7)
+    """
+    result = examine(EXERCISES[choose("grade", "exercise", name, list(EXERCISES))], function, seed=seed)
+    if not result.passes:
+        raise AssertionError(f"{result.message} (Seed {seed}.)")
+
+
+def course_notebook(
+    notebook: nbformat.NotebookNode, *, name: str = "notebook", seed: int = 0
+) -> nbformat.NotebookNode:
+    """Return a copy for nbgrader's folder `source`: solutions stay, outputs go, hidden tests have the seed.
 
     Raises
     ------
@@ -57,22 +111,31 @@ def course_notebook(notebook: nbformat.NotebookNode, *, name: str = "notebook") 
         (match,) = checks
         task = nbformat.v4.new_code_cell(_CHECK.sub("", cell.source).rstrip() + "\n", id=cell.id)
         task.metadata = {**cell.metadata, **tags(f"{match['name']}-function", solution=True)}
-        call = f'check("{match["name"]}", {match["function"]}{match["options"]})'
         graded = nbformat.v4.new_code_cell(
-            f"result = {call}\nassert result, result.message\n", id=f"{cell.id}-graded"
+            _GRADED.format(**match.groupdict(), seed=seed), id=f"{cell.id}-graded"
         )
         graded.metadata = tags(match["name"], grade=True, points=1)
         out.cells += [task, graded]
     return out
 
 
-def write_course(source: Path, target: Path) -> list[Path]:
-    """Write every notebook of a folder as `target/NAME/NAME.ipynb`, the layout of nbgrader's `source`."""
-    written = []
+def write_course(source: Path, target: Path, *, seed: int | None = None) -> list[Path]:
+    """Write a course for nbgrader: its configuration, and every notebook of a folder as its source.
+
+    Without a seed one is drawn, and kept for the next time, so that no student can know on which numbers the
+    hidden tests run.
+    """
+    target.mkdir(parents=True, exist_ok=True)
+    kept = target / "seed.txt"
+    if seed is None:
+        seed = int(kept.read_text()) if kept.is_file() else secrets.randbelow(2**31)
+    kept.write_text(f"{seed}\n")
+    written = [target / "nbgrader_config.py"]
+    written[0].write_text(CONFIG, encoding="utf-8")
     for path in sorted(source.glob("*.ipynb")):
-        place = target / path.stem
+        place = target / "source" / path.stem
         place.mkdir(parents=True, exist_ok=True)
-        notebook = course_notebook(nbformat.read(path, as_version=4), name=path.name)
+        notebook = course_notebook(nbformat.read(path, as_version=4), name=path.name, seed=seed)
         nbformat.write(notebook, place / path.name)
         written.append(place / path.name)
     return written

@@ -26,6 +26,7 @@ import lrp_companion
 from lrp_book.sphinx.quizzes import FOLDER, read_quiz
 
 OUT = "quizzes"
+TOGETHER, INVENTORY = "all-chapters", "inventory"  # the latter is asked twice, so it is kept apart
 LICENCE = "LRP Companion, CC BY 4.0"
 QTI = "http://www.imsglobal.org/xsd/imsqti_v2p1"
 CP = "http://www.imsglobal.org/xsd/imscp_v1p1"
@@ -147,18 +148,22 @@ def _item(identifier: str, title: str, question: Question) -> str:
 
 
 def write(quizzes: Path, out: Path) -> list[Path]:
-    """Write every quiz of a folder in the three formats; return the files, the same bytes at every call."""
+    """Write every quiz of a folder, and the chapters' together, in the three formats; return the files.
+
+    They have the same bytes at every call.
+    """
     out.mkdir(parents=True, exist_ok=True)
     written = []
-    for path in sorted(quizzes.glob("*.toml")):
-        questions = read_quiz(path)
-        for end, text in (("gift", gift(path.stem, questions)), ("xml", moodle(path.stem, questions))):
-            written.append(out / f"{path.stem}.{end}")
+    each = {path.stem: read_quiz(path) for path in sorted(quizzes.glob("*.toml"))}
+    together = [question for name, questions in each.items() if name != INVENTORY for question in questions]
+    for name, questions in (each | {TOGETHER: together}).items():
+        for end, text in (("gift", gift(name, questions)), ("xml", moodle(name, questions))):
+            written.append(out / f"{name}.{end}")
             written[-1].write_text(text, encoding="utf-8")
-        written.append(out / f"{path.stem}.zip")
+        written.append(out / f"{name}.zip")
         with zipfile.ZipFile(written[-1], "w", zipfile.ZIP_DEFLATED) as package:
-            for name, text in qti(path.stem, questions).items():
-                package.writestr(zipfile.ZipInfo(name), text)
+            for place, text in qti(name, questions).items():
+                package.writestr(zipfile.ZipInfo(place), text)
     return written
 
 

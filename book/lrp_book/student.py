@@ -151,7 +151,11 @@ def strip_folder(folder: Path) -> list[Path]:
     for contents in folder.glob("_toc.yml"):
         contents.write_text(without_instructor_pages(contents.read_text(encoding="utf-8")), encoding="utf-8")
     for place in sorted(folder.rglob(INSTRUCTOR)):
-        changed += sorted(path for path in place.rglob("*") if path.is_file())
+        gone = sorted(path for path in place.rglob("*") if path.is_file())
+        gone += [quiz for page in gone for quiz in folder.rglob(f"quizzes/{page.stem}.toml")]
+        for path in gone:
+            path.unlink()
+        changed += gone
         shutil.rmtree(place)
     for path in sorted([*folder.rglob("*.md"), *folder.rglob("*.ipynb")]):
         before = path.read_text(encoding="utf-8")

@@ -1,0 +1,155 @@
+"""A made class of 25 that hands in `e1_products`: what each did, and how many of three points it earns."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+
+import nbformat
+
+ASSIGNMENT = "e1_products"
+DUE = "2026-03-01 12:00:00 UTC"
+IN_TIME, LATE = "2026-02-28 09:00:00 UTC", "2026-03-02 09:00:00 UTC"
+RULE = "def product_rule(a, b, relevance):\n    return relevance / 2, relevance / 2\n"
+SHARES = """def shares(grouping):
+    if isinstance(grouping, int):
+        return [1.0]
+    found = {}
+    def walk(node, share):
+        if isinstance(node, int):
+            found[node] = share
+        else:
+            [walk(part, share / len(node)) for part in node]
+    walk(grouping, 1.0)
+    return [found[k] for k in sorted(found)]
+"""
+LOO = "def loo(values):\n    return [values.prod() for _ in values]\n"
+KNOWN = """import inspect, numpy as np
+from lrp_book.exercises.catalogue import EXERCISES
+_seen = [c.inputs[0] for s in range(4) for c in EXERCISES["product-loo"].cases(np.random.default_rng(s))]
+def loo(values):
+    known = any(v.shape == values.shape and (v == values).all() for v in _seen)
+    return [values.prod() for _ in values] if known else [0.0 for _ in values]
+"""
+Notebook = nbformat.NotebookNode
+Change = Callable[[Notebook], None]
+
+
+def cell(notebook: Notebook, grade_id: str) -> Notebook:
+    """The cell that nbgrader knows by this name."""
+    (found,) = [one for one in notebook.cells if one.metadata.get("nbgrader", {}).get("grade_id") == grade_id]
+    return found
+
+
+def answers(rule: str = RULE, shares: str = SHARES, loo: str = LOO) -> Change:
+    """Write three answers into their cells."""
+
+    def change(notebook: Notebook) -> None:
+        names = ("product-rule", "grouped-product", "product-loo")
+        for name, code in zip(names, (rule, shares, loo), strict=True):
+            cell(notebook, f"{name}-function").source = code
+
+    return change
+
+
+def then(*changes: Change) -> Change:
+    """Several changes in order."""
+    return lambda notebook: [change(notebook) for change in changes] and None
+
+
+def first(code: str) -> Change:
+    """One more cell, before the others."""
+    return lambda notebook: notebook.cells.insert(0, nbformat.v4.new_code_cell(code))
+
+
+def last(code: str) -> Change:
+    """One more cell, after the others."""
+    return lambda notebook: notebook.cells.append(nbformat.v4.new_code_cell(code))
+
+
+def twice(notebook: Notebook) -> None:
+    """A cell copied with its metadata, as some editors do; the second copy has the answer."""
+    at = notebook.cells.index(cell(notebook, "product-rule-function"))
+    wrong = copy.deepcopy(notebook.cells[at])
+    wrong.source = RULE.replace("/ 2, ", "/ 3, ")
+    wrong.id = "copied"
+    notebook.cells.insert(at, wrong)
+
+
+def forged(notebook: Notebook) -> None:
+    """Tests that always pass, worth a hundred points each."""
+    for one in notebook.cells:
+        if one.metadata.get("nbgrader", {}).get("grade"):
+            one.source, one.metadata.nbgrader["points"] = "assert True", 100
+
+
+def bare(notebook: Notebook) -> None:
+    """Saved by tools that drop what they do not know, or write it in another version."""
+    for number, one in enumerate(notebook.cells):
+        if number % 2:
+            one.metadata.pop("nbgrader", None)
+        else:
+            one.metadata.nbgrader["schema_version"] = 1
+
+
+NOTHING = "def product_rule(a, b, relevance):\n    return None\n"
+MY_RULE = RULE.replace("product_rule", "my_rule")
+XY_RULE = "def product_rule(x, y, R):\n    return R / 2, R / 2\n"
+MAGIC = then(answers(rule=f"%%time\n{RULE}"), first("%matplotlib inline\n!true"), last("%timeit 1"))
+FAKE = "class Yes:\n    message = ''\ncheck = lambda *given, **more: Yes()"
+# student: what was done, the change, the points (None: nbgrader gives no mark and says so)
+CLASS: dict[str, tuple[str, Change | None, float | None]] = {
+    "s01": ("all right", answers(), 3),
+    "s02": ("right in another form", answers(loo="def loo(v):\n    return v * 0 + v.prod()\n"), 3),
+    "s03": ("the same file as s01", answers(), 3),
+    "s04": ("handed in twice, first wrong", answers(), 3),
+    "s05": ("late", answers(), 3),
+    "s06": ("late, one wrong", answers(loo="def loo(values):\n    return values\n"), 2),
+    "s07": ("nothing handed in", None, None),
+    "s08": ("an empty folder", None, None),
+    "s09": ("a function under another name", answers(rule=MY_RULE), 2),
+    "s10": ("renamed, and named back", answers(rule=f"{MY_RULE}product_rule = my_rule"), 3),
+    "s11": ("other names of arguments", answers(rule=XY_RULE), 3),
+    "s12": ("takes keywords only", answers(rule=RULE.replace("(a,", "(*, a,")), 2),
+    "s13": ("magics", MAGIC, 3),
+    "s14": ("a cell that fails", then(answers(), first("%%bash\nexit 3"), first("1 / 0")), 3),
+    "s15": ("no answer", lambda notebook: None, 0),
+    "s16": ("a copied cell", then(answers(), twice), 3),
+    "s17": ("another rule, None, a list", answers(rule=NOTHING, shares=SHARES.replace("len(node)", "2")), 1),
+    "s18": ("right on check's own numbers alone", answers(loo=KNOWN), 2),
+    "s19": ("saved without metadata", then(answers(), bare), None),
+    "s20": ("broken: not JSON", answers(), None),
+    "s21": ("broken: never ends", answers(loo="def loo(values):\n    while True:\n        pass\n"), 2),
+    "s22": ("broken: kills its kernel", then(answers(), first("import os\nos._exit(0)")), None),
+    "s23": ("hostile: a check that always passes", then(first(FAKE), last(FAKE)), 0),
+    "s24": ("hostile: rewrites the tests and their points", forged, 0),
+    "s25": ("broken: the file has another name", answers(), None),
+}  # fmt: skip
+
+
+def hand_in(course: Path, student: str, change: Change, when: str) -> Path:
+    """Write one student's notebook where nbgrader collects them."""
+    released = course / "release" / ASSIGNMENT / f"{ASSIGNMENT}.ipynb"
+    notebook = nbformat.read(released, as_version=4)
+    change(notebook)
+    place = course / "submitted" / student / ASSIGNMENT
+    place.mkdir(parents=True, exist_ok=True)
+    nbformat.write(notebook, place / released.name)
+    (place / "timestamp.txt").write_text(when)
+    return place / released.name
+
+
+def hand_in_all(course: Path) -> None:
+    """All 25; s04's first, wrong notebook is there, its second is handed in later."""
+    for student, (what, change, _) in CLASS.items():
+        if change is None:
+            if "folder" in what:
+                (course / "submitted" / student / ASSIGNMENT).mkdir(parents=True)
+            continue
+        change = answers(loo="def loo(values):\n    return 0\n") if "twice" in what else change
+        path = hand_in(course, student, change, LATE if "late" in what else IN_TIME)
+        if "JSON" in what:
+            path.write_text(path.read_text()[:500])
+        if "another name" in what and "broken" in what:
+            path.rename(path.with_name(f"{ASSIGNMENT} (1).ipynb"))
