@@ -390,6 +390,8 @@ def test_arrow_keys_are_the_widgets_while_it_has_the_focus(html: Path, browser: 
     page.keyboard.press("Escape")
     assert not page.evaluate("Reveal.isOverview()")
     page.keyboard.press("ArrowRight")
+    assert page.locator("section.present .slide-asked.visible").count() == 1, "first what was hidden"
+    page.keyboard.press("ArrowRight")
     assert page.evaluate("Reveal.getIndices().h") == number + 1
     assert watch.nothing(), watch
     context.close()

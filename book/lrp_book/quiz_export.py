@@ -156,7 +156,7 @@ def write(quizzes: Path, out: Path) -> list[Path]:
     written = []
     each = {path.stem: read_quiz(path) for path in sorted(quizzes.glob("*.toml"))}
     together = [question for name, questions in each.items() if name != INVENTORY for question in questions]
-    for name, questions in (each | {TOGETHER: together}).items():
+    for name, questions in (each | ({TOGETHER: together} if together else {})).items():
         for end, text in (("gift", gift(name, questions)), ("xml", moodle(name, questions))):
             written.append(out / f"{name}.{end}")
             written[-1].write_text(text, encoding="utf-8")
