@@ -26,19 +26,21 @@ def stored(name: str) -> nbformat.NotebookNode:
 
 def test_a_notebook_without_the_tag_is_one_page(tmp_path: Path) -> None:
     notebook = new_notebook(cells=[new_markdown_cell("# A story")])
-    assert split(notebook) == (notebook, None)
+    assert split(notebook) == [notebook]
     nbformat.write(notebook, tmp_path / "a.ipynb")
     assert [page.name for page in write_pages(tmp_path / "a.ipynb", tmp_path)] == ["a.ipynb"]
 
 
-def test_both_pages_keep_all_cells_in_order(tmp_path: Path) -> None:
+def test_all_pages_keep_all_cells_in_order(tmp_path: Path) -> None:
     cells = [new_markdown_cell("# A"), new_code_cell("1"), new_markdown_cell("# B", metadata=NUMBERS)]
-    nbformat.write(new_notebook(cells=[*cells, new_code_cell("2")]), tmp_path / "a.ipynb")
+    cells += [new_code_cell("2"), new_markdown_cell("# C", metadata=NUMBERS)]
+    nbformat.write(new_notebook(cells=cells), tmp_path / "a.ipynb")
     (tmp_path / "source").mkdir()
     pages = write_pages(tmp_path / "a.ipynb", tmp_path / "source")
-    assert pages == [tmp_path / "source/a.ipynb", numbers_page(tmp_path / "source/a.ipynb")]
+    first = tmp_path / "source/a.ipynb"
+    assert pages == [first, numbers_page(first), numbers_page(first, 2)]
     sources = [[cell.source for cell in nbformat.read(page, 4).cells] for page in pages]
-    assert sources == [["# A", "1"], ["# B", "2"]]
+    assert sources == [["# A", "1"], ["# B", "2"], ["# C"]]
 
 
 @pytest.mark.parametrize(
@@ -46,11 +48,11 @@ def test_both_pages_keep_all_cells_in_order(tmp_path: Path) -> None:
     [
         [new_code_cell("1", metadata=NUMBERS)],
         [new_markdown_cell("## Not a title", metadata=NUMBERS)],
-        [new_markdown_cell("# A", metadata=NUMBERS), new_markdown_cell("# B", metadata=NUMBERS)],
+        [new_markdown_cell("# A", metadata=NUMBERS), new_markdown_cell("(b)=", metadata=NUMBERS)],
     ],
 )
-def test_a_cut_without_one_title_is_refused(cells: list[Any]) -> None:
-    with pytest.raises(InputError, match="one cell, which begins with a heading"):
+def test_a_cut_without_a_title_is_refused(cells: list[Any]) -> None:
+    with pytest.raises(InputError, match="one that begins with a heading"):
         split(new_notebook(cells=cells))
 
 
@@ -69,8 +71,8 @@ def test_no_printed_table_is_lost() -> None:
 @pytest.mark.parametrize("name", CHAPTERS)
 def test_a_chapter_begins_with_its_answer(name: str) -> None:
     """After the first heading and one picture at most: three to eight sentences, made from records."""
-    story, numbers = split(stored(name))
-    assert numbers is not None
+    story, *numbers = split(stored(name))
+    assert numbers
     first = next(cell for cell in story.cells if cell.get("id", "").endswith("-answers"))
     (output,) = first.outputs
     sentences = "".join(output.data["text/markdown"]).splitlines()
@@ -108,6 +110,24 @@ def test_a_chapter_is_not_too_long(chapter: tuple[str, Any]) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
     page.wait_for_timeout(500)
     assert height(page) <= 1.4 * HEIGHTS[name]
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_a_page_of_numbers_is_not_too_long(name: str, html: Path, browser: Any) -> None:
+    for path in sorted((html / "notebooks").glob(f"{name}_numbers*.html")):
+        context = browser.new_context(viewport={"width": 1360, "height": 900})
+        page, _ = open_page(context, path.as_uri())
+        page.wait_for_timeout(500)
+        assert height(page) <= 25_000, path.stem
+        context.close()
+
+
+def test_the_address_of_a_section_that_moved_leads_to_it(html: Path, browser: Any) -> None:
+    context = browser.new_context()
+    first = (html / "notebooks/05_reproduction_numbers.html").as_uri()
+    page, _ = open_page(context, f"{first}#numbers-5-not-run")
+    page.wait_for_url("**/05_reproduction_numbers_3.html#numbers-5-not-run")
+    context.close()
 
 
 def test_no_table_of_a_chapter_overflows(chapter: tuple[str, Any]) -> None:

@@ -19,7 +19,7 @@ from sphinx.application import Sphinx
 from sphinx.config import Config
 
 import lrp_companion
-from lrp_book.sphinx.appendix import SUFFIX
+from lrp_book.sphinx.appendix import chapter
 from lrp_companion.checks import CompanionError, InputError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -66,9 +66,7 @@ def point_to_notebook(pagename: str, buttons: list[dict[str, Any]]) -> None:
     >>> link["url"].rpartition("/")[2]
     '05_x.ipynb'
     """
-    if not pagename.endswith(SUFFIX):
-        return
-    wrong, right = f"{pagename}.ipynb", f"{pagename.removesuffix(SUFFIX)}.ipynb"
+    wrong, right = f"{pagename}.ipynb", f"{chapter(pagename)}.ipynb"
     for link in (link for button in buttons for link in [button, *button.get("buttons", [])]):
         if "url" in link:
             link["url"] = str(link["url"]).replace(wrong, right)

@@ -28,7 +28,7 @@ from sphinx.config import Config
 from sphinx.util.docutils import SphinxDirective
 
 import lrp_companion
-from lrp_book.sphinx.appendix import SUFFIX, numbers_page
+from lrp_book.sphinx.appendix import SUFFIX
 from lrp_companion.checks import InputError
 from lrp_companion.page.assets import PLOTLY_MIME, PlotlyRenderer, wheel_folder
 from lrp_companion.widgets import base as widgets
@@ -48,12 +48,12 @@ def _read(path: Path, changed: float) -> nbformat.NotebookNode:
     return nbformat.read(path, as_version=4)
 
 
-def _numbers(page: Path) -> set[str]:
-    """The cells of a chapter that are on its page of all numbers, by their ids."""
-    path = numbers_page(page)
-    return (
-        {cell.get("id", "") for cell in _read(path, path.stat().st_mtime).cells} if path.is_file() else set()
-    )
+def _page_of(page: Path, name: str) -> Path:
+    """The page of a chapter that has the cell with this id: its story, or one of all its numbers."""
+    for path in sorted(page.parent.glob(f"{page.stem}{SUFFIX}*{page.suffix}")):
+        if any(cell.get("id") == name for cell in _read(path, path.stat().st_mtime).cells):
+            return path
+    return page
 
 
 def find_cell(notebook: nbformat.NotebookNode, name: str) -> nbformat.NotebookNode:
@@ -201,8 +201,8 @@ class CellDirective(SphinxDirective):
         path = Path(self.env.srcdir, f"{page}.ipynb")
         if not path.is_file():
             raise self.error(f"cell: there is not a notebook {page}")
-        if name in _numbers(path):
-            path, page = numbers_page(path), f"{page}{SUFFIX}"
+        path = _page_of(path, name)
+        page = str(Path(page).with_name(path.stem))
         self.env.note_dependency(str(path))
         try:
             cell = find_cell(_read(path, path.stat().st_mtime), name)

@@ -1,5 +1,5 @@
 // Draws every plotly figure that the book's Sphinx extension left in the page as JSON, in the page's colours.
-// Keeps the mark of the page's contents.
+// Keeps the mark of the page's contents, and old addresses of sections that a second page has now.
 const DARK = new Map([
   ["#1b1b1b", "#e6e6e6"],
   ["#595959", "#b4bac2"],
@@ -84,3 +84,10 @@ function followReading(contents) {
 
 const contentsOfPage = document.getElementById("pst-page-toc-nav");
 if (contentsOfPage) followReading(contentsOfPage);
+
+// A chapter's numbers have several pages; an address from when they had one leads on to the next.
+const nextPage = document.querySelector("a.right-next");
+const moved = /^#[\w-]+$/.test(location.hash) && !document.getElementById(location.hash.slice(1));
+if (moved && nextPage instanceof HTMLAnchorElement && /_numbers_\d+\.html$/.test(nextPage.pathname)) {
+  location.replace(nextPage.href + location.hash);
+}
