@@ -228,6 +228,60 @@ def test_two_sentences_and_a_link_that_brings_both_back(at: Any, python: Classif
     agrees(shown(again, panel=1), expected(python, TEXT))
 
 
+def test_what_two_sentences_share_has_a_row_of_differences(at: Any, python: Classifier) -> None:
+    first, second = "the film was never dull !", "the film was very dull !"
+    page, _ = at(f"#sentence.text={quote(first)}&sentence.other={quote(second)}&sentence.compare=1")
+    before, after = (lrp.attribute(python, text, method="loo")[0] for text in (first, second))
+    if before.target != after.target:
+        pytest.skip("the random model gives the two another class")
+    row = page.locator("p", has_text="what both have: LOO").locator("xpath=following-sibling::ol[1]")
+    row.wait_for()
+    changes = [float(value.replace("−", "-")) for value in row.locator(".lrp-value").all_inner_texts()]
+    both = [i for i, token in enumerate(before.tokens) if token == after.tokens[i] and not before.special[i]]
+    np.testing.assert_allclose(changes, (after.scores - before.scores)[both], atol=6e-4)
+    page.get_by_label("Compare with a second sentence").uncheck()
+    assert row.count() == 0
+
+
+def test_before_the_model_is_there_an_example_shows_its_own_maps(at: Any) -> None:
+    page, watch = at(load=False)
+    first = page.locator("ol[aria-label=LOO] bdi").all_inner_texts()
+    page.get_by_label("Examples").select_option(index=2)
+    assert page.locator("ol[aria-label=LOO] bdi").all_inner_texts() != first
+    assert page.get_by_text("Computed when this page was made: “dull”").is_visible() and watch.nothing()
+
+
+def test_a_shared_sentence_is_announced_and_no_other_is_shown(at: Any) -> None:
+    page, _ = at(f"#sentence.text={quote(TEXT)}&sentence.bypassed=3,4", load=False)
+    said = page.inner_text(".lrp-shared")
+    assert TEXT in said and "bypassed: 3, 4" in said and page.locator(".lrp-widget ol").count() == 0
+
+
+def test_loading_hands_the_focus_on_and_a_link_says_that_it_was_copied(at: Any) -> None:
+    page, _ = at(load=False)
+    page.focus("button.lrp-load")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(f"{PANEL} .lrp-row-title", state="attached", timeout=30_000)
+    assert page.evaluate("document.activeElement !== document.body")
+    page.get_by_text("Link to this state").click()
+    page.wait_for_function("document.querySelector('.lrp-foot [role=status]').textContent !== ''")
+
+
+def test_a_pointer_that_goes_over_layers_turns_them_all(at: Any) -> None:
+    page, _ = at()
+    boxes = [page.locator(".lrp-switch").nth(k).bounding_box() for k in range(LAYERS)]
+    centre = [(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2) for box in boxes]
+    for start, end, expects in ((1, 3, [2, 3, 4]), (2, 1, [4]), (0, 0, [1, 4])):
+        page.mouse.move(*centre[start])
+        page.mouse.down()
+        page.mouse.move(*centre[end], steps=6)
+        page.mouse.up()
+        assert state_of(page, "bypassed") == expects
+    page.get_by_role("button", name="CP in 3 to 4").click()
+    assert state_of(page, "bypassed") == [3, 4]
+    assert page.get_by_role("button", name="CP in 3 to 4").get_attribute("aria-pressed") == "true"
+
+
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_text_is_text(text: str, at: Any) -> None:
     page, watch = at()

@@ -48,7 +48,8 @@ class Live:
 
     model: dict[str, Any]
     examples: list[str]
-    maps: list[Attribution]
+    maps: list[list[Attribution]]
+    """Of each example, in the order of `METHODS`."""
 
     def widget(self, folder: str) -> YourSentence:
         """Return the widget for a page from which the model is seen in `folder`."""
@@ -66,8 +67,9 @@ def prepare(clf: Classifier, folder: Path, examples: Sequence[str], *, max_token
     staged = stage(clf, folder, max_tokens=max_tokens)
     if drops_hidden(clf):  # as the page does with what is typed
         examples = [seen(text) or text for text in examples]
-    maps = [record for method in METHODS for record in attribute(clf, examples[0], method=method)]
     clf.encode(list(examples))
+    by_method = [attribute(clf, list(examples), method=method) for method in METHODS]
+    maps = [list(of_text) for of_text in zip(*by_method, strict=True)]
     return Live(_said(clf, staged, max_tokens), list(examples), maps)
 
 

@@ -30,7 +30,7 @@ class YourSentence(Widget, front="your_sentence"):
         `memory`, whether its tokenizer `drops` characters that are not seen, and whether it is `multi`-label.
     folder : the model's folder, relative to the page, with a slash at the end.
     examples : sample texts; the first one is in the box.
-    maps : maps of the first example, for readers without scripts; LOO first.
+    maps : maps of each example, shown until the model is loaded; LOO first.
     address : the widget's name in the page.
     """
 
@@ -51,10 +51,10 @@ class YourSentence(Widget, front="your_sentence"):
         *,
         folder: str,
         examples: Sequence[str],
-        maps: Sequence[Attribution],
+        maps: Sequence[Sequence[Attribution]],
         address: str = "sentence",
     ) -> None:
-        self._maps = list(maps)
+        self._maps = list(maps[0])
         layers = model["layers"]
         data = {
             **model,
@@ -62,11 +62,14 @@ class YourSentence(Widget, front="your_sentence"):
             "sites": list(SITES),
             "masks": layers <= MOST_LAYERS,
             "examples": list(examples),
-            "first": {
-                "tokens": [visible(token) for token in maps[0].pieces],
-                "special": maps[0].special.tolist(),
-                "maps": {record.method: record.scores.tolist() for record in maps},
-            },
+            "computed": [
+                {
+                    "tokens": [visible(token) for token in of_text[0].pieces],
+                    "special": of_text[0].special.tolist(),
+                    "maps": {record.method: record.scores.round(6).tolist() for record in of_text},
+                }
+                for of_text in maps
+            ],
         }
         super().__init__(
             data=data,

@@ -2,7 +2,8 @@
 import assert from "node:assert/strict";
 import { load, modelOf } from "./load.js";
 
-const { accept, amountsInForce, obstacle, pathMasks, removalInWords, tidy } = await load("your_sentence");
+const front = await load("your_sentence");
+const { accept, amountsInForce, obstacle, pathMasks, removalInWords, shared, signsInWords, tidy } = front;
 const data = { layers: 3, sites: ["word", "word+position"], labels: ["bad", "good"] };
 
 Deno.test("characters that nobody sees are dropped, white space becomes a space", () => {
@@ -57,4 +58,21 @@ Deno.test("a browser that cannot run the model is told why; one with little memo
   assert.ok(!small.fails && small.line.includes("2 GB") && small.line.includes("200 MB"));
   const old = obstacle({ Worker: able.Worker }, 2e8);
   assert.ok(old.fails && old.line.includes("no WebAssembly"));
+});
+
+Deno.test("signs are counted over words, and the largest of LOO with another sign is named", () => {
+  const tokens = ["[CLS]", "not", "dull", "at"], words = [false, true, true, true];
+  const maps = { loo: [-9, 1.5, 3, 0], attnlrp: [5, 1, -0.1, 2], "cp-lrp": [1, 2, 1, -1], lrp: [0, 0, 0, 0] };
+  assert.equal(
+    signsInWords(tokens, words, maps),
+    "AttnLRP has LOO's sign on 1 of 2 tokens; on “dull” it has the other. " +
+      "CP-LRP has LOO's sign on every token.",
+  );
+});
+
+Deno.test("two texts share what they begin and end with, each token once", () => {
+  assert.deepEqual(shared(["a", "b", "c"], ["a", "x", "y", "c"]), [[0, 0], [2, 3]]);
+  assert.deepEqual(shared(["a", "a"], ["a", "a", "a"]), [[0, 0], [1, 1]]);
+  assert.deepEqual(shared(["a"], ["b"]), []);
+  assert.deepEqual(shared(["a", "b"], ["a", "b"]), [[0, 0], [1, 1]]);
 });

@@ -673,6 +673,21 @@ function followAddress(model, { name, keys }, accept, link) {
 }
 
 /**
+ * Copy a link's address, and say so.
+ * @param {HTMLAnchorElement} link
+ * @param {HTMLElement} said
+ * @returns {Promise<void>}
+ */
+async function copyOf(link, said) {
+  try {
+    await navigator.clipboard.writeText(link.href);
+    said.textContent = " Copied.";
+  } catch {
+    said.textContent = " The address of this page now leads here.";
+  }
+}
+
+/**
  * Draw a widget into its place in the page, from the JSON that lies there.
  * @param {HTMLElement} host
  * @param {FrontEnd} widget
@@ -681,10 +696,11 @@ function followAddress(model, { name, keys }, accept, link) {
 function wake(host, widget) {
   const { state, address, shared } = JSON.parse(host.querySelector("script")?.textContent ?? "");
   if (shared) state.data = window.companionData?.[shared]; // of a script that other pages load, too
-  const model = pageModel(state), el = h("div"), link = h("a", { class: "lrp-link" }, "Link to this state");
+  const model = pageModel(state), el = h("div"), copied = h("span", { role: "status" });
+  const link = h("a", { class: "lrp-link", onclick: () => copyOf(link, copied) }, "Link to this state");
   followAddress(model, address, widget.accept, link);
   host.companion = { model };
-  host.replaceChildren(el, ...(address.keys.length ? [h("p", { class: "lrp-foot" }, link)] : []));
+  host.replaceChildren(el, ...(address.keys.length ? [h("p", { class: "lrp-foot" }, link, copied)] : []));
   widget.render({ model, el });
   host.dataset.ready = "";
 }

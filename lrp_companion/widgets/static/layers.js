@@ -200,6 +200,10 @@ function switchBank(model) {
   });
   oneTabStop(buttons);
   const node = h("div", { class: "lrp-switches", role: "group", "aria-label": "Layers bypassed" }, buttons);
+  dragOver(node, buttons, (first, last, on) => {
+    const kept = model.get("bypassed").filter((layer) => layer < first + 1 || layer > last + 1);
+    setMask(model, on ? [...kept, ...range(first + 1, last + 1)].sort((a, b) => a - b) : kept);
+  });
   const show = () => {
     node.hidden = model.get("mode") === "half-open";
     buttons.forEach((button, i) => {
@@ -209,6 +213,36 @@ function switchBank(model) {
     });
   };
   return { node, show };
+}
+
+/**
+ * Let a pointer that goes over switches turn all of them as it would turn the first.
+ * @param {HTMLElement} node
+ * @param {HTMLElement[]} buttons
+ * @param {(first: number, last: number, on: boolean) => void} turn places from 0
+ * @returns {void}
+ */
+function dragOver(node, buttons, turn) {
+  let from = -1, to = -1, on = false;
+  const at = (/** @type {PointerEvent} */ { clientX, clientY }) => {
+    const button = document.elementFromPoint(clientX, clientY)?.closest("button");
+    return button ? buttons.indexOf(button) : -1;
+  };
+  node.addEventListener("pointerdown", (event) => {
+    from = to = event.button ? -1 : at(event);
+    on = buttons[from]?.getAttribute("aria-pressed") !== "true";
+  });
+  node.addEventListener("pointermove", (event) => {
+    const here = at(event);
+    if (from < 0 || here < 0 || here === to || !event.buttons) return;
+    to = here;
+    turn(Math.min(from, to), Math.max(from, to), on);
+  });
+  // The click that ends a drag over one switch and back would turn it a second time.
+  node.addEventListener("click", (event) => {
+    if (event.detail && from !== to) event.stopPropagation();
+    from = to = -1;
+  }, { capture: true });
 }
 
 /**
@@ -241,20 +275,25 @@ function mixer(model) {
 }
 
 /**
- * The buttons for no layer bypassed and for all; `show()` presses the one that holds.
+ * Buttons for the masks that are asked for most; `show()` presses the one that holds.
  * @template {Layered} State
  * @param {Model<State>} model
  * @returns {{ buttons: HTMLElement[], show: () => void }}
  */
 function endButtons(model) {
-  const { layers } = model.get("data"), masks = { AttnLRP: [], "CP-LRP": range(1, layers) };
+  const { layers } = model.get("data"), half = Math.floor(layers / 2);
+  /** @type {{ [name: string]: number[] }} */
+  const masks = { AttnLRP: [], "CP-LRP": range(1, layers) };
+  for (const [first, last] of half > 1 ? [[1, half], [half + 1, layers]] : []) {
+    masks[`CP in ${first} to ${last}`] = range(first, last);
+  }
   const buttons = Object.entries(masks).map(([name, mask]) =>
     h("button", { type: "button", onclick: () => setMask(model, mask) }, name)
   );
   const show = () => {
-    const count = model.get("bypassed").length, open = model.get("mode") === "half-open";
-    buttons.forEach((end, k) =>
-      end.setAttribute("aria-pressed", String(!open && count === (k ? layers : 0)))
+    const here = model.get("bypassed"), open = model.get("mode") === "half-open";
+    Object.values(masks).forEach((mask, k) =>
+      buttons[k].setAttribute("aria-pressed", String(!open && alike(here, mask)))
     );
   };
   return { buttons, show };

@@ -180,7 +180,11 @@ function textBox(companion, { labels, feeds }, el) {
  */
 function render({ model, el }) {
   const data = model.get("data");
-  const load = loader(data, (companion) => load.replaceWith(textBox(companion, data, el)));
+  const load = loader(data, (companion) => {
+    const box = textBox(companion, data, el);
+    load.replaceWith(box);
+    if (document.activeElement === document.body) box.querySelector("input")?.focus();
+  });
   el.replaceChildren(h("p", {}, "Your sentence in the widget above:"), load);
   return () => {};
 }

@@ -6,7 +6,7 @@
  * @typedef {Staged & { labels: string[], layers: number, sites: string[], longest: number, masks: boolean,
  *   drops: boolean, multi: boolean,
  *   examples: string[],
- *   first: Tokens & { maps: { [row: string]: number[] } } }} Data
+ *   computed: (Tokens & { maps: { [row: string]: number[] } })[] }} Data
  */
 /**
  * @typedef {{ data: Data, text: string, other: string, compare: boolean, mode: string, bypassed: number[],
@@ -141,20 +141,83 @@ function pathChart(layers) {
 }
 
 /**
- * The first example as it was computed when the page was made; shown until the model is there.
- * @param {Data} data
+ * What is shown until the model is there: an example as it was computed when the page was made; of another
+ * sentence, what the model is loaded for.
+ * @param {Model<State>} model
  * @returns {HTMLElement}
  */
-function preview({ first: { tokens, special, maps }, examples }) {
-  const words = special.map((mark) => !mark);
+function preview(model) {
+  const { examples, computed, layers } = model.get("data"), text = model.get("text");
+  const place = examples.indexOf(text);
+  if (place < 0) {
+    const open = model.get("mode") === "half-open" ? "half-open layers" : "";
+    const switches = open || inWords(model.get("bypassed"), layers);
+    const asks = `“${visible(text)}”, ${switches}. Load the model to see its maps.`;
+    return h("p", { class: "lrp-shared" }, asks);
+  }
+  const { tokens, special, maps } = computed[place], words = special.map((mark) => !mark);
   const rows = Object.keys(ROWS).filter((name) => maps[name]).flatMap((name) => {
     const row = tokenRow(tokens, special, ROWS[name]);
     row.paint(maps[name]);
     const r = name === "loo" ? "" : ` r with LOO ${say(pearson(maps[name], maps.loo, words))}`;
     return [h("p", { class: "lrp-row-title" }, ROWS[name], h("span", {}, r)), row.node];
   });
-  const head = h("p", { class: "lrp-quiet" }, `Computed when this page was made: “${visible(examples[0])}”`);
-  return h("div", {}, head, rows);
+  const head = h("p", { class: "lrp-quiet" }, `Computed when this page was made: “${visible(text)}”`);
+  return h("div", {}, head, rows, h("p", { class: "lrp-readout" }, signsInWords(tokens, words, maps)));
+}
+
+/**
+ * On how many tokens each rule has LOO's sign, and which one of another sign has most of LOO.
+ * @param {string[]} tokens
+ * @param {boolean[]} words which tokens are words
+ * @param {{ [row: string]: number[] }} maps
+ * @returns {string}
+ */
+function signsInWords(tokens, words, { loo, ...maps }) {
+  const places = tokens.map((_, i) => i).filter((i) => words[i] && loo[i]);
+  const says = ["attnlrp", "cp-lrp"].filter((name) => maps[name]).map((name) => {
+    const other = places.filter((i) => loo[i] * maps[name][i] <= 0);
+    const [most] = other.sort((a, b) => Math.abs(loo[b]) - Math.abs(loo[a]));
+    if (!other.length) return `${ROWS[name]} has LOO's sign on every token.`;
+    const count = `${places.length - other.length} of ${places.length} tokens`;
+    return `${ROWS[name]} has LOO's sign on ${count}; on “${tokens[most]}” it has the other.`;
+  });
+  return says.join(" ");
+}
+
+/**
+ * The tokens that two texts share at their beginning and end, as places in both.
+ * @param {string[]} a
+ * @param {string[]} b
+ * @returns {[number, number][]}
+ */
+function shared(a, b) {
+  const most = Math.min(a.length, b.length);
+  let head = 0, tail = 0;
+  while (head < most && a[head] === b[head]) head++;
+  while (tail < most - head && a.at(-1 - tail) === b.at(-1 - tail)) tail++;
+  const ends = range(1, tail).map((k) => [a.length - k, b.length - k]);
+  return /** @type {[number, number][]} */ ([...range(0, head - 1).map((i) => [i, i]), ...ends.reverse()]);
+}
+
+/**
+ * The second sentence's scores minus the first one's, at the words that both have.
+ * @param {Panel} first
+ * @param {Panel} second
+ * @returns {HTMLElement[]}
+ */
+function differences(first, second) {
+  const { known: a } = first, { known: b } = second;
+  if (!a || !b || a.target !== b.target) return [];
+  const pairs = shared(a.tokens, b.tokens).filter(([, j]) => !b.special[j]);
+  const rows = ["loo", "lrp"].filter((name) => pairs.length && a.maps[name] && b.maps[name]);
+  return rows.flatMap((name) => {
+    const row = tokenRow(pairs.map(([, j]) => b.tokens[j]), pairs.map(() => false), ROWS[name]);
+    const change = pairs.map(([i, j]) => b.maps[name][j] - a.maps[name][i]);
+    row.paint(change, pairs.map(([, j]) => b.maps[name][j])); // as strong as on the row above
+    const title = h("p", { class: "lrp-row-title" }, `Second minus first, what both have: ${ROWS[name]}`);
+    return [title, row.node];
+  });
 }
 
 /** One sentence with all that is shown of it. */
@@ -178,7 +241,9 @@ class Panel {
     this.status = h("p", { class: "lrp-quiet", role: "status" });
     this.head = h("p", { class: "lrp-readout" });
     this.rows = h("div", {});
+    this.signs = h("p", { class: "lrp-readout" });
     this.removal = h("p", { class: "lrp-readout", "aria-live": "polite" });
+    this.painted = () => {};
     /** @type {{ [row: string]: { title: HTMLElement, row: ReturnType<typeof tokenRow> } }} */
     this.drawn = {};
     this.chart = pathChart(model.get("data").layers);
@@ -186,7 +251,7 @@ class Panel {
     this.place = h("p", { class: "lrp-readout" });
     this.node = h("section", { "aria-label": key === "text" ? "Explanation" : "Second explanation" });
     const figures = h("div", { class: "lrp-side-by-side" }, this.pathFigure(), this.maskFigure());
-    this.node.append(this.status, this.head, this.rows, this.removal, figures);
+    this.node.append(this.status, this.head, this.rows, this.signs, this.removal, figures);
     this.renew();
   }
 
@@ -379,8 +444,11 @@ class Panel {
       title.replaceChildren(ROWS[row], row === "loo" ? "" : h("span", {}, ` r with LOO ${waits}`));
       title.dataset.r = row === "loo" || !scores || !known.maps.loo ? "" : String(r);
     }
+    const words = known.special.map((special) => !special);
+    this.signs.textContent = known.maps.loo ? signsInWords(known.tokens, words, known.maps) : "";
     this.paintPaths();
     this.paintMasks();
+    this.painted();
   }
 
   /** @returns {void} */
@@ -590,9 +658,15 @@ function start(model, companion, work, speak) {
   const second = new Panel(model, companion, "other", speak);
   const both = () => model.get("compare") ? [first, second] : [first];
   const chosen = controls(model);
-  work.replaceChildren(chosen.node, h("div", { class: "lrp-side-by-side" }, first.node, second.node));
+  const between = h("div", {});
+  first.painted = second.painted = () => {
+    between.replaceChildren(...(model.get("compare") ? differences(first, second) : []));
+  };
+  const sides = h("div", { class: "lrp-side-by-side" }, first.node, second.node);
+  work.replaceChildren(chosen.node, sides, between);
   const compare = () => {
     second.node.hidden = !model.get("compare");
+    first.painted();
     if (second.node.hidden) second.stop();
     else second.explain();
   };
@@ -625,7 +699,7 @@ function start(model, companion, work, speak) {
  * @returns {() => void}
  */
 function render({ model, el }) {
-  const work = h("div", {}, preview(model.get("data"))), live = liveLine();
+  const work = h("div", { tabindex: -1 }, preview(model)), live = liveLine();
   /** @type {(() => void) | null} */
   let clean = null;
   const boxes = sentences(model, () => clean !== null);
@@ -633,9 +707,14 @@ function render({ model, el }) {
     load.remove();
     clean = start(model, companion, work, live.say);
     boxes.show();
+    if (document.activeElement === document.body) work.focus(); // the button that had it is gone
   });
   el.replaceChildren(...boxes.nodes, load, work, live.node);
-  const stop = follow(model, ["text", "other", "compare"], boxes.show);
+  const show = () => {
+    boxes.show();
+    if (!clean) work.replaceChildren(preview(model));
+  };
+  const stop = follow(model, ["text", "other", "compare", "bypassed", "mode"], show);
   return () => {
     stop();
     clean?.();
