@@ -86,10 +86,14 @@ def drop_thebe(app: Sphinx) -> None:
             app.disconnect(listener.id)
 
 
-def _is_dead(asset: Any) -> bool:
-    """Whether this is thebe's leftover style, or widget state that needs a script from another host."""
-    state = getattr(asset, "attributes", {}).get("type") == "application/vnd.jupyter.widget-state+json"
-    return state or "thebe" in str(getattr(asset, "filename", ""))
+def _is_dead(asset: Any, *, formulas: bool) -> bool:
+    """Whether this is thebe's leftover style, widget state that needs a script from another host, or MathJax
+    on a page without formulas, whose subpages have some.
+    """
+    attributes = getattr(asset, "attributes", {})
+    text = f"{getattr(asset, 'filename', '')} {attributes.get('body', '')}"
+    state = attributes.get("type") == "application/vnd.jupyter.widget-state+json"
+    return state or "thebe" in text or (not formulas and "mathjax" in text.lower())
 
 
 def trim_assets(
@@ -105,8 +109,28 @@ def trim_assets(
         app.add_js_file(f"companion/{name}.js", loading_method="defer", priority=700)
     if used:
         app.add_css_file("companion/widgets.css")
+    formulas = any(mark in context.get("body", "") for mark in ('class="math', r"\("))
     for kind in ("script_files", "css_files"):
-        context[kind][:] = [asset for asset in context[kind] if not _is_dead(asset)]
+        context[kind][:] = [asset for asset in context[kind] if not _is_dead(asset, formulas=formulas)]
+
+
+_ICONS = re.compile(r'\s*<script defer src="[^"]*/fontawesome\.js[^"]*"></script>')
+_SEARCH = re.compile(r'\s*<script src="[^"]*(?:searchtools|language_data|searchindex)\.js[^"]*"></script>')
+
+
+def drop_theme_scripts(app: Sphinx, error: Exception | None) -> None:
+    """Take out of the built pages what the theme loads everywhere: 1.5 MB of icons, which its style has as a
+    font, too, and the index of the search, which one page needs.
+    """
+    if error is not None or app.builder.format != "html":
+        return
+    for path in Path(app.outdir).rglob("*.html"):
+        text = path.read_text(encoding="utf-8")
+        without = _ICONS.sub("", text)
+        if path.name != "search.html":
+            without = _SEARCH.sub("", without)
+        if without != text:
+            path.write_text(without, encoding="utf-8")
 
 
 def set_theme(app: Sphinx, config: Config) -> None:
@@ -122,6 +146,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("builder-inited", stage_assets)
     # After the extensions that add what is dropped here.
     app.connect("html-page-context", trim_assets, priority=900)
+    app.connect("build-finished", drop_theme_scripts)
     app.add_css_file("companion/pages.css")
     app.add_js_file("companion/pages.js", loading_method="defer", priority=600)
     return {"version": lrp_companion.__version__, "parallel_read_safe": True, "parallel_write_safe": True}
