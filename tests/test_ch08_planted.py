@@ -240,6 +240,12 @@ def test_tables_and_figure(groups):
         ch.planted_table(groups, "best", caption="c")
 
 
+def test_a_share_of_sentences_has_limits_that_a_share_can_have():
+    for group in ch.load_planted().values():
+        found = ch.means(group, "top").values.ravel()
+        assert all(0 <= one.low <= one.mean <= one.high <= 1 for one in found)
+
+
 def test_points_are_met_mixed_or_failed(groups):
     rows = {(row["point"], row["wiring"]): row for row in ch.outcomes(groups)}
     assert len(rows) == 24 and {rows[point, "post-ln-first"]["outcome"] for point in range(1, 10)} == {"met"}

@@ -133,6 +133,18 @@ def name_of(explainer: str) -> str:
     return LABELS.get(explainer) or label_of(explainer)
 
 
+def means(trainings: Sequence[Judged], number: str) -> xr.DataArray:
+    """The mean of one of `NUMBERS` over the trainings of a wiring; shares of sentences within 0 to 1.
+
+    Cut off where no share can be, an interval covers as often as before.
+    """
+    found = mean(over_seeds(trainings).sel(number=number))
+    if number == "share":
+        return found
+    cut = [replace(one, low=max(one.low, 0.0), high=min(one.high, 1.0)) for one in found.values.ravel()]
+    return found.copy(data=np.array(cut, dtype=object).reshape(found.shape))
+
+
 def planted_table(
     groups: Mapping[str, Sequence[Judged]],
     number: str = "top",
@@ -143,15 +155,15 @@ def planted_table(
     """Mean of one of `NUMBERS` by method, wiring and rule."""
     choose("planted_table", "number", number, NUMBERS)
     rows = []
-    means = {wiring: mean(over_seeds(group).sel(number=number)) for wiring, group in groups.items()}
+    every = {wiring: means(group, number) for wiring, group in groups.items()}
     for explainer in explainers:
         row: dict[str, Any] = {"method": name_of(explainer)}
-        for wiring, of_wiring in means.items():
+        for wiring, of_wiring in every.items():
             cells = of_wiring.sel(explainer=explainer)
             row |= {f"{wiring} {rule}": replace(cells.sel(rule=rule).item(), undefined=0) for rule in RULES}
         rows.append(row)
-    columns = {"method": "method"} | {f"{wiring} {rule}": rule for wiring in means for rule in RULES}
-    spans = {WIRINGS[wiring]["wiring"]: [f"{wiring} {rule}" for rule in RULES] for wiring in means}
+    columns = {"method": "method"} | {f"{wiring} {rule}": rule for wiring in every for rule in RULES}
+    spans = {WIRINGS[wiring]["wiring"]: [f"{wiring} {rule}" for rule in RULES] for wiring in every}
     return table(rows, columns=columns, caption=caption, groups=spans)
 
 
@@ -203,14 +215,14 @@ def planted_figure(
     """Draw the means of `planted_table`, a panel per rule; a line is an interval, a small mark a training."""
     choose("planted_figure", "number", number, NUMBERS)
     every = {wiring: over_seeds(group).sel(number=number) for wiring, group in groups.items()}
-    means = {wiring: mean(values) for wiring, values in every.items()}
+    found = {wiring: means(group, number) for wiring, group in groups.items()}
     listed = "; ".join(
         f"{WIRINGS[wiring]['wiring']}, {rule}: "
         + ", ".join(
             f"{name_of(name)} {of_wiring.sel(explainer=name, rule=rule).item().mean:.2f}"
             for name in explainers
         )
-        for wiring, of_wiring in means.items()
+        for wiring, of_wiring in found.items()
         for rule in RULES
     )
     height = 1.3 + 0.3 * len(explainers)
@@ -220,7 +232,7 @@ def planted_figure(
             colour, marker = MARKS[number_of % len(MARKS)]
             for row, name in enumerate(explainers):
                 y = row + 0.3 * (number_of - (len(groups) - 1) / 2)
-                value = means[wiring].sel(explainer=name, rule=rule).item()
+                value = found[wiring].sel(explainer=name, rule=rule).item()
                 axes.plot([value.low, value.high], [y, y], color=colour, linewidth=1.6)
                 look: dict[str, Any] = {"linestyle": "none", "color": colour}
                 label = WIRINGS[wiring]["wiring"] if row == 0 else None
