@@ -34,7 +34,7 @@ from lrp_companion.registry import label_of
 from lrp_companion.runs.labelled import mean
 from lrp_companion.runs.load import nearby
 from lrp_companion.schema import PROTOCOLS
-from lrp_companion.show.canvas import LOOK, Drawing, drawing, headline, settle
+from lrp_companion.show.canvas import LOOK, SLIDE, Drawing, drawing, headline, settle
 from lrp_companion.show.palette import INK, styles
 from lrp_companion.show.tables import Table, table
 
@@ -488,10 +488,15 @@ def models(kept: Records) -> dict[str, xr.DataArray]:
 
 
 @mpl.rc_context(LOOK)
-def models_figure(by_model: Mapping[str, xr.DataArray], *, title: str) -> Drawing:
+def models_figure(by_model: Mapping[str, xr.DataArray], *, title: str, wide: bool = False) -> Drawing:
     """Draw mean r by model, method, statistic and what counts; small marks are single trainings."""
     told, grid = [], [(reading, statistic) for reading in READ for statistic in STATISTIC]
-    figure, panels = drawing("", rows=3, columns=2, height=5.6, width=7.2, sharex=True, sharey=True)
+    if wide:  # for a slide
+        grid.sort(key=lambda panel: [*STATISTIC].index(panel[1]))
+    columns, (width, height) = (3, SLIDE) if wide else (2, (7.2, 5.6))
+    figure, panels = drawing(
+        "", rows=6 // columns, columns=columns, height=height, width=width, sharex=True, sharey=True
+    )
     for axes, (reading, statistic) in zip(panels, grid, strict=True):
         for place, (name, r) in enumerate(by_model.items()):
             means = {m: mean(at(r, reading, statistic).sel(explainer=m)) for m in SHOWN}
@@ -513,8 +518,8 @@ def models_figure(by_model: Mapping[str, xr.DataArray], *, title: str) -> Drawin
         axes.tick_params(axis="y", length=0)
         axes.grid(visible=False, axis="y")
         axes.set(xlim=(0, 1), ylim=(-len(by_model) + 0.45, 0.55))
-    for axes in panels[-2:]:
-        axes.set_xlabel("mean r with LOO by the attention mask")
+    for axes in panels[-columns:]:
+        axes.set_xlabel("mean r with LOO" if wide else "mean r with LOO by the attention mask")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     figure.alt = f"{title}. {'; '.join(told)}."
     headline(figure, title)
