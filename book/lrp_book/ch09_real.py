@@ -513,7 +513,8 @@ def models_figure(by_model: Mapping[str, xr.DataArray], *, title: str, wide: boo
                 if "training" in r.dims:
                     each = at(r, reading, statistic).sel(explainer=method).mean("example").values
                     axes.plot(each, [y + 0.11] * len(each), "|", color=INK, markersize=4, markeredgewidth=0.9)
-        axes.set_title(f"{READ[reading]}: {STATISTIC[statistic]}", fontsize=9)
+        told_by = "rank" if wide and statistic == "spearman" else STATISTIC[statistic]
+        axes.set_title(f"{READ[reading]}: {told_by}", fontsize=9)
         axes.set_yticks([-k for k in range(len(by_model))], list(by_model))
         axes.tick_params(axis="y", length=0)
         axes.grid(visible=False, axis="y")
