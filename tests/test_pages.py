@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import yaml
 from browsing import ROOT, Watch, complaints_of_axe, open_page, serve
+from lrp_book.build import page_weights
 
 from lrp_companion.widgets.base import front_ends
 
@@ -117,6 +118,32 @@ def test_page_works_as_a_plain_file(name: str, html: Path, browser: Any) -> None
     context.close()
     assert watch.nothing(), watch
     assert seen["asked"] == seen["typeset"] and not seen["failed"] and not seen["broken"], seen
+
+
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("Llama", "your_model"),
+        ("Table 2", "look_up"),
+        ("own sentence", "your_sentence"),
+        ("GGUF", "your_model"),
+    ],
+)
+def test_what_is_asked_for_most_is_found_first(query: str, first: str, site: str, browser: Any) -> None:
+    context = browser.new_context()
+    page, watch = open_page(context, f"{site}/search.html?q={query}")
+    page.wait_for_selector("#search-results li a")
+    assert f"book/{first}.html" in page.locator("#search-results li a").first.get_attribute("href")
+    page.wait_for_timeout(1500)  # each result fetches its page
+    assert watch.nothing(), watch
+    context.close()
+
+
+def test_the_first_page_is_light(html: Path) -> None:
+    """Bytes of the page, its scripts and styles, and the font of its icons."""
+    page, of_loaded = page_weights(html)["book/index.html"]
+    font = next((html / "_static/vendor").rglob("fa-solid-900.woff2")).stat().st_size
+    assert page + of_loaded + font <= 1_500_000
 
 
 def test_search_finds_a_page(site: str, browser: Any) -> None:

@@ -37,6 +37,9 @@ declare const Reveal: {
 };
 declare const RevealNotes: unknown;
 
+/** Sphinx's search, on its page. */
+declare const Search: { makeSearchSummary(...found: unknown[]): Node | null };
+
 type EngineOfPages = typeof import("../../lrp_companion/widgets/static/engine/companion.js").LRPCompanion;
 /** A model that the browser's engine has loaded. */
 type LRPCompanionModel = Awaited<ReturnType<EngineOfPages["load"]>>;

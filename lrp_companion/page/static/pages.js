@@ -91,3 +91,9 @@ const moved = /^#[\w-]+$/.test(location.hash) && !document.getElementById(locati
 if (moved && nextPage instanceof HTMLAnchorElement && /_numbers_\d+\.html$/.test(nextPage.pathname)) {
   location.replace(nextPage.href + location.hash);
 }
+
+// A search that finds an entry of the index has no text to show of it, where Sphinx expects one.
+if (typeof Search !== "undefined") {
+  const summary = Search.makeSearchSummary;
+  Search.makeSearchSummary = (...found) => summary(...found) ?? document.createTextNode("");
+}
