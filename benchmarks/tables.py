@@ -17,7 +17,7 @@ from benchmarks.lengths import crossing
 from benchmarks.pages import number
 
 Record = Mapping[str, Any]
-NAMES = ("peers", "lengths", "long_context", "precision")
+NAMES = ("peers", "lengths", "long_context", "precision", "answers")
 PAGES = tuple(pages.ROOT / name for name in ("book/which_method.md", "book/performance.md", "README.md"))
 _PART = re.compile(rf"(<!-- ({'|'.join(NAMES)}): (\w+) -->\n).*?(<!-- end -->)", flags=re.S)
 _LABELS = {"attnlrp": "AttnLRP"}
@@ -222,12 +222,33 @@ def _precision_setting(record: Record) -> str:
     )
 
 
+def _answers_short(record: Record) -> str:
+    """What an answer of several tokens costs here and there, and whether the scores agree."""
+    c, loo = record["config"], record["loo"]
+    best, cached = (
+        "{median:.1f} ({low:.1f} to {high:.1f})".format(**loo[f"time, {name} over package"])
+        for name in ("captum", "captum cached")
+    )
+    versions, r = record["versions"], loo["r, token by token with a cache"]
+    sampled = record["shapley"]["r of all subsets with sampled orders"]
+    return (
+        f"An answer of {c['answer tokens']} tokens after {c['prompt tokens']}, a random Llama of "
+        f"{c['layers']} layers, float32, one thread: LOO differs from captum {versions['captum']}'s by at "
+        f"most {loo['difference']:.0e}, of a largest score of {loo['largest']:.2f}. captum takes {best} "
+        "times as long with the whole answer in one forward, and "
+        f"{cached} times as its default does, token by token with a cache; there, with transformers "
+        f"{versions['transformers']}, its scores are others (r {r:.2f}; without the cache they agree). "
+        f"Shapley values, all subsets beside {c['samples']} sampled orders: r {sampled:.2f}."
+    )
+
+
 PARTS: dict[tuple[str, str], Callable[[Record], str]] = {
     ("lengths", "table"): _lengths_table, ("lengths", "crossing"): _crossing_table,
     ("lengths", "short"): _lengths_short, ("lengths", "setting"): _lengths_setting,
     ("peers", "table"): _peers_table, ("peers", "short"): _peers_short, ("peers", "setting"): _peers_setting,
     ("peers", "families"): _families_table, ("peers", "families_setting"): _families_setting,
     ("long_context", "table"): _long_table, ("long_context", "setting"): _long_setting,
+    ("answers", "short"): _answers_short,
     ("precision", "table"): _precision_table, ("precision", "setting"): _precision_setting,
 }  # fmt: skip
 

@@ -189,6 +189,13 @@ def test_peers_agree_in_the_committed_record():
     assert record["config"]["dtype"] == "float64" and {row["model"] for row in record["rows"]} > {"companion"}
 
 
+def test_an_answers_loo_is_captums_in_the_committed_record():
+    loo = tables.load()["answers"]["loo"]
+    for name in ("difference", "difference, token by token"):
+        assert loo[name] < 1e-4 * loo["largest"], name
+    assert loo["time, captum over package"]["low"] > 1
+
+
 def test_lxt_agrees_family_by_family_in_the_committed_record():
     rows = tables.load()["peers"]["families"]["rows"]
     assert [(row["family"], row["method"]) for row in rows] == [
