@@ -675,15 +675,16 @@ function followAddress(model, { name, keys }, accept, link) {
 /**
  * Copy a link's address, and say so.
  * @param {HTMLAnchorElement} link
- * @param {HTMLElement} said
  * @returns {Promise<void>}
  */
-async function copyOf(link, said) {
+async function copyOf(link) {
+  const said = link.nextElementSibling ?? h("span", { role: "status" });
+  link.after(said);
   try {
     await navigator.clipboard.writeText(link.href);
     said.textContent = " Copied.";
   } catch {
-    said.textContent = " The address of this page now leads here.";
+    said.textContent = " This page's address leads here.";
   }
 }
 
@@ -696,11 +697,11 @@ async function copyOf(link, said) {
 function wake(host, widget) {
   const { state, address, shared } = JSON.parse(host.querySelector("script")?.textContent ?? "");
   if (shared) state.data = window.companionData?.[shared]; // of a script that other pages load, too
-  const model = pageModel(state), el = h("div"), copied = h("span", { role: "status" });
-  const link = h("a", { class: "lrp-link", onclick: () => copyOf(link, copied) }, "Link to this state");
+  const model = pageModel(state), el = h("div");
+  const link = h("a", { class: "lrp-link", onclick: () => copyOf(link) }, "Link to this state");
   followAddress(model, address, widget.accept, link);
   host.companion = { model };
-  host.replaceChildren(el, ...(address.keys.length ? [h("p", { class: "lrp-foot" }, link, copied)] : []));
+  host.replaceChildren(el, ...(address.keys.length ? [h("p", { class: "lrp-foot" }, link)] : []));
   widget.render({ model, el });
   host.dataset.ready = "";
 }
