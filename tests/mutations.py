@@ -157,7 +157,7 @@ table = of("book/lrp_book/sphinx/rule_table.py", "test_rule_table.py")
 front = of(
     "widgets/base.py", "test_widgets.py::test_a_front_end_is_one_small_module_and_one_style_of_our_own"
 )
-run_sheet = of("book/lrp_book/sphinx/run_sheet.py", "test_run_sheet.py")
+session = of("book/lrp_book/sessions.py", "test_sessions.py")
 mask_hunt = of("book/lrp_book/sphinx/mask_hunt.py", "test_mask_hunt.py")
 launch = of("book/lrp_book/sphinx/launch.py", "test_launch.py")
 paired = of("metrics/paired.py", "test_paired.py")
@@ -788,6 +788,9 @@ MUTATIONS: list[Mutation] = [
     page_method("sign of LOO in the page", "logits[target] - row[target]", "row[target] - logits[target]"),
     page_slope("the page's GELU loses its density", "slope + z * density(z)", "slope"),
     special("a special token in a text is read", "this.reserved.has(id)", "false"),
+    session("a break has the slide before it", "(int(own[1]), len(slides)) if own",
+            "(int(own[1]), len(slides) - 1) if own"),
+    session("a deck's time runs backwards", "if later < minute:", "if later < 0:"),
 ]
 # fmt: on
 

@@ -11,8 +11,8 @@ from browsing import ROOT
 
 pytest.importorskip("sphinx", reason="sphinx comes with the extra book")
 
-from lrp_book import rehearse
-from lrp_book.sphinx.run_sheet import Slide, read_deck
+from lrp_book import rehearse, sessions
+from lrp_book.sessions import Slide, read_session
 
 SOURCES = ROOT / "book/slides"
 
@@ -21,13 +21,13 @@ SOURCES = ROOT / "book/slides"
 def test_a_session_plays_as_its_notes_say(session: str, html: Path, browser: Any) -> None:
     played = rehearse.rehearse(browser, html / "book/slides", SOURCES, session)
     assert not {one.slide.title: one.faults for one in played if one.faults}
-    assert sum(one.minutes for one in played) == rehearse.LENGTH
+    assert sum(one.minutes for one in played) == sessions.LENGTH
     assert sum(one.steps for one in played) >= 10
 
 
 def faults(html: Path, browser: Any, session: str, title: str, do: str, *, shown: bool = False) -> list[str]:
     """What is said of one slide with other steps, or with its results on the screen from the start."""
-    slides = read_deck((SOURCES / f"{session}.md").read_text(encoding="utf-8"))
+    slides = read_session((SOURCES / f"{session}.md").read_text(encoding="utf-8")).slides
     (slide,) = (one for one in slides if one.title == title)
     page = browser.new_page(viewport={"width": 1280, "height": 720})
     page.goto((html / "book/slides" / f"{session}.html").as_uri())
@@ -75,6 +75,6 @@ def test_more_words_than_minutes_are_red() -> None:
 def test_every_demonstration_of_a_widget_has_steps() -> None:
     """A slide whose notes tell the speaker to press something says what, and what is seen."""
     for session in rehearse.SESSIONS:
-        for slide in read_deck((SOURCES / f"{session}.md").read_text(encoding="utf-8")):
+        for slide in read_session((SOURCES / f"{session}.md").read_text(encoding="utf-8")).slides:
             if "Show the results" in slide.notes["Next"]:
                 assert rehearse.steps_of(slide), (session, slide.title)

@@ -13,6 +13,7 @@ import nbformat
 import pytest
 from browsing import ROOT, complaints_of_axe, open_page, state_of
 from lrp_book import student
+from lrp_book.sessions import on_slides
 from lrp_book.sphinx.slides import excerpt, find_cell, in_state, part_of_table, slides
 from test_course import HOMES
 
@@ -20,7 +21,11 @@ from lrp_companion.checks import InputError
 from lrp_companion.show import table
 from lrp_companion.widgets import ProductTree
 
-DECKS = sorted(path.stem for path in (ROOT / "book/slides").glob("session*.md"))
+SOURCES = {
+    path.stem: on_slides(path.read_text(encoding="utf-8"))
+    for path in sorted((ROOT / "book/slides").glob("session*.md"))
+}
+DECKS = list(SOURCES)
 DATA = re.compile(r'<script type="application/json">(.*?)</script>', re.DOTALL)
 
 
@@ -102,7 +107,7 @@ def test_sections_lie_side_by_side() -> None:
 
 @pytest.mark.parametrize("name", DECKS)
 def test_the_student_edition_keeps_the_slides_and_drops_all_notes(name: str) -> None:
-    before = (ROOT / f"book/slides/{name}.md").read_text(encoding="utf-8")
+    before = SOURCES[name]
     after = student.without_solution_blocks(before)
     assert "```{answers}" in before and not re.search(r"\{(answers|notes)\}", after)
     assert re.findall("^#.*", before, re.M) == re.findall("^#.*", after, re.M)
@@ -113,7 +118,7 @@ def test_the_student_edition_keeps_the_slides_and_drops_all_notes(name: str) -> 
 
 @pytest.mark.parametrize("name", DECKS)
 def test_every_slide_but_a_deck_has_notes_and_no_measured_number(name: str) -> None:
-    text = (ROOT / f"book/slides/{name}.md").read_text(encoding="utf-8")
+    text = SOURCES[name]
     parts = re.split(r"^#{1,2} ", text, flags=re.M)[1:]
     assert len(parts) >= 18
     for part in parts:
@@ -151,7 +156,7 @@ def test_a_page_shows_a_cell_that_there_is_in_the_part_that_it_names(
 @pytest.mark.parametrize("name", DECKS)
 def test_what_a_room_is_asked_is_hidden_until_the_speaker_shows_it(name: str) -> None:
     """What a note tells the speaker to show is hidden until then, and nothing else is."""
-    parts = re.split(r"^## ", (ROOT / f"book/slides/{name}.md").read_text(encoding="utf-8"), flags=re.M)
+    parts = re.split(r"^## ", SOURCES[name], flags=re.M)
     for part in parts:
         assert (":hide: results" in part) == ("*Show the results*" in part), part.splitlines()[0]
 
@@ -168,7 +173,7 @@ def test_what_a_room_is_asked_is_hidden_until_the_speaker_shows_it(name: str) ->
     ],
 )
 def test_no_answer_is_on_the_screen_before_its_vote(name: str, cell: str) -> None:  # fmt: skip
-    text = (ROOT / f"book/slides/{name}.md").read_text(encoding="utf-8")
+    text = SOURCES[name]
     assert re.search(rf" {cell}\n(:.*\n)*:hide: results\n", text)
 
 
@@ -215,7 +220,7 @@ def count(page: Any) -> int:
 @pytest.mark.parametrize("name", DECKS)
 def test_every_slide_holds_what_it_shows_and_asks_no_other_host(name: str, site: str, browser: Any) -> None:
     context, page, watch = opened(browser, f"{site}/book/slides/{name}.html")
-    source = (ROOT / f"book/slides/{name}.md").read_text(encoding="utf-8")
+    source = SOURCES[name]
     assert count(page) == len(re.findall(r"^#{1,2} ", source, re.M))
     for number in range(count(page)):
         turn_to(page, number)
@@ -342,7 +347,7 @@ def test_a_deck_prints_one_page_per_slide(name: str, site: str, browser: Any) ->
 def test_a_deck_has_as_many_slides_as_heads(name: str, site: str, browser: Any) -> None:
     """reveal.js takes any `section` for a slide, a widget's, too."""
     context, page, watch = opened(browser, f"{site}/book/slides/{name}.html")
-    heads = re.findall(r"^#{1,2} ", Path(ROOT, "book/slides", f"{name}.md").read_text(encoding="utf-8"), re.M)
+    heads = re.findall(r"^#{1,2} ", SOURCES[name], re.M)
     assert page.evaluate("Reveal.getTotalSlides()") == len(heads) == count(page)
     assert watch.nothing(), watch
     context.close()

@@ -28,7 +28,7 @@ import nbformat
 import papermill
 from papermill.exceptions import PapermillExecutionError
 
-from lrp_book import nbgrader
+from lrp_book import nbgrader, sessions
 from lrp_book import student as editions
 from lrp_book.parameters import check_parameters, check_values, from_make
 from lrp_book.sphinx import appendix, your_sentence
@@ -202,6 +202,7 @@ def build(root: Path, *, parameters: Mapping[str, str] | None = None, student: b
         shutil.copy(root / name, source)
     code = shutil.ignore_patterns("lrp_book", "*.egg-info", "pyproject.toml")
     shutil.copytree(root / "book", source / "book", ignore=code)
+    sessions.write_pages(source / "book")
     for notebook in executed:
         appendix.write_pages(notebook, source / "notebooks")
     exercises = Path("notebooks", "exercises")

@@ -21,12 +21,12 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxRole
 
 import lrp_companion
-from lrp_book.sphinx.run_sheet import Slide, read_deck
+from lrp_book.sessions import LENGTH, Slide, read_session
 
 ROOT = Path(__file__).resolve().parents[2]
 SESSIONS = ("session1", "session2", "session3")
-LENGTH, WORDS = 90, 100
-"""Minutes of a session, and the most words that a speaker says in one."""
+WORDS = 100
+"""The most that a speaker says in a minute."""
 STEP = re.compile(r"\{(click|set|expect)\}`([^`]+)`")
 _LINES = """() => {
   const walk = node => [...node.childNodes].flatMap(child => child.nodeType === 3
@@ -150,7 +150,7 @@ def after(expected: str, lines: list[str]) -> str:
 
 def rehearse(browser: Any, decks: Path, sources: Path, session: str) -> list[Played]:
     """Play one session of a built book."""
-    slides = read_deck((sources / f"{session}.md").read_text(encoding="utf-8"))
+    slides = read_session((sources / f"{session}.md").read_text(encoding="utf-8")).slides
     page = browser.new_page(viewport={"width": 1280, "height": 720})
     page.route(
         "**/*", lambda route: route.abort() if route.request.url.startswith("http") else route.continue_()

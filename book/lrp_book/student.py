@@ -16,11 +16,12 @@ from pathlib import Path
 
 import nbformat
 
+from lrp_book import sessions
 from lrp_companion.checks import InputError
 
 BEGIN, END = "# BEGIN SOLUTION", "# END SOLUTION"
-# Blocks of a page that are left out; notes and answers are the speaker's.
-HIDDEN = ("{solution}", "{notes}", "{answers}", "{admonition} For instructors")
+# Blocks of a page that are left out; of a deck all that is on no slide.
+HIDDEN = ("{solution}", "{admonition} For instructors", *(f"{{{name}}}" for name in sessions.BLOCKS))
 GAP = 'raise NotImplementedError("Your code here.")'
 INSTRUCTOR = "instructor"  # a folder whose pages students do not get
 _FENCE = re.compile(r"^(?P<indent> {0,3})(?P<fence>`{3,}|:{3,})\s*(?P<rest>.*)$")

@@ -28,12 +28,14 @@ from sphinx.config import Config
 from sphinx.util.docutils import SphinxDirective
 
 import lrp_companion
+from lrp_book.sessions import BLOCKS
 from lrp_book.sphinx.appendix import SUFFIX
 from lrp_companion.checks import InputError
 from lrp_companion.page.assets import PLOTLY_MIME, PlotlyRenderer, wheel_folder
 from lrp_companion.widgets import base as widgets
 
-FOLDER, SHEET = "book/slides/", "book/cheatsheet"
+FOLDER = "book/slides/"
+PRINTED = {"book/cheatsheet": ("cheatsheet",), "book/course/instructor/sheet": ("cheatsheet", "runsheet")}
 REVEAL = "_static/revealjs"  # in the wheel
 LOADED = ("dist/reset.css", "dist/reveal.css", "dist/reveal.js", "plugin/notes/notes.js", "LICENSE")
 WIDGET = re.compile(
@@ -290,6 +292,16 @@ class NotesDirective(SphinxDirective):
         ]
 
 
+class OnNoSlide(SphinxDirective):
+    """`{part}`, `{handout}`, `{teaching}`: what `lrp_book.sessions` makes other pages of."""
+
+    has_content, optional_arguments, final_argument_whitespace = True, 1, True
+
+    def run(self) -> list[nodes.Node]:
+        """Return nothing."""
+        return []
+
+
 def is_deck(docname: str) -> bool:
     """Return whether a page is a deck.
 
@@ -315,10 +327,11 @@ def write_deck(
 ) -> str | None:
     """Give a deck its template and, of the book's scripts and styles, only ours and MathJax.
 
-    And give the cheat sheet its paper size.
+    And give the cheat sheet and the run sheets their paper size.
     """
-    if pagename == SHEET:
-        app.add_css_file("companion/cheatsheet.css")
+    for page, styles in PRINTED.items():
+        for style in styles if pagename.startswith(page) else ():
+            app.add_css_file(f"companion/{style}.css")
     if doctree is None or not is_deck(pagename) or app.builder.format != "html":
         return None
     # A head without words is none.
@@ -356,6 +369,8 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("cell", CellDirective)
     app.add_directive("notes", NotesDirective)
     app.add_directive("answers", NotesDirective)
+    for name in BLOCKS[2:]:
+        app.add_directive(name, OnNoSlide)
     app.connect("config-inited", add_template)
     app.connect("builder-inited", stage_reveal)
     # After `assets` has chosen what the page loads.
