@@ -1,11 +1,12 @@
 """A session of the course from one file: its deck of slides, the plan, two pages and the run sheet.
 
 In `book/slides/sessionN.md` a slide's `{notes}` say from which `:minute:` it is shown, what to say, what to
-ask and what to click next; `{answers}` holds typical answers. Three more blocks are on no slide.
-`{part} TITLE` stands in the first slide of a part of the plan, or, with a `:minute:` of its own, where a break
-begins; its text is what the teacher does, `:where:` the student's link, `:screen:` the teacher's. `{handout}`
-and `{teaching}` are the students' and the teacher's page, in which `<!-- goals -->` and `<!-- plan -->` stand
-for what the slides say. `write_pages` writes these pages and the run sheet where the book is made.
+ask and what to click next; `{answers}` holds typical answers. Three more blocks are on no slide. `{part}
+TITLE` stands in the first slide of a part of the plan, or, with a `:minute:` of its own, where a break
+begins; its text is what the teacher does, `:where:` the student's link, `:screen:` the teacher's.
+`{handout}` and `{teaching}` are the students' and the teacher's page, in which `<!-- goals -->` and `<!--
+plan -->` stand for what the slides say. `write_pages` writes these pages and the run sheet where the book
+is made.
 """
 
 from __future__ import annotations
