@@ -210,6 +210,17 @@ def test_a_trait_that_no_page_can_show_is_refused(make: Any, odd: object) -> Non
             widget = make()
 
 
+def test_what_every_widget_has_is_no_part_of_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session that ends closes its channels when nothing can be painted any more."""
+    widget = ProductTree((2, 3, 4))
+    monkeypatch.setattr(ProductTree, "page_html", lambda self: 1 / 0)
+    widget.close()
+    widget.layout = {"width": "10px"}
+    assert widget.comm is None and set(widget.state()) == {"address", "data", "values", "grouping"}
+    with pytest.raises(InputError, match="a value that the widget can show"):
+        widget.grouping = "x1 (x2 x3)"
+
+
 def test_what_is_no_widget_is_not_saved(tmp_path: Path) -> None:
     for odd in (None, 3, hostile_map()):
         with pytest.raises(InputError, match="expected a widget"):

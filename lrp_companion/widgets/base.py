@@ -120,6 +120,9 @@ def in_one_line(init: Callable[..., None]) -> Callable[..., None]:
     return made
 
 
+_INHERITED = frozenset({*anywidget.AnyWidget.class_trait_names(), "_esm", "_css", "_anywidget_id"})
+
+
 class Widget(anywidget.AnyWidget):
     """One front end with its state; subclasses name the front end: `class Mine(Widget, front="mine")`.
 
@@ -144,7 +147,8 @@ class Widget(anywidget.AnyWidget):
         super().__init_subclass__(**options)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if not self._made or not self.has_trait(name):
+        # What every widget has (its channel, its layout) is on no page, and is set while a session ends.
+        if not self._made or name in _INHERITED or not self.has_trait(name):
             super().__setattr__(name, value)
             return
         before = getattr(self, name)
@@ -161,8 +165,7 @@ class Widget(anywidget.AnyWidget):
 
     def state(self) -> dict[str, Any]:
         """Return the front end's input as plain JSON."""
-        inherited = {*anywidget.AnyWidget.class_trait_names(sync=True), "_esm", "_css", "_anywidget_id"}
-        return {name: getattr(self, name) for name in sorted(set(self.trait_names(sync=True)) - inherited)}
+        return {name: getattr(self, name) for name in sorted(set(self.trait_names(sync=True)) - _INHERITED)}
 
     def fallback(self) -> str:
         """Return HTML that is read where no script runs; every text in it escaped."""
