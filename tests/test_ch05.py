@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import re
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,8 @@ from test_recomputed import plain_loo, plain_r
 
 from lrp_companion.checks import InputError, SourceError
 from lrp_companion.masks import path_masks
-from lrp_companion.metrics import bootstrap_mean
+from lrp_companion.metrics import Interval, bootstrap_mean
+from lrp_companion.metrics.paired import over_trainings
 from lrp_companion.paper.published import paper_table
 from lrp_companion.runs.labelled import mean
 from lrp_companion.runs.load import TextRun, load_run
@@ -48,6 +50,7 @@ ASKED = set(re.findall(r"\{finding\}`([^`]+)`", INDEX))
 NUMBER = re.compile(r"(?<![\w.])[\u2212-]?\d+\.\d+")
 RULES = ("CP-LRP", "AttnLRP")
 WORDS, POSITIONS = Protocol(), Protocol(site="word+position", tokens="all")
+SUMS = Protocol(site="word+position", tokens="all", map="sum-to-one")
 FIVE = [f"trainings/sst2-{SHORT_RECIPE}-seed-{seed}" for seed in range(5)]
 
 
@@ -187,7 +190,7 @@ def test_the_front_pages_own_numbers_are_those_of_the_records() -> None:
             f(c[seen], judge[seen])[0] - f(a[seen], judge[seen])[0]
             for c, a, judge in zip(*pair, maps.loo(), strict=True)
         ]
-        assert known[f"front, sst2-12, {reading}, {name}"] == number(float(np.mean(gaps)))
+        assert known[f"front, sst2-12, {reading}, {name}"] == front_number(gaps, bootstrap_mean(gaps))
         means = []
         for kept in base:
             starts = [0, *np.cumsum(kept["tokens"])]
@@ -195,8 +198,16 @@ def test_the_front_pages_own_numbers_are_those_of_the_records() -> None:
                 [kept[key][i:j][seen] for i, j in itertools.pairwise(starts)]
                 for key in ("cp-lrp+position", "attnlrp+position", "loo attention-mask")
             ]
-            means.append(np.mean([f(c, judge)[0] - f(a, judge)[0] for c, a, judge in zip(*cut, strict=True)]))
-        assert known[f"front, base, {reading}, {name}"] == number(float(np.mean(means)))
+            means.append([f(c, judge)[0] - f(a, judge)[0] for c, a, judge in zip(*cut, strict=True)])
+        interval = over_trainings(dict(enumerate(means)))
+        assert known[f"front, base, {reading}, {name}"] == front_number(np.ravel(means), interval)
+    sums = run("sst2-companion")
+    lead = sums.r("cp-lrp", SUMS) - sums.r("attnlrp", SUMS)
+    assert known["front, sst2-12, sums"] == number(float(np.nanmean(lead)))
+
+
+def front_number(values: Sequence[float], interval: Interval) -> str:
+    return number(float(np.mean(values))) + "°" * (interval.low <= 0 <= interval.high)
 
 
 def test_no_number_of_the_front_page_was_typed_in() -> None:

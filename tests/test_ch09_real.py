@@ -191,3 +191,13 @@ def test_a_missing_record_is_one_line(tmp_path):
     (tmp_path / "base").mkdir()
     with pytest.raises(MissingRecord, match="chapter 9: got no"):
         ch.part(f"{tmp_path}/base", "sst2-seed-0-maps")
+
+
+def test_what_the_page_on_own_models_prints_is_the_records() -> None:
+    page = (Path(__file__).parents[1] / "book/your_model.md").read_text(encoding="utf-8")
+    (prompt, *_) = json.loads((Path(LM) / "touch.json").read_text(encoding="utf-8"))["prompts"]
+    (loo,) = [row for row in prompt["rows"] if row["method"] == "loo"]
+    shown = [
+        f"{token.strip():10} {score:+.3f} " for token, score in zip(loo["tokens"], loo["scores"], strict=True)
+    ]
+    assert all(line in page for line in shown) and f"logit {loo['logit']:.3f}" in page

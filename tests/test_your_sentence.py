@@ -212,6 +212,22 @@ def test_a_click_on_a_token_says_what_its_removal_does(at: Any, python: Classifi
     said = page.locator("section [aria-live]").first.inner_text().replace("−", "-")
     assert f"Without “{loo.tokens[4]}”" in said and f"{loo.logit - loo.scores[4]:.3f}" in said
     assert item.get_attribute("data-removed") == "" and f"{-loo.scores[4]:+.3f}" in said
+    page.wait_for_function("location.hash.includes('sentence.removed=4')")
+    again, _ = at(url=page.url)
+    assert again.locator("section [aria-live]").first.inner_text().replace("−", "-") == said
+    explain(again, SECOND)
+    assert "Without" not in again.locator("section [aria-live]").first.inner_text()
+
+
+def test_loading_explains_what_stands_in_the_box(at: Any, python: Classifier) -> None:
+    page, watch = at(load=False)
+    page.fill("textarea[name=text]", TEXT)
+    page.click("button.lrp-load")
+    page.wait_for_selector(f"{PANEL} .lrp-row-title", state="attached", timeout=30_000)
+    page.wait_for_function(DONE, timeout=30_000)
+    assert page.input_value("textarea[name=text]") == TEXT and watch.nothing()
+    agrees(shown(page), expected(python, TEXT))
+    assert page.locator(".lrp-refused").first.inner_text() == ""
 
 
 def test_two_sentences_and_a_link_that_brings_both_back(at: Any, python: Classifier) -> None:
@@ -255,6 +271,8 @@ def test_a_shared_sentence_is_announced_and_no_other_is_shown(at: Any) -> None:
     page, _ = at(f"#sentence.text={quote(TEXT)}&sentence.bypassed=3,4", load=False)
     said = page.inner_text(".lrp-shared")
     assert TEXT in said and "bypassed: 3, 4" in said and page.locator(".lrp-widget ol").count() == 0
+    page, _ = at("#sentence.bypassed=3,4", load=False)
+    assert "bypassed: 3, 4" in page.inner_text(".lrp-shared"), "of an example, too"
 
 
 def test_loading_hands_the_focus_on_and_a_link_says_that_it_was_copied(at: Any) -> None:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
+from dataclasses import asdict
 from functools import lru_cache
 
 import numpy as np
 
 from lrp_book.ch06_outlier import RULES, STATISTIC, lead, with_and_without
-from lrp_book.committed import Records
+from lrp_book.ch09_real import ALL, REST, gap, trainings
+from lrp_book.committed import SUMS, Records
 from lrp_book.say import DIGITS, number
 from lrp_companion.attribution import Attribution
 from lrp_companion.loading.classifier import load_classifier
 from lrp_companion.methods import attribute
-from lrp_companion.metrics import pearson
-from lrp_companion.metrics.faithfulness import CORRELATIONS
-from lrp_companion.runs.labelled import mean
-from lrp_companion.runs.load import TextRun, nearby
+from lrp_companion.metrics import Interval, pearson
+from lrp_companion.runs.labelled import mean, r_with_loo
+from lrp_companion.runs.load import TextRun
+from lrp_companion.schema import PROTOCOLS
 from lrp_companion.sources import load_dataset
 from lrp_companion.widgets.outlier_scene import OutlierScene
 
@@ -63,10 +66,12 @@ def outlier_scene(run: TextRun, *, address: str = "outlier") -> OutlierScene:
         for one, other in zip(maps[0], loo, strict=True)
     ]
     here = embedded().index(ONE_TOKEN)
+    at_words = shown(explained("word")[0][here].scores, loo[here].scores)
     note = (
-        f"A picked sentence: without [CLS] AttnLRP's r moves by {number(moved[here])} here, in the median of "
-        f"our {len(moved)} reviews by {number(float(np.median(moved)))}. Relevance is read at words + "
-        "positions, in the 12-layer model."
+        f"The first of our {len(moved)} reviews, shown because one token does much here: without [CLS] "
+        f"AttnLRP's r moves by {number(moved[here])}, in the median of the reviews by "
+        f"{number(float(np.median(moved)))}. Relevance is read at words + positions, in the 12-layer model; "
+        f"at the words alone AttnLRP has {number(at_words)}."
     )
     label = load_classifier(MODEL).labels[loo[here].target]
     pair = [one[here] for one in maps]
@@ -89,48 +94,23 @@ def picked_note() -> str:
     )
 
 
-READINGS = {
-    "words": ("word", "words"),
-    "positions": ("word+position", "all"),
-    "no [CLS]": ("word+position", "no [CLS]"),
-}
+READINGS = {"positions": ALL, "no [CLS]": REST}
 """Where relevance is read and which tokens count, by the name that the numbers have."""
-BASE = ("sst2-seed-0", "sst2-seed-1", "sst2-seed-2")
 
 
-def base_gaps(folder: str, site: str, counted: str, statistic: str) -> np.ndarray:
-    """Mean of CP-LRP's r minus AttnLRP's of the base-size classifier, one for each of its trainings."""
-    out = []
-    for name in BASE:
-        kept = np.load(nearby(folder) / f"base/{name}-maps.npz")
-        ends, last = np.cumsum(kept["tokens"])[:-1], "" if site == "word" else "+position"
-        first = np.isin(np.arange(kept["word"].size), [0, *ends])
-        seen = {"words": kept["word"], "all": first | True, "no [CLS]": ~first}[counted]
-        columns = [
-            np.split(kept[column], ends)
-            for column in ("loo attention-mask", f"cp-lrp{last}", f"attnlrp{last}")
-        ]
-        f = CORRELATIONS[statistic]
-        rows = [
-            f(cp[keep], loo[keep]) - f(attn[keep], loo[keep])
-            for loo, cp, attn, keep in zip(*columns, np.split(seen, ends), strict=True)
-            if keep.sum() > 1
-        ]
-        out.append(np.nanmean(rows))
-    return np.array(out)
+def marked(value: Interval) -> str:
+    """A mean, with a mark where its interval contains 0."""
+    return number(value.mean) + ("°" if value.low <= 0 <= value.high else "")
 
 
 def front_numbers(kept: Records) -> Iterator[tuple[str, str]]:
     """The numbers of the front page's answer by their names, CP-LRP minus AttnLRP."""
-    gap = lead(with_and_without(kept.with_maps("sst2-12")))
-    for name, (site, counted) in READINGS.items():
-        for statistic in STATISTIC:
-            ours = mean(gap.sel(site=site, counted=counted, statistic=statistic))
-            yield f"front, sst2-12, {name}, {statistic}", number(ours.mean)
-            yield (
-                f"front, base, {name}, {statistic}",
-                number(base_gaps(kept.folder, site, counted, statistic).mean()),
-            )
+    ours, base = with_and_without(kept.with_maps("sst2-12")), trainings(kept.folder)
+    for (name, reading), statistic in itertools.product(READINGS.items(), STATISTIC):
+        for model, r in (("sst2-12", ours), ("base", base)):
+            yield f"front, {model}, {name}, {statistic}", marked(gap(r, reading, statistic))
+    sums = r_with_loo(kept.text("sst2-12"), RULES, **asdict(PROTOCOLS[SUMS]))
+    yield "front, sst2-12, sums", number(mean(lead(sums)).mean)
     run = kept.text("sst2-12", frontier=True)
     for method in ("mask-gradient", *RULES):
         yield f"front, sst2-12, {method}", number(run.agreement(method).mean)

@@ -57,21 +57,25 @@ class Cell:
         """As a cell of a table; a dash where there is none.
 
         >>> Cell(0.52).html(), Cell(Interval(0.5, 0.4, 0.6, 9), "a/b").html()
-        ('0.52', '<a href="#run-a-b" title="0.40 to 0.60, n = 9">0.50</a>')
+        ('0.52', '<a href="#run-a-b" title="n = 9">0.50<span class="lrp-range"> [0.40, 0.60]</span></a>')
         """
         if self.value is None:
             return "–"
-        text = number(self.value.mean if isinstance(self.value, Interval) else self.value)
-        if not self.run:
-            return text
-        told = ""
-        if isinstance(self.value, Interval):
-            low, high = number(self.value.low), number(self.value.high)
-            told = f' title="{low} to {high}, n = {self.value.n}"'
-        return f'<a href="#{anchor(self.run)}"{told}>{text}</a>'
+        if not isinstance(self.value, Interval):
+            text = number(self.value)
+            return f'<a href="#{anchor(self.run)}">{text}</a>' if self.run else text
+        mean, between = number(self.value).split(" ", 1)
+        shown = f'{mean}<span class="lrp-range"> {between}</span>'
+        return f'<a href="#{anchor(self.run)}" title="n = {self.value.n}">{shown}</a>'
 
 
 NOTHING = Cell(None)
+CHAPTERS = {"mnist": "02_mnist_invariance", "maps/": "06_protocol_audit_numbers", "base/": "09_real_models"}
+"""The page with more numbers of a run, by how its name begins; of the others it is that of chapter 5."""
+SWITCH = (
+    "<style>.lrp-range{display:none}body:has(#lrp-ranges:checked) .lrp-range{display:inline}</style>"
+    '<p><label><input type="checkbox" id="lrp-ranges"> Print the 95 % intervals</label></p>'
+)
 Row = tuple[str, Sequence[Cell]]
 
 
@@ -217,7 +221,7 @@ def tabs(pages: Mapping[str, str]) -> list[str]:
 
 def page(kept: Records) -> list[str]:
     """The page below its introduction, in MyST."""
-    digits, out = kept.digits(), ["```{raw} html", f"<style>{TABLE_CSS}</style>", "```", ""]
+    digits, out = kept.digits(), ["```{raw} html", f"<style>{TABLE_CSS}</style>{SWITCH}", "```", ""]
     out += ["(look-up-1)=", "## Table 1: two graphs of one function", ""]
     both = ["paper", "ours"]
     pairs = dict.fromkeys(("left, right graph", "left graph, LOO", "right graph, LOO"), both)
@@ -277,14 +281,20 @@ def runs(kept: Records) -> str:
         rows.append((f"base/{name}", "MPNet", data, n))
     body = "".join(
         f'<tr id="{anchor(name)}"><th scope="row"><code>{name}</code></th><td>{html.escape(model)}</td>'
-        f'<td>{html.escape(data)}</td><td class="lrp-number">{n}</td></tr>'
+        f'<td>{html.escape(data)}</td><td class="lrp-number">{n}</td><td>{_more(name)}</td></tr>'
         for name, model, data, n in rows
     )
-    heads = "".join(f'<th scope="col">{name}</th>' for name in ("in results/", "model", "data", "n"))
+    heads = "".join(f'<th scope="col">{name}</th>' for name in ("in results/", "model", "data", "n", "more"))
     return (
         '<figure class="lrp-table"><div role="region" tabindex="0" aria-label="The runs"><table><thead>'
         f"<tr>{heads}</tr></thead><tbody>{body}</tbody></table></div></figure>"
     )
+
+
+def _more(name: str) -> str:
+    pages = [page for start, page in CHAPTERS.items() if name.startswith(start)]
+    page = (*pages, "05_reproduction_numbers")[0]
+    return f'<a href="../notebooks/{page}.html">chapter {int(page[:2])}</a>'
 
 
 class LookUp(SphinxDirective):

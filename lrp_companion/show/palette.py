@@ -27,9 +27,9 @@ STYLES = {
     "left": Style("left", "#0067a5", "D", "-"),
     "right": Style("right", "#c44c00", "X", (0, (3, 1.5))),
     "flat": Style("flat", "#00755e", "P", (0, (4, 1.5, 1, 1.5))),
-    "front-to-back": Style("front to back", "#0067a5", "o", "-"),
-    "back-to-front": Style("back to front", "#c44c00", "s", "-"),
-    "single": Style("single layer", "#00755e", "^", "-"),
+    "front-to-back": Style("front to back", "#30616b", "o", "-"),
+    "back-to-front": Style("back to front", "#a8216b", "s", "-"),
+    "single": Style("single layer", "#8a5d00", "^", "-"),
 }
 """How groupings and paths are drawn; methods say how they are in `lrp_companion.registry`."""
 SPARE = ("#6b4fa0", "#a8216b", "#946500", "#00755e", "#0067a5", "#c44c00")

@@ -34,7 +34,10 @@ class YourSentence(Widget, front="your_sentence"):
     address : the widget's name in the page.
     """
 
-    links = ("text", "other", "compare", "mode", "bypassed", "amounts", "site", "tokens", "target")
+    links = (
+        *("text", "other", "compare", "mode", "bypassed", "amounts"),
+        *("site", "tokens", "target", "removed"),
+    )
     text = traitlets.Unicode("").tag(sync=True)
     other = traitlets.Unicode("").tag(sync=True)
     compare = traitlets.Bool(False).tag(sync=True)
@@ -44,6 +47,7 @@ class YourSentence(Widget, front="your_sentence"):
     site = traitlets.Enum(list(SITES), "word").tag(sync=True)
     tokens = traitlets.Enum(list(TOKEN_CHOICES), "no-special").tag(sync=True)
     target = traitlets.Int(-1).tag(sync=True)
+    removed = traitlets.Int(-1).tag(sync=True)
 
     def __init__(
         self,

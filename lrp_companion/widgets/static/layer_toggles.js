@@ -274,7 +274,7 @@ function firstRows(model, fixed, moving) {
   };
   const loo = titled("Leave-One-Out", sentence.loo, ": what the logit loses without the token");
   const both = Object.entries(masks).map(([name, mask]) =>
-    titled(name, corner(table, mask, width), `: r with LOO ${say(all[mask])}`)
+    titled(name, corner(table, mask, width), `: r with LOO, words only ${say(all[mask])}`)
   );
   const switched = titled("The layers as switched", corner(table, 0, width), "");
   fixed.replaceChildren(...[loo, ...both].flatMap(({ nodes }) => nodes));
@@ -282,7 +282,7 @@ function firstRows(model, fixed, moving) {
   return () => {
     const mask = maskOf(model.get("bypassed"));
     switched.row.paint(corner(table, mask, width));
-    switched.r.textContent = `: r with LOO ${say(all[mask])}`;
+    switched.r.textContent = `: r with LOO, words only ${say(all[mask])}`;
     return all[mask];
   };
 }

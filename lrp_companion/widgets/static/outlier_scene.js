@@ -49,6 +49,28 @@ function scale(list, from, to) {
 }
 
 /**
+ * Put a name beside its dot, at the first of eight places that meets no dot and no other name.
+ * @param {SVGTextElement} label
+ * @param {number[]} dot
+ * @param {number[][]} taken boxes: left, top, right, bottom
+ * @returns {number[]} the name's own box
+ */
+function beside(label, [x, y], taken) {
+  const wide = 6.8 * label.textContent.length, ups = [4, -8, 16];
+  const sides = [...ups.flatMap((up) => [[11, up], [-10 - wide, up]]), [-wide / 2, -11], [-wide / 2, 20]];
+  const boxes = sides.map(([right, up]) => [x + right, y + up - 9, x + right + wide, y + up + 2]);
+  const inside = (/** @type {number[]} */ [left, top, right, low]) =>
+    left >= 0 && right <= WIDE && top >= 10 && low <= HIGH;
+  const meets = (/** @type {number[]} */ a, /** @type {number[]} */ b) =>
+    a[0] < b[2] && b[0] < a[2] && a[1] < b[3] && b[1] < a[3];
+  const free = boxes.findIndex((box) => inside(box) && !taken.some((other) => meets(box, other)));
+  const place = Math.max(free, 0);
+  label.setAttribute("x", sides[place][0].toFixed(1));
+  label.setAttribute("y", String(sides[place][1]));
+  return boxes[place];
+}
+
+/**
  * One method's dots, the line of least squares through them, and r.
  * @param {Data} data
  * @param {number} method
@@ -63,11 +85,11 @@ function panel({ tokens, special, place, methods, scores: all, loo }, method) {
     const dot = svg("circle", { r: i === place ? 7 : 4.5 }, svg("title", {}, token));
     return svg("g", { class: i === place ? "lrp-scene-one" : "" }, dot, ...label);
   });
-  const line = svg("line", { class: "lrp-scene-line" });
+  const line = svg("line", { class: "lrp-scene-line" }), zero = svg("path", { class: "lrp-scene-zero" });
   const across = svg("text", { x: WIDE, y: HIGH + 14, "text-anchor": "end" });
   const up = svg("text", { x: 0, y: 10 });
   const view = { viewBox: `0 0 ${WIDE} ${HIGH + 18}`, role: "img" };
-  const drawn = svg("svg", view, svg("path", { d: `M0 16V${HIGH}H${WIDE}` }), line, dots, across, up);
+  const drawn = svg("svg", view, svg("path", { d: `M0 16V${HIGH}H${WIDE}` }), zero, line, dots, across, up);
   const was = h("span", { class: "lrp-quiet" }), r = h("strong", {});
   const node = h(
     "div",
@@ -81,6 +103,9 @@ function panel({ tokens, special, place, methods, scores: all, loo }, method) {
     const keep = tokens.map((_, i) => !(without && i === place));
     const shown = seen(loo, scores, keep, ranked), mean = { x: 0, y: 0 };
     const toX = scale(shown.x, EDGE, WIDE - EDGE), toY = scale(shown.y, HIGH - EDGE, 16 + EDGE);
+    zero.setAttribute("d", ranked ? "" : `M${toX(0)} 16V${HIGH}M0 ${toY(0)}H${WIDE}`);
+    const around = (/** @type {number} */ x, /** @type {number} */ y) => [x - 6, y - 6, x + 6, y + 6];
+    const taken = shown.x.map((x, k) => around(toX(x), toY(shown.y[k])));
     let next = 0;
     dots.forEach((dot, i) => {
       dot.classList.toggle("lrp-scene-out", !keep[i]);
@@ -88,11 +113,8 @@ function panel({ tokens, special, place, methods, scores: all, loo }, method) {
       const [x, y] = [toX(shown.x[next]), toY(shown.y[next])];
       next += 1;
       dot.style.transform = `translate(${x.toFixed(1)}px, ${y.toFixed(1)}px)`;
-      const label = dot.querySelector("text"), right = x > WIDE * 0.7;
-      if (!label) return;
-      label.setAttribute("x", right ? "-9" : "9");
-      label.setAttribute("y", y < 40 ? "12" : "4");
-      label.setAttribute("text-anchor", right ? "end" : "start");
+      const label = dot.querySelector("text");
+      if (label) taken.push(beside(label, [x, y], taken));
     });
     const [xs, ys] = [shown.x.map(toX), shown.y.map(toY)];
     mean.x = sum(xs) / next;
@@ -189,7 +211,8 @@ function render({ model, el }) {
     buttons.without.setAttribute("aria-pressed", String(without));
     buttons.ranked.setAttribute("aria-pressed", String(ranked));
     const kind = ranked ? "r by rank (Spearman)" : "Pearson's r", but = without ? ` but ${token}` : "";
-    counted.textContent = `${kind}, all tokens${but}. Each dot is a token.`;
+    const lines = ranked ? "" : "; grey lines mark 0";
+    counted.textContent = `${kind}, all tokens${but}. Each dot is a token${lines}.`;
     const each = sides.map(({ paint }) => paint(without, ranked));
     live.say(`${counted.textContent} r: ${each.join(", ")}${over.paint(without, ranked)}`);
   });

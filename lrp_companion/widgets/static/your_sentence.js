@@ -10,7 +10,7 @@
  */
 /**
  * @typedef {{ data: Data, text: string, other: string, compare: boolean, mode: string, bypassed: number[],
- *   amounts: number[], site: string, tokens: string, target: number }} State
+ *   amounts: number[], site: string, tokens: string, target: number, removed: number }} State
  */
 /** @typedef {"text" | "other"} Which of the two sentences */
 /** @typedef {{ text: string, target: number, site: string }} Asked */
@@ -56,6 +56,7 @@ function accept(key, value, model) {
     return text.length <= LONGEST && text === tidy(text, data.drops);
   }
   if (key === "compare") return typeof value === "boolean";
+  if (key === "removed") return isPlace(Number(value) + 1, data.longest + 1);
   if (key === "target") return isPlace(Number(value) + 1, data.labels.length + 1);
   return acceptsLayered(key, /** @type {number} */ (value), data);
 }
@@ -148,22 +149,22 @@ function pathChart(layers) {
  */
 function preview(model) {
   const { examples, computed, layers } = model.get("data"), text = model.get("text");
-  const place = examples.indexOf(text);
-  if (place < 0) {
-    const open = model.get("mode") === "half-open" ? "half-open layers" : "";
-    const switches = open || inWords(model.get("bypassed"), layers);
-    const asks = `“${visible(text)}”, ${switches}. Load the model to see its maps.`;
-    return h("p", { class: "lrp-shared" }, asks);
-  }
+  const place = examples.indexOf(text), open = model.get("mode") === "half-open";
+  const switches = open ? "half-open layers" : inWords(model.get("bypassed"), layers);
+  const asks = `“${visible(text)}”, ${switches}. Load the model to see its maps.`;
+  if (place < 0) return h("p", { class: "lrp-shared" }, asks);
   const { tokens, special, maps } = computed[place], words = special.map((mark) => !mark);
   const rows = Object.keys(ROWS).filter((name) => maps[name]).flatMap((name) => {
     const row = tokenRow(tokens, special, ROWS[name]);
     row.paint(maps[name]);
-    const r = name === "loo" ? "" : ` r with LOO ${say(pearson(maps[name], maps.loo, words))}`;
+    const r = name === "loo" ? "" : ` r with LOO, words only ${say(pearson(maps[name], maps.loo, words))}`;
     return [h("p", { class: "lrp-row-title" }, ROWS[name], h("span", {}, r)), row.node];
   });
   const head = h("p", { class: "lrp-quiet" }, `Computed when this page was made: “${visible(text)}”`);
-  return h("div", {}, head, rows, h("p", { class: "lrp-readout" }, signsInWords(tokens, words, maps)));
+  const turned = open || model.get("bypassed").length;
+  const more = turned ? [h("p", { class: "lrp-shared" }, asks)] : [];
+  const signs = h("p", { class: "lrp-readout" }, signsInWords(tokens, words, maps));
+  return h("div", {}, more, head, rows, signs);
 }
 
 /**
@@ -238,6 +239,7 @@ class Panel {
     this.filling = new AbortController(); // of all masks
     /** @type {Known | null} */
     this.known = null;
+    this.removed = -1;
     this.status = h("p", { class: "lrp-quiet", role: "status" });
     this.head = h("p", { class: "lrp-readout" });
     this.rows = h("div", {});
@@ -264,15 +266,20 @@ class Panel {
     this.drawn = {};
     this.node.classList.toggle("lrp-empty", !known);
     this.removal.textContent = "Click a token of LOO, or press Enter on it, to remove it.";
+    this.removed = -1;
     if (!known) return this.rows.replaceChildren();
     for (const [row, name] of Object.entries(ROWS)) {
       const title = h("p", { class: "lrp-row-title" });
       this.drawn[row] = { title, row: tokenRow(known.tokens, known.special, name) };
     }
-    const loo = this.drawn.loo.row.node;
+    const loo = this.drawn.loo.row.node, own = this.key === "text";
+    if (own) this.removed = this.model.get("removed");
     const pick = (/** @type {Event} */ event) => {
       const item = /** @type {Element} */ (event.target).closest("li");
-      if (item) this.remove([...loo.children].indexOf(item));
+      if (!item || !this.known?.maps.loo) return;
+      this.removed = [...loo.children].indexOf(item);
+      if (own) put(this.model, { removed: this.removed });
+      this.paintRemoval();
     };
     loo.addEventListener("click", pick);
     loo.addEventListener("keydown", (event) => event.key === "Enter" && pick(event));
@@ -441,11 +448,13 @@ class Panel {
       const scores = known.maps[row], r = this.r(scores);
       if (scores) tokens.paint(scores);
       const waits = scores && known.maps.loo ? say(r) : "…";
-      title.replaceChildren(ROWS[row], row === "loo" ? "" : h("span", {}, ` r with LOO ${waits}`));
+      const over = this.model.get("tokens") === "all" ? "all tokens" : "words only";
+      title.replaceChildren(ROWS[row], row === "loo" ? "" : h("span", {}, ` r with LOO, ${over} ${waits}`));
       title.dataset.r = row === "loo" || !scores || !known.maps.loo ? "" : String(r);
     }
     const words = known.special.map((special) => !special);
     this.signs.textContent = known.maps.loo ? signsInWords(known.tokens, words, known.maps) : "";
+    this.paintRemoval();
     this.paintPaths();
     this.paintMasks();
     this.painted();
@@ -537,13 +546,12 @@ class Panel {
   }
 
   /**
-   * Say what the removal of a token does.
-   * @param {number} place
+   * Say what the removal of a token does, where one was chosen.
    * @returns {void}
    */
-  remove(place) {
-    const { known } = this;
-    if (!known?.maps.loo) return;
+  paintRemoval() {
+    const { known, removed: place } = this;
+    if (!known?.maps.loo || !(known.tokens.length > place && place >= 0)) return;
     this.removal.textContent = removalInWords(known, place, this.model.get("data").labels[known.target]);
     [...this.drawn.loo.row.node.children].forEach((item, i) => {
       item.toggleAttribute("data-removed", i === place);
@@ -564,7 +572,7 @@ class Panel {
  * @param {Model<State>} model
  * @param {Which} key
  * @param {() => boolean} loaded
- * @returns {{ node: HTMLElement, button: HTMLButtonElement, show: () => void }}
+ * @returns {{ node: HTMLElement, take: () => void, show: () => void }}
  */
 function sentenceBox(model, key, loaded) {
   const { drops } = model.get("data"), name = key === "text" ? "Your sentence" : "Second sentence";
@@ -578,7 +586,8 @@ function sentenceBox(model, key, loaded) {
     said.textContent = text.length > LONGEST ? long : text ? "" : "Type at least one word.";
     if (said.textContent) return;
     if (!loaded()) said.textContent = "Now press “Load the model”.";
-    put(model, /** @type {Partial<State>} */ ({ [key]: text }));
+    const other = key === "text" && text !== model.get("text") ? { removed: -1 } : {};
+    put(model, /** @type {Partial<State>} */ ({ ...other, [key]: text }));
   };
   box.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
@@ -591,21 +600,23 @@ function sentenceBox(model, key, loaded) {
     if (loaded()) said.textContent = "";
   };
   const node = h("div", { class: "lrp-sentence-box" }, h("label", {}, name, box), button, said);
-  return { node, button, show };
+  return { node, take, show };
 }
 
 /**
  * What stands above the explanations: boxes, examples, and whether two sentences are compared.
  * @param {Model<State>} model
  * @param {() => boolean} loaded
- * @returns {{ nodes: HTMLElement[], show: () => void }}
+ * @returns {{ nodes: HTMLElement[], take: () => void, show: () => void }} `take` reads what was typed
  */
 function sentences(model, loaded) {
   const { examples } = model.get("data");
   const first = sentenceBox(model, "text", loaded), second = sentenceBox(model, "other", loaded);
   const starts = examples.map((text) => visible(text.length > 60 ? `${text.slice(0, 58)} …` : text));
   const names = ["choose one", ...starts];
-  const example = dropdown("Examples", names, (place) => place && put(model, { text: examples[place - 1] }));
+  const example = dropdown("Examples", names, (place) => {
+    if (place) put(model, { removed: -1, text: examples[place - 1] });
+  });
   const check = h("input", { type: "checkbox", onchange: () => put(model, { compare: check.checked }) });
   const compare = h("label", {}, check, " Compare with a second sentence");
   const show = () => {
@@ -616,7 +627,11 @@ function sentences(model, loaded) {
     second.show();
   };
   const boxes = h("div", { class: "lrp-side-by-side" }, first.node, second.node);
-  return { nodes: [boxes, h("div", { class: "lrp-controls" }, example.node, compare)], show };
+  const take = () => {
+    first.take();
+    if (model.get("compare")) second.take();
+  };
+  return { nodes: [boxes, h("div", { class: "lrp-controls" }, example.node, compare)], take, show };
 }
 
 /**
@@ -705,6 +720,7 @@ function render({ model, el }) {
   const boxes = sentences(model, () => clean !== null);
   const load = loader(model.get("data"), (companion) => {
     load.remove();
+    boxes.take();
     clean = start(model, companion, work, live.say);
     boxes.show();
     if (document.activeElement === document.body) work.focus(); // the button that had it is gone

@@ -1,4 +1,5 @@
-// Makes a form of every quiz in the page. Without this script questions stand as lists, with answers folded.
+// Makes a form of every quiz in the page, a question at a time. Without this script, and on paper, all
+// questions stand one below the other, as lists with answers folded.
 // Nodes are moved, never copied, so that formulas are typeset once wherever they stand.
 // deno-lint-ignore-file no-inner-declarations -- a classic script's block keeps them out of the page's scope
 "use strict";
@@ -134,6 +135,34 @@
     part(question, ".quiz-ask").remove();
   }
 
+  /**
+   * Show one question, and two buttons that go on and back.
+   * @param {Element[]} questions
+   * @returns {HTMLElement}
+   */
+  function inTurn(questions) {
+    let here = 0;
+    const button = (/** @type {string} */ name, /** @type {number} */ step) => {
+      const node = make("button", { type: "button", class: "quiz-check" }, name);
+      node.addEventListener("click", () => {
+        turn(here + step);
+        questions[here].querySelector("input")?.focus({ preventScroll: true });
+      });
+      return node;
+    };
+    const back = button("Previous question", -1), next = button("Next question", 1);
+    const place = make("span", {});
+    const turn = (/** @type {number} */ to) => {
+      here = to;
+      questions.forEach((question, i) => question.classList.toggle("quiz-away", i !== here));
+      back.disabled = here === 0;
+      next.disabled = here === questions.length - 1;
+      place.textContent = `${here + 1} of ${questions.length}`;
+    };
+    turn(0);
+    return make("div", { class: "quiz-steps" }, back, place, next);
+  }
+
   /** @type {NodeListOf<HTMLElement>} */
   const quizzes = document.querySelectorAll(".companion-quiz");
   quizzes.forEach((quiz, place) => {
@@ -146,7 +175,7 @@
       score.textContent = `${done} of ${questions.length} answered, ${first} at the first try.`;
     };
     questions.forEach((question, i) => prepare(question, `quiz-${place}-${i}`, report));
-    quiz.append(score);
+    quiz.append(inTurn(questions), score);
     quiz.dataset.ready = "";
   });
 }
