@@ -190,6 +190,8 @@ def _run(args: argparse.Namespace, given: Sequence[str]) -> None:
             return
         state = world(args.device)
         make_jobs = _mnist_jobs if args.task in MNIST_TASKS else _text_jobs
+        if args.completion is not None:
+            make_jobs = _answer_jobs
         jobs = make_jobs(args, device_of(args.device, state))
         progress = False if args.quiet else None
         manifest = execute(jobs, args.out, resume=args.resume, progress=progress, state=state)
@@ -216,7 +218,13 @@ def _check_task(args: argparse.Namespace) -> None:
     if own_texts and not os.path.exists(os.path.expanduser(args.task)):
         got, hint = f"{args.task!r}, which does not exist", "check the path"
         raise InputError("run", got=got, expected="a file or folder with your texts", hint=hint)
-    for name in ("text", "pair", "label"):
+    if args.completion is not None and args.pair is not None:
+        got, hint = (
+            "--completion and --pair",
+            "a language model takes --completion, a classifier of pairs --pair",
+        )
+        raise InputError("run", got=got, expected="one of them", hint=hint)
+    for name in ("text", "pair", "label", "completion"):
         if not own_texts and getattr(args, name) is not None:
             got, expected = f"--{name} for {args.task}", f"--{name} only with your own data"
             raise InputError("run", got=got, expected=expected, hint="leave it out")
@@ -247,6 +255,27 @@ def _text_jobs(args: argparse.Namespace, device: str) -> Any:
     model, dtype = options.pop("model", "companion"), options.pop("dtype", "float32")
     clf = load_classifier(model, device=device, dtype=dtype)
     return TextJobs(clf, data, limit=args.limit, seed=args.seed, **options)
+
+
+def _answer_jobs(args: argparse.Namespace, device: str) -> Any:
+    options = _chosen(args, ("model", "methods", "n_steps", "removals", "keep_maps", "dtype"))
+    from lrp_companion.loading.classifier import load_classifier
+    from lrp_companion.runs.answer_jobs import AnswerJobs
+    from lrp_companion.sources import load_dataset
+    from lrp_companion.sources.dataset import whole_number
+
+    count = whole_number(args.completion)
+    columns = {"text": args.text, "label": args.label} | ({"pair": args.completion} if count is None else {})
+    data = load_dataset(args.task, split=args.split, source=args.source, data_dir=args.data_dir, **columns)
+    model, dtype = options.pop("model", "companion"), options.pop("dtype", "float32")
+    removal, *more = options.pop("removals", ["attention-mask"])
+    if more:
+        got, hint = f"--removals {', '.join([removal, *more])}", "begin a run for each"
+        raise InputError("run", got=got, expected="one removal with --completion", hint=hint)
+    clf = load_classifier(model, device=device, dtype=dtype)
+    return AnswerJobs(
+        clf, data, completion=count, removal=removal, limit=args.limit, seed=args.seed, **options
+    )
 
 
 def _mnist_jobs(args: argparse.Namespace, device: str) -> Any:

@@ -135,6 +135,8 @@ def _run_options(add: Callable[..., Any]) -> None:
     add("--pair", metavar="COLUMN", help="your data: the column of second texts, for models of pairs")
     text = "your data: the column of labels, names or class numbers (default: unlabelled)"
     add("--label", metavar="COLUMN", help=text)
+    text = "your data, and a language model: the column of what follows the texts, or a number of tokens"
+    add("--completion", metavar="COLUMN", help=text)
     add("--out", required=True, help="folder of this run: a manifest and rows of numbers")
     add("--model", help=f"{MODEL}; for mnist a variant: plain, biases, ...")
     text = "such as loo,attnlrp,mask-gradient:groups=8:nodes=0.2+1 (default: six)"

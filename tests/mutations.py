@@ -204,6 +204,8 @@ entries = of("loading/config_entries.py", "test_config_entries.py")
 run = of("runs/execute.py", "test_run_execute.py::TestStopped")
 jobs = of("runs/review_jobs.py", "test_run_load.py::TestMethods")
 columns = of("runs/review_columns.py", "test_run_load.py::TestMethods")
+answer_jobs = of("runs/answer_jobs.py", "test_answer_runs.py")
+answer_run = of("runs/answer_run.py", "test_answer_runs.py")
 
 # fmt: off
 
@@ -426,6 +428,9 @@ MUTATIONS: list[Mutation] = [
           'scores.append(sum(parts.values())); parts.pop("word")'),
     read_place("the first token read for all", "cls(tokens, place=first if place is None else place)",
                "cls(tokens, place=first)"),
+    answer_jobs("special tokens of a prompt count", "one.scores[~one.special], other.scores[~one.special]",
+            "one.scores, other.scores"),
+    answer_run("r of the sum among the tokens", "r[:, :-1]", "r"),
     removed_place("a place read without the tokens taken out", "int(keep[: place[0]].sum())",
                   "int(place[0])"),
     read_mask("two masked tokens read as one", "list(ids).count(mask) == 1", "list(ids).count(mask) >= 1"),

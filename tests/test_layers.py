@@ -219,7 +219,7 @@ def test_bad_games_are_refused(call, words):
 def test_the_figure_and_the_table_hold_the_numbers():
     rows = np.random.default_rng(2).normal(0.5, 0.1, size=(40, 16))
     game = game_of(rows)
-    figure = layer_game_figure(game, title="four layers")
+    figure = layer_game_figure(game, title="four layers", pairs=True)
     cloud, bars, heat = figure.axes[:3]
     np.testing.assert_allclose(
         [bar.get_height() for bar in bars.patches], [interval.mean for interval in game.shapley()]

@@ -264,7 +264,7 @@ def test_before_the_model_is_there_an_example_shows_its_own_maps(at: Any) -> Non
     first = page.locator("ol[aria-label=LOO] bdi").all_inner_texts()
     page.get_by_label("Examples").select_option(index=2)
     assert page.locator("ol[aria-label=LOO] bdi").all_inner_texts() != first
-    assert page.get_by_text("Computed when this page was made: “dull”").is_visible() and watch.nothing()
+    assert page.get_by_text("unrounded weights: “dull”").is_visible() and watch.nothing()
 
 
 def test_a_shared_sentence_is_announced_and_no_other_is_shown(at: Any) -> None:

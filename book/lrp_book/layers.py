@@ -284,8 +284,8 @@ def standing(run: TextRun, *, site: str = "word", tokens: str = "no-special") ->
 
 
 @mpl.rc_context(LOOK)
-def layer_game_figure(game: LayerGame, *, title: str | None = None) -> Drawing:
-    """Draw mean r of all masks by the number of bypassed layers, Shapley values, and interactions.
+def layer_game_figure(game: LayerGame, *, title: str | None = None, pairs: bool = False) -> Drawing:
+    """Draw mean r of all masks by how many layers are bypassed, Shapley values and, of `pairs`, interactions.
 
     Bars of Shapley values carry their 95 % intervals where the rows of examples are there.
     """
@@ -297,10 +297,14 @@ def layer_game_figure(game: LayerGame, *, title: str | None = None) -> Drawing:
         f"AttnLRP {values[0]:.2f}, CP-LRP {values[-1]:.2f}. "
         f"Largest Shapley value: layer {top + 1}, {shapley[top].mean:.3f}."
     )
-    figure, (cloud, bars, heat) = drawing(alt, rows=3, height=8.4, height_ratios=[1.25, 1.0, 1.35])
+    ratios = [1.25, 1.0, 1.35][: 2 + pairs]
+    figure, (cloud, bars, *heat) = drawing(
+        alt, rows=len(ratios), height=2.33 * sum(ratios), height_ratios=ratios
+    )
     _mask_panel(cloud, game)
     _shapley_panel(bars, shapley)
-    figure.colorbar(_interaction_panel(heat, game.interactions()), ax=heat)
+    for panel in heat:
+        figure.colorbar(_interaction_panel(panel, game.interactions()), ax=panel)
     headline(figure, title)
     settle(figure)
     return figure

@@ -77,10 +77,11 @@ def completed(
     if further:
         got, hint = f"{1 + len(further)} prompts with a completion", "call it once per prompt"
         raise InputError("attribute", got=got, expected="one prompt", hint=hint)
-    ids = (
-        _greedy(clf, text, completion) if is_whole(completion) else _ids(clf, text, completion, "completion")
-    )
-    others = [] if contrast is None else _ids(clf, text, contrast, "contrast")
+    if is_whole(completion):
+        ids = _greedy(clf, text, completion)
+    else:
+        ids = token_ids(clf, text, completion, "completion")
+    others = [] if contrast is None else token_ids(clf, text, contrast, "contrast")
     if others and (len(others) != len(ids) or output != "logit"):
         got = f"contrast {shown(contrast)} of {len(others)} tokens, output {output!r}"
         expected = f"a contrast of logits with as many tokens as the completion, {len(ids)}"
@@ -120,7 +121,7 @@ def _less(record: Attribution, other: Attribution) -> Attribution:
     return dataclasses.replace(record, scores=scores, parts=parts, choices=choices, details=details)
 
 
-def _ids(clf: Classifier, text: EncodedText, given: Any, name: str) -> list[int]:
+def token_ids(clf: Classifier, text: EncodedText, given: Any, name: str) -> list[int]:
     """The token ids of what follows a text: those that stand there if both are read as one, if they do."""
     if is_ids(given):
         ids = [int(k) for k in given]
@@ -146,7 +147,7 @@ def _greedy(clf: Classifier, text: EncodedText, count: Any) -> list[int]:
     network: Any = clf.network
     end, out, kept = clf.tokenizer.eos_token_id, list[int](), None
     given = torch.tensor([text.input_ids], device=clf.device)
-    _check_length(clf, len(text) + count - 1)
+    check_length(clf, len(text) + count - 1)
     fresh_rotations(network)
     with as_recorded(clf.device, clf.network):
         while len(out) < count and (not out or out[-1] != end):
@@ -156,7 +157,7 @@ def _greedy(clf: Classifier, text: EncodedText, count: Any) -> list[int]:
     return out
 
 
-def _check_length(clf: Classifier, tokens: int) -> None:
+def check_length(clf: Classifier, tokens: int) -> None:
     if tokens > clf.max_tokens:
         got, expected = f"prompt and completion of {tokens} tokens", f"at most {clf.max_tokens} tokens"
         raise InputError("attribute", got=got, expected=expected, hint="shorten them")
@@ -164,7 +165,7 @@ def _check_length(clf: Classifier, tokens: int) -> None:
 
 def _beginnings(clf: Classifier, prompt: EncodedText, ids: list[int]) -> list[EncodedText]:
     """The prompt with what comes before each token of its completion, as texts of one pass."""
-    _check_length(clf, len(prompt) + len(ids) - 1)
+    check_length(clf, len(prompt) + len(ids) - 1)
     whole_text = [*prompt.input_ids, *ids[:-1]]
     clf.reader.check_ids(0, [*whole_text, *ids[-1:]])
     texts = clf.encode([Ids(whole_text[: len(prompt) + k]) for k in range(len(ids))])

@@ -35,7 +35,7 @@ from lrp_companion.paper.tables import (
     table2,
 )
 from lrp_companion.registry import label_of
-from lrp_companion.runs.load import AnyRun, Explanation, MnistGridRun, MnistRun, TextRun
+from lrp_companion.runs.load import AnswerRun, AnyRun, Explanation, MnistGridRun, MnistRun, TextRun
 from lrp_companion.schema import PROTOCOLS, Protocol
 
 VERDICTS = (
@@ -162,7 +162,8 @@ def claims(runs: Sequence[AnyRun], *, trained_again: Sequence[AnyRun] = ()) -> l
     known = named(runs)
     out: list[Claim] = []
     for spec in SPECS:
-        fitting = [run for run in known if run.task.removesuffix("-grid") == spec.task]
+        of_task = [run for run in known if run.task.removesuffix("-grid") == spec.task]
+        fitting = [run for run in of_task if not isinstance(run, AnswerRun)]
         tested = [
             grid_effects(spec, run) if isinstance(run, MnistGridRun) else _tested(spec, run)
             for run in fitting

@@ -12,9 +12,9 @@ from typing import Any
 from lrp_companion.checks import InputError
 from lrp_companion.metrics import Interval
 from lrp_companion.paper.printed import report, table2_dots, write
-from lrp_companion.paper.tables import Row, figure2, named, table2, tableA3
+from lrp_companion.paper.tables import Row, answers, figure2, named, table2, tableA3
 from lrp_companion.paths import as_path
-from lrp_companion.runs.load import OWN_TASK, AnyRun, TextRun
+from lrp_companion.runs.load import AnswerRun, AnyRun, TextRun
 from lrp_companion.schema import DEFAULT_PROTOCOL, PROTOCOLS
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
@@ -35,9 +35,12 @@ def write_report(runs: Sequence[AnyRun], folder: str | Path) -> list[Path]:
     files = [place / "report.txt"]
     with_masks = any(isinstance(run, TextRun) and run.masks for run in runs)
     for run in named(runs):
+        stem = _stem(run)
+        if isinstance(run, AnswerRun):
+            files.append(place / f"answers-{stem}.csv")
+            write(files[-1], _as_csv([{"run": run.name, "model": run.model, **row} for row in answers(run)]))
         if not isinstance(run, TextRun):
             continue
-        stem = _stem(run)
         drawn = table2_dots(run)
         for kind in ("png", "pdf"):
             files.append(place / f"agreement-{stem}.{kind}")
@@ -133,7 +136,7 @@ def write_figures(runs: Sequence[AnyRun], folder: str | Path) -> list[Path]:
             )
             stem = re.sub(r"[^a-z]+", "-", name.lower()).strip("-")
             for kind in ("png", "pdf"):
-                figure = "layers" if run.task == OWN_TASK else "figure2"
+                figure = "layers" if run.own else "figure2"
                 files.append(place / f"{figure}-{_stem(run)}-{stem}.{kind}")
                 write(files[-1], _figure_file(drawn, kind))
     return files

@@ -13,6 +13,7 @@ from lrp_companion.metrics import Interval
 from lrp_companion.paper.claims import Claim, claims
 from lrp_companion.paper.tables import (
     MAP_SUFFIXES,
+    answers,
     dataset_of,
     named,
     not_run,
@@ -21,7 +22,7 @@ from lrp_companion.paper.tables import (
     table2,
     tableA3,
 )
-from lrp_companion.runs.load import OWN_TASK, AnyRun, MnistRun, TextRun
+from lrp_companion.runs.load import AnswerRun, AnyRun, MnistRun, TextRun
 from lrp_companion.schema import DEFAULT_PROTOCOL, PROTOCOLS
 from lrp_companion.show.tables import Table, cell, table
 
@@ -121,6 +122,16 @@ def tableA3_curves(run: TextRun, *, digits: int = 2) -> Table:
     return _curves_table(tableA3(run), ["path", "bypassed"], caption, digits)
 
 
+def answer_table(run: AnswerRun, *, digits: int = 2) -> Table:
+    """Agreement with LOO on the answers of a language model."""
+    lengths = [len(logits) for logits in run.tables["answers"]["logits"].to_pylist()]
+    caption = _sentences(
+        f"Answers: mean r with LOO ({INTERVALS} over prompts), of the map of each token of an answer, and of "
+        f"the sum of its maps. {_run_caption(run)}; {min(lengths)} to {max(lengths)} tokens an answer"
+    )
+    return table(answers(run), caption=caption, digits=digits)
+
+
 def report(runs: Sequence[AnyRun], *, out: str | Path | None = None) -> str:
     """The whole report as plain text for a terminal, and written to `out` where one is given.
 
@@ -134,7 +145,7 @@ def report(runs: Sequence[AnyRun], *, out: str | Path | None = None) -> str:
         hint = "make one with lrp-companion run"
         raise InputError("report", got="no runs", expected="at least one", hint=hint)
     runs = named(runs)
-    own_only = all(run.task == OWN_TASK for run in runs)
+    own_only, only_answers = all(run.own for run in runs), all(isinstance(run, AnswerRun) for run in runs)
     protocols = "\n".join(f"  {name}: {protocol}" for name, protocol in PROTOCOLS.items())
     missing = [
         f"Not run here: {row['model']} ({row['data']}). To run it: {row['command']}" for row in not_run(runs)
@@ -142,7 +153,11 @@ def report(runs: Sequence[AnyRun], *, out: str | Path | None = None) -> str:
     sections = [
         OWN_TITLE if own_only else "This project next to the paper (You et al. 2025, arXiv 2510.18810)",
         *map(_run_summary, ran(runs)),
-        f"Protocols of agreement with LOO{'' if own_only else UNSTATED}:\n{protocols}",
+        *(
+            []
+            if only_answers
+            else [f"Protocols of agreement with LOO{'' if own_only else UNSTATED}:\n{protocols}"]
+        ),
         *(section for run in runs for section in _run_sections(run)),
         *([] if own_only else _claims_sections(runs)),
         *map(_wrap, missing),
@@ -164,6 +179,8 @@ def _run_sections(run: AnyRun) -> list[str]:
     heading = f"== {run.name} =="
     if isinstance(run, MnistRun):
         return [heading, _terminal_text(table1_beside(run))]
+    if isinstance(run, AnswerRun):
+        return [heading, _terminal_text(answer_table(run))]
     if not isinstance(run, TextRun):
         return [heading, f"{len(run.variants)} variants of the nets: see the chapter on the protocol."]
     shown = [table2_beside(run), table2_curves(run)]
@@ -172,7 +189,7 @@ def _run_sections(run: AnyRun) -> list[str]:
     sections = [heading, *map(_terminal_text, shown)]
     if run.masks:
         return sections
-    return [*sections, "No masks of bypassed layers were run" if run.task == OWN_TASK else NO_MASKS]
+    return [*sections, "No masks of bypassed layers were run" if run.own else NO_MASKS]
 
 
 def write(file: Path, content: bytes) -> None:
@@ -239,12 +256,12 @@ def _paper_note(run: TextRun) -> str:
     """The note on the paper's columns; where the data are not the paper's, there are none."""
     if dataset_of(run):
         return PAPER_NOTE
-    return "" if run.task == OWN_TASK else "Other data than the paper's: its values are left out"
+    return "" if run.own else "Other data than the paper's: its values are left out"
 
 
 def _numbered(run: TextRun, number: str) -> str:
     """The paper's number of a table before its title; own data are no table of the paper."""
-    return "" if run.task == OWN_TASK else f"{number}, "
+    return "" if run.own else f"{number}, "
 
 
 def _sentences(*parts: str) -> str:

@@ -16,6 +16,7 @@ from lrp_companion.paper.claims import Claim, claims
 from lrp_companion.paper.tables import (
     MAP_SUFFIXES,
     Row,
+    answers,
     figure2,
     named,
     not_run,
@@ -24,7 +25,7 @@ from lrp_companion.paper.tables import (
     table2,
     tableA3,
 )
-from lrp_companion.runs.load import AnyRun, MnistRun, TextRun, load_runs, nearby
+from lrp_companion.runs.load import AnswerRun, AnyRun, MnistRun, TextRun, load_runs, nearby
 from lrp_companion.schema import PROTOCOLS
 
 __all__ = [
@@ -118,6 +119,8 @@ def _tables(run: AnyRun) -> Row:
     """The tables of a run, by protocol, or for a run on digits by map."""
     if isinstance(run, MnistRun):
         return {f"{map} maps": {"table1": table1(run, map=map)} for map in MAP_SUFFIXES}
+    if isinstance(run, AnswerRun):
+        return {"answers": answers(run)}
     if not isinstance(run, TextRun):
         return {}
     tables: Row = {}

@@ -15,7 +15,8 @@ from lrp_companion.metrics.statistics import bootstrap_columns
 from lrp_companion.paper.published import DATA, on_paper_data, paper_paths, paper_table
 from lrp_companion.registry import passes_of
 from lrp_companion.runs.cost import DEFAULT_METHODS, text_work, token_operations
-from lrp_companion.runs.load import OWN_TASK, AnyRun, Explanation, MnistRun, TextRun
+from lrp_companion.runs.labelled import mean
+from lrp_companion.runs.load import AnswerRun, AnyRun, Explanation, MnistRun, TextRun
 from lrp_companion.schema import DEFAULT_PROTOCOL, Protocol
 
 Row = dict[str, Any]
@@ -129,6 +130,30 @@ def tableA3(run: TextRun, *, protocol: Protocol = DEFAULT_PROTOCOL) -> list[Row]
     return out
 
 
+ANSWER_COLUMNS = {
+    "r": ("pearson", "tokens"),
+    "r by rank": ("spearman", "tokens"),
+    "r of the sum": ("pearson", "sum"),
+    "r of the sum by rank": ("spearman", "sum"),
+}
+
+
+def answers(run: AnswerRun) -> list[Row]:
+    """Agreement with LOO on a language model's answers: a row per method, means over prompts.
+
+    `r` is that of a token's map, the mean over the tokens of an answer; `r of the sum` that of their sums.
+    """
+    means = mean(run.r())
+    return [
+        {"method": method}
+        | {
+            name: means.sel(explainer=method, statistic=statistic, of=of).item()
+            for name, (statistic, of) in ANSWER_COLUMNS.items()
+        }
+        for method in run.methods
+    ]
+
+
 def figure2(run: TextRun, *, protocol: Protocol = DEFAULT_PROTOCOL, column: str = "r") -> dict[str, Any]:
     """Figure 2: a column of Table A3 ("r" or "delta") as curves, for `show.layer_curves`.
 
@@ -197,7 +222,7 @@ def not_run(runs: Sequence[AnyRun]) -> list[Row]:
         and `operations` of a mean text, both None without a run, and `hours` for the whole split.
     """
     out: list[Row] = []
-    if runs and all(run.task == OWN_TASK for run in runs):
+    if runs and all(run.own for run in runs):
         return out
     for task, model in HUB.items():
         on_task = [run for run in runs if isinstance(run, TextRun) and run.task == task]

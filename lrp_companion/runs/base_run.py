@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-OWN_TASK = "texts"
-"""The task of a run on the user's own data, so that no file name makes it one of the paper's."""
+OWN_TASK, ANSWERS_TASK = "texts", "answers"
+"""The tasks of runs on the user's own data, so that no file name makes one of them the paper's."""
 Explanation = str | Iterable[int]
 """A method's name, or the layers that are bypassed (from 1)."""
 _T = TypeVar("_T")
@@ -33,6 +33,11 @@ class Run:
     @property
     def task(self) -> str:
         return self.manifest["config"]["task"]
+
+    @property
+    def own(self) -> bool:
+        """Whether it is on the user's own data."""
+        return self.task in (OWN_TASK, ANSWERS_TASK)
 
     @property
     def data_name(self) -> str:

@@ -10,18 +10,19 @@ import pyarrow as pa
 
 from lrp_companion.checks import SourceError
 from lrp_companion.paths import as_path
-from lrp_companion.runs.base_run import OWN_TASK, Explanation, Run
+from lrp_companion.runs.answer_run import AnswerRun
+from lrp_companion.runs.base_run import ANSWERS_TASK, Explanation, Run
 from lrp_companion.runs.digit_runs import MnistGridRun, MnistRun, full_table
 from lrp_companion.runs.folder import JOB, read_folder
 from lrp_companion.runs.manifest import check_complete
 from lrp_companion.runs.text_run import TextRun
 
 __all__ = [
-    "OWN_TASK", "AnyRun", "Explanation", "MnistGridRun", "MnistRun", "Run", "TextRun", "load_run",
+    "AnswerRun", "AnyRun", "Explanation", "MnistGridRun", "MnistRun", "Run", "TextRun", "load_run",
     "load_runs", "nearby",
 ]  # fmt: skip
 
-AnyRun = TextRun | MnistRun | MnistGridRun
+AnyRun = TextRun | AnswerRun | MnistRun | MnistGridRun
 
 
 def load_run(path: str | os.PathLike[str]) -> AnyRun:
@@ -48,14 +49,15 @@ def load_run(path: str | os.PathLike[str]) -> AnyRun:
         images = tables["images"]
         seeds = pa.array(images[JOB].to_numpy() // 1_000_000, pa.int32())
         return full_table(MnistRun(name, manifest, {**tables, "images": images.append_column("seed", seeds)}))
-    if "methods" not in tables:
+    answers = manifest["config"]["task"] == ANSWERS_TASK
+    if ("answers" if answers else "methods") not in tables:
         raise SourceError(
             "load_run",
             got=f"{path}, without explained examples",
             expected="at least one finished example",
             hint="let the run go on",
         )
-    return TextRun(name, manifest, tables)
+    return (AnswerRun if answers else TextRun)(name, manifest, tables)
 
 
 def nearby(folder: str | os.PathLike[str]) -> Path:

@@ -20,7 +20,7 @@ import pyarrow as pa
 import torch
 
 from lrp_companion.attribution import SITES, Attribution, scores_at
-from lrp_companion.checks import InputError, choose, whole
+from lrp_companion.checks import InputError, choose
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.loading.compute import CLOSE, gap
 from lrp_companion.masks import mask_number, masks_on_paths
@@ -48,7 +48,7 @@ from lrp_companion.runs.review_columns import (
     round_r,
     scores_at_or_nan,
 )
-from lrp_companion.runs.review_options import is_own, own_classes, run_call, settings_of, some_of, targets_of
+from lrp_companion.runs.review_options import is_own, own_classes, run_calls, settings_of, some_of, targets_of
 from lrp_companion.runs.text_run import loo_map
 from lrp_companion.schema import PROBLEM_TYPES, TARGET_CHOICES, TOKEN_CHOICES
 from lrp_companion.sources import Dataset
@@ -79,13 +79,9 @@ class TextJobs:
     ) -> None:
         if clf.encoder.wiring.task != "classes":
             got = f"{clf.card.name!r}, whose logits are of: {clf.encoder.wiring.task}"
-            hint = "explain its inputs one by one with attribute"
+            hint = "explain its inputs one by one with attribute; of a language model try --completion"
             raise InputError("run", got=got, expected="a classifier of texts", hint=hint)
-        self.calls = {method: run_call(method, n_steps) for method in methods}
-        if not methods or len(set(methods)) < len(methods):
-            got, hint = f"methods {', '.join(methods) or 'none'}", f"choose from {', '.join(DEFAULT_METHODS)}"
-            raise InputError("run", got=got, expected="at least one, each once", hint=hint)
-        whole("run", "n_steps", n_steps, hint="50 is the default")
+        self.calls = run_calls(clf, methods, n_steps)
         choose("run", "masks", masks, MASK_CHOICES)
         settings, data = settings_of(data), own_classes(data, clf)
         offered = settings["removals"]
@@ -95,8 +91,6 @@ class TextJobs:
         if masks == "all" and clf.card.layers > 16:
             got, hint = f"all masks of {clf.card.layers} layers", "use --masks paths"
             raise InputError("run", got=got, expected="at most 16 layers", hint=hint)
-        for kind, options in self.calls.values():  # on no text: refuses bad options before the run begins
-            TEXT_METHODS[kind](clf, [], [], progress=False, **options)
         self.clf, self.data, self.masks, self.n_steps = clf, data, masks, n_steps
         self.methods, self.chunk = tuple(methods), settings["chunk"]
         self.removals = some_of("removals", removals, offered)

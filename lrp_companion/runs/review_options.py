@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from lrp_companion.checks import InputError, choose
+from lrp_companion.checks import InputError, choose, whole
 from lrp_companion.loading.classifier import Classifier
-from lrp_companion.methods import method_call
+from lrp_companion.methods import TEXT_METHODS, method_call
 from lrp_companion.methods.common import check_output
+from lrp_companion.runs.cost import DEFAULT_METHODS
 from lrp_companion.schema import REMOVALS, TARGET_CHOICES
 from lrp_companion.sources import OWN_SOURCES, Dataset
 
@@ -67,6 +68,18 @@ def some_of(name: str, chosen: Sequence[str] | None, options: Sequence[str]) -> 
         got, expected = f"{name} {', '.join(chosen) or 'none'}", f"{options[0]} and others, each once"
         raise InputError("run", got=got, expected=expected, hint=f"choose from {', '.join(options)}")
     return tuple(option for option in options if option in chosen)
+
+
+def run_calls(clf: Classifier, methods: Sequence[str], n_steps: int) -> dict[str, tuple[str, dict[str, Any]]]:
+    """The calls of a run's methods by their names; bad options are refused here, before the run begins."""
+    calls = {method: run_call(method, n_steps) for method in methods}
+    if not calls or len(calls) < len(methods):
+        got, hint = f"methods {', '.join(methods) or 'none'}", f"choose from {', '.join(DEFAULT_METHODS)}"
+        raise InputError("run", got=got, expected="at least one, each once", hint=hint)
+    whole("run", "n_steps", n_steps, hint="50 is the default")
+    for kind, options in calls.values():  # on no text
+        TEXT_METHODS[kind](clf, [], [], progress=False, **options)
+    return calls
 
 
 def run_call(method: str, n_steps: int) -> tuple[str, dict[str, Any]]:

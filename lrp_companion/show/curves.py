@@ -67,7 +67,7 @@ def layer_curves(
     last = _check_paths(paths, paper or {})
     figure, panels = drawing(
         layer_alt(paths, quantity, title),
-        **_grid(len(paths), wide=wide, height=0.9 + 1.75 * len(paths)),
+        **_grid(len(paths), wide=wide, height=0.9 + 1.45 * len(paths)),
         sharex=True,
         sharey=True,
     )
@@ -175,7 +175,7 @@ def method_dots(
     )
     figure, panels = drawing(
         _dots_alt(groups, quantity, title),
-        **_grid(len(groups), wide=wide, height=0.8 + 0.35 * len(groups) + 0.3 * count),
+        **_grid(len(groups), wide=wide, height=0.8 + 0.35 * len(groups) + 0.25 * count),
         sharex=True,
         **ratios,
     )

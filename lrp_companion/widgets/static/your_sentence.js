@@ -160,7 +160,8 @@ function preview(model) {
     const r = name === "loo" ? "" : ` r with LOO, words only ${say(pearson(maps[name], maps.loo, words))}`;
     return [h("p", { class: "lrp-row-title" }, ROWS[name], h("span", {}, r)), row.node];
   });
-  const head = h("p", { class: "lrp-quiet" }, `Computed when this page was made: “${visible(text)}”`);
+  const made = `Computed when this page was made, with unrounded weights: “${visible(text)}”`;
+  const head = h("p", { class: "lrp-quiet" }, made);
   const turned = open || model.get("bypassed").length;
   const more = turned ? [h("p", { class: "lrp-shared" }, asks)] : [];
   const signs = h("p", { class: "lrp-readout" }, signsInWords(tokens, words, maps));

@@ -1,0 +1,149 @@
+"""A run on what a language model answers, one job per prompt: every method against LOO, token by token.
+
+Rows are numbers only, as in a run on reviews: no word, token or token id is kept.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from lrp_companion.checks import InputError, is_whole, whole
+from lrp_companion.completion import Completion
+from lrp_companion.families.tasks import NEXT_TOKEN
+from lrp_companion.loading.classifier import Classifier
+from lrp_companion.methods import attribute
+from lrp_companion.methods.completion import check_length, token_ids
+from lrp_companion.methods.perturbation import check_removal
+from lrp_companion.metrics.faithfulness import CORRELATIONS
+from lrp_companion.runs.base_run import ANSWERS_TASK
+from lrp_companion.runs.folder import RunFolder
+from lrp_companion.runs.review_columns import round_bits
+from lrp_companion.runs.review_options import run_calls
+from lrp_companion.sources import Dataset
+
+METHODS = ("loo", "attnlrp", "cp-lrp", "mask-gradient")
+
+
+class AnswerJobs:
+    """The jobs of a run on prompts and their completions; see `execute`.
+
+    Parameters
+    ----------
+    clf : a language model.
+    data : prompts, and as their pairs the completions.
+    completion : how many tokens are completed, each the most likely, where `data` has no pairs.
+    methods : LOO is always among them.
+    removal : how LOO removes a token.
+    """
+
+    tables = ("answers",)
+
+    def __init__(
+        self,
+        clf: Classifier,
+        data: Dataset,
+        *,
+        completion: int | None = None,
+        methods: Sequence[str] = METHODS,
+        removal: str = "attention-mask",
+        limit: int | None = None,
+        seed: int = 0,
+        n_steps: int = 50,
+        keep_maps: bool = False,
+    ) -> None:
+        if clf.encoder.wiring.task != NEXT_TOKEN:
+            got = f"completions, and {clf.card.name!r}, whose logits are of: {clf.encoder.wiring.task}"
+            hint = "leave --completion out, or load a language model"
+            raise InputError("run", got=got, expected="a model of the next token", hint=hint)
+        if not data.pairs:
+            whole("run", "completion", completion, hint="name the column of the answers, or try 8")
+        given = run_calls(clf, methods, n_steps)
+        self.calls: dict[str, tuple[str, dict[str, Any]]] = {"loo": ("loo", {}), **given}
+        check_removal(clf, removal)
+        self.clf, self.data, self.completion, self.removal = clf, data, completion, removal
+        self.keep_maps, self.sample = keep_maps, data.order(limit, seed=seed)
+        for job in self.sample:
+            self._check(job)
+        self.config = {
+            "task": ANSWERS_TASK, "name": data.name, "split": data.split, "source": data.source,
+            "data": data.fingerprint, "completion": None if data.pairs else completion,
+            "seed": seed, "model": clf.card.name, "weights": clf.card.fingerprint,
+            "tokenizer": clf.card.tokenizer, "model config": clf.card.config, "dtype": clf.card.dtype,
+            "methods": list(self.calls), "removal": removal, "n_steps": n_steps,
+            **({"maps": True} if keep_maps else {}),
+        }  # fmt: skip
+
+    def _answer(self, job: int) -> str | int:
+        return self.data.pairs[job] if self.data.pairs else int(self.completion or 0)
+
+    def _check(self, job: int) -> None:
+        """Refuse a prompt or an answer that cannot be explained, by its row in the data."""
+        try:
+            (text,) = self.clf.encode([self.data.texts[job]])
+            answer = self._answer(job)
+            steps = answer if is_whole(answer) else len(token_ids(self.clf, text, answer, "completion"))
+            check_length(self.clf, len(text) + int(steps) - 1)
+        except InputError as error:
+            got = f"row {job} of {self.data.name}: {error.got}"
+            raise InputError("run", got=got, expected=error.expected, hint=error.hint) from None
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The manifest's entries besides the configuration."""
+        card = self.clf.card
+        model = {name: getattr(card, name) for name in ("name", "family", "layers", "heads", "hidden")}
+        return {"model": model, "data": self.data.describe(), "examples": len(self.sample)}
+
+    def jobs(self, table: str) -> list[int]:
+        """Rows of the data, in the order in which they are run."""
+        return self.sample
+
+    def cost(self, table: str, job: int) -> float:
+        """The approximate work of a job: LOO runs the text once for each of its tokens."""
+        return float(len(self.data.texts[job]) ** 2)
+
+    def run(self, table: str, job: int, folder: RunFolder) -> pa.Table:
+        """A row for each method: of each token of the answer its logit and r with LOO, last r of the sums."""
+        answers, seconds = [], []
+        for kind, options in self.calls.values():
+            begin = time.perf_counter()
+            options = {**options, "progress": False} | ({"removal": self.removal} if kind == "loo" else {})
+            answer = attribute(
+                self.clf, self.data.texts[job], method=kind, completion=self._answer(job), **options
+            )
+            seconds.append(time.perf_counter() - begin)
+            answers.append(Completion(answer))
+        loo = answers[0]
+        columns = {
+            "method": pa.array(list(self.calls), pa.string()),
+            "tokens": pa.array([len(loo[0].tokens)] * len(answers), pa.int32()),
+            "logits": pa.array([[record.logit for record in loo]] * len(answers), pa.list_(pa.float32())),
+            "r": pa.array([agreements(answer, loo) for answer in answers], pa.list_(pa.float32())),
+            "seconds": pa.array(seconds, pa.float32()),
+        }
+        if self.keep_maps:
+            flat = [round_bits(np.concatenate([record.scores for record in answer])) for answer in answers]
+            columns["map"] = pa.array(flat, pa.list_(pa.float32()))
+        return pa.table(columns)
+
+    def summaries(self, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+        """None: the report is made from the rows."""
+        return {}
+
+
+def agreements(answer: Completion, loo: Completion) -> list[float]:
+    """r with LOO over tokens that are not special, by each statistic: of each token's map, then of the sum.
+
+    Undefined ones are NaN.
+    """
+    pairs = [*zip(answer, loo, strict=True), (answer.sum(), loo.sum())]
+    return [
+        float(correlation(one.scores[~one.special], other.scores[~one.special]))
+        for correlation in CORRELATIONS.values()
+        for one, other in pairs
+    ]

@@ -1,0 +1,177 @@
+"""A run on the answers of a language model: its numbers are those of one call of `attribute` per token."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import kendalltau, pearsonr, spearmanr
+from tiny_models import build, pre_norm
+
+import lrp_companion as lrp
+from lrp_companion import cli
+from lrp_companion.checks import InputError
+from lrp_companion.loading.classifier import load_classifier
+from lrp_companion.runs.answer_jobs import AnswerJobs
+from lrp_companion.runs.answer_run import AnswerRun
+from lrp_companion.runs.execute import execute
+from lrp_companion.runs.labelled import mean
+from lrp_companion.runs.load import load_run
+from lrp_companion.sources import load_dataset
+
+COLUMNS = {
+    "ask": ["the film was not", "a warm slow film was the", "dull and slow and warm"],
+    "answer": [" warm dull film", " slow film", " not"],
+}
+FEW = ("attnlrp", "mask-gradient:groups=2")
+
+
+@pytest.fixture(scope="module")
+def clf() -> lrp.Classifier:
+    return load_classifier(*pre_norm("llama", task="ForCausalLM"), dtype="float64")
+
+
+def data(**columns: Any) -> lrp.sources.Dataset:
+    return load_dataset({**COLUMNS, **columns}, text="ask", pair="answer", title="mine")
+
+
+def by_hand(clf: lrp.Classifier, method: str, row: int, **options: Any) -> list[lrp.Attribution]:
+    """A call for each token of the answer."""
+    prompt, answer = (
+        list(clf.tokenizer(text, add_special_tokens=first)["input_ids"])
+        for text, first in ((COLUMNS["ask"][row], True), (COLUMNS["answer"][row], False))
+    )
+    return [
+        lrp.attribute(clf, [prompt + answer[:k]], method=method, target=token, **options)[0]
+        for k, token in enumerate(answer)
+    ]
+
+
+def test_the_rows_are_calls_one_by_one(clf: lrp.Classifier, tmp_path: Path) -> None:
+    execute(AnswerJobs(clf, data(), methods=FEW, keep_maps=True), tmp_path / "run", progress=False)
+    run = load_run(tmp_path / "run")
+    assert isinstance(run, AnswerRun) and run.n == 3 and run.methods == ("loo", *FEW) and run.own
+    statistics = {"pearson": pearsonr, "spearman": spearmanr, "kendall": kendalltau}
+    calls = {"loo": ("loo", {}), FEW[0]: (FEW[0], {}), FEW[1]: ("mask-gradient", {"groups": 2})}
+    for row in range(3):
+        loo = by_hand(clf, "loo", row)
+        for name, (method, options) in calls.items():
+            records = by_hand(clf, method, row, **options)
+            for kept, record in zip(run.maps(name)[row], records, strict=True):
+                np.testing.assert_allclose(kept, record.scores, rtol=2e-4, atol=1e-9)
+            for statistic, f in statistics.items():
+                pairs = [
+                    (one.scores[~one.special], other.scores[~other.special])
+                    for one, other in zip(records, loo, strict=True)
+                ]
+                size = len(pairs[-1][0])
+                sums = [sum(np.pad(part, (0, size - len(part))) for part in side) for side in zip(*pairs)]  # noqa: B905
+                got = run.r().sel(explainer=name, statistic=statistic, example=row)
+                assert got.sel(of="tokens") == pytest.approx(
+                    np.mean([f(*pair)[0] for pair in pairs]), abs=1e-5
+                )
+                assert got.sel(of="sum") == pytest.approx(f(*sums)[0], abs=1e-5)
+    lead = run.r().sel(explainer=FEW[0], statistic="pearson", of="sum")
+    assert mean(lead).n == 3 and mean(lead).mean == pytest.approx(float(lead.mean()))
+
+
+def test_a_number_of_tokens_is_what_the_model_writes(clf: lrp.Classifier, tmp_path: Path) -> None:
+    asked = load_dataset({"ask": COLUMNS["ask"]}, text="ask")
+    execute(AnswerJobs(clf, asked, completion=3, methods=FEW[:1]), tmp_path / "run", progress=False)
+    (loo,) = [row for row in rows(tmp_path / "run") if row["job"] == 1 and row["method"] == "loo"]
+    written = lrp.attribute(clf, COLUMNS["ask"][1], method="loo", completion=3)
+    np.testing.assert_allclose(loo["logits"], [record.logit for record in written], rtol=1e-6)
+    assert "map" not in loo
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    return load_run(folder).tables["answers"].to_pylist()
+
+
+def test_a_stopped_run_goes_on_to_the_same_rows(clf: lrp.Classifier, tmp_path: Path) -> None:
+    class Stops(AnswerJobs):
+        def run(self, table: str, job: int, folder: Any) -> Any:
+            if folder.done.get(table):
+                raise KeyboardInterrupt
+            return super().run(table, job, folder)
+
+    with pytest.raises(KeyboardInterrupt):
+        execute(Stops(clf, data(), methods=FEW), tmp_path / "run", progress=False)
+    assert load_run(tmp_path / "run").n == 1
+    for name in ("run", "again"):
+        execute(AnswerJobs(clf, data(), methods=FEW), tmp_path / name, progress=False)
+    for one, other in zip(*(rows(tmp_path / name) for name in ("run", "again")), strict=True):
+        assert {**one, "seconds": 0} == {**other, "seconds": 0}
+    with pytest.raises(InputError, match="data"):
+        execute(AnswerJobs(clf, data(answer=[" warm"] * 3), methods=FEW), tmp_path / "run", progress=False)
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "words"),
+    [
+        ({}, {"methods": ("rolout",)}, "rolout"),
+        ({}, {"methods": ("attnlrp", "attnlrp")}, "each once"),
+        ({}, {"removal": "mask"}, "mask"),
+        ({"answer": [" warm", " ", " not"]}, {}, "row 1"),
+        ({"ask": ["the " * 400, "a film", "not"]}, {}, "row 0 of mine"),
+        ({"answer": [" warm", " not", " slow" * 300]}, {}, "row 2 of mine"),
+    ],
+)
+def test_bad_input_is_refused_before_any_work(
+    columns: dict[str, Any], options: dict[str, Any], words: str, clf: lrp.Classifier
+) -> None:
+    with pytest.raises(lrp.CompanionError, match=words):
+        AnswerJobs(clf, data(**columns), **options)
+
+
+def test_a_classifier_and_no_number_are_refused(clf: lrp.Classifier) -> None:
+    with pytest.raises(InputError, match="of the next token"):
+        AnswerJobs(load_classifier(*build("bert")), data())
+    with pytest.raises(InputError, match="completion"):
+        AnswerJobs(clf, load_dataset({"ask": COLUMNS["ask"]}, text="ask"))
+
+
+def test_the_command_and_its_report(clf: lrp.Classifier, tmp_path: Path, capsys: Any) -> None:
+    network, tokenizer = pre_norm("llama", task="ForCausalLM")
+    for part in (network, tokenizer):
+        part.save_pretrained(tmp_path / "model")
+    with open(tmp_path / "mine.csv", "w", newline="") as file:
+        writer = csv.DictWriter(file, list(COLUMNS))
+        writer.writeheader()
+        writer.writerows(
+            [dict(zip(COLUMNS, row, strict=True)) for row in zip(*COLUMNS.values(), strict=True)]
+        )
+    command = [
+        "run",
+        str(tmp_path / "mine.csv"),
+        "--text",
+        "ask",
+        "--model",
+        str(tmp_path / "model"),
+        "--quiet",
+    ]
+    out = ["--out", str(tmp_path / "run")]
+    assert cli.main([*command, "--completion", "answer", "--methods", "attnlrp", *out]) == 0
+    assert cli.main(["report", str(tmp_path / "run"), "--out", str(tmp_path / "files")]) == 0
+    said = capsys.readouterr().out
+    assert "1 to 3 tokens an answer" in said and "attnlrp" in said and "You et al." not in said
+    (row,) = [
+        r for r in csv.DictReader((tmp_path / "files/answers-run.csv").open()) if r["method"] == "attnlrp"
+    ]
+    r = load_run(tmp_path / "run").r().sel(explainer="attnlrp", statistic="spearman", of="sum")
+    assert float(row["r of the sum by rank"]) == pytest.approx(float(r.mean()))
+    assert cli.main(["report", str(tmp_path / "run"), "--json"]) == 0
+    (table,) = json.loads(capsys.readouterr().out)["tables"].values()
+    assert table["answers"][0]["r"]["n"] == 3
+    for wrong in (
+        ["--completion", "missing"],
+        ["--completion", "0"],
+        ["--completion", "answer", "--masks", "all"],
+    ):
+        assert cli.main([*command, *wrong, "--out", str(tmp_path / "other")]) == 2
+    assert cli.main(["run", "sst2", "--completion", "2", "--out", str(tmp_path / "other")]) == 2
+    assert not (tmp_path / "other").exists()
