@@ -31,7 +31,7 @@ from lrp_companion.methods.perturbation import loo
 from lrp_companion.metrics import pearson, perturbation_curve
 from lrp_companion.metrics.faithfulness import ORDERS
 from lrp_companion.propagation import all_masks
-from lrp_companion.runs.compare_methods import shared_curves
+from lrp_companion.runs.perturbation_paths import shared_curves
 from lrp_companion.sources import Dataset
 from lrp_companion.tape.batching import pad
 from lrp_companion.tape.encoder import Encoder

@@ -194,7 +194,7 @@ def test_shares_that_session_1_shows() -> None:
 @cache
 def paths() -> tuple[Any, ...]:
     """LOO and rollout along the curves of the third sentence of notebook 03."""
-    from lrp_companion.runs.compare_methods import perturbation_paths
+    from lrp_companion.runs.perturbation_paths import perturbation_paths
 
     clf, data = (
         lrp.load_classifier("companion"),

@@ -349,7 +349,7 @@ def agreement_player() -> list[str]:
         lrp.load_dataset("sst2", source="embedded", limit=64, seed=0),
     )
     text = [text for text in data.texts if len(clf.encode(text)[0]) <= 14][2]
-    from lrp_companion.runs.compare_methods import perturbation_paths
+    from lrp_companion.runs.perturbation_paths import perturbation_paths
 
     maps = {name: lrp.attribute(clf, [text], method=name) for name in ("loo", "cp-lrp")}
     (path,) = perturbation_paths(clf, [text], maps)

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from by_hand import ByHand, by_hand, masks_by_hand
 from tiny_models import TEXTS
 
 from lrp_companion.attribution import SITE_PARTS, SITES, scores_at
@@ -19,12 +20,12 @@ from lrp_companion.loading.classifier import Classifier, load_classifier
 from lrp_companion.masks import masks_on_paths
 from lrp_companion.methods import attribute, layer_lattice, removal_evaluator
 from lrp_companion.metrics import agreement, bootstrap_mean, paired_difference, perturbation_curve
-from lrp_companion.runs.compare_methods import Comparison, compare_methods, layer_paths, shared_curves
 from lrp_companion.runs.cost import DEFAULT_METHODS
 from lrp_companion.runs.digit_invariance import NET_VARIANTS, invariance_table, train_pair
 from lrp_companion.runs.digit_jobs import MnistJobs
 from lrp_companion.runs.execute import execute
 from lrp_companion.runs.load import MnistRun, TextRun, load_run, load_runs
+from lrp_companion.runs.perturbation_paths import shared_curves
 from lrp_companion.runs.review_columns import round_bits
 from lrp_companion.runs.review_jobs import TextJobs
 from lrp_companion.schema import MAP_CHOICES, REMOVALS, STATISTICS, TARGET_CHOICES, TOKEN_CHOICES, Protocol
@@ -104,19 +105,9 @@ def compared(
     removals: Sequence[str],
     methods=DEFAULT_METHODS,
     chunk: int = 1,
-) -> Comparison:
+) -> ByHand:
     asked = {str(protocol): protocol for protocol in protocols(removals, target=target)}
-    options = STEPS if "ig" in methods else None
-    return compare_methods(
-        clf,
-        texts,
-        methods=methods,
-        protocols=asked,
-        options=options,
-        chunk=chunk,
-        truncate=True,
-        progress=False,
-    )
+    return by_hand(clf, texts, methods, asked, options=STEPS, chunk=chunk)
 
 
 def same_r(values: np.ndarray, wanted: np.ndarray, *, undefined: bool = False) -> None:
@@ -127,16 +118,16 @@ def same_r(values: np.ndarray, wanted: np.ndarray, *, undefined: bool = False) -
     assert np.allclose(values, wanted, atol=STEP, rtol=0, equal_nan=True), (values, wanted)
 
 
-def same_methods(loaded: TextRun, by_hand: Comparison, methods: Sequence[str], target: str) -> None:
-    for method, (name, protocol) in itertools.product(methods, by_hand.protocols.items()):
+def same_methods(loaded: TextRun, slow: ByHand, methods: Sequence[str], target: str) -> None:
+    for method, (name, protocol) in itertools.product(methods, slow.protocols.items()):
         r = loaded.r(method, protocol)
         if method == "ig" and target != "logit":
             assert np.isnan(r).all()  # not measured
         else:
-            whole = method == "gradient-x-input" and set(by_hand.maps[method][0].parts) <= set(
+            whole = method == "gradient-x-input" and set(slow.maps[method][0].parts) <= set(
                 SITE_PARTS[protocol.site]
             )
-            same_r(r, by_hand.values(f"r {name}", method), undefined=whole)
+            same_r(r, slow.values(f"r {name}", method), undefined=whole)
 
 
 class TestMethods:
@@ -150,10 +141,10 @@ class TestMethods:
             "attention-mask",
             "mask-token",
         ]
-        by_hand = compared(two_layers, data.texts, "logit", ("attention-mask", "mask-token"), chunk=16)
-        same_methods(loaded, by_hand, DEFAULT_METHODS, "logit")
+        slow = compared(two_layers, data.texts, "logit", ("attention-mask", "mask-token"), chunk=16)
+        same_methods(loaded, slow, DEFAULT_METHODS, "logit")
         for method, name in itertools.product(DEFAULT_METHODS, ("morf", "lerf", "delta")):
-            assert loaded.column(method, name) == pytest.approx(by_hand.values(name, method), **CLOSE)
+            assert loaded.column(method, name) == pytest.approx(slow.values(name, method), **CLOSE)
         single = compared(two_layers, data.texts, "logit", ("attention-mask",), methods=("loo",))
         assert not np.allclose(loaded.column("loo", "morf"), single.values("morf", "loo"))
 
@@ -172,16 +163,16 @@ class TestMethods:
         assert short.example_column("whole").tolist() == short.example_column("tokens").tolist()
 
     def test_curves_seconds_and_sums(self, clf, short):
-        by_hand = compared(clf, WORDS, "logit", REMOVALS)
+        slow = compared(clf, WORDS, "logit", REMOVALS)
         for method in DEFAULT_METHODS:
             for name in ("morf", "lerf", "delta"):
-                assert short.column(method, name) == pytest.approx(by_hand.values(name, method), **CLOSE)
+                assert short.column(method, name) == pytest.approx(slow.values(name, method), **CLOSE)
             assert (short.column(method, "seconds") > 0).all()
-            assert short.share(method) == pytest.approx(by_hand.values("special_share", method), **PART)
+            assert short.share(method) == pytest.approx(slow.values("special_share", method), **PART)
             assert short.negative_sum(method).tolist() == [
-                float(total < 0) for total in by_hand.values("sum", method)
+                float(total < 0) for total in slow.values("sum", method)
             ]
-        deltas = [record.details["convergence_delta"] for record in by_hand.maps["ig"]]
+        deltas = [record.details["convergence_delta"] for record in slow.maps["ig"]]
         assert short.column("ig", "convergence_delta") == pytest.approx(deltas, **CLOSE)
         assert np.isnan(short.column("attnlrp", "convergence_delta")).all()
 
@@ -232,9 +223,9 @@ class TestMethods:
         same_methods(
             loaded, compared(family_clf, TEXTS[:2], "logit", REMOVALS, methods=methods), methods, "logit"
         )
-        by_hand = layer_paths(family_clf, TEXTS[:2], progress=False).r["words only (default)"]
+        slow = masks_by_hand(family_clf, TEXTS[:2], {"words": Protocol()})["words"]
         for mask in loaded.masks:
-            same_r(loaded.r(mask), by_hand[mask])
+            same_r(loaded.r(mask), slow[mask])
 
     def test_a_sample_is_a_part_of_the_whole(self, clf, short, tmp_path):
         sample = run(clf, reviews(), tmp_path, limit=3, seed=4, methods=["cp-lrp"], masks="none")
@@ -245,12 +236,12 @@ class TestMethods:
 
 class TestMasks:
     @pytest.mark.parametrize("target", TARGET_CHOICES)
-    def test_masks_of_the_paths_are_those_of_layer_paths(self, clf, short, target):
+    def test_masks_of_the_paths_are_those_of_single_calls(self, clf, short, target):
         asked = {str(protocol): protocol for protocol in protocols(REMOVALS, ("pearson",), target=target)}
-        by_hand = layer_paths(clf, WORDS, protocols=asked, progress=False)
+        slow = masks_by_hand(clf, WORDS, asked)
         assert set(short.masks) == set(masks_on_paths(3)) and len(short.masks) == 7
         for mask, (name, protocol) in itertools.product(short.masks, asked.items()):
-            same_r(short.r(mask, protocol), by_hand.r[name][mask])
+            same_r(short.r(mask, protocol), slow[name][mask])
         assert np.array_equal(
             short.r((), Protocol(target=target)), short.r("attnlrp", Protocol(target=target)), equal_nan=True
         )

@@ -14,7 +14,9 @@ import lrp_companion as lrp
 from lrp_companion import InputError, PerturbationPlayer
 from lrp_companion.methods import kept_logits, removal_evaluator
 from lrp_companion.metrics import perturbation_curve
-from lrp_companion.runs.compare_methods import compare_methods, perturbation_paths
+from lrp_companion.runs.compare_methods import compare_methods
+from lrp_companion.runs.perturbation_paths import perturbation_paths
+from lrp_companion.sources import load_dataset
 
 TEXTS = ["a film of rare grace", "dull , slow and far too long"]
 METHODS = ("loo", "attnlrp", "cp-lrp")
@@ -94,7 +96,7 @@ def test_paths_are_the_curves_of_the_package(paths: list[dict[str, Any]], clf: A
 
 
 def test_paths_are_what_perturbation_curve_and_the_table_say(paths: list[dict[str, Any]], clf: Any) -> None:
-    words = compare_methods(clf, TEXTS, methods=METHODS)
+    words = compare_methods(clf, load_dataset({"text": TEXTS}, text="text"), methods=METHODS)
     for k, path in enumerate(paths):
         evaluate = removal_evaluator(clf, TEXTS[k], target=clf.labels.index(path["label"]))
         for name, method in path["methods"].items():
@@ -107,7 +109,7 @@ def test_paths_are_what_perturbation_curve_and_the_table_say(paths: list[dict[st
                     curve.logits, abs=1e-12
                 )  # batches differ, and so the last bits
                 assert method[order]["mean"] == pytest.approx(curve.mean_logit, abs=1e-12)
-                assert method[order]["mean"] == pytest.approx(words.values(order, name)[k], abs=1e-12)
+                assert method[order]["mean"] == pytest.approx(words.column(name, order)[k], rel=1e-6)
 
 
 def test_chunks_go_together(clf: Any) -> None:

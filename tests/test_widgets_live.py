@@ -31,7 +31,7 @@ live""",
     "toggles.site = 'word+position'; print('read at', toggles.site)",
     """from lrp_companion.runs.digit_invariance import share_digits
 from lrp_book.ch07_errors import anytime_maps
-from lrp_companion.runs.compare_methods import perturbation_paths
+from lrp_companion.runs.perturbation_paths import perturbation_paths
 import numpy as np
 net, images = lrp.LinearAttention(seed=1), np.random.default_rng(0).random((2, 14, 14))
 text = ["a film of rare grace"]

@@ -36,10 +36,10 @@ EXAMPLES = (
 
 
 @lru_cache
-def explained(site: str) -> tuple[list[Attribution], ...]:
-    """AttnLRP, CP-LRP and LOO of all embedded reviews by the embedded model."""
+def explained() -> tuple[list[Attribution], ...]:
+    """AttnLRP, CP-LRP (at words + positions) and LOO of all embedded reviews by the embedded model."""
     clf, texts = load_classifier(MODEL), embedded()
-    maps = [attribute(clf, texts, method=method, site=site, progress=False) for method in RULES]
+    maps = [attribute(clf, texts, method=name, site="word+position", progress=False) for name in RULES]
     return *maps, attribute(clf, texts, method="loo", progress=False)
 
 
@@ -60,13 +60,13 @@ def outlier_scene(run: TextRun, *, address: str = "outlier") -> OutlierScene:
         name: [mean(gap.sel(counted=counted, statistic=name)) for counted in ("all", "no [CLS]")]
         for name in STATISTIC
     }
-    *maps, loo = explained("word+position")
+    *maps, loo = explained()
     moved = [
         abs(shown(one.scores[1:], other.scores[1:]) - shown(one.scores, other.scores))
         for one, other in zip(maps[0], loo, strict=True)
     ]
     here = embedded().index(ONE_TOKEN)
-    at_words = shown(explained("word")[0][here].scores, loo[here].scores)
+    at_words = shown(maps[0][here].scores_at("word"), loo[here].scores)
     note = (
         f"The first of our {len(moved)} reviews, shown because one token does much here: without [CLS] "
         f"AttnLRP's r moves by {number(moved[here])}, in the median of the reviews by "
@@ -80,11 +80,11 @@ def outlier_scene(run: TextRun, *, address: str = "outlier") -> OutlierScene:
 
 def picked_note() -> str:
     """How far the two methods go apart over all embedded reviews, beside the two picked ones."""
-    attnlrp, cp, loo = explained("word")
+    attnlrp, cp, loo = explained()
     gaps = np.array(
         [
-            pearson(mine.scores[~judge.special], judge.scores[~judge.special])
-            - pearson(other.scores[~judge.special], judge.scores[~judge.special])
+            pearson(mine.scores_at("word")[~judge.special], judge.scores[~judge.special])
+            - pearson(other.scores_at("word")[~judge.special], judge.scores[~judge.special])
             for mine, other, judge in zip(cp, attnlrp, loo, strict=True)
         ]
     )

@@ -1,0 +1,113 @@
+"""Perturbation curves of several maps of a text, from few forward passes, and step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lrp_companion.attribution import Attribution
+from lrp_companion.checks import InputError
+from lrp_companion.loading.classifier import Classifier, EncodedText
+from lrp_companion.loading.texts import Text
+from lrp_companion.methods import removal_evaluator
+from lrp_companion.methods.common import watch
+from lrp_companion.metrics import Curve, perturbation_curve
+from lrp_companion.metrics.faithfulness import ORDERS, removal_order
+
+
+@dataclass(frozen=True)
+class SharedCurves:
+    """Curves of several rankings of one text, `curves[name][order]`, and how many forward passes they asked
+    for and ran.
+    """
+
+    curves: dict[Any, dict[str, Curve]]
+    asked: int
+    run: int
+
+
+def shared_curves(
+    clf: Classifier, text: EncodedText, target: int, rankings: Mapping[Any, np.ndarray], *, chunk: int = 1
+) -> SharedCurves:
+    """MoRF and LeRF of every ranking; each set of kept tokens is run once. Special tokens stay."""
+    wanted: list[np.ndarray] = []
+
+    def note(keep: np.ndarray) -> np.ndarray:
+        wanted.append(keep)
+        return np.zeros(len(keep))
+
+    def all_curves(evaluate: Callable[[np.ndarray], np.ndarray]) -> dict[Any, dict[str, Curve]]:
+        options: dict[str, Any] = {"chunk": chunk, "removable": ~text.special}
+        return {
+            name: {order: perturbation_curve(evaluate, scores, order=order, **options) for order in ORDERS}
+            for name, scores in rankings.items()
+        }
+
+    all_curves(note)
+    keep = np.unique(np.concatenate(wanted), axis=0)
+    evaluate = removal_evaluator(clf, text, target=target)
+    evaluate(keep)
+    return SharedCurves(all_curves(evaluate), sum(map(len, wanted)), len(keep))
+
+
+def perturbation_paths(
+    clf: Classifier,
+    texts: Sequence[Text],
+    maps: Mapping[str, Sequence[Attribution]],
+    *,
+    chunk: int = 1,
+    truncate: bool = False,
+    progress: bool | None = None,
+) -> list[dict[str, Any]]:
+    """Follow MoRF and LeRF step by step: the removed tokens and the remaining logit, in one dict per text.
+
+    Parameters
+    ----------
+    maps : method to one attribution per text, as `attribute` gives it; all explain the same class.
+
+    Returns
+    -------
+    list
+        `tokens`, `special`, `label`, `logit` of the whole text, and under `methods` for each method `scores`,
+        and for "morf" and "lerf" a dict of `steps` (which tokens go at each), `logits` (of the whole text and
+        after each step) and `mean`, the curve's `mean_logit`.
+        Special tokens are never removed.
+    """
+    encoded = clf.encode(list(texts), truncate=truncate)
+    for method, records in maps.items():
+        if [record.tokens for record in records] != [text.tokens for text in encoded]:
+            got = f"maps of other texts for {method!r}"
+            expected, hint = "one map per text", "explain these texts"
+            raise InputError("perturbation_paths", got=got, expected=expected, hint=hint)
+    return [
+        _paths_of(clf, text, {method: records[k] for method, records in maps.items()}, chunk)
+        for k, text in enumerate(watch(encoded, progress=progress, label="paths"))
+    ]
+
+
+def _paths_of(
+    clf: Classifier, text: EncodedText, records: Mapping[str, Attribution], chunk: int
+) -> dict[str, Any]:
+    """The paths of one text, under the map of each method."""
+    targets = {record.target for record in records.values()}
+    if len(targets) != 1:
+        got, hint = f"targets {sorted(targets)}", "explain the same class"
+        raise InputError("perturbation_paths", got=got, expected="one class", hint=hint)
+    (target,) = targets
+    rankings = {method: record.scores for method, record in records.items()}
+    shared = shared_curves(clf, text, target, rankings, chunk=chunk)
+    methods: dict[str, Any] = {}
+    for method, scores in rankings.items():
+        methods[method] = {"scores": scores}
+        for order in ORDERS:
+            curve = shared.curves[method][order]
+            removed = removal_order(scores, order=order, chunk=chunk, removable=~text.special)
+            steps = [step.tolist() for step in removed]
+            methods[method][order] = {"steps": steps, "logits": curve.logits, "mean": curve.mean_logit}
+    return {
+        "tokens": next(iter(records.values())).pieces, "special": text.special, "label": clf.labels[target],
+        "logit": float(curve.logits[0]), "methods": methods,
+    }  # fmt: skip
