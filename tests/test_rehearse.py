@@ -43,7 +43,7 @@ def faults(html: Path, browser: Any, session: str, title: str, do: str, *, shown
 def test_a_demonstration_that_shows_nothing_is_red(html: Path, browser: Any) -> None:
     """With equal values nothing moves when all logits rise by one."""
     do = "{click}`Show the results` {click}`all logits + 1` {expect}`AttnLRP changes`"
-    (told,) = faults(html, browser, "session3", "One step to vary", do)
+    (told,) = faults(html, browser, "session3", "Claim 2: one step to vary", do)
     assert told.startswith("expected AttnLRP changes: AttnLRP 0.125 0.125 0.125 0.125")
 
 

@@ -72,10 +72,6 @@ class Cell:
 NOTHING = Cell(None)
 CHAPTERS = {"mnist": "02_mnist_invariance", "maps/": "06_protocol_audit_numbers", "base/": "09_real_models"}
 """The page with more numbers of a run, by how its name begins; of the others it is that of chapter 5."""
-SWITCH = (
-    "<style>.lrp-range{display:none}body:has(#lrp-ranges:checked) .lrp-range{display:inline}</style>"
-    '<p><label><input type="checkbox" id="lrp-ranges"> Print the 95 % intervals</label></p>'
-)
 Row = tuple[str, Sequence[Cell]]
 
 
@@ -221,7 +217,7 @@ def tabs(pages: Mapping[str, str]) -> list[str]:
 
 def page(kept: Records) -> list[str]:
     """The page below its introduction, in MyST."""
-    digits, out = kept.digits(), ["```{raw} html", f"<style>{TABLE_CSS}</style>{SWITCH}", "```", ""]
+    digits, out = kept.digits(), ["```{raw} html", f"<style>{TABLE_CSS}</style>", "```", ""]
     out += ["(look-up-1)=", "## Table 1: two graphs of one function", ""]
     both = ["paper", "ours"]
     pairs = dict.fromkeys(("left, right graph", "left graph, LOO", "right graph, LOO"), both)
