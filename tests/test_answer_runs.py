@@ -68,8 +68,9 @@ def test_the_rows_are_calls_one_by_one(clf: lrp.Classifier, tmp_path: Path) -> N
                     (one.scores[~one.special], other.scores[~other.special])
                     for one, other in zip(records, loo, strict=True)
                 ]
-                size = len(pairs[-1][0])
-                sums = [sum(np.pad(part, (0, size - len(part))) for part in side) for side in zip(*pairs)]  # noqa: B905
+                longest = len(pairs[-1][0])
+                padded = [np.pad(pair, ((0, 0), (0, longest - len(pair[0])))) for pair in pairs]
+                sums = np.sum(padded, axis=0)
                 got = run.r().sel(explainer=name, statistic=statistic, example=row)
                 assert got.sel(of="tokens") == pytest.approx(
                     np.mean([f(*pair)[0] for pair in pairs]), abs=1e-5
